@@ -252,7 +252,12 @@ fn measured(
         }
     }
     // An address that is not known yet is written as it is.
-    let keys: Vec<&str> = line.keys.keys().map(String::as_str).filter(|key| *key != "target").collect();
+    let keys: Vec<&str> = line
+        .keys
+        .iter()
+        .filter(|(key, value)| *key != "target" && !value.is_null())
+        .map(|(key, _)| key.as_str())
+        .collect();
     if !keys.is_empty() {
         same.push(format!("the line has no option for {}, the manifest has", keys.join(", ")));
     }

@@ -452,7 +452,7 @@ mod tests {
             }
             other => panic!("{line}: {other:?}"),
         };
-        assert_eq!(sweep("h:1 -c 1,4,2"), r#"{"concurrency":[1.0,4.0,2.0]} None Some("30s")"#);
+        assert_eq!(sweep("h:1 -c 1,4,2"), r#"{"concurrency":[1,4,2]} None Some("30s")"#);
         assert_eq!(sweep("h:1 --rate 2..64 -n 50"), r#"{"rate":"2..64"} Some(50) None"#);
         assert_eq!(sweep("h:1 --sweep"), r#"{"auto":8} None Some("30s")"#);
         assert_eq!(sweep("--sweep=3 sim: --duration 5s"), r#"{"auto":3} None Some("5s")"#);

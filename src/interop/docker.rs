@@ -96,6 +96,9 @@ pub(in crate::interop) fn translate(
             }
         }
         listen_on(stage, &ports);
+        if let Some(given) = line.given.iter().rfind(|given| given.name == "--gpus") {
+            see_gpus(stage, given.value(), &mut sheet);
+        }
     }
     // A client has no container here.
     if let TranslationKind::Bench(bench) = &mut translation.kind {
@@ -107,6 +110,33 @@ pub(in crate::interop) fn translate(
     }
     sheet.absorb(&format!("{engine} run"), &mut translation);
     sheet.finish(translation.tool, translation.kind)
+}
+
+/// `--gpus all`, `--gpus 2`, `--gpus '"device=0,1"'`: what a server sees whose line does not say how many it needs.
+fn see_gpus(stage: &mut Map<String, Value>, value: &str, sheet: &mut TranslationBuilder) {
+    let has_own = stage.contains_key("gpus");
+    let listed = value.trim_matches(['"', '\'']).strip_prefix("device=");
+    let count = listed.map(|ids| ids.split(',').count() as u64).or_else(|| value.parse().ok());
+    match count {
+        Some(count) if !has_own => {
+            stage.insert("gpus".to_owned(), json!(count));
+        }
+        // Its own tools count the GPUs that they need.
+        None if !has_own && stage.contains_key("serve") => {
+            let args = stage.get_mut("container").and_then(Value::as_object_mut);
+            let args = args.map(|container| container.entry("args").or_insert_with(|| json!([])));
+            if let Some(Value::Array(args)) = args {
+                args.push(json!("--gpus=all"));
+            }
+            sheet.note(
+                "--gpus all: the container sees every GPU, and none is leased; `gpus: N` of the stage leases N of them",
+            );
+        }
+        _ => {}
+    }
+    if let Some(ids) = listed {
+        sheet.note(format!("--gpus {value}: `regatta run … --gpus {ids}` selects them"));
+    }
 }
 
 /// A path below `inside`, as it is on the host.
@@ -150,10 +180,8 @@ fn container(line: &ParsedLine, image: &str, sheet: &mut TranslationBuilder) -> 
                 }
                 _ => args.push(format!("--ulimit={value}")),
             },
-            "--gpus" if value == "all" => {}
-            "--gpus" => sheet.note(format!(
-                "--gpus {value}: a stage leases as many as its `gpus`; `regatta run --gpus` selects them"
-            )),
+            // With the server that is started, below.
+            "--gpus" => {}
             "--volume" => match value.strip_prefix("~/").and_then(|rest| Some((std::env::var("HOME").ok()?, rest))) {
                 // As the shell writes it.
                 Some((home, rest)) => mounts.push(format!("{}/{rest}", home.trim_end_matches('/'))),

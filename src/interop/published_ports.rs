@@ -31,6 +31,9 @@ pub(super) fn listen_on(stage: &mut Map<String, Value>, ports: &[(u64, u64)]) {
                 let inside = keys.get(key).and_then(Value::as_u64).unwrap_or(usual);
                 if let Some(host) = on_host(inside) {
                     keys.insert(key.to_owned(), json!(host));
+                    if let Some(words) = keys.get_mut("words").and_then(Value::as_array_mut) {
+                        put_option(words, &format!("--{}", key.replace('_', "-")), host);
+                    }
                 }
             }
             continue;
@@ -44,6 +47,16 @@ pub(super) fn listen_on(stage: &mut Map<String, Value>, ports: &[(u64, u64)]) {
         if let Some(host) = host {
             keys.insert("port".to_owned(), json!(host));
         }
+    }
+}
+
+/// The option of a command line with another value; at its end where the line does not have it.
+fn put_option(words: &mut Vec<Value>, option: &str, value: u64) {
+    let is_option = |word: &Value| word.as_str().is_some_and(|word| word.split('=').next() == Some(option));
+    match words.iter().position(is_option) {
+        Some(at) if words[at] == option && at + 1 < words.len() => words[at + 1] = json!(value.to_string()),
+        Some(at) => words[at] = json!(format!("{option}={value}")),
+        None => words.push(json!(format!("{option}={value}"))),
     }
 }
 
@@ -61,6 +74,11 @@ mod tests {
         let mut triton = stage(json!({"serve": {"triton": {"grpc_port": 8001}}}));
         listen_on(&mut triton, &[(9000, 8000), (9001, 8001)]);
         assert_eq!(triton["serve"]["triton"], json!({"grpc_port": 9001, "http_port": 9000}));
+        let words = json!(["tritonserver", "--http-port", "8000", "--grpc-port=8001"]);
+        let mut line = stage(json!({"serve": {"triton": {"words": words}}}));
+        listen_on(&mut line, &[(9000, 8000), (9001, 8001), (9002, 8002)]);
+        let words = &line["serve"]["triton"]["words"];
+        assert_eq!(*words, json!(["tritonserver", "--http-port", "9000", "--grpc-port=9001", "--metrics-port=9002"]));
         let mut other = stage(json!({"serve": {"command": {"words": []}}}));
         listen_on(&mut other, &[(9000, 8000)]);
         assert_eq!(other["serve"]["command"]["port"], 9000);

@@ -5,7 +5,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Serialize};
+use serde::ser::SerializeSeq;
+use serde::{Deserialize, Serialize, Serializer};
 
 /// More points than this are an error in a manifest.
 const MOST: usize = 200;
@@ -14,7 +15,7 @@ const MOST: usize = 200;
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(untagged, expecting = "a list of numbers, or a range such as `1..64` or `1..64:5`")]
 pub enum SweepLevels {
-    List(Vec<f64>),
+    List(#[serde(serialize_with = "whole_where_it_is")] Vec<f64>),
     Range(LevelRange),
 }
 
@@ -26,6 +27,19 @@ pub struct LevelRange {
     high: f64,
     /// `None`: each level is twice the one before.
     count: Option<usize>,
+}
+
+/// `[1, 2.5]`: a whole number has no point.
+fn whole_where_it_is<S: Serializer>(levels: &[f64], serializer: S) -> Result<S::Ok, S::Error> {
+    let mut list = serializer.serialize_seq(Some(levels.len()))?;
+    for level in levels {
+        if level.fract() == 0.0 && level.abs() < 1e15 {
+            list.serialize_element(&(*level as i64))?;
+        } else {
+            list.serialize_element(level)?;
+        }
+    }
+    list.end()
 }
 
 /// What is wrong with levels.

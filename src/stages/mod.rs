@@ -154,6 +154,9 @@ impl StageExecutor {
             Some(HostOn::Slurm(slurm)) => slurm.container,
             Some(HostOn::Ssh(_)) | None => None,
         };
+        // In place of the container program that the node does not have.
+        let pyxis = if slurm_container.is_none() { container::pyxis::of_job(&lease).await? } else { None };
+        let is_pyxis = pyxis.is_some();
         let action = read_action(&lease.task.id, &lease.assignment.action)?;
         // Unlocks them when this ends.
         let _clocks = match &lease.task.gpu_clocks {
@@ -161,8 +164,10 @@ impl StageExecutor {
             None => None,
         };
         let mut context = TaskContext::new(lease, &self.home, &self.run);
-        context.slurm_container = slurm_container;
-        context.place = container::TaskContainer::of(&context.lease, &context.mark, &self.images).await?;
+        context.slurm_container = slurm_container.or(pyxis);
+        if !is_pyxis {
+            context.place = container::TaskContainer::of(&context.lease, &context.mark, &self.images).await?;
+        }
         match action {
             Action::Shell(script) => shell::perform(&context, &script).await,
             Action::Git(git) => git::perform(context, &git).await,

@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::task_context::TaskContext;
 use crate::event::{Done, Failure, FailureKind};
+use crate::exec::process::StreamCopies;
 use crate::interop::{self, ImportSource, Imported, ImportedResult};
 use crate::manifest::model::TrtllmBench;
 
@@ -37,12 +38,15 @@ pub async fn perform(context: &TaskContext, bench: &TrtllmBench) -> Result<Done,
     let argv: Vec<OsString> = command(&bench, &options, &report).into_iter().map(OsString::from).collect();
     context.lease.report_progress("trtllm-bench", 0, None);
     let begin = fs::metadata(&context.lease.log).map_or(0, |log| log.len() as usize);
-    context.run(context.command(argv.clone())).await?;
+    let copies = StreamCopies {
+        stdout: out.join(format!("{}.out", bench.name)),
+        stderr: out.join(format!("{}.err", bench.name)),
+    };
+    context.run(context.command(argv.clone()).copies(copies)).await?;
 
     let log = fs::read(&context.lease.log)
         .map_err(|error| Failure::new(FailureKind::System, format!("its log cannot be read: {error}")))?;
     let printed = log.get(begin..).unwrap_or_default();
-    write(&out.join(format!("{}.out", bench.name)), printed)?;
     let empty = |error: NoBenchResult| context.failure(FailureKind::Files, error.to_string(), &argv);
     let imported = read_numbers(&bench, &report, printed).map_err(empty)?;
     measured_something(&imported.result).map_err(empty)?;

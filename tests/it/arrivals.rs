@@ -179,6 +179,7 @@ pub fn from(file: std::path::PathBuf, kind: DataKind) -> PromptFile {
         lengths: None,
         output_lengths: None,
         first: None,
+        max_input_tokens: None,
         order: RecordOrder::Given,
         repeat: false,
         block_tokens: 512,

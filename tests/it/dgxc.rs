@@ -23,6 +23,7 @@ while [ $# -gt 0 ]; do
 done
 echo >>"$RECORD"
 echo "[TensorRT-LLM][INFO] loading"
+echo "a warning" >&2
 cat <<END
 ===========================================================
 = PYTORCH BACKEND
@@ -136,7 +137,10 @@ fn results_are_where_the_recipe_has_them_and_say_whose_they_are() {
     ended.shows("6,464 tok/s  50.5 req/s  TTFT mean 100 ms  TPOT mean 6.2 ms").shows("n=4096, as trtllm-bench reports");
     let name = "Llama3.3-70B_TP1_EP1_PP1_CON256_reasoning";
     let folder = world.path("latest/experiments").join(name);
-    assert!(folder.join(format!("{name}_streaming-on.out")).is_file());
+    // Each stream has a file of its own.
+    let read = |end: &str| fs::read_to_string(folder.join(format!("{name}_streaming-on.{end}"))).expect("a file");
+    assert!(read("out").contains("PERFORMANCE OVERVIEW") && !read("out").contains("a warning"), "{}", read("out"));
+    assert_eq!(read("err"), "a warning\n");
     let result: serde_json::Value =
         serde_json::from_str(&fs::read_to_string(folder.join("result.json")).unwrap()).unwrap();
     assert_eq!(result["verdict"], "not_judged");
@@ -361,4 +365,39 @@ fn the_twin_runs_everywhere() {
     ended.shows("twin/Llama3.3-70B_TP2_EP1_PP1_CON4_mine").shows("n=8, from when the user became idle");
     let at_once = ["run", "llama3.3-70b", "version=v25.07", "use_cases=mine:64/16", "num_requests=8"];
     world.good(&at_once).shows("twin/Llama3.3-70B_TP1_EP1_PP1_CON-1_mine").shows("req/s");
+}
+
+/// `srun` of a cluster with pyxis: it lists its options, and runs the command behind them.
+const SRUN: &str = r#"#!/bin/sh
+if [ "$1" = --help ]; then echo '      --container-image=[USER@][REGISTRY#]IMAGE[:TAG]|PATH'; exit; fi
+echo "srun $*" >> "$RECORD"
+while [ "${1#--}" != "$1" ]; do shift; done
+exec "$@"
+"#;
+
+#[test]
+fn inside_a_job_of_a_cluster_with_pyxis_the_image_is_a_step_of_the_job() {
+    let mut world = world();
+    world.file("bin/srun", SRUN);
+    fs::set_permissions(world.path("bin/srun"), fs::Permissions::from_mode(0o755)).expect("a program");
+    // The nodes of such a cluster have neither docker nor podman.
+    let path = std::env::var("PATH").expect("PATH");
+    for folder in path.split(':').filter_map(|folder| fs::read_dir(folder).ok()) {
+        for entry in folder.flatten() {
+            let name = entry.file_name();
+            let link = world.path("bin").join(&name);
+            if !["docker", "podman"].iter().any(|other| name == *other) && !link.exists() {
+                std::os::unix::fs::symlink(entry.path(), link).expect("a link");
+            }
+        }
+    }
+    let bin = world.path("bin").display().to_string();
+    world.env("PATH", bin).env("SLURM_JOB_ID", "7");
+    let image = "image=nvcr.io/nvidia/tensorrt-llm/release:1.0.0rc1";
+    let ended = run(&world, &["system=gb200-x1", "use_cases=reasoning:1000/1000", image]);
+    assert_eq!(ended.code, 0, "{}{}", ended.stdout, ended.stderr);
+    let record = record(&world);
+    assert!(record.contains(" --container-image=nvcr.io#nvidia/tensorrt-llm/release:1.0.0rc1 "), "{record}");
+    assert!(record.contains(" trtllm-llmapi-launch trtllm-bench "), "{record}");
+    ended.shows("through pyxis");
 }

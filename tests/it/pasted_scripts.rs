@@ -238,7 +238,7 @@ fn run_args_are_read_however_they_are_quoted() {
     let both = "export RUN_ARGS=\"--benchmarks=llama2 --scenarios=Offline\"; make generate_engines && make run_harness";
     let printed = import(&world, both).stdout;
     assert_eq!(below_comments(&printed), expected.replace("--until", "--until generate_engines --until"));
-    for (system, name) in [("B300-SXM-270GBx8", "b300-x8"), ("C845A_L40Sx8", "l40s-x8")] {
+    for (system, name) in [("A100-SXM-80GBx8", "a100-x8"), ("C845A_L40Sx8", "l40s-x8")] {
         let line = format!("make run_harness SYSTEM_NAME={system} RUN_ARGS='--benchmarks=llama2 --scenarios=Offline'");
         let ended = world.regatta(&["import", "--", &line]);
         assert_eq!(ended.code, 2);
@@ -282,4 +282,171 @@ fn several_scales_and_models_are_a_command_or_a_stage_each() {
         .map(|stage| stage["bench"]["model"].as_str().expect("a model"))
         .collect();
     assert_eq!(models, ["a", "b"]);
+}
+
+/// The one stage of the manifest that measures.
+fn measurement(world: &World, line: &str) -> Value {
+    let stages = manifest(&import(world, line).stdout)["stages"].clone();
+    let mut benches = stages.as_mapping().expect("stages").values().filter(|stage| stage["bench"].is_mapping());
+    let only = benches.next().expect("a stage that measures")["bench"].clone();
+    assert!(benches.next().is_none(), "{line}: more than one");
+    only
+}
+
+#[test]
+fn lists_of_levels_are_a_sweep() {
+    let world = World::new();
+    let lines = [
+        (
+            "guidellm benchmark --target http://h:8000 --rate-type concurrent --rate 1,5,10 --max-seconds 30 --data prompt_tokens=64,output_tokens=8",
+            "concurrency: [1, 5, 10]",
+        ),
+        (
+            "guidellm benchmark --target http://h:8000 --rate-type poisson --rate 0.5,2 --max-seconds 30 --data prompt_tokens=64,output_tokens=8",
+            "rate: [0.5, 2]",
+        ),
+        (
+            "guidellm benchmark --target http://h:8000 --rate-type sweep --rate 6 --max-seconds 30 --data prompt_tokens=64,output_tokens=8",
+            "auto: 4",
+        ),
+        ("aiperf profile -m m --url h:8000 --concurrency 10,20,30 --request-count 40", "concurrency: [10, 20, 30]"),
+        ("aiperf profile -m m --url h:8000 --osl 10,20 --request-count 40", "output_tokens: [10, 20]"),
+        ("genai-perf analyze -m m --url h:8001 --sweep-range 1:16 --osl 8", "concurrency: [1, 2, 4, 8, 16]"),
+        (
+            "genai-perf analyze -m m --url h:8001 --sweep-type input_sequence_length --sweep-list 8,64 --osl 8",
+            "input_tokens: [8, 64]",
+        ),
+        ("perf_analyzer -m m -u h:8001 -i grpc --request-rate-range 2:6:2", "rate: [2, 4, 6]"),
+    ];
+    for (line, levels) in lines {
+        let bench = measurement(&world, line);
+        assert_eq!(bench["sweep"], serde_yaml::from_str::<Value>(levels).expect("YAML"), "{line}");
+        world.file("manifests/m.yaml", &import(&world, line).stdout);
+        world.good(&["plan", "m"]);
+    }
+    // As many requests as the highest of its levels needs.
+    let bench = measurement(&world, "genai-perf analyze -m m --url h:8001 --sweep-range 1:16 --osl 8");
+    assert_eq!(bench["stop"]["requests"], Value::from(32));
+}
+
+#[test]
+fn a_sweep_of_vllm_has_a_server_and_a_measurement_for_each_of_its_settings() {
+    let world = World::new();
+    world.file("serve.json", r#"[{"max_num_seqs": 32}, {"max_num_seqs": 64}]"#);
+    world.file("bench.json", r#"[{"max_concurrency": 8}, {"max_concurrency": 64}]"#);
+    let line = |kind: &str, more: &str| {
+        format!(
+            "vllm bench sweep {kind} --serve-cmd 'vllm serve m --max-num-seqs 16' --bench-cmd 'vllm bench serve --model m --dataset-name random --num-prompts 50' {more}"
+        )
+    };
+    let stages = |text: &str| manifest(&import(&world, text).stdout)["stages"].clone();
+    let all = stages(&line("serve", "--serve-params serve.json --bench-params bench.json"));
+    assert_eq!(all["server"]["serve"]["vllm"]["max_num_seqs"], Value::from(32));
+    assert_eq!(all["server_2"]["serve"]["vllm"]["max_num_seqs"], Value::from(64));
+    for (name, server) in [("run_harness", "server"), ("run_harness_2", "server_2")] {
+        assert_eq!(all[name]["foreach"]["concurrency"], serde_yaml::from_str::<Value>("[8, 64]").expect("YAML"));
+        assert_eq!(all[name]["bench"]["repeat"], Value::from(3));
+        assert_eq!(all[name]["bench"]["target"], Value::from(format!("{{{{ stages.{server} }}}}")));
+    }
+    // One run of each level is a sweep, and pairs with different values are left out.
+    let once = stages(&line("serve", "--bench-params bench.json --num-runs 1"));
+    assert_eq!(
+        once["run_harness"]["bench"]["sweep"],
+        serde_yaml::from_str::<Value>("concurrency: [8, 64]").expect("YAML")
+    );
+    let linked = stages(&line(
+        "serve",
+        "--serve-params serve.json --bench-params bench.json --link-vars max_num_seqs=max_concurrency --num-runs 1",
+    ));
+    let names: Vec<&str> = linked.as_mapping().expect("stages").keys().filter_map(Value::as_str).collect();
+    assert_eq!(names, ["server", "server_2", "run_harness"]);
+    assert_eq!(linked["run_harness"]["bench"]["concurrency"], Value::from(64));
+    // From one user to saturation, and rates between the two.
+    let workload = stages(&line("serve_workload", "--workload-iters 6"));
+    assert_eq!(workload["run_harness"]["bench"]["sweep"], serde_yaml::from_str::<Value>("auto: 4").expect("YAML"));
+    // A file that is not there is said, with its name.
+    let printed = import(&world, &line("serve", "--serve-params none.json")).stdout;
+    assert!(printed.contains("--serve-params none.json: the file cannot be read"), "{printed}");
+}
+
+#[test]
+fn a_container_with_published_ports_listens_on_them_and_sees_its_gpus() {
+    let world = World::new();
+    world.file("repo/m/config.pbtxt", "backend: \"python\"\n").file("repo/m/1/model.py", "");
+    let folder = world.path("repo").canonicalize().expect("the folder").display().to_string();
+    let line = |gpus: &str| {
+        format!(
+            "docker run --rm --gpus {gpus} -p 9000:8000 -p 9001:8001 -v {folder}:/models nvcr.io/nvidia/tritonserver:25.06-py3 tritonserver --model-repository=/models --http-port 8000"
+        )
+    };
+    let command = launched(&world, &import(&world, &line("all")).stdout);
+    assert!(
+        command.ends_with("tritonserver --model-repository=/models --http-port 9000 --grpc-port=9001"),
+        "{command}"
+    );
+    assert!(command.contains(" --gpus=all "), "{command}");
+    let stage = manifest(&import(&world, &line("'\"device=2,3\"'")).stdout)["stages"]["triton"].clone();
+    assert_eq!(stage["gpus"], Value::from(2));
+}
+
+#[test]
+fn a_manifest_that_only_serves_names_the_command_that_does() {
+    let world = World::new();
+    world.file("manifests/only.yaml", &import(&world, "vllm serve m --port 8123").stdout);
+    // Also the second time, when nothing has changed.
+    for _ in 0..2 {
+        let ended = world.good(&["run", "only"]);
+        assert!(ended.stderr.contains("`regatta serve only` starts them and keeps them up"), "{}", ended.stderr);
+    }
+}
+
+#[test]
+fn conversations_are_sessions_with_their_pauses() {
+    let world = World::new();
+    let lines = [
+        "genai-perf profile -m m --endpoint-type chat --num-sessions 10 --session-concurrency 5 --session-turns-mean 2 --session-turn-delay-mean 100",
+        "aiperf profile -m m --concurrency 5 --conversation-num 10 --conversation-turn-mean 2 --conversation-turn-delay-mean 100",
+    ];
+    for line in lines {
+        let bench = measurement(&world, line);
+        let yaml = |text: &str| serde_yaml::from_str::<Value>(text).expect("YAML");
+        assert_eq!(bench["sessions"], yaml("{turns: {fixed: 2}, history: answers}"), "{line}");
+        assert_eq!(bench["think_time"], yaml("{fixed: 100ms}"), "{line}");
+        assert_eq!(bench["concurrency"], Value::from(5), "{line}");
+        assert_eq!(bench["stop"]["requests"], Value::from(20), "{line}");
+        let printed = import(&world, line).stdout;
+        assert!(!printed.contains("Not translated"), "{printed}");
+        world.file("manifests/m.yaml", &printed);
+        world.good(&["plan", "m"]);
+    }
+}
+
+#[test]
+fn lengths_in_pairs_have_their_weights() {
+    let world = World::new();
+    for tool in ["genai-perf profile -m m --sequence-distribution", "aiperf profile -m m --seq-dist"] {
+        let printed = import(&world, &format!("{tool} '256,128:60;512,256:40'")).stdout;
+        let bench = manifest(&printed)["stages"]["bench"]["bench"].clone();
+        let lengths = "{empirical: [{tokens: 256, weight: 60}, {tokens: 512, weight: 40}]}";
+        assert_eq!(bench["input_tokens"], serde_yaml::from_str::<Value>(lengths).expect("YAML"), "{printed}");
+        assert!(printed.contains("there both lengths are drawn together, in pairs"), "{printed}");
+        world.file("manifests/m.yaml", &printed);
+        world.good(&["plan", "m"]);
+    }
+}
+
+#[test]
+fn longer_prompts_of_a_data_set_are_left_out_as_the_backends_tool_does() {
+    let world = World::new();
+    let record = |words: usize| {
+        let input = vec!["word"; words].join(" ");
+        format!("{{\"input\": \"{input}\", \"instruction\": \"\", \"output\": \"a b c\"}}")
+    };
+    world.file("data.json", &format!("[{},{},{}]", record(5), record(50), record(7)));
+    let line =
+        "python3 benchmark_core_model.py -i grpc --max-input-len 10 --num-requests 2 dataset --dataset data.json";
+    let bench = measurement(&world, line);
+    assert_eq!(bench["data"]["max_input_tokens"], Value::from(10));
+    world.file("manifests/m.yaml", &import(&world, line).stdout);
+    world.good(&["plan", "m"]);
 }

@@ -15,6 +15,7 @@ use super::run_end::{RunEnd, places, task_lines};
 use super::signals::{install_handlers, interrupt};
 use super::sink::EventSink;
 use crate::app::error::CommandError;
+use crate::app::output::print_error;
 use crate::app::planning::refuse_impossible_launches;
 use crate::app::project::{Project, gpus_here, options};
 use crate::app::{lockfile, past_runs, run_cache};
@@ -23,7 +24,7 @@ use crate::cli::{
 };
 use crate::event::{Event, GpuId, RunId, Stop};
 use crate::exec::process::{self, ExitKind};
-use crate::plan::Plan;
+use crate::plan::{Lifetime, Plan};
 use crate::report::{LiveOptions, RunPaths, Styler};
 use crate::runner::shared_store::StoreAddress;
 use crate::runner::store::{
@@ -90,6 +91,9 @@ fn prepare_and_execute(
     if launches != CliExit::Done {
         return Ok(RunEnd { exit: launches, outs: Vec::new(), report: None, task_lines: Vec::new() });
     }
+    if held.is_none() {
+        note_servers_alone(&request.manifest, &plan, &options);
+    }
     let store = run_cache::address(request.store.as_deref())?;
     let holding = lockfile::command::enforce(&project, &request, &mut plan, &mut options, Styler::chosen(look.color))?;
     let prepared = PreparedRun {
@@ -109,6 +113,17 @@ fn prepare_and_execute(
         junit: request.junit.clone(),
     };
     prepared.execute()
+}
+
+/// Servers run while a stage needs them: where only servers are chosen, none is started.
+fn note_servers_alone(manifest: &str, plan: &Plan, options: &RunOptions) {
+    let chosen = || plan.tasks.iter().zip(&options.parts).filter(|(_, part)| **part == TaskRole::Run);
+    let mut tasks = chosen().map(|(task, _)| task).filter(|task| task.skipped.is_none()).peekable();
+    if tasks.peek().is_some() && tasks.all(|task| task.lifetime == Lifetime::Service) {
+        print_error(&format!(
+            "note: no stage needs the servers of `{manifest}`, so none is started\n  hint: `regatta serve {manifest}` starts them and keeps them up\n"
+        ));
+    }
 }
 
 struct PreparedRun {

@@ -49,6 +49,10 @@ pub(super) fn record_no_op_conditions(
     };
     look_at.push((lock.to_owned(), stamp));
     let cached = summary.tally.ran + summary.tally.cached;
+    // Nothing was finished: the next run says why again.
+    if cached == 0 {
+        return compiler.drop_rest();
+    }
     let started = Event::RunStarted {
         run: id.clone(),
         manifest: manifest.to_owned(),

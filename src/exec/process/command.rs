@@ -9,6 +9,13 @@ use std::time::Duration;
 /// How long a process may take between TERM and KILL by default.
 const GRACE: Duration = Duration::from_secs(5);
 
+/// A file for each stream of a command.
+#[derive(Clone, Debug)]
+pub struct StreamCopies {
+    pub stdout: PathBuf,
+    pub stderr: PathBuf,
+}
+
 /// A program with its surroundings.
 #[derive(Clone, Debug)]
 pub struct ProcessCommand {
@@ -22,6 +29,8 @@ pub struct ProcessCommand {
     pub log: PathBuf,
     /// Its standard output goes here instead, to be read by us; not redacted.
     pub answer: Option<PathBuf>,
+    /// Its standard output and its standard error are written into these files, too, each by itself.
+    pub copies: Option<StreamCopies>,
     /// Its standard input and output are connected to us (`Running::take_pipes`); only its standard error is logged.
     pub has_piped_stdio: bool,
     /// Its standard streams are ours, except a terminal on standard input: that stays with us, because its group is in the
@@ -45,6 +54,7 @@ impl ProcessCommand {
             dir: dir.into(),
             log: log.into(),
             answer: None,
+            copies: None,
             has_piped_stdio: false,
             inherits_stdio: false,
             secrets: Vec::new(),
@@ -67,6 +77,13 @@ impl ProcessCommand {
     #[must_use]
     pub fn answer(mut self, answer: impl Into<PathBuf>) -> Self {
         self.answer = Some(answer.into());
+        self
+    }
+
+    /// Writes each stream into a file, too, which is replaced; the log has both of them, in their order.
+    #[must_use]
+    pub fn copies(mut self, copies: StreamCopies) -> Self {
+        self.copies = Some(copies);
         self
     }
 

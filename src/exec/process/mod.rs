@@ -22,7 +22,7 @@ mod redact;
 mod running;
 mod watchdog;
 
-pub use command::{ExitKind, Leftover, ProcessCommand, ProcessExit, SpawnError, shown};
+pub use command::{ExitKind, Leftover, ProcessCommand, ProcessExit, SpawnError, StreamCopies, shown};
 pub use diagnose::{Diagnosis, Shortage, diagnose, diagnose_server, shortage};
 pub use external_resource::{orders, remove, remove_shared_memory};
 pub use line_pipe::{LineReader, LineWriter};

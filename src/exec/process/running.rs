@@ -1,7 +1,7 @@
 //! A command that runs.
 //!
 //! Waiting costs no thread: the kernel's handle for the process (`pidfd`) becomes readable when it ends. Output goes
-//! straight into the log file, unless there are secrets; then it comes through a pipe that is read here. The end of that
+//! straight into the log file, unless there are secrets or copies of it; then it comes through a pipe that is read here. The end of that
 //! pipe is never awaited, because a background process may hold it open.
 
 use std::fs::File;
@@ -60,6 +60,8 @@ pub struct Running {
     family: ProcessGroup,
     started: Instant,
     pump: Option<Pump>,
+    /// Of its standard error, where that has a file of its own.
+    error_pump: Option<Pump>,
     pipes: Option<(LineWriter, LineReader)>,
     log: PathBuf,
     ended: Option<ExitKind>,
@@ -72,15 +74,27 @@ impl Running {
         let log = File::options().append(true).create(true).open(&command.log);
         let log = log.map_err(|source| SpawnError::Log { log: command.log.clone(), source })?;
         let other = |source| SpawnError::Other { program: program.display().to_string(), source };
-        let (output, pump) = if command.secrets.is_empty() {
+        let pumped = |log: File, copy: Option<File>| {
+            let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
+            Ok::<_, io::Error>((File::from(write), Some(Pump::new(read, log, copy, &command.secrets)?)))
+        };
+        let create =
+            |path: &PathBuf| File::create(path).map_err(|source| SpawnError::Log { log: path.clone(), source });
+        let (errors, error_pump, copy) = match &command.copies {
+            Some(copies) => {
+                let log = log.try_clone().map_err(other)?;
+                let (errors, pump) = pumped(log, Some(create(&copies.stderr)?)).map_err(other)?;
+                (Some(errors), pump, Some(create(&copies.stdout)?))
+            }
+            None => (None, None, None),
+        };
+        let (output, pump) = if command.secrets.is_empty() && copy.is_none() {
             (log, None)
         } else {
-            let (read, write) = pipe_with(PipeFlags::CLOEXEC).map_err(|error| other(error.into()))?;
-            let pump = Pump::new(read, log, &command.secrets).map_err(other)?;
-            (File::from(write), Some(pump))
+            pumped(log, copy).map_err(other)?
         };
         let answer = match &command.answer {
-            Some(path) => Some(File::create(path).map_err(|source| SpawnError::Log { log: path.clone(), source })?),
+            Some(path) => Some(create(path)?),
             None => None,
         };
         let (ends, talk) = if command.has_piped_stdio { open_pipes().map_err(other)? } else { (None, None) };
@@ -98,7 +112,10 @@ impl Running {
                     expression
                 }
             }
-            (None, None) => expression.stderr_to_stdout().stdout_file(output).stdin_null(),
+            (None, None) => match errors {
+                Some(errors) => expression.stderr_file(errors).stdout_file(output).stdin_null(),
+                None => expression.stderr_to_stdout().stdout_file(output).stdin_null(),
+            },
         };
         let expression = expression.unchecked().before_spawn(move |child| {
             for (name, value) in &env {
@@ -124,7 +141,17 @@ impl Running {
         match watched {
             Ok((group, pidfd)) => {
                 let family = ProcessGroup { group, mark };
-                Ok(Self { handle, pidfd, family, started, pump, pipes: talk, log: command.log, ended: None })
+                Ok(Self {
+                    handle,
+                    pidfd,
+                    family,
+                    started,
+                    pump,
+                    error_pump,
+                    pipes: talk,
+                    log: command.log,
+                    ended: None,
+                })
             }
             Err(source) => {
                 let _ = handle.kill();
@@ -164,7 +191,8 @@ impl Running {
             if let Some(how) = self.ended {
                 return how;
             }
-            let pumping = self.pump.as_ref().is_some_and(|pump| pump.open);
+            let [pumping, pumping_errors] =
+                [&self.pump, &self.error_pump].map(|pump| pump.as_ref().is_some_and(|pump| pump.open));
             let readable = tokio::select! {
                 biased;
                 guard = self.pidfd.readable() => {
@@ -178,6 +206,7 @@ impl Running {
                     true
                 }
                 () = step(&mut self.pump), if pumping => false,
+                () = step(&mut self.error_pump), if pumping_errors => false,
             };
             if readable {
                 match self.handle.try_wait() {
@@ -236,7 +265,7 @@ impl Running {
     }
 
     fn drain_output(&mut self) {
-        if let Some(mut pump) = self.pump.take() {
+        for mut pump in [self.pump.take(), self.error_pump.take()].into_iter().flatten() {
             pump.drain();
         }
     }
@@ -278,6 +307,8 @@ async fn step(pump: &mut Option<Pump>) {
 struct Pump {
     pipe: Receiver,
     log: File,
+    /// A file that gets the same.
+    copy: Option<File>,
     redactor: Redactor,
     /// Here and not in the futures, which would carry it along wherever they move.
     buffer: Vec<u8>,
@@ -285,10 +316,11 @@ struct Pump {
 }
 
 impl Pump {
-    fn new(read: OwnedFd, log: File, secrets: &[String]) -> io::Result<Self> {
+    fn new(read: OwnedFd, log: File, copy: Option<File>, secrets: &[String]) -> io::Result<Self> {
         Ok(Self {
             pipe: Receiver::from_owned_fd(read)?,
             log,
+            copy,
             redactor: Redactor::new(secrets),
             buffer: vec![0; CHUNK],
             open: true,
@@ -306,9 +338,15 @@ impl Pump {
 
     /// Moves the first `n` bytes of the buffer on.
     fn write(&mut self, n: usize) {
-        let bytes = self.buffer.get(..n).unwrap_or_default();
-        // A full disk must not stop the command from being waited for; it shows where the stage's result is kept.
-        let _ = self.log.write_all(&self.redactor.push(bytes));
+        let bytes = self.redactor.push(self.buffer.get(..n).unwrap_or_default());
+        self.put(&bytes);
+    }
+
+    /// A full disk must not stop the command from being waited for; it shows where the stage's result is kept.
+    fn put(&mut self, bytes: &[u8]) {
+        for file in std::iter::once(&mut self.log).chain(&mut self.copy) {
+            let _ = file.write_all(bytes);
+        }
     }
 
     /// What is in the pipe now. Bypasses the runtime, which may not have noticed yet that there is something.
@@ -324,6 +362,7 @@ impl Pump {
                 _ => break,
             }
         }
-        let _ = self.log.write_all(&self.redactor.finish());
+        let rest = self.redactor.finish();
+        self.put(&rest);
     }
 }

@@ -33,6 +33,9 @@ pub struct PromptFile {
     pub output_lengths: Option<PathBuf>,
     /// Only so many records from the top of the file.
     pub first: Option<u64>,
+    /// Records with a longer prompt are left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_input_tokens: Option<u32>,
     pub order: RecordOrder,
     /// Begin again where the data end.
     pub repeat: bool,

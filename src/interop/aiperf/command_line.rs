@@ -2,8 +2,10 @@
 
 use serde_json::json;
 
+use crate::interop::command_line::conversations::{ConversationOptions, length_pairs};
+use crate::interop::command_line::json_number::number;
 use crate::interop::command_line::load::{
-    TranslatedLoad, api_key, burstiness, extra, goodput, header, length, number, tokenizer, whole,
+    TranslatedLoad, api_key, burstiness, extra, goodput, header, length, tokenizer, whole,
 };
 use crate::interop::command_line::options::{GivenOption, Opt, ParsedLine, flag, many, one, read};
 use crate::interop::command_line::translation::{Translation, TranslationBuilder};
@@ -59,6 +61,16 @@ static TABLE: &[Opt] = &[
     one(&["--scenario"]), flag(&["--unsafe-override"]), one(&["--accuracy-benchmark"]), many(&["--accuracy-tasks"]), one(&["--accuracy-n-shots"]), flag(&["--accuracy-enable-cot"]), flag(&["--accuracy-no-enable-cot"]), one(&["--accuracy-grader"]), one(&["--accuracy-system-prompt"]), flag(&["--accuracy-verbose"]),
 ];
 
+/// Its options for conversations.
+const CONVERSATIONS: ConversationOptions = ConversationOptions {
+    count: "--conversation-num",
+    turns_mean: "--conversation-turn-mean",
+    turns_stddev: "--conversation-turn-stddev",
+    delay_mean: "--conversation-turn-delay-mean",
+    delay_stddev: "--conversation-turn-delay-stddev",
+    delay_ratio: "--conversation-turn-delay-ratio",
+};
+
 /// Options without a meaning here, and why. A name that ends with a dash is the beginning of several.
 #[rustfmt::skip]
 const LEFT: &[(&[&str], &str)] = &[
@@ -81,7 +93,7 @@ const LEFT: &[(&[&str], &str)] = &[
     (&["--use-legacy-max-tokens"], "the field is the one that the protocol has; another is --extra NAME:VALUE"),
     (&["--connection-reuse-strategy"], "connections are kept and used again"),
     (&["--isl-block-size"], "it is for traces with hash ids: `data.block_tokens`"),
-    (&["--seq-dist", "--isl-osl-pairs"], "lengths with weights are `input_tokens: { empirical: … }`"),
+    (&["--isl-osl-pairs"], "lengths with weights are `input_tokens: { empirical: … }`"),
     (&["--random-corpus-style", "--prompt-corpus", "--cache-bust"], "prompts are made up with the seed, and no two are alike"),
     (&["--system-prompt", "--system-prompt-file", "--user-context-prompt-length"], "what prompts share is made up: `prefixes`, or it is written in the prompts of --data"),
     (&["--public-dataset", "--hf-subset", "--hf-weka-dataset", "--dataset-filter"], "nothing is downloaded: give the file, with `--data FILE --data-kind sharegpt`"),
@@ -95,7 +107,7 @@ const LEFT: &[(&[&str], &str)] = &[
     (&["--concurrency-ramp-duration", "--request-rate-ramp-duration", "--request-rate-series", "--prefill-concurrency-ramp-duration"], "a level that rises is `bench.ramp`"),
     (&["--num-warmup-sessions", "--warmup-"], "requests of the warm-up come as the measured ones do"),
     (&["--user-centric-rate", "--num-users"], "users that pause are `scenario: concurrency` with `think_time`"),
-    (&["--conversation-num", "--conversation-turn-mean", "--conversation-turn-stddev", "--conversation-turn-delay-mean", "--conversation-turn-delay-stddev", "--conversation-turn-delay-ratio", "--session-header"], "conversations are `bench.sessions` and `think_time`: write them by hand"),
+    (&["--session-header"], "turns of a conversation have no header of their own"),
     (&["--transport", "--request-content-type"], "the endpoint type selects the protocol"),
     (&["--audio-", "--image-", "--video-", "--download-video-content", "--uuid-and-strip"], "images, sound and video are not sent"),
     (&["--rankings-"], "rankings are not measured"),
@@ -162,6 +174,7 @@ pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, Tra
         load.trace(1.0);
         load.keys.shift_remove("max_in_flight");
     }
+    CONVERSATIONS.put(&line, &mut load, &mut sheet);
     defaults(&line, &mut load, &mut sheet);
     sheet.finish(TOOL, load.means())
 }
@@ -203,6 +216,9 @@ fn option(given: &GivenOption, line: &ParsedLine, load: &mut TranslatedLoad, she
         },
         "--arrival-smoothness" if line.value("--request-rate-mode") == Some("gamma") => burstiness(given, load, sheet),
         "--request-count" => load.put("--requests", value),
+        // Read together, above.
+        name if name.starts_with("--conversation-") => {}
+        "--seq-dist" => length_pairs(&given.as_written(), value, load, sheet),
         "--num-profile-runs" => load.put("--repeat", value),
         "--warmup-duration" => {
             load.keys.insert("warmup_time".to_owned(), json!(format!("{value}s")));
@@ -269,7 +285,7 @@ fn levels(given: &GivenOption, load: &mut TranslatedLoad, sheet: &mut Translatio
             given.as_written(),
             "one key of a sweep is read, the first; `foreach` of a stage takes several",
         ),
-        Some(values) => load.sweep(Some(option), key, values),
+        Some(values) => load.sweep(Some(option), key, values, sheet),
         None => sheet.push_error(format!("`{}`: numbers with commas between them", given.as_written())),
     }
     true

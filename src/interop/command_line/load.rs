@@ -2,11 +2,13 @@
 
 use serde_json::{Map, Value, json};
 
+use super::json_number::{number, plain};
 use super::options::GivenOption;
-use super::translation::{Sweep, TranslatedBench, TranslationBuilder, TranslationKind};
+use super::translated_bench::{Sweep, TranslatedBench};
+use super::translation::{TranslationBuilder, TranslationKind};
 
 /// In the order in which they are written.
-const ORDER: [&str; 27] = [
+const ORDER: [&str; 28] = [
     "--model",
     "--protocol",
     "--endpoint",
@@ -15,6 +17,7 @@ const ORDER: [&str; 27] = [
     "--stream",
     "--concurrency",
     "--rate",
+    "--sweep",
     "--offline",
     "--arrivals",
     "--requests",
@@ -85,9 +88,13 @@ impl TranslatedLoad {
     }
 
     /// One measurement for each value of a key of `bench:`. The option, where the line has one, is given the first.
-    pub fn sweep(&mut self, option: Option<&'static str>, key: &'static str, values: Vec<Value>) {
-        let expression = json!(format!("{{{{ {key} }}}}"));
-        let is_length = key.ends_with("_tokens");
+    pub fn sweep(
+        &mut self,
+        option: Option<&'static str>,
+        key: &'static str,
+        values: Vec<Value>,
+        sheet: &mut TranslationBuilder,
+    ) {
         if let (Some(option), Some(first)) = (option, values.first()) {
             self.put(option, plain(first));
         }
@@ -95,8 +102,24 @@ impl TranslatedLoad {
             self.keys.insert(key.to_owned(), one.clone());
         }
         if values.len() > 1 {
-            let at_key = if is_length { json!({"fixed": expression}) } else { expression };
-            self.sweep = Some(Sweep { key, values, template: at_key });
+            if option.is_some() && !values.is_sorted_by(|one, next| one.as_f64() < next.as_f64()) {
+                sheet.note("the levels of a sweep are measured in ascending order, each once");
+            }
+            self.sweep = Some(Sweep::new(option, key, values));
+        }
+    }
+
+    /// A sweep that finds its levels, with so many rates between one user and saturation.
+    pub fn sweep_to_saturation(&mut self, rates: u32) {
+        self.options.retain(|(name, _)| !["--concurrency", "--rate"].contains(name));
+        self.put("--sweep", rates.to_string());
+    }
+
+    /// The highest of its levels, where that is a number.
+    pub fn highest(&self, option: &str) -> Option<f64> {
+        match self.sweep.as_ref().filter(|sweep| sweep.option == Some(option)) {
+            Some(sweep) => sweep.values.iter().filter_map(Value::as_f64).reduce(f64::max),
+            None => self.get(option)?.parse().ok(),
         }
     }
 
@@ -113,6 +136,7 @@ impl TranslatedLoad {
     pub fn trace(&mut self, speed: f64) {
         // Options of another load are none of this one.
         self.options.retain(|(name, _)| !["--concurrency", "--rate", "--arrivals"].contains(name));
+        self.sweep = None;
         self.flag("--offline");
         self.keys.insert("scenario".to_owned(), json!("trace"));
         if (speed - 1.0).abs() > f64::EPSILON {
@@ -131,17 +155,21 @@ impl TranslatedLoad {
     pub fn bench(mut self) -> TranslatedBench {
         let place = |name: &str| ORDER.iter().position(|known| *known == name).unwrap_or(ORDER.len());
         self.options.sort_by_key(|(name, _)| place(name));
-        let mut words = vec![self.target];
+        let mut args = vec![self.target];
         for (name, values) in self.options {
-            words.push(name.to_owned());
-            words.extend(values);
+            match values.as_slice() {
+                // Its value is optional: it stands in the same argument.
+                [rates] if name == "--sweep" => args.push(format!("{name}={rates}")),
+                _ => {
+                    args.push(name.to_owned());
+                    args.extend(values);
+                }
+            }
         }
-        TranslatedBench { args: words, keys: self.keys, sweep: self.sweep }
+        let mut bench = TranslatedBench { args, keys: self.keys, sweep: self.sweep };
+        bench.put_sweep();
+        bench
     }
-}
-
-fn plain(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 /// `1:4`, `1:4:2` or `8`, ends included, as perf_analyzer and GenAI-Perf write ranges; step 1 where none is given.
@@ -161,11 +189,6 @@ pub(in crate::interop) fn range(text: &str) -> Option<Vec<Value>> {
     }
     let count = ((to - from) / step + 1e-9).floor() as usize;
     Some((0..=count).map(|n| number(from + n as f64 * step)).collect())
-}
-
-/// Whole where it is.
-pub(in crate::interop) fn number(value: f64) -> Value {
-    if value.fract() == 0.0 && value.abs() < 1e15 { json!(value as i64) } else { json!(value) }
 }
 
 /// Mean and deviation of a length, which have one option each there and here.

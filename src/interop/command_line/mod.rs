@@ -1,11 +1,13 @@
 //! Other tools' command lines and scripts, read as text: what each argument means here, and what has no place.
 //!
-//! Nothing is run and no file is opened. Every argument of a line ends in one of three places: in what is done here, in the
+//! Nothing is run, and no file is opened but those with the settings of a `vllm bench sweep`. Every argument of a line ends in one of three places: in what is done here, in the
 //! notes (carried over, and not quite the same), or in what was left, with why. An unknown argument is an error.
 
 mod command;
 mod connections;
+pub(super) mod conversations;
 pub(super) mod host_paths;
+pub(super) mod json_number;
 mod line;
 pub(super) mod load;
 mod loops;
@@ -17,6 +19,7 @@ pub(super) mod python;
 mod script;
 mod shell;
 pub(super) mod stage_container;
+pub(super) mod translated_bench;
 pub(super) mod translation;
 pub(super) mod translation_error;
 
@@ -24,8 +27,9 @@ pub use command::TOOLS;
 pub use line::read_line;
 pub use script::read_script;
 pub use shell::{UnknownNumber, UnknownValue};
+pub use translated_bench::{Sweep, TranslatedBench};
 pub use translation::{
-    GpuScale, RunLine, RunSetting, ScriptBench, Sweep, SystemNeed, TranslatedBench, TranslatedScript, Translation,
-    TranslationKind, UntranslatedOption, origin,
+    GpuScale, RunLine, RunSetting, ScriptBench, SystemNeed, TranslatedScript, Translation, TranslationKind,
+    UntranslatedOption, origin,
 };
 pub use translation_error::{ProblemKind, TranslationError, TranslationProblem};

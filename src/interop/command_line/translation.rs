@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::shell::{self, UnknownValue};
+use super::translated_bench::TranslatedBench;
 use super::translation_error::{TranslationError, TranslationProblem};
 
 /// A translation: what runs here, what is not quite the same, and what has no place.
@@ -88,25 +89,6 @@ pub struct ScriptBench {
     /// The stage of the server that the script started last before it.
     pub server: Option<String>,
     pub bench: TranslatedBench,
-}
-
-/// One measurement.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct TranslatedBench {
-    /// Behind `regatta bench`.
-    pub args: Vec<String>,
-    /// Keys of the manifest's `bench:` for which the line has no option.
-    pub keys: Map<String, Value>,
-    pub sweep: Option<Sweep>,
-}
-
-/// A key of `bench:` that takes one value after the other, each a measurement of its own.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Sweep {
-    pub key: &'static str,
-    pub values: Vec<Value>,
-    /// What to write under `key`: a template in which `{{ key }}` stands for the value of the sweep.
-    pub template: Value,
 }
 
 /// `regatta run`.

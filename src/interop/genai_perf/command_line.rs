@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use crate::interop::command_line::conversations::{ConversationOptions, length_pairs};
 use crate::interop::command_line::load::{TranslatedLoad, extra, goodput, header, length, range, whole};
 use crate::interop::command_line::options::{GivenOption, Opt, ParsedLine, flag, many, one, read};
 use crate::interop::command_line::translation::{Translation, TranslationBuilder};
@@ -18,7 +19,7 @@ static TABLE: &[Opt] = &[
     one(&["--image-width-mean"]), one(&["--image-width-stddev"]), one(&["--image-height-mean"]), one(&["--image-height-stddev"]), one(&["--image-format"]),
     many(&["--extra-inputs"]), many(&["--goodput", "-g"]), many(&["--header", "-H"]),
     one(&["--input-file", "-f"]), one(&["--prompt-source", "--input-type"]), one(&["--num-dataset-entries", "--num-prompts", "--num-of-output-prompts"]),
-    one(&["--num-prefix-prompts"]), one(&["--prefix-prompt-length"]),
+    one(&["--sequence-distribution", "--seq-dist"]), one(&["--num-prefix-prompts"]), one(&["--prefix-prompt-length"]),
     one(&["--synthetic-input-tokens-mean", "--isl", "--input-tokens-mean"]), one(&["--synthetic-input-tokens-stddev", "--input-tokens-stddev"]),
     one(&["--output-tokens-mean", "--osl", "--expected-output-tokens"]), one(&["--output-tokens-stddev"]), flag(&["--output-tokens-mean-deterministic"]),
     one(&["--random-seed"]), one(&["--warmup-request-count", "--num-warmup-requests"]),
@@ -30,6 +31,16 @@ static TABLE: &[Opt] = &[
     one(&["--artifact-dir"]), one(&["--checkpoint-dir"]), flag(&["--enable-checkpointing"]), one(&["--profile-export-file"]), flag(&["--generate-plots"]),
     one(&["--tokenizer"]), one(&["--tokenizer-revision"]), flag(&["--tokenizer-trust-remote-code"]), flag(&["--verbose", "-v"]),
 ];
+
+/// Its options for conversations.
+const CONVERSATIONS: ConversationOptions = ConversationOptions {
+    count: "--num-sessions",
+    turns_mean: "--session-turns-mean",
+    turns_stddev: "--session-turns-stddev",
+    delay_mean: "--session-turn-delay-mean",
+    delay_stddev: "--session-turn-delay-stddev",
+    delay_ratio: "--session-delay-ratio",
+};
 
 /// Options that only set where and how it reports the run.
 const TELLING: [(&str, &str); 9] = [
@@ -73,6 +84,7 @@ pub(in crate::interop) fn translate(
     if is_analyze || ["--sweep-type", "--sweep-range", "--sweep-list"].iter().any(|name| line.has(name)) {
         sweep(&line, &mut load, &mut sheet);
     }
+    CONVERSATIONS.put(&line, &mut load, &mut sheet);
     defaults(&line, &mut load, &mut sheet);
     perf_analyzer::translate_passthrough(&line.behind, &mut load, &mut sheet);
     if load.has("--rate") && !load.has("--arrivals") {
@@ -170,12 +182,10 @@ fn option(
                 "arrivals at the time stamps of data are `scenario: trace`, with `data.jsonl`",
             );
         }
-        name if name.starts_with("--session") || name == "--num-sessions" => {
-            sheet.push_untranslated(
-                given.as_written(),
-                "conversations are `bench.sessions` and `think_time`: write them by hand",
-            );
-        }
+        "--session-concurrency" => load.put("--concurrency", value),
+        // Read together, above.
+        name if name.starts_with("--session") || name == "--num-sessions" => {}
+        "--sequence-distribution" => length_pairs(&given.as_written(), value, load, sheet),
         // Read together, below.
         "--sweep-type" | "--sweep-range" | "--sweep-list" => {}
         "--model-selection-strategy" => {
@@ -238,10 +248,10 @@ fn sweep(line: &ParsedLine, load: &mut TranslatedLoad, sheet: &mut TranslationBu
             .push_error("`--sweep-range` is MIN:MAX or MIN:MAX:STEP, `--sweep-list` numbers with commas".to_owned());
     };
     match kind {
-        "concurrency" => load.sweep(Some("--concurrency"), "concurrency", values),
-        "request_rate" => load.sweep(Some("--rate"), "rate", values),
-        "input_sequence_length" => load.sweep(Some("--input-tokens"), "input_tokens", values),
-        "num_dataset_entries" => load.sweep(None, "distinct_prompts", values),
+        "concurrency" => load.sweep(Some("--concurrency"), "concurrency", values, sheet),
+        "request_rate" => load.sweep(Some("--rate"), "rate", values, sheet),
+        "input_sequence_length" => load.sweep(Some("--input-tokens"), "input_tokens", values, sheet),
+        "num_dataset_entries" => load.sweep(None, "distinct_prompts", values, sheet),
         other => sheet.push_error(format!("`--sweep-type {other}` is not measured here: there are concurrency, request_rate, input_sequence_length and num_dataset_entries")),
     }
 }
@@ -265,8 +275,8 @@ fn defaults(line: &ParsedLine, load: &mut TranslatedLoad, sheet: &mut Translatio
         load.put("--warmup", "0");
     }
     let has_data = load.has("--data");
-    if !line.has("--request-count") && !line.has("--measurement-interval") && !has_data {
-        let users = load.get("--concurrency").and_then(|users| users.parse::<u64>().ok()).unwrap_or(1);
+    if !load.has("--requests") && !load.has("--measurement-interval") && !has_data {
+        let users = load.highest("--concurrency").map_or(1, |users| users as u64);
         load.put("--requests", users.saturating_mul(2).max(10).to_string());
         sheet.note("neither a number of requests nor a duration is given: 10 requests, or twice the users, as GenAI-Perf has it");
     }

@@ -1,12 +1,11 @@
 //! A run of GuideLLM, in either of its languages, as measurements here.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::data::GuideLlmData;
-use crate::interop::command_line::load::{TranslatedLoad, address, api_key, extra, number};
-use crate::interop::command_line::translation::{
-    NoMeaning, ScriptBench, TranslatedScript, Translation, TranslationBuilder, TranslationKind,
-};
+use crate::interop::command_line::json_number::number;
+use crate::interop::command_line::load::{TranslatedLoad, address, api_key, extra};
+use crate::interop::command_line::translation::{NoMeaning, Translation, TranslationBuilder, TranslationKind};
 use crate::interop::command_line::translation_error::TranslationError;
 
 const TOOL: &str = "guidellm";
@@ -148,20 +147,20 @@ impl GuideLlmRun {
         match profile {
             "synchronous" => load.put("--concurrency", "1"),
             "concurrent" if levels.is_empty() => sheet.push_error("`concurrent` needs how many requests: --rate"),
-            "concurrent" => load.sweep(Some("--concurrency"), "concurrency", levels),
+            "concurrent" => load.sweep(Some("--concurrency"), "concurrency", levels, sheet),
             "throughput" => self.throughput(&mut load),
             "constant" | "async" | "poisson" if levels.is_empty() => {
                 sheet.push_error(format!("`{profile}` needs requests per second: --rate"));
             }
             "constant" | "async" | "poisson" => {
-                load.sweep(Some("--rate"), "rate", levels);
+                load.sweep(Some("--rate"), "rate", levels, sheet);
                 load.put("--arrivals", if profile == "poisson" { "poisson" } else { "constant" });
                 if let Some(most) = self.most_in_flight {
                     load.keys.insert("max_in_flight".to_owned(), json!(most));
                 }
             }
             "replay" => load.trace(self.speed.unwrap_or(1.0)),
-            "sweep" => return self.ends_of_a_sweep(&load, sheet),
+            "sweep" => self.whole_sweep(&mut load, sheet),
             other => sheet.push_error(format!(
                 "the profile `{other}` searches for a load: `bench.search` finds the highest rate within `limits`; imported are synchronous, concurrent, throughput, constant, poisson, replay and sweep"
             )),
@@ -175,23 +174,19 @@ impl GuideLlmRun {
         keep_in_flight(self.most_in_flight.or(level).unwrap_or(MOST_IN_FLIGHT), load);
     }
 
-    /// The slowest and the fastest load; the rates between them are known when both are measured.
-    fn ends_of_a_sweep(&self, load: &TranslatedLoad, sheet: &mut TranslationBuilder) -> TranslationKind {
-        let mut slowest = load.clone();
-        slowest.put("--concurrency", "1");
-        let mut fastest = load.clone();
-        keep_in_flight(self.most_in_flight.unwrap_or(MOST_IN_FLIGHT), &mut fastest);
-        let steps = self.levels.first().map_or(10, |steps| *steps as i64).saturating_sub(2).max(0);
-        sheet.push_untranslated(
-            format!("{steps} rates between the two of the sweep"),
-            "they depend on what the two reach: then `foreach: { rate: [ … ] }` measures them, or `search` with `limits` finds the highest rate",
-        );
-        let benches = [slowest, fastest].map(|load| ScriptBench { server: None, bench: load.bench() });
-        TranslationKind::Script(TranslatedScript {
-            stages: Map::new(),
-            benches: benches.into(),
-            ..TranslatedScript::default()
-        })
+    /// One user, saturation, and rates evenly between the two, the highest of which is that of saturation.
+    fn whole_sweep(&self, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) {
+        const STEPS: u32 = 10;
+        let steps = self.levels.first().map_or(STEPS, |steps| *steps as u32);
+        load.sweep_to_saturation(steps.saturating_sub(2).clamp(1, 200));
+        load.put("--arrivals", "constant");
+        if let Some(most) = self.most_in_flight {
+            load.keys.insert("max_in_flight".to_owned(), json!(most));
+        }
+        let most = self.most_in_flight.unwrap_or(MOST_IN_FLIGHT);
+        sheet.note(format!(
+            "there saturation is {most} requests in flight; here users are added until the throughput stops growing"
+        ));
     }
 }
 

@@ -242,7 +242,7 @@ fn level(
         return load.put(option, given.value());
     }
     match range(given.value()) {
-        Some(values) => load.sweep(Some(option), key, values),
+        Some(values) => load.sweep(Some(option), key, values, sheet),
         None => sheet.push_error(format!("`{}` is not START, START:END or START:END:STEP", given.as_written())),
     }
 }

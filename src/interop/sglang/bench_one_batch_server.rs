@@ -6,8 +6,9 @@ use super::server;
 use crate::interop::command_line::load::{TranslatedLoad, address};
 use crate::interop::command_line::options::{GivenOption, Opt, ParsedLine, flag, many, one, read_known};
 use crate::interop::command_line::program::Env;
+use crate::interop::command_line::translated_bench::TranslatedBench;
 use crate::interop::command_line::translation::{
-    ScriptBench, TranslatedBench, TranslatedScript, Translation, TranslationBuilder, TranslationKind,
+    ScriptBench, TranslatedScript, Translation, TranslationBuilder, TranslationKind,
 };
 use crate::interop::command_line::translation_error::TranslationError;
 

@@ -23,8 +23,18 @@ static TABLE: &[Opt] = &[
     one(&["--input-mean"]), one(&["--input-stdev"]), one(&["--output-mean"]), one(&["--output-stdev"]), one(&["--histogram-key"]),
 ];
 
-/// Why `--max-input-len` of a data set has no place.
-pub(super) const LONGER_PROMPTS: &str = "every record is sent: leave those with longer prompts out of the file";
+/// `--max-input-len` of a data set: records with longer prompts are left out.
+pub(super) fn leave_longer_prompts(given: &GivenOption, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) {
+    match given.value().parse::<u32>() {
+        Ok(most) if most > 0 => {
+            load.keys.insert("data".to_owned(), json!({ "max_input_tokens": most }));
+        }
+        _ if given.value().starts_with("{{") => {
+            load.keys.insert("data".to_owned(), json!({ "max_input_tokens": given.value() }));
+        }
+        _ => sheet.push_error(format!("`{}`: a whole number from 1 on", given.as_written())),
+    }
+}
 
 pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, TranslationError> {
     let mut sheet = TranslationBuilder::default();
@@ -83,7 +93,7 @@ fn option(given: &GivenOption, has_data: bool, load: &mut TranslatedLoad, sheet:
     match given.name {
         "--protocol" | "--url" | "--decoupled" | "--tensorrt-llm-model-name" => {}
         "--max-input-len" if has_data => {
-            sheet.push_untranslated(given.as_written(), LONGER_PROMPTS);
+            leave_longer_prompts(given, load, sheet);
         }
         "--max-input-len" => load.put("--max-input-len", value),
         "--request-rate" => load.put("--rate", value),

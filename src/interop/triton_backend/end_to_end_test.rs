@@ -1,6 +1,6 @@
 //! `end_to_end_test.py` of the TensorRT-LLM backend: the prompts of a data set, all at once.
 
-use super::core_model::LONGER_PROMPTS;
+use super::core_model::leave_longer_prompts;
 use crate::interop::command_line::load::TranslatedLoad;
 use crate::interop::command_line::options::{GivenOption, Opt, flag, one, read};
 use crate::interop::command_line::translation::{Translation, TranslationBuilder};
@@ -43,7 +43,14 @@ pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, Tra
     }
     sheet.note("before it measures, it compares the answers of `ensemble` with those of its parts; here `regatta triton infer` sends one request to each");
     for given in &line.given {
-        option(given, &mut sheet);
+        if given.name == "--max-input-len" {
+            leave_longer_prompts(given, &mut load, &mut sheet);
+            sheet.note(
+                "there the limit is for words by 1.3; here it is for tokens, or for words where there is no tokenizer",
+            );
+        } else {
+            option(given, &mut sheet);
+        }
     }
     sheet.finish(TOOL, load.means())
 }
@@ -51,7 +58,6 @@ pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, Tra
 fn option(given: &GivenOption, sheet: &mut TranslationBuilder) {
     let why = match given.name {
         "--url" | "--protocol" | "--dataset" | "--model-name" | "--streaming" => return,
-        "--max-input-len" => LONGER_PROMPTS,
         "--test-llmapi" => "the model's own inputs are read from the server",
         "--concurrency" => "they are its HTTP connections; here every request is sent at its time",
         "--return-log-probs" | "--return-context-logits" | "--return-generation-logits" => {

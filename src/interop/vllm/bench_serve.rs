@@ -201,7 +201,7 @@ fn ramp(given: &GivenOption, line: &ParsedLine, load: &mut TranslatedLoad, sheet
         return sheet.push_error("`--ramp-up-end-rps` is above 0");
     }
     let over = (requests / mean).ceil();
-    load.put("--rate", crate::interop::command_line::load::number(mean).to_string());
+    load.put("--rate", crate::interop::command_line::json_number::number(mean).to_string());
     load.keys.insert("rate".to_owned(), json!(null));
     load.keys.insert("ramp".to_owned(), json!({"linear": {"from": from, "to": to, "over": format!("{over}s")}}));
     sheet.note(format!("there the rate rises with the number of requests, here with time: over the {over} s that {requests} requests take"));

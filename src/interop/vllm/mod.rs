@@ -5,6 +5,7 @@ mod dataset;
 mod in_process;
 mod server;
 mod sweep;
+mod sweep_params;
 
 pub(super) mod command_line;
 pub(super) mod export;

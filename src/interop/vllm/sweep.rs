@@ -1,8 +1,13 @@
-//! `vllm bench sweep serve`: a server and its benchmark, once for each set of values.
+//! `vllm bench sweep serve`: servers and their benchmarks, one for each combination of settings, and `serve_workload`, a sweep
+//! from one request at a time to all at once.
+
+use std::path::Path;
 
 use serde_json::Value;
 
-use crate::interop::command_line::options::{Opt, flag, one, read};
+use super::sweep_params::{self, Combination, are_linked};
+use crate::interop::command_line::options::{Opt, ParsedLine, flag, one, read};
+use crate::interop::command_line::translated_bench::TranslatedBench;
 use crate::interop::command_line::translation::{
     ScriptBench, TranslateInner, TranslatedScript, Translation, TranslationBuilder, TranslationKind,
 };
@@ -10,25 +15,39 @@ use crate::interop::command_line::translation_error::TranslationError;
 
 const TOOL: &str = "vllm bench sweep";
 const SERVER: &str = "server";
+/// Measurements of each combination, where the line has no number of them.
+const RUNS: u32 = 3;
+/// More servers or benchmarks than these are no page's.
+const MOST: usize = 500;
 
 #[rustfmt::skip]
 static TABLE: &[Opt] = &[
     one(&["--serve-cmd"]), one(&["--bench-cmd"]), one(&["--after-bench-cmd"]), flag(&["--show-stdout"]), one(&["--server-ready-timeout"]), one(&["--serve-params"]), one(&["--bench-params"]),
-    one(&["--link-vars"]), one(&["-o", "--output-dir"]), one(&["-e", "--experiment-name"]), one(&["--num-runs"]), flag(&["--dry-run"]), one(&["--resume"]),
+    one(&["--link-vars"]), one(&["-o", "--output-dir"]), one(&["-e", "--experiment-name"]), one(&["--num-runs"]), one(&["--warmup-num-prompts"]), flag(&["--continue-on-error"]), flag(&["--dry-run"]), flag(&["--resume"]),
     one(&["--workload-var"]), one(&["--workload-iters"]),
 ];
 
-/// The lines behind its two options, together; the files with the values are not read.
+/// The lines behind its two options, once for each pair of combinations.
 pub(super) fn translate(words: &[String], inner: TranslateInner<'_>) -> Result<Translation, TranslationError> {
     let mut sheet = TranslationBuilder::default();
     let line = read(TOOL, TABLE, words, &mut sheet);
-    if !matches!(line.plain.first().map(String::as_str), Some("serve" | "serve_workload" | "serve-workload")) {
-        let kind = line.plain.first().map_or("", String::as_str);
-        let why = format!(
-            "`{TOOL} {kind}` has no meaning here: it measures no requests; a line of `{TOOL} serve` is imported, and `regatta compare` shows several results side by side"
-        );
-        return TranslationBuilder::nothing(TOOL, why);
-    }
+    let kind = line.plain.first().map_or("", String::as_str);
+    let is_workload = match kind {
+        "serve" => false,
+        "serve_workload" | "serve-workload" => true,
+        "serve_sla" | "serve-sla" => {
+            let why = format!(
+                "`{TOOL} {kind}` has no meaning here: it searches for a load within limits; import the line of its --bench-cmd, and `bench.search` with `limits` finds the highest rate"
+            );
+            return TranslationBuilder::nothing(TOOL, why);
+        }
+        _ => {
+            let why = format!(
+                "`{TOOL} {kind}` has no meaning here: it measures no requests; a line of `{TOOL} serve` is imported, and `regatta compare` shows several results side by side"
+            );
+            return TranslationBuilder::nothing(TOOL, why);
+        }
+    };
     let mut command = |option: &str| {
         let words = line.value(option).and_then(shlex::split);
         if words.is_none() {
@@ -40,45 +59,108 @@ pub(super) fn translate(words: &[String], inner: TranslateInner<'_>) -> Result<T
     let (Some(serve), Some(bench)) = commands else {
         return sheet.finish(TOOL, TranslationKind::Commands(Vec::new()));
     };
+    let serve_params = params("--serve-params", "server", &line, &mut sheet);
+    let bench_params = params("--bench-params", "run_harness", &line, &mut sheet);
+    let links = line.value("--link-vars").unwrap_or_default();
+    if serve_params.len().saturating_mul(bench_params.len()) > MOST {
+        sheet.push_error(format!("the two files have more than {MOST} pairs of settings"));
+        return sheet.finish(TOOL, TranslationKind::Commands(Vec::new()));
+    }
     let mut script = TranslatedScript::default();
-    let mut server = inner(&serve).map_err(|error| error.within("--serve-cmd"))?;
-    sheet.absorb("--serve-cmd", &mut server);
-    if let TranslationKind::Manifest(mut manifest) = server.kind
-        && let Some(Value::Object(stages)) = manifest.remove("stages")
-    {
-        script.stages = stages;
-    }
-    let mut measurement = inner(&bench).map_err(|error| error.within("--bench-cmd"))?;
-    sheet.absorb("--bench-cmd", &mut measurement);
-    match measurement.kind {
-        TranslationKind::Bench(mut bench) => {
-            if let Some(runs) = line.value("--num-runs") {
-                bench.args.extend(["--repeat".to_owned(), runs.to_owned()]);
-            } else {
-                bench.args.extend(["--repeat", "3"].map(str::to_owned));
-            }
-            let server = script.stages.contains_key(SERVER).then(|| SERVER.to_owned());
-            script.benches.push(ScriptBench { server, bench });
+    for (at, settings) in serve_params.iter().enumerate() {
+        let mut server = inner(&sweep_params::apply(&serve, settings)).map_err(|error| error.within("--serve-cmd"))?;
+        if at == 0 {
+            sheet.absorb("--serve-cmd", &mut server);
         }
-        TranslationKind::Nothing(why) => return TranslationBuilder::nothing(TOOL, why),
-        _ => sheet.push_error("--bench-cmd is no line of a benchmark"),
+        let name = if at == 0 { SERVER.to_owned() } else { format!("{SERVER}_{}", at + 1) };
+        if let TranslationKind::Manifest(mut manifest) = server.kind
+            && let Some(Value::Object(stages)) = manifest.remove("stages")
+        {
+            for (key, stage) in stages {
+                script.stages.insert(if key == SERVER { name.clone() } else { key }, stage);
+            }
+        }
+        let server = script.stages.contains_key(&name).then_some(name);
+        let mut benches: Vec<TranslatedBench> = Vec::new();
+        for combination in bench_params.iter().filter(|bench| are_linked(links, settings, bench)) {
+            let command = sweep_params::apply(&bench, combination);
+            let mut measurement = inner(&command).map_err(|error| error.within("--bench-cmd"))?;
+            if at == 0 && benches.is_empty() {
+                sheet.absorb("--bench-cmd", &mut measurement);
+            }
+            match measurement.kind {
+                TranslationKind::Bench(bench) => benches.push(bench),
+                TranslationKind::Nothing(why) => return TranslationBuilder::nothing(TOOL, why),
+                _ => sheet.push_error("--bench-cmd is no line of a benchmark"),
+            }
+        }
+        let benches = TranslatedBench::gathered(benches);
+        if at == 0 && benches.len() > 1 {
+            sheet.note("there the server's prefix cache is emptied between its benchmarks; here they share it, unless the server has --no-enable-prefix-caching");
+        }
+        for mut bench in benches {
+            if is_workload {
+                workload(&line, &mut bench, &mut sheet);
+            } else {
+                bench.repeat(line.value("--num-runs").and_then(|runs| runs.parse().ok()).unwrap_or(RUNS));
+            }
+            script.benches.push(ScriptBench { server: server.clone(), bench });
+        }
     }
+    if script.benches.is_empty() && sheet.problems.is_empty() {
+        sheet.push_error(format!("--link-vars {links}: no pair of settings has equal values"));
+    }
+    leave(&line, is_workload, &mut sheet);
+    sheet.finish(TOOL, TranslationKind::Script(script))
+}
+
+/// The combinations of a file; without it one that changes nothing.
+fn params(option: &str, stage: &str, line: &ParsedLine, sheet: &mut TranslationBuilder) -> Vec<Combination> {
+    let unchanged = vec![Combination::new()];
+    let Some(file) = line.value(option) else { return unchanged };
+    match sweep_params::read(Path::new(file)) {
+        Ok(combinations) => combinations,
+        Err(error) => {
+            let why = format!(
+                "the file {error}; where it can be read, each of its settings is imported; by hand, `foreach` of the stage `{stage}` has a list of values for each key"
+            );
+            sheet.push_untranslated(format!("{option} {file}"), why);
+            unchanged
+        }
+    }
+}
+
+/// One request at a time, all at once, and levels between the two.
+fn workload(line: &ParsedLine, bench: &mut TranslatedBench, sheet: &mut TranslationBuilder) {
+    let levels = line.value("--workload-iters").and_then(|count| count.parse::<u32>().ok()).unwrap_or(10).max(2);
+    let note = if line.value("--workload-var") == Some("max_concurrency") {
+        let most = bench.value("--requests").and_then(|count| count.parse::<u64>().ok()).unwrap_or(1000).max(2);
+        bench.replace_load(&["--concurrency".to_owned(), format!("1..{most}:{levels}")]);
+        "there the levels between one user and all requests at once are evenly apart; here they have equal ratios"
+    } else {
+        bench.replace_load(&[format!("--sweep={}", levels.saturating_sub(2).max(1))]);
+        "there the highest level sends all requests at once; here users are added until the throughput stops growing"
+    };
+    sheet.notes.retain(|other| other != note);
+    sheet.note(note);
+}
+
+/// Options that are read above, and why the others have no place.
+fn leave(line: &ParsedLine, is_workload: bool, sheet: &mut TranslationBuilder) {
     for given in &line.given {
         let why = match given.name {
-            "--serve-cmd" | "--bench-cmd" | "--num-runs" => continue,
-            "--serve-params" => {
-                "the file is not read: `foreach` of the stage `server` has a list of values for each key, and the benchmark is made for each"
-            }
-            "--bench-params" | "--link-vars" | "--workload-var" | "--workload-iters" => {
-                "the file is not read: `foreach` of the stage `run_harness` has a list of values for each key"
-            }
-            "--after-bench-cmd" => "a server that a stage starts has an empty cache",
+            "--serve-cmd" | "--bench-cmd" | "--serve-params" | "--bench-params" | "--link-vars" => continue,
+            "--workload-var" | "--workload-iters" if is_workload => continue,
+            "--num-runs" if !is_workload || given.value() == "1" => continue,
+            "--num-runs" => "a sweep measures each level once; run it again with another `seed`",
+            "--after-bench-cmd" => "nothing is sent between two benchmarks",
             "--server-ready-timeout" => "`ready.timeout` of the stage `server`",
+            "--warmup-num-prompts" => "`warmup` of the stage `run_harness` is a number of requests before its own",
+            "--continue-on-error" => "`regatta run --keep-going`",
             "--dry-run" => "`regatta plan` in place of `regatta run`",
             "--resume" => "the same `regatta run` continues: what is finished is cached",
             _ => "results are kept with the run: result.json, requests.jsonl",
         };
         sheet.push_untranslated(given.as_written(), why);
     }
-    sheet.finish(TOOL, TranslationKind::Script(script))
 }

@@ -34,6 +34,10 @@ pub struct Data {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub first: Option<u64>,
+    /// Leave out records with a prompt of more tokens than this; without a tokenizer, of more words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub max_input_tokens: Option<u32>,
     #[serde(default)]
     pub order: RecordOrder,
     /// Begin again at the end of the data. Not given, it is an error if the data end before `stop` is reached.

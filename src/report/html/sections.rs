@@ -313,8 +313,8 @@ fn load(result: &RunResult) -> Option<Block> {
         let again = if data.repeated { ", some more than once" } else { "" };
         let (taken, records) = (number(data.taken as f64), number(data.records as f64));
         block.fact("data", Some(data.file.clone()), format!("{taken} taken of {records} records{again}"));
-        let left_out = (!data.skipped.is_empty()).then(|| number(data.skipped.len() as f64));
-        block.fact("records left out", left_out, "result.json has why");
+        let left_out = (!data.skipped.is_empty()).then(|| data.skipped.join("; "));
+        block.fact("records left out", left_out, "they were not sent");
     }
     Some(block)
 }

@@ -76,6 +76,7 @@ fn data(given: &Data, project: &Path) -> Option<harness::PromptFile> {
         lengths: path(&given.lengths),
         output_lengths: path(&given.output_lengths),
         first: given.first,
+        max_input_tokens: given.max_input_tokens,
         order: given.order,
         repeat: given.repeat,
         block_tokens: given.block_tokens,

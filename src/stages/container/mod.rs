@@ -8,6 +8,7 @@
 mod exit_meaning;
 mod images;
 pub mod named_paths;
+pub mod pyxis;
 mod run;
 mod wrap;
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use rand::RngExt;
 use rand::seq::SliceRandom;
 
-use super::corpus_record::{CorpusRecord, DataSummary, MemoryBudget};
+use super::corpus_record::{CorpusRecord, CorpusTurn, DataSummary, MemoryBudget};
 use super::errors::fault;
 use super::tokenizer::PromptTokenizer;
 use super::{jsonl, padded_ids, sharegpt};
@@ -28,7 +28,7 @@ impl Corpus {
         let file = data.file.as_path();
         refuse_pickle(file)?;
         let room = MemoryBudget::of(file);
-        let (entries, skipped) = match data.kind {
+        let (mut entries, mut skipped) = match data.kind {
             DataKind::Sharegpt => sharegpt::read(data, prompt_tokenizer, room)?,
             DataKind::InputIds if has_end(file, "npy") => (padded_ids::read(data, room)?, Vec::new()),
             DataKind::Jsonl | DataKind::Mooncake | DataKind::InputIds => {
@@ -40,6 +40,22 @@ impl Corpus {
             return Err(fault(file, "it has no record"));
         }
         let records = entries.len() as u64;
+        if let Some(most) = data.max_input_tokens {
+            let is_longer = |turn: &CorpusTurn| turn.tokens.is_some_and(|tokens| tokens > most);
+            entries.retain(|record| !record.turns.iter().any(is_longer));
+            let longer = records - entries.len() as u64;
+            let unit =
+                if prompt_tokenizer.is_some() || data.kind != DataKind::Jsonl { "tokens" } else { "words or tokens" };
+            if entries.is_empty() {
+                return Err(fault(
+                    file,
+                    format!("every prompt has more than {most} {unit}, the limit `max_input_tokens`"),
+                ));
+            }
+            if longer > 0 {
+                skipped.push(format!("{longer} records have a prompt of more than {most} {unit}"));
+            }
+        }
         let digest = digest(file)?;
         let data_summary =
             DataSummary { file: file.display().to_string(), digest, records, skipped, ..DataSummary::default() };
@@ -131,6 +147,7 @@ mod tests {
             lengths: None,
             output_lengths: None,
             first: None,
+            max_input_tokens: None,
             order,
             repeat,
             block_tokens: 512,
@@ -163,5 +180,23 @@ mod tests {
         assert!(why.contains("Python pickle") && why.contains("pandas.read_pickle("), "{why}");
         let gone = PromptFile { file: folder.path().join("gone.jsonl"), ..data(RecordOrder::Given, false) };
         assert!(Corpus::load(&gone, None).unwrap_err().to_string().contains("No such file"));
+    }
+
+    #[test]
+    fn longer_prompts_are_left_out_and_counted() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("d.jsonl");
+        std::fs::write(&file, "{\"prompt\": \"a b\"}\n{\"prompt\": \"a b c d\"}\n{\"input_ids\": [1, 2, 3]}\n")
+            .unwrap();
+        let load = |most| {
+            let data =
+                PromptFile { file: file.clone(), max_input_tokens: Some(most), ..data(RecordOrder::Given, false) };
+            Corpus::load(&data, None)
+        };
+        let kept = load(3).unwrap();
+        assert_eq!((kept.entries.len(), kept.summary.records), (2, 3));
+        assert_eq!(kept.summary.skipped, ["1 records have a prompt of more than 3 words or tokens"]);
+        assert!(load(4).unwrap().summary.skipped.is_empty());
+        assert!(load(1).unwrap_err().to_string().contains("the limit `max_input_tokens`"));
     }
 }

@@ -65,6 +65,7 @@ fn data(file: PathBuf, kind: DataKind) -> PromptFile {
         lengths: None,
         output_lengths: None,
         first: None,
+        max_input_tokens: None,
         order: RecordOrder::Given,
         repeat: false,
         block_tokens: 512,

@@ -1,0 +1,193 @@
+//! Conversations of several turns, and lengths that come in pairs, as GenAI-Perf and AIPerf write them.
+
+use serde_json::{Value, json};
+
+use super::json_number::number;
+use super::load::TranslatedLoad;
+use super::options::ParsedLine;
+use super::translation::TranslationBuilder;
+
+/// The names of a tool's options for conversations.
+pub(in crate::interop) struct ConversationOptions {
+    pub count: &'static str,
+    pub turns_mean: &'static str,
+    pub turns_stddev: &'static str,
+    pub delay_mean: &'static str,
+    pub delay_stddev: &'static str,
+    pub delay_ratio: &'static str,
+}
+
+impl ConversationOptions {
+    /// Whether a line has conversations: a number of them, or more than one turn.
+    fn are_in(&self, line: &ParsedLine) -> bool {
+        let is_above =
+            |name: &str, least: f64| line.value(name).and_then(|n| n.parse().ok()).is_some_and(|n: f64| n > least);
+        is_above(self.count, 0.0) || is_above(self.turns_mean, 1.0)
+    }
+
+    /// `bench.sessions`, its pauses, and a number of requests. Each turn has the answers that came before it in front.
+    pub fn put(&self, line: &ParsedLine, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) {
+        if !self.are_in(line) {
+            return;
+        }
+        let mut value = |name: &str, usual: f64| match line.value(name).map(str::parse::<f64>) {
+            Some(Ok(number)) if number.is_finite() && number >= 0.0 => number,
+            Some(_) => {
+                sheet.push_error(format!("`{name}` is a number of at least 0"));
+                usual
+            }
+            None => usual,
+        };
+        let (count, turns, deviation) =
+            (value(self.count, 0.0), value(self.turns_mean, 1.0), value(self.turns_stddev, 0.0));
+        let ratio = value(self.delay_ratio, 1.0);
+        let (pause, spread) = (value(self.delay_mean, 0.0) * ratio, value(self.delay_stddev, 0.0) * ratio);
+        let turns_law = if deviation > 0.0 {
+            let most = (turns + 4.0 * deviation).ceil();
+            json!({"normal": {"mean": number(turns), "stddev": number(deviation), "min": 1, "max": number(most)}})
+        } else {
+            json!({"fixed": number(turns.round().max(1.0))})
+        };
+        load.keys.insert("sessions".to_owned(), json!({"turns": turns_law, "history": "answers"}));
+        if pause > 0.0 {
+            load.keys.insert("think_time".to_owned(), self.pause(pause, spread, sheet));
+        }
+        if count > 0.0 && !load.has("--requests") && !load.has("--duration") {
+            load.put("--requests", (count * turns).ceil().to_string());
+            if deviation > 0.0 {
+                sheet
+                    .note(format!("{} {count}: as many requests as so many conversations have on average", self.count));
+            }
+        }
+    }
+
+    fn pause(&self, mean: f64, stddev: f64, sheet: &mut TranslationBuilder) -> Value {
+        let ms = |value: f64| format!("{}ms", number(value.round()));
+        if stddev <= 0.0 {
+            return json!({"fixed": ms(mean)});
+        }
+        // An even law of the same mean and deviation, as far as it is above 0.
+        let half = (stddev * 3f64.sqrt()).min(mean);
+        sheet.note(format!("{} {}: pauses are evenly spread, not normally", self.delay_stddev, number(stddev)));
+        json!({"uniform": {"min": ms(mean - half), "max": ms(mean + half)}})
+    }
+}
+
+/// One pair of lengths and how often it comes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct LengthPair {
+    input: f64,
+    output: f64,
+    weight: f64,
+    has_deviation: bool,
+}
+
+/// `256,128:60;512,256:40`, `[(256,128):60,(512,256):40]`, `256|10,128|5:100`, or JSON `{"pairs": [{"isl", "osl", "prob"}]}`.
+fn pairs(text: &str) -> Option<Vec<LengthPair>> {
+    if let Ok(Value::Object(all)) = serde_json::from_str::<Value>(text) {
+        let read = |pair: &Value| {
+            let field = |name: &str| pair.get(name).and_then(Value::as_f64);
+            let has_deviation = ["isl_stddev", "osl_stddev"].iter().any(|name| field(name).is_some_and(|it| it > 0.0));
+            Some(LengthPair { input: field("isl")?, output: field("osl")?, weight: field("prob")?, has_deviation })
+        };
+        return all.get("pairs")?.as_array()?.iter().map(read).collect();
+    }
+    let plain =
+        text.trim().trim_start_matches('[').trim_end_matches(']').replace("),", ");").replace(['(', ')', ' '], "");
+    let read = |pair: &str| {
+        let (lengths, weight) = pair.rsplit_once(':')?;
+        let (input, output) = lengths.split_once(',')?;
+        let length = |text: &str| {
+            let (mean, deviation) = text.split_once('|').unwrap_or((text, "0"));
+            Some((mean.parse::<f64>().ok()?, deviation.parse::<f64>().ok()? > 0.0))
+        };
+        let ((input, spread), (output, other)) = (length(input)?, length(output)?);
+        Some(LengthPair { input, output, weight: weight.parse().ok()?, has_deviation: spread || other })
+    };
+    // `(256,128):60,(512,256):40` has commas between its pairs, too.
+    let plain = if plain.contains(';') { plain } else { semicolons(&plain) };
+    plain.split(';').filter(|pair| !pair.is_empty()).map(read).collect()
+}
+
+/// A comma behind a weight begins another pair.
+fn semicolons(text: &str) -> String {
+    let mut is_weight = false;
+    text.chars()
+        .map(|c| match c {
+            ':' => {
+                is_weight = true;
+                c
+            }
+            ',' if is_weight => {
+                is_weight = false;
+                ';'
+            }
+            c => c,
+        })
+        .collect()
+}
+
+/// Lengths with weights, of prompts and of answers.
+pub(in crate::interop) fn length_pairs(
+    written: &str,
+    text: &str,
+    load: &mut TranslatedLoad,
+    sheet: &mut TranslationBuilder,
+) {
+    let usable = |pair: &LengthPair| pair.input >= 1.0 && pair.output >= 1.0 && pair.weight >= 0.0;
+    let Some(all) = pairs(text).filter(|all| !all.is_empty() && all.iter().all(usable)) else {
+        return sheet.push_error(format!("`{written}`: pairs such as `256,128:60;512,256:40`"));
+    };
+    let total: f64 = all.iter().map(|pair| pair.weight).sum();
+    let lengths = [
+        ("--input-tokens", "input_tokens", all.iter().map(|pair| pair.input).collect::<Vec<_>>()),
+        ("--output-tokens", "output_tokens", all.iter().map(|pair| pair.output).collect()),
+    ];
+    let is_varied = |tokens: &[f64]| tokens.iter().any(|one| (one - tokens[0]).abs() > 0.5);
+    if lengths.iter().all(|(_, _, tokens)| is_varied(tokens)) {
+        sheet.note(format!("{written}: there both lengths are drawn together, in pairs; here each is drawn by itself with the same weights"));
+    }
+    if all.iter().any(|pair| pair.has_deviation) {
+        sheet.push_untranslated(
+            written,
+            "of each pair its means are used, without their deviations: `input_tokens: { normal: … }` has one",
+        );
+    }
+    for (option, key, tokens) in lengths {
+        let mean = tokens.iter().zip(&all).map(|(tokens, pair)| tokens * pair.weight).sum::<f64>()
+            / total.max(f64::MIN_POSITIVE);
+        load.put(option, (mean.round().max(1.0) as u64).to_string());
+        if is_varied(&tokens) {
+            let weighted: Vec<Value> = tokens
+                .iter()
+                .zip(&all)
+                .map(|(tokens, pair)| json!({"tokens": number(tokens.round()), "weight": number(pair.weight)}))
+                .collect();
+            load.keys.insert(key.to_owned(), json!({ "empirical": weighted }));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pairs_are_read_in_every_form_of_the_page() {
+        let plain = |input, output, weight| LengthPair { input, output, weight, has_deviation: false };
+        let expected = Some(vec![plain(256.0, 128.0, 60.0), plain(512.0, 256.0, 40.0)]);
+        for text in [
+            "256,128:60;512,256:40",
+            "[(256,128):60,(512,256):40]",
+            "(256, 128):60, (512, 256):40",
+            r#"{"pairs": [{"isl": 256, "osl": 128, "prob": 60}, {"isl": 512, "osl": 256, "prob": 40}]}"#,
+        ] {
+            assert_eq!(pairs(text), expected, "{text}");
+        }
+        let spread = pairs("64|10,32|8:70;256|40,128|20:30").unwrap();
+        assert!(spread.iter().all(|pair| pair.has_deviation) && spread[1].output == 128.0);
+        for wrong in ["", "256", "256,128", "256:60", "a,b:60", "{}"] {
+            assert!(pairs(wrong).is_none_or(|all| all.is_empty()), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! One measurement of a translated line: the arguments of `regatta bench`, and what has no option there.
+
+use serde_json::{Map, Value, json};
+
+use super::json_number::{number, plain};
+
+/// Options that set one number for every request, and the keys of `bench:` for them.
+const LEVELS: [(&str, &str); 4] = [
+    ("--concurrency", "concurrency"),
+    ("--rate", "rate"),
+    ("--input-tokens", "input_tokens"),
+    ("--output-tokens", "output_tokens"),
+];
+
+/// One measurement.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TranslatedBench {
+    /// Behind `regatta bench`.
+    pub args: Vec<String>,
+    /// Keys of the manifest's `bench:` for which the line has no option.
+    pub keys: Map<String, Value>,
+    /// Levels that the manifest has as a `foreach`: of a key that `bench.sweep` does not have, or with several runs of each.
+    pub sweep: Option<Sweep>,
+}
+
+/// A key of `bench:` that takes one value after the other, each a measurement of its own.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sweep {
+    /// The option that the key has in a line of `regatta bench`.
+    pub option: Option<&'static str>,
+    pub key: &'static str,
+    pub values: Vec<Value>,
+    /// What to write under `key`: a template in which `{{ key }}` stands for the value of the sweep.
+    pub template: Value,
+}
+
+impl Sweep {
+    pub(super) fn new(option: Option<&'static str>, key: &'static str, values: Vec<Value>) -> Self {
+        let expression = json!(format!("{{{{ {key} }}}}"));
+        let template = if key.ends_with("_tokens") { json!({ "fixed": expression }) } else { expression };
+        Self { option, key, values, template }
+    }
+}
+
+impl TranslatedBench {
+    /// The value of an option.
+    pub(in crate::interop) fn value(&self, option: &str) -> Option<&str> {
+        self.args.get(self.at(option)? + 1).map(String::as_str)
+    }
+
+    fn at(&self, option: &str) -> Option<usize> {
+        self.args.iter().position(|word| word == option)
+    }
+
+    /// These arguments in place of its users or its rate.
+    pub(in crate::interop) fn replace_load(&mut self, load: &[String]) {
+        self.sweep = None;
+        for option in ["--concurrency", "--rate"] {
+            if let Some(at) = self.at(option) {
+                self.args.drain(at..(at + 2).min(self.args.len()));
+            }
+        }
+        self.args.retain(|word| word != "--offline");
+        self.args.splice(1.min(self.args.len()).., load.iter().cloned().chain(self.args[1..].to_vec()));
+    }
+
+    /// Its levels as `bench.sweep`, where that has them.
+    pub(super) fn put_sweep(&mut self) {
+        let is_repeated = self.value("--repeat").is_some_and(|runs| runs != "1");
+        let Some(sweep) = self.sweep.take_if(|sweep| sweep.option.is_some() && !is_repeated) else { return };
+        let at = sweep.option.and_then(|option| self.at(option));
+        match at.and_then(|at| self.args.get_mut(at + 1)) {
+            Some(value) if ["concurrency", "rate"].contains(&sweep.key) => {
+                *value = sweep.values.iter().map(plain).collect::<Vec<_>>().join(",");
+            }
+            _ => {
+                // The value of each point stands in place of the key's own.
+                self.keys.insert(sweep.key.to_owned(), Value::Null);
+                self.keys.insert("sweep".to_owned(), json!({ sweep.key: sweep.values }));
+            }
+        }
+    }
+
+    /// Each of its measurements is made so many times. `bench.sweep` has no such thing: then its levels are a `foreach`.
+    pub(in crate::interop) fn repeat(&mut self, runs: u32) {
+        if runs < 2 {
+            return;
+        }
+        for (option, key) in LEVELS {
+            let levels = self.keys.get("sweep").and_then(|sweep| sweep.get(key)).and_then(Value::as_array).cloned();
+            let listed = || {
+                let list = self.value(option).filter(|value| value.contains(','))?;
+                list.split(',').map(|level| level.parse().ok().map(number)).collect::<Option<Vec<_>>>()
+            };
+            let Some(values) = levels.or_else(listed) else { continue };
+            if self.keys.shift_remove("sweep").is_some() {
+                self.keys.shift_remove(key);
+            }
+            if let (Some(at), Some(first)) = (self.at(option), values.first().map(plain)) {
+                self.args[at + 1] = first;
+            }
+            self.sweep = Some(Sweep::new(Some(option), key, values));
+        }
+        self.args.extend(["--repeat".to_owned(), runs.to_string()]);
+    }
+
+    /// Measurements that differ in one level only are one sweep.
+    pub(in crate::interop) fn gathered(all: Vec<Self>) -> Vec<Self> {
+        let [first, others @ ..] = all.as_slice() else { return all };
+        let place = |(option, key): (&'static str, &'static str)| {
+            let at = first.at(option)? + 1;
+            let same = |other: &Self| {
+                let args = |bench: &Self| {
+                    bench
+                        .args
+                        .iter()
+                        .enumerate()
+                        .filter(|(n, _)| *n != at)
+                        .map(|(_, word)| word.clone())
+                        .collect::<Vec<_>>()
+                };
+                other.keys == first.keys && other.sweep == first.sweep && args(other) == args(first)
+            };
+            let values = all
+                .iter()
+                .map(|bench| bench.args.get(at)?.parse::<f64>().ok().map(number))
+                .collect::<Option<Vec<_>>>()?;
+            (first.sweep.is_none() && !first.keys.contains_key("sweep") && others.iter().all(same))
+                .then_some((option, key, values))
+        };
+        let found = LEVELS.into_iter().find_map(place);
+        match found {
+            Some((option, key, values)) if !others.is_empty() => {
+                let mut one = first.clone();
+                let mut values = values;
+                values.sort_by(|one, other| one.as_f64().unwrap_or(0.0).total_cmp(&other.as_f64().unwrap_or(0.0)));
+                one.sweep = Some(Sweep::new(Some(option), key, values));
+                one.put_sweep();
+                vec![one]
+            }
+            _ => all,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bench(args: &str) -> TranslatedBench {
+        TranslatedBench { args: args.split(' ').map(str::to_owned).collect(), ..TranslatedBench::default() }
+    }
+
+    #[test]
+    fn measurements_that_differ_in_one_level_are_a_sweep() {
+        let all = |lines: &[&str]| TranslatedBench::gathered(lines.iter().map(|line| bench(line)).collect());
+        assert_eq!(all(&["h --rate 1 -n 5", "h --rate 4 -n 5"]), [bench("h --rate 1,4 -n 5")]);
+        assert_eq!(all(&["h --rate 1 -n 5", "h --rate 4 -n 6"]).len(), 2);
+        assert_eq!(all(&["h --rate 1"]), [bench("h --rate 1")]);
+        let lengths = all(&["h --input-tokens 8", "h --input-tokens 16"]);
+        assert_eq!(lengths[0].keys["sweep"], json!({"input_tokens": [8, 16]}));
+        assert_eq!(lengths[0].keys["input_tokens"], Value::Null);
+    }
+
+    #[test]
+    fn several_runs_of_each_level_are_a_foreach() {
+        let mut one = bench("h --rate 1,4.5 -n 5");
+        one.repeat(3);
+        assert_eq!(one.args.join(" "), "h --rate 1 -n 5 --repeat 3");
+        assert_eq!(
+            one.sweep.as_ref().map(|sweep| (sweep.key, sweep.values.clone())),
+            Some(("rate", vec![json!(1), json!(4.5)]))
+        );
+        let mut lengths =
+            TranslatedBench::gathered(vec![bench("h --input-tokens 8"), bench("h --input-tokens 16")]).remove(0);
+        lengths.repeat(2);
+        assert!(
+            lengths.keys.is_empty()
+                && lengths.sweep.is_some_and(|sweep| sweep.template["fixed"] == "{{ input_tokens }}")
+        );
+    }
+
+    #[test]
+    fn another_load_stands_behind_the_target() {
+        let mut one = bench("h --model m --rate 4 -n 5");
+        one.replace_load(&["--sweep=8".to_owned()]);
+        assert_eq!(one.args.join(" "), "h --sweep=8 --model m -n 5");
+    }
+}
