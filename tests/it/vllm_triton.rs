@@ -67,3 +67,21 @@ fn no_engine_is_left_when_the_run_is_killed() {
     child.wait().expect("it ends");
     until("nothing is left", || alive_with(world.path("")).is_empty());
 }
+
+/// A response factory that is queried after its last response ends the server with SIGSEGV.
+#[test]
+#[ignore = "needs a real tritonserver"]
+fn answers_end_while_cancellation_is_checked() {
+    let world = world();
+    let model = "manifests/vllm-triton/model/model.py";
+    let text = world.read(model);
+    let often = text.replace("STOP_SECONDS, LOOK_SECONDS = 20, 5", "STOP_SECONDS, LOOK_SECONDS = 20, 0.05");
+    assert_ne!(often, text, "the interval of the check is not where it was");
+    world.file(model, &often);
+    let program = program();
+    let shape = ["input_tokens=500", "output_tokens=100", "requests=600", "scenarios=offline", "repeats=1"];
+    let line = [&["run", "vllm-triton", &program, "model=m", "sides=triton", "--gpus", "1"], &shape[..]].concat();
+    let ended = world.regatta(&line);
+    assert!([0, 3, 4].contains(&ended.code), "{}\n{}", ended.stdout, ended.stderr);
+    until("the engine ends with its server", || alive_with(world.path("")).is_empty());
+}

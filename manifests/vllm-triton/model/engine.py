@@ -60,10 +60,13 @@ class Engine:
 async def main(descriptor, engine_args):
     import vllm
     from vllm.engine.arg_utils import AsyncEngineArgs
+    from vllm.usage.usage_lib import UsageContext
     from vllm.v1.engine.async_llm import AsyncLLM
 
     reader, writer = await asyncio.open_connection(sock=socket.socket(fileno=descriptor), limit=LIMIT)
-    engine = AsyncLLM.from_engine_args(AsyncEngineArgs(**engine_args))
+    # vLLM's defaults (max_num_seqs, max_num_batched_tokens) depend on it: here they are those of its own server.
+    context = UsageContext.OPENAI_API_SERVER
+    engine = AsyncLLM.from_engine_args(AsyncEngineArgs(**engine_args), usage_context=context)
     try:
         requests = Engine(engine, writer)
         writer.write(json.dumps({"version": vllm.__version__}).encode() + b"\n")

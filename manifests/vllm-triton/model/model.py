@@ -20,7 +20,7 @@ import triton_python_backend_utils as pb
 
 FINAL = pb.TRITONSERVER_RESPONSE_COMPLETE_FINAL
 # How long Triton waits for what the engine has in flight when the server is stopped, and how often it looks for clients that left.
-STOP_SECONDS, LOOK_SECONDS = 20, 1
+STOP_SECONDS, LOOK_SECONDS = 20, 5
 
 
 class TritonPythonModel:
@@ -104,7 +104,7 @@ class TritonPythonModel:
         while not self.leaving.wait(LOOK_SECONDS):
             with self.lock:
                 flight = list(self.flight.items())
-            self._write([json.dumps([number]) for number, answer in flight if answer.sender.is_cancelled()])
+            self._write([json.dumps([number]) for number, answer in flight if answer.is_cancelled()])
 
     def finalize(self):
         # Requests in flight are over by now: Triton waits for them. The engine ends when its socket closes.
@@ -128,9 +128,20 @@ class Answer:
     def __init__(self, request, sender):
         self.sender = sender
         self.wanted = request.requested_output_names()
+        self.lock = threading.Lock()
+        self.has_ended = False
+
+    def is_cancelled(self):
+        # A sender that is queried after its final response ends the whole server with a segmentation fault.
+        with self.lock:
+            return not self.has_ended and self.sender.is_cancelled()
 
     def send(self, piece, last, error):
-        flags = FINAL if last else 0
+        with self.lock:
+            self.has_ended = bool(last)
+            self._send(piece, FINAL if last else 0, error)
+
+    def _send(self, piece, flags, error):
         if error:
             code = pb.TritonError.CANCELLED if error == "cancelled" else pb.TritonError.INTERNAL
             self.sender.send(pb.InferenceResponse(error=pb.TritonError(error, code)), flags=flags)

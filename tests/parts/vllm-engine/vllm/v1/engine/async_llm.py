@@ -2,11 +2,15 @@ import asyncio
 from types import SimpleNamespace
 
 from vllm.sampling_params import RequestOutputKind
+from vllm.usage.usage_lib import UsageContext
 
 
 class AsyncLLM:
     @classmethod
-    def from_engine_args(cls, engine_args):
+    def from_engine_args(cls, engine_args, usage_context=UsageContext.ENGINE_CONTEXT):
+        # As vLLM 0.24: the limits of a batch that are not set depend on the context, and only this one has those of its own server.
+        if usage_context is not UsageContext.OPENAI_API_SERVER:
+            raise ValueError(f"max_num_seqs is 128 in {usage_context.value}")
         if engine_args.model == "no-such-model":
             raise ValueError("no-such-model is not a folder and not a model at Hugging Face")
         return cls()
