@@ -128,6 +128,21 @@ fn one_line_starts_a_server_measures_it_and_stops_it() {
 }
 
 #[test]
+fn a_line_asks_for_the_tokens_of_each_chunk_where_answers_are_streamed() {
+    let world = world("  a: { shell: 'true' }\n");
+    let extra = |words: &[&str]| {
+        let line = [&["bench", "--serve", "vllm", "org/llama", "--dry-run", "--rate", "2", "--duration", "5s"], words]
+            .concat();
+        let manifest: Value = serde_yaml::from_str(&world.good(&line).stdout).expect("a manifest");
+        manifest["stages"]["bench"]["bench"]["extra"].clone()
+    };
+    assert_eq!(extra(&[])["stream_options"]["continuous_usage_stats"], true);
+    assert!(extra(&["--no-streaming"])["stream_options"].is_null());
+    let own = extra(&["--extra", r#"stream_options:{"include_usage": true}"#]);
+    assert_eq!(own["stream_options"], serde_json::json!({"include_usage": true}));
+}
+
+#[test]
 fn a_server_with_a_key_is_ready_when_it_is_healthy() {
     let user = "  user: { shell: 'echo {{ stages.server }}' }\n";
     let mut world = world(&format!("{}{user}", server("secrets: [VLLM_API_KEY]", "")));
@@ -146,7 +161,7 @@ fn the_steps_of_the_engine_are_kept() {
     let path = printed.lines().find_map(|line| line.split_once(" are in ")).expect("a file").1;
     let steps = fs::read_to_string(path.trim()).expect("the steps");
     let first: Value = serde_json::from_str(steps.lines().next().expect("a step")).expect("JSON");
-    assert_eq!((&first["prefill_tokens"], &first["milliseconds"]), (&16.into(), &12.34.into()));
+    assert_eq!((&first["prefill_tokens"], &first["wait_ms"]), (&16.into(), &12.34.into()));
 }
 
 #[test]

@@ -108,6 +108,11 @@ fn measurement(request: &BenchCommand, target: &str) -> Result<Value, CommandErr
     if request.ignore_eos && is_openai {
         extra.insert("ignore_eos".to_owned(), json!(true));
     }
+    if is_served && is_openai && request.streaming != Some(false) {
+        // Under load vLLM sends several tokens in a chunk: with its count for each, latencies per token are exact.
+        let options = json!({"include_usage": true, "continuous_usage_stats": true});
+        extra.entry("stream_options").or_insert(options);
+    }
     if !extra.is_empty() {
         put("extra", Value::Object(extra));
     }

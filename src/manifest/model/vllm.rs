@@ -74,7 +74,7 @@ pub struct Vllm {
     /// Share a step between pieces of long prompts and running answers. [vLLM's default: true]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enable_chunked_prefill: Option<bool>,
-    /// Keep what the engine does in each step: requests and tokens of prefill and decode, and milliseconds, as JSON lines beside the server's log (`….steps.jsonl`). vLLM 0.24 or newer.
+    /// Keep what the engine does in each step: requests and tokens of prefill and decode, and `wait_ms`, the time for which the engine waited for the result, as JSON lines beside the server's log (`….steps.jsonl`). With asynchronous scheduling, vLLM's default, a step takes longer than that. vLLM 0.24 or newer.
     #[serde(default, skip_serializing_if = "is_false")]
     pub step_log: bool,
     /// Any other option of vLLM by its name, without the dashes: a text, a number, a list of them, true (`--name`), false (`--no-name`), or a map, which is given as JSON.

@@ -1,9 +1,12 @@
 //! The startup phase of a vLLM or SGLang server, from its log. A known text in a line marks the start of a phase.
 
 /// Sign → phase. vLLM's and SGLang's.
-const PHASES: [(&str, &str); 18] = [
+const PHASES: [(&str, &str); 21] = [
+    ("non-default args", "reading the model's configuration"),
+    ("Chunked prefill is enabled", "starting the engine"),
     ("Initializing a V1 LLM engine", "starting the engine"),
     ("Starting to load model", "loading weights"),
+    ("Loading model from scratch", "loading weights"),
     ("Model loading took", "compiling and profiling"),
     ("Dynamo bytecode transform time", "compiling"),
     ("torch.compile took", "profiling"),
@@ -81,6 +84,27 @@ mod tests {
         ] {
             assert_eq!(phase(line).as_deref(), expected, "{line}");
         }
+    }
+
+    /// Of vLLM 0.24.0 on an H200: the phases in their order.
+    #[test]
+    fn a_real_start_has_every_phase() {
+        let log = include_str!("../../../tests/golden/vllm-h200/start.log");
+        let mut phases: Vec<String> = log.lines().filter_map(phase).collect();
+        phases.dedup();
+        let expected = [
+            "reading the model's configuration",
+            "starting the engine",
+            "loading weights",
+            "compiling and profiling",
+            "compiling",
+            "profiling",
+            "warming up",
+            "capturing CUDA graphs (51 of 51)",
+            "starting the API server",
+            "its API has started",
+        ];
+        assert_eq!(phases, expected);
     }
 
     #[test]

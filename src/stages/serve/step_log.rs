@@ -22,7 +22,9 @@ struct EngineStep<'a> {
     /// Requests that got a token, and these tokens.
     decode_requests: u64,
     decode_tokens: u64,
-    milliseconds: f64,
+    /// vLLM's "iteration elapsed time": how long the engine waited for the step's result. With asynchronous scheduling, vLLM's default,
+    /// the step began before that, so this is a part of its time.
+    wait_ms: f64,
 }
 
 /// Writes the steps in a log to `….steps.jsonl` beside it, and returns the file and their number. None: the log has none.
@@ -57,7 +59,7 @@ fn read(line: &str) -> Option<EngineStep<'_>> {
         let part = counts.split(", ").find_map(|part| part.strip_suffix(name))?;
         part.trim().parse::<u64>().ok()
     };
-    let milliseconds = time.trim_end().strip_suffix(" ms")?.parse().ok()?;
+    let wait_ms = time.trim_end().strip_suffix(" ms")?.parse().ok()?;
     let engine = head.split_once('(').and_then(|(_, rest)| rest.split_once(" pid=")).map_or("", |(name, _)| name);
     let at = head.split_once("INFO ").and_then(|(_, rest)| rest.split_once(" [")).map_or("", |(at, _)| at);
     Some(EngineStep {
@@ -68,7 +70,7 @@ fn read(line: &str) -> Option<EngineStep<'_>> {
         prefill_tokens: number(" context tokens")?,
         decode_requests: number(" generation requests")?,
         decode_tokens: number(" generation tokens")?,
-        milliseconds,
+        wait_ms,
     })
 }
 
@@ -87,10 +89,24 @@ mod tests {
             prefill_tokens: 512,
             decode_requests: 3,
             decode_tokens: 3,
-            milliseconds: 12.34,
+            wait_ms: 12.34,
         };
         assert_eq!(read(line), Some(expected));
         assert_eq!(read(&format!("{line} (dummy)")), None);
         assert_eq!(read("INFO 11-23 09:12:09 [loggers.py:271] Engine 000: Running: 3 reqs"), None);
+    }
+
+    /// Of vLLM 0.24.0 on an H200.
+    #[test]
+    fn real_lines_are_steps() {
+        let log = include_str!("../../../tests/golden/vllm-h200/iterations.log");
+        let steps: Vec<EngineStep> = log.lines().filter_map(read).collect();
+        assert_eq!(steps.len(), log.lines().count());
+        assert_eq!((steps[0].prefill_tokens, steps[0].decode_tokens), (512, 0));
+        let mixed = &steps[6];
+        assert_eq!((mixed.step, mixed.prefill_requests, mixed.prefill_tokens), (1040, 16, 7966));
+        assert_eq!((mixed.decode_requests, mixed.decode_tokens), (226, 226));
+        // A step of 8,192 tokens takes about 190 ms: what this line has is the wait alone.
+        assert!(mixed.wait_ms < 1.0, "{mixed:?}");
     }
 }
