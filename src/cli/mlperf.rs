@@ -129,6 +129,10 @@ pub(super) struct MlperfAssembleArgs {
     /// The round it is for [default: that of the packages].
     #[arg(long, value_name = "ROUND")]
     pub round: Option<String>,
+    /// Write the upload, too, when the check passes: the divisions as a .tar.gz, and its SHA-1 in a file .sha1 beside it. It
+    /// is not encrypted; rounds no longer ask for that.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub archive: Option<PathBuf>,
     /// Assemble rehearsals, for practice: the check refuses them.
     #[arg(help_heading = HOW, long)]
     pub rehearse: bool,
@@ -178,6 +182,7 @@ pub struct AssembleOptions {
     pub documentation: Option<PathBuf>,
     pub also_99: bool,
     pub round: Option<String>,
+    pub archive: Option<PathBuf>,
     pub rehearse: bool,
     pub csv: Option<PathBuf>,
     pub review: bool,
@@ -207,6 +212,7 @@ pub(super) fn into_action(args: MlperfArgs) -> MlperfAction {
             documentation: args.documentation,
             also_99: args.also_99,
             round: args.round,
+            archive: args.archive,
             rehearse: args.rehearse,
             csv: args.shown.csv,
             review: args.shown.review,

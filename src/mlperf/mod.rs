@@ -9,11 +9,13 @@
 //! [`loadgen`] drives the harness with MLPerf's own LoadGen, in a process of its own.
 
 pub mod accuracy;
+mod archive;
 mod assemble;
 pub mod audit;
 pub mod conf;
 pub mod dataset;
 mod diff;
+mod endpoints;
 mod estimate;
 mod explain;
 mod layout;
@@ -30,8 +32,10 @@ mod test_record;
 mod test_request;
 mod truncate_accuracy_log;
 
+pub use archive::{ArchiveError, WrittenArchive, archive};
 pub use assemble::{AssembleError, AssembleRequest, ForeignResult, assemble};
 pub use diff::{DiffError, DiffedRun, ResultDifference, ValueChange, compare};
+pub use endpoints::{NOT_SUPPORTED, OWN_CHECKER, endpoints_result, is_endpoints_result};
 pub use estimate::{Estimate, time};
 pub use explain::{Explanation, RuleViolation, explain};
 pub use layout::{REHEARSAL_FILE, REPORT_FOLDER, SubmissionLayout};
@@ -40,8 +44,8 @@ pub use package::{FinishedTask, PackageEntry, PackageRequest, Unpacked, WrittenP
 pub use provenance::{LOCK_FILE, LockedResult, LockedRun, PackageProvenance, ProvenanceError, ProvenanceStage};
 pub use round::{Accuracy, Audit, Benchmark, LatencyLimits, LoadgenPin, Round, Seeds};
 pub use submission_check::{
-    ExaminedResult, FindingWeight, GateCheck, GateFinding, JudgedRun, MEASUREMENT_FIELDS, SubmissionReport,
-    UnexaminedBenchmark, examine, round_of, run_value,
+    ExaminedResult, FindingWeight, GateCheck, GateFinding, JudgedRun, MEASUREMENT_FIELDS, MeasuredPower,
+    SubmissionReport, UnexaminedBenchmark, examine, round_of, run_value,
 };
 pub use system::{Accelerator, FIELDS, MissingField, SystemField, gpus_of_table, is_meaningful};
 pub use test_record::{DatasetRecord, MlperfScenario, TEST_FILE, TestRecord, TestRecordError};

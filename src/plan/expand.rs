@@ -12,7 +12,7 @@ use super::external;
 use super::instance::{ExpandedStages, Instance, instances};
 use super::plan_builder::{PlanBuilder, TaskDraft};
 use super::read_action::ActionError;
-use super::semantics::across;
+use super::semantics::{across, packages};
 use super::stages::{Directory, KnownInstance, KnownStages};
 use super::task::{Need, Plan, Task};
 use crate::diag::{Diagnostic, Diagnostics};
@@ -46,7 +46,9 @@ pub fn expand(manifest: &Manifest) -> Result<Plan, Diagnostics> {
             Err(circle) => found.push(explain(&circle, &made, &built)),
         }
     }
-    across(built.iter().flatten().filter_map(|one| Some((&one.task, one.node.as_ref()?))), &mut found);
+    let rendered = || built.iter().flatten().filter_map(|one| Some((&one.task, one.node.as_ref()?)));
+    across(rendered(), &mut found);
+    packages(rendered(), &mut found);
     if !found.has_errors() {
         check_is_complete(&made, &built, &sorted, &mut found);
     }

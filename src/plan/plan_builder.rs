@@ -102,6 +102,7 @@ impl<'a> PlanBuilder<'a> {
             return None;
         }
         let is_cached = typed.cache == Some(true);
+        let by_loadgen = typed.bench.as_ref().is_some_and(|bench| bench.loadgen.is_some());
         let task = match task(stage, one, typed) {
             Ok(task) => task,
             Err(error) => {
@@ -110,7 +111,8 @@ impl<'a> PlanBuilder<'a> {
                 return None;
             }
         };
-        let is_compared = matches!(task.kind, ActionKind::Engine | ActionKind::Repository);
+        let is_compared =
+            by_loadgen || matches!(task.kind, ActionKind::Engine | ActionKind::Repository | ActionKind::Mlperf);
         Some(TaskDraft { task, node: is_compared.then_some(node), needs: rendering.needs, is_cached })
     }
 

@@ -8,6 +8,7 @@ mod git;
 mod gpu_clocks;
 mod host;
 mod mlperf;
+mod packaging;
 mod repository_parameters;
 mod retry;
 mod serve;
@@ -16,6 +17,7 @@ mod trtllm;
 mod weights;
 
 pub use engine_and_server::across;
+pub use packaging::packages;
 
 use std::fmt::Write as _;
 

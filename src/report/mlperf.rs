@@ -82,6 +82,18 @@ pub fn examined(examined: &SubmissionReport, review: bool, styler: Styler) -> St
         })
         .collect();
     out.push_str(&table(styler, "", &rows));
+    for (seen, power) in examined.results.iter().filter_map(|seen| Some((seen, seen.power.as_ref()?))) {
+        let of = format!("{} {} {}", seen.system, seen.benchmark, seen.scenario);
+        let per_watt =
+            power.per_watt.map_or_else(String::new, |rate| format!(", {rate:.3} {} for each W", seen.judged.unit));
+        let (watts, kilojoules, seconds) = (power.watts, power.joules / 1000.0, power.seconds);
+        let _ = writeln!(
+            out,
+            "power of {}: {watts:.2} W on average of {} samples, {kilojoules:.1} kJ in {seconds:.1} s{per_watt}",
+            clean(&of),
+            power.samples
+        );
+    }
     findings(&mut out, examined.of(FindingWeight::Refused), styler);
     if review {
         findings(&mut out, examined.of(FindingWeight::Review), styler);
@@ -113,7 +125,7 @@ pub fn results_csv(examined: &SubmissionReport) -> String {
     };
     let number = |value: Option<f64>| value.map(|value| value.to_string()).unwrap_or_default();
     let mut out = String::from(
-        "round,division,submitter,system,benchmark,scenario,result,unit,validity,ttft_p99_ms,tpot_p99_ms,accuracy\n",
+        "round,division,submitter,system,benchmark,scenario,result,unit,validity,ttft_p99_ms,tpot_p99_ms,accuracy,watts,joules\n",
     );
     for one in &examined.results {
         let accuracy: Vec<String> = one.accuracy.iter().map(|(metric, value)| format!("{metric} {value}")).collect();
@@ -122,14 +134,16 @@ pub fn results_csv(examined: &SubmissionReport) -> String {
         let judged = &one.judged;
         let _ = writeln!(
             out,
-            "{},{},{},{},{},{},{}",
+            "{},{},{},{},{},{},{},{},{}",
             names.join(","),
             number(judged.value),
             quoted(&judged.unit),
             judged.validity.as_deref().unwrap_or_default(),
             number(judged.ttft_p99_ms),
             number(judged.tpot_p99_ms),
-            quoted(&accuracy.join("; "))
+            quoted(&accuracy.join("; ")),
+            number(one.power.as_ref().map(|power| power.watts)),
+            number(one.power.as_ref().map(|power| power.joules))
         );
     }
     out
@@ -180,6 +194,11 @@ fn objections(out: &mut String, examined: &SubmissionReport, styler: Styler) {
 fn unexamined(out: &mut String, examined: &SubmissionReport, styler: Styler) {
     let mut names: IndexMap<&str, usize> = IndexMap::new();
     for found in &examined.not_examined {
+        if found.is_of_endpoints() {
+            let what = format!("{}: {}\n  {}", clean(&found.place), found.why, crate::mlperf::OWN_CHECKER);
+            let _ = writeln!(out, "\n{}", styler.tone(TextRole::Warning, what));
+            continue;
+        }
         *names.entry(found.place.rsplit('/').next().unwrap_or_default()).or_default() += 1;
     }
     if !names.is_empty() {

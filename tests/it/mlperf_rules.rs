@@ -10,6 +10,99 @@ fn bench(name: &str, scenario: &str, more: &str) -> String {
     )
 }
 
+const AUDITED: &str =
+    "audits: { test06: \"{{ stages.audit.out }}\" }, verified: { test06: \"{{ stages.audit.out }}\" }";
+
+/// A package of one result; `more` are keys of it.
+fn package(scenario: &str, accuracy: &str, more: &str) -> String {
+    format!(
+        "  pack:\n    mlperf:\n      package:\n        round: v6.1\n        submitter: us\n        system: s\n        results:\n          \
+         - {{ benchmark: llama2-70b-99.9, scenario: {scenario}, performance: \"{{{{ stages.performance.out }}}}\", \
+         accuracy: \"{{{{ stages.{accuracy}.out }}}}\", score: \"{{{{ stages.{accuracy}.out }}}}\", {more} }}\n"
+    )
+}
+
+/// The errors of a plan of a user's own manifest with a package.
+fn refused(stages: &str) -> crate::world::Ended {
+    let world = World::with(&format!("stages:\n{stages}"));
+    world.file("lib/a", "").file("data/a", "");
+    let refused = world.regatta(&["plan", "m"]);
+    assert_eq!(refused.code, 2, "{refused:?}");
+    let checked = world.regatta(&["check", "m"]);
+    assert_eq!(checked.code, 2, "{checked:?}");
+    refused
+}
+
+/// Made-up data, rehearsals, another scenario, another run, no audit: the plan has the place and what to do.
+#[test]
+fn a_package_that_the_round_can_never_accept_is_refused_by_the_plan() {
+    let runs = |more: &str| {
+        bench("performance", "server", more)
+            + &bench("accuracy", "server", "target_qps: 100, mode: accuracy")
+            + &bench("audit", "server", "target_qps: 100, mode: test06")
+    };
+    let good = runs("target_qps: 100");
+    let made_up = "  dataset: { mlperf: { dataset: { round: v6.1, benchmark: llama2-70b-99.9, synthetic: {} } } }\n"
+        .to_owned()
+        + &good.replacen("dataset: data", "dataset: \"{{ stages.dataset.out }}\"", 1)
+        + &package("server", "accuracy", AUDITED);
+    refused(&made_up)
+        .shows("error: `pack` cannot be packed: the data of dataset is made up\n")
+        .shows("manifests/m.yaml:")
+        .shows("the round cannot accept a result of it")
+        .shows("synthetic: {}")
+        .shows("help: read the data set there, `from: PATH`; `rehearse: true` under `package` packs for practice");
+    refused(&(runs("target_qps: 100, rehearse: true") + &package("server", "accuracy", AUDITED)))
+        .shows("`pack` cannot be packed: performance is a rehearsal");
+    refused(&(good.clone() + &package("single_stream", "accuracy", AUDITED)))
+        .shows("`pack` cannot be packed: SingleStream is no scenario of llama2-70b-99.9 in v6.1")
+        .shows("it is run as Offline, Server, Interactive")
+        .shows("`pack` cannot be packed: performance is a run of llama2-70b-99.9 Server in v6.1, mode performance");
+    // The rules want an accuracy run of each scenario: that of another one is not taken for it.
+    let offline = good.clone() + &bench("of_offline", "offline", "mode: accuracy");
+    refused(&(offline + &package("server", "of_offline", AUDITED)))
+        .shows("of_offline is a run of llama2-70b-99.9 Offline in v6.1, mode accuracy")
+        .shows("this needs llama2-70b-99.9 Server in v6.1, mode accuracy")
+        .shows("each scenario has its own performance, accuracy and audit runs");
+    refused(&(good.clone() + &package("server", "accuracy", "audits: { test07: \"{{ stages.audit.out }}\" }")))
+        .shows("`test07` is no audit test of llama2-70b-99.9 of v6.1")
+        .shows("a closed result of llama2-70b-99.9 of v6.1 has passed TEST06, and `audits` has none")
+        .shows("a closed result of llama2-70b-99.9 of v6.1 has passed TEST06, and `verified` has none");
+    let short = "target_qps: 100, division: open, user_conf: { min_duration: 1000 }";
+    refused(&(runs(short) + &package("server", "accuracy", AUDITED)))
+        .shows("performance is for the open division: its `user_conf.min_duration` must be at least 600000");
+    let whole = World::with(&format!("stages:\n{good}{}", package("server", "accuracy", AUDITED)));
+    whole.file("lib/a", "").file("data/a", "");
+    whole.good(&["plan", "m"]);
+}
+
+/// As the client of MLPerf Endpoints writes a run, and as its submissions lie.
+#[test]
+fn results_of_mlperf_endpoints_are_named_as_not_supported() {
+    let sentence = "results of MLPerf Endpoints are not supported: only MLPerf Inference's results with LoadGen's logs are checked";
+    let world = World::new();
+    world
+        .file("run/config.yaml", "mode: perf\n")
+        .file("run/events.jsonl", "{}\n")
+        .file("run/performance/result_summary.json", "{}\n")
+        .file("org/id/results/box/llama2-70b/r1/point.yaml", "concurrency: 32\n")
+        .file("mixed/closed/Org/results/box/llama2-70b-99.9/Offline/config.yaml", "{}\n")
+        .file("mixed/closed/Org/results/box/llama2-70b-99.9/Offline/performance/result_summary.json", "{}\n")
+        .file("mixed/closed/Org/results/box/llama2-70b-99.9/Offline/accuracy/accuracy_results.json", "{}\n");
+    for folder in ["run", "org"] {
+        let checked = world.regatta(&["mlperf", "check", folder]);
+        assert_eq!(checked.code, 2, "{checked:?}");
+        checked.shows(sentence).shows("`submission-checker check FOLDER` of the package endpoints-submission-cli");
+        let assembled = world.regatta(&["mlperf", "assemble", folder, "--out", "all"]);
+        assert_eq!(assembled.code, 2, "{assembled:?}");
+        assembled.shows(sentence);
+    }
+    world.regatta(&["mlperf", "diff", "run", "run"]).shows(sentence);
+    let mixed = world.regatta(&["mlperf", "check", "mixed", "--round", "v6.1"]);
+    assert_eq!(mixed.code, 1, "{mixed:?}");
+    mixed.shows("closed/Org/results/box/llama2-70b-99.9/Offline: results of MLPerf Endpoints are not supported");
+}
+
 #[test]
 fn a_plan_tells_how_long_its_tests_take_and_which_scenario_is_missing() {
     let mut manifest = "stages:\n".to_owned();
@@ -17,9 +110,8 @@ fn a_plan_tells_how_long_its_tests_take_and_which_scenario_is_missing() {
     manifest += &bench("narrow", "interactive", "target_qps: 41");
     manifest += &bench("accuracy", "offline", "mode: accuracy");
     manifest += &bench("audit", "server", "target_qps: 100, mode: test06");
-    manifest += "  pack:\n    mlperf:\n      package:\n        round: v6.1\n        submitter: us\n        system: s\n        results:\n\
-                 \x20         - benchmark: llama2-70b-99.9\n            scenario: server\n            performance: \"{{ stages.performance.out }}\"\n\
-                 \x20           accuracy: \"{{ stages.accuracy.out }}\"\n            score: \"{{ stages.accuracy.out }}\"\n";
+    manifest += &bench("accuracy_server", "server", "target_qps: 100, mode: accuracy");
+    manifest += &package("server", "accuracy_server", AUDITED);
     let world = World::with(&manifest);
     world.file("lib/a", "").file("data/a", "");
     let planned = world.good(&["plan", "m"]);

@@ -274,6 +274,18 @@ fn a_pickle_is_refused_with_the_command_that_converts_it_and_a_short_set_with_it
 
 /// Scores a log with a data set of these lines and the tokenizer and sentences of the golden folder.
 fn scored(round: &Round, benchmark: &str, set: &str, log: &str, threads: usize) -> Result<Scored, ScoreError> {
+    scored_with(round, benchmark, set, log, threads, None)
+}
+
+/// The same with what the reference's evaluator printed.
+fn scored_with(
+    round: &Round,
+    benchmark: &str,
+    set: &str,
+    log: &str,
+    threads: usize,
+    official: Option<&str>,
+) -> Result<Scored, ScoreError> {
     let folder = tempfile::tempdir().unwrap();
     let (set_file, log_file) = (folder.path().join("dataset.jsonl"), folder.path().join("log.json"));
     fs::write(&set_file, set).unwrap();
@@ -289,6 +301,7 @@ fn scored(round: &Round, benchmark: &str, set: &str, log: &str, threads: usize) 
         dataset_record: &record,
         tokenizer: Some(&tokenizer),
         sentences: Some(&sentences),
+        official,
         threads,
     };
     score(&scoring, &mut |_| ())
@@ -414,6 +427,18 @@ fn exact_match_is_ours_as_far_as_no_program_has_to_run() {
             && all.unscored[0].why.contains("deepseek-r1/eval_accuracy.py")
     );
     assert_eq!(all.parts.iter().map(|part| part.right).collect::<Vec<_>>(), [Some(1.0), Some(1.0), None, Some(1.0)]);
+    // The reference's evaluator gives the rest: the last value in the form that the official checker reads.
+    let printed = "math500 ...\n{'exact_match': 10.0}\nEvaluation: {'exact_match': 82.5, 'num-samples': 4}\n";
+    let round_of_four = round("deepseek-r1", 4, &bounds);
+    let whole = scored_with(&round_of_four, "deepseek-r1", &set, &log(&answers), 1, Some(printed)).unwrap();
+    assert_eq!((whole.report.verdict, whole.report.unscored.len()), (AccuracyVerdict::Met, 0));
+    assert!(whole.report.metrics.iter().any(|metric| metric.name == "exact_match" && metric.value == 82.5));
+    assert!(whole.text.starts_with(printed) && whole.text.contains("\nhash="), "{}", whole.text);
+    let low = printed.replace("82.5", "79.9");
+    let missed = scored_with(&round_of_four, "deepseek-r1", &set, &log(&answers), 1, Some(&low)).unwrap();
+    assert_eq!(missed.report.verdict, AccuracyVerdict::Missed);
+    let silent = scored_with(&round_of_four, "deepseek-r1", &set, &log(&answers), 1, Some("Traceback\n")).unwrap();
+    assert_eq!(silent.report.verdict, AccuracyVerdict::Incomplete);
     let three: String = set.lines().take(3).map(|line| line.to_owned() + "\n").collect();
     let ours = deepseek(&three, 3);
     assert_eq!(ours.report.verdict, AccuracyVerdict::Met);

@@ -1,12 +1,18 @@
 //! `regatta mlperf assemble`: several packages as one submission, checked.
 
-use super::{named, verdict};
+use super::{named, no_endpoints, verdict};
 use crate::app::error::CommandError;
+use crate::app::output::print_error;
 use crate::cli::{AssembleOptions, CliExit};
-use crate::mlperf::{self, AssembleError, AssembleRequest, ForeignResult};
+use crate::mlperf::{self, ArchiveError, AssembleError, AssembleRequest, ForeignResult};
 use crate::report::Styler;
+use crate::units::size;
 
 pub(super) fn assemble(options: AssembleOptions, styler: Styler) -> Result<CliExit, CommandError> {
+    let parts = options.packages.iter().chain(options.logs.iter().map(|one| &one.folder));
+    if let Some(found) = parts.filter_map(|folder| mlperf::endpoints_result(folder)).next() {
+        return Err(no_endpoints(&found));
+    }
     let logs = options.logs.into_iter().map(|one| ForeignResult {
         system: one.system,
         benchmark: one.benchmark,
@@ -30,5 +36,23 @@ pub(super) fn assemble(options: AssembleOptions, styler: Styler) -> Result<CliEx
         CommandError::Usage(format!("{error}{hint}"))
     })?;
     let examined = mlperf::examine(&options.out, &round);
-    verdict(&examined, options.csv.as_deref(), options.review, options.json, styler)
+    let exit = verdict(&examined, options.csv.as_deref(), options.review, options.json, styler)?;
+    if let Some(path) = &options.archive {
+        if examined.refusal_count() > 0 {
+            print_error(&format!("{} is not written: the submission is refused\n", path.display()));
+        } else {
+            let written = mlperf::archive(&options.out, path).map_err(|error| match error {
+                ArchiveError::Name(_) => CommandError::usage(error),
+                error => CommandError::Other(error.into()),
+            })?;
+            print_error(&format!(
+                "{}: {} files, {}; its SHA-1 is in {}\n",
+                written.archive.display(),
+                written.files,
+                size(written.bytes),
+                written.checksum.display()
+            ));
+        }
+    }
+    Ok(exit)
 }

@@ -26,6 +26,9 @@ pub(super) fn perform(global: &Global, request: MlperfAction) -> Result<CliExit,
         MlperfAction::Diff { a, b, json } => {
             for folder in [&a, &b] {
                 require_folder(folder)?;
+                if mlperf::is_endpoints_result(folder) {
+                    return Err(no_endpoints(folder));
+                }
             }
             let found = mlperf::compare(&a, &b).map_err(CommandError::usage)?;
             let names = [a.display().to_string(), b.display().to_string()];
@@ -71,12 +74,21 @@ fn examined(folder: &Path, round: Option<&str>) -> Result<SubmissionReport, Comm
     let round = match round {
         Some(name) => named(name)?,
         None => mlperf::round_of(folder).ok_or_else(|| {
+            if let Some(found) = mlperf::endpoints_result(folder) {
+                return no_endpoints(&found);
+            }
             let hint =
                 format!("the folder with closed/ or open/ in it; `--round` names one of {}", Round::NAMES.join(", "));
             CommandError::Usage(format!("{}: its round is unknown\n  hint: {hint}", folder.display()))
         })?,
     };
     Ok(mlperf::examine(folder, &round))
+}
+
+/// Results of MLPerf Endpoints where those of LoadGen are needed.
+fn no_endpoints(found: &Path) -> CommandError {
+    let (what, hint) = (mlperf::NOT_SUPPORTED, mlperf::OWN_CHECKER);
+    CommandError::Usage(format!("{}: {what}\n  hint: {hint}", found.display()))
 }
 
 fn require_folder(path: &Path) -> Result<(), CommandError> {

@@ -87,6 +87,10 @@ pub struct MlperfScore {
     /// NLTK's model of English sentences, the folder `punkt_tab/english` of its data: for ROUGE-Lsum and lengths of texts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sentences: Option<String>,
+    /// What the reference's evaluator printed of this run's accuracy log: a file. Scores that it has and that are not computed
+    /// here, such as the exact match of programs, are taken from it; it becomes a part of `accuracy.txt`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub official: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
@@ -292,6 +296,7 @@ impl Mlperf {
                 ("mlperf.score.dataset", Some(&score.dataset)),
                 ("mlperf.score.tokenizer", score.tokenizer.as_deref()),
                 ("mlperf.score.sentences", score.sentences.as_deref()),
+                ("mlperf.score.official", score.official.as_deref()),
             ]),
             Self::Verify(verify) => reads.extend([
                 ("mlperf.verify.audit", Some(verify.audit.as_str())),

@@ -35,6 +35,8 @@ pub struct Scoring<'a> {
     pub sentences: Option<&'a Path>,
     /// At least one.
     pub threads: usize,
+    /// What the reference's evaluator printed of the log, for what is not scored here.
+    pub official: Option<&'a str>,
 }
 
 /// The files of a score.
@@ -109,18 +111,11 @@ pub fn score(scoring: &Scoring<'_>, progress: &mut dyn FnMut(u64)) -> Result<Sco
         benchmark.accuracy_samples.unwrap_or(benchmark.dataset_samples)
     };
     let samples = read.outcomes.len() as u64;
-    let verdict = if sum.metrics.iter().any(|metric| metric.met == Some(false)) {
-        AccuracyVerdict::Missed
-    } else if samples < expected || sum.unscored.iter().any(|one| one.wanted) {
-        AccuracyVerdict::Incomplete
-    } else {
-        AccuracyVerdict::Met
-    };
-    let text = format!("{}\nhash={}\n", sum.text(), read.log.sha256);
-    let accuracy_report = AccuracyReport {
+    let mut text = format!("{}\nhash={}\n", sum.text(), read.log.sha256);
+    let mut accuracy_report = AccuracyReport {
         round: scoring.round.name.clone(),
         benchmark: scoring.benchmark.to_owned(),
-        verdict,
+        verdict: AccuracyVerdict::Incomplete,
         synthetic: dataset_record.synthetic,
         metrics: sum.metrics,
         unscored: sum.unscored,
@@ -133,6 +128,11 @@ pub fn score(scoring: &Scoring<'_>, progress: &mut dyn FnMut(u64)) -> Result<Sco
         tokenizer_sha256: bench.speller.sha256,
         sentences_sha256: bench.model.map(|model| model.sha256),
     };
+    accuracy_report.verdict = accuracy_report.judge();
+    if let Some(output) = scoring.official {
+        accuracy_report.complete(output, benchmark);
+        text = format!("{}\n{text}", output.trim_end());
+    }
     Ok(Scored { report: accuracy_report, text })
 }
 

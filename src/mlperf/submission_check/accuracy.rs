@@ -9,22 +9,10 @@ use super::finding::{FindingWeight, GateFindings};
 use super::gate_check::GateCheck;
 use super::loadgen;
 use super::tree::ResultEntry;
+use crate::mlperf::accuracy::{written_metric, written_name};
 use crate::mlperf::log::Detail;
 use crate::mlperf::truncate_accuracy_log::{self, LONGEST};
 use crate::mlperf::{Accuracy, Benchmark, LockedRun, MlperfScenario, Round};
-
-/// The round's name of a metric → its name in `accuracy.txt`, and whether the official checker takes it in quotes.
-const WRITTEN: [(&str, &str, bool); 9] = [
-    ("ROUGE1", "rouge1", true),
-    ("ROUGE2", "rouge2", true),
-    ("ROUGEL", "rougeL", true),
-    ("ROUGELSUM", "rougeLsum", true),
-    ("GEN_LEN", "gen_len", false),
-    ("TOKENS_PER_SAMPLE", "tokens_per_sample", false),
-    ("gsm8k_accuracy", "gsm8k", false),
-    ("mbxp_accuracy", "mbxp", false),
-    ("exact_match", "exact_match", false),
-];
 
 pub(super) struct AccuracyRun {
     pub detail: Option<Detail>,
@@ -92,8 +80,7 @@ fn scores(to: &mut GateFindings, at: &Path, benchmark: &Benchmark, closed: bool)
         let Some(last) = values.last() else {
             // Of a bound above only, the official checker looks where there is a value.
             if bounds.min.is_some() {
-                let written =
-                    WRITTEN.iter().find(|(known, ..)| known == name).map_or(name.as_str(), |(_, written, _)| written);
+                let written = written_name(name);
                 let what = format!("there is no {name} (`'{written}': …`) in it");
                 let weight = if closed { FindingWeight::Refused } else { FindingWeight::Review };
                 to.find(weight, GateCheck::Accuracy, at, what, "the round asks for it", fix);
@@ -124,7 +111,7 @@ fn written_scores(text: &str, benchmark: &Benchmark) -> IndexMap<String, Vec<f64
     let mut hash = false;
     for line in text.lines() {
         for name in benchmark.accuracy.keys() {
-            if let Some(value) = metric(line, name) {
+            if let Some(value) = written_metric(line, name) {
                 found.entry(name.clone()).or_default().push(value);
             }
         }
@@ -135,16 +122,6 @@ fn written_scores(text: &str, benchmark: &Benchmark) -> IndexMap<String, Vec<f64
         }
     }
     found
-}
-
-/// A line's value, written the way the official checker reads it: the last one.
-fn metric(line: &str, name: &str) -> Option<f64> {
-    let (_, written, quoted) = WRITTEN.iter().find(|(known, ..)| *known == name)?;
-    let (_, rest) = line.rsplit_once(&format!("'{written}':"))?;
-    let number = rest.strip_prefix(char::is_whitespace)?;
-    let number = if *quoted { number.trim_start().trim_start_matches('\'') } else { number };
-    let end = number.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(number.len());
-    number[..end].parse().ok()
 }
 
 /// The accuracy log: there, truncated, and the one that `accuracy.txt` has the hash of.

@@ -17,6 +17,7 @@ mod loadgen;
 mod names;
 mod performance;
 mod power;
+mod power_samples;
 mod record;
 mod scenarios;
 mod settings;
@@ -32,10 +33,13 @@ use serde::{Deserialize, Serialize};
 use finding::GateFindings;
 pub use finding::{FindingWeight, GateFinding};
 pub use gate_check::GateCheck;
+pub use power::MeasuredPower;
 use scenarios::BenchmarkFolder;
 pub use settings::MEASUREMENT_FIELDS;
+pub(super) use tree::DIVISIONS;
 use tree::ResultEntry;
 
+use super::endpoints::{NOT_SUPPORTED, endpoints_result, is_endpoints_result};
 use super::log::{DETAIL_FILE, Detail};
 use super::{MlperfScenario, PackageProvenance, Round, SubmissionLayout};
 use crate::mlperf::layout::scenario_titled;
@@ -56,12 +60,25 @@ pub struct SubmissionReport {
     pub findings: Vec<GateFinding>,
 }
 
-/// The folder of a benchmark that the gate does not know the rules of.
+/// The folder of a benchmark, or of a result, that the gate does not know the rules of.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnexaminedBenchmark {
     /// The folder, below the submission.
     pub place: String,
     pub why: String,
+}
+
+impl UnexaminedBenchmark {
+    fn of_endpoints(root: &Path, folder: &Path) -> Self {
+        let place = folder.strip_prefix(root).unwrap_or(folder).display().to_string();
+        let place = if place.is_empty() { ".".to_owned() } else { place };
+        Self { place, why: NOT_SUPPORTED.to_owned() }
+    }
+
+    /// Whether it holds results of MLPerf Endpoints.
+    pub fn is_of_endpoints(&self) -> bool {
+        self.why == NOT_SUPPORTED
+    }
 }
 
 /// One result of a submission.
@@ -76,6 +93,9 @@ pub struct ExaminedResult {
     pub judged: JudgedRun,
     /// Metric → value, as `accuracy.txt` has them.
     pub accuracy: IndexMap<String, f64>,
+    /// Of a result with power.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub power: Option<MeasuredPower>,
 }
 
 /// LoadGen's outcome of a performance run. Latencies are LoadGen's, from issue.
@@ -148,6 +168,11 @@ pub fn examine(root: &Path, round: &Round) -> SubmissionReport {
             scenarios::check(&mut to, submitter, found, benchmark);
             for name in &found.scenarios {
                 let Some(scenario) = scenario_titled(name) else { continue };
+                let folder = found.folder.join(name);
+                if is_endpoints_result(&folder) {
+                    not_examined.push(UnexaminedBenchmark::of_endpoints(root, &folder));
+                    continue;
+                }
                 let entry = ResultEntry {
                     submitter,
                     system: &system.name,
@@ -161,6 +186,9 @@ pub fn examine(root: &Path, round: &Round) -> SubmissionReport {
         }
     }
     if results.is_empty() {
+        if not_examined.is_empty() {
+            not_examined.extend(endpoints_result(root).map(|folder| UnexaminedBenchmark::of_endpoints(root, &folder)));
+        }
         let what = "there is no result in it that could be examined";
         let why = "a submission has closed/ or open/, then <submitter>/results/<system>/<benchmark>/<scenario>/";
         to.refuse(GateCheck::Empty, root, what, why, "name the folder that holds closed/ or open/");
@@ -195,7 +223,8 @@ fn result(
     if let Some(performance) = performance.as_ref().filter(|_| entry.is_closed()) {
         consistency::check(to, &entry.performance(), performance, benchmark, scenario, &accuracy.metrics);
     }
-    power::check(to, entry, performance.as_ref());
+    let judged = performance.as_ref().map(|detail| performance::value(detail, scenario)).unwrap_or_default();
+    let power = power::check(to, entry, performance.as_ref(), judged.value);
     audit::check(to, entry, benchmark, scenario);
     settings::check(to, entry, round, scenario, performance.as_ref());
     if let Some(lock) = lock {
@@ -207,7 +236,8 @@ fn result(
         system: entry.system.to_owned(),
         benchmark: entry.benchmark.to_owned(),
         scenario: entry.scenario.to_owned(),
-        judged: performance.map(|detail| performance::value(&detail, scenario)).unwrap_or_default(),
+        judged,
         accuracy: accuracy.metrics,
+        power,
     }
 }

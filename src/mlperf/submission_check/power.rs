@@ -1,11 +1,19 @@
-//! A measurement of power beside a performance run: its files, and samples while the run lasted. What the Power WG's own
-//! checker computes from the logs of the power meter is not repeated here.
+//! A measurement of power beside a performance run: its files, its samples while the run lasted, and whether they are those
+//! that the measurement recorded. Average and energy are by the method of the official checker. Of the Power WG's own checker
+//! the rules about results are repeated here: checksums, times, ranging against testing; those about the power meter's
+//! messages and the sources of its tools are not.
 
 use std::path::Path;
 
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use sha1::{Digest as _, Sha1};
+
 use super::finding::GateFindings;
 use super::gate_check::GateCheck;
+use super::power_samples::{PowerAverage, PowerWindow};
 use super::tree::{ResultEntry, files};
+use crate::mlperf::SubmissionLayout;
 use crate::mlperf::log::{DETAIL_FILE, Detail, SUMMARY_FILE};
 
 const POWER_FILES: [&str; 5] = ["client.json", "client.log", "ptd_logs.txt", "server.json", "server.log"];
@@ -15,34 +23,178 @@ const RUN_EXTRA: [&str; 1] = ["mlperf_log_accuracy.json"];
 const IGNORED: [&str; 3] = ["mlperf_log_trace.json", "results.json", ".gitkeep"];
 /// What the power meter measured.
 const SAMPLES: &str = "spl.txt";
+/// Files whose SHA-1 the sessions record.
+const RECORDED: [&str; 9] = [
+    "power/client.log",
+    "power/ptd_logs.txt",
+    "power/server.log",
+    "ranging/mlperf_log_detail.txt",
+    "ranging/mlperf_log_summary.txt",
+    "ranging/spl.txt",
+    "run_1/mlperf_log_detail.txt",
+    "run_1/mlperf_log_summary.txt",
+    "run_1/spl.txt",
+];
+/// Testing may draw so much less power than ranging, percent.
+const BELOW_RANGING: f64 = 5.0;
+/// The meter is asked for a sample each second; a longer silence is worth a look.
+const GAP_SECONDS: f64 = 10.0;
+/// Energy by the mean and by the time between samples agree so well, and so do watts and volts × amperes × power factor.
+const TOLERANCE: f64 = 0.05;
 
-pub(super) fn check(to: &mut GateFindings, entry: &ResultEntry, performance: Option<&Detail>) {
+const AGAIN: &str = "pack the output of the power measurement again";
+
+/// The power of a result.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MeasuredPower {
+    /// The average while the run lasted.
+    pub watts: f64,
+    pub joules: f64,
+    pub seconds: f64,
+    pub samples: u64,
+    /// The result for each watt: of tokens per second, tokens per joule.
+    pub per_watt: Option<f64>,
+}
+
+pub(super) fn check(
+    to: &mut GateFindings,
+    entry: &ResultEntry,
+    performance: Option<&Detail>,
+    value: Option<f64>,
+) -> Option<MeasuredPower> {
     let above = entry.folder().join("performance");
     if !above.join("power").is_dir() {
-        return;
+        return None;
     }
     exactly(to, &above.join("power"), &POWER_FILES, &[]);
     exactly(to, &above.join("ranging"), &RUN_FILES, &RUN_EXTRA);
     let run = entry.performance();
     exactly(to, &run, &RUN_FILES, &RUN_EXTRA);
-    let Some(detail) = performance else { return };
+    sessions(to, &above);
+    descriptions(to, entry);
+    let testing = average(to, &run, performance?)?;
+    if let Ok(detail) = Detail::of(&above.join("ranging"))
+        && let Some(ranging) = average(to, &above.join("ranging"), &detail)
+    {
+        let below = (1.0 - testing.1.watts / ranging.1.watts) * 100.0;
+        if below >= BELOW_RANGING {
+            let (testing, ranging) = (testing.1.watts, ranging.1.watts);
+            let what = format!("testing draws {testing:.2} W, ranging {ranging:.2} W: {below:.2} % less");
+            let why = "the ranges of the meter are those that ranging found; 5 % less at most";
+            to.refuse(GateCheck::Power, &run.join(SAMPLES), what, why, "measure both again");
+        }
+    }
+    let (window, average) = testing;
+    Some(MeasuredPower {
+        watts: average.watts,
+        joules: average.joules,
+        seconds: window.seconds(),
+        samples: average.samples,
+        per_watt: value.map(|value| value / average.watts),
+    })
+}
+
+/// The samples of a run while it lasted. None: there are none, which is reported.
+fn average(to: &mut GateFindings, run: &Path, detail: &Detail) -> Option<(PowerWindow, PowerAverage)> {
     let at = run.join(SAMPLES);
-    let Ok(text) = std::fs::read_to_string(&at) else { return };
-    let time = |key: &str| detail.text(key).and_then(sortable);
-    let (Some(begin), Some(end)) = (time("power_begin"), time("power_end")) else {
-        let what = "the run's log has no power_begin and power_end";
-        to.refuse(
-            GateCheck::Power,
-            &at,
-            what,
-            "power is measured while LoadGen runs",
-            "pack the logs of the run again",
-        );
-        return;
+    let text = std::fs::read_to_string(&at).ok()?;
+    let why = "power is measured while LoadGen runs";
+    let times = detail.text("power_begin").zip(detail.text("power_end"));
+    let Some(window) = times.and_then(|(begin, end)| PowerWindow::of(begin, end)) else {
+        let what = "the run's log has no power_begin and power_end after it";
+        to.refuse(GateCheck::Power, &at, what, why, "pack the logs of the run again");
+        return None;
     };
-    if !text.lines().filter_map(sample).any(|(when, watts)| watts > 0.0 && begin < when && when < end) {
+    let average = match PowerAverage::of(&text, window) {
+        Ok(average) => average,
+        Err(error) => {
+            to.refuse(GateCheck::Power, &at, error.to_string(), "every sample is read", AGAIN);
+            return None;
+        }
+    };
+    if let Some(impossible) = &average.impossible {
+        let why = "no system draws less than nothing, or an unknown power";
+        to.refuse(GateCheck::Power, &at, impossible.clone(), why, "measure again");
+    }
+    if average.samples == 0 {
         let what = "it has no sample between the run's power_begin and power_end";
-        to.refuse(GateCheck::Power, &at, what, "power is measured while LoadGen runs", "pack the spl.txt of the run");
+        to.refuse(GateCheck::Power, &at, what, why, "pack the spl.txt of the run");
+        return None;
+    }
+    if average.left_out > 0 && average.impossible.is_none() {
+        let what = format!("{} of its samples in the run are 0 W", average.left_out);
+        let why = "the average leaves them out: a meter that lost its reading";
+        to.review(GateCheck::Power, &at, what, why, "measure again");
+    }
+    if average.longest_gap > GAP_SECONDS {
+        let what = format!("it has no sample for {:.0} s of the run", average.longest_gap);
+        to.review(GateCheck::Power, &at, what, "the meter takes one each second", "measure again");
+    }
+    if (average.integrated_joules / average.joules - 1.0).abs() > TOLERANCE {
+        let (mean, each) = (average.joules, average.integrated_joules);
+        let what = format!("energy is {mean:.0} J by the mean, and {each:.0} J by the time between samples");
+        let why = "samples are evenly spread over the run, or their mean is not its power";
+        to.review(GateCheck::Power, &at, what, why, "measure again");
+    }
+    if average.product_deviation > TOLERANCE {
+        let what = format!(
+            "watts differ by up to {:.0} % from volts × amperes × power factor",
+            average.product_deviation * 100.0
+        );
+        to.review(GateCheck::Power, &at, what, "the meter computes one from the others", "measure again");
+    }
+    Some((window, average))
+}
+
+/// Until v5.1 the meter and its settings are described beside user.conf.
+fn descriptions(to: &mut GateFindings, entry: &ResultEntry) {
+    if entry.layout != SubmissionLayout::Split {
+        return;
+    }
+    let folder = entry.measurements();
+    let there = files(&folder);
+    for name in ["analyzer_table", "power_settings"] {
+        if !there.iter().any(|file| file.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'))) {
+            let why = "the meter and its settings are described";
+            to.refuse(GateCheck::Power, &folder.join(format!("{name}.md")), "it is missing", why, "write it");
+        }
+    }
+}
+
+/// client.json and server.json record the SHA-1 of each file.
+fn sessions(to: &mut GateFindings, above: &Path) {
+    let mut recorded = serde_json::Map::new();
+    for name in ["client.json", "server.json"] {
+        let at = above.join("power").join(name);
+        let Ok(bytes) = std::fs::read(&at) else { continue };
+        let results =
+            serde_json::from_slice::<Value>(&bytes).ok().and_then(|json| json["results"].as_object().cloned());
+        let Some(results) = results else {
+            let what = "it has no `results` with the checksums of the measurement's files";
+            to.refuse(GateCheck::Power, &at, what, "client and server record what they measured", AGAIN);
+            return;
+        };
+        recorded.extend(results);
+    }
+    if recorded.is_empty() {
+        return;
+    }
+    for name in RECORDED {
+        let at = above.join(name);
+        let Ok(bytes) = std::fs::read(&at) else { continue };
+        let is = format!("{:x}", Sha1::digest(&bytes));
+        let why = "the sessions of the measurement record the SHA-1 of each of its files";
+        match recorded.get(name).and_then(Value::as_str) {
+            Some(should) if should == is => {}
+            Some(_) => {
+                let what = "it is not the file that client.json and server.json record";
+                to.refuse(GateCheck::Power, &at, what, why, AGAIN);
+            }
+            None => {
+                let what = "neither client.json nor server.json records it";
+                to.refuse(GateCheck::Power, &at, what, why, AGAIN);
+            }
+        }
     }
 }
 
@@ -51,27 +203,10 @@ fn exactly(to: &mut GateFindings, folder: &Path, needed: &[&str], allowed: &[&st
     let there = files(folder);
     let why = "a result with power has exactly these files";
     for name in needed.iter().filter(|name| !there.iter().any(|file| file == *name)) {
-        let fix = "pack the output of the power measurement again";
-        to.refuse(GateCheck::Power, &folder.join(name), "it is missing", why, fix);
+        to.refuse(GateCheck::Power, &folder.join(name), "it is missing", why, AGAIN);
     }
     let is_known = |name: &str| [needed, allowed, &IGNORED].iter().any(|names| names.contains(&name));
     for name in there.iter().filter(|name| !is_known(name)) {
         to.refuse(GateCheck::Power, &folder.join(name), "it is no file of a power measurement", why, "take it out");
     }
-}
-
-/// A line `Time,<when>,Watts,<watts>,…`.
-fn sample(line: &str) -> Option<(String, f64)> {
-    let mut parts = line.strip_prefix("Time,")?.split(',');
-    let when = sortable(parts.next()?)?;
-    let watts = parts.nth(1)?.trim().parse().ok()?;
-    Some((when, watts))
-}
-
-/// `MM-DD-YYYY HH:MM:SS.f` as a text that sorts by time.
-fn sortable(when: &str) -> Option<String> {
-    let (date, time) = when.trim().split_once(' ')?;
-    let mut parts = date.split('-');
-    let (month, day, year) = (parts.next()?, parts.next()?, parts.next()?);
-    Some(format!("{year}-{month}-{day} {time}"))
 }

@@ -73,7 +73,7 @@ impl ResultEntry<'_> {
     }
 }
 
-pub(super) const DIVISIONS: [&str; 3] = ["closed", "open", "network"];
+pub(in crate::mlperf) const DIVISIONS: [&str; 3] = ["closed", "open", "network"];
 
 pub(super) fn submitters(root: &Path) -> Vec<Submitter> {
     let mut found = Vec::new();

@@ -20,6 +20,7 @@ pub fn perform(context: &TaskContext, step: &MlperfScore) -> Result<Done, Failur
     let dataset_record = read_dataset_record(&dataset.join(DATASET_FILE))?;
     let (tokenizer, sentences) = (step.tokenizer.as_ref(), step.sentences.as_ref());
     let (tokenizer, sentences) = (tokenizer.map(|path| context.path(path)), sentences.map(|path| context.path(path)));
+    let official = step.official.as_ref().map(|path| read_official(&context.path(path))).transpose()?;
     let scoring = Scoring {
         round: &round,
         benchmark: &step.benchmark,
@@ -28,6 +29,7 @@ pub fn perform(context: &TaskContext, step: &MlperfScore) -> Result<Done, Failur
         dataset_record: &dataset_record,
         tokenizer: tokenizer.as_deref(),
         sentences: sentences.as_deref(),
+        official: official.as_deref(),
         threads: std::thread::available_parallelism().map_or(1, usize::from),
     };
     let scored = score(&scoring, &mut |done| {
@@ -35,7 +37,12 @@ pub fn perform(context: &TaskContext, step: &MlperfScore) -> Result<Done, Failur
     });
     let scored = scored.map_err(|error| failure(&error))?;
     for missing in &scored.report.unscored {
-        context.lease.notice(format!("{} is not scored: {}", missing.name, missing.why));
+        context.lease.notice(format!(
+            "{} is not scored: {}; run it over {} and name what it prints: `score: {{ official: FILE }}`",
+            missing.name,
+            missing.why,
+            scoring.log.display()
+        ));
     }
     if scored.report.unknown_tokens > 0 {
         context.lease.notice(format!(
@@ -48,6 +55,13 @@ pub fn perform(context: &TaskContext, step: &MlperfScore) -> Result<Done, Failur
     let json = serde_json::to_string_pretty(&scored.report).expect("it has only text keys");
     write(&out.join(ACCURACY_FILE), &(json + "\n"))?;
     Ok(Done { headline: Some(scored.report.headline()), ..Done::default() })
+}
+
+fn read_official(file: &Path) -> Result<String, Failure> {
+    fs::read_to_string(file).map_err(|error| {
+        Failure::new(FailureKind::Files, format!("{}: {error}", file.display()))
+            .hint("`official` is what the reference's evaluator printed: `python3 eval_accuracy.py … > FILE`")
+    })
 }
 
 fn read_dataset_record(file: &Path) -> Result<DatasetRecord, Failure> {

@@ -50,6 +50,45 @@ fn two_systems_become_one_submission_that_the_gate_passes() {
     world.good(&["mlperf", "diff", "whole", "c"]).shows(&format!("crate_b200x8 ↔ shed_b200x8 {BENCHMARK} Server"));
 }
 
+/// The upload is what tar and sha1sum read, has the divisions alone, and is the same each time.
+#[test]
+fn an_archive_for_the_upload_holds_the_divisions_and_has_its_checksum_beside_it() {
+    let world = World::new();
+    good(&world.path("a"));
+    let assemble = |out: &str, archive: &str| {
+        world.regatta(&["mlperf", "assemble", "--out", out, "--archive", archive, "--round", "v6.1", "a"])
+    };
+    let made = assemble("one", "mlperf_submission_Example.tar.gz");
+    assert_eq!(made.code, 0, "{made:?}");
+    made.shows("mlperf_submission_Example.tar.gz: ").shows("its SHA-1 is in mlperf_submission_Example.sha1");
+    let run = |program: &str, arguments: &[&str]| {
+        let ended = std::process::Command::new(program).args(arguments).current_dir(world.path("")).output().unwrap();
+        assert!(ended.status.success(), "{program}: {}", String::from_utf8_lossy(&ended.stderr));
+        String::from_utf8(ended.stdout).unwrap()
+    };
+    run("sha1sum", &["--check", "mlperf_submission_Example.sha1"]);
+    let names = run("tar", &["-tzf", "mlperf_submission_Example.tar.gz"]);
+    assert!(names.lines().all(|name| name.starts_with("closed/")), "{names}");
+    fs::create_dir(world.path("unpacked")).unwrap();
+    run("tar", &["-xzf", "mlperf_submission_Example.tar.gz", "-C", "unpacked"]);
+    run("diff", &["--recursive", "one/closed", "unpacked/closed"]);
+    assemble("two", "again.tar.gz");
+    assert!(
+        fs::read(world.path("again.tar.gz")).unwrap()
+            == fs::read(world.path("mlperf_submission_Example.tar.gz")).unwrap()
+    );
+    // Not of what is refused, and not under another name.
+    let named = assemble("three", "upload.zip");
+    assert_eq!(named.code, 2, "{named:?}");
+    named.shows("`upload.zip` does not end with .tar.gz");
+    let a = Submission(world.path("a"));
+    a.set("Server/performance/run_1", "result_validity", &json!("INVALID"));
+    let refused = assemble("four", "refused.tar.gz");
+    assert_eq!(refused.code, 1, "{refused:?}");
+    refused.shows("refused.tar.gz is not written: the submission is refused");
+    assert!(!world.path("refused.tar.gz").exists());
+}
+
 #[test]
 fn parts_that_disagree_are_all_named_and_nothing_is_written() {
     let world = World::new();

@@ -232,6 +232,81 @@ impl Submission {
     }
 }
 
+/// A power meter's log of a run: a sample each second while it lasted, of so many watts.
+pub(crate) fn samples(log: &Path, watts: f64) -> String {
+    let text = fs::read_to_string(log).unwrap();
+    let time = |key: &str| {
+        let line = text.lines().find(|line| line.contains(&format!("\"key\":\"{key}\""))).unwrap();
+        let value: Value = serde_json::from_str(line.strip_prefix(":::MLLOG ").unwrap()).unwrap();
+        jiff::civil::DateTime::strptime("%m-%d-%Y %H:%M:%S%.f", value["value"].as_str().unwrap()).unwrap()
+    };
+    let (begin, end) = (time("power_begin"), time("power_end"));
+    let mut lines = String::new();
+    for second in 0.. {
+        let at = begin + jiff::Span::new().milliseconds(500 + 1000 * second);
+        if at >= end {
+            break;
+        }
+        // 1 W to and fro.
+        let watts = if second % 2 == 0 { watts + 1.0 } else { watts - 1.0 };
+        let (volts, factor) = (230.0, 0.98);
+        lines += &format!(
+            "Time,{},Watts,{watts:.3},Volts,{volts:.3},Amps,{:.4},PF,{factor:.4},Mark,2026_testing\n",
+            at.strftime("%m-%d-%Y %H:%M:%S.%3f"),
+            watts / volts / factor
+        );
+    }
+    lines
+}
+
+impl Submission {
+    /// Adds a measurement of power to a result.
+    pub(crate) fn with_power(&self, scenario: &str) {
+        let above = self.of(scenario).join("performance");
+        run(&above.join("ranging"), scenario, "performance");
+        for name in ["ranging", "run_1"] {
+            let log = above.join(name).join("mlperf_log_detail.txt");
+            write(above.join(name).join("spl.txt"), samples(&log, 4000.0));
+        }
+        for name in ["client.log", "server.log", "ptd_logs.txt"] {
+            write(above.join("power").join(name), "measured\n");
+        }
+        if self.at("measurements").is_dir() {
+            for name in ["analyzer_table.md", "power_settings.md"] {
+                write(self.of(&format!("{scenario}/user.conf")).with_file_name(name), "described\n");
+            }
+        }
+        self.record_power(scenario);
+    }
+
+    /// Writes the sessions' record of the files as they are.
+    pub(crate) fn record_power(&self, scenario: &str) {
+        let above = self.of(scenario).join("performance");
+        let mut results = serde_json::Map::new();
+        for item in walkdir::WalkDir::new(&above).into_iter().flatten().filter(|item| item.file_type().is_file()) {
+            let name = item.path().strip_prefix(&above).unwrap().display().to_string();
+            if !matches!(name.as_str(), "power/client.json" | "power/server.json") {
+                let digest = sha1::Sha1::digest(fs::read(item.path()).unwrap());
+                results.insert(name, json!(format!("{digest:x}")));
+            }
+        }
+        for name in ["client.json", "server.json"] {
+            write(above.join("power").join(name), format!("{:#}", json!({ "results": results })));
+        }
+    }
+
+    /// Changes the samples of a run, as if the meter had measured that.
+    pub(crate) fn sampled(&self, run: &str, change: impl Fn(String) -> String) {
+        self.with_power("Server");
+        let path = self.of("Server/performance").join(run).join("spl.txt");
+        let text = fs::read_to_string(&path).unwrap();
+        let changed = change(text.clone());
+        assert_ne!(changed, text);
+        write(path, changed);
+        self.record_power("Server");
+    }
+}
+
 /// Outputs of stages, as `bench`, `score` and `verify` leave them.
 pub(crate) struct Runs(pub PathBuf);
 

@@ -1,0 +1,30 @@
+//! Scores that the reference's evaluator printed, where they cannot be computed here: programs that have to be run, formulas
+//! for a computer algebra system.
+
+use super::report::{AccuracyReport, AccuracyVerdict, MetricScore};
+use super::written_metrics::written_metric;
+use crate::mlperf::Benchmark;
+
+impl AccuracyReport {
+    /// Takes what is not scored here from the evaluator's output, `'exact_match': 83.1`.
+    pub(super) fn complete(&mut self, output: &str, benchmark: &Benchmark) {
+        self.unscored.retain(|missing| {
+            let lines = output.lines().rev();
+            let Some(value) = lines.filter_map(|line| written_metric(line, &missing.name)).next() else { return true };
+            self.metrics.push(MetricScore::new(&missing.name, value, benchmark.accuracy.get(&missing.name)));
+            false
+        });
+        self.verdict = self.judge();
+    }
+
+    /// Of the metrics and the number of answers.
+    pub(super) fn judge(&self) -> AccuracyVerdict {
+        if self.metrics.iter().any(|metric| metric.met == Some(false)) {
+            AccuracyVerdict::Missed
+        } else if self.samples < self.expected || self.unscored.iter().any(|one| one.wanted) {
+            AccuracyVerdict::Incomplete
+        } else {
+            AccuracyVerdict::Met
+        }
+    }
+}

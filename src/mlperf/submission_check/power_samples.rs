@@ -1,0 +1,195 @@
+//! Samples of a power meter (`spl.txt`), and their average over the time of a run by the method of the official checker.
+
+use jiff::civil::DateTime;
+
+/// How LoadGen and the power meter's log write a time.
+const TIME: &str = "%m-%d-%Y %H:%M:%S%.f";
+
+/// Between which times of its log a run is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct PowerWindow {
+    pub begin: DateTime,
+    pub end: DateTime,
+}
+
+impl PowerWindow {
+    /// None: one of them is no time.
+    pub(super) fn of(begin: &str, end: &str) -> Option<Self> {
+        let window = Self { begin: time(begin)?, end: time(end)? };
+        (window.begin < window.end).then_some(window)
+    }
+
+    pub(super) fn seconds(self) -> f64 {
+        seconds_between(self.begin, self.end)
+    }
+}
+
+/// One line `Time,<when>,Watts,<watts>,Volts,<volts>,Amps,<amps>,PF,<power factor>,Mark,<mark>`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct PowerSample {
+    at: DateTime,
+    watts: f64,
+    /// Volts × amperes × power factor, where the line has them all.
+    product: Option<f64>,
+}
+
+/// A line that the official checker cannot read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {what}")]
+pub(super) struct BadSample {
+    pub line: usize,
+    pub what: String,
+}
+
+/// What the samples within a window are worth.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct PowerAverage {
+    /// Samples that count: above 0 W.
+    pub samples: u64,
+    /// Samples within the window that the average leaves out.
+    pub left_out: u64,
+    /// The first value that no meter can measure.
+    pub impossible: Option<String>,
+    /// The mean of the samples that count.
+    pub watts: f64,
+    /// Mean × window, as the official checker computes energy.
+    pub joules: f64,
+    /// The same, each sample for the time until the next one.
+    pub integrated_joules: f64,
+    /// The longest time within the window without a sample.
+    pub longest_gap: f64,
+    /// The largest deviation of watts from volts × amperes × power factor, as a share.
+    pub product_deviation: f64,
+}
+
+impl PowerAverage {
+    /// Of a whole spl.txt.
+    pub(super) fn of(text: &str, window: PowerWindow) -> Result<Self, BadSample> {
+        let mut average = Self::default();
+        let mut sum = 0.0;
+        let mut last: Option<(DateTime, f64)> = None;
+        for (index, line) in text.lines().enumerate() {
+            if !line.starts_with("Time") {
+                continue;
+            }
+            let sample = PowerSample::parse(line).map_err(|what| BadSample { line: index + 1, what })?;
+            if !(window.begin < sample.at && sample.at < window.end) {
+                continue;
+            }
+            if !sample.watts.is_finite() || sample.watts < 0.0 {
+                average.impossible.get_or_insert(format!("line {}: {} W", index + 1, sample.watts));
+            }
+            let since = last.map_or(window.begin, |(at, _)| at);
+            let passed = seconds_between(since, sample.at);
+            average.longest_gap = average.longest_gap.max(passed);
+            // Before the first sample there is no other to go by.
+            average.integrated_joules += last.map_or(sample.watts, |(_, watts)| watts) * passed;
+            last = Some((sample.at, sample.watts));
+            if sample.watts > 0.0 {
+                average.samples += 1;
+                sum += sample.watts;
+                if let Some(product) = sample.product {
+                    let deviation = (product / sample.watts - 1.0).abs();
+                    average.product_deviation = average.product_deviation.max(deviation);
+                }
+            } else {
+                average.left_out += 1;
+            }
+        }
+        if let Some((at, watts)) = last {
+            let rest = seconds_between(at, window.end);
+            average.longest_gap = average.longest_gap.max(rest);
+            average.integrated_joules += watts * rest;
+        }
+        if average.samples > 0 {
+            average.watts = sum / average.samples as f64;
+            average.joules = average.watts * window.seconds();
+        }
+        Ok(average)
+    }
+}
+
+impl PowerSample {
+    /// On error: what is wrong with the line.
+    fn parse(line: &str) -> Result<Self, String> {
+        let fields: Vec<&str> = line.split(',').map(str::trim).collect();
+        let when = fields.get(1).copied().unwrap_or_default();
+        let at = time(when).ok_or_else(|| format!("`{when}` is no time, MM-DD-YYYY HH:MM:SS.fff"))?;
+        if fields.get(2) != Some(&"Watts") {
+            return Err(format!("`{}` is where `Watts` is due", fields.get(2).copied().unwrap_or_default()));
+        }
+        let number = |index: usize| fields.get(index).and_then(|field| field.parse::<f64>().ok());
+        let watts = number(3).ok_or_else(|| {
+            let found = fields.get(3).copied().unwrap_or_default();
+            format!("`{found}` is no number of watts")
+        })?;
+        let product = match (number(5), number(7), number(9)) {
+            (Some(volts), Some(amps), Some(factor)) if volts > 0.0 && amps > 0.0 && factor > 0.0 => {
+                Some(volts * amps * factor)
+            }
+            _ => None,
+        };
+        Ok(Self { at, watts, product })
+    }
+}
+
+fn time(text: &str) -> Option<DateTime> {
+    DateTime::strptime(TIME, text.trim()).ok()
+}
+
+fn seconds_between(from: DateTime, to: DateTime) -> f64 {
+    to.duration_since(from).as_secs_f64()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{PowerAverage, PowerWindow};
+
+    fn window() -> PowerWindow {
+        PowerWindow::of("08-24-2023 10:15:00.000", "08-24-2023 10:15:04.000").unwrap()
+    }
+
+    /// As PTDaemon writes them, with a line that is no sample.
+    const TEXT: &str = "Time,08-24-2023 10:14:59.500,Watts,9.0,Volts,228.5,Amps,0.05,PF,0.78,Mark,idle\n\
+        Starting untimed measurement\n\
+        Time,08-24-2023 10:15:00.500,Watts,22.9,Volts,228.57,Amps,0.1279,PF,0.7808,Mark,x_testing\n\
+        Time,08-24-2023 10:15:01.500,Watts,23.1,Volts,228.57,Amps,0.1290,PF,0.7808,Mark,x_testing\n\
+        Time,08-24-2023 10:15:02.500,Watts,0,Volts,228.57,Amps,0.0,PF,0.0,Mark,x_testing\n\
+        Time,08-24-2023 10:15:03.500,Watts,23.0,Volts,228.57,Amps,0.1285,PF,0.7808,Mark,x_testing\n\
+        Time,08-24-2023 10:15:04.000,Watts,50.0,Volts,228.57,Amps,0.2,PF,0.78,Mark,x_testing\n";
+
+    #[test]
+    fn the_average_is_of_positive_samples_strictly_within_the_window() {
+        let average = PowerAverage::of(TEXT, window()).unwrap();
+        assert_eq!((average.samples, average.left_out), (3, 1));
+        assert!((average.watts - 23.0).abs() < 1e-9, "{average:?}");
+        assert!((average.joules - 92.0).abs() < 1e-9, "{average:?}");
+        // 0.5 s and 1 s at 22.9 W, 1 s at 23.1 W, 1 s at 0 W, 0.5 s at 23 W.
+        assert!((average.integrated_joules - (1.5 * 22.9 + 23.1 + 11.5)).abs() < 1e-9, "{average:?}");
+        assert!((average.longest_gap - 1.0).abs() < 1e-9 && average.product_deviation < 0.01, "{average:?}");
+    }
+
+    #[test]
+    fn a_line_that_cannot_be_read_is_named() {
+        let of = |line: &str| PowerAverage::of(&format!("{TEXT}{line}\n"), window()).unwrap_err().to_string();
+        assert_eq!(of("Time,08-24-2023 10:15:03.600,Watts,none"), "line 8: `none` is no number of watts");
+        assert_eq!(of("Time,08-24-2023 10:15:03.600"), "line 8: `` is where `Watts` is due");
+        assert_eq!(of("Time,08-24-2023 10:15:03.600,Volts,230.0"), "line 8: `Volts` is where `Watts` is due");
+        assert_eq!(of("Time,08-24-2023 10:15:03.600,Watts"), "line 8: `` is no number of watts");
+        assert_eq!(of("Time,yesterday,Watts,1.0"), "line 8: `yesterday` is no time, MM-DD-YYYY HH:MM:SS.fff");
+    }
+
+    #[test]
+    fn no_meter_measures_less_than_nothing() {
+        for watts in ["-1.5", "nan", "inf"] {
+            let text = format!("{TEXT}Time,08-24-2023 10:15:03.600,Watts,{watts}\n");
+            assert!(PowerAverage::of(&text, window()).unwrap().impossible.unwrap().starts_with("line 8: "), "{watts}");
+        }
+        assert_eq!(PowerAverage::of(TEXT, window()).unwrap().impossible, None);
+    }
+
+    #[test]
+    fn a_window_that_ends_before_it_begins_is_none() {
+        assert_eq!(PowerWindow::of("08-24-2023 10:15:04.000", "08-24-2023 10:15:00.000"), None);
+    }
+}

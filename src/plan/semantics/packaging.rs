@@ -1,0 +1,221 @@
+//! A package checked against the runs that it is made of: what the round can never accept is reported before hours are spent.
+
+use std::collections::HashMap;
+
+use crate::diag::{Diagnostic, Diagnostics};
+use crate::event::TaskId;
+use crate::manifest::Node;
+use crate::manifest::model::{Action, Bench, Mlperf, MlperfDataset, MlperfEntry, MlperfPackage, MlperfResults};
+use crate::mlperf::conf;
+use crate::mlperf::{MlperfScenario, Round};
+use crate::plan::PlanReference;
+use crate::plan::loadgen::test_request;
+use crate::plan::task::{ActionKind, Task};
+use crate::spec::{Division, TestMode};
+
+/// A task of the plan with its rendered stage and its action.
+struct PlannedTask<'a> {
+    task: &'a Task,
+    node: &'a Node,
+    action: Action,
+}
+
+type PlannedTasks<'a> = HashMap<TaskId, PlannedTask<'a>>;
+
+/// Looks at every package whose runs are in the same plan. Each task comes with its rendered stage.
+pub fn packages<'a>(tasks: impl Iterator<Item = (&'a Task, &'a Node)>, found: &mut Diagnostics) {
+    let of_mlperf =
+        tasks.filter(|(task, _)| task.skipped.is_none() && matches!(task.kind, ActionKind::Bench | ActionKind::Mlperf));
+    // An action that cannot be read is reported where it is used.
+    let planned: Vec<PlannedTask<'a>> = of_mlperf
+        .filter_map(|(task, node)| Some(PlannedTask { task, node, action: task.typed_action().ok()? }))
+        .collect();
+    let packages: Vec<TaskId> = planned
+        .iter()
+        .filter(|one| matches!(one.action, Action::Mlperf(Mlperf::Package(_))))
+        .map(|one| one.task.id.clone())
+        .collect();
+    let planned: PlannedTasks<'a> = planned.into_iter().map(|one| (one.task.id.clone(), one)).collect();
+    for id in &packages {
+        let Some(PlannedTask { task, node, action: Action::Mlperf(Mlperf::Package(step)) }) = planned.get(id) else {
+            continue;
+        };
+        let Some(round) = Round::named(&step.round).filter(|_| !step.rehearse) else { continue };
+        PackageChecker { task, node, step, round: &round, planned: &planned, found }.check();
+    }
+}
+
+struct PackageChecker<'a> {
+    task: &'a Task,
+    node: &'a Node,
+    step: &'a MlperfPackage,
+    round: &'a Round,
+    planned: &'a PlannedTasks<'a>,
+    found: &'a mut Diagnostics,
+}
+
+/// Where a result stands in the package, and what it is.
+struct PackedResult<'a> {
+    index: String,
+    entry: &'a MlperfEntry,
+    scenario: MlperfScenario,
+}
+
+impl<'a> PackageChecker<'a> {
+    fn check(&mut self) {
+        for (index, results) in self.step.results.iter().enumerate() {
+            let index = index.to_string();
+            self.tests(&index, results);
+            let Ok(entries) = results.entries() else { continue };
+            for entry in &entries {
+                let Some(scenario) = MlperfScenario::of(entry.scenario) else {
+                    let what = format!("{:?} is no scenario of MLPerf", entry.scenario).to_lowercase();
+                    let hint = "offline, server, interactive or single_stream";
+                    self.refuse(&["results", &index, "scenario"], &what, "no result can be of it", hint, None);
+                    continue;
+                };
+                self.result(&PackedResult { index: index.clone(), entry, scenario });
+            }
+        }
+    }
+
+    /// The audit tests of Closed are there, and no others.
+    fn tests(&mut self, index: &str, results: &MlperfResults) {
+        let Some(benchmark) = self.round.benchmarks.get(&results.benchmark) else { return };
+        let needed: Vec<&str> = benchmark.tests.iter().map(|test| test.as_str()).collect();
+        let of = format!("{} of {}", results.benchmark, self.round.name);
+        for name in results.audits.keys().chain(results.verified.keys()) {
+            if !needed.contains(&name.to_lowercase().as_str()) {
+                let key = if results.audits.contains_key(name) { "audits" } else { "verified" };
+                let what = format!("`{name}` is no audit test of {of}");
+                let hint = if needed.is_empty() {
+                    "it has no audit tests: remove it".to_owned()
+                } else {
+                    format!("it has {}", needed.join(", "))
+                };
+                self.refuse(&["results", index, key, name], &what, "not one of its tests", &hint, None);
+            }
+        }
+        if self.step.division != Division::Closed {
+            return;
+        }
+        for (key, tests) in [("audits", &results.audits), ("verified", &results.verified)] {
+            for test in needed.iter().filter(|test| !tests.keys().any(|name| name.eq_ignore_ascii_case(test))) {
+                let what = format!("a closed result of {of} has passed {}, and `{key}` has none", test.to_uppercase());
+                let hint = match key {
+                    "audits" => {
+                        format!("`audits: {{ {test}: … }}`, the output of a bench with `loadgen: {{ mode: {test} }}`")
+                    }
+                    _ => format!("`verified: {{ {test}: … }}`, the output of a stage with `mlperf: {{ verify: … }}`"),
+                };
+                self.refuse(&["results", index, key], &what, "the round refuses it without", &hint, None);
+            }
+        }
+    }
+
+    fn result(&mut self, result: &PackedResult<'_>) {
+        let (index, entry) = (&result.index, result.entry);
+        if self.step.division == Division::Closed
+            && let Some(benchmark) = self.round.benchmarks.get(&entry.benchmark)
+            && !benchmark.scenarios().any(|scenario| scenario == result.scenario)
+        {
+            let title = result.scenario.title();
+            let what = format!("{title} is no scenario of {} in {}", entry.benchmark, self.round.name);
+            let allowed: Vec<&str> = benchmark.scenarios().map(MlperfScenario::title).collect();
+            let hint = format!("it is run as {}", allowed.join(", "));
+            self.refuse(&["results", index, "scenario"], &what, "a closed result cannot be of it", &hint, None);
+        }
+        self.run(result, &["performance"], &entry.performance, TestMode::Performance);
+        self.run(result, &["accuracy"], &entry.accuracy, TestMode::Accuracy);
+        for (name, output) in &entry.audits {
+            let test = [TestMode::Test06, TestMode::Test07, TestMode::Test09]
+                .into_iter()
+                .find(|test| test.as_str().eq_ignore_ascii_case(name));
+            if let Some(test) = test {
+                self.run(result, &["audits", name], output, test);
+            }
+        }
+    }
+
+    /// A run of a result: that it is of this result, and that it may be submitted.
+    fn run(&mut self, result: &PackedResult<'_>, key: &[&str], output: &str, mode: TestMode) {
+        let Some(planned) = self.planned_for(output) else { return };
+        let mut path = vec!["results", result.index.as_str()];
+        path.extend(key);
+        let id = &planned.task.id;
+        let Action::Bench(bench) = &planned.action else {
+            let what = format!("{id} is no LoadGen run");
+            let hint = format!("the output of a bench with `loadgen: {{ mode: {} }}`", mode.as_str());
+            self.refuse(&path, &what, "it has no logs to pack", &hint, None);
+            return;
+        };
+        let Some(request) = test_request(bench) else {
+            let what = format!("{id} is measured without LoadGen");
+            let hint = "add `loadgen` to its `bench`".to_owned();
+            self.refuse(&path, &what, "only LoadGen's logs are a result", &hint, Some((planned, &["bench"])));
+            return;
+        };
+        if request.rehearsal {
+            let what = format!("{id} is a rehearsal");
+            let hint = "remove `rehearse` there, or pack for practice: `rehearse: true` under `package`";
+            let related = (planned, &["bench", "loadgen", "rehearse"][..]);
+            self.refuse(&path, &what, "the round cannot accept it", hint, Some(related));
+        }
+        let is = (request.round, request.benchmark, request.scenario, request.mode);
+        let needed = (self.round.name.as_str(), result.entry.benchmark.as_str(), result.scenario, mode);
+        if is != needed {
+            let run = |(round, benchmark, scenario, mode): (&str, &str, MlperfScenario, TestMode)| {
+                format!("{benchmark} {} in {round}, mode {}", scenario.title(), mode.as_str())
+            };
+            let what = format!("{id} is a run of {}", run(is));
+            let label = format!("this needs {}", run(needed));
+            let hint = "each scenario has its own performance, accuracy and audit runs: the rules require an accuracy run for each \
+                        performance result";
+            self.refuse(&path, &what, &label, hint, Some((planned, &["bench", "loadgen"])));
+        }
+        if self.step.division == Division::Closed && request.division != Division::Closed {
+            // Its settings are those of Closed, or they are reported.
+            let closed = crate::mlperf::TestRequest { division: Division::Closed, ..request.clone() };
+            for wrong in conf::check(&closed) {
+                let what = format!("{id} is for the open division: its `{}` {}", wrong.at.join("."), wrong.what);
+                let related = (planned, &["bench", "loadgen"][..]);
+                self.refuse(&path, &what, &wrong.rule, "run it with `division: closed`", Some(related));
+            }
+        }
+        self.data(&path, bench);
+    }
+
+    /// The data set of a run is not made up.
+    fn data(&mut self, path: &[&str], bench: &Bench) {
+        let Some(loadgen) = bench.loadgen.as_deref() else { return };
+        let Some(planned) = self.planned_for(&loadgen.dataset) else { return };
+        let Action::Mlperf(Mlperf::Dataset(MlperfDataset { synthetic: Some(_), .. })) = &planned.action else { return };
+        let what = format!("the data of {} is made up", planned.task.id);
+        let hint = "read the data set there, `from: PATH`; `rehearse: true` under `package` packs for practice";
+        let related = (planned, &["mlperf", "dataset", "synthetic"][..]);
+        self.refuse(path, &what, "the round cannot accept a result of it", hint, Some(related));
+    }
+
+    fn planned_for(&self, output: &str) -> Option<&'a PlannedTask<'a>> {
+        let reference = PlanReference::all_in(output).into_iter().next()?;
+        let PlanReference::OutputFolder(id) = reference else { return None };
+        self.planned.get(&id)
+    }
+
+    fn refuse(
+        &mut self,
+        path: &[&str],
+        what: &str,
+        label: &str,
+        hint: &str,
+        related: Option<(&PlannedTask<'_>, &[&str])>,
+    ) {
+        let whole: Vec<&str> = ["mlperf", "package"].into_iter().chain(path.iter().copied()).collect();
+        let message = format!("`{}` cannot be packed: {what}", self.task.id);
+        let mut diagnostic = Diagnostic::error(message).at(self.node.place(&whole), label).hint(hint);
+        if let Some((planned, path)) = related {
+            diagnostic = diagnostic.related(planned.node.place(path), "this");
+        }
+        self.found.push(diagnostic);
+    }
+}
