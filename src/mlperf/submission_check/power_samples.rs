@@ -35,10 +35,21 @@ struct PowerSample {
 
 /// A line that the official checker cannot read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("line {line}: {what}")]
+#[error("line {line}: {fault}")]
 pub(super) struct BadSample {
     pub line: usize,
-    pub what: String,
+    pub fault: SampleFault,
+}
+
+/// What is wrong with a line.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum SampleFault {
+    #[error("`{0}` is no time, MM-DD-YYYY HH:MM:SS.fff")]
+    Time(String),
+    #[error("`{0}` is where `Watts` is due")]
+    Field(String),
+    #[error("`{0}` is no number of watts")]
+    Watts(String),
 }
 
 /// What the samples within a window are worth.
@@ -72,7 +83,7 @@ impl PowerAverage {
             if !line.starts_with("Time") {
                 continue;
             }
-            let sample = PowerSample::parse(line).map_err(|what| BadSample { line: index + 1, what })?;
+            let sample = PowerSample::parse(line).map_err(|fault| BadSample { line: index + 1, fault })?;
             if !(window.begin < sample.at && sample.at < window.end) {
                 continue;
             }
@@ -110,19 +121,15 @@ impl PowerAverage {
 }
 
 impl PowerSample {
-    /// On error: what is wrong with the line.
-    fn parse(line: &str) -> Result<Self, String> {
+    fn parse(line: &str) -> Result<Self, SampleFault> {
         let fields: Vec<&str> = line.split(',').map(str::trim).collect();
-        let when = fields.get(1).copied().unwrap_or_default();
-        let at = time(when).ok_or_else(|| format!("`{when}` is no time, MM-DD-YYYY HH:MM:SS.fff"))?;
-        if fields.get(2) != Some(&"Watts") {
-            return Err(format!("`{}` is where `Watts` is due", fields.get(2).copied().unwrap_or_default()));
+        let field = |index: usize| fields.get(index).copied().unwrap_or_default();
+        let number = |index: usize| field(index).parse::<f64>().ok();
+        let at = time(field(1)).ok_or_else(|| SampleFault::Time(field(1).to_owned()))?;
+        if field(2) != "Watts" {
+            return Err(SampleFault::Field(field(2).to_owned()));
         }
-        let number = |index: usize| fields.get(index).and_then(|field| field.parse::<f64>().ok());
-        let watts = number(3).ok_or_else(|| {
-            let found = fields.get(3).copied().unwrap_or_default();
-            format!("`{found}` is no number of watts")
-        })?;
+        let watts = number(3).ok_or_else(|| SampleFault::Watts(field(3).to_owned()))?;
         let product = match (number(5), number(7), number(9)) {
             (Some(volts), Some(amps), Some(factor)) if volts > 0.0 && amps > 0.0 && factor > 0.0 => {
                 Some(volts * amps * factor)
