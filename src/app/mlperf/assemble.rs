@@ -9,8 +9,8 @@ use crate::report::Styler;
 use crate::units::size;
 
 pub(super) fn assemble(options: AssembleOptions, styler: Styler) -> Result<CliExit, CommandError> {
-    let parts = options.packages.iter().chain(options.logs.iter().map(|one| &one.folder));
-    if let Some(found) = parts.filter_map(|folder| mlperf::endpoints_result(folder)).next() {
+    let mut parts = options.packages.iter().chain(options.logs.iter().map(|one| &one.folder));
+    if let Some(found) = parts.find_map(|folder| mlperf::endpoints_result(folder)) {
         return Err(no_endpoints(&found));
     }
     let logs = options.logs.into_iter().map(|one| ForeignResult {

@@ -9,8 +9,8 @@ impl AccuracyReport {
     /// Takes what is not scored here from the evaluator's output, `'exact_match': 83.1`.
     pub(super) fn complete(&mut self, output: &str, benchmark: &Benchmark) {
         self.unscored.retain(|missing| {
-            let lines = output.lines().rev();
-            let Some(value) = lines.filter_map(|line| written_metric(line, &missing.name)).next() else { return true };
+            let mut lines = output.lines().rev();
+            let Some(value) = lines.find_map(|line| written_metric(line, &missing.name)) else { return true };
             self.metrics.push(MetricScore::new(&missing.name, value, benchmark.accuracy.get(&missing.name)));
             false
         });
