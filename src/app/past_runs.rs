@@ -30,7 +30,9 @@ pub(super) fn status(global: &Global, request: Status) -> Result<CliExit, Comman
         let mut story = run_state(&home, &run)?;
         let alive = story.finished.is_none() && is_held(&home, &run);
         if alive {
-            read_progress(&home, &run).iter().for_each(|event| story.fold(event));
+            for event in read_progress(&home, &run) {
+                story.fold(&event);
+            }
         }
         let text = if request.json {
             report::run_status_json(&story, alive)

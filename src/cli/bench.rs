@@ -1,5 +1,6 @@
 //! From the arguments of `regatta bench` to what they mean, other tools' arguments included.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::error::ErrorKind;
@@ -63,6 +64,7 @@ pub struct BenchCommand {
     pub profile_export_file: Option<PathBuf>,
     pub timelines: bool,
     pub junit: Option<PathBuf>,
+    pub metrics_listen: Option<SocketAddr>,
     pub json: bool,
     pub dry_run: bool,
     /// What was given and means nothing here, in sentences.
@@ -209,6 +211,7 @@ pub(super) fn into_command(mut args: BenchArgs) -> Result<BenchCommand, Argument
         profile_export_file: args.profile_export_file,
         timelines: args.timelines,
         junit: args.junit,
+        metrics_listen: args.metrics_listen,
         json: args.json,
         dry_run: args.dry_run,
     })

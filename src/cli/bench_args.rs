@@ -1,5 +1,6 @@
 //! The options of `regatta bench`: its own names, with GenAI-Perf's and `benchmark_core_model`'s as aliases.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args, ValueEnum, ValueHint, value_parser};
@@ -189,6 +190,9 @@ pub(crate) struct BenchArgs {
     /// Write JUnit XML, too: a failure where the benchmark is not valid.
     #[arg(help_heading = OUT, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub junit: Option<PathBuf>,
+    /// Answer `GET /metrics` here while it measures, in OpenMetrics' format. With port 0, a free one.
+    #[arg(help_heading = OUT, long, value_name = "HOST:PORT")]
+    pub metrics_listen: Option<SocketAddr>,
     /// Print the result as JSON on stdout, and nothing else there.
     #[arg(help_heading = OUT, long)]
     pub json: bool,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
@@ -138,6 +139,8 @@ pub struct RunRequest {
     pub env: BTreeMap<String, String>,
     /// Where to write JUnit XML.
     pub junit: Option<PathBuf>,
+    /// Where to answer with the run's metrics while it is under way.
+    pub metrics_listen: Option<SocketAddr>,
 }
 
 /// Servers to keep up.

@@ -1,6 +1,7 @@
 //! How a run happens: the options that `run` and `serve` share, and what they mean.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
@@ -29,6 +30,9 @@ pub(super) struct RunModeArgs {
     /// Write the tasks as JUnit XML at the end: a case for each, a failure for each that failed.
     #[arg(help_heading = HOW, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub junit: Option<PathBuf>,
+    /// Answer `GET /metrics` here while the run is under way, in OpenMetrics' format. With port 0, a free one.
+    #[arg(help_heading = HOW, long, value_name = "HOST:PORT")]
+    pub metrics_listen: Option<SocketAddr>,
     /// GPUs this run may lease: a count, or ids with commas (`0,2`; `3,` is GPU 3 alone) [default: all].
     #[arg(help_heading = HOW, long, value_name = "N|LIST")]
     pub gpus: Option<String>,
@@ -73,6 +77,7 @@ impl RunModeArgs {
             store: self.store.store,
             env: BTreeMap::new(),
             junit: self.junit,
+            metrics_listen: self.metrics_listen,
         })
     }
 }

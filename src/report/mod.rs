@@ -16,6 +16,7 @@ mod junit;
 mod markdown_summary;
 mod markup;
 pub mod mlperf;
+mod open_metrics;
 mod page_template;
 mod plan;
 mod run_list;
@@ -31,6 +32,7 @@ pub use doctor::{DoctorFinding, FindingLevel, doctor_json, doctor_text};
 pub use endpoints::{EndpointRow, endpoints_json, endpoints_text};
 pub use junit::junit_xml;
 pub use markdown_summary::markdown_summary;
+pub use open_metrics::{OPEN_METRICS_TYPE, open_metrics};
 pub use plan::{
     DecisionKind, DecisionRow, LaunchKind, LaunchRow, decisions_json, decisions_text, graph_dot, graph_mermaid,
     launch_json, launch_problems, launch_text,

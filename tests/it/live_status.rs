@@ -1,8 +1,40 @@
 //! A run as another terminal sees it: how far each task is, and what a benchmark has measured so far.
 
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+
 use serde_json::Value;
 
 use crate::world::{World, signal, until};
+
+/// The body of an answer to `GET /metrics`.
+fn scraped(address: &str) -> String {
+    let mut socket = std::net::TcpStream::connect(address).expect("the run listens");
+    socket.write_all(format!("GET /metrics HTTP/1.1\r\nHost: {address}\r\n\r\n").as_bytes()).unwrap();
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{answer}"));
+    assert!(head.starts_with("HTTP/1.1 200") && head.contains("application/openmetrics-text"), "{head}");
+    body.to_owned()
+}
+
+#[test]
+fn a_run_under_way_can_be_scraped() {
+    let world = World::new();
+    let words = ["bench", "sim:", "-c", "2", "--duration", "60s", "--input-tokens", "32", "--output-tokens", "16"];
+    let mut run = world.start(&[&words[..], &["--metrics-listen", "127.0.0.1:0"]].concat());
+    let mut lines = BufReader::new(run.stderr.take().unwrap()).lines().map_while(Result::ok);
+    let address = lines.find_map(|line| {
+        let (_, rest) = line.split_once("metrics of this run: http://")?;
+        Some(rest.trim_end_matches("/metrics").to_owned())
+    });
+    let address = address.expect("the address is printed");
+    until("tokens", || scraped(&address).contains("regatta_output_tokens_total{task=\"bench\"}"));
+    let text = scraped(&address);
+    assert!(text.contains("regatta_tasks{state=\"running\"} 1") && text.ends_with("# EOF\n"), "{text}");
+    signal(&run, "INT");
+    run.wait().unwrap();
+    assert!(std::net::TcpStream::connect(&address).is_err(), "nothing listens after the run");
+}
 
 #[test]
 fn status_has_what_a_benchmark_has_measured_so_far() {

@@ -60,6 +60,7 @@ pub(super) fn bench(global: &Global, request: &BenchCommand) -> Result<CliExit, 
         locking: cli::LockMode::Ignore,
         env: std::collections::BTreeMap::new(),
         junit: request.junit.clone(),
+        metrics_listen: request.metrics_listen,
     };
     let ran = run::perform(global, &run, request.json)?;
     if let Some((_, out)) = ran.outs.iter().find(|(task, _)| task.as_str() == STAGE) {

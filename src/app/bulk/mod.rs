@@ -153,6 +153,7 @@ fn request_of(item: &BulkItem, request: &BulkRequest) -> cli::RunRequest {
         locking: request.locking.clone(),
         env: item.env.clone(),
         junit: None,
+        metrics_listen: None,
     }
 }
 

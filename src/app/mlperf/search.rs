@@ -56,6 +56,7 @@ pub(super) fn search(
             locking: crate::cli::LockMode::Ignore,
             env: std::collections::BTreeMap::new(),
             junit: None,
+            metrics_listen: None,
         },
     )
 }

@@ -1,5 +1,6 @@
 //! One run on this machine: the lock, the journal, the watchdog, the loop, the run state, the exit code.
 
+use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use std::time::{Duration, Instant};
 use super::after_crash::clean_up_after_crash;
 use super::ci_files;
 use super::hold::{self, HeldServers, HoldPhase, HoldSurroundings};
+use super::metrics_listener;
 use super::no_op_run::{record_no_op_conditions, report_no_op_run};
 use super::progress_printer::ProgressPrinter;
 use super::run_end::{RunEnd, places, task_lines};
@@ -25,7 +27,7 @@ use crate::cli::{
 use crate::event::{Event, GpuId, RunId, Stop};
 use crate::exec::process::{self, ExitKind};
 use crate::plan::{Lifetime, Plan};
-use crate::report::{LiveOptions, RunPaths, Styler};
+use crate::report::{LiveOptions, RunPaths, RunState, Styler};
 use crate::runner::shared_store::StoreAddress;
 use crate::runner::store::{
     CompilerId, Digests, LockAttempt, OutputCache, ProjectLock, StateFolder, abandoned, discard, ended_well, last_run,
@@ -64,6 +66,7 @@ fn prepare_and_execute(
     if hold.is_none()
         && request.select.force == Force::Nothing
         && request.junit.is_none()
+        && request.metrics_listen.is_none()
         && !matches!(request.locking, LockMode::Verify(..))
         && compiler.is_fresh(|name| project.variable(name))
         && let Some(rest) = compiler.no_op_conditions()
@@ -111,6 +114,7 @@ fn prepare_and_execute(
         lock_report: holding,
         held,
         junit: request.junit.clone(),
+        metrics_listen: request.metrics_listen,
     };
     prepared.execute()
 }
@@ -145,6 +149,7 @@ struct PreparedRun {
     held: Option<HeldServers>,
     /// Where to write JUnit XML.
     junit: Option<PathBuf>,
+    metrics_listen: Option<SocketAddr>,
 }
 
 /// What a run works with.
@@ -183,12 +188,21 @@ impl PreparedRun {
         let output_cache = Arc::new(OutputCache::open(&home)?);
         output_cache.begin()?;
         let digests = Arc::new(Digests::load(&home));
-        let sink = Arc::new(EventSink::new(&home, &id, &lock, teller.send.clone(), stop.clone())?);
+        let scraped = self.metrics_listen.map(|_| Arc::new(parking_lot::Mutex::new(RunState::new())));
+        let sink = Arc::new(EventSink::new(&home, &id, &lock, teller.send.clone(), stop.clone(), scraped.clone())?);
         let emit: EventEmitter = {
             let sink = Arc::clone(&sink);
             Arc::new(move |event| sink.take(&event))
         };
         self.emit_run_started(&id, &lock, &emit);
+        if let (Some(address), Some(state)) = (self.metrics_listen, scraped) {
+            let bound = runtime.block_on(metrics_listener::listen(address, state));
+            let text = match bound {
+                Ok(bound) => format!("metrics of this run: http://{bound}/metrics"),
+                Err(error) => format!("no metrics of this run: {address}: {error}"),
+            };
+            emit(Event::Notice { task: None, text });
+        }
         if crashed {
             clean_up_after_crash(&home, before.as_ref(), &id, &output_cache, &emit);
         }

@@ -6,6 +6,7 @@ mod ci_files;
 mod endpoint_rows;
 mod execute;
 mod hold;
+mod metrics_listener;
 mod no_op_run;
 mod progress_printer;
 mod run_end;

@@ -3,6 +3,7 @@
 use std::env;
 use std::fs::File;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
 use parking_lot::Mutex;
@@ -10,6 +11,7 @@ use parking_lot::Mutex;
 use crate::app::error::CommandError;
 use crate::event::{Event, RunId, Stop};
 use crate::exec::process::WatchdogHandle;
+use crate::report::RunState;
 use crate::runner::store::{Journal, PathError, ProgressFile, ProjectLock, StateFolder};
 
 /// The journal first, then the watchdog, then the display.
@@ -27,6 +29,8 @@ struct Inner {
     watchdog: Option<WatchdogHandle>,
     hold: Option<File>,
     broken: Option<PathError>,
+    /// Folded for `--metrics-listen`.
+    scraped: Option<Arc<Mutex<RunState>>>,
 }
 
 impl EventSink {
@@ -36,6 +40,7 @@ impl EventSink {
         lock: &ProjectLock,
         teller: Sender<Option<Event>>,
         stop: Stop,
+        scraped: Option<Arc<Mutex<RunState>>>,
     ) -> Result<Self, CommandError> {
         let inner = Inner {
             journal: Journal::create(home, id)?,
@@ -43,6 +48,7 @@ impl EventSink {
             watchdog: None,
             hold: Some(lock.share()?),
             broken: None,
+            scraped,
         };
         Ok(Self { inner: Mutex::new(inner), printer: teller, stop, exe: env::current_exe()?, id: id.clone() })
     }
@@ -56,6 +62,9 @@ impl EventSink {
                 self.stop.request();
             }
             inner.progress.take(event);
+            if let Some(state) = &inner.scraped {
+                state.lock().fold(event);
+            }
             match event {
                 Event::TaskStarted { .. } => {
                     if let Some(hold) = inner.hold.take() {

@@ -236,7 +236,9 @@ fn workers(connections: usize, users: usize) -> usize {
 /// For an external driver the number of requests to come is unknown.
 fn sum_progress(lives: &[Arc<LiveCounts>], scheduled: Option<u64>) -> BenchProgress {
     let mut totals = LiveTotals::default();
-    lives.iter().for_each(|live| live.add_to(&mut totals));
+    for live in lives {
+        live.add_to(&mut totals);
+    }
     let mean_ms = |ns: u64, n: u64| (n > 0).then(|| ns as f64 / n as f64 / 1e6);
     BenchProgress {
         scheduled: scheduled.unwrap_or(totals.issued),

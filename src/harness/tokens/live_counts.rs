@@ -97,7 +97,9 @@ mod tests {
         other.end(false, Some(9));
         one.end(true, None);
         let mut totals = LiveTotals::default();
-        [&one, &other].into_iter().for_each(|live| live.add_to(&mut totals));
+        for live in [&one, &other] {
+            live.add_to(&mut totals);
+        }
         let expected =
             LiveTotals { issued: 3, ended: 2, failed: 1, tokens: 5, begun: 2, ttft_ns: 100, decoded: 1, tpot_ns: 9 };
         assert_eq!(totals, expected);

@@ -42,10 +42,10 @@ impl ProgressFile {
         }
     }
 
+    #[expect(clippy::disallowed_methods, reason = "a reader must see a whole file, and no later run depends on it")]
     fn write(&self) {
         let lines = self.last.values().filter_map(|event| serde_json::to_string(event).ok());
         let text: String = lines.map(|line| line + "\n").collect();
-        // Replaced as a whole, so that a reader never sees half of it; without a sync, because it outlives nothing.
         let next = self.path.with_extension("next");
         let _ = fs::write(&next, text).and_then(|()| fs::rename(&next, &self.path));
     }

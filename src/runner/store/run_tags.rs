@@ -40,6 +40,6 @@ pub fn remove_tag(home: &StateFolder, tag: &RunTag) -> Result<Option<RunId>, Pat
 }
 
 fn write(home: &StateFolder, run: &RunId, tags: &[RunTag]) -> Result<(), PathError> {
-    let text: String = tags.iter().map(|tag| format!("{tag}\n")).collect();
-    replace(&file(home, run), text.as_bytes())
+    let lines: Vec<&str> = tags.iter().map(RunTag::as_str).collect();
+    replace(&file(home, run), lines.join("\n").as_bytes())
 }

@@ -1,0 +1,54 @@
+//! `--metrics-listen`: a run under way, for Prometheus to scrape.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use parking_lot::Mutex;
+use tokio::net::TcpListener;
+
+use crate::report::{OPEN_METRICS_TYPE, RunState, open_metrics};
+
+/// A client that has not sent its request by then is closed.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Binds the address, and answers for as long as the runtime lives. Returns the address with its port.
+pub(super) async fn listen(address: SocketAddr, state: Arc<Mutex<RunState>>) -> std::io::Result<SocketAddr> {
+    let listener = TcpListener::bind(address).await?;
+    let bound = listener.local_addr()?;
+    tokio::spawn(async move {
+        while let Ok((socket, _)) = listener.accept().await {
+            let state = Arc::clone(&state);
+            let service = service_fn(move |request| {
+                let answer = answer(&request, &state);
+                async move { Ok::<_, Infallible>(answer) }
+            });
+            let mut server = http1::Builder::new();
+            server.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT).keep_alive(false);
+            let connection = server.serve_connection(TokioIo::new(socket), service);
+            // A client that breaks off harms only itself.
+            tokio::spawn(async move { drop(connection.await) });
+        }
+    });
+    Ok(bound)
+}
+
+fn answer(request: &hyper::Request<hyper::body::Incoming>, state: &Mutex<RunState>) -> Response<Full<Bytes>> {
+    let mut response = if request.method() == Method::GET && request.uri().path() == "/metrics" {
+        Response::new(Full::from(open_metrics(&state.lock())))
+    } else {
+        let mut response = Response::new(Full::from("GET /metrics\n"));
+        *response.status_mut() = StatusCode::NOT_FOUND;
+        response
+    };
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(OPEN_METRICS_TYPE));
+    response
+}
