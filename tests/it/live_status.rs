@@ -22,7 +22,7 @@ fn a_run_under_way_can_be_scraped() {
     let world = World::new();
     let words = ["bench", "sim:", "-c", "2", "--duration", "60s", "--input-tokens", "32", "--output-tokens", "16"];
     let mut run = world.start(&[&words[..], &["--metrics-listen", "127.0.0.1:0"]].concat());
-    let mut lines = BufReader::new(run.stderr.take().unwrap()).lines().map_while(Result::ok);
+    let mut lines = BufReader::new(run.stdout.take().unwrap()).lines().map_while(Result::ok);
     let address = lines.find_map(|line| {
         let (_, rest) = line.split_once("metrics of this run: http://")?;
         Some(rest.trim_end_matches("/metrics").to_owned())
