@@ -180,8 +180,6 @@ fn container(line: &ParsedLine, image: &str, sheet: &mut TranslationBuilder) -> 
                 }
                 _ => args.push(format!("--ulimit={value}")),
             },
-            // With the server that is started, below.
-            "--gpus" => {}
             "--volume" => match value.strip_prefix("~/").and_then(|rest| Some((std::env::var("HOME").ok()?, rest))) {
                 // As the shell writes it.
                 Some((home, rest)) => mounts.push(format!("{}/{rest}", home.trim_end_matches('/'))),
@@ -211,7 +209,7 @@ fn container(line: &ParsedLine, image: &str, sheet: &mut TranslationBuilder) -> 
                 keys.entry("network").or_insert_with(|| json!("host"));
                 sheet.note(format!("-p {value}: with `network: host` the server listens on the host's port itself"));
             }
-            // A stage removes its container, and has no terminal in it.
+            // A stage removes its container, and has no terminal in it; --gpus goes to the server that is started.
             _ => {}
         }
     }

@@ -450,3 +450,11 @@ fn longer_prompts_of_a_data_set_are_left_out_as_the_backends_tool_does() {
     world.file("manifests/m.yaml", &import(&world, line).stdout);
     world.good(&["plan", "m"]);
 }
+
+#[test]
+fn a_text_with_a_dollar_in_front_of_its_quotes_is_that_text() {
+    let world = World::new();
+    let line = r#"vllm serve m --speculative-config $'{"method": "ngram", "num_speculative_tokens": 5}'"#;
+    let args = manifest(&import(&world, line).stdout)["stages"]["server"]["serve"]["vllm"]["args"].clone();
+    assert_eq!(args[1], Value::from(r#"{"method": "ngram", "num_speculative_tokens": 5}"#));
+}

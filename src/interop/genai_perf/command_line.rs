@@ -158,7 +158,7 @@ fn option(
         "--output-tokens-mean-deterministic" => load.flag("--ignore-eos"),
         "--random-seed" => load.put("--seed", value),
         "--warmup-request-count" => load.put("--warmup", value),
-        "--concurrency" => load.put("--concurrency", value),
+        "--concurrency" | "--session-concurrency" => load.put("--concurrency", value),
         "--request-rate" => load.put("--rate", value),
         "--request-count" => load.put("--requests", value),
         "--measurement-interval" if line.has("--request-count") => {
@@ -182,7 +182,6 @@ fn option(
                 "arrivals at the time stamps of data are `scenario: trace`, with `data.jsonl`",
             );
         }
-        "--session-concurrency" => load.put("--concurrency", value),
         // Read together, above.
         name if name.starts_with("--session") || name == "--num-sessions" => {}
         "--sequence-distribution" => length_pairs(&given.as_written(), value, load, sheet),

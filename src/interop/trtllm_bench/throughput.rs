@@ -62,6 +62,13 @@ pub(super) fn throughput(
                 Ok(number @ Value::Number(_)) => {
                     keys.insert(name.to_owned(), number);
                 }
+                _ if text.starts_with("{{") => {
+                    let why = format!(
+                        "the line has no meaning here: `{} {text}` has no number, by which its GPUs are counted; set it in front of the line: `NAME=8; trtllm-bench …`",
+                        given.written
+                    );
+                    return TranslationBuilder::nothing(BENCH, why);
+                }
                 _ => sheet.push_error(format!("`{} {text}` is no number", given.written)),
             },
             "--streaming" => {

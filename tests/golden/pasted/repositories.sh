@@ -100,3 +100,24 @@ make run_llm_server RUN_ARGS="--core_type=trtllm_endpoint --benchmarks=llama3.1-
 make run_harness RUN_ARGS="--core_type=trtllm_endpoint --benchmarks=llama3.1-8b --scenarios=Server"
 make run_llm_server RUN_ARGS="--benchmarks=gpt-oss-120b --scenarios=Server --core_type=trtllm_endpoint --test_mode=PerformanceOnly"
 sbatch --nodes=1 -p gb200 ./scaleout/run_scaleout.sh --stage all --atomic-system GB200-NVL72_GB200-186GB_aarch64x1 --gpus-per-node 4 --run-args "--benchmarks=gpt-oss-120b --scenarios=Offline --core_type=trtllm_endpoint"
+# Pages of vLLM, GuideLLM, TensorRT-LLM, GenAI-Perf and AIPerf, read last.
+vllm bench serve --backend vllm --model meta-llama/Llama-3.1-8B-Instruct --endpoint /v1/completions --dataset-name sharegpt --dataset-path <your data path>/ShareGPT_V3_unfiltered_cleaned_split.json --num-prompts 100 --plot-timeline --timeline-itl-thresholds 2,5 --plot-dataset-stats --save-result
+vllm bench serve --model openai/whisper-tiny --backend openai-audio --endpoint /v1/audio/transcriptions --dataset-name custom_audio --dataset-path audio_data.jsonl --no-oversample --custom-output-len 256 --save-result --save-detailed --result-filename whisper_bench.json
+vllm bench serve --save-result --save-detailed --backend openai-chat --model Qwen/Qwen2-VL-7B-Instruct --endpoint /v1/chat/completions --dataset-name custom_image --dataset-path <path-to-your-image-data-jsonl> --custom-ensure-client-side-data
+vllm bench serve --model meta-llama/Meta-Llama-3-8B-Instruct --dataset-name hf --dataset-path likaixin/InstructCoder --num-prompts 2048
+vllm bench serve --model meta-llama/Meta-Llama-3-8B-Instruct --dataset-name spec_bench --dataset-path "<YOUR_DOWNLOADED_PATH>/data/spec_bench/question.jsonl" --num-prompts -1 --spec-bench-category "summarization"
+vllm serve meta-llama/Meta-Llama-3-8B-Instruct --speculative-config $'{"method": "ngram", "num_speculative_tokens": 5, "prompt_lookup_max": 5, "prompt_lookup_min": 2}'
+vllm bench sweep serve_sla --serve-cmd 'vllm serve meta-llama/Llama-2-7b-chat-hf' --bench-cmd 'vllm bench serve --model meta-llama/Llama-2-7b-chat-hf --backend vllm --endpoint /v1/completions --dataset-name sharegpt --dataset-path benchmarks/ShareGPT_V3_unfiltered_cleaned_split.json' --serve-params benchmarks/serve_hparams.json --bench-params benchmarks/bench_hparams.json --sla-params benchmarks/sla_hparams.json --sla-variable max_concurrency -o benchmarks/results
+vllm bench sweep plot benchmarks/results/<timestamp> --var-x max_concurrency --row-by random_input_len --col-by random_output_len --curve-by api_server_count,max_num_batched_tokens --filter-by 'max_concurrency<=1024'
+podman run --rm -it -v "./results:/results:rw" -e GUIDELLM_TARGET=http://localhost:8000 -e GUIDELLM_PROFILE=sweep -e GUIDELLM_MAX_SECONDS=30 -e GUIDELLM_DATA="prompt_tokens=256,output_tokens=128" ghcr.io/vllm-project/guidellm:latest
+guidellm benchmark --target http://localhost:8000 --request-type chat_completions --data path/to/data.json
+guidellm benchmark run-embeddings --target http://localhost:8000 --model text-embedding-3-small --data "prompt_tokens=256" --max-requests 100
+trtllm-bench --tp $tp_size --pp $pp_size --model $model_name throughput --dataset $dataset_file --backend pytorch --extra_llm_api_options $llm_options
+python benchmarks/cpp/prepare_dataset.py --tokenizer=$model_name --stdout token-norm-dist --num-requests=$num_requests --input-mean=$isl --output-mean=$osl --input-stdev=0 --output-stdev=0 > $dataset_file
+genai-perf profile -m gpt2 --service-kind triton --backend tensorrtllm --synthetic-input-tokens-mean 200 --synthetic-input-tokens-stddev 0 --output-tokens-mean 100 --output-tokens-stddev 0 --output-tokens-mean-deterministic --streaming --request-count 50 --warmup-request-count 10
+docker run -it --net=host --gpus=all vllm/vllm-openai:latest --model HuggingFaceH4/zephyr-7b-beta --dtype float16
+docker run --gpus all -p 8000:8000 vllm/vllm-openai:latest --model Qwen/Qwen3-0.6B --host 0.0.0.0 --port 8000 &
+aiperf profile --config kserve-grpc.yaml
+aiperf profile --model Qwen/Qwen3-0.6B --endpoint-type chat --endpoint /v1/chat/completions --streaming --url localhost:8000 --conversation-num 15 --conversation-turn-mean 4 --conversation-turn-stddev 1 --conversation-turn-delay-mean 2000 --conversation-turn-delay-stddev 500 --synthetic-input-tokens-mean 180 --output-tokens-mean 120 --concurrency 3 --random-seed 42
+aiperf profile --model Qwen/Qwen3-0.6B --endpoint-type chat --endpoint /v1/chat/completions --streaming --url localhost:8000 --conversation-num 30 --conversation-turn-mean 4 --request-rate 5 --request-rate-mode poisson --synthetic-input-tokens-mean 200 --output-tokens-mean 150 --random-seed 42
+INFERENCE_URL=http://gpu-server:8000/v1/chat/completions MODEL_NAME=nvidia/Llama-3.1-Nemotron-70B-Instruct NUM_RUNS=5 DURATION=300 aiperf --config sweep_ci.yaml

@@ -73,6 +73,11 @@ impl Variables {
                     continue;
                 }
                 (None, '\'' | '"') => quote = Some(c),
+                // `$'…'` is a text as it stands, but for its escapes.
+                (None, '$') if chars.get(at + 1) == Some(&'\'') => {
+                    at += 1;
+                    continue;
+                }
                 (_, '$') if let Some(length) = arithmetic(&chars[at..]) => {
                     let written: String = chars[at..at + length].iter().collect();
                     out.push_str(&self.result(&written));
