@@ -91,6 +91,10 @@ fn shortened(manifest: &mut serde_yaml::Value) -> bool {
         if is_openai {
             bench["model"] = "tensorrt_llm_bls".into();
         }
+        // Nor for the history of many turns.
+        if bench["sessions"].is_mapping() {
+            bench["sessions"]["turns"] = serde_yaml::from_str("fixed: 2").expect("YAML");
+        }
         // The simulator's engine has room for so many.
         for (key, tokens) in [("prefixes", "tokens"), ("input_tokens", "fixed"), ("output_tokens", "fixed")] {
             const MOST: u64 = 512;
