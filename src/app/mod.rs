@@ -14,10 +14,9 @@ mod history;
 mod host_agent;
 mod imported_run;
 mod init;
-mod job_worker;
 mod llmb_cluster;
 mod lockfile;
-mod manifests;
+mod manifest_commands;
 mod mlperf;
 mod output;
 mod own_fault;
@@ -27,6 +26,7 @@ mod project;
 mod repository;
 mod run;
 mod run_cache;
+mod run_job;
 mod selftest;
 mod shipped_inputs;
 mod simulate;
@@ -98,10 +98,10 @@ fn perform(request: Invocation) -> Result<CliExit, CommandError> {
         CliJob::Plan(request) => planning::plan(&global, &request),
         CliJob::Doctor(request) => doctor::command::doctor(&global, &request),
         CliJob::Lock(request) => lockfile::command::lock(&global, &request),
-        CliJob::Check(request) => manifests::check(&global, &request),
-        CliJob::Show(request) => manifests::show(&global, &request),
-        CliJob::List(request) => manifests::list(&global, request),
-        CliJob::Schema(which) => Ok(manifests::schema(which)),
+        CliJob::Check(request) => manifest_commands::check(&global, &request),
+        CliJob::Show(request) => manifest_commands::show(&global, &request),
+        CliJob::List(request) => manifest_commands::list(&global, request),
+        CliJob::Schema(which) => Ok(manifest_commands::schema(which)),
         CliJob::Init(request) => init::init(&request),
         CliJob::Welcome => {
             print(&welcome::text());
@@ -135,7 +135,7 @@ fn perform(request: Invocation) -> Result<CliExit, CommandError> {
             crate::exec::process::run_watchdog(&run.to_string_lossy(), stdin().lock()).map_err(anyhow::Error::from)?;
             Ok(CliExit::Done)
         }
-        CliJob::OnNode { folder } => job_worker::run_job(folder),
+        CliJob::OnNode { folder } => run_job::run_job(folder),
         CliJob::OnHost { awake } => host_agent::on_host(awake),
         CliJob::LoadgenTest { job } => Ok(loadgen_test(&job)),
     }

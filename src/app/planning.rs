@@ -25,7 +25,7 @@ pub(super) fn plan(global: &Global, request: &PlanRequest) -> Result<CliExit, Co
             let output_cache = OutputCache::open(&project.home)?;
             let digests = Digests::load(&project.home);
             let stages = StageExecutor::new(project.home.state(), RunId::new("plan"));
-            let chosen: Vec<bool> = options.parts.iter().map(|part| *part != runner::TaskRole::NotNeeded).collect();
+            let chosen: Vec<bool> = options.roles.iter().map(|part| *part != runner::TaskRole::NotNeeded).collect();
             let mut notes = [plan.idle(&chosen), loadgen::notes(&plan)?].concat();
             let decisions: Vec<_> =
                 predict(&plan, &stages, &output_cache, &digests, &options).into_iter().map(decision_row).collect();
@@ -92,7 +92,7 @@ fn refuse(problems: &str) -> CliExit {
 }
 
 fn launch_previews(project: &Project, plan: &Plan, options: &RunOptions) -> Result<Vec<ServePreview>, CommandError> {
-    let chosen: Vec<bool> = options.parts.iter().map(|part| *part != runner::TaskRole::NotNeeded).collect();
+    let chosen: Vec<bool> = options.roles.iter().map(|part| *part != runner::TaskRole::NotNeeded).collect();
     let serves = plan.tasks.iter().zip(&chosen).any(|(task, chosen)| *chosen && task.kind == ActionKind::Serve);
     // To read every action of a large plan takes its time.
     if serves { Ok(previews(plan, &chosen, project.home.project())?) } else { Ok(Vec::new()) }

@@ -11,7 +11,7 @@ use crate::event::GpuId;
 use crate::manifest::{GivenValues, Manifest, ManifestLibrary, load};
 use crate::plan::{ActionKind, Plan, Task, expand};
 use crate::runner::store::{CompilerId, PlanSources, StateFolder};
-use crate::runner::{OutputCheck, RunOptions, TaskRole, parts};
+use crate::runner::{OutputCheck, RunOptions, TaskRole, task_roles};
 
 pub(super) struct Project {
     pub home: StateFolder,
@@ -167,20 +167,20 @@ pub(super) fn options(
     keep_going: bool,
 ) -> Result<RunOptions, CommandError> {
     let chosen = plan.select(&select.until, &select.only)?;
-    let parts = parts(plan, &chosen, !select.only.is_empty());
+    let roles = task_roles(plan, &chosen, !select.only.is_empty());
     let forced = match &select.force {
         Force::Nothing => vec![false; plan.tasks.len()],
-        Force::All => parts.iter().map(|part| *part == TaskRole::Run).collect(),
+        Force::All => roles.iter().map(|role| *role == TaskRole::Run).collect(),
         Force::Stages(names) => plan.select(&[], names)?,
     };
     Ok(RunOptions {
         jobs,
         gpus,
         keep_going,
-        parts,
+        roles,
         forced,
         output_source: None,
-        hold: None,
+        kept_services: None,
         gate: OutputCheck::default(),
     })
 }

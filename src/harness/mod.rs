@@ -46,7 +46,7 @@ pub use measure::by_host::{HostShare, host_of};
 pub use measure::cached_input::CachedInput;
 pub use measure::consistency::{Mismatch, SelfCheck};
 pub use measure::goodput::Goodput;
-pub use measure::load_summary::{LoadSummary, SessionsSummary};
+pub use measure::load_conditions::LoadConditions;
 pub use measure::loadgen::{LoadgenComparison, LoadgenResult, ReportingDelay};
 pub use measure::metric::{ConfidenceInterval, Metric, zero_point_text};
 pub use measure::repeats::{AcrossRuns, REPEATS, RepeatedRun, Repeats, repeat_folder, repeat_folders};
@@ -57,6 +57,7 @@ pub use measure::result::{
     TokenCounts, Versions,
 };
 pub use measure::result_files::{amend, read_result, result_schema, write, write_result};
+pub use measure::sessions_summary::SessionsSummary;
 pub use measure::stability::{ColdStart, Occupancy, ServerStall, Stability, Sustained};
 pub use measure::steady::{Steady, TtftDrift};
 pub use measure::verdict_check::VerdictCheck;

@@ -1,6 +1,6 @@
 //! Entry point: a manifest → a plan, or every error that only shows once expressions are computed.
 //!
-//! Three phases: which tasks there are (`instance`), what each one does and refers to (`build`), in which order
+//! Three phases: which tasks there are (`instance`), what each one does and refers to (`plan_builder`), in which order
 //! they could run (here). Nothing recurses over the graph.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 use indexmap::IndexMap;
 
+use super::expression_names::{Directory, KnownInstance, KnownStages};
 use super::external;
 use super::instance::{ExpandedStages, Instance, instances};
 use super::plan_builder::{PlanBuilder, TaskDraft};
-use super::read_action::ActionError;
 use super::semantics::{across, packages};
-use super::stages::{Directory, KnownInstance, KnownStages};
 use super::task::{Need, Plan, Task};
+use super::task_parts::ActionError;
 use crate::diag::{Diagnostic, Diagnostics};
 use crate::event::{Digest, Hasher};
 use crate::manifest::{Expressions, Manifest, ResolvedParam, ValueOrigin, order, shown};

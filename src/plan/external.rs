@@ -3,8 +3,8 @@
 //! Such a server may be another one tomorrow at the same address, so that what was measured there is measured again.
 
 use super::PlanReference;
-use super::read_action::ActionError;
 use super::task::{Lifetime, Task};
+use super::task_parts::ActionError;
 use crate::event::Endpoint;
 use crate::manifest::model::Action;
 use crate::manifest::targets;

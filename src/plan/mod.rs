@@ -5,21 +5,21 @@
 //! replaces it when the task starts. That also keeps absolute paths out of every key.
 
 mod expand;
+mod expression_names;
 mod external;
 mod instance;
 pub mod loadgen;
 mod plan_builder;
-mod read_action;
 mod reference;
 mod repeats;
 mod select;
 mod semantics;
-mod stages;
 mod task;
+mod task_parts;
 
 pub use expand::expand;
 pub use plan_builder::UnwritableAction;
-pub use read_action::{ActionError, action_json, read_action};
 pub use reference::{PlanReference, UnknownReference};
 pub use repeats::{REPEATED_RUNS, RepeatError, repeated};
 pub use task::{ActionKind, Lifetime, Need, OomReductionRule, Plan, RetryRule, Task};
+pub use task_parts::{ActionError, action_json, read_action};

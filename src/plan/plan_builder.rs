@@ -6,9 +6,9 @@ use std::sync::Arc;
 use serde::Deserialize as _;
 
 use super::PlanReference;
+use super::expression_names::{Directory, ReferenceAccess, StageScope, TouchedReferences, coordinates_match, inputs};
 use super::instance::{ExpandedStages, Instance, StageOf};
 use super::semantics;
-use super::stages::{Directory, ReferenceAccess, StageScope, TouchedReferences, coordinates_match, inputs};
 use super::task::{ActionKind, Lifetime, OomReductionRule, RetryRule, Task};
 use crate::diag::{Diagnostic, Diagnostics, MissingValue, Span, did_you_mean};
 use crate::event::TaskId;

@@ -15,9 +15,9 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 use super::plan_builder::{UnwritableAction, canonical};
-use super::read_action::ActionError;
 use super::reference::{PlanReference, UnknownReference};
 use super::task::{ActionKind, Lifetime, Need, Plan, Task};
+use super::task_parts::ActionError;
 use crate::event::TaskId;
 use crate::manifest::model::{Action, Bench, RepeatRole};
 

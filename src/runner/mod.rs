@@ -13,7 +13,7 @@
 
 mod attempt;
 mod batches;
-mod hold;
+mod kept_services;
 mod keying;
 mod options;
 mod output_check;
@@ -31,8 +31,8 @@ mod task_status;
 mod time_limit;
 
 pub use batches::BatchSlot;
-pub use hold::{HeldService, ServiceHold};
-pub use options::{EventEmitter, RunOptions, RunSummary, SettledTask, TaskRole, parts};
+pub use kept_services::{KeptService, KeptServices};
+pub use options::{EventEmitter, KeyedTask, RunOptions, RunSummary, TaskRole, task_roles};
 pub use output_check::OutputCheck;
 pub use output_source::{FetchedOutput, OutputRequest, OutputSource, PendingFetch};
 pub use predict::{Decision, Prediction, predict};

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::hold::ServiceHold;
+use super::kept_services::KeptServices;
 use super::output_check::OutputCheck;
 use crate::event::{Digest, Done, Event, Failure, GpuId, TaskId, TaskTally};
 use crate::plan::{Lifetime, Plan};
@@ -33,13 +33,13 @@ pub struct RunOptions {
     pub gpus: Vec<GpuId>,
     pub keep_going: bool,
     /// For each task of the plan.
-    pub parts: Vec<TaskRole>,
+    pub roles: Vec<TaskRole>,
     /// For each task of the plan: run it even if it is done.
     pub forced: Vec<bool>,
     /// What other machines have made, and may have of this one.
     pub output_source: Option<Arc<dyn OutputSource>>,
     /// Services that stay up for the caller.
-    pub hold: Option<ServiceHold>,
+    pub kept_services: Option<KeptServices>,
     /// The check that may refuse an output.
     pub gate: OutputCheck,
 }
@@ -55,14 +55,14 @@ pub struct RunSummary {
     /// What was skipped, and why.
     pub skipped: Vec<(TaskId, String)>,
     /// Every task with a known key, in the plan's order.
-    pub settled: Vec<SettledTask>,
+    pub keyed_tasks: Vec<KeyedTask>,
     /// When everything is done and cacheable: all that has to look the same for the next run to be a no-op.
     pub no_op_conditions: Option<Vec<(PathBuf, FileStamp)>>,
 }
 
 /// What one task was made from, and what it made.
 #[derive(Clone, Debug)]
-pub struct SettledTask {
+pub struct KeyedTask {
     /// Index in the plan.
     pub task: usize,
     pub key: TaskKey,
@@ -72,20 +72,20 @@ pub struct SettledTask {
 
 /// What each task is to a run: `chosen` run, their needs too unless `restore_needs` (then they must be done already, except
 /// services, which have to be up), everything else is out.
-pub fn parts(plan: &Plan, chosen: &[bool], restore_needs: bool) -> Vec<TaskRole> {
-    let mut parts: Vec<TaskRole> =
+pub fn task_roles(plan: &Plan, chosen: &[bool], restore_needs: bool) -> Vec<TaskRole> {
+    let mut roles: Vec<TaskRole> =
         chosen.iter().map(|c| if *c { TaskRole::Run } else { TaskRole::NotNeeded }).collect();
     for ix in (0..plan.tasks.len()).rev() {
-        if parts[ix] == TaskRole::NotNeeded {
+        if roles[ix] == TaskRole::NotNeeded {
             continue;
         }
         for need in &plan.tasks[ix].needs {
             let at = need.task as usize;
-            if parts[at] == TaskRole::NotNeeded {
+            if roles[at] == TaskRole::NotNeeded {
                 let service = plan.tasks[at].lifetime == Lifetime::Service;
-                parts[at] = if restore_needs && !service { TaskRole::Restore } else { TaskRole::Run };
+                roles[at] = if restore_needs && !service { TaskRole::Restore } else { TaskRole::Run };
             }
         }
     }
-    parts
+    roles
 }

@@ -53,7 +53,7 @@ pub fn predict(
             let decision = decide(Prediction::Run, vec![format!("will fail: {why}")]);
             (PredictedOutput::Open, decision.map(|decision| Decision { fails: true, ..decision }))
         };
-        if options.parts[ix] == TaskRole::NotNeeded {
+        if options.roles[ix] == TaskRole::NotNeeded {
             known.push(PredictedOutput::Nothing);
             decisions.push(None);
             continue;
@@ -91,7 +91,7 @@ pub fn predict(
                         let age = result_age::notice(task, &keyed.key, &record).map(|(_, text)| text);
                         (PredictedOutput::Digest(record.digest), decide(Prediction::Cached, age.into_iter().collect()))
                     }
-                    _ if options.parts[ix] == TaskRole::Restore => {
+                    _ if options.roles[ix] == TaskRole::Restore => {
                         will_fail("it is not done yet, and --only leaves it out")
                     }
                     look => {

@@ -22,5 +22,5 @@ pub fn predict_keys(
         }
         Some(key_of(plan, task, work.facts(task), |_| None, shelf, digests).map(|keyed| keyed.key))
     };
-    plan.tasks.iter().zip(&options.parts).map(one).collect()
+    plan.tasks.iter().zip(&options.roles).map(one).collect()
 }

@@ -32,7 +32,7 @@ pub fn task_statuses(
     let mut known: Vec<Option<Digest>> = Vec::with_capacity(plan.tasks.len());
     let mut standings = Vec::new();
     for (ix, task) in plan.tasks.iter().enumerate() {
-        if options.parts[ix] == TaskRole::NotNeeded || task.skipped.is_some() {
+        if options.roles[ix] == TaskRole::NotNeeded || task.skipped.is_some() {
             known.push(None);
             continue;
         }
@@ -41,7 +41,7 @@ pub fn task_statuses(
             need.data
                 && known[at].is_none()
                 && plan.tasks[at].skipped.is_none()
-                && options.parts[at] != TaskRole::NotNeeded
+                && options.roles[at] != TaskRole::NotNeeded
         };
         let keyed = (!task.needs.iter().any(is_open))
             .then(|| key_of(plan, task, work.facts(task), |need| known[need as usize], shelf, digests).ok())

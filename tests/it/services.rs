@@ -333,10 +333,10 @@ async fn a_server_found_dead_when_it_is_stopped_is_told_beside_those_that_failed
         jobs: 1,
         gpus: Vec::new(),
         keep_going: false,
-        parts: vec![TaskRole::Run; 2],
+        roles: vec![TaskRole::Run; 2],
         forced: vec![false; 2],
         output_source: None,
-        hold: None,
+        kept_services: None,
         gate: regatta::runner::OutputCheck::default(),
     };
     let summary = run(

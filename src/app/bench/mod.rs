@@ -1,9 +1,9 @@
 //! `regatta bench`: one line becomes a manifest, the manifest runs like any other, and a table shows its result.
 
+mod intervals_table;
 pub(super) mod manifest;
 mod repeats_table;
 mod table;
-mod within_run_intervals;
 
 use std::fs;
 use std::path::{Path, PathBuf};

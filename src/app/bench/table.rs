@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::within_run_intervals;
+use super::intervals_table;
 use crate::harness::{LoadPattern, Metric, ReasonSeverity, RunResult};
 
 const COLUMNS: [&str; 7] = ["avg", "min", "max", "p99", "p90", "p75", "p50"];
@@ -48,7 +48,7 @@ pub fn text(result: &RunResult) -> String {
         text.push('\n');
     }
     text.push('\n');
-    text.push_str(&within_run_intervals::text(&rows));
+    text.push_str(&intervals_table::text(&rows));
     text.push('\n');
     totals(result, &mut text);
     text.push('\n');

@@ -6,8 +6,8 @@ use indexmap::IndexMap;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::bulk_run::{BulkFile, BulkRun};
 use super::error::{BulkFileError, LlmbJobProblem, LlmbJobsError};
-use super::item::{BulkFile, BulkItem};
 use super::regatta_list::command_line_value;
 use crate::cli::KeyValueArg;
 use crate::diag::did_you_mean;
@@ -194,7 +194,7 @@ impl LlmbCluster {
                     job.workload, job.size
                 ));
             }
-            let item = BulkItem { manifest, settings, env: job.env, repeat: 1 };
+            let item = BulkRun { manifest, settings, env: job.env, repeat: 1 };
             items.extend(item.repeated(job.repeats));
         }
         if wrong.is_empty() {

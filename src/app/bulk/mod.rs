@@ -3,8 +3,8 @@
 //! Each is an ordinary run, so finished stages are cached: an interrupted list is simply started again. A repeat
 //! measures under its own number and keeps its own result.
 
+mod bulk_run;
 mod error;
-mod item;
 mod llmb;
 mod llmb_tuples;
 mod regatta_list;
@@ -14,8 +14,8 @@ use std::path::Path;
 use std::time::Instant;
 use std::{fmt, fs};
 
+use self::bulk_run::{BulkFile, BulkRun};
 use self::error::BulkFileError;
-use self::item::{BulkFile, BulkItem};
 use super::llmb_cluster::gpu_type_of_file;
 use super::project::Project;
 use super::run::{self, RunEnd};
@@ -96,9 +96,9 @@ fn read(request: &BulkRequest, project: &Project) -> Result<BulkFile, CommandErr
 }
 
 /// Reports everything that is wrong with any of them, before the first begins.
-fn check(project: &Project, items: &[BulkItem]) -> Result<(), CommandError> {
+fn check(project: &Project, items: &[BulkRun]) -> Result<(), CommandError> {
     let mut wrong: Vec<String> = Vec::new();
-    let mut seen: Vec<&BulkItem> = Vec::new();
+    let mut seen: Vec<&BulkRun> = Vec::new();
     for item in items {
         if seen.iter().any(|one| one.is_repeat_of(item)) {
             continue;
@@ -139,7 +139,7 @@ fn check(project: &Project, items: &[BulkItem]) -> Result<(), CommandError> {
     )))
 }
 
-fn request_of(item: &BulkItem, request: &BulkRequest) -> cli::RunRequest {
+fn request_of(item: &BulkRun, request: &BulkRequest) -> cli::RunRequest {
     cli::RunRequest {
         manifest: item.manifest.clone(),
         settings: item.settings.clone(),
@@ -157,7 +157,7 @@ fn request_of(item: &BulkItem, request: &BulkRequest) -> cli::RunRequest {
     }
 }
 
-fn end_of(item: &BulkItem, ran: &RunEnd, begun: Instant) -> BulkRow {
+fn end_of(item: &BulkRun, ran: &RunEnd, begun: Instant) -> BulkRow {
     let failed = || ran.task_lines.iter().find_map(|line| Some(format!("{}: {}", line.task, line.failed.as_ref()?)));
     let mut rates = BTreeMap::new();
     let mut headlines = Vec::new();
@@ -191,7 +191,7 @@ fn end_of(item: &BulkItem, ran: &RunEnd, begun: Instant) -> BulkRow {
     }
 }
 
-fn failed_row(item: &BulkItem, trouble: &CommandError) -> BulkRow {
+fn failed_row(item: &BulkRun, trouble: &CommandError) -> BulkRow {
     let why = match trouble {
         CommandError::Manifest(found) => found.render(false),
         CommandError::Usage(what) | CommandError::Differs(what) => what.clone(),
@@ -200,7 +200,7 @@ fn failed_row(item: &BulkItem, trouble: &CommandError) -> BulkRow {
     BulkRow { outcome: "failed", exit: Some(trouble.exit().code()), reason: Some(why), ..not_run(item) }
 }
 
-fn not_run(item: &BulkItem) -> BulkRow {
+fn not_run(item: &BulkRun) -> BulkRow {
     BulkRow {
         run: item.to_string(),
         first_repeat: item.first(),

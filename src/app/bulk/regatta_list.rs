@@ -6,8 +6,8 @@ use indexmap::IndexMap;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::bulk_run::BulkRun;
 use super::error::{BulkFileError, RunEntryError};
-use super::item::BulkItem;
 use crate::cli::KeyValueArg;
 
 #[derive(Deserialize)]
@@ -41,7 +41,7 @@ pub fn is_regatta_list(text: &str) -> bool {
     text.lines().any(|line| line.starts_with("runs:"))
 }
 
-pub fn read(text: &str) -> Result<Vec<BulkItem>, BulkFileError> {
+pub fn read(text: &str) -> Result<Vec<BulkRun>, BulkFileError> {
     let list: List = serde_yaml::from_str(text)?;
     let mut items = Vec::new();
     for (index, run) in list.runs.into_iter().enumerate() {
@@ -58,7 +58,7 @@ pub fn read(text: &str) -> Result<Vec<BulkItem>, BulkFileError> {
         };
         let settings = params.into_iter().map(|(key, value)| Ok(KeyValueArg { value: plain(&key, &value)?, key }));
         let env = run.env.iter().map(|(name, value)| Ok((name.clone(), plain(name, value)?)));
-        let item = BulkItem {
+        let item = BulkRun {
             settings: settings.collect::<Result<_, BulkFileError>>()?,
             env: env.collect::<Result<BTreeMap<_, _>, BulkFileError>>()?,
             manifest: run.run,
@@ -69,7 +69,7 @@ pub fn read(text: &str) -> Result<Vec<BulkItem>, BulkFileError> {
     Ok(items)
 }
 
-/// `NAME=VALUE… [regatta run] MANIFEST KEY=VALUE… [--repeat N]`, as [`BulkItem`] prints it.
+/// `NAME=VALUE… [regatta run] MANIFEST KEY=VALUE… [--repeat N]`, as [`BulkRun`] prints it.
 fn typed_line(line: &str) -> Result<Run, RunEntryError> {
     let words = shlex::split(line).ok_or(RunEntryError::OpenQuote)?;
     let mut run = Run { run: String::new(), params: IndexMap::new(), env: IndexMap::new(), repeats: None };

@@ -8,7 +8,7 @@ use crate::event::Endpoint;
 use crate::manifest::model::{Action, Serve};
 use crate::plan::Plan;
 use crate::report::EndpointRow;
-use crate::runner::HeldService;
+use crate::runner::KeptService;
 use crate::triton::TritonClient;
 
 /// A server that is ready lists its models at once; one that does not has none to name.
@@ -26,7 +26,7 @@ enum Interface {
 }
 
 /// A row for each server of these services.
-pub(super) async fn endpoint_rows(plan: &Plan, services: &[HeldService]) -> Vec<EndpointRow> {
+pub(super) async fn endpoint_rows(plan: &Plan, services: &[KeptService]) -> Vec<EndpointRow> {
     let mut rows = Vec::new();
     for service in services {
         let interface = interface(plan, service);
@@ -37,7 +37,7 @@ pub(super) async fn endpoint_rows(plan: &Plan, services: &[HeldService]) -> Vec<
     rows
 }
 
-fn interface(plan: &Plan, service: &HeldService) -> Interface {
+fn interface(plan: &Plan, service: &KeptService) -> Interface {
     let task = plan.tasks.iter().find(|task| task.id == service.task);
     match task.and_then(|task| task.typed_action().ok()) {
         Some(Action::Serve(Serve::TrtllmServe(_) | Serve::Vllm(_))) => Interface::OpenAi,

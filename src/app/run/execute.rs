@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::after_crash::clean_up_after_crash;
 use super::ci_files;
-use super::hold::{self, HeldServers, HoldPhase, HoldSurroundings};
+use super::kept_servers::{self, KeptServers, ServingContext, ServingPhase};
 use super::metrics_listener;
 use super::no_op_run::{record_no_op_conditions, report_no_op_run};
 use super::progress_printer::ProgressPrinter;
@@ -76,7 +76,7 @@ fn prepare_and_execute(
         return Ok(RunEnd { exit: CliExit::Done, outs: Vec::new(), report: None, task_lines: lines });
     }
     let mut plan = project.plan(&request.manifest, &request.settings, &request.select, &compiler, true)?;
-    let held = hold.map(|hold| HeldServers::choose(&plan, hold)).transpose()?;
+    let held = hold.map(|hold| KeptServers::choose(&plan, hold)).transpose()?;
     request.select.until.extend(held.iter().map(|held| held.name.clone()));
     let jobs = request.jobs.map_or_else(|| thread::available_parallelism().map_or(1, usize::from), NonZeroUsize::get);
     let gpus = match &request.gpus {
@@ -121,7 +121,7 @@ fn prepare_and_execute(
 
 /// Servers run while a stage needs them: where only servers are chosen, none is started.
 fn note_servers_alone(manifest: &str, plan: &Plan, options: &RunOptions) {
-    let chosen = || plan.tasks.iter().zip(&options.parts).filter(|(_, part)| **part == TaskRole::Run);
+    let chosen = || plan.tasks.iter().zip(&options.roles).filter(|(_, part)| **part == TaskRole::Run);
     let mut tasks = chosen().map(|(task, _)| task).filter(|task| task.skipped.is_none()).peekable();
     if tasks.peek().is_some() && tasks.all(|task| task.lifetime == Lifetime::Service) {
         print_error(&format!(
@@ -146,7 +146,7 @@ struct PreparedRun {
     locking: LockMode,
     lock_report: lockfile::command::LockReport,
     /// The servers that stay up.
-    held: Option<HeldServers>,
+    held: Option<KeptServers>,
     /// Where to write JUnit XML.
     junit: Option<PathBuf>,
     metrics_listen: Option<SocketAddr>,
@@ -171,8 +171,8 @@ impl PreparedRun {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
         let teller = ProgressPrinter::start(self.display_options);
         let send = teller.send.clone();
-        let held = self.held.as_ref().map(HeldServers::phase);
-        let first = move |stop: &Stop| held.as_ref().and_then(HoldPhase::end).unwrap_or_else(|| interrupt(stop));
+        let held = self.held.as_ref().map(KeptServers::phase);
+        let first = move |stop: &Stop| held.as_ref().and_then(ServingPhase::end).unwrap_or_else(|| interrupt(stop));
         install_handlers(stop.clone(), first, move |event| drop(send.send(Some(event))))?;
         process::adopt_orphans()?;
         let Some(lock) = take_lock(&home, &stop, &teller)? else {
@@ -221,8 +221,8 @@ impl PreparedRun {
                 &self.locking,
                 &self.settings,
                 &self.plan,
-                &self.options.parts,
-                &summary.settled,
+                &self.options.roles,
+                &summary.keyed_tasks,
             )
         {
             emit(Event::Notice { task: None, text });
@@ -262,12 +262,12 @@ impl PreparedRun {
             manifest: self.manifest.clone(),
             params: self.plan.params.clone(),
             settings: self.plan.settings(),
-            tasks: self.options.parts.iter().filter(|part| is_part(part)).count(),
+            tasks: self.options.roles.iter().filter(|part| is_part(part)).count(),
             jobs: self.options.jobs as usize,
             at: jiff::Timestamp::now().to_string(),
             pid: std::process::id(),
         });
-        let chosen: Vec<bool> = self.options.parts.iter().map(is_part).collect();
+        let chosen: Vec<bool> = self.options.roles.iter().map(is_part).collect();
         for text in self.plan.idle(&chosen) {
             emit(Event::Notice { task: None, text });
         }
@@ -285,9 +285,9 @@ impl PreparedRun {
         let RunResources { cache: shelf, digests, id, stop, emit, lock } = work;
         let home = &self.project.home;
         let shared_store = self.store.clone().and_then(|store| run_cache::open(&store, &self.plan, shelf, emit));
-        let (hold, ready) = self.held.as_ref().map(HeldServers::hold).unzip();
+        let (kept_services, ready) = self.held.as_ref().map(KeptServers::kept_services).unzip();
         let output_source = shared_store.clone().map(|store| Arc::new(store) as _);
-        let options = RunOptions { output_source, hold, ..self.options.clone() };
+        let options = RunOptions { output_source, kept_services, ..self.options.clone() };
         let abandoned = abandoned(home);
         if !abandoned.is_empty() {
             let emit = Arc::clone(emit);
@@ -312,7 +312,7 @@ impl PreparedRun {
         let running = tokio::spawn(running);
         let summary = match (&self.held, ready) {
             (Some(held), Some(ready)) => {
-                let around = HoldSurroundings { home, plan: &self.plan, id, stop, emit, lock };
+                let around = ServingContext { home, plan: &self.plan, id, stop, emit, lock };
                 held.attend(running, ready, &around).await
             }
             _ => running.await.map(|summary| (summary, None)),
@@ -355,7 +355,7 @@ fn exit_of(summary: &RunSummary, of_command: Option<ExitKind>) -> CliExit {
         return CliExit::Interrupted;
     }
     match (CliExit::of_all(summary.failures.iter().map(|(_, failure)| failure.kind)), of_command) {
-        (CliExit::Done, Some(end)) => hold::exit_of_command(end),
+        (CliExit::Done, Some(end)) => kept_servers::exit_of_command(end),
         (exit, _) => exit,
     }
 }

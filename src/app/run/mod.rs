@@ -5,7 +5,7 @@ mod allocation;
 mod ci_files;
 mod endpoint_rows;
 mod execute;
-mod hold;
+mod kept_servers;
 mod metrics_listener;
 mod no_op_run;
 mod progress_printer;

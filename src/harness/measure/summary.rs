@@ -18,7 +18,7 @@ use crate::harness::schedule::random_draws;
 use crate::harness::tokens::{CHUNKS, TokenSource};
 use crate::harness::transport::call::{CallKind, TokenCounting};
 use crate::harness::{
-    Adjusted, BenchSpec, CachedInput, FailureClass, Goodput, LoadPattern, LoadSummary, Metric, RequestEnd,
+    Adjusted, BenchSpec, CachedInput, FailureClass, Goodput, LoadConditions, LoadPattern, Metric, RequestEnd,
     RequestRecord, RequestSchedule, ServerStall, Stability, Steady, Transport,
 };
 use crate::spec::StreamMode;
@@ -91,7 +91,7 @@ pub(in crate::harness) fn summarise(
         schedule_digest: schedule.digest.to_string(),
         generator: random_draws::GENERATOR.to_owned(),
         started: start.wall.clone(),
-        load: LoadSummary::of(spec, schedule, &shares, records),
+        load: LoadConditions::of(spec, schedule, &shares, records),
         self_check: consistency::check(&all, &counts),
         counts,
         goodput: Goodput::of(spec.slo(), records, to_answer, rates.window_s),

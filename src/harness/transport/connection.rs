@@ -12,7 +12,7 @@ use http::Request;
 use tokio::net::TcpStream;
 
 use super::http::ConnectionPool;
-use super::socket::StampedSocket;
+use super::kserve::stamped_socket::StampedSocket;
 use crate::event::Endpoint;
 use crate::harness::Transport;
 use crate::harness::clock::BenchClock;

@@ -8,4 +8,3 @@ pub(super) mod handshake_error;
 pub(super) mod http;
 pub(super) mod kserve;
 pub(super) mod request_encoder;
-pub(super) mod socket;

@@ -55,7 +55,7 @@ pub(super) struct BenchSection {
 }
 
 /// `search`: what a search found, whose best probe this is.
-pub(super) fn read(task: &TaskId, result: &MeasuredResult, search: Option<&SearchReport>) -> BenchSection {
+pub(super) fn section(task: &TaskId, result: &MeasuredResult, search: Option<&SearchReport>) -> BenchSection {
     let identity = result.identity();
     let tone = match result.verdict() {
         Some(Verdict::Valid) => "good",
@@ -82,8 +82,8 @@ pub(super) fn read(task: &TaskId, result: &MeasuredResult, search: Option<&Searc
         facts: facts(result),
         metrics,
         plots,
-        blocks: own.map(|own| sections::read(own, search)).unwrap_or_default(),
-        server: own.and_then(|own| own.server_metrics.as_ref()).map(server::read),
+        blocks: own.map(|own| sections::sections(own, search)).unwrap_or_default(),
+        server: own.and_then(|own| own.server_metrics.as_ref()).map(server::section),
     }
 }
 

@@ -20,7 +20,7 @@ const CURVES: [(&str, &str); 5] = [
 /// Of each kind.
 const PICTURES: usize = 8;
 
-pub(super) fn read(gpus: &GpusUsage) -> Block {
+pub(super) fn section(gpus: &GpusUsage) -> Block {
     let mut block = Block {
         title: "GPUs",
         about: about(gpus),
@@ -138,7 +138,7 @@ mod tests {
             ],
             "series": { "power W of 0": [[-1.0, 90.0], [0.5, 100.0], [1.0, 300.0]], "power W of 1": [[0.0, 1.0]] },
         });
-        let block = read(&serde_json::from_value(gpus).unwrap());
+        let block = section(&serde_json::from_value(gpus).unwrap());
         for text in [
             "From nvidia-smi, every 0.5 s",
             "Driver 570.86.",

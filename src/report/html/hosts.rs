@@ -18,7 +18,7 @@ const HEAD: [&str; 10] = [
     "metrics read",
 ];
 
-pub(super) fn read(result: &RunResult) -> Option<Block> {
+pub(super) fn section(result: &RunResult) -> Option<Block> {
     let row = |host: &HostShare| {
         vec![
             host.host.clone(),
@@ -62,9 +62,9 @@ mod tests {
             ..HostShare::default()
         };
         let mut result = test_runs::result();
-        assert!(read(&result).is_none());
+        assert!(section(&result).is_none());
         result.hosts = vec![host("a", 3), host("b", 4)];
-        let block = read(&result).unwrap();
+        let block = section(&result).unwrap();
         assert_eq!(block.rows[1], ["b", "4", "0", "n/a", "100", "n/a", "12.5", "n/a", "n/a", "n/a"]);
     }
 }

@@ -4,7 +4,7 @@ use super::block::{Block, percent};
 use super::svg::number;
 use crate::harness::preflight::PreflightResult;
 
-pub(super) fn read(preflight: &PreflightResult) -> Block {
+pub(super) fn section(preflight: &PreflightResult) -> Block {
     let load = match (preflight.rate, preflight.users) {
         (Some(rate), _) => format!("{} req/s", number(rate)),
         (_, Some(users)) => format!("{} users", number(users)),
@@ -57,7 +57,7 @@ mod tests {
             "tokens_per_answer": 100, "lag_p99_ms": 6.5, "lag_bound_ms": 1.0, "lag_hard_bound_ms": 5.0, "cpu_share_max": 0.25,
             "in_flight_max": 31,
         });
-        let block = read(&serde_json::from_value(preflight).unwrap());
+        let block = section(&serde_json::from_value(preflight).unwrap());
         assert!(
             block.about.contains("50 req/s with 100 tokens") && block.about.contains("better of two"),
             "{}",

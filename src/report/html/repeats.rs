@@ -18,7 +18,7 @@ const ROWS: [(&str, &str); 10] = [
     ("goodput", "goodput"),
 ];
 
-pub(super) fn read(result: &RunResult) -> Option<Block> {
+pub(super) fn section(result: &RunResult) -> Option<Block> {
     let repeats = result.repeats.as_ref()?;
     let row = |(key, name): &(&str, &str)| {
         let over = repeats.over_runs.get(*key)?;
@@ -60,9 +60,9 @@ mod tests {
         let run = json!({ "folder": "repeats/01", "seed": 1, "verdict": "valid", "started": "" });
         let repeats = json!({ "runs": [run, run, run], "shown": 1, "over_runs": { "ttft_p99": over } });
         let mut result = test_runs::result();
-        assert!(read(&result).is_none());
+        assert!(section(&result).is_none());
         result.repeats = serde_json::from_value(repeats).unwrap();
-        let block = read(&result).unwrap();
+        let block = section(&result).unwrap();
         assert_eq!(block.rows, [["TTFT p99, ms", "11", "8.5 … 13.5", "9.09 %", "10 12 11"]]);
         assert!(block.about.contains("3 runs"));
     }

@@ -17,7 +17,7 @@ const HIGHEST: f64 = 3.0;
 type LimitedLatency = (&'static str, Option<f64>, fn(&SearchProbe) -> Option<f64>);
 
 /// What a search by the limits of the stage or by LoadGen's rules found.
-pub(super) fn read(report: &SearchReport) -> Block {
+pub(super) fn section(report: &SearchReport) -> Block {
     let SearchReport { rules, bounds, probes, found, .. } = report;
     let (low, high) = (found.at_least, found.below);
     let latencies: [LimitedLatency; 2] = [

@@ -47,7 +47,7 @@ const CURVES: [(&str, &str); 18] = [
     ("sglang:token_usage", "KV cache, share in use"),
 ];
 
-pub(super) fn read(server_metrics: &ServerMetrics) -> ServerSection {
+pub(super) fn section(server_metrics: &ServerMetrics) -> ServerSection {
     let mut about = format!(
         "/metrics of {}, every {} s: {} answers, {} missed; polling took {} ms of CPU in the client, on a thread of its own.",
         server_metrics.servers.join(", "),
@@ -137,7 +137,7 @@ mod tests {
             "derived": [{ "model": "m", "name": "mean batch size", "value": 2.0, "unit": "requests", "definition": "a / b" }],
             "series": { "nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type=\"used\"}": [[-0.5, 1.0], [0.5, 10.0], [1.5, 90.0]] },
         });
-        let server_section = read(&serde_json::from_value(metrics).unwrap());
+        let server_section = section(&serde_json::from_value(metrics).unwrap());
         assert!(
             server_section.about.contains("12 answers, 1 missed") && server_section.about.contains("no connection"),
             "{}",

@@ -45,7 +45,7 @@ pub(super) struct SweepRow {
     pub is_usable: bool,
 }
 
-pub(super) fn read(name: &str, report: &SweepReport, place: usize) -> SweepSection {
+pub(super) fn section(name: &str, report: &SweepReport, place: usize) -> SweepSection {
     let count = report.points.len();
     let tone = match report.valid() {
         0 => "bad",

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{Keyed, RunSummary, Runner, TaskOutput, TaskRole};
 use crate::event::{Event, Failure};
 use crate::plan::ActionKind;
-use crate::runner::options::SettledTask;
+use crate::runner::options::KeyedTask;
 use crate::runner::schedule::TaskIndex;
 use crate::runner::store::{FileStamp, TaskRecord};
 use crate::runner::task_executor::TaskExecutor;
@@ -14,10 +14,10 @@ use crate::runner::task_executor::TaskExecutor;
 impl<W: TaskExecutor> Runner<W> {
     pub(super) fn finish(mut self) -> RunSummary {
         // Servers for the caller are no result: the same command starts them again.
-        if self.summary.failures.is_empty() && !self.summary.interrupted && self.options.hold.is_none() {
+        if self.summary.failures.is_empty() && !self.summary.interrupted && self.options.kept_services.is_none() {
             self.summary.no_op_conditions = self.look_at();
         }
-        self.summary.settled = self.settled();
+        self.summary.keyed_tasks = self.keyed_tasks();
         self.summary
     }
 
@@ -30,14 +30,14 @@ impl<W: TaskExecutor> Runner<W> {
         Ok(())
     }
 
-    fn settled(&self) -> Vec<SettledTask> {
+    fn keyed_tasks(&self) -> Vec<KeyedTask> {
         let one = |(ix, keyed): (usize, &Option<Arc<Keyed>>)| {
             let key = keyed.as_ref()?.key.clone();
             let output = match &self.outputs[ix] {
                 Some(TaskOutput::Output(record)) => Some((record.digest, self.cache.folder(record))),
                 _ => None,
             };
-            Some(SettledTask { task: ix, key, output })
+            Some(KeyedTask { task: ix, key, output })
         };
         self.keyed.iter().enumerate().filter_map(one).collect()
     }
@@ -47,7 +47,7 @@ impl<W: TaskExecutor> Runner<W> {
         // Another manifest's run may show its own outputs in `latest`.
         let mut look_at: Vec<(PathBuf, FileStamp)> = self.latest.stamp().ok().into_iter().collect();
         for (ix, task) in self.plan.tasks.iter().enumerate() {
-            if self.options.parts[ix] == TaskRole::NotNeeded || task.skipped.is_some() {
+            if self.options.roles[ix] == TaskRole::NotNeeded || task.skipped.is_some() {
                 continue;
             }
             // No file shows whether an image is still there, or a server still the same.

@@ -9,12 +9,12 @@ use crate::runner::schedule::ScheduledTask;
 /// Of a whole plan, in its order.
 pub(super) fn items(plan: &Plan, options: &RunOptions) -> Vec<ScheduledTask> {
     let mut groups: HashMap<&str, u32> = HashMap::new();
-    let held = |ix: usize| options.hold.as_ref().is_some_and(|hold| hold.tasks[ix]);
-    let parts = plan.tasks.iter().zip(&options.parts).enumerate();
-    parts.map(|(ix, (task, part))| item(task, *part, held(ix), &mut groups)).collect()
+    let kept = |ix: usize| options.kept_services.as_ref().is_some_and(|hold| hold.tasks[ix]);
+    let parts = plan.tasks.iter().zip(&options.roles).enumerate();
+    parts.map(|(ix, (task, part))| item(task, *part, kept(ix), &mut groups)).collect()
 }
 
-fn item<'a>(task: &'a Task, part: TaskRole, held: bool, groups: &mut HashMap<&'a str, u32>) -> ScheduledTask {
+fn item<'a>(task: &'a Task, part: TaskRole, kept: bool, groups: &mut HashMap<&'a str, u32>) -> ScheduledTask {
     let skipped = task.skipped.is_some() || part == TaskRole::NotNeeded;
     let elsewhere = task.host.is_some();
     let next = groups.len() as u32;
@@ -29,6 +29,6 @@ fn item<'a>(task: &'a Task, part: TaskRole, held: bool, groups: &mut HashMap<&'a
         elsewhere,
         group: in_group.then(|| *groups.entry(&task.stage).or_insert(next)),
         skipped,
-        held: held && !skipped,
+        kept: kept && !skipped,
     }
 }

@@ -14,7 +14,7 @@ fn step(needs: &[TaskIndex]) -> ScheduledTask {
         elsewhere: false,
         group: None,
         skipped: false,
-        held: false,
+        kept: false,
     }
 }
 
@@ -34,25 +34,25 @@ fn a_service_whose_dependents_are_cached_is_never_started() {
 }
 
 #[test]
-fn a_held_service_starts_without_a_dependent_and_stops_when_it_is_released() {
-    let mut s = TaskSchedule::new(vec![step(&[]), ScheduledTask { held: true, ..service(&[0]) }], 1, []);
+fn a_kept_service_starts_without_a_dependent_and_stops_when_it_is_released() {
+    let mut s = TaskSchedule::new(vec![step(&[]), ScheduledTask { kept: true, ..service(&[0]) }], 1, []);
     s.next_to_key();
     s.finish_task(0, TaskEnd::Cached);
     assert_eq!(s.next_to_key(), Some(1));
     s.set_keyed(1);
     assert_eq!(s.next_to_start().map(|x| x.task), Some(1));
-    assert!(!s.are_held_up());
+    assert!(!s.are_kept_services_up());
     s.up(1);
-    assert!(s.are_held_up() && s.take_to_stop().is_empty());
-    s.release_held();
+    assert!(s.are_kept_services_up() && s.take_to_stop().is_empty());
+    s.release_kept_services();
     assert_eq!(s.take_to_stop(), [1]);
     s.finish_task(1, TaskEnd::Done);
     assert!(s.is_finished());
 }
 
 #[test]
-fn a_held_service_that_can_never_have_its_gpus_is_named() {
-    let mut s = TaskSchedule::new(vec![ScheduledTask { held: true, gpus: 2, ..service(&[]) }], 1, [GpuId::Index(0)]);
+fn a_kept_service_that_can_never_have_its_gpus_is_named() {
+    let mut s = TaskSchedule::new(vec![ScheduledTask { kept: true, gpus: 2, ..service(&[]) }], 1, [GpuId::Index(0)]);
     s.next_to_key();
     s.set_keyed(0);
     assert_eq!((s.next_to_start(), s.deadlocked_task()), (None, Some(0)));
@@ -60,7 +60,7 @@ fn a_held_service_that_can_never_have_its_gpus_is_named() {
 
 #[test]
 fn a_halted_run_releases_what_it_holds() {
-    let mut s = TaskSchedule::new(vec![ScheduledTask { held: true, ..service(&[]) }], 1, []);
+    let mut s = TaskSchedule::new(vec![ScheduledTask { kept: true, ..service(&[]) }], 1, []);
     s.next_to_key();
     s.set_keyed(0);
     s.next_to_start();
@@ -289,7 +289,7 @@ proptest! {
             needs.sort_unstable();
             needs.dedup();
             let elsewhere = *cpus == 2 && *gpus == 0;
-            ScheduledTask { needs, service: *service, cpus: if *cpus == 0 { None } else { Some(*cpus) }, gpus: *gpus, elsewhere, group: elsewhere.then_some(0), skipped: false, held: *service && *gpus == 0 && i % 3 == 0 }
+            ScheduledTask { needs, service: *service, cpus: if *cpus == 0 { None } else { Some(*cpus) }, gpus: *gpus, elsewhere, group: elsewhere.then_some(0), skipped: false, kept: *service && *gpus == 0 && i % 3 == 0 }
         }).collect();
         let mut s = TaskSchedule::new(items.clone(), 2, (0..4).map(GpuId::Index));
         let mut busy: Vec<TaskIndex> = Vec::new();
@@ -336,7 +336,7 @@ proptest! {
             } else if let Some(ix) = s.deadlocked_task() {
                 s.finish_task(ix, TaskEnd::Failed);
             } else {
-                s.release_held();
+                s.release_kept_services();
             }
         }
         prop_assert!(s.is_finished());

@@ -20,8 +20,8 @@ mod running_server;
 mod shortage;
 mod step_log;
 mod stop;
-mod trtllm;
-mod vllm;
+mod trtllm_argv;
+mod vllm_argv;
 mod watch;
 
 use std::path::Path;

@@ -8,7 +8,7 @@ use super::facts::{self, repositories};
 use super::launch::{self, LaunchContext};
 use super::planned_server::{PlannedServer, ReadinessProbe, ServerCommand, StopTarget, log_of, placed};
 use super::ports::{HOST, check_free, choose, free_ports};
-use super::{repository_copies, trtllm, vllm};
+use super::{repository_copies, trtllm_argv, vllm_argv};
 use crate::event::{Endpoint, Failure, FailureKind};
 use crate::manifest::model::{CommandServer, Serve, SimServer, TritonServer};
 use crate::spec::Launcher;
@@ -22,8 +22,8 @@ pub fn plan(context: &TaskContext, serve: &Serve, program: Option<&Path>) -> Res
     match serve {
         Serve::Simulator(server) => simulators(context, server, program),
         Serve::Triton(server) => tritons(context, server),
-        Serve::TrtllmServe(server) => trtllm::plan(context, server),
-        Serve::Vllm(server) => vllm::plan(context, server),
+        Serve::TrtllmServe(server) => trtllm_argv::plan(context, server),
+        Serve::Vllm(server) => vllm_argv::plan(context, server),
         Serve::Command(server) => command(context, server).map(|planned| vec![planned]),
         // `attached` has dealt with it before there is anything to plan.
         Serve::Attach(_) => Ok(Vec::new()),

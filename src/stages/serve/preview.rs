@@ -7,7 +7,7 @@ use super::engine_copies::EngineCopies;
 use super::facts::{self, groups_of, repositories};
 use super::launch::{self, LaunchContext};
 use super::preview_container::{ContainerPreview, container_name};
-use super::{trtllm, vllm};
+use super::{trtllm_argv, vllm_argv};
 use crate::event::{Endpoint, GpuId, TaskId};
 use crate::manifest::model::{
     Action, CommandServer, HostOn, Repository, Serve, SimServer, TritonServer, TrtllmServe, Vllm,
@@ -357,12 +357,12 @@ impl PreviewContext<'_> {
             tokenizer: server.tokenizer.as_deref().map(|path| self.existing(path)),
             ..server.clone()
         };
-        self.copies(trtllm::copies(server), |port| trtllm::argv(server, &server.model, port, options))
+        self.copies(trtllm_argv::engine_copies(server), |port| trtllm_argv::argv(server, &server.model, port, options))
     }
 
     fn vllm(&self, server: &Vllm) -> Result<LaunchPlan, PreviewError> {
-        let server = &vllm::with_paths(server, |path| self.existing(path));
-        self.copies(vllm::copies(server), |port| vllm::argv(server, port))
+        let server = &vllm_argv::with_paths(server, |path| self.existing(path));
+        self.copies(vllm_argv::engine_copies(server), |port| vllm_argv::argv(server, port))
     }
 
     /// Each with its GPUs and its port; `argv` is the command line of one on a port.

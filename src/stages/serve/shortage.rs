@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::planned_server::PlannedServer;
-use super::trtllm::option_value;
+use super::trtllm_argv::option_value;
 use super::{facts, repository_copies};
 use crate::event::{Failure, MemoryKind, OutOfMemory};
 use crate::exec::process::{self, ExitKind, Shortage};

@@ -101,10 +101,10 @@ pub(super) fn is_cut_off(path: &Path) -> Result<(), IncompleteCheckpoint> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stages::weights::file_digest::FileDigest;
+    use crate::stages::weights::hub_digest::HubDigest;
 
     fn file(path: &str) -> Checked {
-        Checked { path: path.to_owned(), size: 0, sum: FileDigest::GitBlob(String::new()) }
+        Checked { path: path.to_owned(), size: 0, sum: HubDigest::GitBlob(String::new()) }
     }
 
     #[test]

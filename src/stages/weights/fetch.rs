@@ -12,8 +12,8 @@ use tokio::task::JoinSet;
 
 use super::checked_files::CheckedFiles;
 use super::failures::{stopped, system};
-use super::file_digest::FileHasher;
 use super::hub::{FetchError, Hub, chain};
+use super::hub_digest::FileHasher;
 use super::index::{ExpectedFile, HubIndex, differs};
 use super::list::Checked;
 use crate::event::{Failure, FailureKind};

@@ -5,7 +5,7 @@ use std::path::{Component, Path};
 use serde_json::Value;
 
 use super::failures::refused;
-use super::file_digest::FileDigest;
+use super::hub_digest::HubDigest;
 use super::list::LIST;
 use crate::event::{Failure, FailureKind};
 
@@ -36,7 +36,7 @@ pub(super) struct HubIndex {
 pub(super) struct ExpectedFile {
     pub path: String,
     pub size: u64,
-    pub sum: FileDigest,
+    pub sum: HubDigest,
 }
 
 impl HubIndex {
@@ -58,10 +58,10 @@ impl ExpectedFile {
         let size = large.and_then(|lfs| lfs.get("size")).or_else(|| sibling.get("size")).and_then(Value::as_u64);
         let sum = if let Some(lfs) = large {
             let hex = lfs.get("sha256").or_else(|| lfs.get("oid")).and_then(Value::as_str);
-            FileDigest::Sha256(hex.ok_or_else(|| lacks("SHA-256"))?.trim_start_matches("sha256:").to_owned())
+            HubDigest::Sha256(hex.ok_or_else(|| lacks("SHA-256"))?.trim_start_matches("sha256:").to_owned())
         } else {
             let hex = sibling.get("blobId").and_then(Value::as_str);
-            FileDigest::GitBlob(hex.ok_or_else(|| lacks("git digest (`blobId`)"))?.to_owned())
+            HubDigest::GitBlob(hex.ok_or_else(|| lacks("git digest (`blobId`)"))?.to_owned())
         };
         Ok(Self { path: path.to_owned(), size: size.ok_or_else(|| lacks("size"))?, sum })
     }
@@ -77,7 +77,7 @@ pub(super) fn stays_inside(path: &str) -> Result<(), Failure> {
 }
 
 /// A file with other bytes than the index lists. It has been removed, so that the next try fetches it.
-pub(super) fn differs(one: &ExpectedFile, found: &FileDigest) -> Failure {
+pub(super) fn differs(one: &ExpectedFile, found: &HubDigest) -> Failure {
     let what = format!("{} does not match what the hub reports: {found}, expected {}", one.path, one.sum);
     Failure::new(FailureKind::Files, what)
         .cause("it was damaged on the way, or on the disk")

@@ -7,7 +7,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::failures::{refused, system};
-use super::file_digest::FileDigest;
+use super::hub_digest::HubDigest;
 use crate::event::{Done, Failure};
 
 /// What is in the output folder beside the files: which they are.
@@ -19,7 +19,7 @@ pub(super) struct Checked {
     pub(super) path: String,
     pub(super) size: u64,
     #[serde(flatten)]
-    pub(super) sum: FileDigest,
+    pub(super) sum: HubDigest,
 }
 
 /// `weights.json`: what a checkpoint is, wherever it came from.

@@ -8,7 +8,7 @@ use walkdir::WalkDir;
 
 use super::completeness;
 use super::failures::{refused, stopped, system};
-use super::file_digest::FileDigest;
+use super::hub_digest::HubDigest;
 use super::list::{Checked, LIST, write_list};
 use super::selection::globs;
 use crate::event::{Done, Failure, FailureKind};
@@ -36,10 +36,10 @@ pub(super) async fn perform(context: &TaskContext, weights: &Weights, path: &str
         let reading = {
             let from = from.clone();
             tokio::task::spawn_blocking(move || {
-                Ok((from.metadata()?.len(), FileDigest::Sha256(String::new()).of_file(&from)?))
+                Ok((from.metadata()?.len(), HubDigest::Sha256(String::new()).of_file(&from)?))
             })
         };
-        let read: std::io::Result<(u64, FileDigest)> = tokio::select! {
+        let read: std::io::Result<(u64, HubDigest)> = tokio::select! {
             read = reading => read.map_err(|error| refused(error.to_string()))?,
             () = context.lease.stop.requested() => return Err(stopped()),
         };

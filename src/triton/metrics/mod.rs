@@ -5,8 +5,8 @@
 
 mod parse;
 mod scrape;
-mod series;
+mod summary;
 
 pub use parse::{Exposition, MetricFamily, MetricKind, MetricSample, MetricValue, MetricsError};
 pub use scrape::{MetricSeries, Scrape, Scraper, ServerPoll};
-pub use series::{Derived, ServerMetric, ServerMetrics, summarise};
+pub use summary::{Derived, ServerMetric, ServerMetrics, summarise};

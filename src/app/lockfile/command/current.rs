@@ -98,7 +98,7 @@ pub fn predicted_differences(
     options: &RunOptions,
     keys: &Keys,
 ) -> Result<Vec<LockDifference>, ActionError> {
-    let extent = LockExtent { is_part: is_part(plan, &options.parts), has_run: false };
+    let extent = LockExtent { is_part: is_part(plan, &options.roles), has_run: false };
     let private = private(project, plan);
     let mut wrong = Vec::new();
     for (task, key) in plan.tasks.iter().zip(keys) {
@@ -114,7 +114,7 @@ pub fn predicted_differences(
         }
     }
     let known = keys.iter().enumerate().filter_map(|(ix, key)| Some((ix, key.as_ref()?.as_ref().ok()?)));
-    let mut found = compare(locked, &section(project, plan, &options.parts, known)?, extent);
+    let mut found = compare(locked, &section(project, plan, &options.roles, known)?, extent);
     // A stage with missing inputs is not a missing stage.
     found.retain(|one| one.task.is_none() || !wrong.iter().any(|bad| bad.task == one.task));
     found.extend(wrong);

@@ -84,7 +84,7 @@ fn pins(
     shelf: &OutputCache,
     holding: &mut LockReport,
 ) -> Result<(), ActionError> {
-    for (ix, key) in keys.into_iter().enumerate().filter(|(ix, _)| options.parts[*ix] == TaskRole::Run) {
+    for (ix, key) in keys.into_iter().enumerate().filter(|(ix, _)| options.roles[*ix] == TaskRole::Run) {
         let task = &mut plan.tasks[ix];
         let (Some(Ok(key)), Some(entry)) = (key, section.stages.get(task.id.as_str())) else { continue };
         if let Lookup::Hit(record) = shelf.look_up(&key.digest())

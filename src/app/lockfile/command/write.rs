@@ -9,7 +9,7 @@ use crate::app::project::Project;
 use crate::cli::{self, KeyValueArg, LockMode};
 use crate::plan::{ActionError, ActionKind, Plan};
 use crate::runner::store::replace;
-use crate::runner::{SettledTask, TaskRole};
+use crate::runner::{KeyedTask, TaskRole};
 use crate::stages::resolved;
 
 /// Writes this run's part anew, and leaves the parts of others. Of a run of some of its stages (`--until`, `--only`) it writes
@@ -20,7 +20,7 @@ pub fn write(
     settings: &[KeyValueArg],
     plan: &Plan,
     parts: &[TaskRole],
-    settled: &[SettledTask],
+    keyed_tasks: &[KeyedTask],
 ) -> Option<String> {
     let LockMode::Write(file) = locking else { return None };
     let cannot = |why: &dyn std::fmt::Display| Some(format!("{} was not written: {why}", file.display()));
@@ -38,7 +38,7 @@ pub fn write(
         },
     };
     let name = current::name(project, plan, settings);
-    let mut section = match section(project, plan, parts, settled) {
+    let mut section = match section(project, plan, parts, keyed_tasks) {
         Ok(section) => section,
         Err(why) => return cannot(&why),
     };
@@ -62,11 +62,11 @@ fn section(
     project: &Project,
     plan: &Plan,
     parts: &[TaskRole],
-    settled: &[SettledTask],
+    keyed_tasks: &[KeyedTask],
 ) -> Result<LockSection, ActionError> {
-    let mut section = current::section(project, plan, parts, settled.iter().map(|one| (one.task, &one.key)))?;
+    let mut section = current::section(project, plan, parts, keyed_tasks.iter().map(|one| (one.task, &one.key)))?;
     let measured = measured(plan);
-    for one in settled {
+    for one in keyed_tasks {
         let task = &plan.tasks[one.task];
         let Some(entry) = section.stages.remove(task.id.as_str()) else { continue };
         let values = one.output.as_ref().map(|(_, folder)| resolved(task, folder)).transpose()?.unwrap_or_default();

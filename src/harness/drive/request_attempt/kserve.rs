@@ -7,7 +7,7 @@ use crate::diag::error_chain;
 use std::future::poll_fn;
 use std::pin::Pin;
 
-use super::response_reader::{ReadOutcome, ResponseReader};
+use super::kserve_response_reader::{KserveResponseReader, ReadOutcome};
 use super::{RequestAttempt, RequestProgress, State};
 use crate::harness::record::FailureClass;
 use crate::harness::transport::call::CallKind;
@@ -24,12 +24,12 @@ type Stopping<'a> = Pin<Box<dyn Future<Output = Result<(), RpcFault>> + 'a>>;
 impl RequestAttempt<'_> {
     pub(super) async fn run_on_own_stream(
         &self,
-        form: &InferRequestTemplate,
+        template: &InferRequestTemplate,
         parts: &mut [RequestProgress],
         state: &State,
     ) -> Result<(), RpcFault> {
-        let mut answer = send(self.connection, form.call.method(), self.frame.clone(), self.deadline).await?;
-        let mut response_reader = ResponseReader::new(self, form, parts, state);
+        let mut answer = send(self.connection, template.call.method(), self.frame.clone(), self.deadline).await?;
+        let mut response_reader = KserveResponseReader::new(self, template, parts, state);
         let mut stopping: Option<Stopping<'_>> = None;
         loop {
             let listens = poll_fn(|context| response_reader.poll(&mut answer, context));
@@ -50,7 +50,7 @@ impl RequestAttempt<'_> {
                 ReadOutcome::End => break,
                 // Dropping the answer cancels the call.
                 ReadOutcome::Cancel(CancelBy::Rpc) => return Ok(()),
-                ReadOutcome::Cancel(CancelBy::Stop) => stopping = Some(Box::pin(self.ask_to_stop(form))),
+                ReadOutcome::Cancel(CancelBy::Stop) => stopping = Some(Box::pin(self.ask_to_stop(template))),
             }
         }
         match stopping {
@@ -62,13 +62,13 @@ impl RequestAttempt<'_> {
     /// Over the connection's one stream: its end is no request's end, so the final marker or an error is.
     pub(super) async fn run_on_shared_stream(
         &self,
-        form: &InferRequestTemplate,
+        template: &InferRequestTemplate,
         parts: &mut [RequestProgress],
         state: &State,
     ) -> Result<(), RpcFault> {
         let mut stopping: Option<Stopping<'_>> = None;
         let mut stream_slot = self.connection.shared().await?.send_request(self.id, self.frame.clone()).await?;
-        let mut response_reader = ResponseReader::new(self, form, parts, state);
+        let mut response_reader = KserveResponseReader::new(self, template, parts, state);
         while !state.final_marker.get() {
             let has_begun = response_reader.has_begun();
             let reply = if let Some(asking) = &mut stopping {
@@ -94,7 +94,7 @@ impl RequestAttempt<'_> {
             }
             if let Some(CancelBy::Stop) = response_reader.cancelled_now() {
                 // Over a stream of its own: the server's responses to it have the same id.
-                stopping = Some(Box::pin(self.ask_to_stop(form)));
+                stopping = Some(Box::pin(self.ask_to_stop(template)));
             }
         }
         for _ in 0..stream_slot.rest() {
@@ -108,9 +108,9 @@ impl RequestAttempt<'_> {
     }
 
     /// A call of its own: the message's own call was closed on our side when it was sent.
-    async fn ask_to_stop(&self, form: &InferRequestTemplate) -> Result<(), RpcFault> {
+    async fn ask_to_stop(&self, template: &InferRequestTemplate) -> Result<(), RpcFault> {
         let fault = |why: String| (FailureClass::Stream, format!("the stop request failed: {why}"));
-        let stop = frame(&form.stop(self.id));
+        let stop = frame(&template.stop(self.id));
         let mut answer =
             send(self.connection, CallKind::Stream.method(), stop, None).await.map_err(|e| fault(e.to_string()))?;
         let mut frames = Frames::new(self.limits.frame);
@@ -122,7 +122,7 @@ impl RequestAttempt<'_> {
                 }
             }
             while let Some(message) = frames.next().map_err(|e| fault(e.to_string()))? {
-                let seen = scan_stream(&message, &form.scan_request()).map_err(|e| fault(e.to_string()))?;
+                let seen = scan_stream(&message, &template.scan_request()).map_err(|e| fault(e.to_string()))?;
                 if let Some(error) = seen.error {
                     return Err(fault(error.to_owned()));
                 }

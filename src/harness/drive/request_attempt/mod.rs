@@ -1,7 +1,7 @@
 //! One message and its answers: the time limits for them, and their outcome.
 
 mod kserve;
-mod response_reader;
+mod kserve_response_reader;
 
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
@@ -104,7 +104,7 @@ pub(in crate::harness) struct AttemptAnswer {
     /// For each request of the message.
     pub ended: Vec<RequestEnd>,
     pub final_marker: bool,
-    /// On the exchange's clock.
+    /// On the attempt's clock.
     pub t_end: u64,
     pub t_cancel: Option<u64>,
 }
@@ -194,7 +194,7 @@ impl RequestAttempt<'_> {
     /// Tokens, of all sequences.
     fn requested_tokens(&self, planned: &PlannedRequest) -> u32 {
         match self.encoder {
-            RequestEncoder::Kserve(form) => planned.output_len.saturating_mul(form.sequences),
+            RequestEncoder::Kserve(template) => planned.output_len.saturating_mul(template.sequences),
             RequestEncoder::Http(_) => planned.output_len,
         }
     }
@@ -213,8 +213,8 @@ impl RequestAttempt<'_> {
         }
         // An answer in one response is complete by itself; a stream needs a reason to be shorter than requested.
         let is_whole = match self.encoder {
-            RequestEncoder::Kserve(form) => {
-                !form.streams || final_marker || form.sequences == 1 && part.last_id == Some(form.end_id)
+            RequestEncoder::Kserve(template) => {
+                !template.streams || final_marker || template.sequences == 1 && part.last_id == Some(template.end_id)
             }
             // Over HTTP an answer that was not whole has failed by now.
             RequestEncoder::Http(_) => true,
@@ -223,15 +223,15 @@ impl RequestAttempt<'_> {
             fail("the answer has no token".to_owned())
         } else if tokens < requested && !is_whole {
             fail(format!("the stream ended after {tokens} of {requested} tokens"))
-        } else if let RequestEncoder::Kserve(form) = self.encoder
+        } else if let RequestEncoder::Kserve(template) = self.encoder
             && tokens < requested
-            && form.streams
-            && form.ends_only_with_end_id()
-            && part.last_id != Some(form.end_id)
+            && template.streams
+            && template.ends_only_with_end_id()
+            && part.last_id != Some(template.end_id)
         {
             fail(format!(
                 "the final response came after {tokens} of {requested} tokens, without the end token {}",
-                form.end_id
+                template.end_id
             ))
         } else {
             RequestEnd::Ok
@@ -261,10 +261,10 @@ impl RequestAttempt<'_> {
 
     async fn exchange_messages(&self, parts: &mut [RequestProgress], state: &State) -> Result<(), RpcFault> {
         match (self.encoder, &self.connection.pool) {
-            (RequestEncoder::Kserve(form), _) if self.connection.is_shared => {
-                self.run_on_shared_stream(form, parts, state).await
+            (RequestEncoder::Kserve(template), _) if self.connection.is_shared => {
+                self.run_on_shared_stream(template, parts, state).await
             }
-            (RequestEncoder::Kserve(form), _) => self.run_on_own_stream(form, parts, state).await,
+            (RequestEncoder::Kserve(template), _) => self.run_on_own_stream(template, parts, state).await,
             (RequestEncoder::Http(dialect), Some(pool)) => self.run_over_http(dialect, pool, parts, state).await,
             (RequestEncoder::Http(_), None) => {
                 Err((FailureClass::Connect, "the link has no HTTP connections".to_owned()))

@@ -19,7 +19,7 @@ use serde_json::Value;
 use crate::event::Verdict;
 use crate::harness::gpu::{GpuTrace, GpusUsage};
 use crate::harness::{
-    Goodput, HostShare, LoadSummary, LoadgenResult, Repeats, RequestRecord, RequestSchedule, RunIdentity, SelfCheck,
+    Goodput, HostShare, LoadConditions, LoadgenResult, Repeats, RequestRecord, RequestSchedule, RunIdentity, SelfCheck,
     Stability, Steady,
 };
 use crate::triton::{Scrape, ServerMetrics};
@@ -86,7 +86,7 @@ pub struct RunResult {
     pub started: String,
     /// What was planned to be sent.
     #[serde(default, skip_serializing_if = "is_usual")]
-    pub load: LoadSummary,
+    pub load: LoadConditions,
     #[serde(default)]
     pub counts: Counts,
     #[serde(default)]

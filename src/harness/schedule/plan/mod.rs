@@ -12,7 +12,7 @@ mod tests;
 use std::sync::Arc;
 
 use self::samples::sampled;
-use self::session_drawer::{Ended, SessionDrawer};
+use self::session_drawer::{DrawEnd, SessionDrawer};
 use crate::event::Digest;
 use crate::harness::schedule::data::PromptRenderer;
 use crate::harness::{BenchSpec, DataKind, HarnessError, LoadPattern, ScheduleError};
@@ -100,15 +100,15 @@ impl End {
     }
 
     /// Data that end too early are an error, not a shorter benchmark. A trace ends where it ends.
-    fn hold(&self, ended: Option<Ended>, drawn: u64, spec: &BenchSpec) -> Result<(), ScheduleError> {
+    fn hold(&self, ended: Option<DrawEnd>, drawn: u64, spec: &BenchSpec) -> Result<(), ScheduleError> {
         let Some(ended) = ended else { return Ok(()) };
         let requested = spec.stop.requests.unwrap_or(0);
         let is_short = drawn < requested || (self.is_timed && spec.stop.duration.is_some());
         match ended {
             _ if self.is_all_data || matches!(spec.scenario, LoadPattern::Trace { .. }) => Ok(()),
-            Ended::Data if is_short => Err(ScheduleError::DataEnd { drawn }),
-            Ended::Rate if drawn < requested => Err(ScheduleError::RateEnd { drawn, required: requested }),
-            Ended::Data | Ended::Rate => Ok(()),
+            DrawEnd::DataUsedUp if is_short => Err(ScheduleError::DataEnd { drawn }),
+            DrawEnd::RateReachedZero if drawn < requested => Err(ScheduleError::RateEnd { drawn, required: requested }),
+            DrawEnd::DataUsedUp | DrawEnd::RateReachedZero => Ok(()),
         }
     }
 }

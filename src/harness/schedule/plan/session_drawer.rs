@@ -14,9 +14,9 @@ use crate::spec::{History, Prefixes, RecordOrder};
 
 /// Why no more requests could be drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ended {
-    Data,
-    Rate,
+pub(super) enum DrawEnd {
+    DataUsedUp,
+    RateReachedZero,
 }
 
 /// Draws sessions in their order, without end unless the data or the spec ends them.
@@ -112,8 +112,8 @@ impl SessionDrawer {
     }
 
     /// Why `next` returned None.
-    pub const fn end(&self) -> Ended {
-        if self.records.is_some() { Ended::Data } else { Ended::Rate }
+    pub const fn end(&self) -> DrawEnd {
+        if self.records.is_some() { DrawEnd::DataUsedUp } else { DrawEnd::RateReachedZero }
     }
 
     pub fn data_summary(&self) -> Option<DataSummary> {

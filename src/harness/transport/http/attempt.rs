@@ -7,7 +7,7 @@ use std::pin::Pin;
 use bytes::{Buf as _, Bytes};
 use tokio::io::{AsyncRead, AsyncWriteExt as _, ReadBuf};
 
-use super::decode::{DecodeError, DecodeStep, Decoder, USUAL_HEAD};
+use super::http1_decoder::{DecodeError, DecodeStep, Decoder, USUAL_HEAD};
 use super::pool::ConnectionPool;
 use super::request_template::HttpRequestTemplate;
 use super::response_reader::{ExpectedAnswer, HttpFault, HttpOutcome, HttpResponseReader};

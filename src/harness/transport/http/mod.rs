@@ -8,11 +8,11 @@
 //! from the socket by ourselves, because the time of each read is the measurement: an HTTP library gives the body's
 //! pieces and keeps the time to itself. Heads are read by `httparse`; the rest is small and holds no bytes back.
 
+mod answer_fields;
 mod answer_text;
 mod attempt;
-mod decode;
-mod event_scan;
 mod handshake;
+mod http1_decoder;
 mod json;
 mod pool;
 mod request_template;

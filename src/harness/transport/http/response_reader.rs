@@ -1,6 +1,6 @@
 //! From the pieces of one answer to its tokens: what counts, when it arrived, whether the answer is complete.
 
-use super::event_scan::{self, ScannedEvent};
+use super::answer_fields::{self, ScannedEvent};
 use crate::harness::record::FailureClass;
 use crate::harness::spec::response_bounds::ResponseBounds;
 use crate::harness::spec::transport::Api;
@@ -147,7 +147,7 @@ impl<'h> HttpResponseReader<'h> {
         self.keep_event(event.data);
         let seen = self.scan(event.data)?;
         if event.is_error && seen.error.is_none() {
-            return Err((FailureClass::Server, event_scan::decode_json_string(event.data)));
+            return Err((FailureClass::Server, answer_fields::decode_json_string(event.data)));
         }
         self.check_names(&seen, t_read);
         self.apply_event(&seen, t_read)
@@ -158,7 +158,7 @@ impl<'h> HttpResponseReader<'h> {
         let seen = self.scan(whole)?;
         self.check_names(&seen, t_read);
         if let Some(error) = seen.error {
-            return Err((FailureClass::Server, event_scan::decode_json_string(error)));
+            return Err((FailureClass::Server, answer_fields::decode_json_string(error)));
         }
         if let Some(tokens) = seen.chunks.exact {
             self.take(WireEvent::Chunk(ChunkTokens::Exact(tokens)), t_read);
@@ -179,17 +179,20 @@ impl<'h> HttpResponseReader<'h> {
 
     fn scan<'t>(&self, text: &'t [u8]) -> Result<ScannedEvent<'t>, HttpFault> {
         let seen = match self.expected.api {
-            Api::Generate => event_scan::generate(text),
-            Api::OpenaiChat | Api::OpenaiCompletions => event_scan::openai(text),
+            Api::Generate => answer_fields::generate(text),
+            Api::OpenaiChat | Api::OpenaiCompletions => answer_fields::openai(text),
         };
         seen.map_err(|error| {
-            (FailureClass::Stream, format!("{error}: {}", event_scan::decode_json_string(&text[..text.len().min(200)])))
+            (
+                FailureClass::Stream,
+                format!("{error}: {}", answer_fields::decode_json_string(&text[..text.len().min(200)])),
+            )
         })
     }
 
     /// Every event of an answer has the same id, and names the model of the request, or a version of it.
     fn check_names(&mut self, seen: &ScannedEvent<'_>, t_read: u64) {
-        let plain = |raw: &[u8]| event_scan::decode_json_string(&raw[..raw.len().min(LONGEST_NAME)]);
+        let plain = |raw: &[u8]| answer_fields::decode_json_string(&raw[..raw.len().min(LONGEST_NAME)]);
         let model = self.expected.model;
         if let Some(raw) = seen.model.filter(|raw| !model.is_empty() && !raw.starts_with(model.as_bytes())) {
             // A name may have been escaped.
@@ -211,7 +214,7 @@ impl<'h> HttpResponseReader<'h> {
 
     fn apply_event(&mut self, seen: &ScannedEvent<'_>, t_read: u64) -> Result<(), HttpFault> {
         if let Some(error) = seen.error {
-            return Err((FailureClass::Server, event_scan::decode_json_string(error)));
+            return Err((FailureClass::Server, answer_fields::decode_json_string(error)));
         }
         self.is_finished |= seen.finish.is_some();
         if seen.has_role {
@@ -244,10 +247,10 @@ impl<'h> HttpResponseReader<'h> {
 
     fn refusal(&self) -> HttpFault {
         let class = if matches!(self.status, 429 | 503) { FailureClass::Refused } else { FailureClass::Server };
-        let text = match event_scan::openai(&self.body) {
-            Ok(ScannedEvent { error: Some(error), .. }) => event_scan::decode_json_string(error),
+        let text = match answer_fields::openai(&self.body) {
+            Ok(ScannedEvent { error: Some(error), .. }) => answer_fields::decode_json_string(error),
             // vLLM's older shape, FastAPI's, or no JSON at all.
-            _ => event_scan::decode_json_string(&self.body),
+            _ => answer_fields::decode_json_string(&self.body),
         };
         let colon = if text.is_empty() { "" } else { ": " };
         (class, format!("HTTP status {}{colon}{text}", self.status))

@@ -12,3 +12,4 @@ pub(in crate::harness) mod handshake;
 pub(in crate::harness) mod infer_request;
 pub(in crate::harness) mod rpc;
 pub(in crate::harness) mod shared_stream;
+pub(in crate::harness) mod stamped_socket;

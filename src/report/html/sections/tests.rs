@@ -6,7 +6,7 @@ use super::*;
 use crate::report::test_runs;
 
 fn blocks(result: Value) -> Vec<Block> {
-    read(test_runs::result_of(result).own().expect("Regatta's own"), None)
+    sections(test_runs::result_of(result).own().expect("Regatta's own"), None)
 }
 
 fn block(result: &Value, title: &str) -> Block {
@@ -54,7 +54,7 @@ fn a_search_is_an_interval_with_all_its_probes() {
             { "rate": 40.0, "met": true, "ttft_p99_ms": 25.0, "tpot_p99_ms": 5.0, "output_tokens_per_s": 160.0 },
             { "rate": 44.0, "met": false, "ttft_p99_ms": 9000.0, "tpot_p99_ms": 5.0, "why": "limits: TTFT p99" } ] });
     let search: SearchReport = serde_json::from_value(search).expect("a search");
-    let block = read(&test_runs::result(), Some(&search)).remove(0);
+    let block = sections(&test_runs::result(), Some(&search)).remove(0);
     assert_eq!(block.title, "The search for the highest rate");
     assert_eq!(block.facts[0][1], "40 – 44");
     assert_eq!(block.rows[1], ["2", "44", "9,000", "5", "n/a", "missed: limits: TTFT p99"]);

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::context::SlurmContext;
-use super::job_follower;
+use super::run_attempt;
 use crate::event::{Done, Event, Failure, Stop, TaskId};
 use crate::manifest::model::Slurm;
 use crate::plan::{ActionKind, Task};
@@ -47,5 +47,5 @@ pub async fn in_allocation(allocation: AllocationRun, home: &Path) -> (Result<Do
         emit,
         origins: Arc::new(UpstreamProvenance::default),
     };
-    job_follower::through(&lease, slurm, Some(words), &folder, &SlurmContext::default(), None, None).await
+    run_attempt::run_attempt(&lease, slurm, Some(words), &folder, &SlurmContext::default(), None, None).await
 }

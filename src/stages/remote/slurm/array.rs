@@ -1,6 +1,6 @@
 //! Tasks of one stage as one job array: gathered, brought into the queue by one submission, and from then on each on its own.
 //!
-//! The members are known without a clock: the run loop gives seats to the tasks that it starts at the same moment, and each
+//! The members are known without a clock: the run loop gives a `BatchSlot` to each task that it starts at the same moment, and each
 //! reports whether it takes part ([`crate::runner::BatchSlot`]). An element has a name (the array's) and an index; an attempt
 //! that is submitted again later is a job of its own, or an element of another array.
 
@@ -11,30 +11,34 @@ use std::time::Instant;
 use tokio::sync::oneshot;
 use tokio::time::sleep;
 
+use super::batch_script;
 use super::commands::{Submission, SubmitOutcome, ranges, submit};
 use super::context::SlurmContext;
 use super::job_attempt::{JobAttempt, submission_command};
 use super::job_existence::JobExistence;
 use super::pending_members::{ArrayMember, EnqueueResult};
-use super::submission;
-use super::submit_job::{LONGEST_PAUSE, ON_ITS_WAY, PAUSE, absent, rejection_failure};
+use super::submit_until_queued::{FIRST_RETRY_DELAY, LONGEST_RETRY_DELAY, SUBMISSION_DELAY, absent, rejection_failure};
 use crate::event::{Event, Failure, FailureKind};
 use crate::runner::BatchSlot;
 use crate::runner::store::PathError;
 
-/// Brings an element into the queue, together with those that have a seat beside it. `Ok(false)`: a stop was requested
+/// Submits an element, together with the others of its batch. `Ok(false)`: a stop was requested
 /// meanwhile, and it may be there or not.
-pub async fn until_submitted(attempt: &JobAttempt<'_>, seat: Option<BatchSlot>, known: JobExistence) -> EnqueueResult {
+pub async fn until_submitted(
+    attempt: &JobAttempt<'_>,
+    batch_slot: Option<BatchSlot>,
+    known: JobExistence,
+) -> EnqueueResult {
     let (reply, receiver) = oneshot::channel();
     let member = ArrayMember::new(attempt, known, reply).map_err(|error| broken(&error))?;
     let cluster = attempt.cluster;
     attempt.lease.report_progress("is submitted", 0, None);
-    let all = match seat {
-        Some(seat) => {
-            let party = seat.name().to_owned();
-            cluster.gathering.join(&party, member);
-            seat.all_decided().await;
-            cluster.gathering.take(&party)
+    let all = match batch_slot {
+        Some(batch_slot) => {
+            let batch = batch_slot.name().to_owned();
+            cluster.pending_members.join(&batch, member);
+            batch_slot.all_decided().await;
+            cluster.pending_members.take(&batch)
         }
         None => vec![member],
     };
@@ -47,16 +51,16 @@ pub async fn until_submitted(attempt: &JobAttempt<'_>, seat: Option<BatchSlot>, 
         // Of its own, so that it ends with none of them.
         tokio::spawn(ArraySubmission::new(cluster.clone(), members).submit());
     }
-    let brought = tokio::select! {
+    let enqueued = tokio::select! {
         biased;
-        brought = receiver => brought.unwrap_or_else(|_| Err(Failure::new(FailureKind::System, "its array was given up"))),
+        enqueued = receiver => enqueued.unwrap_or_else(|_| Err(Failure::new(FailureKind::System, "its array was given up"))),
         // A hurried stop does not wait for a submission that is under way.
         () = attempt.lease.stop.hard_requested() => Ok(false),
     };
-    if brought.is_err() {
+    if enqueued.is_err() {
         attempt.mark_ended();
     }
-    brought
+    enqueued
 }
 
 impl ArrayMember {
@@ -66,7 +70,7 @@ impl ArrayMember {
         reply: oneshot::Sender<EnqueueResult>,
     ) -> Result<Self, PathError> {
         let spec = &attempt.spec;
-        let program = submission::program(&spec.slurm, &spec.project);
+        let program = batch_script::program(&spec.slurm, &spec.project);
         let program = program.map_err(|source| PathError { doing: "find", path: "this program".into(), source })?;
         Ok(Self {
             job: spec.job(),
@@ -75,7 +79,7 @@ impl ArrayMember {
             program,
             comment: format!("{} of {}", spec.task.stage, spec.project.display()),
             at_once: spec.slurm.at_once,
-            order: attempt.order(),
+            submission: attempt.submission(),
             view: attempt.view.clone(),
             known,
             stop: attempt.lease.stop.clone(),
@@ -88,9 +92,9 @@ impl ArrayMember {
         self.job.element.unwrap_or_default()
     }
 
-    fn reply(self, brought: EnqueueResult) {
+    fn reply(self, enqueued: EnqueueResult) {
         // The receiver is gone when its attempt did not wait.
-        let _ = self.reply.send(brought);
+        let _ = self.reply.send(enqueued);
     }
 }
 
@@ -110,7 +114,7 @@ impl ArraySubmission {
     }
 
     async fn submit(mut self) {
-        let mut pause = PAUSE;
+        let mut pause = FIRST_RETRY_DELAY;
         let mut perhaps = self.pending_members.iter().any(|member| member.known == JobExistence::Unknown);
         loop {
             if std::mem::take(&mut perhaps) {
@@ -121,14 +125,14 @@ impl ArraySubmission {
             if n == 0 {
                 return;
             }
-            let order = match self.write_submission(n) {
-                Ok(order) => order,
+            let submission = match self.write_submission(n) {
+                Ok(submission) => submission,
                 Err(error) => return self.all_fail(&broken(&error)),
             };
             let submitted = {
                 // A closed semaphore would be our own doing, and only mean more at once.
                 let _turn = self.cluster.submitting.clone().acquire_owned().await.ok();
-                submit(&order).await
+                submit(&submission).await
             };
             match submitted {
                 SubmitOutcome::Number(number) => {
@@ -139,7 +143,7 @@ impl ArraySubmission {
                         let _ = member.folder.note_number(&format!("{number}_{}", member.element()));
                         member.reply(Ok(true));
                     }
-                    pause = PAUSE;
+                    pause = FIRST_RETRY_DELAY;
                     self.piece = self.piece.saturating_mul(2);
                     continue;
                 }
@@ -157,7 +161,7 @@ impl ArraySubmission {
                 SubmitOutcome::TooMany(why) | SubmitOutcome::RetryLater(why) => self.notify_once(&retry_message(&why)),
                 SubmitOutcome::Refused(why) => {
                     self.forget_script();
-                    return self.all_fail(&rejection_failure(&why, "array").command(submission_command(&order)));
+                    return self.all_fail(&rejection_failure(&why, "array").command(submission_command(&submission)));
                 }
                 SubmitOutcome::Absent(why) => {
                     self.forget_script();
@@ -169,7 +173,7 @@ impl ArraySubmission {
                 () = stop.requested() => {}
                 () = sleep(pause) => {}
             }
-            pause = (pause * 2).min(LONGEST_PAUSE);
+            pause = (pause * 2).min(LONGEST_RETRY_DELAY);
         }
     }
 
@@ -201,15 +205,15 @@ impl ArraySubmission {
             members.iter().map(|member| (member.element(), member.folder.path())).collect();
         let elements: Vec<u32> = members.iter().map(ArrayMember::element).collect();
         let name = first.job.name.clone();
-        files.write(&name, &submission::array_script(&first.program, &folders, &first.comment), &elements)?;
+        files.write(&name, &batch_script::array_script(&first.program, &folders, &first.comment), &elements)?;
         Ok(Submission {
             folder: files.folder().to_owned(),
             script: files.script(&name),
             output: files.pattern(&name),
             array: Some((ranges(&elements), first.at_once)),
-            env: members.iter().flat_map(|member| member.order.env.clone()).collect(),
+            env: members.iter().flat_map(|member| member.submission.env.clone()).collect(),
             name,
-            ..first.order.clone()
+            ..first.submission.clone()
         })
     }
 
@@ -238,7 +242,7 @@ impl ArraySubmission {
                 member.reply(Ok(true));
             }
             if !last && !self.pending_members.is_empty() {
-                sleep(ON_ITS_WAY).await;
+                sleep(SUBMISSION_DELAY).await;
             }
         }
     }

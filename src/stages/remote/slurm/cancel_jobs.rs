@@ -4,22 +4,22 @@ use std::time::{Duration, Instant};
 
 use tokio::time::{sleep, timeout};
 
-use super::cancel_elements::unfinished_numbers;
+use super::cancel_batch::unfinished_numbers;
 use super::commands::{CancelCommand, CancelError, Environment, QueueView, cancel, environment};
 use super::context::SlurmContext;
 use super::job_attempt::JobAttempt;
-use super::spec::{JobEnd, JobSpec};
+use super::job_protocol::{JobEnd, JobSpec};
 use crate::runner::store::{JobFolder, PathError};
 
 /// How long a server may take to drain.
 const DRAIN: Duration = Duration::from_mins(1);
 /// How long a cancelled job may take to end: Slurm's `KillWait` is 30 s by default.
 const GONE: Duration = Duration::from_secs(90);
-const LOOK: Duration = Duration::from_millis(200);
+const FOLDER_POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Interval between queue queries for a caller that needs a single view.
 const LONGEST: Duration = Duration::from_mins(1);
 /// Between tries to reach the controller.
-const PAUSE: Duration = Duration::from_secs(2);
+const CANCEL_RETRY_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Waits until a service that was requested to stop has recorded its end; `None` if it did not, or if the user forces the stop.
 pub async fn wait_for_drain(attempt: &JobAttempt<'_>) -> Option<JobEnd> {
@@ -30,7 +30,7 @@ pub async fn wait_for_drain(attempt: &JobAttempt<'_>) -> Option<JobEnd> {
         if let Ok(Some(ended)) = attempt.folder.ended() {
             return Some(ended);
         }
-        sleep(LOOK).await;
+        sleep(FOLDER_POLL_INTERVAL).await;
     }
     None
 }
@@ -43,7 +43,7 @@ pub async fn ask_to_end(attempt: &JobAttempt<'_>, hard: bool) -> Result<Vec<Stri
         return cancel(what, &attempt.env).await.map(|()| Vec::new());
     }
     let numbers = unfinished_numbers(attempt.view.borrow().of(&attempt.spec.job()));
-    attempt.cluster.cancelling.cancel(&numbers, hard, &attempt.env).await.map(|()| numbers)
+    attempt.cluster.cancel_batcher.cancel(&numbers, hard, &attempt.env).await.map(|()| numbers)
 }
 
 /// Cancels, and waits until the queue shows no unfinished job of it. The error is the reason why that is not certain.
@@ -67,7 +67,7 @@ pub async fn for_certain(attempt: &mut JobAttempt<'_>) -> Result<(), CancelError
                 let queue = attempt.cluster.queue.clone();
                 let hurry = async {
                     loop {
-                        sleep(PAUSE).await;
+                        sleep(CANCEL_RETRY_INTERVAL).await;
                         queue.poll_soon();
                     }
                 };
@@ -88,7 +88,7 @@ pub async fn for_certain(attempt: &mut JobAttempt<'_>) -> Result<(), CancelError
             return Err(error);
         }
         tokio::select! {
-            () = sleep(PAUSE) => {}
+            () = sleep(CANCEL_RETRY_INTERVAL) => {}
             () = stop.hard_requested() => hard = true,
         }
     }
@@ -157,7 +157,7 @@ async fn end_elements(
         return Err(CancelError::NoQueue);
     };
     let numbers: Vec<String> = elements.iter().flat_map(|(_, spec)| unfinished_numbers(seen.of(&spec.job()))).collect();
-    cluster.cancelling.cancel(&numbers, false, env).await
+    cluster.cancel_batcher.cancel(&numbers, false, env).await
 }
 
 fn cancel_message(folder: &JobFolder, spec: &JobSpec, ended: Result<(), CancelError>) -> String {

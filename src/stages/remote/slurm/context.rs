@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::{OnceCell, Semaphore};
 
-use super::cancel_elements::Cancelling;
+use super::cancel_batch::CancelBatcher;
 use super::commands::JobQueue;
 use super::pending_members::PendingArrayMembers;
 
@@ -16,8 +16,8 @@ pub(super) const AT_ONCE: usize = 4;
 pub struct SlurmContext {
     pub(super) queue: JobQueue,
     pub(super) submitting: Arc<Semaphore>,
-    pub(super) gathering: PendingArrayMembers,
-    pub(super) cancelling: Arc<Cancelling>,
+    pub(super) pending_members: PendingArrayMembers,
+    pub(super) cancel_batcher: Arc<CancelBatcher>,
     /// The cluster's `MaxArraySize`, once it was queried.
     pub(super) max_array_size: Arc<OnceCell<u32>>,
 }
@@ -27,8 +27,8 @@ impl Default for SlurmContext {
         Self {
             queue: JobQueue::default(),
             submitting: Arc::new(Semaphore::new(AT_ONCE)),
-            gathering: PendingArrayMembers::default(),
-            cancelling: Arc::default(),
+            pending_members: PendingArrayMembers::default(),
+            cancel_batcher: Arc::default(),
             max_array_size: Arc::default(),
         }
     }

@@ -6,17 +6,17 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
+use super::batch_script;
 use super::commands::{Environment, QueueView, Submission};
 use super::context::SlurmContext;
+use super::job_protocol::JobSpec;
 use super::node_resources::OnNode;
-use super::spec::JobSpec;
-use super::submission;
 use crate::exec::process::shown;
 use crate::runner::Lease;
 use crate::runner::store::JobFolder;
 
 /// How often the folder is looked at.
-pub const LOOK: Duration = Duration::from_millis(500);
+pub const FOLDER_POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// One attempt at a stage.
 pub struct JobAttempt<'a> {
@@ -37,7 +37,7 @@ impl JobAttempt<'_> {
         self.settled.store(true, Ordering::Relaxed);
     }
 
-    pub fn order(&self) -> Submission {
+    pub fn submission(&self) -> Submission {
         Submission {
             name: self.spec.name.clone(),
             folder: self.folder.path().to_owned(),
@@ -45,7 +45,7 @@ impl JobAttempt<'_> {
             output: self.output(),
             array: self.spec.element.map(|element| (element.to_string(), None)),
             warn_s: self.spec.slurm.warn.time().as_secs().clamp(1, 65_535),
-            flags: submission::flags(&self.spec.slurm, self.spec.task.gpus),
+            flags: batch_script::flags(&self.spec.slurm, self.spec.task.gpus),
             env: self.env.clone(),
         }
     }
@@ -60,8 +60,8 @@ impl JobAttempt<'_> {
 }
 
 /// The submission as it could be typed.
-pub fn submission_command(order: &Submission) -> String {
+pub fn submission_command(submission: &Submission) -> String {
     let mut argv = vec![std::ffi::OsString::from("sbatch")];
-    argv.extend(order.sbatch_argv());
+    argv.extend(submission.sbatch_argv());
     shown(&argv, &[], &[])
 }

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use tokio::time::sleep;
 
 use super::cancel_jobs;
-use super::job_attempt::{JobAttempt, LOOK, submission_command};
-use super::job_monitor::{JobMonitor, pick};
-use super::spec::{FolderSize, JobEnd};
+use super::job_attempt::{FOLDER_POLL_INTERVAL, JobAttempt, submission_command};
+use super::job_protocol::{FolderSize, JobEnd};
+use super::queue_interpreter::{QueueInterpreter, pick};
 use crate::event::{Done, Failure, FailureKind};
 use crate::exec::process;
 use crate::stages::remote::slurm::commands::JobState;
@@ -20,7 +20,7 @@ const TAIL: usize = 20;
 
 impl JobAttempt<'_> {
     /// The job recorded its end.
-    pub async fn conclude(&mut self, ended: JobEnd, judge: &JobMonitor) -> Result<Done, Failure> {
+    pub async fn conclude(&mut self, ended: JobEnd, queue: &QueueInterpreter) -> Result<Done, Failure> {
         match ended.how {
             Ok(done) => {
                 self.await_files(ended.extent).await?;
@@ -28,7 +28,7 @@ impl JobAttempt<'_> {
             }
             // Slurm signals the stage's own processes, too: either may be the first to notice.
             Err(failure) if matches!(failure.kind, FailureKind::Interrupted | FailureKind::Signal(_)) => {
-                Err(self.why_stopped(failure, judge).await)
+                Err(self.why_stopped(failure, queue).await)
             }
             Err(mut failure) => {
                 failure.log = Some(self.lease.log.clone());
@@ -38,7 +38,7 @@ impl JobAttempt<'_> {
     }
 
     /// It was stopped, but not by this run: the queue reports the cause.
-    async fn why_stopped(&mut self, failure: Failure, judge: &JobMonitor) -> Failure {
+    async fn why_stopped(&mut self, failure: Failure, queue: &QueueInterpreter) -> Failure {
         let deadline = Instant::now() + WHY;
         let claimant = self.folder.claimant();
         let job = loop {
@@ -50,12 +50,12 @@ impl JobAttempt<'_> {
             self.cluster.queue.poll_soon();
             tokio::select! {
                 _ = self.view.changed() => {}
-                () = sleep(LOOK) => {}
+                () = sleep(FOLDER_POLL_INTERVAL) => {}
             }
         };
         let job_failure = match job {
             Some(job) if job.state.is_final() && !matches!(job.state, JobState::Completed | JobState::Failed) => {
-                judge.failure(&job)
+                queue.failure(&job)
             }
             _ if failure.kind == FailureKind::Interrupted => {
                 Failure::new(FailureKind::Signal(15), "its job received SIGTERM from an unknown sender")
@@ -82,7 +82,7 @@ impl JobAttempt<'_> {
                     .hint("is the project folder on a filesystem that all nodes share? Was it written to after the job's end?"));
             }
             self.lease.report_progress("waits for the files of its output", 0, None);
-            sleep(LOOK).await;
+            sleep(FOLDER_POLL_INTERVAL).await;
         }
     }
 
@@ -94,7 +94,7 @@ impl JobAttempt<'_> {
         if failure.tail.is_empty() {
             failure.tail = process::tail(&self.output(), TAIL);
         }
-        failure.command = Some(submission_command(&self.order()));
+        failure.command = Some(submission_command(&self.submission()));
         failure.log = Some(self.lease.log.clone());
         failure
     }

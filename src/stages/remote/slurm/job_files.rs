@@ -2,28 +2,28 @@
 
 use tokio::task::spawn_blocking;
 
+use super::batch_script;
 use super::commands::{environment, max_array_size};
 use super::context::SlurmContext;
-use super::spec::JobSpec;
-use super::submission;
+use super::job_protocol::JobSpec;
 use crate::manifest::model::Slurm;
 use crate::plan::ActionKind;
 use crate::runner::store::{JobFolder, PathError};
 use crate::runner::{BatchSlot, Lease, UpstreamProvenance};
 
-/// The array's name and its place there, for a task that has a seat; `None` where it is a job of its own.
+/// The array's name and its place there, for a task of a batch; `None` where it is a job of its own.
 pub async fn place(
     lease: &Lease,
-    seat: Option<&BatchSlot>,
+    batch_slot: Option<&BatchSlot>,
     folder: &JobFolder,
     cluster: &SlurmContext,
 ) -> Option<(String, u32)> {
-    let batch_slot = seat?;
+    let batch_slot = batch_slot?;
     let env = environment(std::env::vars_os(), None);
     let most = *cluster.max_array_size.get_or_init(|| max_array_size(&env)).await;
     let (array, element) = (batch_slot.ix().checked_div(most)?, batch_slot.ix() % most);
     let salt = format!("{} {} {array}", folder.arrays().folder().display(), batch_slot.name());
-    Some((submission::name(&lease.task.stage, &salt), element))
+    Some((batch_script::name(&lease.task.stage, &salt), element))
 }
 
 /// Everything that the job needs to know.
@@ -41,7 +41,7 @@ pub async fn write_job_spec(
     let own = lease.out.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let (name, element) = match place {
         Some((name, element)) => (name, Some(element)),
-        None => (submission::name(&lease.task.id.file_name(), &salt), None),
+        None => (batch_script::name(&lease.task.id.file_name(), &salt), None),
     };
     let spec = JobSpec {
         task: (*lease.task).clone(),
@@ -57,13 +57,13 @@ pub async fn write_job_spec(
         slurm,
         words,
     };
-    let program = submission::program(&spec.slurm, &spec.project).map_err(|source| PathError {
+    let program = batch_script::program(&spec.slurm, &spec.project).map_err(|source| PathError {
         doing: "find",
         path: "this program".into(),
         source,
     })?;
     let comment = format!("{} of {}", spec.task.id, spec.project.display());
-    let script = element.is_none().then(|| submission::script(&program, folder.path(), &comment));
+    let script = element.is_none().then(|| batch_script::script(&program, folder.path(), &comment));
     let folder = folder.clone();
     // It waits for the disk, and a thousand elements of an array do so at once.
     let written = spawn_blocking(move || folder.write(&spec, script.as_deref()).map(|()| spec)).await;

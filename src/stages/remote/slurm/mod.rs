@@ -1,9 +1,9 @@
 //! `host: slurm` — a stage as a job of its own.
 //!
-//! The run writes down what is to be done ([`spec`]), submits a script that starts this program again on a node ([`submission`]),
-//! and follows it ([`job_follower`]): by the shared folder, which shows what the stage does and how it ended, and by the queue, which
-//! knows what a job cannot report itself (that its time limit was reached, that its node is gone). On the node the same code
-//! the stage that does it here ([`work()`]).
+//! The run writes down what is to be done ([`job_protocol`]), submits a script that starts this program again on a node
+//! ([`batch_script`]), and follows the job ([`run_attempt`]): by the shared folder, which shows what the stage does and how it
+//! ended, and by the queue, which knows what a job cannot report itself (that its time limit was reached, that its node is gone).
+//! On the node the same code runs the stage as on this machine ([`work()`]).
 //!
 //! # What holds, whatever happens
 //!
@@ -16,7 +16,8 @@
 
 mod allocation;
 mod array;
-mod cancel_elements;
+mod batch_script;
+mod cancel_batch;
 mod cancel_jobs;
 pub mod commands;
 mod container;
@@ -26,15 +27,14 @@ mod job_attempt;
 mod job_end;
 mod job_existence;
 mod job_files;
-mod job_follower;
-mod job_monitor;
+mod job_protocol;
 mod node_address;
 mod node_resources;
 mod node_worker;
 mod pending_members;
-mod spec;
-mod submission;
-mod submit_job;
+mod queue_interpreter;
+mod run_attempt;
+mod submit_until_queued;
 
 use std::path::Path;
 
@@ -50,5 +50,5 @@ pub use node_worker::{AttemptClaim, NodeWorkerError, devices, work};
 
 /// Does the stage in a job. `home` is the project's state folder.
 pub async fn perform(lease: Lease, slurm: Slurm, home: &Path, cluster: &SlurmContext) -> Result<Done, Failure> {
-    job_follower::perform(lease, slurm, home, cluster).await
+    run_attempt::perform(lease, slurm, home, cluster).await
 }

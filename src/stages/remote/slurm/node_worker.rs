@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use tokio::time::sleep;
 
 use super::heartbeat;
-use super::spec::{FolderSize, JobEnd, JobEvent, JobSpec};
+use super::job_protocol::{FolderSize, JobEnd, JobEvent, JobSpec};
 use crate::event::{Done, Endpoint, Event, Failure, GpuId, RunId, Stop};
 use crate::plan::Lifetime;
 use crate::runner::store::{JobFolder, PathError};
@@ -19,9 +19,9 @@ use crate::runner::{Lease, isolate_panics, within};
 use crate::stages::StageExecutor;
 
 /// How often the job looks whether it is to end.
-const LOOK: Duration = Duration::from_secs(1);
+const STOP_POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// A server that no run has needed for this long has lost its run.
-const DESERTED: Duration = Duration::from_mins(2);
+const ORPHANED_SERVER_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// Why a job did nothing. Not a failure of the stage: another job does it, or it is no longer needed.
 #[derive(Debug, thiserror::Error)]
@@ -69,9 +69,9 @@ impl AttemptClaim {
         }
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let node = variable("SLURMD_NODENAME").unwrap_or_else(|| host.clone());
-        let teller = Arc::new(JobEventWriter { file: Mutex::new(folder.open_events_file()?) });
-        teller.write_event(&JobEvent::Began { number: number.clone(), node: node.clone(), host });
-        Ok(Self { spec, number, node, event_writer: teller })
+        let event_writer = Arc::new(JobEventWriter { file: Mutex::new(folder.open_events_file()?) });
+        event_writer.write_event(&JobEvent::Began { number: number.clone(), node: node.clone(), host });
+        Ok(Self { spec, number, node, event_writer })
     }
 
     /// From now on the run sees that this program is alive. A thread of its own: busy work must not look like silence.
@@ -110,10 +110,10 @@ impl AttemptClaim {
 }
 
 async fn perform(folder: &JobFolder, claim: &AttemptClaim, stop: &Stop) -> Result<Done, Failure> {
-    let AttemptClaim { spec, node, event_writer: teller, .. } = claim;
+    let AttemptClaim { spec, node, event_writer, .. } = claim;
     let (ready, receiver) = oneshot::channel();
     let service = spec.task.lifetime == Lifetime::Service;
-    let emit = Arc::clone(teller);
+    let emit = Arc::clone(event_writer);
     let origins = spec.origins.clone();
     let lease = Lease {
         task: Arc::new(spec.task.clone()),
@@ -132,7 +132,7 @@ async fn perform(folder: &JobFolder, claim: &AttemptClaim, stop: &Stop) -> Resul
     };
     // Its processes are marked with names of their own: a run that cleans up after itself must not take them for its own.
     let stages = StageExecutor::new(folder.path(), RunId::new(spec.name.clone()));
-    let writer = Arc::clone(teller);
+    let writer = Arc::clone(event_writer);
     let named = node.clone();
     tokio::spawn(async move {
         if let Ok(endpoints) = receiver.await {
@@ -176,7 +176,7 @@ async fn watch(
     spec: &JobSpec,
     mut signals: Signals,
     stop: &Stop,
-    teller: &JobEventWriter,
+    event_writer: &JobEventWriter,
 ) -> std::convert::Infallible {
     let service = spec.task.lifetime == Lifetime::Service;
     let mut beats = (folder.beats(), tokio::time::Instant::now());
@@ -185,11 +185,11 @@ async fn watch(
             _ = signals.near.recv() => {
                 let left = spec.slurm.warn.time().as_secs();
                 let text = format!("its job has less than {left} s left until its time limit");
-                teller.event(Event::Notice { task: Some(spec.task.id.clone()), text });
+                event_writer.event(Event::Notice { task: Some(spec.task.id.clone()), text });
             }
             _ = signals.term.recv() => if stop.is_requested() { stop.now() } else { stop.request() },
             _ = signals.int.recv() => stop.request(),
-            () = sleep(LOOK) => {
+            () = sleep(STOP_POLL_INTERVAL) => {
                 // The folder goes when the attempt has been judged without us.
                 if folder.is_cancelled() || !folder.is_there() {
                     stop.request();
@@ -198,7 +198,7 @@ async fn watch(
                     let now = folder.beats();
                     if now != beats.0 {
                         beats = (now, tokio::time::Instant::now());
-                    } else if beats.1.elapsed() > DESERTED {
+                    } else if beats.1.elapsed() > ORPHANED_SERVER_TIMEOUT {
                         stop.request();
                     }
                 }

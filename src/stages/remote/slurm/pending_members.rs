@@ -23,7 +23,7 @@ pub struct ArrayMember {
     pub(super) program: PathBuf,
     pub(super) comment: String,
     pub(super) at_once: Option<u32>,
-    pub(super) order: Submission,
+    pub(super) submission: Submission,
     pub(super) view: watch::Receiver<QueueView>,
     pub(super) known: JobExistence,
     pub(super) stop: Stop,
@@ -31,7 +31,7 @@ pub struct ArrayMember {
     pub(super) reply: oneshot::Sender<EnqueueResult>,
 }
 
-/// The members so far: party → members.
+/// The members so far: batch → members.
 #[derive(Clone, Default)]
 pub struct PendingArrayMembers(Arc<Mutex<BTreeMap<String, Vec<ArrayMember>>>>);
 
@@ -42,13 +42,13 @@ impl std::fmt::Debug for PendingArrayMembers {
 }
 
 impl PendingArrayMembers {
-    pub(super) fn join(&self, party: &str, member: ArrayMember) {
-        self.open().entry(party.to_owned()).or_default().push(member);
+    pub(super) fn join(&self, batch: &str, member: ArrayMember) {
+        self.open().entry(batch.to_owned()).or_default().push(member);
     }
 
     /// The first caller gets all members; later callers get none.
-    pub(super) fn take(&self, party: &str) -> Vec<ArrayMember> {
-        self.open().remove(party).unwrap_or_default()
+    pub(super) fn take(&self, batch: &str) -> Vec<ArrayMember> {
+        self.open().remove(batch).unwrap_or_default()
     }
 
     pub(super) fn open(&self) -> parking_lot::MutexGuard<'_, BTreeMap<String, Vec<ArrayMember>>> {

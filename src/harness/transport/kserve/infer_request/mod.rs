@@ -2,7 +2,7 @@
 //!
 //! Fixed once before the run; every message is then a copy of constants and its own prompt.
 
-mod input_builder;
+mod constant_inputs;
 mod tensor;
 mod tensor_names;
 mod vllm;
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use bytes::{BufMut, Bytes, BytesMut};
 use rand::RngExt;
 
-use self::input_builder::{ConstantTensor, InputBuilder, MessageInputs};
+use self::constant_inputs::{ConstantInputs, ConstantTensor, MessageInputs};
 use self::tensor::{ScalarValue, texts};
 pub(in crate::harness) use self::tensor_names::{ModelMetadata, OfferedTensors};
 use self::tensor_names::{TEXT, TOKENS, TensorNames, VLLM};
@@ -107,77 +107,92 @@ impl InferRequestTemplate {
         }
         contract.check_batch(request.batch(), call, &mut faults);
         let has_prompt = !streams && request.exclude_input_in_output == Some(false);
-        let mut sheet = InputBuilder::new(contract, faults);
-        sheet.require_input("model", names.prompt);
-        sheet.require_input("model", names.output_len);
-        sheet.input_if_available(names.streaming, ScalarValue::Bool(streams));
+        let mut constant_inputs = ConstantInputs::new(contract, faults);
+        constant_inputs.require_input("model", names.prompt);
+        constant_inputs.require_input("model", names.output_len);
+        constant_inputs.input_if_available(names.streaming, ScalarValue::Bool(streams));
         if interface == Interface::TokenIds {
-            sheet.input_if_available("beam_width", ScalarValue::Int(i64::from(beams)));
+            constant_inputs.input_if_available("beam_width", ScalarValue::Int(i64::from(beams)));
             let end = request.end_id.unwrap_or(spec.end_id);
-            sheet.input_if_available("end_id", ScalarValue::Int(i64::from(end)));
-            sheet.input_if_available("pad_id", ScalarValue::Int(i64::from(request.pad_id.unwrap_or(spec.end_id))));
+            constant_inputs.input_if_available("end_id", ScalarValue::Int(i64::from(end)));
+            constant_inputs
+                .input_if_available("pad_id", ScalarValue::Int(i64::from(request.pad_id.unwrap_or(spec.end_id))));
         } else {
-            sheet.input_if_set(
+            constant_inputs.input_if_set(
                 "beam_width",
                 &["beam_width"],
                 request.beam_width.map(|width| ScalarValue::Int(i64::from(width))),
             );
-            sheet.input_if_set("end_id", &["end_id"], request.end_id.map(|id| ScalarValue::Int(i64::from(id))));
-            sheet.input_if_set("pad_id", &["pad_id"], request.pad_id.map(|id| ScalarValue::Int(i64::from(id))));
+            constant_inputs.input_if_set(
+                "end_id",
+                &["end_id"],
+                request.end_id.map(|id| ScalarValue::Int(i64::from(id))),
+            );
+            constant_inputs.input_if_set(
+                "pad_id",
+                &["pad_id"],
+                request.pad_id.map(|id| ScalarValue::Int(i64::from(id))),
+            );
         }
         let sequences = request.sequences();
         if sequences > 1 && call == CallKind::Unary {
-            sheet.faults.push(
+            constant_inputs.faults.push(
                 "request.num_return_sequences above 1 needs a decoupled model: each answer comes in responses of its own"
                     .to_owned(),
             );
         }
-        sheet.input_if_set(
+        constant_inputs.input_if_set(
             "num_return_sequences",
             &["num_return_sequences"],
             request.num_return_sequences.map(|n| ScalarValue::Int(i64::from(n))),
         );
         match request.exclude_input_in_output {
             Some(value) => {
-                sheet.input_if_set(
+                constant_inputs.input_if_set(
                     "exclude_input_in_output",
                     &["exclude_input_in_output"],
                     Some(ScalarValue::Bool(value)),
                 );
             }
             None if !streams && contract.describes("exclude_input_in_output") => {
-                sheet.input_if_available("exclude_input_in_output", ScalarValue::Bool(true));
+                constant_inputs.input_if_available("exclude_input_in_output", ScalarValue::Bool(true));
             }
             None => {}
         }
         let float = |value: Option<f64>| value.map(ScalarValue::Float);
-        sheet.input_if_set("temperature", &["temperature"], float(request.temperature));
-        sheet.input_if_set("top_k", &[names.top_k], request.top_k.map(|k| ScalarValue::Int(i64::from(k))));
-        sheet.input_if_set("top_p", &[names.top_p], float(request.top_p));
-        sheet.input_if_set("repetition_penalty", &["repetition_penalty"], float(request.repetition_penalty));
-        sheet.input_if_set("presence_penalty", &["presence_penalty"], float(request.presence_penalty));
-        sheet.input_if_set("frequency_penalty", &["frequency_penalty"], float(request.frequency_penalty));
-        sheet.input_if_set("length_penalty", &[names.length_penalty], float(request.length_penalty));
-        sheet.input_if_set("early_stopping", &["early_stopping"], request.early_stopping.map(ScalarValue::Bool));
+        constant_inputs.input_if_set("temperature", &["temperature"], float(request.temperature));
+        constant_inputs.input_if_set("top_k", &[names.top_k], request.top_k.map(|k| ScalarValue::Int(i64::from(k))));
+        constant_inputs.input_if_set("top_p", &[names.top_p], float(request.top_p));
+        constant_inputs.input_if_set("repetition_penalty", &["repetition_penalty"], float(request.repetition_penalty));
+        constant_inputs.input_if_set("presence_penalty", &["presence_penalty"], float(request.presence_penalty));
+        constant_inputs.input_if_set("frequency_penalty", &["frequency_penalty"], float(request.frequency_penalty));
+        constant_inputs.input_if_set("length_penalty", &[names.length_penalty], float(request.length_penalty));
+        constant_inputs.input_if_set(
+            "early_stopping",
+            &["early_stopping"],
+            request.early_stopping.map(ScalarValue::Bool),
+        );
         // Renamed in TensorRT-LLM after 0.20.
-        sheet.input_if_set(
+        constant_inputs.input_if_set(
             "min_length",
             &["min_length", "min_tokens"],
             request.min_length.map(|n| ScalarValue::Int(i64::from(n))),
         );
         let mut drawn_seed = None;
         match request.random_seed {
-            Some(RandomSeed::Fixed(seed)) => sheet.input_if_set("random_seed", &SEEDS, Some(ScalarValue::Long(seed))),
-            Some(RandomSeed::PerRequest(true)) => drawn_seed = sheet.find("random_seed", &SEEDS, "UINT64"),
+            Some(RandomSeed::Fixed(seed)) => {
+                constant_inputs.input_if_set("random_seed", &SEEDS, Some(ScalarValue::Long(seed)))
+            }
+            Some(RandomSeed::PerRequest(true)) => drawn_seed = constant_inputs.find("random_seed", &SEEDS, "UINT64"),
             Some(RandomSeed::PerRequest(false)) | None => {}
         }
         if !request.lora_task_id.is_empty() {
-            sheet.require_input("lora_task_id", "lora_task_id");
+            constant_inputs.require_input("lora_task_id", "lora_task_id");
         }
-        sheet.word_list_input("stop_words", names.stop_words, request.stop_words.as_ref(), interface);
-        sheet.word_list_input("bad_words", names.bad_words, request.bad_words.as_ref(), interface);
+        constant_inputs.word_list_input("stop_words", names.stop_words, request.stop_words.as_ref(), interface);
+        constant_inputs.word_list_input("bad_words", names.bad_words, request.bad_words.as_ref(), interface);
         if matches!(request.cancel, Some(CancelPolicy { by: CancelBy::Stop, .. })) {
-            sheet.require_input("cancel.by", "stop");
+            constant_inputs.require_input("cancel.by", "stop");
         }
         let mut outputs = names.answer.to_vec();
         let mut wants_more = false;
@@ -190,7 +205,7 @@ impl InferRequestTemplate {
         for (key, is_requested, tensors) in returns {
             if is_requested {
                 wants_more = true;
-                sheet.input_if_set(key, &[key], Some(ScalarValue::Bool(true)));
+                constant_inputs.input_if_set(key, &[key], Some(ScalarValue::Bool(true)));
                 outputs.extend(tensors);
             }
         }
@@ -198,7 +213,7 @@ impl InferRequestTemplate {
         if is_batched {
             outputs.push("batch_index");
         }
-        let InputBuilder { constants, mut faults, lacks, .. } = sheet;
+        let ConstantInputs { constants, mut faults, lacks, .. } = constant_inputs;
         if let Some(inputs) = contract.inputs.as_ref().filter(|_| lacks) {
             let has: Vec<&str> = inputs.keys().map(String::as_str).collect();
             faults.push(format!("the model's inputs are {}", has.join(", ")));
@@ -265,7 +280,7 @@ impl InferRequestTemplate {
     /// One message for the requests from `first` on. `prompts` has one for each of `planned`.
     pub fn message(&self, first: u64, planned: &[PlannedRequest], prompts: &[Prompt]) -> ModelInferRequest {
         let rows = planned.len();
-        let mut sheet = MessageInputs::new(self.has_rows, rows);
+        let mut message_inputs = MessageInputs::new(self.has_rows, rows);
         match self.interface {
             Interface::TokenIds => {
                 let prompts: Vec<&[i32]> = prompts.iter().map(Prompt::as_ids).collect();
@@ -275,40 +290,40 @@ impl InferRequestTemplate {
                     let padded = prompt.iter().copied().chain(std::iter::repeat(self.pad_id));
                     padded.take(longest).for_each(|token| ids.put_i32_le(token));
                 }
-                sheet.put(self.names.prompt, "INT32", &[longest as i64], ids.freeze());
+                message_inputs.put(self.names.prompt, "INT32", &[longest as i64], ids.freeze());
                 if self.has_lengths {
                     let lengths = prompts.iter().map(|prompt| ScalarValue::Int(prompt.len() as i64));
-                    sheet.put("input_lengths", "INT32", &[1], tensor::column(lengths, "INT32"));
+                    message_inputs.put("input_lengths", "INT32", &[1], tensor::column(lengths, "INT32"));
                 }
             }
             Interface::Text => {
                 let prompts: Vec<&str> = prompts.iter().map(Prompt::as_text).collect();
-                sheet.put(self.names.prompt, "BYTES", &[1], texts(&prompts));
+                message_inputs.put(self.names.prompt, "BYTES", &[1], texts(&prompts));
             }
         }
         if let Some(sampling) = &self.sampling {
             let settings: Vec<String> =
                 planned.iter().map(|planned| vllm::text(sampling, planned.output_len)).collect();
-            sheet.put(self.names.output_len, "BYTES", &[1], texts(&settings));
+            message_inputs.put(self.names.output_len, "BYTES", &[1], texts(&settings));
         } else {
             let lengths = planned.iter().map(|planned| ScalarValue::Int(i64::from(planned.output_len)));
-            sheet.put(self.names.output_len, "INT32", &[1], tensor::column(lengths, "INT32"));
+            message_inputs.put(self.names.output_len, "INT32", &[1], tensor::column(lengths, "INT32"));
         }
         for ConstantTensor { name, datatype, shape, row } in &self.constants {
             let raw = if rows == 1 { row.clone() } else { row.repeat(rows).into() };
-            sheet.put(name, datatype, shape, raw);
+            message_inputs.put(name, datatype, shape, raw);
         }
         let indices = first..first + rows as u64;
         if let Some((name, datatype)) = &self.drawn_seed {
             let seeds =
                 indices.clone().map(|index| ScalarValue::Long(generator("random_seed", self.seed, index).random()));
-            sheet.put(name, datatype, &[1], tensor::column(seeds, datatype));
+            message_inputs.put(name, datatype, &[1], tensor::column(seeds, datatype));
         }
         if !self.lora.is_empty() {
             let tasks = indices.map(|index| ScalarValue::Long(self.lora[index as usize % self.lora.len()]));
-            sheet.put("lora_task_id", "UINT64", &[1], tensor::column(tasks, "UINT64"));
+            message_inputs.put("lora_task_id", "UINT64", &[1], tensor::column(tasks, "UINT64"));
         }
-        let MessageInputs { inputs, raw, .. } = sheet;
+        let MessageInputs { inputs, raw, .. } = message_inputs;
         let output = |name: &&str| InferRequestedOutputTensor {
             name: (*name).to_owned(),
             ..InferRequestedOutputTensor::default()
@@ -326,16 +341,16 @@ impl InferRequestTemplate {
 
     /// Requests that the backend end the request of this id.
     pub fn stop(&self, id: u64) -> ModelInferRequest {
-        let mut sheet = MessageInputs::new(self.has_rows, 1);
+        let mut constant_inputs = MessageInputs::new(self.has_rows, 1);
         let one = || Bytes::from_static(&[1, 0, 0, 0]);
         // Placeholders for the inputs that the model requires of every request.
-        sheet.put(self.names.prompt, "INT32", &[1], one());
+        constant_inputs.put(self.names.prompt, "INT32", &[1], one());
         if self.has_lengths {
-            sheet.put("input_lengths", "INT32", &[1], one());
+            constant_inputs.put("input_lengths", "INT32", &[1], one());
         }
-        sheet.put(self.names.output_len, "INT32", &[1], one());
-        sheet.put("stop", "BOOL", &[1], Bytes::from_static(&[1]));
-        let MessageInputs { inputs, raw, .. } = sheet;
+        constant_inputs.put(self.names.output_len, "INT32", &[1], one());
+        constant_inputs.put("stop", "BOOL", &[1], Bytes::from_static(&[1]));
+        let MessageInputs { inputs, raw, .. } = constant_inputs;
         ModelInferRequest {
             model_name: self.model.clone(),
             id: id.to_string(),

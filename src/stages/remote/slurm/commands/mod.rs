@@ -11,8 +11,8 @@ mod limits;
 mod node;
 mod query;
 mod queue;
+mod sbatch;
 mod state;
-mod submit;
 
 pub use cancel::{CancelCommand, CancelError, cancel};
 pub use environment::environment;
@@ -21,5 +21,5 @@ pub use limits::max_array_size;
 pub use node::addresses;
 pub use query::Environment;
 pub use queue::{JobQueue, QueueEntry, QueueView};
+pub use sbatch::{Submission, SubmitOutcome, submit};
 pub use state::{JobState, PendingReason};
-pub use submit::{Submission, SubmitOutcome, submit};

@@ -1,4 +1,4 @@
-//! Cancelling elements of arrays: by number, since all share one name, and with one query for all concurrent requests.
+//! Cancels elements of arrays by number, since all share one name, and all concurrent requests with one `scancel`.
 
 use std::collections::BTreeSet;
 
@@ -6,9 +6,9 @@ use parking_lot::Mutex;
 
 use crate::stages::remote::slurm::commands::{CancelCommand, CancelError, Environment, QueueEntry, cancel};
 
-/// The elements to be cancelled. A request that arrives while a query is under way is in the next one.
+/// Collects the elements to be cancelled. A request that arrives while `scancel` runs is in the next one.
 #[derive(Debug, Default)]
-pub struct Cancelling {
+pub struct CancelBatcher {
     wanted: Mutex<CancelRequest>,
     /// The result of the last query.
     turn: tokio::sync::Mutex<Option<CancelError>>,
@@ -20,7 +20,7 @@ struct CancelRequest {
     hard: bool,
 }
 
-impl Cancelling {
+impl CancelBatcher {
     /// `Ok` when the controller has received it. `hard`: KILL at once.
     pub async fn cancel(&self, numbers: &[String], hard: bool, env: &Environment) -> Result<(), CancelError> {
         if numbers.is_empty() {

@@ -1,4 +1,4 @@
-//! vLLM's server. The command is a pure function of the manifest, so that it can be read before anything runs.
+//! The command lines of vLLM's servers: a pure function of the manifest, so that they can be read before anything runs.
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ use crate::manifest::model::Vllm;
 use crate::stages::container::named_paths;
 use crate::stages::task_context::TaskContext;
 
-pub fn copies(server: &Vllm) -> EngineCopies {
+pub fn engine_copies(server: &Vllm) -> EngineCopies {
     EngineCopies {
         ranks: server.ranks(),
         factors: "tp × pp × dp",
@@ -23,7 +23,7 @@ pub fn copies(server: &Vllm) -> EngineCopies {
 
 pub fn plan(context: &TaskContext, server: &Vllm) -> Result<Vec<PlannedServer>, Failure> {
     let server = with_paths(server, |text| existing_path(context, text));
-    copies(&server).plan(context, |port| argv(&server, port))
+    engine_copies(&server).plan(context, |port| argv(&server, port))
 }
 
 /// With the model's and the tokenizer's folder as a server finds them.

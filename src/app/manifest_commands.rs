@@ -1,4 +1,4 @@
-//! Commands about manifests as such: `check, show, list, schema, init`.
+//! The commands `check`, `show`, `list` and `schema`.
 
 use super::project::{Project, colored};
 use crate::app::error::CommandError;

@@ -20,7 +20,7 @@ use crate::report::run_state::{RunState, TaskPhase, TaskState};
 use crate::report::terminal::styler::{as_typed, clean, clean_lines, counted, duration, to_the_second};
 use crate::report::terminal::summary::{failure_text, reasons_of};
 
-const PAGE: &str = include_str!("../../../templates/report/page.html");
+const PAGE: &str = include_str!("../../../../templates/report/page.html");
 /// The most rows that a table of tasks has; the page shows how many there are.
 const ROWS: usize = 1000;
 /// The most benchmarks that have all their numbers on the page; the table of results has them all.
@@ -89,8 +89,9 @@ pub fn render(
     let mut sweeps = sweeps.to_vec();
     sweeps.sort_by(|a, b| natural_order(&a.0, &b.0));
     let sections: Vec<_> =
-        sweeps.iter().zip(1..).map(|((name, report), place)| sweep::read(name, report, place)).collect();
-    let benches: Vec<_> = results.iter().map(|one| bench::read(&one.task, &one.result, one.search.as_ref())).collect();
+        sweeps.iter().zip(1..).map(|((name, report), place)| sweep::section(name, report, place)).collect();
+    let benches: Vec<_> =
+        results.iter().map(|one| bench::section(&one.task, &one.result, one.search.as_ref())).collect();
     let (gantt, left_out) = timeline::draw(story).unzip();
     let (tone, word) = verdict(story);
     let total = plan.tasks.len().max(story.total);

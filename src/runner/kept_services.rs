@@ -6,19 +6,19 @@ use crate::event::{Endpoint, Stop, TaskId};
 
 /// Which services stay up, and until when.
 #[derive(Clone, Debug)]
-pub struct ServiceHold {
+pub struct KeptServices {
     /// For each task of the plan.
     pub tasks: Vec<bool>,
     /// Receives all of them, once, when the last one is ready. A service that ends after that is not started again: its
     /// address is known elsewhere by then.
-    pub ready: UnboundedSender<Vec<HeldService>>,
+    pub ready: UnboundedSender<Vec<KeptService>>,
     /// After this request they stop, unless a step needs them.
     pub release: Stop,
 }
 
 /// A service that is up.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HeldService {
+pub struct KeptService {
     pub task: TaskId,
     pub endpoints: Vec<Endpoint>,
 }

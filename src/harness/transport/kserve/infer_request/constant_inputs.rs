@@ -44,7 +44,7 @@ impl MessageInputs {
 }
 
 /// Constants so far, and those that do not fit.
-pub struct InputBuilder<'a> {
+pub struct ConstantInputs<'a> {
     contract: &'a ModelMetadata,
     pub constants: Vec<ConstantTensor>,
     pub faults: Vec<String>,
@@ -52,7 +52,7 @@ pub struct InputBuilder<'a> {
     pub lacks: bool,
 }
 
-impl<'a> InputBuilder<'a> {
+impl<'a> ConstantInputs<'a> {
     pub const fn new(contract: &'a ModelMetadata, faults: Vec<String>) -> Self {
         Self { contract, constants: Vec::new(), faults, lacks: false }
     }

@@ -1,5 +1,5 @@
-//! `trtllm-serve`: one for each copy of the model, as NVIDIA's harness starts them. The command is a pure function of the
-//! manifest, so that it can be read before anything runs.
+//! The command line of `trtllm-serve`: one for each copy of the model, as NVIDIA's harness starts them. It is a pure function
+//! of the manifest, so that it can be read before anything runs.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ use crate::stages::task_context::TaskContext;
 /// The file that `--extra_llm_api_options` names, in the task's folder.
 const OPTIONS: &str = "extra_llm_api_options.yaml";
 
-pub fn copies(server: &TrtllmServe) -> EngineCopies {
+pub fn engine_copies(server: &TrtllmServe) -> EngineCopies {
     EngineCopies {
         ranks: server.ranks(),
         factors: "tp × pp",
@@ -65,7 +65,7 @@ pub fn plan(context: &TaskContext, server: &TrtllmServe) -> Result<Vec<PlannedSe
     let found = |text: &str| existing_path(context, text);
     let server = TrtllmServe { tokenizer: server.tokenizer.as_deref().map(found), ..server.clone() };
     let model = found(&server.model);
-    copies(&server).plan(context, |port| argv(&server, &model, port, options.as_deref()))
+    engine_copies(&server).plan(context, |port| argv(&server, &model, port, options.as_deref()))
 }
 
 /// With a lower number among its options; `None`: it stands elsewhere.

@@ -17,20 +17,20 @@ use crate::exec::process::{self, ExitKind, ProcessCommand};
 use crate::plan::{ActionKind, Plan, Task};
 use crate::report::{self, EndpointRow};
 use crate::runner::store::{ProjectLock, StateFolder};
-use crate::runner::{EventEmitter, HeldService, RunOptions, RunSummary, ServiceHold};
+use crate::runner::{EventEmitter, KeptService, KeptServices, RunOptions, RunSummary};
 
 /// signal(7): a shell's code for a command that a signal ended is this and the signal's number.
 const SIGNALLED: i32 = 128;
 
 /// Servers that stay up: until a stop request, or for one command.
-pub(super) struct HeldServers {
+pub(super) struct KeptServers {
     /// Their stage, or one task of it.
     pub name: String,
     /// For each task of the plan.
     tasks: Vec<bool>,
     command: Vec<OsString>,
     announcement: Announcement,
-    phase: HoldPhase,
+    phase: ServingPhase,
 }
 
 /// How endpoints are printed.
@@ -44,12 +44,12 @@ enum Announcement {
 
 /// Whether the servers are up without a command, so that the first stop request is the ordinary end.
 #[derive(Clone)]
-pub(super) struct HoldPhase {
+pub(super) struct ServingPhase {
     is_serving: Arc<AtomicBool>,
     release: Stop,
 }
 
-impl HoldPhase {
+impl ServingPhase {
     /// Ends the serving, and reports so; `None` while there is something to interrupt.
     pub fn end(&self) -> Option<Event> {
         self.is_serving.load(Ordering::Acquire).then(|| {
@@ -60,7 +60,7 @@ impl HoldPhase {
 }
 
 /// What the run around the servers has.
-pub(super) struct HoldSurroundings<'a> {
+pub(super) struct ServingContext<'a> {
     pub home: &'a StateFolder,
     pub plan: &'a Plan,
     pub id: &'a RunId,
@@ -69,7 +69,7 @@ pub(super) struct HoldSurroundings<'a> {
     pub lock: &'a ProjectLock,
 }
 
-impl HeldServers {
+impl KeptServers {
     /// The servers that are meant.
     ///
     /// # Errors
@@ -107,7 +107,7 @@ impl HeldServers {
             (EventFormat::Terminal, true) => Announcement::Json,
             (EventFormat::Terminal, false) => Announcement::Table,
         };
-        let phase = HoldPhase { is_serving: Arc::default(), release: Stop::new() };
+        let phase = ServingPhase { is_serving: Arc::default(), release: Stop::new() };
         Ok(Self { name, tasks, command: request.command.clone(), announcement, phase })
     }
 
@@ -130,14 +130,14 @@ impl HeldServers {
         )))
     }
 
-    pub fn phase(&self) -> HoldPhase {
+    pub fn phase(&self) -> ServingPhase {
         self.phase.clone()
     }
 
     /// What the runner gets, and where it reports the servers.
-    pub fn hold(&self) -> (ServiceHold, UnboundedReceiver<Vec<HeldService>>) {
+    pub fn kept_services(&self) -> (KeptServices, UnboundedReceiver<Vec<KeptService>>) {
         let (ready, receive) = unbounded_channel();
-        (ServiceHold { tasks: self.tasks.clone(), ready, release: self.phase.release.clone() }, receive)
+        (KeptServices { tasks: self.tasks.clone(), ready, release: self.phase.release.clone() }, receive)
     }
 
     /// Waits until the servers are ready, prints where they are, and keeps them up: for the command, whose outcome it returns, or
@@ -145,8 +145,8 @@ impl HeldServers {
     pub async fn attend(
         &self,
         mut running: JoinHandle<RunSummary>,
-        mut ready: UnboundedReceiver<Vec<HeldService>>,
-        around: &HoldSurroundings<'_>,
+        mut ready: UnboundedReceiver<Vec<KeptService>>,
+        around: &ServingContext<'_>,
     ) -> Result<(RunSummary, Option<ExitKind>), JoinError> {
         let services = tokio::select! {
             biased;
@@ -197,9 +197,9 @@ impl HeldServers {
     /// Runs the command with the endpoints in its environment. `None`: it could not be started, which has been reported.
     async fn run_command(
         &self,
-        services: &[HeldService],
+        services: &[KeptService],
         rows: &[EndpointRow],
-        around: &HoldSurroundings<'_>,
+        around: &ServingContext<'_>,
         quit: &Stop,
     ) -> Option<ExitKind> {
         let task = services.first().map(|service| service.task.clone())?;

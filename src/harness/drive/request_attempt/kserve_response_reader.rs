@@ -19,7 +19,7 @@ use crate::harness::transport::kserve::infer_request::InferRequestTemplate;
 use crate::harness::transport::kserve::rpc::{self, RpcResponse, check_status};
 use crate::spec::{CancelBy, CancelPolicy};
 
-pub(super) struct ResponseReader<'a> {
+pub(super) struct KserveResponseReader<'a> {
     pub attempt: &'a RequestAttempt<'a>,
     pub template: &'a InferRequestTemplate,
     pub state: &'a State,
@@ -39,16 +39,16 @@ pub(super) enum ReadOutcome {
     Cancel(CancelBy),
 }
 
-impl<'a> ResponseReader<'a> {
+impl<'a> KserveResponseReader<'a> {
     pub fn new(
-        exchange: &'a RequestAttempt<'a>,
-        form: &'a InferRequestTemplate,
+        attempt: &'a RequestAttempt<'a>,
+        template: &'a InferRequestTemplate,
         parts: &'a mut [RequestProgress],
         state: &'a State,
     ) -> Self {
-        let cancel = form.cancel_of(exchange.id);
-        let frames = Frames::new(exchange.limits.frame);
-        Self { attempt: exchange, template: form, state, parts, cancel, frames, id: exchange.id.to_string(), bytes: 0 }
+        let cancel = template.cancel_of(attempt.id);
+        let frames = Frames::new(attempt.limits.frame);
+        Self { attempt, template, state, parts, cancel, frames, id: attempt.id.to_string(), bytes: 0 }
     }
 
     pub fn has_begun(&self) -> bool {
@@ -119,7 +119,7 @@ impl<'a> ResponseReader<'a> {
 
     /// Takes one response.
     pub fn read_response(&mut self, message: Bytes, t_read: u64) -> Result<(), RpcFault> {
-        let RequestAttempt { connection: link, planned, collector, limits, .. } = self.attempt;
+        let RequestAttempt { connection, planned, collector, limits, .. } = self.attempt;
         self.bytes = self.bytes.saturating_add(message.len() as u64);
         limits.check_messages(self.bytes)?;
         let look = self.template.scan_request();
@@ -167,7 +167,7 @@ impl<'a> ResponseReader<'a> {
                 listener.first(i32::from_le_bytes(*first), t_read);
             }
             self.state.last_token.set(Some(t_read));
-            link.last_token.set(t_read);
+            connection.last_token.set(t_read);
             part.take(WireEvent::Chunk(tokens), t_read);
             ResponseBounds::check_tokens(part.account().tokens(), self.attempt.requested_tokens(request))?;
         }

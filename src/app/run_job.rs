@@ -1,4 +1,4 @@
-//! What a job does on its node: one stage, or a whole run.
+//! Runs a job on its node: one stage, or a whole run.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! From the manifest's settings to the options of `sbatch`, and the script that it runs.
+//! The options of `sbatch` from the manifest's settings, and the script that the job runs.
 
 use crate::units::shell_word;
 use std::fmt::Write as _;

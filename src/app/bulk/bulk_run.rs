@@ -8,13 +8,13 @@ use crate::cli::KeyValueArg;
 
 /// The runs of a file, and the parts of it without a meaning here.
 pub struct BulkFile {
-    pub items: Vec<BulkItem>,
+    pub items: Vec<BulkRun>,
     pub notes: Vec<String>,
 }
 
 /// The arguments of `regatta run`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BulkItem {
+pub struct BulkRun {
     pub manifest: String,
     pub settings: Vec<KeyValueArg>,
     /// Variables that its parameters read.
@@ -23,7 +23,7 @@ pub struct BulkItem {
     pub repeat: u32,
 }
 
-impl BulkItem {
+impl BulkRun {
     /// The number of repeats of a run.
     pub fn repeated(self, repeats: u32) -> impl Iterator<Item = Self> {
         (1..=repeats).map(move |repeat| Self { repeat, ..self.clone() })
@@ -48,7 +48,7 @@ impl BulkItem {
 }
 
 /// As it could be typed.
-impl fmt::Display for BulkItem {
+impl fmt::Display for BulkRun {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (name, value) in &self.env {
             write!(f, "{name}={} ", shell_word(value))?;

@@ -1,8 +1,8 @@
 //! The one loop: queries the schedule, looks in the cache, starts tries, handles their results.
 
+mod announce_services;
 mod cache_lookup;
 mod finish;
-mod hold;
 mod retry;
 mod schedule_items;
 
@@ -72,7 +72,7 @@ struct Runner<W> {
     /// Tries of tasks that are tried again under another key.
     tries: BTreeMap<TaskIndex, u32>,
     /// The caller has the addresses of its services.
-    held_announced: bool,
+    services_announced: bool,
     /// Groups of tasks that were started together.
     parties: u32,
     summary: RunSummary,
@@ -114,7 +114,7 @@ pub async fn run<W: TaskExecutor>(
         stopped_by_server: BTreeMap::new(),
         to_repeat: BTreeSet::new(),
         tries: BTreeMap::new(),
-        held_announced: false,
+        services_announced: false,
         parties: 0,
         summary: RunSummary::default(),
         send,
@@ -129,7 +129,7 @@ impl<W: TaskExecutor> Runner<W> {
         const SYNC: Duration = Duration::from_secs(5);
         let mut sync = tokio::time::interval_at(tokio::time::Instant::now() + SYNC, SYNC);
         sync.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let (stop, release) = (self.stop.clone(), self.hold_release());
+        let (stop, release) = (self.stop.clone(), self.services_release());
         let (mut stopping, mut released) = (false, false);
         self.note_skipped();
         loop {
@@ -146,7 +146,7 @@ impl<W: TaskExecutor> Runner<W> {
                 }
                 () = release.requested(), if !released => {
                     released = true;
-                    self.schedule.release_held();
+                    self.schedule.release_kept_services();
                 }
                 Some(msg) = receive.recv() => {
                     self.take(msg);
@@ -194,7 +194,7 @@ impl<W: TaskExecutor> Runner<W> {
 
     fn note_skipped(&mut self) {
         for (ix, task) in self.plan.tasks.iter().enumerate() {
-            if let (Some(why), false) = (&task.skipped, self.options.parts[ix] == TaskRole::NotNeeded) {
+            if let (Some(why), false) = (&task.skipped, self.options.roles[ix] == TaskRole::NotNeeded) {
                 self.summary.tally.skipped += 1;
                 self.summary.skipped.push((task.id.clone(), why.clone()));
                 (self.emit)(Event::TaskSkipped { task: task.id.clone(), why: why.clone() });
@@ -254,7 +254,7 @@ impl<W: TaskExecutor> Runner<W> {
         }
         match look_up(&*self.work, &task, &keyed.digest, &self.cache) {
             Lookup::Hit(record) => self.take_hit(ix, &record, None),
-            _ if self.options.parts[ix as usize] == TaskRole::Restore && self.options.output_source.is_none() => {
+            _ if self.options.roles[ix as usize] == TaskRole::Restore && self.options.output_source.is_none() => {
                 self.missed(ix);
             }
             _ => {
@@ -373,7 +373,7 @@ impl<W: TaskExecutor> Runner<W> {
             *gpus = leased;
         }
         self.schedule.up(ix);
-        self.announce_held();
+        self.announce_services();
     }
 
     fn take_tried(&mut self, ix: TaskIndex, tried: AttemptOutcome) {
@@ -563,7 +563,7 @@ impl<W: TaskExecutor> Runner<W> {
     fn emit_cancelled(&mut self) {
         for (ix, because) in self.schedule.take_cancelled() {
             let task = Arc::clone(self.task(ix));
-            if self.options.parts[ix as usize] == TaskRole::NotNeeded || task.lifetime == Lifetime::Service {
+            if self.options.roles[ix as usize] == TaskRole::NotNeeded || task.lifetime == Lifetime::Service {
                 continue;
             }
             self.summary.tally.cancelled += 1;

@@ -58,8 +58,8 @@ pub struct ScheduledTask {
     pub group: Option<u32>,
     /// Not part of this run, or `when` is false.
     pub skipped: bool,
-    /// A service that starts without a step that needs it, and stays up until [`TaskSchedule::release_held`].
-    pub held: bool,
+    /// A service that starts without a step that needs it, and stays up until [`TaskSchedule::release_kept_services`].
+    pub kept: bool,
 }
 
 impl ScheduledTask {
@@ -105,7 +105,7 @@ pub struct TaskSchedule {
     /// How many of them take all slots: one at the most.
     running_alone: u32,
     /// Services that are up for the caller.
-    held: Vec<TaskIndex>,
+    kept: Vec<TaskIndex>,
     /// Tasks that something is under way for: keying, running, starting or stopping.
     in_progress: u32,
     /// Nothing new starts any more.
@@ -125,7 +125,7 @@ impl TaskSchedule {
             }
             let unsettled = item.needs.len() as u32;
             // The caller counts as one more dependent.
-            let unfinished_dependents = u32::from(item.held);
+            let unfinished_dependents = u32::from(item.kept);
             nodes.push(Node {
                 item,
                 dependents: Vec::new(),
@@ -137,10 +137,10 @@ impl TaskSchedule {
             });
         }
         let slots = slots.max(1);
-        let held = (0..).zip(&nodes).filter(|(_, node)| node.item.held).map(|(ix, _)| ix).collect();
+        let kept = (0..).zip(&nodes).filter(|(_, node)| node.item.kept).map(|(ix, _)| ix).collect();
         let mut schedule = Self {
             unfinished: nodes.len(),
-            held,
+            kept,
             nodes,
             to_key: BTreeSet::new(),
             ready: BTreeSet::new(),
@@ -260,7 +260,7 @@ impl TaskSchedule {
         if self.halted {
             return None;
         }
-        if let Some(service) = self.held.iter().find_map(|ix| self.startable(*ix)) {
+        if let Some(service) = self.kept.iter().find_map(|ix| self.startable(*ix)) {
             return Some(self.start_service(service));
         }
         // What runs elsewhere needs no slot here.
@@ -409,17 +409,17 @@ impl TaskSchedule {
                 _ => {}
             }
         }
-        self.release_held();
+        self.release_kept_services();
     }
 
-    /// All held services are up.
-    pub fn are_held_up(&self) -> bool {
-        self.held.iter().all(|ix| self.state(*ix) == ScheduleState::Serving)
+    /// All kept services are up.
+    pub fn are_kept_services_up(&self) -> bool {
+        self.kept.iter().all(|ix| self.state(*ix) == ScheduleState::Serving)
     }
 
     /// The caller needs its services no more: those that no step needs stop.
-    pub fn release_held(&mut self) {
-        for ix in std::mem::take(&mut self.held) {
+    pub fn release_kept_services(&mut self) {
+        for ix in std::mem::take(&mut self.kept) {
             self.nodes[ix as usize].unfinished_dependents -= 1;
             self.stop_if_unneeded(ix);
         }
@@ -439,14 +439,14 @@ impl TaskSchedule {
         std::mem::take(&mut self.cancelled)
     }
 
-    /// Nothing runs, nothing starts or stops by itself, and yet there are unfinished steps, or held services that are not
+    /// Nothing runs, nothing starts or stops by itself, and yet there are unfinished steps, or kept services that are not
     /// started: the first of them.
     pub fn deadlocked_task(&self) -> Option<TaskIndex> {
         if self.in_progress > 0 {
             return None;
         }
         let waits = |ix: &TaskIndex| self.state(*ix) == ScheduleState::Keyed;
-        self.ready.first().copied().or_else(|| self.held.iter().copied().find(waits))
+        self.ready.first().copied().or_else(|| self.kept.iter().copied().find(waits))
     }
 
     /// Running steps that need this service.

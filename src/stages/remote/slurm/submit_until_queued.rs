@@ -1,4 +1,4 @@
-//! Getting a job into the queue, once.
+//! Submits one job, and repeats that until the job is in the queue.
 
 use std::time::{Duration, Instant};
 
@@ -10,21 +10,21 @@ use super::job_existence::JobExistence;
 use crate::event::{Failure, FailureKind};
 
 /// From one try to the next, while the controller takes nothing; doubled each time.
-pub const PAUSE: Duration = Duration::from_secs(2);
+pub const FIRST_RETRY_DELAY: Duration = Duration::from_secs(2);
 
-pub const LONGEST_PAUSE: Duration = Duration::from_mins(1);
+pub const LONGEST_RETRY_DELAY: Duration = Duration::from_mins(1);
 
 /// A submission without an answer may still be on its way into the queue when the queue is searched for it.
-pub const ON_ITS_WAY: Duration = Duration::from_secs(3);
+pub const SUBMISSION_DELAY: Duration = Duration::from_secs(3);
 
 /// Submits until there is a job. `Ok(false)`: a stop was requested meanwhile, and a job may be there or not.
 pub async fn until_submitted(
     attempt: &JobAttempt<'_>,
-    order: &Submission,
+    submission: &Submission,
     mut known: JobExistence,
 ) -> Result<bool, Failure> {
     let stop = &attempt.lease.stop;
-    let mut pause = PAUSE;
+    let mut pause = FIRST_RETRY_DELAY;
     let mut text = String::new();
     let mut notify = |why: &str| {
         if text != why {
@@ -52,7 +52,7 @@ pub async fn until_submitted(
                 biased;
                 // It goes on by itself; its result is looked up by name.
                 () = stop.requested() => return Ok(false),
-                submitted = submit(order) => submitted,
+                submitted = submit(submission) => submitted,
             }
         };
         match submitted {
@@ -68,7 +68,7 @@ pub async fn until_submitted(
             SubmitOutcome::RetryLater(why) | SubmitOutcome::TooMany(why) => notify(&why),
             SubmitOutcome::Refused(why) => {
                 attempt.mark_ended();
-                return Err(rejection_failure(&why, "job").command(submission_command(order)));
+                return Err(rejection_failure(&why, "job").command(submission_command(submission)));
             }
             SubmitOutcome::Absent(why) => {
                 attempt.mark_ended();
@@ -79,7 +79,7 @@ pub async fn until_submitted(
             () = stop.requested() => {}
             () = sleep(pause) => {}
         }
-        pause = (pause * 2).min(LONGEST_PAUSE);
+        pause = (pause * 2).min(LONGEST_RETRY_DELAY);
     }
 }
 
@@ -122,11 +122,11 @@ async fn is_there(attempt: &JobAttempt<'_>) -> bool {
             return true;
         }
         match first_miss {
-            Some(first) if first.elapsed() >= ON_ITS_WAY => return false,
+            Some(first) if first.elapsed() >= SUBMISSION_DELAY => return false,
             Some(_) => {}
             None => first_miss = Some(Instant::now()),
         }
-        sleep(ON_ITS_WAY).await;
+        sleep(SUBMISSION_DELAY).await;
         after = Instant::now();
     }
 }

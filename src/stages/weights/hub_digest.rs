@@ -12,13 +12,13 @@ use sha2::{Digest as _, Sha256};
 /// A file's digest, 64 or 40 hexadecimal digits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum FileDigest {
+pub(super) enum HubDigest {
     Sha256(String),
     /// SHA-1 of `blob <size>\0` and the bytes.
     GitBlob(String),
 }
 
-impl fmt::Display for FileDigest {
+impl fmt::Display for HubDigest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Sha256(hex) => write!(f, "sha256 {hex}"),
@@ -27,7 +27,7 @@ impl fmt::Display for FileDigest {
     }
 }
 
-impl FileDigest {
+impl HubDigest {
     /// A digest of this kind in the making, for a file of so many bytes.
     pub(super) fn begin(&self, size: u64) -> FileHasher {
         match self {
@@ -73,10 +73,10 @@ impl FileHasher {
         }
     }
 
-    pub(super) fn finish(self) -> FileDigest {
+    pub(super) fn finish(self) -> HubDigest {
         match self {
-            Self::Sha256(sum) => FileDigest::Sha256(format!("{:x}", sum.finalize())),
-            Self::GitBlob(sum) => FileDigest::GitBlob(format!("{:x}", sum.finalize())),
+            Self::Sha256(sum) => HubDigest::Sha256(format!("{:x}", sum.finalize())),
+            Self::GitBlob(sum) => HubDigest::GitBlob(format!("{:x}", sum.finalize())),
         }
     }
 }
@@ -90,12 +90,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x");
         std::fs::write(&path, "hello\n").unwrap();
-        let of = |kind: FileDigest| kind.of_file(&path).unwrap().to_string();
+        let of = |kind: HubDigest| kind.of_file(&path).unwrap().to_string();
         assert_eq!(
-            of(FileDigest::Sha256(String::new())),
+            of(HubDigest::Sha256(String::new())),
             "sha256 5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03"
         );
         // `git hash-object x`
-        assert_eq!(of(FileDigest::GitBlob(String::new())), "git blob ce013625030ba8dba906f756967f9e9ca394464a");
+        assert_eq!(of(HubDigest::GitBlob(String::new())), "git blob ce013625030ba8dba906f756967f9e9ca394464a");
     }
 }

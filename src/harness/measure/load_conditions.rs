@@ -1,19 +1,18 @@
-//! A summary of the plan for the result: where clocks start, the data that were read, the sessions.
+//! The conditions of the load in the result: from when latencies count, the data that were read, the most requests in flight.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::metric::MetricLabel;
-use super::request_times::{FULL, ok, ttft};
+use super::sessions_summary::SessionsSummary;
 use super::worker_output::WorkerOutput;
 use crate::harness::schedule::data::DataSummary;
 use crate::harness::schedule::plan::PLAN;
-use crate::harness::{BenchSpec, LoadPattern, Metric, PromptSource, RequestRecord, RequestSchedule};
+use crate::harness::{BenchSpec, LoadPattern, PromptSource, RequestRecord, RequestSchedule};
 
 /// The load as it was planned and as it could be sent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-pub struct LoadSummary {
+pub struct LoadConditions {
     /// From when the latencies called "from schedule" count.
     pub zero_point: String,
     /// The plan, beside the result; `data: { plan: … }` sends it again.
@@ -33,25 +32,11 @@ pub struct LoadSummary {
     pub sessions: Option<SessionsSummary>,
 }
 
-/// Later turns wait for answers, so a slow server slows their arrivals down: they are counted separately.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub struct SessionsSummary {
-    /// With at least one request issued.
-    pub count: u64,
-    pub turns_mean: f64,
-    pub turns_max: u32,
-    /// Of first turns.
-    pub ttft_first: Metric,
-    /// Of later turns, from the time at which each was due.
-    pub ttft_later: Metric,
-}
-
-impl LoadSummary {
+impl LoadConditions {
     pub(in crate::harness) fn of(
         spec: &BenchSpec,
         schedule: &RequestSchedule,
-        shares: &[WorkerOutput],
+        outputs: &[WorkerOutput],
         records: &[RequestRecord],
     ) -> Self {
         let later = records.iter().any(|record| record.turn > 0);
@@ -75,31 +60,11 @@ impl LoadSummary {
                 "token ids as sent; of text, words".to_owned()
             },
             in_flight_max: in_flight_max(records),
-            held_back: shares.iter().map(|share| share.deferred).sum(),
+            held_back: outputs.iter().map(|output| output.deferred).sum(),
             max_in_flight: spec.pace.max_in_flight,
             prompts_repeated: schedule.repeated_prompts(),
-            sessions: later.then(|| sessions(records)),
+            sessions: later.then(|| SessionsSummary::of(records)),
         }
-    }
-}
-
-fn sessions(records: &[RequestRecord]) -> SessionsSummary {
-    let of = |is_later: bool, population, zero_point| {
-        let chosen = || ok(records).filter(|record| (record.turn > 0) == is_later);
-        let mut ns: Vec<f64> = chosen().filter_map(ttft).collect();
-        let excluded = chosen().count() as u64 - ns.len() as u64;
-        Metric::exact(&MetricLabel { population, zero_point, window: FULL }, &mut ns, excluded)
-    };
-    let mut turns: Vec<u64> = records.iter().map(|record| record.session).collect();
-    turns.sort_unstable();
-    turns.dedup();
-    let count = turns.len() as u64;
-    SessionsSummary {
-        count,
-        turns_mean: records.len() as f64 / count.max(1) as f64,
-        turns_max: records.iter().map(|record| record.turn + 1).max().unwrap_or(0),
-        ttft_first: of(false, "successful first turns", "schedule"),
-        ttft_later: of(true, "successful later turns", "end_of_turn_and_pause"),
     }
 }
 

@@ -5,7 +5,7 @@ use super::block::{Block, percent};
 use super::metric_row::{MetricRow, cell};
 use super::svg::number;
 use super::{gpu, hosts, preflight, repeats, search};
-use crate::harness::{Adjusted, LoadSummary, Metric, Pause, RunResult, SearchReport};
+use crate::harness::{Adjusted, LoadConditions, Metric, Pause, RunResult, SearchReport};
 use crate::spec::CancelBy;
 
 /// Keys of a result that only these sections show.
@@ -25,11 +25,11 @@ pub(super) const SECTION_KEYS: [&str; 12] = [
 ];
 
 /// The sections of this result, in reading order.
-pub(super) fn read(result: &RunResult, search: Option<&SearchReport>) -> Vec<Block> {
+pub(super) fn sections(result: &RunResult, search: Option<&SearchReport>) -> Vec<Block> {
     let all = [
-        search.map(search::read),
-        repeats::read(result),
-        hosts::read(result),
+        search.map(search::section),
+        repeats::section(result),
+        hosts::section(result),
         goodput(result),
         adjusted(result),
         steady(result),
@@ -39,8 +39,8 @@ pub(super) fn read(result: &RunResult, search: Option<&SearchReport>) -> Vec<Blo
         tokens(result),
         Some(outputs(result)),
         load(result),
-        result.gpu.as_ref().map(gpu::read),
-        result.preflight.as_ref().map(preflight::read),
+        result.gpu.as_ref().map(gpu::section),
+        result.preflight.as_ref().map(preflight::section),
     ];
     all.into_iter().flatten().filter(|block| !block.is_empty()).collect()
 }
@@ -290,7 +290,7 @@ fn outputs(result: &RunResult) -> Block {
 
 fn load(result: &RunResult) -> Option<Block> {
     let load = &result.load;
-    if *load == LoadSummary::default() {
+    if *load == LoadConditions::default() {
         return None;
     }
     let mut block = Block { title: "Load delivery", ..Block::default() };

@@ -18,7 +18,7 @@ use crate::report::page_template::render_page;
 use crate::report::terminal::percent::signed_percent;
 use crate::report::terminal::styler::to_the_second;
 
-const PAGE: &str = include_str!("../../../templates/report/compare.html");
+const PAGE: &str = include_str!("../../../../templates/report/compare.html");
 /// The rows that a reader looks for first.
 const SHOWN: [&str; 4] = ["", "mean", "p50", "p99"];
 /// Metrics with overlaid distributions, where individual requests are known.

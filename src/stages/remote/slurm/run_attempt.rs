@@ -1,4 +1,4 @@
-//! The run's side of a job: submitted or found, followed, and judged.
+//! The run's side of an attempt: submits its job or finds it in the queue, follows it, and concludes.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -9,14 +9,14 @@ use tokio::time::sleep;
 use super::commands::{CancelCommand, QueueView, cancel, environment};
 use super::context::SlurmContext;
 use super::heartbeat::JobHeartbeat;
-use super::job_attempt::{JobAttempt, LOOK};
+use super::job_attempt::{FOLDER_POLL_INTERVAL, JobAttempt};
 use super::job_existence::JobExistence;
 use super::job_files::{place, write_job_spec};
-use super::job_monitor::{JobMonitor, QueueObservation, duplicate_jobs};
+use super::job_protocol::{JobEnd, JobEvent, JobSpec};
 use super::node_address::reachable;
 use super::node_resources::OnNode;
-use super::spec::{JobEnd, JobEvent, JobSpec};
-use super::submit_job::until_submitted;
+use super::queue_interpreter::{QueueInterpreter, QueueObservation, duplicate_jobs};
+use super::submit_until_queued::until_submitted;
 use super::{array, cancel_jobs};
 use crate::event::{Done, Endpoint, Failure, FailureKind};
 use crate::manifest::model::Slurm;
@@ -26,15 +26,15 @@ use crate::runner::{BatchSlot, Lease};
 use crate::spec::TimeSpan;
 
 /// How often the run signals to a service that it is still needed.
-const BEAT: Duration = Duration::from_secs(5);
+const SERVICE_BEAT_INTERVAL: Duration = Duration::from_secs(5);
 
 pub async fn perform(mut lease: Lease, slurm: Slurm, home: &Path, cluster: &SlurmContext) -> Result<Done, Failure> {
-    let (ready, seat) = (lease.ready.take(), lease.batch_slot.take());
+    let (ready, batch_slot) = (lease.ready.take(), lease.batch_slot.take());
     let folder = JobFolder::of(home, &lease.out);
     for text in cancel_jobs::end_abandoned_by(superseded(&folder, &lease.task.id), cluster).await {
         lease.notice(text);
     }
-    let (result, settled) = through(&lease, slurm, None, &folder, cluster, ready, seat).await;
+    let (result, settled) = run_attempt(&lease, slurm, None, &folder, cluster, ready, batch_slot).await;
     if settled {
         // What comes now from this attempt counts for nothing.
         let _ = folder.remove();
@@ -43,14 +43,14 @@ pub async fn perform(mut lease: Lease, slurm: Slurm, home: &Path, cluster: &Slur
 }
 
 /// One attempt, of a task or of a whole run (`words`: its arguments). The second value: whether its end was seen.
-pub async fn through(
+pub async fn run_attempt(
     lease: &Lease,
     slurm: Slurm,
     words: Option<Vec<String>>,
     folder: &JobFolder,
     cluster: &SlurmContext,
     ready: Option<tokio::sync::oneshot::Sender<Vec<Endpoint>>>,
-    seat: Option<BatchSlot>,
+    batch_slot: Option<BatchSlot>,
 ) -> (Result<Done, Failure>, bool) {
     let found: Option<JobSpec> = match folder.read() {
         Ok(found) => found,
@@ -60,7 +60,7 @@ pub async fn through(
     let spec = if let Some(spec) = found {
         spec
     } else {
-        let place = place(lease, seat.as_ref(), folder, cluster).await;
+        let place = place(lease, batch_slot.as_ref(), folder, cluster).await;
         match write_job_spec(lease, slurm, words, folder, place).await {
             Ok(spec) => spec,
             Err(error) => return (Err(broken(&error)), false),
@@ -84,7 +84,7 @@ pub async fn through(
         on_node: OnNode::default(),
         settled: AtomicBool::new(false),
     };
-    let result = attempt.go(adopted, ready, seat).await;
+    let result = attempt.go(adopted, ready, batch_slot).await;
     let settled = attempt.settled.into_inner();
     if let (true, Some(element)) = (settled, attempt.spec.element) {
         folder.arrays().forget(&attempt.spec.name, element);
@@ -97,22 +97,22 @@ impl JobAttempt<'_> {
         &mut self,
         adopted: bool,
         ready: Option<tokio::sync::oneshot::Sender<Vec<Endpoint>>>,
-        seat: Option<BatchSlot>,
+        batch_slot: Option<BatchSlot>,
     ) -> Result<Done, Failure> {
         // The log of a stage that has not begun can be read, too.
         let known = if adopted { JobExistence::Unknown } else { JobExistence::Absent };
         let since = Instant::now();
         let begun = adopted && (self.folder.claimant().is_some() || self.folder.number().is_some());
         if begun {
-            drop(seat);
+            drop(batch_slot);
             let number = self.folder.claimant().or_else(|| self.folder.number()).unwrap_or_default();
             self.lease.notice(format!("continues job {number}, which an earlier run submitted"));
         } else {
             let submitted = if self.spec.element.is_some() {
-                array::until_submitted(self, seat, known).await?
+                array::until_submitted(self, batch_slot, known).await?
             } else {
-                drop(seat);
-                until_submitted(self, &self.order(), known).await?
+                drop(batch_slot);
+                until_submitted(self, &self.submission(), known).await?
             };
             if !submitted {
                 return Err(self.cancel_and_wait().await);
@@ -135,10 +135,10 @@ impl JobAttempt<'_> {
         mut ready: Option<tokio::sync::oneshot::Sender<Vec<Endpoint>>>,
     ) -> Result<Done, Failure> {
         let wait = self.spec.slurm.queue_timeout.as_ref().map(TimeSpan::time);
-        let mut judge = JobMonitor::new(since, wait, self.spec.slurm.time.clone());
+        let mut queue = QueueInterpreter::new(since, wait, self.spec.slurm.time.clone());
         let mut offset = 0;
         let mut beats = 0;
-        let mut beat = tokio::time::interval(BEAT);
+        let mut beat = tokio::time::interval(SERVICE_BEAT_INTERVAL);
         let service = self.spec.task.lifetime == Lifetime::Service;
         let job = self.spec.job();
         let mut pulse = JobHeartbeat::of(&self.spec.slurm);
@@ -161,7 +161,7 @@ impl JobAttempt<'_> {
                 }
             }
             if let Some(ended) = self.folder.ended::<JobEnd>().map_err(|error| broken(&error))? {
-                return self.conclude(ended, &judge).await;
+                return self.conclude(ended, &queue).await;
             }
             let view = self.view.borrow_and_update().clone();
             let claimant = self.folder.claimant();
@@ -169,15 +169,15 @@ impl JobAttempt<'_> {
             if let Some(text) = pulse.update(self.folder.heartbeat(), Instant::now()) {
                 self.lease.notice(text);
             }
-            match judge.observe(&view, &job, claimant.as_deref(), Instant::now()) {
+            match queue.observe(&view, &job, claimant.as_deref(), Instant::now()) {
                 QueueObservation::Wait(text) => self.lease.report_progress(text, 0, None),
                 QueueObservation::Notify(text) => self.lease.notice(text),
                 QueueObservation::Ended(failure) => return Err(self.give_up(*failure).await),
             }
             tokio::select! {
                 biased;
-                () = self.lease.stop.requested() => return self.stop(service, &judge).await,
-                () = sleep(LOOK) => {}
+                () = self.lease.stop.requested() => return self.stop(service, &queue).await,
+                () = sleep(FOLDER_POLL_INTERVAL) => {}
                 _ = beat.tick(), if service => {
                     beats += 1;
                     let _ = self.folder.beat(beats);
@@ -197,11 +197,11 @@ impl JobAttempt<'_> {
     }
 
     /// On a stop request: a service is shut down gracefully, anything else is cancelled.
-    async fn stop(&mut self, service: bool, judge: &JobMonitor) -> Result<Done, Failure> {
+    async fn stop(&mut self, service: bool, queue: &QueueInterpreter) -> Result<Done, Failure> {
         let _ = self.folder.cancel();
         if service && let Some(ended) = cancel_jobs::wait_for_drain(self).await {
             self.mark_ended();
-            return match self.conclude(ended, judge).await {
+            return match self.conclude(ended, queue).await {
                 Err(failure) if failure.kind == FailureKind::Signal(15) => Ok(Done::default()),
                 result => result,
             };

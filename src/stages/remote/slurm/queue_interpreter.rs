@@ -7,13 +7,13 @@ use crate::spec::JobTimeLimit;
 use crate::stages::remote::slurm::commands::{JobState, PendingReason, QueueEntry, QueueView, SlurmJob};
 
 /// How long a record may need to reach us over a network filesystem, once the queue reports that a job has ended normally.
-const RECORD: Duration = Duration::from_mins(1);
+const RECORD_TIMEOUT: Duration = Duration::from_mins(1);
 /// The same for a job that was cut off: it has most likely left none.
-const CUT_OFF: Duration = Duration::from_secs(5);
+const RECORD_TIMEOUT_AFTER_KILL: Duration = Duration::from_secs(5);
 /// How long a job may be missing in the queue. A controller that restarts from an older state may not know it at first.
-const MISSING: Duration = Duration::from_mins(2);
+const MISSING_TIMEOUT: Duration = Duration::from_mins(2);
 /// Consecutive query errors until the user gets a message.
-const SILENT: u32 = 3;
+const ERRORS_UNTIL_NOTICE: u32 = 3;
 
 /// What to make of a look at the queue.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,7 +28,7 @@ pub enum QueueObservation {
 
 /// One attempt as the queue shows it.
 #[derive(Debug)]
-pub struct JobMonitor {
+pub struct QueueInterpreter {
     /// When it was known to be submitted.
     since: Instant,
     queue_timeout: Option<Duration>,
@@ -48,7 +48,7 @@ pub struct JobMonitor {
     sent_messages: Vec<String>,
 }
 
-impl JobMonitor {
+impl QueueInterpreter {
     pub fn new(since: Instant, queue_timeout: Option<Duration>, limit: Option<JobTimeLimit>) -> Self {
         Self {
             since,
@@ -73,7 +73,7 @@ impl JobMonitor {
         claimant: Option<&str>,
         now: Instant,
     ) -> QueueObservation {
-        if view.silent >= SILENT {
+        if view.silent >= ERRORS_UNTIL_NOTICE {
             let text = format!(
                 "Slurm's controller does not answer ({}); its jobs continue without it, and it is queried again",
                 view.complaint
@@ -122,7 +122,7 @@ impl JobMonitor {
         if view.at.is_none_or(|at| at < self.since) {
             return QueueObservation::Wait("submitted".to_owned());
         }
-        if now - *self.missing.get_or_insert(now) < MISSING {
+        if now - *self.missing.get_or_insert(now) < MISSING_TIMEOUT {
             return QueueObservation::Wait("the queue does not show its job".to_owned());
         }
         let job = claimant.map_or_else(|| "its job".to_owned(), |number| format!("its job {number}"));
@@ -170,8 +170,8 @@ impl JobMonitor {
 
     fn ended(&mut self, job: &QueueEntry, claimant: Option<&str>, now: Instant) -> QueueObservation {
         let patience = match job.state {
-            JobState::Completed | JobState::Failed if claimant.is_some() => RECORD,
-            _ => CUT_OFF,
+            JobState::Completed | JobState::Failed if claimant.is_some() => RECORD_TIMEOUT,
+            _ => RECORD_TIMEOUT_AFTER_KILL,
         };
         if now - *self.ended.get_or_insert(now) < patience {
             return QueueObservation::Wait(format!("job {} has ended; waiting for its exit record", job.number));
@@ -248,14 +248,15 @@ mod tests {
     struct Queue {
         begun: Instant,
         seen: u64,
-        judge: JobMonitor,
+        queue: QueueInterpreter,
     }
 
     impl Queue {
         fn new(queue_timeout: Option<u64>) -> Self {
             let begun = Instant::now();
-            let judge = JobMonitor::new(begun, queue_timeout.map(Duration::from_secs), Some("2h".parse().unwrap()));
-            Self { begun, seen: 0, judge }
+            let queue =
+                QueueInterpreter::new(begun, queue_timeout.map(Duration::from_secs), Some("2h".parse().unwrap()));
+            Self { begun, seen: 0, queue }
         }
 
         /// `after` seconds the queue shows these lines: number, state, reason, nodes.
@@ -274,7 +275,7 @@ mod tests {
                 BTreeMap::from([(it(), jobs.iter().map(entry).collect())])
             };
             let view = QueueView { seen: self.seen, at: Some(now), jobs: Arc::new(jobs), ..QueueView::default() };
-            self.judge.observe(&view, &it(), claimant, now)
+            self.queue.observe(&view, &it(), claimant, now)
         }
     }
 
@@ -387,8 +388,8 @@ mod tests {
         let mut queue = Queue::new(Some(1));
         let silent = QueueView { silent: 3, complaint: "no answer".to_owned(), ..QueueView::default() };
         let later = queue.begun + Duration::from_secs(10_000);
-        assert!(matches!(queue.judge.observe(&silent, &it(), None, later), QueueObservation::Notify(_)));
-        assert!(matches!(queue.judge.observe(&silent, &it(), None, later), QueueObservation::Wait(_)));
+        assert!(matches!(queue.queue.observe(&silent, &it(), None, later), QueueObservation::Notify(_)));
+        assert!(matches!(queue.queue.observe(&silent, &it(), None, later), QueueObservation::Wait(_)));
     }
 
     #[test]
