@@ -57,7 +57,8 @@
 //! | action | the one thing that a stage does: `shell`, `engine`, `serve`, `bench`, … |
 //! | service | a task with a lifetime: a server that runs while a task needs it |
 //! | key | digest of everything that decides a task's output |
-//! | record | the sealed line that accepts an output into the cache |
+//! | cache record, request record | the sealed line that accepts an output into the cache; what was measured of one request (a line of `requests.jsonl`) |
+//! | settled | of a need: its output is known, cached or made (a service's: its key); of an attempt in a Slurm job: its end was seen |
 //! | event, journal | a fact of a run; the file with all of them |
 //! | system | hardware and tuning of one machine type: `manifests/<workload>/<system>.yaml` |
 //! | scenario, load pattern | how requests arrive: offline, server (a rate), concurrency (users), or as LoadGen issues them; the same with its numbers |

@@ -14,8 +14,8 @@ macro_rules! with_run_codes {
             "  1    a stage failed\n",
             "  2    the manifest or the command line is wrong; nothing was started\n",
             "  3    a benchmark is INVALID(client): the client was the bottleneck\n",
-            "  4    a benchmark is INVALID(load): the load was not reached, or a limit was missed\n",
-            "  5    a benchmark is INVALID(server): the server answered with errors\n",
+            "  4    a benchmark is INVALID(load): the load was not reached, or a latency limit was exceeded\n",
+            "  5    a benchmark is INVALID(server): requests failed, or answers were inconsistent\n",
             "  6    with --locked: something differs from the lock file\n",
             "  70   a fault in Regatta itself\n",
             "  130  interrupted\n",
@@ -42,8 +42,8 @@ macro_rules! with_codes {
 pub(super) const TOP: &str = with_run_codes!(examples![
     "regatta init my-bench             start a project: a manifest and a .gitignore",
     "regatta plan quickstart           what would run, and why",
-    "regatta run quickstart            run it; run it again and nothing runs",
-    "regatta bench sim:                one server, one line; `sim:` is the built-in simulator",
+    "regatta run quickstart            run it; a second time everything comes from the cache",
+    "regatta bench sim:                load-test a server, here a simulated one, without a manifest",
     "regatta report                    where the report of the last run is",
 ]);
 
@@ -53,7 +53,8 @@ pub(super) const RUN: &str = with_run_codes!(examples![
     "regatta run quickstart --until generate_engines    the engine, and what it needs",
     "regatta run quickstart --force run_harness         measure again, keep the rest",
     "regatta run quickstart --force                     all of it again",
-    "regatta run quickstart --gpus 0,2                  only GPUs 0 and 2 (`--gpus 2`: any two)",
+    "regatta run quickstart --gpus 0,2                  only GPUs 0 and 2",
+    "regatta run quickstart --gpus 2                    any two GPUs",
     "regatta run quickstart --repeat 5                  five runs of each benchmark: means and intervals over them",
     "regatta run quickstart --events jsonl | jq -r .event",
     "regatta run quickstart --store s3://team/regatta   outputs of other machines are reused",
@@ -65,14 +66,14 @@ pub(super) const SERVE: &str = with_run_codes!(examples![
     "regatta serve quickstart scenarios=server                 until Ctrl-C; prints the endpoints",
     "regatta serve quickstart triton/server                    one task of the stage `triton`",
     "regatta serve quickstart -- sh -c 'regatta bench $REGATTA_GRPC --model $REGATTA_MODEL'",
-    "regatta serve quickstart --json -- ./client.sh             its exit code becomes that of this command",
+    "regatta serve quickstart --json -- ./client.sh             exits with its exit code",
     "regatta serve llama2-70b system=h200-x8 --gpus 0,1,2,3",
     "regatta serve quickstart --on slurm --slurm partition=gpu -- ./client.sh",
 ]);
 
 pub(super) const BULK: &str = with_run_codes!(examples![
-    "regatta bulk nightly.yaml --dry-run                    the commands",
-    "regatta bulk nightly.yaml                              again: finished runs are cached",
+    "regatta bulk nightly.yaml --dry-run                    print the commands only",
+    "regatta bulk nightly.yaml                              run them; finished ones are skipped",
     "regatta bulk llmb.yaml --gpu-type gb200                a file of llmb-run",
     "regatta bulk llmb.yaml system=sim-gb200-x1             the same on the simulator",
 ]);
@@ -81,7 +82,7 @@ pub(super) const PLAN: &str = with_codes!(examples![
     "regatta plan quickstart",
     "regatta plan quickstart system=sim-h100-x1 --json",
     "regatta plan quickstart --graph dot | dot -Tsvg > plan.svg",
-    "regatta plan quickstart --launch               every server process, before anything is built",
+    "regatta plan quickstart --launch               print every server command; build nothing",
     "regatta plan quickstart --launch --json | jq '.launches[].servers[].command | add'",
 ]);
 
@@ -91,7 +92,7 @@ pub(super) const BENCH: &str = with_run_codes!(examples![
     "regatta bench http://host:8000/v1/chat/completions --rate 20",
     "regatta bench http://host:8000/v2/models/ensemble/generate_stream --offline -n 200",
     "regatta bench 127.0.0.1:8001 -c 1..64                     a sweep: a curve over 1, 2, 4, … 64 users",
-    "regatta bench 127.0.0.1:8001 --sweep                      a sweep that finds its levels, from idle to saturated",
+    "regatta bench 127.0.0.1:8001 --sweep                      a sweep with loads chosen automatically",
     "regatta bench 127.0.0.1:8001 --rate 20 --repeat 5         five runs: means and intervals over them",
     "regatta bench https://host/v1 --api-key-env KEY --cacert ca.pem",
     "regatta bench openai://host:8000 --rate 5 --dry-run > mine.yaml && regatta run mine.yaml",
@@ -106,7 +107,7 @@ pub(super) const LOCK: &str = with_codes!(examples![
 pub(super) const LOCK_DIFF: &str = concat!(
     examples![
         "regatta lock diff theirs/regatta.lock regatta.lock",
-        "regatta lock diff regatta.lock llama2-70b system=h200-x8     what has changed since it was written",
+        "regatta lock diff regatta.lock llama2-70b system=h200-x8     what has changed since that lock",
         "regatta lock diff 'regatta.lock#m system=a' 'regatta.lock#m system=b'",
         "git show HEAD~1:regatta.lock > old.lock && regatta lock diff old.lock regatta.lock --json",
     ],
@@ -123,7 +124,7 @@ pub(super) const LOCK_DIFF: &str = concat!(
 pub(super) const DOCTOR: &str = concat!(
     examples![
         "regatta doctor                           GPUs, containers, tools, disk, limits of this machine",
-        "regatta doctor quickstart                what is missing for it",
+        "regatta doctor quickstart                what this machine lacks for quickstart",
         "regatta doctor quickstart --json | jq '.findings[] | select(.level == \"missing\")'",
     ],
     "\n",
@@ -167,7 +168,7 @@ pub(super) const RUNS: &str = with_codes!(examples![
 pub(super) const HISTORY: &str = with_codes!(examples![
     "regatta history                              throughput and TTFT p99 of every benchmark, run by run",
     "regatta history tpot_mean -m llama2-70b      one metric of one manifest",
-    "regatta history ttft_p99 --html trend.html   a page with a picture",
+    "regatta history ttft_p99 --html trend.html   an HTML page with a chart",
 ]);
 
 pub(super) const TAG: &str = with_codes!(examples![
@@ -179,7 +180,7 @@ pub(super) const TAG: &str = with_codes!(examples![
 pub(super) const LOGS: &str = with_codes!(examples![
     "regatta logs                       which logs there are",
     "regatta logs prebuild              what `prebuild` printed",
-    "regatta logs triton/offline -f     and what it prints from now on",
+    "regatta logs triton/offline -f     follow it, like tail -f",
 ]);
 
 pub(super) const CLEAN: &str =
@@ -194,9 +195,9 @@ pub(super) const CACHE: &str = concat!(
     examples![
         "export REGATTA_STORE=s3://team/regatta               or `--store /mnt/share`, for each command",
         "regatta run quickstart                               outputs of other machines are reused",
-        "regatta cache status quickstart                      here, there, or missing",
-        "regatta cache pull quickstart                        fetch it, run nothing",
-        "regatta cache push quickstart --verify               repair what is damaged there",
+        "regatta cache status quickstart                      each output: local, in the store, or missing",
+        "regatta cache pull quickstart                        fetch its outputs; run nothing",
+        "regatta cache push quickstart --verify               upload again what is damaged in the store",
         "regatta cache gc --older-than 30d --keep 500GiB      what would be removed; `--yes` removes it",
     ],
     "\n",
@@ -265,7 +266,7 @@ pub(super) const SELFTEST: &str = concat!(
     "  0    measured\n",
     "  1    the command failed\n",
     "  2    the command line is wrong\n",
-    "  3    INVALID(client): this machine could not generate the load now; the reasons are printed\n",
+    "  3    INVALID(client): this machine was too slow or too busy for the load; the reasons are printed\n",
     "  70   a fault in Regatta itself\n",
     "  130  interrupted\n",
     "  141  the reader of the output closed it (`| head`)\n",
@@ -282,7 +283,7 @@ pub(super) const COMPARE: &str = concat!(
         "regatta compare baseline/ run_harness/server",
         "regatta compare before/ after/ --fail-if 'ttft_p99 > +5%' --fail-if 'output_tokens < -2%'",
         "regatta compare a1,a2,a3 b1,b2,b3 --smallest-effect 2             three runs of each",
-        "regatta compare run_harness/server artifacts/ --as genai-perf     Regatta's and GenAI-Perf's",
+        "regatta compare run_harness/server artifacts/ --as genai-perf     with a result of GenAI-Perf",
         "regatta compare a/ b/ c/ --html compared.html                     an HTML page",
     ],
     "\n",
@@ -290,7 +291,7 @@ pub(super) const COMPARE: &str = concat!(
     "  0    compared\n",
     "  1    the command failed\n",
     "  2    the results are not comparable, or the command line is wrong\n",
-    "  7    a --fail-if holds\n",
+    "  7    a --fail-if condition is true\n",
     "  70   a fault in Regatta itself\n",
     "  130  interrupted\n",
     "  141  the reader of the output closed it (`| head`)\n",
@@ -306,7 +307,7 @@ pub(super) const IMPORT: &str = with_codes!(examples![
     "regatta import artifacts/ --out genai                       results of GenAI-Perf",
     "regatta import profile_export_aiperf.json profile_export.jsonl --out aiperf",
     "regatta import -- genai-perf profile -m gpt2 --streaming > manifests/gpt2.yaml",
-    "regatta import serve.sh > manifests/mine.yaml               a script, or a job of Slurm",
+    "regatta import serve.sh > manifests/mine.yaml               a shell script or a Slurm batch script",
     "regatta import 'vllm serve gpt2 && vllm bench serve --model gpt2'   a line in quotes; `-` reads standard input",
     "regatta import -- make run_harness RUN_ARGS='--benchmarks=llama2-70b --scenarios=Server'",
     "regatta import configs/H200-SXM-141GBx8/Server/llama2-70b.py > manifests/mine.yaml",
@@ -315,7 +316,7 @@ pub(super) const IMPORT: &str = with_codes!(examples![
 pub(super) const EXPLAIN: &str = with_codes!(examples![
     "regatta explain",
     "regatta explain ttft                    a metric",
-    "regatta explain stages.bench            an action of a stage: its keys, and a manifest with it",
+    "regatta explain stages.bench            the keys of an action, with an example manifest",
     "regatta explain stages.bench.target     one key of it",
     "regatta explain itl_token --json | jq .elsewhere"
 ]);

@@ -23,7 +23,7 @@ pub(super) struct HistoryArgs {
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
-    /// Write a page with a picture of each metric.
+    /// Write an HTML page with a chart of each metric.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub html: Option<PathBuf>,
 }

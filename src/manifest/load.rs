@@ -69,8 +69,11 @@ impl Loader {
         let mut params = IndexMap::new();
         let mut env = BTreeMap::new();
         let parameters_are_fine = self.choose(&mut root, file, given, &mut params, &mut env);
-        let overrides =
-            if parameters_are_fine { overrides::apply(&mut root, &given.params, &mut self.found) } else { Vec::new() };
+        let overrides = if parameters_are_fine {
+            overrides::place_overrides(&mut root, &given.params, &mut self.found)
+        } else {
+            Vec::new()
+        };
         let mut has_unknown_keys = false;
         if let Some(root) = parameters_are_fine.then_some(&root) {
             let key = root.map().and_then(|map| map.values().next()).map_or(&root.span, |entry| &entry.key);

@@ -34,7 +34,7 @@ pub fn is_place(key: &str) -> bool {
 }
 
 /// Replaces every value that was given by its place.
-pub fn apply(root: &mut Node, given: &[(String, String)], found: &mut Diagnostics) -> Vec<Override> {
+pub fn place_overrides(root: &mut Node, given: &[(String, String)], found: &mut Diagnostics) -> Vec<Override> {
     let mut done = Vec::new();
     for (key, text) in given.iter().filter(|(key, _)| is_place(key)) {
         let word = SourceText::from_argument(COMMAND_LINE, format!("{key}={text}"));
@@ -269,7 +269,7 @@ mod tests {
         let given: Vec<(String, String)> =
             words.iter().filter_map(|word| word.split_once('=')).map(|(k, v)| (k.to_owned(), v.to_owned())).collect();
         let mut found = Diagnostics::new();
-        let done = apply(&mut root, &given, &mut found);
+        let done = place_overrides(&mut root, &given, &mut found);
         (root, done, found.into_list())
     }
 

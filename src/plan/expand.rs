@@ -29,12 +29,12 @@ const SHOWN: usize = 6;
 pub fn expand(manifest: &Manifest) -> Result<Plan, Diagnostics> {
     let mut found = Diagnostics::new();
     let expressions = Expressions::new();
-    let made = instances(manifest, &expressions, &mut found);
+    let expanded = instances(manifest, &expressions, &mut found);
     if found.has_errors() {
         return Err(found.unique());
     }
-    let mut builder = PlanBuilder::new(manifest, &expressions, &made, directory(&made));
-    let built: Vec<Option<TaskDraft>> = made.all.iter().map(|one| builder.build(one, &mut found)).collect();
+    let mut builder = PlanBuilder::new(manifest, &expressions, &expanded, directory(&expanded));
+    let built: Vec<Option<TaskDraft>> = expanded.all.iter().map(|one| builder.build(one, &mut found)).collect();
     let needs: Vec<Vec<usize>> = built
         .iter()
         .map(|built| built.as_ref().map_or_else(Vec::new, |built| built.needs.keys().copied().collect()))
@@ -43,14 +43,14 @@ pub fn expand(manifest: &Manifest) -> Result<Plan, Diagnostics> {
     for one in order(&needs) {
         match one {
             Ok(index) => sorted.push(index),
-            Err(circle) => found.push(explain(&circle, &made, &built)),
+            Err(circle) => found.push(explain(&circle, &expanded, &built)),
         }
     }
     let rendered = || built.iter().flatten().filter_map(|one| Some((&one.task, one.node.as_ref()?)));
     across(rendered(), &mut found);
     packages(rendered(), &mut found);
     if !found.has_errors() {
-        check_is_complete(&made, &built, &sorted, &mut found);
+        check_is_complete(&expanded, &built, &sorted, &mut found);
     }
     if found.has_errors() {
         return Err(found.unique());
@@ -84,13 +84,13 @@ fn digest(manifest: &Manifest) -> Option<Digest> {
 /// Every stage that was parsed is at least one task by now. One that is not would be missing from the plan without an error,
 /// and a reference to it would lead nowhere.
 fn check_is_complete(
-    made: &ExpandedStages<'_>,
+    expanded: &ExpandedStages<'_>,
     built: &[Option<TaskDraft>],
     sorted: &[usize],
     found: &mut Diagnostics,
 ) {
     let in_order: BTreeSet<usize> = sorted.iter().copied().collect();
-    for stage in &made.stages {
+    for stage in &expanded.stages {
         let is_task = |index: usize| built.get(index).is_some_and(Option::is_some) && in_order.contains(&index);
         if stage.instances.is_empty() || !stage.instances.clone().all(is_task) {
             let lost = Diagnostic::error(format!("`stages.{}` became no task", stage.name));
@@ -112,19 +112,20 @@ fn of_environment(manifest: &Manifest) -> BTreeMap<String, String> {
     manifest.params.iter().filter_map(|(name, chosen)| Some((name.clone(), variable(chosen)?))).collect()
 }
 
-fn directory(made: &ExpandedStages<'_>) -> Arc<Directory> {
+fn directory(expanded: &ExpandedStages<'_>) -> Arc<Directory> {
     let known = |one: &Instance, index: usize| KnownInstance {
         index,
         id: one.id.clone(),
         coordinates: one.coordinates.clone(),
         skipped: one.skipped.clone(),
     };
-    let names: IndexMap<String, KnownStages> = made
+    let names: IndexMap<String, KnownStages> = expanded
         .stages
         .iter()
         .map(|stage| {
             let instances = stage.instances.clone();
-            let instances = instances.filter_map(|index| made.all.get(index).map(|one| known(one, index))).collect();
+            let instances =
+                instances.filter_map(|index| expanded.all.get(index).map(|one| known(one, index))).collect();
             (stage.name.to_owned(), KnownStages { kind: stage.kind, instances })
         })
         .collect();
@@ -151,8 +152,8 @@ fn tasks(mut built: Vec<Option<TaskDraft>>, sorted: &[usize]) -> Result<Vec<Task
     Ok(tasks)
 }
 
-fn explain(circle: &[usize], made: &ExpandedStages<'_>, built: &[Option<TaskDraft>]) -> Diagnostic {
-    let name = |index: usize| made.all.get(index).map_or("", |one| one.id.as_str());
+fn explain(circle: &[usize], expanded: &ExpandedStages<'_>, built: &[Option<TaskDraft>]) -> Diagnostic {
+    let name = |index: usize| expanded.all.get(index).map_or("", |one| one.id.as_str());
     let first = circle.first().copied().unwrap_or_default();
     let mut path: Vec<&str> = circle.iter().map(|index| name(*index)).collect();
     path.push(name(first));

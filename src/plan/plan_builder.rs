@@ -39,7 +39,7 @@ pub struct Edge {
 pub struct PlanBuilder<'a> {
     manifest: &'a Manifest,
     expressions: &'a Expressions,
-    made: &'a ExpandedStages<'a>,
+    expanded: &'a ExpandedStages<'a>,
     directory: Arc<Directory>,
 }
 
@@ -57,19 +57,19 @@ impl<'a> PlanBuilder<'a> {
     pub const fn new(
         manifest: &'a Manifest,
         expressions: &'a Expressions,
-        made: &'a ExpandedStages<'a>,
+        expanded: &'a ExpandedStages<'a>,
         directory: Arc<Directory>,
     ) -> Self {
-        Self { manifest, expressions, made, directory }
+        Self { manifest, expressions, expanded, directory }
     }
 
     /// The task, or `None` with at least one error more in `found`.
-    pub fn build(&mut self, one: &Instance, found: &mut Diagnostics) -> Option<TaskDraft> {
-        // An instance is made with the index of its own stage.
-        let stage = &self.made.stages[one.stage];
-        if one.skipped.is_some() {
+    pub fn build(&mut self, instance: &Instance, found: &mut Diagnostics) -> Option<TaskDraft> {
+        // An instance is expanded with the index of its own stage.
+        let stage = &self.expanded.stages[instance.stage];
+        if instance.skipped.is_some() {
             return Some(TaskDraft {
-                task: skipped_task(stage, one),
+                task: skipped_task(stage, instance),
                 node: None,
                 needs: BTreeMap::new(),
                 is_cached: false,
@@ -81,13 +81,13 @@ impl<'a> PlanBuilder<'a> {
             return None;
         };
         let before = found.len();
-        let mut rendering = self.rendering(one, map);
+        let mut rendering = self.rendering(instance, map);
         let mut node = rendering.stage(map, &stage.entry.node, found);
         if found.len() == before && rendered_anything(map) {
             coerce(&mut node, stage_shape());
             check_rendered(&node, stage, &rendering.skipped, found);
         }
-        self.needs(stage, one, &node, &mut rendering.needs, found);
+        self.needs(stage, instance, &node, &mut rendering.needs, found);
         if found.len() > before {
             return None;
         }
@@ -103,7 +103,7 @@ impl<'a> PlanBuilder<'a> {
         }
         let is_cached = typed.cache == Some(true);
         let by_loadgen = typed.bench.as_ref().is_some_and(|bench| bench.loadgen.is_some());
-        let task = match task(stage, one, typed) {
+        let task = match task(stage, instance, typed) {
             Ok(task) => task,
             Err(error) => {
                 let message = format!("`stages.{}` {error}", stage.name);
@@ -116,12 +116,12 @@ impl<'a> PlanBuilder<'a> {
         Some(TaskDraft { task, node: is_compared.then_some(node), needs: rendering.needs, is_cached })
     }
 
-    fn rendering(&self, one: &Instance, map: &Map) -> Rendering<'a> {
+    fn rendering(&self, instance: &Instance, map: &Map) -> Rendering<'a> {
         let seen = Arc::new(TouchedReferences::default());
-        let mut local = one.coordinates.clone();
+        let mut local = instance.coordinates.clone();
         let stages = StageScope {
             directory: Arc::clone(&self.directory),
-            coordinates: Arc::new(one.coordinates.clone()),
+            coordinates: Arc::new(instance.coordinates.clone()),
             seen: Arc::clone(&seen),
         };
         local.push(("stages".to_owned(), minijinja::Value::from_object(stages)));
@@ -140,7 +140,7 @@ impl<'a> PlanBuilder<'a> {
     fn needs(
         &self,
         stage: &StageOf<'_>,
-        one: &Instance,
+        instance: &Instance,
         node: &Node,
         needs: &mut BTreeMap<usize, Edge>,
         found: &mut Diagnostics,
@@ -148,8 +148,9 @@ impl<'a> PlanBuilder<'a> {
         let Some(NodeValue::List(list)) = node.get("needs").map(|entry| &entry.node.tree) else { return };
         for item in list {
             let Some(name) = item.text() else { continue };
-            let Some(target) = self.made.by_name.get(name).and_then(|index| self.made.stages.get(*index)) else {
-                let known = self.made.stages.iter().map(|stage| stage.name);
+            let Some(target) = self.expanded.by_name.get(name).and_then(|index| self.expanded.stages.get(*index))
+            else {
+                let known = self.expanded.stages.iter().map(|stage| stage.name);
                 let hint = did_you_mean(name, known);
                 let message = format!("unknown stage `{name}` in `stages.{}.needs`", stage.name);
                 let unknown = Diagnostic::error(message).at(item.span.first_line(), "there is no such stage");
@@ -157,9 +158,9 @@ impl<'a> PlanBuilder<'a> {
                 continue;
             };
             for index in target.instances.clone() {
-                if let Some(other) = self.made.all.get(index)
+                if let Some(other) = self.expanded.all.get(index)
                     && other.skipped.is_none()
-                    && coordinates_match(&other.coordinates, &one.coordinates)
+                    && coordinates_match(&other.coordinates, &instance.coordinates)
                 {
                     needs.entry(index).or_insert_with(|| Edge { data: false, place: item.span.clone() });
                 }
@@ -277,14 +278,14 @@ fn untyped(json: &serde_json::Value, stage: &StageOf<'_>, node: &Node) -> Diagno
     Diagnostic::error(format!("`stages.{}.{path}`: {message}", stage.name)).at(place, "")
 }
 
-fn skipped_task(stage: &StageOf<'_>, one: &Instance) -> Task {
+fn skipped_task(stage: &StageOf<'_>, instance: &Instance) -> Task {
     let about = stage.entry.node.get("about").and_then(|entry| entry.node.text()).map(str::to_owned);
     Task {
         about: about.filter(|about| !is_template(about)),
         lifetime: lifetime(stage.kind),
-        skipped: one.skipped.clone(),
+        skipped: instance.skipped.clone(),
         cpus: Some(0),
-        ..Task::minimal(one.id.clone(), stage.name.to_owned(), stage.kind)
+        ..Task::minimal(instance.id.clone(), stage.name.to_owned(), stage.kind)
     }
 }
 
@@ -307,7 +308,7 @@ enum StageError {
 pub struct UnwritableAction(#[from] serde_json::Error);
 
 /// The task of a stage that was checked.
-fn task(stage: &StageOf<'_>, one: &Instance, mut typed: Stage) -> Result<Task, StageError> {
+fn task(stage: &StageOf<'_>, instance: &Instance, mut typed: Stage) -> Result<Task, StageError> {
     let container = container(&mut typed);
     let action = action(&typed).ok_or(StageError::NoAction)?;
     let paths = |paths: InputPaths| match paths {
@@ -330,7 +331,7 @@ fn task(stage: &StageOf<'_>, one: &Instance, mut typed: Stage) -> Result<Task, S
     let is_alone = matches!(stage.kind, ActionKind::Bench | ActionKind::TrtllmBench);
     let cpus = typed.cpus.or(if is_alone { None } else { Some(1) });
     Ok(Task {
-        id: one.id.clone(),
+        id: instance.id.clone(),
         stage: stage.name.to_owned(),
         about: typed.about,
         lifetime: lifetime(stage.kind),

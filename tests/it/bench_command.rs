@@ -57,7 +57,7 @@ fn a_newcomer_tries_it_with_nothing() {
     let words = ["bench", "sim:", "--rate", "20", "-n", "20", "--input-tokens", "64", "--output-tokens", "8"];
     let ended = world.regatta(&words);
     measured(&ended);
-    ended.shows("llama2-70b on one H200 is the built-in simulator: its times come from a model, not from a GPU");
+    ended.shows("note: simulated server (llama2-70b on one H200): its times are computed, not measured on a GPU");
     for column in ["avg", "min", "max", "p99", "p90", "p75"] {
         ended.shows(column);
     }

@@ -36,9 +36,7 @@ pub(super) fn bench(global: &Global, request: &BenchCommand) -> Result<CliExit, 
         return Ok(CliExit::Done);
     }
     if let Some(simulated) = manifest::simulated(&request.target) {
-        print_error(&format!(
-            "note: {simulated} is the built-in simulator: its times come from a model, not from a GPU\n"
-        ));
+        print_error(&format!("note: simulated server ({simulated}): its times are computed, not measured on a GPU\n"));
     }
     let home = free_state_folder(&std::env::current_dir()?, &global.home);
     let global = &Global { home: home.clone(), ..global.clone() };

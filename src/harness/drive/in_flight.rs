@@ -156,8 +156,8 @@ impl InFlightRequest {
                 attempts: attempts.clone(),
                 timeline: Vec::new(),
             };
-            let spoken = part.answer_text.take();
-            self.collector.borrow_mut().take(record, counted, spoken);
+            let answer_text = part.answer_text.take();
+            self.collector.borrow_mut().take(record, counted, answer_text);
         }
         MessageEnd { t_end, answer }
     }

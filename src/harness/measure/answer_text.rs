@@ -29,22 +29,22 @@ impl AnswerText {
     /// Put together from the events of an answer over HTTP: everything that was generated, reasoning included. Tool calls
     /// are no text.
     pub fn of_events(events: &[Vec<u8>]) -> Self {
-        let mut spoken = Self::default();
+        let mut answer_text = Self::default();
         for event in events.iter().filter_map(|event| serde_json::from_slice::<Value>(event).ok()) {
-            spoken.push(0, event["text_output"].as_str().unwrap_or_default());
+            answer_text.push(0, event["text_output"].as_str().unwrap_or_default());
             for (place, choice) in event["choices"].as_array().into_iter().flatten().enumerate() {
                 let at = choice["index"].as_u64().map_or(place, |index| index as usize).min(MOST_CHOICES);
-                spoken.push(at, choice["text"].as_str().unwrap_or_default());
+                answer_text.push(at, choice["text"].as_str().unwrap_or_default());
                 for message in [&choice["delta"], &choice["message"]] {
                     // One of the two names, or both with the same text.
                     let reasoning = ["reasoning_content", "reasoning"].iter().find_map(|key| message[*key].as_str());
-                    spoken.push(at, reasoning.unwrap_or_default());
-                    spoken.push(at, message["content"].as_str().unwrap_or_default());
-                    spoken.push(at, message["refusal"].as_str().unwrap_or_default());
+                    answer_text.push(at, reasoning.unwrap_or_default());
+                    answer_text.push(at, message["content"].as_str().unwrap_or_default());
+                    answer_text.push(at, message["refusal"].as_str().unwrap_or_default());
                 }
             }
         }
-        spoken
+        answer_text
     }
 }
 
@@ -67,9 +67,9 @@ mod tests {
         ]
         .map(|event| event.as_bytes().to_vec())
         .to_vec();
-        let spoken = AnswerText::of_events(&events);
-        assert_eq!(spoken.texts, ["Let me see", "No"]);
-        assert_eq!(spoken.first, "Let me");
+        let answer_text = AnswerText::of_events(&events);
+        assert_eq!(answer_text.texts, ["Let me see", "No"]);
+        assert_eq!(answer_text.first, "Let me");
         let triton =
             AnswerText::of_events(&[br#"{"text_output":"a b"}"#.to_vec(), br#"{"text_output":" c"}"#.to_vec()]);
         assert_eq!((triton.texts, triton.first.as_str()), (vec!["a b c".to_owned()], "a b"));

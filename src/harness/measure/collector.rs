@@ -64,11 +64,11 @@ impl Collector {
     }
 
     /// Takes an ended request. The record's token fields are filled from what was counted.
-    pub fn take(&mut self, mut record: RequestRecord, counted: CountedTokens, spoken: Option<AnswerText>) {
+    pub fn take(&mut self, mut record: RequestRecord, counted: CountedTokens, answer_text: Option<AnswerText>) {
         let is_counted = counted.source == TokenSource::Usage;
         self.has_usage |= is_counted;
-        if let Some(spoken) = spoken.filter(|_| record.ended == RequestEnd::Ok && !is_counted) {
-            self.answer_texts.push((record.index, spoken));
+        if let Some(answer_text) = answer_text.filter(|_| record.ended == RequestEnd::Ok && !is_counted) {
+            self.answer_texts.push((record.index, answer_text));
         }
         let CountedTokens { chunks, tokens, violations, .. } = counted;
         if let (Some(first), Some(last)) = (chunks.first(), chunks.last()) {

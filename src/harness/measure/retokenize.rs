@@ -20,19 +20,22 @@ pub(in crate::harness) const RETOKENIZED: &str = "retokenized: each answer's joi
 
 /// Sets the tokens of every successful request with a stored text, and marks it.
 pub(in crate::harness) fn count(schedule: &RequestSchedule, how: TokenCounting, all: &mut Collector) {
-    let spoken: Vec<(u64, AnswerText)> = std::mem::take(&mut all.answer_texts);
-    if spoken.is_empty() {
+    let answer_texts: Vec<(u64, AnswerText)> = std::mem::take(&mut all.answer_texts);
+    if answer_texts.is_empty() {
         return;
     }
-    let one = |(index, spoken): &(u64, AnswerText)| {
-        let first = schedule.count(&spoken.first)?;
-        let sum =
-            spoken.texts.iter().map(|text| schedule.count(own(schedule, how, *index, text))).sum::<Option<u32>>()?;
+    let one = |(index, answer_text): &(u64, AnswerText)| {
+        let first = schedule.count(&answer_text.first)?;
+        let sum = answer_text
+            .texts
+            .iter()
+            .map(|text| schedule.count(own(schedule, how, *index, text)))
+            .sum::<Option<u32>>()?;
         Some((*index, (sum, first.min(sum))))
     };
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let counted: BTreeMap<u64, (u32, u32)> = std::thread::scope(|scope| {
-        let parts = spoken.chunks(spoken.len().div_ceil(cores));
+        let parts = answer_texts.chunks(answer_texts.len().div_ceil(cores));
         let threads: Vec<_> =
             parts.map(|part| scope.spawn(move || part.iter().filter_map(one).collect::<Vec<_>>())).collect();
         threads.into_iter().flat_map(|thread| thread.join().unwrap_or_default()).collect()

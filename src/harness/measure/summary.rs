@@ -40,33 +40,33 @@ pub(in crate::harness) struct RunStart {
 pub(in crate::harness) fn summarise(
     spec: &BenchSpec,
     schedule: &Arc<RequestSchedule>,
-    shares: Vec<WorkerOutput>,
+    outputs: Vec<WorkerOutput>,
     untaken: u64,
     start: &RunStart,
 ) -> Measured {
-    let client = client(&shares);
+    let client = client(&outputs);
     let count =
-        shares.first().map_or(TokenCounting::Ids { beams: 1, sequences: 1, has_prompt: false }, |share| share.count);
-    let little_area: f64 = shares.iter().map(|share| share.in_flight_area).sum();
-    let wall_ns = shares.iter().map(|share| share.wall_ns).max().unwrap_or(0);
-    let totals = |of: fn(&WorkerOutput) -> u64| shares.iter().map(of).sum::<u64>();
-    let (issued, in_flight) = (totals(|share| share.issued), totals(|share| share.in_flight_at_end));
-    let lost = totals(|share| share.not_sent) + untaken;
+        outputs.first().map_or(TokenCounting::Ids { beams: 1, sequences: 1, has_prompt: false }, |output| output.count);
+    let little_area: f64 = outputs.iter().map(|output| output.in_flight_area).sum();
+    let wall_ns = outputs.iter().map(|output| output.wall_ns).max().unwrap_or(0);
+    let totals = |of: fn(&WorkerOutput) -> u64| outputs.iter().map(of).sum::<u64>();
+    let (issued, in_flight) = (totals(|output| output.issued), totals(|output| output.in_flight_at_end));
+    let lost = totals(|output| output.not_sent) + untaken;
     let connections = Connections {
-        count: shares.iter().map(|share| share.opened).sum::<Option<u64>>().unwrap_or(spec.connections() as u64),
-        max_streams: shares.iter().filter_map(|share| share.max_streams).min(),
-        waited_for_stream: totals(|share| share.waited_for_stream),
-        reconnects: totals(|share| u64::from(share.reconnects)),
-        idle_closed: totals(|share| share.idle_closed),
-        resent: totals(|share| share.resent),
-        stream: (spec.protocol == Transport::Kserve && shares.iter().all(|share| share.call == CallKind::Stream))
+        count: outputs.iter().map(|output| output.opened).sum::<Option<u64>>().unwrap_or(spec.connections() as u64),
+        max_streams: outputs.iter().filter_map(|output| output.max_streams).min(),
+        waited_for_stream: totals(|output| output.waited_for_stream),
+        reconnects: totals(|output| u64::from(output.reconnects)),
+        idle_closed: totals(|output| output.idle_closed),
+        resent: totals(|output| output.resent),
+        stream: (spec.protocol == Transport::Kserve && outputs.iter().all(|output| output.call == CallKind::Stream))
             .then_some(spec.pace.stream),
-        shared_streams: (spec.pace.stream == StreamMode::Shared).then(|| totals(|share| share.streams)),
+        shared_streams: (spec.pace.stream == StreamMode::Shared).then(|| totals(|output| output.streams)),
     };
     let mut all = Collector::new();
-    let mut shares = shares;
-    for share in &mut shares {
-        all.merge(std::mem::replace(&mut share.collector, Collector::new()));
+    let mut outputs = outputs;
+    for output in &mut outputs {
+        all.merge(std::mem::replace(&mut output.collector, Collector::new()));
     }
     all.records.sort_by_key(|record| record.index);
     retokenize::count(schedule, count, &mut all);
@@ -91,7 +91,7 @@ pub(in crate::harness) fn summarise(
         schedule_digest: schedule.digest.to_string(),
         generator: random_draws::GENERATOR.to_owned(),
         started: start.wall.clone(),
-        load: LoadConditions::of(spec, schedule, &shares, records),
+        load: LoadConditions::of(spec, schedule, &outputs, records),
         self_check: consistency::check(&all, &counts),
         counts,
         goodput: Goodput::of(spec.slo(), records, to_answer, rates.window_s),
@@ -369,20 +369,20 @@ fn littles_law(area: f64, wall_ns: u64, records: &[RequestRecord]) -> LittlesLaw
     LittlesLaw { in_flight_mean, rate, time_s, relative_error }
 }
 
-fn client(shares: &[WorkerOutput]) -> ClientUsage {
+fn client(outputs: &[WorkerOutput]) -> ClientUsage {
     let share_of = |ns: u64, wall: u64| ns as f64 / wall.max(1) as f64;
-    let call = match shares.first().map(|share| share.call) {
+    let call = match outputs.first().map(|output| output.call) {
         Some(CallKind::Unary) => "unary",
         _ => "stream",
     };
-    let waits = shares.iter().filter_map(|share| Some(share_of(share.wait_ns?, share.wall_ns)));
+    let waits = outputs.iter().filter_map(|output| Some(share_of(output.wait_ns?, output.wall_ns)));
     ClientUsage {
-        workers: shares.len() as u64,
+        workers: outputs.len() as u64,
         cores: std::thread::available_parallelism().map_or(1, usize::from) as u64,
         call: call.to_owned(),
-        pacing: shares.first().map_or("", |share| share.pacing).to_owned(),
-        cpu_share_max: shares.iter().map(|share| share_of(share.cpu_ns, share.wall_ns)).fold(0.0, f64::max),
-        cpu_ms_per_1000_chunks: Some(shares.iter().map(|share| share.cpu_ns as f64 / 1e6).sum()),
+        pacing: outputs.first().map_or("", |output| output.pacing).to_owned(),
+        cpu_share_max: outputs.iter().map(|output| share_of(output.cpu_ns, output.wall_ns)).fold(0.0, f64::max),
+        cpu_ms_per_1000_chunks: Some(outputs.iter().map(|output| output.cpu_ns as f64 / 1e6).sum()),
         core_wait_share_max: waits.max_by(f64::total_cmp),
         ..ClientUsage::default()
     }

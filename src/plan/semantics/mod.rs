@@ -39,15 +39,15 @@ const OTHER_LAYOUTS: [&str; 2] = ["multimodal_encoders", "whisper_bls"];
 
 /// Reports everything wrong with one stage, at its places.
 pub fn check(stage: &Stage, node: &Node, name: &str, found: &mut Diagnostics) {
-    let mut look = StageChecker { node, name, found };
-    look.common(stage);
-    look.containers(stage);
+    let mut checker = StageChecker { node, name, found };
+    checker.common(stage);
+    checker.containers(stage);
     if let Some(host) = stage.host.as_ref().and_then(Host::remote) {
-        look.check_remote_stage(stage, &host);
+        checker.check_remote_stage(stage, &host);
     }
     if let Some(engine) = &stage.engine {
-        look.word(&["engine", "precision"], &engine.precision, &PRECISIONS);
-        look.engine(engine);
+        checker.word(&["engine", "precision"], &engine.precision, &PRECISIONS);
+        checker.engine(engine);
     }
     if let Some(repository) = &stage.repository {
         for (index, model) in repository.models.iter().enumerate() {
@@ -56,14 +56,14 @@ pub fn check(stage: &Stage, node: &Node, name: &str, found: &mut Diagnostics) {
                 let what = format!(
                     "cannot be `{model}`: repositories of multimodal and encoder-decoder models are not made here"
                 );
-                look.push_error(&["repository", "models", &index.to_string()], &what, "another layout", hint);
+                checker.push_error(&["repository", "models", &index.to_string()], &what, "another layout", hint);
                 continue;
             }
-            look.word(&["repository", "models", &index.to_string()], model, &MODELS);
+            checker.word(&["repository", "models", &index.to_string()], model, &MODELS);
         }
         if repository.layout == RepositoryLayout::Five && repository.triton_num_models_per_server.is_some() {
             let hint = "write `layout: harness`, or remove it".to_owned();
-            look.push_error(
+            checker.push_error(
                 &["repository", "triton_num_models_per_server"],
                 "needs the harness layout",
                 "here",
@@ -72,28 +72,28 @@ pub fn check(stage: &Stage, node: &Node, name: &str, found: &mut Diagnostics) {
         }
     }
     if let Some(repository) = &stage.repository {
-        look.repository_flags(repository);
+        checker.repository_flags(repository);
     }
     if let Some(server) = &stage.serve {
-        look.serve(server);
+        checker.serve(server);
     }
     if let Some(bench) = &stage.bench {
-        look.bench(bench);
+        checker.bench(bench);
     }
     if let Some(git) = &stage.git {
-        look.git(git);
+        checker.git(git);
     }
     if let Some(weights) = &stage.weights {
-        look.weights(weights);
+        checker.weights(weights);
     }
     if let Some(bench) = &stage.trtllm_bench {
-        look.trtllm_bench(bench, stage.gpus);
+        checker.trtllm_bench(bench, stage.gpus);
     }
     if let Some(compare) = &stage.compare {
-        look.compare(compare);
+        checker.compare(compare);
     }
     if let Some(step) = &stage.mlperf {
-        look.mlperf(step);
+        checker.mlperf(step);
     }
 }
 

@@ -44,8 +44,7 @@ const MS: ExplainedNumber = ExplainedNumber {
 };
 
 const RATE: ExplainedNumber = ExplainedNumber { unit: "/s", ..MS };
-const COUNTED: &str =
-    "output_ids where the server sends ids, its usage, or its text retokenized by Regatta; result.json names it";
+const COUNTED: &str = "the server's output_ids, its usage, or its text retokenized by Regatta; result.json names which";
 
 /// Every number that can be explained, in reading order.
 pub const ENTRIES: [ExplainedNumber; 25] = [
@@ -317,12 +316,12 @@ pub const ENTRIES: [ExplainedNumber; 25] = [
         title: "preflight",
         unit: "",
         about: "Whether this machine can generate the load, tested before the measurement against a server that does no work.",
-        formula: "issue − intended arrival, p99; CPU for 1,000 chunks × planned tokens per second / load workers",
+        formula: "lag: issue − intended arrival, p99. CPU share: CPU time for a chunk × planned tokens per second / load workers",
         population: "issued requests of the trial",
         zero_point: "schedule, of the trial",
-        token_source: "none: one chunk of the server is one token",
+        token_source: "planned ones; each chunk of the null server is one",
         window: "the trial, about 2 s before the measurement",
-        mind: "Warning: lag beyond 1 ms, or less than twice the planned tokens within 85 % of a core. Far beyond, INVALID(client). Over HTTP, text events cost the client more than this test.",
+        mind: "Warning if lag is above 1 ms, or if twice the planned tokens/s would need more than 85 % of a core for each worker. INVALID(client) if lag is above 5 ms, or if the planned tokens/s alone need more than 85 %. Users have no planned rate: more than 85 % is a warning. Streaming over HTTP needs more CPU than this trial over gRPC.",
         ..MS
     },
 ];

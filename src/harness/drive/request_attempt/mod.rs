@@ -70,8 +70,10 @@ pub(in crate::harness) struct RequestProgress {
 impl RequestProgress {
     /// Adds the content of a response, as its tensor has it.
     fn keep(&mut self, raw: &[u8], are_ids: bool) {
-        if let (Some(spoken), false, Some((_, text))) = (&mut self.answer_text, are_ids, raw.split_first_chunk::<4>()) {
-            spoken.push(0, &String::from_utf8_lossy(text));
+        if let (Some(answer_text), false, Some((_, text))) =
+            (&mut self.answer_text, are_ids, raw.split_first_chunk::<4>())
+        {
+            answer_text.push(0, &String::from_utf8_lossy(text));
         }
         if !self.keeps {
             return;

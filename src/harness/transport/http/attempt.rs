@@ -65,7 +65,7 @@ impl HttpAttempt<'_> {
             has_choices: self.dialect.choices() > 1,
             limits: self.limits,
         };
-        let mut listener = HttpResponseReader::new(expected, http_outcome);
+        let mut response_reader = HttpResponseReader::new(expected, http_outcome);
         let mut decoder = Decoder::new(self.limits.header_bytes());
         let head = Bytes::from(self.dialect.head(&self.pool.authority()));
         let sent = match socket.write_all_buf(&mut head.chain(request)).await {
@@ -73,7 +73,7 @@ impl HttpAttempt<'_> {
             broken => broken,
         };
         // A server that refuses a request may answer before it has read all of it.
-        let answered = self.read_response(&mut socket, &mut decoder, &mut listener).await;
+        let answered = self.read_response(&mut socket, &mut decoder, &mut response_reader).await;
         match (answered, sent) {
             (Ok(true), Ok(())) => {
                 self.pool.put(socket);
@@ -93,7 +93,7 @@ impl HttpAttempt<'_> {
         &self,
         socket: &mut HttpSocket,
         decoder: &mut Decoder,
-        listener: &mut HttpResponseReader<'_>,
+        response_reader: &mut HttpResponseReader<'_>,
     ) -> Result<bool, HttpFault> {
         let not_decoded = |error: DecodeError| match error {
             DecodeError::NotHttp(_) => (FailureClass::Stream, error.to_string()),
@@ -113,7 +113,7 @@ impl HttpAttempt<'_> {
             .map_err(|error| (FailureClass::Stream, self.pool.connection_error_text(&error)))?;
             if length == 0 {
                 if decoder.may_end() {
-                    listener.end(t_read)?;
+                    response_reader.end(t_read)?;
                     return Ok(false);
                 }
                 let where_it_was = if decoder.is_untouched() { "before any answer" } else { "in the middle of it" };
@@ -133,30 +133,32 @@ impl HttpAttempt<'_> {
                     DecodeStep::More => {}
                     DecodeStep::Head(head) => {
                         keeps_alive = head.keeps_alive;
-                        listener.head(head.status, head.is_events);
+                        response_reader.head(head.status, head.is_events);
                     }
-                    DecodeStep::Data(piece) => listener.data(piece, t_read)?,
+                    DecodeStep::Data(piece) => response_reader.data(piece, t_read)?,
                     DecodeStep::End => {
-                        listener.end(t_read)?;
-                        self.update_last_token(listener);
+                        response_reader.end(t_read)?;
+                        self.update_last_token(response_reader);
                         // Bytes after the answer belong to no request of this client.
                         return Ok(keeps_alive && input.is_empty());
                     }
                 }
             }
-            self.update_last_token(listener);
+            self.update_last_token(response_reader);
             if let Some(requested) = self.dialect.limit(self.requested_tokens) {
-                ResponseBounds::check_tokens(listener.tokens(), requested)?;
+                ResponseBounds::check_tokens(response_reader.tokens(), requested)?;
             }
-            if self.cancel_after.is_some_and(|limit| listener.tokens() >= limit) {
-                listener.outcome.t_cancel = Some(self.clock.now());
+            if self.cancel_after.is_some_and(|limit| response_reader.tokens() >= limit) {
+                response_reader.outcome.t_cancel = Some(self.clock.now());
                 return Ok(false);
             }
         }
     }
 
-    fn update_last_token(&self, listener: &HttpResponseReader<'_>) {
-        if let Some(t_read) = listener.outcome.account.last_token().filter(|at| self.last_token.get() != Some(*at)) {
+    fn update_last_token(&self, response_reader: &HttpResponseReader<'_>) {
+        if let Some(t_read) =
+            response_reader.outcome.account.last_token().filter(|at| self.last_token.get() != Some(*at))
+        {
             self.last_token.set(Some(t_read));
             self.last_token_of_server.set(t_read);
         }

@@ -274,13 +274,13 @@ mod tests {
 
     fn listen(api: Api, body: &[&str]) -> (HttpOutcome, Result<(), HttpFault>) {
         let mut http_outcome = HttpOutcome::default();
-        let mut listener = HttpResponseReader::new(expected(api), &mut http_outcome);
-        listener.head(200, true);
+        let mut response_reader = HttpResponseReader::new(expected(api), &mut http_outcome);
+        response_reader.head(200, true);
         let mut outcome = Ok(());
         for (at, piece) in body.iter().enumerate() {
-            outcome = outcome.and_then(|()| listener.data(piece.as_bytes(), at as u64));
+            outcome = outcome.and_then(|()| response_reader.data(piece.as_bytes(), at as u64));
         }
-        let outcome = outcome.and_then(|()| listener.end(body.len() as u64));
+        let outcome = outcome.and_then(|()| response_reader.end(body.len() as u64));
         (http_outcome, outcome)
     }
 
@@ -349,10 +349,10 @@ mod tests {
     fn a_refusal_includes_the_server_message() {
         let refuse = |status, body: &str| {
             let mut http_outcome = HttpOutcome::default();
-            let mut listener = HttpResponseReader::new(expected(Api::OpenaiChat), &mut http_outcome);
-            listener.head(status, false);
-            listener.data(body.as_bytes(), 0).unwrap();
-            listener.end(0).unwrap_err()
+            let mut response_reader = HttpResponseReader::new(expected(Api::OpenaiChat), &mut http_outcome);
+            response_reader.head(status, false);
+            response_reader.data(body.as_bytes(), 0).unwrap();
+            response_reader.end(0).unwrap_err()
         };
         let (class, why) = refuse(429, "{\"error\":{\"message\":\"slow down\"}}");
         assert_eq!((class, why.as_str()), (FailureClass::Refused, "HTTP status 429: slow down"));
