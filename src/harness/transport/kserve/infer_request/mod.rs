@@ -181,7 +181,7 @@ impl InferRequestTemplate {
         let mut drawn_seed = None;
         match request.random_seed {
             Some(RandomSeed::Fixed(seed)) => {
-                constant_inputs.input_if_set("random_seed", &SEEDS, Some(ScalarValue::Long(seed)))
+                constant_inputs.input_if_set("random_seed", &SEEDS, Some(ScalarValue::Long(seed)));
             }
             Some(RandomSeed::PerRequest(true)) => drawn_seed = constant_inputs.find("random_seed", &SEEDS, "UINT64"),
             Some(RandomSeed::PerRequest(false)) | None => {}
