@@ -432,7 +432,9 @@ fn exact_match_is_ours_as_far_as_no_program_has_to_run() {
     let round_of_four = round("deepseek-r1", 4, &bounds);
     let whole = scored_with(&round_of_four, "deepseek-r1", &set, &log(&answers), 1, Some(printed)).unwrap();
     assert_eq!((whole.report.verdict, whole.report.unscored.len()), (AccuracyVerdict::Met, 0));
-    assert!(whole.report.metrics.iter().any(|metric| metric.name == "exact_match" && metric.value == 82.5));
+    assert!(
+        whole.report.metrics.iter().any(|metric| metric.name == "exact_match" && (metric.value - 82.5).abs() < 1e-9)
+    );
     assert!(whole.text.starts_with(printed) && whole.text.contains("\nhash="), "{}", whole.text);
     let low = printed.replace("82.5", "79.9");
     let missed = scored_with(&round_of_four, "deepseek-r1", &set, &log(&answers), 1, Some(&low)).unwrap();

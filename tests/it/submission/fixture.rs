@@ -1,5 +1,6 @@
 //! A submission that is right, from logs of real runs; and ways to break it.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -250,8 +251,9 @@ pub(crate) fn samples(log: &Path, watts: f64) -> String {
         // 1 W to and fro.
         let watts = if second % 2 == 0 { watts + 1.0 } else { watts - 1.0 };
         let (volts, factor) = (230.0, 0.98);
-        lines += &format!(
-            "Time,{},Watts,{watts:.3},Volts,{volts:.3},Amps,{:.4},PF,{factor:.4},Mark,2026_testing\n",
+        let _ = writeln!(
+            lines,
+            "Time,{},Watts,{watts:.3},Volts,{volts:.3},Amps,{:.4},PF,{factor:.4},Mark,2026_testing",
             at.strftime("%m-%d-%Y %H:%M:%S.%3f"),
             watts / volts / factor
         );
