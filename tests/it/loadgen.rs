@@ -126,11 +126,22 @@ fn a_result_says_that_the_server_of_loadgen_ran_with_less() {
     assert!(reason["text"].as_str().unwrap().contains("kv_cache_free_gpu_mem_fraction 1 → 0.95"), "{reason}");
 }
 
+/// Runs `m` until it is good. A client that other tests disturb is late, and says so with exit code 3 or 4; what was good is cached.
+fn good_when_undisturbed(world: &World) {
+    let mut ended = world.regatta(&["run", "m"]);
+    for _ in 0..3 {
+        if [3, 4].contains(&ended.code) {
+            ended = world.regatta(&["run", "m"]);
+        }
+    }
+    assert_eq!(ended.code, 0, "{}\n{}", ended.stdout, ended.stderr);
+}
+
 #[test]
 #[ignore = "needs MLPerf's LoadGen: pip, g++ and the network"]
 fn loadgen_drives_offline_and_server_and_says_what_we_say() {
     let world = world("[offline, server]", "v5.1", library(), BRIEF);
-    world.good(&["run", "m"]);
+    good_when_undisturbed(&world);
     for (scenario, key) in [("offline", "result_samples_per_second"), ("server", "result_completed_samples_per_sec")] {
         let out = world.path("latest").join(format!("test/{scenario}"));
         let summary = fs::read_to_string(out.join("mlperf_log_summary.txt")).unwrap();
