@@ -40,18 +40,22 @@ pub fn shipped() -> impl Iterator<Item = (String, &'static [u8])> {
 /// Whether a path of the project, a file or a folder, is part of the binary too.
 pub fn is_shipped(path: &str) -> bool {
     let path = path.trim_end_matches('/');
-    shipped().any(|(file, _)| file.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
+    let (top, rest) = path.split_once('/').unwrap_or((path, ""));
+    shipped_folder(top).is_some_and(|dir| rest.is_empty() || dir.get_entry(rest).is_some())
 }
 
 fn shipped_file(rel: &str) -> Option<&'static [u8]> {
     let (top, rest) = rel.split_once('/')?;
-    let dir = match top {
-        "manifests" => &MANIFESTS,
-        "templates" => &TEMPLATES,
-        "schemas" => &SCHEMAS,
-        _ => return None,
-    };
-    dir.get_file(rest).map(include_dir::File::contents)
+    shipped_folder(top)?.get_file(rest).map(include_dir::File::contents)
+}
+
+fn shipped_folder(top: &str) -> Option<&'static Dir<'static>> {
+    match top {
+        "manifests" => Some(&MANIFESTS),
+        "templates" => Some(&TEMPLATES),
+        "schemas" => Some(&SCHEMAS),
+        _ => None,
+    }
 }
 
 /// A project folder and the shipped files behind it.
