@@ -252,6 +252,11 @@ fn row(series: &HistorySeries, place: usize, point: &HistoryPoint) -> Vec<(TextR
 }
 
 impl MetricHistory {
+    /// Whether a change is for the better.
+    pub fn is_better(&self, shift: &LevelShift) -> bool {
+        (shift.change.after > shift.change.before) == self.more_is_better
+    }
+
     /// The first and the last point of each level, and its mean.
     pub fn levels(&self) -> Vec<(usize, usize, f64)> {
         let starts: Vec<usize> = self.changes.iter().map(|shift| shift.change.at).collect();
@@ -267,7 +272,7 @@ impl MetricHistory {
 /// Whether a change is for the better, and one sentence on it.
 pub fn level_sentence(series: &HistorySeries, metric: &MetricHistory, shift: &LevelShift) -> (bool, String) {
     let LevelShift { change, .. } = shift;
-    let is_better = (change.after > change.before) == metric.more_is_better;
+    let is_better = metric.is_better(shift);
     let word = if is_better { "better" } else { "worse" };
     let text = format!(
         "{} {} % ({word}) from {} on: mean {} before, {} after, p {:.4}{}",

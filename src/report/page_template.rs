@@ -15,5 +15,7 @@ pub(in crate::report) fn render_page(template: &'static str, context: Value) -> 
     environment.add_global("style", Value::from_safe_string(STYLE.to_owned()));
     environment.add_template("head.html", HEAD)?;
     environment.add_template("page.html", template)?;
-    environment.get_template("page.html")?.render(context)
+    let page = environment.get_template("page.html")?.render(context)?;
+    // Control characters are not allowed in a document, escaped or not.
+    Ok(page.replace(|c: char| c.is_control() && !matches!(c, '\n' | '\t'), "·"))
 }

@@ -47,9 +47,7 @@ pub fn history(all: &[HistorySeries]) -> Result<String, minijinja::Error> {
             rows => rows.collect::<Vec<_>>(),
         }
     });
-    let page = render_page(PAGE, context! { sections => sections.collect::<Vec<_>>() })?;
-    // Control characters are not allowed in a document, escaped or not.
-    Ok(page.replace(|c: char| c.is_control() && !matches!(c, '\n' | '\t'), "·"))
+    render_page(PAGE, context! { sections => sections.collect::<Vec<_>>() })
 }
 
 fn plot(series: &HistorySeries, metric: &MetricHistory) -> Option<String> {
@@ -66,8 +64,7 @@ fn plot(series: &HistorySeries, metric: &MetricHistory) -> Option<String> {
     });
     let title = format!("{}, {}", metric.key, metric.unit);
     let changes = metric.changes.iter().map(|shift| {
-        let is_better = (shift.change.after > shift.change.before) == metric.more_is_better;
-        (shift.point, format!("{} %", signed_percent(shift.change.relative() * 100.0)), is_better)
+        (shift.point, format!("{} %", signed_percent(shift.change.relative() * 100.0)), metric.is_better(shift))
     });
     TrendPlot { title: &title, points: points.collect(), levels: metric.levels(), changes: changes.collect() }.draw()
 }

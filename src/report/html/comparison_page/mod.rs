@@ -84,7 +84,7 @@ pub fn compare(
         })
         .collect();
     let sections: Vec<_> = comparisons.iter().enumerate().map(|(n, one)| section(one, n + 1)).collect();
-    let page = render_page(
+    render_page(
         PAGE,
         context! {
             title => sets.iter().map(|set| set.name.as_str()).collect::<Vec<_>>().join(" · "),
@@ -99,9 +99,7 @@ pub fn compare(
             measured => Serde(measured(&sheets)),
             meanings => Serde(meanings(&sheets)),
         },
-    )?;
-    // Control characters are not allowed in a document, escaped or not.
-    Ok(page.replace(|c: char| c.is_control() && !matches!(c, '\n' | '\t'), "·"))
+    )
 }
 
 const fn verdict_class(verdict: Option<Verdict>) -> &'static str {

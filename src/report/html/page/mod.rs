@@ -104,7 +104,7 @@ pub fn render(
     // The picture of a single sweep is at the top already.
     let shown_above = usize::from(sections.len() == 1);
     let overlaid = overlaid(&sweeps);
-    let page = render_page(
+    render_page(
         PAGE,
         context! {
             name => named(if story.manifest.is_empty() { &plan.name } else { &story.manifest }),
@@ -163,9 +163,7 @@ pub fn render(
             manifest_path => &about.manifest_path,
             manifest => &about.manifest,
         },
-    )?;
-    // Control characters are not allowed in a document, escaped or not.
-    Ok(page.replace(|c: char| c.is_control() && !matches!(c, '\n' | '\t'), "·"))
+    )
 }
 
 /// Several sweeps over each other.
