@@ -49,7 +49,7 @@ pub use length::{Length, Weighted};
 pub use limits::Limits;
 pub use percent::{Percent, PercentError};
 pub use prompts::{History, Prefixes, RecordOrder, Sessions};
-pub use protocol::Protocol;
+pub use protocol::{Protocol, requests_token_ids};
 pub use ramp::{Ramp, RampStep};
 pub use random_seed::RandomSeed;
 pub use request::{CancelBy, CancelPolicy, Interface, Request, WordList};

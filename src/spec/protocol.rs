@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 /// The protocol of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
@@ -15,4 +16,10 @@ pub enum Protocol {
     OpenaiChat,
     /// OpenAI's completions. With `request.interface: token_ids` prompts are lists of ids.
     OpenaiCompletions,
+}
+
+/// Whether further fields of a completion's body ask for the token ids of the answer: `trtllm-serve` gives them in place of text
+/// (`detokenize: false`), vLLM beside it (`return_token_ids: true`).
+pub fn requests_token_ids(extra: &Map<String, Value>) -> bool {
+    extra.get("detokenize") == Some(&Value::Bool(false)) || extra.get("return_token_ids") == Some(&Value::Bool(true))
 }

@@ -76,6 +76,38 @@ fn a_package_that_the_round_can_never_accept_is_refused_by_the_plan() {
     whole.good(&["plan", "m"]);
 }
 
+/// LoadGen is given token ids; OpenAI's interfaces and the generate extension answer with text, unless ids are requested.
+#[test]
+fn loadgen_over_a_protocol_that_answers_with_text_is_refused_by_the_plan() {
+    let label = "LoadGen's samples are token ids, and it is given the token ids of each answer";
+    let over = |target: &str, protocol: &str| {
+        let one = bench("performance", "server", "target_qps: 100");
+        one.replace("target: 127.0.0.1:1\n", &format!("target: {target}\n{protocol}"))
+    };
+    for protocol in ["generate", "openai-chat"] {
+        refused(&over("127.0.0.1:1", &format!("      protocol: {protocol}\n")))
+            .shows("`stages.performance.bench.protocol` cannot be combined with `loadgen`")
+            .shows("manifests/m.yaml:7:17")
+            .shows(label)
+            .shows(
+                "help: `protocol: kserve`, or `openai-completions` with `extra: { detokenize: false }` (trtllm-serve)",
+            );
+    }
+    refused(&over("127.0.0.1:1", "      protocol: openai-completions\n      request: { interface: token_ids }\n"))
+        .shows("`stages.performance.bench.protocol` needs answers with token ids for `loadgen`")
+        .shows("help: `extra: { detokenize: false }` requests them of trtllm-serve, `extra: { return_token_ids: true }` of vLLM");
+    refused(&over("http://127.0.0.1:1/v1/completions", "      extra: { detokenize: false }\n"))
+        .shows("`stages.performance.bench.target` needs prompts of token ids for `loadgen`");
+    refused(&over("127.0.0.1:1", "      request: { interface: text }\n"))
+        .shows("`stages.performance.bench.request.interface` cannot be combined with `loadgen`");
+    let with_ids = "      request: { interface: token_ids }\n      extra: { return_token_ids: true }\n";
+    for good in [over("grpc://127.0.0.1:1", ""), over("http://127.0.0.1:1/v1/completions", with_ids)] {
+        let world = World::with(&format!("stages:\n{good}"));
+        world.file("lib/a", "").file("data/a", "");
+        world.good(&["plan", "m"]);
+    }
+}
+
 /// As the client of MLPerf Endpoints writes a run, and as its submissions lie.
 #[test]
 fn results_of_mlperf_endpoints_are_named_as_not_supported() {

@@ -77,14 +77,19 @@ impl SampleCache {
             Some(body) => body,
             None => self.make(sample)?,
         };
-        Ok(RequestEncoder::addressed(&body, id))
+        let encoder = self.encoder.get().ok_or_else(|| self.unknown(sample))?;
+        Ok(encoder.addressed(&body, id))
+    }
+
+    fn unknown(&self, sample: u32) -> HarnessError {
+        ScheduleError::UnknownSample { sample, samples: self.bodies.len() }.into()
     }
 
     fn make(&self, sample: u32) -> Result<Bytes, HarnessError> {
-        let (Some(manner), Some(planned)) = (self.encoder.get(), self.sample(sample)) else {
-            return Err(ScheduleError::UnknownSample { sample, samples: self.bodies.len() }.into());
+        let (Some(encoder), Some(planned)) = (self.encoder.get(), self.sample(sample)) else {
+            return Err(self.unknown(sample));
         };
-        manner.unaddressed(&self.samples, u64::from(sample), planned)
+        encoder.unaddressed(&self.samples, u64::from(sample), planned)
     }
 }
 

@@ -166,7 +166,11 @@ impl BenchSpec {
     fn check_outside(&self) -> Result<(), HarnessError> {
         let request = &self.request;
         let faults: Vec<&str> = [
-            (self.protocol == Transport::Kserve, "they need the protocol kserve, where answers are token ids"),
+            (
+                self.protocol.answers_with_ids(),
+                "they need prompts and answers as token ids: the protocol kserve, or openai-completions with \
+                 `request: { interface: token_ids }` and `extra: { detokenize: false }` (trtllm-serve) or `extra: { return_token_ids: true }` (vLLM)",
+            ),
             (request.interface != Some(Interface::Text), "they need the interface `token_ids`"),
             (request.batch() == 1, "`request.batch` must be 1"),
             (request.beam_width.unwrap_or(1) == 1, "`request.beam_width` must be 1"),

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::spec::Tls;
+use crate::spec::{Tls, requests_token_ids};
 
 /// What requests are sent over: a protocol with its settings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -67,6 +67,16 @@ impl Transport {
             http.tls = http.tls.take().map(|tls| Box::new(tls.without_files()));
         }
         shown
+    }
+
+    /// Whether prompts are token ids, and answers have theirs.
+    pub(in crate::harness) fn answers_with_ids(&self) -> bool {
+        match self {
+            Self::Kserve => true,
+            Self::Http(http) => {
+                http.api == Api::OpenaiCompletions && http.prompt_ids && requests_token_ids(&http.extra)
+            }
+        }
     }
 
     pub const fn as_str(&self) -> &'static str {

@@ -37,14 +37,8 @@ impl RequestEncoder {
         planned: &[PlannedRequest],
         previous: &PreviousAnswers,
     ) -> Result<Bytes, HarnessError> {
-        let write = |(index, planned)| -> Result<Prompt, HarnessError> {
-            Ok(if self.takes_ids() {
-                Prompt::Ids(schedule.ids(index, planned, previous)?)
-            } else {
-                Prompt::Text(schedule.text(index, planned, previous)?)
-            })
-        };
-        let mut prompts = (first..).zip(planned).map(write);
+        let mut prompts =
+            (first..).zip(planned).map(|(index, planned)| self.prompt(schedule, index, planned, previous));
         Ok(match self {
             Self::Kserve(form) => {
                 grpc_messages::frame(&form.message(first, planned, &prompts.collect::<Result<Vec<_>, _>>()?))
@@ -53,6 +47,20 @@ impl RequestEncoder {
                 (Some(planned), Some(prompt)) => dialect.request(first, planned, &prompt?),
                 _ => Bytes::new(),
             },
+        })
+    }
+
+    fn prompt(
+        &self,
+        schedule: &RequestSchedule,
+        index: u64,
+        planned: &PlannedRequest,
+        previous: &PreviousAnswers,
+    ) -> Result<Prompt, HarnessError> {
+        Ok(if self.takes_ids() {
+            Prompt::Ids(schedule.ids(index, planned, previous)?)
+        } else {
+            Prompt::Text(schedule.text(index, planned, previous)?)
         })
     }
 
@@ -69,12 +77,23 @@ impl RequestEncoder {
                 let message = form.message(index, std::slice::from_ref(planned), &[prompt]);
                 Ok(grpc_messages::frame(&ModelInferRequest { id: String::new(), ..message }))
             }
-            Self::Http(_) => self.message(schedule, index, std::slice::from_ref(planned), &PreviousAnswers::default()),
+            Self::Http(dialect) => {
+                let prompt = self.prompt(schedule, index, planned, &PreviousAnswers::default())?;
+                Ok(dialect.unaddressed(index, planned, &prompt))
+            }
         }
     }
 
-    /// The same with its id behind it: fields of a message may be in any order.
-    pub fn addressed(unaddressed: &Bytes, id: u64) -> Bytes {
+    /// The same with its id.
+    pub fn addressed(&self, unaddressed: &Bytes, id: u64) -> Bytes {
+        match self {
+            Self::Kserve(_) => Self::addressed_frame(unaddressed, id),
+            Self::Http(_) => http::addressed(unaddressed, id),
+        }
+    }
+
+    /// Of gRPC: the id is behind the rest, fields of a message may be in any order.
+    fn addressed_frame(unaddressed: &Bytes, id: u64) -> Bytes {
         const PREFIX: usize = 5;
         let Some(message) = unaddressed.get(PREFIX..) else { return unaddressed.clone() };
         let id = id.to_string();
@@ -122,7 +141,7 @@ mod tests {
     fn an_id_behind_the_message_is_the_message_with_the_id() {
         let message = ModelInferRequest { model_name: "m".to_owned(), ..ModelInferRequest::default() };
         for id in [0, 7, 4_294_967_296] {
-            let framed = RequestEncoder::addressed(&grpc_messages::frame(&message), id);
+            let framed = RequestEncoder::addressed_frame(&grpc_messages::frame(&message), id);
             let length = u32::from_be_bytes([framed[1], framed[2], framed[3], framed[4]]) as usize;
             assert_eq!((framed[0], length), (0, framed.len() - 5));
             let read = ModelInferRequest::decode(&framed[5..]).unwrap();

@@ -1,10 +1,10 @@
 //! `bench.loadgen` and `mlperf:` against the rules, before hours are spent.
 
 use crate::diag::{did_you_mean, list_of};
-use crate::manifest::Node;
 use crate::manifest::model::{Bench, Mlperf};
+use crate::manifest::{Node, targets};
 use crate::mlperf::{Round, RuleError, conf};
-use crate::spec::{Scenario, TestMode};
+use crate::spec::{Interface, Protocol, Scenario, TestMode, requests_token_ids};
 
 use super::super::loadgen::test_request;
 use super::StageChecker;
@@ -43,6 +43,7 @@ impl StageChecker<'_> {
         if bench.search.is_some() {
             self.searched(bench);
         }
+        self.has_token_ids(bench);
         let Some(request) = test_request(bench) else {
             let known = ["offline", "server", "interactive", "single_stream"];
             let hint = Some(format!("LoadGen has {}", list_of(known)));
@@ -52,6 +53,37 @@ impl StageChecker<'_> {
         for wrong in conf::check(&request) {
             self.push_rule_error(&wrong);
         }
+    }
+
+    /// LoadGen's samples are token ids, and it is given those of each answer: not every protocol has them.
+    fn has_token_ids(&mut self, bench: &Bench) {
+        let label = "LoadGen's samples are token ids, and it is given the token ids of each answer";
+        if bench.request.interface == Some(Interface::Text) {
+            let hint = Some("`interface: token_ids`".to_owned());
+            self.push_error(&["bench", "request", "interface"], "cannot be combined with `loadgen`", label, hint);
+        }
+        let parsed = targets(&bench.target).unwrap_or_default();
+        let (what, hint) = match bench.protocol.or(parsed.protocol) {
+            None | Some(Protocol::Kserve) => return,
+            Some(Protocol::OpenaiCompletions) if requests_token_ids(&bench.extra) => {
+                if bench.request.interface.is_some() {
+                    return;
+                }
+                ("needs prompts of token ids for `loadgen`", "`request: { interface: token_ids }`")
+            }
+            Some(Protocol::OpenaiCompletions) => (
+                "needs answers with token ids for `loadgen`",
+                "`extra: { detokenize: false }` requests them of trtllm-serve, `extra: { return_token_ids: true }` of vLLM; a Triton \
+                 model with `output_ids` has them over `protocol: kserve`",
+            ),
+            Some(Protocol::Generate | Protocol::OpenaiChat) => (
+                "cannot be combined with `loadgen`",
+                "`protocol: kserve`, or `openai-completions` with `extra: { detokenize: false }` (trtllm-serve) or \
+                 `extra: { return_token_ids: true }` (vLLM)",
+            ),
+        };
+        let key = if bench.protocol.is_some() { "protocol" } else { "target" };
+        self.push_error(&["bench", key], what, label, Some(hint.to_owned()));
     }
 
     /// Without `loadgen` two scenarios mean nothing. Returns whether that was reported.

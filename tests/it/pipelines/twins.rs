@@ -81,3 +81,18 @@ fn with_loadgen_the_harness_is_that_of_the_rules_and_answers_are_scored_and_audi
     assert!(conf.contains("llama2-70b.Offline.min_duration = 2000"), "{conf}");
     nobody_left(&world);
 }
+
+/// A system of v6.0 answers over OpenAI's completions: LoadGen is given the token ids that `detokenize: false` requests, and TEST06
+/// compares them with the first token and the number of tokens that were reported.
+#[test]
+#[ignore = "needs MLPerf's LoadGen: pip, g++ and the network"]
+fn loadgen_is_given_token_ids_over_openais_interface() {
+    let mut world = World::new();
+    world.env("REGATTA_STORE", loadgen::store());
+    let words =
+        ["run", "llama2-70b", "system=sim-b200-x1", "loadgen=true", "--rehearse", "scenarios=server", "samples=128"];
+    let ended = world.regatta(&[&words[..], &["tests=performance,accuracy,test06", "duration=2s"]].concat());
+    assert_eq!(ended.code, 0, "{ended:?}");
+    ended.shows("LoadGen Server: VALID").shows("TEST06 passes: 100 answers looked at");
+    nobody_left(&world);
+}

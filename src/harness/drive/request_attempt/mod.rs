@@ -21,7 +21,7 @@ use crate::harness::tokens::{Accounting, CountedTokens, TokenSource, Violation, 
 use crate::harness::transport::call::{CallKind, TokenCounting};
 use crate::harness::transport::connection::Connection;
 use crate::harness::transport::http::{
-    ConnectionPool, HttpAttempt, HttpOutcome, HttpRequestTemplate, prompt_from_events,
+    AnswerIds, ConnectionPool, HttpAttempt, HttpOutcome, HttpRequestTemplate, prompt_from_events,
 };
 use crate::harness::transport::kserve::call_error::RpcFault;
 use crate::harness::transport::kserve::infer_request::InferRequestTemplate;
@@ -292,10 +292,17 @@ impl RequestAttempt<'_> {
             last_token: &state.last_token,
             last_token_of_server: &self.connection.last_token,
         };
-        part.http_outcome.events = (part.keeps || part.answer_text.is_some()).then(Vec::new);
+        let listener = part.listener.take();
+        let keeps_events = part.keeps && listener.is_none() || part.answer_text.is_some();
+        part.http_outcome.events = keeps_events.then(Vec::new);
+        part.http_outcome.ids =
+            listener.map(|listener| AnswerIds::new(move |token, t_read| listener.first(token, t_read)));
         let outcome = talk.perform(self.frame.clone(), &mut part.http_outcome).await;
+        if let Some(kept) = part.http_outcome.ids.take() {
+            part.answer = Some(Prompt::Ids(kept.ids));
+        }
         if let Some(kept) = part.http_outcome.events.take() {
-            part.answer = part.keeps.then(|| prompt_from_events(&kept));
+            part.answer = part.answer.take().or_else(|| part.keeps.then(|| prompt_from_events(&kept)));
             // An answer that carries its count needs no other.
             part.answer_text = part.answer_text.take().map(|_| AnswerText::of_events(&kept));
         }

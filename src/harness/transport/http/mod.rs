@@ -9,6 +9,7 @@
 //! pieces and keeps the time to itself. Heads are read by `httparse`; the rest is small and holds no bytes back.
 
 mod answer_fields;
+mod answer_ids;
 mod answer_text;
 mod attempt;
 mod handshake;
@@ -20,10 +21,11 @@ mod response_reader;
 mod socket;
 mod tls;
 
+pub(in crate::harness) use answer_ids::AnswerIds;
 pub(in crate::harness) use answer_text::prompt_from_events;
 pub(in crate::harness) use attempt::{HttpAttempt, QueryError};
 pub(in crate::harness) use handshake::handshake;
 pub(in crate::harness) use pool::ConnectionPool;
-pub(in crate::harness) use request_template::HttpRequestTemplate;
+pub(in crate::harness) use request_template::{HttpRequestTemplate, addressed};
 pub(in crate::harness) use response_reader::HttpOutcome;
 pub(in crate::harness) use tls::{Connector, TlsError, TlsSetupError};

@@ -220,10 +220,20 @@ impl HttpRequestTemplate {
 
     /// The rest of a request, the same for every server.
     pub fn request(&self, index: u64, planned: &PlannedRequest, prompt: &Prompt) -> Bytes {
+        addressed(&self.unaddressed(index, planned, prompt), index)
+    }
+
+    /// The same without its id, which [`addressed`] adds.
+    pub fn unaddressed(&self, index: u64, planned: &PlannedRequest, prompt: &Prompt) -> Bytes {
         let body = self.body(index, planned, prompt).to_string();
         let length = body.len();
-        format!("{}X-Request-Id: {index}\r\nContent-Length: {length}\r\n\r\n{body}", self.headers).into()
+        format!("{}Content-Length: {length}\r\n\r\n{body}", self.headers).into()
     }
+}
+
+/// A request with its id in front: headers may be in any order.
+pub(crate) fn addressed(unaddressed: &[u8], id: u64) -> Bytes {
+    [format!("X-Request-Id: {id}\r\n").as_bytes(), unaddressed].concat().into()
 }
 
 fn path(http: &Http, model: &str, streams: bool) -> String {

@@ -1,6 +1,7 @@
 //! From the pieces of one answer to its tokens: what counts, when it arrived, whether the answer is complete.
 
 use super::answer_fields::{self, ScannedEvent};
+use super::answer_ids::AnswerIds;
 use crate::harness::record::FailureClass;
 use crate::harness::spec::response_bounds::ResponseBounds;
 use crate::harness::spec::transport::Api;
@@ -32,6 +33,8 @@ pub(super) struct ExpectedAnswer<'a> {
 pub(crate) struct HttpOutcome {
     /// Every event as it came, where answers become part of later prompts.
     pub events: Option<Vec<Vec<u8>>>,
+    /// Collects token ids, where a driver needs them.
+    pub ids: Option<AnswerIds>,
     pub account: Accounting,
     pub t_cancel: Option<u64>,
 }
@@ -150,6 +153,7 @@ impl<'h> HttpResponseReader<'h> {
             return Err((FailureClass::Server, answer_fields::decode_json_string(event.data)));
         }
         self.check_names(&seen, t_read);
+        self.take_ids(event.data, &seen, t_read)?;
         self.apply_event(&seen, t_read)
     }
 
@@ -160,6 +164,7 @@ impl<'h> HttpResponseReader<'h> {
         if let Some(error) = seen.error {
             return Err((FailureClass::Server, answer_fields::decode_json_string(error)));
         }
+        self.take_ids(whole, &seen, t_read)?;
         if let Some(tokens) = seen.chunks.exact {
             self.take(WireEvent::Chunk(ChunkTokens::Exact(tokens)), t_read);
         } else if seen.choices > 0 {
@@ -169,6 +174,18 @@ impl<'h> HttpResponseReader<'h> {
         self.totals(&seen, t_read);
         self.take(WireEvent::End, t_read);
         Ok(())
+    }
+
+    /// Token ids, where they are needed. Err: there is output without them.
+    fn take_ids(&mut self, event: &[u8], seen: &ScannedEvent<'_>, t_read: u64) -> Result<(), HttpFault> {
+        let Some(ids) = self.outcome.ids.as_mut().filter(|_| seen.error.is_none()) else { return Ok(()) };
+        let has_output = seen.chunks.texts > 0 || seen.chunks.exact.is_some_and(|tokens| tokens > 0);
+        if ids.take(event, t_read) || !has_output {
+            return Ok(());
+        }
+        let why = "the answer has no token ids, and LoadGen is given them: `extra: { detokenize: false }` requests them of trtllm-serve, \
+                   `extra: { return_token_ids: true }` of vLLM";
+        Err((FailureClass::Server, why.to_owned()))
     }
 
     fn keep_event(&mut self, event: &[u8]) {
@@ -259,6 +276,9 @@ impl<'h> HttpResponseReader<'h> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+    use std::rc::Rc;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -326,6 +346,34 @@ mod tests {
         let (response, outcome) = listen(Api::OpenaiCompletions, &[&event(3), &event(4), &event(4), DONE]);
         assert_eq!(outcome, Ok(()));
         assert_eq!(counted(response).chunks.iter().map(|chunk| chunk.tokens).collect::<Vec<_>>(), [3, 1]);
+    }
+
+    #[test]
+    fn token_ids_are_collected_where_a_driver_needs_them_and_an_answer_without_them_fails() {
+        let first = Rc::new(Cell::new(None));
+        let listen = |body: &[&str]| {
+            let told = Rc::clone(&first);
+            let ids = AnswerIds::new(move |token, at| told.set(Some((token, at))));
+            let mut http_outcome = HttpOutcome { ids: Some(ids), ..HttpOutcome::default() };
+            let mut response_reader = HttpResponseReader::new(expected(Api::OpenaiCompletions), &mut http_outcome);
+            response_reader.head(200, true);
+            let mut pieces = (1_u64..).zip(body);
+            let outcome = pieces.try_for_each(|(at, piece)| response_reader.data(piece.as_bytes(), at));
+            (http_outcome.ids.unwrap().ids, outcome)
+        };
+        let event = |ids: &str| {
+            format!("data: {{\"choices\":[{{\"text\":\"\",\"token_ids\":{ids},\"finish_reason\":null}}]}}\n\n")
+        };
+        // trtllm-serve's last event has no tokens, but the reason.
+        let last = "data: {\"choices\":[{\"text\":\"\",\"token_ids\":[],\"finish_reason\":\"stop\"}]}\n\n";
+        let whole = event("[7,8]") + &event("[9]");
+        let (one, rest) = whole.split_at(40);
+        assert_eq!(listen(&[one, rest, last, DONE]), (vec![7, 8, 9], Ok(())));
+        assert_eq!(first.get(), Some((7, 2)));
+        let (_, refused) = listen(&["data: {\"choices\":[{\"text\":\"a\",\"token_ids\":null}]}\n\n"]);
+        let (class, why) = refused.unwrap_err();
+        assert_eq!(class, FailureClass::Server);
+        assert!(why.contains("`extra: { detokenize: false }` requests them of trtllm-serve"), "{why}");
     }
 
     #[test]

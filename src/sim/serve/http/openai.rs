@@ -1,5 +1,6 @@
 //! OpenAI's chat and completions in the shape of vLLM and `trtllm-serve`, straight onto the engine.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -45,6 +46,16 @@ struct OpenaiRequest {
     streams: bool,
     include_usage: bool,
     continuous_usage: bool,
+    ids: Option<IdsMode>,
+}
+
+/// How a completion gives token ids.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum IdsMode {
+    /// In place of text, as trtllm-serve with `detokenize: false`.
+    Alone,
+    /// Beside it, as vLLM with `return_token_ids: true`.
+    BesideText,
 }
 
 pub(super) async fn perform(inner: &Arc<ServiceInner>, kind: Kind, request: Request<Incoming>) -> Answer {
@@ -56,7 +67,7 @@ pub(super) async fn perform(inner: &Arc<ServiceInner>, kind: Kind, request: Requ
         Ok(request) => request,
         Err(refusal) => return refuse(&refusal),
     };
-    let OpenaiRequest { engine, part, model, streams, include_usage, continuous_usage } = openai_request;
+    let OpenaiRequest { engine, part, model, streams, include_usage, continuous_usage, ids } = openai_request;
     let shape = ReplyTemplate {
         kind,
         id: part.answer.id.clone(),
@@ -66,6 +77,8 @@ pub(super) async fn perform(inner: &Arc<ServiceInner>, kind: Kind, request: Requ
         osl: part.osl,
         include_usage,
         continuous_usage,
+        ids,
+        speaker: part.answer.beams.first().cloned(),
     };
     let call = inner.call();
     let (sender, receiver) = mpsc::unbounded_channel();
@@ -155,6 +168,11 @@ fn parse_request(inner: &ServiceInner, kind: Kind, body: &Map<String, Value>) ->
         streams,
         include_usage: option("include_usage"),
         continuous_usage: option("continuous_usage_stats"),
+        ids: match kind {
+            Kind::Chat => None,
+            Kind::Completions if field("detokenize") == Some(&Value::Bool(false)) => Some(IdsMode::Alone),
+            Kind::Completions => (field("return_token_ids") == Some(&Value::Bool(true))).then_some(IdsMode::BesideText),
+        },
     })
 }
 
@@ -188,9 +206,23 @@ struct ReplyTemplate {
     osl: u64,
     include_usage: bool,
     continuous_usage: bool,
+    ids: Option<IdsMode>,
+    speaker: Option<TokenSpeaker>,
 }
 
 impl ReplyTemplate {
+    /// A completion's choice: the tokens that it brings, and their text.
+    fn completion(&self, text: &str, tokens: Range<u64>, finish: &Value) -> Value {
+        let mut choice = json!({"index": 0, "text": text, "logprobs": null, "finish_reason": finish});
+        if let (Some(mode), Some(speaker)) = (self.ids, &self.speaker) {
+            choice["token_ids"] = tokens.map(|index| speaker.token(index)).collect();
+            if mode == IdsMode::Alone {
+                choice["text"] = json!("");
+            }
+        }
+        choice
+    }
+
     fn chunk(&self, choices: &Value, usage: Value) -> Bytes {
         let object = match self.kind {
             Kind::Chat => "chat.completion.chunk",
@@ -226,7 +258,7 @@ impl ReplyTemplate {
             Kind::Chat => {
                 json!({"index": 0, "delta": {"content": text}, "logprobs": null, "finish_reason": finish})
             }
-            Kind::Completions => json!({"index": 0, "text": text, "logprobs": null, "finish_reason": finish}),
+            Kind::Completions => self.completion(text, count - 1..count, &finish),
         };
         let usage = if self.continuous_usage { self.usage(count) } else { Value::Null };
         self.chunk(&json!([choice]), usage)
@@ -243,7 +275,7 @@ impl ReplyTemplate {
                 "chat.completion",
                 json!({"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "length"}),
             ),
-            Kind::Completions => ("text_completion", json!({"index": 0, "text": text, "finish_reason": "length"})),
+            Kind::Completions => ("text_completion", self.completion(text, 0..self.osl, &json!("length"))),
         };
         json!({
             "id": self.id,
