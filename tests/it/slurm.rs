@@ -11,7 +11,7 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::services::ENGINE;
-use crate::world::{Ended, World, signal};
+use crate::world::{Ended, signal};
 use cluster::Cluster;
 
 /// Waits for something that Slurm does in its own time: it notices a lost node after half a minute.
@@ -135,12 +135,6 @@ fn the_submitter_is_killed_and_the_job_ends_before_anybody_looks() {
     ended.shows("continues job");
     assert_eq!(world.read("latest/it/out"), "begun\ndone\n");
     assert_eq!((world.count("nodes"), cluster.calls("sbatch")), (1, 1));
-}
-
-fn newest_journal(world: &World) -> String {
-    let runs = fs::read_dir(world.path(".regatta/runs")).into_iter().flatten().flatten();
-    let newest = runs.map(|run| run.path()).max();
-    newest.and_then(|run| fs::read_to_string(run.join("journal.jsonl")).ok()).unwrap_or_default()
 }
 
 #[test]

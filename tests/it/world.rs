@@ -15,10 +15,13 @@ pub struct World {
     env: Vec<(String, String)>,
 }
 
-/// A test that fails in the middle of a run must not leave the run behind.
+/// A test that fails in the middle of a run must not leave the run behind, and shows how far it came.
 impl Drop for World {
     fn drop(&mut self) {
         if std::thread::panicking() {
+            let journal = self.newest_journal();
+            let lines: Vec<&str> = journal.lines().collect();
+            eprintln!("the newest journal:\n{}", lines[lines.len().saturating_sub(40)..].join("\n"));
             for (pid, _) in alive_with(self.folder.path()) {
                 let _ = Command::new("kill").args(["-KILL", &pid.to_string()]).stderr(Stdio::null()).status();
             }
@@ -120,6 +123,13 @@ impl World {
     /// How often a stage that appends a line to this file has run.
     pub fn count(&self, name: &str) -> usize {
         fs::read_to_string(self.path(name)).map_or(0, |text| text.lines().count())
+    }
+
+    /// The journal of the newest run; empty before the first.
+    pub fn newest_journal(&self) -> String {
+        let runs = fs::read_dir(self.path(".regatta/runs")).into_iter().flatten().flatten();
+        let newest = runs.map(|run| run.path()).max();
+        newest.and_then(|run| fs::read_to_string(run.join("journal.jsonl")).ok()).unwrap_or_default()
     }
 
     /// The decisions of `regatta plan m --json`: task id → decision.

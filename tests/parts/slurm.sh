@@ -81,12 +81,12 @@ DefMemPerCPU=64
 SchedulerType=sched/backfill
 SchedulerParameters=bf_interval=1,sched_interval=2,batch_sched_delay=0,sched_min_interval=100000
 SlurmctldTimeout=10
-SlurmdTimeout=10
+SlurmdTimeout=20
 KillWait=3
 UnkillableStepTimeout=20
 MinJobAge=3600
 ReturnToService=2
-BatchStartTimeout=10
+BatchStartTimeout=60
 CompleteWait=0
 MessageTimeout=10
 JobCompType=jobcomp/filetxt

@@ -9,7 +9,7 @@ use std::time::Instant;
 use regatta::harness::read_result;
 
 use super::cluster::Cluster;
-use super::{GATED, end, newest_journal, patiently};
+use super::{GATED, end, patiently};
 use crate::services::{ENGINE, REPOSITORY};
 use crate::world::{alive_with, signal_pid};
 
@@ -101,7 +101,7 @@ pub fn submitter_killed() -> Row {
     run.kill().unwrap();
     run.wait().unwrap();
     let again = world.start(&["run", "m"]);
-    patiently("the second run to find the job", || newest_journal(&world).contains("continues job"));
+    patiently("the second run to find the job", || world.newest_journal().contains("continues job"));
     world.file("gate", "");
     let ended = end(again);
     assert_eq!(ended.code, 0, "{ended:?}");
@@ -179,7 +179,7 @@ pub fn controller_stopped() -> Row {
     signal_pid(controller, "STOP");
     let run = world.start(&["run", "m"]);
     patiently("the run to hear that it is not answered", || {
-        newest_journal(&world).contains("has not taken its job yet")
+        world.newest_journal().contains("has not taken its job yet")
     });
     signal_pid(controller, "CONT");
     patiently("the job", || world.path("nodes").exists());

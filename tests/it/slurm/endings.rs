@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use super::cases::{Case, Row};
 use super::cluster::Cluster;
-use super::{GATED, end, newest_journal, patiently};
+use super::{GATED, end, patiently};
 use crate::world::{World, alive_with, signal_pid};
 
 #[test]
@@ -22,7 +22,7 @@ pub fn preempted() -> Row {
     let run = world.start(&["run", "m"]);
     world.await_file("nodes");
     let urgent = cluster.urgent();
-    patiently("the preemption to be told", || newest_journal(&world).contains("was preempted"));
+    patiently("the preemption to be told", || world.newest_journal().contains("was preempted"));
     assert_eq!(world.count("nodes"), 1, "the second attempt waits for its turn");
     cluster.query(&["scancel", &urgent]);
     patiently("the second attempt", || world.count("nodes") == 2);
@@ -71,9 +71,9 @@ pub fn silent() -> Row {
     let jobs = world.path(".regatta/jobs");
     let program = program_of(&world);
     signal_pid(program, "STOP");
-    patiently("its silence to be told", || newest_journal(&world).contains("no heartbeat"));
+    patiently("its silence to be told", || world.newest_journal().contains("no heartbeat"));
     signal_pid(program, "CONT");
-    patiently("its voice to be told", || newest_journal(&world).contains("heartbeats from its job resumed"));
+    patiently("its voice to be told", || world.newest_journal().contains("heartbeats from its job resumed"));
     assert!(jobs.read_dir().unwrap().any(|_| true), "it was not given up");
     world.file("gate", "");
     let ended = end(run);
