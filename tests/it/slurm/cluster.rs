@@ -152,16 +152,26 @@ impl Cluster {
         let kill =
             |pid: i32| drop(Command::new("kill").args(["-KILL", &pid.to_string()]).stderr(Stdio::null()).status());
         kill(self.pid(&format!("slurmd.{node}")));
-        // The steps' own daemons first: they would tell the controller how the rest ended.
-        for (pid, command) in alive_with(self.folder.join("etc/slurm.conf")) {
-            if command.starts_with("slurmstepd") {
-                kill(pid);
+        let of_the_node = alive_with(format!("SLURMD_NODENAME={node}"));
+        // The daemons of its steps first: they would tell the controller how the rest ended. Only its own: the jobs of other
+        // nodes would run for minutes in Slurm's eyes.
+        for (pid, _) in &of_the_node {
+            let parent = parent(*pid);
+            if fs::read(format!("/proc/{parent}/cmdline")).is_ok_and(|command| command.starts_with(b"slurmstepd")) {
+                kill(parent);
             }
         }
-        for (pid, _) in alive_with(format!("SLURMD_NODENAME={node}")) {
+        for (pid, _) in of_the_node {
             kill(pid);
         }
     }
+}
+
+/// The process that started it; 0 when it is gone.
+fn parent(pid: i32) -> i32 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("PPid:"));
+    line.and_then(|pid| pid.trim().parse().ok()).unwrap_or(0)
 }
 
 impl Drop for Cluster {
