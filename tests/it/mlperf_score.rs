@@ -16,6 +16,7 @@ use regatta::mlperf::accuracy::{
 };
 use regatta::mlperf::dataset::{DatasetError, DatasetFile, DatasetFormat, DatasetRequest, make, read};
 use regatta::mlperf::{Accuracy, DatasetRecord, Round};
+use regatta::spec::TestMode;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -131,7 +132,7 @@ fn the_same_seed_makes_the_same_bytes_and_fewer_samples_are_the_first_of_more() 
     let made = |seed, samples| {
         let out = tempfile::tempdir().unwrap();
         let wanted = DatasetRequest { round: &round, benchmark: LLAMA, out: out.path() };
-        let file = make(&wanted, seed, Some(samples)).unwrap();
+        let file = make(&wanted, seed, Some(samples), None).unwrap();
         (text(out.path().join("dataset.jsonl")), file)
     };
     let (many, file) = made(1, 200);
@@ -274,17 +275,17 @@ fn a_pickle_is_refused_with_the_command_that_converts_it_and_a_short_set_with_it
 
 /// Scores a log with a data set of these lines and the tokenizer and sentences of the golden folder.
 fn scored(round: &Round, benchmark: &str, set: &str, log: &str, threads: usize) -> Result<Scored, ScoreError> {
-    scored_with(round, benchmark, set, log, threads, None)
+    scored_with(round, benchmark, set, log, threads, (TestMode::Accuracy, None))
 }
 
-/// The same with what the reference's evaluator printed.
+/// The same of a run in a mode, with what the reference's evaluator printed.
 fn scored_with(
     round: &Round,
     benchmark: &str,
     set: &str,
     log: &str,
     threads: usize,
-    official: Option<&str>,
+    (mode, official): (TestMode, Option<&str>),
 ) -> Result<Scored, ScoreError> {
     let folder = tempfile::tempdir().unwrap();
     let (set_file, log_file) = (folder.path().join("dataset.jsonl"), folder.path().join("log.json"));
@@ -296,6 +297,7 @@ fn scored_with(
     let scoring = Scoring {
         round,
         benchmark,
+        mode,
         log: &log_file,
         dataset: &set_file,
         dataset_record: &record,
@@ -402,6 +404,27 @@ fn each_metric_is_held_against_its_bounds_and_what_is_missing_leaves_the_verdict
     assert_eq!(open.headline(), "accuracy INCOMPLETE: 1 of 2 samples answered");
 }
 
+/// TEST07 has 990 samples of GPQA and a bound of its own; accuracy mode has 4395 samples and that of all three sets.
+#[test]
+fn the_answers_of_test07_are_scored_by_its_own_bound_and_number() {
+    let vocabulary: Value = serde_json::from_str(&text(golden("tokenizer.json"))).unwrap();
+    let id = |piece: &str| vocabulary["model"]["vocab"][piece].as_u64().unwrap() as u32;
+    let set =
+        [json!({"input_ids": [1], "reference": "C", "task": "gpqa_diamond"}).to_string() + "\n"].concat().repeat(4);
+    let (right, wrong) = ([id(" ANSWER:"), id(" C"), id("\n")], [id(" run")]);
+    let answers: [(usize, &[u32]); 4] = [(0, &right), (1, &wrong), (2, &right), (3, &right)];
+    let round = Round::named("v6.1").unwrap();
+    let report = |mode| scored_with(&round, "gpt-oss-120b", &set, &log(&answers), 1, (mode, None)).unwrap().report;
+    let bounds = |report: &AccuracyReport| {
+        let exact_match = report.metrics.iter().find(|metric| metric.name == "exact_match").unwrap();
+        (report.expected, exact_match.value, exact_match.min, exact_match.met)
+    };
+    assert_eq!(bounds(&report(TestMode::Test07)), (990, 75.0, Some(60.698), Some(true)));
+    assert_eq!(bounds(&report(TestMode::Accuracy)), (4395, 75.0, Some(82.2987), Some(false)));
+    // Of 990 there are four: it is not known whether the whole of them would pass.
+    assert_eq!(report(TestMode::Test07).verdict, AccuracyVerdict::Incomplete);
+}
+
 #[test]
 fn exact_match_is_ours_as_far_as_no_program_has_to_run() {
     let vocabulary: Value = serde_json::from_str(&text(golden("tokenizer.json"))).unwrap();
@@ -430,16 +453,21 @@ fn exact_match_is_ours_as_far_as_no_program_has_to_run() {
     // The reference's evaluator gives the rest: the last value in the form that the official checker reads.
     let printed = "math500 ...\n{'exact_match': 10.0}\nEvaluation: {'exact_match': 82.5, 'num-samples': 4}\n";
     let round_of_four = round("deepseek-r1", 4, &bounds);
-    let whole = scored_with(&round_of_four, "deepseek-r1", &set, &log(&answers), 1, Some(printed)).unwrap();
+    let whole =
+        scored_with(&round_of_four, "deepseek-r1", &set, &log(&answers), 1, (TestMode::Accuracy, Some(printed)))
+            .unwrap();
     assert_eq!((whole.report.verdict, whole.report.unscored.len()), (AccuracyVerdict::Met, 0));
     assert!(
         whole.report.metrics.iter().any(|metric| metric.name == "exact_match" && (metric.value - 82.5).abs() < 1e-9)
     );
     assert!(whole.text.starts_with(printed) && whole.text.contains("\nhash="), "{}", whole.text);
     let low = printed.replace("82.5", "79.9");
-    let missed = scored_with(&round_of_four, "deepseek-r1", &set, &log(&answers), 1, Some(&low)).unwrap();
+    let missed =
+        scored_with(&round_of_four, "deepseek-r1", &set, &log(&answers), 1, (TestMode::Accuracy, Some(&low))).unwrap();
     assert_eq!(missed.report.verdict, AccuracyVerdict::Missed);
-    let silent = scored_with(&round_of_four, "deepseek-r1", &set, &log(&answers), 1, Some("Traceback\n")).unwrap();
+    let silent =
+        scored_with(&round_of_four, "deepseek-r1", &set, &log(&answers), 1, (TestMode::Accuracy, Some("Traceback\n")))
+            .unwrap();
     assert_eq!(silent.report.verdict, AccuracyVerdict::Incomplete);
     let three: String = set.lines().take(3).map(|line| line.to_owned() + "\n").collect();
     let ours = deepseek(&three, 3);

@@ -42,3 +42,62 @@ fn a_rehearsal_of_a_submission_is_one_command_and_the_second_time_nothing_is_lef
     let again = world.good(&[&["run"], &arguments[..]].concat());
     assert!(again.ran().is_empty() && again.stdout.contains(" cached"), "{}", again.stdout);
 }
+
+/// gpt-oss-120b has a data set of its own for accuracy and one for TEST07. What its made-up answers cannot show is not judged, and the
+/// gate takes it for no pass.
+#[test]
+#[ignore = "needs MLPerf's LoadGen: pip, g++ and the network"]
+fn test07_and_test09_are_rehearsed_and_packed_and_not_judged_on_made_up_data() {
+    let mut world = World::new();
+    world.env("REGATTA_STORE", loadgen::store());
+    let arguments = ["run", "gpt-oss-120b", "package=true", "--rehearse", "scenarios=offline"];
+    let ended = world.good(&arguments);
+    ended.shows("LoadGen Offline TEST07: n=256").shows("TEST07 is NOT JUDGED, SIMULATED: exact match ");
+    ended.shows("SIMULATED, not judged: exact match, ").shows("the answers are to made-up samples");
+    ended.shows("LoadGen Offline TEST09: n=256").shows("TEST09 is NOT JUDGED, SIMULATED: ");
+    ended.shows("language/gpt-oss-120b/eval_mlperf_accuracy.py of mlcommons/inference does that");
+    ended.shows("REHEARSAL, not for submission: 1 results in closed/Example");
+    let result = world.path("latest/package/closed/Example/results/sim-gb200-x1/gpt-oss-120b/Offline");
+    for (test, file) in [("TEST07", "verify_accuracy.txt"), ("TEST09", "verify_output_len.txt")] {
+        let text = fs::read_to_string(result.join(test).join(file)).unwrap();
+        assert!(text.ends_with("TEST NOT JUDGED\n") && !text.contains("PASS"), "{text}");
+        assert!(result.join(test).join("performance/run_1/mlperf_log_detail.txt").is_file());
+        let hash = fs::read_to_string(result.join(test).join("accuracy/accuracy.txt")).unwrap();
+        assert!(hash.starts_with("hash="), "{hash}");
+    }
+    let checked = world.regatta(&["mlperf", "check", "latest/package"]);
+    assert_eq!(checked.code, 1, "{checked:?}");
+    checked.shows("refused test not judged: TEST07 was not judged: its answers are simulated");
+    checked.shows("refused test not judged: TEST09 was not judged: its answers are simulated");
+}
+
+/// What is made up is refused before anything is built: the file, where it is, and the parameter.
+#[test]
+fn a_package_of_gpt_oss_names_each_data_set_that_it_needs() {
+    let world = World::new();
+    world.file("perf.parquet", "");
+    let plan = |arguments: &[&str]| {
+        let refused = world.regatta(&[&["plan", "gpt-oss-120b", "package=true"], arguments].concat());
+        assert_eq!(refused.code, 2, "{refused:?}");
+        refused
+    };
+    plan(&[])
+        .shows("the package needs the data set of gpt-oss-120b")
+        .shows("dataset_path=FILE, perf/perf_eval_ref.parquet of https:");
+    plan(&["dataset_path=perf.parquet"])
+        .shows("the package needs the data sets of gpt-oss-120b for accuracy and for TEST07, too")
+        .shows("accuracy_dataset_path=FILE test07_dataset_path=FILE, the Parquet file of acc/ with 4395 samples and acc/acc_eval_compliance_gpqa.parquet of");
+    world.good(&[
+        "plan",
+        "gpt-oss-120b",
+        "package=true",
+        "dataset_path=perf.parquet",
+        "accuracy_dataset_path=perf.parquet",
+        "test07_dataset_path=perf.parquet",
+        "system=gb300-x1",
+        "model_path=.",
+        "image=a:1",
+        "trt_llm_rev=0123456789abcdef0123456789abcdef01234567",
+        "scenarios=offline,interactive",
+    ]);
+}

@@ -181,7 +181,10 @@ impl BenchSpec {
                 request.exclude_input_in_output != Some(false),
                 "`request.exclude_input_in_output: false` puts prompts into answers",
             ),
-            (self.pace.max_in_flight.is_none(), "`max_in_flight` would hold samples back"),
+            (
+                self.pace.max_in_flight.is_none() || self.protocol != Transport::Kserve,
+                "`max_in_flight` would hold samples back; over HTTP it bounds the connections",
+            ),
         ]
         .into_iter()
         .filter_map(|(holds, text)| (!holds).then_some(text))

@@ -40,7 +40,7 @@ const TARGETS: &[(&[&str], Target)] = &[
     (&["run_harness", "run"], Target::Run(&["run_harness"])),
     (&["run_audit_harness", "run_audit_test06"], Target::Run(&["run_audit_harness"])),
     (&["run_audit_test01", "run_audit_test04"], Target::Elsewhere("language models have TEST06 in its place: `make run_audit_test06`")),
-    (&["run_audit_test07", "run_audit_test09"], Target::Elsewhere("it is for gpt-oss-120b, which has no manifest here")),
+    (&["run_audit_test07", "run_audit_test09"], Target::Elsewhere("they are stages of gpt-oss-120b: `regatta run gpt-oss-120b loadgen=true tests=test07,test09`")),
     (&["run_harness_power"], Target::Elsewhere("it has no meaning here: no power meter is read; the power of the GPUs is in every report")),
     (&["run_harness_correlation"], Target::Elsewhere("the scores of an accuracy run are the stage `score`: `regatta run llama2-70b loadgen=true tests=accuracy`")),
     (&["stage_results", "stage_compliance", "truncate_results", "check_submission", "check_submission_fast", "check_submission_staging", "summarize_results", "export_submission", "copy_results_artifacts", "pack_full_logs", "pack_submission"],

@@ -70,6 +70,9 @@ pub struct Synthetic {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub samples: Option<u64>,
+    /// Samples of this part of the data set only: `gpqa_diamond` of gpt-oss-120b for TEST07.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]

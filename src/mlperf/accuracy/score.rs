@@ -16,6 +16,7 @@ use super::sentences::one_sentence_per_line;
 use super::tokens::{SpellerError, TokenDecoder};
 use crate::mlperf::log::{AnswerLog, LogError, LoggedAnswer, Width};
 use crate::mlperf::{DatasetRecord, Round};
+use crate::spec::TestMode;
 
 /// Answers on their way between threads, at most: what bounds memory.
 const IN_FLIGHT: usize = 256;
@@ -24,6 +25,8 @@ const IN_FLIGHT: usize = 256;
 pub struct Scoring<'a> {
     pub round: &'a Round,
     pub benchmark: &'a str,
+    /// Of the run: TEST07 has samples and a bound of its own.
+    pub mode: TestMode,
     /// `mlperf_log_accuracy.json`, not truncated.
     pub log: &'a Path,
     /// `dataset.jsonl`
@@ -83,7 +86,7 @@ pub fn score(scoring: &Scoring<'_>, progress: &mut dyn FnMut(u64)) -> Result<Sco
         let known = scoring.round.benchmarks.keys().cloned().collect();
         ScoreError::Unknown { round: scoring.round.name.clone(), benchmark: scoring.benchmark.to_owned(), known }
     };
-    let benchmark = scoring.round.benchmarks.get(scoring.benchmark).ok_or_else(unknown)?;
+    let benchmark = &scoring.round.benchmarks.get(scoring.benchmark).ok_or_else(unknown)?.scored_in(scoring.mode);
     let recipe = ScoringMethod::of(scoring.benchmark).ok_or_else(unknown)?;
     let dataset_record = scoring.dataset_record;
     if ScoringMethod::of(&dataset_record.benchmark) != Some(recipe) {

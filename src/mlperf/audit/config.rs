@@ -20,14 +20,19 @@ pub struct Config {
     pub issue_unique: bool,
 }
 
-/// audit.config of a test of a benchmark. None: it is no audit test, or none of this benchmark.
-pub fn config(found: &ResolvedTest, mode: TestMode) -> Option<Config> {
+/// audit.config of a test of a benchmark. None: it is no audit test, or none of this benchmark. `rehearsed`: the samples that a
+/// rehearsal loads, of which TEST07 and TEST09 issue each once.
+pub fn config(found: &ResolvedTest, mode: TestMode, rehearsed: Option<u64>) -> Option<Config> {
     let (samples, target, issue_unique) = match mode {
         TestMode::Performance | TestMode::Accuracy => return None,
         TestMode::Test06 => (TEST06_SAMPLES, TEST06_SAMPLES, false),
         TestMode::Test07 | TestMode::Test09 => {
             let audit = found.benchmark.audits.get(&mode)?;
-            (audit.samples, audit.sampling_target, audit.issue_unique)
+            (
+                rehearsed.map_or(audit.samples, |loaded| loaded.min(audit.samples)),
+                audit.sampling_target,
+                audit.issue_unique,
+            )
         }
     };
     let mut text = format!("# {} of MLPerf Inference {}\n", mode.as_str().to_uppercase(), found.round.name);

@@ -44,7 +44,8 @@ impl AnswerLengths {
     }
 
     /// `verify_output_len.txt`: the checker looks for its last line.
-    pub(super) fn text(&self, bounds: Accuracy, passes: bool) -> String {
+    /// `note`: lines in front of the last one. `judges`: whether the bounds are applied.
+    pub(super) fn text(&self, bounds: Accuracy, note: &str, outcome: &str, judges: bool) -> String {
         let mean = self.mean().unwrap_or(0.0);
         let spread =
             if self.count == 0 { 0.0 } else { (self.squares / self.count as f64 - mean.powi(2)).max(0.0).sqrt() };
@@ -54,14 +55,18 @@ impl AnswerLengths {
              Min output tokens: {least}\nMax output tokens: {}\nStd deviation: {spread:.2}\n\n",
             self.count, self.max
         );
-        let flag = |fine: bool| if fine { "True" } else { "False" };
+        let flag = |fine: bool| match (judges, fine) {
+            (false, _) => "Not judged",
+            (true, true) => "True",
+            (true, false) => "False",
+        };
         if let Some(min) = bounds.min {
             let _ = writeln!(text, "Min threshold: {min}\nMin check pass: {}", flag(mean >= min));
         }
         if let Some(max) = bounds.max {
             let _ = writeln!(text, "Max threshold: {max}\nMax check pass: {}", flag(mean <= max));
         }
-        let _ = write!(text, "\nTEST {}\n", if passes { "PASS" } else { "FAIL" });
+        let _ = write!(text, "\n{note}TEST {outcome}\n");
         text
     }
 }

@@ -10,4 +10,5 @@ mod tests;
 
 pub use config::{Config, config};
 pub use outputs::{Test06Answers, test06_answers};
-pub use verify::{AuditVerification, VerifyError, verify};
+pub(super) use verify::NOT_JUDGED;
+pub use verify::{AuditVerification, Test07Score, VerifyError, verify};

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::super::log::{ACCURACY_FILE, DETAIL_FILE};
 use super::super::{DatasetRecord, MlperfScenario, ResolvedTest, TEST_FILE, TestRecord, TestRequest};
-use super::{AuditVerification, VerifyError, verify};
+use super::{AuditVerification, Test07Score, VerifyError, verify};
 use crate::spec::{Division, TestMode};
 
 fn found(benchmark: &str) -> ResolvedTest {
@@ -136,8 +136,64 @@ fn test06_wants_all_answers_and_its_own_settings() {
 fn gpt(mode: TestMode, exact_match: Option<f64>) -> Result<AuditVerification, VerifyError> {
     let benchmark = "gpt-oss-120b";
     let found = found(benchmark);
-    let folder = run("test06-offline", &test_record(benchmark, MlperfScenario::Offline, mode), |_, text| text);
-    verify(folder.path(), &found, benchmark, &[], exact_match)
+    let mut record = test_record(benchmark, MlperfScenario::Offline, mode);
+    (record.rehearsal, record.dataset.synthetic) = (false, false);
+    let folder = run("test06-offline", &record, |_, text| text);
+    verify(folder.path(), &found, benchmark, &[], exact_match.map(Test07Score::ExactMatch))
+}
+
+/// The same run as a rehearsal on made-up data, with the settings of the test.
+fn rehearsed(mode: TestMode, score: Test07Score, answers: &'static str) -> AuditVerification {
+    let benchmark = "gpt-oss-120b";
+    let record = test_record(benchmark, MlperfScenario::Offline, mode);
+    let folder = run("test06-offline", &record, |file, text| {
+        let target = if mode == TestMode::Test07 { 990 } else { 10_000 };
+        let set = |text: String, key: &str, value: &str| {
+            let lines = text.lines().map(|line| match line.find("\"value\": ") {
+                Some(at) if line.contains(&format!("\"{key}\"")) => {
+                    let end = line[at..].find(", ").unwrap() + at;
+                    format!("{}\"value\": {value}{}\n", &line[..at], &line[end..])
+                }
+                _ => format!("{line}\n"),
+            });
+            lines.collect::<String>()
+        };
+        match file {
+            ACCURACY_FILE if !answers.is_empty() => answers.to_owned(),
+            ACCURACY_FILE => text,
+            _ => {
+                let text = set(text, "effective_accuracy_log_sampling_target", &target.to_string());
+                let text = set(text, "requested_min_query_count", "100");
+                let text = set(text, "effective_performance_sample_count", "100");
+                set(text, "effective_performance_issue_unique", "true")
+            }
+        }
+    });
+    verify(folder.path(), &found(benchmark), benchmark, &[], Some(score)).unwrap()
+}
+
+#[test]
+fn made_up_data_neither_passes_nor_fails_test07_and_test09() {
+    for score in [Test07Score::ExactMatch(99.0), Test07Score::ExactMatch(1.5), Test07Score::Unscored] {
+        let test07 = rehearsed(TestMode::Test07, score, "");
+        assert_eq!(test07.wrong, Vec::<String>::new());
+        assert!(
+            test07.text.contains("Accuracy check pass: Not judged\nSIMULATED, not judged: exact match, "),
+            "{test07:?}"
+        );
+        assert!(test07.text.ends_with("\nTEST NOT JUDGED\n") && !test07.text.contains("PASS"), "{test07:?}");
+        assert!(test07.headline.starts_with("TEST07 is NOT JUDGED, SIMULATED: exact match "), "{test07:?}");
+    }
+    let test09 = rehearsed(TestMode::Test09, Test07Score::Unscored, "");
+    assert_eq!(test09.wrong, Vec::<String>::new());
+    assert!(
+        test09.text.ends_with("\nTEST NOT JUDGED\n") && test09.text.contains("Min check pass: Not judged\n"),
+        "{test09:?}"
+    );
+    // What is not a matter of the data fails.
+    let empty = rehearsed(TestMode::Test09, Test07Score::Unscored, "[\n]\n");
+    assert_eq!(empty.wrong, ["there is no answer", "the log holds 0 answers; the test logs 100"]);
+    assert!(empty.text.ends_with("\nTEST FAIL\n"), "{empty:?}");
 }
 
 #[test]
@@ -180,8 +236,8 @@ fn lengths_within_their_bounds_pass() {
     let lengths = AnswerLengths::of([answer(8), answer(16)].into_iter()).unwrap();
     let bounds = Accuracy { min: Some(2.5), max: Some(3.0) };
     assert_eq!((lengths.mean(), lengths.mean_violation(bounds)), (Some(3.0), None));
-    assert!(lengths.text(bounds, true).ends_with("Max check pass: True\n\nTEST PASS\n"));
-    assert!(lengths.text(bounds, true).contains("Std deviation: 1.00\n"));
+    assert!(lengths.text(bounds, "", "PASS", true).ends_with("Max check pass: True\n\nTEST PASS\n"));
+    assert!(lengths.text(bounds, "", "PASS", true).contains("Std deviation: 1.00\n"));
     assert!(lengths.mean_violation(Accuracy { min: None, max: Some(2.9) }).unwrap().contains("more than 2.9"));
     assert!(AnswerLengths::of(std::iter::empty()).unwrap().mean_violation(bounds).is_some());
 }

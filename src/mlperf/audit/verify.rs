@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::super::log::{ACCURACY_FILE, AnswerLog, DETAIL_FILE, Detail, DetailError, LogError};
 use super::super::test_request::ResolvedTest;
 use super::super::{TEST_FILE, TestRecord, TestRecordError};
-use super::config::{LOG_SEED, config};
+use super::config::{Config, LOG_SEED, config};
 use super::lengths::AnswerLengths;
 use super::outputs::AuditOutputs;
 use crate::spec::TestMode;
@@ -18,8 +18,10 @@ pub struct AuditVerification {
     /// The name of the file for the package.
     pub file: &'static str,
     pub text: String,
-    /// Everything that is wrong; empty: it passes.
+    /// Everything that is wrong; empty: it passes, or what is left is not judged.
     pub wrong: Vec<String>,
+    /// What the data, which is made up, cannot show; nothing passes or fails by it.
+    pub not_judged: Option<String>,
     /// One line for display.
     pub headline: String,
 }
@@ -41,15 +43,27 @@ pub enum VerifyError {
     NoTest { folder: PathBuf, is: &'static str },
     #[error("TEST07 needs the exact match of the run's answers")]
     NoScore,
+    /// The data is not made up, so the score is the verdict.
+    #[error("the score of TEST07's answers has no `exact_match`")]
+    NotScored,
 }
 
-/// Verifies the audit run in a folder. `end_ids`: tokens that end an answer (TEST06). `exact_match`: percent (TEST07).
+/// The score of TEST07's answers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Test07Score {
+    /// Percent.
+    ExactMatch(f64),
+    /// The answers were looked at, and some of them cannot be scored here.
+    Unscored,
+}
+
+/// Verifies the audit run in a folder. `end_ids`: tokens that end an answer (TEST06).
 pub fn verify(
     folder: &Path,
     found: &ResolvedTest,
     benchmark: &str,
     end_ids: &[i32],
-    exact_match: Option<f64>,
+    exact_match: Option<Test07Score>,
 ) -> Result<AuditVerification, VerifyError> {
     let test_record =
         TestRecord::in_folder(folder)?.ok_or_else(|| VerifyError::NoRecord { folder: folder.to_owned() })?;
@@ -61,12 +75,18 @@ pub fn verify(
         ));
     }
     let detail = detail(folder)?;
-    wrong.extend(not_in_force(&detail, found, test_record.mode));
+    // What a rehearsal loaded is what it was to issue.
+    let rehearsed = test_record
+        .rehearsal
+        .then(|| detail.count("effective_performance_sample_count").unwrap_or(test_record.dataset.samples));
+    let config = config(found, test_record.mode, rehearsed);
+    wrong.extend(not_in_force(&detail, config.as_ref()));
+    let is_made_up = test_record.dataset.synthetic;
     let path = folder.join(ACCURACY_FILE);
     let of_log = |error| VerifyError::Answers { path: path.clone(), error };
     let answers =
         || AnswerLog::open(&path).map_err(|error| VerifyError::Log { path: path.clone(), error: error.to_string() });
-    let samples = config(found, test_record.mode).map_or(0, |config| config.min_query_count);
+    let samples = config.map_or(0, |config| config.min_query_count);
     match test_record.mode {
         TestMode::Performance | TestMode::Accuracy => {
             Err(VerifyError::NoTest { folder: folder.to_owned(), is: test_record.mode.as_str() })
@@ -82,48 +102,110 @@ pub fn verify(
                 file: "verify_accuracy.txt",
                 text: outputs.text(passes),
                 wrong,
+                not_judged: None,
                 headline,
             })
         }
         TestMode::Test07 => {
-            let score = exact_match.ok_or(VerifyError::NoScore)?;
+            let score = match exact_match.ok_or(VerifyError::NoScore)? {
+                Test07Score::ExactMatch(score) => Some(score),
+                Test07Score::Unscored if is_made_up => None,
+                Test07Score::Unscored => return Err(VerifyError::NotScored),
+            };
             let lengths = AnswerLengths::of(answers()?).map_err(of_log)?;
             wrong.extend(too_few(lengths.count, samples));
             let bounds =
                 found.benchmark.audits.get(&TestMode::Test07).and_then(|audit| audit.exact_match).unwrap_or_default();
             let least = bounds.min.unwrap_or(0.0);
-            if score < least {
-                wrong.push(format!("exact match is {score}, less than {least}"));
+            let score_text = score.map_or_else(|| "not computed".to_owned(), |score| score.to_string());
+            let passes_score = score.is_some_and(|score| score >= least);
+            if !is_made_up && !passes_score {
+                wrong.push(format!("exact match is {score_text}, less than {least}"));
             }
-            let passes = wrong.is_empty();
+            let outcome = Outcome::of(&wrong, is_made_up);
+            let check = match (is_made_up, passes_score) {
+                (true, _) => "Not judged",
+                (false, true) => "True",
+                (false, false) => "False",
+            };
+            let not_judged = is_made_up
+                .then(|| format!("exact match, {score_text} of at least {least}: the answers are to made-up samples"));
             let text = format!(
-                "'exact_match': {score}\n\nTEST07 Verification Summary\nAccuracy score: {score}\nAccuracy threshold: {least}\n\
-                 Accuracy check pass: {}\nTEST {}\n",
-                if score >= least { "True" } else { "False" },
-                if passes { "PASS" } else { "FAIL" }
+                "'exact_match': {score_text}\n\nTEST07 Verification Summary\nAccuracy score: {score_text}\nAccuracy threshold: {least}\n\
+                 Accuracy check pass: {check}\n{}TEST {}\n",
+                outcome.note(not_judged.as_deref()),
+                outcome.line()
             );
             let headline = format!(
-                "TEST07 {}: exact match {score} of at least {least}, {} answers",
-                verdict(passes),
+                "TEST07 {}: exact match {score_text} of at least {least}, {} answers",
+                outcome.verb(),
                 lengths.count
             );
-            Ok(AuditVerification { test: test_record.mode, file: "verify_accuracy.txt", text, wrong, headline })
+            let file = "verify_accuracy.txt";
+            Ok(AuditVerification { test: test_record.mode, file, text, wrong, not_judged, headline })
         }
         TestMode::Test09 => {
             let lengths = AnswerLengths::of(answers()?).map_err(of_log)?;
             let bounds =
                 found.benchmark.audits.get(&TestMode::Test09).and_then(|audit| audit.output_tokens).unwrap_or_default();
-            wrong.extend(lengths.mean_violation(bounds));
+            wrong.extend(lengths.mean_violation(bounds).filter(|_| !is_made_up || lengths.count == 0));
             wrong.extend(too_few(lengths.count, samples));
-            let passes = wrong.is_empty();
+            let outcome = Outcome::of(&wrong, is_made_up);
             let mean = lengths.mean().unwrap_or(0.0);
             let headline =
-                format!("TEST09 {}: {mean:.2} tokens on average of {} answers", verdict(passes), lengths.count);
-            let text = lengths.text(bounds, passes);
-            Ok(AuditVerification { test: test_record.mode, file: "verify_output_len.txt", text, wrong, headline })
+                format!("TEST09 {}: {mean:.2} tokens on average of {} answers", outcome.verb(), lengths.count);
+            let not_judged = is_made_up.then(|| {
+                format!("the mean length, {mean:.2} tokens: the lengths of answers to made-up samples are made up")
+            });
+            let text = lengths.text(bounds, &outcome.note(not_judged.as_deref()), outcome.line(), !is_made_up);
+            let file = "verify_output_len.txt";
+            Ok(AuditVerification { test: test_record.mode, file, text, wrong, not_judged, headline })
         }
     }
 }
+
+/// How TEST07 or TEST09 ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    Passes,
+    Fails,
+    /// Everything but what made-up data cannot show is right.
+    NotJudged,
+}
+
+impl Outcome {
+    const fn of(wrong: &[String], is_made_up: bool) -> Self {
+        match (wrong.is_empty(), is_made_up) {
+            (false, _) => Self::Fails,
+            (true, true) => Self::NotJudged,
+            (true, false) => Self::Passes,
+        }
+    }
+
+    /// As the official checker looks for it: it takes no other line than `TEST PASS`.
+    const fn line(self) -> &'static str {
+        match self {
+            Self::Passes => "PASS",
+            Self::Fails => "FAIL",
+            Self::NotJudged => NOT_JUDGED,
+        }
+    }
+
+    const fn verb(self) -> &'static str {
+        match self {
+            Self::Passes => "passes",
+            Self::Fails => "fails",
+            Self::NotJudged => "is NOT JUDGED, SIMULATED",
+        }
+    }
+
+    fn note(self, not_judged: Option<&str>) -> String {
+        not_judged.map_or_else(String::new, |what| format!("SIMULATED, not judged: {what}\n"))
+    }
+}
+
+/// The last word of a verification that made-up data leaves open.
+pub(in crate::mlperf) const NOT_JUDGED: &str = "NOT JUDGED";
 
 const fn verdict(passes: bool) -> &'static str {
     if passes { "passes" } else { "fails" }
@@ -134,8 +216,8 @@ fn detail(folder: &Path) -> Result<Detail, VerifyError> {
 }
 
 /// Whether LoadGen worked with the test's audit.config.
-fn not_in_force(detail: &Detail, found: &ResolvedTest, mode: TestMode) -> Vec<String> {
-    let Some(config) = config(found, mode) else { return Vec::new() };
+fn not_in_force(detail: &Detail, config: Option<&Config>) -> Vec<String> {
+    let Some(config) = config else { return Vec::new() };
     let mut wrong = Vec::new();
     let mut expect = |key: &str, is: Option<String>, should: String| {
         if is.as_deref() != Some(&should) {

@@ -83,7 +83,8 @@ impl TestSettings {
 
     /// With what audit.config puts over it.
     fn audited(self, request: &TestRequest<'_>, found: &ResolvedTest) -> Self {
-        let Some(audit) = super::super::audit::config(found, request.mode) else { return self };
+        let rehearsed = request.rehearsal.then_some(self.performance_samples);
+        let Some(audit) = super::super::audit::config(found, request.mode, rehearsed) else { return self };
         let its_own = found.benchmark.audits.get(&request.mode).map_or(u64::MAX, |audit| audit.samples);
         Self {
             performance_samples: self.performance_samples.min(its_own),

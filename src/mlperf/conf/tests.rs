@@ -114,6 +114,11 @@ fn audit_config_of_each_test() {
     assert!(test07.text.contains("performance_sample_count_override = 990\n"), "{}", test07.text);
     let test09 = conf(&TestRequest { mode: TestMode::Test09, ..gpt.clone() }).unwrap().audit.unwrap();
     assert!(test09.contains("sampling_target = 10000\n*.*.min_query_count = 6396\n"), "{test09}");
+    // A rehearsal issues what it has loaded.
+    let rehearsal = TestRequest { mode: TestMode::Test09, rehearsal: true, dataset_samples: Some(300), ..gpt.clone() };
+    let rehearsed = conf(&rehearsal).unwrap();
+    assert!(rehearsed.audit.unwrap().contains("*.*.min_query_count = 256\n"));
+    assert_eq!((rehearsed.settings.min_query_count, rehearsed.settings.performance_samples), (256, 256));
     // Issuing every sample once came with v6.1.
     let before = conf(&TestRequest { mode: TestMode::Test09, round: "v6.0", ..gpt }).unwrap().audit.unwrap();
     assert!(!before.contains("performance_issue_unique"), "{before}");

@@ -34,7 +34,8 @@ pub fn conf(request: &TestRequest<'_>) -> Result<Conf, Vec<RuleError>> {
     }
     let found = request.find()?;
     let settings = TestSettings::of(request, &found);
-    let audit = super::super::audit::config(&found, request.mode).map(|audit| audit.text);
+    let rehearsed = request.rehearsal.then_some(settings.performance_samples);
+    let audit = super::super::audit::config(&found, request.mode, rehearsed).map(|audit| audit.text);
     let model = found.benchmark.loadgen_model(request.scenario);
     let lines = lines(request, &found);
     let text = text(request, &found, &model, &lines);

@@ -13,6 +13,8 @@ pub enum DatasetError {
     /// With the command that converts it.
     #[error("{} is a pickle, which runs what is in it when it is read", path.display())]
     Pickle { path: PathBuf, command: String },
+    #[error("{benchmark} has no part `{part}`; its parts are: {known}")]
+    Part { benchmark: String, part: String, known: String },
     #[error(transparent)]
     Read(#[from] SampleFileError),
     #[error("{}", .messages.join("\n"))]

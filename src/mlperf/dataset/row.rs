@@ -10,6 +10,8 @@ pub struct DatasetRow {
     pub reference: Option<String>,
     pub task: Option<String>,
     pub id: Option<String>,
+    /// Of a made-up sample: the length of its answer.
+    pub output_tokens: Option<u32>,
     /// How good the names were that the values came by.
     ranks: [Option<usize>; 4],
 }

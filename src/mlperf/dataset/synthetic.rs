@@ -46,6 +46,8 @@ impl LengthDistribution {
 pub(super) struct DatasetShape {
     pub input: LengthDistribution,
     pub words: LengthDistribution,
+    /// Of answers, where they are not as long as the references.
+    answers: Option<LengthDistribution>,
     /// Ordinary ids, from and before.
     ids: (u32, u32),
     /// Parts, equally often, one after the other.
@@ -130,7 +132,19 @@ impl DatasetShape {
                 &["aime25", "gpqa_diamond", "livecodebench_v6"],
             ),
         };
-        Self { input, words, ids, tasks }
+        // A letter or a number is the end of a long text.
+        let answers = matches!(recipe, ScoringMethod::DeepSeek | ScoringMethod::GptOss)
+            .then_some(LengthDistribution::of(24.0, 0.4, 8, 64, "a choice: short, so that a rehearsal is"));
+        Self { input, words, answers, ids, tasks }
+    }
+
+    /// With one part only. Err: the parts, of which it is none.
+    pub fn of_part(mut self, part: Option<&str>) -> Result<Self, &'static [&'static str]> {
+        if let Some(part) = part {
+            let at = self.tasks.iter().position(|task| *task == part).ok_or(self.tasks)?;
+            self.tasks = &self.tasks[at..=at];
+        }
+        Ok(self)
     }
 
     /// Sample number `index`. Each has a generator of its own: fewer samples are the first of more.
@@ -143,6 +157,7 @@ impl DatasetShape {
         row.reference = Some(self.reference(recipe, task.unwrap_or(""), &mut rng));
         row.task = task.map(str::to_owned);
         row.id = Some(format!("made-up.{index}"));
+        row.output_tokens = self.answers.as_ref().map(|answers| answers.draw(&mut rng));
         row
     }
 

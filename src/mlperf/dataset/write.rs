@@ -72,10 +72,19 @@ fn sizes(benchmark: &Benchmark) -> Vec<(u64, String)> {
     sizes
 }
 
-/// Makes one up. `samples`: so many in place of the round's.
-pub fn make(wanted: &DatasetRequest<'_>, seed: u64, samples: Option<u64>) -> Result<DatasetFile, DatasetError> {
+/// Makes one up. `samples`: so many in place of the round's. `part`: of this part only.
+pub fn make(
+    wanted: &DatasetRequest<'_>,
+    seed: u64,
+    samples: Option<u64>,
+    part: Option<&str>,
+) -> Result<DatasetFile, DatasetError> {
     let (benchmark, recipe) = wanted.benchmark()?;
-    let shape = DatasetShape::of(recipe);
+    let shape = DatasetShape::of(recipe).of_part(part).map_err(|parts| DatasetError::Part {
+        benchmark: wanted.benchmark.to_owned(),
+        part: part.unwrap_or_default().to_owned(),
+        known: parts.join(", "),
+    })?;
     let columns = Columns::of(recipe);
     let mut writer = SampleWriter::new(wanted.out, &columns)?;
     for index in 0..samples.unwrap_or(benchmark.dataset_samples) {

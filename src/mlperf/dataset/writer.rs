@@ -24,6 +24,8 @@ struct Sample<'a> {
     task: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output_tokens: Option<u32>,
 }
 
 /// Writes [`SAMPLES_FILE`], a row at a time.
@@ -87,6 +89,7 @@ impl SampleWriter {
             reference: row.reference.as_deref(),
             task: row.task.as_deref(),
             id: row.id.as_deref(),
+            output_tokens: row.output_tokens,
         };
         self.line.clear();
         serde_json::to_writer(&mut self.line, &sample).expect("it has only text keys");

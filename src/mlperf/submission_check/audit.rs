@@ -5,7 +5,7 @@ use std::path::Path;
 use super::finding::GateFindings;
 use super::gate_check::GateCheck;
 use super::tree::{ResultEntry, folders};
-use crate::mlperf::audit::test06_answers;
+use crate::mlperf::audit::{NOT_JUDGED, test06_answers};
 use crate::mlperf::layout::{test_folder, verdict_file};
 use crate::mlperf::{Benchmark, MlperfScenario};
 use crate::spec::TestMode;
@@ -86,6 +86,12 @@ fn verdict(to: &mut GateFindings, folder: &Path, test: TestMode, scenario: Mlper
         failed.extend((!has("Sample length check pass: True")).then_some("sample length"));
     } else if !has("TEST PASS") {
         failed.push("TEST PASS");
+    }
+    if test != TestMode::Test06 && has(&format!("TEST {NOT_JUDGED}")) {
+        let what = format!("{} was not judged: its answers are simulated", test_folder(test));
+        let why = "a result is valid only with its audit tests, of the real data set";
+        to.refuse(GateCheck::TestNotJudged, &at, what, why, "run the test with the data set of the round");
+        return;
     }
     if !failed.is_empty() {
         let what = format!("{} did not pass: {}", test_folder(test), failed.join(", "));

@@ -118,6 +118,8 @@ pub enum GateCheck {
     SystemName,
     #[strum(serialize = "test failed")]
     TestFailed,
+    #[strum(serialize = "test not judged")]
+    TestNotJudged,
     #[strum(serialize = "test mode")]
     TestMode,
     #[strum(serialize = "token latencies")]
@@ -154,6 +156,7 @@ impl GateCheck {
                 | Self::Latency
                 | Self::MissingScenario
                 | Self::MissingTest
+                | Self::TestNotJudged
                 | Self::EqualIssue
                 | Self::Lengths
                 | Self::Calibration

@@ -34,7 +34,13 @@ impl StageChecker<'_> {
     /// A `bench` with `loadgen`.
     pub(super) fn loadgen(&mut self, bench: &Bench) {
         let lengths = OF_THE_BENCHMARK.map(|key| (key, "the data set and the benchmark decide it"));
+        let parsed = targets(&bench.target).unwrap_or_default();
+        let is_over_http = !matches!(bench.protocol.or(parsed.protocol), None | Some(Protocol::Kserve));
         for (key, why) in DECIDED.into_iter().chain(lengths) {
+            // Over HTTP each sample under way has a connection of its own, and a server has only so many.
+            if key == "max_in_flight" && (is_over_http || bench.max_in_flight.is_none()) {
+                continue;
+            }
             let is_written = self.node.get("bench").is_some_and(|bench| bench.node.get(key).is_some());
             if is_written {
                 self.at_key(&["bench", key], "cannot be combined with `loadgen`", why, Some("remove it".to_owned()));

@@ -12,7 +12,7 @@ pub fn perform(context: &TaskContext, step: &MlperfDataset) -> Result<Done, Fail
     let wanted = DatasetRequest { round: &round, benchmark: &step.benchmark, out: context.lease.out() };
     let file = match (&step.from, &step.synthetic) {
         (Some(from), None) => read(&wanted, &context.path(from)),
-        (None, Some(synthetic)) => make(&wanted, synthetic.seed, synthetic.samples),
+        (None, Some(synthetic)) => make(&wanted, synthetic.seed, synthetic.samples, synthetic.part.as_deref()),
         _ => {
             let what = "a data set is either read, `from: PATH`, or synthetic, `synthetic: {}`";
             return Err(Failure::new(FailureKind::Refused, what));

@@ -6,9 +6,10 @@ use std::path::Path;
 use super::round;
 use crate::event::{Done, Failure, FailureKind};
 use crate::manifest::model::MlperfScore;
-use crate::mlperf::DatasetRecord;
 use crate::mlperf::accuracy::{ACCURACY_FILE, ACCURACY_TEXT, ScoreError, Scoring, score};
 use crate::mlperf::dataset::{DATASET_FILE, SAMPLES_FILE};
+use crate::mlperf::{DatasetRecord, TestRecord};
+use crate::spec::TestMode;
 use crate::stages::task_context::TaskContext;
 
 const LOG: &str = "mlperf_log_accuracy.json";
@@ -24,6 +25,7 @@ pub fn perform(context: &TaskContext, step: &MlperfScore) -> Result<Done, Failur
     let scoring = Scoring {
         round: &round,
         benchmark: &step.benchmark,
+        mode: mode(&context.path(&step.accuracy))?,
         log: &context.path(&step.accuracy).join(LOG),
         dataset: &dataset.join(SAMPLES_FILE),
         dataset_record: &dataset_record,
@@ -55,6 +57,12 @@ pub fn perform(context: &TaskContext, step: &MlperfScore) -> Result<Done, Failur
     let json = serde_json::to_string_pretty(&scored.report).expect("it has only text keys");
     write(&out.join(ACCURACY_FILE), &(json + "\n"))?;
     Ok(Done { headline: Some(scored.report.headline()), ..Done::default() })
+}
+
+/// What the run was for. Logs of another harness have no record, and are those of accuracy mode.
+fn mode(run: &Path) -> Result<TestMode, Failure> {
+    let record = TestRecord::in_folder(run).map_err(|error| Failure::new(FailureKind::Files, error.to_string()))?;
+    Ok(record.map_or(TestMode::Accuracy, |record| record.mode))
 }
 
 fn read_official(file: &Path) -> Result<String, Failure> {

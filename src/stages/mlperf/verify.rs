@@ -3,17 +3,13 @@
 use std::fs;
 use std::path::Path;
 
-use serde_json::Value;
-
 use crate::event::{Done, Failure, FailureKind, Verdict};
 use crate::manifest::model::MlperfVerify;
-use crate::mlperf::audit::{self, VerifyError};
+use crate::mlperf::accuracy::{ACCURACY_FILE, AccuracyReport};
+use crate::mlperf::audit::{self, Test07Score, VerifyError};
 use crate::mlperf::{MlperfScenario, TestRequest};
 use crate::spec::{Division, TestMode};
 use crate::stages::task_context::TaskContext;
-
-/// The output of a `score` stage that holds the numbers.
-const ACCURACY_FILE: &str = "accuracy.json";
 
 pub fn perform(context: &TaskContext, step: &MlperfVerify) -> Result<Done, Failure> {
     let none = indexmap::IndexMap::new();
@@ -41,7 +37,12 @@ pub fn perform(context: &TaskContext, step: &MlperfVerify) -> Result<Done, Failu
         Failure::new(FailureKind::System, format!("`{}` cannot be written: {error}", path.display()))
     })?;
     match verified.wrong.first() {
-        None => Ok(Done { headline: Some(verified.headline), ..Done::default() }),
+        None => {
+            if let Some(what) = verified.not_judged {
+                context.lease.notice(format!("SIMULATED, not judged: {what}"));
+            }
+            Ok(Done { headline: Some(verified.headline), ..Done::default() })
+        }
         Some(first) => {
             let failure = Failure::new(FailureKind::Invalid(Verdict::InvalidServer), verified.headline);
             Err(failure.cause(first.clone()).tail(verified.wrong))
@@ -54,6 +55,9 @@ fn refused(error: &VerifyError) -> Failure {
         VerifyError::NoScore => {
             Some("add `score: \"{{ stages.NAME.out }}\"` of an `mlperf: { score: … }` stage over the run")
         }
+        VerifyError::NotScored => Some(
+            "run the reference's evaluator over the run's mlperf_log_accuracy.json and name what it prints: `score: { official: FILE }`",
+        ),
         VerifyError::NoTest { .. } => {
             Some("`audit` is the output of a `bench` with `loadgen: { mode: test06 }` or another test")
         }
@@ -67,13 +71,12 @@ fn refused(error: &VerifyError) -> Failure {
 }
 
 /// The exact match that a `score` stage found, percent.
-fn exact_match(score: &Path) -> Result<f64, Failure> {
+fn exact_match(score: &Path) -> Result<Test07Score, Failure> {
     let path = score.join(ACCURACY_FILE);
     let refuse = |what: String| Failure::new(FailureKind::Refused, format!("`{}` {what}", path.display()));
     let text = fs::read(&path).map_err(|error| refuse(format!("cannot be read: {error}")))?;
-    let json: Value = serde_json::from_slice(&text).map_err(|error| refuse(format!("is no accuracy.json: {error}")))?;
-    let metrics = json["metrics"].as_array().map_or(&[][..], Vec::as_slice);
-    let value =
-        metrics.iter().find(|metric| metric["name"] == "exact_match").and_then(|metric| metric["value"].as_f64());
-    value.ok_or_else(|| refuse("has no `exact_match`".to_owned()))
+    let report: AccuracyReport =
+        serde_json::from_slice(&text).map_err(|error| refuse(format!("is no accuracy.json: {error}")))?;
+    let metric = report.metrics.iter().find(|metric| metric.name == "exact_match");
+    Ok(metric.map_or(Test07Score::Unscored, |metric| Test07Score::ExactMatch(metric.value)))
 }

@@ -14,7 +14,8 @@ use std::path::{Path, PathBuf};
 use regatta::manifest::{GivenValues, Manifest, ManifestLibrary, load};
 use regatta::plan::{Plan, expand};
 
-pub const WORKLOADS: [&str; 4] = ["llama2-70b", "llama3.1-405b", "llama3.1-8b", "mixtral-8x7b"];
+pub const WORKLOADS: [&str; 6] =
+    ["deepseek-r1", "gpt-oss-120b", "llama2-70b", "llama3.1-405b", "llama3.1-8b", "mixtral-8x7b"];
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
