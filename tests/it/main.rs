@@ -49,6 +49,7 @@ mod out_of_memory;
 mod output;
 mod overrides;
 mod pasted;
+mod pasted_on_triton;
 mod pasted_scripts;
 mod pipelines;
 mod ports;

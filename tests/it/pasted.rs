@@ -21,7 +21,7 @@ fn golden(name: &str) -> PathBuf {
 }
 
 /// The command lines of a page: continued lines joined, comments and blank lines left out.
-fn lines(file: &str) -> Vec<String> {
+pub fn lines(file: &str) -> Vec<String> {
     let text = fs::read_to_string(golden(file)).expect("the page").replace("\\\n", " ");
     let lines = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
     let mut all: Vec<String> = Vec::new();
@@ -63,22 +63,37 @@ fn server(streaming: bool) -> (Files, Running) {
     (files, server)
 }
 
-/// With the simulator's addresses and its model in place of the page's.
-fn on_the_simulator(text: &str) -> String {
-    let (_, server) = if is_manifest(text) { &*STREAMING } else { &*WHOLE };
-    let http = server.http.expect("an HTTP port").to_string();
-    // Other servers have their metrics on the port of their requests.
-    text.replace("triton metrics localhost:8000", "triton metrics localhost:8002")
-        .replace("localhost:8001", &server.address.to_string())
-        .replace("localhost:8000", &http)
-        .replace("127.0.0.1:8000", &http)
-        .replace("localhost:8002", &server.metrics.expect("a metrics port").to_string())
-        // Ports of SGLang and Ollama.
-        .replace("127.0.0.1:30000", &http)
-        .replace("localhost:30000", &http)
-        .replace("localhost:11434", &http)
-        .replace("model: gpt2", "model: tensorrt_llm_bls")
-        .replace("model: inception_graphdef", "model: tensorrt_llm_bls")
+/// Where a server listens.
+pub struct Place {
+    pub grpc: String,
+    pub http: String,
+    pub metrics: String,
+}
+
+impl Place {
+    fn of(server: &Running) -> Self {
+        Self {
+            grpc: server.address.to_string(),
+            http: server.http.expect("an HTTP port").to_string(),
+            metrics: server.metrics.expect("a metrics port").to_string(),
+        }
+    }
+
+    /// With these addresses and a model that is there in place of the page's.
+    fn put_into(&self, text: &str) -> String {
+        // Other servers have their metrics on the port of their requests.
+        text.replace("triton metrics localhost:8000", "triton metrics localhost:8002")
+            .replace("localhost:8001", &self.grpc)
+            .replace("localhost:8000", &self.http)
+            .replace("127.0.0.1:8000", &self.http)
+            .replace("localhost:8002", &self.metrics)
+            // Ports of SGLang and Ollama.
+            .replace("127.0.0.1:30000", &self.http)
+            .replace("localhost:30000", &self.http)
+            .replace("localhost:11434", &self.http)
+            .replace("model: gpt2", "model: tensorrt_llm_bls")
+            .replace("model: inception_graphdef", "model: tensorrt_llm_bls")
+    }
 }
 
 /// As many requests as show that they are answered, of a model that the simulator has; whether they need a file.
@@ -123,7 +138,7 @@ fn has_no_meaning(ended: &Ended) -> bool {
     ended.code == 2 && ended.stdout.is_empty() && ended.stderr.contains("has no meaning here")
 }
 
-fn is_manifest(printed: &str) -> bool {
+pub fn is_manifest(printed: &str) -> bool {
     printed.lines().any(|line| line == "regatta: 1")
 }
 
@@ -184,8 +199,14 @@ fn plan(world: &World, printed: &str) -> String {
 }
 
 /// Runs what the simulator can answer; why not, otherwise.
-fn run(world: &World, printed: &str) -> String {
-    let text = on_the_simulator(printed);
+fn run_on_the_simulator(world: &World, printed: &str) -> String {
+    let (_, server) = if is_manifest(printed) { &*STREAMING } else { &*WHOLE };
+    run(world, printed, &Place::of(server))
+}
+
+/// Runs what a server there can answer; why not, otherwise.
+pub fn run(world: &World, printed: &str, place: &Place) -> String {
+    let text = place.put_into(printed);
     if is_manifest(printed) {
         let mut manifest: serde_yaml::Value = serde_yaml::from_str(&text).expect("a manifest");
         let stages = manifest["stages"].as_mapping().expect("stages");
@@ -258,7 +279,7 @@ fn row(line: &str) -> Row {
     };
     let nothing = || "–".to_owned();
     let (planned, ran) = match (ended.code, command.is_empty()) {
-        (0, false) => (plan(&world, &ended.stdout), run(&world, &ended.stdout)),
+        (0, false) => (plan(&world, &ended.stdout), run_on_the_simulator(&world, &ended.stdout)),
         _ if has_no_meaning(&ended) => (nothing(), nothing()),
         // Which benchmark and which scenario cannot be guessed.
         (2, _) if printed.contains("placeholder") => (nothing(), nothing()),

@@ -12,13 +12,15 @@ use crate::world::{Ended, World, alive_with, signal, until};
 
 /// Starts `regatta serve` and reads its standard output up to the command that it offers: the lines before it, and its address.
 #[expect(clippy::zombie_processes, reason = "the caller waits for it, and a panic ends it with its world")]
-fn serving(world: &World, words: &[&str]) -> (Child, Vec<String>, String) {
+pub fn serving(world: &World, words: &[&str]) -> (Child, Vec<String>, String) {
     let mut child = world.start(&[&["serve"], words].concat());
     let mut lines = Vec::new();
     let mut out = BufReader::new(child.stdout.take().unwrap());
     loop {
         let mut line = String::new();
-        assert!(out.read_line(&mut line).unwrap() > 0, "it ended before it served: {lines:?}");
+        if out.read_line(&mut line).unwrap() == 0 {
+            panic!("it ended before it served: {lines:?}\n{:?}", Ended::of(child));
+        }
         if let Some(target) = line.strip_prefix("regatta bench ") {
             let address = target.split(' ').next().unwrap().trim().to_owned();
             child.stdout = Some(out.into_inner());
