@@ -2,9 +2,12 @@
 
 use regatta::event::Verdict;
 use regatta::harness::{RunResult, read_result};
+use regatta::sim::SimOptions;
+use serde_json::json;
 
 use crate::campaign::nobody_left;
 use crate::loadgen;
+use crate::simulator::ground::{Files, Running};
 use crate::world::World;
 
 /// A task's result, also when this machine was too busy for it to be believed.
@@ -94,5 +97,31 @@ fn loadgen_is_given_token_ids_over_openais_interface() {
     let ended = world.regatta(&[&words[..], &["tests=performance,accuracy,test06", "duration=2s"]].concat());
     assert_eq!(ended.code, 0, "{ended:?}");
     ended.shows("LoadGen Server: VALID").shows("TEST06 passes: 100 answers looked at");
+    nobody_left(&world);
+}
+
+/// `endpoints=`: servers on two hosts that somebody else brought up, one LoadGen test over both, and a row for each host.
+#[test]
+#[ignore = "needs MLPerf's LoadGen: pip, g++ and the network"]
+fn servers_of_two_hosts_that_are_up_are_measured_by_one_loadgen_and_reported_by_host() {
+    let files = Files::built(true, &json!({"triton_max_batch_size": 64}), &json!({}));
+    let [first, second] = ["127.0.0.1:0", "127.0.0.2:0"].map(|address| {
+        let repository = files.repository();
+        Running::start(SimOptions::new(repository, address.parse().expect("an address")))
+    });
+    let mut world = World::new();
+    world.env("REGATTA_STORE", loadgen::store());
+    let endpoints = format!("endpoints={}|{}", first.address, second.address);
+    let words = ["run", "llama2-70b", "system=h200-x8", "loadgen=true", "--rehearse", "scenarios=offline"];
+    let ended = world.regatta(
+        &[&words[..], &["tests=performance", "duration=2s", "samples=64", "offline_expected_qps=20", &endpoints]]
+            .concat(),
+    );
+    assert_eq!(ended.code, 0, "{ended:?}");
+    ended.shows("LoadGen Offline: VALID").shows("127.0.0.1").shows("127.0.0.2");
+    let result = result(&world, "offline");
+    let hosts: Vec<(&str, bool)> = result.hosts.iter().map(|share| (share.host.as_str(), share.ok > 0)).collect();
+    assert_eq!(hosts, [("127.0.0.1", true), ("127.0.0.2", true)]);
+    assert_eq!(result.hosts.iter().map(|share| share.ok).sum::<u64>(), result.counts.ok);
     nobody_left(&world);
 }
