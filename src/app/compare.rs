@@ -37,10 +37,7 @@ pub(super) fn compare(global: &Global, request: &Compare) -> Result<CliExit, Com
         firsts.extend(runs.into_iter().next().map(|found| found.run));
     }
     let [first, others @ ..] = sets.as_slice() else { return Ok(CliExit::Done) };
-    let rules = CompareRules {
-        force: request.force,
-        margins: Margins { smallest_percent: request.smallest_effect.unwrap_or(1.0) },
-    };
+    let rules = rules(request);
     let comparisons: Vec<Comparison> = others.iter().map(|other| Comparison::of(first, other, rules)).collect();
     print(&if request.json {
         format!("{:#}\n", compare::json(&sets, &comparisons))
@@ -60,6 +57,10 @@ pub(super) fn compare(global: &Global, request: &Compare) -> Result<CliExit, Com
         }
     }
     Ok(exit)
+}
+
+fn rules(request: &Compare) -> CompareRules {
+    CompareRules { force: request.force, margins: Margins { smallest_percent: request.smallest_effect.unwrap_or(1.0) } }
 }
 
 /// The sweeps that all arguments name; `None` where none does.
@@ -88,13 +89,14 @@ fn sweeps(global: &Global, request: &Compare) -> Result<Option<Vec<ComparedSweep
 }
 
 fn compare_sweeps(global: &Global, request: &Compare, sweeps: &[ComparedSweep]) -> Result<CliExit, CommandError> {
+    let rules = rules(request);
     print(&if request.json {
-        format!("{:#}\n", compare::sweeps_json(sweeps))
+        format!("{:#}\n", compare::sweeps_json(sweeps, rules))
     } else {
-        compare::sweeps_text(sweeps, Styler::chosen(global.color.choice()))
+        compare::sweeps_text(sweeps, rules, Styler::chosen(global.color.choice()))
     });
     if let Some(path) = &request.html {
-        write_page(path, &html::compare_sweeps(sweeps).map_err(anyhow::Error::from)?)?;
+        write_page(path, &html::compare_sweeps(sweeps, rules).map_err(anyhow::Error::from)?)?;
     }
     Ok(CliExit::Done)
 }

@@ -4,12 +4,16 @@ use std::fs;
 use std::io::Read as _;
 use std::path::Path;
 
-use super::find_result::{RESULT, SEEN, find, sources};
+use super::find_result::{RESULT, SEEN, find};
+use super::import_sources::located_runs;
 use super::translate;
 use crate::app::error::CommandError;
 use crate::app::output::{print, print_error};
 use crate::cli::{CliExit, ExportRequest, Global, ImportRequest};
-use crate::interop::{self, ExportFormat};
+use crate::harness::{SWEEP, SWEEP_POINTS};
+use crate::interop::{self, ExportFormat, Imported, ImportedSweep, LocatedRun};
+use crate::report::compare::{CompareRules, ComparedSweep};
+use crate::report::{Styler, html, sweep_table};
 
 pub(super) fn export(global: &Global, request: &ExportRequest) -> Result<CliExit, CommandError> {
     let found = find(global, &request.result)?;
@@ -63,20 +67,50 @@ pub(super) fn import(global: &Global, request: &ImportRequest) -> Result<CliExit
     if !request.pick.is_empty() {
         return Err(CommandError::Usage("--pick is for configs of NVIDIA's MLPerf code, which end in .py".to_owned()));
     }
+    let mut runs = located_runs(&request.paths)?;
+    if runs.len() > 1 {
+        return sweep(global, request, runs);
+    }
+    let Some(only) = runs.pop() else { return Ok(CliExit::Done) };
+    put_result(&request.out, &only.run, true)?;
+    Ok(CliExit::Done)
+}
+
+/// Several runs of a tool: `sweep.json`, a page, and the result of each point.
+fn sweep(global: &Global, request: &ImportRequest, runs: Vec<LocatedRun>) -> Result<CliExit, CommandError> {
     let name = request.paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" + ");
-    let imported = interop::import(&name, &sources(&request.paths)?).map_err(CommandError::usage)?;
-    fs::create_dir_all(&request.out)?;
+    let ImportedSweep { report, results } = interop::import_sweep(&name, runs).map_err(CommandError::usage)?;
+    let out = &request.out;
+    // Points of an earlier import would be taken for those of this one.
+    if out.join(SWEEP).is_file() && out.join(SWEEP_POINTS).is_dir() {
+        fs::remove_dir_all(out.join(SWEEP_POINTS))?;
+    }
+    for (folder, run) in &results {
+        put_result(&out.join(folder), run, false)?;
+    }
+    put(out, SWEEP, report.text().as_bytes())?;
+    let page = html::compare_sweeps(&[ComparedSweep { name, report: report.clone() }], CompareRules::default())
+        .map_err(anyhow::Error::from)?;
+    put(out, "sweep.html", page.as_bytes())?;
+    print(&sweep_table(&report, Styler::chosen(global.color.choice())));
+    Ok(CliExit::Done)
+}
+
+/// A result with its requests. `is_printed`: the paths of the files.
+fn put_result(out: &Path, imported: &Imported, is_printed: bool) -> Result<(), CommandError> {
+    fs::create_dir_all(out)?;
+    let put = if is_printed { put } else { write };
     let result = serde_json::to_string_pretty(&imported.result).map_err(anyhow::Error::from)?;
-    put(&request.out, RESULT, format!("{result}\n").as_bytes())?;
+    put(out, RESULT, format!("{result}\n").as_bytes())?;
     if !imported.seen.is_empty() {
         let mut text = String::new();
         for one in &imported.seen {
             text.push_str(&serde_json::to_string(one).map_err(anyhow::Error::from)?);
             text.push('\n');
         }
-        put(&request.out, SEEN, text.as_bytes())?;
+        put(out, SEEN, text.as_bytes())?;
     }
-    Ok(CliExit::Done)
+    Ok(())
 }
 
 /// A shell's script or a job's, by its name or its first line.
@@ -88,9 +122,13 @@ fn is_script(path: &Path) -> bool {
 }
 
 fn put(folder: &Path, name: &str, bytes: &[u8]) -> Result<(), CommandError> {
+    write(folder, name, bytes)?;
+    print(&format!("{}\n", folder.join(name).display()));
+    Ok(())
+}
+
+fn write(folder: &Path, name: &str, bytes: &[u8]) -> Result<(), CommandError> {
     let path = folder.join(name);
     fs::write(&path, bytes)
-        .map_err(|error| anyhow::Error::from(error).context(format!("cannot write {}", path.display())))?;
-    print(&format!("{}\n", path.display()));
-    Ok(())
+        .map_err(|error| anyhow::Error::from(error).context(format!("cannot write {}", path.display())).into())
 }

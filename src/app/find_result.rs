@@ -4,12 +4,13 @@ use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 
+use super::import_sources::located_runs;
 use super::project::Project;
 use crate::app::error::CommandError;
 use crate::cli::Global;
 use crate::event::RunId;
 use crate::harness::{RequestRecord, SWEEP, SweepReport, repeat_folders};
-use crate::interop::{self, ImportSource, LOADGEN_LOG_FILES, MeasuredResult, MeasuredRun, RequestTrace};
+use crate::interop::{ImportError, Imported, MeasuredResult, MeasuredRun, RequestTrace, import_sweep};
 use crate::report::RunState;
 use crate::runner::store::{StateFolder, last_run, read_journal, runs, tagged_run};
 
@@ -49,15 +50,31 @@ pub(super) fn find_sweep(global: &Global, word: &str) -> Result<Option<SweepRepo
     let read = |path: &Path| SweepReport::read(path).map(Some).map_err(|error| anyhow::Error::from(error).into());
     if path.is_dir() {
         let file = path.join(SWEEP);
-        return if file.is_file() { read(&file) } else { Ok(None) };
+        return if file.is_file() { read(&file) } else { of_another_tool(word, path) };
     }
     if path.is_file() {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        return if name.starts_with("sweep") && name.ends_with(".json") { read(path) } else { Ok(None) };
+        return if name.starts_with("sweep") && name.ends_with(".json") {
+            read(path)
+        } else {
+            of_another_tool(word, path)
+        };
     }
     let home = Project::open_current(global)?.home;
     let file = home.latest().join(word).join(SWEEP);
     if file.is_file() { read(&file) } else { Ok(None) }
+}
+
+/// The files of another tool, where they hold several runs. What cannot be read as such is left to those who look for a result.
+fn of_another_tool(name: &str, path: &Path) -> Result<Option<SweepReport>, CommandError> {
+    if path.is_dir() && (path.join(RESULT).is_file() || !in_folder(path, name).is_empty()) {
+        return Ok(None);
+    }
+    let runs = located_runs(&[path.to_owned()]).unwrap_or_default();
+    if runs.len() < 2 {
+        return Ok(None);
+    }
+    import_sweep(name, runs).map(|sweep| Some(sweep.report)).map_err(CommandError::usage)
 }
 
 /// The runs of one side of a comparison: a result and its repeats, a folder of results, several tasks, or a list with commas.
@@ -179,8 +196,16 @@ fn read(name: &str, path: &Path) -> Result<FoundResult, CommandError> {
             return read_regatta_result(name, file.parent().unwrap_or(Path::new(".")), result);
         }
     }
-    let imported = interop::import(name, &sources(&[path.to_owned()])?).map_err(CommandError::usage)?;
-    Ok(FoundResult { run: imported.into(), records: Vec::new() })
+    let mut runs = located_runs(&[path.to_owned()])?;
+    match (runs.pop(), runs.len()) {
+        (Some(only), 0) => {
+            let imported = Imported { name: name.to_owned(), ..only.run };
+            Ok(FoundResult { run: imported.into(), records: Vec::new() })
+        }
+        (_, others) => {
+            Err(CommandError::usage(ImportError::SeveralRuns { name: path.display().to_string(), count: others + 1 }))
+        }
+    }
 }
 
 fn read_regatta_result(name: &str, folder: &Path, result: MeasuredResult) -> Result<FoundResult, CommandError> {
@@ -205,39 +230,4 @@ fn lines<T: serde::de::DeserializeOwned>(path: &Path) -> Result<Vec<T>, CommandE
         all.push(read.map_err(|error| anyhow::anyhow!("{}, line {}: {error}", path.display(), n + 1))?);
     }
     Ok(all)
-}
-
-/// The texts of files; of a folder, of those that a tool may have left in it.
-pub(super) fn sources(paths: &[PathBuf]) -> Result<Vec<ImportSource>, CommandError> {
-    let mut files = Vec::new();
-    for path in paths {
-        if !path.is_dir() {
-            files.push(path.clone());
-            continue;
-        }
-        // The folder of a LoadGen run has further files, with every answer.
-        let logs: Vec<PathBuf> =
-            LOADGEN_LOG_FILES.iter().map(|name| path.join(name)).filter(|file| file.is_file()).collect();
-        if !logs.is_empty() {
-            files.extend(logs);
-            continue;
-        }
-        let mut inside: Vec<PathBuf> = fs::read_dir(path)
-            .map_err(read_error(path))?
-            .flatten()
-            .map(|item| item.path())
-            .filter(|item| {
-                item.extension().is_some_and(|end| ["json", "jsonl", "yaml"].iter().any(|known| end == *known))
-            })
-            .collect();
-        inside.sort();
-        files.extend(inside);
-    }
-    files
-        .into_iter()
-        .map(|path| {
-            let text = fs::read_to_string(&path).map_err(read_error(&path))?;
-            Ok(ImportSource { name: path.file_name().unwrap_or_default().to_string_lossy().into_owned(), text })
-        })
-        .collect()
 }

@@ -12,6 +12,7 @@ mod export_import;
 mod find_result;
 mod history;
 mod host_agent;
+mod import_sources;
 mod imported_run;
 mod init;
 mod llmb_cluster;

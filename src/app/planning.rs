@@ -1,12 +1,14 @@
 //! `regatta plan`: what a run would do, and why. Writes nothing.
 
+use std::collections::BTreeMap;
+
 use super::project::{Project, gpus_here, options};
 use super::run_cache;
 use crate::app::error::CommandError;
 use crate::app::output::{print, print_error};
 use crate::cli::{CliExit, Global, PlanFormat, PlanRequest, Select};
 use crate::event::RunId;
-use crate::plan::{ActionKind, Plan, loadgen};
+use crate::plan::{ActionKind, MeasurementCost, Plan, loadgen};
 use crate::report::{self, DecisionKind, LaunchKind, LaunchRow, Styler};
 use crate::runner::store::{Digests, OutputCache};
 use crate::runner::{self, RunOptions, predict};
@@ -27,8 +29,15 @@ pub(super) fn plan(global: &Global, request: &PlanRequest) -> Result<CliExit, Co
             let stages = StageExecutor::new(project.home.state(), RunId::new("plan"));
             let chosen: Vec<bool> = options.roles.iter().map(|part| *part != runner::TaskRole::NotNeeded).collect();
             let mut notes = [plan.idle(&chosen), loadgen::notes(&plan)?].concat();
-            let decisions: Vec<_> =
-                predict(&plan, &stages, &output_cache, &digests, &options).into_iter().map(decision_row).collect();
+            let tasks: BTreeMap<_, _> = plan.tasks.iter().map(|task| (&task.id, task)).collect();
+            let mut decisions = Vec::new();
+            for decision in predict(&plan, &stages, &output_cache, &digests, &options) {
+                // To read every action of a large plan takes its time; a cached one costs nothing.
+                let task = tasks.get(&decision.id).filter(|_| decision.verdict == runner::Prediction::Run);
+                let cost =
+                    task.map(|task| MeasurementCost::of(task)).transpose().map_err(anyhow::Error::from)?.flatten();
+                decisions.push(decision_row(decision, cost.map(|cost| cost.to_string())));
+            }
             // A plan is made without a network.
             if let Some(store) = run_cache::address(None)?
                 && decisions.iter().any(|decision| decision.decision == DecisionKind::Run)
@@ -111,7 +120,7 @@ fn launch_row(preview: ServePreview) -> LaunchRow {
     }
 }
 
-fn decision_row(decision: runner::Decision) -> report::DecisionRow {
+fn decision_row(decision: runner::Decision, cost: Option<String>) -> report::DecisionRow {
     report::DecisionRow {
         id: decision.id,
         stage: decision.stage,
@@ -121,5 +130,6 @@ fn decision_row(decision: runner::Decision) -> report::DecisionRow {
             runner::Prediction::Skipped => DecisionKind::Skipped,
         },
         reasons: decision.reasons,
+        cost,
     }
 }

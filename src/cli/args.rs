@@ -185,7 +185,7 @@ pub(super) struct SelectArgs {
     #[command(flatten)]
     pub force: ForceArgs,
     /// Measure each benchmark N times, with seeds that count up: `bench.repeat` of all. Variants of one stage (`foreach`)
-    /// take turns.
+    /// take turns; each point of a sweep is measured N times.
     #[arg(help_heading = HOW, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeat: Option<u32>,
     /// Repeat the measurement under this number: a benchmark keeps one result for each number [default: 1].

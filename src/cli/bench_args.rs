@@ -100,7 +100,8 @@ pub(crate) struct BenchArgs {
     /// The same in milliseconds.
     #[arg(help_heading = LOAD, short = 'p', long, value_name = "MS", conflicts_with = "duration", value_parser = clap::value_parser!(u64).range(1..))]
     pub measurement_interval: Option<u64>,
-    /// Measure N times, with seeds that count up, and print means and intervals over the runs. `regatta compare` needs it for a judgement.
+    /// Measure N times, each point of a sweep N times, with seeds that count up, and print means and intervals over the runs. `regatta
+    /// compare` needs it for a judgement.
     #[arg(help_heading = LOAD, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeat: u32,
     /// Requests before the measured ones.

@@ -306,6 +306,7 @@ pub(super) const EXPORT: &str = with_codes!(examples![
 pub(super) const IMPORT: &str = with_codes!(examples![
     "regatta import artifacts/ --out genai                       results of GenAI-Perf",
     "regatta import profile_export_aiperf.json profile_export.jsonl --out aiperf",
+    "regatta import benchmarks.json --out guidellm               several runs are a sweep: sweep.json, table, page",
     "regatta import -- genai-perf profile -m gpt2 --streaming > manifests/gpt2.yaml",
     "regatta import serve.sh > manifests/mine.yaml               a shell script or a Slurm batch script",
     "regatta import 'vllm serve gpt2 && vllm bench serve --model gpt2'   a line in quotes; `-` reads standard input",

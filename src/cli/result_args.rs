@@ -143,14 +143,14 @@ pub(super) struct ExportArgs {
 
 #[derive(Debug, Args)]
 pub(super) struct ImportArgs {
-    /// Files of one run of a tool, or the folder they are in; configs of NVIDIA's MLPerf code (`….py`, base classes first); or a
+    /// Files of one run of a tool, or the folder they are in; files or folders of several runs, which become a sweep; configs of NVIDIA's MLPerf code (`….py`, base classes first); or a
     /// script of command lines (`….sh`).
     #[arg(value_name = "FILE|DIR", required_unless_present = "line", value_hint = ValueHint::AnyPath)]
     pub paths: Vec<PathBuf>,
     /// A command line of another tool. Its equivalent is printed: a manifest, or a Regatta command.
     #[arg(value_name = "COMMAND LINE", last = true, conflicts_with = "paths")]
     pub line: Vec<String>,
-    /// Of results: where to write `result.json`; made if it is not there.
+    /// Of results: where to write `result.json`, or `sweep.json`, `sweep.html` and `points/`; made if it is not there.
     #[arg(long, value_name = "DIR", default_value = "imported", value_hint = ValueHint::DirPath)]
     pub out: PathBuf,
     /// Of a config with many settings: only this one. Repeatable.

@@ -79,7 +79,7 @@ pub use spec::slo::Slo;
 pub use spec::transport::{Api, Http, Transport};
 pub use sweep::{
     GatheredResult, GpuCount, Knee, KneeState, LatencySummary, MeasuredNumber, PointRole, SWEEP, SWEEP_POINTS,
-    SweepError, SweepLevel, SweepPlan, SweepPoint, SweepReport, SweepStep, gather_sweeps, sweep_schema,
+    SweepError, SweepLevel, SweepOrigin, SweepPlan, SweepPoint, SweepReport, SweepStep, gather_sweeps, sweep_schema,
 };
 pub use tokens::{FinishReason, TokenSource, Usage, Violation};
 pub use verdict::{UnjudgedRun, preflight, result_of_repeats};

@@ -47,5 +47,5 @@ pub use metrics::{
 pub use nvidia_harness::{gpu_name, read_config};
 pub use results::{
     COLUMNS as REQUEST_COLUMNS, Column, ExportFile, ExportFormat, Exported, FORMATS as IMPORT_FORMATS, ImportError,
-    ImportSource, Imported, export, import, requests_schema,
+    ImportSource, Imported, ImportedSweep, LocatedRun, export, import, import_runs, import_sweep, requests_schema,
 };

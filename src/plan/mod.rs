@@ -9,6 +9,7 @@ mod expression_names;
 mod external;
 mod instance;
 pub mod loadgen;
+mod measurement_cost;
 mod plan_builder;
 mod reference;
 mod repeats;
@@ -18,6 +19,7 @@ mod task;
 mod task_parts;
 
 pub use expand::expand;
+pub use measurement_cost::MeasurementCost;
 pub use plan_builder::UnwritableAction;
 pub use reference::{PlanReference, UnknownReference};
 pub use repeats::{REPEATED_RUNS, RepeatError, repeated};

@@ -28,7 +28,7 @@ pub const REPEATED_RUNS: &str = "runs";
 #[derive(Debug, thiserror::Error)]
 pub enum RepeatError {
     #[error(
-        "--repeat: no benchmark of this plan can be repeated: `search`, `sweep`, `loadgen` and `trtllm_bench` are measured once\n  \
+        "--repeat: no benchmark of this plan can be repeated: `search`, `loadgen` and `trtllm_bench` are measured once\n  \
          `--repeat-number 2` measures them once more and keeps the first result"
     )]
     NoBenchmark,
@@ -68,7 +68,7 @@ fn bench(task: &Task, times: Option<u32>) -> Result<Option<Box<Bench>>, ActionEr
     }
     let Action::Bench(mut bench) = task.typed_action()? else { return Ok(None) };
     bench.repeat = times.unwrap_or(bench.repeat);
-    Ok((bench.search.is_none() && bench.sweep.is_none() && bench.loadgen.is_none()).then_some(bench))
+    Ok((bench.search.is_none() && bench.loadgen.is_none()).then_some(bench))
 }
 
 /// For each task that takes turns: the last task of its stage. A job elsewhere has a machine of its own, and repeats by itself
@@ -76,7 +76,9 @@ fn bench(task: &Task, times: Option<u32>) -> Result<Option<Box<Bench>>, ActionEr
 fn variants(plan: &Plan, benches: &[Option<Box<Bench>>]) -> BTreeMap<usize, usize> {
     let mut stages: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (ix, (task, bench)) in plan.tasks.iter().zip(benches).enumerate() {
-        if bench.as_ref().is_some_and(|bench| bench.repeat > 1) && task.host.is_none() {
+        // The points of a sweep repeat one by one, inside its stage.
+        let is_repeated = |bench: &Bench| bench.repeat > 1 && bench.sweep.is_none();
+        if bench.as_ref().is_some_and(|bench| is_repeated(bench)) && task.host.is_none() {
             stages.entry(task.stage.as_str()).or_default().push(ix);
         }
     }

@@ -69,6 +69,7 @@ mod stage_containers;
 mod tritonserver;
 
 mod frozen_server;
+mod imported_sweeps;
 mod incomplete_outputs;
 mod metric_vectors;
 mod mlperf_rules;

@@ -163,10 +163,42 @@ fn what_a_sweep_contradicts_is_an_error_with_its_place() {
     check("scenario: offline, sweep: { rate: [1, 2] }").shows("needs the scenario `server`");
     check("scenario: server, rate: 3, sweep: { rate: [1, 2] }").shows("cannot be combined with `rate`");
     check("scenario: concurrency, sweep: { concurrency: [1, 2.5] }").shows("levels must be whole numbers");
-    check("scenario: concurrency, repeat: 3, sweep: { concurrency: '1..8' }").shows("cannot be combined with `repeat`");
     check("scenario: concurrency, concurrency: 3, sweep: { input_tokens: [1, 2] }")
         .shows("cannot be combined with `input_tokens`");
     check("scenario: concurrency, sweep: { concurrency: '8..1' }").shows("a range such as `1..64`");
+}
+
+#[test]
+fn each_point_is_repeated_and_differences_are_judged_by_the_runs() {
+    let world = World::new();
+    let ended = bench(&world, &["-c", "1,4", "-n", "8", "--repeat", "3", "--out", "a"]);
+    ended.shows("±").shows("mean of up to 3 runs");
+    let report = SweepReport::read(&world.path("a/sweep.json")).unwrap();
+    let mut seeds = Vec::new();
+    for point in &report.points {
+        let over = &point.over_runs["output_tokens"];
+        assert_eq!((point.runs, over.values.len()), (3, 3));
+        assert_eq!(point.output_tokens_per_s, Some(over.values.iter().sum::<f64>() / 3.0));
+        let p99 = point.ttft.p99.unwrap();
+        assert!(p99.low.unwrap() <= p99.value && p99.value <= p99.high.unwrap(), "{p99:?}");
+        let folder = world.path("a").join(&point.folder);
+        let values = (1..=3).map(|run| -> Value {
+            let text = fs::read_to_string(folder.join(format!("repeats/{run:02}/result.json"))).unwrap();
+            serde_json::from_str(&text).unwrap()
+        });
+        let results: Vec<Value> = values.collect();
+        let rates: Vec<Option<f64>> = results.iter().map(|run| run["rates"]["output_tokens"].as_f64()).collect();
+        assert_eq!(rates, over.values.iter().copied().map(Some).collect::<Vec<_>>());
+        seeds.extend(results.iter().map(|run| run["requested"]["seed"].as_u64().unwrap()));
+    }
+    assert_eq!(seeds, [0, 1, 2, 3, 4, 5], "no run has the prompts of another");
+    // A sweep against itself is no difference, shown by its runs.
+    let same = world.good(&["compare", "a", "a", "--json", "--smallest-effect", "60"]).stdout;
+    let same: Value = serde_json::from_str(&same).unwrap();
+    assert_eq!(same["judged"], true);
+    let cell = &same["levels"][0]["points"][1]["output_tokens"];
+    assert_eq!((cell["percent"].as_f64(), &cell["judgement"]), (Some(0.0), &"equivalent".into()), "{cell}");
+    assert!(cell["interval"]["low"].as_f64() < Some(0.0), "{cell}");
 }
 
 #[test]
@@ -175,7 +207,7 @@ fn two_sweeps_are_compared_level_by_level_and_not_judged() {
     bench(&world, &["-c", "1,2,4", "-n", "10", "--out", "a"]);
     bench(&world, &["-c", "2,4,8", "-n", "10", "--out", "b"]);
     let ended = world.good(&["compare", "a", "b/sweep.json", "--html", "both.html"]);
-    ended.shows("1 user").shows("8 users").shows("B − A").shows("no difference is judged");
+    ended.shows("1 user").shows("8 users").shows("B − A").shows("points of one run are not judged");
     let page = world.read("both.html");
     assert!(page.contains("curve c1") && page.contains("Level by level"), "{page}");
     let json: Value = serde_json::from_str(&world.good(&["compare", "a", "b", "--json"]).stdout).unwrap();

@@ -143,7 +143,11 @@ fn export(request: &BenchCommand, ran: &RunEnd, out: &Path, manifest: &str) -> R
             fs::remove_file(&curve)?;
         }
         copy(&out.join(SWEEP), &curve)?;
-        for run in repeat_folders(out).into_iter().chain(point_folders(out)) {
+        let points = point_folders(out).into_iter().flat_map(|point| {
+            let runs = repeat_folders(&point);
+            std::iter::once(point).chain(runs)
+        });
+        for run in repeat_folders(out).into_iter().chain(points) {
             let to = folder.join(run.strip_prefix(out).unwrap_or(&run));
             fs::create_dir_all(&to).map_err(|error| anyhow::anyhow!("cannot make {}: {error}", to.display()))?;
             for name in FILES {

@@ -13,6 +13,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::event::Verdict;
+use crate::stats::{RunValues, mean_interval};
 
 /// The folder of the runs, below that of their result.
 pub const REPEATS: &str = "repeats";
@@ -54,6 +55,14 @@ pub struct AcrossRuns {
     /// 95 % interval of the mean over runs, by Student's t: where the mean of many more such runs would be.
     pub low: f64,
     pub high: f64,
+}
+
+impl AcrossRuns {
+    /// `None` for fewer than two runs, and where a value is not a number.
+    pub fn of(unit: &str, values: Vec<f64>) -> Option<Self> {
+        let (of, (low, high)) = (RunValues::of(&values)?, mean_interval(&values)?);
+        Some(Self { unit: unit.to_owned(), values, mean: of.mean, stddev: of.variance.sqrt(), low, high })
+    }
 }
 
 /// Where the run of this number, from 1, is kept.

@@ -2,11 +2,11 @@
 
 use super::point::SweepPoint;
 
-/// Marks the valid points that no other valid point beats in both numbers. Points that are not valid are on no front.
+/// Marks the accepted points that no other accepted point beats in both numbers. Points that are not valid are on no front.
 pub(super) fn mark(points: &mut [SweepPoint]) {
     let pair = |point: &SweepPoint| {
-        let is_valid = point.verdict.is_valid();
-        Some((point.tokens_per_s_per_user?, point.output_tokens_per_s?)).filter(|_| is_valid)
+        let is_accepted = point.is_accepted();
+        Some((point.tokens_per_s_per_user?, point.output_tokens_per_s?)).filter(|_| is_accepted)
     };
     let pairs: Vec<Option<(f64, f64)>> = points.iter().map(pair).collect();
     for (point, own) in points.iter_mut().zip(&pairs) {
@@ -27,7 +27,7 @@ mod tests {
     #[test]
     fn the_front_has_what_nothing_valid_beats() {
         let point = |verdict, user, server| SweepPoint {
-            verdict,
+            verdict: Some(verdict),
             tokens_per_s_per_user: Some(user),
             output_tokens_per_s: Some(server),
             ..SweepPoint::empty(SweepLevel::Users(1), None)

@@ -17,4 +17,4 @@ pub use knee::{Knee, KneeState};
 pub use level::{PointRole, SweepLevel};
 pub use plan::{SweepPlan, SweepStep};
 pub use point::{LatencySummary, MeasuredNumber, SweepPoint};
-pub use report::{GpuCount, SWEEP, SWEEP_POINTS, SweepError, SweepReport, sweep_schema};
+pub use report::{GpuCount, SWEEP, SWEEP_POINTS, SweepError, SweepOrigin, SweepReport, sweep_schema};

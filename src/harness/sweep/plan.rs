@@ -109,7 +109,11 @@ mod tests {
             let offered = step.level.number().unwrap();
             let is_lost = matches!(step.level, SweepLevel::Users(users) if users > lost);
             points.push(SweepPoint {
-                verdict: if is_lost { crate::event::Verdict::InvalidServer } else { crate::event::Verdict::Valid },
+                verdict: Some(if is_lost {
+                    crate::event::Verdict::InvalidServer
+                } else {
+                    crate::event::Verdict::Valid
+                }),
                 requests_per_s: Some(offered.min(limit)),
                 output_tokens_per_s: Some(offered.min(limit) * 100.0),
                 ..SweepPoint::empty(step.level, step.role)

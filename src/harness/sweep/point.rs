@@ -1,5 +1,6 @@
 //! One point of a sweep: the numbers of its result that curves and tables show.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use schemars::JsonSchema;
@@ -7,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::level::{PointRole, SweepLevel};
 use crate::event::Verdict;
-use crate::harness::{ConfidenceInterval, Metric, Reason, RunResult};
+use crate::harness::{AcrossRuns, ConfidenceInterval, Metric, Reason, RunResult};
 
 /// One measurement of a sweep. `folder` has its whole result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -15,7 +16,8 @@ pub struct SweepPoint {
     pub level: SweepLevel,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<PointRole>,
-    pub verdict: Verdict,
+    /// Null where another tool measured, whose numbers are not judged.
+    pub verdict: Option<Verdict>,
     /// Why the verdict is not VALID, worst first.
     #[serde(default)]
     pub reasons: Vec<Reason>,
@@ -68,6 +70,16 @@ pub struct SweepPoint {
     /// Whether no other valid point has both more tokens per second for a user and more for the server.
     #[serde(default)]
     pub on_front: bool,
+    /// How many runs it is of. Of several, each number is their mean, and intervals are over the runs.
+    #[serde(default = "one_run")]
+    pub runs: u64,
+    /// Every number of each run, where there are several; by metric and statistic: `ttft_p99`, `output_tokens`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub over_runs: BTreeMap<String, AcrossRuns>,
+}
+
+const fn one_run() -> u64 {
+    1
 }
 
 /// A latency of one point, ms.
@@ -81,7 +93,7 @@ pub struct LatencySummary {
     pub p99: Option<MeasuredNumber>,
 }
 
-/// A number with its 95 % interval from this point's requests, where they are enough for one.
+/// A number with its 95 % interval: over the runs of the point, or of one run from its requests, where they are enough.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MeasuredNumber {
     pub value: f64,
@@ -111,12 +123,12 @@ impl LatencySummary {
 }
 
 impl SweepPoint {
-    /// Without any number.
-    pub(super) fn empty(level: SweepLevel, role: Option<PointRole>) -> Self {
+    /// Without any number, and not judged.
+    pub fn empty(level: SweepLevel, role: Option<PointRole>) -> Self {
         Self {
             level,
             role,
-            verdict: Verdict::Valid,
+            verdict: None,
             reasons: Vec::new(),
             folder: PathBuf::new(),
             seed: 0,
@@ -136,14 +148,16 @@ impl SweepPoint {
             tpot: LatencySummary::default(),
             e2e: LatencySummary::default(),
             on_front: false,
+            runs: 1,
+            over_runs: BTreeMap::new(),
         }
     }
 
     /// `folder` is where the result is, below that of the sweep.
     pub fn of(level: SweepLevel, role: Option<PointRole>, folder: PathBuf, result: &RunResult) -> Self {
         let (latency, rates, goodput) = (&result.latency, &result.rates, result.goodput.as_ref());
-        Self {
-            verdict: result.verdict(),
+        let once = Self {
+            verdict: Some(result.verdict()),
             reasons: result.reasons().to_vec(),
             folder,
             seed: result.requested.seed,
@@ -162,12 +176,59 @@ impl SweepPoint {
             tpot: LatencySummary::of(&latency.tpot),
             e2e: LatencySummary::of(&latency.e2e),
             ..Self::empty(level, role)
+        };
+        match &result.repeats {
+            Some(repeats) => once.with_runs(repeats.runs.len() as u64, repeats.over_runs.clone()),
+            None => once,
+        }
+    }
+
+    /// With the means of several runs in place of the numbers of one. A number that not every run has is left out.
+    #[must_use]
+    pub fn with_runs(mut self, runs: u64, over_runs: BTreeMap<String, AcrossRuns>) -> Self {
+        let mean = |name: &str| over_runs.get(name).map(|over| over.mean);
+        let number = |name: String| {
+            let over = over_runs.get(&name)?;
+            Some(MeasuredNumber { value: over.mean, low: Some(over.low), high: Some(over.high) })
+        };
+        for (name, latency) in [("ttft", &mut self.ttft), ("tpot", &mut self.tpot), ("e2e", &mut self.e2e)] {
+            *latency = LatencySummary {
+                n: latency.n,
+                mean: number(format!("{name}_mean")),
+                p50: number(format!("{name}_p50")),
+                p90: number(format!("{name}_p90")),
+                p99: number(format!("{name}_p99")),
+            };
+        }
+        self.requests_per_s = mean("requests_full");
+        self.output_tokens_per_s = mean("output_tokens");
+        self.goodput_per_s = mean("goodput");
+        self.tokens_per_s_per_user = mean("tpot_p50").filter(|tpot| *tpot > 0.0).map(|tpot| 1e3 / tpot);
+        (self.runs, self.over_runs) = (runs, over_runs);
+        self
+    }
+
+    /// The 95 % interval over runs of a number that has none of its own: `output_tokens`, `requests_full`.
+    pub fn interval_over_runs(&self, name: &str) -> Option<(f64, f64)> {
+        self.over_runs.get(name).map(|over| (over.low, over.high))
+    }
+
+    /// Whether its numbers may be named as what the server does: valid, or of a tool that does not judge.
+    pub fn is_accepted(&self) -> bool {
+        self.verdict.is_none_or(Verdict::is_valid)
+    }
+
+    /// `VALID`, `not judged`.
+    pub const fn verdict_text(&self) -> &'static str {
+        match self.verdict {
+            Some(verdict) => verdict.as_str(),
+            None => "not judged",
         }
     }
 
     /// Whether its numbers are of the server under this load: not of the client, nor of a server that failed. Above a limit they
     /// are all the same.
     pub const fn is_usable(&self) -> bool {
-        matches!(self.verdict, Verdict::Valid | Verdict::ValidWithWarnings | Verdict::InvalidLoad)
+        matches!(self.verdict, None | Some(Verdict::Valid | Verdict::ValidWithWarnings | Verdict::InvalidLoad))
     }
 }

@@ -1,5 +1,6 @@
 //! `sweep.json`, version 1: all points of a sweep in the order of their levels, the knee, and the front.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use schemars::JsonSchema;
@@ -12,6 +13,7 @@ use super::front;
 use super::knee::{self, Knee};
 use super::level::{PointRole, SweepLevel};
 use super::point::SweepPoint;
+use crate::event::Verdict;
 use crate::harness::{FurtherLimits, RunIdentity, RunResult, Slo};
 
 /// The file.
@@ -33,6 +35,9 @@ pub struct SweepReport {
     /// What was measured, as the first point has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<RunIdentity>,
+    /// Absent where Regatta measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub imported: Option<SweepOrigin>,
     /// The GPUs of the servers; absent where they are not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpus: Option<GpuCount>,
@@ -49,6 +54,22 @@ pub struct SweepReport {
     /// Absent where the level is not a load, and below three usable points.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub knee: Option<Knee>,
+}
+
+/// Another tool that measured a sweep.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct SweepOrigin {
+    pub tool: String,
+    /// As its files have it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_version: Option<String>,
+    /// The version of the tool whose definitions the numbers have.
+    pub title: String,
+    /// Of `ttft`, `tpot`, `e2e` and `requests_per_s`, where the tool has them.
+    pub definitions: BTreeMap<String, String>,
+    /// Who counted output tokens.
+    pub token_source: String,
 }
 
 /// How many GPUs the servers have.
@@ -97,6 +118,7 @@ impl SweepReport {
             schema: SCHEMA,
             axis: axis.to_owned(),
             identity,
+            imported: None,
             gpus,
             ttft_p99_limit_ms: requested.and_then(|requested| requested.ttft_p99_limit_ms),
             tpot_p99_limit_ms: requested.and_then(|requested| requested.tpot_p99_limit_ms),
@@ -105,6 +127,11 @@ impl SweepReport {
             points,
             knee,
         }
+    }
+
+    /// A sweep that another tool measured; `points` in any order.
+    pub fn imported(axis: &str, points: Vec<SweepPoint>, origin: SweepOrigin) -> Self {
+        Self { imported: Some(origin), ..Self::of(axis, points, None) }
     }
 
     /// # Errors
@@ -130,10 +157,10 @@ impl SweepReport {
         self.identity.as_ref().is_some_and(|identity| identity.simulated)
     }
 
-    /// The valid point with the most output tokens per second.
+    /// The valid point with the most output tokens per second; of a tool that does not judge, of all points.
     pub fn best(&self) -> Option<&SweepPoint> {
-        let valid = self.points.iter().filter(|point| point.verdict.is_valid() && point.output_tokens_per_s.is_some());
-        valid.max_by(|a, b| {
+        let accepted = self.points.iter().filter(|point| point.is_accepted() && point.output_tokens_per_s.is_some());
+        accepted.max_by(|a, b| {
             let rate = |point: &SweepPoint| point.output_tokens_per_s.unwrap_or_default();
             rate(a).total_cmp(&rate(b))
         })
@@ -141,7 +168,20 @@ impl SweepReport {
 
     /// How many points are valid, with or without warnings.
     pub fn valid(&self) -> usize {
-        self.points.iter().filter(|point| point.verdict.is_valid()).count()
+        self.points.iter().filter(|point| point.verdict.is_some_and(Verdict::is_valid)).count()
+    }
+
+    /// `7 of 8 points VALID`, or whose points are not judged.
+    pub fn verdict_text(&self) -> String {
+        match &self.imported {
+            Some(origin) => format!("{} points by {}, not judged", self.points.len(), origin.tool),
+            None => format!("{} of {} points VALID", self.valid(), self.points.len()),
+        }
+    }
+
+    /// The highest number of runs that a point is of.
+    pub fn runs(&self) -> u64 {
+        self.points.iter().map(|point| point.runs).max().unwrap_or(1)
     }
 }
 

@@ -8,7 +8,6 @@ use crate::harness::measure::repeats::{AcrossRuns, RepeatedRun, Repeats, repeat_
 use crate::harness::measure::verdict_check::VerdictCheck;
 use crate::harness::measure::verdict_reason::{ReasonSeverity, VerdictReasons};
 use crate::harness::{Reason, RunResult};
-use crate::stats::{RunValues, mean_interval};
 
 /// Statistics of a metric that are reported over runs.
 const STATISTICS: [&str; 5] = ["mean", "p50", "p90", "p95", "p99"];
@@ -55,9 +54,8 @@ fn over_runs(runs: &[RunResult]) -> BTreeMap<String, AcrossRuns> {
     let mut add = |name: String, unit: &str, place: &str| {
         let values: Option<Vec<f64>> = results.iter().map(|run| run.pointer(place)?.as_f64()).collect();
         let Some(values) = values.filter(|values| values.len() == runs.len()) else { return };
-        if let (Some(of), Some((low, high))) = (RunValues::of(&values), mean_interval(&values)) {
-            let stddev = of.variance.sqrt();
-            all.insert(name, AcrossRuns { unit: unit.to_owned(), values, mean: of.mean, stddev, low, high });
+        if let Some(over) = AcrossRuns::of(unit, values) {
+            all.insert(name, over);
         }
     };
     let metrics = results.first().and_then(|run| run["latency"].as_object()).into_iter().flatten();

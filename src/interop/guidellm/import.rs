@@ -5,10 +5,14 @@ use serde_json::{Map, Value, json};
 use crate::interop::metrics::{ChunkKind, MetricConcept, MetricStats, RequestTrace, Tool, TracedChunk, TracedChunks};
 use crate::interop::results::imported::{ImportedNumbers, ImportedRequests, StatsLayout, at, put, text_at};
 
-/// The first benchmark of the file; a sweep has several, each a run of its own.
-pub(in crate::interop) fn import_numbers(value: &Value) -> ImportedNumbers {
-    let first = value.pointer("/benchmarks/0").unwrap_or(&Value::Null);
-    let metrics = first.get("metrics").unwrap_or(&Value::Null);
+/// The benchmarks of the file; a sweep has several, each a run of its own.
+pub(in crate::interop) fn runs(value: &Value) -> Vec<(ImportedNumbers, Option<ImportedRequests>)> {
+    let benchmarks = value.get("benchmarks").and_then(Value::as_array).into_iter().flatten();
+    benchmarks.map(|benchmark| (import_numbers(value, benchmark), requests(value, benchmark))).collect()
+}
+
+fn import_numbers(value: &Value, benchmark: &Value) -> ImportedNumbers {
+    let metrics = benchmark.get("metrics").unwrap_or(&Value::Null);
     let layout = StatsLayout {
         value: metrics,
         factor: 1.0,
@@ -24,9 +28,16 @@ pub(in crate::interop) fn import_numbers(value: &Value) -> ImportedNumbers {
     let spec = value.pointer("/config/spec");
     put(&mut requested, "model", spec.and_then(|it| it.pointer("/backend/model")).cloned());
     put(&mut requested, "endpoints", spec.and_then(|it| it.pointer("/backend/target")).map(|url| json!([url])));
-    put(&mut requested, "strategy", first.pointer("/config/strategy/type_").cloned());
-    put(&mut requested, "concurrency", first.pointer("/config/strategy/streams").cloned());
-    put(&mut requested, "request_rate", first.pointer("/config/strategy/rate").cloned());
+    let strategy = text_at(benchmark, "/config/strategy/type_");
+    let streams = match strategy.as_deref() {
+        Some("synchronous") => Some(json!(1)),
+        // As many at once as may be.
+        Some("throughput") => benchmark.pointer("/config/strategy/max_concurrency").cloned(),
+        _ => benchmark.pointer("/config/strategy/streams").cloned(),
+    };
+    put(&mut requested, "strategy", strategy.map(Value::from));
+    put(&mut requested, "concurrency", streams);
+    put(&mut requested, "request_rate", benchmark.pointer("/config/strategy/rate").cloned());
     ImportedNumbers {
         tool: Some(Tool::GuideLlm),
         format: "GuideLLM benchmarks.json",
@@ -36,7 +47,7 @@ pub(in crate::interop) fn import_numbers(value: &Value) -> ImportedNumbers {
         failed: at(metrics, "/request_totals/errored"),
         input_tokens: at(metrics, "/prompt_token_count/successful/total_sum"),
         output_tokens: at(metrics, "/output_token_count/successful/total_sum"),
-        window_s: at(first, "/duration"),
+        window_s: at(benchmark, "/duration"),
         requests_per_s: at(metrics, "/requests_per_second/successful/mean"),
         tokens_per_s: at(metrics, "/output_tokens_per_second/successful/mean"),
         counted: None,
@@ -51,8 +62,8 @@ pub(in crate::interop) fn import_numbers(value: &Value) -> ImportedNumbers {
 }
 
 /// GuideLLM's requests, with the times when they should have started.
-pub(in crate::interop) fn requests(value: &Value) -> Option<ImportedRequests> {
-    let requests = value.pointer("/benchmarks/0/requests")?;
+fn requests(value: &Value, benchmark: &Value) -> Option<ImportedRequests> {
+    let requests = benchmark.get("requests")?;
     let of = |kind: &str| requests.get(kind).and_then(Value::as_array).cloned().unwrap_or_default();
     let (good, bad) = (of("successful"), of("errored"));
     let time = |one: &Value, name: &str| at(one, &format!("/info/timings/{name}"));

@@ -272,6 +272,19 @@ impl Tool {
         self.rules().note
     }
 
+    /// Its number for the pace of an answer after the first token: a time per output token without the TTFT inside. Some tools call
+    /// it ITL. `None`: it has none.
+    pub const fn time_per_token(self) -> Option<MetricConcept> {
+        let rules = self.rules();
+        match (rules.tpot, rules.itl) {
+            (Some(PerRequestMetric::Later(..) | PerRequestMetric::AfterFirstChunk(_)), _) => Some(MetricConcept::Tpot),
+            (_, Some(ChunkGapRule::Request(PerRequestMetric::Later(..) | PerRequestMetric::AfterFirstChunk(_)))) => {
+                Some(MetricConcept::Itl)
+            }
+            _ => None,
+        }
+    }
+
     pub(super) const fn rules(self) -> ToolRules {
         match self {
             Self::Regatta => ToolRules {

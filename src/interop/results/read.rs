@@ -4,9 +4,12 @@
 //! A file is recognized by its content, not by its name. A tool's raw records, where they are given too, make it possible
 //! to compute its run with another tool's definitions.
 
+use std::borrow::Cow;
+
 use serde_json::Value;
 
 use super::imported::{ImportedNumbers, ImportedRequests, SERVER};
+use super::imported_sweep::stated_level;
 use crate::interop::metrics::{
     ImportOrigin, ImportedCounts, ImportedMetric, ImportedResult, ImportedTokens, ImportedVerdict, MeasuredResult,
     MeasuredRun, MetricConcept, MetricMeaning, MetricStats, RequestTrace, Tool,
@@ -43,6 +46,15 @@ pub enum ImportError {
     SeveralTools { name: String, first: String, second: String },
     #[error("{name} is no result that is known here\n  hint: known are {}", FORMATS.join("; "))]
     Unknown { name: String },
+    #[error(
+        "{name} holds {count} runs\n  hint: `regatta import {name}` makes a sweep of them, whose points are results"
+    )]
+    SeveralRuns { name: String, count: usize },
+    #[error(
+        "two runs in different folders are at the same level, {level}: {first} and {second}\n  hint: import each folder of runs by \
+         itself, and compare the sweeps"
+    )]
+    SameLevel { level: String, first: String, second: String },
     #[error("{name} does not name the tool that measured, so its metrics have no definition here")]
     NoTool { name: String },
     #[error("{file} cannot be read: {source}")]
@@ -56,8 +68,26 @@ pub enum ImportError {
 enum DetectedFormat {
     /// The tool's own numbers.
     Numbers(ImportedNumbers),
-    /// ImportedRequests one by one.
+    /// Requests one by one.
     Requests(ImportedRequests),
+    /// A run with both.
+    Run(ImportedNumbers, ImportedRequests),
+}
+
+impl DetectedFormat {
+    fn of(numbers: ImportedNumbers, requests: Option<ImportedRequests>) -> Self {
+        match requests {
+            Some(requests) => Self::Run(numbers, requests),
+            None => Self::Numbers(numbers),
+        }
+    }
+}
+
+/// The files of one run, as far as they were found, by their names.
+#[derive(Default)]
+struct RunFiles {
+    numbers: Option<(String, ImportedNumbers)>,
+    requests: Option<(String, ImportedRequests)>,
 }
 
 /// The formats that are known, for help and errors.
@@ -75,26 +105,75 @@ pub const FORMATS: [&str; 11] = [
     "what trtllm-bench printed, with its PERFORMANCE OVERVIEW",
 ];
 
-/// Reads a tool's files: its numbers, its raw records, or both.
+/// Reads the files of one run of a tool: its numbers, its raw records, or both.
+///
+/// # Errors
+/// They cannot be read, are of several tools, or hold several runs.
 pub fn import(name: &str, sources: &[ImportSource]) -> Result<Imported, ImportError> {
-    let mut numbers: Option<(String, ImportedNumbers)> = None;
-    let mut requests: Option<(String, ImportedRequests)> = None;
+    let mut runs = import_runs(name, sources)?;
+    match (runs.pop(), runs.len()) {
+        (Some((_, run)), 0) => Ok(run),
+        (_, others) => Err(ImportError::SeveralRuns { name: name.to_owned(), count: others + 1 }),
+    }
+}
+
+/// Reads the files of a folder, or those that were named together: every run in them, with the file that it is from. At least one.
+///
+/// # Errors
+/// They cannot be read, none is known, or they are of several tools.
+pub fn import_runs(name: &str, sources: &[ImportSource]) -> Result<Vec<(String, Imported)>, ImportError> {
+    let mut runs: Vec<RunFiles> = Vec::new();
+    let mut records: Vec<(String, ImportedRequests)> = Vec::new();
     for source in sources {
+        let file = || source.name.clone();
         for known in read(source)? {
-            match known {
-                DetectedFormat::Numbers(found) => match &numbers {
-                    None => numbers = Some((source.name.clone(), found)),
-                    Some((other, before)) if before.tool != found.tool || before.format != found.format => {
-                        let (name, first, second) = (name.to_owned(), other.clone(), source.name.clone());
-                        return Err(ImportError::SeveralTools { name, first, second });
-                    }
-                    Some(_) => {}
-                },
-                DetectedFormat::Requests(found) if requests.is_none() => requests = Some((source.name.clone(), found)),
-                DetectedFormat::Requests(_) => {}
+            let (numbers, requests) = match known {
+                DetectedFormat::Numbers(numbers) => (numbers, None),
+                DetectedFormat::Run(numbers, requests) => (numbers, Some((file(), requests))),
+                DetectedFormat::Requests(requests) => {
+                    records.push((file(), requests));
+                    continue;
+                }
+            };
+            if let Some((other, before)) = runs.first().and_then(|run| run.numbers.as_ref()) {
+                if before.tool != numbers.tool || before.format != numbers.format {
+                    let (name, first, second) = (name.to_owned(), other.clone(), file());
+                    return Err(ImportError::SeveralTools { name, first, second });
+                }
+                // Both logs of a folder have the same numbers.
+                if numbers.tool == Some(Tool::LoadGen) {
+                    continue;
+                }
             }
+            runs.push(RunFiles { numbers: Some((file(), numbers)), requests });
         }
     }
+    attach(&mut runs, records);
+    if runs.is_empty() {
+        return Err(ImportError::Unknown { name: name.to_owned() });
+    }
+    runs.into_iter().map(|run| of_files(name, run)).collect()
+}
+
+/// Records without numbers belong to the only run, or to the one whose file is called like theirs: `c8.json` and `c8_genai_perf.json`.
+fn attach(runs: &mut Vec<RunFiles>, records: Vec<(String, ImportedRequests)>) {
+    let stem = |name: &str| name.split('.').next().unwrap_or_default().to_owned();
+    let is_alone = runs.len() == 1;
+    let are_runs = runs.is_empty();
+    for (file, requests) in records {
+        let is_like = |run: &&mut RunFiles| {
+            let own = run.numbers.as_ref().is_some_and(|(numbers, _)| stem(numbers).starts_with(&stem(&file)));
+            run.requests.is_none() && (is_alone || own)
+        };
+        if are_runs {
+            runs.push(RunFiles { numbers: None, requests: Some((file, requests)) });
+        } else if let Some(run) = runs.iter_mut().find(is_like) {
+            run.requests = Some((file, requests));
+        }
+    }
+}
+
+fn of_files(name: &str, RunFiles { numbers, mut requests }: RunFiles) -> Result<(String, Imported), ImportError> {
     let mut from: Vec<String> = [numbers.as_ref().map(|it| it.0.clone()), requests.as_ref().map(|it| it.0.clone())]
         .into_iter()
         .flatten()
@@ -119,9 +198,10 @@ pub fn import(name: &str, sources: &[ImportSource]) -> Result<Imported, ImportEr
         (None, None) => return Err(ImportError::Unknown { name: name.to_owned() }),
     };
     let tool = numbers.tool.ok_or_else(|| ImportError::NoTool { name: name.to_owned() })?;
+    let file = from.first().cloned().unwrap_or_default();
     let mut result = result(tool, numbers, from);
     result.imported.requests_counted = recounted.map(str::to_owned);
-    Ok(Imported { tool, name: name.to_owned(), result, seen })
+    Ok((file, Imported { tool, name: name.to_owned(), result, seen }))
 }
 
 fn read(source: &ImportSource) -> Result<Vec<DetectedFormat>, ImportError> {
@@ -135,7 +215,8 @@ fn read(source: &ImportSource) -> Result<Vec<DetectedFormat>, ImportError> {
         return Ok(vec![DetectedFormat::Numbers(numbers)]);
     }
     let file = || source.name.clone();
-    match serde_json::from_str::<Value>(text) {
+    let text = strict_json(text);
+    match serde_json::from_str::<Value>(&text) {
         Ok(value) => Ok(detect_formats(&value)),
         // Several documents: records, one on each line.
         Err(_)
@@ -153,14 +234,51 @@ fn read(source: &ImportSource) -> Result<Vec<DetectedFormat>, ImportError> {
             if lines.first().is_some_and(|line| line.get("metadata").is_some() && line.get("metrics").is_some()) {
                 return Ok(vec![DetectedFormat::Requests(aiperf::import::requests(&lines))]);
             }
-            // SGLang adds a line for each run; the last is the newest.
-            Ok(lines.last().map(detect_formats).unwrap_or_default())
+            Ok(of_lines(lines.iter().flat_map(detect_formats).collect()))
         }
-        Err(error) => match serde_yaml::from_str::<Value>(text) {
+        Err(error) => match serde_yaml::from_str::<Value>(&text) {
             Ok(value) if value.is_object() => Ok(detect_formats(&value)),
             _ => Err(ImportError::Json { file: file(), source: error }),
         },
     }
+}
+
+/// The runs of a file to which a tool adds a line for each, as SGLang and vLLM do. At one level only the last, newest, counts.
+fn of_lines(mut runs: Vec<DetectedFormat>) -> Vec<DetectedFormat> {
+    let level = |run: &DetectedFormat| match run {
+        DetectedFormat::Numbers(numbers) | DetectedFormat::Run(numbers, _) => stated_level(&numbers.requested),
+        DetectedFormat::Requests(_) => None,
+    };
+    let first = runs.first().and_then(level);
+    if runs.iter().all(|run| level(run) == first) {
+        runs.drain(..runs.len().saturating_sub(1));
+    }
+    runs
+}
+
+/// Python's `json` writes `Infinity` and `NaN`, which are no JSON: SGLang's file has the first as the rate of a closed loop.
+fn strict_json(text: &str) -> Cow<'_, str> {
+    if !["Infinity", "NaN"].iter().any(|word| text.contains(word)) {
+        return Cow::Borrowed(text);
+    }
+    let mut strict = String::with_capacity(text.len());
+    // Strings are every second part between quotes that no backslash escapes.
+    let (mut is_string, mut is_escaped, mut start) = (false, false, 0);
+    for (at, byte) in text.bytes().enumerate() {
+        if byte == b'"' && !is_escaped {
+            let part = &text[start..at];
+            strict.push_str(&if is_string { part.to_owned() } else { without_words(part) });
+            strict.push('"');
+            (is_string, start) = (!is_string, at + 1);
+        }
+        is_escaped = byte == b'\\' && !is_escaped;
+    }
+    strict.push_str(&without_words(&text[start..]));
+    Cow::Owned(strict)
+}
+
+fn without_words(part: &str) -> String {
+    part.replace("-Infinity", "null").replace("Infinity", "null").replace("NaN", "null")
 }
 
 fn detect_formats(value: &Value) -> Vec<DetectedFormat> {
@@ -169,9 +287,8 @@ fn detect_formats(value: &Value) -> Vec<DetectedFormat> {
         return vec![DetectedFormat::Requests(perf_analyzer::import::requests(value))];
     }
     if value.pointer("/metadata/guidellm_version").is_some() && has("benchmarks") {
-        let mut found = vec![DetectedFormat::Numbers(guidellm::import::import_numbers(value))];
-        found.extend(guidellm::import::requests(value).map(DetectedFormat::Requests));
-        return found;
+        let all = guidellm::import::runs(value).into_iter();
+        return all.map(|(numbers, requests)| DetectedFormat::of(numbers, requests)).collect();
     }
     if value.pointer("/results/request_performance/aggregate").is_some() {
         return vec![DetectedFormat::Numbers(benchmark_report::import::import_numbers(value))];
@@ -180,9 +297,11 @@ fn detect_formats(value: &Value) -> Vec<DetectedFormat> {
         return vec![DetectedFormat::Numbers(trtllm_bench::import::report(value))];
     }
     if has("mean_ttft_ms") {
-        let mut found = vec![DetectedFormat::Numbers(vllm::import::import_numbers(value))];
-        found.extend(vllm::import::requests(value).map(DetectedFormat::Requests));
-        return found;
+        // The warm-up of `vllm bench sweep` is no run.
+        if value.get("run_number").and_then(Value::as_i64) == Some(-1) {
+            return Vec::new();
+        }
+        return vec![DetectedFormat::of(vllm::import::import_numbers(value), vllm::import::requests(value))];
     }
     if value.pointer("/request_latency/avg").is_some() || value.pointer("/request_throughput/avg").is_some() {
         return vec![DetectedFormat::Numbers(genai_perf::import::import_numbers(value))];

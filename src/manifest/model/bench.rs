@@ -91,7 +91,8 @@ pub struct Bench {
     #[serde(default)]
     pub seed: u64,
     /// The number of runs of this measurement, one after the other, with seeds that count up from `seed`: `compare` judges by how
-    /// much runs differ. Each is kept in `repeats/`, and result.json has means and intervals over them.
+    /// much runs differ. Each is kept in `repeats/`, and result.json has means and intervals over them. Of a
+    /// `sweep`, each point is measured so often.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     #[schemars(range(min = 1, max = 1000))]
     pub repeat: u32,

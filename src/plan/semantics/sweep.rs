@@ -34,7 +34,6 @@ impl StageChecker<'_> {
             (bench.ramp.is_some(), "ramp"),
             (bench.search.is_some(), "search"),
             (bench.loadgen.is_some(), "loadgen"),
-            (bench.repeat > 1, "repeat"),
         ];
         for (_, other) in others.into_iter().filter(|(is_given, _)| *is_given) {
             let hint = Some(format!("take `{other}` or `sweep` away"));

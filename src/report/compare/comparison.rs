@@ -34,7 +34,7 @@ impl Judgement {
         }
     }
 
-    const fn of(conclusion: Conclusion, is_better: bool) -> Self {
+    pub(super) const fn of(conclusion: Conclusion, is_better: bool) -> Self {
         match conclusion {
             Conclusion::Different if is_better => Self::Better,
             Conclusion::Different => Self::Worse,

@@ -1,14 +1,18 @@
-//! Sweeps beside each other: at each level that more than one has, the numbers and their difference. Every point is one run, so no
-//! difference is judged.
+//! Sweeps beside each other: at each level that more than one has, the numbers and their difference. Where the points of both are of
+//! several runs, differences are judged by the runs, all of a pair of sweeps as one family; a point of one run is not judged.
+//! Numbers with other definitions are not subtracted.
 
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
+use super::comparison::{CompareRules, Judgement};
 use super::letter;
 use crate::harness::{IdentityDifference, MeasuredNumber, RunIdentity, SweepPoint, SweepReport, identity_differences};
+use crate::interop::{MetricConcept, MetricMeaning, Tool};
 use crate::report::terminal::percent::signed_percent;
 use crate::report::terminal::styler::{Styler, TextRole, clean, table};
+use crate::stats::{self, ComparedSamples, Percents};
 
 /// A sweep as it is compared.
 #[derive(Clone, Debug)]
@@ -23,24 +27,151 @@ struct LevelRow<'a> {
     points: Vec<Option<&'a SweepPoint>>,
 }
 
-/// The name of a number, its unit, and how a point has it.
-type SweepNumber = (&'static str, &'static str, fn(&SweepPoint) -> Option<f64>);
+/// A number of a point.
+struct SweepNumber {
+    name: &'static str,
+    unit: &'static str,
+    /// What has to have the same definition.
+    term: Term,
+    of: fn(&SweepPoint) -> Option<f64>,
+    /// Of each run, where there are several.
+    over_runs: (&'static str, fn(f64) -> f64),
+    more_is_better: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Term {
+    Rate,
+    Ttft,
+    TimePerToken,
+    E2e,
+}
 
 const NUMBERS: [SweepNumber; 5] = [
-    ("output_tokens", "/s", |point| point.output_tokens_per_s),
-    ("tok/s/user", "", |point| point.tokens_per_s_per_user),
-    ("ttft_p99", "ms", |point| value(point.ttft.p99)),
-    ("tpot_p99", "ms", |point| value(point.tpot.p99)),
-    ("e2e_mean", "ms", |point| value(point.e2e.mean)),
+    SweepNumber {
+        name: "output_tokens",
+        unit: "/s",
+        term: Term::Rate,
+        of: |point| point.output_tokens_per_s,
+        over_runs: ("output_tokens", |rate| rate),
+        more_is_better: true,
+    },
+    SweepNumber {
+        name: "tok/s/user",
+        unit: "",
+        term: Term::TimePerToken,
+        of: |point| point.tokens_per_s_per_user,
+        over_runs: ("tpot_p50", |tpot| 1e3 / tpot),
+        more_is_better: true,
+    },
+    SweepNumber {
+        name: "ttft_p99",
+        unit: "ms",
+        term: Term::Ttft,
+        of: |point| value(point.ttft.p99),
+        over_runs: ("ttft_p99", |ms| ms),
+        more_is_better: false,
+    },
+    SweepNumber {
+        name: "tpot_p99",
+        unit: "ms",
+        term: Term::TimePerToken,
+        of: |point| value(point.tpot.p99),
+        over_runs: ("tpot_p99", |ms| ms),
+        more_is_better: false,
+    },
+    SweepNumber {
+        name: "e2e_mean",
+        unit: "ms",
+        term: Term::E2e,
+        of: |point| value(point.e2e.mean),
+        over_runs: ("e2e_mean", |ms| ms),
+        more_is_better: false,
+    },
 ];
+
+impl SweepNumber {
+    /// Of every run of a point.
+    fn values(&self, point: &SweepPoint) -> Vec<f64> {
+        let (key, of) = self.over_runs;
+        match point.over_runs.get(key) {
+            Some(over) => over.values.iter().map(|value| of(*value)).collect(),
+            None => (self.of)(point).into_iter().collect(),
+        }
+    }
+}
 
 fn value(number: Option<MeasuredNumber>) -> Option<f64> {
     number.map(|number| number.value)
 }
 
-fn percent(a: Option<f64>, b: Option<f64>) -> Option<f64> {
-    let (a, b) = (a?, b?);
-    (a != 0.0).then(|| (b - a) / a * 100.0)
+/// What a term means in a sweep; `None`: the tool that measured has no such number, or is not known here.
+fn meaning(report: &SweepReport, term: Term) -> Option<MetricMeaning> {
+    let tool: Tool = match &report.imported {
+        Some(origin) => origin.tool.parse().ok()?,
+        None => Tool::Regatta,
+    };
+    let concept = match term {
+        Term::Rate => MetricConcept::Requests,
+        Term::Ttft => MetricConcept::Ttft,
+        Term::TimePerToken => tool.time_per_token()?,
+        Term::E2e => MetricConcept::E2e,
+    };
+    let meaning = MetricMeaning::of(tool, concept)?;
+    let counted = report.imported.as_ref().map(|origin| origin.token_source.clone());
+    let token_source = counted.filter(|_| !meaning.token_source.is_empty()).unwrap_or(meaning.token_source);
+    Some(MetricMeaning { token_source, ..meaning })
+}
+
+/// In what the definitions of a term differ; empty where they are the same.
+fn unlike(first: &SweepReport, other: &SweepReport, term: Term) -> Vec<String> {
+    let is_by_the_same = match (&first.imported, &other.imported) {
+        (None, None) => true,
+        (Some(one), Some(another)) => one.tool == another.tool && one.token_source == another.token_source,
+        _ => false,
+    };
+    if is_by_the_same {
+        return Vec::new();
+    }
+    match (meaning(first, term), meaning(other, term)) {
+        (Some(one), Some(another)) => one.differences(&another),
+        _ => vec!["a definition is not known".to_owned()],
+    }
+}
+
+/// One number of a level, of the first sweep and of another.
+#[derive(Clone, Copy, Debug, Default)]
+struct SweepDelta {
+    percent: Option<f64>,
+    /// 95 %, of this number alone.
+    interval: Option<Percents>,
+    judgement: Option<Judgement>,
+}
+
+/// The differences of one sweep from the first: level by level, number by number.
+fn deltas(levels: &[LevelRow<'_>], sweeps: &[ComparedSweep], n: usize, rules: CompareRules) -> Vec<Vec<SweepDelta>> {
+    let sides = |level: &LevelRow<'_>, number: &SweepNumber| {
+        let is_same = rules.force || unlike(&sweeps[0].report, &sweeps[n].report, number.term).is_empty();
+        let (a, b) = (level.points[0].filter(|a| a.is_usable())?, level.points[n].filter(|b| b.is_usable())?);
+        ComparedSamples::unpaired(&number.values(a), &number.values(b)).filter(|_| is_same)
+    };
+    let all: Vec<Vec<Option<ComparedSamples>>> =
+        levels.iter().map(|level| NUMBERS.iter().map(|number| sides(level, number)).collect()).collect();
+    let family: Vec<ComparedSamples> = all.iter().flatten().flatten().cloned().collect();
+    let mut judged = stats::compare_rows(&family, rules.margins).into_iter();
+    // A simulated server is no other version of a real one.
+    let is_claimed = sweeps[0].report.is_simulated() == sweeps[n].report.is_simulated();
+    let mut delta = |number: &SweepNumber, sides: Option<ComparedSamples>| {
+        let Some(sides) = sides else { return SweepDelta::default() };
+        let Some(row) = judged.next() else { return SweepDelta::default() };
+        let percent = sides.percent();
+        let is_better = percent.is_some_and(|percent| (percent > 0.0) == number.more_is_better);
+        let judgement = percent.filter(|_| is_claimed).map(|_| Judgement::of(row.conclusion, is_better));
+        SweepDelta { percent, interval: row.interval, judgement }
+    };
+    all.into_iter()
+        .map(|level| NUMBERS.iter().zip(level).map(|(number, sides)| delta(number, sides)).collect())
+        .collect()
 }
 
 /// The levels of all, those of the first in their order, then the others.
@@ -83,33 +214,62 @@ pub(in crate::report) fn identity_of_sweeps(sweeps: &[ComparedSweep]) -> Vec<Str
     (1..).zip(others).map(line).collect()
 }
 
-/// Why no row is better or worse.
-pub(in crate::report) const NOT_JUDGED: &str = "each point is one run: how much runs of one server differ is not known, so no difference is judged; `regatta bench … --repeat 5` at one level and `regatta compare` do";
+/// Why rows are not judged, or how they are, and what is not subtracted.
+pub(in crate::report) fn sweep_notes(sweeps: &[ComparedSweep], rules: CompareRules) -> Vec<String> {
+    let has_repeats = sweeps.iter().all(|sweep| sweep.report.runs() > 1);
+    let mut notes = vec![if sweeps.len() < 2 {
+        "numbers of one sweep".to_owned()
+    } else if has_repeats {
+        format!(
+            "judged where both points are of several runs, by the runs, at 95 % over all rows; a difference below {} % does not matter",
+            rules.margins.smallest_percent
+        )
+    } else {
+        "points of one run are not judged: how much runs of one server differ is not known; `--repeat 5` measures each point so often".to_owned()
+    }];
+    for (n, other) in sweeps.iter().enumerate().skip(1) {
+        let mut differ: Vec<String> = Vec::new();
+        for (term, name) in
+            [(Term::Rate, "rates"), (Term::Ttft, "TTFT"), (Term::TimePerToken, "TPOT"), (Term::E2e, "E2E")]
+        {
+            let unlike = unlike(&sweeps[0].report, &other.report, term);
+            // The first part is the formula, which holds the others.
+            differ.extend(unlike.first().map(|first| format!("{name} ({first})")));
+        }
+        if !differ.is_empty() {
+            let what = if rules.force {
+                "are subtracted all the same"
+            } else {
+                "are not subtracted; `--force` subtracts them"
+            };
+            notes.push(format!("A and {} define differently: {}; such numbers {what}", letter(n), differ.join("; ")));
+        }
+    }
+    notes
+}
 
 /// Head and rows of a table, level by level and number by number: level, number, A, B, difference, C, …
-pub(in crate::report) fn sweep_rows(sweeps: &[ComparedSweep]) -> (Vec<String>, Vec<Vec<String>>) {
+pub(in crate::report) fn sweep_rows(sweeps: &[ComparedSweep], rules: CompareRules) -> (Vec<String>, Vec<Vec<String>>) {
     let mut head = vec!["level".to_owned(), "number".to_owned()];
     for n in 0..sweeps.len() {
         head.push(letter(n));
         head.extend((n > 0).then(|| format!("{} − A", letter(n))));
     }
     let shown = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), short);
+    let levels = levels(sweeps);
+    let differences: Vec<_> = (1..sweeps.len()).map(|n| deltas(&levels, sweeps, n, rules)).collect();
     let mut rows = Vec::new();
-    for level in levels(sweeps) {
-        for (at, (name, unit, of)) in NUMBERS.into_iter().enumerate() {
-            let values: Vec<Option<f64>> =
-                level.points.iter().map(|point| point.filter(|point| point.is_usable()).and_then(of)).collect();
+    for (row_of, level) in levels.iter().enumerate() {
+        for (at, number) in NUMBERS.iter().enumerate() {
             let mut row = vec![
                 if at == 0 { level.level.clone() } else { String::new() },
-                format!("{name} {unit}").trim().to_owned(),
+                format!("{} {}", number.name, number.unit).trim().to_owned(),
             ];
-            for (n, value) in values.iter().enumerate() {
-                let invalid = level.points[n].filter(|point| !point.is_usable());
-                row.push(invalid.map_or_else(|| shown(*value), |point| point.verdict.as_str().to_owned()));
-                row.extend((n > 0).then(|| {
-                    percent(values[0], *value)
-                        .map_or_else(String::new, |percent| format!("{} %", signed_percent(percent)))
-                }));
+            for (n, point) in level.points.iter().enumerate() {
+                let invalid = point.filter(|point| !point.is_usable());
+                let value = point.and_then(number.of);
+                row.push(invalid.map_or_else(|| shown(value), |point| point.verdict_text().to_owned()));
+                row.extend((n > 0).then(|| difference_text(differences[n - 1][row_of][at])));
             }
             rows.push(row);
         }
@@ -117,17 +277,30 @@ pub(in crate::report) fn sweep_rows(sweeps: &[ComparedSweep]) -> (Vec<String>, V
     (head, rows)
 }
 
+/// `+3.1 % (+1.2 … +5.0), better`.
+fn difference_text(delta: SweepDelta) -> String {
+    let Some(percent) = delta.percent else { return String::new() };
+    let mut text = format!("{} %", signed_percent(percent));
+    if let Some(Percents { low, high }) = delta.interval {
+        let _ = write!(text, " ({} … {})", signed_percent(low), signed_percent(high));
+    }
+    if let Some(judgement) = delta.judgement.filter(|judgement| *judgement != Judgement::NotJudged) {
+        let _ = write!(text, ", {}", judgement.as_text());
+    }
+    text
+}
+
 fn short(value: f64) -> String {
     if value.abs() >= 100.0 { crate::units::grouped(value, 0) } else { format!("{value:.2}") }
 }
 
 /// For a terminal.
-pub fn sweeps_text(sweeps: &[ComparedSweep], styler: Styler) -> String {
+pub fn sweeps_text(sweeps: &[ComparedSweep], rules: CompareRules, styler: Styler) -> String {
     let mut out = String::new();
     for (n, sweep) in sweeps.iter().enumerate() {
         let simulated = if sweep.report.is_simulated() { " SIMULATED" } else { "" };
-        let (valid, count) = (sweep.report.valid(), sweep.report.points.len());
-        let _ = writeln!(out, "{}  {}  {valid} of {count} points VALID{simulated}", letter(n), clean(&sweep.name));
+        let verdict = sweep.report.verdict_text();
+        let _ = writeln!(out, "{}  {}  {verdict}{simulated}", letter(n), clean(&sweep.name));
         if let Some(identity) = &sweep.report.identity {
             let _ = writeln!(out, "   {}", styler.tone(TextRole::Quiet, clean(&RunIdentity::line(identity))));
         }
@@ -135,35 +308,48 @@ pub fn sweeps_text(sweeps: &[ComparedSweep], styler: Styler) -> String {
     for line in identity_of_sweeps(sweeps) {
         let _ = writeln!(out, "{}", styler.tone(TextRole::Quiet, clean(&line)));
     }
-    let (head, rows) = sweep_rows(sweeps);
+    let (head, rows) = sweep_rows(sweeps, rules);
     let cells = |row: Vec<String>, role: TextRole| row.into_iter().map(|cell| (role, cell)).collect::<Vec<_>>();
     let mut lines = vec![cells(head, TextRole::Quiet)];
     lines.extend(rows.into_iter().map(|row| cells(row, TextRole::Plain)));
     out.push('\n');
     out.push_str(&table(styler, "", &lines));
-    let _ = writeln!(out, "{}", styler.tone(TextRole::Quiet, NOT_JUDGED));
+    for note in sweep_notes(sweeps, rules) {
+        let _ = writeln!(out, "{}", styler.tone(TextRole::Quiet, clean(&note)));
+    }
     out
 }
 
 /// The same as JSON, with every point.
-pub fn sweeps_json(sweeps: &[ComparedSweep]) -> Value {
-    let at = |point: &SweepPoint, first: Option<&SweepPoint>| {
-        let numbers = NUMBERS.into_iter().map(|(name, _, of)| {
-            let own = of(point).filter(|_| point.is_usable());
-            let base = first.filter(|first| first.is_usable()).and_then(of);
-            (name.to_owned(), json!({ "value": own, "percent": percent(base, own) }))
-        });
-        Value::Object(numbers.collect())
-    };
-    let rows: Vec<Value> = levels(sweeps)
-        .into_iter()
-        .map(|level| {
-            let first = level.points.first().copied().flatten();
-            let points: Vec<Option<Value>> =
-                level.points.iter().map(|point| point.map(|point| at(point, first))).collect();
-            json!({ "level": level.level, "points": points })
-        })
-        .collect();
+pub fn sweeps_json(sweeps: &[ComparedSweep], rules: CompareRules) -> Value {
+    let levels = levels(sweeps);
+    let differences: Vec<_> = (1..sweeps.len()).map(|n| deltas(&levels, sweeps, n, rules)).collect();
+    let mut is_judged = false;
+    let mut rows = Vec::new();
+    for (row_of, level) in levels.iter().enumerate() {
+        let mut points = Vec::new();
+        for (n, point) in level.points.iter().enumerate() {
+            let Some(point) = point else {
+                points.push(Value::Null);
+                continue;
+            };
+            let numbers = NUMBERS.iter().enumerate().map(|(at, number)| {
+                let own = (number.of)(point).filter(|_| point.is_usable());
+                let delta = n.checked_sub(1).map_or_else(SweepDelta::default, |n| differences[n][row_of][at]);
+                is_judged |= delta.judgement.is_some_and(|judgement| judgement != Judgement::NotJudged);
+                let interval = delta.interval.map(|Percents { low, high }| json!({ "low": low, "high": high }));
+                let value = json!({
+                    "value": own,
+                    "percent": delta.percent,
+                    "interval": interval,
+                    "judgement": delta.judgement,
+                });
+                (number.name.to_owned(), value)
+            });
+            points.push(Value::Object(numbers.collect()));
+        }
+        rows.push(json!({ "level": level.level, "points": points }));
+    }
     let named: Vec<Value> = sweeps.iter().map(|sweep| json!({ "name": sweep.name, "sweep": sweep.report })).collect();
-    json!({ "sweeps": named, "levels": rows, "judged": false })
+    json!({ "sweeps": named, "levels": rows, "judged": is_judged, "notes": sweep_notes(sweeps, rules) })
 }

@@ -8,7 +8,7 @@ use super::metric_row::cell;
 use super::svg::number;
 use super::sweep_charts::{NamedSweep, draw};
 use crate::event::Verdict;
-use crate::harness::{KneeState, LatencySummary, MeasuredNumber, RunIdentity, SweepPoint, SweepReport};
+use crate::harness::{KneeState, LatencySummary, MeasuredNumber, RunIdentity, SweepOrigin, SweepPoint, SweepReport};
 
 /// A sweep, ready for the template.
 #[derive(Serialize)]
@@ -48,18 +48,19 @@ pub(super) struct SweepRow {
 pub(super) fn section(name: &str, report: &SweepReport, place: usize) -> SweepSection {
     let count = report.points.len();
     let tone = match report.valid() {
+        _ if report.imported.is_some() => "odd",
         0 => "bad",
         valid if valid < count => "odd",
-        _ if report.points.iter().any(|point| point.verdict != Verdict::Valid) => "odd",
+        _ if report.points.iter().any(|point| point.verdict != Some(Verdict::Valid)) => "odd",
         _ => "good",
     };
-    let warned = report.points.iter().filter(|point| point.verdict == Verdict::ValidWithWarnings).count();
+    let warned = report.points.iter().filter(|point| point.verdict == Some(Verdict::ValidWithWarnings)).count();
     let warned = if warned > 0 { format!(", {warned} with warnings") } else { String::new() };
     let simulated = if report.is_simulated() { " SIMULATED" } else { "" };
     SweepSection {
         name: name.to_owned(),
         anchor: format!("sweep-{place}"),
-        verdict: format!("{} of {count} points VALID{warned}{simulated}", report.valid()),
+        verdict: format!("{}{warned}{simulated}", report.verdict_text()),
         tone,
         simulated: report.is_simulated(),
         identity: report.identity.as_ref().map(RunIdentity::line),
@@ -121,7 +122,7 @@ fn numbers(report: &SweepReport) -> Vec<[String; 3]> {
         all.push(["knee".to_owned(), format!("{bound}{}", knee.level), what]);
     }
     let lowest = |of: fn(&SweepPoint) -> &LatencySummary| {
-        let valid = report.points.iter().filter(|point| point.verdict.is_valid());
+        let valid = report.points.iter().filter(|point| point.is_accepted());
         let known = valid.filter_map(|point| Some((point, value(of(point).p50)?)));
         known.min_by(|a, b| a.1.total_cmp(&b.1))
     };
@@ -154,21 +155,31 @@ fn has_goodput(report: &SweepReport) -> bool {
 fn row(report: &SweepReport, at: usize, point: &SweepPoint) -> SweepRow {
     let unit = report.points.first().map(|point| point.level.heading()).unwrap_or_default();
     let is_mixed = report.points.iter().any(|point| point.level.heading() != unit);
-    let mut cells =
-        vec![cell(point.requests_per_s), cell(point.output_tokens_per_s), cell(point.tokens_per_s_per_user)];
+    let mut cells = vec![
+        over_runs(point, point.requests_per_s, "requests_full"),
+        over_runs(point, point.output_tokens_per_s, "output_tokens"),
+        cell(point.tokens_per_s_per_user),
+    ];
     cells.extend(has_gpus(report).then(|| cell(point.tokens_per_s_per_gpu)));
-    for latency in [point.ttft.p50, point.ttft.p99, point.tpot.p50, point.tpot.p99, point.e2e.mean, point.e2e.p99] {
-        cells.push(cell(value(latency)));
+    for (latency, name) in [
+        (point.ttft.p50, "ttft_p50"),
+        (point.ttft.p99, "ttft_p99"),
+        (point.tpot.p50, "tpot_p50"),
+        (point.tpot.p99, "tpot_p99"),
+        (point.e2e.mean, "e2e_mean"),
+        (point.e2e.p99, "e2e_p99"),
+    ] {
+        cells.push(over_runs(point, value(latency), name));
     }
-    cells.extend(has_goodput(report).then(|| cell(point.goodput_per_s)));
+    cells.extend(has_goodput(report).then(|| over_runs(point, point.goodput_per_s, "goodput")));
     let level = if is_mixed { point.level.to_string() } else { point.level.amount() };
     SweepRow {
         level: point.role.map_or_else(|| level.clone(), |role| format!("{level}, {}", role.as_str())),
         cells,
-        verdict: point.verdict.as_str(),
+        verdict: point.verdict_text(),
         tone: match point.verdict {
-            Verdict::Valid => "good",
-            Verdict::ValidWithWarnings => "odd",
+            Some(Verdict::Valid) => "good",
+            None | Some(Verdict::ValidWithWarnings) => "odd",
             _ => "bad",
         },
         is_knee: report
@@ -181,12 +192,42 @@ fn row(report: &SweepReport, at: usize, point: &SweepPoint) -> SweepRow {
 }
 
 fn notes(report: &SweepReport) -> Vec<String> {
-    let mut notes = vec![
-        "Latencies in ms, TTFT and E2E from schedule, of successful requests; rates over the window of each point; tok/s are output tokens; tok/s/user is 1,000 / TPOT p50.".to_owned(),
-        "Whiskers are 95 % intervals from the requests of that point, where they are enough for one. A cross is a point that is no measurement of the server; it is on no curve. A hollow point is above a limit. The Pareto front has valid points only.".to_owned(),
-    ];
+    let mut notes = report.imported.as_ref().map_or_else(
+        || {
+            vec!["Latencies in ms, TTFT and E2E from schedule, of successful requests; rates over the window of each point; tok/s are output tokens; tok/s/user is 1,000 / TPOT p50.".to_owned()]
+        },
+        imported_notes,
+    );
+    notes.push(format!(
+        "Whiskers are 95 % intervals {}. A cross is a point that is no measurement of the server; it is on no curve. A hollow point is above a limit. The Pareto front has no point that is not valid.",
+        if report.runs() > 1 { "of the mean over the runs of a point" } else { "from the requests of that point, where they are enough for one" }
+    ));
+    notes.extend((report.runs() > 1).then(|| {
+        format!("Each number is the mean over the runs of its point, at most {}; ± is half of its 95 % interval, by Student's t over runs.", report.runs())
+    }));
     notes.extend(report.gpus.as_ref().map(|gpus| format!("tok/s/GPU is over {} GPU(s): {}.", gpus.count, gpus.source)));
     notes.extend(report.knee.as_ref().map(|knee| format!("Knee: {}.", knee.definition)));
+    notes
+}
+
+/// A mean over runs with half of its interval; the number alone where there was one run.
+fn over_runs(point: &SweepPoint, value: Option<f64>, name: &str) -> String {
+    match point.interval_over_runs(name) {
+        Some((low, high)) => format!("{} ±{}", cell(value), number((high - low) / 2.0)),
+        None => cell(value),
+    }
+}
+
+/// Whose numbers they are, and what they mean there.
+fn imported_notes(origin: &SweepOrigin) -> Vec<String> {
+    let mut notes = vec![format!(
+        "Measured by {}{}, not by Regatta: its own numbers, with the definitions of {}. Latencies in ms; tok/s are output tokens, counted by {}; tok/s/user is 1,000 / TPOT p50.",
+        origin.tool,
+        origin.tool_version.as_ref().map(|version| format!(" {version}")).unwrap_or_default(),
+        origin.title,
+        origin.token_source,
+    )];
+    notes.extend(origin.definitions.iter().map(|(name, definition)| format!("{name}: {definition}.")));
     notes
 }
 
@@ -194,7 +235,7 @@ fn reasons(report: &SweepReport) -> Vec<[String; 3]> {
     let mut all = Vec::new();
     for point in &report.points {
         for reason in &point.reasons {
-            all.push([point.level.to_string(), point.verdict.as_str().to_owned(), reason.line()]);
+            all.push([point.level.to_string(), point.verdict_text().to_owned(), reason.line()]);
         }
     }
     all

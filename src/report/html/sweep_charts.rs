@@ -75,10 +75,8 @@ fn latencies(sweeps: &[NamedSweep<'_>], is_load: bool) -> Vec<Option<String>> {
             points: points(sweep.report, |point| {
                 let value = pick(of(point))?;
                 let interval = value.low.zip(value.high);
-                let ends =
-                    interval.map_or_else(String::new, |(low, high)| format!(" ({} … {})", number(low), number(high)));
                 let at = point.requests_per_s.map_or_else(String::new, |rate| format!(", {} req/s", number(rate)));
-                let hint = format!("{name} {stat} {} ms{ends}{at}", number(value.value));
+                let hint = format!("{name} {stat} {} ms{}{at}", number(value.value), ends(interval));
                 Some((across(point, is_load)?, value.value, interval, hint))
             }),
         };
@@ -146,7 +144,8 @@ fn throughput(sweeps: &[NamedSweep<'_>]) -> Option<String> {
         is_front: false,
         points: points(sweep.report, |point| {
             let (x, y) = (point.level.number()?, point.output_tokens_per_s?);
-            Some((x, y, None, format!("{} tok/s", number(y))))
+            let interval = point.interval_over_runs("output_tokens");
+            Some((x, y, interval, format!("{} tok/s{}", number(y), ends(interval))))
         }),
     });
     let series = series.collect();
@@ -169,7 +168,8 @@ fn goodput(sweeps: &[NamedSweep<'_>], is_load: bool) -> Option<String> {
             let share =
                 point.attainment.map_or_else(String::new, |share| format!(", {} % of requests", number(share * 100.0)));
             let x = point.offered_per_s.filter(|_| is_load).or_else(|| across(point, is_load))?;
-            Some((x, y, None, format!("goodput {} req/s{share}", number(y))))
+            let interval = point.interval_over_runs("goodput");
+            Some((x, y, interval, format!("goodput {} req/s{}{share}", number(y), ends(interval))))
         }),
     });
     let across = if is_load { "requests per second: offered, in a closed loop answered" } else { unit(sweeps) };
@@ -185,6 +185,11 @@ fn across(point: &SweepPoint, is_load: bool) -> Option<f64> {
     if is_load { point.requests_per_s } else { point.level.number().or(point.requests_per_s) }
 }
 
+/// The ends of an interval, as a hint has them.
+fn ends(interval: Option<(f64, f64)>) -> String {
+    interval.map_or_else(String::new, |(low, high)| format!(" ({} … {})", number(low), number(high)))
+}
+
 type Drawn = (f64, f64, Option<(f64, f64)>, String);
 
 /// The points that have both numbers, each with its level and its verdict.
@@ -193,11 +198,11 @@ fn points(report: &SweepReport, of: impl Fn(&SweepPoint) -> Option<Drawn>) -> Ve
     let point = |(at, point): (usize, &SweepPoint)| {
         let (x, y, interval, text) = of(point)?;
         let kind = match point.verdict {
-            Verdict::Valid | Verdict::ValidWithWarnings => PointKind::Valid,
-            Verdict::InvalidLoad => PointKind::OverLimit,
+            None | Some(Verdict::Valid | Verdict::ValidWithWarnings) => PointKind::Valid,
+            Some(Verdict::InvalidLoad) => PointKind::OverLimit,
             _ => PointKind::Invalid,
         };
-        let verdict = point.verdict.as_str();
+        let verdict = point.verdict_text();
         let why = point.reasons.first().filter(|_| kind != PointKind::Valid);
         let why = why.map_or_else(String::new, |reason| format!(", {}", reason.line()));
         Some(ChartPoint {

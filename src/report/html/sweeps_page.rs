@@ -5,13 +5,13 @@ use minijinja::{Value as Safe, context};
 use super::overlay::colour;
 use super::sweep_charts::{NamedSweep, draw};
 use crate::harness::RunIdentity;
-use crate::report::compare::{ComparedSweep, NOT_JUDGED, identity_of_sweeps, letter, sweep_rows};
+use crate::report::compare::{CompareRules, ComparedSweep, identity_of_sweeps, letter, sweep_notes, sweep_rows};
 use crate::report::page_template::render_page;
 
 const PAGE: &str = include_str!("../../../templates/report/sweeps.html");
 
 /// The page; the first sweep is what the others are compared with.
-pub fn compare_sweeps(sweeps: &[ComparedSweep]) -> Result<String, minijinja::Error> {
+pub fn compare_sweeps(sweeps: &[ComparedSweep], rules: CompareRules) -> Result<String, minijinja::Error> {
     let named: Vec<NamedSweep<'_>> = sweeps
         .iter()
         .enumerate()
@@ -26,7 +26,7 @@ pub fn compare_sweeps(sweeps: &[ComparedSweep]) -> Result<String, minijinja::Err
             format!("valid points of {}; at {}", sweep.name, best.level),
         ])
     };
-    let (head, rows) = sweep_rows(sweeps);
+    let (head, rows) = sweep_rows(sweeps, rules);
     let mut plots = draw(&named).into_iter().map(Safe::from_safe_string);
     render_page(
         PAGE,
@@ -37,8 +37,8 @@ pub fn compare_sweeps(sweeps: &[ComparedSweep]) -> Result<String, minijinja::Err
                 letter => letter(n),
                 colour => colour(n),
                 name => &sweep.name,
-                verdict => format!("{} of {} points VALID", sweep.report.valid(), sweep.report.points.len()),
-                tone => if sweep.report.valid() == sweep.report.points.len() { "good" } else { "odd" },
+                verdict => sweep.report.verdict_text(),
+                tone => if sweep.report.imported.is_some() { "odd" } else if sweep.report.valid() == sweep.report.points.len() { "good" } else { "odd" },
                 identity => sweep.report.identity.as_ref().map(RunIdentity::line),
             }).collect::<Vec<_>>(),
             numbers => sweeps.iter().enumerate().filter_map(|(n, sweep)| best(n, sweep)).take(4).collect::<Vec<_>>(),
@@ -47,7 +47,8 @@ pub fn compare_sweeps(sweeps: &[ComparedSweep]) -> Result<String, minijinja::Err
             plots => plots.collect::<Vec<_>>(),
             head,
             rows,
-            not_judged => NOT_JUDGED,
+            is_alone => sweeps.len() == 1,
+            notes => sweep_notes(sweeps, rules),
         },
     )
 }

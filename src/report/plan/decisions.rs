@@ -16,6 +16,9 @@ pub struct DecisionRow {
     pub decision: DecisionKind,
     /// Why it would run, or is skipped; empty for a cached one.
     pub reasons: Vec<String>,
+    /// What a benchmark measures, where that is more than one measurement.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -46,13 +49,14 @@ pub fn decisions_text(decisions: &[DecisionRow], paint: Styler) -> String {
     };
     let mut rows = Vec::new();
     for alike in decisions.chunk_by(are_alike) {
-        let DecisionRow { id, stage, decision, reasons } = &alike[0];
+        let DecisionRow { id, stage, decision, reasons, cost } = &alike[0];
+        let cost = cost.as_ref().filter(|_| *decision == DecisionKind::Run);
         let name = if alike.len() == 1 { id.to_string() } else { format!("{stage} ({})", alike.len()) };
         let tone = match decision {
             DecisionKind::Run => TextRole::Good,
             DecisionKind::Cached | DecisionKind::Skipped => TextRole::Quiet,
         };
-        let mut reasons = reasons.iter().map(|reason| (TextRole::Plain, clean(reason)));
+        let mut reasons = reasons.iter().chain(cost).map(|reason| (TextRole::Plain, clean(reason)));
         let first = reasons.next().unwrap_or((TextRole::Plain, String::new()));
         rows.push(vec![(tone, decision.as_str().to_owned()), (TextRole::Name, name), first]);
         rows.extend(
@@ -81,6 +85,7 @@ mod tests {
             stage: id.split('/').next().unwrap_or_default().to_owned(),
             decision,
             reasons: reasons.iter().map(ToString::to_string).collect(),
+            cost: None,
         };
         vec![
             decision("engine", DecisionKind::Cached, &[]),
@@ -96,6 +101,7 @@ mod tests {
             stage: id.split('/').next().unwrap_or_default().to_owned(),
             decision: DecisionKind::Skipped,
             reasons: vec![why.to_owned()],
+            cost: None,
         };
         let all = [skipped("a/x", "no"), skipped("a/y", "no"), skipped("a/z", "other"), skipped("b", "other")];
         insta::assert_snapshot!(decisions_text(&all, Styler::OFF), @r"

@@ -64,6 +64,11 @@ fn row(point: &SweepPoint, columns: ExtraColumns, is_knee: bool) -> Vec<Cell> {
     let ExtraColumns { is_mixed, has_gpus, has_goodput } = columns;
     let plain = |text: String| (if point.is_usable() { TextRole::Plain } else { TextRole::Quiet }, text);
     let rate = |value: Option<f64>| plain(value.map_or_else(|| "n/a".to_owned(), short));
+    // Half of the interval over runs, at the numbers that decide.
+    let over_runs = |value: Option<f64>, name: &str| match (value, point.interval_over_runs(name)) {
+        (Some(value), Some((low, high))) => plain(format!("{} ±{}", short(value), short((high - low) / 2.0))),
+        _ => rate(value),
+    };
     let ms = |latency: &LatencySummary, pick: fn(&LatencySummary) -> Option<MeasuredNumber>| {
         rate(pick(latency).map(|number| number.value))
     };
@@ -75,28 +80,29 @@ fn row(point: &SweepPoint, columns: ExtraColumns, is_knee: bool) -> Vec<Cell> {
     let mut cells = vec![
         (TextRole::Name, clean(&level)),
         rate(point.requests_per_s),
-        rate(point.output_tokens_per_s),
+        over_runs(point.output_tokens_per_s, "output_tokens"),
         rate(point.tokens_per_s_per_user),
         ms(&point.ttft, |latency| latency.p50),
-        ms(&point.ttft, |latency| latency.p99),
+        over_runs(value(point.ttft.p99), "ttft_p99"),
         ms(&point.tpot, |latency| latency.p50),
-        ms(&point.tpot, |latency| latency.p99),
-        ms(&point.e2e, |latency| latency.mean),
+        over_runs(value(point.tpot.p99), "tpot_p99"),
+        over_runs(value(point.e2e.mean), "e2e_mean"),
         ms(&point.e2e, |latency| latency.p99),
     ];
     if has_gpus {
         cells.insert(4, rate(point.tokens_per_s_per_gpu));
     }
     if has_goodput {
-        cells.push(rate(point.goodput_per_s));
+        cells.push(over_runs(point.goodput_per_s, "goodput"));
     }
     let role = match point.verdict {
-        Verdict::Valid => TextRole::Good,
-        Verdict::ValidWithWarnings => TextRole::Warning,
+        Some(Verdict::Valid) => TextRole::Good,
+        None => TextRole::Quiet,
+        Some(Verdict::ValidWithWarnings) => TextRole::Warning,
         _ => TextRole::Bad,
     };
     let knee = if is_knee { "  ← knee" } else { "" };
-    cells.push((role, format!("{}{knee}", point.verdict.as_str())));
+    cells.push((role, format!("{}{knee}", point.verdict_text())));
     cells
 }
 
@@ -104,7 +110,19 @@ fn notes(report: &SweepReport, styler: Styler, text: &mut String) {
     let mut note = |line: String| {
         let _ = writeln!(text, "{}", styler.tone(TextRole::Quiet, line));
     };
-    note("TTFT, TPOT and E2E in ms, TTFT and E2E from schedule; tok/s are output tokens of successful requests; tok/s/user is 1,000 / TPOT p50".to_owned());
+    match &report.imported {
+        None => note("TTFT, TPOT and E2E in ms, TTFT and E2E from schedule; tok/s are output tokens of successful requests; tok/s/user is 1,000 / TPOT p50".to_owned()),
+        Some(origin) => {
+            note(format!("measured by {}, not by Regatta: its own numbers, with the definitions of {}", clean(&origin.tool), clean(&origin.title)));
+            note("latencies in ms; tok/s are output tokens; tok/s/user is 1,000 / TPOT p50".to_owned());
+        }
+    }
+    if report.runs() > 1 {
+        note(format!(
+            "each number is the mean of up to {} runs; ± is half of its 95 % interval over runs",
+            report.runs()
+        ));
+    }
     if let Some(gpus) = &report.gpus {
         note(format!("tok/s/GPU: over {} ({})", counted(gpus.count as usize, "GPU"), clean(&gpus.source)));
     }
@@ -116,11 +134,15 @@ fn notes(report: &SweepReport, styler: Styler, text: &mut String) {
         };
         note(format!("knee: {} at {}{more}", knee.definition, knee.level));
     }
-    for point in report.points.iter().filter(|point| !point.verdict.is_valid()) {
+    for point in report.points.iter().filter(|point| !point.is_accepted()) {
         for reason in point.reasons.iter().filter(|reason| reason.severity != ReasonSeverity::Warning) {
             let _ = writeln!(text, "  ✗ {}: {}", clean(&point.level.to_string()), clean(&reason.line()));
         }
     }
+}
+
+fn value(number: Option<MeasuredNumber>) -> Option<f64> {
+    number.map(|number| number.value)
 }
 
 /// Three digits that matter.

@@ -27,14 +27,39 @@ pub async fn perform(
 ) -> Result<Done, Failure> {
     discard_parts_if_finished(&context.lease.out, &context.lease.out.join("result.json"), harness::REPEATS)?;
     let servers = Servers::now(context, spec).await;
+    let all = Runs { times, folder: &context.lease.out, name: "" };
+    let results = Box::pin(runs(context, spec, all, &servers, watched, &mut preflight)).await?;
+    summarize_results(context, &results)
+}
+
+/// Several runs of one measurement: how many, the folder of their result, and what progress calls it; empty in a stage that is
+/// nothing else.
+#[derive(Clone, Copy)]
+pub(super) struct Runs<'a> {
+    pub times: u32,
+    pub folder: &'a Path,
+    pub name: &'a str,
+}
+
+/// The results of all runs, those of an earlier try included. Without a server there are fewer.
+pub(super) async fn runs(
+    context: &TaskContext,
+    spec: &BenchSpec,
+    all: Runs<'_>,
+    servers: &Servers,
+    watched: Telemetry,
+    preflight: &mut Option<PreflightResult>,
+) -> Result<Vec<RunResult>, Failure> {
+    let Runs { times, folder, name } = all;
     let mut results: Vec<RunResult> = Vec::new();
     for number in 1..=times {
         let spec = BenchSpec { seed: spec.seed.wrapping_add(u64::from(number - 1)), ..spec.clone() };
-        let folder = context.lease.out.join(repeat_folder(number));
-        let result = if let Some(result) = before(&folder, &spec, &servers) {
+        let folder = folder.join(repeat_folder(number));
+        let result = if let Some(result) = before(&folder, &spec, servers) {
             result
         } else {
-            let name = format!("run {number} of {times}");
+            let comma = if name.is_empty() { "" } else { ", " };
+            let name = format!("{name}{comma}run {number} of {times}");
             let measured = Box::pin(measure(context, &spec, watched, &name, preflight.take())).await?;
             if context.lease.stop.is_requested() && context.lease.stop.reason().is_none() {
                 return Err(Failure::new(FailureKind::Interrupted, format!("stopped in {name}")));
@@ -49,7 +74,7 @@ pub async fn perform(
             break;
         }
     }
-    summarize_results(context, &results)
+    Ok(results)
 }
 
 /// The result of runs that are in these folders, in order.
@@ -72,16 +97,21 @@ pub fn summarize(context: &TaskContext, runs: &[PathBuf]) -> Result<Done, Failur
 }
 
 fn summarize_results(context: &TaskContext, results: &[RunResult]) -> Result<Done, Failure> {
+    task_outcome(&keep_result(&context.lease.out, results)?)
+}
+
+/// Writes the result of all runs into the folder above theirs, with the files of the first run.
+pub(super) fn keep_result(folder: &Path, results: &[RunResult]) -> Result<RunResult, Failure> {
     let Some(result) = result_of_repeats(results) else {
         return Err(Failure::new(FailureKind::Refused, "`bench.repeat` must be at least 1"));
     };
-    let first = context.lease.out.join(repeat_folder(1));
+    let first = folder.join(repeat_folder(1));
     for name in FILES.into_iter().filter(|name| first.join(name).is_file()) {
-        let to = context.lease.out.join(name);
+        let to = folder.join(name);
         fs::copy(first.join(name), &to).map_err(|error| unwritten(&to, &error))?;
     }
-    harness::write_result(&context.lease.out, &result).map_err(|error| failure(&error))?;
-    task_outcome(&result)
+    harness::write_result(folder, &result).map_err(|error| failure(&error))?;
+    Ok(result)
 }
 
 /// What one of several runs means for its task: it counts with any verdict, unless its server is gone.

@@ -1,12 +1,13 @@
 //! `bench.sweep:` — the same benchmark at several levels, one after the other. Every point is a whole measurement with a verdict of
 //! its own, kept in `points/<n>-<level>`; one that was finished is not measured again when the sweep was cut off. `sweep.json` is
-//! written when all points were measured.
+//! written when all points were measured. With `repeat` each point is measured so often, one run after the other, and is their mean.
 
 use std::fs;
 use std::path::Path;
 
 use super::measurement::{headline_details, measure};
 use super::preflight::preflight;
+use super::repeat::{Runs, keep_result, runs};
 use super::resume::{Servers, discard_parts_if_finished};
 use super::saved_run::{before, keep};
 use crate::event::{Done, Failure, FailureKind, Verdict};
@@ -35,7 +36,7 @@ pub async fn perform(
     let mut reused = 0;
     while let Some(step) = plan.next(&points) {
         let number = points.len();
-        let spec = spec_at(spec, &step, number);
+        let spec = spec_at(spec, &step, number, bench.repeat.max(1));
         let folder = Path::new(SWEEP_POINTS).join(format!("{:02}-{}", number + 1, step.level.short()));
         let path = context.lease.out.join(&folder);
         let result = if let Some(result) = before(&path, &spec, &servers) {
@@ -44,13 +45,19 @@ pub async fn perform(
         } else {
             let of = plan.point_count().map_or_else(String::new, |count| format!(" of {count}"));
             let name = format!("point {}{of}, {}", number + 1, step.level);
-            let trial = Box::pin(preflight(context, &spec, bench.preflight, program)).await;
-            let measured = Box::pin(measure(context, &spec, bench.telemetry, &name, trial)).await?;
-            if context.lease.stop.is_requested() && context.lease.stop.reason().is_none() {
-                return Err(Failure::new(FailureKind::Interrupted, format!("stopped in {name}")));
+            let mut trial = Box::pin(preflight(context, &spec, bench.preflight, program)).await;
+            if bench.repeat > 1 {
+                let all = Runs { times: bench.repeat, folder: &path, name: &name };
+                let results = Box::pin(runs(context, &spec, all, &servers, bench.telemetry, &mut trial)).await?;
+                keep_result(&path, &results)?
+            } else {
+                let measured = Box::pin(measure(context, &spec, bench.telemetry, &name, trial)).await?;
+                if context.lease.stop.is_requested() && context.lease.stop.reason().is_none() {
+                    return Err(Failure::new(FailureKind::Interrupted, format!("stopped in {name}")));
+                }
+                keep(&path, &measured)?;
+                measured.result
             }
-            keep(&path, &measured)?;
-            measured.result
         };
         let is_lost = result.server_lost().is_some();
         points.push(SweepPoint::of(step.level, step.role, folder, &result));
@@ -68,9 +75,11 @@ pub async fn perform(
     outcome(&report, first.as_ref())
 }
 
-/// The benchmark of one point. Each has requests of its own: the same prompts would be in the server's prefix cache.
-fn spec_at(spec: &BenchSpec, step: &SweepStep, number: usize) -> BenchSpec {
-    let mut spec = BenchSpec { seed: spec.seed.wrapping_add(number as u64), ..spec.clone() };
+/// The benchmark of one point. Each, and each of its `runs`, has requests of its own: the same prompts would be in the server's
+/// prefix cache.
+fn spec_at(spec: &BenchSpec, step: &SweepStep, number: usize, runs: u32) -> BenchSpec {
+    let first_run = (number as u64).wrapping_mul(u64::from(runs));
+    let mut spec = BenchSpec { seed: spec.seed.wrapping_add(first_run), ..spec.clone() };
     match &step.level {
         SweepLevel::Users(users) => spec.scenario = LoadPattern::Concurrency { users: f64::from(*users).into() },
         SweepLevel::Rate(rate) => spec.scenario = LoadPattern::Server { rate: (*rate).into() },
@@ -91,21 +100,20 @@ fn spec_at(spec: &BenchSpec, step: &SweepStep, number: usize) -> BenchSpec {
 /// A sweep is done when any of its points is valid, and when the server was there to its end.
 fn outcome(report: &SweepReport, first: Option<&RunResult>) -> Result<Done, Failure> {
     let headline = headline(report);
-    let lost = report.points.iter().find(|point| point.verdict == Verdict::InvalidServer);
+    let lost = report.points.iter().find(|point| point.verdict == Some(Verdict::InvalidServer));
     let worst = lost.or_else(|| report.points.first().filter(|_| report.valid() == 0));
-    if let Some(worst) = worst {
+    if let Some((worst, verdict)) = worst.and_then(|worst| Some((worst, worst.verdict?))) {
         let reasons: Vec<String> = worst.reasons.iter().map(Reason::line).collect();
-        let failure =
-            Failure::new(FailureKind::Invalid(worst.verdict), format!("{}  {headline}", worst.verdict.as_str()));
+        let failure = Failure::new(FailureKind::Invalid(verdict), format!("{}  {headline}", verdict.as_str()));
         return Err(match reasons.first() {
             Some(why) => failure.cause(format!("at {}: {why}", worst.level)).tail(reasons),
             None => failure,
         });
     }
-    let invalid = report.points.iter().filter(|point| !point.verdict.is_valid());
+    let invalid = report.points.iter().filter(|point| !point.is_accepted());
     let warnings = invalid.map(|point| {
         let why = point.reasons.first().map(|reason| format!(": {}", reason.line())).unwrap_or_default();
-        format!("{} at {}{why}", point.verdict.as_str(), point.level)
+        format!("{} at {}{why}", point.verdict_text(), point.level)
     });
     let below = first.map(headline_details).unwrap_or_default();
     let simulated = if report.is_simulated() { "SIMULATED  " } else { "" };
