@@ -27,7 +27,15 @@ pub(super) fn export(global: &Global, request: &ExportRequest) -> Result<CliExit
     for shape in ExportFormat::ALL.into_iter().filter(|shape| request.formats.iter().any(|name| name == shape.name())) {
         let exported = interop::export(&found.run, &found.records, shape).map_err(anyhow::Error::from)?;
         for file in &exported.files {
-            put(&request.out, file.name, &file.bytes)?;
+            if shape == ExportFormat::Mlflow {
+                write(&request.out, &file.name, &file.bytes)?;
+            } else {
+                put(&request.out, &file.name, &file.bytes)?;
+            }
+        }
+        if shape == ExportFormat::Mlflow {
+            // One path in place of a hundred small files.
+            print(&format!("{}\n", request.out.join("mlruns").display()));
         }
         for what in &exported.left_out {
             print_error(&format!("{}: left out: {what}\n", shape.name()));
@@ -129,6 +137,9 @@ fn put(folder: &Path, name: &str, bytes: &[u8]) -> Result<(), CommandError> {
 
 fn write(folder: &Path, name: &str, bytes: &[u8]) -> Result<(), CommandError> {
     let path = folder.join(name);
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
     fs::write(&path, bytes)
         .map_err(|error| anyhow::Error::from(error).context(format!("cannot write {}", path.display())).into())
 }

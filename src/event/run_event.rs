@@ -21,9 +21,20 @@ pub struct LiveMeasurement {
     /// Means so far.
     pub ttft_ms: Option<f64>,
     pub tpot_ms: Option<f64>,
+    /// The GPUs of the servers, where they are watched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpus: Option<u32>,
+    /// An estimate of the time to the last answer; absent where the end is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remaining_s: Option<f64>,
 }
 
 impl LiveMeasurement {
+    /// Output tokens of the last seconds over the GPUs of the servers.
+    pub fn tokens_per_s_per_gpu(&self) -> Option<f64> {
+        self.gpus.filter(|gpus| *gpus > 0).map(|gpus| self.tokens_per_s / f64::from(gpus))
+    }
+
     pub const fn in_flight(&self) -> u64 {
         self.issued.saturating_sub(self.ended)
     }
@@ -134,6 +145,10 @@ pub enum Event {
     Notice {
         task: Option<TaskId>,
         text: String,
+    },
+    /// Where the metrics of this run are served.
+    MetricsServed {
+        url: String,
     },
     /// Chatter: how far a task is. `total` of `None` is a spinner.
     Progress {

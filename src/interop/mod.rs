@@ -16,6 +16,7 @@ mod guidellm;
 mod llmb_run;
 mod loadgen;
 mod metrics;
+mod mlflow;
 mod nvidia_harness;
 mod nvidia_smi;
 mod perf_analyzer;

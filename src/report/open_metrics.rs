@@ -11,7 +11,7 @@ pub const OPEN_METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0
 /// Its name, type, help text and value.
 type Family = (&'static str, &'static str, &'static str, fn(&LiveMeasurement) -> Option<f64>);
 
-const OF_BENCHMARKS: [Family; 7] = [
+const OF_BENCHMARKS: [Family; 9] = [
     ("regatta_requests_issued", "counter", "Requests that were sent.", |live| Some(live.issued as f64)),
     ("regatta_requests_ended", "counter", "Requests that have ended, successful or not.", |live| {
         Some(live.ended as f64)
@@ -25,6 +25,13 @@ const OF_BENCHMARKS: [Family; 7] = [
     ("regatta_tpot_mean_seconds", "gauge", "Mean time per output token after the first so far.", |live| {
         live.tpot_ms.map(|ms| ms / 1e3)
     }),
+    (
+        "regatta_output_tokens_per_second_per_gpu",
+        "gauge",
+        "Output tokens of the last seconds, per second and GPU of the servers.",
+        LiveMeasurement::tokens_per_s_per_gpu,
+    ),
+    ("regatta_remaining_seconds", "gauge", "Estimated time to the last answer.", |live| live.remaining_s),
 ];
 
 /// All metrics of a run. The numbers of a benchmark go away when it ends: its result has them.
@@ -78,8 +85,16 @@ mod tests {
         for event in &events[..begun] {
             state.fold(event);
         }
-        let live =
-            LiveMeasurement { issued: 30, ended: 6, tokens: 900, ttft_ms: Some(150.0), ..LiveMeasurement::default() };
+        let live = LiveMeasurement {
+            issued: 30,
+            ended: 6,
+            tokens: 900,
+            ttft_ms: Some(150.0),
+            tokens_per_s: 300.0,
+            gpus: Some(2),
+            remaining_s: Some(12.5),
+            ..LiveMeasurement::default()
+        };
         let task = TaskId::new("load/server");
         state.fold(&Event::Progress { task, text: "answered".to_owned(), done: 6, total: None, live: Some(live) });
         let text = open_metrics(&state);
@@ -88,6 +103,8 @@ mod tests {
             "regatta_output_tokens_total{task=\"load/server\"} 900",
             "regatta_requests_in_flight{task=\"load/server\"} 24",
             "regatta_ttft_mean_seconds{task=\"load/server\"} 0.15",
+            "regatta_output_tokens_per_second_per_gpu{task=\"load/server\"} 150",
+            "regatta_remaining_seconds{task=\"load/server\"} 12.5",
             "regatta_tasks{state=\"cached\"} 1",
         ] {
             assert!(text.lines().any(|found| found == line), "{line} is missing in\n{text}");

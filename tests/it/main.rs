@@ -44,6 +44,7 @@ mod manual;
 mod metrics;
 mod mlperf_score;
 mod mpi;
+mod notebook;
 mod openai;
 mod out_of_memory;
 mod output;

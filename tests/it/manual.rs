@@ -16,7 +16,8 @@ fn the_chapters_are_true() {
         .case("tests/manual/20-*.md")
         .case("tests/manual/21-*.md")
         .case("tests/manual/22-*.md")
-        .case("tests/manual/23-*.md");
+        .case("tests/manual/23-*.md")
+        .case("tests/manual/24-*.md");
 }
 
 /// Those with a server and a load against it.

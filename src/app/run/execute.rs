@@ -197,11 +197,10 @@ impl PreparedRun {
         self.emit_run_started(&id, &lock, &emit);
         if let (Some(address), Some(state)) = (self.metrics_listen, scraped) {
             let bound = runtime.block_on(metrics_listener::listen(address, state));
-            let text = match bound {
-                Ok(bound) => format!("metrics of this run: http://{bound}/metrics"),
-                Err(error) => format!("no metrics of this run: {address}: {error}"),
-            };
-            emit(Event::Notice { task: None, text });
+            emit(match bound {
+                Ok(bound) => Event::MetricsServed { url: format!("http://{bound}/metrics") },
+                Err(error) => Event::Notice { task: None, text: format!("no metrics of this run: {address}: {error}") },
+            });
         }
         if crashed {
             clean_up_after_crash(&home, before.as_ref(), &id, &output_cache, &emit);

@@ -11,7 +11,8 @@ use crate::interop::metrics::{
 /// One file to be written.
 #[derive(Clone, Debug)]
 pub struct ExportFile {
-    pub name: &'static str,
+    /// Below the folder of the export; with `/` where a format has folders.
+    pub name: String,
     pub bytes: Vec<u8>,
 }
 
@@ -24,11 +25,11 @@ pub struct Exported {
 }
 
 impl Exported {
-    pub(in crate::interop) fn file(&mut self, name: &'static str, bytes: impl Into<Vec<u8>>) {
-        self.files.push(ExportFile { name, bytes: bytes.into() });
+    pub(in crate::interop) fn file(&mut self, name: impl Into<String>, bytes: impl Into<Vec<u8>>) {
+        self.files.push(ExportFile { name: name.into(), bytes: bytes.into() });
     }
 
-    pub(in crate::interop) fn json(&mut self, name: &'static str, value: &Value) {
+    pub(in crate::interop) fn json(&mut self, name: impl Into<String>, value: &Value) {
         self.file(name, format!("{value:#}\n"));
     }
 

@@ -8,7 +8,7 @@ use super::exported::Exported;
 use super::{parquet, timeslices};
 use crate::harness::RequestRecord;
 use crate::interop::metrics::MeasuredRun;
-use crate::interop::{aiperf, benchmark_report, genai_perf, perf_analyzer, vllm};
+use crate::interop::{aiperf, benchmark_report, genai_perf, mlflow, perf_analyzer, vllm};
 
 /// The file format to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +18,7 @@ pub enum ExportFormat {
     Vllm,
     PerfAnalyzer,
     BenchmarkReport,
+    Mlflow,
     /// Regatta's own requests as columns.
     Parquet,
     /// Regatta's own seconds as rows.
@@ -25,12 +26,13 @@ pub enum ExportFormat {
 }
 
 impl ExportFormat {
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::GenAiPerf,
         Self::AiPerf,
         Self::Vllm,
         Self::PerfAnalyzer,
         Self::BenchmarkReport,
+        Self::Mlflow,
         Self::Parquet,
         Self::Timeslices,
     ];
@@ -42,6 +44,7 @@ impl ExportFormat {
             Self::Vllm => "vllm",
             Self::PerfAnalyzer => "perf-analyzer",
             Self::BenchmarkReport => "benchmark-report",
+            Self::Mlflow => "mlflow",
             Self::Parquet => "parquet",
             Self::Timeslices => "timeslices",
         }
@@ -64,6 +67,7 @@ pub fn export(
         ExportFormat::Vllm => vllm::export::write(measured_run, &mut out),
         ExportFormat::PerfAnalyzer => perf_analyzer::export::write(measured_run, &mut out),
         ExportFormat::BenchmarkReport => benchmark_report::export::write(measured_run, &mut out),
+        ExportFormat::Mlflow => mlflow::export::write(measured_run, &mut out),
         ExportFormat::Parquet => parquet::write(measured_run, records, &mut out)?,
         ExportFormat::Timeslices => timeslices::write(measured_run, records, &mut out),
     }

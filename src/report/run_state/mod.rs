@@ -319,6 +319,7 @@ impl RunState {
                         Some(TaskProgress { text: text.clone(), done: *done, total: *total, live: *live });
                 }
             }
+            Event::MetricsServed { .. } => {}
             Event::Stopping { why } => self.stopping = Some(why.clone()),
             Event::RunFinished { tally, exit, seconds } => {
                 self.finished = Some(Finished { tally: *tally, exit: *exit, seconds: *seconds });

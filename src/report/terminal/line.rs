@@ -44,6 +44,9 @@ pub(super) fn line(event: &Event, run_state: &RunState, verbosity: Verbosity, st
             warnings(task, &done.warnings, styler, out);
         }
         _ if verbosity.quiet => {}
+        Event::MetricsServed { url } => {
+            let _ = writeln!(out, "{}", styler.tone(TextRole::Quiet, format!("metrics of this run: {}", clean(url))));
+        }
         Event::RunStarted { run, manifest, params, tasks, jobs: _, .. } => {
             let mut set = String::new();
             for (key, value) in params {

@@ -15,18 +15,27 @@ const WINDOW: Duration = Duration::from_secs(5);
 pub(super) struct LiveNumbers {
     /// When so many tokens had arrived, over the last [`WINDOW`].
     arrived: VecDeque<(Instant, u64)>,
+    /// When so many requests had ended, over the last [`WINDOW`].
+    ended: VecDeque<(Instant, u64)>,
+    /// When the first request was sent, about.
+    begun: Option<Instant>,
+    /// The schedule lasts at least so long.
+    duration: Option<Duration>,
+    gpus: Option<u32>,
 }
 
 impl LiveNumbers {
+    pub fn new(duration: Option<Duration>, gpus: Option<u32>) -> Self {
+        Self { duration, gpus, ..Self::default() }
+    }
+
     pub fn take(&mut self, now: Instant, progress: &BenchProgress) -> LiveMeasurement {
-        self.arrived.push_back((now, progress.tokens));
-        while self.arrived.get(1).is_some_and(|(at, _)| now.duration_since(*at) >= WINDOW) {
-            self.arrived.pop_front();
+        let tokens_per_s = rate(&mut self.arrived, now, progress.tokens);
+        let requests_per_s = rate(&mut self.ended, now, progress.ended);
+        if progress.issued > 0 {
+            self.begun.get_or_insert(now);
         }
-        let tokens_per_s = self.arrived.front().map_or(0.0, |(at, before)| {
-            let seconds = now.duration_since(*at).as_secs_f64();
-            if seconds > 0.0 { progress.tokens.saturating_sub(*before) as f64 / seconds } else { 0.0 }
-        });
+        let remaining_s = self.remaining(now, progress, requests_per_s);
         LiveMeasurement {
             issued: progress.issued,
             ended: progress.ended,
@@ -35,8 +44,37 @@ impl LiveNumbers {
             tokens_per_s,
             ttft_ms: progress.ttft_ms,
             tpot_ms: progress.tpot_ms,
+            gpus: self.gpus,
+            remaining_s,
         }
     }
+
+    /// What is left of the schedule's time, or of its requests at the pace of the last seconds, whichever is longer. With no
+    /// pace yet it is not known.
+    fn remaining(&self, now: Instant, progress: &BenchProgress, requests_per_s: f64) -> Option<f64> {
+        let elapsed = now.duration_since(self.begun?);
+        let of_time = self.duration.map(|duration| duration.saturating_sub(elapsed).as_secs_f64());
+        // Users that send for a time have as many requests as were sent: no number to count down to.
+        let has_count = progress.scheduled > progress.issued || self.duration.is_none();
+        let left = progress.scheduled.saturating_sub(progress.ended) as f64;
+        let of_requests = (has_count && requests_per_s > 0.0).then(|| left / requests_per_s);
+        match (of_time, of_requests) {
+            (Some(time), Some(requests)) => Some(time.max(requests)),
+            (time, requests) => time.or(requests),
+        }
+    }
+}
+
+/// Per second over the last [`WINDOW`].
+fn rate(seen: &mut VecDeque<(Instant, u64)>, now: Instant, count: u64) -> f64 {
+    seen.push_back((now, count));
+    while seen.get(1).is_some_and(|(at, _)| now.duration_since(*at) >= WINDOW) {
+        seen.pop_front();
+    }
+    seen.front().map_or(0.0, |(at, before)| {
+        let seconds = now.duration_since(*at).as_secs_f64();
+        if seconds > 0.0 { count.saturating_sub(*before) as f64 / seconds } else { 0.0 }
+    })
 }
 
 /// One line: `answered, 24 in flight, 1,204 tok/s, TTFT 47 ms, TPOT 9.4 ms so far`.
@@ -47,7 +85,9 @@ pub(super) fn live_line(live: &LiveMeasurement) -> String {
     }
     if live.issued > 0 {
         parts.push(format!("{} in flight", live.in_flight()));
-        parts.push(format!("{} tok/s", grouped(live.tokens_per_s, 0)));
+        let each = live.tokens_per_s_per_gpu().filter(|_| live.gpus != Some(1));
+        let each = each.map_or_else(String::new, |each| format!(" ({} per GPU)", grouped(each, 0)));
+        parts.push(format!("{} tok/s{each}", grouped(live.tokens_per_s, 0)));
     }
     let ms = |value: f64| if value < 100.0 { format!("{value:.1}") } else { grouped(value, 0) };
     let means = [("TTFT", live.ttft_ms), ("TPOT", live.tpot_ms)];
@@ -56,7 +96,17 @@ pub(super) fn live_line(live: &LiveMeasurement) -> String {
     if !means.is_empty() {
         parts.push(format!("mean {} so far", means.join(", ")));
     }
+    parts.extend(live.remaining_s.map(|seconds| format!("about {} left", time_left(seconds))));
     parts.join(", ")
+}
+
+/// Whole seconds, from ten minutes on whole minutes: it is an estimate.
+fn time_left(seconds: f64) -> String {
+    match seconds.ceil() as u64 {
+        seconds if seconds < 60 => format!("{seconds} s"),
+        seconds if seconds < 600 => format!("{} min {:02} s", seconds / 60, seconds % 60),
+        seconds => format!("{} min", seconds.div_ceil(60)),
+    }
 }
 
 #[cfg(test)]
@@ -82,6 +132,30 @@ mod tests {
     }
 
     #[test]
+    fn the_time_left_is_that_of_the_schedule_or_of_its_requests() {
+        let begin = Instant::now();
+        let at = |numbers: &mut LiveNumbers, seconds: u64, scheduled: u64, issued: u64, ended: u64| {
+            let progress = BenchProgress { scheduled, issued, ended, ..BenchProgress::default() };
+            numbers.take(begin + Duration::from_secs(seconds), &progress).remaining_s.map(f64::round)
+        };
+        // A number of requests, at the pace of the last five seconds.
+        let mut counted = LiveNumbers::default();
+        assert_eq!(at(&mut counted, 0, 100, 8, 0), None, "no pace yet");
+        assert_eq!(at(&mut counted, 2, 100, 18, 10), Some(18.0));
+        assert_eq!(at(&mut counted, 7, 100, 68, 60), Some(4.0));
+        // Users that send for 30 s.
+        let mut timed = LiveNumbers::new(Some(Duration::from_secs(30)), None);
+        assert_eq!(at(&mut timed, 0, 8, 8, 0), Some(30.0));
+        assert_eq!(at(&mut timed, 12, 88, 88, 80), Some(18.0));
+        assert_eq!(at(&mut timed, 31, 208, 208, 200), Some(0.0));
+        // A rate for 30 s on a server that is behind: 300 requests, of which it has answered 50 in 10 s.
+        let mut behind = LiveNumbers::new(Some(Duration::from_secs(30)), None);
+        at(&mut behind, 0, 300, 1, 0);
+        at(&mut behind, 5, 300, 50, 25);
+        assert_eq!(at(&mut behind, 10, 300, 100, 50), Some(50.0));
+    }
+
+    #[test]
     fn one_line_has_what_is_known() {
         let none = LiveMeasurement::default();
         assert_eq!(live_line(&none), "answered");
@@ -93,10 +167,13 @@ mod tests {
             tokens_per_s: 1_204.4,
             ttft_ms: Some(147.2),
             tpot_ms: Some(9.41),
+            gpus: Some(4),
+            remaining_s: Some(63.2),
         };
         assert_eq!(
             live_line(&some),
-            "answered, 1 failed, 24 in flight, 1,204 tok/s, mean TTFT 147 ms, TPOT 9.4 ms so far"
+            "answered, 1 failed, 24 in flight, 1,204 tok/s (301 per GPU), mean TTFT 147 ms, TPOT 9.4 ms so far, about 1 min 04 s left"
         );
+        assert_eq!(time_left(3_000.1), "51 min");
     }
 }

@@ -47,7 +47,8 @@ pub async fn measure(
     let scraper = server_metrics::start(&spec.endpoints)?;
     // Since when answers are measured, and how many there are.
     let far: Mutex<Option<(Instant, u64, u64)>> = Mutex::new(None);
-    let live = Mutex::new(LiveNumbers::default());
+    let gpus = telemetry.as_ref().map(|telemetry| telemetry.gpu_count() as u32);
+    let live = Mutex::new(LiveNumbers::new(spec.stop.time(), gpus));
     let mut measuring = Box::pin(harness::measure(spec, &stop, |progress| {
         let mut far = far.lock();
         let since = far.map_or_else(Instant::now, |(since, ..)| since);

@@ -58,6 +58,21 @@ def of_guidellm(folder):
     return points
 
 
+def tokens(folder):
+    """Mean tokens in and out of a request, over all levels, from the results that were made of each tool's files."""
+    means = {}
+    for name, place in (("regatta", "regatta"), ("aiperf", "imported/aiperf"), ("guidellm", "imported/guidellm")):
+        sums = [0, 0, 0]
+        for path in glob.glob(os.path.join(folder, place, "points/*/result.json")):
+            with open(path) as file:
+                result = json.load(file)
+            for at, value in enumerate((result["tokens"]["input"], result["tokens"]["output"], result["counts"]["ok"])):
+                sums[at] += value
+        if sums[2]:
+            means[name] = (sums[0] / sums[2], sums[1] / sums[2])
+    return means
+
+
 def main(folder):
     readers = {"regatta": of_regatta, "aiperf": of_aiperf, "guidellm": of_guidellm}
     all_points = {}
@@ -82,6 +97,8 @@ def main(folder):
                 share = f" ({(point[0] / ours[users][0] - 1) * 100:+.1f} %)"
             cells.append(f"{point[0]:.2f}{share}, {point[1]:.0f}, {point[2]:.0f} {point[3]}".rstrip())
         print(f"| {users} | " + " | ".join(cells) + " |")
+    for name, (tokens_in, tokens_out) in tokens(folder).items():
+        print(f"{name}: mean tokens of a request by the server's count: {tokens_in:.1f} in, {tokens_out:.1f} out")
     for name in readers:
         with open(os.path.join(folder, f"{name}.time.json")) as file:
             time = json.load(file)

@@ -1,11 +1,12 @@
 #!/bin/bash
 # The same sweep by Regatta, AIPerf and GuideLLM on the same simulated server, over OpenAI's interface: 1 to 32 users, one after
-# the other. Prints a table of throughput and TTFT at each level, and the time that each tool took.
+# the other, each with the same file of prompts: 128 tokens in, 64 out. Prints a table of throughput and TTFT at each level, the
+# tokens that each tool counted, and the time that it took.
 #
 #   tests/bench/curves/run.sh REGATTA AIPERF GUIDELLM TOKENIZER [REQUESTS]
 #
 # REGATTA, AIPERF and GUIDELLM are the programs. TOKENIZER is a Hugging Face tokenizer folder on this machine: AIPerf and GuideLLM
-# make their prompts with it. REQUESTS is the number of requests at each level, 64 by default. Results go to target/curves.
+# need one, though the server counts. REQUESTS is the number of requests at each level, 64 by default. Results go to target/curves.
 #
 # Server and clients share the machine, so it has to be quiet: a client that is late adds its lateness to TTFT.
 set -u
@@ -20,8 +21,17 @@ results=$PWD/target/curves
 rm -rf "$results"
 mkdir -p "$results" && cd "$results" || exit 1
 
+# Prompts of 512 bytes each, all different: the simulator takes 4 bytes for a token. All three read a text from the field `text`.
+python3 - "$requests" >prompts.jsonl <<'END'
+import json, sys
+for number in range(6 * int(sys.argv[1])):
+    words = f"{number:07d} " + "abcdefghijklmno " * 40
+    text = words[:512]
+    print(json.dumps({"text": text, "output_tokens_count": 64}))
+END
+
 # The repository of the quick simulator, served for all of them.
-"$regatta" bench sim: -n 2 --isl 128 --osl 32 >first.log 2>&1
+"$regatta" bench sim: -n 2 --isl 128 --osl 64 >first.log 2>&1
 "$regatta" sim serve --repository latest/repository/triton_model_repo_0 --http-port $port --grpc-port 9701 --metrics-port 9702 >sim.log 2>&1 &
 server=$!
 trap 'kill $server' EXIT
@@ -39,14 +49,19 @@ timed() {
 }
 
 timed regatta "$regatta" bench "openai://127.0.0.1:$port" -m ensemble -c 1..32 -n "$requests" \
-  --isl 128 --osl 32 --ignore-eos --out regatta
+  --data prompts.jsonl --osl 64 --ignore-eos --out regatta
 timed aiperf "$aiperf" profile -m ensemble --url "http://127.0.0.1:$port" --endpoint-type chat --streaming \
-  --tokenizer "$tokenizer" --use-server-token-count --isl 128 --osl 32 --extra-inputs ignore_eos:true \
-  --concurrency 1,2,4,8,16,32 --request-count "$requests" --ui none --artifact-dir aiperf
+  --tokenizer "$tokenizer" --use-server-token-count --input-file prompts.jsonl --custom-dataset-type single_turn \
+  --osl 64 --extra-inputs ignore_eos:true --concurrency 1,2,4,8,16,32 --request-count "$requests" --ui none --artifact-dir aiperf
 HF_HUB_OFFLINE=1 timed guidellm "$guidellm" run \
   --backend "kind=openai_http,target=http://127.0.0.1:$port,model=ensemble" \
   --tokenizer "{\"kind\":\"huggingface_auto\",\"model\":\"$tokenizer\"}" \
-  --data kind=synthetic_text,prompt_tokens=128,output_tokens=32 --profile '{"kind":"concurrent","streams":[1,2,4,8,16,32]}' \
+  --data kind=json_file,path=prompts.jsonl --profile '{"kind":"concurrent","streams":[1,2,4,8,16,32]}' \
   --constraint kind=max_requests,count="$requests" --disable-console-interactive --output kind=json,path=guidellm.json
+
+# As sweeps of the same form, and over each other.
+"$regatta" import guidellm.json --out imported/guidellm >imported.log 2>&1
+"$regatta" import aiperf --out imported/aiperf >>imported.log 2>&1
+"$regatta" compare regatta imported/aiperf imported/guidellm --force --html curves.html >compare.txt 2>&1
 
 python3 "$here/judge.py" "$results" | tee table.md

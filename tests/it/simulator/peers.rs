@@ -291,19 +291,28 @@ fn what_is_no_request_is_refused_over_http() {
 
 #[test]
 fn prompts_are_counted_with_the_tokenizer_of_the_repository() {
-    let usage_of = |server: &Running| {
-        let body = r#"{"model":"ensemble","prompt":"one two three four five six","max_tokens":2}"#;
+    let posted = |server: &Running, path: &str, body: &str| {
         let text = format!(
-            "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            "POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
             body.len()
         );
         sent(server.http.unwrap(), text.as_bytes(), 1).remove(0).json()["usage"].clone()
+    };
+    let usage_of = |server: &Running| {
+        let body = r#"{"model":"ensemble","prompt":"one two three four five six","max_tokens":2}"#;
+        posted(server, "/v1/completions", body)
     };
     let files = Files::new(true, &json!({}));
     let server = over_http(&files);
     let usage = usage_of(&server);
     // 27 bytes.
     assert_eq!(usage["prompt_tokens"], 7);
+    // A chat's content is a text, or has parts, as GuideLLM sends it.
+    for content in [r#""one two three four five six""#, r#"[{"type":"text","text":"one two three four five six"}]"#] {
+        let body =
+            format!(r#"{{"model":"ensemble","messages":[{{"role":"user","content":{content}}}],"max_tokens":2}}"#);
+        assert_eq!(posted(&server, "/v1/chat/completions", &body)["prompt_tokens"], 7, "{content}");
+    }
     assert!(usage["prompt_tokens_source"].as_str().unwrap().starts_with("estimate: 4 bytes for each token"));
     server.stop().unwrap();
     let config = files.repository().join("preprocessing/config.pbtxt");

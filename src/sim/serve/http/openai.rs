@@ -183,7 +183,13 @@ fn prompt_tokens(prompts: &PromptTokens, kind: Kind, body: &Map<String, Value>) 
     let tokens = match kind {
         Kind::Chat => {
             let messages = body.get("messages").and_then(Value::as_array).ok_or_else(|| missing("messages"))?;
-            messages.iter().map(|message| message["content"].as_str().map_or(0, count)).sum()
+            let of_content = |content: &Value| match content {
+                Value::String(text) => count(text),
+                // In parts, as GuideLLM sends it.
+                Value::Array(parts) => parts.iter().filter_map(|part| part["text"].as_str()).map(count).sum(),
+                _ => 0,
+            };
+            messages.iter().map(|message| of_content(&message["content"])).sum()
         }
         Kind::Completions => match body.get("prompt") {
             Some(Value::String(text)) => count(text),

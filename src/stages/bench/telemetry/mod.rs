@@ -46,6 +46,13 @@ pub struct TelemetrySampler {
     notes: Vec<String>,
 }
 
+impl TelemetrySampler {
+    /// How many GPUs it watches: those of the servers, where they were leased to them.
+    pub const fn gpu_count(&self) -> usize {
+        self.gpus.len()
+    }
+}
+
 /// Starts it where there is something to watch, and waits for its first line. `servers`: as they describe themselves.
 pub async fn start(
     context: &TaskContext,

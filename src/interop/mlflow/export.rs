@@ -1,0 +1,126 @@
+//! A run in the folder `mlruns`, as MLflow's file store keeps it: numbers as metrics, requested settings as params, verdict and
+//! identity as tags, `result.json` as an artifact. `mlflow ui` reads it next to runs of MLflow's own, and `mlflow
+//! migrate-filestore` takes it into a database. The numbers are Regatta's own, with Regatta's definitions.
+
+use serde_json::{Value, json};
+
+use crate::interop::metrics::MeasuredRun;
+use crate::interop::results::exported::{Exported, facts};
+use crate::interop::results::identity;
+use crate::units::Sha256Of;
+
+/// Of all runs of Regatta: its name, and its number in the form of MLflow's own.
+const EXPERIMENT: &str = "regatta";
+const EXPERIMENT_ID: &str = "264174826417482641";
+/// `RunStatus.FINISHED`.
+const FINISHED: u64 = 3;
+/// `SourceType.LOCAL`.
+const LOCAL: u64 = 4;
+
+pub(in crate::interop) fn write(measured_run: &MeasuredRun, out: &mut Exported) {
+    let started = (facts(measured_run).epoch_ns() / 1_000_000) as i64;
+    let id = run_id(measured_run);
+    let experiment = format!("mlruns/{EXPERIMENT_ID}");
+    let run = format!("{experiment}/{id}");
+    let meta = json!({
+        "artifact_location": format!("./{experiment}"),
+        "creation_time": started,
+        "experiment_id": EXPERIMENT_ID,
+        "last_update_time": started,
+        "lifecycle_stage": "active",
+        "name": EXPERIMENT,
+    });
+    // JSON is YAML.
+    out.json(format!("{experiment}/meta.yaml"), &meta);
+    let window_ms = measured_run.result.own().map_or(0.0, |own| own.rates.window_s * 1e3);
+    let meta = json!({
+        "artifact_uri": format!("./{run}/artifacts"),
+        // Set-up is before the window, and is not in it.
+        "end_time": started + window_ms as i64,
+        "entry_point_name": "",
+        "experiment_id": EXPERIMENT_ID,
+        "lifecycle_stage": "active",
+        "run_id": id,
+        "run_name": measured_run.name,
+        "source_name": "",
+        "source_type": LOCAL,
+        "source_version": "",
+        "start_time": started,
+        "status": FINISHED,
+        "tags": [],
+        "user_id": "",
+    });
+    out.json(format!("{run}/meta.yaml"), &meta);
+    for (name, value) in metrics(measured_run) {
+        out.file(format!("{run}/metrics/{name}"), format!("{started} {value} 0\n"));
+    }
+    let mut params = Vec::new();
+    for (key, value) in measured_run.result.requested() {
+        flatten(&key, &value, &mut params);
+    }
+    for (name, value) in params {
+        out.file(format!("{run}/params/{}", plain(&name)), value);
+    }
+    let tags = identity::entries(measured_run).into_iter().map(|(name, value)| (format!("regatta.{name}"), value));
+    let own = [
+        ("mlflow.runName", measured_run.name.as_str()),
+        ("mlflow.source.name", "regatta"),
+        ("mlflow.source.type", "LOCAL"),
+    ];
+    let own = own.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
+    for (name, value) in own.chain(tags) {
+        out.file(format!("{run}/tags/{}", plain(&name)), value);
+    }
+    out.json(format!("{run}/artifacts/result.json"), &json!(measured_run.result));
+}
+
+/// The same run has the same, so that a second export replaces the first.
+fn run_id(measured_run: &MeasuredRun) -> String {
+    let mut hasher = Sha256Of::default();
+    hasher.update(json!(measured_run.result).to_string().as_bytes());
+    hasher.finish().chars().take(32).collect()
+}
+
+/// `ttft_p99`, `output_tokens_per_s`, …
+fn metrics(measured_run: &MeasuredRun) -> Vec<(String, f64)> {
+    let mut all = Vec::new();
+    for metric in measured_run.result.metrics() {
+        let stats =
+            metric.stats.into_iter().filter_map(|(stat, value)| Some((format!("{}_{stat}_ms", metric.key), value?)));
+        all.extend(stats);
+    }
+    for (key, name) in [
+        ("requests_full", "requests_per_s"),
+        ("requests_loadgen_completed", "requests_loadgen_completed_per_s"),
+        ("output_tokens", "output_tokens_per_s"),
+    ] {
+        all.extend(measured_run.result.rate(key).map(|rate| (name.to_owned(), rate)));
+    }
+    if let Some(own) = measured_run.result.own() {
+        all.extend([
+            ("requests_ok".to_owned(), own.counts.ok as f64),
+            ("requests_failed".to_owned(), own.counts.failed as f64),
+        ]);
+        let goodput = own.goodput.as_ref();
+        all.extend(goodput.and_then(|goodput| Some(("goodput_per_s".to_owned(), goodput.requests?))));
+        all.extend(goodput.and_then(|goodput| Some(("slo_attainment".to_owned(), goodput.attainment?))));
+    }
+    all
+}
+
+/// `scenario.server.rate` and its value; what is not set is left out.
+fn flatten(key: &str, value: &Value, all: &mut Vec<(String, String)>) {
+    match value {
+        Value::Null => {}
+        Value::Object(fields) => {
+            fields.iter().for_each(|(field, value)| flatten(&format!("{key}.{field}"), value, all))
+        }
+        Value::String(text) => all.push((key.to_owned(), text.clone())),
+        other => all.push((key.to_owned(), other.to_string())),
+    }
+}
+
+/// A key of MLflow is a file name of letters, digits and some signs.
+fn plain(name: &str) -> String {
+    name.chars().map(|c| if c.is_ascii_alphanumeric() || "_-. ".contains(c) { c } else { '_' }).collect()
+}

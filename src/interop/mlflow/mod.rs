@@ -1,0 +1,3 @@
+//! MLflow: the folder `mlruns` of its file store.
+
+pub(super) mod export;
