@@ -7,7 +7,8 @@ use super::gate_check::GateCheck;
 use super::tree::{ResultEntry, folders};
 use crate::mlperf::audit::{NOT_JUDGED, test06_answers};
 use crate::mlperf::layout::{test_folder, verdict_file};
-use crate::mlperf::{Benchmark, MlperfScenario};
+use crate::mlperf::log::{DETAIL_FILE, Detail};
+use crate::mlperf::{Audit, Benchmark, MlperfScenario};
 use crate::spec::TestMode;
 
 /// LoadGen draws the 100 of TEST06 by chance; published logs hold 87 to 108.
@@ -30,6 +31,10 @@ pub(super) fn check(to: &mut GateFindings, entry: &ResultEntry, benchmark: &Benc
             continue;
         }
         verdict(to, &folder, *test, scenario);
+        if let Some(audit) = benchmark.audits.get(test) {
+            values(to, &folder, *test, audit);
+            settings(to, &folder, *test, audit);
+        }
         let log = folder.join("accuracy/mlperf_log_accuracy.json");
         let size = std::fs::metadata(&log).map_or(0, |meta| meta.len());
         if *test == TestMode::Test06 {
@@ -46,6 +51,73 @@ pub(super) fn check(to: &mut GateFindings, entry: &ResultEntry, benchmark: &Benc
         if !benchmark.tests.iter().any(|test| test_folder(*test) == name) {
             let what = format!("{name} is no test of {}", entry.benchmark);
             to.review(GateCheck::ExtraTest, &above.join(name), what, "it is not examined", "take it out");
+        }
+    }
+}
+
+/// The numbers in the verification of TEST07 and TEST09, against their bounds: `TEST PASS` is only a line below them.
+fn values(to: &mut GateFindings, folder: &Path, test: TestMode, audit: &Audit) {
+    let at = folder.join(verdict_file(test));
+    let Ok(text) = std::fs::read_to_string(&at) else { return };
+    if !text.lines().any(|line| line.trim() == "TEST PASS") {
+        return;
+    }
+    let (names, what, bounds): (&[&str], _, _) = match test {
+        TestMode::Test07 => (&["'exact_match':", "Accuracy score:"], "an exact match", audit.exact_match),
+        _ => (&["Mean output tokens:"], "a mean length", audit.output_tokens),
+    };
+    let bounds = bounds.unwrap_or_default();
+    let found = names.iter().flat_map(|name| numbers(&text, name));
+    let outside = found
+        .into_iter()
+        .find(|value| bounds.min.is_some_and(|min| *value < min) || bounds.max.is_some_and(|max| *value > max));
+    if let Some(value) = outside {
+        let allowed = match (bounds.min, bounds.max) {
+            (Some(min), Some(max)) => format!("from {min} to {max}"),
+            (Some(min), None) => format!("at least {min}"),
+            (None, max) => format!("at most {}", max.unwrap_or_default()),
+        };
+        let what = format!("it has TEST PASS and {what} of {value}, which has to be {allowed}");
+        let fix = "run the test and verify it again";
+        to.refuse(GateCheck::TestFailed, &at, what, "the bound decides whether the test passes", fix);
+    }
+    let total = numbers(&text, "Total samples:").into_iter().next();
+    if let Some(total) = total.filter(|total| *total < audit.samples as f64) {
+        let what = format!("it is of {total} samples, and the test has {}", audit.samples);
+        let fix = "run the test with its own audit.config and data set, and verify it again";
+        to.review(GateCheck::AuditLog, &at, what, "a part of the answers shows less than all of them", fix);
+    }
+}
+
+/// The numbers that follow a name.
+fn numbers(text: &str, name: &str) -> Vec<f64> {
+    let after = text.match_indices(name).map(|(at, _)| text[at + name.len()..].trim_start());
+    let digits = |rest: &str| {
+        let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
+        rest[..end].parse().ok()
+    };
+    after.filter_map(digits).collect()
+}
+
+/// Whether LoadGen worked with the audit.config of this test. A published result has those of TEST07 and TEST09 exchanged.
+fn settings(to: &mut GateFindings, folder: &Path, test: TestMode, audit: &Audit) {
+    let run = folder.join("performance/run_1");
+    let Ok(detail) = Detail::of(&run) else { return };
+    let needed = [
+        ("effective_accuracy_log_sampling_target", audit.sampling_target),
+        ("requested_min_query_count", audit.samples),
+    ];
+    for (key, value) in needed {
+        if let Some(found) = detail.count(key).filter(|found| *found != value) {
+            let what = format!("`{key}` is {found}, and {} has {value}", test_folder(test));
+            let fix = "run the test with its own audit.config, and verify it again";
+            to.review(
+                GateCheck::AuditLog,
+                &run.join(DETAIL_FILE),
+                what,
+                "audit.config of the test was not in force",
+                fix,
+            );
         }
     }
 }

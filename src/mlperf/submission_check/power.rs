@@ -72,9 +72,9 @@ pub(super) fn check(
     exactly(to, &run, &RUN_FILES, &RUN_EXTRA);
     sessions(to, &above);
     descriptions(to, entry);
-    let testing = average(to, &run, performance?)?;
+    let testing = average(to, &run, performance?, Meter::Measures)?;
     if let Ok(detail) = Detail::of(&above.join("ranging"))
-        && let Some(ranging) = average(to, &above.join("ranging"), &detail)
+        && let Some(ranging) = average(to, &above.join("ranging"), &detail, Meter::FindsItsRange)
     {
         let below = (1.0 - testing.1.watts / ranging.1.watts) * 100.0;
         if below >= BELOW_RANGING {
@@ -94,8 +94,16 @@ pub(super) fn check(
     })
 }
 
+/// What the meter does while it samples.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Meter {
+    Measures,
+    /// It has no value while it changes its range, and writes -1.
+    FindsItsRange,
+}
+
 /// The samples of a run while it lasted. None: there are none, which is reported.
-fn average(to: &mut GateFindings, run: &Path, detail: &Detail) -> Option<(PowerWindow, PowerAverage)> {
+fn average(to: &mut GateFindings, run: &Path, detail: &Detail, meter: Meter) -> Option<(PowerWindow, PowerAverage)> {
     let at = run.join(SAMPLES);
     let text = std::fs::read_to_string(&at).ok()?;
     let why = "power is measured while LoadGen runs";
@@ -112,7 +120,12 @@ fn average(to: &mut GateFindings, run: &Path, detail: &Detail) -> Option<(PowerW
             return None;
         }
     };
-    if let Some(impossible) = &average.impossible {
+    if let Some(impossible) = average.impossible.as_ref().filter(|_| meter == Meter::FindsItsRange) {
+        let why =
+            "a meter that changes its range has no value; published results have such samples in their ranging run";
+        to.review(GateCheck::Power, &at, impossible.clone(), why, "measure again, if it is none of these");
+    }
+    if let Some(impossible) = average.impossible.as_ref().filter(|_| meter == Meter::Measures) {
         let why = "no system draws less than nothing, or an unknown power";
         to.refuse(GateCheck::Power, &at, impossible.clone(), why, "measure again");
     }

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use regatta::mlperf::{Round, SubmissionLayout};
+use regatta::spec::TestMode;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -262,6 +263,69 @@ pub(crate) fn samples(log: &Path, watts: f64) -> String {
 }
 
 impl Submission {
+    /// Makes it one of gpt-oss-120b, with its own scores, samples and audit tests.
+    pub(crate) fn with_reasoning_model(&self) {
+        let round = Round::named(if self.is_of_v6_1() { "v6.1" } else { "v6.0" }).unwrap();
+        for scenario in SCENARIOS {
+            for run in ["performance/run_1", "accuracy"] {
+                let run = format!("{scenario}/{run}");
+                let samples = if run.ends_with("accuracy") { 4395 } else { 6396 };
+                self.set(&run, "effective_performance_sample_count", &json!(6396));
+                self.set(&run, "qsl_reported_performance_count", &json!(6396));
+                self.set(&run, "qsl_reported_total_count", &json!(samples));
+                self.set(&run, "effective_accuracy_sample_count", &json!(4395));
+                if let Some((ttft, tpot)) = match scenario {
+                    "Server" => Some((3_000_000_000_u64, 80_000_000_u64)),
+                    "Interactive" => Some((2_000_000_000, 15_000_000)),
+                    _ => None,
+                } {
+                    self.set(&run, "requested_server_ttft_latency", &json!(ttft));
+                    self.set(&run, "requested_server_tpot_latency", &json!(tpot));
+                }
+            }
+            let text = format!(
+                "\nPrinting for submission_checker:\n\n'exact_match': 83.130\n'tokens_per_sample': 5000.0\n\nhash={}\n",
+                sha256(SAMPLES.as_bytes())
+            );
+            write(self.of(&format!("{scenario}/accuracy/accuracy.txt")), text);
+            self.replace(&self.of(&format!("{scenario}/user.conf")), "llama2-70b", "gpt-oss-120b");
+            fs::remove_dir_all(self.of(&format!("{scenario}/TEST06"))).unwrap();
+            for (test, file, text) in [
+                (
+                    "TEST07",
+                    "verify_accuracy.txt",
+                    "'exact_match': 62.150\nAccuracy score: 62.15\nAccuracy check pass: True\nTEST PASS\n",
+                ),
+                ("TEST09", "verify_output_len.txt", "Total samples: 6396\nMean output tokens: 1278.20\n\nTEST PASS\n"),
+            ] {
+                let folder = format!("{scenario}/{test}");
+                let audit = &round.benchmarks["gpt-oss-120b"].audits
+                    [if test == "TEST07" { &TestMode::Test07 } else { &TestMode::Test09 }];
+                write(self.of(&format!("{folder}/{file}")), text);
+                write(self.of(&format!("{folder}/accuracy/mlperf_log_accuracy.json")), SAMPLES);
+                write(
+                    self.of(&format!("{folder}/accuracy/accuracy.txt")),
+                    format!("hash={}\n", sha256(SAMPLES.as_bytes())),
+                );
+                run(&self.of(&format!("{folder}/performance/run_1")), scenario, "performance");
+                let log = format!("{folder}/performance/run_1");
+                self.set(&log, "effective_accuracy_log_sampling_target", &json!(audit.sampling_target));
+                self.set(&log, "requested_min_query_count", &json!(audit.samples));
+            }
+        }
+        fs::rename(self.of(""), self.of("").with_file_name("gpt-oss-120b")).unwrap();
+    }
+
+    fn is_of_v6_1(&self) -> bool {
+        let seed = Round::named("v6.1").unwrap().loadgen.seeds.qsl.to_string();
+        fs::read_to_string(self.log("Offline/performance/run_1")).unwrap().contains(&seed)
+    }
+
+    /// Below the folder of gpt-oss-120b.
+    pub(crate) fn of_reasoning(&self, below: &str) -> PathBuf {
+        self.at("results").join(SYSTEM).join("gpt-oss-120b").join(below)
+    }
+
     /// Adds a measurement of power to a result.
     pub(crate) fn with_power(&self, scenario: &str) {
         let above = self.of(scenario).join("performance");
