@@ -19,6 +19,8 @@ pub(in crate::interop) struct ServerProgram {
     /// Options whose numbers, multiplied, are how many GPUs it takes.
     pub ranks: &'static [Opt],
     pub port: &'static str,
+    /// Where it listens if no port is given.
+    pub usual_port: u16,
     /// The variable that the program reads its key from; none where it has only an option.
     pub key_variable: Option<&'static str>,
     /// The action for it, where there is one.
@@ -31,6 +33,8 @@ pub(in crate::interop) struct CommandStage {
     /// The action with its keys, if the program has one.
     typed: Option<(&'static str, Map<String, Value>)>,
     port: Option<u16>,
+    /// The line's port is a value that the text does not have.
+    has_free_port: bool,
     inputs: Map<String, Value>,
     secrets: Vec<String>,
     gpus: u64,
@@ -40,7 +44,8 @@ impl ServerProgram {
     /// A manifest of the one stage. `start` is the program and what stands in front of its arguments.
     pub fn translate(&self, start: &[&str], env: &Env, arguments: &[String]) -> Result<Translation, TranslationError> {
         let mut sheet = TranslationBuilder::default();
-        let server = self.command(start, arguments, &mut sheet);
+        let mut server = self.command(start, arguments, &mut sheet);
+        server.port = server.port.or((!server.has_free_port).then_some(self.usual_port));
         visible(env, &mut sheet);
         let stages = Map::from_iter([("server".to_owned(), server.stage(env))]);
         sheet.finish(self.tool, manifest("server", self.tool, stages))
@@ -55,12 +60,20 @@ impl ServerProgram {
             words: start.iter().map(|word| (*word).to_owned()).chain(others).collect(),
             typed: None,
             port: None,
+            has_free_port: false,
             inputs: Map::new(),
             secrets: Vec::new(),
             gpus: product(&ranks),
         };
         for given in &line.given {
             match given.name {
+                name if name == self.port && given.value().starts_with("{{") => {
+                    server.has_free_port = true;
+                    sheet.note(format!(
+                        "the server listens on a free port: `{}` has no value in the text",
+                        given.value().trim_matches(['{', '}']).to_uppercase()
+                    ));
+                }
                 name if name == self.port => match given.value().parse() {
                     Ok(port) => server.port = Some(port),
                     Err(_) => sheet.push_error(format!("`{}` is no port", given.as_written())),
@@ -93,10 +106,33 @@ impl ServerProgram {
                 }
             }
         }
+        self.doubt(&server.words[start.len()..], sheet);
         let typed = self.typed.and_then(|typed| Some((typed.action, typed.keys(start, &server.words[start.len()..])?)));
         server.typed = typed;
         server.words.extend([self.port.to_owned(), "{port}".to_owned()]);
         server
+    }
+}
+
+impl ServerProgram {
+    /// Arguments are passed on as they are, also those that are not known here. One that is nearly a known option is named.
+    fn doubt(&self, words: &[String], sheet: &mut TranslationBuilder) {
+        let typed = self.typed.map_or([&[] as &[Opt]; 3], |typed| [typed.texts, typed.numbers, typed.switches]);
+        let tables = [self.own, self.ranks].into_iter().chain(typed);
+        let known: Vec<&str> = tables.flatten().flat_map(|option| option.names).copied().collect();
+        for word in words.iter().filter(|word| word.starts_with("--")) {
+            let name = word.split('=').next().unwrap_or(word).replace('_', "-");
+            // Two letters of a long name, and no other name that begins alike.
+            let is_near = |other: &&str| other.len() > 8 && strsim::damerau_levenshtein(&name, other) <= 2;
+            let near = known
+                .iter()
+                .copied()
+                .find(is_near)
+                .filter(|near| !known.contains(&name.as_str()) && !name.starts_with(near));
+            if let Some(near) = near {
+                sheet.push_untranslated(word.clone(), format!("it is passed on as it is; did you mean `{near}`?"));
+            }
+        }
     }
 }
 
@@ -140,6 +176,7 @@ static LLAMA_SERVER: ServerProgram = ServerProgram {
     own: &[one(&["--port"]), one(&["--api-key"]), one(&["--api-key-file"]), one(&["--chat-template-file"])],
     ranks: &[],
     port: "--port",
+    usual_port: 8080,
     key_variable: Some("LLAMA_API_KEY"),
     typed: None,
 };
@@ -149,6 +186,7 @@ static TEXT_GENERATION_LAUNCHER: ServerProgram = ServerProgram {
     own: &[one(&["--port", "-p"]), one(&["--api-key"])],
     ranks: &[one(&["--num-shard"])],
     port: "--port",
+    usual_port: 3000,
     key_variable: Some("API_KEY"),
     typed: None,
 };

@@ -12,7 +12,7 @@ const TOOL: &str = "llmb-run";
 #[rustfmt::skip]
 static TABLE: &[Opt] = &[
     one(&["--workload", "-w"]), one(&["--model-size", "-s"]), one(&["--dtype"]), one(&["--scale"]), one(&["--file", "-f"]), one(&["--max-scale"]), one(&["--min-scale"]),
-    flag(&["--exact-scales"]), one(&["--repeats", "-r"]), flag(&["--profile", "-p"]), flag(&["--dump-env"]), flag(&["--proxy"]), flag(&["--dry-run"]), flag(&["--force"]),
+    flag(&["--exact-scales"]), one(&["--repeats", "-r"]), flag(&["--profile", "-p"]), flag(&["--dump-env"]), flag(&["--proxy"]), flag(&["--dry-run", "--dryrun", "-d"]), flag(&["--force"]),
     one(&["--nice"]), one(&["--nodelist"]), one(&["--exclude"]), one(&["--reservation"]), one(&["--segment"]), many(&["--env"]), many(&["--slurm-arg"]), flag(&["--verbose", "-v"]),
 ];
 

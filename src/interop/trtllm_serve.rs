@@ -69,6 +69,7 @@ static AS_WRITTEN: ServerProgram = ServerProgram {
     ],
     ranks: &[one(&["--tp_size", "--tensor_parallel_size"]), one(&["--pp_size", "--pipeline_parallel_size"])],
     port: "--port",
+    usual_port: 8000,
     key_variable: None,
     typed: None,
 };

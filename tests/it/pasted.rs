@@ -20,6 +20,11 @@ fn golden(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/pasted").join(name)
 }
 
+/// Of a model that the pages do not have.
+fn tokenizer() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/mlperf/tokenizer.json")
+}
+
 /// The command lines of a page: continued lines joined, comments and blank lines left out.
 pub fn lines(file: &str) -> Vec<String> {
     let text = fs::read_to_string(golden(file)).expect("the page").replace("\\\n", " ");
@@ -96,13 +101,49 @@ impl Place {
     }
 }
 
-/// As many requests as show that they are answered, of a model that the simulator has; whether they need a file.
-fn shortened(manifest: &mut serde_yaml::Value) -> bool {
-    let mut needs_a_file = false;
+/// Three records of a data set in the format that a manifest names, at the path that it names; false where the page's format is
+/// another one, or the path a value that the page does not have.
+fn write_data(world: &World, data: &serde_yaml::Value) -> bool {
+    const RECORDS: usize = 3;
+    let text = |n: usize| format!("What is machine learning, number {n}?");
+    let record = |kind: &str, n: usize| match kind {
+        "sharegpt" => {
+            json!({"conversations": [{"from": "human", "value": text(n)}, {"from": "gpt", "value": "It is learning by machines from examples."}]})
+        }
+        "mooncake" => json!({"timestamp": n * 10, "input_length": 32, "output_length": 8, "hash_ids": [n]}),
+        _ => json!({"prompt": text(n), "timestamp": n * 10}),
+    };
+    let found = ["sharegpt", "jsonl", "mooncake"].into_iter().find_map(|kind| Some((kind, data.get(kind)?.as_str()?)));
+    // perf_analyzer and the backend's tools have files of their own.
+    let is_readable = |kind: &str, path: &str| kind != "jsonl" || path.ends_with(".jsonl");
+    let is_here = |path: &str| !path.contains("{{") && !path.starts_with('/');
+    let Some((kind, path)) = found.filter(|(kind, path)| is_readable(kind, path) && is_here(path)) else {
+        return false;
+    };
+    let records: Vec<_> = (0..RECORDS).map(|n| record(kind, n)).collect();
+    let lines = records.iter().map(|record| format!("{record}\n")).collect::<String>();
+    world.file(path, &if kind == "sharegpt" { json!(records).to_string() } else { lines });
+    true
+}
+
+/// As many requests as show that they are answered, of a model that the simulator has; whether their data is at hand.
+fn shortened(world: &World, manifest: &mut serde_yaml::Value) -> bool {
+    let mut has_data = true;
     for (_, stage) in manifest["stages"].as_mapping_mut().expect("stages") {
         let bench = &mut stage["bench"];
-        needs_a_file |= bench.get("data").is_some();
-        bench["stop"] = serde_yaml::from_str("requests: 4").expect("YAML");
+        let is_trace = bench["scenario"] == "trace";
+        if let Some(data) = bench.get_mut("data") {
+            has_data &= write_data(world, data);
+            // There are only three.
+            if !is_trace && let Some(data) = data.as_mapping_mut() {
+                data.insert("repeat".into(), true.into());
+            }
+        }
+        if is_trace {
+            bench.as_mapping_mut().expect("a benchmark").remove("stop");
+        } else {
+            bench["stop"] = serde_yaml::from_str("requests: 4").expect("YAML");
+        }
         bench["warmup"] = 0.into();
         let is_openai = bench["protocol"].as_str().is_some_and(|protocol| protocol.starts_with("openai"));
         if is_openai {
@@ -124,7 +165,7 @@ fn shortened(manifest: &mut serde_yaml::Value) -> bool {
             }
         }
     }
-    needs_a_file
+    has_data
 }
 
 fn sentence(ended: &Ended) -> String {
@@ -147,10 +188,12 @@ fn parameters(printed: &str) -> Vec<String> {
     let manifest: serde_yaml::Value = serde_yaml::from_str(printed).expect("a manifest");
     let params = manifest.get("params").and_then(|params| params.as_mapping().cloned()).unwrap_or_default();
     let is_number = |name: &str| params[name].get("int").or(params[name].get("number")).is_some();
+    let tokenizer = tokenizer().display().to_string();
     let value = |name: &str| match name {
         name if is_number(name) => "3",
         name if name.contains("url") => "http://x:8000",
         "volume" | "pwd" => "/x",
+        "tokenizer_path" => &tokenizer,
         _ => ".",
     };
     params.keys().filter_map(|name| name.as_str()).map(|name| format!("{name}={}", value(name))).collect()
@@ -221,11 +264,16 @@ pub fn run(world: &World, printed: &str, place: &Place) -> String {
                 "not here: it starts programs of TensorRT-LLM; their arguments are held by `it launch`".to_owned()
             };
         }
-        if !parameters(printed).is_empty() || shortened(&mut manifest) {
+        // Of a model whose tokenizer is at hand.
+        let tokenizer = format!("tokenizer_path={}", tokenizer().display());
+        let params = parameters(printed);
+        let is_given = params.iter().all(|param| param.starts_with("tokenizer_path="));
+        if !is_given || !shortened(world, &mut manifest) {
             return "not here: it names files that the page does not have".to_owned();
         }
         world.file("manifests/pasted.yaml", &serde_yaml::to_string(&manifest).expect("YAML"));
-        let ended = world.regatta(&["run", "pasted", "-q"]);
+        let given = params.iter().map(|_| tokenizer.as_str());
+        let ended = world.regatta(&["run", "pasted", "-q"].into_iter().chain(given).collect::<Vec<_>>());
         // Four requests are no measurement: what counts is that they were sent and answered.
         return if [0, 3, 4].contains(&ended.code) { "4 requests".to_owned() } else { outcome(&ended) };
     }

@@ -169,7 +169,7 @@ pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, Tra
     if is_trace && line.has("--input-file") && !line.has("--no-fixed-schedule") {
         let levels = ["--concurrency", "--request-rate"];
         for given in line.given.iter().filter(|given| levels.contains(&given.name)) {
-            sheet.note(format!("{}: arrivals are those of the trace, as AIPerf sends one", given.as_written()));
+            sheet.note(format!("{}: arrivals are those of the trace, as AIPerf sends one whose lines have a `timestamp`; without time stamps it sends them at that level: then write `data: {{ jsonl: FILE }}` and the level", given.as_written()));
         }
         load.trace(1.0);
         load.keys.shift_remove("max_in_flight");
@@ -327,7 +327,19 @@ fn defaults(line: &ParsedLine, load: &mut TranslatedLoad, sheet: &mut Translatio
         load.put("--requests", "10");
         sheet.note("neither a number of requests nor a duration is given: 10 requests, as AIPerf has it");
     }
-    if !load.has("--output-tokens") && !load.has("--data") {
+    // The first of its limits ends it.
+    if load.has("--requests")
+        && let Some(duration) = load.remove("--duration")
+    {
+        sheet.push_untranslated(
+            format!("--benchmark-duration {}", duration.trim_end_matches('s')),
+            "there a run ends with the first of its limits, here after its number of requests",
+        );
+    }
+    if !load.has("--output-tokens") && load.get("--data-kind").is_none_or(|kind| kind == "jsonl") {
+        if load.has("--data") {
+            load.put("--output-tokens", "128");
+        }
         sheet.note("no --osl: there the model decides the length of its answers; here 128 tokens are requested");
     }
     if !line.has("--streaming") {

@@ -56,6 +56,9 @@ pub const TOOLS: [&str; 35] = [
     "--benchmarks=…",
 ];
 
+/// Why a variable in front of a client has no place.
+pub(super) const NOT_RUN: &str = "the tool that reads it is not run; a stage has `env`";
+
 /// What the text around a command states about it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Surroundings {
@@ -212,7 +215,7 @@ fn without_env(env: &Env, mut translation: Translation) -> Translation {
     let unread: Vec<String> = env.0.iter().map(|(name, _)| name.clone()).filter(|name| !is_read(name)).collect();
     for name in unread {
         let mut sheet = TranslationBuilder::default();
-        sheet.push_untranslated(format!("{name}=…"), "the tool that reads it is not run; a stage has `env`");
+        sheet.push_untranslated(format!("{name}=…"), NOT_RUN);
         translation.untranslated.extend(sheet.untranslated);
     }
     translation

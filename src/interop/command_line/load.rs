@@ -226,6 +226,7 @@ pub(in crate::interop) fn extra(load: &mut TranslatedLoad, sheet: &mut Translati
 fn extra_field(load: &mut TranslatedLoad, sheet: &mut TranslationBuilder, name: &str, value: &str, is_http: bool) {
     match (name, value) {
         ("ignore_eos", "true" | "True" | "1") => load.flag("--ignore-eos"),
+        ("ignore_eos", "false" | "False" | "0") => drop(load.remove("--ignore-eos")),
         ("temperature", value) if value.parse::<f64>().is_ok() => load.put("--temperature", value),
         ("min_tokens" | "min_length", value) if !is_http && value.parse::<u32>().is_ok() => {
             load.put("--min-tokens", value);
@@ -278,6 +279,25 @@ pub(in crate::interop) fn tokenizer(given: &GivenOption, load: &mut TranslatedLo
     sheet.note(format!(
         "{} is used where it is a folder or a tokenizer.json here; nothing is downloaded",
         given.as_written()
+    ));
+}
+
+/// Where lengths are counted in tokens: the tokenizer of `model` must be at hand, as a file.
+pub(in crate::interop) fn needs_tokenizer(
+    model: Option<&str>,
+    load: &mut TranslatedLoad,
+    sheet: &mut TranslationBuilder,
+) {
+    let folder = model.map(std::path::Path::new).filter(|path| path.is_file() || path.join("tokenizer.json").is_file());
+    if let (Some(_), Some(model)) = (folder, model) {
+        return load.put("--tokenizer", model);
+    }
+    let of = model.map_or_else(|| "the model".to_owned(), str::to_owned);
+    let marker = sheet.require_written("tokenizer_path", format!("the tokenizer.json of {of}"));
+    load.put("--tokenizer", marker.clone());
+    load.keys.insert("tokenizer".to_owned(), json!(marker));
+    sheet.note(format!(
+        "answers are as long as the recorded ones, counted in tokens of {of}: give its tokenizer.json, nothing is downloaded"
     ));
 }
 

@@ -15,7 +15,7 @@ const PROGRAMS: &[(&[&str], &str, &str)] = &[
     (&["git-lfs"], "large files", "`lfs: true` of a `git` stage, or a `weights` stage, fetches them"),
     (&["wget"], "a download", "the files of a checkpoint come by a `weights` stage, which checks every one: `weights: { hf: ORGANISATION/MODEL }`"),
     (&["huggingface-cli", "hf"], "a download", "a `weights` stage downloads a checkpoint and checks every file: `weights: { hf: ORGANISATION/MODEL, revision: COMMIT }`"),
-    (&["echo", "printf", "cat", "head", "tail", "tee", "less", "grep", "jq", "set", "alias", "ulimit", "date", "true", "which", "test", "[", "exit"], "text", "a run prints its progress, and `regatta status` and `regatta logs` show more"),
+    (&["echo", "printf", "cat", "head", "tail", "tee", "less", "grep", "jq", "set", "alias", "ulimit", "date", "true", "which", "test", "[", "exit"], "text", "it changes nothing that is measured; a run prints its progress, and `regatta status` and `regatta logs` show more"),
     (&["source", "."], "another script", "import that file, too: `regatta import FILE`"),
     (&["bash", "sh"], "another script", "import that file, too: `regatta import FILE`"),
     (&["tmux", "screen", "disown"], "the terminal", "a run that was cut off is continued by the same command; with `--on slurm` it needs no terminal"),

@@ -53,11 +53,36 @@ static AROUND: &[(&str, &[Opt])] = &[
     ("nice", &[one(&["-n", "--adjustment"])]),
     ("timeout", &[one(&["-s", "--signal"]), one(&["-k", "--kill-after"])]),
     ("numactl", &[one(&["-N", "--cpunodebind"]), one(&["-m", "--membind"]), one(&["-C", "--physcpubind"]), one(&["-i", "--interleave"]), flag(&["-l", "--localalloc"])]),
-    ("mpirun", MPI), ("mpiexec", MPI), ("nsys", &[]), ("ncu", &[]), ("taskset", &[]), ("setsid", &[]), ("stdbuf", &[one(&["-o"]), one(&["-e"]), one(&["-i"])]),
+    ("uvx", UV), ("mpirun", MPI), ("mpiexec", MPI), ("nsys", &[]), ("ncu", &[]), ("taskset", &[]), ("setsid", &[]), ("stdbuf", &[one(&["-o"]), one(&["-e"]), one(&["-i"])]),
 ];
 
 /// Options of `ncu` without a value; all others have one.
 const NCU_FLAGS: [&str; 7] = ["-f", "--force-overwrite", "--nvtx", "--csv", "--quiet", "--call-stack", "--verbose"];
+
+/// Of `uv run` and `uvx`.
+static UV: &[Opt] = &[
+    one(&["--with"]),
+    one(&["--from"]),
+    one(&["--python", "-p"]),
+    one(&["--extra"]),
+    one(&["--group"]),
+    one(&["--project"]),
+    one(&["--torch-backend"]),
+    flag(&["--active"]),
+    flag(&["--no-project"]),
+    flag(&["--isolated"]),
+    flag(&["--frozen"]),
+    flag(&["--locked"]),
+    flag(&["--no-sync"]),
+];
+
+/// Of `conda run`.
+static CONDA: &[Opt] = &[
+    one(&["-n", "--name"]),
+    one(&["-p", "--prefix"]),
+    one(&["--cwd"]),
+    flag(&["--no-capture-output", "--live-stream"]),
+];
 
 static MPI: &[Opt] = &[
     one(&["-n", "-np", "--np", "-c"]),
@@ -97,6 +122,9 @@ pub(super) fn program(words: &[String]) -> Result<Program<'_>, TranslationError>
                 env.0.push((name.to_owned(), value.to_owned()));
                 rest = more;
             }
+            (None, None) if let Some(table) = runs_in_an_environment(word, more) => {
+                rest = behind_options(word, table, &more[1..]);
+            }
             (_, Some((name, table))) => {
                 let behind = behind_options(name, table, more);
                 // `timeout` has its time first.
@@ -116,6 +144,17 @@ pub(super) fn program(words: &[String]) -> Result<Program<'_>, TranslationError>
     let name = base(path);
     let (path, name, arguments) = if is_python(name) { script(rest)? } else { (path.as_str(), name, rest) };
     Ok(Program { env, path, name, arguments, around })
+}
+
+/// `uv run …`, `conda run …`: the options that stand in front of the command.
+fn runs_in_an_environment(word: &str, more: &[String]) -> Option<&'static [Opt]> {
+    let table = match word {
+        "uv" => UV,
+        "conda" | "mamba" | "micromamba" => CONDA,
+        "poetry" | "pixi" | "hatch" | "pdm" => &[],
+        _ => return None,
+    };
+    (more.first()? == "run" && more.len() > 1).then_some(table)
 }
 
 /// What stands behind the options of a launcher. MPI's `--mca` takes two values, and any option may be one that is not known

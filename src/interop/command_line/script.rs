@@ -5,18 +5,18 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
-use super::command::{Surroundings, TOOLS, translate};
+use super::command::{NOT_RUN, Surroundings, TOOLS, translate};
 use super::connections::{StartedServer, TargetMatch, match_target, read_outputs};
 use super::host_paths::on_the_host;
 use super::loops::{end_of_loop, for_loop, waiting_loop};
 use super::no_meaning::no_meaning;
 use super::program::{assignment, program};
-use super::shell::{Variables, WrittenCommand, split};
+use super::shell::{UnknownValue, Variables, WrittenCommand, as_written, split};
 use super::stage_container::put_container;
 use super::translation::{
     RunLine, ScriptBench, TranslatedScript, Translation, TranslationBuilder, TranslationKind, UntranslatedOption,
 };
-use super::translation_error::{ProblemKind, TranslationError};
+use super::translation_error::{ProblemKind, TranslationError, TranslationProblem};
 use crate::interop::nvidia_smi;
 use crate::interop::slurm::directives;
 use crate::interop::triton_backend::fill_template::{self, FilledFile};
@@ -57,6 +57,8 @@ pub(super) fn read_text(name: Option<&str>, text: &str) -> Result<Translation, T
 struct Script {
     name: Option<String>,
     variables: Variables,
+    /// Exported variables that a translation has.
+    placed: BTreeSet<String>,
     surroundings: Surroundings,
     folders: Vec<Option<String>>,
     /// Of `docker run` without a command: commands behind it run in it.
@@ -114,7 +116,9 @@ impl Script {
             }
             if let Some(length) = waiting_loop(&commands[at..]) {
                 self.count += 1;
-                if let Some(Ok(translation)) = no_meaning("until") {
+                let name = command.text.split_whitespace().next().unwrap_or_default();
+                let name = if name == "while" { name } else { "until" };
+                if let Some(Ok(translation)) = no_meaning(name) {
                     self.take(&self.place(command), translation);
                 }
                 at += length + 1;
@@ -226,17 +230,24 @@ impl Script {
             _ => {}
         }
         let mut all: Vec<String> = Vec::new();
-        if READS_VARIABLES.contains(&name.as_str()) {
-            all.extend(self.variables.for_programs().map(|(name, value)| format!("{name}={value}")));
-        }
+        let exported = self.exported_for(&name, &words);
+        all.extend(exported.iter().map(|(name, value)| format!("{name}={value}")));
         // Arguments that pick a manifest or a scenario are read as they were written.
         let is_written = READS_VARIABLES.contains(&name.as_str()) || name.starts_with("--") || is_run_args(&words);
         for word in words {
-            all.push(if is_written { super::shell::as_written(&word, &self.variables.unknown) } else { word });
+            all.push(if is_written { as_written(&word, &self.variables.unknown) } else { word });
         }
         let written_to = command.written_to.as_deref().map(|file| self.variables.expand(file));
+        if let Some(file) = written_to.as_deref().filter(|_| name == "cat" && command.has_here_document) {
+            let file = as_written(file, &self.variables.unknown);
+            let why = format!("the text writes `{file}`, and that is not done here: write the file before the run");
+            return self.sheet.push_untranslated(format!("{place}: cat > {file}"), why);
+        }
         match translate(&all, &self.surroundings.with_output(written_to)) {
-            Ok(translation) => self.take(place, translation),
+            Ok(mut translation) => {
+                self.place_exported(&name, &exported, &mut translation);
+                self.take(place, translation);
+            }
             Err(error) if self.name.is_none() => self.sheet.problems.extend(error.problems),
             Err(error) if error.has_unknown_program() => {
                 let text = command.text.split_whitespace().take(4).collect::<Vec<_>>().join(" ");
@@ -244,6 +255,38 @@ impl Script {
             }
             Err(error) => self.problems(place, error),
         }
+    }
+
+    /// The exported variables that a program gets, where it does not set them itself. What selects the work of `make` and
+    /// `llmb-run` is given to them only where the text itself does not use it.
+    fn exported_for(&self, name: &str, words: &[String]) -> Vec<(String, String)> {
+        let own = |name: &str| words.iter().map_while(|word| assignment(word)).any(|(other, _)| other == name);
+        let all: Vec<(&str, &str)> = if READS_VARIABLES.contains(&name) {
+            self.variables.for_programs().collect()
+        } else {
+            self.variables.exported().collect()
+        };
+        let all = all.into_iter().filter(|(name, _)| !own(name));
+        all.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+    }
+
+    /// Notes which exported variables have a place in a translation. Those that its program does not read are for another
+    /// program, perhaps: they are named at the end, if there is none.
+    fn place_exported(&mut self, program: &str, exported: &[(String, String)], translation: &mut Translation) {
+        for (name, _) in exported {
+            let written = format!("{name}=…");
+            translation.untranslated.retain(|option| option.argument != written || option.why != NOT_RUN);
+            let is_named = translation.untranslated.iter().any(|option| option.argument == written);
+            if is_named || READS_VARIABLES.contains(&program) || translation.kind.mentions(name) {
+                self.placed.insert(name.clone());
+            }
+        }
+    }
+
+    /// Exported variables that no program of the text was given.
+    fn without_a_place(&self) -> Vec<UntranslatedOption> {
+        let names = self.variables.only_exported().filter(|name| !self.placed.contains(*name));
+        names.map(|name| UntranslatedOption { argument: format!("{name}=…"), why: NOT_RUN.to_owned() }).collect()
     }
 
     /// A program that is named only by a variable, `python3 ${FILL_TEMPLATE_SCRIPT}`, is the tool that the variable is named
@@ -450,15 +493,19 @@ impl Script {
 
     fn into_translation(mut self) -> Result<Translation, TranslationError> {
         self.repository();
+        let mut exported = self.without_a_place();
         let unknown = std::mem::take(&mut self.variables.unknown);
         if self.count == 1
             && let Some(mut only) = self.only.take()
         {
             if !self.sheet.problems.is_empty() {
-                return Err(TranslationError { problems: self.sheet.problems });
+                return Err(with_variables_named(self.sheet.problems, &unknown));
             }
             only.unknown.extend(unknown);
             only.untranslated.append(&mut self.not_followed);
+            if !matches!(only.kind, TranslationKind::Nothing(_)) {
+                only.untranslated.append(&mut exported);
+            }
             return Ok(only);
         }
         if self.count == 0 && self.sheet.problems.is_empty() {
@@ -479,13 +526,16 @@ impl Script {
             if self.sheet.problems.is_empty() {
                 self.sheet.push_error(ProblemKind::NoKnownCommand);
             }
-            return Err(TranslationError { problems: self.sheet.problems });
+            return Err(with_variables_named(self.sheet.problems, &unknown));
         }
         let unused: Vec<String> = self.variables.unused().map(str::to_owned).collect();
         for name in unused.into_iter().filter(|_| !is_empty) {
             self.sheet.push_untranslated(format!("{name}=…"), "no command of the script uses it");
         }
         self.sheet.untranslated.append(&mut self.not_followed);
+        if !is_empty {
+            self.sheet.untranslated.append(&mut exported);
+        }
         let kind = match (is_empty, self.container) {
             (true, Some(container)) => TranslationKind::Container(container),
             (true, None) => {
@@ -503,7 +553,8 @@ impl Script {
             [tool] if self.name.is_none() => tool,
             _ => TOOL,
         };
-        let mut translation = self.sheet.finish(tool, kind)?;
+        let mut translation =
+            self.sheet.finish(tool, kind).map_err(|error| with_variables_named(error.problems, &unknown))?;
         translation.unknown.extend(unknown);
         let produced = std::mem::take(&mut translation.produced);
         if let TranslationKind::Script(script) = &mut translation.kind {
@@ -511,6 +562,25 @@ impl Script {
         }
         Ok(translation)
     }
+}
+
+/// Problems in the user's words, with what to do where a variable has no value in the text.
+fn with_variables_named(problems: Vec<TranslationProblem>, unknown: &[UnknownValue]) -> TranslationError {
+    let named = |mut problem: TranslationProblem| {
+        if let ProblemKind::Arguments(sentence) = &mut problem.kind {
+            let variables = unknown.iter().filter(|value| sentence.contains(&value.marker()));
+            let names: Vec<&str> = variables.filter_map(|value| value.env.as_deref()).collect();
+            let written = as_written(sentence, unknown);
+            *sentence = match names.first() {
+                Some(name) => {
+                    format!("{written}: the text does not set `{name}`; write `{name}=… ` in front of the line")
+                }
+                None => written,
+            };
+        }
+        problem
+    };
+    TranslationError { problems: problems.into_iter().map(named).collect() }
 }
 
 fn named_stages(kind: &mut TranslationKind) -> Option<&mut Map<String, Value>> {

@@ -61,6 +61,20 @@ pub enum TranslationKind {
 }
 
 impl TranslationKind {
+    /// Whether it has a variable of this name: in the environment of a stage, as a secret, or in a command.
+    pub(super) fn mentions(&self, name: &str) -> bool {
+        let word = json!(name).to_string();
+        let in_stages = |stages: &Map<String, Value>| stages.values().any(|stage| stage.to_string().contains(&word));
+        let in_bench = |bench: &TranslatedBench| bench.args.iter().any(|argument| argument == name);
+        match self {
+            Self::Manifest(manifest) => in_stages(manifest),
+            Self::Bench(bench) => in_bench(bench),
+            Self::Script(script) => in_stages(&script.stages) || script.benches.iter().any(|one| in_bench(&one.bench)),
+            Self::Run(run) => run.env.iter().any(|(other, _)| other == name),
+            Self::Commands(_) | Self::Container(_) | Self::Nothing(_) => false,
+        }
+    }
+
     /// The stages of what becomes a manifest.
     pub(in crate::interop) fn stages_mut(&mut self) -> impl Iterator<Item = &mut Map<String, Value>> {
         let stages = match self {
@@ -198,7 +212,12 @@ pub(in crate::interop) struct TranslationBuilder {
 impl TranslationBuilder {
     /// A value that the line must have and does not: the manifest gets a parameter for it. Where it goes, this is written.
     pub fn require(&mut self, name: &str) -> String {
-        let value = UnknownValue { name: name.to_owned(), written: format!("<{name}>"), env: None, number: None };
+        self.require_written(name, format!("<{name}>"))
+    }
+
+    /// The same, for what `written` says of it.
+    pub fn require_written(&mut self, name: &str, written: String) -> String {
+        let value = UnknownValue { name: name.to_owned(), written, env: None, number: None };
         let marker = value.marker();
         self.unknown.push(value);
         marker

@@ -213,7 +213,16 @@ fn prefixes(line: &ParsedLine, load: &mut TranslatedLoad) {
 
 fn data(given: &GivenOption, line: &ParsedLine, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) {
     let file = given.value();
-    if file.starts_with("synthetic:") || file.starts_with("payload:") {
+    if let Some(file) = file.strip_prefix("payload:") {
+        load.put("--data", file);
+        load.put("--data-kind", "jsonl");
+        if line.has("--session-delay-ratio") {
+            sheet.push_untranslated(
+                format!("--session-delay-ratio {}", line.value("--session-delay-ratio").unwrap_or_default()),
+                "the pauses of a file are kept as they are: change its `delay`",
+            );
+        }
+    } else if file.starts_with("synthetic:") {
         sheet.push_untranslated(
             given.as_written(),
             "it is for other endpoint types; without data, prompts are synthetic",
@@ -279,7 +288,12 @@ fn defaults(line: &ParsedLine, load: &mut TranslatedLoad, sheet: &mut Translatio
         load.put("--requests", users.saturating_mul(2).max(10).to_string());
         sheet.note("neither a number of requests nor a duration is given: 10 requests, or twice the users, as GenAI-Perf has it");
     }
-    if !load.has("--output-tokens") && !has_data {
+    // Lines of conversations may have lengths of their own.
+    let is_of_conversations = line.value("--input-file").is_some_and(|file| file.starts_with("payload:"));
+    if !load.has("--output-tokens") && !is_of_conversations {
+        if has_data {
+            load.put("--output-tokens", "128");
+        }
         sheet.note("no --osl: there the model decides the length of its answers; here 128 tokens are requested");
     }
     if !line.has("--streaming") {

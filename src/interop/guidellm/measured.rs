@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::data::GuideLlmData;
+use crate::diag::nearest;
 use crate::interop::command_line::json_number::number;
 use crate::interop::command_line::load::{TranslatedLoad, address, api_key, extra};
 use crate::interop::command_line::translation::{NoMeaning, Translation, TranslationBuilder, TranslationKind};
@@ -11,6 +12,9 @@ use crate::interop::command_line::translation_error::TranslationError;
 const TOOL: &str = "guidellm";
 /// Requests in flight at most, where nothing else is set.
 const MOST_IN_FLIGHT: u64 = 512;
+/// The profiles that are imported.
+const PROFILES: [&str; 8] =
+    ["synchronous", "concurrent", "throughput", "constant", "async", "poisson", "replay", "sweep"];
 
 /// The settings of a line.
 #[derive(Debug, Default)]
@@ -54,6 +58,8 @@ impl GuideLlmRun {
             sheet.push_error("`guidellm` needs --data");
             None
         };
+        // They stand in place of what the data set brings with it.
+        self.fields.iter().for_each(|field| extra(&mut load, &mut sheet, field, true));
         self.end(samples, &mut load, &mut sheet);
         self.warm_up(&mut load, &mut sheet);
         load.put("--seed", self.seed.as_deref().unwrap_or("42"));
@@ -91,7 +97,6 @@ impl GuideLlmRun {
             ));
         }
         load.flag(if self.without_streaming { "--no-streaming" } else { "--streaming" });
-        self.fields.iter().for_each(|field| extra(load, sheet, field, true));
         Ok(())
     }
 
@@ -145,12 +150,17 @@ impl GuideLlmRun {
         let levels: Vec<Value> = self.levels.iter().map(|level| number(*level)).collect();
         let profile = self.profile.as_deref().unwrap_or("sweep");
         match profile {
-            "synchronous" => load.put("--concurrency", "1"),
-            "concurrent" if levels.is_empty() => sheet.push_error("`concurrent` needs how many requests: --rate"),
+            "synchronous" => {
+                load.put("--concurrency", "1");
+                if !levels.is_empty() {
+                    sheet.push_error("`synchronous` is one request after the other: it takes no --rate");
+                }
+            }
+            "concurrent" if levels.is_empty() => sheet.push_error("`concurrent` needs how many requests: a `rate`, or `streams`"),
             "concurrent" => load.sweep(Some("--concurrency"), "concurrency", levels, sheet),
-            "throughput" => self.throughput(&mut load),
+            "throughput" => self.throughput(&mut load, sheet),
             "constant" | "async" | "poisson" if levels.is_empty() => {
-                sheet.push_error(format!("`{profile}` needs requests per second: --rate"));
+                sheet.push_error(format!("`{profile}` needs requests per second, a `rate`"));
             }
             "constant" | "async" | "poisson" => {
                 load.sweep(Some("--rate"), "rate", levels, sheet);
@@ -161,6 +171,9 @@ impl GuideLlmRun {
             }
             "replay" => load.trace(self.speed.unwrap_or(1.0)),
             "sweep" => self.whole_sweep(&mut load, sheet),
+            other if let Some(near) = nearest(other, PROFILES) => {
+                sheet.push_error(format!("`{other}` is no profile of GuideLLM; did you mean `{near}`?"));
+            }
             other => sheet.push_error(format!(
                 "the profile `{other}` searches for a load: `bench.search` finds the highest rate within `limits`; imported are synchronous, concurrent, throughput, constant, poisson, replay and sweep"
             )),
@@ -168,10 +181,19 @@ impl GuideLlmRun {
         load.means()
     }
 
-    /// As many as it keeps in flight.
-    fn throughput(&self, load: &mut TranslatedLoad) {
+    /// As many in flight as the line limits it to; without a limit all requests at once.
+    fn throughput(&self, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) {
         let level = self.levels.first().filter(|level| **level >= 1.0).map(|level| *level as u64);
-        keep_in_flight(self.most_in_flight.or(level).unwrap_or(MOST_IN_FLIGHT), load);
+        match self.most_in_flight.or(level) {
+            Some(most) => keep_in_flight(most, load),
+            None if load.has("--requests") => load.flag("--offline"),
+            None => {
+                keep_in_flight(MOST_IN_FLIGHT, load);
+                sheet.note(format!(
+                    "there the number of requests in flight has no limit; here it is {MOST_IN_FLIGHT}, because a duration alone says nothing of how many requests there are"
+                ));
+            }
+        }
     }
 
     /// One user, saturation, and rates evenly between the two, the highest of which is that of saturation.

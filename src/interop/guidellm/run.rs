@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 use super::data::{GuideLlmData, pairs};
 use super::measured::GuideLlmRun;
 use super::options::backend;
+use crate::diag::{did_you_mean, nearest};
 use crate::interop::command_line::options::{GivenOption, Opt, flag, many, one, read};
 use crate::interop::command_line::translation::{Translation, TranslationBuilder};
 use crate::interop::command_line::translation_error::TranslationError;
@@ -68,6 +69,21 @@ fn option(given: &GivenOption, run: &mut GuideLlmRun, sheet: &mut TranslationBui
     }
 }
 
+/// Fields of a profile.
+const FIELDS: [&str; 9] =
+    ["kind", "rate", "streams", "sweep_size", "max_concurrency", "warmup", "cooldown", "time_scale", "rampup_duration"];
+
+/// Kinds of a constraint.
+const CONSTRAINTS: [&str; 7] = [
+    "max_duration",
+    "max_requests",
+    "min_requests",
+    "over_saturation",
+    "max_errors",
+    "max_error_rate",
+    "max_global_error_rate",
+];
+
 fn profile(fields: &Map<String, Value>, run: &mut GuideLlmRun, sheet: &mut TranslationBuilder) {
     for (name, value) in fields {
         match name.as_str() {
@@ -83,7 +99,12 @@ fn profile(fields: &Map<String, Value>, run: &mut GuideLlmRun, sheet: &mut Trans
             "rampup_duration" => {
                 sheet.push_untranslated(format!("rampup_duration={value}"), "a level that rises is `bench.ramp`");
             }
-            _ => sheet.push_untranslated(format!("{name}={value}"), "there is nothing like it here"),
+            other => match nearest(other, FIELDS) {
+                Some(near) => {
+                    sheet.push_error(format!("`{other}={value}` is no field of a profile; did you mean `{near}`?"))
+                }
+                None => sheet.push_untranslated(format!("{other}={value}"), "there is nothing like it here"),
+            },
         }
     }
 }
@@ -108,6 +129,10 @@ fn constraint(
             given.as_written(),
             "a run is not cut off: its verdict shows whether the server kept up",
         ),
+        other if !CONSTRAINTS.contains(&other) => {
+            let hint = did_you_mean(other, CONSTRAINTS).unwrap_or_default();
+            sheet.push_error(format!("`{}`: there is no constraint `{other}`; {hint}", given.as_written()));
+        }
         _ => sheet.push_untranslated(
             given.as_written(),
             "how many requests may fail is `limits: { failures: 1% }`; a run is not cut off for it",

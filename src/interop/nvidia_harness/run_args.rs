@@ -153,7 +153,11 @@ impl HarnessFields {
                 "AccuracyOnly" => self.run.until = vec!["score".to_owned()],
                 _ => sheet.push_untranslated(word, "performance and accuracy are stages of the manifest"),
             },
-            "test_run" => set("rehearse", "true".to_owned()),
+            "test_run" => {
+                set("rehearse", "true".to_owned());
+                set("duration", "60s".to_owned());
+                sheet.note("--test_run: there each scenario takes at least a minute, and all samples of the data set; here `rehearse=true` has fewer, `samples=N` sets how many");
+            }
             "min_duration" => set("duration", format!("{value}ms")),
             "min_query_count" => set("samples", value.to_owned()),
             // A parameter of the shipped pipelines; others may have NVIDIA's name.

@@ -2,7 +2,9 @@
 
 use serde_json::json;
 
-use crate::interop::command_line::load::{TranslatedLoad, address, extra, header, rate_and_limit, tokenizer};
+use crate::interop::command_line::load::{
+    TranslatedLoad, address, extra, header, needs_tokenizer, rate_and_limit, tokenizer,
+};
 use crate::interop::command_line::options::{GivenOption, Opt, ParsedLine, flag, many, one, read};
 use crate::interop::command_line::program::Env;
 use crate::interop::command_line::translation::{NoMeaning, Translation, TranslationBuilder};
@@ -88,6 +90,10 @@ pub(super) fn translate(env: &Env, words: &[String]) -> Result<Translation, Tran
     for given in &line.given {
         option(given, set, &mut load, &mut sheet);
     }
+    if set == "sharegpt" && !load.has("--output-tokens") {
+        needs_tokenizer(line.value("--tokenizer").or(line.value("--model")), &mut load, &mut sheet);
+        sheet.note("there records with fewer than 2 tokens in prompt or answer are left out");
+    }
     sheet.finish(TOOL, load.means())
 }
 
@@ -149,13 +155,15 @@ fn dataset(
     let up_to = |longest: u32, ratio: f64| ((f64::from(longest) * ratio) as u32).max(1);
     load.put("--requests", number("--num-prompts", 1000).to_string());
     match line.value("--dataset-name").unwrap_or("sharegpt") {
-        "random" | "random-ids" => {
+        set @ ("random" | "random-ids") => {
             // From this share of the length up to it.
             let share = ratio("--random-range-ratio", 0.0);
             let (input, output) = (number("--random-input-len", 1024), number("--random-output-len", 1024));
             load.length_between("input_tokens", up_to(input, share), input.max(1));
             load.length_between("output_tokens", up_to(output, share), output.max(1));
-            sheet.note("its prompts are cut from ShareGPT's texts; here they are made up");
+            if set == "random" {
+                sheet.note("its prompts are cut from ShareGPT's texts; here they are made up");
+            }
             Ok("random")
         }
         "generated-shared-prefix" => {
@@ -184,9 +192,10 @@ fn dataset(
         name if name.starts_with("mooncake") => {
             load.put("--data", file.unwrap_or("conversation_trace.jsonl"));
             load.put("--data-kind", "mooncake");
-            if let Some(tokens) = line.value("--random-output-len") {
-                load.put("--output-tokens", tokens);
+            if line.has("--random-output-len") {
+                sheet.note("answers have the lengths of the trace; --random-output-len is for made-up prompts");
             }
+            sheet.note("there a prompt has a few tokens for each hash id; here it has as many tokens as the trace says");
             let stamps = line.given.iter().find(|given| given.name == "--use-trace-timestamps");
             if stamps.is_some_and(|given| given.values.first().is_none_or(|word| word.eq_ignore_ascii_case("true"))) {
                 let slower = line.value("--mooncake-slowdown-factor").and_then(|text| text.parse::<f64>().ok());

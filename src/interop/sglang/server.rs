@@ -15,6 +15,7 @@ const SERVER: ServerProgram = ServerProgram {
         one(&["--dp-size", "--dp", "--data-parallel-size"]),
     ],
     port: "--port",
+    usual_port: 30000,
     key_variable: None,
     typed: None,
 };

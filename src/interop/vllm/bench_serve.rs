@@ -16,14 +16,16 @@ pub(super) struct ServingBenchmark {
     tool: &'static str,
     /// Made-up prompts have answers of exactly the requested length by themselves.
     random_ignores_eos: bool,
+    /// The temperature that it sends where none is given.
+    temperature: Option<&'static str>,
     /// Requests that it sends first to see whether the server answers.
     tests: &'static str,
 }
 
 pub(super) static VLLM: ServingBenchmark =
-    ServingBenchmark { tool: "vllm bench serve", random_ignores_eos: true, tests: "0" };
+    ServingBenchmark { tool: "vllm bench serve", random_ignores_eos: true, temperature: None, tests: "0" };
 pub(super) static BENCHMARK_SERVING: ServingBenchmark =
-    ServingBenchmark { tool: "benchmark_serving.py", random_ignores_eos: false, tests: "1" };
+    ServingBenchmark { tool: "benchmark_serving.py", random_ignores_eos: false, temperature: Some("0"), tests: "1" };
 
 #[rustfmt::skip]
 static TABLE: &[Opt] = &[
@@ -61,7 +63,8 @@ const LEFT: &[(&[&str], &str)] = &[
     (&["--ready-check-timeout-sec"], "a stage waits until its server is ready, for `ready.timeout`"),
     (&["--probe-request-rate"], "one load is measured at a time"),
     (&["--lora-modules", "--lora-assignment"], "one measurement drives one model; an adapter is a model of its own over OpenAI's interfaces"),
-    (&["--tokenizer-mode", "--trust-remote-code", "--skip-tokenizer-init", "--tokenize-on-client", "--random-ids"], "a tokenizer is a file here, nothing is downloaded or run for it"),
+    (&["--random-ids"], "made-up prompts are not cut from a text, with or without it"),
+    (&["--tokenizer-mode", "--trust-remote-code", "--skip-tokenizer-init", "--tokenize-on-client"], "a tokenizer is a file here, nothing is downloaded or run for it"),
     (&["--skip-chat-template", "--chat-template-kwargs", "--enable-multimodal-chat"], "prompts are sent as they are; over `openai-chat` the server applies its template"),
     (&["--request-id-prefix"], "requests are numbered in requests.jsonl"),
     (&["--use-beam-search", "--best-of"], "beams over OpenAI's interfaces are fields of the server's own: --extra NAME:VALUE"),
@@ -92,7 +95,7 @@ pub(super) fn translate(
         sheet.push_error(format!("`{word}`: {tool} takes options only"));
     }
     let mut load = TranslatedLoad::default();
-    if let Err(why) = interface(&line, &mut load) {
+    if let Err(why) = interface(&line, &mut load, &mut sheet) {
         return TranslationBuilder::nothing(tool, why);
     }
     let limit = line.given.iter().rev().find(|given| given.name == "--max-concurrency");
@@ -116,14 +119,18 @@ pub(super) fn translate(
     if env.has("OPENAI_API_KEY") {
         load.put("--api-key-env", "OPENAI_API_KEY");
     }
+    if let Some(temperature) = program.temperature {
+        load.put("--temperature", temperature);
+    }
     for given in &line.given {
         option(given, &line, &mut load, &mut sheet);
     }
+    dataset::count_answers(&line, &mut load, &mut sheet);
     sheet.finish(tool, load.means())
 }
 
 /// The server and its protocol; the sentence on one that is not measured.
-fn interface(line: &ParsedLine, load: &mut TranslatedLoad) -> Result<(), NoMeaning> {
+fn interface(line: &ParsedLine, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) -> Result<(), NoMeaning> {
     let backend = line.value("--backend").unwrap_or("openai");
     let (protocol, usual) = match backend {
         "vllm" | "openai" | "lmdeploy" | "scalellm" | "sglang" => ("openai-completions", "/v1/completions"),
@@ -137,6 +144,11 @@ fn interface(line: &ParsedLine, load: &mut TranslatedLoad) -> Result<(), NoMeani
     };
     load.put("--protocol", protocol);
     let path = line.value("--endpoint").unwrap_or(usual);
+    if backend == "openai-chat" && !path.trim_end_matches('/').ends_with("chat/completions") {
+        sheet.push_error(format!(
+            "`--endpoint {path}` is not the path of --backend openai-chat, which ends with chat/completions"
+        ));
+    }
     let base = line.value("--base-url").map_or_else(
         || format!("{}:{}", line.value("--host").unwrap_or("localhost"), line.value("--port").unwrap_or("8000")),
         str::to_owned,
@@ -196,6 +208,11 @@ fn ramp(given: &GivenOption, line: &ParsedLine, load: &mut TranslatedLoad, sheet
         return sheet
             .push_error("`--ramp-up-strategy` needs --ramp-up-start-rps, --ramp-up-end-rps and a number of prompts");
     };
+    if line.has("--request-rate") {
+        return sheet.push_error(
+            "`--request-rate` and `--ramp-up-strategy` contradict each other: the rate rises from --ramp-up-start-rps",
+        );
+    }
     let mean = f64::midpoint(from, to);
     if mean <= 0.0 || !mean.is_finite() {
         return sheet.push_error("`--ramp-up-end-rps` is above 0");

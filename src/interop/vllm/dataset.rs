@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::interop::command_line::load::TranslatedLoad;
+use crate::interop::command_line::load::{TranslatedLoad, needs_tokenizer};
 use crate::interop::command_line::options::{GivenOption, ParsedLine};
 use crate::interop::command_line::translation::{NoMeaning, TranslationBuilder};
 
@@ -59,6 +59,9 @@ pub(super) fn put(
     }
     match name(line) {
         "random" => {
+            if let Some(file) = file {
+                sheet.push_error(format!("`--dataset-path {file}` and --dataset-name random contradict each other: made-up prompts are of no file"));
+            }
             let ratio = ratio(line.given.iter().rev().find(|given| given.name == "--random-range-ratio"), sheet);
             let around =
                 |mean: u32| ((f64::from(mean) * (1.0 - ratio)) as u32, (f64::from(mean) * (1.0 + ratio)) as u32);
@@ -120,6 +123,22 @@ pub(super) fn put(
         }
     }
     Ok(())
+}
+
+/// Answers of ShareGPT's records are as long as the recorded ones, in tokens of the model.
+pub(super) fn count_answers(line: &ParsedLine, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) {
+    if load.get("--data-kind") != Some("sharegpt") {
+        return;
+    }
+    let mut left_out = "there records with fewer than 4 tokens in prompt or answer, and those with more than 2048 in both, are left out".to_owned();
+    if load.has("--output-tokens") {
+        left_out += ", and prompts above 1024 tokens; here only `data.max_input_tokens`, with a tokenizer, leaves out long prompts";
+    } else {
+        needs_tokenizer(line.value("--tokenizer").or(line.value("--model")), load, sheet);
+        let data = load.keys.entry("data").or_insert_with(|| json!({}));
+        data["max_input_tokens"] = json!(1024);
+    }
+    sheet.note(left_out);
 }
 
 /// In an order drawn with the seed, and from the top again when the file ends.

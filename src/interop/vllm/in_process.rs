@@ -79,6 +79,10 @@ fn finish(
     load.target("localhost:8000");
     load.put("--protocol", "openai-completions");
     load.flag("--ignore-eos");
+    // Its own, whatever the model's generation_config.json has.
+    load.put("--temperature", "1.0");
+    load.add("--extra", "top_p:1.0");
+    dataset::count_answers(line, &mut load, &mut sheet);
     for given in &line.given {
         left(given, line, &mut sheet);
     }

@@ -24,6 +24,7 @@ pub(super) static SERVE: ServerProgram = ServerProgram {
         one(&["--prefill-context-parallel-size", "-pcp"]),
     ],
     port: "--port",
+    usual_port: 8000,
     key_variable: Some("VLLM_API_KEY"),
     typed: Some(&VLLM),
 };

@@ -8,6 +8,8 @@ pub(in crate::interop) struct WrittenCommand {
     pub text: String,
     /// The file that its output is redirected to.
     pub written_to: Option<String>,
+    /// Its input stands in the text: `<< EOF`.
+    pub has_here_document: bool,
 }
 
 /// The commands of a text; on error the line in which a quote begins that is not closed.
@@ -180,6 +182,7 @@ impl Splitter {
         if is_here {
             let word: String = self.chars[begun..self.at].iter().filter(|c| !"'\"\\".contains(**c)).collect();
             self.here_documents.push(word);
+            self.current.has_here_document = true;
         }
     }
 
