@@ -31,7 +31,7 @@ pub(super) fn command(
     let found = line.manifests.iter().find(|name| project.manifests.find(name).is_some());
     let Some(name) = found else {
         return Err(CommandError::Usage(format!(
-            "the line has no meaning here: there is no manifest {}\n  hint: `regatta list` lists the manifests",
+            "the line has no meaning here: this recipe is not shipped, there is no manifest {}\n  hint: `regatta list` lists the manifests",
             line.manifests.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" or ")
         )));
     };
@@ -150,7 +150,11 @@ pub(super) fn command(
             None
         }
     };
-    let subcommand = if line.serves { "serve" } else { "run" };
+    let subcommand = match (line.plans, line.serves) {
+        (true, _) => "plan",
+        (false, true) => "serve",
+        (false, false) => "run",
+    };
     let mut words = vec!["regatta".to_owned(), subcommand.to_owned(), name.clone()];
     words.extend(params.iter().map(|(key, value)| format!("{key}={value}")));
     if !line.serves {
@@ -158,7 +162,7 @@ pub(super) fn command(
             words.extend(["--until".to_owned(), stage]);
         }
     }
-    if !line.slurm.is_empty() {
+    if !line.slurm.is_empty() && !line.plans {
         words.extend(["--on", "slurm"].map(str::to_owned));
         words.extend(line.slurm.iter().flat_map(|(key, value)| ["--slurm".to_owned(), format!("{key}={value}")]));
     }

@@ -77,6 +77,11 @@ pub(in crate::interop) fn translate(
             args.push(json!("--entrypoint="));
         }
     }
+    if entry == Some(&["text-generation-launcher"]) && command.is_empty() {
+        return nothing(format!(
+            "the line has no meaning here: the settings of `{image}` are in its variables, which are not read; give them as options, `--model-id` and so on, behind the image"
+        ));
+    }
     let is_shell = started.first().is_none_or(|word| matches!(base(word), "bash" | "sh" | "zsh"));
     if is_shell && started.len() <= 1 {
         // A container of the client tools.
@@ -87,6 +92,12 @@ pub(in crate::interop) fn translate(
             return nothing(text);
         }
         return sheet.finish(TOOL, TranslationKind::Container(container));
+    }
+    // Its own entry point takes these arguments; its name does not show which program that is.
+    if entry.is_none() && !line.has("--entrypoint") && started.first().is_some_and(|word| word.starts_with('-')) {
+        return nothing(format!(
+            "the line has no meaning here: which program the image `{image}` starts is not known; write the program in front of its arguments, or start the container and measure it: `regatta bench http://localhost:PORT`"
+        ));
     }
     let mut translation = inner(&started).map_err(|error| error.within(&format!("in the container of `{image}`")))?;
     for stage in translation.kind.stages_mut() {

@@ -43,7 +43,7 @@ pub(in crate::interop) fn translate(env: &Env, words: &[String]) -> Result<Trans
         .map(str::to_owned)
         .or_else(|| (command == "bulk").then(|| plain.first().cloned()).flatten());
     if let Some(file) = file {
-        for given in line.given.iter().filter(|given| given.name != "--file") {
+        for given in line.given.iter().filter(|given| !["--file", "--dry-run"].contains(&given.name)) {
             sheet.push_untranslated(given.as_written(), "the file lists what is run");
         }
         for (name, value) in &env.0 {
@@ -54,6 +54,9 @@ pub(in crate::interop) fn translate(env: &Env, words: &[String]) -> Result<Trans
         }
         let mut bulk = ["regatta", "bulk", &file].map(str::to_owned).to_vec();
         bulk.extend(gpu_type(env).map(|gpu| format!("--gpu-type={gpu}")));
+        if line.has("--dry-run") {
+            bulk.push("--dry-run".to_owned());
+        }
         return sheet.finish(TOOL, TranslationKind::Commands(vec![bulk]));
     }
     for word in plain {
@@ -98,7 +101,7 @@ pub(in crate::interop) fn translate(env: &Env, words: &[String]) -> Result<Trans
                     }
                 }
             }
-            "--dry-run" => sheet.note("--dry-run is `regatta plan` in place of `regatta run`"),
+            "--dry-run" => run.plans = true,
             name => {
                 let why = LEFT
                     .iter()
@@ -109,7 +112,7 @@ pub(in crate::interop) fn translate(env: &Env, words: &[String]) -> Result<Trans
         }
     }
     variables(env, &mut run, &mut sheet);
-    if run.slurm.is_empty() {
+    if run.slurm.is_empty() && !run.plans {
         sheet.note("llmb-run submits a Slurm job; here `--on slurm` does, behind the command");
     }
     let others = line.value("--scale").map(|value| scales(value).skip(1).collect::<Vec<_>>()).unwrap_or_default();

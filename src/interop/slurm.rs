@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::interop::command_line::options::{Opt, ParsedLine, flag, one, read, read_front};
+use crate::interop::command_line::program::assignment;
 use crate::interop::command_line::stage_container::put_container;
 use crate::interop::command_line::translation::{TranslateRanks, Translation, TranslationBuilder, TranslationKind};
 use crate::interop::command_line::translation_error::TranslationError;
@@ -181,7 +182,7 @@ pub(in crate::interop) fn sbatch(name: &str, words: &[String]) -> Result<Transla
     left(&line, false, &mut sheet);
     let settings = settings(&line);
     let options = if settings.is_empty() { String::new() } else { format!(" {settings}") };
-    let text = match line.behind.first() {
+    let text = match line.behind.iter().find(|word| assignment(word).is_none()) {
         Some(script) if script.ends_with("launch.sh") => format!(
             "`{name} {script}` has no meaning here: it is the recipe's own job; `regatta run llama3.3-70b --on slurm{options}` measures the same in one allocation"
         ),

@@ -92,12 +92,14 @@ impl Place {
             .replace("localhost:8000", &self.http)
             .replace("127.0.0.1:8000", &self.http)
             .replace("localhost:8002", &self.metrics)
-            // Ports of SGLang and Ollama.
+            // Ports of SGLang, Ollama and llama.cpp.
             .replace("127.0.0.1:30000", &self.http)
             .replace("localhost:30000", &self.http)
             .replace("localhost:11434", &self.http)
+            .replace("localhost:8080", &self.http)
             .replace("model: gpt2", "model: tensorrt_llm_bls")
             .replace("model: inception_graphdef", "model: tensorrt_llm_bls")
+            .replace("model: resnet50_libtorch", "model: tensorrt_llm_bls")
     }
 }
 
@@ -111,6 +113,8 @@ fn write_data(world: &World, data: &serde_yaml::Value) -> bool {
             json!({"conversations": [{"from": "human", "value": text(n)}, {"from": "gpt", "value": "It is learning by machines from examples."}]})
         }
         "mooncake" => json!({"timestamp": n * 10, "input_length": 32, "output_length": 8, "hash_ids": [n]}),
+        // As the page has them.
+        "conversations" => json!({"session_id": n, "input_length": 50, "output_length": 10}),
         _ => json!({"prompt": text(n), "timestamp": n * 10}),
     };
     let found = ["sharegpt", "jsonl", "mooncake"].into_iter().find_map(|kind| Some((kind, data.get(kind)?.as_str()?)));
@@ -120,6 +124,7 @@ fn write_data(world: &World, data: &serde_yaml::Value) -> bool {
     let Some((kind, path)) = found.filter(|(kind, path)| is_readable(kind, path) && is_here(path)) else {
         return false;
     };
+    let kind = if path == "inputs.jsonl" { "conversations" } else { kind };
     let records: Vec<_> = (0..RECORDS).map(|n| record(kind, n)).collect();
     let lines = records.iter().map(|record| format!("{record}\n")).collect::<String>();
     world.file(path, &if kind == "sharegpt" { json!(records).to_string() } else { lines });
@@ -158,6 +163,9 @@ fn shortened(world: &World, manifest: &mut serde_yaml::Value) -> bool {
             bench["sweep"] = serde_yaml::from_str("rate: [2, 4]").expect("YAML");
         }
         // So many show a long prompt and a long answer.
+        if bench["input_tokens"]["uniform"]["max"].as_u64().is_some_and(|tokens| tokens > 512) {
+            bench["input_tokens"] = serde_yaml::from_str("uniform: { min: 64, max: 512 }").expect("YAML");
+        }
         for (key, tokens) in [("prefixes", "tokens"), ("input_tokens", "fixed"), ("output_tokens", "fixed")] {
             const MOST: u64 = 128;
             if bench[key].get(tokens).and_then(serde_yaml::Value::as_u64).is_some_and(|tokens| tokens > MOST) {
@@ -311,7 +319,9 @@ pub fn run(world: &World, printed: &str, place: &Place) -> String {
 }
 
 fn row(line: &str) -> Row {
-    let world = World::new();
+    let mut world = World::new();
+    // Keys are read from there.
+    world.env("API_KEY", "a-key");
     let ended = world.regatta(&["import", "--", line]);
     // It must be quoted as one argument, also where it has no blank in it.
     let command = ended.stdout.lines().find(|line| !line.starts_with('#')).unwrap_or_default();
@@ -359,7 +369,7 @@ fn tried(lines: BTreeSet<String>) -> BTreeMap<String, Row> {
     rows.into_inner().expect("no thread failed")
 }
 
-const PAGES: [&str; 8] = [
+const PAGES: [&str; 9] = [
     "harness-v4.1.sh",
     "harness-v5.sh",
     "backend.sh",
@@ -368,6 +378,7 @@ const PAGES: [&str; 8] = [
     "today.sh",
     "repositories.sh",
     "others.sh",
+    "found.sh",
 ];
 
 /// How many lines there are, and what became of them.

@@ -458,3 +458,74 @@ fn a_text_with_a_dollar_in_front_of_its_quotes_is_that_text() {
     let args = manifest(&import(&world, line).stdout)["stages"]["server"]["serve"]["vllm"]["args"].clone();
     assert_eq!(args[1], Value::from(r#"{"method": "ngram", "num_speculative_tokens": 5}"#));
 }
+
+#[test]
+fn exported_variables_are_those_of_the_programs_behind_them() {
+    let script = |text: &str| {
+        let world = World::new();
+        world.file("run.sh", text);
+        world.good(&["import", "run.sh"])
+    };
+    let served =
+        script("export CUDA_VISIBLE_DEVICES=2,3\nexport VLLM_USE_V1=1\nexport HF_TOKEN=hf_xyz\nvllm serve m\n");
+    served.shows("VLLM_USE_V1: '1'").shows("- HF_TOKEN").shows("CUDA_VISIBLE_DEVICES=…");
+    assert!(!served.stdout.contains("hf_xyz") && !served.stdout.contains("VLLM_USE_V1=…"), "{}", served.stdout);
+    let keyed = script(
+        "export OPENAI_API_KEY=sk-1\npython3 -m sglang.bench_serving --backend vllm-chat --model m --dataset-name random\n",
+    );
+    keyed.shows("api_key_env: OPENAI_API_KEY");
+    assert!(!keyed.stdout.contains("sk-1"), "{}", keyed.stdout);
+    // One that no program here reads is named.
+    script("export OTHER=1\ngenai-perf profile -m m\n").shows("OTHER=…: the tool that reads it is not run");
+}
+
+#[test]
+fn values_of_an_array_are_those_of_its_loop() {
+    let world = World::new();
+    world.file(
+        "run.sh",
+        "LEVELS=(1 4\n  16)\nfor c in \"${LEVELS[@]}\"; do\n  genai-perf profile -m gpt2 --concurrency $c --request-count 20\ndone\n",
+    );
+    let ended = world.good(&["import", "run.sh"]);
+    ended.shows("concurrency: 1\n").shows("concurrency: 4\n").shows("concurrency: 16\n");
+    assert!(!ended.stdout.contains("Not translated"), "{}", ended.stdout);
+}
+
+#[test]
+fn what_a_line_contradicts_or_misspells_is_an_error() {
+    let refused = |line: &str, text: &str| {
+        let ended = World::new().regatta(&["import", "--", line]);
+        assert_eq!(ended.code, 2, "{line}\n{}", ended.stdout);
+        ended.shows(text);
+    };
+    refused(
+        "vllm bench serve --model m --backend openai-chat --endpoint /v1/completions",
+        "`--endpoint /v1/completions` is not the path of --backend openai-chat",
+    );
+    refused("vllm bench serve --model m --dataset-name random --dataset-path x.json", "contradict each other");
+    refused(
+        "vllm bench serve --model m --request-rate 10 --ramp-up-strategy linear --ramp-up-start-rps 1 --ramp-up-end-rps 9",
+        "contradict each other",
+    );
+    refused(
+        "guidellm benchmark --target http://h:8000 --profile constnat --rate 1 --data prompt_tokens=8,output_tokens=8",
+        "did you mean `constant`?",
+    );
+    refused("vllm bench serve --model m --random-input-len $ISL", "write `ISL=…` in front of the line");
+    World::new()
+        .good(&["import", "--", "vllm serve m --tensor-paralel-size 2"])
+        .shows("did you mean `--tensor-parallel-size`?");
+}
+
+#[test]
+fn the_first_limit_of_another_tool_ends_the_run_here_too() {
+    let line =
+        "aiperf profile --model m --url localhost:8000 --request-rate 20 --benchmark-duration 120 --request-count 1000";
+    let ended = World::new().good(&["import", "--", line]);
+    ended.shows("requests: 1000").shows("--benchmark-duration 120: there a run ends with the first of its limits");
+    assert!(!ended.stdout.contains("duration: 120s"), "{}", ended.stdout);
+    // Neither is a field of the data set lost that the line itself sets.
+    let line = "guidellm run --backend kind=openai_http,target=http://h:8000,extras.body.ignore_eos=false --data kind=synthetic_text,prompt_tokens=8,output_tokens=8";
+    let ended = World::new().good(&["import", "--", line]);
+    assert!(!ended.stdout.contains("ignore_eos: true"), "{}", ended.stdout);
+}

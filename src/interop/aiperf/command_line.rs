@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::interop::command_line::conversations::{ConversationOptions, length_pairs};
 use crate::interop::command_line::json_number::number;
 use crate::interop::command_line::load::{
-    TranslatedLoad, api_key, burstiness, extra, goodput, header, length, tokenizer, whole,
+    TranslatedLoad, api_key, burstiness, extra, goodput, header, length, needs_tokenizer, tokenizer, whole,
 };
 use crate::interop::command_line::options::{GivenOption, Opt, ParsedLine, flag, many, one, read};
 use crate::interop::command_line::translation::{Translation, TranslationBuilder};
@@ -96,7 +96,7 @@ const LEFT: &[(&[&str], &str)] = &[
     (&["--isl-osl-pairs"], "lengths with weights are `input_tokens: { empirical: … }`"),
     (&["--random-corpus-style", "--prompt-corpus", "--cache-bust"], "prompts are made up with the seed, and no two are alike"),
     (&["--system-prompt", "--system-prompt-file", "--user-context-prompt-length"], "what prompts share is made up: `prefixes`, or it is written in the prompts of --data"),
-    (&["--public-dataset", "--hf-subset", "--hf-weka-dataset", "--dataset-filter"], "nothing is downloaded: give the file, with `--data FILE --data-kind sharegpt`"),
+    (&["--hf-subset", "--hf-weka-dataset", "--dataset-filter"], "nothing is downloaded: give the file, with `--data FILE --data-kind sharegpt`"),
     (&["--dataset-sampling-strategy", "--allow-dataset-wrap", "--no-allow-dataset-wrap"], "the order of records is `data.order`, and `data.repeat` begins again at their end"),
     (&["--fixed-schedule", "--no-fixed-schedule", "--fixed-schedule-auto-offset"], "arrivals at the time stamps of data are `scenario: trace`"),
     (&["--fixed-schedule-start-offset", "--fixed-schedule-end-offset"], "a trace is sent whole: leave the records outside of that time out of the file"),
@@ -159,10 +159,22 @@ pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, Tra
             ),
         );
     }
+    if let Some(name) = line.value("--public-dataset").filter(|name| *name != "sharegpt") {
+        return TranslationBuilder::nothing(
+            TOOL,
+            format!(
+                "the line has no meaning here: the data set `{name}` is not downloaded; save its prompts as JSON lines and give them with `--input-file FILE --custom-dataset-type single_turn`"
+            ),
+        );
+    }
     for given in &line.given {
         if !levels(given, &mut load, &mut sheet) && !length(&mut load, given) {
             option(given, &line, &mut load, &mut sheet);
         }
+    }
+    if load.get("--data-kind") == Some("sharegpt") && !load.has("--output-tokens") {
+        let model = line.value("--tokenizer").or(line.value("--model"));
+        needs_tokenizer(model, &mut load, &mut sheet);
     }
     // It sends a trace at its time stamps, whatever level is given.
     let is_trace = line.value("--custom-dataset-type") == Some("mooncake_trace") || line.has("--fixed-schedule");
@@ -247,6 +259,12 @@ fn option(given: &GivenOption, line: &ParsedLine, load: &mut TranslatedLoad, she
         }
         "--num-dataset-entries" | "--prefix-prompt-pool-size" | "--prefix-prompt-length" => pool(given, line, load),
         "--tokenizer" => tokenizer(given, load, sheet),
+        "--public-dataset" => {
+            load.put("--data", "ShareGPT_V3_unfiltered_cleaned_split.json");
+            load.put("--data-kind", "sharegpt");
+            load.keys.insert("data".to_owned(), json!({"order": "shuffled", "repeat": true}));
+            sheet.note("nothing is downloaded: put ShareGPT_V3_unfiltered_cleaned_split.json there, or name it in `data.sharegpt`");
+        }
         "--batch-size-text" if value == "1" => {}
         "--input-file" => {
             load.put("--data", value);

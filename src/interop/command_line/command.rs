@@ -178,7 +178,12 @@ fn alone(path: &str, name: &str, env: &Env, arguments: &[String]) -> Result<Tran
         (
             "genai-perf" | "genai_perf",
             Some(other @ ("config" | "template" | "process-export-files" | "compare" | "process")),
-        ) => Err(TranslationError::new(format!("`genai-perf {other}` does not measure; a `profile` line does"))),
+        ) => TranslationBuilder::nothing(
+            "genai-perf",
+            format!(
+                "`genai-perf {other}` has no meaning here: it measures nothing itself; lines of `profile` and `analyze` are imported"
+            ),
+        ),
         ("genai-perf" | "genai_perf", _) => {
             genai_perf::command_line::translate("genai-perf profile", false, strip(arguments, "profile"))
         }

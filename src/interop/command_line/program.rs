@@ -199,7 +199,7 @@ pub(in crate::interop) fn is_secret(name: &str) -> bool {
 }
 
 /// `NAME=VALUE`
-pub(super) fn assignment(word: &str) -> Option<(&str, &str)> {
+pub(in crate::interop) fn assignment(word: &str) -> Option<(&str, &str)> {
     let (name, value) = word.split_once('=')?;
     let is_name = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');

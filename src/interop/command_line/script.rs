@@ -139,6 +139,9 @@ impl Script {
     fn command(&mut self, command: &WrittenCommand) {
         let place = self.place(command);
         let text = self.variables.expand(&command.text);
+        if let Some((name, values)) = array(&text) {
+            return self.variables.set(name, &values);
+        }
         let Some(mut words) = shlex::split(&text) else {
             return self.problems(&place, TranslationError::new(ProblemKind::OpenQuote));
         };
@@ -564,6 +567,19 @@ impl Script {
     }
 }
 
+/// `NAME=(VALUE …)`, with its values behind each other.
+fn array(text: &str) -> Option<(&str, String)> {
+    let text = ["export ", "declare -a ", "local -a ", "readonly "]
+        .iter()
+        .find_map(|word| text.strip_prefix(word))
+        .unwrap_or(text);
+    let (name, rest) = text.split_once("=(")?;
+    let is_name = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    let values = shlex::split(rest.strip_suffix(')')?)?;
+    // A value with a blank in it would become two.
+    (is_name && !values.iter().any(|value| value.contains(char::is_whitespace))).then(|| (name, values.join(" ")))
+}
+
 /// Problems in the user's words, with what to do where a variable has no value in the text.
 fn with_variables_named(problems: Vec<TranslationProblem>, unknown: &[UnknownValue]) -> TranslationError {
     let named = |mut problem: TranslationProblem| {
@@ -573,7 +589,7 @@ fn with_variables_named(problems: Vec<TranslationProblem>, unknown: &[UnknownVal
             let written = as_written(sentence, unknown);
             *sentence = match names.first() {
                 Some(name) => {
-                    format!("{written}: the text does not set `{name}`; write `{name}=… ` in front of the line")
+                    format!("{written}: the text does not set `{name}`; write `{name}=…` in front of the line")
                 }
                 None => written,
             };

@@ -128,6 +128,8 @@ pub struct RunLine {
     pub system: SystemNeed,
     /// Its servers stay up: `regatta serve`.
     pub serves: bool,
+    /// Nothing is run: `regatta plan`.
+    pub plans: bool,
 }
 
 /// So many GPUs of one kind.
@@ -242,7 +244,12 @@ impl TranslationBuilder {
 
     /// Takes over what was found of one command of several. `place` is where it stands.
     pub fn absorb(&mut self, place: &str, translation: &mut Translation) {
-        self.notes.append(&mut translation.notes);
+        // Commands of a loop have the same ones.
+        for note in std::mem::take(&mut translation.notes) {
+            if !self.notes.contains(&note) {
+                self.notes.push(note);
+            }
+        }
         for mut option in std::mem::take(&mut translation.untranslated) {
             option.argument = format!("{place}: {}", option.argument);
             self.untranslated.push(option);

@@ -285,8 +285,9 @@ fn defaults(line: &ParsedLine, load: &mut TranslatedLoad, sheet: &mut Translatio
     let has_data = load.has("--data");
     if !load.has("--requests") && !load.has("--measurement-interval") && !has_data {
         let users = load.highest("--concurrency").map_or(1, |users| users as u64);
-        load.put("--requests", users.saturating_mul(2).max(10).to_string());
-        sheet.note("neither a number of requests nor a duration is given: 10 requests, or twice the users, as GenAI-Perf has it");
+        let requests = users.saturating_mul(2).max(10);
+        load.put("--requests", requests.to_string());
+        sheet.note(if load.is_swept() { format!("neither a number of requests nor a duration is given: {requests} requests at each level; there 10, or twice the users of the level") } else { format!("neither a number of requests nor a duration is given: {requests} requests, as GenAI-Perf has it") });
     }
     // Lines of conversations may have lengths of their own.
     let is_of_conversations = line.value("--input-file").is_some_and(|file| file.starts_with("payload:"));

@@ -91,6 +91,9 @@ impl GuideLlmData {
                 load.put("--data-kind", "mooncake");
                 Ok(None)
             }
+            Self::Other(text) if text.contains("trace_synthetic") => Err(format!(
+                "the line has no meaning here: the columns of `{text}` are not read; a file of JSON lines with `timestamp`, `input_length` and `output_length` is: `data: {{ jsonl: FILE }}` with `scenario: trace`"
+            ).into()),
             Self::Other(text) => Err(format!(
                 "the line has no meaning here: the data `{text}` are not read, and nothing is downloaded; save the prompts as JSON lines, `{{\"prompt\": …}}`, and give them with --data FILE.jsonl"
             ).into()),

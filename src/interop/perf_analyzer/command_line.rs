@@ -36,7 +36,7 @@ const LEFT: &[(&[&str], &str)] = &[
     (&["--percentile"], "all percentiles are in the result"),
     (&["--max-threads", "--sync", "-a"], "every request is sent at its scheduled time, independently of others"),
     (&["-l", "--binary-search"], "the highest rate within limits is `bench.search` with `limits`"),
-    (&["--periodic-concurrency-range", "--request-period"], "a level that changes is `bench.ramp`"),
+    (&["--request-period"], "a level that changes is `bench.ramp`"),
     (&["--request-intervals", "--fixed-schedule"], "arrivals at given times are `scenario: trace`, with `data.jsonl`"),
     (&["--shared-memory", "--output-shared-memory-size"], "prompts and answers go over the network, as clients' do"),
     (&["--string-length", "--string-data", "--input-tensor-format", "--output-tensor-format"], "prompts are made to a length in tokens, for language models"),
@@ -66,6 +66,15 @@ pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, Tra
             return TranslationBuilder::nothing(TOOL, why);
         }
     };
+    if let Some(given) = line.given.iter().find(|given| given.name == "--periodic-concurrency-range") {
+        return TranslationBuilder::nothing(
+            TOOL,
+            format!(
+                "the line has no meaning here: the load of `{}` is another one after each number of requests; `bench.ramp` changes it with time, and `bench -c 10,40,70` measures levels one by one",
+                given.as_written()
+            ),
+        );
+    }
     if let Err(why) = shapes(&line, &mut load).and_then(|()| prompts(&line)) {
         return TranslationBuilder::nothing(TOOL, why);
     }
@@ -95,6 +104,9 @@ pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, Tra
     }
     if !line.has("--warmup-request-count") {
         load.put("--warmup", "0");
+    }
+    if !is_openai && !load.has("--data") && !load.has("--input-tokens") {
+        sheet.note("there every input is random in the model's own shape; here a request is a prompt of 550 tokens with 128 in its answer, which only a language model takes");
     }
     load.flag(if line.has("--streaming") { "--streaming" } else { "--no-streaming" });
     if load.has("--rate") && !load.has("--arrivals") {

@@ -129,9 +129,12 @@ fn interface(line: &ParsedLine, load: &mut TranslatedLoad, sheet: &mut Translati
         load.put("--model", name);
     }
     let host = line.value("--host").filter(|host| *host != "0.0.0.0").unwrap_or("localhost");
-    let base = line
-        .value("--base-url")
-        .map_or_else(|| format!("{host}:{}", line.value("--port").unwrap_or(port)), str::to_owned);
+    let of_host = || match host.rsplit_once(':') {
+        // A whole URL, with its port or without.
+        Some((_, behind)) if host.contains("://") && behind.parse::<u16>().is_ok() => host.to_owned(),
+        _ => format!("{host}:{}", line.value("--port").unwrap_or(port)),
+    };
+    let base = line.value("--base-url").map_or_else(of_host, str::to_owned);
     address(&base, path, usual, load);
     Ok(())
 }

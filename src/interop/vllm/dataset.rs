@@ -64,7 +64,7 @@ pub(super) fn put(
             }
             let ratio = ratio(line.given.iter().rev().find(|given| given.name == "--random-range-ratio"), sheet);
             let around =
-                |mean: u32| ((f64::from(mean) * (1.0 - ratio)) as u32, (f64::from(mean) * (1.0 + ratio)) as u32);
+                |mean: u32| ((f64::from(mean) * (1.0 - ratio)) as u32, (f64::from(mean) * (1.0 + ratio)).ceil() as u32);
             let (low, high) = around(number(&["--input-len", "--random-input-len"], 1024));
             load.length_between("input_tokens", low.max(1), high.max(1));
             let (low, high) = around(number(&["--output-len", "--random-output-len"], 128));

@@ -80,7 +80,7 @@ impl Splitter {
             }
             '\\' => self.take(2),
             '\'' | '"' | '`' => return self.quoted(c),
-            '$' if self.peek(1) == Some('(') => return self.substitution(),
+            '$' if self.peek(1) == Some('(') => return self.unquoted_substitution(),
             '#' if self.is_word_start() => {
                 while self.peek(0).is_some_and(|c| c != '\n') {
                     self.at += 1;
@@ -101,6 +101,7 @@ impl Splitter {
                 self.line += 1;
                 self.skip_here_documents();
             }
+            '(' if self.is_array() => self.array()?,
             ';' | '&' | '|' | '(' | ')' => {
                 self.end();
                 self.at += 1;
@@ -132,6 +133,19 @@ impl Splitter {
         }
     }
 
+    /// `$( … )` in front of which no quote is open, as one word: its blanks separate nothing. Arithmetic is read as it stands.
+    fn unquoted_substitution(&mut self) -> Result<(), usize> {
+        let begun = self.current.text.len();
+        let is_arithmetic = self.peek(2) == Some('(');
+        self.substitution()?;
+        let text = self.current.text.split_off(begun);
+        match shlex::try_quote(&text) {
+            Ok(quoted) if !is_arithmetic && text.contains(char::is_whitespace) => self.current.text.push_str(&quoted),
+            _ => self.current.text.push_str(&text),
+        }
+        Ok(())
+    }
+
     /// `$( … )`, with what is nested in it.
     fn substitution(&mut self) -> Result<(), usize> {
         let begun = self.line;
@@ -147,6 +161,32 @@ impl Splitter {
                         ')' if depth <= 1 => return Ok(()),
                         ')' => depth -= 1,
                         _ => {}
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether `NAME=` is in front.
+    fn is_array(&self) -> bool {
+        let word = self.current.text.rsplit(char::is_whitespace).next().unwrap_or_default();
+        let name = word.strip_suffix('=').unwrap_or_default();
+        !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+    }
+
+    /// `( … )` of an array, over several lines, too.
+    fn array(&mut self) -> Result<(), usize> {
+        let begun = self.line;
+        self.take(1);
+        loop {
+            match self.peek(0) {
+                None => return Err(begun),
+                Some(quote @ ('\'' | '"' | '`')) => self.quoted(quote)?,
+                Some('$') if self.peek(1) == Some('(') => self.substitution()?,
+                Some(c) => {
+                    self.take(1);
+                    if c == ')' {
+                        return Ok(());
                     }
                 }
             }

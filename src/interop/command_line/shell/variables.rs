@@ -96,8 +96,13 @@ impl Variables {
                 }
                 (_, '$') => {
                     if let Some((reference, length)) = Reference::read(&chars[at..]) {
+                        let is_array = reference.is_array;
                         let value = self.value(reference);
-                        push_value(&mut out, &value, quote.is_some());
+                        if is_array {
+                            push_values(&mut out, &value, quote.is_some());
+                        } else {
+                            push_value(&mut out, &value, quote.is_some());
+                        }
                         at += length;
                         continue;
                     }
@@ -156,6 +161,17 @@ fn push_value(out: &mut String, value: &str, is_quoted: bool) {
     }
 }
 
+/// `"${NAME[@]}"` is a text for each of its values, in quotes too.
+fn push_values(out: &mut String, values: &str, is_quoted: bool) {
+    let between = if is_quoted { "\" \"" } else { " " };
+    for (n, value) in values.split_whitespace().enumerate() {
+        if n > 0 {
+            out.push_str(between);
+        }
+        push_value(out, value, is_quoted);
+    }
+}
+
 /// How many characters `$(( … ))` has; none where it is none.
 fn arithmetic(text: &[char]) -> Option<usize> {
     if !text.starts_with(&['$', '(', '(']) {
@@ -173,9 +189,11 @@ fn arithmetic(text: &[char]) -> Option<usize> {
     None
 }
 
-/// `$NAME`, `${NAME}`, `${NAME:-default}`
+/// `$NAME`, `${NAME}`, `${NAME:-default}`, `${NAME[@]}`
 struct Reference {
     name: String,
+    /// All values of an array.
+    is_array: bool,
     default: Option<String>,
 }
 
@@ -190,12 +208,14 @@ impl Reference {
         let length = rest.iter().position(|c| !is_first(c) && !c.is_ascii_digit()).unwrap_or(rest.len());
         let name: String = rest[..length].iter().collect();
         if !is_in_braces {
-            return Some((Self { name, default: None }, begin + length));
+            return Some((Self { name, is_array: false, default: None }, begin + length));
         }
         let end = rest.iter().position(|c| *c == '}')?;
         let behind: String = rest[length..end].iter().collect();
         let default = behind.strip_prefix(":-").or_else(|| behind.strip_prefix('-')).map(str::to_owned);
-        (behind.is_empty() || default.is_some()).then_some((Self { name, default }, begin + end + 1))
+        let is_array = behind == "[@]" || behind == "[*]";
+        let is_read = behind.is_empty() || is_array || default.is_some();
+        is_read.then_some((Self { name, is_array, default }, begin + end + 1))
     }
 }
 
