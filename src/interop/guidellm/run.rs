@@ -101,7 +101,7 @@ fn profile(fields: &Map<String, Value>, run: &mut GuideLlmRun, sheet: &mut Trans
             }
             other => match nearest(other, FIELDS) {
                 Some(near) => {
-                    sheet.push_error(format!("`{other}={value}` is no field of a profile; did you mean `{near}`?"))
+                    sheet.push_error(format!("`{other}={value}` is no field of a profile; did you mean `{near}`?"));
                 }
                 None => sheet.push_untranslated(format!("{other}={value}"), "there is nothing like it here"),
             },
