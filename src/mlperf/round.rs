@@ -185,6 +185,14 @@ impl Round {
         names
     };
 
+    /// The benchmark for 99 % of the reference's accuracy beside one for 99.9 %, where the round has both.
+    pub fn lower_accuracy(&self, benchmark: &str) -> Option<String> {
+        const HIGH: &str = "-99.9";
+        const LOW: &str = "-99";
+        let low = format!("{}{LOW}", benchmark.strip_suffix(HIGH)?);
+        self.benchmarks.contains_key(&low).then_some(low)
+    }
+
     /// Why a benchmark of the round is not here, where that is so; `gptj-99` is a `gptj`.
     pub fn left_out(&self, benchmark: &str) -> Option<&str> {
         let is_it =

@@ -108,6 +108,33 @@ fn loadgen_over_a_protocol_that_answers_with_text_is_refused_by_the_plan() {
     }
 }
 
+/// `also_99` packs results twice in a round that has both benchmarks, and is refused in one that has not.
+#[test]
+fn copies_for_99_percent_are_planned_where_the_round_has_both() {
+    let world = World::new();
+    world.file("data.parquet", "");
+    let plan = |round: &str| {
+        let round = format!("round={round}");
+        let arguments = [
+            "plan",
+            "llama2-70b",
+            "package=true",
+            "also_99=true",
+            "dataset_path=data.parquet",
+            "model_path=.",
+            "system=h200-x8",
+        ];
+        world.regatta(&[&arguments[..], &[round.as_str(), "scenarios=offline"]].concat())
+    };
+    let planned = plan("v6.0");
+    assert_eq!(planned.code, 0, "{planned:?}");
+    let refused = plan("v6.1");
+    assert_eq!(refused.code, 2, "{refused:?}");
+    refused
+        .shows("`package` cannot be packed: v6.1 has no benchmark for 99 % beside llama2-70b-99.9")
+        .shows("help: remove it; llama2-70b-99 was in the rounds until v6.0");
+}
+
 /// As the client of MLPerf Endpoints writes a run, and as its submissions lie.
 #[test]
 fn results_of_mlperf_endpoints_are_named_as_not_supported() {

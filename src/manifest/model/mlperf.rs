@@ -179,6 +179,9 @@ pub struct MlperfPackage {
     /// What `nvidia-smi --query-gpu=name,memory.total,driver_version --format=csv,noheader,nounits` printed: a file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nvidia_smi: Option<String>,
+    /// Results for 99.9 % of the reference's accuracy are packed for 99 %, too. The round must have both.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub also_99: bool,
     /// Pack a rehearsal: everything that makes it one is reported, and marked in the package.
     #[serde(default)]
     pub rehearse: bool,

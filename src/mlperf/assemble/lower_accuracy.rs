@@ -5,9 +5,6 @@ use std::path::PathBuf;
 use super::packages::result_folders;
 use super::tree::SubmissionTree;
 
-const HIGH: &str = "-99.9";
-const LOW: &str = "-99";
-
 /// Copies each result for 99.9 % to 99 %, where the round has both and the system has none of its own for 99 %.
 pub(super) fn copy(tree: &mut SubmissionTree) {
     let folders = result_folders(tree.layout);
@@ -16,7 +13,7 @@ pub(super) fn copy(tree: &mut SubmissionTree) {
         let parts: Vec<&str> = path.iter().filter_map(|part| part.to_str()).collect();
         // Until v5.1 the source has a folder for each benchmark.
         if let [division, submitter, "code", benchmark, below @ ..] = &parts[..]
-            && let Some(low) = lower(tree, benchmark)
+            && let Some(low) = tree.round.lower_accuracy(benchmark)
         {
             let to: PathBuf = [division, submitter, "code", low.as_str()].iter().chain(below).collect();
             if !tree.files.contains_key(&to) {
@@ -26,7 +23,7 @@ pub(super) fn copy(tree: &mut SubmissionTree) {
         }
         // closed/Example/results/<system>/<benchmark>/<scenario>/…
         let [division, submitter, folder, system, benchmark, scenario, below @ ..] = &parts[..] else { continue };
-        let Some(low) = lower(tree, benchmark).filter(|_| folders.contains(folder)) else { continue };
+        let Some(low) = tree.round.lower_accuracy(benchmark).filter(|_| folders.contains(folder)) else { continue };
         let above: PathBuf = [division, submitter, "results", system, low.as_str(), scenario].iter().collect();
         if !tree.has_below(&above) {
             let to: PathBuf =
@@ -36,17 +33,11 @@ pub(super) fn copy(tree: &mut SubmissionTree) {
     }
     for (key, lock) in tree.locks.clone() {
         for result in lock.results {
-            let Some(low) = lower(tree, &result.benchmark) else { continue };
+            let Some(low) = tree.round.lower_accuracy(&result.benchmark) else { continue };
             if let Some(lock) = tree.locks.get_mut(&key).filter(|lock| lock.result(&low, result.scenario).is_none()) {
                 lock.results.push(crate::mlperf::LockedResult { benchmark: low, ..result });
             }
         }
     }
     tree.files.extend(copies);
-}
-
-/// The benchmark with the lower target.
-fn lower(tree: &SubmissionTree, benchmark: &str) -> Option<String> {
-    let low = format!("{}{LOW}", benchmark.strip_suffix(HIGH)?);
-    tree.round.benchmarks.contains_key(&low).then_some(low)
 }

@@ -130,7 +130,8 @@ fn runs(entry: &PackageEntry) -> Vec<(TestMode, &Path, &'static [&'static str])>
 fn misplaced(order: &PackageRequest, entry: &PackageEntry, mode: TestMode, test: &TestRecord) -> Vec<String> {
     let mut problems = Vec::new();
     let is = (test.round.as_str(), test.benchmark.as_str(), test.scenario, test.mode);
-    if is != (order.round.name.as_str(), entry.benchmark.as_str(), entry.scenario, mode) {
+    let measured = entry.copy_of.as_ref().unwrap_or(&entry.benchmark);
+    if is != (order.round.name.as_str(), measured.as_str(), entry.scenario, mode) {
         let (scenario, kind) = (test.scenario.title(), test_folder(test.mode));
         problems.push(format!("is of {} {scenario}, {kind}, in {}", test.benchmark, test.round));
     }

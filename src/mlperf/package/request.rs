@@ -40,12 +40,22 @@ pub struct PackageRequest {
 #[derive(Clone, Debug)]
 pub struct PackageEntry {
     pub benchmark: String,
+    /// The benchmark whose runs these are, where it is another: that for 99.9 % of one for 99 %.
+    pub copy_of: Option<String>,
     pub scenario: MlperfScenario,
     pub performance: PathBuf,
     pub accuracy: PathBuf,
     pub score: PathBuf,
     pub audits: IndexMap<TestMode, PathBuf>,
     pub verified: IndexMap<TestMode, PathBuf>,
+}
+
+impl PackageEntry {
+    /// The same result for 99 % of the reference's accuracy. None: it is not for 99.9 %, or the round has no other.
+    pub fn lowered(&self, round: &Round) -> Option<Self> {
+        let low = round.lower_accuracy(&self.benchmark)?;
+        Some(Self { benchmark: low, copy_of: Some(self.benchmark.clone()), ..self.clone() })
+    }
 }
 
 /// Why nothing was packed: all of it at once.

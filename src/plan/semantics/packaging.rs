@@ -63,6 +63,13 @@ struct PackedResult<'a> {
 
 impl<'a> PackageChecker<'a> {
     fn check(&mut self) {
+        if self.step.also_99 && !self.step.results.iter().any(|one| self.round.lower_accuracy(&one.benchmark).is_some())
+        {
+            let names: Vec<&str> = self.step.results.iter().map(|one| one.benchmark.as_str()).collect();
+            let what = format!("{} has no benchmark for 99 % beside {}", self.round.name, names.join(", "));
+            let hint = "remove it; llama2-70b-99 was in the rounds until v6.0";
+            self.refuse(&["also_99"], &what, "there is nothing to copy", hint, None);
+        }
         for (index, results) in self.step.results.iter().enumerate() {
             let index = index.to_string();
             self.tests(&index, results);

@@ -51,7 +51,16 @@ fn order(context: &TaskContext, step: &MlperfPackage) -> Result<PackageRequest, 
         None => Vec::new(),
     };
     let origins = (context.lease.origins)();
-    let results = step.entries().iter().map(|entry| result(context, entry)).collect::<Result<_, _>>()?;
+    let mut results: Vec<mlperf::PackageEntry> =
+        step.entries().iter().map(|entry| result(context, entry)).collect::<Result<_, _>>()?;
+    if step.also_99 {
+        let packed = |low: &mlperf::PackageEntry| {
+            results.iter().any(|result| result.benchmark == low.benchmark && result.scenario == low.scenario)
+        };
+        let copies: Vec<_> =
+            results.iter().filter_map(|result| result.lowered(&round)).filter(|low| !packed(low)).collect();
+        results.extend(copies);
+    }
     Ok(PackageRequest {
         round,
         division: step.division,
@@ -95,6 +104,7 @@ fn result(context: &TaskContext, entry: &model::MlperfEntry) -> Result<mlperf::P
     };
     Ok(mlperf::PackageEntry {
         benchmark: entry.benchmark.clone(),
+        copy_of: None,
         scenario,
         performance: context.path(&entry.performance),
         accuracy: context.path(&entry.accuracy),

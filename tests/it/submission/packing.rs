@@ -17,6 +17,7 @@ fn order(runs: &Runs) -> PackageRequest {
         let of = |name: &str| runs.of(scenario.title(), name);
         PackageEntry {
             benchmark: BENCHMARK.to_owned(),
+            copy_of: None,
             scenario,
             performance: of("performance"),
             accuracy: of("accuracy"),
@@ -225,4 +226,40 @@ fn all_that_is_wrong_with_its_runs_is_told_at_once() {
         mlperf::examine(&out, &order.round).findings.into_iter().map(|finding| finding.check.to_string()).collect();
     assert!(checks.len() == 10 && checks.iter().all(|check| check == "rehearsal"), "{checks:?}");
     assert!(out.join("closed/Example/documentation/REHEARSAL.md").is_file());
+}
+
+/// One set of runs is a result for 99.9 % and for 99 % in a round that has both: the package passes the checkers with six results.
+#[test]
+fn a_package_has_results_for_99_percent_where_the_round_has_both() {
+    let folder = tempfile::tempdir().unwrap();
+    let round = Round::named("v6.0").unwrap();
+    let seeds = round.loadgen.seeds;
+    let runs = Runs::new(&folder.path().join("runs"), |test| test["round"] = json!("v6.0"));
+    for scenario in SCENARIOS {
+        for name in ["performance", "accuracy", "test06"] {
+            let path = runs.of(scenario, name).join("mlperf_log_detail.txt");
+            let text = fs::read_to_string(&path).unwrap();
+            let text = text
+                .replace("6.0.17 @ d6147c7eb7", "6.0.15 @ d6147c7eb7")
+                .replace("2085463073848966840", &seeds.qsl.to_string())
+                .replace("2747215439041700203", &seeds.sample_index.to_string())
+                .replace("16159082839903944936", &seeds.schedule.to_string());
+            write(path, text);
+        }
+    }
+    let out = folder.path().join("out");
+    let mut order = PackageRequest { round: round.clone(), ..order(&runs) };
+    let copies: Vec<PackageEntry> = order.results.iter().filter_map(|entry| entry.lowered(&round)).collect();
+    assert_eq!(copies.len(), 3);
+    order.results.extend(copies);
+    mlperf::pack(&order, &out).unwrap();
+    let examined = mlperf::examine(&out, &round);
+    assert_eq!((examined.refusal_count(), examined.results.len()), (0, 6), "{:#?}", examined.findings);
+    let below = |benchmark: &str| files(&out.join("closed/Example/results").join(SYSTEM).join(benchmark));
+    assert_eq!(below("llama2-70b-99"), below("llama2-70b-99.9"));
+    if let Some(output) = super::official::check(&out, "v6.0") {
+        assert!(output.contains("SUMMARY: submission looks OK"), "{output}");
+    }
+    // A round that has one of them copies nothing.
+    assert!(order.results[0].lowered(&Round::named("v6.1").unwrap()).is_none());
 }
