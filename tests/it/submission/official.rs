@@ -4,6 +4,7 @@
 //! MLPERF_INFERENCE=…/inference MLPERF_PYTHON=…/python UPDATE=1 cargo test --test it -- --ignored submission::official
 //! ```
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,6 +15,8 @@ use regatta::mlperf::{self, Official, Round};
 
 use super::broken::{BROKEN, OFFICIAL, ROUNDS, is_of};
 use super::fixture::{good_of, write};
+use crate::loadgen;
+use crate::world::World;
 
 /// The revision whose checker judged each round: the last one before its results were published.
 const REVISIONS: [(&str, &str); 3] =
@@ -133,6 +136,68 @@ fn the_average_power_is_that_of_the_official_checker() {
             |field: &str| field.trim_matches('"').parse::<f64>().is_ok_and(|number| (number - watts).abs() < 1e-6);
         assert!(table.split([',', '\n']).any(is_it), "{}: {watts} is not in\n{table}", round.name);
     }
+}
+
+/// The golden table of what the official checkers refuse of a package that the shipped flow made on the simulator.
+const REHEARSED: &str = "tests/golden/mlperf/official-rehearsal.txt";
+
+/// What made-up data and shortened runs lead to, as the checkers print it. Nothing else of a package may be refused.
+const OF_A_REHEARSAL: [(&str, &str); 10] = [
+    ("performance_sample_count, found", "the data set is made up, of fewer samples"),
+    ("Required minimum samples per query not met", "the data set is made up, of fewer samples"),
+    ("Test duration less than 600s", "the run is shortened"),
+    ("accurcy run does not cover all dataset", "the data set is made up, of fewer samples"),
+    ("needs to be", "the data set is made up, of fewer samples"),
+    ("accuracy not valid", "follows from the others"),
+    ("has issues", "follows from the others"),
+    ("not met", "answers to made-up samples"),
+    ("does not have all required scenarios", "follows from the others"),
+    ("Checks failed for", "follows from the others"),
+];
+
+/// A literal copy of a package that `regatta run llama2-70b package=true` made, without anything beside `closed/`: the checker of each round
+/// refuses what is made up, and nothing else.
+#[test]
+#[ignore = "needs a clone of mlcommons/inference, named by MLPERF_INFERENCE, and MLPerf's LoadGen: pip, g++ and the network"]
+fn of_a_package_of_the_shipped_flow_it_refuses_only_what_is_made_up() {
+    let mut table =
+        String::from("# What the official checker of each round refuses of a rehearsed package, how often, and why.\n");
+    // One round of each layout.
+    for round in ["v5.1", "v6.1"] {
+        let mut world = World::new();
+        world.env("REGATTA_STORE", loadgen::store());
+        let of_round = format!("round={round}");
+        let arguments = ["run", "llama2-70b", "package=true", "--rehearse", "scenarios=offline,interactive", &of_round];
+        let short = ["samples=128", "duration=2s", "target_qps=40", "offline_expected_qps=40", "documentation=texts"];
+        world.file("texts/calibration.md", "nothing is calibrated: simulated\n");
+        world.good(&[&arguments[..], &short].concat());
+        let clean = tempfile::tempdir().unwrap();
+        for item in walkdir::WalkDir::new(world.path("latest/package/closed")).into_iter().flatten() {
+            if item.file_type().is_file() {
+                let below = item.path().strip_prefix(world.path("latest/package")).unwrap();
+                write(clean.path().join(below), fs::read(item.path()).unwrap());
+            }
+        }
+        let output = check(clean.path(), round).expect("MLPERF_INFERENCE names a clone of mlcommons/inference");
+        let official = Official::of(&output);
+        assert!(output.contains("SUMMARY: ") && !official.passed, "{round}: {output}");
+        let mut counts: BTreeMap<(&str, &str), u32> = BTreeMap::new();
+        let mut others = Vec::new();
+        for error in official.errors().filter(|error| !error.contains("NoResults") && !error.starts_with("SUMMARY")) {
+            match OF_A_REHEARSAL.iter().find(|(text, _)| error.contains(text)) {
+                Some(reason) => *counts.entry(*reason).or_default() += 1,
+                None => others.push(error.to_owned()),
+            }
+        }
+        assert_eq!(others, Vec::<String>::new(), "{round}: {output}");
+        for ((text, why), count) in counts {
+            let _ = writeln!(table, "{round} {count} × {text} | {why}");
+        }
+    }
+    if std::env::var_os("UPDATE").is_some() {
+        fs::write(REHEARSED, &table).unwrap();
+    }
+    assert_eq!(table, fs::read_to_string(REHEARSED).unwrap());
 }
 
 /// Regatta's own reports beside the divisions are no reason for it to refuse a package.

@@ -84,9 +84,10 @@ fn refuse_pickle(file: &Path) -> Result<(), HarnessError> {
     let name = file.display();
     let why = format!(
         "it is a Python pickle, which can run any program, so it is not read. Convert it once, where you trust it \
-         (columns of MLPerf's llama2 and llama3 sets), and name the new file as `jsonl`:\n  \
-         python3 -c \"import json, pandas; [print(json.dumps({{'input_ids': [int(t) for t in r.tok_input], \
-         'output_tokens': len(r.tok_output)}})) for r in pandas.read_pickle('{name}').itertuples()]\" > {name}.jsonl"
+         (the columns of MLPerf's data sets; without `tok_output` the records have no output lengths), and name the new file as `jsonl`:\n  \
+         python3 -c \"import json, pandas; [print(json.dumps({{'input_ids': [int(t) for t in r['tok_input']], \
+         **({{'output_tokens': len(r['tok_output'])}} if 'tok_output' in r else {{}})}})) \
+         for r in pandas.read_pickle('{name}').to_dict('records')]\" > {name}.jsonl"
     );
     Err(fault(file, why))
 }

@@ -3,7 +3,7 @@
 //! | key | or | |
 //! |---|---|---|
 //! | `prompt` | `text`, `text_input` | a text, or a list of ids |
-//! | `input_ids` | `prompt_token_ids`, `token_ids` | ids |
+//! | `input_ids` | `prompt_token_ids`, `token_ids`, `tok_input` | ids |
 //! | `input_length` | `input_tokens` | a prompt of this many tokens is drawn |
 //! | `hash_ids` | | equal ids are equal blocks of tokens (Mooncake); needs `input_length` |
 //! | `output_length` | `output_tokens`, `max_tokens` | |
@@ -14,8 +14,9 @@
 //! Other keys are ignored.
 //!
 //! A file that is one JSON list is read, too: of such objects, or of those of NVIDIA's `benchmark_core_model.py`, which have `input`,
-//! `instruction` and `output`. Their prompt is `input`, a blank and `instruction`; the output length is 1.3 for each word of `output`. So is
-//! the file of perf_analyzer's `--input-data`.
+//! `instruction` and `output`. Their prompt is `input`, a blank and `instruction`; the output length is 1.3 for each word of `output`. Where
+//! they have `tok_input`, as those of MLPerf's converter for Llama-3.1-8B, these ids are the prompt. So is the file of perf_analyzer's
+//! `--input-data` read.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -42,7 +43,7 @@ const LONGEST_LINE: u64 = 256 << 20;
 struct Row {
     #[serde(alias = "text", alias = "text_input")]
     prompt: Option<Given>,
-    #[serde(alias = "prompt_token_ids", alias = "token_ids")]
+    #[serde(alias = "prompt_token_ids", alias = "token_ids", alias = "tok_input")]
     input_ids: Option<Vec<i32>>,
     #[serde(alias = "input_tokens")]
     input_length: Option<u32>,
@@ -151,9 +152,13 @@ fn list_as_lines(reader: &mut Box<dyn BufRead>, data: &PromptFile) -> Result<Opt
         serde_json::from_reader(reader).map_err(|error| unreadable(&error))?;
     let records = items.into_iter().map(|item| {
         let text = |key: &str| item.get(key).and_then(Value::as_str);
+        let tokens_of = |output: &str| (output.split(' ').count() as f64 * TOKENS_PER_WORD) as u64;
         match (text("input"), text("instruction"), text("output")) {
+            (_, _, Some(output)) if item.get("tok_input").is_some_and(Value::is_array) => {
+                json!({ "input_ids": item["tok_input"], "output_length": tokens_of(output) })
+            }
             (Some(input), instruction, Some(output)) => {
-                let tokens = (output.split(' ').count() as f64 * TOKENS_PER_WORD) as u64;
+                let tokens = tokens_of(output);
                 json!({ "prompt": format!("{input} {}", instruction.unwrap_or_default()).trim_end(), "output_length": tokens })
             }
             _ => Value::Object(item),
