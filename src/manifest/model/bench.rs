@@ -61,7 +61,8 @@ pub struct Bench {
     /// The pause between an answer and the user's next request, and between the turns of a session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub think_time: Option<ThinkTime>,
-    /// Server and Trace: arrivals beyond so many requests in flight wait in the client. Their latency counts the wait.
+    /// Server and Trace: arrivals beyond so many requests in flight wait in the client. Their latency counts the wait. With LoadGen over
+    /// HTTP only, where each request under way has a connection: those of all scenarios.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub max_in_flight: Option<u32>,

@@ -133,7 +133,7 @@ pub fn verify(
             let text = format!(
                 "'exact_match': {score_text}\n\nTEST07 Verification Summary\nAccuracy score: {score_text}\nAccuracy threshold: {least}\n\
                  Accuracy check pass: {check}\n{}TEST {}\n",
-                outcome.note(not_judged.as_deref()),
+                note(not_judged.as_deref()),
                 outcome.line()
             );
             let headline = format!(
@@ -157,7 +157,7 @@ pub fn verify(
             let not_judged = is_made_up.then(|| {
                 format!("the mean length, {mean:.2} tokens: the lengths of answers to made-up samples are made up")
             });
-            let text = lengths.text(bounds, &outcome.note(not_judged.as_deref()), outcome.line(), !is_made_up);
+            let text = lengths.text(bounds, &note(not_judged.as_deref()), outcome.line(), !is_made_up);
             let file = "verify_output_len.txt";
             Ok(AuditVerification { test: test_record.mode, file, text, wrong, not_judged, headline })
         }
@@ -198,10 +198,11 @@ impl Outcome {
             Self::NotJudged => "is NOT JUDGED, SIMULATED",
         }
     }
+}
 
-    fn note(self, not_judged: Option<&str>) -> String {
-        not_judged.map_or_else(String::new, |what| format!("SIMULATED, not judged: {what}\n"))
-    }
+/// The line of a verification about what is not judged.
+fn note(not_judged: Option<&str>) -> String {
+    not_judged.map_or_else(String::new, |what| format!("SIMULATED, not judged: {what}\n"))
 }
 
 /// The last word of a verification that made-up data leaves open.

@@ -352,8 +352,8 @@ mod tests {
     fn token_ids_are_collected_where_a_driver_needs_them_and_an_answer_without_them_fails() {
         let first = Rc::new(Cell::new(None));
         let listen = |body: &[&str]| {
-            let told = Rc::clone(&first);
-            let ids = AnswerIds::new(move |token, at| told.set(Some((token, at))));
+            let seen = Rc::clone(&first);
+            let ids = AnswerIds::new(move |token, at| seen.set(Some((token, at))));
             let mut http_outcome = HttpOutcome { ids: Some(ids), ..HttpOutcome::default() };
             let mut response_reader = HttpResponseReader::new(expected(Api::OpenaiCompletions), &mut http_outcome);
             response_reader.head(200, true);
