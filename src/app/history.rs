@@ -5,6 +5,7 @@ use std::fs;
 
 use super::find_result::{RESULT, results_of_run};
 use super::project::Project;
+use super::shared_results;
 use crate::app::error::CommandError;
 use crate::app::output::{print, print_error};
 use crate::cli::{CliExit, Global, HistoryRequest, TagRequest};
@@ -70,6 +71,23 @@ fn measurements(home: &StateFolder, request: &HistoryRequest) -> Result<Vec<Hist
                 result: ComparedResult::of(&measured),
             });
         }
+    }
+    for (summary, result) in request.store.as_deref().map(shared_results::read).transpose()?.unwrap_or_default() {
+        let Some(started) = result.own().map(|own| own.started.clone()) else { continue };
+        let is_known = points.iter().any(|point| point.run == summary.run && point.task == summary.task);
+        if is_known || !has(&summary.manifest, &request.manifest) || !has(&summary.task, &request.task) {
+            continue;
+        }
+        let measured = MeasuredRun { name: summary.task.clone(), result, request_traces: Vec::new() };
+        points.push(HistoryPoint {
+            run: summary.run,
+            tags: Vec::new(),
+            // Other machines are series of their own.
+            manifest: format!("{} on {}", summary.manifest, summary.machine),
+            task: summary.task,
+            started,
+            result: ComparedResult::of(&measured),
+        });
     }
     points.sort_by(|a, b| a.started.cmp(&b.started));
     Ok(points)

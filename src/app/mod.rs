@@ -29,6 +29,7 @@ mod run;
 mod run_cache;
 mod run_job;
 mod selftest;
+mod shared_results;
 mod shipped_inputs;
 mod simulate;
 mod system_choice;

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::output::is_closed;
 use super::project::Project;
+use super::shared_results;
 use crate::app::error::CommandError;
 use crate::app::output::{print, print_error};
 use crate::cli::{self, CliExit, Global, Logs, Status};
@@ -50,6 +51,9 @@ pub(super) fn status(global: &Global, request: Status) -> Result<CliExit, Comman
 
 /// The runs of this project, newest first.
 pub(super) fn list(global: &Global, request: &cli::RunsRequest) -> Result<CliExit, CommandError> {
+    if let Some(store) = &request.store {
+        return list_shared(global, request, store);
+    }
     let home = Project::open_current(global)?.home;
     let mut rows = Vec::new();
     for run in runs(&home).iter().rev() {
@@ -63,6 +67,30 @@ pub(super) fn list(global: &Global, request: &cli::RunsRequest) -> Result<CliExi
         let is_alive = state.finished.is_none() && is_held(&home, run);
         if is_wanted && !(request.failed && (is_good || is_alive)) {
             rows.push(report::RunRow::of(&state, tags_of(&home, run), is_alive));
+        }
+    }
+    print(&if request.json {
+        report::run_list_json(&rows)
+    } else {
+        report::run_list(&rows, Styler::chosen(global.color.choice()))
+    });
+    Ok(CliExit::Done)
+}
+
+/// The runs of all machines whose results are in a shared store, newest first.
+fn list_shared(global: &Global, request: &cli::RunsRequest, store: &str) -> Result<CliExit, CommandError> {
+    let mut all = shared_results::read(store)?;
+    let started = |result: &MeasuredResult| result.own().map(|own| own.started.clone()).unwrap_or_default();
+    all.retain(|(summary, _)| request.manifest.as_ref().is_none_or(|part| summary.manifest.contains(part.as_str())));
+    all.sort_by_cached_key(|(_, result)| std::cmp::Reverse(started(result)));
+    let mut rows: Vec<report::RunRow> = Vec::new();
+    for (summary, result) in &all {
+        let manifest = format!("{} on {}", summary.manifest, summary.machine);
+        let line = (summary.task.clone(), summary.headline.clone());
+        match rows.iter().position(|row| row.run == summary.run.as_str() && row.manifest == manifest) {
+            Some(at) => rows[at].results.push(line),
+            None if rows.len() == request.most => break,
+            None => rows.push(report::RunRow::shared(summary.run.as_str(), manifest, started(result), line)),
         }
     }
     print(&if request.json {

@@ -292,6 +292,10 @@ pub(super) struct RunsArgs {
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
+    /// The measurements of all machines in this shared store, in place of the runs of this folder: a folder,
+    /// s3://bucket/prefix, gs://… or az://….
+    #[arg(long, value_name = "URL", conflicts_with = "failed")]
+    pub store: Option<String>,
 }
 
 #[derive(Debug, Args)]

@@ -26,6 +26,9 @@ pub(super) struct HistoryArgs {
     /// Write an HTML page with a chart of each metric.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub html: Option<PathBuf>,
+    /// Also the measurements that other machines left in this shared store: a folder, s3://bucket/prefix, gs://… or az://….
+    #[arg(long, value_name = "URL")]
+    pub store: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -53,6 +56,8 @@ pub struct HistoryRequest {
     pub most: usize,
     pub json: bool,
     pub html: Option<PathBuf>,
+    /// The shared store with the measurements of other machines.
+    pub store: Option<String>,
 }
 
 /// A tag to give or to take.
@@ -68,8 +73,8 @@ pub enum TagRequest {
 
 impl From<HistoryArgs> for HistoryRequest {
     fn from(args: HistoryArgs) -> Self {
-        let HistoryArgs { metrics, manifest, task, most, json, html } = args;
-        Self { metrics, manifest, task, most, json, html }
+        let HistoryArgs { metrics, manifest, task, most, json, html, store } = args;
+        Self { metrics, manifest, task, most, json, html, store }
     }
 }
 

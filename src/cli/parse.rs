@@ -182,9 +182,13 @@ fn job(command: CliCommand) -> Result<CliJob, ArgumentError> {
             CliJob::Init(InitRequest { folder: args.folder, example: (!args.all).then_some(args.example) })
         }
         CliCommand::Status(args) => CliJob::Status(Status { follow: args.follow, json: args.json }),
-        CliCommand::Runs(args) => {
-            CliJob::Runs(RunsRequest { manifest: args.manifest, failed: args.failed, most: args.most, json: args.json })
-        }
+        CliCommand::Runs(args) => CliJob::Runs(RunsRequest {
+            manifest: args.manifest,
+            failed: args.failed,
+            most: args.most,
+            json: args.json,
+            store: args.store,
+        }),
         CliCommand::History(args) => CliJob::History(args.into()),
         CliCommand::Tag(args) => CliJob::Tag(args.into()),
         CliCommand::Logs(args) => CliJob::Logs(Logs { stage: args.stage, follow: args.follow }),

@@ -280,6 +280,8 @@ pub struct RunsRequest {
     pub failed: bool,
     pub most: usize,
     pub json: bool,
+    /// The measurements of all machines in this shared store.
+    pub store: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -16,7 +16,7 @@ pub struct RunRow {
     /// Names that a user gave it.
     pub tags: Vec<RunTag>,
     pub started_at: String,
-    /// `done`, `failed`, `interrupted`, `running`.
+    /// `done`, `failed`, `interrupted`, `running`; `shared` of another machine's, of which the results are known.
     pub state: &'static str,
     #[serde(skip)]
     role: TextRole,
@@ -53,6 +53,25 @@ impl RunRow {
             cached: state.tally.cached,
             failed: state.tally.failed,
             results: state.tasks.iter().filter_map(result).collect(),
+        }
+    }
+}
+
+impl RunRow {
+    /// Of another machine, of which a shared store has the results alone; `manifest` names the machine, too.
+    pub fn shared(run: &str, manifest: String, started: String, result: (String, String)) -> Self {
+        Self {
+            run: run.to_owned(),
+            manifest,
+            tags: Vec::new(),
+            started_at: to_the_second(&started),
+            state: "shared",
+            role: TextRole::Quiet,
+            seconds: None,
+            ran: 0,
+            cached: 0,
+            failed: 0,
+            results: vec![result],
         }
     }
 }

@@ -20,7 +20,7 @@ use crate::app::error::CommandError;
 use crate::app::output::print_error;
 use crate::app::planning::refuse_impossible_launches;
 use crate::app::project::{Project, gpus_here, options};
-use crate::app::{lockfile, past_runs, run_cache};
+use crate::app::{lockfile, past_runs, run_cache, shared_results};
 use crate::cli::{
     self, CliExit, EventFormat, Force, Global, GpuSelection, KeyValueArg, LockMode, OutputVerbosity, RunTarget,
 };
@@ -322,6 +322,9 @@ impl PreparedRun {
         }
         if let Some(store) = shared_store {
             run_cache::finish(&store, stop, &self.manifest, emit).await;
+        }
+        if let (Some(address), Ok((summary, _))) = (&self.store, &summary) {
+            shared_results::share(address, home, id, &self.plan, &summary.done, emit).await;
         }
         summary
     }

@@ -40,6 +40,13 @@ pub(super) const BLOBS: &str = "regatta-1/blobs";
 
 pub(super) const RECORDS: &str = "regatta-1/records";
 
+pub(super) const SUMMARIES: &str = "regatta-1/summaries";
+
+/// The object of a summary.
+pub(super) fn summary(text: &Digest) -> String {
+    format!("{SUMMARIES}/{text}")
+}
+
 impl Bucket {
     pub(super) fn open(address: &StoreAddress) -> Result<Self, SharedStoreError> {
         Ok(match address {

@@ -10,6 +10,7 @@
 //! ```text
 //! regatta-1/records/ab/<name>   one for each output: the key with its fields, digests, the list of files; sealed
 //! regatta-1/blobs/ab/<digest>   the bytes of a file, by their BLAKE3 digest: equal files are there once
+//! regatta-1/summaries/<digest>  one for each valid result: what was measured, for `runs` and `history` of other machines
 //! regatta-1/tmp/…               in a folder only: what is being written
 //! ```
 //!
@@ -45,6 +46,7 @@ mod record;
 mod scan;
 mod store;
 mod store_state;
+mod summaries;
 
 pub use address::StoreAddress;
 pub use eligibility::why_not;
@@ -53,3 +55,4 @@ pub use gc::{RetentionPolicy, StoreGcReport, collect};
 pub use inventory::{Inventory, Presence, UploadOutcome};
 pub use machine::{Machine, MachineGpus, UnknownGpus};
 pub use store::{SharedStore, UnsentOutputs};
+pub use summaries::{ResultSummary, share_summaries, shared_summaries};

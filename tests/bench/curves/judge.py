@@ -66,7 +66,8 @@ def tokens(folder):
         for path in glob.glob(os.path.join(folder, place, "points/*/result.json")):
             with open(path) as file:
                 result = json.load(file)
-            for at, value in enumerate((result["tokens"]["input"], result["tokens"]["output"], result["counts"]["ok"])):
+            tokens_in = result["tokens"].get("input_server", result["tokens"]["input"])
+            for at, value in enumerate((tokens_in, result["tokens"]["output"], result["counts"]["ok"])):
                 sums[at] += value
         if sums[2]:
             means[name] = (sums[0] / sums[2], sums[1] / sums[2])

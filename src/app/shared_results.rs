@@ -1,0 +1,66 @@
+//! Summaries of results in a shared store: put there after a run with a store, and read by `runs` and `history`.
+
+use std::fs;
+
+use super::find_result::RESULT;
+use super::run_cache;
+use crate::app::error::CommandError;
+use crate::app::output::print_error;
+use crate::event::{Done, Event, RunId, TaskId};
+use crate::interop::MeasuredResult;
+use crate::plan::{ActionKind, Plan};
+use crate::runner::EventEmitter;
+use crate::runner::shared_store::{ResultSummary, StoreAddress, share_summaries, shared_summaries};
+use crate::runner::store::StateFolder;
+
+/// Puts the valid results of a run into the store. A store that is away is a warning.
+pub(super) async fn share(
+    address: &StoreAddress,
+    home: &StateFolder,
+    run: &RunId,
+    plan: &Plan,
+    done: &[(TaskId, Done, std::path::PathBuf)],
+    emit: &EventEmitter,
+) {
+    let mut summaries = Vec::new();
+    for (id, done, out) in done {
+        let Some(task) = plan.tasks.iter().find(|task| task.id == *id && task.kind == ActionKind::Bench) else {
+            continue;
+        };
+        let Ok(text) = fs::read_to_string(out.join(RESULT)) else { continue };
+        let Ok(result) = serde_json::from_str(&text) else { continue };
+        let secrets = task.secrets.iter().filter_map(|name| std::env::var(name).ok());
+        let places = [home.state(), home.project()].map(|place| place.display().to_string());
+        let hidden: Vec<String> = places.into_iter().chain(secrets).collect();
+        let headline = done.headline.clone().unwrap_or_default();
+        summaries.push(ResultSummary::here(run.clone(), &plan.name, id.as_str(), &headline, result, &hidden));
+    }
+    if summaries.is_empty() {
+        return;
+    }
+    if let Err(error) = share_summaries(address, &summaries).await {
+        let text = format!("the results of this run are not in {address}: {error}; {}", error.hint());
+        emit(Event::Notice { task: None, text });
+    }
+}
+
+/// The summaries in the store that an option or the environment names, each with its result. What another version wrote is left
+/// out with a warning.
+pub(super) fn read(store: &str) -> Result<Vec<(ResultSummary, MeasuredResult)>, CommandError> {
+    let Some(address) = run_cache::address(Some(store))? else { return Ok(Vec::new()) };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let (all, mut unreadable) = runtime
+        .block_on(shared_summaries(&address))
+        .map_err(|error| CommandError::Usage(format!("{address} cannot be read: {error}\n  hint: {}", error.hint())))?;
+    let mut read = Vec::new();
+    for summary in all {
+        match MeasuredResult::read(&summary.result.to_string()) {
+            Ok(result) => read.push((summary, result)),
+            Err(_) => unreadable += 1,
+        }
+    }
+    if unreadable > 0 {
+        print_error(&format!("left out: {unreadable} results in {address} are of another version\n"));
+    }
+    Ok(read)
+}

@@ -1,0 +1,120 @@
+//! Summaries of measurements in a store: what one machine measured, for others to look at. They take no part in caching: a
+//! measurement of another machine never stands for one of this machine.
+//!
+//! ```text
+//! regatta-1/summaries/<digest of the text>   one for each result, JSON
+//! ```
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::address::StoreAddress;
+use super::bucket::{Bucket, SUMMARIES, summary};
+use super::error::SharedStoreError;
+use crate::event::{Digest, RunId};
+
+/// The version of a summary.
+const SCHEMA: u32 = 1;
+
+/// One result, and where it was measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ResultSummary {
+    pub schema: u32,
+    /// The name of the machine whose run it was.
+    pub machine: String,
+    pub run: RunId,
+    pub manifest: String,
+    pub task: String,
+    /// The result in a sentence.
+    pub headline: String,
+    /// `result.json` without what it has of each second.
+    pub result: Value,
+}
+
+impl ResultSummary {
+    /// Of this machine. `hidden`: texts that must not leave it, such as secrets and its paths.
+    pub fn here(run: RunId, manifest: &str, task: &str, headline: &str, mut result: Value, hidden: &[String]) -> Self {
+        if let Some(fields) = result.as_object_mut() {
+            for large in ["slices", "curves"] {
+                fields.remove(large);
+            }
+        }
+        hide(&mut result, hidden);
+        Self {
+            schema: SCHEMA,
+            machine: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+            run,
+            manifest: manifest.to_owned(),
+            task: task.to_owned(),
+            headline: headline.to_owned(),
+            result,
+        }
+    }
+}
+
+/// In every text, at any depth.
+fn hide(value: &mut Value, hidden: &[String]) {
+    match value {
+        Value::String(text) => {
+            for one in hidden.iter().filter(|one| one.len() > 3) {
+                if text.contains(one.as_str()) {
+                    *text = text.replace(one.as_str(), "…");
+                }
+            }
+        }
+        Value::Array(all) => all.iter_mut().for_each(|one| hide(one, hidden)),
+        Value::Object(fields) => fields.values_mut().for_each(|one| hide(one, hidden)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+/// Puts summaries into a store; those that are there already stay as they are.
+///
+/// # Errors
+/// The store cannot be used.
+pub async fn share_summaries(address: &StoreAddress, summaries: &[ResultSummary]) -> Result<(), SharedStoreError> {
+    let bucket = Bucket::open(address)?;
+    for one in summaries {
+        let Ok(text) = serde_json::to_vec(one) else { continue };
+        bucket.create(&summary(&Digest::of(&text)), Bytes::from(text)).await?;
+    }
+    Ok(())
+}
+
+/// The summaries of all machines, and how many could not be read. Nothing is written.
+///
+/// # Errors
+/// The store cannot be used.
+pub async fn shared_summaries(address: &StoreAddress) -> Result<(Vec<ResultSummary>, usize), SharedStoreError> {
+    let bucket = Bucket::open(address)?;
+    let (mut all, mut unreadable) = (Vec::new(), 0);
+    for object in bucket.list(SUMMARIES).await? {
+        let Some(bytes) = bucket.get(&object.name).await? else { continue };
+        match serde_json::from_slice::<ResultSummary>(&bytes) {
+            Ok(summary) if summary.schema == SCHEMA => all.push(summary),
+            _ => unreadable += 1,
+        }
+    }
+    Ok((all, unreadable))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[tokio::test]
+    async fn a_summary_is_read_back_without_paths_and_seconds() {
+        let folder = tempfile::tempdir().unwrap();
+        let address = StoreAddress::parse(&folder.path().display().to_string()).unwrap();
+        let result =
+            json!({ "verdict": "valid", "slices": [1, 2], "requested": { "data": ["/home/me/project/x.jsonl"] } });
+        let one = ResultSummary::here(RunId::new("r1"), "m", "load", "VALID", result, &["/home/me/project".to_owned()]);
+        assert_eq!(one.result, json!({ "verdict": "valid", "requested": { "data": ["…/x.jsonl"] } }));
+        for _ in 0..2 {
+            share_summaries(&address, std::slice::from_ref(&one)).await.unwrap();
+        }
+        assert_eq!(shared_summaries(&address).await.unwrap(), (vec![one], 0));
+    }
+}
