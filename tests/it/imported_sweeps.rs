@@ -18,7 +18,8 @@ fn imported(world: &World, paths: &[&str], out: &str) -> SweepReport {
     world.good(&line).shows("not judged").shows("not by Regatta");
     let sweep: Value = serde_json::from_str(&world.read(format!("{out}/sweep.json"))).unwrap();
     jsonschema::validate(&sweep_schema(), &sweep).unwrap();
-    assert!(world.read(format!("{out}/sweep.html")).contains("<svg"));
+    let page = world.read(format!("{out}/sweep.html"));
+    assert!(page.contains("<svg") && page.contains("Points</h2>") && page.contains("not judged</td>"), "{page}");
     SweepReport::read(&world.path(out).join("sweep.json")).unwrap()
 }
 

@@ -217,9 +217,7 @@ pub(in crate::report) fn identity_of_sweeps(sweeps: &[ComparedSweep]) -> Vec<Str
 /// Why rows are not judged, or how they are, and what is not subtracted.
 pub(in crate::report) fn sweep_notes(sweeps: &[ComparedSweep], rules: CompareRules) -> Vec<String> {
     let has_repeats = sweeps.iter().all(|sweep| sweep.report.runs() > 1);
-    let mut notes = vec![if sweeps.len() < 2 {
-        "numbers of one sweep".to_owned()
-    } else if has_repeats {
+    let mut notes = vec![if has_repeats {
         format!(
             "judged where both points are of several runs, by the runs, at 95 % over all rows; a difference below {} % does not matter",
             rules.margins.smallest_percent

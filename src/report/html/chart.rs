@@ -15,6 +15,8 @@ const TOP: f64 = 52.0;
 const BOTTOM: f64 = 44.0;
 /// Of a text with 11 px, about.
 const CHARACTER: f64 = 6.3;
+/// On a phone letters are larger, and names in the legend must not run into each other.
+const LEGEND_CHARACTER: f64 = 7.2;
 /// More points of a curve than this have no labels.
 const LABELLED: usize = 24;
 
@@ -90,7 +92,15 @@ impl Chart<'_> {
             picture.line((LEFT, y), (SIZE.0 - RIGHT, y), "limit");
             picture.text(SIZE.0 - RIGHT, y - 5.0, "over", Anchor::End, text);
         }
-        let mut taken: Vec<(f64, f64, f64)> = Vec::new();
+        // A label is on no point, whichever curve that is on. With many points labels are rare.
+        let points =
+            self.series.iter().filter(|series| series.points.len() <= LABELLED).flat_map(|series| &series.points);
+        let is_drawn = |point: &&ChartPoint| point.x.is_finite() && point.y.is_finite();
+        let dot = |point: &ChartPoint| {
+            let (x, y) = (frame.x(point.x), frame.y(point.y));
+            (x - 4.0, x + 4.0, y + 4.0)
+        };
+        let mut taken: Vec<(f64, f64, f64)> = points.filter(is_drawn).map(dot).collect();
         for series in &self.series {
             frame.series(series, &mut picture, &mut taken);
         }
@@ -103,13 +113,13 @@ impl Chart<'_> {
             return;
         }
         let room = (SIZE.0 - LEFT - RIGHT) / self.series.len() as f64;
-        let longest = ((room - 36.0) / CHARACTER).max(4.0) as usize;
+        let longest = ((room - 36.0) / LEGEND_CHARACTER).max(4.0) as usize;
         let mut x = LEFT;
         for series in &self.series {
             let name = cut(&series.name, longest);
             picture.line((x, 32.0), (x + 20.0, 32.0), &format!("curve {}", colour(series.place)));
             picture.text(x + 25.0, 36.0, "tick", Anchor::Start, &name);
-            x += 36.0 + name.chars().count() as f64 * CHARACTER;
+            x += 36.0 + name.chars().count() as f64 * LEGEND_CHARACTER;
         }
     }
 }

@@ -3,12 +3,33 @@
 use minijinja::{Value as Safe, context};
 
 use super::overlay::colour;
+use super::sweep;
 use super::sweep_charts::{NamedSweep, draw};
-use crate::harness::RunIdentity;
+use crate::harness::{RunIdentity, SweepReport};
 use crate::report::compare::{CompareRules, ComparedSweep, identity_of_sweeps, letter, sweep_notes, sweep_rows};
 use crate::report::page_template::render_page;
 
 const PAGE: &str = include_str!("../../../templates/report/sweeps.html");
+
+/// A row for each point, with its verdict.
+fn point_rows(name: &str, report: &SweepReport) -> (Vec<String>, Vec<Vec<String>>) {
+    let section = sweep::section(name, report, 0);
+    let head = section.head.into_iter().chain(["verdict".to_owned()]).collect();
+    let row = |row: sweep::SweepRow| {
+        let knee = if row.is_knee { ", knee" } else { "" };
+        let verdict = format!("{}{knee}", row.verdict);
+        std::iter::once(row.level).chain(row.cells).chain([verdict]).collect()
+    };
+    (head, section.rows.into_iter().map(row).collect())
+}
+
+/// The notes of one sweep, or those of a comparison.
+fn notes(sweeps: &[ComparedSweep], rules: CompareRules) -> Vec<String> {
+    match sweeps {
+        [only] => sweep::section(&only.name, &only.report, 0).notes,
+        several => sweep_notes(several, rules).into_iter().map(|note| format!("{note}.")).collect(),
+    }
+}
 
 /// The page; the first sweep is what the others are compared with.
 pub fn compare_sweeps(sweeps: &[ComparedSweep], rules: CompareRules) -> Result<String, minijinja::Error> {
@@ -23,10 +44,19 @@ pub fn compare_sweeps(sweeps: &[ComparedSweep], rules: CompareRules) -> Result<S
         Some([
             format!("{}: highest throughput", letter(n)),
             format!("{rate} tok/s"),
-            format!("valid points of {}; at {}", sweep.name, best.level),
+            format!(
+                "{} of {}; at {}",
+                if sweep.report.imported.is_some() { "points" } else { "valid points" },
+                sweep.name,
+                best.level
+            ),
         ])
     };
-    let (head, rows) = sweep_rows(sweeps, rules);
+    // One sweep alone has nothing beside its numbers: a row is a point.
+    let (head, rows) = match sweeps {
+        [only] => point_rows(&only.name, &only.report),
+        several => sweep_rows(several, rules),
+    };
     let mut plots = draw(&named).into_iter().map(Safe::from_safe_string);
     render_page(
         PAGE,
@@ -48,7 +78,7 @@ pub fn compare_sweeps(sweeps: &[ComparedSweep], rules: CompareRules) -> Result<S
             head,
             rows,
             is_alone => sweeps.len() == 1,
-            notes => sweep_notes(sweeps, rules),
+            notes => notes(sweeps, rules),
         },
     )
 }
