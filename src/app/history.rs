@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 use std::fs;
+use std::path::Path;
 
 use super::find_result::{RESULT, results_of_run};
 use super::project::Project;
@@ -49,6 +50,7 @@ fn measurements(home: &StateFolder, request: &HistoryRequest) -> Result<Vec<Hist
         let tags = tags_of(home, &run);
         // A run that was removed meanwhile, or whose journal has no beginning, has no results.
         let Ok((manifest, results)) = results_of_run(home, &run) else { continue };
+        let manifest = shown_manifest(home, &manifest);
         for (task, folder) in results {
             let place = fs::canonicalize(&folder).unwrap_or(folder);
             if !has(&manifest, &request.manifest) || !has(&task, &request.task) || !known.insert(place.clone()) {
@@ -91,6 +93,14 @@ fn measurements(home: &StateFolder, request: &HistoryRequest) -> Result<Vec<Hist
     }
     points.sort_by(|a, b| a.started.cmp(&b.started));
     Ok(points)
+}
+
+/// A manifest as a reader calls it: the one that a `regatta bench` line was turned into has no path that means anything.
+pub(super) fn shown_manifest(home: &StateFolder, manifest: &str) -> String {
+    match Path::new(manifest).strip_prefix(home.state()) {
+        Ok(inside) => inside.with_extension("").display().to_string(),
+        Err(_) => manifest.to_owned(),
+    }
 }
 
 fn reject_unknown(keys: &[MetricKey], points: &[HistoryPoint]) -> Result<(), CommandError> {

@@ -35,7 +35,7 @@ fn of_files(name: &str, files: &[PathBuf]) -> Result<Vec<LocatedRun>, CommandErr
     }
     let together = interop::import_runs(name, &read(files)?);
     if together.as_ref().is_ok_and(|runs| runs.len() == 1) || files.len() == 1 {
-        return located(files, together.map_err(CommandError::usage)?);
+        return Ok(located(files, together.map_err(CommandError::usage)?));
     }
     let mut groups: Vec<Vec<PathBuf>> = Vec::new();
     for file in files {
@@ -47,7 +47,7 @@ fn of_files(name: &str, files: &[PathBuf]) -> Result<Vec<LocatedRun>, CommandErr
     let mut runs = Vec::new();
     for group in groups {
         let found = interop::import_runs(name, &read(&group)?).map_err(CommandError::usage)?;
-        runs.extend(located(&group, found)?);
+        runs.extend(located(&group, found));
     }
     Ok(runs)
 }
@@ -55,15 +55,15 @@ fn of_files(name: &str, files: &[PathBuf]) -> Result<Vec<LocatedRun>, CommandErr
 /// The runs of a folder; none where its files are no results.
 fn of_group(name: &str, files: &[PathBuf]) -> Result<Vec<LocatedRun>, CommandError> {
     match interop::import_runs(name, &read(files)?) {
-        Ok(runs) => located(files, runs),
+        Ok(runs) => Ok(located(files, runs)),
         Err(ImportError::Unknown { .. }) => Ok(Vec::new()),
         Err(error) => Err(CommandError::usage(error)),
     }
 }
 
-fn located(files: &[PathBuf], runs: Vec<(String, interop::Imported)>) -> Result<Vec<LocatedRun>, CommandError> {
+fn located(files: &[PathBuf], runs: Vec<(String, interop::Imported)>) -> Vec<LocatedRun> {
     let place = |name: &str| files.iter().find(|file| file_name(file) == name).cloned().unwrap_or_else(|| name.into());
-    Ok(runs.into_iter().map(|(name, run)| LocatedRun { place: place(&name), run }).collect())
+    runs.into_iter().map(|(name, run)| LocatedRun { place: place(&name), run }).collect()
 }
 
 /// The files of each folder that a tool may have left in it.

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
+use super::history::shown_manifest;
 use super::output::is_closed;
 use super::project::Project;
 use super::shared_results;
@@ -66,7 +67,9 @@ pub(super) fn list(global: &Global, request: &cli::RunsRequest) -> Result<CliExi
         let is_good = state.finished.is_some_and(|end| end.exit == 0);
         let is_alive = state.finished.is_none() && is_held(&home, run);
         if is_wanted && !(request.failed && (is_good || is_alive)) {
-            rows.push(report::RunRow::of(&state, tags_of(&home, run), is_alive));
+            let mut row = report::RunRow::of(&state, tags_of(&home, run), is_alive);
+            row.manifest = shown_manifest(&home, &state.manifest);
+            rows.push(row);
         }
     }
     print(&if request.json {
@@ -90,7 +93,7 @@ fn list_shared(global: &Global, request: &cli::RunsRequest, store: &str) -> Resu
         match rows.iter().position(|row| row.run == summary.run.as_str() && row.manifest == manifest) {
             Some(at) => rows[at].results.push(line),
             None if rows.len() == request.most => break,
-            None => rows.push(report::RunRow::shared(summary.run.as_str(), manifest, started(result), line)),
+            None => rows.push(report::RunRow::shared(summary.run.as_str(), manifest, &started(result), line)),
         }
     }
     print(&if request.json {

@@ -59,12 +59,12 @@ impl RunRow {
 
 impl RunRow {
     /// Of another machine, of which a shared store has the results alone; `manifest` names the machine, too.
-    pub fn shared(run: &str, manifest: String, started: String, result: (String, String)) -> Self {
+    pub fn shared(run: &str, manifest: String, started: &str, result: (String, String)) -> Self {
         Self {
             run: run.to_owned(),
             manifest,
             tags: Vec::new(),
-            started_at: to_the_second(&started),
+            started_at: to_the_second(started),
             state: "shared",
             role: TextRole::Quiet,
             seconds: None,

@@ -113,7 +113,9 @@ fn flatten(key: &str, value: &Value, all: &mut Vec<(String, String)>) {
     match value {
         Value::Null => {}
         Value::Object(fields) => {
-            fields.iter().for_each(|(field, value)| flatten(&format!("{key}.{field}"), value, all))
+            for (field, value) in fields {
+                flatten(&format!("{key}.{field}"), value, all);
+            }
         }
         Value::String(text) => all.push((key.to_owned(), text.clone())),
         other => all.push((key.to_owned(), other.to_string())),

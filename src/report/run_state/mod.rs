@@ -268,7 +268,7 @@ impl RunState {
                 chapter.started = at;
             }
             Event::ProcessStarted { task, pgid } => self.chapter(task).groups.push(*pgid),
-            Event::OutlivingStarted { .. } | Event::OutlivingRemoved { .. } => {}
+            Event::OutlivingStarted { .. } | Event::OutlivingRemoved { .. } | Event::MetricsServed { .. } => {}
             Event::ProcessEnded { task, pgid } => self.chapter(task).groups.retain(|group| group != pgid),
             Event::ServiceReady { task, endpoints, seconds } => {
                 let chapter = self.set(task, TaskPhase::Up, at);
@@ -319,7 +319,6 @@ impl RunState {
                         Some(TaskProgress { text: text.clone(), done: *done, total: *total, live: *live });
                 }
             }
-            Event::MetricsServed { .. } => {}
             Event::Stopping { why } => self.stopping = Some(why.clone()),
             Event::RunFinished { tally, exit, seconds } => {
                 self.finished = Some(Finished { tally: *tally, exit: *exit, seconds: *seconds });
