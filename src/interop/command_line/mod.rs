@@ -19,6 +19,7 @@ pub(super) mod python;
 mod script;
 mod shell;
 pub(super) mod stage_container;
+mod stage_names;
 pub(super) mod translated_bench;
 pub(super) mod translation;
 pub(super) mod translation_error;

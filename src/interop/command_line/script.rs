@@ -13,6 +13,7 @@ use super::no_meaning::no_meaning;
 use super::program::{assignment, program};
 use super::shell::{UnknownValue, Variables, WrittenCommand, as_written, split};
 use super::stage_container::put_container;
+use super::stage_names::{unique, with_unique_names};
 use super::translation::{
     RunLine, ScriptBench, TranslatedScript, Translation, TranslationBuilder, TranslationKind, UntranslatedOption,
 };
@@ -314,7 +315,7 @@ impl Script {
     }
 
     fn take(&mut self, place: &str, mut translation: Translation) {
-        self.with_unique_names(&mut translation);
+        with_unique_names(&mut translation, &self.whole.stages);
         self.only = (self.count == 1).then(|| translation.clone());
         self.tools.insert(translation.tool);
         let is_silent = matches!(translation.kind, TranslationKind::Nothing(_) | TranslationKind::Container(_));
@@ -412,44 +413,9 @@ impl Script {
         self.stages(stage);
     }
 
-    /// A name that no stage of the script has, and none of these.
-    fn unique(&self, name: &str, beside: &[String]) -> String {
-        let is_free = |one: &String| !self.whole.stages.contains_key(one) && (one == name || !beside.contains(one));
-        let numbered = (2..).map(|number| format!("{name}_{number}"));
-        std::iter::once(name.to_owned()).chain(numbered).find(is_free).unwrap_or_default()
-    }
-
-    /// Gives stages whose names the script has already others; what refers to them follows.
-    fn with_unique_names(&self, translation: &mut Translation) {
-        let Some(stages) = named_stages(&mut translation.kind) else { return };
-        let names: Vec<String> = stages.keys().cloned().collect();
-        for name in &names {
-            let to = self.unique(name, &names);
-            if to == *name {
-                continue;
-            }
-            if let Some(stages) = named_stages(&mut translation.kind) {
-                *stages = std::mem::take(stages)
-                    .into_iter()
-                    .map(|(key, mut stage)| {
-                        rename_stage(&mut stage, name, &to);
-                        (if key == *name { to.clone() } else { key }, stage)
-                    })
-                    .collect();
-            }
-            for (_, expression) in &mut translation.produced {
-                *expression = with_stage_renamed(expression, name, &to);
-            }
-            if let TranslationKind::Script(script) = &mut translation.kind {
-                let servers = script.benches.iter_mut().filter_map(|bench| bench.server.as_mut());
-                servers.filter(|server| *server == name).for_each(|server| server.clone_from(&to));
-            }
-        }
-    }
-
     fn stages(&mut self, stages: Map<String, Value>) {
         for (name, mut stage) in stages {
-            let unique = self.unique(&name, &[]);
+            let unique = unique(&name, &[], &self.whole.stages);
             if let (Some(container), Some(keys)) = (&self.container, stage.as_object_mut()) {
                 put_container(keys, container);
             }
@@ -597,40 +563,6 @@ fn with_variables_named(problems: Vec<TranslationProblem>, unknown: &[UnknownVal
         problem
     };
     TranslationError { problems: problems.into_iter().map(named).collect() }
-}
-
-fn named_stages(kind: &mut TranslationKind) -> Option<&mut Map<String, Value>> {
-    match kind {
-        TranslationKind::Manifest(manifest) => manifest.get_mut("stages").and_then(Value::as_object_mut),
-        TranslationKind::Script(script) => Some(&mut script.stages),
-        _ => None,
-    }
-}
-
-/// `stages.NAME` in a text, as another stage.
-fn with_stage_renamed(text: &str, name: &str, to: &str) -> String {
-    let reference = format!("stages.{name}");
-    let mut parts = text.split(&reference);
-    let mut out = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        // `stages.server` is no part of `stages.server_2`.
-        let is_whole = !part.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
-        out.push_str(if is_whole { "stages." } else { &reference });
-        if is_whole {
-            out.push_str(to);
-        }
-        out.push_str(part);
-    }
-    out
-}
-
-fn rename_stage(value: &mut Value, name: &str, to: &str) {
-    match value {
-        Value::String(text) => *text = with_stage_renamed(text, name, to),
-        Value::Array(all) => all.iter_mut().for_each(|one| rename_stage(one, name, to)),
-        Value::Object(all) => all.values_mut().for_each(|one| rename_stage(one, name, to)),
-        _ => {}
-    }
 }
 
 /// Their variables select what they do, so exported ones are theirs.
