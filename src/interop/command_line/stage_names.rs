@@ -1,0 +1,74 @@
+//! Names of a script's stages: several commands may have stages of one name.
+
+use serde_json::{Map, Value};
+
+use super::translation::{Translation, TranslationKind};
+
+/// A name that none of the stages has, and none of these.
+pub(super) fn unique(name: &str, beside: &[String], stages: &Map<String, Value>) -> String {
+    let is_free = |one: &String| !stages.contains_key(one) && (one == name || !beside.contains(one));
+    let numbered = (2..).map(|number| format!("{name}_{number}"));
+    std::iter::once(name.to_owned()).chain(numbered).find(is_free).unwrap_or_default()
+}
+
+/// Gives stages of a translation whose names are among these already others; what refers to them follows.
+pub(super) fn with_unique_names(translation: &mut Translation, stages: &Map<String, Value>) {
+    let Some(own) = named_stages(&mut translation.kind) else { return };
+    let names: Vec<String> = own.keys().cloned().collect();
+    for name in &names {
+        let to = unique(name, &names, stages);
+        if to == *name {
+            continue;
+        }
+        if let Some(own) = named_stages(&mut translation.kind) {
+            *own = std::mem::take(own)
+                .into_iter()
+                .map(|(key, mut stage)| {
+                    rename_stage(&mut stage, name, &to);
+                    (if key == *name { to.clone() } else { key }, stage)
+                })
+                .collect();
+        }
+        for (_, expression) in &mut translation.produced {
+            *expression = with_stage_renamed(expression, name, &to);
+        }
+        if let TranslationKind::Script(script) = &mut translation.kind {
+            let servers = script.benches.iter_mut().filter_map(|bench| bench.server.as_mut());
+            servers.filter(|server| *server == name).for_each(|server| server.clone_from(&to));
+        }
+    }
+}
+
+fn named_stages(kind: &mut TranslationKind) -> Option<&mut Map<String, Value>> {
+    match kind {
+        TranslationKind::Manifest(manifest) => manifest.get_mut("stages").and_then(Value::as_object_mut),
+        TranslationKind::Script(script) => Some(&mut script.stages),
+        _ => None,
+    }
+}
+
+/// `stages.NAME` in a text, as another stage.
+fn with_stage_renamed(text: &str, name: &str, to: &str) -> String {
+    let reference = format!("stages.{name}");
+    let mut parts = text.split(&reference);
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        // `stages.server` is no part of `stages.server_2`.
+        let is_whole = !part.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
+        out.push_str(if is_whole { "stages." } else { &reference });
+        if is_whole {
+            out.push_str(to);
+        }
+        out.push_str(part);
+    }
+    out
+}
+
+fn rename_stage(value: &mut Value, name: &str, to: &str) {
+    match value {
+        Value::String(text) => *text = with_stage_renamed(text, name, to),
+        Value::Array(all) => all.iter_mut().for_each(|one| rename_stage(one, name, to)),
+        Value::Object(all) => all.values_mut().for_each(|one| rename_stage(one, name, to)),
+        _ => {}
+    }
+}
