@@ -3,14 +3,36 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 
 use serde_json::Value;
 
 use crate::world::World;
 
-/// A Python with the packages: `REGATTA_TEST_PYTHON`, else the one in PATH.
+/// What the chapter's cell and MLflow's own reader need.
+const PACKAGES: [&str; 3] = ["pandas==2.3.3", "pyarrow==22.0.0", "mlflow-skinny==3.6.0"];
+
+/// A Python with the packages, installed once into the build folder.
 fn python() -> Command {
-    Command::new(std::env::var_os("REGATTA_TEST_PYTHON").unwrap_or_else(|| "python3".into()))
+    static PYTHON: OnceLock<PathBuf> = OnceLock::new();
+    let python = PYTHON.get_or_init(|| {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("notebook");
+        let (python, done) = (folder.join("bin/python"), folder.join("installed"));
+        let list = PACKAGES.join(" ");
+        if fs::read_to_string(&done).is_ok_and(|installed| installed == list) {
+            return python;
+        }
+        let run = |command: &mut Command| {
+            let output = command.output().expect("it starts");
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        };
+        run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder));
+        let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
+        run(Command::new(&python).args(pip).args(PACKAGES));
+        fs::write(&done, list).expect("written");
+        python
+    });
+    Command::new(python)
 }
 
 fn chapter() -> PathBuf {
@@ -37,7 +59,7 @@ fn printed(world: &World, code: &str) -> String {
 }
 
 #[test]
-#[ignore = "needs Python with pandas and pyarrow"]
+#[ignore = "needs Python, pip and the network"]
 fn the_cell_of_the_chapter_runs() {
     let world = world();
     world.good(&["export", "measured", "--as", "parquet"]);
@@ -80,7 +102,7 @@ fn a_run_is_in_the_form_of_mlflows_file_store() {
 }
 
 #[test]
-#[ignore = "needs Python with mlflow-skinny and pandas"]
+#[ignore = "needs Python, pip and the network"]
 fn mlflow_finds_the_run_with_its_numbers() {
     let world = world();
     world.good(&["export", "measured", "--as", "mlflow", "--out", "tracking"]);

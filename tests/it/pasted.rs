@@ -119,15 +119,16 @@ fn write_data(world: &World, data: &serde_yaml::Value) -> bool {
     };
     let found = ["sharegpt", "jsonl", "mooncake"].into_iter().find_map(|kind| Some((kind, data.get(kind)?.as_str()?)));
     // perf_analyzer and the backend's tools have files of their own.
-    let is_readable = |kind: &str, path: &str| kind != "jsonl" || path.ends_with(".jsonl");
+    let is_readable =
+        |kind: &str, path: &str| kind != "jsonl" || Path::new(path).extension().is_some_and(|suffix| suffix == "jsonl");
     let is_here = |path: &str| !path.contains("{{") && !path.starts_with('/');
     let Some((kind, path)) = found.filter(|(kind, path)| is_readable(kind, path) && is_here(path)) else {
         return false;
     };
     let kind = if path == "inputs.jsonl" { "conversations" } else { kind };
     let records: Vec<_> = (0..RECORDS).map(|n| record(kind, n)).collect();
-    let lines = records.iter().map(|record| format!("{record}\n")).collect::<String>();
-    world.file(path, &if kind == "sharegpt" { json!(records).to_string() } else { lines });
+    let lines: Vec<String> = records.iter().map(ToString::to_string).collect();
+    world.file(path, &if kind == "sharegpt" { json!(records).to_string() } else { lines.join("\n") });
     true
 }
 

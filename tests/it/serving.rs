@@ -18,9 +18,8 @@ pub fn serving(world: &World, words: &[&str]) -> (Child, Vec<String>, String) {
     let mut out = BufReader::new(child.stdout.take().unwrap());
     loop {
         let mut line = String::new();
-        if out.read_line(&mut line).unwrap() == 0 {
-            panic!("it ended before it served: {lines:?}\n{:?}", Ended::of(child));
-        }
+        let read = out.read_line(&mut line).unwrap();
+        assert_ne!(read, 0, "it ended before it served: {lines:?}\n{:?}", Ended::of(child));
         if let Some(target) = line.strip_prefix("regatta bench ") {
             let address = target.split(' ').next().unwrap().trim().to_owned();
             child.stdout = Some(out.into_inner());

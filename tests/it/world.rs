@@ -17,6 +17,7 @@ pub struct World {
 
 /// A test that fails in the middle of a run must not leave the run behind, and shows how far it came.
 impl Drop for World {
+    #[expect(clippy::print_stderr, reason = "it is for the reader of a failed test")]
     fn drop(&mut self) {
         if std::thread::panicking() {
             let journal = self.newest_journal();

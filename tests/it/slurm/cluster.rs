@@ -175,6 +175,7 @@ fn parent(pid: i32) -> i32 {
 }
 
 impl Drop for Cluster {
+    #[expect(clippy::print_stderr, reason = "it is for the reader of a failed test")]
     fn drop(&mut self) {
         // A test that waited in vain leaves what Slurm itself knew: the cluster is gone a moment later.
         if std::thread::panicking() {
