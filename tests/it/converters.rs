@@ -10,6 +10,7 @@ use regatta::mlperf::Round;
 use regatta::mlperf::dataset::{DatasetError, DatasetFormat, DatasetRequest, read};
 use serde_json::{Value, json};
 
+use crate::python_packages::program;
 use crate::world::World;
 
 /// Three samples of each; `language/<model>` of mlcommons/inference at b66003e1. What writes `mixtral-8x7b`, `llama3.1-405b` and `deepseek-r1` is
@@ -60,13 +61,9 @@ numpy.save("npy/input_ids_padded.npy", numpy.array([[1, 5, 6, 2], [1, 7, 2, 2], 
 numpy.save("npy/input_lens.npy", numpy.array([3, 2, 4], dtype=numpy.int32))
 "#;
 
-fn python() -> String {
-    std::env::var("MLPERF_PYTHON").unwrap_or_else(|_| "python3".to_owned())
-}
-
 /// Runs a command line that a message names, with the Python that has pandas.
 fn shell(command: &str, folder: &Path) {
-    let command = command.replace("python3", &python());
+    let command = command.replace("python3", &program().display().to_string());
     let ended = Command::new("sh").args(["-c", &command]).current_dir(folder).output().unwrap();
     assert!(ended.status.success(), "{command}: {}", String::from_utf8_lossy(&ended.stderr));
 }
@@ -86,7 +83,7 @@ fn round(benchmark: &str) -> Round {
 }
 
 #[test]
-#[ignore = "needs a Python with pandas and pyarrow, named by MLPERF_PYTHON"]
+#[ignore = "needs Python, pip and the network"]
 fn what_the_references_converters_write_is_a_data_set_of_its_benchmark() {
     let folder = tempfile::tempdir().unwrap();
     written(folder.path());
@@ -140,7 +137,7 @@ fn what_the_references_converters_write_is_a_data_set_of_its_benchmark() {
 
 /// The same files as prompts of a benchmark without LoadGen.
 #[test]
-#[ignore = "needs a Python with pandas and pyarrow, named by MLPERF_PYTHON"]
+#[ignore = "needs Python, pip and the network"]
 fn what_the_references_converters_write_are_prompts_of_a_benchmark() {
     let world = World::with(
         "params: { file: { about: A, text: {} } }\nstages:\n  engine: { engine: { backend: simulator, model: { name: m, architecture: LlamaForCausalLM, parameters: 1000000, \

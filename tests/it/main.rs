@@ -57,6 +57,7 @@ mod pipelines;
 mod ports;
 mod preflight;
 mod processes;
+mod python_packages;
 mod querying;
 mod ratios;
 mod reference;

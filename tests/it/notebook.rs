@@ -2,38 +2,11 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::OnceLock;
 
 use serde_json::Value;
 
+use crate::python_packages::python;
 use crate::world::World;
-
-/// What the chapter's cell and MLflow's own reader need.
-const PACKAGES: [&str; 3] = ["pandas==2.3.3", "pyarrow==22.0.0", "mlflow-skinny==3.6.0"];
-
-/// A Python with the packages, installed once into the build folder.
-fn python() -> Command {
-    static PYTHON: OnceLock<PathBuf> = OnceLock::new();
-    let python = PYTHON.get_or_init(|| {
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("notebook");
-        let (python, done) = (folder.join("bin/python"), folder.join("installed"));
-        let list = PACKAGES.join(" ");
-        if fs::read_to_string(&done).is_ok_and(|installed| installed == list) {
-            return python;
-        }
-        let run = |command: &mut Command| {
-            let output = command.output().expect("it starts");
-            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        };
-        run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder));
-        let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
-        run(Command::new(&python).args(pip).args(PACKAGES));
-        fs::write(&done, list).expect("written");
-        python
-    });
-    Command::new(python)
-}
 
 fn chapter() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/manual/24-in-a-notebook")

@@ -234,7 +234,7 @@ impl Script {
             _ => {}
         }
         let mut all: Vec<String> = Vec::new();
-        let exported = self.exported_for(&name, &words);
+        let exported = self.exported_for(&words);
         all.extend(exported.iter().map(|(name, value)| format!("{name}={value}")));
         // Arguments that pick a manifest or a scenario are read as they were written.
         let is_written = READS_VARIABLES.contains(&name.as_str()) || name.starts_with("--") || is_run_args(&words);
@@ -261,16 +261,11 @@ impl Script {
         }
     }
 
-    /// The exported variables that a program gets, where it does not set them itself. What selects the work of `make` and
-    /// `llmb-run` is given to them only where the text itself does not use it.
-    fn exported_for(&self, name: &str, words: &[String]) -> Vec<(String, String)> {
+    /// The exported variables that a program gets, where it does not set them itself. Those that the text itself uses are for the
+    /// text.
+    fn exported_for(&self, words: &[String]) -> Vec<(String, String)> {
         let own = |name: &str| words.iter().map_while(|word| assignment(word)).any(|(other, _)| other == name);
-        let all: Vec<(&str, &str)> = if READS_VARIABLES.contains(&name) {
-            self.variables.for_programs().collect()
-        } else {
-            self.variables.exported().collect()
-        };
-        let all = all.into_iter().filter(|(name, _)| !own(name));
+        let all = self.variables.for_programs().filter(|(name, _)| !own(name));
         all.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
     }
 

@@ -35,11 +35,6 @@ impl Variables {
         exported.filter_map(|name| Some((name.as_str(), self.values.get(name)?.as_str())))
     }
 
-    /// All exported variables that have a value.
-    pub fn exported(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.exported.iter().filter_map(|name| Some((name.as_str(), self.values.get(name)?.as_str())))
-    }
-
     /// Names of exported variables that no command of the text uses itself.
     pub fn only_exported(&self) -> impl Iterator<Item = &str> {
         self.exported.iter().filter(|name| !self.used.contains(*name)).map(String::as_str)
