@@ -3,7 +3,8 @@
 use super::project::{Project, colored};
 use crate::app::error::CommandError;
 use crate::app::output::{print, print_error};
-use crate::cli::{CheckRequest, CliExit, Global, RunList, SchemaOf, ShowRequest};
+use crate::cli::{CheckFormat, CheckRequest, CliExit, Global, RunList, SchemaOf, ShowRequest};
+use crate::diag::{CheckProblem, CheckedManifest, check_github, check_json, check_sarif};
 use crate::manifest::{catalogue, schema as manifest_schema};
 use crate::plan::expand;
 use crate::report::{self, Styler};
@@ -11,19 +12,33 @@ use crate::report::{self, Styler};
 /// Every error of every manifest; one line for each good one.
 pub(super) fn check(global: &Global, request: &CheckRequest) -> Result<CliExit, CommandError> {
     let project = Project::open_current(global)?;
-    let mut exit = CliExit::Done;
+    let (mut checked, mut problems) = (Vec::new(), Vec::new());
+    let is_text = request.format == CheckFormat::Text;
     for name in &request.manifests {
-        let checked = project.manifest(name, &[]).and_then(|manifest| Ok(expand(&manifest)?));
-        match checked {
-            Ok(plan) => print(&format!("{name}: good, {} tasks\n", plan.tasks.len())),
+        let plan = project.manifest(name, &[]).and_then(|manifest| Ok(expand(&manifest)?));
+        let tasks = match plan {
+            Ok(plan) => Some(plan.tasks.len()),
             Err(CommandError::Manifest(found)) => {
-                exit = CliExit::Usage;
-                print_error(&found.render(colored(global.color.choice())));
+                if is_text {
+                    print_error(&found.render(colored(global.color.choice())));
+                }
+                problems.extend(CheckProblem::of(name, &found));
+                None
             }
             Err(other) => return Err(other),
+        };
+        if let Some(tasks) = tasks.filter(|_| is_text) {
+            print(&format!("{name}: good, {tasks} tasks\n"));
         }
+        checked.push(CheckedManifest { name: name.clone(), tasks });
     }
-    Ok(exit)
+    match request.format {
+        CheckFormat::Text => {}
+        CheckFormat::Json => print(&check_json(&checked, &problems)),
+        CheckFormat::Github => print(&check_github(&problems)),
+        CheckFormat::Sarif => print(&check_sarif(&problems)),
+    }
+    Ok(if checked.iter().all(|one| one.tasks.is_some()) { CliExit::Done } else { CliExit::Usage })
 }
 
 pub(super) fn show(global: &Global, request: &ShowRequest) -> Result<CliExit, CommandError> {

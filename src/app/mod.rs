@@ -5,6 +5,7 @@ mod bulk;
 mod cache;
 mod clean;
 mod compare;
+mod completion;
 mod doctor;
 mod error;
 mod explain;
@@ -38,10 +39,12 @@ mod triton;
 mod unknown_numbers;
 mod welcome;
 
-use std::io::stdin;
+use std::io::{Write as _, stdin};
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 
+use self::completion::ProjectOffers;
 use self::error::CommandError;
 use self::output::{print, print_error};
 use crate::cli::{self, CliExit, CliJob, Invocation};
@@ -49,6 +52,11 @@ use crate::mlperf::loadgen;
 
 /// Reads the command line and runs it.
 pub fn main() -> ExitCode {
+    if let Some(offered) = cli::complete(std::env::args_os(), || Arc::new(ProjectOffers::here())) {
+        // As it is: the shell's separator is a control character.
+        let _ = std::io::stdout().write_all(offered.as_bytes()).inspect_err(output::note);
+        return ExitCode::SUCCESS;
+    }
     let request = match cli::parse(std::env::args_os()) {
         Ok(request) => request,
         Err(refused) => {
@@ -129,7 +137,7 @@ fn perform(request: Invocation) -> Result<CliExit, CommandError> {
         CliJob::Triton(request) => triton::run_command(&global, request),
         CliJob::Selftest(request) => selftest::selftest(&global, &request),
         CliJob::Completions(shell) => {
-            print(&cli::completions(shell));
+            print(&cli::completion_script(shell));
             Ok(CliExit::Done)
         }
         CliJob::NullServer { first_ms, gap_ms } => simulate::null_server(first_ms, gap_ms),

@@ -172,6 +172,12 @@ pub(super) fn logs(global: &Global, request: &Logs) -> Result<CliExit, CommandEr
     Err(CommandError::Usage(format!("no run has a log of {wanted}\n  hint: {hint}")))
 }
 
+/// Tasks of the last run that have a log.
+pub(super) fn logged_tasks(home: &StateFolder) -> Vec<String> {
+    let newest = last_run(home).map(|run| logs_in(&home.run(&run))).unwrap_or_default();
+    newest.iter().map(|log| name_of(log).replacen('.', "/", 1)).collect()
+}
+
 fn logs_in(folder: &Path) -> Vec<PathBuf> {
     let mut logs: Vec<PathBuf> = fs::read_dir(folder)
         .into_iter()

@@ -16,6 +16,7 @@ use super::key_value_arg::KeyValueArg;
 use super::lock::LockArgs;
 use super::mlperf::MlperfArgs;
 use super::on_args::{OnHostArgs, OnNodeArgs};
+use super::request::CheckFormat;
 use super::result_args::{CompareArgs, ExplainArgs, ExportArgs, ImportArgs, ReportArgs};
 use super::run_mode::RunModeArgs;
 use super::serve::ServeArgs;
@@ -250,6 +251,9 @@ pub(super) struct CheckArgs {
     /// Names or paths.
     #[arg(value_name = "MANIFEST", required = true, value_hint = ValueHint::FilePath)]
     pub manifests: Vec<String>,
+    /// How to print what is wrong.
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub format: CheckFormat,
 }
 
 #[derive(Debug, Args)]

@@ -137,7 +137,11 @@ pub(super) const DOCTOR: &str = concat!(
     "  141  the reader of the output closed it (`| head`)\n",
 );
 
-pub(super) const CHECK: &str = with_codes!(examples!["regatta check quickstart", "regatta check manifests/*.yaml"]);
+pub(super) const CHECK: &str = with_codes!(examples![
+    "regatta check quickstart",
+    "regatta check manifests/*.yaml",
+    "regatta check manifests/*.yaml --format github    annotations in a workflow; sarif for code scanning"
+]);
 
 pub(super) const SHOW: &str =
     with_codes!(examples!["regatta show quickstart", "regatta show quickstart system=sim-h100-x1 --json"]);
@@ -324,7 +328,7 @@ pub(super) const EXPLAIN: &str = with_codes!(examples![
 ]);
 
 pub(super) const COMPLETIONS: &str = with_codes!(examples![
-    "regatta completions bash > ~/.local/share/bash-completion/completions/regatta",
-    "regatta completions zsh > ~/.zfunc/_regatta",
-    "regatta completions fish > ~/.config/fish/completions/regatta.fish",
+    "source <(regatta completions bash)      in ~/.bashrc",
+    "source <(regatta completions zsh)       in ~/.zshrc, behind compinit",
+    "regatta completions fish | source       in ~/.config/fish/config.fish",
 ]);

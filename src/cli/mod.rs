@@ -2,7 +2,7 @@
 //!
 //! [`parse()`] reads a command line and gives an [`Invocation`] that needs no further checking, or a [`CliParseError`] with what
 //! to print and the code to leave with. The module has no access to manifests, the store and runs: other modules check whether
-//! a stage of that name exists. It reads no file; of the environment it reads `REGATTA_HOME` and, through the
+//! a stage of that name exists. It reads no file; of the environment it reads `REGATTA_HOME`, `REGATTA_COMPLETE` and, through the
 //! terminal library, `NO_COLOR`.
 
 mod args;
@@ -12,6 +12,7 @@ mod bench_args;
 mod bulk;
 mod cache;
 mod common_args;
+mod completion;
 mod exit;
 mod force;
 mod gpu_selection;
@@ -31,16 +32,17 @@ mod value_error;
 
 pub use bench::{BenchCommand, BenchLoad, BenchServer, TokenLength};
 pub use cache::{Cache, CacheAction, CacheGc};
+pub use completion::{Offer, Offers, complete, completion_script};
 pub use exit::CliExit;
 pub use gpu_selection::GpuSelection;
 pub use history::{HistoryRequest, TagRequest};
 pub use key_value_arg::KeyValueArg;
 pub use lock::{LOCK_FILE, LockAction, LockMode, LockStrictness};
 pub use mlperf::{AssembleOptions, ForeignLogs, ForeignLogsError, MlperfAction};
-pub use parse::{CliParseError, completions, parse};
+pub use parse::{CliParseError, parse};
 pub use request::{
-    BulkRequest, CheckRequest, CliJob, Color, Compare, Doctor, EventFormat, ExplainRequest, ExportRequest, Force, Gc,
-    Global, ImportRequest, InitRequest, Invocation, Logs, OutputVerbosity, PlanFormat, PlanRequest, Report,
+    BulkRequest, CheckFormat, CheckRequest, CliJob, Color, Compare, Doctor, EventFormat, ExplainRequest, ExportRequest,
+    Force, Gc, Global, ImportRequest, InitRequest, Invocation, Logs, OutputVerbosity, PlanFormat, PlanRequest, Report,
     RepositoryAction, RepositoryFill, RunList, RunRequest, RunTarget, RunsRequest, SchemaOf, Select, Selftest,
     ServeRequest, Shell, ShowRequest, Simulate, Status,
 };

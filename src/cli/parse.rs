@@ -5,7 +5,6 @@ use std::io;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches};
-use clap_complete::Shell;
 
 use super::args::{CliArgs, CliCommand, ColorWord, GraphWord, RepositoryCommand, SchemaWord, SelectArgs, SimCommand};
 use super::argument_error::{ArgumentError, reject_duplicates};
@@ -61,14 +60,6 @@ pub fn parse<W: Into<OsString>>(words: impl IntoIterator<Item = W>) -> Result<In
     }
     let command = CliArgs::command().color(color_of(&words));
     read(command, &words).map_err(|error| CliParseError(Box::new(error)))
-}
-
-/// A completion script.
-pub fn completions(shell: Shell) -> String {
-    // Into memory: the generator panics where it cannot write.
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut CliArgs::command(), "regatta", &mut script);
-    String::from_utf8_lossy(&script).into_owned()
 }
 
 /// Help and errors are printed before there is a request, so `--color` is read from the arguments directly.
@@ -165,7 +156,7 @@ fn job(command: CliCommand) -> Result<CliJob, ArgumentError> {
             CliJob::Doctor(Doctor { manifest: args.manifest, settings: args.settings, json: args.json })
         }
         CliCommand::Lock(args) => CliJob::Lock(lock::into_action(args)?),
-        CliCommand::Check(args) => CliJob::Check(CheckRequest { manifests: args.manifests }),
+        CliCommand::Check(args) => CliJob::Check(CheckRequest { manifests: args.manifests, format: args.format }),
         CliCommand::Show(args) => {
             let (manifest, settings) = subject(args.subject);
             reject_duplicates(&settings)?;
@@ -421,13 +412,5 @@ mod tests {
         assert_eq!(color_of(&words("regatta run --color=never")), clap::ColorChoice::Never);
         assert_eq!(color_of(&words("regatta --color always run")), clap::ColorChoice::Always);
         assert_eq!(color_of(&words("regatta run color=never")), clap::ColorChoice::Auto);
-    }
-
-    #[test]
-    fn every_shell_gets_a_script_that_knows_the_commands() {
-        for shell in [Shell::Bash, Shell::Zsh, Shell::Fish, Shell::Elvish, Shell::PowerShell] {
-            let script = completions(shell);
-            assert!(script.contains("quiet") && script.contains("schema"), "{shell}");
-        }
     }
 }

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
+use clap::ValueEnum;
 pub use clap_complete::Shell;
 
 use super::bench::BenchCommand;
@@ -235,6 +236,21 @@ pub enum PlanFormat {
 pub struct CheckRequest {
     /// At least one.
     pub manifests: Vec<String>,
+    pub format: CheckFormat,
+}
+
+/// How the errors of manifests are printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum CheckFormat {
+    /// For people, with the lines of the file.
+    #[default]
+    Text,
+    /// Every manifest and every problem with its place.
+    Json,
+    /// Annotations of a workflow on GitHub.
+    Github,
+    /// SARIF 2.1.0, for editors and code scanning.
+    Sarif,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

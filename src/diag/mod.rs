@@ -2,12 +2,14 @@
 //!
 //! A leaf: it has no dependency on YAML, manifests or Triton. It never prints; [`Diagnostics::render`] returns text.
 
+mod check_formats;
 mod diagnostic;
 mod error_chain;
 mod render;
 mod source;
 mod suggest;
 
+pub use check_formats::{CheckProblem, CheckedManifest, ProblemPlace, check_github, check_json, check_sarif};
 pub use diagnostic::{Diagnostic, Diagnostics, Label, MissingValue, Severity};
 pub use error_chain::{error_chain, with_causes};
 pub use source::{SourceText, Span};

@@ -8,6 +8,7 @@ use super::catalog_keys::check_catalog_keys;
 use super::expression::Expressions;
 use super::library::FileId;
 use super::merge::merge_documents;
+use super::outline::ManifestOutline;
 use super::param::{ParamResolver, ResolvedParam};
 use super::schema_check::{TemplatePolicy, check};
 use super::value::value_of;
@@ -42,6 +43,19 @@ pub fn load(library: &ManifestLibrary, what: &str, given: &GivenValues) -> Resul
         Some(manifest) if !found.has_errors() => Ok(manifest),
         _ => Err(found),
     }
+}
+
+/// The names of a manifest, with what was given so far; none where it cannot be read. Nothing that is wrong is reported.
+pub fn outline(library: &ManifestLibrary, what: &str, given: &GivenValues) -> Option<ManifestOutline> {
+    let file = library.find(what)?;
+    let mut loader = Loader::default();
+    let mut root = loader.file(&file, None, &mut Chain::new())?;
+    loader.choose(&mut root, &file, given, &mut IndexMap::new(), &mut BTreeMap::new());
+    let catalog = |entry: &MapEntry| {
+        let folder = loader.folder(entry);
+        folder.map(|folder| folder.catalog(&file).into_iter().collect()).unwrap_or_default()
+    };
+    Some(ManifestOutline::of(&root, catalog))
 }
 
 #[derive(Default)]

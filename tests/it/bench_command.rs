@@ -202,7 +202,7 @@ fn what_cannot_be_meant_is_refused_before_anything_starts() {
         (vec!["bench"], "`regatta bench sim:` tries it without a server"),
         (vec!["bench", "grpcs://host:1"], "TLS is supported over HTTP only"),
         (vec!["bench", "https://host/v1", "--cert", "mine.pem"], "--key <FILE>"),
-        (vec!["bench", "sim:abacus"], "the simulator knows the GPUs h100, h200 and the models llama2-70b"),
+        (vec!["bench", "sim:abacus"], "the simulator knows the GPUs h100, h200 and the models"),
         (vec!["bench", "host"], "is not host:port"),
         (vec!["bench", "h:1", "--rate", "5", "--offline"], "cannot be used with"),
         (vec!["bench", "h:1", "--rate", "0"], "must be above 0"),

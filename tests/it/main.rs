@@ -15,6 +15,7 @@ mod ci_job;
 mod circles;
 mod cli;
 mod compare;
+mod completion;
 mod converters;
 mod crash;
 mod data;

@@ -1,0 +1,83 @@
+//! The names that a shell offers for arguments: manifests, parameters and their values, stages, runs.
+
+use std::collections::BTreeMap;
+use std::env;
+
+use super::past_runs::logged_tasks;
+use super::project::Project;
+use crate::cli::{Color, Global, Offer, Offers, OutputVerbosity};
+use crate::manifest::{DeclaredParam, GivenValues, ManifestOutline, catalogue, outline};
+use crate::runner::store::{runs, tags_of};
+
+/// Those of the project in the current folder; none where there is no current folder.
+pub(super) struct ProjectOffers(Option<Project>);
+
+impl ProjectOffers {
+    pub(super) fn here() -> Self {
+        let home = env::var_os("REGATTA_HOME").map_or_else(|| ".regatta".into(), Into::into);
+        let global = Global { home, color: Color::Never, loudness: OutputVerbosity::Normal };
+        Self(Project::open_current(&global).ok())
+    }
+
+    fn outline(&self, manifest: &str, given: &[String]) -> ManifestOutline {
+        let params = given.iter().filter_map(|word| word.split_once('='));
+        let params = params.map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
+        let env: BTreeMap<String, String> = env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+            .collect();
+        let project = self.0.as_ref();
+        project
+            .and_then(|project| outline(&project.manifests, manifest, &GivenValues { params, env }))
+            .unwrap_or_default()
+    }
+}
+
+impl Offers for ProjectOffers {
+    fn manifests(&self) -> Vec<Offer> {
+        let all = self.0.iter().flat_map(|project| catalogue(&project.manifests));
+        all.map(|listed| Offer::new(listed.name, listed.about)).collect()
+    }
+
+    fn settings(&self, manifest: &str, given: &[String], word: &str) -> Vec<Offer> {
+        let parameters = self.outline(manifest, given).parameters;
+        if let Some((key, value)) = word.split_once('=') {
+            let param = parameters.iter().find(|param| param.name == key);
+            return param.map(|param| values(param, value)).unwrap_or_default();
+        }
+        let is_given = |name: &str| given.iter().any(|word| word.split_once('=').is_some_and(|(key, _)| key == name));
+        let open = parameters.into_iter().filter(|param| !is_given(&param.name));
+        open.map(|param| Offer::new(format!("{}=", param.name), param.about)).collect()
+    }
+
+    fn stages(&self, manifest: &str, given: &[String]) -> Vec<Offer> {
+        self.outline(manifest, given).stages.into_iter().map(|stage| Offer::new(stage, None)).collect()
+    }
+
+    fn last_stages(&self) -> Vec<Offer> {
+        let names = self.0.iter().flat_map(|project| logged_tasks(&project.home));
+        names.map(|name| Offer::new(name, None)).collect()
+    }
+
+    fn runs(&self) -> Vec<Offer> {
+        /// More than these are none to choose from.
+        const MOST: usize = 50;
+        let Some(home) = self.0.as_ref().map(|project| &project.home) else { return Vec::new() };
+        let newest = runs(home).into_iter().rev().take(MOST);
+        newest
+            .flat_map(|run| {
+                let names = tags_of(home, &run).into_iter().map(|tag| tag.to_string());
+                names.chain([run.to_string()]).collect::<Vec<_>>()
+            })
+            .map(|name| Offer::new(name, None))
+            .collect()
+    }
+}
+
+/// `KEY=VALUE`; of a list, the values that are not in it yet behind those that are.
+fn values(param: &DeclaredParam, typed: &str) -> Vec<Offer> {
+    let front = if param.is_list { typed.rsplit_once(',').map_or("", |(front, _)| front) } else { "" };
+    let between = if front.is_empty() { "" } else { "," };
+    let is_there = |value: &str| front.split(',').any(|one| one == value);
+    let open = param.values.iter().filter(|value| !is_there(value));
+    open.map(|value| Offer::new(format!("{}={front}{between}{value}", param.name), None)).collect()
+}

@@ -1,0 +1,176 @@
+//! What `check` found, for other programs: JSON, annotations of GitHub, and SARIF 2.1.0 for editors and code scanning.
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::{Diagnostic, Diagnostics, Severity, Span};
+
+/// A manifest that was checked.
+#[derive(Clone, Debug)]
+pub struct CheckedManifest {
+    /// As it was named on the command line.
+    pub name: String,
+    /// How many tasks its plan has; none: it has errors.
+    pub tasks: Option<usize>,
+}
+
+/// One error or warning.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CheckProblem {
+    pub manifest: String,
+    /// `error` or `warning`.
+    pub severity: &'static str,
+    pub message: String,
+    pub hints: Vec<String>,
+    #[serde(flatten)]
+    pub place: Option<ProblemPlace>,
+}
+
+/// Lines and columns count from 1, columns in characters; the end is behind the last one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ProblemPlace {
+    pub file: String,
+    pub line: usize,
+    pub column: usize,
+    pub end_line: usize,
+    pub end_column: usize,
+    /// What stands there.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub label: String,
+}
+
+impl CheckProblem {
+    /// All of one manifest, in their order.
+    pub fn of(manifest: &str, found: &Diagnostics) -> Vec<Self> {
+        let problem = |one: &Diagnostic| Self {
+            manifest: manifest.to_owned(),
+            severity: match one.severity {
+                Severity::Error => "error",
+                Severity::Warning => "warning",
+            },
+            message: one.message.clone(),
+            hints: one.hints.clone(),
+            place: one.primary.as_ref().map(|label| ProblemPlace::of(&label.span, &label.text)),
+        };
+        found.sorted().into_iter().map(problem).collect()
+    }
+
+    /// The message with its label and hints, a line for each.
+    fn text(&self) -> String {
+        let label = self.place.as_ref().map(|place| place.label.as_str()).filter(|label| !label.is_empty());
+        let first = label.map_or_else(|| self.message.clone(), |label| format!("{}: {label}", self.message));
+        let hints = self.hints.iter().map(|hint| format!("hint: {hint}"));
+        std::iter::once(first).chain(hints).collect::<Vec<_>>().join("\n")
+    }
+}
+
+impl ProblemPlace {
+    fn of(span: &Span, label: &str) -> Self {
+        let source = span.source();
+        let position = |byte: usize| {
+            let line = source.line_of(byte);
+            let begin = source.line_start(line);
+            (line, source.text().get(begin..byte).map_or(1, |text| text.chars().count() + 1))
+        };
+        let range = span.range();
+        let ((line, column), (end_line, end_column)) = (position(range.start), position(range.end));
+        Self { file: source.name().to_owned(), line, column, end_line, end_column, label: label.to_owned() }
+    }
+}
+
+/// Every manifest and every problem.
+pub fn check_json(manifests: &[CheckedManifest], problems: &[CheckProblem]) -> String {
+    let manifests: Vec<Value> = manifests
+        .iter()
+        .map(|one| json!({"manifest": one.name, "good": one.tasks.is_some(), "tasks": one.tasks}))
+        .collect();
+    format!("{:#}\n", json!({"manifests": manifests, "problems": problems}))
+}
+
+/// Workflow commands, which GitHub shows at the lines of a change.
+pub fn check_github(problems: &[CheckProblem]) -> String {
+    let escaped = |text: &str| text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A");
+    let property = |text: &str| escaped(text).replace(':', "%3A").replace(',', "%2C");
+    let mut out = Vec::new();
+    for one in problems {
+        let place = one.place.as_ref().map_or_else(String::new, |place| {
+            let ProblemPlace { file, line, column, end_line, end_column, .. } = place;
+            // Columns of an annotation are of one line.
+            let columns =
+                if line == end_line { format!(",col={column},endColumn={end_column}") } else { String::new() };
+            format!("file={},line={line},endLine={end_line}{columns},", property(file))
+        });
+        let title = property(&format!("regatta check {}", one.manifest));
+        out.push(format!("::{} {place}title={title}::{}\n", one.severity, escaped(&one.text())));
+    }
+    out.concat()
+}
+
+/// One run of one tool. A file is named as on the command line, relative to the project.
+pub fn check_sarif(problems: &[CheckProblem]) -> String {
+    let results: Vec<Value> = problems
+        .iter()
+        .map(|one| {
+            let locations: Vec<Value> = one
+                .place
+                .iter()
+                .map(|place| {
+                    json!({"physicalLocation": {
+                        "artifactLocation": {"uri": place.file.replace(' ', "%20")},
+                        "region": {
+                            "startLine": place.line,
+                            "startColumn": place.column,
+                            "endLine": place.end_line,
+                            "endColumn": place.end_column,
+                        },
+                    }})
+                })
+                .collect();
+            json!({"ruleId": "manifest", "level": one.severity, "message": {"text": one.text()}, "locations": locations})
+        })
+        .collect();
+    let driver = json!({
+        "name": "regatta",
+        "version": env!("CARGO_PKG_VERSION"),
+        "rules": [{"id": "manifest", "shortDescription": {"text": "A manifest that can be planned"}}],
+    });
+    let run = json!({"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results});
+    format!("{:#}\n", json!({"version": "2.1.0", "runs": [run]}))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::diag::SourceText;
+
+    fn found() -> Vec<CheckProblem> {
+        let source = SourceText::new("manifests/a b.yaml", "regatta: 1\nstäges: 100 %\n");
+        let mut found = Diagnostics::new();
+        found.push(
+            Diagnostic::error("unknown key `stäges`").at(source.span(11..18), "here").hint("did you mean `stages`?"),
+        );
+        found.push(Diagnostic::error("a,b: 100 %\nof it"));
+        CheckProblem::of("a", &found)
+    }
+
+    #[test]
+    fn places_count_characters_from_one() {
+        let problems = found();
+        let place = problems[1].place.as_ref().unwrap();
+        assert_eq!((place.line, place.column, place.end_line, place.end_column), (2, 1, 2, 7));
+        insta::assert_snapshot!(check_github(&problems), @r"
+        ::error title=regatta check a::a,b: 100 %25%0Aof it
+        ::error file=manifests/a b.yaml,line=2,endLine=2,col=1,endColumn=7,title=regatta check a::unknown key `stäges`: here%0Ahint: did you mean `stages`?
+        ");
+    }
+
+    #[test]
+    fn sarif_has_a_result_with_its_region() {
+        let sarif: Value = serde_json::from_str(&check_sarif(&found())).unwrap();
+        let result = &sarif["runs"][0]["results"][1];
+        assert_eq!(result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"], "manifests/a%20b.yaml");
+        assert_eq!(result["locations"][0]["physicalLocation"]["region"]["endColumn"], 7);
+        let json: Value = serde_json::from_str(&check_json(&[], &found())).unwrap();
+        assert_eq!(json["problems"][1]["line"], 2);
+    }
+}
