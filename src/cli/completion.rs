@@ -17,6 +17,8 @@ const ASKS: &str = "REGATTA_COMPLETE";
 
 /// Bash splits a word at `=`; this puts it together again, and gives back what is behind the `=`.
 const BASH: &str = include_str!("completion.bash");
+/// Without a blank behind the `=` of a setting.
+const ZSH: &str = include_str!("completion.zsh");
 
 /// A name that may be typed, and what it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,16 +47,18 @@ pub trait Offers: Send + Sync {
 
 /// The text that a shell reads at its start so that it asks for completions.
 pub fn completion_script(shell: Shell) -> String {
-    if shell == Shell::Bash {
-        return BASH.to_owned();
+    match shell {
+        Shell::Bash => BASH.to_owned(),
+        Shell::Zsh => ZSH.to_owned(),
+        other => {
+            let mut script = Vec::new();
+            if let Some(completer) = Shells::builtins().completer(&other.to_string()) {
+                // Into memory it can be written always.
+                let _ = completer.write_registration(ASKS, "regatta", "regatta", "regatta", &mut script);
+            }
+            String::from_utf8_lossy(&script).into_owned()
+        }
     }
-    let mut script = Vec::new();
-    let shells = Shells::builtins();
-    if let Some(completer) = shells.completer(&shell.to_string()) {
-        // Into memory it can be written always.
-        let _ = completer.write_registration(ASKS, "regatta", "regatta", "regatta", &mut script);
-    }
-    String::from_utf8_lossy(&script).into_owned()
 }
 
 /// What to print for a shell that asks; none: this is a command to perform. `words` begin with the program's path.
