@@ -67,7 +67,10 @@ impl TranslatedBench {
     /// Its levels as `bench.sweep`, where that has them.
     pub(super) fn put_sweep(&mut self) {
         let is_repeated = self.value("--repeat").is_some_and(|runs| runs != "1");
-        let Some(sweep) = self.sweep.take_if(|sweep| sweep.option.is_some() && !is_repeated) else { return };
+        self.spread_lengths();
+        let is_one_number = |sweep: &Sweep| !sweep.key.ends_with("_tokens") || sweep.template.get("fixed").is_some();
+        let is_sweep = |sweep: &mut Sweep| sweep.option.is_some() && !is_repeated && is_one_number(sweep);
+        let Some(sweep) = self.sweep.take_if(is_sweep) else { return };
         let at = sweep.option.and_then(|option| self.at(option));
         match at.and_then(|at| self.args.get_mut(at + 1)) {
             Some(value) if ["concurrency", "rate"].contains(&sweep.key) => {
@@ -78,6 +81,25 @@ impl TranslatedBench {
                 self.keys.insert(sweep.key.to_owned(), Value::Null);
                 self.keys.insert("sweep".to_owned(), json!({ sweep.key: sweep.values }));
             }
+        }
+    }
+
+    /// Lengths around the mean that changes, where they have a deviation: `bench.sweep` has lengths of one number only.
+    fn spread_lengths(&mut self) {
+        let Some(key) = self.sweep.as_ref().map(|sweep| sweep.key).filter(|key| key.ends_with("_tokens")) else {
+            return;
+        };
+        let option = format!("--{}-stddev", key.replace('_', "-"));
+        let deviation = self.value(&option).and_then(|text| text.parse::<f64>().ok());
+        if let (Some(sweep), Some(deviation)) = (&mut self.sweep, deviation) {
+            // As far above the mean as `--input-tokens-stddev` goes.
+            let most = number((4.0 * deviation).ceil());
+            sweep.template = json!({"normal": {
+                "mean": format!("{{{{ {key} }}}}"),
+                "stddev": number(deviation),
+                "min": 1,
+                "max": format!("{{{{ {key} + {most} }}}}"),
+            }});
         }
     }
 
@@ -178,6 +200,17 @@ mod tests {
             lengths.keys.is_empty()
                 && lengths.sweep.is_some_and(|sweep| sweep.template["fixed"] == "{{ input_tokens }}")
         );
+    }
+
+    #[test]
+    fn lengths_that_spread_around_a_changing_mean_are_a_foreach() {
+        let mut one = bench("h --input-tokens 100 --input-tokens-stddev 10");
+        one.sweep = Some(Sweep::new(Some("--input-tokens"), "input_tokens", vec![json!(100), json!(200)]));
+        one.put_sweep();
+        let sweep = one.sweep.expect("a foreach");
+        assert_eq!(sweep.template["normal"]["mean"], "{{ input_tokens }}");
+        assert_eq!(sweep.template["normal"]["max"], "{{ input_tokens + 40 }}");
+        assert!(one.keys.is_empty(), "{:?}", one.keys);
     }
 
     #[test]
