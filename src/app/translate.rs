@@ -16,7 +16,7 @@ use crate::app::error::CommandError;
 use crate::app::output::{print, print_error};
 use crate::cli::{self, CliExit, CliJob, Global};
 use crate::interop::{
-    ScriptBench, TranslatedBench, TranslatedScript, Translation, TranslationError, TranslationKind, origin,
+    ScriptBench, Sweep, TranslatedBench, TranslatedScript, Translation, TranslationError, TranslationKind, origin,
     read_config, read_line, read_script,
 };
 use crate::manifest::shipped;
@@ -202,6 +202,24 @@ fn bench_words(line: &TranslatedBench) -> Vec<String> {
     ["regatta", "bench"].map(str::to_owned).into_iter().chain(line.args.iter().cloned()).collect()
 }
 
+/// A line of `regatta bench` for each value of a sweep, in which `VALUE` stands for it.
+fn swept_line(sweep: &Sweep, mut words: Vec<String>, translation: &Translation) -> String {
+    let at = sweep.option.and_then(|option| words.iter().position(|word| word == option));
+    match at.and_then(|at| words.get_mut(at + 1)) {
+        Some(word) => {
+            "VALUE".clone_into(word);
+            let values = sweep.values.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+            format!("for each of {values} as VALUE: {}", line_of(translation, &words))
+        }
+        None => format!(
+            "for each of {} values of `{}`, for which the line has no option: {}",
+            sweep.values.len(),
+            sweep.key,
+            line_of(translation, &words)
+        ),
+    }
+}
+
 /// The manifest of a bench line, and the comment at its head about the line itself.
 fn measured(
     line: &TranslatedBench,
@@ -248,7 +266,7 @@ fn measured(
         }
         if let (Some(sweep), Some(stage)) = (&line.sweep, stage.as_object_mut()) {
             stage.shift_insert(0, "foreach".to_owned(), json!({ sweep.key: sweep.values }));
-            same = vec![format!("for each of {} values: {}", sweep.values.len(), line_of(translation, &words))];
+            same = vec![swept_line(sweep, words.clone(), translation)];
         }
     }
     // An address that is not known yet is written as it is.
