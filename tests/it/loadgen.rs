@@ -120,28 +120,17 @@ fn a_result_says_that_the_server_of_loadgen_ran_with_less() {
     let full = whole.replace("streaming: ", "runtime_flags: { kvcache_free_gpu_mem_frac: 1.0 }, streaming: ");
     let rule = "retry: { on: oom, lower: kv_cache_free_gpu_mem_fraction, by: 0.05 }\n    serve: ";
     world.file("manifests/m.yaml", &full.replace("serve: ", rule));
-    world.good(&["run", "m"]);
+    world.good_when_undisturbed(&["run", "m"]);
     let result = json_of(&world.path("latest/test/offline/result.json"));
     let reason = result["reasons"].as_array().unwrap().iter().find(|reason| reason["check"] == "lowered").unwrap();
     assert!(reason["text"].as_str().unwrap().contains("kv_cache_free_gpu_mem_fraction 1 → 0.95"), "{reason}");
-}
-
-/// Runs `m` until it is good. A client that other tests disturb is late, and says so with exit code 3 or 4; what was good is cached.
-fn good_when_undisturbed(world: &World) {
-    let mut ended = world.regatta(&["run", "m"]);
-    for _ in 0..3 {
-        if [3, 4].contains(&ended.code) {
-            ended = world.regatta(&["run", "m"]);
-        }
-    }
-    assert_eq!(ended.code, 0, "{}\n{}", ended.stdout, ended.stderr);
 }
 
 #[test]
 #[ignore = "needs MLPerf's LoadGen: pip, g++ and the network"]
 fn loadgen_drives_offline_and_server_and_says_what_we_say() {
     let world = world("[offline, server]", "v5.1", library(), BRIEF);
-    good_when_undisturbed(&world);
+    world.good_when_undisturbed(&["run", "m"]);
     for (scenario, key) in [("offline", "result_samples_per_second"), ("server", "result_completed_samples_per_sec")] {
         let out = world.path("latest").join(format!("test/{scenario}"));
         let summary = fs::read_to_string(out.join("mlperf_log_summary.txt")).unwrap();
@@ -182,7 +171,7 @@ fn loadgen_drives_offline_and_server_and_says_what_we_say() {
 #[ignore = "needs MLPerf's LoadGen: pip, g++ and the network"]
 fn what_loadgen_asked_for_can_be_asked_for_again_without_it() {
     let world = world("[server]", "v5.1", library(), BRIEF);
-    world.good(&["run", "m"]);
+    world.good_when_undisturbed(&["run", "m"]);
     let plan = world.read("latest/test/server/plan.jsonl");
     let result = json_of(&world.path("latest/test/server/result.json"));
     assert_eq!(plan.lines().count(), 1 + result["counts"]["issued"].as_u64().unwrap() as usize);

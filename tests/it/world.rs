@@ -110,6 +110,19 @@ impl World {
         ended
     }
 
+    /// As `good`, for a command that measures. A client that other tests disturb is late, and says so with exit code 3 or 4; then
+    /// it measures again, and what was good before is cached.
+    pub fn good_when_undisturbed(&self, words: &[&str]) -> Ended {
+        for _ in 0..3 {
+            let ended = self.regatta(words);
+            if ![3, 4].contains(&ended.code) {
+                assert_eq!(ended.code, 0, "{words:?}\n{}\n{}", ended.stdout, ended.stderr);
+                return ended;
+            }
+        }
+        self.good(words)
+    }
+
     /// Starts it and lets it run.
     pub fn start(&self, words: &[&str]) -> Child {
         self.command(words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("regatta")
