@@ -104,11 +104,17 @@ fn one_element_is_cancelled_by_somebody_and_the_others_go_on() {
     let ended = end(run);
     assert_eq!(ended.code, 1, "{ended:?}");
     ended.shows(&format!("its job {array}_5"));
-    assert_eq!(ended.ran().len(), 7, "{ended:?}");
+    // Once in many runs Slurm cancelled a second one with it: what counts is that each that it cancelled failed, and no other.
+    let cancelled = cluster.query(&["squeue", "-h", "-r", "-t", "CANCELLED", "-o", "%i"]);
+    let mut cancelled: Vec<String> =
+        cancelled.lines().filter_map(|id| Some(format!("many/{}", id.trim().split_once('_')?.1))).collect();
+    cancelled.sort();
+    assert!(cancelled.contains(&"many/5".to_owned()), "{cancelled:?}");
+    assert_eq!(ended.ran().len(), 8 - cancelled.len(), "{ended:?}");
     let again = world.good(&["run", "m"]);
-    assert_eq!(again.ran(), ["many/5"]);
-    assert_eq!((world.count("ran"), cluster.calls("sbatch")), (9, 2));
-    assert!(!cluster.lines("sbatch")[1].contains("--array"), "alone it is no array");
+    assert_eq!(again.ran(), cancelled);
+    assert_eq!((world.count("ran"), cluster.calls("sbatch")), (8 + cancelled.len(), 2));
+    assert!(cancelled.len() > 1 || !cluster.lines("sbatch")[1].contains("--array"), "alone it is no array");
 }
 
 #[test]
