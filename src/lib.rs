@@ -38,7 +38,7 @@
 //! | `sim` | a simulated Triton with TensorRT-LLM: same files, protocols and metrics, no GPU | triton |
 //! | `stages` | executes each kind of task: on this machine, or elsewhere (`remote`: in a Slurm job, on hosts over ssh) | manifest, plan, runner, exec, triton, harness, interop, mlperf, sim, report, stats, spec, diag, event, units |
 //! | `report` | events and results → terminal, JSON, HTML, comparisons | plan, triton, harness, interop, mlperf, stats, spec, event, units |
-//! | `cli` | arguments → an `Invocation`; exit codes | spec, event |
+//! | `cli` | arguments → an `Invocation`; exit codes; what a shell completes | spec, event |
 //! | `app` | runs each command; `doctor`, `lockfile`; the only room that knows all others | all |
 //!
 //! `plan` depends on `mlperf` for the rules, so `mlperf` cannot hold MLPerf's stage and its report, which depend on `plan`.

@@ -1,12 +1,11 @@
 //! The names that a shell offers for arguments: manifests, parameters and their values, stages, runs.
 
-use std::collections::BTreeMap;
 use std::env;
 
 use super::past_runs::logged_tasks;
 use super::project::Project;
-use crate::cli::{Color, Global, Offer, Offers, OutputVerbosity};
-use crate::manifest::{DeclaredParam, GivenValues, ManifestOutline, catalogue, outline};
+use crate::cli::{Color, Global, KeyValueArg, Offer, Offers, OutputVerbosity};
+use crate::manifest::{DeclaredParam, ManifestOutline, catalogue, outline};
 use crate::runner::store::{runs, tags_of};
 
 /// Those of the project in the current folder; none where there is no current folder.
@@ -20,15 +19,10 @@ impl ProjectOffers {
     }
 
     fn outline(&self, manifest: &str, given: &[String]) -> ManifestOutline {
-        let params = given.iter().filter_map(|word| word.split_once('='));
-        let params = params.map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
-        let env: BTreeMap<String, String> = env::vars_os()
-            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-            .collect();
-        let project = self.0.as_ref();
-        project
-            .and_then(|project| outline(&project.manifests, manifest, &GivenValues { params, env }))
-            .unwrap_or_default()
+        // What is no setting yet changes nothing.
+        let given: Vec<KeyValueArg> = given.iter().filter_map(|word| word.parse().ok()).collect();
+        let outline = |project: &Project| outline(&project.manifests, manifest, &project.given(&given));
+        self.0.as_ref().and_then(outline).unwrap_or_default()
     }
 }
 

@@ -115,7 +115,7 @@ impl Project {
         self.env.get(name).cloned().or_else(|| env::var(name).ok())
     }
 
-    fn given(&self, settings: &[KeyValueArg]) -> GivenValues {
+    pub(super) fn given(&self, settings: &[KeyValueArg]) -> GivenValues {
         let own =
             env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
         GivenValues {

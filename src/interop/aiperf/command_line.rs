@@ -5,7 +5,8 @@ use serde_json::json;
 use crate::interop::command_line::conversations::{ConversationOptions, length_pairs};
 use crate::interop::command_line::json_number::number;
 use crate::interop::command_line::load::{
-    TranslatedLoad, api_key, burstiness, extra, goodput, header, length, needs_tokenizer, tokenizer, whole,
+    SHAREGPT_FILE, TranslatedLoad, api_key, burstiness, duration_beside_requests, extra, goodput, header, length,
+    needs_tokenizer, tokenizer, whole,
 };
 use crate::interop::command_line::options::{GivenOption, Opt, ParsedLine, flag, many, one, read};
 use crate::interop::command_line::translation::{Translation, TranslationBuilder};
@@ -260,10 +261,10 @@ fn option(given: &GivenOption, line: &ParsedLine, load: &mut TranslatedLoad, she
         "--num-dataset-entries" | "--prefix-prompt-pool-size" | "--prefix-prompt-length" => pool(given, line, load),
         "--tokenizer" => tokenizer(given, load, sheet),
         "--public-dataset" => {
-            load.put("--data", "ShareGPT_V3_unfiltered_cleaned_split.json");
+            load.put("--data", SHAREGPT_FILE);
             load.put("--data-kind", "sharegpt");
             load.keys.insert("data".to_owned(), json!({"order": "shuffled", "repeat": true}));
-            sheet.note("nothing is downloaded: put ShareGPT_V3_unfiltered_cleaned_split.json there, or name it in `data.sharegpt`");
+            sheet.note(format!("nothing is downloaded: put {SHAREGPT_FILE} there, or name it in `data.sharegpt`"));
         }
         "--batch-size-text" if value == "1" => {}
         "--input-file" => {
@@ -349,10 +350,7 @@ fn defaults(line: &ParsedLine, load: &mut TranslatedLoad, sheet: &mut Translatio
     if load.has("--requests")
         && let Some(duration) = load.remove("--duration")
     {
-        sheet.push_untranslated(
-            format!("--benchmark-duration {}", duration.trim_end_matches('s')),
-            "there a run ends with the first of its limits, here after its number of requests",
-        );
+        duration_beside_requests(format!("--benchmark-duration {}", duration.trim_end_matches('s')), sheet);
     }
     if !load.has("--output-tokens") && load.get("--data-kind").is_none_or(|kind| kind == "jsonl") {
         if load.has("--data") {

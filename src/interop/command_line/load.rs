@@ -282,6 +282,17 @@ pub(in crate::interop) fn tokenizer(given: &GivenOption, load: &mut TranslatedLo
     ));
 }
 
+/// The file that tools download for their data set `sharegpt`; here it must be at hand.
+pub(in crate::interop) const SHAREGPT_FILE: &str = "ShareGPT_V3_unfiltered_cleaned_split.json";
+
+/// Names a duration that a number of requests stands beside.
+pub(in crate::interop) fn duration_beside_requests(duration: String, sheet: &mut TranslationBuilder) {
+    sheet.push_untranslated(
+        duration,
+        "there a run ends with the first of its limits, here after its number of requests",
+    );
+}
+
 /// Where lengths are counted in tokens: the tokenizer of `model` must be at hand, as a file.
 pub(in crate::interop) fn needs_tokenizer(
     model: Option<&str>,

@@ -284,7 +284,7 @@ impl Script {
 
     /// Exported variables that no program of the text was given.
     fn without_a_place(&self) -> Vec<UntranslatedOption> {
-        let names = self.variables.only_exported().filter(|name| !self.placed.contains(*name));
+        let names = self.variables.for_programs().map(|(name, _)| name).filter(|name| !self.placed.contains(*name));
         names.map(|name| UntranslatedOption { argument: format!("{name}=…"), why: NOT_RUN.to_owned() }).collect()
     }
 

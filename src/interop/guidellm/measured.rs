@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::data::GuideLlmData;
 use crate::diag::nearest;
 use crate::interop::command_line::json_number::number;
-use crate::interop::command_line::load::{TranslatedLoad, address, api_key, extra};
+use crate::interop::command_line::load::{TranslatedLoad, address, api_key, duration_beside_requests, extra};
 use crate::interop::command_line::translation::{NoMeaning, Translation, TranslationBuilder, TranslationKind};
 use crate::interop::command_line::translation_error::TranslationError;
 
@@ -105,10 +105,7 @@ impl GuideLlmRun {
         match (self.requests.or(samples), self.seconds) {
             (Some(requests), Some(seconds)) => {
                 load.put("--requests", requests.to_string());
-                sheet.push_untranslated(
-                    format!("{seconds} seconds"),
-                    "there a run ends with the first of its limits, here after its number of requests",
-                );
+                duration_beside_requests(format!("{seconds} seconds"), sheet);
             }
             (Some(requests), None) => load.put("--requests", requests.to_string()),
             (None, Some(seconds)) => load.put("--duration", format!("{seconds}s")),

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::interop::command_line::load::{
-    TranslatedLoad, address, extra, header, needs_tokenizer, rate_and_limit, tokenizer,
+    SHAREGPT_FILE, TranslatedLoad, address, extra, header, needs_tokenizer, rate_and_limit, tokenizer,
 };
 use crate::interop::command_line::options::{GivenOption, Opt, ParsedLine, flag, many, one, read};
 use crate::interop::command_line::program::Env;
@@ -181,11 +181,11 @@ fn dataset(
             Ok("generated-shared-prefix")
         }
         "sharegpt" => {
-            load.put("--data", file.unwrap_or("ShareGPT_V3_unfiltered_cleaned_split.json"));
+            load.put("--data", file.unwrap_or(SHAREGPT_FILE));
             load.put("--data-kind", "sharegpt");
             load.keys.insert("data".to_owned(), json!({"order": "shuffled"}));
             if file.is_none() {
-                sheet.note("nothing is downloaded: put ShareGPT_V3_unfiltered_cleaned_split.json there, or name it with --dataset-path");
+                sheet.note(format!("nothing is downloaded: put {SHAREGPT_FILE} there, or name it with --dataset-path"));
             }
             if let Some(tokens) = line.value("--sharegpt-output-len") {
                 load.put("--output-tokens", tokens);

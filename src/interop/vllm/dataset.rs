@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::interop::command_line::load::{TranslatedLoad, needs_tokenizer};
+use crate::interop::command_line::load::{SHAREGPT_FILE, TranslatedLoad, needs_tokenizer};
 use crate::interop::command_line::options::{GivenOption, ParsedLine};
 use crate::interop::command_line::translation::{NoMeaning, TranslationBuilder};
 
@@ -89,7 +89,7 @@ pub(super) fn put(
             );
         }
         "sharegpt" => {
-            load.put("--data", file.unwrap_or("ShareGPT_V3_unfiltered_cleaned_split.json"));
+            load.put("--data", file.unwrap_or(SHAREGPT_FILE));
             load.put("--data-kind", "sharegpt");
             if file.is_none() {
                 sheet.note("without --dataset-path vLLM makes up prompts or stops; here the file is read, and nothing is downloaded");

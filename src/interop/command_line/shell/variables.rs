@@ -35,11 +35,6 @@ impl Variables {
         exported.filter_map(|name| Some((name.as_str(), self.values.get(name)?.as_str())))
     }
 
-    /// Names of exported variables that no command of the text uses itself.
-    pub fn only_exported(&self) -> impl Iterator<Item = &str> {
-        self.exported.iter().filter(|name| !self.used.contains(*name)).map(String::as_str)
-    }
-
     /// Names of variables that are set and neither used nor exported.
     pub fn unused(&self) -> impl Iterator<Item = &str> {
         let unused = self.values.keys().filter(|name| !self.used.contains(*name) && !self.exported.contains(*name));
