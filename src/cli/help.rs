@@ -257,6 +257,7 @@ pub(super) const MLPERF_ASSEMBLE: &str = with_codes!(examples![
     "regatta mlperf assemble --out submission --documentation texts h200/latest/package b200/latest/package",
     "regatta mlperf assemble --out submission --also-99 --csv results.csv h200 b200",
     "regatta mlperf assemble --out submission --archive mlperf_submission_Example.tar.gz h200 b200",
+    "regatta mlperf assemble --out submission --archive mlperf_submission_Example.tar.gz --encrypt file:password h200",
     "regatta mlperf assemble --out submission h200 --logs b200.json:llama2-70b-99.9:Offline=logs/offline",
 ]);
 

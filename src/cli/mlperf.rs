@@ -1,5 +1,6 @@
 //! `regatta mlperf …`: what was typed, and what it means.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -129,10 +130,13 @@ pub(super) struct MlperfAssembleArgs {
     /// The round it is for [default: that of the packages].
     #[arg(long, value_name = "ROUND")]
     pub round: Option<String>,
-    /// Write the upload, too, when the check passes: the divisions as a .tar.gz, and its SHA-1 in a file .sha1 beside it. It
-    /// is not encrypted; rounds no longer ask for that.
+    /// Write the upload, too, when the check passes: the divisions as a .tar.gz, and its SHA-1 in a file .sha1 beside it.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub archive: Option<PathBuf>,
+    /// Encrypt the archive, as `pack_submission.sh` of mlcommons/inference does (`openssl enc -e -aes256`). The password is the
+    /// first line of a file, `file:PATH`, or a variable of the environment, `env:NAME`. Rounds no longer ask for it.
+    #[arg(long, value_name = "PASSWORD", requires = "archive")]
+    pub encrypt: Option<String>,
     /// Assemble rehearsals, for practice: the check refuses them.
     #[arg(help_heading = HOW, long)]
     pub rehearse: bool,
@@ -173,6 +177,45 @@ impl FromStr for ForeignLogs {
     }
 }
 
+/// Where a password is, in openssl's words: `file:PATH` or `env:NAME`. Never the password itself, which other users of the machine
+/// would see among the processes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PasswordSource {
+    File(PathBuf),
+    Env(String),
+}
+
+/// Why an argument of `--encrypt` is none.
+#[derive(Debug, thiserror::Error)]
+#[error("`--encrypt` is file:PATH or env:NAME, where the password is; the password itself is not an argument")]
+pub struct PasswordSourceError;
+
+impl PasswordSource {
+    /// The argument of openssl's `-pass`.
+    pub fn openssl_argument(&self) -> OsString {
+        match self {
+            Self::File(path) => {
+                let mut argument = OsString::from("file:");
+                argument.push(path);
+                argument
+            }
+            Self::Env(name) => format!("env:{name}").into(),
+        }
+    }
+}
+
+impl FromStr for PasswordSource {
+    type Err = PasswordSourceError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.split_once(':') {
+            Some(("file", path)) if !path.is_empty() => Ok(Self::File(path.into())),
+            Some(("env", name)) if !name.is_empty() => Ok(Self::Env(name.to_owned())),
+            _ => Err(PasswordSourceError),
+        }
+    }
+}
+
 /// How a submission is assembled, and what is printed of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AssembleOptions {
@@ -183,6 +226,8 @@ pub struct AssembleOptions {
     pub also_99: bool,
     pub round: Option<String>,
     pub archive: Option<PathBuf>,
+    /// A [`PasswordSource`], not yet read: an error of clap would print a password that was given in its place.
+    pub encrypt: Option<String>,
     pub rehearse: bool,
     pub csv: Option<PathBuf>,
     pub review: bool,
@@ -213,6 +258,7 @@ pub(super) fn into_action(args: MlperfArgs) -> MlperfAction {
             also_99: args.also_99,
             round: args.round,
             archive: args.archive,
+            encrypt: args.encrypt,
             rehearse: args.rehearse,
             csv: args.shown.csv,
             review: args.shown.review,

@@ -38,7 +38,7 @@ pub use gpu_selection::GpuSelection;
 pub use history::{HistoryRequest, TagRequest};
 pub use key_value_arg::KeyValueArg;
 pub use lock::{LOCK_FILE, LockAction, LockMode, LockStrictness};
-pub use mlperf::{AssembleOptions, ForeignLogs, ForeignLogsError, MlperfAction};
+pub use mlperf::{AssembleOptions, ForeignLogs, ForeignLogsError, MlperfAction, PasswordSource, PasswordSourceError};
 pub use parse::{CliParseError, parse};
 pub use request::{
     BulkRequest, CheckFormat, CheckRequest, CliJob, Color, Compare, Doctor, EventFormat, ExplainRequest, ExportRequest,

@@ -1,7 +1,8 @@
 //! The upload of a submission: a compressed archive of its divisions, and its SHA-1 beside it.
 //!
-//! The names and the format are those of mlcommons/inference, `tools/submission/pack_submission.sh`, without its encryption:
-//! since the upload goes through MLCommons' submission page, "submissions do not need to be encrypted" (`tools/submission/README.md`).
+//! The names and the format are those of mlcommons/inference, `tools/submission/pack_submission.sh`. Its encryption is a step
+//! between the two functions here, for those who want it: "Currently submissions do not need to be encrypted"
+//! (`tools/submission/README.md`).
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write as _};
@@ -34,23 +35,26 @@ pub enum ArchiveError {
 
 /// What was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WrittenArchive {
-    pub archive: PathBuf,
+pub struct WrittenChecksum {
     /// `<SHA-1>  <name of the archive>`, as sha1sum prints it.
     pub checksum: PathBuf,
-    pub files: u64,
+    /// Size of the archive.
     pub bytes: u64,
 }
 
-/// Packs the divisions of the submission in `root`. The same submission gives the same bytes.
+/// Refuses a name that the upload cannot have.
 ///
 /// # Errors
-/// The archive's name does not end with `.tar.gz`, there is no division, a file cannot be read or written.
-pub fn archive(root: &Path, to: &Path) -> Result<WrittenArchive, ArchiveError> {
-    let stem = to.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_suffix(ENDING));
-    let Some(stem) = stem.filter(|stem| !stem.is_empty()) else {
-        return Err(ArchiveError::Name(to.to_owned()));
-    };
+/// It does not end with `.tar.gz`.
+pub fn require_archive_name(path: &Path) -> Result<(), ArchiveError> {
+    stem(path).map(drop)
+}
+
+/// Packs the divisions of the submission in `root`, and returns the number of files. The same submission gives the same bytes.
+///
+/// # Errors
+/// There is no division; a file cannot be read or written.
+pub fn compress_divisions(root: &Path, to: &Path) -> Result<u64, ArchiveError> {
     let failed = |source: io::Error| ArchiveError::Io { path: to.to_owned(), source };
     let file = BufWriter::new(File::create(to).map_err(failed)?);
     let mut tar = tar::Builder::new(GzEncoder::new(file, Compression::default()));
@@ -72,11 +76,26 @@ pub fn archive(root: &Path, to: &Path) -> Result<WrittenArchive, ArchiveError> {
     }
     let mut file = tar.into_inner().and_then(GzEncoder::finish).map_err(failed)?;
     file.flush().map_err(failed)?;
-    let bytes = fs::metadata(to).map_err(failed)?.len();
+    Ok(files)
+}
+
+/// Writes the SHA-1 of the archive, encrypted or not, beside it.
+///
+/// # Errors
+/// The archive's name does not end with `.tar.gz`; a file cannot be read or written.
+pub fn write_checksum(archive: &Path) -> Result<WrittenChecksum, ArchiveError> {
+    let stem = stem(archive)?;
+    let failed = |source: io::Error| ArchiveError::Io { path: archive.to_owned(), source };
     let mut hasher = Sha1::new();
-    io::copy(&mut File::open(to).map_err(failed)?, &mut hasher).map_err(failed)?;
-    let checksum = to.with_file_name(format!("{stem}.sha1"));
+    let bytes = io::copy(&mut File::open(archive).map_err(failed)?, &mut hasher).map_err(failed)?;
+    let checksum = archive.with_file_name(format!("{stem}.sha1"));
     let line = format!("{:x}  {stem}{ENDING}\n", hasher.finalize());
     fs::write(&checksum, line).map_err(|source| ArchiveError::Io { path: checksum.clone(), source })?;
-    Ok(WrittenArchive { archive: to.to_owned(), checksum, files, bytes })
+    Ok(WrittenChecksum { checksum, bytes })
+}
+
+/// The name without its ending.
+fn stem(path: &Path) -> Result<&str, ArchiveError> {
+    let stem = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_suffix(ENDING));
+    stem.filter(|stem| !stem.is_empty()).ok_or_else(|| ArchiveError::Name(path.to_owned()))
 }

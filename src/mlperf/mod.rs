@@ -32,7 +32,7 @@ mod test_record;
 mod test_request;
 mod truncate_accuracy_log;
 
-pub use archive::{ArchiveError, WrittenArchive, archive};
+pub use archive::{ArchiveError, WrittenChecksum, compress_divisions, require_archive_name, write_checksum};
 pub use assemble::{AssembleError, AssembleRequest, ForeignResult, assemble};
 pub use diff::{DiffError, DiffedRun, ResultDifference, ValueChange, compare};
 pub use endpoints::{NOT_SUPPORTED, OWN_CHECKER, endpoints_result, is_endpoints_result};

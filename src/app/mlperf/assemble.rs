@@ -1,12 +1,12 @@
 //! `regatta mlperf assemble`: several packages as one submission, checked.
 
+use super::upload::{require_password, upload};
 use super::{named, no_endpoints, verdict};
 use crate::app::error::CommandError;
 use crate::app::output::print_error;
-use crate::cli::{AssembleOptions, CliExit};
-use crate::mlperf::{self, ArchiveError, AssembleError, AssembleRequest, ForeignResult};
+use crate::cli::{AssembleOptions, CliExit, PasswordSource};
+use crate::mlperf::{self, AssembleError, AssembleRequest, ForeignResult, require_archive_name};
 use crate::report::Styler;
-use crate::units::size;
 
 pub(super) fn assemble(options: AssembleOptions, styler: Styler) -> Result<CliExit, CommandError> {
     let mut parts = options.packages.iter().chain(options.logs.iter().map(|one| &one.folder));
@@ -19,6 +19,14 @@ pub(super) fn assemble(options: AssembleOptions, styler: Styler) -> Result<CliEx
         scenario: one.scenario,
         folder: one.folder,
     });
+    if let Some(path) = &options.archive {
+        require_archive_name(path).map_err(CommandError::usage)?;
+    }
+    let password: Option<PasswordSource> =
+        options.encrypt.as_deref().map(str::parse).transpose().map_err(CommandError::usage)?;
+    if let Some(password) = &password {
+        require_password(password).map_err(CommandError::usage)?;
+    }
     let request = AssembleRequest {
         round: options.round.as_deref().map(named).transpose()?,
         packages: options.packages,
@@ -41,17 +49,7 @@ pub(super) fn assemble(options: AssembleOptions, styler: Styler) -> Result<CliEx
         if examined.refusal_count() > 0 {
             print_error(&format!("{} is not written: the submission is refused\n", path.display()));
         } else {
-            let written = mlperf::archive(&options.out, path).map_err(|error| match error {
-                ArchiveError::Name(_) => CommandError::usage(error),
-                error => CommandError::Other(error.into()),
-            })?;
-            print_error(&format!(
-                "{}: {} files, {}; its SHA-1 is in {}\n",
-                written.archive.display(),
-                written.files,
-                size(written.bytes),
-                written.checksum.display()
-            ));
+            print_error(&upload(&options.out, path, password.as_ref())?);
         }
     }
     Ok(exit)

@@ -4,6 +4,7 @@
 mod assemble;
 mod search;
 mod status;
+mod upload;
 
 use std::path::Path;
 
