@@ -42,7 +42,7 @@ pub use unjudged_run::UnjudgedRun;
 
 use self::evidence::Evidence;
 use super::tokens::CHUNKS;
-use super::{BenchSpec, CallSource, FailureClass, LoadPattern, Metric, Mismatch, Transport, Violation};
+use super::{BenchSpec, CallSource, FailureClass, LoadPattern, LoadgenResult, Metric, Mismatch, Transport, Violation};
 use crate::harness::measure::metric::is_maximum;
 use crate::harness::measure::preflight_result::PreflightResult;
 use crate::harness::measure::result::RunResult;
@@ -204,7 +204,15 @@ fn load(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
     }
 }
 
+/// Accuracy and audit runs of LoadGen are about answers: their times are in no result.
+fn is_judged_by_speed(result: &RunResult) -> bool {
+    result.loadgen.as_ref().is_none_or(LoadgenResult::is_performance)
+}
+
 fn client(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
+    if !is_judged_by_speed(result) {
+        return;
+    }
     let is_server = spec.scenario.is_open_loop();
     // For LoadGen the client is part of what it measures: lateness makes its numbers worse, never better.
     let is_measured = result.loadgen.is_some();
@@ -274,7 +282,7 @@ fn limits(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
         goodput(limit, result, found);
     }
     let Metric { n, .. } = result.latency.ttft;
-    if is_maximum(n, 0.99) {
+    if is_judged_by_speed(result) && is_maximum(n, 0.99) {
         found.add(VerdictCheck::Samples, ReasonSeverity::Warning, format!("p99 of {n} requests is their maximum"));
     }
 }
@@ -325,7 +333,7 @@ fn stability(result: &RunResult, found: &mut VerdictReasons) {
 }
 
 /// The server's report of its prefix cache counts more than which prompts were sent: it may have no cache. Sessions and shared
-/// prefixes are meant to be cached.
+/// prefixes are meant to be cached. LoadGen sends each sample again and again by its own rules.
 fn prompts(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
     let (repeated, scheduled) = (result.load.prompts_repeated, result.counts.scheduled);
     let is_wanted = spec.content.sessions.is_some() || spec.content.prefixes.is_some();
@@ -338,7 +346,10 @@ fn prompts(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
             cached.tokens, cached.prompt_tokens, cached.requests, result.counts.ok
         );
         found.add(VerdictCheck::RepeatedPrompts, ReasonSeverity::Warning, text);
-    } else if repeated as f64 > REPEATED * scheduled as f64 && cached.is_none_or(|it| it.requests < result.counts.ok) {
+    } else if result.loadgen.is_none()
+        && repeated as f64 > REPEATED * scheduled as f64
+        && cached.is_none_or(|it| it.requests < result.counts.ok)
+    {
         let text = format!(
             "{repeated} of {scheduled} prompts had been sent before in this run: a server with a prefix cache does not compute them again, \
              so that TTFT and throughput are those of its cache; {advice}"

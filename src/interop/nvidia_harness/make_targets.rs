@@ -40,7 +40,8 @@ const TARGETS: &[(&[&str], Target)] = &[
     (&["run_harness", "run"], Target::Run(&["run_harness"])),
     (&["run_audit_harness", "run_audit_test06"], Target::Run(&["run_audit_harness"])),
     (&["run_audit_test01", "run_audit_test04"], Target::Elsewhere("language models have TEST06 in its place: `make run_audit_test06`")),
-    (&["run_audit_test07", "run_audit_test09"], Target::Elsewhere("they are stages of gpt-oss-120b: `regatta run gpt-oss-120b loadgen=true tests=test07,test09`")),
+    (&["run_audit_test07"], Target::Run(&["verify_test07"])),
+    (&["run_audit_test09"], Target::Run(&["verify_test09"])),
     (&["run_harness_power"], Target::Elsewhere("it has no meaning here: no power meter is read; the power of the GPUs is in every report")),
     (&["run_harness_correlation"], Target::Elsewhere("the scores of an accuracy run are the stage `score`: `regatta run llama2-70b loadgen=true tests=accuracy`")),
     (&["stage_results", "stage_compliance", "truncate_results", "check_submission", "check_submission_fast", "check_submission_staging", "summarize_results", "export_submission", "copy_results_artifacts", "pack_full_logs", "pack_submission"],
@@ -94,6 +95,7 @@ pub(in crate::interop) fn make(words: &[String]) -> Result<Translation, Translat
         };
         variable(name, unquoted(value), word, &mut args, &mut sheet);
     }
+    audits_of_benchmark(words, &mut args, &mut sheet);
     for (word, why) in elsewhere {
         // Alone it leaves nothing to run.
         if has_stage { sheet.push_untranslated(word, why) } else { sheet.push_error(format!("`make {word}`: {why}")) }
@@ -119,6 +121,35 @@ pub(in crate::interop) fn make(words: &[String]) -> Result<Translation, Translat
     args.run.until.dedup();
     let run = args.finish(&mut sheet);
     sheet.finish(TOOL, TranslationKind::Run(run))
+}
+
+/// The audits of gpt-oss-120b are TEST07 and TEST09, those of all others TEST06; `run_audit_harness` runs what the benchmark has.
+fn audits_of_benchmark(words: &[String], args: &mut HarnessFields, sheet: &mut TranslationBuilder) {
+    const WITH_TEST07: &str = "gpt-oss-120b";
+    let Some(target) = words.iter().map(|word| unquoted(word)).find(|word| word.starts_with("run_audit_")) else {
+        return;
+    };
+    let is_of_one = matches!(target, "run_audit_test07" | "run_audit_test09");
+    let has_test07 = args.run.manifests.first().map(|name| name == WITH_TEST07);
+    match (target, has_test07) {
+        ("run_audit_test07" | "run_audit_test09", None) if sheet.problems.is_empty() => {
+            sheet.note(format!("the line names no benchmark: the one with this audit is {WITH_TEST07}"));
+            args.run.manifests.push(WITH_TEST07.to_owned());
+        }
+        (_, Some(false)) if is_of_one => {
+            sheet.push_error(format!(
+                "`make {target}`: it is an audit of {WITH_TEST07}; this benchmark has run_audit_test06"
+            ));
+        }
+        ("run_audit_test06", Some(true)) => sheet.push_error(format!(
+            "`make {target}`: {WITH_TEST07} has other audits: `make run_audit_test07` and `make run_audit_test09`"
+        )),
+        ("run_audit_harness", Some(true)) => {
+            args.run.until.retain(|stage| stage != "run_audit_harness");
+            args.run.until.extend(["verify_test07", "verify_test09"].map(str::to_owned));
+        }
+        _ => {}
+    }
 }
 
 /// Without quotes that were passed on as part of an argument.

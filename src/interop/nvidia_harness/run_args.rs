@@ -294,7 +294,13 @@ fn unknown_or_left(name: &str, word: String, sheet: &mut TranslationBuilder) {
 /// Their harness measures with LoadGen only. Where nothing is measured it would change nothing.
 fn by_loadgen(run: &mut RunLine) {
     let ends = |stage: &str| run.until.iter().any(|one| one == stage);
-    let tests = [("run_harness", "performance"), ("score", "accuracy"), ("run_audit_harness", "test06")];
+    let tests = [
+        ("run_harness", "performance"),
+        ("score", "accuracy"),
+        ("run_audit_harness", "test06"),
+        ("verify_test07", "test07"),
+        ("verify_test09", "test09"),
+    ];
     let tests: Vec<&str> = tests.into_iter().filter(|(stage, _)| ends(stage)).map(|(_, test)| test).collect();
     let of_loadgen = ["dataset", "build_loadgen"].into_iter().any(ends);
     if run.until.is_empty() || !tests.is_empty() || of_loadgen {

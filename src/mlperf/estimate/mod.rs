@@ -30,6 +30,8 @@ pub struct Estimate {
     /// Per second.
     pub target_qps: f64,
     pub min_duration_ms: u64,
+    /// The least number of queries that the settings allow, before it is brought to a multiple of `set`.
+    pub min_queries: u64,
     /// Of Offline samples, which are one query.
     pub queries: u64,
     /// Samples of the data set that is issued again and again.
@@ -50,6 +52,11 @@ impl Estimate {
             mode: settings.mode,
             target_qps: settings.target_qps,
             min_duration_ms: settings.min_duration_ms,
+            min_queries: if settings.issue_unique {
+                settings.performance_samples.max(1)
+            } else {
+                settings.min_query_count
+            },
             queries: 0,
             set: settings.performance_samples.max(1),
             is_padded: settings.equal_issue && settings.mode != TestMode::Accuracy && !settings.issue_unique,

@@ -99,7 +99,7 @@ fn an_estimate_in_words() {
     );
     assert_eq!(
         estimate_text(MlperfScenario::Offline, TestMode::Performance, 100.0),
-        "1.1 × 100 samples/s × 600 s → 73,728 samples at once (3 × 24,576), about 12 min 17 s if the system keeps that rate"
+        "1.1 × 100 samples/s × 600 s → 73,728 samples at once (3 × 24,576), about 12 min 17 s at 100 samples/s, and then the longest answers"
     );
     assert_eq!(
         estimate_text(MlperfScenario::Server, TestMode::Accuracy, 10.0),
@@ -107,7 +107,20 @@ fn an_estimate_in_words() {
     );
     assert_eq!(
         estimate_text(MlperfScenario::Server, TestMode::Test06, 100.0),
-        "100 qps × 0 s → 100 queries, about 1.1 s until the last one arrives"
+        "100 queries at 100 qps, about 1.1 s until the last one arrives"
+    );
+}
+
+/// Where the least number decides and not the duration, a product of rate and duration would explain nothing.
+#[test]
+fn an_estimate_names_the_least_number_where_that_decides() {
+    assert_eq!(
+        estimate_text(MlperfScenario::Offline, TestMode::Performance, 1.0),
+        "at least 24,576 samples → 24,576 at once (1 × 24,576), about 6 h 50 min at 1 samples/s, and then the longest answers"
+    );
+    assert_eq!(
+        estimate_text(MlperfScenario::Offline, TestMode::Test06, 100.0),
+        "100 samples at once, about 1.0 s at 100 samples/s, and then the longest answers"
     );
 }
 

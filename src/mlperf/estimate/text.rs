@@ -7,6 +7,13 @@ use super::super::MlperfScenario;
 use super::Estimate;
 use crate::spec::TestMode;
 
+impl Estimate {
+    /// The least number of queries, where that decides and not the duration.
+    fn least(&self, of_duration: f64) -> Option<String> {
+        (self.min_queries as f64 > of_duration).then(|| grouped(self.min_queries as f64, 0))
+    }
+}
+
 impl fmt::Display for Estimate {
     /// `100 qps × 600 s → 73,728 queries (3 × 24,576), about 12 min 13 s until the last one arrives`
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -33,17 +40,20 @@ impl fmt::Display for Estimate {
         }
         match self.scenario {
             MlperfScenario::Server | MlperfScenario::Interactive => {
-                write!(
-                    f,
-                    "{qps} qps × {seconds} s → {queries} queries{set}, about {takes} until the last one arrives"
-                )?;
+                let why = match self.least(qps * seconds) {
+                    Some(least) if set.is_empty() => format!("{least} queries at {qps} qps"),
+                    Some(least) => format!("at least {least} queries at {qps} qps → {queries}{set}"),
+                    None => format!("{qps} qps × {seconds} s → {queries} queries{set}"),
+                };
+                write!(f, "{why}, about {takes} until the last one arrives")?;
             }
             MlperfScenario::Offline => {
-                let (per, what) = ("samples/s", "samples at once");
-                write!(
-                    f,
-                    "1.1 × {qps} {per} × {seconds} s → {queries} {what}{set}, about {takes} if the system keeps that rate"
-                )?;
+                let why = match self.least(1.1 * qps * seconds) {
+                    Some(least) if set.is_empty() => format!("{least} samples at once"),
+                    Some(least) => format!("at least {least} samples → {queries} at once{set}"),
+                    None => format!("1.1 × {qps} samples/s × {seconds} s → {queries} samples at once{set}"),
+                };
+                write!(f, "{why}, about {takes} at {qps} samples/s, and then the longest answers")?;
             }
             MlperfScenario::SingleStream => {
                 let each = 1e3 / qps;

@@ -14,6 +14,7 @@ use crate::mlperf::loadgen::{ChildJob, ChildMessage, LoadgenTest, MonotonicTime}
 use crate::mlperf::log::Detail;
 use crate::mlperf::{Benchmark, DatasetRecord, Estimate, MlperfScenario, RuleError, TestRequest, explain};
 use crate::plan::loadgen::test_request;
+use crate::spec::TestMode;
 use crate::stages::mlperf::{LIBRARY, run_loadgen};
 use crate::stages::task_context::TaskContext;
 
@@ -57,14 +58,14 @@ pub async fn run_test(
     program: Option<&Path>,
     out: &Path,
 ) -> Result<RunResult, Failure> {
-    let test = test(context, bench, loadgen, spec, out)?;
+    let (test, expected) = test(context, bench, loadgen, spec, out)?;
     let spec = test.spec.clone();
     let job = ChildJob::Test(Box::new(test));
     let before = identity::of_servers(&spec).await;
     let telemetry = Box::pin(telemetry::start(context, &spec, &before, bench.telemetry)).await;
     let scraper = server_metrics::start(&spec.endpoints)?;
     let ChildRunOutcome { ran, server_failure: lost, zero } =
-        Box::pin(run_child(context, program, &job, &spec)).await?;
+        Box::pin(run_child(context, program, &job, &spec, expected)).await?;
     let path = out.join("result.json");
     let system = |error: harness::HarnessError| Failure::new(FailureKind::System, error.to_string());
     let result = match (ran, &lost) {
@@ -102,14 +103,14 @@ struct ChildRunOutcome {
     zero: Option<MonotonicTime>,
 }
 
-/// Runs the test. Err: it took longer than its task may.
+/// Runs the test, of about so many queries. Err: it took longer than its task may.
 async fn run_child(
     context: &TaskContext,
     program: Option<&Path>,
     job: &ChildJob,
     spec: &BenchSpec,
+    expected: u64,
 ) -> Result<ChildRunOutcome, Failure> {
-    let begun = Instant::now();
     let stop = context.lease.stop.child();
     let (mut far, mut zero, mut lost) = (None, None, None);
     let ran = {
@@ -118,8 +119,8 @@ async fn run_child(
             ChildMessage::Progress { issued, ended, failed } => {
                 far = Some((ended, issued));
                 let failed = if failed > 0 { format!(", {failed} failed") } else { String::new() };
-                let minutes = begun.elapsed().as_secs_f64() / 60.0;
-                context.lease.report_progress(format!("answered, {minutes:.1} min{failed}"), ended, Some(issued));
+                let sent = if issued < expected { format!(", {issued} sent") } else { String::new() };
+                context.lease.report_progress(format!("answered{sent}{failed}"), ended, Some(expected.max(issued)));
             }
             ChildMessage::Zero(at) => zero = Some(at),
             ChildMessage::Probed(_) | ChildMessage::Done | ChildMessage::Failed { .. } => {}
@@ -144,14 +145,14 @@ async fn run_child(
     Ok(ChildRunOutcome { ran, server_failure: lost, zero })
 }
 
-/// What the child is to do. Writes user.conf, and audit.config for an audit test.
+/// What the child is to do, and about how many queries that will be. Writes user.conf, and audit.config for an audit test.
 fn test(
     context: &TaskContext,
     bench: &Bench,
     loadgen: &Loadgen,
     mut spec: BenchSpec,
     out: &Path,
-) -> Result<LoadgenTest, Failure> {
+) -> Result<(LoadgenTest, u64), Failure> {
     let folder = context.path(&loadgen.dataset);
     let dataset = dataset(&folder, &loadgen.benchmark)?;
     let bench = Bench { loadgen: Some(Box::new(loadgen.clone())), search: None, ..bench.clone() };
@@ -161,10 +162,14 @@ fn test(
     let conf = conf(&request).map_err(|wrong| rule_failure(&wrong))?;
     let found = request.find().map_err(|wrong| rule_failure(&wrong))?;
     if request.rehearsal {
-        let (ms, samples) = (conf.settings.min_duration_ms, conf.settings.performance_samples);
-        context.lease.notice(format!("a rehearsal, which cannot be submitted: min_duration = {ms}, {samples} samples"));
+        let samples = conf.settings.performance_samples;
+        let seconds = conf.settings.min_duration_ms as f64 / 1e3;
+        let is_timed = request.mode == TestMode::Performance;
+        let least = if is_timed { format!(" for at least {seconds} s") } else { String::new() };
+        context.lease.notice(format!("a rehearsal, which cannot be submitted: {samples} samples{least}"));
     }
-    context.lease.notice(Estimate::of(&conf.settings, found.round.loadgen.seeds.schedule).to_string());
+    let estimate = Estimate::of(&conf.settings, found.round.loadgen.seeds.schedule);
+    context.lease.notice(estimate.to_string());
     apply_rules(&mut spec, &bench, &found.benchmark, request.scenario);
     let write = |name: &str, text: &str| {
         let path = out.join(name);
@@ -173,7 +178,7 @@ fn test(
     };
     let user_conf = write("user.conf", &conf.text)?;
     let audit = conf.audit.as_deref().map(|text| write("audit.config", text)).transpose()?;
-    Ok(LoadgenTest {
+    let test = LoadgenTest {
         library: context.path(&loadgen.library).join(LIBRARY),
         samples: folder.join("dataset.jsonl"),
         dataset,
@@ -190,7 +195,8 @@ fn test(
         user_keys: conf.keys,
         user_conf,
         audit,
-    })
+    };
+    Ok((test, estimate.queries))
 }
 
 /// What the rules forbid, all of it.

@@ -88,7 +88,7 @@ pub async fn perform(context: &TaskContext, step: &LoadgenLibrary, program: Opti
     };
     let text = serde_json::to_vec_pretty(&loadgen_library_info).unwrap_or_default();
     fs::write(out.join(RECORD_FILE), text).map_err(|error| system(&out.join(RECORD_FILE), &error))?;
-    Ok(Done { headline: Some(format!("LoadGen {} ({})", probed.version, probed.revision)), ..Done::default() })
+    Ok(Done { headline: Some(format!("LoadGen {}, revision {}", probed.version, probed.revision)), ..Done::default() })
 }
 
 fn system(path: &Path, error: &std::io::Error) -> Failure {

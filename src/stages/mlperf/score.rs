@@ -38,9 +38,10 @@ pub fn perform(context: &TaskContext, step: &MlperfScore) -> Result<Done, Failur
         context.lease.report_progress("answers scored", done, Some(dataset_record.samples));
     });
     let scored = scored.map_err(|error| failure(&error))?;
-    for missing in &scored.report.unscored {
+    // What the reference prints and the round does not judge is missing without a word.
+    for missing in scored.report.unscored.iter().filter(|missing| missing.wanted) {
         context.lease.notice(format!(
-            "{} is not scored: {}; run it over {} and name what it prints: `score: {{ official: FILE }}`",
+            "{} is not scored: {}; run the reference's evaluator over {} and name what it prints: `score: {{ official: FILE }}`",
             missing.name,
             missing.why,
             scoring.log.display()

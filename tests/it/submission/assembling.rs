@@ -114,7 +114,8 @@ fn an_encrypted_archive_is_unpacked_by_the_commands_of_pack_submission_sh() {
         let unpack = format!(
             r#"[ "$(sha1sum {out}.tar.gz)" = "$(cat {out}.sha1)" ] && mkdir un-{out} && cd un-{out} && openssl enc -d -aes256 -in ../{out}.tar.gz -pass file:../password | tar -xz && diff --recursive closed ../{out}/closed"#
         );
-        let ended = std::process::Command::new("sh").args(["-c", &unpack]).current_dir(world.path("")).output().unwrap();
+        let ended =
+            std::process::Command::new("sh").args(["-c", &unpack]).current_dir(world.path("")).output().unwrap();
         assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
         let start = fs::read(world.path(format!("{out}.tar.gz"))).unwrap();
         assert!(start.starts_with(b"Salted__"), "{:?}", &start[..16]);
