@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use super::styler::{Styler, TextRole, clean, clean_lines, counted, duration, table};
+use super::styler::{Styler, TextRole, clean, clean_lines, counted, duration, ragged, table};
 use crate::event::{Failure, FailureKind, TaskId};
 use crate::report::run_state::{RunState, TaskPhase, TaskState};
 
@@ -149,7 +149,7 @@ fn headlines(run_state: &RunState, styler: Styler, out: &mut String) {
         return;
     }
     let _ = writeln!(out, "{}", styler.tone(TextRole::Strong, "Results"));
-    out.push_str(&table(styler, "  ", &rows));
+    out.push_str(&ragged(styler, "  ", &rows));
 }
 
 /// The colour of a verdict; other texts have none.
