@@ -41,7 +41,7 @@ impl fmt::Display for Estimate {
         match self.scenario {
             MlperfScenario::Server | MlperfScenario::Interactive => {
                 let why = match self.least(qps * seconds) {
-                    Some(least) if set.is_empty() => format!("{least} queries at {qps} qps"),
+                    Some(least) if self.min_queries == self.queries => format!("{least} queries at {qps} qps"),
                     Some(least) => format!("at least {least} queries at {qps} qps → {queries}{set}"),
                     None => format!("{qps} qps × {seconds} s → {queries} queries{set}"),
                 };
@@ -49,7 +49,7 @@ impl fmt::Display for Estimate {
             }
             MlperfScenario::Offline => {
                 let why = match self.least(1.1 * qps * seconds) {
-                    Some(least) if set.is_empty() => format!("{least} samples at once"),
+                    Some(least) if self.min_queries == self.queries => format!("{least} samples at once"),
                     Some(least) => format!("at least {least} samples → {queries} at once{set}"),
                     None => format!("1.1 × {qps} samples/s × {seconds} s → {queries} samples at once{set}"),
                 };
