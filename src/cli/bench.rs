@@ -65,6 +65,7 @@ pub struct BenchCommand {
     pub timelines: bool,
     pub junit: Option<PathBuf>,
     pub metrics_listen: Option<SocketAddr>,
+    pub otlp: Option<String>,
     pub json: bool,
     pub dry_run: bool,
     /// What was given and means nothing here, in sentences.
@@ -212,6 +213,7 @@ pub(super) fn into_command(mut args: BenchArgs) -> Result<BenchCommand, Argument
         timelines: args.timelines,
         junit: args.junit,
         metrics_listen: args.metrics_listen,
+        otlp: args.otlp,
         json: args.json,
         dry_run: args.dry_run,
     })

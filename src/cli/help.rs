@@ -58,6 +58,7 @@ pub(super) const RUN: &str = with_run_codes!(examples![
     "regatta run quickstart --repeat 5                  five runs of each benchmark: means and intervals over them",
     "regatta run quickstart --events jsonl | jq -r .event",
     "regatta run quickstart --store s3://team/regatta   outputs of other machines are reused",
+    "regatta run quickstart --otlp http://localhost:4318   a trace of the run and its numbers, for a collector",
     "regatta run quickstart --locked                    only if it matches regatta.lock",
     "regatta run quickstart --on slurm --slurm partition=gpu --slurm time=2h",
 ]);

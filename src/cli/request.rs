@@ -142,6 +142,8 @@ pub struct RunRequest {
     pub junit: Option<PathBuf>,
     /// Where to answer with the run's metrics while it is under way.
     pub metrics_listen: Option<SocketAddr>,
+    /// The base URL of an OTLP collector.
+    pub otlp: Option<String>,
 }
 
 /// Servers to keep up.

@@ -33,6 +33,10 @@ pub(super) struct RunModeArgs {
     /// Answer `GET /metrics` here while the run is under way, in OpenMetrics' format. With port 0, a free one.
     #[arg(help_heading = HOW, long, value_name = "HOST:PORT")]
     pub metrics_listen: Option<SocketAddr>,
+    /// Send the run as a trace and its results as metrics at the end, to this OTLP collector over HTTP
+    /// (`http://localhost:4318`) [default: OTEL_EXPORTER_OTLP_ENDPOINT, if set].
+    #[arg(help_heading = HOW, long, value_name = "URL", value_hint = ValueHint::Url)]
+    pub otlp: Option<String>,
     /// GPUs this run may lease: a count, or ids with commas (`0,2`; `3,` is GPU 3 alone) [default: all].
     #[arg(help_heading = HOW, long, value_name = "N|LIST")]
     pub gpus: Option<String>,
@@ -78,6 +82,7 @@ impl RunModeArgs {
             env: BTreeMap::new(),
             junit: self.junit,
             metrics_listen: self.metrics_listen,
+            otlp: self.otlp,
         })
     }
 }

@@ -48,6 +48,7 @@ mod mlperf_score;
 mod mpi;
 mod notebook;
 mod openai;
+mod otlp;
 mod out_of_memory;
 mod output;
 mod overrides;

@@ -59,6 +59,7 @@ pub(super) fn bench(global: &Global, request: &BenchCommand) -> Result<CliExit, 
         env: std::collections::BTreeMap::new(),
         junit: request.junit.clone(),
         metrics_listen: request.metrics_listen,
+        otlp: request.otlp.clone(),
     };
     let ran = run::perform(global, &run, request.json)?;
     if let Some((_, out)) = ran.outs.iter().find(|(task, _)| task.as_str() == STAGE) {

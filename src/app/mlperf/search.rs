@@ -57,6 +57,7 @@ pub(super) fn search(
             env: std::collections::BTreeMap::new(),
             junit: None,
             metrics_listen: None,
+            otlp: None,
         },
     )
 }

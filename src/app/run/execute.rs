@@ -12,6 +12,7 @@ use super::ci_files;
 use super::kept_servers::{self, KeptServers, ServingContext, ServingPhase};
 use super::metrics_listener;
 use super::no_op_run::{record_no_op_conditions, report_no_op_run};
+use super::otlp::{self, OtlpEndpoints, OtlpRecorder};
 use super::progress_printer::ProgressPrinter;
 use super::run_end::{RunEnd, places, task_lines};
 use super::signals::{install_handlers, interrupt};
@@ -67,6 +68,7 @@ fn prepare_and_execute(
         && request.select.force == Force::Nothing
         && request.junit.is_none()
         && request.metrics_listen.is_none()
+        && request.otlp.is_none()
         && !matches!(request.locking, LockMode::Verify(..))
         && compiler.is_fresh(|name| project.variable(name))
         && let Some(rest) = compiler.no_op_conditions()
@@ -76,6 +78,7 @@ fn prepare_and_execute(
         return Ok(RunEnd { exit: CliExit::Done, outs: Vec::new(), report: None, task_lines: lines });
     }
     let mut plan = project.plan(&request.manifest, &request.settings, &request.select, &compiler, true)?;
+    let otlp = OtlpEndpoints::of(request.otlp.as_deref(), |name| project.variable(name));
     let held = hold.map(|hold| KeptServers::choose(&plan, hold)).transpose()?;
     request.select.until.extend(held.iter().map(|held| held.name.clone()));
     let jobs = request.jobs.map_or_else(|| thread::available_parallelism().map_or(1, usize::from), NonZeroUsize::get);
@@ -115,6 +118,7 @@ fn prepare_and_execute(
         held,
         junit: request.junit.clone(),
         metrics_listen: request.metrics_listen,
+        otlp,
     };
     prepared.execute()
 }
@@ -150,6 +154,8 @@ struct PreparedRun {
     /// Where to write JUnit XML.
     junit: Option<PathBuf>,
     metrics_listen: Option<SocketAddr>,
+    /// Where the run goes as a trace and as metrics.
+    otlp: OtlpEndpoints,
 }
 
 /// What a run works with.
@@ -190,9 +196,15 @@ impl PreparedRun {
         let digests = Arc::new(Digests::load(&home));
         let scraped = self.metrics_listen.map(|_| Arc::new(parking_lot::Mutex::new(RunState::new())));
         let sink = Arc::new(EventSink::new(&home, &id, &lock, teller.send.clone(), stop.clone(), scraped.clone())?);
+        let recorder = (!self.otlp.is_empty()).then(|| Arc::new(parking_lot::Mutex::new(OtlpRecorder::new())));
         let emit: EventEmitter = {
-            let sink = Arc::clone(&sink);
-            Arc::new(move |event| sink.take(&event))
+            let (sink, recorder) = (Arc::clone(&sink), recorder.clone());
+            Arc::new(move |event| {
+                if let Some(recorder) = &recorder {
+                    recorder.lock().take(&event);
+                }
+                sink.take(&event);
+            })
         };
         self.emit_run_started(&id, &lock, &emit);
         if let (Some(address), Some(state)) = (self.metrics_listen, scraped) {
@@ -240,6 +252,9 @@ impl PreparedRun {
         let places = RunPaths { logs: Some(home.run(&id)), report: report.clone(), ..places(&home) };
         let step_summary = self.project.variable(ci_files::STEP_SUMMARY).map(PathBuf::from);
         ci_files::write(&live.finish(&places), self.junit.as_deref(), step_summary.as_deref());
+        if let Some(recorder) = recorder {
+            otlp::send(&recorder.lock(), &self.otlp);
+        }
         if let Some(error) = broken {
             return Err(anyhow::Error::from(error)
                 .context("the run was stopped, because its journal could not be written")

@@ -8,6 +8,7 @@ mod execute;
 mod kept_servers;
 mod metrics_listener;
 mod no_op_run;
+mod otlp;
 mod progress_printer;
 mod run_end;
 mod signals;
