@@ -49,6 +49,29 @@ fn the_cell_of_the_chapter_runs() {
     assert!(shown.contains("output_tokens_per_s") && shown.contains("valid"), "{shown}");
 }
 
+/// The cell of the chapter, without an account: the run is in the file that `wandb sync` uploads.
+#[test]
+#[ignore = "needs Python, pip and the network"]
+fn the_cell_for_weights_and_biases_writes_an_offline_run() {
+    let world = world();
+    let text = fs::read_to_string(chapter().with_extension("md")).unwrap();
+    let cell = text.split("```python\n").nth(2).and_then(|rest| rest.split("```").next()).unwrap();
+    assert!(cell.contains("wandb.init("), "{cell}");
+    printed(&world, cell);
+    let run = fs::read_dir(world.path("wandb")).unwrap().flatten().map(|item| item.path());
+    let run =
+        run.into_iter().find(|path| path.file_name().unwrap().to_string_lossy().starts_with("offline-run-")).unwrap();
+    let files: Vec<PathBuf> = fs::read_dir(&run).unwrap().flatten().map(|item| item.path()).collect();
+    let written = files.iter().find(|path| path.extension().is_some_and(|kind| kind == "wandb")).unwrap();
+    let bytes = fs::read(written).unwrap();
+    let has = |text: &str| bytes.windows(text.len()).any(|window| window == text.as_bytes());
+    let result: Value = serde_json::from_str(&world.read("measured/result.json")).unwrap();
+    let p99 = result["latency"]["ttft"]["p99"].to_string();
+    for text in ["ttft_p99_ms", p99.as_str(), "sweep/tokens_per_s_per_user", "valid_with_warnings"] {
+        assert!(has(text), "{text} is not in {}", written.display());
+    }
+}
+
 #[test]
 fn a_run_is_in_the_form_of_mlflows_file_store() {
     let world = world();
