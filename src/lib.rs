@@ -35,9 +35,9 @@
 //! | `harness` | sends requests on schedule over KServe v2, `generate` or OpenAI's interfaces, measures the answers, and gives a verdict | triton, stats, spec, diag, event, units |
 //! | `mlperf` | MLPerf's rules: rounds, LoadGen settings and logs, accuracy, audits, packages and their check; `loadgen`: its own LoadGen, driving the harness in a process of its own | harness, spec, diag, event, units |
 //! | `interop` | other tools: their command lines, their result files, what their metrics mean | triton, harness, spec, diag, event, units |
-//! | `sim` | a simulated Triton with TensorRT-LLM: same files, protocols and metrics, no GPU | triton |
+//! | `sim` | simulated servers: same files, protocols and metrics, no GPU; their step times, fitted to real ones; load in virtual time | triton, spec |
 //! | `stages` | executes each kind of task: on this machine, or elsewhere (`remote`: in a Slurm job, on hosts over ssh) | manifest, plan, runner, exec, triton, harness, interop, mlperf, sim, report, stats, spec, diag, event, units |
-//! | `report` | events and results → terminal, JSON, HTML, comparisons | plan, triton, harness, interop, mlperf, stats, spec, event, units |
+//! | `report` | events and results → terminal, JSON, HTML, comparisons | plan, triton, harness, interop, mlperf, sim, stats, spec, event, units |
 //! | `cli` | arguments → an `Invocation`; exit codes; what a shell completes | spec, event |
 //! | `app` | runs each command; `doctor`, `lockfile`; the only room that knows all others | all |
 //!

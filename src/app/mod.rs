@@ -3,6 +3,7 @@
 mod bench;
 mod bulk;
 mod cache;
+mod calibrate;
 mod clean;
 mod compare;
 mod completion;
@@ -132,6 +133,7 @@ fn perform(request: Invocation) -> Result<CliExit, CommandError> {
         CliJob::Gc(request) => clean::gc(&global, request),
         CliJob::Cache(request) => cache::cache(&global, &request),
         CliJob::Repository(request) => repository::perform(&global, &request),
+        CliJob::Calibrate(request) => calibrate::calibrate(&global, &request),
         CliJob::Simulate(request) => simulate::serve(&request),
         CliJob::Mlperf(request) => mlperf::perform(&global, request),
         CliJob::Triton(request) => triton::run_command(&global, request),

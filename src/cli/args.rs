@@ -20,6 +20,7 @@ use super::request::CheckFormat;
 use super::result_args::{CompareArgs, ExplainArgs, ExportArgs, ImportArgs, ReportArgs};
 use super::run_mode::RunModeArgs;
 use super::serve::ServeArgs;
+use super::simulation::CalibrateArgs;
 use super::triton::TritonArgs;
 use super::value_error::ArgumentValueError;
 
@@ -373,6 +374,9 @@ pub(super) enum SimCommand {
     /// Serve a Triton model repository until interrupted.
     #[command(after_long_help = help::SIM)]
     Serve(SimServeArgs),
+    /// Fit the simulator's step time to the step log of a real server, and print it as a preset.
+    #[command(after_long_help = help::CALIBRATE)]
+    Calibrate(CalibrateArgs),
 }
 
 #[derive(Debug, Args)]

@@ -215,6 +215,11 @@ pub(super) const CACHE: &str = concat!(
     "  141  the reader of the output closed it (`| head`)\n",
 );
 
+pub(super) const CALIBRATE: &str = with_codes!(examples![
+    "regatta sim calibrate steps.jsonl --model llama3.1-8b --system h200-sxm-141gb -o h200-vllm.yaml",
+    "regatta sim calibrate a.jsonl b.jsonl --model models/mine.yaml --system gpus/mine.yaml --precision fp8",
+]);
+
 pub(super) const SIM: &str = with_codes!(examples![
     "regatta sim serve --repository latest/generate_triton_config/server/triton_model_repo_0",
     "regatta sim serve --repository DIR --grpc-port 8001 --speed 10",

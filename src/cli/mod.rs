@@ -27,6 +27,7 @@ mod request;
 mod result_args;
 mod run_mode;
 mod serve;
+mod simulation;
 mod triton;
 mod value_error;
 
@@ -41,9 +42,9 @@ pub use lock::{LOCK_FILE, LockAction, LockMode, LockStrictness};
 pub use mlperf::{AssembleOptions, ForeignLogs, ForeignLogsError, MlperfAction, PasswordSource, PasswordSourceError};
 pub use parse::{CliParseError, parse};
 pub use request::{
-    BulkRequest, CheckFormat, CheckRequest, CliJob, Color, Compare, Doctor, EventFormat, ExplainRequest, ExportRequest,
-    Force, Gc, Global, ImportRequest, InitRequest, Invocation, Logs, OutputVerbosity, PlanFormat, PlanRequest, Report,
-    RepositoryAction, RepositoryFill, RunList, RunRequest, RunTarget, RunsRequest, SchemaOf, Select, Selftest,
-    ServeRequest, Shell, ShowRequest, Simulate, Status,
+    BulkRequest, Calibrate, CalibratedScheduler, CheckFormat, CheckRequest, CliJob, Color, Compare, Doctor,
+    EventFormat, ExplainRequest, ExportRequest, Force, Gc, Global, ImportRequest, InitRequest, Invocation, Logs,
+    OutputVerbosity, PlanFormat, PlanRequest, Report, RepositoryAction, RepositoryFill, RunList, RunRequest, RunTarget,
+    RunsRequest, SchemaOf, Select, Selftest, ServeRequest, Shell, ShowRequest, Simulate, Status,
 };
 pub use triton::{Infer, Triton, TritonAction, TritonProtocol, TritonUrl};

@@ -23,6 +23,7 @@ use super::request::{
     RunList, RunRequest, RunsRequest, SchemaOf, Select, Selftest, ShowRequest, Simulate, Status,
 };
 use super::serve;
+use super::simulation;
 use super::triton;
 
 /// There is nothing to do: help was requested, or the arguments are wrong.
@@ -197,6 +198,7 @@ fn job(command: CliCommand) -> Result<CliJob, ArgumentError> {
                 load_seconds: serve.load_seconds,
                 faults: serve.fault.iter().map(|fault| fault_of(fault)).collect(),
             }),
+            SimCommand::Calibrate(args) => CliJob::Calibrate(simulation::calibrate(args)),
         },
         CliCommand::Mlperf(args) => CliJob::Mlperf(mlperf::into_action(args)),
         CliCommand::Triton(args) => CliJob::Triton(triton::into_command(args)?),

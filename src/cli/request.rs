@@ -88,6 +88,7 @@ pub enum CliJob {
     Gc(Gc),
     Cache(Cache),
     Simulate(Simulate),
+    Calibrate(Calibrate),
     Triton(Triton),
     Mlperf(MlperfAction),
     Repository(RepositoryAction),
@@ -351,6 +352,29 @@ impl Default for Selftest {
     fn default() -> Self {
         Self { rates: vec![10.0, 100.0, 1000.0], seconds: 5, json: false }
     }
+}
+
+/// `regatta sim calibrate`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Calibrate {
+    pub logs: Vec<PathBuf>,
+    /// A shipped name or a file.
+    pub model: String,
+    pub system: String,
+    pub precision: String,
+    pub kv_cache_dtype: Option<String>,
+    pub tensor_parallelism: u32,
+    pub scheduler: CalibratedScheduler,
+    pub source: Option<String>,
+    pub output: Option<PathBuf>,
+    pub json: bool,
+}
+
+/// Whose scheduler a simulated engine with a calibration follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CalibratedScheduler {
+    Vllm,
+    TensorrtLlm,
 }
 
 #[derive(Clone, Debug, PartialEq)]

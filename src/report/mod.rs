@@ -6,6 +6,7 @@
 //! its callers pass in the data to show. Everything except [`LiveDisplay`] returns text or bytes.
 
 mod bulk;
+mod calibration;
 pub mod compare;
 mod doctor;
 mod endpoints;
@@ -28,6 +29,7 @@ mod terminal;
 mod test_runs;
 
 pub use bulk::{BulkRow, bulk_table};
+pub use calibration::{calibration_json, calibration_preset, calibration_text};
 pub use doctor::{DoctorFinding, FindingLevel, doctor_json, doctor_text};
 pub use endpoints::{EndpointRow, endpoints_json, endpoints_text};
 pub use junit::junit_xml;

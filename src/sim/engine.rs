@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::timing::{Coefficients, DecoderModel, GpuMemory, GpuTiming, Precision, derive};
+use super::timing::{Coefficients, DecoderModel, GpuMemory, GpuTiming, Parallelism, Precision, derive};
+use crate::spec::SimCalibration;
 use crate::triton::{BuildConfig, EngineConfig, EngineError, Mapping, PluginConfig, PretrainedConfig, Quantization};
 
 /// The version that simulated engines claim: the last one with an engine layout and Triton templates that this program supports.
@@ -18,6 +19,8 @@ const VERSION: &str = "0.19.0";
 pub struct EngineSpec {
     pub model: DecoderModel,
     pub gpu: GpuTiming,
+    /// What the software reaches of the GPU's numbers.
+    pub calibration: SimCalibration,
     /// `fp16, bf16, fp8, fp4`.
     pub precision: String,
     pub tensor_parallelism: u32,
@@ -36,6 +39,8 @@ pub struct RankFile {
     pub rank: u32,
     pub model: DecoderModel,
     pub gpu: GpuTiming,
+    #[serde(default)]
+    pub calibration: SimCalibration,
     pub timing: Coefficients,
     pub memory: GpuMemory,
 }
@@ -62,7 +67,7 @@ pub enum SimEngineError {
     Rank { path: PathBuf, message: String },
 }
 
-const NOTE: &str = "A simulated engine: a timing model derived from data sheets, not measured, and no kernels. \
+const NOTE: &str = "A simulated engine: a timing model, not measured, and no kernels. \
                     Only Regatta's simulator can serve it.";
 
 /// Builds the engine into `out`, which must exist.
@@ -71,7 +76,8 @@ pub fn write(spec: &EngineSpec, out: &Path) -> Result<(), SimEngineError> {
         Precision::parse(&spec.precision).ok_or_else(|| SimEngineError::Precision(spec.precision.clone()))?;
     let (kv, kv_algo) = kv_precision(spec, precision)?;
     let (tp, pp) = (spec.tensor_parallelism.max(1), spec.pipeline_parallelism.max(1));
-    let (timing, memory) = derive(&spec.model, &spec.gpu, precision, kv, tp, pp);
+    let parallelism = Parallelism { tensor: tp, pipeline: pp };
+    let (timing, memory) = derive(&spec.model, &spec.gpu, precision, kv, parallelism, &spec.calibration);
     let needed = memory.weight_bytes + memory.workspace_bytes;
     if needed >= memory.gpu_bytes {
         let (needed, memory) = (needed / 1e9, memory.gpu_bytes / 1e9);
@@ -86,6 +92,7 @@ pub fn write(spec: &EngineSpec, out: &Path) -> Result<(), SimEngineError> {
             rank,
             model: spec.model.clone(),
             gpu: spec.gpu.clone(),
+            calibration: spec.calibration.clone(),
             timing,
             memory,
         };
@@ -247,6 +254,7 @@ pub(super) mod tests {
         EngineSpec {
             model: llama_8b(),
             gpu: h200(),
+            calibration: SimCalibration::default(),
             precision: "fp8".into(),
             tensor_parallelism: 2,
             pipeline_parallelism: 1,

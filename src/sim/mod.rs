@@ -1,8 +1,10 @@
 //! A Triton with a TensorRT-LLM engine that needs no GPU: the same files, the same protocol, simulated time.
 //!
-//! One discrete-event core, two clocks: virtual ([`simulate`]) and real ([`serve()`]). Step times are derived from data
-//! sheets, never measured. Uses `triton`; never prints, never starts a process.
+//! One discrete-event core, two clocks: virtual ([`simulate`]) and real ([`serve()`]). Step times come from data sheets and
+//! from coefficients that [`calibrate()`] fits to the step logs of real servers; a result of either is a model, never a
+//! measurement. Uses `triton` and `spec`; never prints, never starts a process.
 
+mod calibrate;
 mod core;
 mod engine;
 mod ground_truth;
@@ -13,9 +15,13 @@ mod timing;
 pub use self::core::{
     Chunking, EngineLimits, NeverFits, SchedulerPolicy, Served, SimulatedRequest, VirtualRun, simulate,
 };
+pub use calibrate::{
+    CalibrationError, CalibrationTarget, FittedStep, LoggedStep, RegionError, StepLogError, StepTimeFit, calibrate,
+    read_step_log,
+};
 pub use engine::{EngineSpec, RankFile, SimEngineError, load as load_engine, simulated, write as write_engine};
 pub use ground_truth::{GroundTruth, GroundTruthServer, ResponsePattern, ResponseScript};
 pub use serve::{
     Addresses, Faults, InstanceError, LoadError, LoadFailure, ServeError, SimOptions, VllmLoadError, serve, token,
 };
-pub use timing::{Coefficients, DecoderModel, GpuMemory, GpuTiming, Precision};
+pub use timing::{Coefficients, DecoderModel, Experts, GpuMemory, GpuTiming, Parallelism, Precision, derive};

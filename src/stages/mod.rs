@@ -31,7 +31,7 @@ use crate::plan::{ActionKind, Task, read_action};
 use crate::runner::{Lease, TaskExecutor, within};
 use crate::stages::bench::identity;
 pub use container::{engine_problem, image_id, place_of};
-pub use engine::{EngineCommandError, engine_commands};
+pub use engine::{EngineCommandError, decoder_model, engine_commands, gpu_timing};
 use gpu_clocks::LockedClocks;
 pub use image::image_program;
 pub use output_identity::resolved;

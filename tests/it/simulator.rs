@@ -1,5 +1,6 @@
 //! The simulated Triton over real sockets: what it serves, and what it refuses in a Triton's words.
 
+mod calibration;
 pub mod ground;
 mod peers;
 mod request_tensors;

@@ -5,6 +5,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::spec::SimCalibration;
+
 /// A TensorRT-LLM engine. Names are those of NVIDIA's harness and of `trtllm-build`.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -103,6 +105,12 @@ pub struct ModelShape {
     /// Parameters that one token touches (smaller than `parameters` for mixtures of experts).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub active_parameters: Option<u64>,
+    /// Mixtures of experts: the experts of each layer. The simulator then reads only the weights of those that a batch touches.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub num_experts: Option<u32>,
+    /// Mixtures of experts: the experts that one token uses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub experts_per_token: Option<u32>,
     pub num_hidden_layers: u32,
     pub hidden_size: u32,
     pub intermediate_size: u32,
@@ -126,6 +134,9 @@ pub struct SystemShape {
     pub bandwidth_gbs: f64,
     /// Dense peak of one GPU at 16 bits, Tflop/s; fp8 counts twice, fp4 four times.
     pub tflops_16bit: f64,
+    /// How much of these numbers the software reaches, as `regatta sim calibrate` prints it. Not given: assumed values.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calibration: Option<SimCalibration>,
 }
 
 /// Triton model repositories, one for each server: `triton_model_repo_<n>/`.

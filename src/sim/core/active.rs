@@ -22,6 +22,24 @@ impl Active {
     pub(super) const fn is_generating(&self) -> bool {
         self.pos >= self.ctx
     }
+
+    /// Tokens whose keys and values are in its blocks. The last token that was generated is computed in the next step.
+    pub(super) const fn held(&self) -> u64 {
+        if self.is_generating() { self.isl + self.made - 1 } else { self.pos }
+    }
+
+    /// Tokens that its next step would compute without a limit.
+    pub(super) const fn next_tokens(&self) -> u64 {
+        if self.is_generating() { 1 } else { self.ctx - self.pos }
+    }
+
+    /// Its tokens so far are context the next time.
+    pub(super) const fn lose_blocks(&mut self) {
+        self.started = false;
+        self.pauses += 1;
+        self.ctx = self.isl + self.made;
+        self.pos = 0;
+    }
 }
 
 /// The step in flight: indices into `active`, which only grows until the step is finished.
@@ -30,4 +48,15 @@ pub(super) struct InFlight {
     /// Context requests and how many tokens of each.
     pub(super) contexts: Vec<(usize, u64)>,
     pub(super) generating: Vec<usize>,
+}
+
+impl InFlight {
+    /// This request computes so many tokens.
+    pub(super) fn take(&mut self, at: usize, request: &Active, tokens: u64) {
+        if request.is_generating() {
+            self.generating.push(at);
+        } else {
+            self.contexts.push((at, tokens));
+        }
+    }
 }

@@ -10,7 +10,8 @@ pub(super) fn schedule(limits: &EngineLimits, active: &mut [Active]) -> (Vec<usi
             let admits = !active.iter().any(|request| request.started);
             (no_evict(limits, active, admits), 0)
         }
-        SchedulerPolicy::MaxUtilization => max_utilization(limits, active),
+        // vLLM's has its own module; it decides on blocks and tokens in one walk.
+        SchedulerPolicy::MaxUtilization | SchedulerPolicy::Vllm => max_utilization(limits, active),
     }
 }
 
@@ -63,11 +64,7 @@ fn max_utilization(limits: &EngineLimits, active: &mut [Active]) -> (Vec<usize>,
         // Blocks are only taken when a request is scheduled, so it is enough to skip it.
         end = victim;
         paused += 1;
-        let request = &mut active[victim];
-        request.started = false;
-        request.pauses += 1;
-        request.ctx = request.isl + request.made;
-        request.pos = 0;
+        active[victim].lose_blocks();
     }
     (scheduled, paused)
 }

@@ -11,6 +11,8 @@ pub enum SchedulerPolicy {
     MaxUtilization,
     /// Admit only when no request runs.
     StaticBatch,
+    /// vLLM's: blocks for what is computed, prompts in pieces; the youngest computes again when a block is missing.
+    Vllm,
 }
 
 /// How context requests share the tokens that generation leaves.

@@ -2,14 +2,17 @@
 //!
 //! One iteration: capacity scheduler → micro-batch scheduler → one forward step priced by `Coefficients` → tokens
 //! appear at its end → finished requests leave. The rules are those of TensorRT-LLM's batch manager as its public
-//! sources describe them. Not modelled: block reuse, LoRA, speculative decoding, pipeline stages working on several
+//! sources describe them, and vLLM's. Not modelled: block reuse, LoRA, speculative decoding, pipeline stages working on several
 //! batches, beams, overlapped scheduling. Reads no clock, draws no random number, iterates no hash map.
+
+use std::collections::VecDeque;
 
 mod active;
 mod batch;
 mod capacity;
 mod limits;
 mod virtual_time;
+mod vllm;
 
 use active::{Active, InFlight};
 pub use limits::{Chunking, EngineLimits, SchedulerPolicy};
@@ -71,6 +74,8 @@ pub struct CoreLoad {
 pub struct Core {
     limits: EngineLimits,
     active: Vec<Active>,
+    /// Behind the active ones. No scheduler looks at more requests than a batch may have.
+    backlog: VecDeque<Active>,
     in_flight: Option<InFlight>,
     steps: u64,
     peak_blocks: u64,
@@ -79,11 +84,19 @@ pub struct Core {
 
 impl Core {
     pub const fn new(limits: EngineLimits) -> Self {
-        Self { limits, active: Vec::new(), in_flight: None, steps: 0, peak_blocks: 0, pauses: 0 }
+        Self {
+            limits,
+            active: Vec::new(),
+            backlog: VecDeque::new(),
+            in_flight: None,
+            steps: 0,
+            peak_blocks: 0,
+            pauses: 0,
+        }
     }
 
-    pub const fn is_idle(&self) -> bool {
-        self.active.is_empty()
+    pub fn is_idle(&self) -> bool {
+        self.active.is_empty() && self.backlog.is_empty()
     }
 
     pub const fn steps(&self) -> u64 {
@@ -102,13 +115,14 @@ impl Core {
             return Err(NeverFits::Blocks { needed, pool: self.limits.blocks });
         }
         // A paused request's context is its prompt and what it made.
-        let context = if self.limits.policy == SchedulerPolicy::MaxUtilization { isl + osl - 1 } else { isl };
+        let context = if matches!(self.limits.policy, SchedulerPolicy::MaxUtilization) { isl + osl - 1 } else { isl };
         let limit = self.limits.max_num_tokens;
-        let is_cut = self.limits.chunking != Chunking::Off && limit >= self.limits.tokens_per_block;
+        let is_vllm = self.limits.policy == SchedulerPolicy::Vllm;
+        let is_cut = is_vllm || self.limits.chunking != Chunking::Off && limit >= self.limits.tokens_per_block;
         if context > limit && !is_cut {
             return Err(NeverFits::Context { context, limit });
         }
-        self.active.push(Active {
+        self.backlog.push_back(Active {
             id,
             isl,
             osl,
@@ -128,6 +142,7 @@ impl Core {
         if let Some(request) = self.active.iter_mut().find(|request| request.id == id) {
             request.cancelled = true;
         }
+        self.backlog.retain(|request| request.id != id);
         if self.in_flight.is_none() {
             self.active.retain(|request| !request.cancelled);
         }
@@ -136,12 +151,18 @@ impl Core {
     /// Plans the step that starts now. `None` when there are no requests.
     pub fn begin(&mut self, now: u64) -> Option<CoreStep> {
         debug_assert!(self.in_flight.is_none(), "the last step was not finished");
+        let room = self.limits.max_batch_size.saturating_sub(self.active.len()).min(self.backlog.len());
+        self.active.extend(self.backlog.drain(..room));
         if self.active.is_empty() {
             return None;
         }
-        let (scheduled, paused) = capacity::schedule(&self.limits, &mut self.active);
+        let (flight, paused) = if self.limits.policy == SchedulerPolicy::Vllm {
+            vllm::schedule(&self.limits, &mut self.active)
+        } else {
+            let (scheduled, paused) = capacity::schedule(&self.limits, &mut self.active);
+            (batch::compose(&self.limits, &self.active, &scheduled), paused)
+        };
         self.pauses += paused as u64;
-        let flight = batch::compose(&self.limits, &self.active, &scheduled);
         debug_assert!(
             !flight.contexts.is_empty() || !flight.generating.is_empty(),
             "no progress: a request that does not fit was let in"
@@ -188,7 +209,7 @@ impl Core {
             (flight.contexts.len(), tokens, flight.generating.len())
         });
         CoreLoad {
-            active: self.active.len(),
+            active: self.active.len() + self.backlog.len(),
             waiting: self.waiting(),
             contexts,
             context_tokens,
@@ -204,11 +225,17 @@ impl Core {
         let begins = |at: usize| {
             self.in_flight.as_ref().is_some_and(|flight| flight.contexts.iter().any(|(context, _)| *context == at))
         };
-        self.active.iter().enumerate().filter(|(at, request)| !request.started && !begins(*at)).count()
+        let inside = self.active.iter().enumerate().filter(|(at, request)| !request.started && !begins(*at)).count();
+        inside + self.backlog.len()
     }
 
     fn used_blocks(&self) -> u64 {
-        self.active.iter().filter(|r| r.started).map(|r| self.blocks_of(r.isl + r.made)).sum()
+        // vLLM's policy takes blocks as it goes, the others those of the whole prompt at once.
+        let tokens = |request: &Active| match self.limits.policy {
+            SchedulerPolicy::Vllm => request.held(),
+            _ => request.isl + request.made,
+        };
+        self.active.iter().filter(|r| r.started).map(|r| self.blocks_of(tokens(r))).sum()
     }
 
     const fn blocks_of(&self, tokens: u64) -> u64 {

@@ -12,12 +12,16 @@ use crate::sim::timing::Coefficients;
 const GOLDEN: Coefficients = Coefficients {
     overhead: 1.0e-3,
     weights: 4.18e-3,
+    expert_weights: 0.0,
+    expert_share: 0.0,
+    overlap: 1.0,
     token: 27e-6,
     pair: 1.33e-9,
     request: 4e-6,
     kv_token: 34e-9,
     context: 0.0,
     all_reduce: 0.0,
+    frontend: 0.0,
 };
 
 fn golden() -> EngineLimits {
@@ -162,7 +166,8 @@ fn limits() -> impl Strategy<Value = EngineLimits> {
     let policy = prop_oneof![
         Just(SchedulerPolicy::GuaranteedNoEvict),
         Just(SchedulerPolicy::MaxUtilization),
-        Just(SchedulerPolicy::StaticBatch)
+        Just(SchedulerPolicy::StaticBatch),
+        Just(SchedulerPolicy::Vllm)
     ];
     let chunking =
         prop_oneof![Just(Chunking::Off), Just(Chunking::FirstComeFirstServed), Just(Chunking::EqualProgress)];
@@ -201,10 +206,10 @@ proptest! {
     }
 
     #[test]
-    fn only_max_utilization_pauses(limits in limits(), load in loads()) {
+    fn only_policies_that_take_blocks_as_they_go_pause(limits in limits(), load in loads()) {
         let ran = simulate(&limits, &load).unwrap();
         let pauses: u32 = ran.requests.iter().map(|r| r.pauses).sum();
-        prop_assert!(limits.policy == SchedulerPolicy::MaxUtilization || pauses == 0);
+        prop_assert!(matches!(limits.policy, SchedulerPolicy::MaxUtilization | SchedulerPolicy::Vllm) || pauses == 0);
     }
 
     /// No request waits while there is room, except behind one that does not fit.

@@ -38,14 +38,15 @@ pub fn simulate(limits: &EngineLimits, load: &[SimulatedRequest]) -> Result<Virt
     let mut requests = vec![Served::default(); load.len()];
     let mut now = 0;
     let mut next = 0;
+    let enters = |at: usize| load[at].at + limits.timing.frontend_ns();
     loop {
-        while let Some(&at) = order.get(next).filter(|&&at| load[at].at <= now) {
+        while let Some(&at) = order.get(next).filter(|&&at| enters(at) <= now) {
             core.arrive(at as u64, load[at].isl, load[at].osl)?;
             next += 1;
         }
         let Some(step) = core.begin(now) else {
             let Some(&at) = order.get(next) else { break };
-            now = load[at].at;
+            now = enters(at);
             continue;
         };
         now = step.end;

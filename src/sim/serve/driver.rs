@@ -119,6 +119,7 @@ impl Driver {
         let holding = Arc::new(Mutex::new(CoreLoad::default()));
         let driver = Running {
             core: Core::new(limits.clone()),
+            frontend: limits.timing.frontend_ns(),
             inbox,
             clock,
             shared,
@@ -159,6 +160,8 @@ impl Driver {
 
 struct Running {
     core: Core,
+    /// From a request's arrival to the scheduler, simulated nanoseconds.
+    frontend: u64,
     inbox: Receiver<Command>,
     clock: SimClock,
     shared: Arc<ServerCounters>,
@@ -186,9 +189,9 @@ impl Running {
                 }
             }
             if self.core.is_idle() {
-                now = self.waiting.front().map_or(now, |job| job.arrived.max(now));
+                now = self.waiting.front().map_or(now, |job| (job.arrived + self.frontend).max(now));
             }
-            while self.waiting.front().is_some_and(|job| job.arrived <= now) {
+            while self.waiting.front().is_some_and(|job| job.arrived + self.frontend <= now) {
                 self.enter();
             }
             let Some(step) = self.core.begin(now) else { continue };

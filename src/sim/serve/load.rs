@@ -13,6 +13,7 @@ use super::vllm;
 use crate::sim::core::{Chunking, EngineLimits, SchedulerPolicy};
 use crate::sim::engine;
 use crate::sim::timing::GpuMemory;
+use crate::spec::SimScheduler;
 use crate::triton::EngineConfig;
 use crate::triton::memory::Fit;
 use crate::triton::pbtxt;
@@ -161,10 +162,11 @@ fn engine_of(config: &ModelConfig) -> Result<LoadedEngine, InstanceError> {
         return Err(InstanceError::NoEngineFolder(text(config, "gpt_model_path").unwrap_or_default().to_owned()));
     };
     let (engine, rank) = engine::load(Path::new(path))?;
+    let policy = if rank.calibration.scheduler == SimScheduler::Vllm { SchedulerPolicy::Vllm } else { policy };
     let build = &engine.build_config;
     let fraction = parameter::<f64>(config, "kv_cache_free_gpu_mem_fraction").unwrap_or(0.9);
     let tokens_per_block = engine.tokens_per_block();
-    let mut blocks = rank.memory.blocks(fraction, tokens_per_block);
+    let mut blocks = rank.memory.blocks(rank.calibration.scheduler, fraction, tokens_per_block);
     if let Some(tokens) = parameter::<u64>(config, "max_tokens_in_paged_kv_cache") {
         blocks = blocks.min(tokens.div_ceil(u64::from(tokens_per_block)));
     }

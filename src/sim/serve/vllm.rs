@@ -1,8 +1,7 @@
 //! Triton's vLLM backend, as far as clients see it: the tensors that it completes a config with, `model.json`, and the
 //! settings of a request, which are one text of JSON.
 //!
-//! The `model` of `model.json` is a simulated engine folder here, where the real backend has a checkpoint. The engine's
-//! scheduler is TensorRT-LLM's, not vLLM's: times are a model in any case.
+//! The `model` of `model.json` is a simulated engine folder here, where the real backend has a checkpoint.
 
 use std::fs;
 use std::path::Path;
@@ -17,6 +16,7 @@ use super::prompt::PromptTokens;
 use super::tensor::RequestRefusal;
 use crate::sim::core::{Chunking, EngineLimits, SchedulerPolicy};
 use crate::sim::engine;
+use crate::spec::SimScheduler;
 use crate::triton::proto::inference::{DataType, ModelConfig, ModelInput, ModelOutput, ModelTransactionPolicy};
 
 /// Adds the fields that the backend adds to a config with only `backend: "vllm"`.
@@ -64,13 +64,13 @@ fn read(path: &Path) -> Result<LoadedEngine, VllmLoadError> {
     let (config, rank) = engine::load(Path::new(model))?;
     let build = &config.build_config;
     let tokens_per_block = config.tokens_per_block();
-    let blocks = rank.memory.blocks(fraction, tokens_per_block);
+    let blocks = rank.memory.blocks(SimScheduler::Vllm, fraction, tokens_per_block);
     if blocks == 0 {
         return Err(VllmLoadError::NoKvCache);
     }
     let max_seq_len = number("max_model_len").unwrap_or(u64::from(config.max_seq_len()));
     let limits = EngineLimits {
-        policy: SchedulerPolicy::MaxUtilization,
+        policy: SchedulerPolicy::Vllm,
         chunking: Chunking::FirstComeFirstServed,
         max_batch_size: number("max_num_seqs").map_or(build.max_batch_size as usize, |most| most.max(1) as usize),
         max_num_tokens: number("max_num_batched_tokens").unwrap_or(u64::from(build.max_num_tokens)),

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::task_context::{TaskContext, memory};
 use crate::event::{Done, Failure, FailureKind};
-use crate::manifest::model::{Engine, EngineBackend, EngineOnly};
+use crate::manifest::model::{Engine, EngineBackend, EngineOnly, ModelShape, SystemShape};
 use crate::sim::{self, EngineSpec};
 
 pub async fn perform(context: &TaskContext, engine: &Engine) -> Result<Done, Failure> {
@@ -29,27 +29,10 @@ fn simulate(context: &TaskContext, engine: &Engine) -> Result<Done, Failure> {
         return Err(Failure::new(FailureKind::Refused, "the simulator has no checkpoints")
             .hint("take `only` and `trtllm_checkpoint` away"));
     }
-    let model = &engine.model;
     let spec = EngineSpec {
-        model: sim::DecoderModel {
-            name: model.name.clone(),
-            architecture: model.architecture.clone(),
-            parameters: model.parameters,
-            active_parameters: model.active_parameters.unwrap_or(model.parameters),
-            num_hidden_layers: model.num_hidden_layers,
-            hidden_size: model.hidden_size,
-            intermediate_size: model.intermediate_size,
-            num_attention_heads: model.num_attention_heads,
-            num_key_value_heads: model.num_key_value_heads,
-            vocab_size: model.vocab_size,
-            max_position_embeddings: model.max_position_embeddings,
-        },
-        gpu: sim::GpuTiming {
-            name: engine.system.name.clone(),
-            memory_gb: engine.system.memory_gb,
-            bandwidth_gbs: engine.system.bandwidth_gbs,
-            tflops_16bit: engine.system.tflops_16bit,
-        },
+        model: decoder_model(&engine.model),
+        gpu: gpu_timing(&engine.system),
+        calibration: engine.system.calibration.clone().unwrap_or_default(),
         precision: engine.precision.clone(),
         tensor_parallelism: engine.tensor_parallelism,
         pipeline_parallelism: engine.pipeline_parallelism,
@@ -69,6 +52,37 @@ fn simulate(context: &TaskContext, engine: &Engine) -> Result<Done, Failure> {
     sim::write_engine(&spec, &context.lease.out)
         .map_err(|error| Failure::new(FailureKind::Refused, error.to_string()))?;
     Ok(Done::default())
+}
+
+/// A manifest's model as the simulator takes it.
+pub fn decoder_model(model: &ModelShape) -> sim::DecoderModel {
+    sim::DecoderModel {
+        name: model.name.clone(),
+        architecture: model.architecture.clone(),
+        parameters: model.parameters,
+        active_parameters: model.active_parameters.unwrap_or(model.parameters),
+        experts: model
+            .num_experts
+            .zip(model.experts_per_token)
+            .map(|(total, of_a_token)| sim::Experts { total, of_a_token }),
+        num_hidden_layers: model.num_hidden_layers,
+        hidden_size: model.hidden_size,
+        intermediate_size: model.intermediate_size,
+        num_attention_heads: model.num_attention_heads,
+        num_key_value_heads: model.num_key_value_heads,
+        vocab_size: model.vocab_size,
+        max_position_embeddings: model.max_position_embeddings,
+    }
+}
+
+/// A manifest's GPU as the simulator takes it.
+pub fn gpu_timing(system: &SystemShape) -> sim::GpuTiming {
+    sim::GpuTiming {
+        name: system.name.clone(),
+        memory_gb: system.memory_gb,
+        bandwidth_gbs: system.bandwidth_gbs,
+        tflops_16bit: system.tflops_16bit,
+    }
 }
 
 async fn build(context: &TaskContext, engine: &Engine) -> Result<Done, Failure> {

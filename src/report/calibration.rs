@@ -1,0 +1,141 @@
+//! A fit of the simulator's step time, as text, as JSON and as a preset.
+
+use std::fmt::Write as _;
+
+use serde_json::json;
+
+use crate::report::terminal::signed_percent;
+use crate::report::terminal::styler::{Styler, TextRole, table};
+use crate::sim::StepTimeFit;
+use crate::spec::SimCalibration;
+
+/// The coefficients with what they mean, and the errors by what the steps compute.
+pub fn calibration_text(fit: &StepTimeFit, paint: Styler) -> String {
+    let mut out = format!("{} steps in {} loads give {} usable times\n\n", fit.logged_steps, fit.loads, fit.rows.len());
+    out.push_str("Coefficients\n");
+    let rows: Vec<_> = coefficients(&fit.calibration)
+        .into_iter()
+        .map(|(name, value, meaning)| {
+            vec![(TextRole::Name, name.to_owned()), (TextRole::Plain, value), (TextRole::Quiet, meaning.to_owned())]
+        })
+        .collect();
+    out.push_str(&table(paint, "  ", &rows));
+    out.push_str("\nErrors, (modelled − measured) / measured\n");
+    let mut rows: Vec<_> = vec![vec![
+        (TextRole::Quiet, "steps".to_owned()),
+        (TextRole::Quiet, "times".to_owned()),
+        (TextRole::Quiet, "mean".to_owned()),
+        (TextRole::Quiet, "mean, absolute".to_owned()),
+        (TextRole::Quiet, "largest".to_owned()),
+    ]];
+    rows.extend(fit.regions.iter().map(|region| {
+        vec![
+            (TextRole::Name, region.region.to_owned()),
+            (TextRole::Plain, region.count.to_string()),
+            (TextRole::Plain, signed_percent(100.0 * region.bias)),
+            (TextRole::Plain, percent(region.mean)),
+            (TextRole::Plain, percent(region.largest)),
+        ]
+    }));
+    out.push_str(&table(paint, "  ", &rows));
+    let _ = write!(out, "\nR² {:.5}, mean absolute error {}", fit.r_squared, percent(fit.mean_error));
+    match fit.held_out_error {
+        Some(error) => {
+            let _ = writeln!(out, "; on every second load, with a fit to the others, {}", percent(error));
+        }
+        None => out.push_str("; too few loads to hold some out\n"),
+    }
+    for assumed in &fit.assumed {
+        let _ = writeln!(out, "assumed: {assumed}");
+    }
+    out
+}
+
+/// All of it.
+pub fn calibration_json(fit: &StepTimeFit) -> String {
+    let regions: Vec<_> = fit
+        .regions
+        .iter()
+        .map(|region| {
+            json!({"region": region.region, "count": region.count, "mean_error": region.bias,
+                "mean_absolute_error": region.mean, "largest_error": region.largest})
+        })
+        .collect();
+    let rows: Vec<_> = fit
+        .rows
+        .iter()
+        .map(|row| {
+            json!({"step": row.step, "steps": row.steps, "batch": row.batch, "prompt_tokens": row.prompt_tokens,
+                "measured_ms": row.measured * 1e3, "modelled_ms": row.modelled * 1e3})
+        })
+        .collect();
+    format!(
+        "{:#}\n",
+        json!({"calibration": fit.calibration, "r_squared": fit.r_squared, "mean_absolute_error": fit.mean_error,
+            "held_out_mean_absolute_error": fit.held_out_error, "loads": fit.loads, "logged_steps": fit.logged_steps,
+            "assumed": fit.assumed, "regions": regions, "times": rows})
+    )
+}
+
+/// A manifest to include: `vars: { calibration: … }`.
+pub fn calibration_preset(fit: &StepTimeFit) -> String {
+    let mut out = String::from("# yaml-language-server: $schema=../../schemas/manifest.json\n");
+    let _ = write!(
+        out,
+        "# The simulator's step time, fitted with `regatta sim calibrate` to {} steps: R² {:.5}, mean error of a step {}",
+        fit.logged_steps,
+        fit.r_squared,
+        percent(fit.mean_error)
+    );
+    if let Some(error) = fit.held_out_error {
+        let _ = write!(out, ",\n# {} on loads that were held out", percent(error));
+    }
+    out.push_str(".\n");
+    for assumed in &fit.assumed {
+        let _ = writeln!(out, "# Assumed: {assumed}.");
+    }
+    out.push_str("regatta: 1\nvars:\n  calibration:\n");
+    let _ = writeln!(out, "    source: {}", json!(fit.calibration.source));
+    for (name, value, _) in coefficients(&fit.calibration) {
+        let _ = writeln!(out, "    {name}: {value}");
+    }
+    out
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1} %", share * 100.0)
+}
+
+/// Name, value and meaning of each setting.
+fn coefficients(calibration: &SimCalibration) -> Vec<(&'static str, String, &'static str)> {
+    let SimCalibration {
+        source: _,
+        scheduler,
+        weights_bandwidth,
+        kv_bandwidth,
+        compute,
+        compute_fp4,
+        attention,
+        overlap,
+        step_ms,
+        context_ms,
+        request_us,
+        all_reduce_us,
+        frontend_ms,
+    } = calibration;
+    let scheduler = json!(scheduler).as_str().unwrap_or_default().to_owned();
+    vec![
+        ("scheduler", scheduler, "whose scheduler and KV cache rules"),
+        ("weights_bandwidth", weights_bandwidth.to_string(), "of the memory bandwidth, reading weights"),
+        ("kv_bandwidth", kv_bandwidth.to_string(), "of the memory bandwidth, reading the KV cache"),
+        ("compute", compute.to_string(), "of the peak at 16 and 8 bits, linear layers"),
+        ("compute_fp4", compute_fp4.to_string(), "of the peak at 4 bits, linear layers"),
+        ("attention", attention.to_string(), "of the peak, attention over a prompt"),
+        ("overlap", overlap.to_string(), "of the linear layers' work hides behind reading weights"),
+        ("step_ms", step_ms.to_string(), "each step"),
+        ("context_ms", context_ms.to_string(), "each step with prompts"),
+        ("request_us", request_us.to_string(), "each request that generates in a step"),
+        ("all_reduce_us", all_reduce_us.to_string(), "each all-reduce of tensor parallelism"),
+        ("frontend_ms", frontend_ms.to_string(), "between a request's arrival and the scheduler"),
+    ]
+}

@@ -1,0 +1,78 @@
+//! What one step of a decoder costs.
+
+use serde::{Deserialize, Serialize};
+
+/// `step = overhead + max(overlap·W, token·(P+B)) + (1−overlap)·W + pair·Σ(chunk·(past + chunk/2)) + request·B +
+/// kv_token·ΣKV [+ context if P > 0] + all_reduce·(P+B)`, with P context tokens and B generating requests, and W = weights +
+/// `expert_weights` · (the share of experts that P+B tokens touch). Seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Coefficients {
+    pub overhead: f64,
+    /// Reading the weights that every token needs.
+    pub weights: f64,
+    /// Reading all experts.
+    #[serde(default)]
+    pub expert_weights: f64,
+    /// The share of a layer's experts that one token touches.
+    #[serde(default)]
+    pub expert_share: f64,
+    /// The share of reading the weights that hides the linear layers' work.
+    #[serde(default = "all")]
+    pub overlap: f64,
+    /// Linear layers, for each token.
+    pub token: f64,
+    /// Attention, for each pair of a new and an older token.
+    pub pair: f64,
+    pub request: f64,
+    /// Reading the KV cache of one token.
+    pub kv_token: f64,
+    /// Once for a step that has context.
+    pub context: f64,
+    /// For each token.
+    pub all_reduce: f64,
+    /// Between a request's arrival and the scheduler.
+    #[serde(default)]
+    pub frontend: f64,
+}
+
+const fn all() -> f64 {
+    1.0
+}
+
+/// From this many tokens on every expert is taken as touched.
+const ALL_EXPERTS: u64 = 4096;
+
+impl Coefficients {
+    /// One step, nanoseconds. The order of the additions is part of the golden values.
+    pub fn step_ns(&self, context_tokens: u64, pairs: u64, generating: u64, kv_tokens: u64) -> u64 {
+        let count = context_tokens + generating;
+        let tokens = count as f64;
+        let weights = self.weights(count);
+        let mut seconds = self.overhead
+            + (self.overlap * weights).max(self.token * tokens)
+            + self.pair * pairs as f64
+            + self.request * generating as f64
+            + self.kv_token * kv_tokens as f64;
+        if context_tokens > 0 {
+            seconds += self.context;
+        }
+        seconds += self.all_reduce * tokens;
+        seconds += (1.0 - self.overlap) * weights;
+        (1e9 * seconds) as u64
+    }
+
+    /// Reading the weights that this many tokens touch. Each token picks its experts independently of the others.
+    fn weights(&self, tokens: u64) -> f64 {
+        if self.expert_weights == 0.0 {
+            return self.weights;
+        }
+        // Whole powers are multiplications, which give the same bits on every machine.
+        let untouched = (1.0 - self.expert_share).powi(tokens.min(ALL_EXPERTS) as i32);
+        self.weights + self.expert_weights * (1.0 - untouched)
+    }
+
+    /// Between a request's arrival and the scheduler, nanoseconds.
+    pub fn frontend_ns(&self) -> u64 {
+        (1e9 * self.frontend) as u64
+    }
+}

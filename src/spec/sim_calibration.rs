@@ -1,0 +1,78 @@
+//! How far real software reaches the data sheet's numbers of a GPU: the few coefficients of the simulator's step time.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Whose scheduler and KV cache rules a simulated engine follows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SimScheduler {
+    /// TensorRT-LLM's batch manager: the policy is the model repository's, and the KV cache takes a share of the memory that is free after the weights.
+    #[default]
+    TensorrtLlm,
+    /// vLLM's: running requests first, prompts in pieces, preemption by computing again; weights and KV cache together take a share of the memory.
+    Vllm,
+}
+
+/// The coefficients of the simulator's step time: one set for each kind of GPU and software, the same for every model. Fitted with `regatta sim calibrate`, or the defaults, which are assumed.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct SimCalibration {
+    /// What it was fitted to. Empty: nothing, the values are assumed.
+    pub source: String,
+    /// Whose scheduler and KV cache rules the simulated engine follows.
+    pub scheduler: SimScheduler,
+    /// Share of the memory bandwidth that reading the weights reaches.
+    #[schemars(range(min = 0.01, max = 1.5))]
+    pub weights_bandwidth: f64,
+    /// Share of the memory bandwidth that reading the KV cache reaches.
+    #[schemars(range(min = 0.01, max = 1.5))]
+    pub kv_bandwidth: f64,
+    /// Share of the peak that linear layers reach at 16 and 8 bits.
+    #[schemars(range(min = 0.01, max = 1.5))]
+    pub compute: f64,
+    /// Share of the peak that linear layers reach at 4 bits.
+    #[schemars(range(min = 0.01, max = 1.5))]
+    pub compute_fp4: f64,
+    /// Share of the peak that attention over a prompt reaches.
+    #[schemars(range(min = 0.01, max = 1.5))]
+    pub attention: f64,
+    /// How much of the linear layers' work hides behind reading the weights: 1 is all of it, 0 none.
+    #[schemars(range(min = 0, max = 1))]
+    pub overlap: f64,
+    /// Once for each step, ms.
+    #[schemars(range(min = 0))]
+    pub step_ms: f64,
+    /// Once for each step that computes a prompt, ms.
+    #[schemars(range(min = 0))]
+    pub context_ms: f64,
+    /// For each request that generates in a step, µs.
+    #[schemars(range(min = 0))]
+    pub request_us: f64,
+    /// For each all-reduce of tensor parallelism, µs; a layer has two.
+    #[schemars(range(min = 0))]
+    pub all_reduce_us: f64,
+    /// Between a request's arrival and the scheduler, ms.
+    #[schemars(range(min = 0))]
+    pub frontend_ms: f64,
+}
+
+impl Default for SimCalibration {
+    fn default() -> Self {
+        Self {
+            source: String::new(),
+            scheduler: SimScheduler::TensorrtLlm,
+            weights_bandwidth: 0.8,
+            kv_bandwidth: 0.8,
+            compute: 0.6,
+            compute_fp4: 0.6,
+            attention: 0.4,
+            overlap: 1.0,
+            step_ms: 1.0,
+            context_ms: 0.0,
+            request_us: 4.0,
+            all_reduce_us: 5.0,
+            frontend_ms: 0.0,
+        }
+    }
+}
