@@ -70,8 +70,8 @@ pub enum SimEngineError {
 const NOTE: &str = "A simulated engine: a timing model, not measured, and no kernels. \
                     Only Regatta's simulator can serve it.";
 
-/// Builds the engine into `out`, which must exist.
-pub fn write(spec: &EngineSpec, out: &Path) -> Result<(), SimEngineError> {
+/// The engine without its files: what its config says, and rank 0.
+pub(super) fn design(spec: &EngineSpec) -> Result<(EngineConfig, RankFile), SimEngineError> {
     let precision =
         Precision::parse(&spec.precision).ok_or_else(|| SimEngineError::Precision(spec.precision.clone()))?;
     let (kv, kv_algo) = kv_precision(spec, precision)?;
@@ -84,18 +84,25 @@ pub fn write(spec: &EngineSpec, out: &Path) -> Result<(), SimEngineError> {
         return Err(SimEngineError::Memory { needed, memory, gpus: tp * pp });
     }
     let config = config(spec, precision, kv_algo, tp, pp)?;
+    let rank = RankFile {
+        simulated: true,
+        note: NOTE.to_owned(),
+        rank: 0,
+        model: spec.model.clone(),
+        gpu: spec.gpu.clone(),
+        calibration: spec.calibration.clone(),
+        timing,
+        memory,
+    };
+    Ok((config, rank))
+}
+
+/// Builds the engine into `out`, which must exist.
+pub fn write(spec: &EngineSpec, out: &Path) -> Result<(), SimEngineError> {
+    let (config, first) = design(spec)?;
     publish(&out.join("config.json"), &config.to_text())?;
-    for rank in 0..tp * pp {
-        let file = RankFile {
-            simulated: true,
-            note: NOTE.to_owned(),
-            rank,
-            model: spec.model.clone(),
-            gpu: spec.gpu.clone(),
-            calibration: spec.calibration.clone(),
-            timing,
-            memory,
-        };
+    for rank in 0..spec.tensor_parallelism.max(1) * spec.pipeline_parallelism.max(1) {
+        let file = RankFile { rank, ..first.clone() };
         // Plain numbers and texts: serialising cannot fail.
         let mut text = serde_json::to_string_pretty(&file).expect("a rank file is JSON");
         text.push('\n');

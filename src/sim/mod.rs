@@ -11,6 +11,8 @@ mod ground_truth;
 mod random;
 mod serve;
 mod timing;
+mod twin;
+mod virtual_load;
 
 pub use self::core::{
     Chunking, EngineLimits, NeverFits, SchedulerPolicy, Served, SimulatedRequest, VirtualRun, simulate,
@@ -25,3 +27,7 @@ pub use serve::{
     Addresses, Faults, InstanceError, LoadError, LoadFailure, ServeError, SimOptions, VllmLoadError, serve, token,
 };
 pub use timing::{Coefficients, DecoderModel, Experts, GpuMemory, GpuTiming, Parallelism, Precision, derive};
+pub use twin::{TwinServing, twin};
+pub use virtual_load::{
+    Capacity, CapacityError, UnknownMetric, VirtualResult, VirtualWorkload, capacity, offline, served_at,
+};

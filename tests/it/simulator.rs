@@ -306,7 +306,7 @@ fn broken_repositories_are_refused_before_the_port_opens() {
             f.edit(
                 LLM,
                 "\"kv_cache_free_gpu_mem_fraction\" value: { string_value: \"0.9\"",
-                "\"kv_cache_free_gpu_mem_fraction\" value: { string_value: \"0.01\"",
+                "\"kv_cache_free_gpu_mem_fraction\" value: { string_value: \"0.00001\"",
             );
         }),
         broken(&|f| remove(&f.0.path().join("engine"))),
@@ -329,7 +329,7 @@ fn broken_repositories_are_refused_before_the_port_opens() {
     ---
     failed to load all models: tensorrt_llm: unexpected error when creating modelInstanceState: invalid gpt_model_type 'inflight'; ensemble: ensemble 'ensemble' depends on 'tensorrt_llm' which has no loaded version
     ---
-    failed to load all models: tensorrt_llm: unexpected error when creating modelInstanceState: no GPU memory is left for the KV cache: 13.0 GB of 141.0 GB are weights and workspace, and kv_cache_free_gpu_mem_fraction is 0.01; ensemble: ensemble 'ensemble' depends on 'tensorrt_llm' which has no loaded version
+    failed to load all models: tensorrt_llm: unexpected error when creating modelInstanceState: no GPU memory is left for the KV cache: 13.0 GB of 141.0 GB are weights and workspace, and kv_cache_free_gpu_mem_fraction is 0.00001; ensemble: ensemble 'ensemble' depends on 'tensorrt_llm' which has no loaded version
     ---
     failed to load all models: tensorrt_llm: unexpected error when creating modelInstanceState: both encoder and decoder model paths are empty (gpt_model_path 'DIR/engine' is not a folder); ensemble: ensemble 'ensemble' depends on 'tensorrt_llm' which has no loaded version
     ---

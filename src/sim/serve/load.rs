@@ -10,10 +10,10 @@ use serde_json::Value;
 use super::load_error::{InstanceError, LoadError, LoadFailure};
 use super::loaded_model::{LoadedEngine, LoadedModel, ModelKind};
 use super::vllm;
-use crate::sim::core::{Chunking, EngineLimits, SchedulerPolicy};
+use crate::sim::core::{Chunking, SchedulerPolicy};
 use crate::sim::engine;
 use crate::sim::timing::GpuMemory;
-use crate::spec::SimScheduler;
+use crate::sim::twin::{self, TwinServing};
 use crate::triton::EngineConfig;
 use crate::triton::memory::Fit;
 use crate::triton::pbtxt;
@@ -162,40 +162,34 @@ fn engine_of(config: &ModelConfig) -> Result<LoadedEngine, InstanceError> {
         return Err(InstanceError::NoEngineFolder(text(config, "gpt_model_path").unwrap_or_default().to_owned()));
     };
     let (engine, rank) = engine::load(Path::new(path))?;
-    let policy = if rank.calibration.scheduler == SimScheduler::Vllm { SchedulerPolicy::Vllm } else { policy };
     let build = &engine.build_config;
     let fraction = parameter::<f64>(config, "kv_cache_free_gpu_mem_fraction").unwrap_or(0.9);
-    let tokens_per_block = engine.tokens_per_block();
-    let mut blocks = rank.memory.blocks(rank.calibration.scheduler, fraction, tokens_per_block);
-    if let Some(tokens) = parameter::<u64>(config, "max_tokens_in_paged_kv_cache") {
-        blocks = blocks.min(tokens.div_ceil(u64::from(tokens_per_block)));
-    }
-    if blocks == 0 {
+    let max_num_tokens =
+        parameter::<u32>(config, "max_num_tokens").unwrap_or(build.max_num_tokens).min(build.max_num_tokens);
+    let max_batch_size =
+        parameter::<u32>(config, "max_batch_size").unwrap_or(build.max_batch_size).min(build.max_batch_size);
+    let chunking = match (chunked, text(config, "context_chunking_policy")) {
+        (false, _) => Chunking::Off,
+        (true, Some("equal_progress")) => Chunking::EqualProgress,
+        (true, _) => Chunking::FirstComeFirstServed,
+    };
+    let serving = TwinServing {
+        policy,
+        chunking,
+        kv_fraction: fraction,
+        kv_tokens: parameter::<u64>(config, "max_tokens_in_paged_kv_cache"),
+        max_batch_size: Some(max_batch_size),
+        max_num_tokens: Some(max_num_tokens),
+    };
+    let limits = twin::limits(&engine, &rank, &serving);
+    if limits.blocks == 0 {
         return Err(InstanceError::NoKvCache {
             taken: rank.memory.weight_bytes + rank.memory.workspace_bytes,
             gpu: rank.memory.gpu_bytes,
             fraction,
         });
     }
-    let max_num_tokens =
-        parameter::<u32>(config, "max_num_tokens").unwrap_or(build.max_num_tokens).min(build.max_num_tokens);
-    let max_batch_size =
-        parameter::<u32>(config, "max_batch_size").unwrap_or(build.max_batch_size).min(build.max_batch_size);
-    check_memory(&engine, &rank.memory, blocks, max_batch_size, max_num_tokens, fraction)?;
-    let chunking = match (chunked, text(config, "context_chunking_policy")) {
-        (false, _) => Chunking::Off,
-        (true, Some("equal_progress")) => Chunking::EqualProgress,
-        (true, _) => Chunking::FirstComeFirstServed,
-    };
-    let limits = EngineLimits {
-        policy,
-        chunking,
-        max_batch_size: max_batch_size.max(1) as usize,
-        max_num_tokens: u64::from(max_num_tokens),
-        blocks,
-        tokens_per_block: u64::from(tokens_per_block),
-        timing: rank.timing,
-    };
+    check_memory(&engine, &rank.memory, limits.blocks, max_batch_size, max_num_tokens, fraction)?;
     Ok(LoadedEngine {
         limits,
         instances: config.instance_group.iter().map(|group| group.count.max(1) as usize).sum::<usize>().max(1),

@@ -1,0 +1,140 @@
+//! The highest rate at which limits hold.
+//!
+//! There is no noise of a measurement in virtual time, only that of finite loads: one set of lengths and of gaps, drawn once,
+//! is used at every rate, so that bisection finds one rate.
+
+use super::latencies::VirtualResult;
+use super::workload::VirtualWorkload;
+use crate::sim::core::{EngineLimits, NeverFits, SimulatedRequest, simulate};
+use crate::spec::LatencyLimit;
+
+/// The highest rate, and what is measured at it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Capacity {
+    /// Requests per second for all servers. 0: the limits do not hold for a request alone.
+    pub rate: f64,
+    pub result: VirtualResult,
+}
+
+/// Per-token gaps are not kept in virtual time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the simulator has limits on ttft, tpot and e2e in virtual time, not on itl, icl and max_stall")]
+pub struct UnknownMetric;
+
+/// Why there is no capacity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CapacityError {
+    #[error(transparent)]
+    Metric(#[from] UnknownMetric),
+    #[error("a request can never run: {0}")]
+    Fit(#[from] NeverFits),
+}
+
+/// The bisection ends at this share of the rate.
+const EXACT: f64 = 0.005;
+
+/// Every request at once: the servers are full until the load ends.
+pub fn offline(
+    server: &EngineLimits,
+    servers: usize,
+    workload: &VirtualWorkload,
+    count: usize,
+) -> Result<VirtualResult, NeverFits> {
+    run(server, servers, &workload.requests(count, None))
+}
+
+/// Poisson arrivals at a rate, dealt to the servers in turn.
+pub fn served_at(
+    server: &EngineLimits,
+    servers: usize,
+    workload: &VirtualWorkload,
+    count: usize,
+    rate: f64,
+) -> Result<VirtualResult, NeverFits> {
+    run(server, servers, &workload.requests(count, Some(rate)))
+}
+
+/// The highest rate at which the limits hold for a load of so many requests.
+pub fn capacity(
+    server: &EngineLimits,
+    servers: usize,
+    workload: &VirtualWorkload,
+    count: usize,
+    limits: &[LatencyLimit],
+) -> Result<Capacity, CapacityError> {
+    let full = offline(server, servers, workload, count)?;
+    // No rate above that of full servers can be held for long.
+    let most = full.requests as f64 / full.seconds.max(f64::MIN_POSITIVE);
+    let at = |rate: f64| served_at(server, servers, workload, count, rate);
+    let (mut low, mut high) = (0.0, most);
+    let mut best = Capacity { rate: 0.0, result: at(most / 1000.0)? };
+    while high - low > EXACT * high {
+        let rate = if low == 0.0 { high / 2.0 } else { f64::midpoint(low, high) };
+        let result = at(rate)?;
+        if result.holds(limits)? {
+            low = rate;
+            best = Capacity { rate, result };
+        } else {
+            high = rate;
+        }
+        if high < most / 2000.0 {
+            break;
+        }
+    }
+    Ok(best)
+}
+
+fn run(server: &EngineLimits, servers: usize, load: &[SimulatedRequest]) -> Result<VirtualResult, NeverFits> {
+    let servers = servers.max(1);
+    let mut result = VirtualResult::default();
+    for place in 0..servers {
+        let share: Vec<SimulatedRequest> = load.iter().copied().skip(place).step_by(servers).collect();
+        let ran = simulate(server, &share)?;
+        result.add(&share, &ran.requests, ran.steps);
+    }
+    result.sort();
+    Ok(result)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sim::engine::tests::spec;
+    use crate::sim::twin::{TwinServing, twin};
+    use crate::spec::{Length, LimitedMetric, Statistic};
+
+    fn workload() -> VirtualWorkload {
+        VirtualWorkload {
+            input_tokens: Length::Lognormal { mean: 300.0, stddev: 200.0, min: 16, max: 1024 },
+            output_tokens: Length::Lognormal { mean: 100.0, stddev: 50.0, min: 8, max: 512 },
+            seed: 7,
+        }
+    }
+
+    fn limit(metric: LimitedMetric, ms: f64) -> LatencyLimit {
+        LatencyLimit { metric, statistic: Statistic::P99, ms }
+    }
+
+    #[test]
+    fn limits_hold_at_the_capacity_and_not_above_it() {
+        let server = twin(&spec(), &TwinServing::default()).unwrap();
+        let limits = [limit(LimitedMetric::Ttft, 200.0), limit(LimitedMetric::Tpot, 12.0)];
+        let found = capacity(&server, 2, &workload(), 1000, &limits).unwrap();
+        assert!(found.rate > 0.0 && found.result.holds(&limits).unwrap());
+        let above = served_at(&server, 2, &workload(), 1000, found.rate * 1.02).unwrap();
+        assert!(!above.holds(&limits).unwrap(), "{}", found.rate);
+        assert_eq!(capacity(&server, 2, &workload(), 1000, &limits).unwrap(), found);
+    }
+
+    #[test]
+    fn what_cannot_hold_has_no_capacity_and_more_servers_have_more() {
+        let server = twin(&spec(), &TwinServing::default()).unwrap();
+        let never = [limit(LimitedMetric::Tpot, 0.01)];
+        assert_eq!(capacity(&server, 1, &workload(), 200, &never).unwrap().rate.to_bits(), 0);
+        let limits = [limit(LimitedMetric::Ttft, 500.0)];
+        let rate = |servers| capacity(&server, servers, &workload(), 1000, &limits).unwrap().rate;
+        assert!(rate(4) > 3.0 * rate(1));
+        let stalls = [limit(LimitedMetric::MaxStall, 1.0)];
+        assert!(matches!(capacity(&server, 1, &workload(), 200, &stalls), Err(CapacityError::Metric(_))));
+    }
+}

@@ -1,0 +1,10 @@
+//! Loads in virtual time: requests drawn from distributions, the servers that share them, and the highest rate at which limits
+//! hold. Hours of load take seconds.
+
+mod capacity;
+mod latencies;
+mod workload;
+
+pub use capacity::{Capacity, CapacityError, UnknownMetric, capacity, offline, served_at};
+pub use latencies::VirtualResult;
+pub use workload::VirtualWorkload;
