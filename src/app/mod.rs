@@ -39,6 +39,7 @@ mod translate;
 mod triton;
 mod unknown_numbers;
 mod welcome;
+mod what_if;
 
 use std::io::{Write as _, stdin};
 use std::path::Path;
@@ -133,6 +134,7 @@ fn perform(request: Invocation) -> Result<CliExit, CommandError> {
         CliJob::Gc(request) => clean::gc(&global, request),
         CliJob::Cache(request) => cache::cache(&global, &request),
         CliJob::Repository(request) => repository::perform(&global, &request),
+        CliJob::WhatIf(request) => what_if::what_if(&global, &request),
         CliJob::Calibrate(request) => calibrate::calibrate(&global, &request),
         CliJob::Simulate(request) => simulate::serve(&request),
         CliJob::Mlperf(request) => mlperf::perform(&global, request),

@@ -20,7 +20,7 @@ use super::request::CheckFormat;
 use super::result_args::{CompareArgs, ExplainArgs, ExportArgs, ImportArgs, ReportArgs};
 use super::run_mode::RunModeArgs;
 use super::serve::ServeArgs;
-use super::simulation::CalibrateArgs;
+use super::simulation::{CalibrateArgs, WhatIfArgs};
 use super::triton::TritonArgs;
 use super::value_error::ArgumentValueError;
 
@@ -79,6 +79,9 @@ pub(super) enum CliCommand {
     /// Show what would run, and why; start nothing.
     #[command(after_long_help = help::PLAN)]
     Plan(PlanArgs),
+    /// Ask the simulator, in virtual time, what systems and settings would do: the highest rate within limits.
+    #[command(after_long_help = help::WHAT_IF)]
+    WhatIf(WhatIfArgs),
     /// Show and compare lock files: what was run, down to commits, images, weights and versions.
     #[command(after_long_help = help::LOCK)]
     Lock(LockArgs),

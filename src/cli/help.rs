@@ -215,6 +215,12 @@ pub(super) const CACHE: &str = concat!(
     "  141  the reader of the output closed it (`| head`)\n",
 );
 
+pub(super) const WHAT_IF: &str = with_codes!(examples![
+    "regatta what-if quickstart system=sim-h100-x1,sim-h200-x1 --goal 'ttft_p99<450ms tpot_p99<40ms'",
+    "regatta what-if quickstart scenarios=server tuning.max_batch_size=8,16,32,64 --json",
+    "regatta what-if vllm system=sim-h200-x1 scenarios=offline --input-tokens 1000,500 --output-tokens 200",
+]);
+
 pub(super) const CALIBRATE: &str = with_codes!(examples![
     "regatta sim calibrate steps.jsonl --model llama3.1-8b --system h200-sxm-141gb -o h200-vllm.yaml",
     "regatta sim calibrate a.jsonl b.jsonl --model models/mine.yaml --system gpus/mine.yaml --precision fp8",

@@ -45,6 +45,6 @@ pub use request::{
     BulkRequest, Calibrate, CalibratedScheduler, CheckFormat, CheckRequest, CliJob, Color, Compare, Doctor,
     EventFormat, ExplainRequest, ExportRequest, Force, Gc, Global, ImportRequest, InitRequest, Invocation, Logs,
     OutputVerbosity, PlanFormat, PlanRequest, Report, RepositoryAction, RepositoryFill, RunList, RunRequest, RunTarget,
-    RunsRequest, SchemaOf, Select, Selftest, ServeRequest, Shell, ShowRequest, Simulate, Status,
+    RunsRequest, SchemaOf, Select, Selftest, ServeRequest, Shell, ShowRequest, Simulate, Status, WhatIf,
 };
 pub use triton::{Infer, Triton, TritonAction, TritonProtocol, TritonUrl};

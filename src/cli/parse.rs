@@ -152,6 +152,10 @@ fn job(command: CliCommand) -> Result<CliJob, ArgumentError> {
             };
             CliJob::Plan(PlanRequest { manifest, settings, select, show })
         }
+        CliCommand::WhatIf(args) => {
+            reject_duplicates(&args.settings)?;
+            CliJob::WhatIf(simulation::what_if(args))
+        }
         CliCommand::Doctor(args) => {
             reject_duplicates(&args.settings)?;
             CliJob::Doctor(Doctor { manifest: args.manifest, settings: args.settings, json: args.json })

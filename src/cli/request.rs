@@ -89,6 +89,7 @@ pub enum CliJob {
     Cache(Cache),
     Simulate(Simulate),
     Calibrate(Calibrate),
+    WhatIf(WhatIf),
     Triton(Triton),
     Mlperf(MlperfAction),
     Repository(RepositoryAction),
@@ -352,6 +353,21 @@ impl Default for Selftest {
     fn default() -> Self {
         Self { rates: vec![10.0, 100.0, 1000.0], seconds: 5, json: false }
     }
+}
+
+/// `regatta what-if`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WhatIf {
+    pub manifest: String,
+    /// Values may have several, with commas.
+    pub settings: Vec<KeyValueArg>,
+    /// As typed.
+    pub goal: Option<String>,
+    pub requests: u32,
+    /// As typed: `MEAN` or `MEAN,STDDEV`.
+    pub input_tokens: Option<String>,
+    pub output_tokens: Option<String>,
+    pub json: bool,
 }
 
 /// `regatta sim calibrate`.

@@ -1,10 +1,11 @@
-//! `regatta sim calibrate`: its arguments.
+//! `regatta sim calibrate` and `regatta what-if`: their arguments.
 
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum, ValueHint};
 
-use super::request::{Calibrate, CalibratedScheduler};
+use super::key_value_arg::KeyValueArg;
+use super::request::{Calibrate, CalibratedScheduler, WhatIf};
 
 #[derive(Debug, Args)]
 pub(super) struct CalibrateArgs {
@@ -60,6 +61,43 @@ pub(super) fn calibrate(args: CalibrateArgs) -> Calibrate {
         },
         source: args.source,
         output: args.output,
+        json: args.json,
+    }
+}
+
+#[derive(Debug, Args)]
+pub(super) struct WhatIfArgs {
+    /// A manifest's name (`regatta list`) or a path to its file; its system is a simulated one.
+    #[arg(value_name = "MANIFEST", value_hint = ValueHint::FilePath)]
+    pub manifest: String,
+    /// Parameters of the manifest, or values by their place; with several values, separated by commas, each is tried with each of the others.
+    #[arg(value_name = "KEY=VALUE[,VALUE…]")]
+    pub settings: Vec<KeyValueArg>,
+    /// What must hold: `ttft_p99<450ms tpot_p99<40ms`, of ttft, tpot and e2e. Default: the limits of the benchmark.
+    #[arg(long, value_name = "LIMITS")]
+    pub goal: Option<String>,
+    /// Requests of each simulated load.
+    #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u32).range(10..=10_000_000))]
+    pub requests: u32,
+    /// Prompt length in place of the benchmark's, tokens: the mean, or MEAN,STDDEV of a lognormal distribution.
+    #[arg(long, value_name = "MEAN[,STDDEV]")]
+    pub input_tokens: Option<String>,
+    /// Answer length in place of the benchmark's, tokens.
+    #[arg(long, value_name = "MEAN[,STDDEV]")]
+    pub output_tokens: Option<String>,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+pub(super) fn what_if(args: WhatIfArgs) -> WhatIf {
+    WhatIf {
+        manifest: args.manifest,
+        settings: args.settings,
+        goal: args.goal,
+        requests: args.requests,
+        input_tokens: args.input_tokens,
+        output_tokens: args.output_tokens,
         json: args.json,
     }
 }

@@ -27,6 +27,7 @@ mod tables;
 mod terminal;
 #[cfg(test)]
 mod test_runs;
+mod what_if;
 
 pub use bulk::{BulkRow, bulk_table};
 pub use calibration::{calibration_json, calibration_preset, calibration_text};
@@ -47,3 +48,4 @@ pub use terminal::{
     LiveDisplay, LiveOptions, RunPaths, Styler, TextRole, clean, counted, cut, duration, signed_percent, summary,
     sweep_table, table, tool_metrics,
 };
+pub use what_if::{WhatIfNumbers, WhatIfProblem, WhatIfRow, what_if_json, what_if_text};

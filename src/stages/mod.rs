@@ -31,7 +31,7 @@ use crate::plan::{ActionKind, Task, read_action};
 use crate::runner::{Lease, TaskExecutor, within};
 use crate::stages::bench::identity;
 pub use container::{engine_problem, image_id, place_of};
-pub use engine::{EngineCommandError, decoder_model, engine_commands, gpu_timing};
+pub use engine::{EngineCommandError, decoder_model, engine_commands, engine_spec, gpu_timing, twin_serving};
 use gpu_clocks::LockedClocks;
 pub use image::image_program;
 pub use output_identity::resolved;

@@ -6,13 +6,14 @@ use std::path::Path;
 use pretty_assertions::assert_eq;
 use regatta::cli;
 
-const COMMANDS: [&str; 50] = [
+const COMMANDS: [&str; 52] = [
     "",
     "run",
     "serve",
     "bulk",
     "bench",
     "plan",
+    "what-if",
     "lock show",
     "lock diff",
     "doctor",
@@ -38,6 +39,7 @@ const COMMANDS: [&str; 50] = [
     "cache gc",
     "clean",
     "sim serve",
+    "sim calibrate",
     "triton status",
     "triton models",
     "triton infer",

@@ -76,6 +76,8 @@ pub struct Core {
     active: Vec<Active>,
     /// Behind the active ones. No scheduler looks at more requests than a batch may have.
     backlog: VecDeque<Active>,
+    /// Of the backlog: those that were there when the last step began.
+    seen: usize,
     in_flight: Option<InFlight>,
     steps: u64,
     peak_blocks: u64,
@@ -88,6 +90,7 @@ impl Core {
             limits,
             active: Vec::new(),
             backlog: VecDeque::new(),
+            seen: 0,
             in_flight: None,
             steps: 0,
             peak_blocks: 0,
@@ -151,8 +154,13 @@ impl Core {
     /// Plans the step that starts now. `None` when there are no requests.
     pub fn begin(&mut self, now: u64) -> Option<CoreStep> {
         debug_assert!(self.in_flight.is_none(), "the last step was not finished");
-        let room = self.limits.max_batch_size.saturating_sub(self.active.len()).min(self.backlog.len());
+        let mut room = self.limits.max_batch_size.saturating_sub(self.active.len()).min(self.backlog.len());
+        if self.limits.policy == SchedulerPolicy::Vllm && !self.active.is_empty() {
+            // It plans a step while the one before runs: what arrives during that waits for the one after.
+            room = room.min(self.seen);
+        }
         self.active.extend(self.backlog.drain(..room));
+        self.seen = self.backlog.len();
         if self.active.is_empty() {
             return None;
         }

@@ -32,6 +32,10 @@ pub enum CapacityError {
 
 /// The bisection ends at this share of the rate.
 const EXACT: f64 = 0.005;
+/// A load's time: at least so many seconds, and so many times the longest limit.
+const SECONDS: f64 = 30.0;
+const LIMITS: f64 = 30.0;
+const MOST_DOUBLINGS: usize = 6;
 
 /// Every request at once: the servers are full until the load ends.
 pub fn offline(
@@ -54,7 +58,8 @@ pub fn served_at(
     run(server, servers, &workload.requests(count, Some(rate)))
 }
 
-/// The highest rate at which the limits hold for a load of so many requests.
+/// The highest rate at which the limits hold and the servers keep up, for a load of at least so many requests and of a time in
+/// which a queue that grows is seen.
 pub fn capacity(
     server: &EngineLimits,
     servers: usize,
@@ -63,11 +68,22 @@ pub fn capacity(
     limits: &[LatencyLimit],
 ) -> Result<Capacity, CapacityError> {
     let full = offline(server, servers, workload, count)?;
-    // No rate above that of full servers can be held for long.
     let most = full.requests as f64 / full.seconds.max(f64::MIN_POSITIVE);
-    let at = |rate: f64| served_at(server, servers, workload, count, rate);
+    let longest = limits.iter().fold(0.0_f64, |longest, limit| longest.max(limit.ms / 1e3));
+    let seconds = SECONDS.max(LIMITS * longest);
+    let at = |rate: f64| served_at(server, servers, workload, count.max((rate * seconds) as usize), rate);
     let (mut low, mut high) = (0.0, most);
     let mut best = Capacity { rate: 0.0, result: at(most / 1000.0)? };
+    // The end of a finite load, when few are left, hides a part of what full servers do.
+    for _ in 0..MOST_DOUBLINGS {
+        let result = at(high)?;
+        if !result.holds(limits)? {
+            break;
+        }
+        low = high;
+        best = Capacity { rate: high, result };
+        high *= 2.0;
+    }
     while high - low > EXACT * high {
         let rate = if low == 0.0 { high / 2.0 } else { f64::midpoint(low, high) };
         let result = at(rate)?;
@@ -121,7 +137,7 @@ mod tests {
         let limits = [limit(LimitedMetric::Ttft, 200.0), limit(LimitedMetric::Tpot, 12.0)];
         let found = capacity(&server, 2, &workload(), 1000, &limits).unwrap();
         assert!(found.rate > 0.0 && found.result.holds(&limits).unwrap());
-        let above = served_at(&server, 2, &workload(), 1000, found.rate * 1.02).unwrap();
+        let above = served_at(&server, 2, &workload(), found.result.requests, found.rate * 1.05).unwrap();
         assert!(!above.holds(&limits).unwrap(), "{}", found.rate);
         assert_eq!(capacity(&server, 2, &workload(), 1000, &limits).unwrap(), found);
     }
@@ -131,7 +147,7 @@ mod tests {
         let server = twin(&spec(), &TwinServing::default()).unwrap();
         let never = [limit(LimitedMetric::Tpot, 0.01)];
         assert_eq!(capacity(&server, 1, &workload(), 200, &never).unwrap().rate.to_bits(), 0);
-        let limits = [limit(LimitedMetric::Ttft, 500.0)];
+        let limits = [limit(LimitedMetric::Ttft, 100.0)];
         let rate = |servers| capacity(&server, servers, &workload(), 1000, &limits).unwrap().rate;
         assert!(rate(4) > 3.0 * rate(1));
         let stalls = [limit(LimitedMetric::MaxStall, 1.0)];

@@ -4,6 +4,9 @@ use super::capacity::UnknownMetric;
 use crate::sim::core::{Served, SimulatedRequest};
 use crate::spec::{LatencyLimit, LimitedMetric, Statistic};
 
+/// Servers that end later than this share of the load's time have fallen behind.
+const BEHIND: f64 = 0.03;
+
 /// The result of a load on one or several servers. Latencies are sorted, ms.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct VirtualResult {
@@ -11,6 +14,10 @@ pub struct VirtualResult {
     pub output_tokens: u64,
     /// From the first arrival to the last token, seconds.
     pub seconds: f64,
+    /// Of the last arrival, seconds.
+    pub last_arrival: f64,
+    /// The longest time from a first token to the last one, seconds.
+    pub longest_answer: f64,
     pub steps: u64,
     /// How often a request lost its KV cache and computed again.
     pub pauses: u64,
@@ -28,6 +35,8 @@ impl VirtualResult {
             self.output_tokens += served.tokens;
             self.pauses += u64::from(served.pauses);
             self.seconds = self.seconds.max(served.last as f64 / 1e9);
+            self.last_arrival = self.last_arrival.max(request.at as f64 / 1e9);
+            self.longest_answer = self.longest_answer.max(served.last.saturating_sub(served.first) as f64 / 1e9);
             let ms = |from: u64, to: u64| to.saturating_sub(from) as f64 / 1e6;
             self.ttft.push(ms(request.at, served.first));
             self.e2e.push(ms(request.at, served.last));
@@ -64,8 +73,16 @@ impl VirtualResult {
         })
     }
 
-    /// Whether every limit holds.
+    /// Whether the servers kept up: they end not much later than the last request would alone.
+    fn keeps_up(&self) -> bool {
+        self.seconds - self.last_arrival <= self.longest_answer + BEHIND * self.last_arrival
+    }
+
+    /// Whether the servers keep up and every limit holds.
     pub(super) fn holds(&self, limits: &[LatencyLimit]) -> Result<bool, UnknownMetric> {
+        if !self.keeps_up() {
+            return Ok(false);
+        }
         for limit in limits {
             if self.statistic(limit.metric, limit.statistic)? > limit.ms {
                 return Ok(false);

@@ -12,8 +12,8 @@ use serde_json::Value;
 
 use super::task_context::{TaskContext, memory};
 use crate::event::{Done, Failure, FailureKind};
-use crate::manifest::model::{Engine, EngineBackend, EngineOnly, ModelShape, SystemShape};
-use crate::sim::{self, EngineSpec};
+use crate::manifest::model::{Engine, EngineBackend, EngineOnly, ModelShape, Repository, SystemShape};
+use crate::sim::{self, Chunking, EngineSpec, SchedulerPolicy, TwinServing};
 
 pub async fn perform(context: &TaskContext, engine: &Engine) -> Result<Done, Failure> {
     let lowered = context.lease.lowered.as_ref().map(|lowered| memory::lower(engine, lowered));
@@ -29,16 +29,7 @@ fn simulate(context: &TaskContext, engine: &Engine) -> Result<Done, Failure> {
         return Err(Failure::new(FailureKind::Refused, "the simulator has no checkpoints")
             .hint("take `only` and `trtllm_checkpoint` away"));
     }
-    let spec = EngineSpec {
-        model: decoder_model(&engine.model),
-        gpu: gpu_timing(&engine.system),
-        calibration: engine.system.calibration.clone().unwrap_or_default(),
-        precision: engine.precision.clone(),
-        tensor_parallelism: engine.tensor_parallelism,
-        pipeline_parallelism: engine.pipeline_parallelism,
-        checkpoint_flags: engine.checkpoint_flags.clone().into_iter().collect(),
-        build_flags: engine.build_flags.clone().into_iter().collect(),
-    };
+    let spec = engine_spec(engine);
     let gpus = engine.tensor_parallelism * engine.pipeline_parallelism;
     if gpus > engine.system.gpus {
         return Err(Failure::new(
@@ -52,6 +43,48 @@ fn simulate(context: &TaskContext, engine: &Engine) -> Result<Done, Failure> {
     sim::write_engine(&spec, &context.lease.out)
         .map_err(|error| Failure::new(FailureKind::Refused, error.to_string()))?;
     Ok(Done::default())
+}
+
+/// An engine as the simulator builds it.
+pub fn engine_spec(engine: &Engine) -> EngineSpec {
+    EngineSpec {
+        model: decoder_model(&engine.model),
+        gpu: gpu_timing(&engine.system),
+        calibration: engine.system.calibration.clone().unwrap_or_default(),
+        precision: engine.precision.clone(),
+        tensor_parallelism: engine.tensor_parallelism,
+        pipeline_parallelism: engine.pipeline_parallelism,
+        checkpoint_flags: engine.checkpoint_flags.clone().into_iter().collect(),
+        build_flags: engine.build_flags.clone().into_iter().collect(),
+    }
+}
+
+/// How a repository's runtime flags serve an engine in the simulator.
+pub fn twin_serving(repository: Option<&Repository>) -> TwinServing {
+    let flag = |name: &str| repository.and_then(|repository| repository.runtime_flags.get(name));
+    let number = |name: &str| flag(name).and_then(|value| value.as_f64().or_else(|| value.as_str()?.parse().ok()));
+    let is_on = |name: &str| match flag(name) {
+        Some(Value::Bool(on)) => *on,
+        Some(Value::String(text)) => text.eq_ignore_ascii_case("true"),
+        _ => false,
+    };
+    let word = |name: &str| flag(name).and_then(Value::as_str).unwrap_or_default().to_lowercase();
+    TwinServing {
+        policy: match word("batch_scheduler_policy").as_str() {
+            "max_util" | "max_utilization" => SchedulerPolicy::MaxUtilization,
+            "static" | "static_batch" => SchedulerPolicy::StaticBatch,
+            _ => SchedulerPolicy::GuaranteedNoEvict,
+        },
+        chunking: match (is_on("enable_chunked_context"), word("context_chunking_policy").as_str()) {
+            (false, _) => Chunking::Off,
+            (true, "equal_progress") => Chunking::EqualProgress,
+            (true, _) => Chunking::FirstComeFirstServed,
+        },
+        kv_fraction: number("kvcache_free_gpu_mem_frac").unwrap_or(0.9),
+        kv_tokens: None,
+        max_batch_size: None,
+        max_num_tokens: number("max_num_tokens").map(|tokens| tokens as u32),
+    }
 }
 
 /// A manifest's model as the simulator takes it.

@@ -1,0 +1,336 @@
+//! `regatta what-if`: a grid of systems and settings, each simulated in virtual time.
+
+use std::thread;
+
+use super::project::Project;
+use crate::app::error::CommandError;
+use crate::app::output::print;
+use crate::cli::{CliExit, Global, KeyValueArg, Select, WhatIf};
+use crate::manifest::ManifestLibrary;
+use crate::manifest::model::{Action, Bench, Engine, Repository};
+use crate::plan::{Plan, Task};
+use crate::report::{Styler, WhatIfNumbers, WhatIfProblem, WhatIfRow, what_if_json, what_if_text};
+use crate::sim::{self, TwinServing, VirtualResult, VirtualWorkload};
+use crate::spec::{LatencyLimit, Length, LimitedMetric, Limits, Scenario, Statistic};
+use crate::stages::{engine_spec, twin_serving};
+
+/// More points than this are a mistake.
+const MOST_POINTS: usize = 10_000;
+
+pub(super) fn what_if(global: &Global, request: &WhatIf) -> Result<CliExit, CommandError> {
+    let project = Project::open_current(global)?;
+    let goal = request.goal.as_deref().map(limits).transpose()?;
+    let lengths = Lengths {
+        input: request.input_tokens.as_deref().map(length).transpose()?,
+        output: request.output_tokens.as_deref().map(length).transpose()?,
+    };
+    let mut questions = Vec::new();
+    for point in grid(&request.settings)? {
+        let select = Select::default();
+        let compiler = project.compiler(&request.manifest, &point, &select);
+        let plan = project.plan(&request.manifest, &point, &select, &compiler, false)?;
+        questions.extend(questions_of(&project.manifests, &plan, request, &point, goal.as_deref(), &lengths)?);
+    }
+    if questions.is_empty() {
+        return Err(CommandError::usage(format!(
+            "`{}` has no benchmark of an Offline or a Server load",
+            request.manifest
+        )));
+    }
+    let mut rows = answer(&questions, request.requests as usize);
+    mark_best(&mut rows);
+    let goal = request.goal.clone().unwrap_or_default();
+    print(&if request.json {
+        what_if_json(&rows, &goal)
+    } else {
+        what_if_text(&rows, &goal, Styler::chosen(global.color.choice()))
+    });
+    Ok(CliExit::Done)
+}
+
+/// Lengths in place of those of the benchmarks.
+struct Lengths {
+    input: Option<Length>,
+    output: Option<Length>,
+}
+
+/// One benchmark of one point.
+struct Question {
+    row: WhatIfRow,
+    twin: Option<(sim::EngineSpec, TwinServing)>,
+    workload: VirtualWorkload,
+    is_offline: bool,
+    /// Empty: measure at the rate.
+    limits: Vec<LatencyLimit>,
+    rate: Option<f64>,
+    /// The command's words without the rate, and the key of the rate.
+    rate_key: String,
+}
+
+/// Each value of each setting with each of the others.
+fn grid(settings: &[KeyValueArg]) -> Result<Vec<Vec<KeyValueArg>>, CommandError> {
+    let mut points = vec![Vec::new()];
+    for setting in settings {
+        // `[1,2]` is one value, a list.
+        let values: Vec<&str> = if setting.value.starts_with(['[', '{']) {
+            vec![&setting.value]
+        } else {
+            setting.value.split(',').collect()
+        };
+        points = points
+            .iter()
+            .flat_map(|point: &Vec<KeyValueArg>| {
+                values.iter().map(|value| {
+                    let mut point = point.clone();
+                    point.push(KeyValueArg { key: setting.key.clone(), value: (*value).to_owned() });
+                    point
+                })
+            })
+            .collect();
+        if points.len() > MOST_POINTS {
+            return Err(CommandError::usage(format!("the grid has more than {MOST_POINTS} points")));
+        }
+    }
+    Ok(points)
+}
+
+/// `ttft_p99<450ms tpot_p99<40ms`
+fn limits(text: &str) -> Result<Vec<LatencyLimit>, CommandError> {
+    let mut found = Vec::new();
+    for word in text.split([' ', ',']).filter(|word| !word.is_empty()) {
+        let wrong = |why: String| {
+            CommandError::usage(format!(
+                "--goal: `{word}`: {why}\n  hint: write it as in `ttft_p99<450ms tpot_p99<40ms`"
+            ))
+        };
+        let Some((key, time)) = word.split_once('<') else { return Err(wrong("there is no `<` in it".to_owned())) };
+        let time = time.trim_start_matches('=');
+        let limits: Limits =
+            serde_yaml::from_str(&format!("{key}: {time}")).map_err(|error| wrong(error.to_string()))?;
+        let limit = limits.latencies().next();
+        found.push(limit.ok_or_else(|| wrong(format!("`{key}` is no latency and statistic")))?);
+    }
+    Ok(found)
+}
+
+/// `1000` or `1000,500`
+fn length(text: &str) -> Result<Length, CommandError> {
+    let wrong = || CommandError::usage(format!("`{text}` is no length: write MEAN or MEAN,STDDEV, in tokens"));
+    let (mean, stddev) = text.split_once(',').unwrap_or((text, "0"));
+    let mean: f64 = mean.trim().parse().map_err(|_| wrong())?;
+    let stddev: f64 = stddev.trim().parse().map_err(|_| wrong())?;
+    let length = if stddev == 0.0 {
+        Length::Fixed(mean.round() as u32)
+    } else {
+        Length::Lognormal { mean, stddev, min: 1, max: (mean + 8.0 * stddev) as u32 }
+    };
+    if length.fault().is_some() { Err(wrong()) } else { Ok(length) }
+}
+
+/// The benchmarks of a plan.
+fn questions_of(
+    library: &ManifestLibrary,
+    plan: &Plan,
+    request: &WhatIf,
+    point: &[KeyValueArg],
+    goal: Option<&[LatencyLimit]>,
+    lengths: &Lengths,
+) -> Result<Vec<Question>, CommandError> {
+    let mut questions = Vec::new();
+    for task in plan.tasks.iter().filter(|task| task.skipped.is_none()) {
+        let Action::Bench(bench) = task.typed_action()? else { continue };
+        let is_offline = match bench.scenario {
+            Scenario::Offline => true,
+            Scenario::Server | Scenario::Interactive => false,
+            Scenario::Trace | Scenario::Concurrency | Scenario::SingleStream => continue,
+        };
+        let (engine, repository) = served_by(plan, task)?;
+        let given = |length: &Length| *length == Length::Given;
+        let workload = VirtualWorkload {
+            input_tokens: lengths.input.clone().unwrap_or_else(|| bench.input_tokens.clone()),
+            output_tokens: lengths.output.clone().unwrap_or_else(|| bench.output_tokens.clone()),
+            seed: bench.seed,
+        };
+        let mut problem = None;
+        if engine.is_none() {
+            problem = Some("it has no simulated engine: choose a simulated system (`system=sim-…`)");
+        } else if given(&workload.input_tokens) || given(&workload.output_tokens) {
+            problem = Some("its lengths are in the data: give --input-tokens and --output-tokens");
+        }
+        let (gpus, servers) = sizes(engine.as_ref(), repository.as_ref());
+        let limits = goal.map_or_else(
+            || bench.limits.iter().flat_map(|limits| limits.latencies()).collect(),
+            <[LatencyLimit]>::to_vec,
+        );
+        let rate = bench.rate;
+        if !is_offline && limits.is_empty() && rate.is_none() {
+            problem = Some("it has no limits and no rate: give --goal");
+        }
+        let (command, rate_key) = command(library, plan, task, request, point, &bench);
+        questions.push(Question {
+            row: WhatIfRow {
+                settings: point.iter().map(|one| (one.key.clone(), one.value.clone())).collect(),
+                task: task.id.to_string(),
+                gpus,
+                servers,
+                outcome: Err(WhatIfProblem(problem.unwrap_or_default().to_owned())),
+                is_best: false,
+                command,
+            },
+            twin: engine
+                .filter(|_| problem.is_none())
+                .map(|engine| (engine_spec(&engine), twin_serving(repository.as_ref()))),
+            workload,
+            is_offline,
+            limits,
+            rate,
+            rate_key,
+        });
+    }
+    Ok(questions)
+}
+
+/// The engine and the repository that a benchmark's servers need.
+fn served_by(plan: &Plan, task: &Task) -> Result<(Option<Engine>, Option<Repository>), CommandError> {
+    let (mut engine, mut repository) = (None, None);
+    let mut open: Vec<usize> = task.needs.iter().map(|need| need.task as usize).collect();
+    let mut seen = vec![false; plan.tasks.len()];
+    while let Some(at) = open.pop() {
+        if std::mem::replace(&mut seen[at], true) {
+            continue;
+        }
+        let task = &plan.tasks[at];
+        if task.skipped.is_none() {
+            match task.typed_action()? {
+                Action::Engine(found) => engine = Some(found),
+                Action::Repository(found) => repository = Some(found),
+                _ => {}
+            }
+        }
+        open.extend(task.needs.iter().map(|need| need.task as usize));
+    }
+    Ok((engine, repository))
+}
+
+/// GPUs in use, and copies of the engine that share the requests.
+fn sizes(engine: Option<&Engine>, repository: Option<&Repository>) -> (u32, usize) {
+    let each = engine.map_or(1, |engine| engine.tensor_parallelism * engine.pipeline_parallelism).max(1);
+    let servers = repository.map_or(1, |repository| {
+        let copies = repository.gpus.map_or(repository.triton_num_servers, |gpus| gpus / each);
+        copies.max(repository.triton_num_servers).max(1)
+    });
+    (servers * each, servers as usize)
+}
+
+/// The command that measures it, and the key that sets its rate.
+fn command(
+    library: &ManifestLibrary,
+    plan: &Plan,
+    task: &Task,
+    request: &WhatIf,
+    point: &[KeyValueArg],
+    bench: &Bench,
+) -> (String, String) {
+    let mut words = vec!["regatta run".to_owned(), request.manifest.clone()];
+    for setting in point {
+        let value = match setting.key.as_str() {
+            "system" => real_system(library, &request.manifest, &setting.value),
+            _ => &setting.value,
+        };
+        words.push(format!("{}={value}", setting.key));
+    }
+    if plan.params.contains_key("scenarios") && !point.iter().any(|one| one.key == "scenarios") {
+        let word = serde_json::to_value(bench.scenario).ok();
+        words.extend(word.and_then(|word| word.as_str().map(|word| format!("scenarios={word}"))));
+    }
+    let key = ["rate", "target_qps", "server_rate"].into_iter().find(|key| plan.params.contains_key(*key));
+    (words.join(" "), key.map_or_else(|| format!("stages.{}.bench.rate", task.stage), str::to_owned))
+}
+
+/// The system that a simulated one stands for, where the manifest has it.
+fn real_system<'a>(library: &ManifestLibrary, manifest: &str, system: &'a str) -> &'a str {
+    let real = system.strip_prefix("sim-");
+    real.filter(|real| library.find(&format!("{manifest}/{real}")).is_some()).unwrap_or(system)
+}
+
+/// Simulates all of them, on every core.
+fn answer(questions: &[Question], requests: usize) -> Vec<WhatIfRow> {
+    let threads = thread::available_parallelism().map_or(1, usize::from).min(questions.len());
+    let mut rows: Vec<(usize, WhatIfRow)> = thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads)
+            .map(|worker| {
+                scope.spawn(move || {
+                    let own = questions.iter().enumerate().skip(worker).step_by(threads);
+                    own.map(|(at, question)| (at, question.answer(requests))).collect::<Vec<_>>()
+                })
+            })
+            .collect();
+        workers.into_iter().flat_map(|worker| worker.join().unwrap_or_default()).collect()
+    });
+    rows.sort_by_key(|(at, _)| *at);
+    rows.into_iter().map(|(_, row)| row).collect()
+}
+
+impl Question {
+    fn answer(&self, requests: usize) -> WhatIfRow {
+        let mut row = self.row.clone();
+        if let Some((spec, serving)) = &self.twin {
+            row.outcome = self.numbers(spec, serving, requests);
+        }
+        if let Ok(WhatIfNumbers { rate: Some(rate), .. }) = row.outcome {
+            row.command = format!("{} {}={}", row.command, self.rate_key, (rate * 100.0).floor() / 100.0);
+        }
+        row
+    }
+
+    fn numbers(
+        &self,
+        spec: &sim::EngineSpec,
+        serving: &TwinServing,
+        requests: usize,
+    ) -> Result<WhatIfNumbers, WhatIfProblem> {
+        let problem = |error: &dyn std::fmt::Display| WhatIfProblem(error.to_string());
+        let server = sim::twin(spec, serving).map_err(|error| problem(&error))?;
+        let servers = self.row.servers;
+        // Each server has enough to fill it several times.
+        let full = requests.max(servers * server.max_batch_size * 4);
+        let (rate, result) = if self.is_offline {
+            (None, sim::offline(&server, servers, &self.workload, full).map_err(|error| problem(&error))?)
+        } else if self.limits.is_empty() {
+            let rate = self.rate.unwrap_or_default();
+            let result = sim::served_at(&server, servers, &self.workload, full, rate);
+            (Some(rate), result.map_err(|error| problem(&error))?)
+        } else {
+            let found = sim::capacity(&server, servers, &self.workload, full, &self.limits);
+            let found = found.map_err(|error| problem(&error))?;
+            if found.rate == 0.0 {
+                return Err(WhatIfProblem("the limits do not hold at any rate".to_owned()));
+            }
+            (Some(found.rate), found.result)
+        };
+        let of = |metric, statistic| result.statistic(metric, statistic).map_err(|error| problem(&error));
+        Ok(WhatIfNumbers {
+            rate,
+            tokens_per_second: VirtualResult::tokens_per_second(&result),
+            ttft_p50: of(LimitedMetric::Ttft, Statistic::P50)?,
+            ttft_p99: of(LimitedMetric::Ttft, Statistic::P99)?,
+            tpot_p50: of(LimitedMetric::Tpot, Statistic::P50)?,
+            tpot_p99: of(LimitedMetric::Tpot, Statistic::P99)?,
+            pauses: result.pauses,
+        })
+    }
+}
+
+/// Points of one benchmark that no other one beats in tokens per second with as many GPUs or fewer.
+fn mark_best(rows: &mut [WhatIfRow]) {
+    let all: Vec<_> = rows
+        .iter()
+        .map(|row| (row.task.clone(), row.gpus, row.outcome.as_ref().map_or(0.0, |numbers| numbers.tokens_per_second)))
+        .collect();
+    for (row, (task, gpus, tokens)) in rows.iter_mut().zip(&all) {
+        let beats = |(other, others, most): &(String, u32, f64)| {
+            other == task && *others <= *gpus && *most >= *tokens && (*others < *gpus || *most > *tokens)
+        };
+        row.is_best = row.outcome.is_ok() && !all.iter().any(beats);
+    }
+}

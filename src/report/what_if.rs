@@ -1,0 +1,132 @@
+//! What the simulator says of several systems and settings: a table, or JSON.
+
+use std::fmt::Write as _;
+
+use serde_json::json;
+
+use crate::report::terminal::styler::{Styler, TextRole, table};
+
+/// One benchmark of one point of the grid.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WhatIfRow {
+    /// The settings that differ between the points.
+    pub settings: Vec<(String, String)>,
+    /// The benchmark's task.
+    pub task: String,
+    pub gpus: u32,
+    pub servers: usize,
+    /// Why there are no numbers.
+    pub outcome: Result<WhatIfNumbers, WhatIfProblem>,
+    /// No other point has more tokens per second with as many GPUs or fewer.
+    pub is_best: bool,
+    /// What would measure it.
+    pub command: String,
+}
+
+/// A point that cannot be simulated.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct WhatIfProblem(pub String);
+
+/// What the model says.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WhatIfNumbers {
+    /// The highest rate within the goal, or that of the benchmark; requests per second. `None`: all requests at once.
+    pub rate: Option<f64>,
+    pub tokens_per_second: f64,
+    /// ms.
+    pub ttft_p50: f64,
+    pub ttft_p99: f64,
+    pub tpot_p50: f64,
+    pub tpot_p99: f64,
+    /// How often a request lost its KV cache.
+    pub pauses: u64,
+}
+
+/// The table, the front and the commands. `goal` is the text of the limits.
+pub fn what_if_text(rows: &[WhatIfRow], goal: &str, paint: Styler) -> String {
+    let mut out = String::from("A model, not a measurement");
+    if goal.is_empty() {
+        out.push('\n');
+    } else {
+        let _ = writeln!(out, ": the highest rate with {goal}; Offline without limits");
+    }
+    let mut keys: Vec<&String> = Vec::new();
+    for (key, _) in rows.iter().flat_map(|row| &row.settings) {
+        if !keys.contains(&key) {
+            keys.push(key);
+        }
+    }
+    let quiet = |text: &str| (TextRole::Quiet, text.to_owned());
+    let mut lines = Vec::new();
+    let mut head: Vec<_> = vec![quiet("")];
+    head.extend(keys.iter().map(|key| quiet(key)));
+    head.extend(["benchmark", "GPUs", "req/s", "tok/s", "of a GPU", "TTFT p50", "p99", "TPOT p50", "p99"].map(quiet));
+    lines.push(head);
+    for row in rows {
+        let mut line = vec![(TextRole::Name, if row.is_best { "*" } else { " " }.to_owned())];
+        line.extend(keys.iter().map(|key| {
+            let value = row.settings.iter().find(|(name, _)| name == *key);
+            (TextRole::Plain, value.map(|(_, value)| value.clone()).unwrap_or_default())
+        }));
+        line.push((TextRole::Plain, row.task.clone()));
+        match &row.outcome {
+            Ok(numbers) => {
+                let each = numbers.tokens_per_second / f64::from(row.gpus.max(1));
+                line.push((TextRole::Plain, row.gpus.to_string()));
+                line.push((TextRole::Plain, numbers.rate.map_or_else(|| "all".to_owned(), |rate| short(rate))));
+                line.push((TextRole::Plain, short(numbers.tokens_per_second)));
+                line.push((TextRole::Plain, short(each)));
+                for ms in [numbers.ttft_p50, numbers.ttft_p99, numbers.tpot_p50, numbers.tpot_p99] {
+                    line.push((TextRole::Plain, format!("{} ms", short(ms))));
+                }
+            }
+            Err(why) => line.push((TextRole::Plain, why.to_string())),
+        }
+        lines.push(line);
+    }
+    out.push_str(&table(paint, "  ", &lines));
+    out.push_str("* no other point has more tok/s with as many GPUs or fewer\n\nTo measure it\n");
+    let mut commands: Vec<&String> = Vec::new();
+    for row in rows.iter().filter(|row| row.outcome.is_ok()) {
+        if !commands.contains(&&row.command) {
+            commands.push(&row.command);
+            let _ = writeln!(out, "  {}", row.command);
+        }
+    }
+    out
+}
+
+/// The same as JSON.
+pub fn what_if_json(rows: &[WhatIfRow], goal: &str) -> String {
+    let points: Vec<_> = rows
+        .iter()
+        .map(|row| {
+            let settings: serde_json::Map<_, _> =
+                row.settings.iter().map(|(key, value)| (key.clone(), json!(value))).collect();
+            let mut point = json!({"settings": settings, "task": row.task, "gpus": row.gpus, "servers": row.servers,
+                "pareto": row.is_best, "command": row.command});
+            match &row.outcome {
+                Ok(n) => {
+                    point["rate"] = json!(n.rate);
+                    point["tokens_per_second"] = json!(n.tokens_per_second);
+                    point["ttft_ms"] = json!({"p50": n.ttft_p50, "p99": n.ttft_p99});
+                    point["tpot_ms"] = json!({"p50": n.tpot_p50, "p99": n.tpot_p99});
+                    point["preemptions"] = json!(n.pauses);
+                }
+                Err(why) => point["error"] = json!(why.to_string()),
+            }
+            point
+        })
+        .collect();
+    format!("{:#}\n", json!({"simulated": true, "note": "a model, not a measurement", "goal": goal, "points": points}))
+}
+
+/// Three digits that count, or all whole ones.
+fn short(value: f64) -> String {
+    match value {
+        v if v >= 100.0 => format!("{v:.0}"),
+        v if v >= 10.0 => format!("{v:.1}"),
+        v => format!("{v:.2}"),
+    }
+}
