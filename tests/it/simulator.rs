@@ -1,9 +1,11 @@
 //! The simulated Triton over real sockets: what it serves, and what it refuses in a Triton's words.
 
 mod calibration;
+mod determinism;
 pub mod ground;
 mod peers;
 mod request_tensors;
+mod truth;
 
 use std::path::Path;
 use std::time::Duration;
