@@ -74,7 +74,7 @@ pub fn what_if_text(rows: &[WhatIfRow], goal: &str, paint: Styler) -> String {
             Ok(numbers) => {
                 let each = numbers.tokens_per_second / f64::from(row.gpus.max(1));
                 line.push((TextRole::Plain, row.gpus.to_string()));
-                line.push((TextRole::Plain, numbers.rate.map_or_else(|| "all".to_owned(), |rate| short(rate))));
+                line.push((TextRole::Plain, numbers.rate.map_or_else(|| "all".to_owned(), short)));
                 line.push((TextRole::Plain, short(numbers.tokens_per_second)));
                 line.push((TextRole::Plain, short(each)));
                 for ms in [numbers.ttft_p50, numbers.ttft_p99, numbers.tpot_p50, numbers.tpot_p99] {

@@ -136,7 +136,7 @@ pub struct SystemShape {
     pub tflops_16bit: f64,
     /// How much of these numbers the software reaches, as `regatta sim calibrate` prints it. Not given: assumed values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub calibration: Option<SimCalibration>,
+    pub calibration: Option<Box<SimCalibration>>,
 }
 
 /// Triton model repositories, one for each server: `triton_model_repo_<n>/`.

@@ -50,7 +50,7 @@ pub fn engine_spec(engine: &Engine) -> EngineSpec {
     EngineSpec {
         model: decoder_model(&engine.model),
         gpu: gpu_timing(&engine.system),
-        calibration: engine.system.calibration.clone().unwrap_or_default(),
+        calibration: engine.system.calibration.as_deref().cloned().unwrap_or_default(),
         precision: engine.precision.clone(),
         tensor_parallelism: engine.tensor_parallelism,
         pipeline_parallelism: engine.pipeline_parallelism,

@@ -123,5 +123,4 @@ fn whole_loads_that_the_fit_has_not_seen_come_out_near_what_was_measured() {
     // Too short: the way through the HTTP server takes longer under load than for a request alone.
     assert!((ttft / 38.1 - 1.0).abs() < 0.25, "{shown}");
     assert!((tpot / 6.77 - 1.0).abs() < 0.15, "{shown}");
-    println!("{shown}");
 }
