@@ -4,6 +4,7 @@
 //! password is never an argument: openssl reads it from a file or from its environment.
 
 use std::ffi::{OsStr, OsString};
+use std::fmt::Write as _;
 use std::fs;
 use std::io::{self, BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -79,7 +80,7 @@ pub(super) fn upload(
         written.checksum.display()
     );
     if password.is_some() {
-        text += &format!("  decrypt: openssl enc -d -aes256 -in {} | tar -xz\n", archive.display());
+        let _ = writeln!(text, "  decrypt: openssl enc -d -aes256 -in {} | tar -xz", archive.display());
     }
     Ok(text)
 }
