@@ -46,6 +46,9 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+/// The text of a `regatta.lock`, checked.
+pub use self::lockfile::{LockFile, LockFileError, read as read_lock_file};
+
 use self::completion::ProjectOffers;
 use self::error::CommandError;
 use self::output::{print, print_error};

@@ -16,6 +16,7 @@ mod circles;
 mod cli;
 mod compare;
 mod completion;
+mod confinement;
 mod converters;
 mod crash;
 mod data;
