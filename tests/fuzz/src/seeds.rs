@@ -6,9 +6,11 @@ use std::path::{Path, PathBuf};
 /// Longer files are left out: the fuzzer shortens what it can, and a short seed is read more often.
 const LONGEST: u64 = 24 << 10;
 
-/// Of a reader: folders under `tests` with the ends of names to take from them, and what is put in front of each file: the byte
-/// by which the reader chooses a format.
-const SOURCES: [(&str, &[&str], &[&str], &[u8]); 14] = [
+/// A reader; folders under `tests`; the ends of names to take from them; and what is put in front of each file: the byte by which
+/// the reader chooses a format.
+type Source = (&'static str, &'static [&'static str], &'static [&'static str], &'static [u8]);
+
+const SOURCES: [Source; 14] = [
     ("manifest", &["golden/broken", "golden/good", "golden/launch/manifests", "../manifests"], &[".yaml", ".bin"], &[]),
     ("expression", &["fuzz/seeds/expression"], &[""], &[]),
     ("model_config", &["golden/repository", "../templates/triton"], &[".pbtxt", ".j2"], &[]),
