@@ -148,7 +148,7 @@ impl HttpAttempt<'_> {
             }
             self.update_last_token(response_reader);
             if let Some(requested) = self.dialect.limit(self.requested_tokens) {
-                ResponseBounds::check_tokens(response_reader.tokens(), requested)?;
+                ResponseBounds::check_tokens(response_reader.tokens_received(), requested)?;
             }
             if self.cancel_after.is_some_and(|limit| response_reader.tokens() >= limit) {
                 response_reader.outcome.t_cancel = Some(self.clock.now());

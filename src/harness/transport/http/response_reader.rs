@@ -95,6 +95,11 @@ impl<'h> HttpResponseReader<'h> {
         self.outcome.account.take(event, t_read);
     }
 
+    /// Those that chunks had. A count that the server reports is no token: its answer may have ended.
+    pub fn tokens_received(&self) -> u32 {
+        u32::try_from(self.outcome.account.live_tokens()).unwrap_or(u32::MAX)
+    }
+
     /// A piece of the body that was read at `t_read`.
     pub fn data(&mut self, piece: &[u8], t_read: u64) -> Result<(), HttpFault> {
         let limits = self.expected.limits;
