@@ -1,4 +1,5 @@
 //! Where fuzzing begins: the golden files of the tests, and what was found before.
+#![allow(dead_code, reason = "the fuzzer writes them into files, the test reads them")]
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -81,4 +82,16 @@ pub fn findings(tests: &Path, reader: &str) -> Vec<(PathBuf, Vec<u8>)> {
             (path, bytes)
         })
         .collect()
+}
+
+/// Writes the seeds of a reader into `corpus/<reader>`, and what failed once.
+pub fn write_corpus(reader: &str) {
+    let fuzz = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let tests = fuzz.parent().expect("a parent");
+    let folder = fuzz.join("corpus").join(reader);
+    fs::create_dir_all(&folder).expect("a folder");
+    let known = findings(tests, reader).into_iter().map(|(_, bytes)| bytes);
+    for (number, bytes) in seeds(tests, reader).into_iter().chain(known).enumerate() {
+        fs::write(folder.join(format!("seed-{number}")), bytes).expect("a seed");
+    }
 }

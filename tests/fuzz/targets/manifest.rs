@@ -2,5 +2,7 @@
 
 #[path = "../src/readers.rs"]
 mod readers;
+#[path = "../src/seeds.rs"]
+mod seeds;
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| readers::manifest(data));
+libfuzzer_sys::fuzz_target!(init: seeds::write_corpus("manifest"), |data: &[u8]| readers::manifest(data));
