@@ -10,6 +10,7 @@ mod expression_limits;
 mod expression_paths;
 mod expression_source;
 mod given_values;
+mod key_hints;
 mod library;
 mod load;
 mod loaded;
