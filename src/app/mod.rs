@@ -21,6 +21,7 @@ mod init;
 mod llmb_cluster;
 mod lockfile;
 mod manifest_commands;
+mod manual;
 mod mlperf;
 mod output;
 mod own_fault;
@@ -134,6 +135,7 @@ fn perform(request: Invocation) -> Result<CliExit, CommandError> {
         CliJob::Export(request) => export_import::export(&global, &request),
         CliJob::Import(request) => export_import::import(&global, &request),
         CliJob::Explain(request) => explain::explain(&global, &request),
+        CliJob::Manual { chapter } => manual::manual(&global, chapter.as_deref()),
         CliJob::Clean { yes } => clean::clean(&global, yes),
         CliJob::Gc(request) => clean::gc(&global, request),
         CliJob::Cache(request) => cache::cache(&global, &request),

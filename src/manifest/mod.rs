@@ -11,6 +11,7 @@ mod expression_paths;
 mod expression_progress;
 mod expression_source;
 mod given_values;
+mod key_hints;
 mod library;
 mod limited_text;
 mod load;
