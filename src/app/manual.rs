@@ -13,7 +13,7 @@ macro_rules! chapters {
 }
 
 /// File names without `.md`, and their texts. `--help` has what `help.md` has.
-const CHAPTERS: [(&str, &str); 27] = chapters![
+const CHAPTERS: [(&str, &str); 28] = chapters![
     "01-first-run",
     "02-manifest-language",
     "03-when-it-fails",
@@ -40,6 +40,7 @@ const CHAPTERS: [(&str, &str); 27] = chapters![
     "24-in-a-notebook",
     "25-what-if",
     "26-installing",
+    "27-security",
     "reference",
 ];
 

@@ -11,6 +11,7 @@ mod doctor;
 mod error;
 mod explain;
 mod export_import;
+mod expression_guard;
 mod find_result;
 mod history;
 mod host_agent;
@@ -46,6 +47,9 @@ use std::io::{Write as _, stdin};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
+
+/// The text of a `regatta.lock`, checked.
+pub use self::lockfile::{LockFile, LockFileError, read as read_lock_file};
 
 use self::completion::ProjectOffers;
 use self::error::CommandError;

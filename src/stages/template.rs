@@ -15,7 +15,13 @@ use walkdir::WalkDir;
 use super::task_context::TaskContext;
 use crate::diag::{did_you_mean, list_of};
 use crate::event::{Done, Failure, FailureKind};
+use crate::manifest::LimitedText;
 use crate::manifest::model::Template;
+
+/// Steps that one template may take: seconds.
+const MOST_STEPS: u64 = 50_000_000;
+/// The longest file that a template may become, bytes.
+const LONGEST_FILE: usize = 256 << 20;
 
 pub fn perform(context: &TaskContext, template: &Template) -> Result<Done, Failure> {
     let from = context.path(&template.from);
@@ -33,6 +39,7 @@ pub fn perform(context: &TaskContext, template: &Template) -> Result<Done, Failu
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     environment.set_syntax(keeping_line_ends()?);
+    environment.set_fuel(Some(MOST_STEPS));
     let mut targets = BTreeSet::new();
     for entry in WalkDir::new(&from).min_depth(1).sort_by_file_name() {
         let entry = entry.map_err(|error| broken(&from, &error.into()))?;
@@ -77,8 +84,13 @@ fn render(
 ) -> Result<(), Failure> {
     let text = fs::read_to_string(source).map_err(|error| broken(source, &error))?;
     let name = source.strip_prefix(from).unwrap_or(source).display().to_string();
-    let rendered = environment
-        .render_named_str(&name, &text, minijinja::Value::from(minijinja::value::Serde(&template.with)))
+    let mut rendered = LimitedText::new(LONGEST_FILE);
+    environment
+        .template_from_named_str(&name, &text)
+        .and_then(|compiled| {
+            let values = minijinja::Value::from(minijinja::value::Serde(&template.with));
+            compiled.render_captured_to(values, &mut rendered).map(drop)
+        })
         .map_err(|error| {
             let place = error.line().map_or_else(|| name.clone(), |line| format!("{name}:{line}"));
             let detail =
@@ -98,7 +110,7 @@ fn render(
                 .cause("the template uses a name that `with` does not give")
                 .hint(hint.unwrap_or_else(|| "it gives none; write `with: { NAME: VALUE }`".to_owned()))
         })?;
-    fs::write(target, rendered).map_err(|error| broken(target, &error))?;
+    fs::write(target, rendered.into_text()).map_err(|error| broken(target, &error))?;
     let permissions = fs::metadata(source).map_err(|error| broken(source, &error))?.permissions();
     fs::set_permissions(target, permissions).map_err(|error| broken(target, &error))
 }

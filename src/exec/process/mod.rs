@@ -5,6 +5,7 @@
 //! knows what a stage is.
 
 mod command;
+mod confinement;
 mod diagnose;
 mod listener;
 mod log;
@@ -23,6 +24,7 @@ mod running;
 mod watchdog;
 
 pub use command::{ExitKind, Leftover, ProcessCommand, ProcessExit, SpawnError, StreamCopies, shown};
+pub use confinement::{Confinement, ConfinementError, SYSTEM_FOLDERS};
 pub use diagnose::{Diagnosis, Shortage, diagnose, diagnose_server, shortage};
 pub use external_resource::{orders, remove, remove_shared_memory};
 pub use line_pipe::{LineReader, LineWriter};
