@@ -4,8 +4,9 @@
 //! an empty text. The executable bit stays.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use minijinja::syntax::SyntaxConfig;
@@ -111,8 +112,14 @@ fn render(
                 .hint(hint.unwrap_or_else(|| "it gives none; write `with: { NAME: VALUE }`".to_owned()))
         })?;
     fs::write(target, rendered.into_text()).map_err(|error| broken(target, &error))?;
-    let permissions = fs::metadata(source).map_err(|error| broken(source, &error))?.permissions();
-    fs::set_permissions(target, permissions).map_err(|error| broken(target, &error))
+    let mode = |path: &Path| {
+        let found = fs::metadata(path).map_err(|error| broken(path, &error))?;
+        Ok::<_, Failure>(found.permissions().mode())
+    };
+    let (given, made) = (mode(source)?, mode(target)?);
+    // Whoever may read it, and no one else, may run it.
+    let executable = if given & 0o111 == 0 { 0 } else { (made & 0o444) >> 2 };
+    fs::set_permissions(target, Permissions::from_mode(made | executable)).map_err(|error| broken(target, &error))
 }
 
 /// The names of a line that a template uses and `with` does not give, in alphabetical order.

@@ -2,6 +2,7 @@
 //! commands that look back, and the arguments and environments of processes that others can see.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use crate::openai::script::{Do, Scripted, good};
@@ -132,4 +133,32 @@ fn no_process_of_a_run_has_a_secret_among_its_arguments() {
     let seen = fs::read(world.path("latest/a/ps")).expect("what ps sees");
     assert!(seen.windows(7).any(|window| window == b"regatta"), "it sees the runner");
     assert_eq!(found_in(&seen), [""; 0]);
+}
+
+#[test]
+fn a_run_gives_others_no_more_rights_than_the_umask_leaves_them() {
+    for (umask, forbidden) in [("077", 0o077), ("027", 0o027), ("022", 0o022)] {
+        let world = World::new();
+        world.file("data/x", "1").file("templates/y.j2", "{{ a }}");
+        world.manifest(
+            "m",
+            "stages:\n  a: { inputs: { x: data/x }, outputs: [y], shell: 'cp {{ inputs.x }} y; echo said' }\n\
+             \x20 b: { template: { from: templates, with: { a: 1 } } }\n  c: { needs: [a, b], shell: 'exit 3' }\n",
+        );
+        let line = format!("umask {umask}; exec '{}' run m --keep-going", env!("CARGO_BIN_EXE_regatta"));
+        let ended = std::process::Command::new("/bin/sh").args(["-c", &line]).current_dir(world.path("")).output();
+        assert_eq!(ended.expect("sh").status.code(), Some(1));
+        let mut made = 0;
+        for folder in [".regatta", "latest"] {
+            for entry in walkdir::WalkDir::new(world.path(folder)).into_iter().flatten() {
+                let found = entry.metadata().expect("what it is");
+                if !found.is_symlink() {
+                    let mode = found.permissions().mode();
+                    assert_eq!(mode & forbidden, 0, "umask {umask}: {} has {mode:o}", entry.path().display());
+                    made += 1;
+                }
+            }
+        }
+        assert!(made > 10, "only {made} entries");
+    }
 }
