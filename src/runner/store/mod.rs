@@ -74,7 +74,7 @@ pub use latest::Latest;
 pub use lock::{LockAttempt, LockHolder, ProjectLock};
 pub use output_cache::{Lookup, OutputCache};
 pub use outputs::{HashedFolder, ListedFolder, list_folder};
-pub use plan_cache::{CompilerId, NoOpConditions, PlanSources};
+pub use plan_cache::{CompilerId, NoOpConditions, PlanSources, WatchedOutput, WatchedPaths, WatchedTask};
 pub use portable_output::{ParcelItem, digest_of, link_escape, unfit};
 pub use progress_file::{ProgressFile, read_progress};
 pub use record::TaskRecord;

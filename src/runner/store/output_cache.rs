@@ -1,7 +1,7 @@
 //! The cache: what is done, by key; where it lies; whether it still is what it was.
 
 use std::collections::{HashMap, HashSet};
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::durable::{PathError, WithPath as _, create_folder, point};
 use super::outputs::{FolderChange, HashedFolder, compare};
-use super::record::{self, RecordLine, TaskRecord};
-use super::{FileStamp, StateFolder, TaskKey};
+use super::record::{self, RecordsFile, TaskRecord, WrittenLine};
+use super::{FileStamp, StateFolder, TaskKey, WatchedOutput};
 use crate::event::{Digest, Done, RunId, TaskId};
 
 /// All records of a project. Opening it writes nothing.
@@ -33,8 +33,10 @@ struct Inner {
     verified: HashSet<String>,
     lines: usize,
     torn: u64,
-    file: Option<File>,
+    file: Option<RecordsFile>,
     unsynced: bool,
+    /// Failed tries may have left something.
+    has_failed: bool,
 }
 
 /// What the cache has for a key.
@@ -72,6 +74,18 @@ impl OutputCache {
             None => Lookup::Hit(record),
             Some(what) => Lookup::Corrupt(what),
         }
+    }
+
+    /// The record of an output that was seen to be whole just now, by the stamps of all that is in it.
+    pub fn whole_record(&self, output: &WatchedOutput) -> Option<Arc<TaskRecord>> {
+        let mut inner = self.inner();
+        let record = inner.by_key.get(&output.key)?;
+        if (record.digest, record.folder.as_str()) != (output.digest, output.folder.as_str()) {
+            return None;
+        }
+        let record = Arc::clone(record);
+        inner.verified.insert(record.folder.clone());
+        Some(record)
     }
 
     /// What a task's last record was when this manifest ran, whatever its key.
@@ -141,7 +155,8 @@ impl OutputCache {
         if inner.lines > 1000 && inner.lines > 2 * (inner.by_key.len() + inner.by_task.len()) {
             inner.compact(&self.home)?;
         }
-        inner.file = Some(record::open(&self.home.records(), inner.torn)?);
+        inner.file = Some(RecordsFile::open(&self.home.records(), inner.torn)?);
+        inner.has_failed = fs::read_dir(self.home.failed()).is_ok_and(|mut items| items.next().is_some());
         inner.torn = 0;
         Ok(())
     }
@@ -225,6 +240,7 @@ impl OutputCache {
             let _ = fs::remove_dir(folder);
             return None;
         }
+        self.inner().has_failed = true;
         let link = self.home.failed().join(task.file_name());
         if let Ok(before) = fs::read_link(&link)
             && before != folder
@@ -239,6 +255,9 @@ impl OutputCache {
 
     /// Forgets what a failed try left, once the task is done.
     pub fn clear_failed(&self, task: &TaskId) {
+        if !self.inner().has_failed {
+            return;
+        }
         let link = self.home.failed().join(task.file_name());
         if let Ok(folder) = fs::read_link(&link) {
             let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -259,7 +278,7 @@ impl OutputCache {
                 return Ok(());
             }
             match &inner.file {
-                Some(file) => file.try_clone().at("sync", &path)?,
+                Some(file) => file.try_clone()?,
                 None => return Ok(()),
             }
         };
@@ -267,7 +286,7 @@ impl OutputCache {
         let mut inner = self.inner();
         inner.unsynced = false;
         match &mut inner.file {
-            Some(file) => record::append(file, &RecordLine::Synced, &path),
+            Some(file) => file.append(&WrittenLine::Synced),
             None => Ok(()),
         }
     }
@@ -326,7 +345,7 @@ impl Inner {
         let Some(file) = &mut self.file else {
             return Err(io::Error::other("the run has not begun")).at("write", &path);
         };
-        record::append(file, &RecordLine::Record(Box::new(TaskRecord::clone(&record))), &path)?;
+        file.append(&WrittenLine::Record(&record))?;
         self.unsynced = true;
         self.lines += 1;
         self.index_record(record);
@@ -356,7 +375,7 @@ impl Inner {
         live.sort_by_key(|(is_last, r)| (*is_last, r.manifest.clone(), r.task.clone(), r.key));
         let mut bytes = Vec::new();
         for (_, record) in &live {
-            let json = serde_json::to_vec(&RecordLine::Record(Box::new(TaskRecord::clone(record))))
+            let json = serde_json::to_vec(&WrittenLine::Record(record))
                 .map_err(io::Error::other)
                 .at("write", &home.records())?;
             bytes.extend(super::journal::seal(&json));

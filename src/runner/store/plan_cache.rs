@@ -3,8 +3,10 @@
 //! Parsing the YAML of 10,000 stages takes longer than all the rest of a run in which nothing has changed. So a plan is kept
 //! beside the state, with what it was made from; it is only a cache, and anything odd about it means "make it again".
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -13,10 +15,12 @@ use super::durable::{PathError, create_folder, replace_cache};
 use super::{FileStamp, StateFolder};
 use crate::event::{Digest, Hasher};
 
-/// Names one way to compile: the binary, the manifest's name as typed, the parameters and the selection as typed.
+/// Names one way to compile: the binary, the manifest's name as typed and the parameters as typed; and one way to run that plan: the
+/// selection and the lock file.
 #[derive(Clone, Debug)]
 pub struct CompilerId {
-    id: Digest,
+    plan: Digest,
+    run: Digest,
     folder: PathBuf,
 }
 
@@ -31,17 +35,45 @@ pub struct PlanSources {
     pub env: Vec<(String, Option<String>)>,
 }
 
-/// All that has to be unchanged for a whole run to be a no-op.
+/// What a wholly successful run looked at. If all of it is unchanged, the next run is a no-op; otherwise tasks with nothing changed
+/// need not be looked at again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NoOpConditions {
+    /// Of the compiled plan that it belongs to.
+    pub plan: Digest,
     /// The events that report it, one JSON object a line: those that a run that looks at every task would emit.
-    #[serde(alias = "told")]
     pub events: String,
-    pub look_at: Vec<(PathBuf, FileStamp)>,
+    /// What no task has alone: the link to the outputs, the lock file.
+    pub shared: WatchedPaths,
+    pub tasks: Vec<WatchedTask>,
+}
+
+/// Files, folders and links, and how they looked.
+pub type WatchedPaths = Vec<(PathBuf, FileStamp)>;
+
+/// What a task's key and output depend on beside its upstream.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WatchedTask {
+    /// Index in the plan.
+    pub task: u32,
+    /// `None`: it has none, or its key does not decide it alone.
+    pub output: Option<WatchedOutput>,
+    /// Its inputs, its output, its link in `latest`.
+    pub look_at: WatchedPaths,
+}
+
+/// An output as its record had it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WatchedOutput {
+    pub key: Digest,
+    /// Of the folder's content.
+    pub digest: Digest,
+    /// Name of the folder under `out/`.
+    pub folder: String,
 }
 
 impl CompilerId {
-    /// `words`: all relevant arguments of the command line.
+    /// `words`: all arguments of the command line that decide the plan.
     pub fn new(home: &StateFolder, words: &[&str]) -> Self {
         let mut h = Hasher::new();
         h.field(env!("CARGO_PKG_VERSION").as_bytes());
@@ -52,11 +84,24 @@ impl CompilerId {
         for word in words {
             h.field(word.as_bytes());
         }
-        Self { id: h.finish(), folder: home.plans() }
+        let plan = h.finish();
+        Self { plan, run: plan, folder: home.plans() }
+    }
+
+    /// One way to run the plan. `words`: the selection and the lock file.
+    #[must_use]
+    pub fn for_run(&self, words: &[String]) -> Self {
+        let mut h = Hasher::new();
+        h.field(self.plan.bytes());
+        for word in words {
+            h.field(word.as_bytes());
+        }
+        Self { run: h.finish(), ..self.clone() }
     }
 
     fn path(&self, suffix: &str) -> PathBuf {
-        self.folder.join(format!("{}.{suffix}", self.id.short()))
+        let id = if suffix == "rest" { &self.run } else { &self.plan };
+        self.folder.join(format!("{}.{suffix}", id.short()))
     }
 
     /// Whether everything the plan was made from is still the same. `env` answers for environment variables.
@@ -83,9 +128,17 @@ impl CompilerId {
         self.write("from", origins)
     }
 
-    /// What the last wholly successful run left to look at.
+    /// Of the compiled plan as it is kept now.
+    pub fn plan_digest(&self) -> Option<Digest> {
+        let mut seal = [0; 32];
+        File::open(self.path("plan")).ok()?.read_exact(&mut seal).ok()?;
+        Some(Digest::from_bytes(seal))
+    }
+
+    /// What the last wholly successful run of the plan that is kept now left to look at.
     pub fn no_op_conditions(&self) -> Option<NoOpConditions> {
-        read(&self.path("rest"))
+        let plan = self.plan_digest()?;
+        read(&self.path("rest")).filter(|rest: &NoOpConditions| rest.plan == plan)
     }
 
     pub fn write_no_op_conditions(&self, rest: &NoOpConditions) -> Result<(), PathError> {
@@ -106,24 +159,53 @@ impl CompilerId {
 }
 
 impl NoOpConditions {
-    /// Whether everything is as it was. Looks on all cores: 20,000 `stat` calls are most of a no-op.
+    /// Whether everything is as it was. Stops at the first difference.
     pub fn is_unchanged(&self) -> bool {
-        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(8);
-        let size = self.look_at.len().div_ceil(threads).max(1);
-        let same = |part: &[(PathBuf, FileStamp)]| {
-            part.iter().all(|(path, stamp)| {
-                let now = if stamp.is_link() { FileStamp::of(path) } else { FileStamp::through_links(path) };
-                now.is_ok_and(|now| now == *stamp)
-            })
-        };
-        std::thread::scope(|scope| {
-            let mut parts = self.look_at.chunks(size);
-            let mine = parts.next();
-            let others: Vec<_> = parts.map(|part| scope.spawn(move || same(part))).collect();
-            let first = mine.is_none_or(same);
-            others.into_iter().all(|t| t.join().unwrap_or(false)) && first
-        })
+        let differs = AtomicBool::new(!self.is_shared_unchanged());
+        each(&self.tasks, |task| {
+            if !differs.load(Ordering::Relaxed) && !is_same(&task.look_at) {
+                differs.store(true, Ordering::Relaxed);
+            }
+        });
+        !differs.into_inner()
     }
+
+    /// The same of what no task has alone.
+    pub fn is_shared_unchanged(&self) -> bool {
+        is_same(&self.shared)
+    }
+}
+
+impl WatchedTask {
+    /// For each of them, whether everything looks as it did.
+    pub fn unchanged(tasks: &[Self]) -> Vec<bool> {
+        each(tasks, |task| is_same(&task.look_at))
+    }
+}
+
+/// Looks on all cores: 20,000 `stat` calls are most of a no-op.
+fn each<T: Send>(tasks: &[WatchedTask], look: impl Fn(&WatchedTask) -> T + Sync) -> Vec<T> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(8);
+    let size = tasks.len().div_ceil(threads).max(1);
+    let part = |tasks: &[WatchedTask]| tasks.iter().map(&look).collect::<Vec<T>>();
+    std::thread::scope(|scope| {
+        let part = &part;
+        let mut parts = tasks.chunks(size);
+        let mine = parts.next();
+        let others: Vec<_> = parts.map(|tasks| scope.spawn(move || part(tasks))).collect();
+        let mut all = mine.map(part).unwrap_or_default();
+        for other in others {
+            all.extend(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        }
+        all
+    })
+}
+
+fn is_same(paths: &[(PathBuf, FileStamp)]) -> bool {
+    paths.iter().all(|(path, stamp)| {
+        let now = if stamp.is_link() { FileStamp::of(path) } else { FileStamp::through_links(path) };
+        now.is_ok_and(|now| now == *stamp)
+    })
 }
 
 fn read<T: DeserializeOwned>(path: &Path) -> Option<T> {

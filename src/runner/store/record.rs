@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -50,6 +50,12 @@ impl TaskRecord {
         serde_json::from_str(self.fields.get()).ok()
     }
 
+    /// Whether one of these files may be in its folder; a long list is not read for that.
+    pub fn may_hold(&self, names: &[&str]) -> bool {
+        let is_one = |entry: &OutputEntry| names.iter().any(|name| entry.path.as_os_str() == *name);
+        self.entries.is_empty() || self.entries.iter().any(is_one)
+    }
+
     pub(super) fn entries(&self, home: &StateFolder) -> Result<std::borrow::Cow<'_, [OutputEntry]>, PathError> {
         if !self.entries.is_empty() {
             return Ok(std::borrow::Cow::Borrowed(&self.entries));
@@ -76,10 +82,18 @@ impl TaskRecord {
     }
 }
 
-/// A line of `records`.
-#[derive(Serialize, Deserialize)]
+/// A line of `records`, to be written.
+#[derive(Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum RecordLine {
+pub(super) enum WrittenLine<'a> {
+    Record(&'a TaskRecord),
+    Synced,
+}
+
+/// A line of `records`, as it is read.
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum RecordLine {
     Record(Box<TaskRecord>),
     /// Everything above was synced to disk.
     Synced,
@@ -96,7 +110,7 @@ pub(super) fn read(path: &Path) -> Result<(Vec<TaskRecord>, u64), PathError> {
     let mut records: Vec<TaskRecord> = Vec::new();
     let mut synced = 0;
     let mut rest = &bytes[..];
-    while let Some(end) = memchr(rest) {
+    while let Some(end) = memchr::memchr(b'\n', rest) {
         let (line, tail) = rest.split_at(end);
         rest = &tail[1..];
         let Some(json) = super::journal::unseal(line) else { continue };
@@ -114,29 +128,44 @@ pub(super) fn read(path: &Path) -> Result<(Vec<TaskRecord>, u64), PathError> {
     Ok((records, rest.len() as u64))
 }
 
-fn memchr(bytes: &[u8]) -> Option<usize> {
-    bytes.iter().position(|b| *b == b'\n')
+
+/// `records`, open for appending by the run that holds the lock.
+#[derive(Debug)]
+pub(super) struct RecordsFile {
+    file: File,
+    path: PathBuf,
+    /// Up to the end of the last whole line.
+    length: u64,
 }
 
-/// Opens `records` for appending; a torn line at the end is cut off first.
-pub(super) fn open(path: &Path, torn: u64) -> Result<File, PathError> {
-    let file = OpenOptions::new().create(true).append(true).open(path).at("open", path)?;
-    if torn > 0 {
-        let length = file.metadata().at("look at", path)?.len();
-        file.set_len(length - torn).at("mend", path)?;
+impl RecordsFile {
+    /// A torn line at the end is cut off first.
+    pub(super) fn open(path: &Path, torn: u64) -> Result<Self, PathError> {
+        let file = OpenOptions::new().create(true).append(true).open(path).at("open", path)?;
+        let mut length = file.metadata().at("look at", path)?.len();
+        if torn > 0 {
+            length -= torn;
+            file.set_len(length).at("mend", path)?;
+        }
+        Ok(Self { file, path: path.to_owned(), length })
     }
-    Ok(file)
-}
 
-pub(super) fn append(file: &mut File, line: &RecordLine, path: &Path) -> Result<(), PathError> {
-    let json = serde_json::to_vec(line).map_err(io::Error::other).at("write", path)?;
-    let before = file.metadata().at("look at", path)?.len();
-    file.write_all(&super::journal::seal(&json))
-        .inspect_err(|_| {
+    pub(super) fn append(&mut self, line: &WrittenLine) -> Result<(), PathError> {
+        let json = serde_json::to_vec(line).map_err(io::Error::other).at("write", &self.path)?;
+        let line = super::journal::seal(&json);
+        if let Err(error) = self.file.write_all(&line) {
             // A full disk: leave no half line for the next one to be glued to.
-            let _ = file.set_len(before);
-        })
-        .at("write", path)
+            let _ = self.file.set_len(self.length);
+            return Err(error).at("write", &self.path);
+        }
+        self.length += line.len() as u64;
+        Ok(())
+    }
+
+    /// To be synced without holding this one.
+    pub(super) fn try_clone(&self) -> Result<File, PathError> {
+        self.file.try_clone().at("sync", &self.path)
+    }
 }
 
 /// Which boot of the machine this is.
