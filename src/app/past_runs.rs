@@ -242,10 +242,7 @@ pub(super) fn outputs(run_state: &RunState, done: &[(TaskId, Done, PathBuf)]) ->
 }
 
 fn kept_by_failed(run_state: &RunState) -> impl Iterator<Item = (TaskId, PathBuf)> {
-    run_state
-        .tasks
-        .iter()
-        .filter_map(|(task, chapter)| Some((task.clone(), chapter.failure.as_ref()?.kept.clone()?)))
+    run_state.tasks.iter().filter_map(|(task, chapter)| Some((task.clone(), chapter.failure.as_ref()?.kept.clone()?)))
 }
 
 /// The benchmarks of a stage that a `foreach` made, as sweeps.

@@ -31,8 +31,8 @@ use crate::plan::{Lifetime, Plan};
 use crate::report::{LiveOptions, RunPaths, RunState, Styler};
 use crate::runner::shared_store::StoreAddress;
 use crate::runner::store::{
-    CompilerId, Digests, LockAttempt, NoOpConditions, OutputCache, ProjectLock, StateFolder, abandoned, discard, ended_well, last_run,
-    name_run, unfinished_plans,
+    CompilerId, Digests, LockAttempt, NoOpConditions, OutputCache, ProjectLock, StateFolder, abandoned, discard,
+    ended_well, last_run, name_run, unfinished_plans,
 };
 use crate::runner::{self, EventEmitter, RunOptions, RunSummary, TaskRole, UnchangedTasks};
 use crate::stages::{StageExecutor, end_abandoned};

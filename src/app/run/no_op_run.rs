@@ -8,8 +8,8 @@ use crate::app::output;
 use crate::event::{Event, RunId, TaskTally};
 use crate::plan::Plan;
 use crate::report::{LiveDisplay, LiveOptions};
-use crate::runner::{RunSummary, WatchedRun};
 use crate::runner::store::{CompilerId, FileStamp, NoOpConditions, StateFolder};
+use crate::runner::{RunSummary, WatchedRun};
 
 /// Everything was checked, and nothing has changed since the last run.
 pub(super) fn report_no_op_run(

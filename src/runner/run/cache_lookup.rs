@@ -131,7 +131,12 @@ impl<W: TaskExecutor> Runner<W> {
     fn settle_cached(&mut self, ix: TaskIndex, record: Arc<TaskRecord>, from: Option<String>) {
         let task = self.task(ix).id.clone();
         let folder = self.cache.folder(&record);
-        (self.emit)(Event::TaskCached { task: task.clone(), done: record.done.clone(), out: Some(folder.clone()), from });
+        (self.emit)(Event::TaskCached {
+            task: task.clone(),
+            done: record.done.clone(),
+            out: Some(folder.clone()),
+            from,
+        });
         self.summary.tally.cached += 1;
         self.note_done(task, &record, folder);
         self.outputs[ix as usize] = Some(TaskOutput::Output(record));

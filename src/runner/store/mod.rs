@@ -58,6 +58,7 @@ mod progress_file;
 mod record;
 mod reduced_settings;
 mod run_tags;
+mod sealed;
 
 pub use arrays::ArrayFiles;
 pub use digests::{Digests, InputError, InputState};

@@ -3,16 +3,15 @@
 //! Parsing the YAML of 10,000 stages takes longer than all the rest of a run in which nothing has changed. So a plan is kept
 //! beside the state, with what it was made from; it is only a cache, and anything odd about it means "make it again".
 
-use std::fs::{self, File};
-use std::io::Read as _;
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::durable::{PathError, create_folder, replace_cache};
-use super::{FileStamp, StateFolder};
+use super::durable::{PathError, create_folder};
+use super::{FileStamp, StateFolder, sealed};
 use crate::event::{Digest, Hasher};
 
 /// Names one way to compile: the binary, the manifest's name as typed and the parameters as typed; and one way to run that plan: the
@@ -106,7 +105,7 @@ impl CompilerId {
 
     /// Whether everything the plan was made from is still the same. `env` answers for environment variables.
     pub fn is_fresh(&self, env: impl Fn(&str) -> Option<String>) -> bool {
-        let Some(origins) = read::<PlanSources>(&self.path("from")) else { return false };
+        let Some(origins) = sealed::read::<PlanSources>(&self.path("from")) else { return false };
         origins.env.iter().all(|(name, value)| env(name) == *value)
             && origins.absent.iter().all(|path| !path.exists())
             && origins
@@ -117,7 +116,7 @@ impl CompilerId {
 
     /// The plan as it was kept. Check [`Self::is_fresh`] first.
     pub fn plan<P: DeserializeOwned>(&self) -> Option<P> {
-        read(&self.path("plan"))
+        sealed::read(&self.path("plan"))
     }
 
     /// The origins are written last: a plan without them is not used.
@@ -130,15 +129,13 @@ impl CompilerId {
 
     /// Of the compiled plan as it is kept now.
     pub fn plan_digest(&self) -> Option<Digest> {
-        let mut seal = [0; 32];
-        File::open(self.path("plan")).ok()?.read_exact(&mut seal).ok()?;
-        Some(Digest::from_bytes(seal))
+        sealed::digest(&self.path("plan"))
     }
 
     /// What the last wholly successful run of the plan that is kept now left to look at.
     pub fn no_op_conditions(&self) -> Option<NoOpConditions> {
         let plan = self.plan_digest()?;
-        read(&self.path("rest")).filter(|rest: &NoOpConditions| rest.plan == plan)
+        sealed::read(&self.path("rest")).filter(|rest: &NoOpConditions| rest.plan == plan)
     }
 
     pub fn write_no_op_conditions(&self, rest: &NoOpConditions) -> Result<(), PathError> {
@@ -151,10 +148,7 @@ impl CompilerId {
 
     fn write(&self, suffix: &str, value: &impl Serialize) -> Result<(), PathError> {
         create_folder(&self.folder)?;
-        let body = postcard::to_stdvec(value).unwrap_or_default();
-        let mut bytes = blake3::hash(&body).as_bytes().to_vec();
-        bytes.extend(body);
-        replace_cache(&self.path(suffix), &bytes)
+        sealed::write(&self.path(suffix), value)
     }
 }
 
@@ -206,13 +200,4 @@ fn is_same(paths: &[(PathBuf, FileStamp)]) -> bool {
         let now = if stamp.is_link() { FileStamp::of(path) } else { FileStamp::through_links(path) };
         now.is_ok_and(|now| now == *stamp)
     })
-}
-
-fn read<T: DeserializeOwned>(path: &Path) -> Option<T> {
-    let bytes = fs::read(path).ok()?;
-    let (seal, body) = bytes.split_at_checked(32)?;
-    if blake3::hash(body).as_bytes() != seal {
-        return None;
-    }
-    postcard::from_bytes(body).ok()
 }

@@ -128,7 +128,6 @@ pub(super) fn read(path: &Path) -> Result<(Vec<TaskRecord>, u64), PathError> {
     Ok((records, rest.len() as u64))
 }
 
-
 /// `records`, open for appending by the run that holds the lock.
 #[derive(Debug)]
 pub(super) struct RecordsFile {
