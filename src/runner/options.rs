@@ -7,7 +7,7 @@ use super::kept_services::KeptServices;
 use super::output_check::OutputCheck;
 use crate::event::{Digest, Done, Event, Failure, GpuId, TaskId, TaskTally};
 use crate::plan::{Lifetime, Plan};
-use crate::runner::store::{TaskKey, WatchedPaths, WatchedTask};
+use crate::runner::store::{TaskKey, TaskRecord, WatchedPaths, WatchedTask};
 
 use super::output_source::OutputSource;
 use super::unchanged_tasks::UnchangedTasks;
@@ -61,10 +61,24 @@ pub struct RunSummary {
     pub skipped: Vec<(TaskId, String)>,
     /// Every task has the key and the output that the last run of this plan left.
     pub is_as_before: bool,
-    /// Every task with a known key, in the plan's order; empty where all [is as before](Self::is_as_before).
+    /// Every task that was looked at and has a key, in the plan's order.
     pub keyed_tasks: Vec<KeyedTask>,
+    /// Tasks that were not looked at, because they are as the last run of this plan left them: index in the plan, record, folder.
+    pub unseen_tasks: Vec<(usize, Arc<TaskRecord>, PathBuf)>,
     /// When everything is done and cacheable: all that has to look the same for the next run to be a no-op.
     pub watched: Option<WatchedRun>,
+}
+
+impl RunSummary {
+    /// Every task with a known key, in the plan's order.
+    pub fn all_keyed_tasks(&self) -> Vec<KeyedTask> {
+        let unseen = self.unseen_tasks.iter().filter_map(|(task, record, folder)| {
+            Some(KeyedTask { task: *task, key: record.key_fields()?, output: Some((record.digest, folder.clone())) })
+        });
+        let mut all: Vec<KeyedTask> = self.keyed_tasks.iter().cloned().chain(unseen).collect();
+        all.sort_by_key(|one| one.task);
+        all
+    }
 }
 
 /// What a run looked at, and how it looked.

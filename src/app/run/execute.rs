@@ -166,6 +166,34 @@ struct PreparedRun {
     otlp: OtlpEndpoints,
 }
 
+/// Threads of a run beside those that drive it: the display, signals, the watchdog, and some for files.
+const THREADS_BESIDE: usize = 6;
+
+/// Whether so many threads can be had at once. Those that are started later cannot report it.
+fn check_threads(count: usize) -> Result<(), CommandError> {
+    let (send, receive) = std::sync::mpsc::channel::<()>();
+    let receive = Arc::new(parking_lot::Mutex::new(receive));
+    let mut started = Vec::new();
+    let all = (0..count).try_for_each(|_| {
+        let receive = Arc::clone(&receive);
+        // Ends when all are there.
+        let wait = move || {
+            let _ = receive.lock().recv();
+        };
+        let thread = thread::Builder::new().stack_size(64 * 1024).spawn(wait)?;
+        started.push(thread);
+        Ok::<(), std::io::Error>(())
+    });
+    drop(send);
+    for thread in started {
+        let _ = thread.join();
+    }
+    all.map_err(|error| {
+        let what = format!("a run needs {count} threads, and the system gives no more of them: {error}");
+        anyhow::anyhow!("{what}\n  hint: `ulimit -u` shows how many processes and threads this user may have").into()
+    })
+}
+
 /// What a run works with.
 struct RunResources<'a> {
     cache: &'a Arc<OutputCache>,
@@ -182,6 +210,7 @@ impl PreparedRun {
         let stop = Stop::new();
         // Starting a process holds a thread until the new program is loaded, so one thread could not keep the cores busy.
         let threads = thread::available_parallelism().map_or(1, usize::from).clamp(1, 8);
+        check_threads(threads + THREADS_BESIDE)?;
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
         let teller = ProgressPrinter::start(self.display_options);
         let send = teller.send.clone();
@@ -235,6 +264,7 @@ impl PreparedRun {
         // Do not wait for an input that is still being read after a stop request.
         runtime.shutdown_background();
         output_cache.sync()?;
+        output_cache.keep_parsed();
         let _ = digests.save(&home);
         let exit = exit_of(&summary, of_command);
         if exit == CliExit::Done
@@ -246,7 +276,8 @@ impl PreparedRun {
                 &self.settings,
                 &self.plan,
                 &self.options.roles,
-                &summary.keyed_tasks,
+                &summary,
+                is_lock_file_as_written,
             )
         {
             emit(Event::Notice { task: None, text });

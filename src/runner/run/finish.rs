@@ -1,5 +1,6 @@
 //! The end of a run: what became of each task, and what has to stay as it is for the next run to be a no-op.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::{Keyed, RunSummary, Runner, TaskOutput, TaskRole};
@@ -18,6 +19,7 @@ impl<W: TaskExecutor> Runner<W> {
         self.summary.is_as_before = self.is_as_before();
         if !self.summary.is_as_before {
             self.summary.keyed_tasks = self.keyed_tasks();
+            self.summary.unseen_tasks = self.unseen_tasks();
         }
         self.summary
     }
@@ -33,19 +35,24 @@ impl<W: TaskExecutor> Runner<W> {
 
     fn keyed_tasks(&self) -> Vec<KeyedTask> {
         let one = |(ix, keyed): (usize, &Option<Arc<Keyed>>)| {
-            let record = match &self.outputs[ix] {
-                Some(TaskOutput::Output(record)) => Some(record),
-                _ => None,
-            };
-            let key = match keyed {
-                Some(keyed) => keyed.key.clone(),
-                // It was not looked at: its record has it.
-                None => record?.key_fields()?,
-            };
-            let output = record.map(|record| (record.digest, self.cache.folder(record)));
+            let key = keyed.as_ref()?.key.clone();
+            let output = self.record(ix).map(|record| (record.digest, self.cache.folder(record)));
             Some(KeyedTask { task: ix, key, output })
         };
         self.keyed.iter().enumerate().filter_map(one).collect()
+    }
+
+    fn unseen_tasks(&self) -> Vec<(usize, Arc<TaskRecord>, PathBuf)> {
+        let unseen = self.keyed.iter().enumerate().filter(|(_, keyed)| keyed.is_none());
+        let one = |(ix, _)| self.record(ix).map(|record| (ix, Arc::clone(record), self.cache.folder(record)));
+        unseen.filter_map(one).collect()
+    }
+
+    fn record(&self, ix: usize) -> Option<&Arc<TaskRecord>> {
+        match &self.outputs[ix] {
+            Some(TaskOutput::Output(record)) => Some(record),
+            _ => None,
+        }
     }
 
     /// Whether every task has the key and the output that the last run of this plan left.

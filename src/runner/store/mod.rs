@@ -6,6 +6,7 @@
 //! .regatta/
 //!   lock                 held (flock) by the run that may write; contains which run and which process
 //!   records              one sealed line for each finished task: key, fields, folder, digest, files
+//!   records.parsed       the beginning of `records`, parsed; only a cache
 //!   stats                path → (size, times, inode) → digest, so that unchanged inputs are not read again
 //!   out/<key>-<n>/       the outputs, each written once, in place; never moved
 //!   jobs/<key>-<n>/      messages to and from a job on another machine, until its end was seen (`jobs`)
@@ -52,6 +53,7 @@ mod latest;
 mod lock;
 mod output_cache;
 mod outputs;
+mod parsed_records;
 mod plan_cache;
 mod portable_output;
 mod progress_file;

@@ -11,7 +11,8 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::durable::{PathError, WithPath as _, create_folder, point};
 use super::outputs::{FolderChange, HashedFolder, compare};
-use super::record::{self, RecordsFile, TaskRecord, WrittenLine};
+use super::parsed_records::RecordHistory;
+use super::record::{self, KeyText, RecordsFile, TaskRecord, WrittenLine};
 use super::{FileStamp, StateFolder, TaskKey, WatchedOutput};
 use crate::event::{Digest, Done, RunId, TaskId};
 
@@ -31,7 +32,8 @@ struct Inner {
     by_task: HashMap<(String, TaskId), Arc<TaskRecord>>,
     /// Folders that were compared with their record in this process and are whole.
     verified: HashSet<String>,
-    lines: usize,
+    /// All lines of `records`, until the run ends.
+    history: RecordHistory,
     torn: u64,
     file: Option<RecordsFile>,
     unsynced: bool,
@@ -51,11 +53,12 @@ pub enum Lookup {
 
 impl OutputCache {
     pub fn open(home: &StateFolder) -> Result<Self, PathError> {
-        let (records, torn) = record::read(&home.records())?;
-        let mut inner = Inner { lines: records.len(), torn, ..Inner::default() };
-        for record in records {
-            inner.index_record(Arc::new(record));
+        let (history, torn) = record::read(home)?;
+        let mut inner = Inner { torn, ..Inner::default() };
+        for record in &history.records {
+            inner.index_record(Arc::clone(record));
         }
+        inner.history = history;
         Ok(Self { home: home.clone(), inner: Mutex::new(inner), nonce: AtomicU64::new(0) })
     }
 
@@ -152,7 +155,8 @@ impl OutputCache {
     pub fn begin(&self) -> Result<(), PathError> {
         create_folder(&self.home.outputs())?;
         let mut inner = self.inner();
-        if inner.lines > 1000 && inner.lines > 2 * (inner.by_key.len() + inner.by_task.len()) {
+        let lines = inner.history.records.len();
+        if lines > 1000 && lines > 2 * (inner.by_key.len() + inner.by_task.len()) {
             inner.compact(&self.home)?;
         }
         inner.file = Some(RecordsFile::open(&self.home.records(), inner.torn)?);
@@ -198,7 +202,7 @@ impl OutputCache {
         from: Option<String>,
     ) -> Result<(Arc<TaskRecord>, bool), PathError> {
         let digest = key.digest();
-        let fields = serde_json::value::to_raw_value(key).map_err(io::Error::other).at("write", folder)?;
+        let fields = KeyText::of(key).map_err(io::Error::other).at("write", folder)?;
         let before = self.last(manifest, task).filter(|r| r.digest == sealed.digest && self.verify(r).is_none());
         let unchanged = before.is_some();
         let (name, entries) = if let Some(before) = &before {
@@ -285,10 +289,20 @@ impl OutputCache {
         rustix::fs::syncfs(&file).map_err(io::Error::from).at("sync", &path)?;
         let mut inner = self.inner();
         inner.unsynced = false;
+        let inner = &mut *inner;
         match &mut inner.file {
-            Some(file) => file.append(&WrittenLine::Synced),
+            Some(file) => {
+                let line = file.append(&WrittenLine::Synced)?;
+                inner.history.push_synced(&line);
+                Ok(())
+            }
             None => Ok(()),
         }
+    }
+
+    /// The run has ended, and everything was synced: makes the next one's start quick.
+    pub fn keep_parsed(&self) {
+        self.inner().history.keep(&self.home);
     }
 
     /// Folders under `out/` that some record names.
@@ -345,9 +359,9 @@ impl Inner {
         let Some(file) = &mut self.file else {
             return Err(io::Error::other("the run has not begun")).at("write", &path);
         };
-        file.append(&WrittenLine::Record(&record))?;
+        let line = file.append(&WrittenLine::Record(&record))?;
         self.unsynced = true;
-        self.lines += 1;
+        self.history.push(&line, Some(Arc::clone(&record)));
         self.index_record(record);
         Ok(())
     }
@@ -374,14 +388,17 @@ impl Inner {
         }
         live.sort_by_key(|(is_last, r)| (*is_last, r.manifest.clone(), r.task.clone(), r.key));
         let mut bytes = Vec::new();
+        let mut history = RecordHistory::default();
         for (_, record) in &live {
             let json = serde_json::to_vec(&WrittenLine::Record(record))
                 .map_err(io::Error::other)
                 .at("write", &home.records())?;
-            bytes.extend(super::journal::seal(&json));
+            let line = super::journal::seal(&json);
+            history.push(&line, Some(Arc::clone(record)));
+            bytes.extend(line);
         }
         super::durable::replace(&home.records(), &bytes)?;
-        self.lines = live.len();
+        self.history = history;
         self.torn = 0;
         Ok(())
     }

@@ -6,6 +6,7 @@
 use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -179,17 +180,22 @@ impl WatchedTask {
 
 /// Looks on all cores: 20,000 `stat` calls are most of a no-op.
 fn each<T: Send>(tasks: &[WatchedTask], look: impl Fn(&WatchedTask) -> T + Sync) -> Vec<T> {
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(8);
+    let threads = thread::available_parallelism().map_or(1, usize::from).min(8);
     let size = tasks.len().div_ceil(threads).max(1);
     let part = |tasks: &[WatchedTask]| tasks.iter().map(&look).collect::<Vec<T>>();
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         let part = &part;
         let mut parts = tasks.chunks(size);
         let mine = parts.next();
-        let others: Vec<_> = parts.map(|tasks| scope.spawn(move || part(tasks))).collect();
+        // Where no more threads can be had, this one looks at everything.
+        let start = |tasks| (tasks, thread::Builder::new().spawn_scoped(scope, move || part(tasks)).ok());
+        let others: Vec<_> = parts.map(start).collect();
         let mut all = mine.map(part).unwrap_or_default();
-        for other in others {
-            all.extend(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        for (tasks, other) in others {
+            all.extend(match other {
+                Some(other) => other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+                None => part(tasks),
+            });
         }
         all
     })
