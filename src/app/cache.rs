@@ -62,7 +62,7 @@ impl CacheJob<'_> {
         select: &Select,
     ) -> Result<CacheContext, CommandError> {
         let project = Project::open_current(self.global)?;
-        let compiler = project.compiler(manifest, settings, select);
+        let compiler = project.compiler(manifest, settings);
         let plan = project.plan(manifest, settings, select, &compiler, false)?;
         let options = options(&plan, select, 1, gpus_here(), false)?;
         let output_cache = Arc::new(OutputCache::open(&project.home)?);

@@ -57,3 +57,30 @@ others!(
     minijinja::Error,
     tokio::task::JoinError
 );
+
+/// An error with its causes, each said once: many errors name their cause in their own text.
+pub(super) fn with_causes(error: &anyhow::Error) -> String {
+    error.chain().fold(String::new(), |text, cause| {
+        let cause = cause.to_string();
+        match text.as_str() {
+            "" => cause,
+            before if before.ends_with(&cause) => text,
+            before => format!("{before}: {cause}"),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runner::store::PathError;
+
+    #[test]
+    fn the_cause_of_an_error_is_said_once() {
+        let source = std::io::Error::from_raw_os_error(28);
+        let path = PathError { doing: "write", path: "a".into(), source };
+        let error = anyhow::Error::from(path).context("the run was stopped");
+        let text = "the run was stopped: cannot write a: No space left on device (os error 28)";
+        assert_eq!(with_causes(&error), text);
+    }
+}

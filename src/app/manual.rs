@@ -13,7 +13,7 @@ macro_rules! chapters {
 }
 
 /// File names without `.md`, and their texts. `--help` has what `help.md` has.
-const CHAPTERS: [(&str, &str); 28] = chapters![
+const CHAPTERS: [(&str, &str); 29] = chapters![
     "01-first-run",
     "02-manifest-language",
     "03-when-it-fails",
@@ -41,6 +41,7 @@ const CHAPTERS: [(&str, &str); 28] = chapters![
     "25-what-if",
     "26-installing",
     "27-security",
+    "28-faults",
     "reference",
 ];
 

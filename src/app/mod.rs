@@ -80,7 +80,7 @@ pub fn main() -> ExitCode {
                 CommandError::Manifest(found) => print_error(&found.render(project::colored(color))),
                 CommandError::Differs(message) => print_error(message),
                 CommandError::Usage(what) => print_error(&format!("error: {what}\n")),
-                CommandError::Other(error) => print_error(&format!("error: {error:#}\n")),
+                CommandError::Other(error) => print_error(&format!("error: {}\n", error::with_causes(error))),
             }
             trouble.exit()
         })

@@ -1,6 +1,6 @@
 //! What happened: `status`, `logs`, `report`, and the page that a run leaves.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::io::{IsTerminal as _, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -236,21 +236,22 @@ pub(super) fn report(global: &Global, request: &cli::Report) -> Result<CliExit, 
 }
 
 /// Not every kind of stage writes a log; a page must not point to a missing one.
-fn with_logs_that_are_there(run_state: &RunState) -> RunState {
+fn with_logs_that_are_there(run_state: &RunState, folder: &Path) -> RunState {
     let mut story = run_state.clone();
+    let there: HashSet<PathBuf> = logs_in(folder).into_iter().collect();
     for chapter in story.tasks.values_mut() {
-        chapter.log = chapter.log.take().filter(|log| log.is_file());
+        chapter.log = chapter.log.take().filter(|log| there.contains(log));
     }
     story
 }
 
 /// Output folders, and what failed tasks kept.
 pub(super) fn outputs(run_state: &RunState, done: &[(TaskId, Done, PathBuf)]) -> Vec<(TaskId, PathBuf)> {
-    let failed = run_state
-        .tasks
-        .iter()
-        .filter_map(|(task, chapter)| Some((task.clone(), chapter.failure.as_ref()?.kept.clone()?)));
-    done.iter().map(|(task, _, out)| (task.clone(), out.clone())).chain(failed).collect()
+    done.iter().map(|(task, _, out)| (task.clone(), out.clone())).chain(kept_by_failed(run_state)).collect()
+}
+
+fn kept_by_failed(run_state: &RunState) -> impl Iterator<Item = (TaskId, PathBuf)> {
+    run_state.tasks.iter().filter_map(|(task, chapter)| Some((task.clone(), chapter.failure.as_ref()?.kept.clone()?)))
 }
 
 /// The benchmarks of a stage that a `foreach` made, as sweeps.
@@ -264,18 +265,19 @@ fn gathered(results: &[html::PageResult], folders: &BTreeMap<TaskId, PathBuf>) -
     gather_sweeps(&all)
 }
 
-/// Writes the page of a run, with the results of all its benchmarks, cached ones too. Returns its path.
+/// Writes the page of a run, with the results of all its benchmarks, cached ones too. `measured`: the output folders that may hold
+/// one. Returns its path.
 pub(super) fn write_report(
     home: &StateFolder,
     run: &RunId,
     story: &RunState,
     plan: &Plan,
-    done: &[(TaskId, Done, PathBuf)],
+    measured: &[(TaskId, PathBuf)],
 ) -> Result<PathBuf, CommandError> {
     let mut results = Vec::new();
     let mut sweeps = Vec::new();
     let mut folders = BTreeMap::new();
-    for (task, out) in outputs(story, done) {
+    for (task, out) in measured.iter().cloned().chain(kept_by_failed(story)) {
         // One that this version cannot read is left out.
         if let Ok(sweep) = SweepReport::read(&out.join(SWEEP)) {
             sweeps.push((task.to_string(), sweep));
@@ -295,7 +297,7 @@ pub(super) fn write_report(
         fs::write(home.run(run).join(format!("sweep-{}.json", TaskId::new(name.as_str()).file_name())), sweep.text())?;
     }
     sweeps.extend(of_stages);
-    let run_state = &with_logs_that_are_there(story);
+    let run_state = &with_logs_that_are_there(story, &home.run(run));
     let versions = vec![("regatta".to_owned(), env!("CARGO_PKG_VERSION").to_owned())];
     let about = html::RunOrigin { manifest_path: run_state.manifest.clone(), versions, ..html::RunOrigin::default() };
     let page = html::render(run_state, &about, &results, &sweeps, plan)?;

@@ -1,22 +1,23 @@
 //! `regatta plan`: what a run would do, and why. Writes nothing.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use super::project::{Project, gpus_here, options};
 use super::run_cache;
 use crate::app::error::CommandError;
 use crate::app::output::{print, print_error};
-use crate::cli::{CliExit, Global, PlanFormat, PlanRequest, Select};
+use crate::cli::{CliExit, Force, Global, LOCK_FILE, PlanFormat, PlanRequest, Select};
 use crate::event::RunId;
 use crate::plan::{ActionKind, MeasurementCost, Plan, loadgen};
 use crate::report::{self, DecisionKind, LaunchKind, LaunchRow, Styler};
 use crate::runner::store::{Digests, OutputCache};
-use crate::runner::{self, RunOptions, predict};
+use crate::runner::{self, RunOptions, predict, predict_no_op};
 use crate::stages::{LaunchPreview, ServePreview, StageExecutor, previews};
 
 pub(super) fn plan(global: &Global, request: &PlanRequest) -> Result<CliExit, CommandError> {
     let project = Project::open_current(global)?;
-    let compiler = project.compiler(&request.manifest, &request.settings, &request.select);
+    let compiler = project.compiler(&request.manifest, &request.settings);
     let plan = project.plan(&request.manifest, &request.settings, &request.select, &compiler, false)?;
     match request.show {
         PlanFormat::Dot => print(&report::graph_dot(&plan)),
@@ -24,14 +25,11 @@ pub(super) fn plan(global: &Global, request: &PlanRequest) -> Result<CliExit, Co
         PlanFormat::Launch { json } => return launches(global, &project, &plan, &request.select, json),
         as_what @ (PlanFormat::Text | PlanFormat::Json) => {
             let options = options(&plan, &request.select, 1, gpus_here(), false)?;
-            let output_cache = OutputCache::open(&project.home)?;
-            let digests = Digests::load(&project.home);
-            let stages = StageExecutor::new(project.home.state(), RunId::new("plan"));
             let chosen: Vec<bool> = options.roles.iter().map(|part| *part != runner::TaskRole::NotNeeded).collect();
             let mut notes = [plan.idle(&chosen), loadgen::notes(&plan)?].concat();
             let tasks: BTreeMap<_, _> = plan.tasks.iter().map(|task| (&task.id, task)).collect();
             let mut decisions = Vec::new();
-            for decision in predict(&plan, &stages, &output_cache, &digests, &options) {
+            for decision in decide(&project, request, &plan, &options)? {
                 // To read every action of a large plan takes its time; a cached one costs nothing.
                 let task = tasks.get(&decision.id).filter(|_| decision.verdict == runner::Prediction::Run);
                 let cost =
@@ -58,6 +56,31 @@ pub(super) fn plan(global: &Global, request: &PlanRequest) -> Result<CliExit, Co
         }
     }
     Ok(CliExit::Done)
+}
+
+/// What a run would do with each task.
+fn decide(
+    project: &Project,
+    request: &PlanRequest,
+    plan: &Plan,
+    options: &RunOptions,
+) -> Result<Vec<runner::Decision>, CommandError> {
+    if is_no_op(project, request) {
+        return Ok(predict_no_op(plan, options));
+    }
+    let output_cache = OutputCache::open(&project.home)?;
+    let digests = Digests::load(&project.home);
+    let stages = StageExecutor::new(project.home.state(), RunId::new("plan"));
+    Ok(predict(plan, &stages, &output_cache, &digests, options))
+}
+
+/// Whether the last run of the same plan finished everything, and nothing has changed since.
+fn is_no_op(project: &Project, request: &PlanRequest) -> bool {
+    let of_run = |lock| project.compiler_of_run(&request.manifest, &request.settings, &request.select, lock);
+    let compilers = [of_run(Some(Path::new(LOCK_FILE))), of_run(None)];
+    request.select.force == Force::Nothing
+        && compilers[0].is_fresh(|name| project.variable(name))
+        && compilers.iter().any(|one| one.no_op_conditions().is_some_and(|last| last.is_unchanged()))
 }
 
 /// What each chosen `serve` task will start. Reports what cannot start with all its reasons, beside what can.

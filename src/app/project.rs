@@ -39,17 +39,29 @@ impl Project {
     }
 
     /// Names one way to compile a manifest.
-    pub(super) fn compiler(&self, name: &str, settings: &[KeyValueArg], select: &Select) -> CompilerId {
+    pub(super) fn compiler(&self, name: &str, settings: &[KeyValueArg]) -> CompilerId {
         let mut words = vec![name.to_owned()];
         words.extend(settings.iter().map(|s| format!("{}={}", s.key, s.value)));
-        words.extend(select.until.iter().map(|s| format!("--until {s}")));
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        CompilerId::new(&self.home, &words)
+    }
+
+    /// Names one way to run what it compiles. `lock`: the lock file that the run writes.
+    pub(super) fn compiler_of_run(
+        &self,
+        name: &str,
+        settings: &[KeyValueArg],
+        select: &Select,
+        lock: Option<&Path>,
+    ) -> CompilerId {
+        let mut words: Vec<String> = select.until.iter().map(|s| format!("--until {s}")).collect();
         words.extend(select.only.iter().map(|s| format!("--only {s}")));
         words.extend(select.repeat.map(|times| format!("--repeat {times}")));
         if select.repeat_number > 1 {
             words.push(format!("--repeat-number {}", select.repeat_number));
         }
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        CompilerId::new(&self.home, &words)
+        words.extend(lock.map(|file| format!("--lock {}", file.display())));
+        self.compiler(name, settings).for_run(&words)
     }
 
     /// The plan, with its benchmarks repeated as selected. `keep` stores the compiled plan.
@@ -183,6 +195,7 @@ pub(super) fn options(
         output_source: None,
         kept_services: None,
         gate: OutputCheck::default(),
+        unchanged: std::sync::Arc::default(),
     })
 }
 

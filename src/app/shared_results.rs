@@ -1,5 +1,6 @@
 //! Summaries of results in a shared store: put there after a run with a store, and read by `runs` and `history`.
 
+use std::collections::BTreeMap;
 use std::fs;
 
 use super::find_result::RESULT;
@@ -8,7 +9,7 @@ use crate::app::error::CommandError;
 use crate::app::output::print_error;
 use crate::event::{Done, Event, RunId, TaskId};
 use crate::interop::MeasuredResult;
-use crate::plan::{ActionKind, Plan};
+use crate::plan::{ActionKind, Plan, Task};
 use crate::runner::EventEmitter;
 use crate::runner::shared_store::{ResultSummary, StoreAddress, share_summaries, shared_summaries};
 use crate::runner::store::StateFolder;
@@ -23,10 +24,10 @@ pub(super) async fn share(
     emit: &EventEmitter,
 ) {
     let mut summaries = Vec::new();
+    let benches: BTreeMap<&TaskId, &Task> =
+        plan.tasks.iter().filter(|task| task.kind == ActionKind::Bench).map(|task| (&task.id, task)).collect();
     for (id, done, out) in done {
-        let Some(task) = plan.tasks.iter().find(|task| task.id == *id && task.kind == ActionKind::Bench) else {
-            continue;
-        };
+        let Some(task) = benches.get(id) else { continue };
         let Ok(text) = fs::read_to_string(out.join(RESULT)) else { continue };
         let Ok(result) = serde_json::from_str(&text) else { continue };
         let secrets = task.secrets.iter().filter_map(|name| std::env::var(name).ok());

@@ -27,7 +27,7 @@ pub(super) fn what_if(global: &Global, request: &WhatIf) -> Result<CliExit, Comm
     let mut questions = Vec::new();
     for point in grid(&request.settings)? {
         let select = Select::default();
-        let compiler = project.compiler(&request.manifest, &point, &select);
+        let compiler = project.compiler(&request.manifest, &point);
         let plan = project.plan(&request.manifest, &point, &select, &compiler, false)?;
         questions.extend(questions_of(&project.manifests, &plan, request, &point, goal.as_deref(), &lengths)?);
     }

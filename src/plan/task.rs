@@ -110,6 +110,12 @@ impl Task {
         }
     }
 
+    /// Whether looking at files can decide that its output still holds: none shows whether an image is still there, or a server
+    /// still the same.
+    pub fn is_decided_by_files(&self) -> bool {
+        self.container.is_none() && self.kind != ActionKind::Image && self.external.is_none()
+    }
+
     /// Whether its key determines its output, so that of two tasks with equal keys one is enough. Not so for
     /// measurements and commands: they may be repeated on purpose.
     pub const fn is_determined_by_key(&self) -> bool {

@@ -7,9 +7,10 @@ use super::kept_services::KeptServices;
 use super::output_check::OutputCheck;
 use crate::event::{Digest, Done, Event, Failure, GpuId, TaskId, TaskTally};
 use crate::plan::{Lifetime, Plan};
-use crate::runner::store::{FileStamp, TaskKey};
+use crate::runner::store::{TaskKey, TaskRecord, WatchedPaths, WatchedTask};
 
 use super::output_source::OutputSource;
+use super::unchanged_tasks::UnchangedTasks;
 
 /// Where events go: the journal first, then all other receivers.
 pub type EventEmitter = Arc<dyn Fn(Event) + Send + Sync>;
@@ -42,6 +43,8 @@ pub struct RunOptions {
     pub kept_services: Option<KeptServices>,
     /// The check that may refuse an output.
     pub gate: OutputCheck,
+    /// Tasks whose inputs, outputs and links are as the last run of this plan left them.
+    pub unchanged: Arc<UnchangedTasks>,
 }
 
 /// What became of a run.
@@ -52,12 +55,38 @@ pub struct RunSummary {
     pub interrupted: bool,
     /// Every step that is done: its outcome, and its output folder.
     pub done: Vec<(TaskId, Done, PathBuf)>,
+    /// Those of them that may hold the result of a measurement, with their output folders.
+    pub measured: Vec<(TaskId, PathBuf)>,
     /// What was skipped, and why.
     pub skipped: Vec<(TaskId, String)>,
-    /// Every task with a known key, in the plan's order.
+    /// Every task has the key and the output that the last run of this plan left.
+    pub is_as_before: bool,
+    /// Every task that was looked at and has a key, in the plan's order.
     pub keyed_tasks: Vec<KeyedTask>,
+    /// Tasks that were not looked at, because they are as the last run of this plan left them: index in the plan, record, folder.
+    pub unseen_tasks: Vec<(usize, Arc<TaskRecord>, PathBuf)>,
     /// When everything is done and cacheable: all that has to look the same for the next run to be a no-op.
-    pub no_op_conditions: Option<Vec<(PathBuf, FileStamp)>>,
+    pub watched: Option<WatchedRun>,
+}
+
+impl RunSummary {
+    /// Every task with a known key, in the plan's order.
+    pub fn all_keyed_tasks(&self) -> Vec<KeyedTask> {
+        let unseen = self.unseen_tasks.iter().filter_map(|(task, record, folder)| {
+            Some(KeyedTask { task: *task, key: record.key_fields()?, output: Some((record.digest, folder.clone())) })
+        });
+        let mut all: Vec<KeyedTask> = self.keyed_tasks.iter().cloned().chain(unseen).collect();
+        all.sort_by_key(|one| one.task);
+        all
+    }
+}
+
+/// What a run looked at, and how it looked.
+#[derive(Clone, Debug, Default)]
+pub struct WatchedRun {
+    /// What no task has alone.
+    pub shared: WatchedPaths,
+    pub tasks: Vec<WatchedTask>,
 }
 
 /// What one task was made from, and what it made.

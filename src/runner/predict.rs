@@ -26,6 +26,9 @@ pub struct Decision {
     pub fails: bool,
 }
 
+/// Why a service is not started.
+const NOT_NEEDED: &str = "everything that needs it is cached";
+
 enum PredictedOutput {
     Digest(Digest),
     /// It will run, and what it makes is not known before it has.
@@ -118,6 +121,20 @@ pub fn predict(
     decisions.into_iter().flatten().collect()
 }
 
+/// The same where the last run of this plan finished everything and nothing has changed since.
+pub fn predict_no_op(plan: &Plan, options: &RunOptions) -> Vec<Decision> {
+    let tasks = plan.tasks.iter().zip(&options.roles).filter(|(_, role)| **role != TaskRole::NotNeeded);
+    let decide = |(task, _): (&crate::plan::Task, &TaskRole)| {
+        let (verdict, reasons) = match (&task.skipped, task.lifetime) {
+            (Some(why), _) => (Prediction::Skipped, vec![why.clone()]),
+            (None, Lifetime::Service) => (Prediction::Skipped, vec![NOT_NEEDED.to_owned()]),
+            (None, Lifetime::Step) => (Prediction::Cached, Vec::new()),
+        };
+        Decision { id: task.id.clone(), stage: task.stage.clone(), verdict, reasons, fails: false }
+    };
+    tasks.map(decide).collect()
+}
+
 /// Changes of the task itself, beside those that its upstream will bring.
 fn own_changes(
     plan: &Plan,
@@ -155,7 +172,7 @@ fn settle_services(plan: &Plan, decisions: &mut [Option<Decision>]) {
         }
         if needed_by.is_empty() {
             decision.verdict = Prediction::Skipped;
-            decision.reasons = vec!["everything that needs it is cached".to_owned()];
+            decision.reasons = vec![NOT_NEEDED.to_owned()];
         } else {
             decision.reasons = needed_by;
         }

@@ -1,19 +1,39 @@
 //! `shell:` — a command in its own empty output folder.
 
 use std::ffi::OsString;
+use std::sync::OnceLock;
+use std::time::Duration;
 
 use super::task_context::{TaskContext, confinement, options};
 use crate::event::{Done, Failure};
+use crate::exec::process::probe;
 use crate::manifest::model::ShellScript;
 
-/// A failure in the middle of a pipe counts, too. POSIX has this since 2024 only, and a shell without it ends at an unknown
-/// option, so a subshell tries it first. On the line of the text, so that the line numbers of messages stay true.
-const PIPEFAIL: &str = "(set -o pipefail) 2>/dev/null && set -o pipefail; ";
+/// A failure in the middle of a pipe counts, too. On the line of the text, so that the line numbers of messages stay true.
+const PIPEFAIL: &str = "set -o pipefail; ";
+/// POSIX has this since 2024 only, and a shell without it ends at an unknown option, so a subshell tries it first.
+const TRIED_PIPEFAIL: &str = "(set -o pipefail) 2>/dev/null && set -o pipefail; ";
+
+/// What comes before a strict text. The shell of this machine is tried once; that of a container is not known.
+fn pipefail(context: &TaskContext) -> &'static str {
+    static OF_THIS_MACHINE: OnceLock<&str> = OnceLock::new();
+    if context.place.is_some() || context.slurm_container.is_some() {
+        return TRIED_PIPEFAIL;
+    }
+    OF_THIS_MACHINE.get_or_init(|| {
+        let tried = ["/bin/sh", "-c", "(set -o pipefail) 2>/dev/null && echo has || echo lacks"];
+        match probe(tried, Duration::from_secs(5)).successful_output().as_deref().map(str::trim) {
+            Some("has") => PIPEFAIL,
+            Some("lacks") => "",
+            _ => TRIED_PIPEFAIL,
+        }
+    })
+}
 
 pub async fn perform(context: &TaskContext, script: &ShellScript) -> Result<Done, Failure> {
     let argv: Vec<OsString> = match script {
         ShellScript::Text(text) if context.lease.task.strict => {
-            vec!["/bin/sh".into(), "-eu".into(), "-c".into(), format!("{PIPEFAIL}{text}").into()]
+            vec!["/bin/sh".into(), "-eu".into(), "-c".into(), format!("{}{text}", pipefail(context)).into()]
         }
         ShellScript::Text(text) => vec!["/bin/sh".into(), "-c".into(), text.into()],
         ShellScript::Words(words) => {

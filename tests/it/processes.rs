@@ -293,7 +293,7 @@ async fn in_its_own_process_a_runner_waits_to_be_killed() {
     let lock = fs::File::create(home.join("lock")).unwrap();
     rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
     let name = RunId::new(format!("test-{}", std::process::id()));
-    let warden = WatchdogHandle::start(Path::new(env!("CARGO_BIN_EXE_regatta")), &name, lock).unwrap();
+    let warden = WatchdogHandle::start(Path::new(env!("CARGO_BIN_EXE_regatta")), &name, lock, |_| {}).unwrap();
     let command = |text: &str| ProcessCommand::new(["/bin/sh", "-c", text], &home, home.join("log"));
     let deaf = "trap '' TERM; echo $$ > registered; while :; do sleep 1000; done";
     let registered = Running::start(command(deaf)).unwrap();
@@ -314,7 +314,7 @@ async fn a_run_that_ends_in_order_sends_its_warden_away() {
     let dir = folder();
     let hold = fs::File::create(dir.path().join("lock")).unwrap();
     let name = RunId::new(format!("test-bye-{}", std::process::id()));
-    let warden = WatchdogHandle::start(Path::new(env!("CARGO_BIN_EXE_regatta")), &name, hold).unwrap();
+    let warden = WatchdogHandle::start(Path::new(env!("CARGO_BIN_EXE_regatta")), &name, hold, |_| {}).unwrap();
     let mut server = Running::start(shell(&dir, "exec sleep 1000").set("REGATTA_RUN", name.as_str())).unwrap();
     warden.add(server.pgid());
     warden.finish();

@@ -338,6 +338,7 @@ async fn a_server_found_dead_when_it_is_stopped_is_told_beside_those_that_failed
         output_source: None,
         kept_services: None,
         gate: regatta::runner::OutputCheck::default(),
+        unchanged: Arc::default(),
     };
     let summary = run(
         Arc::new(plan),

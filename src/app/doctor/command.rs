@@ -16,7 +16,7 @@ pub fn doctor(global: &Global, request: &Doctor) -> Result<CliExit, CommandError
         None => None,
         Some(manifest) => {
             let select = Select { force: Force::Nothing, ..Select::default() };
-            let compiler = project.compiler(manifest, &request.settings, &select);
+            let compiler = project.compiler(manifest, &request.settings);
             Some(needs(&project.plan(manifest, &request.settings, &select, &compiler, false)?, folder)?)
         }
     };

@@ -17,10 +17,12 @@ mod compare;
 mod entry;
 mod redaction;
 mod render;
+mod splice;
 mod text;
 
 pub use apply_pins::pin;
 pub use compare::{DifferenceWeight, LockDifference, LockExtent, LockPart, Strictness, compare, outcome};
 pub use entry::{LockFile, LockSection, LockedTask, measured};
 pub use redaction::PrivateValues;
+pub use splice::splice;
 pub use text::{LockFileError, read, write};

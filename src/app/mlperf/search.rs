@@ -25,7 +25,7 @@ pub(super) fn search(
         settings.push(KeyValueArg { key: PARAM.to_owned(), value: "true".to_owned() });
     }
     let mut select = Select { force: Force::Nothing, ..Select::default() };
-    let compiler = project.compiler(&manifest, &settings, &select);
+    let compiler = project.compiler(&manifest, &settings);
     let found = searches(&project.plan(&manifest, &settings, &select, &compiler, false)?)?;
     if found.is_empty() {
         let hint = "add `search: { low: 10, high: 80 }` to a `bench` with `loadgen:`, in place of its `target_qps`";

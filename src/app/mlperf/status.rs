@@ -33,7 +33,7 @@ pub(super) fn status(
         None => last(&project)?,
     };
     let select = Select { force: Force::Nothing, ..Select::default() };
-    let compiler = project.compiler(&manifest, &settings, &select);
+    let compiler = project.compiler(&manifest, &settings);
     let plan = project.plan(&manifest, &settings, &select, &compiler, false)?;
     let output_cache = OutputCache::open(&project.home)?;
     let stages = StageExecutor::new(project.home.state(), RunId::new("status"));

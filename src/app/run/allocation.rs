@@ -37,7 +37,7 @@ pub(super) fn submit_and_follow(
 ) -> Result<CliExit, CommandError> {
     let slurm = slurm(flags)?;
     let project = Project::open_current(global)?;
-    let compiler = project.compiler(&request.manifest, &request.settings, &request.select);
+    let compiler = project.compiler(&request.manifest, &request.settings);
     // Report every error here, before anything waits in a queue.
     project.plan(&request.manifest, &request.settings, &request.select, &compiler, true)?;
     let mut words = words(std::env::args_os().skip(1), &project.home);

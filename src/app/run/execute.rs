@@ -31,10 +31,10 @@ use crate::plan::{Lifetime, Plan};
 use crate::report::{LiveOptions, RunPaths, RunState, Styler};
 use crate::runner::shared_store::StoreAddress;
 use crate::runner::store::{
-    CompilerId, Digests, LockAttempt, OutputCache, ProjectLock, StateFolder, abandoned, discard, ended_well, last_run,
-    name_run, unfinished_plans,
+    CompilerId, Digests, LockAttempt, NoOpConditions, OutputCache, ProjectLock, StateFolder, abandoned, discard,
+    ended_well, last_run, name_run, unfinished_plans,
 };
-use crate::runner::{self, EventEmitter, RunOptions, RunSummary, TaskRole};
+use crate::runner::{self, EventEmitter, RunOptions, RunSummary, TaskRole, UnchangedTasks};
 use crate::stages::{StageExecutor, end_abandoned};
 
 /// `aside` shows the run on stderr.
@@ -56,7 +56,11 @@ fn prepare_and_execute(
 ) -> Result<RunEnd, CommandError> {
     let begun = Instant::now();
     let project = Project { env: request.env.clone(), ..Project::open_current(global)? };
-    let compiler = project.compiler(&request.manifest, &request.settings, &request.select);
+    let lock = match &request.locking {
+        LockMode::Write(file) => Some(file.as_path()),
+        LockMode::Ignore | LockMode::Verify(..) => None,
+    };
+    let compiler = project.compiler_of_run(&request.manifest, &request.settings, &request.select, lock);
     let look = LiveOptions {
         json_lines: request.events == EventFormat::JsonLines,
         quiet: global.loudness == OutputVerbosity::Quiet,
@@ -64,17 +68,18 @@ fn prepare_and_execute(
         color: global.color.choice(),
         aside,
     };
-    if hold.is_none()
+    let may_be_no_op = hold.is_none()
         && request.select.force == Force::Nothing
+        && !matches!(request.locking, LockMode::Verify(..))
+        && compiler.is_fresh(|name| project.variable(name));
+    let last = may_be_no_op.then(|| compiler.no_op_conditions()).flatten();
+    if let Some(rest) = &last
         && request.junit.is_none()
         && request.metrics_listen.is_none()
         && request.otlp.is_none()
-        && !matches!(request.locking, LockMode::Verify(..))
-        && compiler.is_fresh(|name| project.variable(name))
-        && let Some(rest) = compiler.no_op_conditions()
         && rest.is_unchanged()
     {
-        let lines = report_no_op_run(&rest, look, &project.home, begun);
+        let lines = report_no_op_run(rest, look, &project.home, begun);
         return Ok(RunEnd { exit: CliExit::Done, outs: Vec::new(), report: None, task_lines: lines });
     }
     let mut plan = project.plan(&request.manifest, &request.settings, &request.select, &compiler, true)?;
@@ -107,6 +112,7 @@ fn prepare_and_execute(
         plan: Arc::new(plan),
         options,
         compiler,
+        last,
         manifest: request.manifest.clone(),
         settings: request.settings.clone(),
         display_options: look,
@@ -139,6 +145,8 @@ struct PreparedRun {
     plan: Arc<Plan>,
     options: RunOptions,
     compiler: CompilerId,
+    /// What the last run of the same plan looked at.
+    last: Option<NoOpConditions>,
     manifest: String,
     settings: Vec<KeyValueArg>,
     display_options: LiveOptions,
@@ -158,6 +166,34 @@ struct PreparedRun {
     otlp: OtlpEndpoints,
 }
 
+/// Threads of a run beside those that drive it: the display, signals, the watchdog, and some for files.
+const THREADS_BESIDE: usize = 6;
+
+/// Whether so many threads can be had at once. Those that are started later cannot report it.
+fn check_threads(count: usize) -> Result<(), CommandError> {
+    let (send, receive) = std::sync::mpsc::channel::<()>();
+    let receive = Arc::new(parking_lot::Mutex::new(receive));
+    let mut started = Vec::new();
+    let all = (0..count).try_for_each(|_| {
+        let receive = Arc::clone(&receive);
+        // Ends when all are there.
+        let wait = move || {
+            let _ = receive.lock().recv();
+        };
+        let thread = thread::Builder::new().stack_size(64 * 1024).spawn(wait)?;
+        started.push(thread);
+        Ok::<(), std::io::Error>(())
+    });
+    drop(send);
+    for thread in started {
+        let _ = thread.join();
+    }
+    all.map_err(|error| {
+        let what = format!("a run needs {count} threads, and the system gives no more of them: {error}");
+        anyhow::anyhow!("{what}\n  hint: `ulimit -u` shows how many processes and threads this user may have").into()
+    })
+}
+
 /// What a run works with.
 struct RunResources<'a> {
     cache: &'a Arc<OutputCache>,
@@ -169,11 +205,12 @@ struct RunResources<'a> {
 }
 
 impl PreparedRun {
-    fn execute(self) -> Result<RunEnd, CommandError> {
+    fn execute(mut self) -> Result<RunEnd, CommandError> {
         let home = self.project.home.clone();
         let stop = Stop::new();
         // Starting a process holds a thread until the new program is loaded, so one thread could not keep the cores busy.
         let threads = thread::available_parallelism().map_or(1, usize::from).clamp(1, 8);
+        check_threads(threads + THREADS_BESIDE)?;
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
         let teller = ProgressPrinter::start(self.display_options);
         let send = teller.send.clone();
@@ -186,6 +223,10 @@ impl PreparedRun {
             return Ok(RunEnd { exit: CliExit::Interrupted, outs: Vec::new(), report: None, task_lines: Vec::new() });
         };
         let id = lock.run.clone();
+        // Only now: while this run waited for the lock, another one may have changed anything.
+        let last = self.last.take();
+        let is_lock_file_as_written = last.as_ref().is_some_and(NoOpConditions::is_shared_unchanged);
+        self.options.unchanged = Arc::new(UnchangedTasks::of(last.map(|last| last.tasks).unwrap_or_default()));
         for plan in unfinished_plans(&home) {
             let _ = discard(&plan);
         }
@@ -223,17 +264,20 @@ impl PreparedRun {
         // Do not wait for an input that is still being read after a stop request.
         runtime.shutdown_background();
         output_cache.sync()?;
+        output_cache.keep_parsed();
         let _ = digests.save(&home);
         let exit = exit_of(&summary, of_command);
         if exit == CliExit::Done
             && self.held.is_none()
+            && !(summary.is_as_before && is_lock_file_as_written)
             && let Some(text) = lockfile::command::write(
                 &self.project,
                 &self.locking,
                 &self.settings,
                 &self.plan,
                 &self.options.roles,
-                &summary.keyed_tasks,
+                &summary,
+                is_lock_file_as_written,
             )
         {
             emit(Event::Notice { task: None, text });
@@ -245,7 +289,7 @@ impl PreparedRun {
         });
         let broken = sink.finish();
         let live = teller.close();
-        let report = past_runs::write_report(&home, &id, live.state(), &self.plan, &summary.done);
+        let report = past_runs::write_report(&home, &id, live.state(), &self.plan, &summary.measured);
         let outs = past_runs::outputs(live.state(), &summary.done);
         let report = report.ok();
         let lines = task_lines(live.state());
@@ -260,9 +304,13 @@ impl PreparedRun {
                 .context("the run was stopped, because its journal could not be written")
                 .into());
         }
-        if let LockMode::Write(file) = &self.locking {
-            let file = self.project.home.project().join(file);
-            record_no_op_conditions(&self.compiler, &id, &self.plan, summary, &self.manifest, &file);
+        let lock_file = match &self.locking {
+            LockMode::Write(file) => Some(self.project.home.project().join(file)),
+            LockMode::Ignore | LockMode::Verify(..) => None,
+        };
+        // A run that enforces a lock file changes its plan.
+        if !matches!(self.locking, LockMode::Verify(..)) {
+            record_no_op_conditions(&self.compiler, &id, &self.plan, summary, &self.manifest, lock_file.as_deref());
         }
         drop(lock);
         Ok(RunEnd { exit, outs, report, task_lines: lines })

@@ -8,8 +8,8 @@ use crate::app::output;
 use crate::event::{Event, RunId, TaskTally};
 use crate::plan::Plan;
 use crate::report::{LiveDisplay, LiveOptions};
-use crate::runner::RunSummary;
 use crate::runner::store::{CompilerId, FileStamp, NoOpConditions, StateFolder};
+use crate::runner::{RunSummary, WatchedRun};
 
 /// Everything was checked, and nothing has changed since the last run.
 pub(super) fn report_no_op_run(
@@ -33,21 +33,25 @@ pub(super) fn report_no_op_run(
     lines
 }
 
-/// Records what makes the next run a no-op, if this one finished everything, and the lock file as it would be written again.
+/// Records what makes the next run a no-op, if this one finished everything, and the
+/// lock file, if it writes one, as it would be written again.
 pub(super) fn record_no_op_conditions(
     compiler: &CompilerId,
     id: &RunId,
     plan: &Plan,
     summary: RunSummary,
     manifest: &str,
-    lock: &Path,
+    lock: Option<&Path>,
 ) {
     /// With more tasks than this the next run shows how many there are, not each.
     const EACH: usize = 200;
-    let (Some(mut look_at), Ok(stamp)) = (summary.no_op_conditions, FileStamp::of(lock)) else {
+    let (Some(mut watched), Some(compiled)) = (summary.watched, compiler.plan_digest()) else {
         return compiler.drop_rest();
     };
-    look_at.push((lock.to_owned(), stamp));
+    if let Some(lock) = lock {
+        let Ok(stamp) = FileStamp::of(lock) else { return compiler.drop_rest() };
+        watched.shared.push((lock.to_owned(), stamp));
+    }
     let cached = summary.tally.ran + summary.tally.cached;
     // Nothing was finished: the next run says why again.
     if cached == 0 {
@@ -80,5 +84,6 @@ pub(super) fn record_no_op_conditions(
     let tally = TaskTally { cached, skipped: summary.tally.skipped, ..TaskTally::default() };
     events.push(Event::RunFinished { tally, exit: 0, seconds: 0.0 });
     let text = events.iter().filter_map(|event| serde_json::to_string(event).ok()).collect::<Vec<_>>().join("\n");
-    let _ = compiler.write_no_op_conditions(&NoOpConditions { events: text, look_at });
+    let WatchedRun { shared, tasks } = watched;
+    let _ = compiler.write_no_op_conditions(&NoOpConditions { plan: compiled, events: text, shared, tasks });
 }

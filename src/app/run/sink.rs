@@ -68,7 +68,9 @@ impl EventSink {
             match event {
                 Event::TaskStarted { .. } => {
                     if let Some(hold) = inner.hold.take() {
-                        inner.watchdog = WatchdogHandle::start(&self.exe, &self.id, hold).ok();
+                        let printer = self.printer.clone();
+                        let on_loss = move |text| drop(printer.send(Some(Event::Notice { task: None, text })));
+                        inner.watchdog = WatchdogHandle::start(&self.exe, &self.id, hold, on_loss).ok();
                     }
                 }
                 Event::ProcessStarted { pgid, .. } => {

@@ -22,6 +22,7 @@ mod ranks;
 mod redact;
 mod running;
 mod watchdog;
+mod watchdog_handle;
 
 pub use command::{ExitKind, Leftover, ProcessCommand, ProcessExit, SpawnError, StreamCopies, shown};
 pub use confinement::{Confinement, ConfinementError, SYSTEM_FOLDERS};
@@ -36,4 +37,5 @@ pub use process_ref::{ProcessRef, below, children};
 pub use ranks::{Splitter, first_to_fail, untagged};
 pub use reexec::{first_line, reexec};
 pub use running::{Running, run};
-pub use watchdog::{HOME, RUN, TASK, WatchdogHandle, end_leftovers, run_watchdog};
+pub use watchdog::{HOME, RUN, TASK, end_leftovers, run_watchdog};
+pub use watchdog_handle::WatchdogHandle;

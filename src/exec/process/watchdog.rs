@@ -9,20 +9,17 @@
 //! The watchdog holds the project's lock as its standard output, so no other run starts before it is done.
 
 use std::collections::BTreeSet;
-use std::fs::File;
-use std::io::{self, BufRead, Write as _};
-use std::os::unix::process::CommandExt as _;
+use std::io::{self, BufRead};
 use std::path::Path;
 use std::time::Duration;
 
-use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, getpid};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::command::Leftover;
 use super::external_resource::remove;
 use super::process_group::end_blocking;
-use super::{orphans, procfs};
+use super::procfs;
 use crate::event::{ExternalResource, RunId};
 
 /// The variable that names the project's state folder.
@@ -34,76 +31,6 @@ pub const TASK: &str = "REGATTA_TASK";
 
 /// From TERM to KILL, for processes without a runner.
 const GRACE: Duration = Duration::from_secs(1);
-
-/// The runner's end of the pipe. Dropping it without [`WatchdogHandle::finish`] lets the watchdog end everything.
-#[derive(Debug)]
-pub struct WatchdogHandle {
-    pipe: File,
-    handle: duct::Handle,
-    pid: i32,
-}
-
-impl WatchdogHandle {
-    /// Starts `exe __warden RUN`. `hold` stays open in the watchdog for as long as it lives.
-    pub fn start(exe: &Path, run: &RunId, hold: File) -> io::Result<Self> {
-        let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
-        let expression = duct::cmd(exe, ["__warden", run.as_str()])
-            .stdin_file(read)
-            .stdout_file(hold)
-            .stderr_null()
-            .unchecked()
-            .before_spawn(|warden| {
-                // The marks of an outer run must not make that run's watchdog end this one before it has done its work.
-                for name in [HOME, RUN, TASK, orphans::MARK] {
-                    warden.env_remove(name);
-                }
-                warden.process_group(0);
-                Ok(())
-            });
-        let starting = orphans::starting();
-        let handle = expression.start()?;
-        let pid = handle.pids().first().map_or(0, |&pid| pid as i32);
-        orphans::awaited(pid);
-        drop(starting);
-        Ok(Self { pipe: File::from(write), handle, pid })
-    }
-
-    /// This run is responsible for a process group.
-    pub fn add(&self, pgid: i32) {
-        // A missing watchdog cannot be notified; the next run's `reap` covers that case.
-        let _ = (&self.pipe).write_all(format!("+{pgid}\n").as_bytes());
-    }
-
-    /// The group has ended.
-    pub fn remove(&self, pgid: i32) {
-        let _ = (&self.pipe).write_all(format!("-{pgid}\n").as_bytes());
-    }
-
-    /// This run is responsible for something that has no process group.
-    pub fn register(&self, outliving: &ExternalResource) {
-        self.send_order('o', outliving);
-    }
-
-    /// It is gone.
-    pub fn deregister(&self, outliving: &ExternalResource) {
-        self.send_order('x', outliving);
-    }
-
-    fn send_order(&self, order: char, outliving: &ExternalResource) {
-        if let Ok(text) = serde_json::to_string(outliving) {
-            let _ = (&self.pipe).write_all(format!("{order}{text}\n").as_bytes());
-        }
-    }
-
-    /// The run has ended in order: the watchdog goes without touching anything. Blocks until it is gone.
-    pub fn finish(self) {
-        let Self { pipe, handle, pid } = self;
-        let _ = (&pipe).write_all(b"bye\n");
-        drop(pipe);
-        let _ = handle.wait();
-        orphans::remove_awaited(pid);
-    }
-}
 
 /// The watchdog's whole life. Returns when the run sent `bye`, or when nothing of it is left.
 pub fn run_watchdog(run: &str, orders: impl BufRead) -> io::Result<()> {

@@ -1,14 +1,19 @@
 //! What need not run: it is in the cache, or comes from the shared store. What is made here is offered there.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::{Keyed, Runner, RunnerMessage, ScheduleState, TaskEnd, TaskOutput, TaskRole, accept, system};
-use crate::event::{Event, Failure, FailureKind};
+use crate::event::{Event, Failure, FailureKind, TaskId};
+use crate::plan::Need;
 use crate::runner::output_source::{FetchedOutput, OutputRequest};
 use crate::runner::result_age;
 use crate::runner::schedule::TaskIndex;
 use crate::runner::store::TaskRecord;
 use crate::runner::task_executor::TaskExecutor;
+
+/// What a measurement leaves.
+const RESULT_FILES: [&str; 2] = ["result.json", "sweep.json"];
 
 impl<W: TaskExecutor> Runner<W> {
     /// Requests an output, if there is a shared store; the answer comes as a message.
@@ -58,6 +63,34 @@ impl<W: TaskExecutor> Runner<W> {
         }
     }
 
+    /// The record of a task that need not be looked at: all that it depends on looks as the last run of this plan left it, and its
+    /// upstream made what it had made then.
+    pub(super) fn unchanged_record(&self, ix: TaskIndex) -> Option<Arc<TaskRecord>> {
+        let output = self.options.unchanged.unchanged(ix)?.output.as_ref()?;
+        let task = self.task(ix);
+        let is_skipped = |need: &Need| self.plan.tasks[need.task as usize].skipped.is_some();
+        let is_as_before = |need: &Need| self.unchanged[need.task as usize] || is_skipped(need);
+        if self.options.forced[ix as usize] || !task.cache || !task.needs.iter().all(is_as_before) {
+            return None;
+        }
+        self.cache.whole_record(output)
+    }
+
+    /// Its link in `latest` is one of the things that look as they did.
+    pub(super) fn take_unchanged(&mut self, ix: TaskIndex, record: &Arc<TaskRecord>) {
+        let task = Arc::clone(self.task(ix));
+        let adopted = self.cache.adopt(&self.plan.name, &task.id, record);
+        let record = match self.show_latest().and(adopted) {
+            Ok(record) => record,
+            Err(e) => return self.fail(ix, 1, system(&e), 0.0),
+        };
+        if let Err(failure) = self.passes(ix, &record) {
+            return self.fail(ix, 1, failure, 0.0);
+        }
+        self.unchanged[ix as usize] = true;
+        self.settle_cached(ix, record, None);
+    }
+
     /// Its output is there; `from` elsewhere, if it came just now.
     pub(super) fn take_hit(&mut self, ix: TaskIndex, record: &Arc<TaskRecord>, from: Option<String>) {
         let task = Arc::clone(self.task(ix));
@@ -67,7 +100,7 @@ impl<W: TaskExecutor> Runner<W> {
             Err(e) => return self.fail(ix, 1, system(&e), 0.0),
         };
         let folder = self.cache.folder(&record);
-        if let Err(e) = self.latest.point(&task.id, &folder) {
+        if let Err(e) = self.show_latest().and_then(|()| self.latest.link(&task.id, &folder)) {
             return self.fail(ix, 1, system(&e), 0.0);
         }
         if let Err(failure) = self.passes(ix, &record) {
@@ -78,10 +111,34 @@ impl<W: TaskExecutor> Runner<W> {
         {
             (self.emit)(Event::Notice { task: Some(task), text });
         }
-        let done = record.done.clone();
-        (self.emit)(Event::TaskCached { task: task.id.clone(), done: done.clone(), out: Some(folder.clone()), from });
+        self.unchanged[ix as usize] = self.is_output_as_before(ix, &record);
+        self.settle_cached(ix, record, from);
+    }
+
+    /// Whether what is built on it can be what it was.
+    pub(super) fn is_output_as_before(&self, ix: TaskIndex, record: &TaskRecord) -> bool {
+        self.options.unchanged.output_before(ix).is_some_and(|before| before.digest == record.digest)
+    }
+
+    /// For the summary.
+    pub(super) fn note_done(&mut self, task: TaskId, record: &TaskRecord, folder: PathBuf) {
+        if record.may_hold(&RESULT_FILES) {
+            self.summary.measured.push((task.clone(), folder.clone()));
+        }
+        self.summary.done.push((task, record.done.clone(), folder));
+    }
+
+    fn settle_cached(&mut self, ix: TaskIndex, record: Arc<TaskRecord>, from: Option<String>) {
+        let task = self.task(ix).id.clone();
+        let folder = self.cache.folder(&record);
+        (self.emit)(Event::TaskCached {
+            task: task.clone(),
+            done: record.done.clone(),
+            out: Some(folder.clone()),
+            from,
+        });
         self.summary.tally.cached += 1;
-        self.summary.done.push((task.id.clone(), done, folder));
+        self.note_done(task, &record, folder);
         self.outputs[ix as usize] = Some(TaskOutput::Output(record));
         self.schedule.finish_task(ix, TaskEnd::Cached);
     }

@@ -5,19 +5,22 @@ use std::sync::Arc;
 
 use super::{Keyed, RunSummary, Runner, TaskOutput, TaskRole};
 use crate::event::{Event, Failure};
-use crate::plan::ActionKind;
-use crate::runner::options::KeyedTask;
+use crate::runner::options::{KeyedTask, WatchedRun};
 use crate::runner::schedule::TaskIndex;
-use crate::runner::store::{FileStamp, TaskRecord};
+use crate::runner::store::{TaskRecord, WatchedOutput, WatchedPaths, WatchedTask};
 use crate::runner::task_executor::TaskExecutor;
 
 impl<W: TaskExecutor> Runner<W> {
     pub(super) fn finish(mut self) -> RunSummary {
         // Servers for the caller are no result: the same command starts them again.
         if self.summary.failures.is_empty() && !self.summary.interrupted && self.options.kept_services.is_none() {
-            self.summary.no_op_conditions = self.look_at();
+            self.summary.watched = self.watched();
         }
-        self.summary.keyed_tasks = self.keyed_tasks();
+        self.summary.is_as_before = self.is_as_before();
+        if !self.summary.is_as_before {
+            self.summary.keyed_tasks = self.keyed_tasks();
+            self.summary.unseen_tasks = self.unseen_tasks();
+        }
         self.summary
     }
 
@@ -33,40 +36,87 @@ impl<W: TaskExecutor> Runner<W> {
     fn keyed_tasks(&self) -> Vec<KeyedTask> {
         let one = |(ix, keyed): (usize, &Option<Arc<Keyed>>)| {
             let key = keyed.as_ref()?.key.clone();
-            let output = match &self.outputs[ix] {
-                Some(TaskOutput::Output(record)) => Some((record.digest, self.cache.folder(record))),
-                _ => None,
-            };
+            let output = self.record(ix).map(|record| (record.digest, self.cache.folder(record)));
             Some(KeyedTask { task: ix, key, output })
         };
         self.keyed.iter().enumerate().filter_map(one).collect()
     }
 
+    fn unseen_tasks(&self) -> Vec<(usize, Arc<TaskRecord>, PathBuf)> {
+        let unseen = self.keyed.iter().enumerate().filter(|(_, keyed)| keyed.is_none());
+        let one = |(ix, _)| self.record(ix).map(|record| (ix, Arc::clone(record), self.cache.folder(record)));
+        unseen.filter_map(one).collect()
+    }
+
+    fn record(&self, ix: usize) -> Option<&Arc<TaskRecord>> {
+        match &self.outputs[ix] {
+            Some(TaskOutput::Output(record)) => Some(record),
+            _ => None,
+        }
+    }
+
+    /// Whether every task has the key and the output that the last run of this plan left.
+    fn is_as_before(&self) -> bool {
+        let is_same = |ix: usize| {
+            let before = self.options.unchanged.output_before(ix as TaskIndex);
+            match (&self.outputs[ix], before) {
+                (Some(TaskOutput::Output(now)), Some(before)) => {
+                    (now.key, now.digest, now.folder.as_str()) == (before.key, before.digest, before.folder.as_str())
+                }
+                _ => false,
+            }
+        };
+        let tasks = self.plan.tasks.iter().zip(&self.options.roles).enumerate();
+        let parts = tasks.filter(|(_, (task, role))| **role != TaskRole::NotNeeded && task.skipped.is_none());
+        parts.into_iter().all(|(ix, _)| is_same(ix))
+    }
+
     /// Every file that, when changed, would make the next run do something; `None` if looking at files cannot decide that.
-    fn look_at(&self) -> Option<Vec<(PathBuf, FileStamp)>> {
+    fn watched(&self) -> Option<WatchedRun> {
         // Another manifest's run may show its own outputs in `latest`.
-        let mut look_at: Vec<(PathBuf, FileStamp)> = self.latest.stamp().ok().into_iter().collect();
+        let mut watched = WatchedRun { shared: self.latest.stamp().ok().into_iter().collect(), tasks: Vec::new() };
         for (ix, task) in self.plan.tasks.iter().enumerate() {
             if self.options.roles[ix] == TaskRole::NotNeeded || task.skipped.is_some() {
                 continue;
             }
-            // No file shows whether an image is still there, or a server still the same.
-            let by_files = task.container.is_none() && task.kind != ActionKind::Image && task.external.is_none();
-            if !task.cache || self.options.forced[ix] || !by_files {
+            if !task.cache || self.options.forced[ix] || !task.is_decided_by_files() {
                 return None;
             }
-            if let Some(keyed) = &self.keyed[ix] {
-                let seen = keyed.inputs.values().flat_map(|state| &state.seen);
-                if seen.clone().any(|(_, stamp)| stamp.is_racy()) {
-                    return None;
-                }
-                look_at.extend(seen.cloned());
+            let at = ix as TaskIndex;
+            // Where nothing was looked at, it is as it was.
+            let known = self.options.unchanged.unchanged(at).filter(|_| self.keyed[ix].is_none());
+            watched.tasks.push(match known {
+                Some(known) => known.clone(),
+                None => WatchedTask { task: at, output: self.watched_output(ix), look_at: self.look_at(ix)? },
+            });
+        }
+        Some(watched)
+    }
+
+    fn look_at(&self, ix: usize) -> Option<WatchedPaths> {
+        let mut look_at = WatchedPaths::new();
+        if let Some(keyed) = &self.keyed[ix] {
+            let seen = keyed.inputs.values().flat_map(|state| &state.seen);
+            if seen.clone().any(|(_, stamp)| stamp.is_racy()) {
+                return None;
             }
-            if let Some(TaskOutput::Output(record)) = &self.outputs[ix] {
-                look_at.extend(self.cache.stamps(record).ok()?);
-                look_at.push(self.latest.stamp_of(&task.id).ok()?);
-            }
+            look_at.extend(seen.cloned());
+        }
+        if let Some(TaskOutput::Output(record)) = &self.outputs[ix] {
+            look_at.extend(self.cache.stamps(record).ok()?);
+            look_at.push(self.latest.stamp_of(&self.plan.tasks[ix].id).ok()?);
         }
         Some(look_at)
+    }
+
+    /// `None` also where a retry may have lowered something: that is looked up by another key.
+    fn watched_output(&self, ix: usize) -> Option<WatchedOutput> {
+        let may_be_lowered = self.plan.tasks[ix].retry.as_ref().is_some_and(|rule| rule.lower.is_some());
+        match &self.outputs[ix] {
+            Some(TaskOutput::Output(record)) if !may_be_lowered => {
+                Some(WatchedOutput { key: record.key, digest: record.digest, folder: record.folder.clone() })
+            }
+            _ => None,
+        }
     }
 }

@@ -22,7 +22,7 @@ use super::schedule::{ScheduleState, StartItem, TaskEnd, TaskIndex, TaskSchedule
 use super::task_executor::TaskExecutor;
 use crate::event::{Digest, Endpoint, Event, Failure, FailureKind, GpuId, ReducedSetting, RunId, Stop, TaskId};
 use crate::plan::{Lifetime, Plan, Task};
-use crate::runner::store::{Digests, Latest, Lookup, OutputCache};
+use crate::runner::store::{Digests, Latest, Lookup, OutputCache, PathError};
 use schedule_items::items;
 
 enum RunnerMessage {
@@ -57,6 +57,10 @@ struct Runner<W> {
     emit: EventEmitter,
     schedule: TaskSchedule,
     keyed: Vec<Option<Arc<Keyed>>>,
+    /// Tasks with the output that the last run of this plan left.
+    unchanged: Vec<bool>,
+    /// `latest` leads to this manifest's outputs.
+    is_latest_shown: bool,
     /// The task that makes the output of each key.
     task_by_key: HashMap<Digest, TaskIndex>,
     outputs: Vec<Option<TaskOutput>>,
@@ -106,6 +110,8 @@ pub async fn run<W: TaskExecutor>(
         stop,
         emit,
         keyed: vec![None; n],
+        unchanged: vec![false; n],
+        is_latest_shown: false,
         task_by_key: HashMap::new(),
         outputs: vec![None; n],
         running: BTreeMap::new(),
@@ -203,6 +209,9 @@ impl<W: TaskExecutor> Runner<W> {
     }
 
     fn key(&mut self, ix: TaskIndex) {
+        if let Some(record) = self.unchanged_record(ix) {
+            return self.take_unchanged(ix, &record);
+        }
         let task = Arc::clone(self.task(ix));
         let upstream: BTreeMap<u32, _> = task
             .needs
@@ -384,13 +393,15 @@ impl<W: TaskExecutor> Runner<W> {
             return self.take_service_end(ix, running, result.map(|_| ()), folder, seconds);
         }
         let Some(keyed) = self.keyed[ix as usize].clone() else { return };
+        let shown = self.show_latest();
         let result = result.and_then(|(done, sealed)| {
+            shown.map_err(|e| Box::new(system(&e)))?;
             let folder = folder.as_deref().unwrap_or_else(|| self.cache.home().state());
             let sealed = sealed.ok_or_else(|| Box::new(Failure::new(FailureKind::System, "a step left no output")))?;
             let (record, unchanged) =
                 accept(&self.cache, &self.run, &self.plan.name, &task, &keyed, folder, sealed, done, seconds, None)
                     .map_err(Box::new)?;
-            self.latest.point(&task.id, &self.cache.folder(&record)).map_err(|e| Box::new(system(&e)))?;
+            self.latest.link(&task.id, &self.cache.folder(&record)).map_err(|e| Box::new(system(&e)))?;
             self.passes(ix, &record).map_err(Box::new)?;
             Ok((record, unchanged))
         });
@@ -407,12 +418,22 @@ impl<W: TaskExecutor> Runner<W> {
                 });
                 self.push_output(&record);
                 self.summary.tally.ran += 1;
-                self.summary.done.push((task.id.clone(), record.done.clone(), folder));
+                self.note_done(task.id.clone(), &record, folder);
+                self.unchanged[ix as usize] = self.is_output_as_before(ix, &record);
                 self.outputs[ix as usize] = Some(TaskOutput::Output(record));
                 self.schedule.finish_task(ix, TaskEnd::Done);
             }
             Err(failure) => self.take_failure(ix, running, *failure, folder, seconds),
         }
+    }
+
+    /// Once in a run, with its first output.
+    fn show_latest(&mut self) -> Result<(), PathError> {
+        if !self.is_latest_shown {
+            self.latest.show()?;
+            self.is_latest_shown = true;
+        }
+        Ok(())
     }
 
     fn take_failure(

@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use globset::{GlobBuilder, GlobSetBuilder};
 use walkdir::WalkDir;
 
-use super::StateFolder;
-use super::durable::{PathError, replace_cache};
+use super::durable::PathError;
 use super::file_stamp::FileStamp;
 use super::outputs::hash_file;
+use super::{StateFolder, sealed};
 use crate::event::{Digest, Hasher, open_regular};
 
 /// path → what it was when it was hashed. Kept in `.regatta/stats`; losing it costs a rehash, nothing else.
@@ -51,7 +51,7 @@ pub enum InputError {
 impl Digests {
     /// What earlier runs remembered; empty if that cannot be read.
     pub fn load(home: &StateFolder) -> Self {
-        let known = fs::read(home.stats()).ok().and_then(|bytes| postcard::from_bytes(&bytes).ok()).unwrap_or_default();
+        let known = sealed::read(&home.stats()).unwrap_or_default();
         Self { known: Mutex::new(known), fresh: Mutex::new(false) }
     }
 
@@ -60,8 +60,7 @@ impl Digests {
         if !*self.fresh.lock() {
             return Ok(());
         }
-        let bytes = postcard::to_stdvec(&*self.known.lock()).unwrap_or_default();
-        replace_cache(&home.stats(), &bytes)
+        sealed::write(&home.stats(), &*self.known.lock())
     }
 
     /// The digest of one file's content; follows links.

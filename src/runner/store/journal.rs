@@ -12,6 +12,9 @@ use super::StateFolder;
 use super::durable::{PathError, WithPath as _, create_folder};
 use crate::event::{Event, RunId};
 
+/// More is not kept back.
+const WAITING_BYTES: usize = 256 * 1024;
+
 pub(super) fn seal(json: &[u8]) -> Vec<u8> {
     let mut line = Vec::with_capacity(json.len() + 18);
     line.extend_from_slice(&blake3::hash(json).to_hex().as_bytes()[..16]);
@@ -32,6 +35,8 @@ pub(super) fn unseal(line: &[u8]) -> Option<&[u8]> {
 pub struct Journal {
     file: File,
     path: PathBuf,
+    /// Lines that are written with the next one.
+    waiting: Vec<u8>,
 }
 
 impl Journal {
@@ -41,16 +46,21 @@ impl Journal {
         create_folder(&folder)?;
         let path = folder.join("journal.jsonl");
         let file = OpenOptions::new().create(true).append(true).open(&path).at("create", &path)?;
-        Ok(Self { file, path })
+        Ok(Self { file, path, waiting: Vec::new() })
     }
 
-    /// One write for each fact; chatter is left out.
+    /// One write for each fact; chatter is left out. That a task is cached is a fact of earlier runs, and large plans have
+    /// thousands of them: these are written with what comes next.
     pub fn append(&mut self, event: &Event) -> Result<(), PathError> {
         if !event.is_fact() {
             return Ok(());
         }
         let json = serde_json::to_vec(event).map_err(io::Error::other).at("write", &self.path)?;
-        self.file.write_all(&seal(&json)).at("write", &self.path)
+        self.waiting.extend(seal(&json));
+        if matches!(event, Event::TaskCached { .. }) && self.waiting.len() < WAITING_BYTES {
+            return Ok(());
+        }
+        self.file.write_all(&std::mem::take(&mut self.waiting)).at("write", &self.path)
     }
 }
 

@@ -3,6 +3,7 @@
 //! The folders are `by-manifest/<manifest>` in the state folder. `latest` leads to the one of the manifest that ran last, so
 //! that what is below it is always of one manifest.
 
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use super::durable::{PathError, discard, point};
@@ -33,6 +34,11 @@ impl Latest {
     /// Points the task's link at an output.
     pub fn point(&self, task: &TaskId, output: &Path) -> Result<(), PathError> {
         self.show()?;
+        self.link(task, output)
+    }
+
+    /// The same where [`Self::show`] was called before.
+    pub fn link(&self, task: &TaskId, output: &Path) -> Result<(), PathError> {
         let link = self.folder.join(task.as_str());
         // Relative, so that a project can be moved: up from the task's folder to the manifest's, to `by-manifest`, to the state
         // folder.
@@ -45,6 +51,10 @@ impl Latest {
                 target
             },
         );
+        // In a first run there is nothing to look at, unless a link to an output could be on the way.
+        if ups == 2 && symlink(&target, &link).is_ok() {
+            return Ok(());
+        }
         remove_conflicting(&self.folder, &link)?;
         point(&link, &target)
     }
@@ -68,7 +78,7 @@ impl Latest {
     }
 
     /// Makes `latest` lead to this manifest's folder. A folder of that name with other things in it stays, and gets the link.
-    fn show(&self) -> Result<(), PathError> {
+    pub fn show(&self) -> Result<(), PathError> {
         let parent = self.shown.parent().unwrap_or(&self.state);
         let to = self.folder.strip_prefix(parent).unwrap_or(&self.folder);
         if !self.shown.is_symlink() && self.shown.is_dir() {

@@ -6,6 +6,7 @@
 //! .regatta/
 //!   lock                 held (flock) by the run that may write; contains which run and which process
 //!   records              one sealed line for each finished task: key, fields, folder, digest, files
+//!   records.parsed       the beginning of `records`, parsed; only a cache
 //!   stats                path → (size, times, inode) → digest, so that unchanged inputs are not read again
 //!   out/<key>-<n>/       the outputs, each written once, in place; never moved
 //!   jobs/<key>-<n>/      messages to and from a job on another machine, until its end was seen (`jobs`)
@@ -52,12 +53,14 @@ mod latest;
 mod lock;
 mod output_cache;
 mod outputs;
+mod parsed_records;
 mod plan_cache;
 mod portable_output;
 mod progress_file;
 mod record;
 mod reduced_settings;
 mod run_tags;
+mod sealed;
 
 pub use arrays::ArrayFiles;
 pub use digests::{Digests, InputError, InputState};
@@ -74,7 +77,7 @@ pub use latest::Latest;
 pub use lock::{LockAttempt, LockHolder, ProjectLock};
 pub use output_cache::{Lookup, OutputCache};
 pub use outputs::{HashedFolder, ListedFolder, list_folder};
-pub use plan_cache::{CompilerId, NoOpConditions, PlanSources};
+pub use plan_cache::{CompilerId, NoOpConditions, PlanSources, WatchedOutput, WatchedPaths, WatchedTask};
 pub use portable_output::{ParcelItem, digest_of, link_escape, unfit};
 pub use progress_file::{ProgressFile, read_progress};
 pub use record::TaskRecord;

@@ -1,7 +1,7 @@
 //! The cache: what is done, by key; where it lies; whether it still is what it was.
 
 use std::collections::{HashMap, HashSet};
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,8 +11,9 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::durable::{PathError, WithPath as _, create_folder, point};
 use super::outputs::{FolderChange, HashedFolder, compare};
-use super::record::{self, RecordLine, TaskRecord};
-use super::{FileStamp, StateFolder, TaskKey};
+use super::parsed_records::RecordHistory;
+use super::record::{self, KeyText, RecordsFile, TaskRecord, WrittenLine};
+use super::{FileStamp, StateFolder, TaskKey, WatchedOutput};
 use crate::event::{Digest, Done, RunId, TaskId};
 
 /// All records of a project. Opening it writes nothing.
@@ -31,10 +32,13 @@ struct Inner {
     by_task: HashMap<(String, TaskId), Arc<TaskRecord>>,
     /// Folders that were compared with their record in this process and are whole.
     verified: HashSet<String>,
-    lines: usize,
+    /// All lines of `records`, until the run ends.
+    history: RecordHistory,
     torn: u64,
-    file: Option<File>,
+    file: Option<RecordsFile>,
     unsynced: bool,
+    /// Failed tries may have left something.
+    has_failed: bool,
 }
 
 /// What the cache has for a key.
@@ -49,11 +53,12 @@ pub enum Lookup {
 
 impl OutputCache {
     pub fn open(home: &StateFolder) -> Result<Self, PathError> {
-        let (records, torn) = record::read(&home.records())?;
-        let mut inner = Inner { lines: records.len(), torn, ..Inner::default() };
-        for record in records {
-            inner.index_record(Arc::new(record));
+        let (history, torn) = record::read(home)?;
+        let mut inner = Inner { torn, ..Inner::default() };
+        for record in &history.records {
+            inner.index_record(Arc::clone(record));
         }
+        inner.history = history;
         Ok(Self { home: home.clone(), inner: Mutex::new(inner), nonce: AtomicU64::new(0) })
     }
 
@@ -72,6 +77,18 @@ impl OutputCache {
             None => Lookup::Hit(record),
             Some(what) => Lookup::Corrupt(what),
         }
+    }
+
+    /// The record of an output that was seen to be whole just now, by the stamps of all that is in it.
+    pub fn whole_record(&self, output: &WatchedOutput) -> Option<Arc<TaskRecord>> {
+        let mut inner = self.inner();
+        let record = inner.by_key.get(&output.key)?;
+        if (record.digest, record.folder.as_str()) != (output.digest, output.folder.as_str()) {
+            return None;
+        }
+        let record = Arc::clone(record);
+        inner.verified.insert(record.folder.clone());
+        Some(record)
     }
 
     /// What a task's last record was when this manifest ran, whatever its key.
@@ -138,10 +155,12 @@ impl OutputCache {
     pub fn begin(&self) -> Result<(), PathError> {
         create_folder(&self.home.outputs())?;
         let mut inner = self.inner();
-        if inner.lines > 1000 && inner.lines > 2 * (inner.by_key.len() + inner.by_task.len()) {
+        let lines = inner.history.records.len();
+        if lines > 1000 && lines > 2 * (inner.by_key.len() + inner.by_task.len()) {
             inner.compact(&self.home)?;
         }
-        inner.file = Some(record::open(&self.home.records(), inner.torn)?);
+        inner.file = Some(RecordsFile::open(&self.home.records(), inner.torn)?);
+        inner.has_failed = fs::read_dir(self.home.failed()).is_ok_and(|mut items| items.next().is_some());
         inner.torn = 0;
         Ok(())
     }
@@ -183,7 +202,7 @@ impl OutputCache {
         from: Option<String>,
     ) -> Result<(Arc<TaskRecord>, bool), PathError> {
         let digest = key.digest();
-        let fields = serde_json::value::to_raw_value(key).map_err(io::Error::other).at("write", folder)?;
+        let fields = KeyText::of(key).map_err(io::Error::other).at("write", folder)?;
         let before = self.last(manifest, task).filter(|r| r.digest == sealed.digest && self.verify(r).is_none());
         let unchanged = before.is_some();
         let (name, entries) = if let Some(before) = &before {
@@ -225,6 +244,7 @@ impl OutputCache {
             let _ = fs::remove_dir(folder);
             return None;
         }
+        self.inner().has_failed = true;
         let link = self.home.failed().join(task.file_name());
         if let Ok(before) = fs::read_link(&link)
             && before != folder
@@ -239,6 +259,9 @@ impl OutputCache {
 
     /// Forgets what a failed try left, once the task is done.
     pub fn clear_failed(&self, task: &TaskId) {
+        if !self.inner().has_failed {
+            return;
+        }
         let link = self.home.failed().join(task.file_name());
         if let Ok(folder) = fs::read_link(&link) {
             let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -259,17 +282,27 @@ impl OutputCache {
                 return Ok(());
             }
             match &inner.file {
-                Some(file) => file.try_clone().at("sync", &path)?,
+                Some(file) => file.try_clone()?,
                 None => return Ok(()),
             }
         };
         rustix::fs::syncfs(&file).map_err(io::Error::from).at("sync", &path)?;
         let mut inner = self.inner();
         inner.unsynced = false;
+        let inner = &mut *inner;
         match &mut inner.file {
-            Some(file) => record::append(file, &RecordLine::Synced, &path),
+            Some(file) => {
+                let line = file.append(&WrittenLine::Synced)?;
+                inner.history.push_synced(&line);
+                Ok(())
+            }
             None => Ok(()),
         }
+    }
+
+    /// The run has ended, and everything was synced: makes the next one's start quick.
+    pub fn keep_parsed(&self) {
+        self.inner().history.keep(&self.home);
     }
 
     /// Folders under `out/` that some record names.
@@ -326,9 +359,9 @@ impl Inner {
         let Some(file) = &mut self.file else {
             return Err(io::Error::other("the run has not begun")).at("write", &path);
         };
-        record::append(file, &RecordLine::Record(Box::new(TaskRecord::clone(&record))), &path)?;
+        let line = file.append(&WrittenLine::Record(&record))?;
         self.unsynced = true;
-        self.lines += 1;
+        self.history.push(&line, Some(Arc::clone(&record)));
         self.index_record(record);
         Ok(())
     }
@@ -355,14 +388,17 @@ impl Inner {
         }
         live.sort_by_key(|(is_last, r)| (*is_last, r.manifest.clone(), r.task.clone(), r.key));
         let mut bytes = Vec::new();
+        let mut history = RecordHistory::default();
         for (_, record) in &live {
-            let json = serde_json::to_vec(&RecordLine::Record(Box::new(TaskRecord::clone(record))))
+            let json = serde_json::to_vec(&WrittenLine::Record(record))
                 .map_err(io::Error::other)
                 .at("write", &home.records())?;
-            bytes.extend(super::journal::seal(&json));
+            let line = super::journal::seal(&json);
+            history.push(&line, Some(Arc::clone(record)));
+            bytes.extend(line);
         }
         super::durable::replace(&home.records(), &bytes)?;
-        self.lines = live.len();
+        self.history = history;
         self.torn = 0;
         Ok(())
     }

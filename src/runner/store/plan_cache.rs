@@ -4,19 +4,23 @@
 //! beside the state, with what it was made from; it is only a cache, and anything odd about it means "make it again".
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::durable::{PathError, create_folder, replace_cache};
-use super::{FileStamp, StateFolder};
+use super::durable::{PathError, create_folder};
+use super::{FileStamp, StateFolder, sealed};
 use crate::event::{Digest, Hasher};
 
-/// Names one way to compile: the binary, the manifest's name as typed, the parameters and the selection as typed.
+/// Names one way to compile: the binary, the manifest's name as typed and the parameters as typed; and one way to run that plan: the
+/// selection and the lock file.
 #[derive(Clone, Debug)]
 pub struct CompilerId {
-    id: Digest,
+    plan: Digest,
+    run: Digest,
     folder: PathBuf,
 }
 
@@ -31,17 +35,45 @@ pub struct PlanSources {
     pub env: Vec<(String, Option<String>)>,
 }
 
-/// All that has to be unchanged for a whole run to be a no-op.
+/// What a wholly successful run looked at. If all of it is unchanged, the next run is a no-op; otherwise tasks with nothing changed
+/// need not be looked at again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NoOpConditions {
+    /// Of the compiled plan that it belongs to.
+    pub plan: Digest,
     /// The events that report it, one JSON object a line: those that a run that looks at every task would emit.
-    #[serde(alias = "told")]
     pub events: String,
-    pub look_at: Vec<(PathBuf, FileStamp)>,
+    /// What no task has alone: the link to the outputs, the lock file.
+    pub shared: WatchedPaths,
+    pub tasks: Vec<WatchedTask>,
+}
+
+/// Files, folders and links, and how they looked.
+pub type WatchedPaths = Vec<(PathBuf, FileStamp)>;
+
+/// What a task's key and output depend on beside its upstream.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WatchedTask {
+    /// Index in the plan.
+    pub task: u32,
+    /// `None`: it has none, or its key does not decide it alone.
+    pub output: Option<WatchedOutput>,
+    /// Its inputs, its output, its link in `latest`.
+    pub look_at: WatchedPaths,
+}
+
+/// An output as its record had it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WatchedOutput {
+    pub key: Digest,
+    /// Of the folder's content.
+    pub digest: Digest,
+    /// Name of the folder under `out/`.
+    pub folder: String,
 }
 
 impl CompilerId {
-    /// `words`: all relevant arguments of the command line.
+    /// `words`: all arguments of the command line that decide the plan.
     pub fn new(home: &StateFolder, words: &[&str]) -> Self {
         let mut h = Hasher::new();
         h.field(env!("CARGO_PKG_VERSION").as_bytes());
@@ -52,16 +84,29 @@ impl CompilerId {
         for word in words {
             h.field(word.as_bytes());
         }
-        Self { id: h.finish(), folder: home.plans() }
+        let plan = h.finish();
+        Self { plan, run: plan, folder: home.plans() }
+    }
+
+    /// One way to run the plan. `words`: the selection and the lock file.
+    #[must_use]
+    pub fn for_run(&self, words: &[String]) -> Self {
+        let mut h = Hasher::new();
+        h.field(self.plan.bytes());
+        for word in words {
+            h.field(word.as_bytes());
+        }
+        Self { run: h.finish(), ..self.clone() }
     }
 
     fn path(&self, suffix: &str) -> PathBuf {
-        self.folder.join(format!("{}.{suffix}", self.id.short()))
+        let id = if suffix == "rest" { &self.run } else { &self.plan };
+        self.folder.join(format!("{}.{suffix}", id.short()))
     }
 
     /// Whether everything the plan was made from is still the same. `env` answers for environment variables.
     pub fn is_fresh(&self, env: impl Fn(&str) -> Option<String>) -> bool {
-        let Some(origins) = read::<PlanSources>(&self.path("from")) else { return false };
+        let Some(origins) = sealed::read::<PlanSources>(&self.path("from")) else { return false };
         origins.env.iter().all(|(name, value)| env(name) == *value)
             && origins.absent.iter().all(|path| !path.exists())
             && origins
@@ -72,7 +117,7 @@ impl CompilerId {
 
     /// The plan as it was kept. Check [`Self::is_fresh`] first.
     pub fn plan<P: DeserializeOwned>(&self) -> Option<P> {
-        read(&self.path("plan"))
+        sealed::read(&self.path("plan"))
     }
 
     /// The origins are written last: a plan without them is not used.
@@ -83,9 +128,15 @@ impl CompilerId {
         self.write("from", origins)
     }
 
-    /// What the last wholly successful run left to look at.
+    /// Of the compiled plan as it is kept now.
+    pub fn plan_digest(&self) -> Option<Digest> {
+        sealed::digest(&self.path("plan"))
+    }
+
+    /// What the last wholly successful run of the plan that is kept now left to look at.
     pub fn no_op_conditions(&self) -> Option<NoOpConditions> {
-        read(&self.path("rest"))
+        let plan = self.plan_digest()?;
+        sealed::read(&self.path("rest")).filter(|rest: &NoOpConditions| rest.plan == plan)
     }
 
     pub fn write_no_op_conditions(&self, rest: &NoOpConditions) -> Result<(), PathError> {
@@ -98,39 +149,61 @@ impl CompilerId {
 
     fn write(&self, suffix: &str, value: &impl Serialize) -> Result<(), PathError> {
         create_folder(&self.folder)?;
-        let body = postcard::to_stdvec(value).unwrap_or_default();
-        let mut bytes = blake3::hash(&body).as_bytes().to_vec();
-        bytes.extend(body);
-        replace_cache(&self.path(suffix), &bytes)
+        sealed::write(&self.path(suffix), value)
     }
 }
 
 impl NoOpConditions {
-    /// Whether everything is as it was. Looks on all cores: 20,000 `stat` calls are most of a no-op.
+    /// Whether everything is as it was. Stops at the first difference.
     pub fn is_unchanged(&self) -> bool {
-        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(8);
-        let size = self.look_at.len().div_ceil(threads).max(1);
-        let same = |part: &[(PathBuf, FileStamp)]| {
-            part.iter().all(|(path, stamp)| {
-                let now = if stamp.is_link() { FileStamp::of(path) } else { FileStamp::through_links(path) };
-                now.is_ok_and(|now| now == *stamp)
-            })
-        };
-        std::thread::scope(|scope| {
-            let mut parts = self.look_at.chunks(size);
-            let mine = parts.next();
-            let others: Vec<_> = parts.map(|part| scope.spawn(move || same(part))).collect();
-            let first = mine.is_none_or(same);
-            others.into_iter().all(|t| t.join().unwrap_or(false)) && first
-        })
+        let differs = AtomicBool::new(!self.is_shared_unchanged());
+        each(&self.tasks, |task| {
+            if !differs.load(Ordering::Relaxed) && !is_same(&task.look_at) {
+                differs.store(true, Ordering::Relaxed);
+            }
+        });
+        !differs.into_inner()
+    }
+
+    /// The same of what no task has alone.
+    pub fn is_shared_unchanged(&self) -> bool {
+        is_same(&self.shared)
     }
 }
 
-fn read<T: DeserializeOwned>(path: &Path) -> Option<T> {
-    let bytes = fs::read(path).ok()?;
-    let (seal, body) = bytes.split_at_checked(32)?;
-    if blake3::hash(body).as_bytes() != seal {
-        return None;
+impl WatchedTask {
+    /// For each of them, whether everything looks as it did.
+    pub fn unchanged(tasks: &[Self]) -> Vec<bool> {
+        each(tasks, |task| is_same(&task.look_at))
     }
-    postcard::from_bytes(body).ok()
+}
+
+/// Looks on all cores: 20,000 `stat` calls are most of a no-op.
+fn each<T: Send>(tasks: &[WatchedTask], look: impl Fn(&WatchedTask) -> T + Sync) -> Vec<T> {
+    let threads = thread::available_parallelism().map_or(1, usize::from).min(8);
+    let size = tasks.len().div_ceil(threads).max(1);
+    let part = |tasks: &[WatchedTask]| tasks.iter().map(&look).collect::<Vec<T>>();
+    thread::scope(|scope| {
+        let part = &part;
+        let mut parts = tasks.chunks(size);
+        let mine = parts.next();
+        // Where no more threads can be had, this one looks at everything.
+        let start = |tasks| (tasks, thread::Builder::new().spawn_scoped(scope, move || part(tasks)).ok());
+        let others: Vec<_> = parts.map(start).collect();
+        let mut all = mine.map(part).unwrap_or_default();
+        for (tasks, other) in others {
+            all.extend(match other {
+                Some(other) => other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+                None => part(tasks),
+            });
+        }
+        all
+    })
+}
+
+fn is_same(paths: &[(PathBuf, FileStamp)]) -> bool {
+    paths.iter().all(|(path, stamp)| {
+        let now = if stamp.is_link() { FileStamp::of(path) } else { FileStamp::through_links(path) };
+        now.is_ok_and(|now| now == *stamp)
+    })
 }

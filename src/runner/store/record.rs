@@ -2,13 +2,15 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
 use super::durable::{PathError, WithPath as _};
 use super::outputs::OutputEntry;
+use super::parsed_records::RecordHistory;
 use super::{StateFolder, TaskKey};
 use crate::event::{Digest, Done, TaskId};
 
@@ -39,7 +41,37 @@ pub struct TaskRecord {
     /// What is in the folder. Empty when there is more than a line should hold: then it is in `out/<folder>.files`.
     pub(super) entries: Vec<OutputEntry>,
     /// The key, parsed only when an explanation needs it.
-    pub(super) fields: Box<RawValue>,
+    pub(super) fields: KeyText,
+}
+
+/// A [`TaskKey`] as JSON.
+#[derive(Clone, Debug)]
+pub(super) struct KeyText(Box<str>);
+
+impl KeyText {
+    pub(super) fn of(key: &TaskKey) -> serde_json::Result<Self> {
+        Ok(Self(serde_json::to_string(key)?.into()))
+    }
+}
+
+impl Serialize for KeyText {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        if to.is_human_readable() {
+            serde_json::from_str::<&RawValue>(&self.0).map_err(serde::ser::Error::custom)?.serialize(to)
+        } else {
+            to.serialize_str(&self.0)
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for KeyText {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        if from.is_human_readable() {
+            Box::<RawValue>::deserialize(from).map(|text| Self(text.into()))
+        } else {
+            Box::<str>::deserialize(from).map(Self)
+        }
+    }
 }
 
 /// More entries than this are kept beside the folder, so that loading `records` stays cheap.
@@ -47,7 +79,13 @@ const INLINE: usize = 64;
 
 impl TaskRecord {
     pub fn key_fields(&self) -> Option<TaskKey> {
-        serde_json::from_str(self.fields.get()).ok()
+        serde_json::from_str(&self.fields.0).ok()
+    }
+
+    /// Whether one of these files may be in its folder; a long list is not read for that.
+    pub fn may_hold(&self, names: &[&str]) -> bool {
+        let is_one = |entry: &OutputEntry| names.iter().any(|name| entry.path.as_os_str() == *name);
+        self.entries.is_empty() || self.entries.iter().any(is_one)
     }
 
     pub(super) fn entries(&self, home: &StateFolder) -> Result<std::borrow::Cow<'_, [OutputEntry]>, PathError> {
@@ -76,10 +114,18 @@ impl TaskRecord {
     }
 }
 
-/// A line of `records`.
-#[derive(Serialize, Deserialize)]
+/// A line of `records`, to be written.
+#[derive(Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum RecordLine {
+pub(super) enum WrittenLine<'a> {
+    Record(&'a TaskRecord),
+    Synced,
+}
+
+/// A line of `records`, as it is read.
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum RecordLine {
     Record(Box<TaskRecord>),
     /// Everything above was synced to disk.
     Synced,
@@ -87,56 +133,72 @@ pub(super) enum RecordLine {
 
 /// Reads `records`. A line with a wrong seal is left out: its task is simply not done. The second value is how many
 /// bytes at the end are a torn line.
-pub(super) fn read(path: &Path) -> Result<(Vec<TaskRecord>, u64), PathError> {
-    let bytes = match fs::read(path) {
+pub(super) fn read(home: &StateFolder) -> Result<(RecordHistory, u64), PathError> {
+    let path = home.records();
+    let bytes = match fs::read(&path) {
         Ok(bytes) => bytes,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok((Vec::new(), 0)),
-        Err(e) => return Err(e).at("read", path),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok((RecordHistory::default(), 0)),
+        Err(e) => return Err(e).at("read", &path),
     };
-    let mut records: Vec<TaskRecord> = Vec::new();
-    let mut synced = 0;
-    let mut rest = &bytes[..];
-    while let Some(end) = memchr(rest) {
-        let (line, tail) = rest.split_at(end);
-        rest = &tail[1..];
-        let Some(json) = super::journal::unseal(line) else { continue };
-        match serde_json::from_slice(json) {
-            Ok(RecordLine::Record(record)) => records.push(*record),
-            Ok(RecordLine::Synced) => synced = records.len(),
-            Err(_) => {}
+    let mut history = RecordHistory::load(home, &bytes);
+    let mut rest = &bytes[history.length as usize..];
+    while let Some(end) = memchr::memchr(b'\n', rest) {
+        let (line, tail) = rest.split_at(end + 1);
+        rest = tail;
+        let read = super::journal::unseal(&line[..end]).and_then(|json| serde_json::from_slice(json).ok());
+        match read {
+            Some(RecordLine::Record(record)) => history.push(line, Some(Arc::new(*record))),
+            Some(RecordLine::Synced) => history.push_synced(line),
+            None => history.push(line, None),
         }
     }
     let boot = boot();
+    let synced = history.synced;
     // Above the last `synced` the boot does not matter any more.
-    for record in &mut records[..synced] {
-        record.boot = boot;
+    for record in history.records[..synced].iter_mut().filter(|record| record.boot != boot) {
+        Arc::make_mut(record).boot = boot;
     }
-    Ok((records, rest.len() as u64))
+    Ok((history, rest.len() as u64))
 }
 
-fn memchr(bytes: &[u8]) -> Option<usize> {
-    bytes.iter().position(|b| *b == b'\n')
+/// `records`, open for appending by the run that holds the lock.
+#[derive(Debug)]
+pub(super) struct RecordsFile {
+    file: File,
+    path: PathBuf,
+    /// Up to the end of the last whole line.
+    length: u64,
 }
 
-/// Opens `records` for appending; a torn line at the end is cut off first.
-pub(super) fn open(path: &Path, torn: u64) -> Result<File, PathError> {
-    let file = OpenOptions::new().create(true).append(true).open(path).at("open", path)?;
-    if torn > 0 {
-        let length = file.metadata().at("look at", path)?.len();
-        file.set_len(length - torn).at("mend", path)?;
+impl RecordsFile {
+    /// A torn line at the end is cut off first.
+    pub(super) fn open(path: &Path, torn: u64) -> Result<Self, PathError> {
+        let file = OpenOptions::new().create(true).append(true).open(path).at("open", path)?;
+        let mut length = file.metadata().at("look at", path)?.len();
+        if torn > 0 {
+            length -= torn;
+            file.set_len(length).at("mend", path)?;
+        }
+        Ok(Self { file, path: path.to_owned(), length })
     }
-    Ok(file)
-}
 
-pub(super) fn append(file: &mut File, line: &RecordLine, path: &Path) -> Result<(), PathError> {
-    let json = serde_json::to_vec(line).map_err(io::Error::other).at("write", path)?;
-    let before = file.metadata().at("look at", path)?.len();
-    file.write_all(&super::journal::seal(&json))
-        .inspect_err(|_| {
+    /// The line as it was written, with its end.
+    pub(super) fn append(&mut self, line: &WrittenLine) -> Result<Vec<u8>, PathError> {
+        let json = serde_json::to_vec(line).map_err(io::Error::other).at("write", &self.path)?;
+        let line = super::journal::seal(&json);
+        if let Err(error) = self.file.write_all(&line) {
             // A full disk: leave no half line for the next one to be glued to.
-            let _ = file.set_len(before);
-        })
-        .at("write", path)
+            let _ = self.file.set_len(self.length);
+            return Err(error).at("write", &self.path);
+        }
+        self.length += line.len() as u64;
+        Ok(line)
+    }
+
+    /// To be synced without holding this one.
+    pub(super) fn try_clone(&self) -> Result<File, PathError> {
+        self.file.try_clone().at("sync", &self.path)
+    }
 }
 
 /// Which boot of the machine this is.

@@ -10,7 +10,7 @@ use crate::app::lockfile::{
 use crate::app::project::Project;
 use crate::cli::KeyValueArg;
 use crate::event::{Failure, RunId};
-use crate::plan::{ActionError, Plan};
+use crate::plan::{ActionError, ActionKind, Plan, Task};
 use crate::runner::store::{Digests, OutputCache, TaskKey};
 use crate::runner::{self, RunOptions, predict_keys};
 use crate::stages::StageExecutor;
@@ -53,13 +53,20 @@ pub fn section<'a>(
     keys: impl Iterator<Item = (usize, &'a TaskKey)>,
 ) -> Result<LockSection, ActionError> {
     let private = private(project, plan);
-    let mut here = plan.clone();
-    for (task, part) in here.tasks.iter_mut().zip(parts) {
-        // This machine does not know what is on a node of a cluster.
-        if *part == runner::TaskRole::NotNeeded || task.host.is_some() {
+    // This machine does not know what is on a node of a cluster.
+    let is_here = |task: &Task, part: &runner::TaskRole| *part != runner::TaskRole::NotNeeded && task.host.is_none();
+    let here = if plan.tasks.iter().any(|task| task.kind == ActionKind::Serve) {
+        let mut here = plan.clone();
+        for (task, _) in here.tasks.iter_mut().zip(parts).filter(|(task, part)| !is_here(task, part)) {
             task.skipped.get_or_insert_default();
         }
-    }
+        here
+    } else {
+        // What they need of each other is of interest for servers only, and a large plan takes long to copy.
+        let tasks = plan.tasks.iter().zip(parts).filter(|(task, part)| is_here(task, part));
+        let tasks = tasks.map(|(task, _)| task.clone()).collect();
+        Plan { name: plan.name.clone(), tasks, ..Plan::default() }
+    };
     let folder = project.home.project();
     let needs = doctor::needs(&here, folder)?;
     let entry = |(ix, key): (usize, &TaskKey)| {

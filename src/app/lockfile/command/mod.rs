@@ -115,7 +115,7 @@ fn since(
 ) -> Result<BTreeMap<String, Vec<LockDifference>>, CommandError> {
     let project = Project::open_current(global)?;
     let select = Select::default();
-    let compiler = project.compiler(manifest, settings, &select);
+    let compiler = project.compiler(manifest, settings);
     let plan = project.plan(manifest, settings, &select, &compiler, false)?;
     let options = options(&plan, &select, 1, gpus_here(), false)?;
     let name = current::name(&project, &plan, settings);

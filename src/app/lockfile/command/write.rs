@@ -2,25 +2,28 @@
 
 use std::fs;
 use std::io;
+use std::path::Path;
 
 use super::current;
-use crate::app::lockfile::{LockFile, LockSection, measured, read, write as text_of};
+use crate::app::lockfile::{LockFile, LockSection, measured, read, splice, write as text_of};
 use crate::app::project::Project;
 use crate::cli::{self, KeyValueArg, LockMode};
 use crate::plan::{ActionError, ActionKind, Plan};
-use crate::runner::store::replace;
-use crate::runner::{KeyedTask, TaskRole};
+use crate::runner::store::{PathError, replace};
+use crate::runner::{KeyedTask, RunSummary, TaskRole};
 use crate::stages::resolved;
 
 /// Writes this run's part anew, and leaves the parts of others. Of a run of some of its stages (`--until`, `--only`) it writes
-/// these, and keeps what is locked of the others. Returns a notice if it could not be written: never a failure of the run.
+/// these, and keeps what is locked of the others. `is_as_written`: the file is as the last run of this plan wrote it. Returns a notice
+/// if it could not be written: never a failure of the run.
 pub fn write(
     project: &Project,
     locking: &cli::LockMode,
     settings: &[KeyValueArg],
     plan: &Plan,
     parts: &[TaskRole],
-    keyed_tasks: &[KeyedTask],
+    summary: &RunSummary,
+    is_as_written: bool,
 ) -> Option<String> {
     let LockMode::Write(file) = locking else { return None };
     let cannot = |why: &dyn std::fmt::Display| Some(format!("{} was not written: {why}", file.display()));
@@ -30,6 +33,10 @@ pub fn write(
         Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
         Err(error) => return cannot(&error),
     };
+    let name = current::name(project, plan, settings);
+    if is_as_written && let Some(text) = spliced(project, plan, &name, &before, &summary.keyed_tasks) {
+        return replaced(&path, &before, &text).err().and_then(|error| cannot(&error));
+    }
     let mut all = match before.as_str() {
         "" => LockFile::default(),
         text => match read(text) {
@@ -37,8 +44,7 @@ pub fn write(
             Err(why) => return cannot(&why),
         },
     };
-    let name = current::name(project, plan, settings);
-    let mut section = match section(project, plan, parts, keyed_tasks) {
+    let mut section = match section(project, plan, parts, &summary.all_keyed_tasks()) {
         Ok(section) => section,
         Err(why) => return cannot(&why),
     };
@@ -52,10 +58,26 @@ pub fn write(
         Ok(text) => text,
         Err(why) => return cannot(&why),
     };
-    if text == before {
+    replaced(&path, &before, &text).err().and_then(|error| cannot(&error))
+}
+
+fn replaced(path: &Path, before: &str, text: &str) -> Result<(), PathError> {
+    if text == before { Ok(()) } else { replace(path, text.as_bytes()) }
+}
+
+/// The text with the stages that were looked at as they are now, where the plan is so large that reading the others would take long.
+fn spliced(project: &Project, plan: &Plan, name: &str, before: &str, looked_at: &[KeyedTask]) -> Option<String> {
+    /// Tasks.
+    const LARGE: usize = 500;
+    let is_shell = |one: &KeyedTask| plan.tasks[one.task].kind == ActionKind::Shell;
+    if plan.tasks.len() < LARGE || looked_at.len() > plan.tasks.len() / 4 || !looked_at.iter().all(is_shell) {
         return None;
     }
-    replace(&path, text.as_bytes()).err().and_then(|error| cannot(&error))
+    let mut parts = vec![TaskRole::NotNeeded; plan.tasks.len()];
+    for one in looked_at {
+        parts[one.task] = TaskRole::Run;
+    }
+    splice(before, name, &section(project, plan, &parts, looked_at).ok()?)
 }
 
 fn section(

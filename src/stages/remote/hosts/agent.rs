@@ -42,7 +42,7 @@ pub async fn run_agent(guarded: AgentInput) {
     if !is_fine || !wait_for_go(&mut lines, &send).await {
         return send(&AgentMessage::Ended(Box::new(Ok(Done::default()))));
     }
-    let mutex = Arc::new(Mutex::new(start_watchdog(&orders)));
+    let mutex = Arc::new(Mutex::new(start_watchdog(&orders, &send)));
     let emit: Arc<dyn Fn(Event) + Send + Sync> = {
         let (send, warden) = (Arc::clone(&send), Arc::clone(&mutex));
         Arc::new(move |event| take(event, &warden, &send))
@@ -78,10 +78,12 @@ async fn wait_for_go(
 }
 
 /// Ends everything that carries our name, should we be killed.
-fn start_watchdog(orders: &AgentOrders) -> Option<WatchdogHandle> {
+fn start_watchdog(orders: &AgentOrders, send: &Arc<dyn Fn(&AgentMessage) + Send + Sync>) -> Option<WatchdogHandle> {
     let program = std::env::current_exe().ok()?;
     let hold = File::options().write(true).open("/dev/null").ok()?;
-    WatchdogHandle::start(&program, &RunId::new(orders.name.clone()), hold).ok()
+    let send = Arc::clone(send);
+    let on_loss = move |text| send(&AgentMessage::Event(Event::Notice { task: None, text }));
+    WatchdogHandle::start(&program, &RunId::new(orders.name.clone()), hold, on_loss).ok()
 }
 
 /// Its processes concern only this machine; messages for the run are passed on.

@@ -1,0 +1,250 @@
+//! What a long prefix of `records` says, kept parsed beside it: 10,000 JSON lines take longer to read than to compare.
+//!
+//! Only a cache: it names the bytes that it was made from by their digest, and lines after them are read as ever.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::outputs::OutputEntry;
+use super::record::{KeyText, TaskRecord};
+use super::{StateFolder, sealed};
+use crate::event::{Digest, Done, TaskId};
+
+/// Fewer lines are read faster than looked up.
+const WORTH_IT: usize = 500;
+
+/// The records of the first `length` bytes.
+#[derive(Serialize, Deserialize)]
+struct ParsedRecords {
+    length: u64,
+    /// Of these bytes.
+    digest: Digest,
+    /// So many records are above the last line that says they were synced.
+    synced: usize,
+    records: Vec<ParsedRecord>,
+}
+
+/// The records of a whole number of lines, in their order, and what these lines are.
+#[derive(Debug, Default)]
+pub(super) struct RecordHistory {
+    pub records: Vec<Arc<TaskRecord>>,
+    /// So many of them are above the last line that says they were synced.
+    pub synced: usize,
+    /// Bytes.
+    pub length: u64,
+    /// Of these bytes.
+    hasher: blake3::Hasher,
+    /// So many of the records are kept parsed already.
+    kept: usize,
+}
+
+/// The fields of a [`TaskRecord`], all of them, in a form that needs no names.
+#[derive(Serialize, Deserialize)]
+struct ParsedRecord {
+    manifest: String,
+    task: TaskId,
+    key: Digest,
+    folder: String,
+    digest: Digest,
+    headline: Option<String>,
+    below: Vec<(String, String)>,
+    warnings: Vec<String>,
+    seconds: f64,
+    run: String,
+    finished: i64,
+    from: Option<String>,
+    boot: Digest,
+    entries: Vec<OutputEntry>,
+    fields: KeyText,
+}
+
+fn path(home: &StateFolder) -> PathBuf {
+    home.records().with_extension("parsed")
+}
+
+impl RecordHistory {
+    /// What is known of the beginning of `bytes`, which is the content of `records`; nothing, if these are other bytes.
+    pub(super) fn load(home: &StateFolder, bytes: &[u8]) -> Self {
+        Self::of_prefix(home, bytes).unwrap_or_default()
+    }
+
+    fn of_prefix(home: &StateFolder, bytes: &[u8]) -> Option<Self> {
+        if bytes.is_empty() {
+            return None;
+        }
+        let ParsedRecords { length, digest, synced, records } = sealed::read(&path(home))?;
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(bytes.get(..usize::try_from(length).ok()?)?);
+        if hasher.finalize().as_bytes() != digest.bytes() || synced > records.len() {
+            return None;
+        }
+        let records: Vec<_> = records.into_iter().map(|record| Arc::new(record.into_record())).collect();
+        Some(Self { kept: records.len(), records, synced, length, hasher })
+    }
+
+    /// A line, with its end, and the record in it.
+    pub(super) fn push(&mut self, line: &[u8], record: Option<Arc<TaskRecord>>) {
+        self.hasher.update(line);
+        self.length += line.len() as u64;
+        self.records.extend(record);
+    }
+
+    /// Everything up to here was synced.
+    pub(super) fn push_synced(&mut self, line: &[u8]) {
+        self.push(line, None);
+        self.synced = self.records.len();
+    }
+
+    /// Keeps it, if that is much more than what is kept already. A cache that cannot be written is left out.
+    pub(super) fn keep(&mut self, home: &StateFolder) {
+        if self.records.len() < WORTH_IT || self.records.len() - self.kept < self.records.len() / 8 {
+            return;
+        }
+        let records = self.records.iter().map(|record| ParsedRecord::of(record)).collect();
+        let digest = Digest::from_bytes(*self.hasher.finalize().as_bytes());
+        let parsed = ParsedRecords { length: self.length, digest, synced: self.synced, records };
+        if sealed::write(&path(home), &parsed).is_ok() {
+            self.kept = self.records.len();
+        }
+    }
+}
+
+impl ParsedRecord {
+    fn of(record: &TaskRecord) -> Self {
+        let TaskRecord {
+            manifest,
+            task,
+            key,
+            folder,
+            digest,
+            done: Done { headline, below, warnings },
+            seconds,
+            run,
+            finished,
+            from,
+            boot,
+            entries,
+            fields,
+        } = record.clone();
+        Self {
+            manifest,
+            task,
+            key,
+            folder,
+            digest,
+            headline,
+            below,
+            warnings,
+            seconds,
+            run,
+            finished,
+            from,
+            boot,
+            entries,
+            fields,
+        }
+    }
+
+    fn into_record(self) -> TaskRecord {
+        TaskRecord {
+            manifest: self.manifest,
+            task: self.task,
+            key: self.key,
+            folder: self.folder,
+            digest: self.digest,
+            done: Done { headline: self.headline, below: self.below, warnings: self.warnings },
+            seconds: self.seconds,
+            run: self.run,
+            finished: self.finished,
+            from: self.from,
+            boot: self.boot,
+            entries: self.entries,
+            fields: self.fields,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::super::record;
+    use super::*;
+    use crate::event::RunId;
+    use crate::runner::store::{KEY_VERSION, OutputCache, TaskKey, list_folder};
+    use std::collections::BTreeMap;
+
+    fn key(n: usize) -> TaskKey {
+        TaskKey {
+            version: KEY_VERSION,
+            action: format!("{{\"shell\":\"echo {n}\"}}"),
+            env: BTreeMap::new(),
+            secrets: Vec::new(),
+            outputs: Vec::new(),
+            facts: BTreeMap::new(),
+            inputs: BTreeMap::new(),
+            upstream: BTreeMap::new(),
+        }
+    }
+
+    /// Accepts these outputs, and ends like a run.
+    fn run(home: &StateFolder, tasks: std::ops::Range<usize>) {
+        let cache = OutputCache::open(home).unwrap();
+        cache.begin().unwrap();
+        for n in tasks {
+            let (task, key) = (TaskId::new(format!("t{n}")), key(n));
+            let folder = cache.new_folder(&task, &key.digest(), false).unwrap();
+            fs::write(folder.join("out"), n.to_string()).unwrap();
+            let sealed = list_folder(&folder).unwrap().seal().unwrap();
+            let done = Done { headline: Some(format!("{n}")), ..Done::default() };
+            cache.accept(&RunId::new("r"), "m", &task, &key, &folder, sealed, done, 0.5, None).unwrap();
+        }
+        cache.sync().unwrap();
+        cache.keep_parsed();
+    }
+
+    fn read(home: &StateFolder) -> (Vec<String>, usize, u64) {
+        let (history, torn) = record::read(home).unwrap();
+        let records = history.records.iter().map(|record| serde_json::to_string(&**record).unwrap()).collect();
+        (records, history.kept, torn)
+    }
+
+    #[test]
+    fn what_is_kept_parsed_is_what_the_lines_say_and_other_bytes_are_read_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = StateFolder::new(folder.path().into(), folder.path().join(".regatta"));
+        fs::create_dir_all(home.outputs()).unwrap();
+        run(&home, 0..WORTH_IT);
+        run(&home, WORTH_IT..WORTH_IT + 3);
+        let with = read(&home);
+        assert_eq!((with.0.len(), with.1), (WORTH_IT + 3, WORTH_IT));
+        let lines = fs::read(home.records()).unwrap();
+        fs::remove_file(path(&home)).unwrap();
+        let without = read(&home);
+        assert_eq!((&without.0, without.1), (&with.0, 0));
+        // Kept again; then a byte of a line changes, which the cache must not hide.
+        run(&home, 0..0);
+        assert_eq!(read(&home).1, WORTH_IT + 3);
+        let second = lines.iter().position(|byte| *byte == b'\n').unwrap() + 60;
+        for at in [40, second] {
+            let mut bytes = lines.clone();
+            bytes[at] ^= 1;
+            fs::write(home.records(), bytes).unwrap();
+            let now = read(&home);
+            assert_eq!((now.0.len(), now.1), (WORTH_IT + 2, 0), "the altered record is not believed");
+        }
+        // Cut in its last line, and in what is kept.
+        fs::write(home.records(), &lines[..lines.len() / 2]).unwrap();
+        assert_eq!(read(&home).1, 0);
+        fs::write(home.records(), &lines).unwrap();
+        let whole = fs::read(path(&home)).unwrap();
+        for at in (0..whole.len()).step_by(whole.len() / 9) {
+            let mut bytes = whole.clone();
+            bytes[at] ^= 1;
+            fs::write(path(&home), bytes).unwrap();
+            assert_eq!(read(&home).0, with.0, "byte {at} of what is kept");
+        }
+    }
+}

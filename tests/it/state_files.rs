@@ -1,0 +1,210 @@
+//! Files of the state folder that were cut off or altered, each kind; clocks that step; a runner that stands still; the death of the
+//! process that cleans up after a killed run.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::crash::warden_of;
+use crate::world::{Ended, World, alive_with, signal, signal_pid, until};
+
+/// `b` has more files than a record holds in its own line.
+const KINDS: &str = r"
+stages:
+  a: { inputs: { s: s.txt, t: t }, shell: 'cat {{ inputs.s }} > out' }
+  b: { shell: 'for n in $(seq 70); do cat {{ stages.a.out }}/out > file$n; done' }
+  c: { shell: 'cat {{ stages.b.out }}/file7 > out' }
+";
+
+fn kinds() -> World {
+    let world = World::with(KINDS);
+    world.file("s.txt", "text\n").file("t/one", "1\n");
+    world.good(&["run", "m"]);
+    world.good(&["tag", "kept"]);
+    world
+}
+
+/// All files of the state folder beside the outputs themselves.
+fn state_files(world: &World) -> Vec<PathBuf> {
+    let state = world.path(".regatta");
+    let all = walkdir::WalkDir::new(&state).sort_by_file_name().into_iter().map(|item| item.unwrap().into_path());
+    let is_state = |path: &PathBuf| {
+        let is_list = path.extension().is_some_and(|end| end == "files");
+        path.is_file() && !path.is_symlink() && (is_list || !path.starts_with(state.join("out")))
+    };
+    all.filter(is_state).collect()
+}
+
+/// The forms of damage: cut to nothing, in the middle and before the last byte; a bit flipped at the start, in the middle, at the end.
+fn damaged(bytes: &[u8]) -> Vec<Vec<u8>> {
+    let flipped = |at: usize| {
+        let mut bytes = bytes.to_vec();
+        if let Some(byte) = bytes.get_mut(at) {
+            *byte ^= 4;
+        }
+        bytes
+    };
+    let last = bytes.len().saturating_sub(1);
+    vec![
+        Vec::new(),
+        bytes[..bytes.len() / 2].to_vec(),
+        bytes[..last].to_vec(),
+        flipped(0),
+        flipped(last / 2),
+        flipped(last),
+    ]
+}
+
+#[test]
+fn every_kind_of_state_file_may_be_cut_or_altered_and_no_wrong_output_is_used() {
+    let world = kinds();
+    let files = state_files(&world);
+    let kind = |path: &Path| path.extension().or(path.file_name()).unwrap().to_string_lossy().into_owned();
+    let kinds: std::collections::BTreeSet<String> = files.iter().map(|path| kind(path)).collect();
+    for expected in ["records", "stats", "lock", "plan", "from", "rest", "files", "jsonl", "html", "log"] {
+        assert!(kinds.contains(expected), "no file of the kind {expected} among {kinds:?}");
+    }
+    for path in files {
+        let Ok(whole) = fs::read(&path) else { continue };
+        for (form, bytes) in damaged(&whole).into_iter().enumerate() {
+            fs::write(&path, bytes).unwrap();
+            // Without the no-op's conditions, so that everything is looked at.
+            if kind(&path) != "rest" {
+                let _ = fs::remove_dir_all(world.path(".regatta/plans"))
+                    .and_then(|()| fs::create_dir(world.path(".regatta/plans")));
+            }
+            let again = world.regatta(&["run", "m"]);
+            assert_eq!(again.code, 0, "{} form {form}: {again:?}", path.display());
+            assert_eq!(world.read("latest/c/out"), "text\n", "{} form {form}", path.display());
+            for command in [&["status"][..], &["runs"], &["plan", "m"]] {
+                let ended = world.regatta(command);
+                assert!(
+                    ended.code <= 2 && !ended.stderr.contains("panicked"),
+                    "{command:?} with {}: {ended:?}",
+                    path.display()
+                );
+            }
+        }
+        if path.exists() {
+            fs::write(&path, &whole).unwrap();
+        }
+    }
+}
+
+#[test]
+fn an_altered_digest_of_an_input_is_not_believed() {
+    let world = kinds();
+    let path = world.path(".regatta/stats");
+    let whole = fs::read(&path).unwrap();
+    for at in (0..whole.len()).step_by(whole.len().div_ceil(40)) {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1;
+        fs::write(&path, bytes).unwrap();
+        let _ = fs::remove_dir_all(world.path(".regatta/plans"));
+        assert!(
+            world.good(&["run", "m"]).ran().is_empty(),
+            "byte {at}: the inputs are read again, and are what they were"
+        );
+    }
+}
+
+#[test]
+fn files_with_times_of_another_century_are_still_watched() {
+    let world = World::with("stages:\n  a: { inputs: { s: s.txt }, shell: 'cat {{ inputs.s }} > out' }\n");
+    let set_time = |time: &str| {
+        let done = Command::new("touch").args(["-d", time]).arg(world.path("s.txt")).status().unwrap();
+        assert!(done.success());
+    };
+    world.file("s.txt", "1\n");
+    for (time, text) in [("2099-01-01", "2\n"), ("1971-01-01", "3\n"), ("2099-01-01", "4\n")] {
+        set_time(time);
+        world.good(&["run", "m"]);
+        assert!(world.good(&["run", "m"]).ran().is_empty(), "{time}: unchanged");
+        // As if the clock had stepped: the content changes, size and time do not.
+        fs::write(world.path("s.txt"), text).unwrap();
+        set_time(time);
+        assert_eq!(world.good(&["run", "m"]).ran(), ["a"], "{time}: changed");
+        assert_eq!(world.read("latest/a/out"), text);
+    }
+}
+
+#[test]
+fn runs_under_a_clock_that_steps_back_are_found_in_their_order() {
+    let world = World::with("stages:\n  a: { shell: 'echo one > out' }\n");
+    world.good(&["run", "m"]);
+    // A run of tomorrow, as a clock that was ahead has named it.
+    let runs = world.path(".regatta/runs");
+    let last = fs::read_dir(&runs).unwrap().map(|run| run.unwrap().path()).max().unwrap();
+    fs::rename(&last, runs.join("29990101-000000.000-1")).unwrap();
+    world.manifest("m", "stages:\n  a: { shell: 'exit 3' }\n");
+    assert_eq!(world.regatta(&["run", "m"]).code, 1);
+    world.good(&["status"]).shows("exit code 3");
+}
+
+/// Runs until the gate opens.
+fn gated() -> World {
+    let mut world = World::with(
+        r#"
+stages:
+  a:
+    shell: |
+      touch "$W/started"
+      while [ ! -e "$W/gate" ]; do sleep 0.02; done
+      echo whole > out
+"#,
+    );
+    let folder = world.path("");
+    world.env("W", folder);
+    world
+}
+
+fn none_left(world: &World) {
+    let mark = format!("REGATTA_HOME={}", world.path(".regatta").display());
+    until("all processes to be gone", || alive_with(&mark).is_empty());
+}
+
+#[test]
+fn a_runner_that_stands_still_keeps_its_lock_and_goes_on() {
+    let world = gated();
+    let run = world.start(&["run", "m"]);
+    world.await_file("started");
+    signal(&run, "STOP");
+    world.file("gate", "");
+    let second =
+        world.command(&["run", "m"]).stdout(fs::File::create(world.path("second.txt")).unwrap()).spawn().unwrap();
+    until("the second run to wait", || world.read("second.txt").contains("waiting"));
+    signal(&run, "CONT");
+    let first = Ended::of(run);
+    assert_eq!(first.code, 0, "{first:?}");
+    assert_eq!(Ended::of(second).code, 0);
+    assert_eq!(world.read("latest/a/out"), "whole\n");
+    none_left(&world);
+}
+
+#[test]
+fn a_stage_that_stands_still_is_ended_by_its_time_limit() {
+    let world = World::with("stages:\n  a: { timeout: 1s, shell: 'kill -STOP $$; echo late > out' }\n");
+    let ended = world.regatta(&["run", "m"]);
+    assert_eq!(ended.code, 1);
+    ended.shows("timeout");
+    none_left(&world);
+}
+
+#[test]
+fn the_watchdogs_own_death_is_noticed_and_the_next_one_ends_what_is_left() {
+    let world = gated();
+    let mut run =
+        world.command(&["run", "m"]).stdout(fs::File::create(world.path("run.txt")).unwrap()).spawn().unwrap();
+    world.await_file("started");
+    let first = warden_of(run.id());
+    signal_pid(first, "KILL");
+    until("the run to report it", || world.read("run.txt").contains("it was started again"));
+    let second = warden_of(run.id());
+    assert_ne!(first, second);
+    run.kill().unwrap();
+    run.wait().unwrap();
+    none_left(&world);
+    world.file("gate", "");
+    world.good(&["run", "m"]);
+    assert_eq!(world.read("latest/a/out"), "whole\n");
+}
