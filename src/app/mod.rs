@@ -11,6 +11,7 @@ mod doctor;
 mod error;
 mod explain;
 mod export_import;
+mod expression_guard;
 mod find_result;
 mod history;
 mod host_agent;
@@ -20,6 +21,7 @@ mod init;
 mod llmb_cluster;
 mod lockfile;
 mod manifest_commands;
+mod manual;
 mod mlperf;
 mod output;
 mod own_fault;
@@ -45,6 +47,9 @@ use std::io::{Write as _, stdin};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
+
+/// The text of a `regatta.lock`, checked.
+pub use self::lockfile::{LockFile, LockFileError, read as read_lock_file};
 
 use self::completion::ProjectOffers;
 use self::error::CommandError;
@@ -130,6 +135,7 @@ fn perform(request: Invocation) -> Result<CliExit, CommandError> {
         CliJob::Export(request) => export_import::export(&global, &request),
         CliJob::Import(request) => export_import::import(&global, &request),
         CliJob::Explain(request) => explain::explain(&global, &request),
+        CliJob::Manual { chapter } => manual::manual(&global, chapter.as_deref()),
         CliJob::Clean { yes } => clean::clean(&global, yes),
         CliJob::Gc(request) => clean::gc(&global, request),
         CliJob::Cache(request) => cache::cache(&global, &request),

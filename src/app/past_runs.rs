@@ -44,9 +44,18 @@ pub(super) fn status(global: &Global, request: Status) -> Result<CliExit, Comman
         let is_repainted = request.follow && is_terminal && !request.json;
         print(&if is_repainted { format!("{CLEAR}{text}") } else { text });
         if !(request.follow && alive) || is_closed() {
-            return Ok(CliExit::Done);
+            return Ok(exit_of(&story, alive));
         }
         thread::sleep(if is_repainted { Duration::from_secs(1) } else { Duration::from_secs(10) });
+    }
+}
+
+/// The exit code of a run as its own command left with it, or would have; 0 while it runs.
+fn exit_of(run_state: &RunState, is_alive: bool) -> CliExit {
+    match run_state.finished {
+        Some(end) => CliExit::from_code(end.exit.into()),
+        None if is_alive => CliExit::Done,
+        None => CliExit::Interrupted,
     }
 }
 

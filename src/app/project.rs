@@ -5,6 +5,7 @@ use std::env;
 use std::path::Path;
 
 use crate::app::error::CommandError;
+use crate::app::expression_guard::guarded;
 use crate::cli::{Force, Global, KeyValueArg, Select};
 use crate::diag::Diagnostics;
 use crate::event::GpuId;
@@ -34,7 +35,7 @@ impl Project {
 
     /// A manifest with what was given on the command line and in the environment.
     pub(super) fn manifest(&self, name: &str, settings: &[KeyValueArg]) -> Result<Manifest, CommandError> {
-        Ok(load(&self.manifests, name, &self.given(settings))?)
+        Ok(guarded(|| load(&self.manifests, name, &self.given(settings)))?)
     }
 
     /// Names one way to compile a manifest.
@@ -89,7 +90,7 @@ impl Project {
             return Ok(plan);
         }
         let manifest = self.manifest(name, settings)?;
-        let mut plan = Plan { manifest: name.to_owned(), ..expand(&manifest)? };
+        let mut plan = Plan { manifest: name.to_owned(), ..guarded(|| expand(&manifest))? };
         self.has_effect(name, settings, &manifest, &plan)?;
         let absent = super::shipped_inputs::provide(&mut plan, self.home.project(), self.home.state())
             .map_err(anyhow::Error::from)?;

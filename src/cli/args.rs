@@ -157,12 +157,16 @@ pub(super) enum CliCommand {
     /// Explain a metric or a key of a manifest: definitions here and in other tools; type, default and values.
     #[command(after_long_help = help::EXPLAIN)]
     Explain(ExplainArgs),
+    /// Print a chapter of the manual, or the list of chapters. Needs no network.
+    #[command(after_long_help = help::MANUAL)]
+    Manual(ManualArgs),
     /// Print a completion script for a shell.
     #[command(after_long_help = help::COMPLETIONS)]
     Completions(CompletionsArgs),
-    /// Ends a run's processes if the run is killed.
+    /// What `regatta` alone prints.
     #[command(name = "__welcome", hide = true)]
     Welcome,
+    /// Ends a run's processes if the run is killed.
     #[command(name = "__warden", hide = true)]
     Warden(WardenArgs),
     /// Answers requests without doing any work, for a preflight.
@@ -498,6 +502,13 @@ pub(super) struct SelftestArgs {
 
 fn rate(text: &str) -> Result<f64, ArgumentValueError> {
     text.parse().ok().filter(|rate| (0.1..=100_000.0).contains(rate)).ok_or(ArgumentValueError::Rate)
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ManualArgs {
+    /// A chapter's number or name, or a word of its title [default: list all].
+    #[arg(value_name = "CHAPTER")]
+    pub chapter: Option<String>,
 }
 
 #[derive(Debug, Args)]

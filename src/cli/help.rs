@@ -158,11 +158,18 @@ pub(super) const INIT: &str = with_codes!(examples![
     "regatta init . --all              all manifests, templates and schemas",
 ]);
 
-pub(super) const STATUS: &str = with_codes!(examples![
-    "regatta status",
-    "regatta status --follow   a run in another terminal: its tasks, requests in flight, tokens per second, latencies so far",
-    "regatta status --json",
-]);
+pub(super) const STATUS: &str = concat!(
+    examples![
+        "regatta status",
+        "regatta status --follow   a run in another terminal: its tasks, requests in flight, tokens per second, latencies so far",
+        "regatta status --json",
+    ],
+    "\n",
+    "Exit codes: that of the run, and\n",
+    "  0    it succeeded, or is still running\n",
+    "  2    the command line is wrong, or nothing has run here yet\n",
+    "  130  it was interrupted, or its process was killed\n",
+);
 
 pub(super) const RUNS: &str = with_codes!(examples![
     "regatta runs                       the last 20 runs",
@@ -338,6 +345,12 @@ pub(super) const EXPLAIN: &str = with_codes!(examples![
     "regatta explain stages.bench            the keys of an action, with an example manifest",
     "regatta explain stages.bench.target     one key of it",
     "regatta explain itl_token --json | jq .elsewhere"
+]);
+
+pub(super) const MANUAL: &str = with_codes!(examples![
+    "regatta manual              the chapters",
+    "regatta manual 8            what a number means",
+    "regatta manual sweeps | less",
 ]);
 
 pub(super) const COMPLETIONS: &str = with_codes!(examples![

@@ -40,7 +40,7 @@ pub use history::{HistoryRequest, TagRequest};
 pub use key_value_arg::KeyValueArg;
 pub use lock::{LOCK_FILE, LockAction, LockMode, LockStrictness};
 pub use mlperf::{AssembleOptions, ForeignLogs, ForeignLogsError, MlperfAction, PasswordSource, PasswordSourceError};
-pub use parse::{CliParseError, parse};
+pub use parse::{CliParseError, command, parse};
 pub use request::{
     BulkRequest, Calibrate, CalibratedScheduler, CheckFormat, CheckRequest, CliJob, Color, Compare, Doctor,
     EventFormat, ExplainRequest, ExportRequest, Force, Gc, Global, ImportRequest, InitRequest, Invocation, Logs,

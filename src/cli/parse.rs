@@ -53,6 +53,11 @@ impl std::error::Error for CliParseError {}
 /// What the program's name alone means.
 const WELCOME: &str = "__welcome";
 
+/// The table of commands, for what is generated from it: man pages.
+pub fn command() -> clap::Command {
+    CliArgs::command()
+}
+
 /// Reads a command line; the first argument is the program's name.
 pub fn parse<W: Into<OsString>>(words: impl IntoIterator<Item = W>) -> Result<Invocation, CliParseError> {
     let mut words: Vec<OsString> = words.into_iter().map(Into::into).collect();
@@ -227,6 +232,7 @@ fn job(command: CliCommand) -> Result<CliJob, ArgumentError> {
         CliCommand::Selftest(args) => {
             CliJob::Selftest(Selftest { rates: args.rates, seconds: args.seconds, json: args.json })
         }
+        CliCommand::Manual(args) => CliJob::Manual { chapter: args.chapter },
         CliCommand::Completions(args) => CliJob::Completions(args.shell),
         CliCommand::Welcome => CliJob::Welcome,
         CliCommand::Warden(args) => CliJob::Watchdog { run: args.run },

@@ -99,6 +99,10 @@ pub enum CliJob {
     Export(ExportRequest),
     Import(ImportRequest),
     Explain(ExplainRequest),
+    /// A chapter by number or name; without one, the list.
+    Manual {
+        chapter: Option<String>,
+    },
     Completions(Shell),
     /// The hidden server of a preflight; ms to the first token and from token to token, each evenly between two times.
     NullServer {

@@ -9,7 +9,7 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     for name in known {
         let edits = strsim::damerau_levenshtein(&lower, &name.to_lowercase());
         // A long name cut short ("tensor_parallel") is as good as one letter missed, but worse than a real typing error.
-        let short = length >= 4 && (name.starts_with(&*lower) || lower.starts_with(name) && name.len() >= 3);
+        let short = length >= 3 && (name.starts_with(&*lower) || lower.starts_with(name) && name.len() >= 3);
         let distance = if short { edits.min(allowed) } else { edits };
         if distance <= allowed && distance < length && best.is_none_or(|(least, _)| (distance, edits) < least) {
             best = Some(((distance, edits), name));

@@ -23,7 +23,7 @@ pub enum HarnessError {
     Data { file: PathBuf, faults: Vec<String> },
     #[error("cannot connect to {endpoint}: {source}")]
     Connect { endpoint: String, source: HandshakeFailure },
-    #[error("{endpoint} does not offer model `{model}`: {source}")]
+    #[error("{}", no_model(endpoint, model, source))]
     Model { endpoint: String, model: String, source: HandshakeFailure },
     /// One request template is for all servers.
     #[error(
@@ -43,6 +43,15 @@ pub enum HarnessError {
     System { what: String, source: std::io::Error },
     #[error("{} is not a result of this version: {source}", path.display())]
     Format { path: PathBuf, source: ResultFormatError },
+}
+
+/// An empty name stands for the only model of a server, which this one is not.
+fn no_model(endpoint: &str, model: &str, source: &HandshakeFailure) -> String {
+    if model.is_empty() {
+        format!("no model is named, and {endpoint} has more than one, or none: {source}; set `model` (`regatta bench`: -m NAME)")
+    } else {
+        format!("{endpoint} does not offer model `{model}`: {source}")
+    }
 }
 
 /// Why a server or its model was not ready for a measurement. What it wraps belongs to a transport, and this file is below

@@ -82,4 +82,6 @@ pub use sweep::{
     SweepError, SweepLevel, SweepOrigin, SweepPlan, SweepPoint, SweepReport, SweepStep, gather_sweeps, sweep_schema,
 };
 pub use tokens::{FinishReason, TokenSource, Usage, Violation};
+pub use transport::http::read_http_answer;
+pub use transport::kserve::read_answer::read_grpc_answer;
 pub use verdict::{UnjudgedRun, preflight, result_of_repeats};

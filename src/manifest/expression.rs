@@ -12,6 +12,8 @@ use minijinja::value::{Enumerator, Object, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior, Value};
 
 use super::expression_limits::bound;
+use super::expression_progress::ExpressionProgress;
+use super::limited_text::LimitedText;
 use super::value::{MAX_TEXT, NoValue, node_of};
 use super::yaml_node::{MapEntry, Node, NodeValue, is_template};
 use crate::diag::{Diagnostic, Diagnostics, MissingValue, Span, did_you_mean};
@@ -209,6 +211,7 @@ impl Expressions {
             if let Some(value) = quick(inner.trim(), scope) {
                 return node_of(&value, span);
             }
+            let _progress = ExpressionProgress::begin(span);
             match self.env.compile_expression(inner) {
                 Ok(expression) => {
                     let result = expression.eval(Value::from_dyn_object(Arc::clone(scope)));
@@ -235,15 +238,18 @@ impl Expressions {
                 Err(_) => {}
             }
         }
+        let _progress = ExpressionProgress::begin(span);
         let template = match self.env.template_from_str(text) {
             Ok(template) => template,
             Err(error) => return Err(self.explain(&error, text, Vec::new(), scope, span)),
         };
-        match template.render(Value::from_dyn_object(Arc::clone(scope))) {
-            Ok(rendered) if rendered.len() > MAX_TEXT => {
+        let mut rendered = LimitedText::new(MAX_TEXT);
+        let written = template.render_captured_to(Value::from_dyn_object(Arc::clone(scope)), &mut rendered).map(drop);
+        match written {
+            Ok(()) => Ok(Node::new(span.clone(), NodeValue::Text(rendered.into_text().into()))),
+            Err(error) if error.kind() == ErrorKind::WriteFailure => {
                 Err(vec![Diagnostic::error("this text becomes too long").at(span.first_line(), "more than 1 MiB")])
             }
-            Ok(rendered) => Ok(Node::new(span.clone(), NodeValue::Text(rendered.into()))),
             Err(error) => {
                 let names = template.undeclared_variables(true).into_iter().collect();
                 Err(self.explain(&error, text, names, scope, span))

@@ -170,10 +170,8 @@ impl Loader {
         let text = match String::from_utf8(read.bytes) {
             Ok(text) => text,
             Err(error) => {
-                let at = error.utf8_error().valid_up_to();
-                let line = error.as_bytes().iter().take(at).filter(|byte| **byte == b'\n').count() + 1;
-                let message = format!("`{}` is not UTF-8 text", read.name);
-                fail(self, message, format!("the first wrong byte is in line {line}, byte {at} of the file"));
+                self.found.push(chain_of(not_utf8(&read.name, &error), chain));
+                self.broken = true;
                 self.files.insert(file.clone(), None);
                 return None;
             }
@@ -423,6 +421,17 @@ fn unknown_names(map: &Map, params: &Map, vars: &Map, expressions: &Expressions,
 fn has_catalog(root: &Node) -> bool {
     let params = root.get("params").and_then(|entry| entry.node.map());
     params.is_some_and(|params| params.values().any(|param| param.node.get("catalog").is_some()))
+}
+
+/// Points at the first byte that is not UTF-8, in the text as it can be shown.
+fn not_utf8(name: &str, error: &std::string::FromUtf8Error) -> Diagnostic {
+    let at = error.utf8_error().valid_up_to();
+    let byte = error.as_bytes().get(at).copied().unwrap_or_default();
+    // Up to there the texts are the same; behind it U+FFFD, of three bytes, stands for what is wrong.
+    let shown = SourceText::new(name, String::from_utf8_lossy(error.as_bytes()));
+    Diagnostic::error(format!("`{name}` is not UTF-8 text"))
+        .at(shown.span(at..at + 3), format!("the byte 0x{byte:02x}"))
+        .hint("save the file as UTF-8; from Latin-1: `iconv -f latin1 -t utf-8`")
 }
 
 fn chain_of(mut found: Diagnostic, chain: &Chain) -> Diagnostic {

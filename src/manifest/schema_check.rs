@@ -1,7 +1,8 @@
 //! Walks a node against a [`ValueShape`] and reports every error, each once, at its place.
 
+use super::key_hints;
 use super::value_shape::{Object, Range, ValueShape};
-use super::yaml_node::{Map, Node, NodeValue, is_template};
+use super::yaml_node::{Map, MapEntry, Node, NodeValue, is_template};
 use crate::diag::{Diagnostic, Diagnostics, Span, did_you_mean, list_of, nearest};
 
 /// Whether a text with `{{ }}` may stand for any type.
@@ -82,7 +83,7 @@ impl SchemaWalker<'_> {
         for (name, entry) in map {
             let Some(shape) = object.fields.get(name) else {
                 meant.extend(nearest(name, object.fields.keys().map(String::as_str)));
-                self.unknown(name, &entry.key, object, path);
+                self.unknown(name, entry, object, path);
                 continue;
             };
             let below = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
@@ -153,17 +154,20 @@ impl SchemaWalker<'_> {
         }
     }
 
-    fn unknown(&mut self, name: &str, key: &Span, object: &Object, path: &str) {
+    fn unknown(&mut self, name: &str, entry: &MapEntry, object: &Object, path: &str) {
         let parent = if path.is_empty() { "a manifest".to_owned() } else { format!("`{path}`") };
         let hint = match name {
             "<<" => Some("YAML merge keys are not supported; use `include` or `vars`".to_owned()),
-            _ => did_you_mean(name, object.fields.keys().map(String::as_str)),
+            _ => key_hints::for_key(&object.name, name, &entry.node)
+                .or_else(|| did_you_mean(name, object.fields.keys().map(String::as_str))),
         };
         let message = format!("unknown key `{name}`");
-        self.found.push(Diagnostic::error(message).at(key.clone(), format!("not a key of {parent}")).maybe_hint(hint));
+        self.found
+            .push(Diagnostic::error(message).at(entry.key.clone(), format!("not a key of {parent}")).maybe_hint(hint));
     }
 
     fn push_type_error(&mut self, node: &Node, shape: &ValueShape, path: &str, key: &Span) {
+        let written = key_hints::for_value(path, node, shape);
         let path = if path.is_empty() { "the manifest".to_owned() } else { format!("`{path}`") };
         let place = if node.span.text().trim().is_empty() { key.first_line() } else { node.span.first_line() };
         let mut hint = None;
@@ -203,6 +207,7 @@ impl SchemaWalker<'_> {
                 _ => format!("name the variable: `foreach: {{ x: {} }}`", node.span.first_line().text()),
             });
         }
+        let hint = written.or(hint);
         let message = format!("{path} must be {}", shape.describe());
         self.found
             .push(Diagnostic::error(message).at(place, format!("this is {}", kind_of(&node.tree))).maybe_hint(hint));

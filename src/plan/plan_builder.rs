@@ -355,6 +355,7 @@ fn task(stage: &StageOf<'_>, instance: &Instance, mut typed: Stage) -> Result<Ta
         external: None,
         share: typed.share,
         strict: typed.strict,
+        confine: typed.confine,
         // A search or a repeated measurement that is cut off goes on with what it has, a download with the bytes. Elsewhere an
         // attempt that was cut off may still write, so that each has a folder of its own.
         resume: host.is_none()

@@ -72,6 +72,9 @@ pub struct Task {
     pub resume: bool,
     /// false: a shell text runs without `-e`, `-u` and `pipefail`. Part of the key of a shell stage.
     pub strict: bool,
+    /// Its command may read what the stage declares, and system folders, and nothing else. Part of the key of a shell stage.
+    #[serde(default)]
+    pub confine: bool,
 }
 
 impl Task {
@@ -103,6 +106,7 @@ impl Task {
             share: true,
             resume: false,
             strict: true,
+            confine: false,
         }
     }
 

@@ -128,6 +128,11 @@ impl AttemptInputs {
             }
             inputs.insert(name.clone(), paths);
         }
+        let outputs = self.task.needs.iter().zip(&self.outputs).filter_map(|(need, made)| match made {
+            TaskOutput::Output(record) if need.data => Some(self.cache.folder(record)),
+            _ => None,
+        });
+        let outputs = outputs.collect();
         let action = resolve(&self.task.action, true, &self.cache, &inputs, &made)?;
         let container = match &self.task.container {
             Some(container) => Some(resolve(container, true, &self.cache, &inputs, &made)?),
@@ -148,7 +153,7 @@ impl AttemptInputs {
             }
         }
         let host = self.task.host.as_ref().map(|host| resolve(host, true, &self.cache, &inputs, &made)).transpose()?;
-        Ok(ResolvedTask { action, container, inputs, env, endpoints, gpus, host, lowered })
+        Ok(ResolvedTask { action, container, inputs, outputs, env, endpoints, gpus, host, lowered })
     }
 
     /// What it was made from, computed on demand.

@@ -71,6 +71,9 @@ pub struct ResolvedTask {
     pub container: Option<String>,
     /// Input name → absolute paths (globs expanded, sorted).
     pub inputs: BTreeMap<String, Vec<PathBuf>>,
+    /// Output folders of the earlier tasks whose data it uses.
+    #[serde(default)]
+    pub outputs: Vec<PathBuf>,
     /// The task's declared environment, references replaced.
     pub env: BTreeMap<String, String>,
     /// Where the services that it needs listen, with all their ports.

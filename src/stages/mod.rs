@@ -115,8 +115,9 @@ impl TaskExecutor for StageExecutor {
         let format = format(task.kind).map(|version| ("stage format".to_owned(), version.to_string()));
         let is_lenient = task.kind == ActionKind::Shell && !task.strict;
         let strict = is_lenient.then(|| ("strict".to_owned(), "false".to_owned()));
+        let confined = task.confine.then(|| ("confine".to_owned(), "true".to_owned()));
         let mut facts: BTreeMap<_, _> =
-            format.into_iter().chain(strict).chain(container::image_fact(task, &self.images)).collect();
+            format.into_iter().chain(strict).chain(confined).chain(container::image_fact(task, &self.images)).collect();
         facts.extend(identity::facts(task));
         facts.extend(task.gpu_clocks.as_ref().map(|clocks| (GPU_CLOCKS.to_owned(), clocks.to_string())));
         facts

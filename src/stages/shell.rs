@@ -4,8 +4,7 @@ use std::ffi::OsString;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use super::task_context::TaskContext;
-use super::task_context::options;
+use super::task_context::{TaskContext, confinement, options};
 use crate::event::{Done, Failure};
 use crate::exec::process::probe;
 use crate::manifest::model::ShellScript;
@@ -46,6 +45,10 @@ pub async fn perform(context: &TaskContext, script: &ShellScript) -> Result<Done
         }
     };
     context.warn_of_undeclared(&argv);
-    context.run(context.command(argv)).await?;
+    if context.lease.task.confine {
+        confinement::run_confined(context, context.command(argv)).await?;
+    } else {
+        context.run(context.command(argv)).await?;
+    }
     Ok(Done::default())
 }

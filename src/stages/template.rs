@@ -4,8 +4,9 @@
 //! an empty text. The executable bit stays.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use minijinja::syntax::SyntaxConfig;
@@ -13,11 +14,25 @@ use minijinja::{Environment, UndefinedBehavior};
 use walkdir::WalkDir;
 
 use super::task_context::TaskContext;
+use crate::diag::{did_you_mean, list_of};
 use crate::event::{Done, Failure, FailureKind};
+use crate::manifest::LimitedText;
 use crate::manifest::model::Template;
+
+/// Steps that one template may take: seconds.
+const MOST_STEPS: u64 = 50_000_000;
+/// The longest file that a template may become, bytes.
+const LONGEST_FILE: usize = 256 << 20;
 
 pub fn perform(context: &TaskContext, template: &Template) -> Result<Done, Failure> {
     let from = context.path(&template.from);
+    if from.is_file() {
+        return Err(Failure::new(
+            FailureKind::Files,
+            format!("{} is a file, and `from` names a folder", from.display()),
+        )
+        .hint("name the folder that it is in; files in it that end in `.j2` are rendered, others are copied"));
+    }
     if !from.is_dir() {
         return Err(Failure::new(FailureKind::Files, format!("there is no folder {}", from.display()))
             .hint("`from` is a path relative to the current folder"));
@@ -25,6 +40,7 @@ pub fn perform(context: &TaskContext, template: &Template) -> Result<Done, Failu
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     environment.set_syntax(keeping_line_ends()?);
+    environment.set_fuel(Some(MOST_STEPS));
     let mut targets = BTreeSet::new();
     for entry in WalkDir::new(&from).min_depth(1).sort_by_file_name() {
         let entry = entry.map_err(|error| broken(&from, &error.into()))?;
@@ -69,27 +85,70 @@ fn render(
 ) -> Result<(), Failure> {
     let text = fs::read_to_string(source).map_err(|error| broken(source, &error))?;
     let name = source.strip_prefix(from).unwrap_or(source).display().to_string();
-    let rendered = environment
-        .render_named_str(&name, &text, minijinja::Value::from(minijinja::value::Serde(&template.with)))
+    let mut rendered = LimitedText::new(LONGEST_FILE);
+    environment
+        .template_from_named_str(&name, &text)
+        .and_then(|compiled| {
+            let values = minijinja::Value::from(minijinja::value::Serde(&template.with));
+            compiled.render_captured_to(values, &mut rendered).map(drop)
+        })
         .map_err(|error| {
             let place = error.line().map_or_else(|| name.clone(), |line| format!("{name}:{line}"));
             let detail =
                 error.detail().map_or_else(|| error.kind().to_string(), |detail| format!("{}: {detail}", error.kind()));
-            let given: Vec<&str> = template.with.keys().map(String::as_str).collect();
-            let failure = Failure::new(FailureKind::Refused, format!("{place}: {detail}"));
-            match error.kind() {
-                minijinja::ErrorKind::UndefinedError => {
-                    failure.cause("the template uses a name that `with` does not give").hint(format!(
-                        "given are: {}",
-                        if given.is_empty() { "none".to_owned() } else { given.join(", ") }
-                    ))
-                }
-                _ => failure,
+            if error.kind() != minijinja::ErrorKind::UndefinedError {
+                return Failure::new(FailureKind::Refused, format!("{place}: {detail}"));
             }
+            let line = error.line().and_then(|line| text.lines().nth(line - 1)).unwrap_or_default();
+            let missing = missing_names(environment, &text, line, template);
+            let what = if missing.is_empty() {
+                detail
+            } else {
+                format!("`with` does not give {}", list_of(missing.iter().map(String::as_str)))
+            };
+            let hint = missing.first().and_then(|name| alternatives(name, template));
+            Failure::new(FailureKind::Refused, format!("{place}: {what}"))
+                .cause("the template uses a name that `with` does not give")
+                .hint(hint.unwrap_or_else(|| "it gives none; write `with: { NAME: VALUE }`".to_owned()))
         })?;
-    fs::write(target, rendered).map_err(|error| broken(target, &error))?;
-    let permissions = fs::metadata(source).map_err(|error| broken(source, &error))?.permissions();
-    fs::set_permissions(target, permissions).map_err(|error| broken(target, &error))
+    fs::write(target, rendered.into_text()).map_err(|error| broken(target, &error))?;
+    let mode = |path: &Path| {
+        let found = fs::metadata(path).map_err(|error| broken(path, &error))?;
+        Ok::<_, Failure>(found.permissions().mode())
+    };
+    let (given, made) = (mode(source)?, mode(target)?);
+    // Whoever may read it, and no one else, may run it.
+    let executable = if given & 0o111 == 0 { 0 } else { (made & 0o444) >> 2 };
+    fs::set_permissions(target, Permissions::from_mode(made | executable)).map_err(|error| broken(target, &error))
+}
+
+/// The names of a line that a template uses and `with` does not give, in alphabetical order.
+fn missing_names(environment: &Environment<'_>, text: &str, line: &str, template: &Template) -> Vec<String> {
+    let used =
+        environment.template_from_str(text).map(|template| template.undeclared_variables(true)).unwrap_or_default();
+    let is_given = |path: &str| {
+        let mut parts = path.split('.');
+        let mut value = parts.next().and_then(|root| template.with.get(root));
+        for part in parts {
+            value = value.and_then(|value| value.get(part));
+        }
+        value.is_some()
+    };
+    let words: BTreeSet<&str> = line.split(|c: char| !(c.is_alphanumeric() || matches!(c, '_' | '.'))).collect();
+    let mut missing: Vec<String> =
+        used.into_iter().filter(|name| words.contains(name.as_str()) && !is_given(name)).collect();
+    missing.sort();
+    missing
+}
+
+/// What `with` gives in place of a missing name: at the top, or in the map that the name's first part names.
+fn alternatives(missing: &str, template: &Template) -> Option<String> {
+    if let Some((root, rest)) = missing.split_once('.')
+        && let Some(map) = template.with.get(root).and_then(serde_json::Value::as_object)
+    {
+        return did_you_mean(rest, map.keys().map(String::as_str));
+    }
+    did_you_mean(missing, template.with.keys().map(String::as_str))
 }
 
 fn broken(path: &Path, error: &io::Error) -> Failure {

@@ -121,11 +121,11 @@ fn two_manifests_in_one_folder_keep_their_own_latest() {
     assert_eq!(world.read("latest/use/out"), "one\n");
     world.good(&["run", "two"]);
     assert_eq!(world.read("latest/use/out"), "two\n");
-    assert_eq!(world.read(".regatta/latest/one/use/out"), "one\n");
+    assert_eq!(world.read(".regatta/by-manifest/one/use/out"), "one\n");
     // Nothing runs, and `latest` shows the manifest that was asked for.
     assert!(world.good(&["run", "one"]).ran().is_empty());
     assert_eq!(world.read("latest/use/out"), "one\n");
-    assert_eq!(world.read(".regatta/latest/two/use/out"), "two\n");
+    assert_eq!(world.read(".regatta/by-manifest/two/use/out"), "two\n");
     assert!(world.read("latest/report.html").contains("one"));
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use pretty_assertions::assert_eq;
 use regatta::cli;
 
-const COMMANDS: [&str; 52] = [
+const COMMANDS: [&str; 53] = [
     "",
     "run",
     "serve",
@@ -58,6 +58,7 @@ const COMMANDS: [&str; 52] = [
     "repository fill",
     "repository parameters",
     "selftest",
+    "manual",
     "completions",
 ];
 

@@ -43,6 +43,18 @@ stages:
       echo a > out
 "#;
 
+#[test]
+fn status_exits_as_the_run_did() {
+    let world = world("stages:\n  a: { shell: 'exit 3' }\n");
+    assert_eq!(world.regatta(&["status"]).code, 2, "nothing has run");
+    assert_eq!(world.regatta(&["run", "m"]).code, 1);
+    world.regatta(&["status"]).shows("failed");
+    assert_eq!(world.regatta(&["status"]).code, 1);
+    world.manifest("m", "stages:\n  a: { shell: 'true' }\n");
+    world.good(&["run", "m"]);
+    assert_eq!(world.regatta(&["status"]).code, 0);
+}
+
 // ── Ctrl-C ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 #[test]
@@ -54,6 +66,7 @@ fn ctrl_c_while_waiting_for_another_run_leaves_that_run_alone() {
     await_event(&world, r#""event":"waiting""#);
     signal(&second, "INT");
     assert_eq!(Ended::of(second).code, 130);
+    assert_eq!(world.regatta(&["status"]).code, 0, "a run that is not over has not failed");
     world.file("gate", "");
     assert_eq!(Ended::of(first).code, 0);
     assert_eq!(world.read("latest/a/out"), "a\n");
@@ -346,7 +359,7 @@ stages:
     let plan = world.good(&["plan", "m"]);
     let json = world.good(&["plan", "m", "--json"]);
     let show = world.good(&["show", "m"]);
-    let status = world.good(&["status"]);
+    let status = world.regatta(&["status"]);
     let logs = world.good(&["logs", "bad"]);
     for output in [&ended, &plan, &json, &show, &status, &logs] {
         assert!(!output.stdout.contains(VALUE) && !output.stderr.contains(VALUE), "{output:?}");
@@ -399,7 +412,9 @@ fn a_run_that_was_killed_is_said_to_be_broken_off() {
     run.kill().unwrap();
     run.wait().unwrap();
     nobody_left(&world);
-    world.good(&["status"]).shows("interrupted; `regatta run` continues from there");
+    let status = world.regatta(&["status"]);
+    status.shows("interrupted; `regatta run` continues from there");
+    assert_eq!(status.code, 130);
 }
 
 #[test]
@@ -457,7 +472,8 @@ fn the_state_may_lie_elsewhere() {
     assert_eq!(world.good(&["run", "m"]).ran(), ["a", "b", "c", "d"]);
     assert!(!world.path(".regatta").exists());
     assert!(elsewhere.path("deep/state/records").exists());
-    assert_eq!(elsewhere.read("deep/latest/c/out"), "a\n");
+    assert_eq!(elsewhere.read("deep/state/latest/c/out"), "a\n");
+    assert!(!elsewhere.path("deep/latest").exists(), "nothing is written beside a folder that a user named");
     assert!(world.good(&["run", "m"]).ran().is_empty());
     world.good(&["status"]).shows("done");
 }

@@ -18,7 +18,8 @@ fn the_chapters_are_true() {
         .case("tests/manual/22-*.md")
         .case("tests/manual/23-*.md")
         .case("tests/manual/24-*.md")
-        .case("tests/manual/25-*.md");
+        .case("tests/manual/25-*.md")
+        .case("tests/manual/26-*.md");
 }
 
 /// Those with a server and a load against it.

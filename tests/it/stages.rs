@@ -130,8 +130,21 @@ async fn templates_are_rendered_strictly_and_keep_their_mode() {
     assert_eq!(fs::metadata(bench.path("out/sub/run.sh")).unwrap().permissions().mode() & 0o777, 0o755);
 
     let failure = bench.perform(&json!({"template": {"from": "from", "with": {"names": ["a"]}}})).await.unwrap_err();
-    assert!(failure.what.starts_with("sub/run.sh.j2:2: undefined value"), "{}", failure.what);
-    assert_eq!(failure.hint.unwrap(), "given are: names");
+    assert_eq!(failure.what, "sub/run.sh.j2:2: `with` does not give `batch`");
+    assert_eq!(failure.hint.unwrap(), "there is: `names`");
+    let with = json!({"batches": 8, "names": ["a"]});
+    let failure = bench.perform(&json!({"template": {"from": "from", "with": with}})).await.unwrap_err();
+    assert_eq!(failure.hint.unwrap(), "did you mean `batches`?");
+
+    let file = json!({"template": {"from": "from/sub/plain", "with": {}}});
+    let failure = bench.perform(&file).await.unwrap_err();
+    assert!(failure.what.ends_with("/from/sub/plain is a file, and `from` names a folder"), "{}", failure.what);
+
+    fs::write(from.join("run.sh.j2"), "{{ server.port }} {{ server.adress }}\n").unwrap();
+    let with = json!({"server": {"port": 1, "address": "x"}});
+    let failure = bench.perform(&json!({"template": {"from": "from", "with": with}})).await.unwrap_err();
+    assert_eq!(failure.what, "sub/run.sh.j2:1: `with` does not give `server.adress`");
+    assert_eq!(failure.hint.unwrap(), "did you mean `address`?");
 }
 
 /// An engine and a repository in `out`, as earlier stages would leave them.

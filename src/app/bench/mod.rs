@@ -106,9 +106,9 @@ fn print_result(request: &BenchCommand, out: &Path, styler: Styler) -> Result<()
         print(&fs::read_to_string(&path)?);
     } else {
         let result = read_result(&path).map_err(anyhow::Error::from)?;
-        print(&table::text(&result));
+        print(&table::text(&result, styler));
         if let Some(repeats) = &result.repeats {
-            print(&repeats_table::text(repeats));
+            print(&styler.fit(repeats_table::text(repeats)));
         }
     }
     Ok(())

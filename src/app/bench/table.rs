@@ -4,10 +4,27 @@ use std::fmt::Write as _;
 
 use super::intervals_table;
 use crate::harness::{LoadPattern, Metric, ReasonSeverity, RunResult};
+use crate::report::Styler;
 
-const COLUMNS: [&str; 7] = ["avg", "min", "max", "p99", "p90", "p75", "p50"];
+/// A column of the latencies: its name, its value, and how wide a terminal must be to have it.
+struct Column {
+    name: &'static str,
+    of: fn(&Metric) -> Option<f64>,
+    least_width: usize,
+}
 
-pub fn text(result: &RunResult) -> String {
+const COLUMNS: [Column; 7] = [
+    Column { name: "avg", of: |metric| metric.mean, least_width: 0 },
+    Column { name: "min", of: |metric| metric.min, least_width: 92 },
+    Column { name: "max", of: |metric| metric.max, least_width: 82 },
+    Column { name: "p99", of: |metric| metric.p99, least_width: 0 },
+    Column { name: "p90", of: |metric| metric.p90, least_width: 0 },
+    Column { name: "p75", of: |metric| metric.p75, least_width: 102 },
+    Column { name: "p50", of: |metric| metric.p50, least_width: 0 },
+];
+
+/// For a terminal of a width; without one, all columns and whole lines.
+pub fn text(result: &RunResult, styler: Styler) -> String {
     let latency = &result.latency;
     let (ttft, e2e) = ("Time to first token (ms)", "Request latency (ms)");
     let rows: Vec<(&str, &Metric)> = match result.requested.scenario {
@@ -35,15 +52,15 @@ pub fn text(result: &RunResult) -> String {
     let mut text = String::new();
     let width = rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
     let _ = write!(text, "\n{:<width$}", "");
-    for column in COLUMNS {
-        let _ = write!(text, " {column:>11}");
+    let columns = || COLUMNS.iter().filter(|column| styler.width().is_none_or(|width| width >= column.least_width));
+    for Column { name, .. } in columns() {
+        let _ = write!(text, " {name:>9}");
     }
     text.push('\n');
     for (name, metric) in &rows {
         let _ = write!(text, "{name:<width$}");
-        let values = [metric.mean, metric.min, metric.max, metric.p99, metric.p90, metric.p75, metric.p50];
-        for value in values {
-            let _ = write!(text, " {:>11}", number(value));
+        for Column { of, .. } in columns() {
+            let _ = write!(text, " {:>9}", number(of(metric)));
         }
         text.push('\n');
     }
@@ -54,7 +71,7 @@ pub fn text(result: &RunResult) -> String {
     text.push('\n');
     meanings(&rows, &mut text);
     verdict(result, &mut text);
-    text
+    styler.fit(text)
 }
 
 fn number(value: Option<f64>) -> String {

@@ -11,10 +11,9 @@ use crate::stages::weights_size;
 /// How long a hub may take for its index.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Queries the hub for the size of each checkpoint that is not here yet, and adds that to the disk that is needed; `state` is
-/// the folder of outputs. Returns a finding for each checkpoint of unknown size.
-pub fn sized(needs: &mut Needs, state: &Path) -> Vec<DoctorFinding> {
-    let latest = state.parent().unwrap_or(state).join("latest");
+/// Queries the hub for the size of each checkpoint that is not here yet, and adds that to the disk that is needed; `latest` has
+/// the outputs that are here. Returns a finding for each checkpoint of unknown size.
+pub fn sized(needs: &mut Needs, latest: &Path) -> Vec<DoctorFinding> {
     let mut unknown = Vec::new();
     let mut counted = Vec::new();
     for (task, weights) in std::mem::take(&mut needs.weights) {

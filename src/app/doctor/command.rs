@@ -20,7 +20,7 @@ pub fn doctor(global: &Global, request: &Doctor) -> Result<CliExit, CommandError
             Some(needs(&project.plan(manifest, &request.settings, &select, &compiler, false)?, folder)?)
         }
     };
-    let findings = examine(needed.as_ref(), folder, project.home.state());
+    let findings = examine(needed.as_ref(), &project.home);
     print(&if request.json {
         report::doctor_json(&findings)
     } else {

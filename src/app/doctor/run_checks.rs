@@ -6,13 +6,15 @@ use std::path::Path;
 use super::needs::Needs;
 use super::{checkpoint_disk, containers, gpus, hosts, limits, secrets, served_models, tools};
 use crate::report::{DoctorFinding, FindingLevel};
+use crate::runner::store::StateFolder;
 
-/// Checks this machine for what is needed; `None`: facts only. `project` is the base of relative paths, `state` is where
-/// outputs go. Blocks until every program has answered or has timed out.
-pub fn examine(needs: Option<&Needs>, project: &Path, state: &Path) -> Vec<DoctorFinding> {
+/// Checks this machine for what is needed; `None`: facts only. `home` has the base of relative paths, and where outputs go.
+/// Blocks until every program has answered or has timed out.
+pub fn examine(needs: Option<&Needs>, home: &StateFolder) -> Vec<DoctorFinding> {
+    let (project, state) = (home.project(), home.state());
     let has_needs = needs.is_some();
     let mut needs = needs.cloned().unwrap_or_default();
-    let unknown = checkpoint_disk::sized(&mut needs, state);
+    let unknown = checkpoint_disk::sized(&mut needs, &home.latest());
     let served = served_models::examine(&mut needs, project);
     let needs = &needs;
     let (pretty, os) = os();

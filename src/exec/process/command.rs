@@ -1,5 +1,6 @@
 //! What to start, and how it ended. Data only.
 
+use super::confinement::{Confinement, ConfinementError};
 use crate::units::shell_word;
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -38,6 +39,8 @@ pub struct ProcessCommand {
     pub inherits_stdio: bool,
     /// Values that must not reach the log.
     pub secrets: Vec<String>,
+    /// What it may read and write; `None`: whatever we may.
+    pub confinement: Option<Confinement>,
     /// From TERM to KILL.
     pub grace: Duration,
 }
@@ -58,6 +61,7 @@ impl ProcessCommand {
             has_piped_stdio: false,
             inherits_stdio: false,
             secrets: Vec::new(),
+            confinement: None,
             grace: GRACE,
         }
     }
@@ -189,6 +193,8 @@ pub enum SpawnError {
     Dir { dir: PathBuf, source: io::Error },
     #[error("the log {} cannot be written: {source}", log.display())]
     Log { log: PathBuf, source: io::Error },
+    #[error("it cannot be confined: {0}")]
+    Confinement(#[from] ConfinementError),
     #[error("`{program}` could not be started: {source}")]
     Other { program: String, source: io::Error },
 }

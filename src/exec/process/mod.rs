@@ -5,6 +5,7 @@
 //! knows what a stage is.
 
 mod command;
+mod confinement;
 mod diagnose;
 mod listener;
 mod log;
@@ -24,6 +25,7 @@ mod watchdog;
 mod watchdog_handle;
 
 pub use command::{ExitKind, Leftover, ProcessCommand, ProcessExit, SpawnError, StreamCopies, shown};
+pub use confinement::{Confinement, ConfinementError, SYSTEM_FOLDERS};
 pub use diagnose::{Diagnosis, Shortage, diagnose, diagnose_server, shortage};
 pub use external_resource::{orders, remove, remove_shared_memory};
 pub use line_pipe::{LineReader, LineWriter};

@@ -130,7 +130,11 @@ impl Running {
         });
         let started = Instant::now();
         let starting = orphans::starting();
-        let handle = expression.start().map_err(|source| SpawnError::explain(&program, &command.dir, source))?;
+        let begun = match &command.confinement {
+            Some(confinement) => confinement.run_in(|| expression.start())?,
+            None => expression.start(),
+        };
+        let handle = begun.map_err(|source| SpawnError::explain(&program, &command.dir, source))?;
         let raw = handle.pids().first().map_or(0, |&pid| pid as i32);
         orphans::awaited(raw);
         drop(starting);

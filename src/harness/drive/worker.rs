@@ -23,6 +23,11 @@ use crate::harness::{HarnessError, LoadPattern};
 /// Request bodies serialised before the start, in all; the rest is serialised one ahead of need.
 const PREBUILT_BYTES: usize = 256 << 20;
 
+/// Connections of a worker that are opened before the start, at most.
+const MOST_CONNECTED_AHEAD: usize = 1000;
+/// The rest is opened when it is needed.
+const CONNECT_AHEAD_FOR: Duration = Duration::from_secs(2);
+
 /// Connected and warmed up, waiting for the start.
 pub(in crate::harness) struct PreparedWorker {
     job: WorkerJob,
@@ -77,8 +82,33 @@ impl WorkerJob {
         if self.number == 0 {
             self.warm_up(&links, &manner).await?;
         }
+        self.open_connections(&links).await;
         let pacer = Pacer::new().map_err(|source| HarnessError::System { what: "no timerfd".to_owned(), source })?;
         Ok(PreparedWorker { job: self, links, encoder: manner, pacer })
+    }
+
+    /// Over HTTP a request needs a connection of its own. Those that are due at the start have theirs by then, so that they leave
+    /// together. One that cannot be opened now is tried again by its request, which reports it.
+    async fn open_connections(&self, links: &[Rc<Connection>]) {
+        let until = std::time::Instant::now() + CONNECT_AHEAD_FOR;
+        let count = self.due_at_start().min(MOST_CONNECTED_AHEAD).div_ceil(links.len().max(1));
+        for pool in links.iter().filter_map(|link| link.pool.as_ref()) {
+            for ready in 1..=count {
+                if std::time::Instant::now() > until || pool.warm(ready).await.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// How many requests this worker sends at once.
+    fn due_at_start(&self) -> usize {
+        let due = match &self.spec.scenario {
+            LoadPattern::Offline => self.worker_sessions(&self.schedule).count(),
+            LoadPattern::Concurrency { users } => (users.highest().floor() as usize).div_ceil(self.workers),
+            _ => 0,
+        };
+        due.min(self.spec.pace.max_in_flight.map_or(usize::MAX, |most| (most as usize).div_ceil(self.workers)))
     }
 
     async fn warm_up(&self, links: &[Rc<Connection>], manner: &RequestEncoder) -> Result<(), HarnessError> {

@@ -69,6 +69,9 @@ pub struct Stage {
     /// false: a `shell` text runs without `-e`, `-u` and `pipefail`, so that only its last command decides whether it failed.
     #[serde(default = "yes")]
     pub strict: bool,
+    /// true: the command of a `shell` may read its inputs, outputs of the stages that it names, and system folders such as `/usr` and `/etc`, and write in its output folder; everything else is an error. `HOME` and `TMPDIR` are an empty folder. Needs Linux 5.13 with Landlock.
+    #[serde(default)]
+    pub confine: bool,
     /// Run its programs in a container: for `shell`, `engine`, `trtllm_bench`, every `serve` that starts a program and `mlperf: package`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub container: Option<Container>,

@@ -86,6 +86,11 @@ fn a_rehearsal_is_short_and_takes_the_data_set_that_is_there() {
         assert!(short.text.contains(&format!("llama2-70b.Offline.{line}\n")), "{line}: {}", short.text);
     }
     assert!(short.text.starts_with("# llama2-70b-99.9, Offline, closed division, MLPerf Inference v6.1; a rehearsal"));
+    // LoadGen's own 100 queries are too few for its judgement of the 99th percentile.
+    let server = TestRequest { rehearsal: true, dataset_samples: Some(64), ..test_request(&none) };
+    let server = conf(&server).unwrap();
+    assert!(server.text.contains("llama2-70b.Server.min_query_count = 480\n"), "{}", server.text);
+    assert_eq!(server.settings.min_query_count, 480);
     let refused = check(&TestRequest { dataset_samples: Some(64), ..test_request(&none) });
     assert_eq!(
         error_lines(&refused),

@@ -72,8 +72,10 @@ fn lines(request: &TestRequest<'_>, found: &ResolvedTest) -> Vec<(String, String
     };
     let plain = TestSettings::of(&TestRequest { mode: TestMode::Performance, ..request.clone() }, found);
     needed("min_duration", plain.min_duration_ms);
-    if request.scenario == MlperfScenario::Offline {
-        // LoadGen has no minimum of its own for some models (gpt-oss-120b), and the checker requires it.
+    // Offline: LoadGen has no minimum of its own for some models (gpt-oss-120b), and the checker requires it. Arrivals at a rate, in a
+    // rehearsal: LoadGen's own minimum is too few for its judgement of a percentile.
+    let at_a_rate = matches!(request.scenario, MlperfScenario::Server | MlperfScenario::Interactive);
+    if request.scenario == MlperfScenario::Offline || request.rehearsal && at_a_rate {
         needed("min_query_count", plain.min_query_count);
     }
     let benchmark = &found.benchmark;

@@ -122,6 +122,15 @@ impl StageChecker<'_> {
             let hint = Some("remove it".to_owned());
             self.push_error(&["strict"], "has no effect", "only a `shell` text runs in a shell", hint);
         }
+        if stage.confine && (stage.shell.is_none() || stage.container.is_some()) {
+            let hint = Some("remove it".to_owned());
+            let label = if stage.shell.is_none() {
+                "only a `shell` is confined"
+            } else {
+                "a container sees only what is mounted into it"
+            };
+            self.push_error(&["confine"], "has no effect", label, hint);
+        }
         for name in stage.env.keys() {
             self.variable(&["env", name], name);
         }

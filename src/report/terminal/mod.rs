@@ -9,6 +9,7 @@ pub(super) mod styler;
 pub(super) mod summary;
 mod sweep_table;
 mod tool_metrics;
+mod wrap;
 
 pub use live::{LiveDisplay, LiveOptions};
 pub use percent::signed_percent;

@@ -4,10 +4,14 @@ use std::fmt::Write as _;
 
 use anstyle::{AnsiColor, Style};
 
-/// Colour, or none.
+use super::wrap::wrapped;
+
+/// Colour, or none; and how wide lines may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Styler {
     on: bool,
+    /// Of the terminal, in characters; `None` where there is none: a file or a pipe gets whole lines.
+    width: Option<usize>,
 }
 
 /// What a text is, not how it looks.
@@ -23,8 +27,8 @@ pub enum TextRole {
 }
 
 impl Styler {
-    pub const OFF: Self = Self { on: false };
-    pub const ON: Self = Self { on: true };
+    pub const OFF: Self = Self { on: false, width: None };
+    pub const ON: Self = Self { on: true, width: None };
 
     /// As requested; `Auto` looks at stdout and at the environment (`NO_COLOR` and similar variables).
     pub fn chosen(choice: anstream::ColorChoice) -> Self {
@@ -35,7 +39,21 @@ impl Styler {
                 anstream::AutoStream::choice(&std::io::stdout()) != anstream::ColorChoice::Never
             }
         };
-        Self { on }
+        let width = terminal_size::terminal_size_of(std::io::stdout()).map(|(width, _)| usize::from(width.0));
+        Self { on, width }
+    }
+
+    /// Of the terminal, in characters.
+    pub const fn width(self) -> Option<usize> {
+        self.width
+    }
+
+    /// Lines that are wider than the terminal, broken.
+    pub fn fit(self, text: String) -> String {
+        match self.width {
+            Some(width) => wrapped(&text, width),
+            None => text,
+        }
     }
 
     pub fn tone(self, tone: TextRole, text: impl AsRef<str>) -> String {
@@ -173,7 +191,7 @@ fn rows_with(
         }
         out.push('\n');
     }
-    out
+    paint.fit(out)
 }
 
 #[cfg(test)]

@@ -71,7 +71,7 @@ pub fn unfinished(home: &StateFolder, output_cache: &OutputCache) -> Vec<PathBuf
     let replaced = [home.state().to_owned(), home.plans(), home.failed()].into_iter().map(|folder| (folder, 1));
     // `latest` itself is a link that is replaced.
     let beside = home.latest().parent().map(|folder| (folder.to_owned(), 1));
-    for (folder, depth) in replaced.chain([(home.state().join("latest"), usize::MAX)]).chain(beside) {
+    for (folder, depth) in replaced.chain([(home.by_manifest(), usize::MAX)]).chain(beside) {
         let items = WalkDir::new(folder).min_depth(1).max_depth(depth).into_iter().flatten();
         found.extend(items.map(walkdir::DirEntry::into_path).filter(|path| half_written_by(path).is_some()));
     }

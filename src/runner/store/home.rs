@@ -4,6 +4,9 @@ use std::path::{Path, PathBuf};
 
 use crate::event::{RunId, TaskId};
 
+/// The name of a state folder that is not given with `--home`.
+const USUAL_NAME: &str = ".regatta";
+
 /// The state folder of one project. Making a `StateFolder` touches nothing on disk.
 #[derive(Clone, Debug)]
 pub struct StateFolder {
@@ -83,8 +86,15 @@ impl StateFolder {
         rustix::fs::statvfs(&self.state).is_ok_and(|disk| disk.f_bavail.saturating_mul(disk.f_frsize) < 64 * 1024)
     }
 
-    /// The link beside the state folder that leads to the outputs of the manifest that ran last: see [`super::Latest`].
+    /// The link that leads to the outputs of the manifest that ran last: see [`super::Latest`]. It is beside a folder of the
+    /// usual name, and inside one that a user named: nothing is written into the folder above that.
     pub fn latest(&self) -> PathBuf {
-        self.state.parent().unwrap_or(&self.project).join("latest")
+        let beside = self.state.parent().filter(|_| self.state.file_name().is_some_and(|name| name == USUAL_NAME));
+        beside.unwrap_or(&self.state).join("latest")
+    }
+
+    /// The links of each manifest.
+    pub fn by_manifest(&self) -> PathBuf {
+        self.state.join("by-manifest")
     }
 }

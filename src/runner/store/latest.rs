@@ -1,7 +1,7 @@
 //! `latest`: links to the newest output of each task, in a folder of its own for each manifest.
 //!
-//! The folders are `latest/<manifest>` in the state folder. `latest` beside the state folder leads to the one of the manifest
-//! that ran last, so that what is below it is always of one manifest.
+//! The folders are `by-manifest/<manifest>` in the state folder. `latest` leads to the one of the manifest that ran last, so
+//! that what is below it is always of one manifest.
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -14,21 +14,21 @@ use crate::event::{Digest, TaskId};
 #[derive(Clone, Debug)]
 pub struct Latest {
     state: PathBuf,
-    /// Beside the state folder.
+    /// The link `latest`, beside the state folder or in it.
     shown: PathBuf,
-    /// The manifest's folder, relative to the state folder.
-    below: PathBuf,
+    /// The manifest's folder.
+    folder: PathBuf,
 }
 
 impl Latest {
     pub fn new(home: &StateFolder, manifest: &str) -> Self {
-        let below = Path::new("latest").join(folder_name(manifest));
-        Self { state: home.state().to_owned(), shown: home.latest(), below }
+        let folder = home.by_manifest().join(folder_name(manifest));
+        Self { state: home.state().to_owned(), shown: home.latest(), folder }
     }
 
     /// The folder with the links.
-    pub fn folder(&self) -> PathBuf {
-        self.state.join(&self.below)
+    pub fn folder(&self) -> &Path {
+        &self.folder
     }
 
     /// Points the task's link at an output.
@@ -39,9 +39,8 @@ impl Latest {
 
     /// The same where [`Self::show`] was called before.
     pub fn link(&self, task: &TaskId, output: &Path) -> Result<(), PathError> {
-        let folder = self.folder();
-        let link = folder.join(task.as_str());
-        // Relative, so that a project can be moved: up from the task's folder to the manifest's, to `latest`, to the state
+        let link = self.folder.join(task.as_str());
+        // Relative, so that a project can be moved: up from the task's folder to the manifest's, to `by-manifest`, to the state
         // folder.
         let ups = task.as_str().matches('/').count() + 2;
         let target = output.strip_prefix(&self.state).map_or_else(
@@ -56,14 +55,14 @@ impl Latest {
         if ups == 2 && symlink(&target, &link).is_ok() {
             return Ok(());
         }
-        remove_conflicting(&folder, &link)?;
+        remove_conflicting(&self.folder, &link)?;
         point(&link, &target)
     }
 
     /// Puts the page of a run beside the outputs; returns the path for display.
     pub fn point_report(&self, page: &Path) -> Result<PathBuf, PathError> {
         self.show()?;
-        point(&self.folder().join("report.html"), page)?;
+        point(&self.folder.join("report.html"), page)?;
         Ok(self.shown.join("report.html"))
     }
 
@@ -75,21 +74,22 @@ impl Latest {
     /// What must look the same for the task's link to lead where it leads now: another run of this project may point it
     /// elsewhere.
     pub fn stamp_of(&self, task: &TaskId) -> Result<(PathBuf, FileStamp), PathError> {
-        stamp_of(self.folder().join(task.as_str()))
+        stamp_of(self.folder.join(task.as_str()))
     }
 
     /// Makes `latest` lead to this manifest's folder. A folder of that name with other things in it stays, and gets the link.
     pub fn show(&self) -> Result<(), PathError> {
-        let state = self.state.file_name().map_or_else(PathBuf::new, PathBuf::from);
+        let parent = self.shown.parent().unwrap_or(&self.state);
+        let to = self.folder.strip_prefix(parent).unwrap_or(&self.folder);
         if !self.shown.is_symlink() && self.shown.is_dir() {
             if only_links(&self.shown) {
                 discard(&self.shown)?;
             } else {
-                let name = self.below.file_name().map_or_else(PathBuf::new, PathBuf::from);
-                return point(&self.shown.join(name), &Path::new("..").join(state).join(&self.below));
+                let name = self.folder.file_name().map_or_else(PathBuf::new, PathBuf::from);
+                return point(&self.shown.join(name), &Path::new("..").join(to));
             }
         }
-        point(&self.shown, &state.join(&self.below))
+        point(&self.shown, to)
     }
 }
 

@@ -17,8 +17,8 @@
 //!   plans/<id>.rest      what to look at to know that nothing at all has to run
 //!   runs/<run>/          journal (sealed JSON lines), one log for each task, report.html, `tags`;
 //!                        `progress.jsonl` while it is under way
-//!   latest/<manifest>/   <task id> → the output folder of each task
-//! latest                 → the folder in `.regatta/latest` of the manifest that ran last
+//!   by-manifest/<name>/  <task id> → the output folder of each task
+//! latest                 → the folder in `.regatta/by-manifest` of the manifest that ran last
 //! ```
 //!
 //! # When is an output accepted?

@@ -1,5 +1,6 @@
 //! One lease being worked on: how its commands look, and how their ends become failures.
 
+pub mod confinement;
 pub mod memory;
 pub mod options;
 mod undeclared;
@@ -10,7 +11,7 @@ use std::path::Path;
 use super::container::{self, ContainerRunError, TaskContainer};
 use super::remote::slurm::srun_container_argv;
 use crate::event::{Event, Failure, FailureKind, GpuId, RunId, Stop};
-use crate::exec::process::{self, ExitKind, ProcessCommand, ProcessExit, SpawnError};
+use crate::exec::process::{self, ConfinementError, ExitKind, ProcessCommand, ProcessExit, SpawnError};
 use crate::manifest::model::SlurmContainer;
 use crate::runner::Lease;
 use undeclared::undeclared;
@@ -168,6 +169,9 @@ impl TaskContext {
             SpawnError::NotFound { .. } => failure.hint(
                 "is it installed, and is its folder in PATH? A script of yours must be declared under `inputs:` and called by `{{ inputs.NAME }}`",
             ),
+            SpawnError::Confinement(ConfinementError::NoLandlock) => {
+                failure.hint("run it on a machine that has it, or remove `confine: true`")
+            }
             SpawnError::NotExecutable { .. } => failure.hint("`chmod +x` it, or call it through its interpreter"),
             _ => failure,
         }

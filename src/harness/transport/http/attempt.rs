@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncWriteExt as _, ReadBuf};
 
 use super::http1_decoder::{DecodeError, DecodeStep, Decoder, USUAL_HEAD};
 use super::pool::ConnectionPool;
-use super::request_template::HttpRequestTemplate;
+use super::request_template::{HttpRequestTemplate, without_key};
 use super::response_reader::{ExpectedAnswer, HttpFault, HttpOutcome, HttpResponseReader};
 use super::socket::HttpSocket;
 use crate::harness::clock::BenchClock;
@@ -61,6 +61,7 @@ impl HttpAttempt<'_> {
         let expected = ExpectedAnswer {
             api: self.dialect.api,
             model: &self.dialect.model,
+            key: self.dialect.key.as_deref(),
             tokens: self.requested_tokens,
             has_choices: self.dialect.choices() > 1,
             limits: self.limits,
@@ -74,6 +75,7 @@ impl HttpAttempt<'_> {
         };
         // A server that refuses a request may answer before it has read all of it.
         let answered = self.read_response(&mut socket, &mut decoder, &mut response_reader).await;
+        let answered = answered.map_err(|(class, why)| (class, without_key(why, self.dialect.key.as_deref())));
         match (answered, sent) {
             (Ok(true), Ok(())) => {
                 self.pool.put(socket);
@@ -146,7 +148,7 @@ impl HttpAttempt<'_> {
             }
             self.update_last_token(response_reader);
             if let Some(requested) = self.dialect.limit(self.requested_tokens) {
-                ResponseBounds::check_tokens(response_reader.tokens(), requested)?;
+                ResponseBounds::check_tokens(response_reader.tokens_received(), requested)?;
             }
             if self.cancel_after.is_some_and(|limit| response_reader.tokens() >= limit) {
                 response_reader.outcome.t_cancel = Some(self.clock.now());

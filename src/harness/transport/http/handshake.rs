@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::attempt::get;
 use super::pool::ConnectionPool;
-use super::request_template::{HttpRequestTemplate, ServerModelInfo, headers};
+use super::request_template::{HttpRequestTemplate, ServerModelInfo, headers, without_key};
 use crate::harness::spec::transport::{Api, Http};
 use crate::harness::transport::connect_error::ConnectError;
 use crate::harness::transport::handshake_error::HandshakeError;
@@ -35,7 +35,12 @@ pub(crate) async fn handshake(
         None => None,
         Some(name) => Some(std::env::var(name).map_err(|_| HarnessError::NoApiKey { variable: name.clone() })?),
     };
-    let asker = HandshakeClient { pool, headers: headers(key.as_deref(), false), patience: spec.stall_timeout };
+    let asker = HandshakeClient {
+        pool,
+        headers: headers(key.as_deref(), false),
+        key: key.as_deref(),
+        patience: spec.stall_timeout,
+    };
     await_port(pool).await.map_err(|error| absent(error.into()))?;
     let offered = match http.api {
         Api::Generate => {
@@ -69,6 +74,7 @@ async fn await_port(pool: &ConnectionPool) -> Result<(), ConnectError> {
 struct HandshakeClient<'a> {
     pool: &'a ConnectionPool,
     headers: String,
+    key: Option<&'a str>,
     patience: Duration,
 }
 
@@ -79,7 +85,8 @@ impl HandshakeClient<'_> {
         let (status, body) = answer
             .map_err(|_| HandshakeError::Late { what: path.to_owned(), patience: self.patience })?
             .map_err(|error| HandshakeError::Query { path: path.to_owned(), error })?;
-        Ok((status, serde_json::from_slice(&body).unwrap_or(Value::Null)))
+        let text = without_key(String::from_utf8_lossy(&body).into_owned(), self.key);
+        Ok((status, serde_json::from_str(&text).unwrap_or(Value::Null)))
     }
 }
 

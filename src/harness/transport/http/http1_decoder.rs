@@ -150,6 +150,13 @@ impl Decoder {
         let before = self.head.len();
         let room = self.longest_head.saturating_add(1) - before;
         self.head.extend_from_slice(&input[..input.len().min(room)]);
+        // A head that comes byte by byte is not parsed for each of them; its beginning is, because a server may speak something
+        // else.
+        let is_worth_parsing = before == 0 || has_end(&self.head[before.saturating_sub(3)..]);
+        if !is_worth_parsing && self.head.len() <= self.longest_head {
+            *input = &[];
+            return Ok(DecodeStep::More);
+        }
         let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
         let mut response = httparse::Response::new(&mut headers);
         let parsed = response.parse(&self.head).map_err(|_| NotHttp("its head is not understood"))?;
@@ -170,6 +177,11 @@ impl Decoder {
         self.state = body;
         Ok(DecodeStep::Head(head))
     }
+}
+
+/// Whether an empty line ends here.
+fn has_end(head: &[u8]) -> bool {
+    [&b"\n\r\n"[..], b"\n\n"].iter().any(|end| memchr::memmem::find(head, end).is_some())
 }
 
 fn first(input: &mut &[u8]) -> u8 {

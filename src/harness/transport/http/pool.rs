@@ -19,7 +19,8 @@ pub(crate) struct ConnectionPool {
     port: u16,
     /// Resolved once, so that no request waits for a name.
     address: Cell<Option<SocketAddr>>,
-    idle: RefCell<Vec<HttpSocket>>,
+    /// Each with whether it has carried a request.
+    idle: RefCell<Vec<(HttpSocket, bool)>>,
     tls: Option<Connector>,
     failed: RefCell<Option<(Instant, ConnectError)>>,
     /// Connections opened.
@@ -69,9 +70,9 @@ impl ConnectionPool {
 
     /// A connection for one request, and whether it was used before.
     pub async fn take(&self) -> Result<(HttpSocket, bool), ConnectError> {
-        while let Some(mut socket) = self.idle.borrow_mut().pop() {
+        while let Some((mut socket, is_used)) = self.idle.borrow_mut().pop() {
             if socket.is_quiet() {
-                return Ok((socket, true));
+                return Ok((socket, is_used));
             }
             self.idle_closed.set(self.idle_closed.get() + 1);
         }
@@ -79,14 +80,14 @@ impl ConnectionPool {
     }
 
     pub fn put(&self, socket: HttpSocket) {
-        self.idle.borrow_mut().push(socket);
+        self.idle.borrow_mut().push((socket, true));
     }
 
     /// Opens `count` connections in advance.
     pub async fn warm(&self, count: usize) -> Result<(), ConnectError> {
         while self.idle.borrow().len() < count {
             let socket = self.open().await?;
-            self.put(socket);
+            self.idle.borrow_mut().push((socket, false));
         }
         Ok(())
     }
@@ -146,5 +147,30 @@ impl ConnectionPool {
             }
         }
         Err(last)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn connections_that_were_opened_ahead_are_taken_first_and_are_not_used() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let pool = ConnectionPool::new("127.0.0.1", listener.local_addr().unwrap().port());
+        pool.warm(3).await.unwrap();
+        let mut taken = Vec::new();
+        for _ in 0..3 {
+            let (socket, is_used) = pool.take().await.unwrap();
+            assert!(!is_used);
+            taken.push(socket);
+        }
+        assert_eq!(pool.opened.get(), 3);
+        pool.put(taken.remove(0));
+        assert!(pool.take().await.unwrap().1);
+        assert!(!pool.take().await.unwrap().1);
+        assert_eq!(pool.opened.get(), 4);
     }
 }

@@ -22,6 +22,8 @@ pub(crate) struct HttpRequestTemplate {
     path: String,
     /// Headers after the host: key, content type and the like.
     headers: String,
+    /// The key in them. A server may repeat it, and then no text of the server shows it.
+    pub key: Option<String>,
     /// The fields that are the same in every body.
     constants: Map<String, Value>,
     /// The model takes and gives token ids.
@@ -144,6 +146,7 @@ impl HttpRequestTemplate {
             cancel: request.cancel,
             path: path(http, &offered.model, streams),
             headers: headers(key, streams),
+            key: key.map(str::to_owned),
             constants: sheet.constants,
             prompt_ids,
             length_key,
@@ -245,6 +248,14 @@ fn path(http: &Http, model: &str, streams: bool) -> String {
         Api::Generate => format!("/v2/models/{model}/generate"),
         Api::OpenaiChat => "/v1/chat/completions".to_owned(),
         Api::OpenaiCompletions => "/v1/completions".to_owned(),
+    }
+}
+
+/// A text of the server without the key that it was sent.
+pub(super) fn without_key(text: String, key: Option<&str>) -> String {
+    match key.filter(|key| !key.is_empty() && text.contains(*key)) {
+        Some(key) => text.replace(key, "***"),
+        None => text,
     }
 }
 

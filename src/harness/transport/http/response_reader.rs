@@ -2,6 +2,7 @@
 
 use super::answer_fields::{self, ScannedEvent};
 use super::answer_ids::AnswerIds;
+use super::request_template::without_key;
 use crate::harness::record::FailureClass;
 use crate::harness::spec::response_bounds::ResponseBounds;
 use crate::harness::spec::transport::Api;
@@ -21,6 +22,8 @@ pub(super) struct ExpectedAnswer<'a> {
     pub api: Api,
     /// The model of the request; empty where it names none.
     pub model: &'a str,
+    /// The key that was sent; no text of the server shows it.
+    pub key: Option<&'a str>,
     /// Tokens that were requested, for answers that carry no count.
     pub tokens: u32,
     /// Several answers to one prompt were requested.
@@ -85,7 +88,16 @@ impl<'h> HttpResponseReader<'h> {
     }
 
     fn take(&mut self, event: WireEvent, t_read: u64) {
+        let event = match event {
+            WireEvent::Violation(kind, example) => WireEvent::Violation(kind, without_key(example, self.expected.key)),
+            event => event,
+        };
         self.outcome.account.take(event, t_read);
+    }
+
+    /// Those that chunks had. A count that the server reports is no token: its answer may have ended.
+    pub fn tokens_received(&self) -> u32 {
+        u32::try_from(self.outcome.account.live_tokens()).unwrap_or(u32::MAX)
     }
 
     /// A piece of the body that was read at `t_read`.
@@ -285,7 +297,7 @@ mod tests {
     use crate::harness::tokens::{CountedTokens, TokenSource};
 
     fn expected(api: Api) -> ExpectedAnswer<'static> {
-        ExpectedAnswer { api, model: "", tokens: 10, has_choices: false, limits: ResponseBounds::default() }
+        ExpectedAnswer { api, model: "", key: None, tokens: 10, has_choices: false, limits: ResponseBounds::default() }
     }
 
     fn counted(http_outcome: HttpOutcome) -> CountedTokens {

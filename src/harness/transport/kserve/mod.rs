@@ -10,6 +10,7 @@ pub(in crate::harness) mod extra_outputs;
 pub(in crate::harness) mod grpc_messages;
 pub(in crate::harness) mod handshake;
 pub(in crate::harness) mod infer_request;
+pub(in crate::harness) mod read_answer;
 pub(in crate::harness) mod rpc;
 pub(in crate::harness) mod shared_stream;
 pub(in crate::harness) mod stamped_socket;

@@ -94,7 +94,7 @@ impl InferRequestTemplate {
         if streams && call == CallKind::Unary {
             faults.push(
                 "request.streaming: the model is not decoupled, so an answer is one response; set `streaming: false`, or \
-                 serve the model with `decoupled_mode: true`"
+                 `model_transaction_policy { decoupled: true }` in its config.pbtxt (`decoupled_mode` of TensorRT-LLM's templates)"
                     .to_owned(),
             );
         }

@@ -142,7 +142,7 @@ fn all_missing_inputs_are_reported_at_once() {
         ..Request::default()
     };
     insta::assert_snapshot!(InferRequestTemplate::new(&spec(request), &contract).unwrap_err().faults.join("\n"), @r"
-    request.streaming: the model is not decoupled, so an answer is one response; set `streaming: false`, or serve the model with `decoupled_mode: true`
+    request.streaming: the model is not decoupled, so an answer is one response; set `streaming: false`, or `model_transaction_policy { decoupled: true }` in its config.pbtxt (`decoupled_mode` of TensorRT-LLM's templates)
     request.batch above 1 needs a decoupled model: each prompt is answered by responses of its own
     request.batch is 3, and the model's max_batch_size is 2
     request.temperature needs the input `temperature`, which the model does not have

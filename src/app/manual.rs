@@ -1,0 +1,149 @@
+//! `regatta manual`: the chapters of the manual, which are part of the program.
+
+use std::fmt::Write as _;
+
+use crate::app::error::CommandError;
+use crate::app::output::print;
+use crate::cli::{CliExit, Global};
+use crate::diag::nearest;
+use crate::report::{Styler, TextRole, table};
+
+macro_rules! chapters {
+    ($($name:literal),+ $(,)?) => { [$(($name, include_str!(concat!("../../tests/manual/", $name, ".md")))),+] };
+}
+
+/// File names without `.md`, and their texts. `--help` has what `help.md` has.
+const CHAPTERS: [(&str, &str); 29] = chapters![
+    "01-first-run",
+    "02-manifest-language",
+    "03-when-it-fails",
+    "04-cache-and-resume",
+    "05-triton-on-the-simulator",
+    "06-scripting",
+    "07-asking-a-server",
+    "08-numbers",
+    "09-model-repositories",
+    "10-load",
+    "11-coming-from-genai-perf",
+    "12-mlperf",
+    "13-coming-from-llmb-run",
+    "14-coming-from-the-backends-scripts",
+    "15-containers",
+    "16-doctor",
+    "17-slurm",
+    "18-shared-store",
+    "19-hosts",
+    "20-the-lock-file",
+    "21-comparing-runs",
+    "22-a-vllm-server",
+    "23-sweeps",
+    "24-in-a-notebook",
+    "25-what-if",
+    "26-installing",
+    "27-security",
+    "28-faults",
+    "reference",
+];
+
+/// How outputs are written in the chapters: the second paragraph of the page of contents.
+const NOTATION: &str = "In an output, `[..]` stands for what differs from run to run within a line, `...` for lines, and `? 2` for the exit code.";
+
+/// Prints a chapter as it is written, or the list of chapters.
+pub(super) fn manual(global: &Global, chapter: Option<&str>) -> Result<CliExit, CommandError> {
+    print(&match chapter {
+        None => contents(Styler::chosen(global.color.choice())),
+        Some(wanted) => find(wanted)?.1.to_owned(),
+    });
+    Ok(CliExit::Done)
+}
+
+fn contents(styler: Styler) -> String {
+    let rows: Vec<_> = CHAPTERS
+        .iter()
+        .map(|(name, text)| {
+            let (number, word) = parts(name);
+            let title = text.lines().next().unwrap_or_default().trim_start_matches("# ");
+            vec![
+                (TextRole::Quiet, number.to_owned()),
+                (TextRole::Name, word.to_owned()),
+                (TextRole::Plain, title.to_owned()),
+            ]
+        })
+        .collect();
+    let mut out = table(styler, "", &rows);
+    let _ =
+        write!(out, "\nPrint one by its number or name: `regatta manual 8`, `regatta manual sweeps`.\n{NOTATION}\n");
+    out
+}
+
+/// `08-numbers` → `8` and `numbers`; the reference has no number.
+fn parts(name: &str) -> (&str, &str) {
+    name.split_once('-')
+        .filter(|(number, _)| number.bytes().all(|b| b.is_ascii_digit()))
+        .map_or(("", name), |(number, word)| (number.trim_start_matches('0'), word))
+}
+
+/// The chapter of this number or name; otherwise the one chapter whose name or title has the text in it.
+fn find(wanted: &str) -> Result<&'static (&'static str, &'static str), CommandError> {
+    let word = wanted.to_lowercase();
+    let short = word.trim_end_matches(".md").trim_start_matches('0');
+    let is_it = |(name, _): &&(&str, &str)| {
+        let (number, own) = parts(name);
+        *name == word.trim_end_matches(".md") || own == short || (!number.is_empty() && number == short)
+    };
+    if let Some(chapter) = CHAPTERS.iter().find(is_it) {
+        return Ok(chapter);
+    }
+    let title = |text: &str| text.lines().next().unwrap_or_default().to_lowercase();
+    let alike: Vec<_> =
+        CHAPTERS.iter().filter(|(name, text)| name.contains(short) || title(text).contains(short)).collect();
+    let names = |some: &[&(&str, &str)]| some.iter().map(|(name, _)| parts(name).1).collect::<Vec<_>>().join(", ");
+    match alike.as_slice() {
+        [one] => Ok(one),
+        [] => {
+            let known = CHAPTERS.iter().map(|(name, _)| parts(name).1);
+            let hint = nearest(short, known)
+                .map_or_else(|| "`regatta manual` lists them".to_owned(), |name| format!("did you mean `{name}`?"));
+            Err(CommandError::Usage(format!("the manual has no chapter `{wanted}`\n  hint: {hint}")))
+        }
+        several => {
+            Err(CommandError::Usage(format!("several chapters have `{wanted}` in their names: {}", names(several))))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_chapter_of_the_folder_is_part_of_the_program() {
+        let folder = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/manual")).unwrap();
+        let files = folder.flatten().filter_map(|item| item.file_name().into_string().ok());
+        let mut names: BTreeSet<String> = files.filter_map(|name| Some(name.strip_suffix(".md")?.to_owned())).collect();
+        assert!(names.remove("README") && names.remove("help"));
+        assert_eq!(CHAPTERS.map(|(name, _)| name.to_owned()).into_iter().collect::<BTreeSet<_>>(), names);
+    }
+
+    #[test]
+    fn a_chapter_is_found_by_number_name_and_part_of_its_title() {
+        let found = |wanted: &str| match find(wanted) {
+            Ok((name, _)) => (*name).to_owned(),
+            Err(CommandError::Usage(what)) => what,
+            Err(other) => panic!("{:?}", other.exit()),
+        };
+        assert_eq!(["8", "08", "numbers", "08-numbers.md"].map(found), ["08-numbers"; 4]);
+        assert_eq!(
+            ["sweeps", "slurm", "GenAI-Perf", "reference"].map(found),
+            ["23-sweeps", "17-slurm", "11-coming-from-genai-perf", "reference"]
+        );
+        assert_eq!(
+            found("coming"),
+            "several chapters have `coming` in their names: coming-from-genai-perf, coming-from-llmb-run, coming-from-the-backends-scripts"
+        );
+        assert!(found("sweps").contains("did you mean `sweeps`?"));
+        assert!(found("99").contains("the manual has no chapter `99`"));
+    }
+}

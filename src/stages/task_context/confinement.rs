@@ -1,0 +1,84 @@
+//! `confine: true`: a command that sees what its stage declares, the system's folders, and nothing else.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::TaskContext;
+use crate::event::{Failure, FailureKind};
+use crate::exec::process::{Confinement, ProcessCommand, SYSTEM_FOLDERS};
+
+/// What programs print with the path of a file that was refused: EACCES of the C library, of Rust, Go and Python.
+const REFUSALS: [&str; 2] = ["permission denied", "operation not permitted"];
+
+/// Runs a command that may read the task's inputs and the outputs that it uses, and may write in its output folder. `HOME` and
+/// `TMPDIR` are a folder of its own, which is removed afterwards.
+pub async fn run_confined(context: &TaskContext, mut command: ProcessCommand) -> Result<(), Failure> {
+    let lease = &context.lease;
+    let scratch = lease.log.with_extension("scratch");
+    fs::create_dir_all(&scratch).map_err(|error| cannot("made", &scratch, &error))?;
+    let read = lease.assignment.inputs.values().flatten().chain(&lease.assignment.outputs).cloned().collect();
+    let confinement = Confinement { read, write: vec![lease.out.clone(), scratch.clone()] };
+    command.confinement = Some(confinement.clone());
+    let command = command.set("HOME", &scratch).set("TMPDIR", &scratch);
+    let ended = context.run(command).await;
+    fs::remove_dir_all(&scratch).map_err(|error| cannot("removed", &scratch, &error))?;
+    ended.map(drop).map_err(|failure| explained(failure, &confinement))
+}
+
+fn cannot(done: &str, scratch: &Path, error: &io::Error) -> Failure {
+    let what = format!("the folder for its temporary files, {}, cannot be {done}: {error}", scratch.display());
+    Failure::new(FailureKind::System, what)
+}
+
+/// With the path that the command was refused, if its last lines or its own name tell.
+fn explained(failure: Failure, confinement: &Confinement) -> Failure {
+    let lines = failure.tail.iter().map(String::as_str).chain([failure.what.as_str()]);
+    let refused = lines.filter(|line| {
+        let line = line.to_lowercase();
+        REFUSALS.iter().any(|refusal| line.contains(refusal)) || line.contains("is not executable")
+    });
+    let Some(path) = refused.flat_map(paths).find(|path| path.exists() && !confinement.allows_reading(path)) else {
+        return failure;
+    };
+    failure.cause(format!("it is confined, and {} is not declared", path.display())).hint(format!(
+        "declare it under `inputs:`, or refer to the stage that makes it; besides these, a stage with `confine: true` may read {}",
+        SYSTEM_FOLDERS.join(", ")
+    ))
+}
+
+/// The absolute paths in a line.
+fn paths(line: &str) -> impl Iterator<Item = PathBuf> {
+    let ends = |c: char| c.is_whitespace() || "'\"`‘’;|<>()=,{}".contains(c);
+    line.split(ends)
+        .map(|word| word.trim_end_matches([':', '.']))
+        .filter(|word| word.starts_with('/'))
+        .map(PathBuf::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_refused_path_is_found_in_what_programs_print() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.txt");
+        fs::write(&path, "x").unwrap();
+        let shown = path.display();
+        for line in [
+            format!("cat: {shown}: Permission denied"),
+            format!("sh: 1: cannot open {shown}: Permission denied"),
+            format!("PermissionError: [Errno 13] Permission denied: '{shown}'"),
+            format!("`{shown}` is not executable"),
+        ] {
+            let failure = Failure::new(FailureKind::Exit(1), "exit code 1").tail(vec![line.clone()]);
+            let explained = explained(failure, &Confinement::default());
+            assert_eq!(explained.cause.unwrap(), format!("it is confined, and {shown} is not declared"), "{line}");
+        }
+        let allowed = Confinement { read: vec![folder.path().to_owned()], write: Vec::new() };
+        let failure =
+            Failure::new(FailureKind::Exit(1), "exit code 1").tail(vec![format!("cat: {shown}: Permission denied")]);
+        assert_eq!(super::explained(failure, &allowed).cause, None);
+    }
+}
