@@ -48,7 +48,9 @@ pub enum HarnessError {
 /// An empty name stands for the only model of a server, which this one is not.
 fn no_model(endpoint: &str, model: &str, source: &HandshakeFailure) -> String {
     if model.is_empty() {
-        format!("no model is named, and {endpoint} has more than one, or none: {source}; set `model` (`regatta bench`: -m NAME)")
+        format!(
+            "no model is named, and {endpoint} has more than one, or none: {source}; set `model` (`regatta bench`: -m NAME)"
+        )
     } else {
         format!("{endpoint} does not offer model `{model}`: {source}")
     }
