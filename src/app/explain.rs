@@ -41,6 +41,8 @@ fn unknown(topic: &str, root: &ManifestKey) -> CommandError {
         format!("there is: {}", list_of(same))
     } else if let Some(near) = nearest(topic, names.chain(words).filter(|word| !word.is_empty())) {
         format!("did you mean `{near}`?")
+    } else if topic.to_lowercase().contains("valid") || topic == "verdict" {
+        "`regatta manual 8` has the verdicts and their reasons".to_owned()
     } else {
         "`regatta explain` lists the metrics, `regatta explain stages` the actions and keys of a stage".to_owned()
     };

@@ -76,6 +76,7 @@ fn an_unknown_topic_has_a_hint_over_metrics_and_keys() {
         ("bench.tarfet", "did you mean `bench.target`?"),
         ("max_in_flight", "there is: `stages.bench.max_in_flight`"),
         ("xyzzy", "`regatta explain` lists the metrics"),
+        ("INVALID(client)", "`regatta manual 8` has the verdicts"),
     ] {
         let ended = world.regatta(&["explain", topic]);
         assert_eq!(ended.code, 2, "{ended:?}");

@@ -11,7 +11,7 @@ use crate::manifest::model::{
 use crate::spec::{Launcher, ServerMode};
 
 const READY_BY: [&str; 3] = ["kserve", "port", "health"];
-const GRAMMAR: &str = "`host:port,port|host:port`, gRPC ports; an IPv6 address in brackets";
+const GRAMMAR: &str = "`host:port,port|host:port`, gRPC ports; an IPv6 address in brackets. A server over HTTP needs no stage: its URL is a bench's `target`";
 
 impl StageChecker<'_> {
     pub(super) fn serve(&mut self, serve: &Serve) {
