@@ -41,7 +41,7 @@ impl Core {
     fn time_of(&self, steps: &EqualSteps, mut now: u64, until: u64) -> (u64, u64) {
         let mut done = 0;
         while done < steps.count && now < until {
-            now += self.limits.timing.step_ns(0, 0, steps.generating, steps.kv + done * steps.generating);
+            now += self.limits.timing.step_ns(0, 0, 0, steps.generating, steps.kv + done * steps.generating);
             done += 1;
         }
         (done, now)

@@ -197,7 +197,8 @@ impl Core {
             flight.contexts.iter().map(|&(at, tokens)| tokens * self.active[at].pos + tokens * tokens / 2).sum();
         let kv = flight.generating.iter().map(|&at| self.active[at].kv()).sum();
         let generating = flight.generating.len();
-        let took = self.limits.timing.step_ns(context_tokens, pairs, generating as u64, kv);
+        let contexts = flight.contexts.len() as u64;
+        let took = self.limits.timing.step_ns(contexts, context_tokens, pairs, generating as u64, kv);
         self.in_flight = Some(InFlight { paused, ..flight });
         Some(CoreStep { end: now + took, context_tokens, generating, paused })
     }

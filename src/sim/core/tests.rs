@@ -20,6 +20,7 @@ const GOLDEN: Coefficients = Coefficients {
     request: 4e-6,
     kv_token: 34e-9,
     context: 0.0,
+    prompt: 0.0,
     all_reduce: 0.0,
     frontend: 0.0,
 };

@@ -62,16 +62,13 @@ pub(super) struct Balanced {
 }
 
 impl Balanced {
-    pub(super) fn new(policy: Balancer, replicas: Vec<Replica>, failures: Vec<FailureTimes>, result: FleetResult) -> Self {
-        Self {
-            policy,
-            replicas,
-            failures,
-            live: LiveRequests::default(),
-            waiting: VecDeque::new(),
-            turn: 0,
-            result,
-        }
+    pub(super) fn new(
+        policy: Balancer,
+        replicas: Vec<Replica>,
+        failures: Vec<FailureTimes>,
+        result: FleetResult,
+    ) -> Self {
+        Self { policy, replicas, failures, live: LiveRequests::default(), waiting: VecDeque::new(), turn: 0, result }
     }
 
     pub(super) fn run(mut self, arrivals: Arrivals<'_>) -> Result<FleetResult, NeverFits> {

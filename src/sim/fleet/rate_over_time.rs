@@ -46,7 +46,8 @@ impl RateOverTime {
             }
             let wrong = || RateOverTimeError::Line { line, text: text.to_owned() };
             let (seconds, rate) = text.split_once(',').ok_or_else(wrong)?;
-            let number = |text: &str| text.trim().parse::<f64>().ok().filter(|value| value.is_finite() && *value >= 0.0);
+            let number =
+                |text: &str| text.trim().parse::<f64>().ok().filter(|value| value.is_finite() && *value >= 0.0);
             let (seconds, rate) = (number(seconds).ok_or_else(wrong)?, number(rate).ok_or_else(wrong)?);
             if points.last().is_some_and(|(before, _)| seconds <= *before) {
                 return Err(RateOverTimeError::Order { line, seconds });
@@ -71,7 +72,8 @@ impl RateOverTime {
 
     /// The mean over the whole time.
     pub fn mean(&self) -> f64 {
-        let area: f64 = self.points.windows(2).map(|pair| (pair[1].0 - pair[0].0) * f64::midpoint(pair[0].1, pair[1].1)).sum();
+        let area: f64 =
+            self.points.windows(2).map(|pair| (pair[1].0 - pair[0].0) * f64::midpoint(pair[0].1, pair[1].1)).sum();
         area / self.seconds()
     }
 

@@ -50,12 +50,8 @@ fn histogram(digits: u8) -> Histogram<u64> {
 
 impl FleetResult {
     pub(super) fn empty(seconds: f64) -> Self {
-        let hour = FleetHour {
-            requests: 0,
-            output_tokens: 0,
-            ttft: histogram(HOUR_DIGITS),
-            tpot: histogram(HOUR_DIGITS),
-        };
+        let hour =
+            FleetHour { requests: 0, output_tokens: 0, ttft: histogram(HOUR_DIGITS), tpot: histogram(HOUR_DIGITS) };
         Self {
             arrived: 0,
             answered: 0,

@@ -50,6 +50,9 @@ pub struct GpuTiming {
     pub memory_gb: f64,
     /// GB/s.
     pub bandwidth_gbs: f64,
+    /// To the other GPUs of a machine, GB/s in one direction.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link_gbs: Option<f64>,
     /// Dense peak at 16 bits, Tflop/s; fp8 counts twice, fp4 four times.
     pub tflops_16bit: f64,
 }
@@ -119,7 +122,7 @@ pub(super) mod tests {
     }
 
     pub(in crate::sim) fn h200() -> GpuTiming {
-        GpuTiming { name: "H200".into(), memory_gb: 141.0, bandwidth_gbs: 4800.0, tflops_16bit: 989.0 }
+        GpuTiming { name: "H200".into(), memory_gb: 141.0, bandwidth_gbs: 4800.0, link_gbs: None, tflops_16bit: 989.0 }
     }
 
     fn close(value: f64, expected: f64) {

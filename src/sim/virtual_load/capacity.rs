@@ -37,14 +37,17 @@ const SECONDS: f64 = 30.0;
 const LIMITS: f64 = 30.0;
 const MOST_DOUBLINGS: usize = 6;
 
-/// Every request at once: the servers are full until the load ends.
+/// Every request at once: the servers are full until the load ends. They are alike, so one of them is simulated, with its share.
 pub fn offline(
     server: &EngineLimits,
     servers: usize,
     workload: &VirtualWorkload,
     count: usize,
 ) -> Result<VirtualResult, NeverFits> {
-    run(server, servers, &workload.requests(count, None))
+    let servers = servers.max(1);
+    let mut result = run(server, 1, &workload.requests(count.div_ceil(servers), None))?;
+    result.times(servers);
+    Ok(result)
 }
 
 /// Poisson arrivals at a rate, dealt to the servers in turn.

@@ -15,7 +15,13 @@ fn golden(file: &str) -> String {
 fn target() -> CalibrationTarget {
     CalibrationTarget {
         model: DecoderModel { ..super::ground::engine_spec().model },
-        gpu: GpuTiming { name: "H200".into(), memory_gb: 141.0, bandwidth_gbs: 4800.0, tflops_16bit: 989.0 },
+        gpu: GpuTiming {
+            name: "H200".into(),
+            memory_gb: 141.0,
+            bandwidth_gbs: 4800.0,
+            link_gbs: None,
+            tflops_16bit: 989.0,
+        },
         precision: Precision::Bf16,
         kv: Precision::Bf16,
         parallelism: Parallelism { tensor: 1, pipeline: 1 },
@@ -68,7 +74,7 @@ fn loads_that_the_fit_has_not_seen_come_out_right() {
         .filter(|row| row.prompt_tokens == 0)
         .map(|row| {
             let step = log.iter().find(|step| step.step == row.step).unwrap();
-            let modelled = limits.step_ns(0, 0, step.decode_requests, step.decode_kv) as f64 / 1e9;
+            let modelled = limits.step_ns(0, 0, 0, step.decode_requests, step.decode_kv) as f64 / 1e9;
             (modelled / row.measured - 1.0).abs()
         })
         .collect();

@@ -27,6 +27,7 @@ fn server(policy: SchedulerPolicy) -> EngineLimits {
             request: 4e-6,
             kv_token: 34e-9,
             context: 0.0,
+            prompt: 0.0,
             all_reduce: 0.0,
             frontend: 2e-3,
         },
@@ -122,7 +123,13 @@ fn eager(limits: &EngineLimits, replicas: usize, load: &[SimulatedRequest]) -> F
 
 #[test]
 fn a_fleet_of_one_is_a_server() {
-    let one = Fleet { balancers: 1, replicas: 1, simulated: 1, rate: RateOverTime::day(0.01, 0.02), ..fleet(Balancer::RoundRobin) };
+    let one = Fleet {
+        balancers: 1,
+        replicas: 1,
+        simulated: 1,
+        rate: RateOverTime::day(0.01, 0.02),
+        ..fleet(Balancer::RoundRobin)
+    };
     let load = requests(&one, mix(one.workload.seed.wrapping_add(mix(0))));
     let ran = simulate(&one.server, &load).unwrap();
     let mut expected = FleetResult::empty(one.rate.seconds());
@@ -133,12 +140,16 @@ fn a_fleet_of_one_is_a_server() {
     let found = run_fleet(&one, 2).unwrap();
     assert!(found.answered > 1000);
     assert_eq!((found.steps, found.end), (ran.steps, ran.end));
-    assert_eq!((found.ttft, found.tpot, found.e2e, found.hours), (expected.ttft, expected.tpot, expected.e2e, expected.hours));
+    assert_eq!(
+        (found.ttft, found.tpot, found.e2e, found.hours),
+        (expected.ttft, expected.tpot, expected.e2e, expected.hours)
+    );
 }
 
 #[test]
 fn threads_do_not_change_the_result() {
-    let fleet = Fleet { failures: Some(Failures { mean_time_between: 60.0, repair: 5.0 }), ..fleet(Balancer::LeastLoad) };
+    let fleet =
+        Fleet { failures: Some(Failures { mean_time_between: 60.0, repair: 5.0 }), ..fleet(Balancer::LeastLoad) };
     let one = run_fleet(&fleet, 1).unwrap();
     assert_eq!(run_fleet(&fleet, 3).unwrap(), one);
 }
@@ -150,14 +161,18 @@ fn every_request_is_answered_though_replicas_fail() {
     let stormy = run_fleet(&Fleet { failures, ..fleet(Balancer::LeastLoad) }, 2).unwrap();
     assert_eq!((calm.failures, calm.retried), (0, 0));
     assert!(stormy.failures > 20 && stormy.retried > 50, "{} {}", stormy.failures, stormy.retried);
-    assert_eq!((stormy.arrived, stormy.answered, stormy.output_tokens), (calm.arrived, calm.answered, calm.output_tokens));
+    assert_eq!(
+        (stormy.arrived, stormy.answered, stormy.output_tokens),
+        (calm.arrived, calm.answered, calm.output_tokens)
+    );
     assert!(stormy.e2e.value_at_quantile(0.99) > calm.e2e.value_at_quantile(0.99));
 }
 
 #[test]
 fn requests_wait_while_no_replica_is_up() {
     let failures = Some(Failures { mean_time_between: 10.0, repair: 10.0 });
-    let alone = Fleet { replicas: 1, failures, rate: RateOverTime::parse("0,3\n60,3").unwrap(), ..fleet(Balancer::RoundRobin) };
+    let alone =
+        Fleet { replicas: 1, failures, rate: RateOverTime::parse("0,3\n60,3").unwrap(), ..fleet(Balancer::RoundRobin) };
     let result = run_fleet(&alone, 1).unwrap();
     assert!(result.failures > 3, "{}", result.failures);
     assert_eq!(result.answered, result.arrived);
