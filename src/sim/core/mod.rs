@@ -2,8 +2,8 @@
 //!
 //! One iteration: capacity scheduler → micro-batch scheduler → one forward step priced by `Coefficients` → tokens
 //! appear at its end → finished requests leave. The rules are those of TensorRT-LLM's batch manager as its public
-//! sources describe them, and vLLM's. Not modelled: block reuse, LoRA, speculative decoding, pipeline stages working on several
-//! batches, beams, overlapped scheduling. Reads no clock, draws no random number, iterates no hash map.
+//! sources describe them, and vLLM's. Not modelled: reuse of blocks (but for a prefix that is there on arrival), LoRA, speculative
+//! decoding, beams, overlapped scheduling. Reads no clock, draws no random number, iterates no hash map.
 
 use std::collections::VecDeque;
 
@@ -284,5 +284,7 @@ fn make(request: &mut Active, emit: &mut impl FnMut(CoreToken)) {
     }
 }
 
+#[cfg(test)]
+mod reference_tests;
 #[cfg(test)]
 mod tests;

@@ -193,7 +193,7 @@ fn loads() -> impl Strategy<Value = Vec<SimulatedRequest>> {
 
 /// What `simulate` does, without running equal steps at once; and what each step computed: its end, its context tokens, the
 /// requests that generate and those that were paused.
-fn one_by_one(limits: &EngineLimits, load: &[SimulatedRequest]) -> (VirtualRun, Vec<CoreStep>) {
+pub(super) fn one_by_one(limits: &EngineLimits, load: &[SimulatedRequest]) -> (VirtualRun, Vec<CoreStep>) {
     let mut order: Vec<usize> = (0..load.len()).collect();
     order.sort_by_key(|&at| (load[at].at, at));
     let mut order = order.into_iter().peekable();

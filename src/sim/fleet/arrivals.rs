@@ -9,7 +9,7 @@ use crate::spec::Prefixes;
 
 /// One request. `prefix`: which of the shared beginnings its prompt has.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct FleetRequest {
+pub(super) struct FleetArrival {
     /// Nanoseconds.
     pub(super) at: u64,
     pub(super) isl: u64,
@@ -18,7 +18,7 @@ pub(super) struct FleetRequest {
 }
 
 /// Poisson arrivals at a rate that changes: those of its highest rate, thinned.
-pub(super) struct Arrivals<'a> {
+pub(super) struct FleetArrivals<'a> {
     rate: &'a RateOverTime,
     /// The balancers that share the rate.
     share: f64,
@@ -29,7 +29,7 @@ pub(super) struct Arrivals<'a> {
     prefixes: Option<(Prefixes, Vec<f64>)>,
 }
 
-impl<'a> Arrivals<'a> {
+impl<'a> FleetArrivals<'a> {
     pub(super) fn new(
         rate: &'a RateOverTime,
         balancers: usize,
@@ -65,10 +65,10 @@ fn cumulated(prefixes: Prefixes) -> Vec<f64> {
     shares
 }
 
-impl Iterator for Arrivals<'_> {
-    type Item = FleetRequest;
+impl Iterator for FleetArrivals<'_> {
+    type Item = FleetArrival;
 
-    fn next(&mut self) -> Option<FleetRequest> {
+    fn next(&mut self) -> Option<FleetArrival> {
         loop {
             // 1 − u is above 0.
             self.seconds -= libm::log(1.0 - self.random.random::<f64>()) / self.highest;
@@ -80,7 +80,7 @@ impl Iterator for Arrivals<'_> {
             }
         }
         let (isl, osl) = self.lengths.next();
-        let mut request = FleetRequest { at: (self.seconds * 1e9) as u64, isl, osl, prefix: None };
+        let mut request = FleetArrival { at: (self.seconds * 1e9) as u64, isl, osl, prefix: None };
         if let Some((prefixes, shares)) = &self.prefixes {
             let drawn = self.random.random::<f64>();
             let prefix = shares.partition_point(|share| *share <= drawn).min(shares.len() - 1);

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::arrivals::{Arrivals, FleetRequest};
+use super::arrivals::{FleetArrival, FleetArrivals};
 use super::balancer::Balancer;
 use super::failures::FailureTimes;
 use super::replica::Replica;
@@ -12,7 +12,7 @@ use crate::sim::core::{CoreToken, NeverFits};
 /// A request that has not ended.
 #[derive(Clone, Copy)]
 struct Live {
-    request: FleetRequest,
+    request: FleetArrival,
     /// `None`: no replica is up, it waits at the balancer.
     replica: Option<usize>,
     /// When its first token came, once it has.
@@ -71,7 +71,7 @@ impl Balanced {
         Self { policy, replicas, failures, live: LiveRequests::default(), waiting: VecDeque::new(), turn: 0, result }
     }
 
-    pub(super) fn run(mut self, arrivals: Arrivals<'_>) -> Result<FleetResult, NeverFits> {
+    pub(super) fn run(mut self, arrivals: FleetArrivals<'_>) -> Result<FleetResult, NeverFits> {
         for request in arrivals {
             self.change_until(request.at)?;
             self.result.arrived(request.at);

@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use super::arrivals::Arrivals;
+use super::arrivals::FleetArrivals;
 use super::balanced::Balanced;
 use super::balancer::Balancer;
 use super::failures::{FailureTimes, Failures};
@@ -66,7 +66,7 @@ fn one(fleet: &Fleet, place: usize) -> Result<FleetResult, NeverFits> {
     let failures = (0..fleet.replicas.max(1))
         .map(|replica| FailureTimes::new(fleet.failures, mix(seed.wrapping_add(replica as u64))))
         .collect();
-    let arrivals = Arrivals::new(&fleet.rate, fleet.balancers.max(1), &fleet.workload, fleet.prefixes, seed);
+    let arrivals = FleetArrivals::new(&fleet.rate, fleet.balancers.max(1), &fleet.workload, fleet.prefixes, seed);
     Balanced::new(fleet.policy, replicas, failures, FleetResult::empty(fleet.rate.seconds())).run(arrivals)
 }
 

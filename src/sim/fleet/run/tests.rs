@@ -53,7 +53,7 @@ fn fleet(policy: Balancer) -> Fleet {
 }
 
 fn requests(fleet: &Fleet, seed: u64) -> Vec<SimulatedRequest> {
-    Arrivals::new(&fleet.rate, fleet.balancers, &fleet.workload, None, seed)
+    FleetArrivals::new(&fleet.rate, fleet.balancers, &fleet.workload, None, seed)
         .map(|request| SimulatedRequest { at: request.at, isl: request.isl, osl: request.osl })
         .collect()
 }
