@@ -1,5 +1,7 @@
 //! `regatta what-if`: a grid of systems and settings, each simulated in virtual time.
 
+mod fleet;
+
 use std::thread;
 
 use super::project::Project;
@@ -36,6 +38,9 @@ pub(super) fn what_if(global: &Global, request: &WhatIf) -> Result<CliExit, Comm
             "`{}` has no benchmark of an Offline or a Server load",
             request.manifest
         )));
+    }
+    if let Some(asked) = &request.fleet {
+        return fleet::answer(global, request, asked, &questions, goal.as_deref());
     }
     let mut rows = answer(&questions, request.requests as usize);
     mark_best(&mut rows);
@@ -113,16 +118,17 @@ fn limits(text: &str) -> Result<Vec<LatencyLimit>, CommandError> {
     Ok(found)
 }
 
-/// `1000` or `1000,500`
+/// `1000`, `1000,500` or `1000,500,4096`
 fn length(text: &str) -> Result<Length, CommandError> {
-    let wrong = || CommandError::usage(format!("`{text}` is no length: write MEAN or MEAN,STDDEV, in tokens"));
-    let (mean, stddev) = text.split_once(',').unwrap_or((text, "0"));
-    let mean: f64 = mean.trim().parse().map_err(|_| wrong())?;
-    let stddev: f64 = stddev.trim().parse().map_err(|_| wrong())?;
-    let length = if stddev == 0.0 {
-        Length::Fixed(mean.round() as u32)
-    } else {
-        Length::Lognormal { mean, stddev, min: 1, max: (mean + 8.0 * stddev) as u32 }
+    let wrong =
+        || CommandError::usage(format!("`{text}` is no length: write MEAN, MEAN,STDDEV or MEAN,STDDEV,MAX, in tokens"));
+    let numbers: Result<Vec<f64>, _> = text.split(',').map(|number| number.trim().parse::<f64>()).collect();
+    let length = match numbers.map_err(|_| wrong())?[..] {
+        [mean] => Length::Fixed(mean.round() as u32),
+        [mean, 0.0] => Length::Fixed(mean.round() as u32),
+        [mean, stddev] => Length::Lognormal { mean, stddev, min: 1, max: (mean + 8.0 * stddev) as u32 },
+        [mean, stddev, max] => Length::Lognormal { mean, stddev, min: 1, max: max.round() as u32 },
+        _ => return Err(wrong()),
     };
     if length.fault().is_some() { Err(wrong()) } else { Ok(length) }
 }
@@ -163,7 +169,7 @@ fn questions_of(
             <[LatencyLimit]>::to_vec,
         );
         let rate = bench.rate;
-        if !is_offline && limits.is_empty() && rate.is_none() {
+        if !is_offline && limits.is_empty() && rate.is_none() && request.fleet.is_none() {
             problem = Some("it has no limits and no rate: give --goal");
         }
         let (command, rate_key) = command(library, plan, task, request, point, &bench);
@@ -292,8 +298,9 @@ impl Question {
         let problem = |error: &dyn std::fmt::Display| WhatIfProblem(error.to_string());
         let server = sim::twin(spec, serving).map_err(|error| problem(&error))?;
         let servers = self.row.servers;
-        // Each server has enough to fill it several times.
-        let full = requests.max(servers * server.max_batch_size * 4);
+        // Each server has enough to fill it several times; at once, until its beginning and its end are a small part of the time.
+        let fillings = if self.is_offline { 20 } else { 4 };
+        let full = requests.max(servers * server.max_batch_size * fillings);
         let (rate, result) = if self.is_offline {
             (None, sim::offline(&server, servers, &self.workload, full).map_err(|error| problem(&error))?)
         } else if self.limits.is_empty() {

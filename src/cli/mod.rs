@@ -42,9 +42,10 @@ pub use lock::{LOCK_FILE, LockAction, LockMode, LockStrictness};
 pub use mlperf::{AssembleOptions, ForeignLogs, ForeignLogsError, MlperfAction, PasswordSource, PasswordSourceError};
 pub use parse::{CliParseError, command, parse};
 pub use request::{
-    BulkRequest, Calibrate, CalibratedScheduler, CheckFormat, CheckRequest, CliJob, Color, Compare, Doctor,
-    EventFormat, ExplainRequest, ExportRequest, Force, Gc, Global, ImportRequest, InitRequest, Invocation, Logs,
-    OutputVerbosity, PlanFormat, PlanRequest, Report, RepositoryAction, RepositoryFill, RunList, RunRequest, RunTarget,
-    RunsRequest, SchemaOf, Select, Selftest, ServeRequest, Shell, ShowRequest, Simulate, Status, WhatIf,
+    BalancerPolicy, BulkRequest, Calibrate, CalibratedScheduler, CheckFormat, CheckRequest, CliJob, Color, Compare,
+    Doctor, EventFormat, ExplainRequest, ExportRequest, FleetRequest, Force, Gc, Global, ImportRequest, InitRequest,
+    Invocation, Logs, OutputVerbosity, PlanFormat, PlanRequest, Report, RepositoryAction, RepositoryFill, RunList,
+    RunRequest, RunTarget, RunsRequest, SchemaOf, Select, Selftest, ServeRequest, Shell, ShowRequest, Simulate, Status,
+    WhatIf,
 };
 pub use triton::{Infer, Triton, TritonAction, TritonProtocol, TritonUrl};

@@ -371,7 +371,35 @@ pub struct WhatIf {
     /// As typed: `MEAN` or `MEAN,STDDEV`.
     pub input_tokens: Option<String>,
     pub output_tokens: Option<String>,
+    /// A day of a fleet instead of one system.
+    pub fleet: Option<FleetRequest>,
     pub json: bool,
+}
+
+/// The fleet of `regatta what-if --day`. Texts are as typed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FleetRequest {
+    /// `LOW..HIGH` or a file.
+    pub day: String,
+    /// Behind each balancer. `None`: as many as the system has.
+    pub replicas: Option<u32>,
+    pub balancers: u32,
+    /// How many of them are simulated; `None`: all.
+    pub sample: Option<u32>,
+    /// Each is tried.
+    pub policies: Vec<BalancerPolicy>,
+    /// `MEAN_TIME_BETWEEN,REPAIR`
+    pub failures: Option<String>,
+    /// `COUNT,TOKENS[,ZIPF]`
+    pub prefixes: Option<String>,
+}
+
+/// To which replica a balancer gives a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BalancerPolicy {
+    RoundRobin,
+    LeastLoad,
+    PrefixAware,
 }
 
 /// `regatta sim calibrate`.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum, ValueHint};
 
 use super::key_value_arg::KeyValueArg;
-use super::request::{Calibrate, CalibratedScheduler, WhatIf};
+use super::request::{BalancerPolicy, Calibrate, CalibratedScheduler, FleetRequest, WhatIf};
 
 #[derive(Debug, Args)]
 pub(super) struct CalibrateArgs {
@@ -79,15 +79,77 @@ pub(super) struct WhatIfArgs {
     /// Requests of each simulated load.
     #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u32).range(10..=10_000_000))]
     pub requests: u32,
-    /// Prompt length in place of the benchmark's, tokens: the mean, or MEAN,STDDEV of a lognormal distribution.
-    #[arg(long, value_name = "MEAN[,STDDEV]")]
+    /// Prompt length in place of the benchmark's, tokens: the mean, or the mean, the deviation and the most of a lognormal distribution.
+    #[arg(long, value_name = "MEAN[,STDDEV[,MAX]]")]
     pub input_tokens: Option<String>,
     /// Answer length in place of the benchmark's, tokens.
-    #[arg(long, value_name = "MEAN[,STDDEV]")]
+    #[arg(long, value_name = "MEAN[,STDDEV[,MAX]]")]
     pub output_tokens: Option<String>,
+    #[command(flatten)]
+    pub fleet: FleetArgs,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "A day of a fleet")]
+pub(super) struct FleetArgs {
+    /// Simulate a day of a fleet of such servers: requests per second at night and in the afternoon, or a file of lines `SECONDS,REQUESTS_PER_SECOND`.
+    #[arg(long, value_name = "LOW..HIGH|FILE", value_hint = ValueHint::FilePath)]
+    pub day: Option<String>,
+    /// Copies of the server behind each balancer. Default: those of the system.
+    #[arg(long, value_name = "N", requires = "day", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub replicas: Option<u32>,
+    /// Balancers that do not know of each other, each with an equal share of the requests.
+    #[arg(long, value_name = "N", requires = "day", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub balancers: u32,
+    /// Simulate only so many of the balancers; the others are like them.
+    #[arg(long, value_name = "N", requires = "day", value_parser = clap::value_parser!(u32).range(1..))]
+    pub sample: Option<u32>,
+    /// To which replica a balancer gives a request; with several, separated by commas, each is tried.
+    #[arg(
+        long,
+        value_name = "POLICY",
+        requires = "day",
+        value_enum,
+        value_delimiter = ',',
+        default_value = "least-load"
+    )]
+    pub balancer: Vec<BalancerWord>,
+    /// Mean time between failures of a replica, and the time of its repair, as in `30d,10m`. Its requests begin again on other replicas.
+    #[arg(long, value_name = "TIME,REPAIR", requires = "day")]
+    pub failures: Option<String>,
+    /// Prompts begin with one of COUNT prefixes of TOKENS tokens, in front of their length; the first ones are more frequent with an exponent of Zipf's law.
+    #[arg(long, value_name = "COUNT,TOKENS[,ZIPF]", requires = "day")]
+    pub prefixes: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum BalancerWord {
+    /// Each replica in turn.
+    RoundRobin,
+    /// The one with the fewest requests.
+    LeastLoad,
+    /// One that has the KV cache of the prefix, unless it has many more requests than others.
+    PrefixAware,
+}
+
+fn fleet(args: FleetArgs) -> Option<FleetRequest> {
+    let policy = |word: &BalancerWord| match word {
+        BalancerWord::RoundRobin => BalancerPolicy::RoundRobin,
+        BalancerWord::LeastLoad => BalancerPolicy::LeastLoad,
+        BalancerWord::PrefixAware => BalancerPolicy::PrefixAware,
+    };
+    Some(FleetRequest {
+        day: args.day?,
+        replicas: args.replicas,
+        balancers: args.balancers,
+        sample: args.sample,
+        policies: args.balancer.iter().map(policy).collect(),
+        failures: args.failures,
+        prefixes: args.prefixes,
+    })
 }
 
 pub(super) fn what_if(args: WhatIfArgs) -> WhatIf {
@@ -98,6 +160,7 @@ pub(super) fn what_if(args: WhatIfArgs) -> WhatIf {
         requests: args.requests,
         input_tokens: args.input_tokens,
         output_tokens: args.output_tokens,
+        fleet: fleet(args.fleet),
         json: args.json,
     }
 }

@@ -7,6 +7,7 @@
 mod calibrate;
 mod core;
 mod engine;
+mod fleet;
 mod ground_truth;
 mod random;
 mod serve;
@@ -22,6 +23,7 @@ pub use calibrate::{
     read_step_log,
 };
 pub use engine::{EngineSpec, RankFile, SimEngineError, load as load_engine, simulated, write as write_engine};
+pub use fleet::{Balancer, Failures, Fleet, FleetHour, FleetResult, RateOverTime, RateOverTimeError, run_fleet};
 pub use ground_truth::{GroundTruth, GroundTruthServer, ResponsePattern, ResponseScript};
 pub use serve::{
     Addresses, Faults, InstanceError, LoadError, LoadFailure, ServeError, SimOptions, VllmLoadError, serve, token,

@@ -47,14 +47,16 @@ pub(super) fn limits(config: &EngineConfig, rank: &RankFile, serving: &TwinServi
         blocks = blocks.min(tokens.div_ceil(u64::from(tokens_per_block)));
     }
     let build = &config.build_config;
+    // Each stage of a pipeline works on a batch of its own.
+    let stages = config.pretrained_config.mapping.pp_size.max(1);
     EngineLimits {
         policy: match rank.calibration.scheduler {
             SimScheduler::Vllm => SchedulerPolicy::Vllm,
             SimScheduler::TensorrtLlm => serving.policy,
         },
         chunking: serving.chunking,
-        max_batch_size: serving.max_batch_size.unwrap_or(build.max_batch_size).max(1) as usize,
-        max_num_tokens: u64::from(serving.max_num_tokens.unwrap_or(build.max_num_tokens)),
+        max_batch_size: (serving.max_batch_size.unwrap_or(build.max_batch_size).max(1) * stages) as usize,
+        max_num_tokens: u64::from(serving.max_num_tokens.unwrap_or(build.max_num_tokens) * stages),
         blocks,
         tokens_per_block: u64::from(tokens_per_block),
         timing: rank.timing,

@@ -37,6 +37,15 @@ pub struct SimCalibration {
     /// Share of the peak that attention over a prompt reaches.
     #[schemars(range(min = 0.01, max = 1.5))]
     pub attention: f64,
+    /// Share of that which the linear layers of experts reach, of a mixture of experts.
+    #[schemars(range(min = 0.01, max = 1.5))]
+    pub experts: f64,
+    /// Share of the links' bandwidth that all-reduces reach.
+    #[schemars(range(min = 0.01, max = 1.5))]
+    pub link: f64,
+    /// Share of the time in which the stages of pipeline parallelism work.
+    #[schemars(range(min = 0.01, max = 1))]
+    pub pipeline: f64,
     /// How much of the linear layers' work hides behind reading the weights: 1 is all of it, 0 none.
     #[schemars(range(min = 0, max = 1))]
     pub overlap: f64,
@@ -49,6 +58,9 @@ pub struct SimCalibration {
     /// For each request that generates in a step, µs.
     #[schemars(range(min = 0))]
     pub request_us: f64,
+    /// For each prompt in a step, µs: what the host does for it.
+    #[schemars(range(min = 0))]
+    pub prompt_us: f64,
     /// For each all-reduce of tensor parallelism, µs; a layer has two.
     #[schemars(range(min = 0))]
     pub all_reduce_us: f64,
@@ -67,10 +79,14 @@ impl Default for SimCalibration {
             compute: 0.6,
             compute_fp4: 0.6,
             attention: 0.4,
+            experts: 1.0,
+            link: 1.0,
+            pipeline: 1.0,
             overlap: 1.0,
             step_ms: 1.0,
             context_ms: 0.0,
             request_us: 4.0,
+            prompt_us: 0.0,
             all_reduce_us: 5.0,
             frontend_ms: 0.0,
         }

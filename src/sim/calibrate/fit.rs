@@ -77,8 +77,9 @@ pub enum CalibrationError {
 
 const FEWEST: usize = 20;
 
-/// The linear coefficients: base, tokens above the free ones, pairs, requests, KV tokens, steps with prompts, turns of a client.
-const COLUMNS: usize = 7;
+/// The linear coefficients: base, tokens above the free ones, pairs, requests, KV tokens, steps with prompts, turns of a client,
+/// prompts.
+const COLUMNS: usize = 8;
 const PAIRS: usize = 2;
 
 /// Fits the coefficients to the log's steps, then once more to every second load, to see the error on the others.
@@ -197,6 +198,7 @@ impl Linear {
             sums[3] += step.decode_requests as f64;
             sums[4] += step.decode_kv as f64;
             sums[5] += if step.prefill_requests > 0 { 1.0 } else { 0.0 };
+            sums[7] += step.prefill_requests as f64;
         }
         sums[6] = if time.kind == ObservationKind::Prefill { 1.0 } else { 0.0 };
         sums
@@ -217,7 +219,7 @@ impl Linear {
 
     /// The coefficients as shares of the GPU's numbers.
     fn calibration(&self, target: &CalibrationTarget) -> (SimCalibration, Vec<&'static str>) {
-        let [base, token, pair, request, kv_token, context, turn] = self.found;
+        let [base, token, pair, request, kv_token, context, turn, prompt] = self.found;
         let mut assumed = Vec::new();
         let defaults = SimCalibration::default();
         // Shares are inversely proportional to times: one derivation with whole shares has all the factors.
@@ -228,6 +230,7 @@ impl Linear {
             compute_fp4: 1.0,
             attention: 1.0,
             all_reduce_us: 0.0,
+            link: defaults.link,
             ..defaults.clone()
         };
         let (ideal, _) = derive(&target.model, &target.gpu, target.precision, target.kv, target.parallelism, &ideal);
@@ -261,7 +264,14 @@ impl Linear {
         if turn == 0.0 {
             assumed.push("frontend_ms: the log has no prompts one after the other");
         }
-        let compute = share(ideal.token, (token - link).max(f64::MIN_POSITIVE));
+        // Of a token's time, what moves its activations, and what its arithmetic would take at the peak.
+        let of_token = |compute: f64, weights_bandwidth: f64| {
+            let one = SimCalibration { compute, compute_fp4: compute, weights_bandwidth, ..defaults.clone() };
+            derive(&target.model, &target.gpu, target.precision, target.kv, target.parallelism, &one).0.token
+        };
+        let activations = of_token(f64::INFINITY, weights_bandwidth);
+        let arithmetic = of_token(1.0, f64::INFINITY);
+        let compute = share(arithmetic, (token - link - activations).max(f64::MIN_POSITIVE));
         let (compute, compute_fp4) = if target.precision == Precision::Fp4 {
             assumed.push("compute: the log is of 4 bits");
             (defaults.compute, compute)
@@ -277,10 +287,14 @@ impl Linear {
             compute,
             compute_fp4,
             attention,
+            experts: defaults.experts,
+            link: defaults.link,
+            pipeline: defaults.pipeline,
             overlap: thousandths(overlap),
             step_ms: thousandths(step * 1e3),
             context_ms: thousandths(context * 1e3),
             request_us: thousandths(request * 1e6),
+            prompt_us: thousandths(prompt * 1e6),
             all_reduce_us: defaults.all_reduce_us,
             frontend_ms: thousandths(turn * 1e3),
         };

@@ -6,6 +6,8 @@ pub(super) struct Active {
     pub(super) id: u64,
     pub(super) isl: u64,
     pub(super) osl: u64,
+    /// KV blocks at its end.
+    pub(super) most_blocks: u64,
     pub(super) ctx: u64,
     /// Context tokens computed.
     pub(super) pos: u64,
@@ -21,6 +23,11 @@ pub(super) struct Active {
 impl Active {
     pub(super) const fn is_generating(&self) -> bool {
         self.pos >= self.ctx
+    }
+
+    /// Tokens of its KV cache that the next token is computed from.
+    pub(super) const fn kv(&self) -> u64 {
+        self.isl + self.made
     }
 
     /// Tokens whose keys and values are in its blocks. The last token that was generated is computed in the next step.
@@ -48,6 +55,8 @@ pub(super) struct InFlight {
     /// Context requests and how many tokens of each.
     pub(super) contexts: Vec<(usize, u64)>,
     pub(super) generating: Vec<usize>,
+    /// Requests that lost their blocks for it.
+    pub(super) paused: usize,
 }
 
 impl InFlight {

@@ -17,13 +17,12 @@ pub(super) fn schedule(limits: &EngineLimits, active: &mut [Active]) -> (Vec<usi
 
 /// Running requests first, each with its blocks to completion; then waiting ones in order, until one does not fit.
 fn no_evict(limits: &EngineLimits, active: &[Active], admits: bool) -> Vec<usize> {
-    let to_completion = |request: &Active| (request.isl + request.osl).div_ceil(limits.tokens_per_block);
     let mut scheduled = Vec::with_capacity(active.len().min(limits.max_batch_size));
     let mut free = limits.blocks;
     for (at, request) in active.iter().enumerate() {
         if request.is_generating() && scheduled.len() < limits.max_batch_size {
             scheduled.push(at);
-            free -= to_completion(request);
+            free -= request.most_blocks;
         }
     }
     for (at, request) in active.iter().enumerate() {
@@ -33,20 +32,23 @@ fn no_evict(limits: &EngineLimits, active: &[Active], admits: bool) -> Vec<usize
         if request.is_generating() || !(admits || request.started) {
             continue;
         }
-        let Some(left) = free.checked_sub(to_completion(request)) else { break };
+        let Some(left) = free.checked_sub(request.most_blocks) else { break };
         free = left;
         scheduled.push(at);
     }
     scheduled
 }
 
+/// KV blocks of a request after one more step.
+pub(super) fn next_blocks(limits: &EngineLimits, request: &Active) -> u64 {
+    let tokens = if request.is_generating() { request.kv() } else { request.ctx };
+    limits.blocks_of(tokens + 1)
+}
+
 /// In order, blocks for one more step each. When one does not fit, the youngest started request behind it releases its
 /// blocks, until it fits or no such request is left.
 fn max_utilization(limits: &EngineLimits, active: &mut [Active]) -> (Vec<usize>, usize) {
-    let next_step = |request: &Active| {
-        let tokens = if request.is_generating() { request.isl + request.made } else { request.ctx };
-        (tokens + 1).div_ceil(limits.tokens_per_block)
-    };
+    let next_step = |request: &Active| next_blocks(limits, request);
     let mut scheduled = Vec::with_capacity(active.len().min(limits.max_batch_size));
     let mut free = limits.blocks;
     let mut end = active.len();

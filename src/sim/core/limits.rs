@@ -40,3 +40,15 @@ pub struct EngineLimits {
     pub tokens_per_block: u64,
     pub timing: Coefficients,
 }
+
+impl EngineLimits {
+    /// KV blocks for so many tokens.
+    pub(super) const fn blocks_of(&self, tokens: u64) -> u64 {
+        if self.tokens_per_block.is_power_of_two() {
+            // A division is a third of a simulated token's time.
+            (tokens + self.tokens_per_block - 1) >> self.tokens_per_block.trailing_zeros()
+        } else {
+            tokens.div_ceil(self.tokens_per_block)
+        }
+    }
+}

@@ -2,14 +2,15 @@
 //!
 //! One iteration: capacity scheduler → micro-batch scheduler → one forward step priced by `Coefficients` → tokens
 //! appear at its end → finished requests leave. The rules are those of TensorRT-LLM's batch manager as its public
-//! sources describe them, and vLLM's. Not modelled: block reuse, LoRA, speculative decoding, pipeline stages working on several
-//! batches, beams, overlapped scheduling. Reads no clock, draws no random number, iterates no hash map.
+//! sources describe them, and vLLM's. Not modelled: reuse of blocks (but for a prefix that is there on arrival), LoRA, speculative
+//! decoding, beams, overlapped scheduling. Reads no clock, draws no random number, iterates no hash map.
 
 use std::collections::VecDeque;
 
 mod active;
 mod batch;
 mod capacity;
+mod equal_steps;
 mod limits;
 mod virtual_time;
 mod vllm;
@@ -79,6 +80,9 @@ pub struct Core {
     /// Of the backlog: those that were there when the last step began.
     seen: usize,
     in_flight: Option<InFlight>,
+    /// Places of the requests that generated in the step that ended, where the next step is the same as long as none of them
+    /// ends, none enters and blocks are left.
+    repeating: Option<Vec<usize>>,
     steps: u64,
     peak_blocks: u64,
     pauses: u64,
@@ -92,6 +96,7 @@ impl Core {
             backlog: VecDeque::new(),
             seen: 0,
             in_flight: None,
+            repeating: None,
             steps: 0,
             peak_blocks: 0,
             pauses: 0,
@@ -113,6 +118,12 @@ impl Core {
 
     /// A request enters, behind all others. `isl` prompt tokens, `osl` ≥ 1 tokens to make.
     pub fn arrive(&mut self, id: u64, isl: u64, osl: u64) -> Result<(), NeverFits> {
+        self.arrive_with_prefix(id, isl, osl, 0)
+    }
+
+    /// The same, where the KV cache of the first `cached` prompt tokens is there already. The last token of a prompt is always
+    /// computed. The blocks of the prefix count as the request's own.
+    pub fn arrive_with_prefix(&mut self, id: u64, isl: u64, osl: u64, cached: u64) -> Result<(), NeverFits> {
         let needed = self.blocks_of(isl + osl);
         if needed > self.limits.blocks {
             return Err(NeverFits::Blocks { needed, pool: self.limits.blocks });
@@ -129,8 +140,9 @@ impl Core {
             id,
             isl,
             osl,
+            most_blocks: needed,
             ctx: isl,
-            pos: 0,
+            pos: cached.min(isl.saturating_sub(1)),
             made: 0,
             scheduled: None,
             started: false,
@@ -148,12 +160,14 @@ impl Core {
         self.backlog.retain(|request| request.id != id);
         if self.in_flight.is_none() {
             self.active.retain(|request| !request.cancelled);
+            self.repeating = None;
         }
     }
 
     /// Plans the step that starts now. `None` when there are no requests.
     pub fn begin(&mut self, now: u64) -> Option<CoreStep> {
         debug_assert!(self.in_flight.is_none(), "the last step was not finished");
+        self.repeating = None;
         let mut room = self.limits.max_batch_size.saturating_sub(self.active.len()).min(self.backlog.len());
         if self.limits.policy == SchedulerPolicy::Vllm && !self.active.is_empty() {
             // It plans a step while the one before runs: what arrives during that waits for the one after.
@@ -181,10 +195,11 @@ impl Core {
         let context_tokens = flight.contexts.iter().map(|(_, tokens)| tokens).sum();
         let pairs =
             flight.contexts.iter().map(|&(at, tokens)| tokens * self.active[at].pos + tokens * tokens / 2).sum();
-        let kv = flight.generating.iter().map(|&at| self.active[at].isl + self.active[at].made).sum();
+        let kv = flight.generating.iter().map(|&at| self.active[at].kv()).sum();
         let generating = flight.generating.len();
-        let took = self.limits.timing.step_ns(context_tokens, pairs, generating as u64, kv);
-        self.in_flight = Some(flight);
+        let contexts = flight.contexts.len() as u64;
+        let took = self.limits.timing.step_ns(contexts, context_tokens, pairs, generating as u64, kv);
+        self.in_flight = Some(InFlight { paused, ..flight });
         Some(CoreStep { end: now + took, context_tokens, generating, paused })
     }
 
@@ -192,6 +207,7 @@ impl Core {
     pub fn finish(&mut self, mut emit: impl FnMut(CoreToken)) {
         let Some(flight) = self.in_flight.take() else { return };
         self.steps += 1;
+        let is_decode = flight.contexts.is_empty() && flight.paused == 0;
         for (at, tokens) in flight.contexts {
             let request = &mut self.active[at];
             request.started = true;
@@ -201,13 +217,15 @@ impl Core {
                 make(request, &mut emit);
             }
         }
-        for at in flight.generating {
+        for &at in &flight.generating {
             make(&mut self.active[at], &mut emit);
         }
         let used = self.used_blocks();
         debug_assert!(used <= self.limits.blocks, "{used} blocks in use of {}", self.limits.blocks);
         self.peak_blocks = self.peak_blocks.max(used);
+        let before = self.active.len();
         self.active.retain(|request| request.made < request.osl && !request.cancelled);
+        self.repeating = (is_decode && self.active.len() == before).then_some(flight.generating);
     }
 
     /// The state now.
@@ -247,7 +265,7 @@ impl Core {
     }
 
     const fn blocks_of(&self, tokens: u64) -> u64 {
-        tokens.div_ceil(self.limits.tokens_per_block)
+        self.limits.blocks_of(tokens)
     }
 }
 
@@ -266,5 +284,7 @@ fn make(request: &mut Active, emit: &mut impl FnMut(CoreToken)) {
     }
 }
 
+#[cfg(test)]
+mod reference_tests;
 #[cfg(test)]
 mod tests;

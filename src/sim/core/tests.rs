@@ -20,6 +20,7 @@ const GOLDEN: Coefficients = Coefficients {
     request: 4e-6,
     kv_token: 34e-9,
     context: 0.0,
+    prompt: 0.0,
     all_reduce: 0.0,
     frontend: 0.0,
 };
@@ -185,9 +186,42 @@ fn limits() -> impl Strategy<Value = EngineLimits> {
 }
 
 fn loads() -> impl Strategy<Value = Vec<SimulatedRequest>> {
-    let one =
-        (0_u64..2_000_000_000, 1_u64..100, 1_u64..40).prop_map(|(at, isl, osl)| SimulatedRequest { at, isl, osl });
+    let lengths = prop_oneof![(1_u64..100, 1_u64..40), (1_u64..30, 40_u64..110)];
+    let one = (0_u64..2_000_000_000, lengths).prop_map(|(at, (isl, osl))| SimulatedRequest { at, isl, osl });
     prop::collection::vec(one, 1..40)
+}
+
+/// What `simulate` does, without running equal steps at once; and what each step computed: its end, its context tokens, the
+/// requests that generate and those that were paused.
+pub(super) fn one_by_one(limits: &EngineLimits, load: &[SimulatedRequest]) -> (VirtualRun, Vec<CoreStep>) {
+    let mut order: Vec<usize> = (0..load.len()).collect();
+    order.sort_by_key(|&at| (load[at].at, at));
+    let mut order = order.into_iter().peekable();
+    let mut core = Core::new(limits.clone());
+    let mut run = VirtualRun { requests: vec![Served::default(); load.len()], ..VirtualRun::default() };
+    let mut steps = Vec::new();
+    let mut now = 0;
+    loop {
+        while let Some(at) = order.next_if(|&at| load[at].at + limits.timing.frontend_ns() <= now) {
+            core.arrive(at as u64, load[at].isl, load[at].osl).unwrap();
+        }
+        let Some(step) = core.begin(now) else {
+            let Some(&at) = order.peek() else { break };
+            now = load[at].at + limits.timing.frontend_ns();
+            continue;
+        };
+        steps.push(step);
+        now = step.end;
+        core.finish(|token| {
+            let served = &mut run.requests[token.id as usize];
+            if token.index == 0 {
+                served.first = now;
+            }
+            *served = Served { last: now, tokens: served.tokens + 1, pauses: token.pauses, ..*served };
+        });
+    }
+    let run = VirtualRun { end: now, steps: core.steps(), peak_blocks: core.peak_blocks(), ..run };
+    (run, steps)
 }
 
 proptest! {
@@ -203,6 +237,12 @@ proptest! {
         }
         prop_assert!(ran.peak_blocks <= limits.blocks);
         prop_assert_eq!(simulate(&limits, &load).unwrap(), ran);
+    }
+
+    /// Steps that are run at once and steps one by one: the same tokens at the same times.
+    #[test]
+    fn equal_steps_at_once_are_the_same_as_one_by_one(limits in limits(), load in loads()) {
+        prop_assert_eq!(simulate(&limits, &load).unwrap(), one_by_one(&limits, &load).0);
     }
 
     #[test]

@@ -55,10 +55,11 @@ pub fn simulate(limits: &EngineLimits, load: &[SimulatedRequest]) -> Result<Virt
             if token.index == 0 {
                 served.first = now;
             }
-            served.last = now;
-            served.tokens += 1;
-            served.pauses = token.pauses;
+            if token.is_last {
+                *served = Served { last: now, tokens: token.index + 1, pauses: token.pauses, ..*served };
+            }
         });
+        now = core.run_equal_steps(now, order.get(next).map_or(u64::MAX, |&at| enters(at)));
     }
     Ok(VirtualRun { requests, end: now, steps: core.steps(), peak_blocks: core.peak_blocks() })
 }

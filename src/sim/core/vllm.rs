@@ -7,7 +7,7 @@ use super::{Active, EngineLimits, InFlight};
 
 /// What the next step computes, and how many requests lost their blocks for it.
 pub(super) fn schedule(limits: &EngineLimits, active: &mut [Active]) -> (InFlight, usize) {
-    let blocks_of = |tokens: u64| tokens.div_ceil(limits.tokens_per_block);
+    let blocks_of = |tokens: u64| limits.blocks_of(tokens);
     let mut flight = InFlight::default();
     let mut budget = limits.max_num_tokens;
     // Requests keep the order of their arrival, and none overtakes another: those that run are the first ones.
@@ -36,7 +36,7 @@ pub(super) fn schedule(limits: &EngineLimits, active: &mut [Active]) -> (InFligh
         let mut at = running;
         while at < active.len() && at < limits.max_batch_size && budget > 0 {
             let tokens = active[at].next_tokens().min(budget);
-            let Some(left) = free.checked_sub(blocks_of(tokens)) else { break };
+            let Some(left) = free.checked_sub(blocks_of(active[at].held() + tokens)) else { break };
             free = left;
             budget -= tokens;
             flight.take(at, &active[at], tokens);

@@ -128,6 +128,8 @@ impl Driver {
             waiting: VecDeque::new(),
             jobs: BTreeMap::new(),
             next_id: 0,
+            begun: None,
+            last_arrival: 0,
         };
         thread::Builder::new().name(format!("sim {name}")).spawn(move || driver.run())?;
         Ok(Self { commands, request_count: inside, load: holding })
@@ -171,6 +173,9 @@ struct Running {
     waiting: VecDeque<Box<DriverJob>>,
     jobs: BTreeMap<u64, Box<DriverJob>>,
     next_id: u64,
+    /// When the last step began.
+    begun: Option<u64>,
+    last_arrival: u64,
 }
 
 impl Running {
@@ -195,6 +200,7 @@ impl Running {
                 self.enter();
             }
             let Some(step) = self.core.begin(now) else { continue };
+            self.begun = Some(now);
             self.show();
             self.clock.sleep_until(step.end);
             now = step.end;
@@ -218,7 +224,14 @@ impl Running {
 
     fn take(&mut self, command: Command) {
         match command {
-            Command::Submit(job) => self.waiting.push_back(job),
+            Command::Submit(mut job) => {
+                // Its stamp may be older than a step that it was too late for, or than that of a job that came before it. The time
+                // that counts is the one at which it came, so that the same stamps in virtual time give the same steps.
+                let late = self.begun.map_or(0, |begun| (begun + 1).saturating_sub(self.frontend));
+                job.arrived = job.arrived.max(late).max(self.last_arrival + 1);
+                self.last_arrival = job.arrived;
+                self.waiting.push_back(job);
+            }
             Command::Stop { id } => self.stop(&id),
             Command::Gone { owner } => {
                 let before = self.waiting.len() + self.jobs.len();

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// `step = overhead + max(overlap·W, token·(P+B)) + (1−overlap)·W + pair·Σ(chunk·(past + chunk/2)) + request·B +
-/// kv_token·ΣKV [+ context if P > 0] + all_reduce·(P+B)`, with P context tokens and B generating requests, and W = weights +
+/// kv_token·ΣKV [+ context if P > 0] + prompt·R + all_reduce·(P+B)`, with P context tokens of R requests and B generating requests, and W = weights +
 /// `expert_weights` · (the share of experts that P+B tokens touch). Seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Coefficients {
@@ -28,6 +28,9 @@ pub struct Coefficients {
     pub kv_token: f64,
     /// Once for a step that has context.
     pub context: f64,
+    /// For each request that computes context.
+    #[serde(default)]
+    pub prompt: f64,
     /// For each token.
     pub all_reduce: f64,
     /// Between a request's arrival and the scheduler.
@@ -43,8 +46,8 @@ const fn all() -> f64 {
 const ALL_EXPERTS: u64 = 4096;
 
 impl Coefficients {
-    /// One step, nanoseconds. The order of the additions is part of the golden values.
-    pub fn step_ns(&self, context_tokens: u64, pairs: u64, generating: u64, kv_tokens: u64) -> u64 {
+    /// One step, nanoseconds: of `contexts` requests that compute so many tokens of their context, and of those that generate. The order of the additions is part of the golden values.
+    pub fn step_ns(&self, contexts: u64, context_tokens: u64, pairs: u64, generating: u64, kv_tokens: u64) -> u64 {
         let count = context_tokens + generating;
         let tokens = count as f64;
         let weights = self.weights(count);
@@ -54,7 +57,7 @@ impl Coefficients {
             + self.request * generating as f64
             + self.kv_token * kv_tokens as f64;
         if context_tokens > 0 {
-            seconds += self.context;
+            seconds += self.context + self.prompt * contexts as f64;
         }
         seconds += self.all_reduce * tokens;
         seconds += (1.0 - self.overlap) * weights;

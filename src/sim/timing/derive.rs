@@ -15,7 +15,7 @@ const WORKSPACE: f64 = 5e9;
 
 /// The cost of a model on tp × pp GPUs.
 ///
-/// All-reduces go over links of an eighth of the memory bandwidth. Pipeline stages work on different parts of the batch at the
+/// A linear layer's time is that of its arithmetic and of the activations around it, which go through memory. Pipeline stages work on different parts of the batch at the
 /// same time: each token passes all of them, so the weights of all stages are read for it one after the other, while compute
 /// and KV cache are shared out.
 pub fn derive(
@@ -26,7 +26,9 @@ pub fn derive(
     parallelism: Parallelism,
     calibration: &SimCalibration,
 ) -> (Coefficients, GpuMemory) {
-    let (tp, pp) = (f64::from(parallelism.tensor.max(1)), f64::from(parallelism.pipeline.max(1)));
+    let (tp, stages) = (f64::from(parallelism.tensor.max(1)), f64::from(parallelism.pipeline.max(1)));
+    // What stages share out takes longer by the time in which they wait for each other.
+    let pp = if stages > 1.0 { stages * calibration.pipeline } else { stages };
     let bandwidth = gpu.bandwidth_gbs * 1e9;
     let peak = gpu.tflops_16bit * 1e12;
     let compute = if precision == Precision::Fp4 { calibration.compute_fp4 } else { calibration.compute };
@@ -42,7 +44,8 @@ pub fn derive(
     let weight_bytes = model.parameters as f64 * precision.bytes();
     let (expert_bytes, expert_share) = experts(model, precision);
     let is_split = tp > 1.0;
-    let link = bandwidth / 8.0;
+    // Without a number, links of an eighth of the memory bandwidth.
+    let link = calibration.link * gpu.link_gbs.map_or(bandwidth / 8.0, |link| link * 1e9);
     let read = |bytes: f64| bytes / tp / (calibration.weights_bandwidth * bandwidth);
     let coefficients = Coefficients {
         overhead: calibration.step_ms * 1e-3
@@ -51,30 +54,54 @@ pub fn derive(
         expert_weights: read(expert_bytes),
         expert_share,
         overlap: calibration.overlap,
-        token: 2.0 * model.active_parameters as f64 / tp / pp / linear,
+        token: linear_flops(model, calibration) / tp / pp / linear
+            + activation_bytes(model, tp) / pp / (calibration.weights_bandwidth * bandwidth),
         pair: 4.0 * hidden * layers / tp / pp / attention,
         request: calibration.request_us * 1e-6,
         kv_token: kv_layer * layers / pp / (calibration.kv_bandwidth * bandwidth),
         context: calibration.context_ms * 1e-3,
+        prompt: calibration.prompt_us * 1e-6,
         // Two ring all-reduces of 16-bit activations in each layer.
         all_reduce: if is_split { 2.0 * layers * hidden * 2.0 * 2.0 * (tp - 1.0) / tp / link / pp } else { 0.0 },
         frontend: calibration.frontend_ms * 1e-3,
     };
     let memory = GpuMemory {
         gpu_bytes: gpu.memory_gb * 1e9,
-        weight_bytes: weight_bytes / tp / pp,
+        weight_bytes: weight_bytes / tp / stages,
         workspace_bytes: WORKSPACE,
-        kv_bytes_per_token: kv_layer * layers / pp,
+        kv_bytes_per_token: kv_layer * layers / stages,
     };
     (coefficients, memory)
 }
 
+/// Arithmetic of a token's linear layers. Layers of experts reach less than the others: each has a part of the tokens.
+fn linear_flops(model: &DecoderModel, calibration: &SimCalibration) -> f64 {
+    let all = model.active_parameters as f64;
+    let (each, experts) = expert_parameters(model);
+    let in_experts = each * f64::from(experts.map_or(0, |experts| experts.of_a_token));
+    2.0 * (all - in_experts + in_experts / calibration.experts)
+}
+
+/// What a token's activations of 16 bits read and write between the linear layers, bytes: norms and residuals of the whole width, and
+/// the inputs and outputs of attention and of the feed-forward network, which tensor parallelism splits.
+fn activation_bytes(model: &DecoderModel, tp: f64) -> f64 {
+    let (hidden, intermediate) = (f64::from(model.hidden_size), f64::from(model.intermediate_size));
+    let of_a_token = f64::from(model.experts.map_or(1, |experts| experts.of_a_token));
+    let layer = 6.0 * hidden + (4.0 * hidden + 4.0 * intermediate * of_a_token) / tp;
+    2.0 * f64::from(model.num_hidden_layers) * layer
+}
+
+/// Parameters of one expert of all layers, and the experts where a token does not touch all.
+fn expert_parameters(model: &DecoderModel) -> (f64, Option<super::Experts>) {
+    let Some(experts) = model.experts.filter(|experts| experts.total > experts.of_a_token) else { return (0.0, None) };
+    // All parameters are the shared ones and `total` experts; a token touches the shared ones and some experts.
+    let rest = model.parameters.saturating_sub(model.active_parameters) as f64;
+    (rest / f64::from(experts.total - experts.of_a_token), Some(experts))
+}
+
 /// Bytes of all experts, and the share of them that one token touches.
 fn experts(model: &DecoderModel, precision: Precision) -> (f64, f64) {
-    let Some(experts) = model.experts.filter(|experts| experts.total > experts.of_a_token) else { return (0.0, 0.0) };
-    // All parameters are the shared ones and `total` experts; a token touches the shared ones and some experts.
-    let one =
-        model.parameters.saturating_sub(model.active_parameters) as f64 / f64::from(experts.total - experts.of_a_token);
+    let (each, Some(experts)) = expert_parameters(model) else { return (0.0, 0.0) };
     let share = f64::from(experts.of_a_token) / f64::from(experts.total);
-    (one * f64::from(experts.total) * precision.bytes(), share)
+    (each * f64::from(experts.total) * precision.bytes(), share)
 }

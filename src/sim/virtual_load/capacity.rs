@@ -37,14 +37,17 @@ const SECONDS: f64 = 30.0;
 const LIMITS: f64 = 30.0;
 const MOST_DOUBLINGS: usize = 6;
 
-/// Every request at once: the servers are full until the load ends.
+/// Every request at once: the servers are full until the load ends. They are alike, so one of them is simulated, with its share.
 pub fn offline(
     server: &EngineLimits,
     servers: usize,
     workload: &VirtualWorkload,
     count: usize,
 ) -> Result<VirtualResult, NeverFits> {
-    run(server, servers, &workload.requests(count, None))
+    let servers = servers.max(1);
+    let mut result = run(server, 1, &workload.requests(count.div_ceil(servers), None))?;
+    result.times(servers);
+    Ok(result)
 }
 
 /// Poisson arrivals at a rate, dealt to the servers in turn.
@@ -100,14 +103,19 @@ pub fn capacity(
     Ok(best)
 }
 
+/// Where one server has so many requests, its latencies are those of all: they are alike and take requests in turn.
+const ENOUGH: usize = 5000;
+
 fn run(server: &EngineLimits, servers: usize, load: &[SimulatedRequest]) -> Result<VirtualResult, NeverFits> {
     let servers = servers.max(1);
+    let simulated = if load.len() / servers >= ENOUGH { 1 } else { servers };
     let mut result = VirtualResult::default();
-    for place in 0..servers {
+    for place in 0..simulated {
         let share: Vec<SimulatedRequest> = load.iter().copied().skip(place).step_by(servers).collect();
         let ran = simulate(server, &share)?;
         result.add(&share, &ran.requests, ran.steps);
     }
+    result.times(servers / simulated);
     result.sort();
     Ok(result)
 }

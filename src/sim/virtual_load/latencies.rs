@@ -46,6 +46,14 @@ impl VirtualResult {
         }
     }
 
+    /// So many servers that did the same. The latencies are those of one.
+    pub(super) fn times(&mut self, servers: usize) {
+        self.requests *= servers;
+        self.output_tokens *= servers as u64;
+        self.steps *= servers as u64;
+        self.pauses *= servers as u64;
+    }
+
     pub(super) fn sort(&mut self) {
         for values in [&mut self.ttft, &mut self.tpot, &mut self.e2e] {
             values.sort_by(f64::total_cmp);

@@ -7,4 +7,5 @@ mod workload;
 
 pub use capacity::{Capacity, CapacityError, UnknownMetric, capacity, offline, served_at};
 pub use latencies::VirtualResult;
+pub(super) use workload::LengthSampler;
 pub use workload::VirtualWorkload;

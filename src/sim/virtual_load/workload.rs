@@ -1,7 +1,7 @@
 //! Requests of a load, drawn with a seed: the same ones on every machine.
 
 use rand::{RngExt, SeedableRng};
-use rand_distr::{Distribution, LogNormal, Normal};
+use rand_distr::{Distribution, StandardNormal};
 use rand_pcg::Pcg64;
 
 use crate::sim::core::SimulatedRequest;
@@ -19,27 +19,47 @@ impl VirtualWorkload {
     /// So many requests, with Poisson arrivals at a rate, or all at once.
     pub fn requests(&self, count: usize, rate: Option<f64>) -> Vec<SimulatedRequest> {
         // A stream for each purpose: another rate has the same lengths.
-        let mut inputs = Pcg64::seed_from_u64(self.seed);
-        let mut outputs = Pcg64::seed_from_u64(self.seed ^ 0x6f75_7470_7574);
+        let mut lengths = self.lengths(self.seed);
         let mut gaps = Pcg64::seed_from_u64(self.seed ^ 0x6761_7073);
         let mut seconds = 0.0;
         (0..count)
             .map(|_| {
                 if let Some(rate) = rate {
                     // 1 − u is above 0.
-                    seconds -= (1.0 - gaps.random::<f64>()).ln() / rate;
+                    seconds -= libm::log(1.0 - gaps.random::<f64>()) / rate;
                 }
-                SimulatedRequest {
-                    at: (seconds * 1e9) as u64,
-                    isl: draw(&self.input_tokens, &mut inputs),
-                    osl: draw(&self.output_tokens, &mut outputs),
-                }
+                let (isl, osl) = lengths.next();
+                SimulatedRequest { at: (seconds * 1e9) as u64, isl, osl }
             })
             .collect()
     }
+
+    /// Lengths drawn with a seed.
+    pub(in crate::sim) fn lengths(&self, seed: u64) -> LengthSampler<'_> {
+        LengthSampler {
+            workload: self,
+            inputs: Pcg64::seed_from_u64(seed),
+            outputs: Pcg64::seed_from_u64(seed ^ 0x6f75_7470_7574),
+        }
+    }
 }
 
-/// A length of at least one token.
+/// The lengths of one request after the other.
+pub(in crate::sim) struct LengthSampler<'a> {
+    workload: &'a VirtualWorkload,
+    inputs: Pcg64,
+    outputs: Pcg64,
+}
+
+impl LengthSampler<'_> {
+    /// Tokens of a prompt and of its answer.
+    pub(in crate::sim) fn next(&mut self) -> (u64, u64) {
+        let isl = draw(&self.workload.input_tokens, &mut self.inputs);
+        (isl, draw(&self.workload.output_tokens, &mut self.outputs))
+    }
+}
+
+/// A length of at least one token. The functions are not those of the C library: the same bits on every machine.
 fn draw(length: &Length, random: &mut Pcg64) -> u64 {
     let within = |value: f64, min: u32, max: u32| value.round().clamp(f64::from(min), f64::from(max)) as u64;
     let tokens = match length {
@@ -47,12 +67,13 @@ fn draw(length: &Length, random: &mut Pcg64) -> u64 {
         Length::Fixed(tokens) => u64::from(*tokens),
         Length::Uniform { min, max } => u64::from(random.random_range(*min..=*max)),
         Length::Normal { mean, stddev, min, max } => {
-            let value = Normal::new(*mean, *stddev).map_or(*mean, |law| law.sample(random));
-            within(value, *min, *max)
+            let standard: f64 = StandardNormal.sample(random);
+            within(mean + stddev * standard, *min, *max)
         }
         Length::Lognormal { mean, stddev, min, max } => {
-            let value = LogNormal::from_mean_cv(*mean, stddev / mean).map_or(*mean, |law| law.sample(random));
-            within(value, *min, *max)
+            let variance = libm::log(1.0 + (stddev / mean) * (stddev / mean));
+            let standard: f64 = StandardNormal.sample(random);
+            within(mean * libm::exp(libm::sqrt(variance) * standard - variance / 2.0), *min, *max)
         }
         Length::Empirical(values) => {
             let mut left = random.random::<f64>() * values.iter().map(|value| value.weight).sum::<f64>();

@@ -1,126 +1,89 @@
-//! The simulator beside published results: `cargo test --test it truth` writes the table to `target/tmp/truth.txt`.
+//! The simulator beside published results: with `UPDATE=1` the table is written into the manual.
 //!
-//! The rows are of the MLPerf Inference logs of v5.1 (Closed, Datacenter); the tunings are the shipped ones, which are those of
-//! the submissions. Mean lengths of prompts are assumed: they are not in the logs. Server is the highest rate within the round's
-//! limits, which the submissions come near to.
+//! The rows are of the MLPerf Inference logs of v4.1 and v5.1 (Closed, Datacenter); the tunings are the shipped ones, which are
+//! those of the submissions. Lengths of prompts are assumed: they are not in the logs. Server and Interactive are the highest rate
+//! within the round's limits, which most submissions come near to.
 
 use std::fmt::Write as _;
 use std::process::Command;
 
+use pretty_assertions::assert_eq;
 use serde_json::Value;
 
-/// A published row.
+/// A published row. `note`: why it is worse than the others.
 struct Row {
     workload: &'static str,
     system: &'static str,
     scenario: &'static str,
-    /// Mean and deviation of prompts, which are assumed, and of answers.
-    lengths: (&'static str, &'static str),
     tokens_per_second: f64,
     is_fitted: bool,
+    note: &'static str,
 }
 
-const LLAMA2: (&str, &str) = ("294,220", "294,230");
-const LLAMA31_8B: (&str, &str) = ("870,400", "128");
-const LLAMA31_405B: (&str, &str) = ("9400,6000", "684,300");
+const fn fitted(workload: &'static str, system: &'static str, tokens_per_second: f64) -> Row {
+    Row { workload, system, scenario: "offline", tokens_per_second, is_fitted: true, note: "" }
+}
 
-const ROWS: [Row; 10] = [
-    Row {
-        workload: "llama2-70b",
-        system: "h200-x8",
-        scenario: "server",
-        lengths: LLAMA2,
-        tokens_per_second: 34_029.0,
-        is_fitted: false,
-    },
-    Row {
-        workload: "llama2-70b",
-        system: "b200-x8",
-        scenario: "server",
-        lengths: LLAMA2,
-        tokens_per_second: 99_123.0,
-        is_fitted: false,
-    },
-    Row {
-        workload: "llama2-70b",
-        system: "gb200-x4",
-        scenario: "server",
-        lengths: LLAMA2,
-        tokens_per_second: 49_360.0,
-        is_fitted: false,
-    },
-    Row {
-        workload: "llama2-70b",
-        system: "h200-x8",
-        scenario: "offline",
-        lengths: LLAMA2,
-        tokens_per_second: 34_812.0,
-        is_fitted: true,
-    },
-    Row {
-        workload: "llama2-70b",
-        system: "b200-x8",
-        scenario: "offline",
-        lengths: LLAMA2,
-        tokens_per_second: 101_527.0,
-        is_fitted: true,
-    },
-    Row {
-        workload: "llama2-70b",
-        system: "gb200-x4",
-        scenario: "offline",
-        lengths: LLAMA2,
-        tokens_per_second: 51_737.0,
-        is_fitted: false,
-    },
-    Row {
-        workload: "llama3.1-8b",
-        system: "b200-x8",
-        scenario: "offline",
-        lengths: LLAMA31_8B,
-        tokens_per_second: 136_752.0,
-        is_fitted: false,
-    },
-    Row {
-        workload: "llama3.1-405b",
-        system: "b200-x8",
-        scenario: "offline",
-        lengths: LLAMA31_405B,
-        tokens_per_second: 1_624.0,
-        is_fitted: false,
-    },
-    Row {
-        workload: "llama3.1-405b",
-        system: "h200-x8",
-        scenario: "offline",
-        lengths: LLAMA31_405B,
-        tokens_per_second: 553.0,
-        is_fitted: false,
-    },
-    Row {
-        workload: "llama2-70b",
-        system: "h200-x8-v4.1",
-        scenario: "offline",
-        lengths: LLAMA2,
-        tokens_per_second: 31_303.0,
-        is_fitted: false,
-    },
+const fn held_out(
+    workload: &'static str,
+    system: &'static str,
+    scenario: &'static str,
+    tokens_per_second: f64,
+    note: &'static str,
+) -> Row {
+    Row { workload, system, scenario, tokens_per_second, is_fitted: false, note }
+}
+
+const BELOW_THE_LIMITS: &str = "its latencies were below the limits: it could have had a higher rate";
+const FEW_TOKENS: &str = "steps of few tokens reach less of the peak than those of the fit";
+
+const ROWS: [Row; 23] = [
+    fitted("llama2-70b", "h200-x8", 34_812.0),
+    fitted("llama3.1-405b", "h200-x8", 553.0),
+    fitted("mixtral-8x7b", "h200-x8-v4.1", 59_022.0),
+    fitted("llama2-70b", "h100-x8", 24_525.0),
+    fitted("llama2-70b", "b200-x8", 101_527.0),
+    fitted("llama3.1-8b", "b200-x8", 136_752.0),
+    fitted("llama3.1-405b", "b200-x8", 1_624.0),
+    held_out("llama2-70b", "h200-x8-v4.1", "offline", 31_303.0, ""),
+    held_out("llama2-70b", "gb200-x4", "offline", 51_737.0, ""),
+    held_out("mixtral-8x7b", "h100-x8", "offline", 52_416.0, ""),
+    held_out("llama2-70b", "h200-x8", "server", 34_029.0, ""),
+    held_out("llama2-70b", "h200-x8-v4.1", "server", 29_228.0, BELOW_THE_LIMITS),
+    held_out("llama2-70b", "h100-x8", "server", 21_606.0, BELOW_THE_LIMITS),
+    held_out("llama2-70b", "b200-x8", "server", 99_123.0, ""),
+    held_out("llama2-70b", "gb200-x4", "server", 49_360.0, ""),
+    held_out("mixtral-8x7b", "h200-x8-v4.1", "server", 57_177.0, ""),
+    held_out("mixtral-8x7b", "h100-x8", "server", 50_796.0, ""),
+    held_out("llama3.1-8b", "b200-x8", "server", 128_541.0, ""),
+    held_out("llama3.1-405b", "h200-x8", "server", 295.0, ""),
+    held_out("llama3.1-405b", "b200-x8", "server", 1_240.0, FEW_TOKENS),
+    held_out("llama2-70b", "h200-x8", "interactive", 23_080.0, FEW_TOKENS),
+    held_out("llama3.1-8b", "b200-x8", "interactive", 102_903.0, FEW_TOKENS),
+    held_out("llama3.1-405b", "b200-x8", "interactive", 751.0, FEW_TOKENS),
 ];
+
+/// Lengths of prompts, which are assumed, and of answers; the limits of Server and of Interactive.
+fn load(row: &Row) -> (&'static str, &'static str, &'static str) {
+    let is_server = row.scenario == "server";
+    match row.workload {
+        "llama2-70b" if is_server => ("294,220,1024", "294,230,1024", "ttft_p99<2s tpot_p99<200ms"),
+        "llama2-70b" => ("294,220,1024", "294,230,1024", "ttft_p99<450ms tpot_p99<40ms"),
+        "mixtral-8x7b" => ("180,143,1024", "146,116,1024", "ttft_p99<2s tpot_p99<200ms"),
+        "llama3.1-8b" if is_server => ("870,400,2540", "128", "ttft_p99<2s tpot_p99<100ms"),
+        "llama3.1-8b" => ("870,400,2540", "128", "ttft_p99<500ms tpot_p99<30ms"),
+        _ if is_server => ("9600,6188,20000", "684,544,2000", "ttft_p99<6s tpot_p99<175ms"),
+        _ => ("9600,6188,20000", "684,544,2000", "ttft_p99<4500ms tpot_p99<80ms"),
+    }
+}
 
 fn simulated(row: &Row) -> f64 {
     let folder = tempfile::tempdir().unwrap();
+    let (inputs, outputs, goal) = load(row);
     let out = Command::new(env!("CARGO_BIN_EXE_regatta"))
         .current_dir(folder.path())
         .args(["what-if", row.workload, &format!("system=sim-{}", row.system), &format!("scenarios={}", row.scenario)])
-        .args([
-            "--input-tokens",
-            row.lengths.0,
-            "--output-tokens",
-            row.lengths.1,
-            "--goal",
-            "ttft_p99<2s tpot_p99<200ms",
-            "--json",
-        ])
+        .args(["--input-tokens", inputs, "--output-tokens", outputs, "--goal", goal, "--json"])
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&out.stdout);
@@ -129,30 +92,46 @@ fn simulated(row: &Row) -> f64 {
     found["points"][0]["tokens_per_second"].as_f64().unwrap_or_else(|| panic!("{found}"))
 }
 
+/// `37,651`
+fn grouped(value: f64) -> String {
+    regatta::units::grouped(value, 0)
+}
+
+const HEAD: &str =
+    "| workload | system | scenario | published tok/s | simulated | error | |\n|---|---|---|---|---|---|---|\n";
+
 #[test]
 fn published_throughput_beside_the_simulators() {
-    let mut table = String::from("workload | system | scenario | published tok/s | simulated | error | row\n");
-    let mut fitted = Vec::new();
+    let mut table = String::from(HEAD);
+    let (mut fitted, mut held_out) = (Vec::new(), Vec::new());
     for row in &ROWS {
         let simulated = simulated(row);
         let error = simulated / row.tokens_per_second - 1.0;
-        let kind = if row.is_fitted { "fitted" } else { "held out" };
-        let Row { workload, system, scenario, tokens_per_second, .. } = row;
+        let Row { workload, system, scenario, tokens_per_second, is_fitted, note } = row;
+        let kind = if *is_fitted { "fitted" } else { "held out" };
+        let colon = if note.is_empty() { "" } else { ": " };
         let _ = writeln!(
             table,
-            "{workload} | {system} | {scenario} | {tokens_per_second:.0} | {simulated:.0} | {:+.1} % | {kind}",
+            "| {workload} | {system} | {scenario} | {} | {} | {:+.1} % | {kind}{colon}{note} |",
+            grouped(*tokens_per_second),
+            grouped(simulated),
             error * 100.0
         );
-        if row.is_fitted {
+        if *is_fitted {
             fitted.push(error);
+        } else if note.is_empty() {
+            held_out.push(error);
         }
     }
-    std::fs::write(concat!(env!("CARGO_TARGET_TMPDIR"), "/truth.txt"), &table).unwrap();
-    // The page has these numbers.
-    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/manual/25-what-if.md")).unwrap();
-    for line in table.lines().skip(1) {
-        let error = line.split(" | ").nth(5).unwrap();
-        assert!(page.contains(error), "{error} is not in the manual: {table}");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/manual/25-what-if.md");
+    let page = std::fs::read_to_string(path).unwrap();
+    let begin = page.find(HEAD).expect("the table's head is on the page");
+    let end = begin + page[begin..].find("\n\n").unwrap() + 1;
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(path, format!("{}{table}{}", &page[..begin], &page[end..])).unwrap();
+    } else {
+        assert_eq!(&page[begin..end], table, "run with UPDATE=1");
     }
-    assert!(fitted.iter().all(|error| error.abs() < 0.05), "{table}");
+    assert!(fitted.iter().all(|error| error.abs() < 0.08), "{table}");
+    assert!(held_out.iter().all(|error| error.abs() < 0.16), "{table}");
 }

@@ -1,0 +1,129 @@
+//! `regatta what-if --day`: a day of a fleet whose replicas are the servers of a benchmark.
+
+use std::fs;
+use std::thread;
+
+use anyhow::Context as _;
+
+use super::Question;
+use crate::app::error::CommandError;
+use crate::app::output::print;
+use crate::cli::{BalancerPolicy, CliExit, FleetRequest, Global, WhatIf};
+use crate::report::{FleetRow, Styler, WhatIfProblem, fleet_json, fleet_text};
+use crate::sim::{self, Balancer, Failures, Fleet, RateOverTime};
+use crate::spec::{LatencyLimit, Prefixes};
+use crate::units::duration;
+
+pub(super) fn answer(
+    global: &Global,
+    request: &WhatIf,
+    asked: &FleetRequest,
+    questions: &[Question],
+    goal: Option<&[LatencyLimit]>,
+) -> Result<CliExit, CommandError> {
+    let rate = day(&asked.day)?;
+    let failures = asked.failures.as_deref().map(failures).transpose()?;
+    let prefixes = asked.prefixes.as_deref().map(prefixes).transpose()?;
+    let balancers = asked.balancers as usize;
+    let simulated = asked.sample.map_or(balancers, |sample| sample as usize).clamp(1, balancers);
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    let mut rows = Vec::new();
+    for question in questions {
+        for policy in &asked.policies {
+            let (policy, word) = match policy {
+                BalancerPolicy::RoundRobin => (Balancer::RoundRobin, "round-robin"),
+                BalancerPolicy::LeastLoad => (Balancer::LeastLoad, "least-load"),
+                BalancerPolicy::PrefixAware => (Balancer::PrefixAware, "prefix-aware"),
+            };
+            let replicas = asked.replicas.map_or(question.row.servers, |replicas| replicas as usize);
+            let result = server(question).and_then(|server| {
+                let fleet = Fleet {
+                    server,
+                    policy,
+                    balancers,
+                    replicas,
+                    simulated,
+                    rate: rate.clone(),
+                    workload: question.workload.clone(),
+                    prefixes,
+                    failures,
+                };
+                sim::run_fleet(&fleet, threads).map_err(|error| WhatIfProblem(error.to_string()))
+            });
+            let gpus_of_one = u64::from(question.row.gpus) / question.row.servers.max(1) as u64;
+            rows.push(FleetRow {
+                settings: question.row.settings.clone(),
+                task: question.row.task.clone(),
+                balancer: word,
+                balancers: balancers as u64,
+                replicas: (balancers * replicas) as u64,
+                gpus: (balancers * replicas) as u64 * gpus_of_one,
+                seconds: rate.seconds(),
+                limits: goal.map_or_else(|| question.limits.clone(), <[LatencyLimit]>::to_vec),
+                result,
+            });
+        }
+    }
+    print(&if request.json { fleet_json(&rows) } else { fleet_text(&rows, Styler::chosen(global.color.choice())) });
+    Ok(CliExit::Done)
+}
+
+fn server(question: &Question) -> Result<sim::EngineLimits, WhatIfProblem> {
+    let problem =
+        || question.row.outcome.clone().err().unwrap_or_else(|| WhatIfProblem("it has no simulated engine".to_owned()));
+    let (spec, serving) = question.twin.as_ref().ok_or_else(problem)?;
+    sim::twin(spec, serving).map_err(|error| WhatIfProblem(error.to_string()))
+}
+
+/// `100..500` or a file
+fn day(text: &str) -> Result<RateOverTime, CommandError> {
+    if let Some((low, high)) = text.split_once("..") {
+        let number = |text: &str| text.trim().parse::<f64>().ok().filter(|rate| rate.is_finite() && *rate >= 0.0);
+        if let (Some(low), Some(high)) = (number(low), number(high)) {
+            if high <= 0.0 || high < low {
+                return Err(CommandError::usage(format!("--day: `{text}`: the second rate is the higher one")));
+            }
+            return Ok(RateOverTime::day(low, high));
+        }
+    }
+    let lines = fs::read_to_string(text).with_context(|| format!("--day: cannot read {text}"))?;
+    RateOverTime::parse(&lines).map_err(|error| CommandError::usage(format!("{text}: {error}")))
+}
+
+/// `30d,10m`
+fn failures(text: &str) -> Result<Failures, CommandError> {
+    let wrong = || CommandError::usage(format!("--failures: `{text}` is not TIME,REPAIR, as in `30d,10m`"));
+    let (between, repair) = text.split_once(',').ok_or_else(wrong)?;
+    let seconds = |text: &str| duration(text.trim()).map(|time| time.as_secs_f64()).map_err(|_| wrong());
+    let failures = Failures { mean_time_between: seconds(between)?, repair: seconds(repair)? };
+    if failures.mean_time_between < 1.0 || failures.repair <= 0.0 { Err(wrong()) } else { Ok(failures) }
+}
+
+/// `100,2000` or `100,2000,1.1`
+fn prefixes(text: &str) -> Result<Prefixes, CommandError> {
+    let wrong = || CommandError::usage(format!("--prefixes: `{text}` is not COUNT,TOKENS or COUNT,TOKENS,ZIPF"));
+    let mut words = text.split(',').map(str::trim);
+    let mut number = || words.next().and_then(|word| word.parse::<u32>().ok()).filter(|number| *number > 0);
+    let (count, tokens) = number().zip(number()).ok_or_else(wrong)?;
+    let zipf = words.next().map(str::parse::<f64>).transpose().map_err(|_| wrong())?;
+    if words.next().is_some() || zipf.is_some_and(|zipf| !zipf.is_finite() || zipf < 0.0) {
+        return Err(wrong());
+    }
+    Ok(Prefixes { count, tokens, zipf })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_typed_is_read_or_refused() {
+        assert!((day("100..300").unwrap().mean() - 200.0).abs() < 1.0);
+        assert!(day("300..100").is_err() && day("/no/such/file").is_err());
+        assert_eq!(failures("30d,10m").unwrap(), Failures { mean_time_between: 2_592_000.0, repair: 600.0 });
+        assert!(failures("30d").is_err() && failures("0s,1m").is_err());
+        assert_eq!(prefixes("100,2000").unwrap(), Prefixes { count: 100, tokens: 2000, zipf: None });
+        assert_eq!(prefixes("100,2000,1.1").unwrap().zipf, Some(1.1));
+        assert!(prefixes("100").is_err() && prefixes("0,5").is_err() && prefixes("1,2,3,4").is_err());
+    }
+}

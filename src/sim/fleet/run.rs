@@ -1,0 +1,74 @@
+//! All balancers of a fleet, on several threads.
+
+use std::thread;
+
+use super::arrivals::FleetArrivals;
+use super::balanced::Balanced;
+use super::balancer::Balancer;
+use super::failures::{FailureTimes, Failures};
+use super::prefix_cache::PrefixCache;
+use super::rate_over_time::RateOverTime;
+use super::replica::Replica;
+use super::result::FleetResult;
+use crate::sim::core::{EngineLimits, NeverFits};
+use crate::sim::random::mix;
+use crate::sim::virtual_load::VirtualWorkload;
+use crate::spec::Prefixes;
+
+/// A fleet and its load.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fleet {
+    /// Each replica is one copy of this engine.
+    pub server: EngineLimits,
+    pub policy: Balancer,
+    /// Balancers, each with an equal share of the arrivals and its own replicas.
+    pub balancers: usize,
+    /// Of each balancer.
+    pub replicas: usize,
+    /// How many of the balancers are simulated; the others are like them.
+    pub simulated: usize,
+    pub rate: RateOverTime,
+    pub workload: VirtualWorkload,
+    pub prefixes: Option<Prefixes>,
+    pub failures: Option<Failures>,
+}
+
+/// Simulates the balancers on so many threads. The number of threads does not change the result.
+pub fn run_fleet(fleet: &Fleet, threads: usize) -> Result<FleetResult, NeverFits> {
+    let simulated = fleet.simulated.clamp(1, fleet.balancers.max(1));
+    let threads = threads.clamp(1, simulated);
+    let mut result = FleetResult::empty(fleet.rate.seconds());
+    let parts: Vec<Result<FleetResult, NeverFits>> = thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads)
+            .map(|worker| {
+                scope.spawn(move || {
+                    let mut sum = FleetResult::empty(fleet.rate.seconds());
+                    for place in (worker..simulated).step_by(threads) {
+                        sum.add(&one(fleet, place)?);
+                    }
+                    Ok(sum)
+                })
+            })
+            .collect();
+        // A thread of the simulation that panics has found a fault in it.
+        workers.into_iter().map(|worker| worker.join().expect("a simulation's thread")).collect()
+    });
+    for part in parts {
+        result.add(&part?);
+    }
+    Ok(result)
+}
+
+fn one(fleet: &Fleet, place: usize) -> Result<FleetResult, NeverFits> {
+    let seed = mix(fleet.workload.seed.wrapping_add(mix(place as u64)));
+    let (prefixes, limits) = PrefixCache::new(&fleet.server, fleet.prefixes);
+    let replicas = (0..fleet.replicas.max(1)).map(|_| Replica::new(&limits, prefixes.clone())).collect();
+    let failures = (0..fleet.replicas.max(1))
+        .map(|replica| FailureTimes::new(fleet.failures, mix(seed.wrapping_add(replica as u64))))
+        .collect();
+    let arrivals = FleetArrivals::new(&fleet.rate, fleet.balancers.max(1), &fleet.workload, fleet.prefixes, seed);
+    Balanced::new(fleet.policy, replicas, failures, FleetResult::empty(fleet.rate.seconds())).run(arrivals)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,221 @@
+//! Fleets beside a simulation that looks at every replica all the time.
+
+use pretty_assertions::assert_eq;
+use proptest::prelude::*;
+
+use super::*;
+use crate::sim::core::{Chunking, Core, SchedulerPolicy, SimulatedRequest, simulate};
+use crate::sim::timing::Coefficients;
+use crate::spec::Length;
+
+fn server(policy: SchedulerPolicy) -> EngineLimits {
+    EngineLimits {
+        policy,
+        chunking: Chunking::FirstComeFirstServed,
+        max_batch_size: 16,
+        max_num_tokens: 2048,
+        blocks: 400,
+        tokens_per_block: 32,
+        timing: Coefficients {
+            overhead: 1.0e-3,
+            weights: 4.18e-3,
+            expert_weights: 0.0,
+            expert_share: 0.0,
+            overlap: 1.0,
+            token: 27e-6,
+            pair: 1.33e-9,
+            request: 4e-6,
+            kv_token: 34e-9,
+            context: 0.0,
+            prompt: 0.0,
+            all_reduce: 0.0,
+            frontend: 2e-3,
+        },
+    }
+}
+
+fn fleet(policy: Balancer) -> Fleet {
+    Fleet {
+        server: server(SchedulerPolicy::Vllm),
+        policy,
+        balancers: 3,
+        replicas: 4,
+        simulated: 3,
+        rate: RateOverTime::parse("0,150\n60,340\n120,150").unwrap(),
+        workload: VirtualWorkload {
+            input_tokens: Length::Lognormal { mean: 300.0, stddev: 200.0, min: 16, max: 1024 },
+            output_tokens: Length::Lognormal { mean: 80.0, stddev: 50.0, min: 1, max: 400 },
+            seed: 11,
+        },
+        prefixes: None,
+        failures: None,
+    }
+}
+
+fn requests(fleet: &Fleet, seed: u64) -> Vec<SimulatedRequest> {
+    FleetArrivals::new(&fleet.rate, fleet.balancers, &fleet.workload, None, seed)
+        .map(|request| SimulatedRequest { at: request.at, isl: request.isl, osl: request.osl })
+        .collect()
+}
+
+/// Every replica makes every step, and the balancer sees them all after each.
+fn eager(limits: &EngineLimits, replicas: usize, load: &[SimulatedRequest]) -> FleetResult {
+    struct One {
+        core: Core,
+        now: u64,
+        end: Option<u64>,
+        entering: Vec<(u64, usize)>,
+        inside: usize,
+    }
+    let mut result = FleetResult::empty(120.0);
+    let mut first = vec![0; load.len()];
+    let mut all: Vec<One> = (0..replicas)
+        .map(|_| One { core: Core::new(limits.clone()), now: 0, end: None, entering: Vec::new(), inside: 0 })
+        .collect();
+    let mut turn = 0;
+    let mut advance = |one: &mut One, until: u64, result: &mut FleetResult| loop {
+        if let Some(end) = one.end {
+            if end > until {
+                return;
+            }
+            (one.end, one.now) = (None, end);
+            one.core.finish(|token| {
+                let request = load[token.id as usize];
+                if token.index == 0 {
+                    first[token.id as usize] = end;
+                }
+                if token.is_last {
+                    one.inside -= 1;
+                    result.answered(request.at, first[token.id as usize], end, request.osl);
+                }
+            });
+        }
+        while one.entering.first().is_some_and(|(at, _)| *at <= one.now) {
+            let (_, id) = one.entering.remove(0);
+            one.core.arrive(id as u64, load[id].isl, load[id].osl).unwrap();
+        }
+        if one.now >= until {
+            return;
+        }
+        if let Some(step) = one.core.begin(one.now) {
+            one.end = Some(step.end);
+        } else if let Some((at, _)) = one.entering.first().filter(|(at, _)| *at < until) {
+            one.now = *at;
+        } else {
+            return;
+        }
+    };
+    for (id, request) in load.iter().enumerate() {
+        result.arrived(request.at);
+        for one in &mut all {
+            advance(one, request.at, &mut result);
+        }
+        let at = (0..replicas).map(|step| (turn + step) % replicas).min_by_key(|&at| all[at].inside).unwrap();
+        turn = at + 1;
+        all[at].inside += 1;
+        all[at].entering.push((request.at + limits.timing.frontend_ns(), id));
+    }
+    for one in &mut all {
+        advance(one, u64::MAX, &mut result);
+    }
+    result
+}
+
+#[test]
+fn a_fleet_of_one_is_a_server() {
+    let one = Fleet {
+        balancers: 1,
+        replicas: 1,
+        simulated: 1,
+        rate: RateOverTime::day(0.01, 0.02),
+        ..fleet(Balancer::RoundRobin)
+    };
+    let load = requests(&one, mix(one.workload.seed.wrapping_add(mix(0))));
+    let ran = simulate(&one.server, &load).unwrap();
+    let mut expected = FleetResult::empty(one.rate.seconds());
+    for (request, served) in load.iter().zip(&ran.requests) {
+        expected.arrived(request.at);
+        expected.answered(request.at, served.first, served.last, served.tokens);
+    }
+    let found = run_fleet(&one, 2).unwrap();
+    assert!(found.answered > 1000);
+    assert_eq!((found.steps, found.end), (ran.steps, ran.end));
+    assert_eq!(
+        (found.ttft, found.tpot, found.e2e, found.hours),
+        (expected.ttft, expected.tpot, expected.e2e, expected.hours)
+    );
+}
+
+#[test]
+fn threads_do_not_change_the_result() {
+    let fleet =
+        Fleet { failures: Some(Failures { mean_time_between: 60.0, repair: 5.0 }), ..fleet(Balancer::LeastLoad) };
+    let one = run_fleet(&fleet, 1).unwrap();
+    assert_eq!(run_fleet(&fleet, 3).unwrap(), one);
+}
+
+#[test]
+fn every_request_is_answered_though_replicas_fail() {
+    let calm = run_fleet(&fleet(Balancer::LeastLoad), 2).unwrap();
+    let failures = Some(Failures { mean_time_between: 20.0, repair: 5.0 });
+    let stormy = run_fleet(&Fleet { failures, ..fleet(Balancer::LeastLoad) }, 2).unwrap();
+    assert_eq!((calm.failures, calm.retried), (0, 0));
+    assert!(stormy.failures > 20 && stormy.retried > 50, "{} {}", stormy.failures, stormy.retried);
+    assert_eq!(
+        (stormy.arrived, stormy.answered, stormy.output_tokens),
+        (calm.arrived, calm.answered, calm.output_tokens)
+    );
+    assert!(stormy.e2e.value_at_quantile(0.99) > calm.e2e.value_at_quantile(0.99));
+}
+
+#[test]
+fn requests_wait_while_no_replica_is_up() {
+    let failures = Some(Failures { mean_time_between: 10.0, repair: 10.0 });
+    let alone =
+        Fleet { replicas: 1, failures, rate: RateOverTime::parse("0,3\n60,3").unwrap(), ..fleet(Balancer::RoundRobin) };
+    let result = run_fleet(&alone, 1).unwrap();
+    assert!(result.failures > 3, "{}", result.failures);
+    assert_eq!(result.answered, result.arrived);
+    assert!(result.ttft.max() > 2_000_000, "{}", result.ttft.max());
+}
+
+#[test]
+fn the_least_loaded_replica_answers_sooner_and_prefixes_are_found_where_they_are() {
+    let ttft = |policy| run_fleet(&fleet(policy), 2).unwrap().ttft.value_at_quantile(0.99);
+    let (least, in_turn) = (ttft(Balancer::LeastLoad), ttft(Balancer::RoundRobin));
+    assert!(least < in_turn, "{least} µs, {in_turn} µs");
+    let shared = |policy| {
+        let prefixes = Some(Prefixes { count: 60, tokens: 256, zipf: Some(1.0) });
+        let rate = RateOverTime::parse("0,100\n60,100").unwrap();
+        run_fleet(&Fleet { prefixes, rate, ..fleet(policy) }, 2).unwrap()
+    };
+    let (aware, least) = (shared(Balancer::PrefixAware), shared(Balancer::LeastLoad));
+    assert_eq!(aware.arrived, least.arrived);
+    assert!(aware.prefix_hits > least.prefix_hits, "{} {}", aware.prefix_hits, least.prefix_hits);
+    assert!(aware.ttft.mean() < least.ttft.mean(), "{} {}", aware.ttft.mean(), least.ttft.mean());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+
+    /// A replica's clock is behind the balancer's until it matters; the result is that of clocks that all go on together.
+    #[test]
+    fn clocks_behind_are_the_same_as_clocks_together(seed in 0_u64..1000, replicas in 1_usize..6, policy in prop_oneof![
+        Just(SchedulerPolicy::Vllm), Just(SchedulerPolicy::GuaranteedNoEvict), Just(SchedulerPolicy::MaxUtilization)
+    ]) {
+        let fleet = Fleet {
+            server: server(policy),
+            balancers: 1,
+            replicas,
+            simulated: 1,
+            rate: RateOverTime::parse("0,5\n10,40\n20,5").unwrap(),
+            workload: VirtualWorkload { seed, ..fleet(Balancer::LeastLoad).workload },
+            ..fleet(Balancer::LeastLoad)
+        };
+        let found = run_fleet(&fleet, 1).unwrap();
+        let load = requests(&fleet, mix(seed.wrapping_add(mix(0))));
+        let expected = eager(&fleet.server, replicas, &load);
+        prop_assert_eq!((found.answered, found.end, found.output_tokens), (expected.answered, expected.end, expected.output_tokens));
+        prop_assert_eq!((found.ttft, found.tpot, found.e2e), (expected.ttft, expected.tpot, expected.e2e));
+    }
+}
