@@ -124,8 +124,7 @@ fn length(text: &str) -> Result<Length, CommandError> {
         || CommandError::usage(format!("`{text}` is no length: write MEAN, MEAN,STDDEV or MEAN,STDDEV,MAX, in tokens"));
     let numbers: Result<Vec<f64>, _> = text.split(',').map(|number| number.trim().parse::<f64>()).collect();
     let length = match numbers.map_err(|_| wrong())?[..] {
-        [mean] => Length::Fixed(mean.round() as u32),
-        [mean, 0.0] => Length::Fixed(mean.round() as u32),
+        [mean] | [mean, 0.0] => Length::Fixed(mean.round() as u32),
         [mean, stddev] => Length::Lognormal { mean, stddev, min: 1, max: (mean + 8.0 * stddev) as u32 },
         [mean, stddev, max] => Length::Lognormal { mean, stddev, min: 1, max: max.round() as u32 },
         _ => return Err(wrong()),

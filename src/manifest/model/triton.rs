@@ -134,7 +134,7 @@ pub struct SystemShape {
     pub bandwidth_gbs: f64,
     /// To the other GPUs of a host, GB/s in one direction: NVLink, or PCIe. Not given: an eighth of the memory bandwidth.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub link_gbs: Option<f64>,
+    pub link_gbs: Option<u16>,
     /// Dense peak of one GPU at 16 bits, Tflop/s; fp8 counts twice, fp4 four times.
     pub tflops_16bit: f64,
     /// How much of these numbers the software reaches, as `regatta sim calibrate` prints it. Not given: assumed values.

@@ -114,7 +114,7 @@ pub fn gpu_timing(system: &SystemShape) -> sim::GpuTiming {
         name: system.name.clone(),
         memory_gb: system.memory_gb,
         bandwidth_gbs: system.bandwidth_gbs,
-        link_gbs: system.link_gbs,
+        link_gbs: system.link_gbs.map(f64::from),
         tflops_16bit: system.tflops_16bit,
     }
 }

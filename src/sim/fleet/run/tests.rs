@@ -187,7 +187,7 @@ fn the_least_loaded_replica_answers_sooner_and_prefixes_are_found_where_they_are
     let shared = |policy| {
         let prefixes = Some(Prefixes { count: 60, tokens: 256, zipf: Some(1.0) });
         let rate = RateOverTime::parse("0,100\n60,100").unwrap();
-        run_fleet(&Fleet { prefixes, rate, ..fleet(policy) }, 2).unwrap()
+        run_fleet(&Fleet { rate, prefixes, ..fleet(policy) }, 2).unwrap()
     };
     let (aware, least) = (shared(Balancer::PrefixAware), shared(Balancer::LeastLoad));
     assert_eq!(aware.arrived, least.arrived);
