@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use super::{LockFile, LockSection, read, write};
 
-/// The text with these stages of the run `name` as they are now. Only for a text that [`write`] wrote: other forms of the same YAML are
+/// The text with these stages of the run `name` as they are now. Only for a text that [`write()`] wrote: other forms of the same YAML are
 /// not understood. `now`: the changed stages, and what the run itself has; what it says of the machine and of tools must be in the text
 /// already. `None` where that is not so, or a stage is new: then the whole has to be read and written.
 pub fn splice(text: &str, name: &str, now: &LockSection) -> Option<String> {

@@ -1,5 +1,5 @@
 //! How long a step takes and how much KV cache there is, from the shapes of a model and of a GPU and from the share of the
-//! data sheet's numbers that the software reaches ([`SimCalibration`]).
+//! data sheet's numbers that the software reaches ([`crate::spec::SimCalibration`]).
 //!
 //! A model, never a measurement: every report that rests on it must state so. Without a fitted calibration the shares are
 //! assumed.
