@@ -30,12 +30,12 @@
 //! | `manifest` | text → a checked `Manifest`; the JSON Schema | spec, diag, event, units |
 //! | `plan` | manifest and parameters → a frozen graph of tasks; pure data | manifest, triton, mlperf, spec, diag, event, units |
 //! | `runner` | what may start and what must stop; `store`: durable state on this machine; `shared_store`: outputs shared between machines; owns `trait TaskExecutor` | plan, diag, event, units |
-//! | `exec` | where and how a command runs, is followed, and is stopped for certain: `process`, `container` | spec, event, units |
+//! | `exec` | where and how a command runs, is confined and followed, and is stopped for certain: `process`, `container` | spec, event, units |
 //! | `triton` | talks to Triton servers (KServe v2, metrics); reads, writes and checks model repositories and engines; plans launches | exec, spec, diag, event, units |
 //! | `harness` | sends requests on schedule over KServe v2, `generate` or OpenAI's interfaces, measures the answers, and gives a verdict | triton, stats, spec, diag, event, units |
 //! | `mlperf` | MLPerf's rules: rounds, LoadGen settings and logs, accuracy, audits, packages and their check; `loadgen`: its own LoadGen, driving the harness in a process of its own | harness, spec, diag, event, units |
 //! | `interop` | other tools: their command lines, their result files, what their metrics mean | triton, harness, spec, diag, event, units |
-//! | `sim` | simulated servers: same files, protocols and metrics, no GPU; their step times, fitted to real ones; load in virtual time | triton, spec |
+//! | `sim` | simulated servers: same files, protocols and metrics, no GPU; their step times, fitted to real ones; load in virtual time, on one server or a fleet | triton, spec |
 //! | `stages` | executes each kind of task: on this machine, or elsewhere (`remote`: in a Slurm job, on hosts over ssh) | manifest, plan, runner, exec, triton, harness, interop, mlperf, sim, report, stats, spec, diag, event, units |
 //! | `report` | events and results → terminal, JSON, HTML, comparisons | plan, triton, harness, interop, mlperf, sim, stats, spec, event, units |
 //! | `cli` | arguments → an `Invocation`; exit codes; what a shell completes | spec, event |

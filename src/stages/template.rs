@@ -117,7 +117,7 @@ fn render(
         Ok::<_, Failure>(found.permissions().mode())
     };
     let (given, made) = (mode(source)?, mode(target)?);
-    // Whoever may read it, and no one else, may run it.
+    // Users that may read it may run it, and no others.
     let executable = if given & 0o111 == 0 { 0 } else { (made & 0o444) >> 2 };
     fs::set_permissions(target, Permissions::from_mode(made | executable)).map_err(|error| broken(target, &error))
 }
