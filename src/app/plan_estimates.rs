@@ -15,7 +15,10 @@ use crate::sim::{self, EngineLimits, NeverFits, VirtualResult, VirtualWorkload};
 use crate::spec::{BenchSweep, Length, LimitedMetric, Scenario, Statistic};
 
 /// Requests of a load that are simulated, for each server that has requests of its own.
-const SAMPLE: usize = 4000;
+const SAMPLE: usize = 5000;
+/// Requests come faster than the servers answer them beyond this share of what full servers do: the end of a finite load, when few
+/// requests are left, hides a part of that.
+const BEHIND: f64 = 1.1;
 /// Probes of a search, at most.
 const PROBES: f64 = 12.0;
 
@@ -204,8 +207,9 @@ impl Servers {
                 let rate = rate / self.speed;
                 let result = sim::served_at(&self.limits, self.count, workload, part(count, SAMPLE), rate)?;
                 let answer = result.statistic(LimitedMetric::E2e, Statistic::Mean).unwrap_or_default() / 1e3;
-                let falls_behind = !result.keeps_up();
-                let seconds = if falls_behind { paced(&result, count) } else { count / rate + answer };
+                let full = sim::offline(&self.limits, self.count, workload, most)?;
+                let falls_behind = rate * paced(&full, 1.0) > BEHIND;
+                let seconds = if falls_behind { paced(&full, count) } else { count / rate + answer };
                 (EstimatedTime { falls_behind, ..of(&result, count, seconds) }, count > SAMPLE as f64)
             }
             SentLoad::Users { users, count, seconds } => {

@@ -16,7 +16,7 @@ use crate::manifest::ManifestLibrary;
 use crate::manifest::model::{Action, Bench};
 use crate::plan::{Plan, Task};
 use crate::report::{Styler, WhatIfNumbers, WhatIfProblem, WhatIfRow, html, what_if_json, what_if_text};
-use crate::sim::{self, TwinServing, VirtualResult, VirtualWorkload};
+use crate::sim::{self, EngineLimits, TwinServing, VirtualResult, VirtualWorkload};
 use crate::spec::{LatencyLimit, Length, LimitedMetric, Limits, Scenario, Statistic};
 use crate::units::shell_word;
 
@@ -295,9 +295,7 @@ impl Question {
         let problem = |error: &dyn std::fmt::Display| WhatIfProblem(error.to_string());
         let server = sim::twin(spec, serving).map_err(|error| problem(&error))?;
         let servers = self.row.servers;
-        // Each server has enough to fill it several times; at once, until its beginning and its end are a small part of the time.
-        let fillings = if self.is_offline { 20 } else { 4 };
-        let full = requests.max(servers * server.max_batch_size * fillings);
+        let full = self.count(&server, requests);
         let (rate, result) = if self.is_offline {
             (None, sim::offline(&server, servers, &self.workload, full).map_err(|error| problem(&error))?)
         } else if self.limits.is_empty() {
@@ -315,6 +313,12 @@ impl Question {
         Ok(numbers_of(rate, &result))
     }
 
+    /// Each server has enough requests to fill it several times; at once, until its beginning and its end are a small part of the time.
+    fn count(&self, server: &EngineLimits, requests: usize) -> usize {
+        let fillings = if self.is_offline { 20 } else { 4 };
+        requests.max(self.row.servers * server.max_batch_size * fillings)
+    }
+
     /// The same load at rates up to a little more than the highest one.
     fn curve(
         &self,
@@ -324,9 +328,10 @@ impl Question {
         highest: f64,
     ) -> Vec<WhatIfNumbers> {
         let Ok(server) = sim::twin(spec, serving) else { return Vec::new() };
+        let count = self.count(&server, requests);
         let at = |share: f64| {
             let rate = share * highest;
-            let result = sim::served_at(&server, self.row.servers, &self.workload, requests, rate).ok()?;
+            let result = sim::judged_at(&server, self.row.servers, &self.workload, count, &self.limits, rate).ok()?;
             Some(numbers_of(Some(rate), &result))
         };
         CURVE.into_iter().filter_map(at).collect()

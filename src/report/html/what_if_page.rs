@@ -82,9 +82,14 @@ fn cells(keys: &[&str], row: &WhatIfRow) -> Vec<String> {
         cells.push(number(numbers.tokens_per_second));
         cells.push(number(row.tokens_per_gpu(numbers)));
         let latencies = [numbers.ttft_p50, numbers.ttft_p99, numbers.tpot_p50, numbers.tpot_p99];
-        cells.extend(latencies.map(|ms| format!("{} ms", number(ms))));
+        cells.extend(latencies.map(time));
     }
     cells
+}
+
+/// Requests that are there at once wait for minutes.
+fn time(ms: f64) -> String {
+    if ms >= 10_000.0 { format!("{} s", number(ms / 1e3)) } else { format!("{} ms", number(ms)) }
 }
 
 /// Name, value, what it is.

@@ -82,7 +82,7 @@ impl VirtualResult {
     }
 
     /// Whether the servers kept up: they end not much later than the last request would alone.
-    pub fn keeps_up(&self) -> bool {
+    fn keeps_up(&self) -> bool {
         self.seconds - self.last_arrival <= self.longest_answer + BEHIND * self.last_arrival
     }
 

@@ -6,7 +6,7 @@ mod latencies;
 mod users;
 mod workload;
 
-pub use capacity::{Capacity, CapacityError, UnknownMetric, capacity, offline, served_at};
+pub use capacity::{Capacity, CapacityError, UnknownMetric, capacity, judged_at, offline, served_at};
 pub use latencies::VirtualResult;
 pub use users::with_users;
 pub(super) use workload::LengthSampler;
