@@ -81,7 +81,7 @@ pub struct EstimateBasis {
     pub sample: usize,
 }
 
-/// The sum of all estimates, and what they rest on. Empty: there is no estimate.
+/// The sum of all estimates, and lines with what they rest on. Empty: there is no estimate.
 pub fn estimates_note(estimates: &[BenchEstimate], basis: &EstimateBasis) -> String {
     if estimates.is_empty() {
         return String::new();
@@ -101,19 +101,16 @@ pub fn estimates_note(estimates: &[BenchEstimate], basis: &EstimateBasis) -> Str
     }
     for (model, gpu, source) in &basis.servers {
         let fitted = if source.is_empty() { "assumed, not fitted".to_owned() } else { format!("fitted to {source}") };
-        let _ = write!(out, "; step times of {model} on {gpu}: {fitted}");
+        let _ = write!(out, "\n  step times of {model} on {gpu}: {fitted}");
     }
     if basis.has_assumed_lengths {
-        out.push_str("; lengths: those of the benchmark's stand-in data set");
+        out.push_str("\n  lengths: those of the benchmark's stand-in data set");
     }
     if basis.sample > 0 {
-        let _ = write!(
-            out,
-            "; {} requests of a load were simulated, more are in proportion",
-            grouped(basis.sample as f64, 0)
-        );
+        let sample = grouped(basis.sample as f64, 0);
+        let _ = write!(out, "\n  {sample} requests of a load were simulated, more are in proportion");
     }
-    out.push_str("; builds and starts of servers are not counted");
+    out.push_str("\n  builds and starts of servers are not counted");
     out
 }
 
@@ -158,9 +155,10 @@ mod tests {
         basis.servers.insert(("llama2-70b".into(), "H200".into(), "rows of v5.1".into()));
         assert_eq!(
             estimates_note(&[offline(), offline()], &basis),
-            "model, not a measurement: the benchmarks take 7 min 12 s, 0.96 GPU-hours on 8 GPUs, by the twin sim-h200-x8; \
-             step times of llama2-70b on H200: fitted to rows of v5.1; 4,000 requests of a load were simulated, more are in \
-             proportion; builds and starts of servers are not counted"
+            "model, not a measurement: the benchmarks take 7 min 12 s, 0.96 GPU-hours on 8 GPUs, by the twin sim-h200-x8\n  \
+             step times of llama2-70b on H200: fitted to rows of v5.1\n  \
+             4,000 requests of a load were simulated, more are in proportion\n  \
+             builds and starts of servers are not counted"
         );
         assert_eq!(estimates_note(&[], &basis), "");
     }
