@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use super::plan_estimates::PlanEstimates;
 use super::project::{Project, gpus_here, options};
 use super::run_cache;
 use crate::app::error::CommandError;
@@ -28,14 +29,17 @@ pub(super) fn plan(global: &Global, request: &PlanRequest) -> Result<CliExit, Co
             let chosen: Vec<bool> = options.roles.iter().map(|part| *part != runner::TaskRole::NotNeeded).collect();
             let mut notes = [plan.idle(&chosen), loadgen::notes(&plan)?].concat();
             let tasks: BTreeMap<_, _> = plan.tasks.iter().map(|task| (&task.id, task)).collect();
+            let mut estimates = PlanEstimates::new(&project, request, &plan);
             let mut decisions = Vec::new();
             for decision in decide(&project, request, &plan, &options)? {
                 // To read every action of a large plan takes its time; a cached one costs nothing.
                 let task = tasks.get(&decision.id).filter(|_| decision.verdict == runner::Prediction::Run);
                 let cost =
                     task.map(|task| MeasurementCost::of(task)).transpose().map_err(anyhow::Error::from)?.flatten();
-                decisions.push(decision_row(decision, cost.map(|cost| cost.to_string())));
+                let estimate = task.map(|task| estimates.of(task)).transpose()?.flatten();
+                decisions.push(decision_row(decision, cost.map(|cost| cost.to_string()), estimate));
             }
+            notes.extend(estimates.note());
             // A plan is made without a network.
             if let Some(store) = run_cache::address(None)?
                 && decisions.iter().any(|decision| decision.decision == DecisionKind::Run)
@@ -143,7 +147,11 @@ fn launch_row(preview: ServePreview) -> LaunchRow {
     }
 }
 
-fn decision_row(decision: runner::Decision, cost: Option<String>) -> report::DecisionRow {
+fn decision_row(
+    decision: runner::Decision,
+    cost: Option<String>,
+    estimate: Option<report::BenchEstimate>,
+) -> report::DecisionRow {
     report::DecisionRow {
         id: decision.id,
         stage: decision.stage,
@@ -154,5 +162,6 @@ fn decision_row(decision: runner::Decision, cost: Option<String>) -> report::Dec
         },
         reasons: decision.reasons,
         cost,
+        estimate,
     }
 }

@@ -76,6 +76,12 @@ impl Project {
         repeated(self.compiled(name, settings, compiler, keep)?, select)
     }
 
+    /// The plan of other settings, for what can be known from it: nothing is stored, and no data of the project is looked up.
+    pub(super) fn expanded(&self, name: &str, settings: &[KeyValueArg], select: &Select) -> Result<Plan, CommandError> {
+        let manifest = self.manifest(name, settings)?;
+        repeated(Plan { manifest: name.to_owned(), ..guarded(|| expand(&manifest))? }, select)
+    }
+
     /// The plan as it is written, from the stored one if none of its inputs has changed.
     fn compiled(
         &self,

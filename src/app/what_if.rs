@@ -2,20 +2,26 @@
 
 mod fleet;
 
+use std::fs;
 use std::thread;
 
+use anyhow::Context as _;
+
 use super::project::Project;
+use super::served_twin::ServedTwin;
 use crate::app::error::CommandError;
-use crate::app::output::print;
+use crate::app::output::{print, print_error};
 use crate::cli::{CliExit, Global, KeyValueArg, Select, WhatIf};
 use crate::manifest::ManifestLibrary;
-use crate::manifest::model::{Action, Bench, Engine, Repository};
+use crate::manifest::model::{Action, Bench};
 use crate::plan::{Plan, Task};
-use crate::report::{Styler, WhatIfNumbers, WhatIfProblem, WhatIfRow, what_if_json, what_if_text};
-use crate::sim::{self, TwinServing, VirtualResult, VirtualWorkload};
+use crate::report::{Styler, WhatIfNumbers, WhatIfProblem, WhatIfRow, html, what_if_json, what_if_text};
+use crate::sim::{self, EngineLimits, TwinServing, VirtualResult, VirtualWorkload};
 use crate::spec::{LatencyLimit, Length, LimitedMetric, Limits, Scenario, Statistic};
-use crate::stages::{engine_spec, twin_serving};
+use crate::units::shell_word;
 
+/// Rates of a curve, as shares of the highest one.
+const CURVE: [f64; 9] = [0.1, 0.25, 0.4, 0.55, 0.7, 0.85, 0.95, 1.0, 1.05];
 /// More points than this are a mistake.
 const MOST_POINTS: usize = 10_000;
 
@@ -42,15 +48,37 @@ pub(super) fn what_if(global: &Global, request: &WhatIf) -> Result<CliExit, Comm
     if let Some(asked) = &request.fleet {
         return fleet::answer(global, request, asked, &questions, goal.as_deref());
     }
-    let mut rows = answer(&questions, request.requests as usize);
+    let mut rows = answer(&questions, request.requests as usize, request.html.is_some());
     mark_best(&mut rows);
-    let goal = request.goal.clone().unwrap_or_default();
+    let goal_text = request.goal.clone().unwrap_or_default();
+    if let Some(path) = &request.html {
+        let limits = goal.unwrap_or_default();
+        let page = html::what_if(&rows, &goal_text, &limits, &own_command(request)).map_err(anyhow::Error::from)?;
+        fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))?;
+        print_error(&format!("the page: {}\n", path.display()));
+    }
+    let goal = goal_text;
     print(&if request.json {
         what_if_json(&rows, &goal)
     } else {
         what_if_text(&rows, &goal, Styler::chosen(global.color.choice()))
     });
     Ok(CliExit::Done)
+}
+
+/// The command that asks this.
+fn own_command(request: &WhatIf) -> String {
+    let mut words = vec![format!("regatta what-if {}", shell_word(&request.manifest))];
+    words.extend(request.settings.iter().map(|one| shell_word(&format!("{}={}", one.key, one.value))));
+    let options = [
+        ("--goal", &request.goal),
+        ("--input-tokens", &request.input_tokens),
+        ("--output-tokens", &request.output_tokens),
+    ];
+    for (name, value) in options {
+        words.extend(value.as_ref().map(|value| format!("{name} {}", shell_word(value))));
+    }
+    words.join(" ")
 }
 
 /// Lengths in place of those of the benchmarks.
@@ -149,7 +177,7 @@ fn questions_of(
             Scenario::Server | Scenario::Interactive => false,
             Scenario::Trace | Scenario::Concurrency | Scenario::SingleStream => continue,
         };
-        let (engine, repository) = served_by(plan, task)?;
+        let servers = ServedTwin::of(plan, task)?;
         let given = |length: &Length| *length == Length::Given;
         let workload = VirtualWorkload {
             input_tokens: lengths.input.clone().unwrap_or_else(|| bench.input_tokens.clone()),
@@ -157,12 +185,12 @@ fn questions_of(
             seed: bench.seed,
         };
         let mut problem = None;
-        if engine.is_none() {
+        if servers.engine.is_none() {
             problem = Some("it has no simulated engine: choose a simulated system (`system=sim-…`)");
         } else if given(&workload.input_tokens) || given(&workload.output_tokens) {
             problem = Some("its lengths are in the data: give --input-tokens and --output-tokens");
         }
-        let (gpus, servers) = sizes(engine.as_ref(), repository.as_ref());
+        let (gpus, copies) = servers.sizes();
         let limits = goal.map_or_else(
             || bench.limits.iter().flat_map(|limits| limits.latencies()).collect(),
             <[LatencyLimit]>::to_vec,
@@ -177,14 +205,13 @@ fn questions_of(
                 settings: point.iter().map(|one| (one.key.clone(), one.value.clone())).collect(),
                 task: task.id.to_string(),
                 gpus,
-                servers,
+                servers: copies,
                 outcome: Err(WhatIfProblem(problem.unwrap_or_default().to_owned())),
                 is_best: false,
+                curve: Vec::new(),
                 command,
             },
-            twin: engine
-                .filter(|_| problem.is_none())
-                .map(|engine| (engine_spec(&engine), twin_serving(repository.as_ref()))),
+            twin: servers.simulated().filter(|_| problem.is_none()),
             workload,
             is_offline,
             limits,
@@ -193,38 +220,6 @@ fn questions_of(
         });
     }
     Ok(questions)
-}
-
-/// The engine and the repository that a benchmark's servers need.
-fn served_by(plan: &Plan, task: &Task) -> Result<(Option<Engine>, Option<Repository>), CommandError> {
-    let (mut engine, mut repository) = (None, None);
-    let mut open: Vec<usize> = task.needs.iter().map(|need| need.task as usize).collect();
-    let mut seen = vec![false; plan.tasks.len()];
-    while let Some(at) = open.pop() {
-        if std::mem::replace(&mut seen[at], true) {
-            continue;
-        }
-        let task = &plan.tasks[at];
-        if task.skipped.is_none() {
-            match task.typed_action()? {
-                Action::Engine(found) => engine = Some(found),
-                Action::Repository(found) => repository = Some(found),
-                _ => {}
-            }
-        }
-        open.extend(task.needs.iter().map(|need| need.task as usize));
-    }
-    Ok((engine, repository))
-}
-
-/// GPUs in use, and copies of the engine that share the requests.
-fn sizes(engine: Option<&Engine>, repository: Option<&Repository>) -> (u32, usize) {
-    let each = engine.map_or(1, |engine| engine.tensor_parallelism * engine.pipeline_parallelism).max(1);
-    let servers = repository.map_or(1, |repository| {
-        let copies = repository.gpus.map_or(repository.triton_num_servers, |gpus| gpus / each);
-        copies.max(repository.triton_num_servers).max(1)
-    });
-    (servers * each, servers as usize)
 }
 
 /// The command that measures it, and the key that sets its rate.
@@ -259,14 +254,14 @@ fn real_system<'a>(library: &ManifestLibrary, manifest: &str, system: &'a str) -
 }
 
 /// Simulates all of them, on every core.
-fn answer(questions: &[Question], requests: usize) -> Vec<WhatIfRow> {
+fn answer(questions: &[Question], requests: usize, has_curves: bool) -> Vec<WhatIfRow> {
     let threads = thread::available_parallelism().map_or(1, usize::from).min(questions.len());
     let mut rows: Vec<(usize, WhatIfRow)> = thread::scope(|scope| {
         let workers: Vec<_> = (0..threads)
             .map(|worker| {
                 scope.spawn(move || {
                     let own = questions.iter().enumerate().skip(worker).step_by(threads);
-                    own.map(|(at, question)| (at, question.answer(requests))).collect::<Vec<_>>()
+                    own.map(|(at, question)| (at, question.answer(requests, has_curves))).collect::<Vec<_>>()
                 })
             })
             .collect();
@@ -277,10 +272,13 @@ fn answer(questions: &[Question], requests: usize) -> Vec<WhatIfRow> {
 }
 
 impl Question {
-    fn answer(&self, requests: usize) -> WhatIfRow {
+    fn answer(&self, requests: usize, has_curve: bool) -> WhatIfRow {
         let mut row = self.row.clone();
         if let Some((spec, serving)) = &self.twin {
             row.outcome = self.numbers(spec, serving, requests);
+            if let Some(highest) = row.outcome.as_ref().ok().and_then(|numbers| numbers.rate).filter(|_| has_curve) {
+                row.curve = self.curve(spec, serving, requests, highest);
+            }
         }
         if let Ok(WhatIfNumbers { rate: Some(rate), .. }) = row.outcome {
             row.command = format!("{} {}={}", row.command, self.rate_key, (rate * 100.0).floor() / 100.0);
@@ -297,9 +295,7 @@ impl Question {
         let problem = |error: &dyn std::fmt::Display| WhatIfProblem(error.to_string());
         let server = sim::twin(spec, serving).map_err(|error| problem(&error))?;
         let servers = self.row.servers;
-        // Each server has enough to fill it several times; at once, until its beginning and its end are a small part of the time.
-        let fillings = if self.is_offline { 20 } else { 4 };
-        let full = requests.max(servers * server.max_batch_size * fillings);
+        let full = self.count(&server, requests);
         let (rate, result) = if self.is_offline {
             (None, sim::offline(&server, servers, &self.workload, full).map_err(|error| problem(&error))?)
         } else if self.limits.is_empty() {
@@ -314,16 +310,45 @@ impl Question {
             }
             (Some(found.rate), found.result)
         };
-        let of = |metric, statistic| result.statistic(metric, statistic).map_err(|error| problem(&error));
-        Ok(WhatIfNumbers {
-            rate,
-            tokens_per_second: VirtualResult::tokens_per_second(&result),
-            ttft_p50: of(LimitedMetric::Ttft, Statistic::P50)?,
-            ttft_p99: of(LimitedMetric::Ttft, Statistic::P99)?,
-            tpot_p50: of(LimitedMetric::Tpot, Statistic::P50)?,
-            tpot_p99: of(LimitedMetric::Tpot, Statistic::P99)?,
-            pauses: result.pauses,
-        })
+        Ok(numbers_of(rate, &result))
+    }
+
+    /// Each server has enough requests to fill it several times; at once, until its beginning and its end are a small part of the time.
+    fn count(&self, server: &EngineLimits, requests: usize) -> usize {
+        let fillings = if self.is_offline { 20 } else { 4 };
+        requests.max(self.row.servers * server.max_batch_size * fillings)
+    }
+
+    /// The same load at rates up to a little more than the highest one.
+    fn curve(
+        &self,
+        spec: &sim::EngineSpec,
+        serving: &TwinServing,
+        requests: usize,
+        highest: f64,
+    ) -> Vec<WhatIfNumbers> {
+        let Ok(server) = sim::twin(spec, serving) else { return Vec::new() };
+        let count = self.count(&server, requests);
+        let at = |share: f64| {
+            let rate = share * highest;
+            let result = sim::judged_at(&server, self.row.servers, &self.workload, count, &self.limits, rate).ok()?;
+            Some(numbers_of(Some(rate), &result))
+        };
+        CURVE.into_iter().filter_map(at).collect()
+    }
+}
+
+fn numbers_of(rate: Option<f64>, result: &VirtualResult) -> WhatIfNumbers {
+    // TTFT and TPOT are kept in virtual time.
+    let of = |metric, statistic| result.statistic(metric, statistic).unwrap_or_default();
+    WhatIfNumbers {
+        rate,
+        tokens_per_second: VirtualResult::tokens_per_second(result),
+        ttft_p50: of(LimitedMetric::Ttft, Statistic::P50),
+        ttft_p99: of(LimitedMetric::Ttft, Statistic::P99),
+        tpot_p50: of(LimitedMetric::Tpot, Statistic::P50),
+        tpot_p99: of(LimitedMetric::Tpot, Statistic::P99),
+        pauses: result.pauses,
     }
 }
 

@@ -224,7 +224,7 @@ pub(super) const CACHE: &str = concat!(
 
 pub(super) const WHAT_IF: &str = with_codes!(examples![
     "regatta what-if quickstart system=sim-h100-x1,sim-h200-x1 --goal 'ttft_p99<450ms tpot_p99<40ms'",
-    "regatta what-if quickstart scenarios=server tuning.max_batch_size=8,16,32,64 --json",
+    "regatta what-if quickstart scenarios=server tuning.max_batch_size=8,16,32,64 --html what-if.html",
     "regatta what-if vllm system=sim-h200-x1 scenarios=offline --input-tokens 1000,500 --output-tokens 200",
     "regatta what-if vllm system=sim-h200-x1 scenarios=server --day 40..200 --replicas 16 --balancer round-robin,least-load",
 ]);

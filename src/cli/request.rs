@@ -373,6 +373,8 @@ pub struct WhatIf {
     pub output_tokens: Option<String>,
     /// A day of a fleet instead of one system.
     pub fleet: Option<FleetRequest>,
+    /// Where to write a page.
+    pub html: Option<PathBuf>,
     pub json: bool,
 }
 

@@ -87,6 +87,9 @@ pub(super) struct WhatIfArgs {
     pub output_tokens: Option<String>,
     #[command(flatten)]
     pub fleet: FleetArgs,
+    /// Write an HTML page, too: the table, the Pareto front, and the latencies of each point over the rate.
+    #[arg(long, value_name = "FILE", conflicts_with = "day", value_hint = ValueHint::FilePath)]
+    pub html: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
@@ -161,6 +164,7 @@ pub(super) fn what_if(args: WhatIfArgs) -> WhatIf {
         input_tokens: args.input_tokens,
         output_tokens: args.output_tokens,
         fleet: fleet(args.fleet),
+        html: args.html,
         json: args.json,
     }
 }

@@ -39,8 +39,8 @@ pub use junit::junit_xml;
 pub use markdown_summary::markdown_summary;
 pub use open_metrics::{OPEN_METRICS_TYPE, open_metrics};
 pub use plan::{
-    DecisionKind, DecisionRow, LaunchKind, LaunchRow, decisions_json, decisions_text, graph_dot, graph_mermaid,
-    launch_json, launch_problems, launch_text,
+    BenchEstimate, DecisionKind, DecisionRow, EstimateBasis, EstimatedLoad, LaunchKind, LaunchRow, decisions_json,
+    decisions_text, estimates_note, graph_dot, graph_mermaid, launch_json, launch_problems, launch_text,
 };
 pub use run_list::{RunRow, run_list, run_list_json};
 pub use run_state::{Finished, Notice, RunState, TaskPhase, TaskProgress, TaskState};

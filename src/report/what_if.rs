@@ -19,8 +19,22 @@ pub struct WhatIfRow {
     pub outcome: Result<WhatIfNumbers, WhatIfProblem>,
     /// No other point has more tokens per second with as many GPUs or fewer.
     pub is_best: bool,
+    /// The same at several rates, up to a little more than the highest one; empty where they were not asked for.
+    pub curve: Vec<WhatIfNumbers>,
     /// What would measure it.
     pub command: String,
+}
+
+impl WhatIfRow {
+    /// Its settings and its benchmark.
+    pub(super) fn name(&self) -> String {
+        let settings: Vec<String> = self.settings.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        [settings.join(" "), self.task.clone()].join(" ").trim().to_owned()
+    }
+
+    pub(super) fn tokens_per_gpu(&self, numbers: &WhatIfNumbers) -> f64 {
+        numbers.tokens_per_second / f64::from(self.gpus.max(1))
+    }
 }
 
 /// A point that cannot be simulated.
@@ -72,7 +86,7 @@ pub fn what_if_text(rows: &[WhatIfRow], goal: &str, paint: Styler) -> String {
         line.push((TextRole::Plain, row.task.clone()));
         match &row.outcome {
             Ok(numbers) => {
-                let each = numbers.tokens_per_second / f64::from(row.gpus.max(1));
+                let each = row.tokens_per_gpu(numbers);
                 line.push((TextRole::Plain, row.gpus.to_string()));
                 line.push((TextRole::Plain, numbers.rate.map_or_else(|| "all".to_owned(), short)));
                 line.push((TextRole::Plain, short(numbers.tokens_per_second)));

@@ -31,5 +31,6 @@ pub use serve::{
 pub use timing::{Coefficients, DecoderModel, Experts, GpuMemory, GpuTiming, Parallelism, Precision, derive};
 pub use twin::{TwinServing, twin};
 pub use virtual_load::{
-    Capacity, CapacityError, UnknownMetric, VirtualResult, VirtualWorkload, capacity, offline, served_at,
+    Capacity, CapacityError, UnknownMetric, VirtualResult, VirtualWorkload, capacity, judged_at, offline, served_at,
+    with_users,
 };

@@ -1,23 +1,26 @@
-//! The simulator in virtual time: requests per second of one core's time, and memory.
+//! The simulator in virtual time: requests per second of one core's time, memory, and a hash of what happened.
 //!
 //! ```text
 //! cargo bench --bench twin                # a server, and an hour of a fleet
-//! cargo bench --bench twin -- day         # 10,000 GPUs for a day: 1,250 replicas of eight
+//! cargo bench --bench twin -- day         # 10,000 GPUs for a day: 1,248 replicas of eight
+//! cargo bench --bench twin -- hash        # small loads: only the hashes, to compare with those of another machine
 //! ```
 //!
-//! Llama-2-70B in 8 bits on an H200, 294 tokens in and out. CPU time is this process's own, so that other programs do not count.
+//! Llama-2-70B in 8 bits on an H200, 294 tokens in and out. CPU time is this process's own, so that other programs do not count. A
+//! hash is of the times and tokens of every request, of a fleet of its counts and of every value of its latencies.
 
 #![allow(clippy::print_stdout, reason = "a benchmark prints a table")]
 
 use std::time::Instant;
 
 use regatta::sim::{
-    Balancer, Chunking, DecoderModel, EngineSpec, Failures, Fleet, GpuTiming, RateOverTime, SchedulerPolicy,
-    TwinServing, VirtualWorkload, run_fleet, simulate, twin,
+    Balancer, Chunking, DecoderModel, EngineSpec, Failures, Fleet, FleetResult, GpuTiming, RateOverTime,
+    SchedulerPolicy, TwinServing, VirtualRun, VirtualWorkload, run_fleet, simulate, twin,
 };
 use regatta::spec::{Length, SimCalibration};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::json;
+use sha2::{Digest as _, Sha256};
 
 fn cpu_seconds() -> f64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
@@ -75,10 +78,71 @@ fn workload() -> VirtualWorkload {
     }
 }
 
+/// The first digits of the SHA-256 of these numbers.
+fn hash(numbers: impl IntoIterator<Item = u64>) -> String {
+    let mut hasher = Sha256::new();
+    for number in numbers {
+        hasher.update(number.to_le_bytes());
+    }
+    hasher.finalize()[..8].iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn hash_of_run(run: &VirtualRun) -> String {
+    let requests = run.requests.iter().flat_map(|it| [it.first, it.last, it.tokens, u64::from(it.pauses)]);
+    hash(requests.chain([run.end, run.steps, run.peak_blocks]))
+}
+
+fn hash_of_fleet(result: &FleetResult) -> String {
+    let hours = result.hours.iter().flat_map(|hour| [(&hour.ttft, hour.requests), (&hour.tpot, hour.output_tokens)]);
+    let values = hours.flat_map(|(histogram, count)| {
+        let recorded = histogram.iter_recorded();
+        recorded.flat_map(|at| [at.value_iterated_to(), at.count_at_value()]).chain([count]).collect::<Vec<u64>>()
+    });
+    hash(values.chain([
+        result.answered,
+        result.output_tokens,
+        result.steps,
+        result.end,
+        result.failures,
+        result.retried,
+    ]))
+}
+
+/// What a line has beside the name of the load.
+struct Line<'a> {
+    name: &'a str,
+    requests: u64,
+    steps: u64,
+    end: u64,
+    /// CPU time and time on the clock before it.
+    begin: (f64, Instant),
+    hash: &'a str,
+}
+
+fn print(line: &Line<'_>, is_timed: bool) {
+    let Line { name, requests, steps, end, begin: (cpu, wall), hash } = line;
+    if !is_timed {
+        println!("{name} | {requests} | {hash}");
+        return;
+    }
+    println!(
+        "{name} | {requests} | {steps} | {:.0} | {:.0} | {:.1} | {:.0} | {hash}",
+        *end as f64 / 1e9,
+        *requests as f64 / (cpu_seconds() - cpu),
+        wall.elapsed().as_secs_f64(),
+        peak_mb()
+    );
+}
+
 fn main() {
+    let has = |wanted: &str| std::env::args().any(|word| word == wanted);
+    let (is_day, is_timed) = (has("day"), !has("hash"));
     let serving = TwinServing { chunking: Chunking::FirstComeFirstServed, ..TwinServing::default() };
     let server = twin(&spec(1), &serving).expect("the engine fits");
-    println!("load | requests | steps | virtual s | requests per second of CPU time | wall s | peak MB");
+    if is_timed {
+        println!("load | requests | steps | virtual s | requests per second of CPU time | wall s | peak MB | hash");
+    }
+    let size = if is_timed { 1 } else { 20 };
     for (name, policy, rate, count) in [
         ("all at once", SchedulerPolicy::GuaranteedNoEvict, None, 40_000),
         ("12 a second", SchedulerPolicy::GuaranteedNoEvict, Some(12.0), 200_000),
@@ -86,24 +150,18 @@ fn main() {
         ("4 a second", SchedulerPolicy::MaxUtilization, Some(4.0), 200_000),
     ] {
         let limits = regatta::sim::EngineLimits { policy, ..server.clone() };
-        let load = workload().requests(count, rate);
-        let (cpu, wall) = (cpu_seconds(), Instant::now());
+        let load = workload().requests(count / size, rate);
+        let begin = (cpu_seconds(), Instant::now());
         let run = simulate(&limits, &load).expect("every request fits");
-        println!(
-            "{name} | {count} | {} | {:.0} | {:.0} | {:.1} | {:.0}",
-            run.steps,
-            run.end as f64 / 1e9,
-            count as f64 / (cpu_seconds() - cpu),
-            wall.elapsed().as_secs_f64(),
-            peak_mb()
-        );
+        let requests = load.len() as u64;
+        let hash = &hash_of_run(&run);
+        print(&Line { name, requests, steps: run.steps, end: run.end, begin, hash }, is_timed);
     }
-    let is_day = std::env::args().any(|word| word == "day");
-    // 78 balancers of 16 replicas and two more: as near to 1,250 as whole balancers are.
-    let (name, balancers, rate) = if is_day {
-        ("1,248 replicas of 8 GPUs, a day", 78, RateOverTime::day(400.0, 1600.0))
-    } else {
-        ("64 replicas of 8 GPUs, an hour", 4, RateOverTime::parse("0,320\n3600,320").expect("two points"))
+    // 78 balancers of 16 replicas: as near to 1,250 as whole balancers are.
+    let (name, balancers, rate) = match (is_day, is_timed) {
+        (true, _) => ("1,248 replicas of 8 GPUs, a day", 78, RateOverTime::day(400.0, 1600.0)),
+        (_, true) => ("64 replicas of 8 GPUs, an hour", 4, RateOverTime::parse("0,320\n3600,320").expect("two points")),
+        (_, false) => ("32 replicas of 8 GPUs, a minute", 2, RateOverTime::parse("0,160\n60,160").expect("two points")),
     };
     for policy in [Balancer::RoundRobin, Balancer::LeastLoad] {
         let fleet = Fleet {
@@ -117,16 +175,11 @@ fn main() {
             prefixes: None,
             failures: Some(Failures { mean_time_between: 30.0 * 86_400.0, repair: 600.0 }),
         };
-        let (cpu, wall) = (cpu_seconds(), Instant::now());
+        let begin = (cpu_seconds(), Instant::now());
         let result = run_fleet(&fleet, 2).expect("every request fits");
-        println!(
-            "{name}, {policy:?} | {} | {} | {:.0} | {:.0} | {:.1} | {:.0}",
-            result.answered,
-            result.steps,
-            result.end as f64 / 1e9,
-            result.answered as f64 / (cpu_seconds() - cpu),
-            wall.elapsed().as_secs_f64(),
-            peak_mb()
-        );
+        let name = &format!("{name}, {policy:?}");
+        let hash = &hash_of_fleet(&result);
+        let FleetResult { answered: requests, steps, end, .. } = result;
+        print(&Line { name, requests, steps, end, begin, hash }, is_timed);
     }
 }

@@ -2,6 +2,7 @@
 
 mod calibration;
 mod determinism;
+mod estimates;
 pub mod ground;
 mod peers;
 mod request_tensors;

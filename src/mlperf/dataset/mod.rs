@@ -20,5 +20,5 @@ mod writer;
 
 pub use description::{DATASET_FILE, DatasetFile, DatasetFormat, LengthSpread, SAMPLES_FILE, SyntheticSpec};
 pub use error::{ColumnError, DatasetError, NpyRowsError, ParquetFileError, SampleFileError};
-pub use synthetic::LengthDistribution;
+pub use synthetic::{LengthDistribution, assumed_lengths};
 pub use write::{DatasetRequest, make, read};

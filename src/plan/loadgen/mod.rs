@@ -53,17 +53,22 @@ pub fn notes(plan: &Plan) -> Result<Vec<String>, ActionError> {
     Ok(notes)
 }
 
-/// What LoadGen will issue. None where that depends on a data set that is made up and may be smaller.
+/// What LoadGen will issue, or a search for its highest rate.
 fn estimate(bench: &Bench) -> Option<String> {
-    let request = test_request(bench)?;
     if bench.search.is_some() {
         return Cost::of(bench).map(|cost| cost.to_string());
     }
+    queries(bench).map(|queries| queries.to_string())
+}
+
+/// What LoadGen will issue in one test. None where that depends on a data set that is made up and may be smaller.
+pub fn queries(bench: &Bench) -> Option<Estimate> {
+    let request = test_request(bench)?;
     if request.rehearsal {
         return None;
     }
     let seed = request.find().ok()?.round.loadgen.seeds.schedule;
-    Some(Estimate::of(&conf(&request).ok()?.settings, seed).to_string())
+    Some(Estimate::of(&conf(&request).ok()?.settings, seed))
 }
 
 /// Scenarios that a closed submission of a benchmark must hold and this package does not.

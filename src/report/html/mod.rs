@@ -29,8 +29,10 @@ mod sweep_charts;
 mod sweeps_page;
 mod timeline;
 mod trend_plot;
+mod what_if_page;
 
 pub use comparison_page::compare;
 pub use history_page::history;
 pub use page::{PageResult, RunOrigin, render};
 pub use sweeps_page::compare_sweeps;
+pub use what_if_page::what_if;

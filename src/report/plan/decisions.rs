@@ -2,14 +2,15 @@
 
 use std::fmt::Write as _;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use serde_json::json;
 
+use super::estimate::BenchEstimate;
 use crate::event::TaskId;
 use crate::report::terminal::styler::{Styler, TextRole, clean, counted, table};
 
 /// One task, decided but not done.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DecisionRow {
     pub id: TaskId,
     pub stage: String,
@@ -19,6 +20,14 @@ pub struct DecisionRow {
     /// What a benchmark measures, where that is more than one measurement.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost: Option<String>,
+    /// What a benchmark is expected to take, by the twin of its servers.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "estimate_json")]
+    pub estimate: Option<BenchEstimate>,
+}
+
+#[allow(clippy::ref_option, reason = "serde gives a reference")]
+fn estimate_json<S: Serializer>(estimate: &Option<BenchEstimate>, to: S) -> Result<S::Ok, S::Error> {
+    estimate.as_ref().map(BenchEstimate::json).serialize(to)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -49,8 +58,9 @@ pub fn decisions_text(decisions: &[DecisionRow], paint: Styler) -> String {
     };
     let mut rows = Vec::new();
     for alike in decisions.chunk_by(are_alike) {
-        let DecisionRow { id, stage, decision, reasons, cost } = &alike[0];
-        let cost = cost.as_ref().filter(|_| *decision == DecisionKind::Run);
+        let DecisionRow { id, stage, decision, reasons, cost, estimate } = &alike[0];
+        let estimate = estimate.as_ref().map(BenchEstimate::to_string);
+        let cost = cost.iter().chain(&estimate).filter(|_| *decision == DecisionKind::Run);
         let name = if alike.len() == 1 { id.to_string() } else { format!("{stage} ({})", alike.len()) };
         let tone = match decision {
             DecisionKind::Run => TextRole::Good,
@@ -86,6 +96,7 @@ mod tests {
             decision,
             reasons: reasons.iter().map(ToString::to_string).collect(),
             cost: None,
+            estimate: None,
         };
         vec![
             decision("engine", DecisionKind::Cached, &[]),
@@ -102,6 +113,7 @@ mod tests {
             decision: DecisionKind::Skipped,
             reasons: vec![why.to_owned()],
             cost: None,
+            estimate: None,
         };
         let all = [skipped("a/x", "no"), skipped("a/y", "no"), skipped("a/z", "other"), skipped("b", "other")];
         insta::assert_snapshot!(decisions_text(&all, Styler::OFF), @r"

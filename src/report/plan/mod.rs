@@ -1,9 +1,11 @@
 //! What a plan would do: the decision for each task, the graph of tasks, and the commands that servers start with.
 
 mod decisions;
+mod estimate;
 mod graph;
 mod launch;
 
 pub use decisions::{DecisionKind, DecisionRow, decisions_json, decisions_text};
+pub use estimate::{BenchEstimate, EstimateBasis, EstimatedLoad, estimates_note};
 pub use graph::{graph_dot, graph_mermaid};
 pub use launch::{LaunchKind, LaunchRow, launch_json, launch_problems, launch_text};

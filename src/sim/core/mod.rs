@@ -10,12 +10,14 @@ use std::collections::VecDeque;
 mod active;
 mod batch;
 mod capacity;
+mod closed_loop;
 mod equal_steps;
 mod limits;
 mod virtual_time;
 mod vllm;
 
 use active::{Active, InFlight};
+pub use closed_loop::simulate_users;
 pub use limits::{Chunking, EngineLimits, SchedulerPolicy};
 pub use virtual_time::{Served, SimulatedRequest, VirtualRun, simulate};
 
@@ -287,4 +289,4 @@ fn make(request: &mut Active, emit: &mut impl FnMut(CoreToken)) {
 #[cfg(test)]
 mod reference_tests;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

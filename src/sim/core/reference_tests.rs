@@ -3,7 +3,7 @@
 use pretty_assertions::assert_eq;
 use serde::Deserialize;
 
-use super::tests::one_by_one;
+use super::tests::{GOLDEN, one_by_one};
 use super::*;
 use crate::sim::timing::Coefficients;
 
@@ -38,21 +38,7 @@ fn every_step_is_that_of_a_second_implementation() {
             max_num_tokens: case.max_num_tokens,
             blocks: case.blocks,
             tokens_per_block: case.tokens_per_block,
-            timing: Coefficients {
-                overhead: 1.0e-3,
-                weights: 4.18e-3,
-                expert_weights: 0.0,
-                expert_share: 0.0,
-                overlap: 1.0,
-                token: 27e-6,
-                pair: 1.33e-9,
-                request: 4e-6,
-                kv_token: 34e-9,
-                context: 2e-4,
-                prompt: 5e-5,
-                all_reduce: 0.0,
-                frontend: 0.0,
-            },
+            timing: Coefficients { context: 2e-4, prompt: 5e-5, ..GOLDEN },
         };
         let load: Vec<_> = case.requests.iter().map(|&(at, isl, osl)| SimulatedRequest { at, isl, osl }).collect();
         let (run, steps) = one_by_one(&limits, &load);

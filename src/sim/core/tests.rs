@@ -9,7 +9,7 @@ use crate::sim::random::mix;
 use crate::sim::timing::Coefficients;
 
 /// 8B bf16 on one H200: the rounded values that the golden rows were computed with.
-const GOLDEN: Coefficients = Coefficients {
+pub(in crate::sim) const GOLDEN: Coefficients = Coefficients {
     overhead: 1.0e-3,
     weights: 4.18e-3,
     expert_weights: 0.0,
@@ -243,6 +243,22 @@ proptest! {
     #[test]
     fn equal_steps_at_once_are_the_same_as_one_by_one(limits in limits(), load in loads()) {
         prop_assert_eq!(simulate(&limits, &load).unwrap(), one_by_one(&limits, &load).0);
+    }
+
+    /// Users wait for their answers: no more requests are under way than there are users, and none is forgotten.
+    #[test]
+    fn a_closed_loop_has_as_many_requests_as_users(limits in limits(), load in loads(), users in 1_usize..8) {
+        let lengths: Vec<(u64, u64)> = load.iter().map(|request| (request.isl, request.osl)).collect();
+        let (sent, ran) = simulate_users(&limits, &lengths, users).unwrap();
+        prop_assert_eq!(sent.len(), load.len());
+        for (at, (request, served)) in sent.iter().zip(&ran.requests).enumerate() {
+            prop_assert_eq!(served.tokens, request.osl);
+            let under_way = sent[..at].iter().zip(&ran.requests).filter(|(_, earlier)| earlier.last > request.at).count();
+            prop_assert!(under_way < users, "{} under way", under_way);
+        }
+        // With a user for each request it is a load that is there at once.
+        let at_once: Vec<_> = load.iter().map(|request| SimulatedRequest { at: 0, ..*request }).collect();
+        prop_assert_eq!(simulate_users(&limits, &lengths, load.len()).unwrap().1, simulate(&limits, &at_once).unwrap());
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod answer;
 mod decode;
 mod describe;
 mod driver;
+mod extensions;
 mod extra_outputs;
 mod http;
 mod inputs;

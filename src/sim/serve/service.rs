@@ -14,6 +14,7 @@ use tonic::{Code, Request, Response, Status, Streaming};
 use super::answer::{ServedAnswer, empty_response};
 use super::describe::{index, metadata, server, statistics};
 use super::driver::{Driver, DriverJob, ResponseSink, ServerCounters, SimClock};
+use super::extensions;
 use super::loaded_model::{LoadedEngine, LoadedModel, ModelKind};
 use super::prompt::PromptTokens;
 use super::request::{Accepted, RequestPart, accept, version};
@@ -24,10 +25,13 @@ use crate::triton::proto::health::health_server::Health;
 use crate::triton::proto::health::{HealthCheckRequest, HealthCheckResponse};
 use crate::triton::proto::inference::grpc_inference_service_server::GrpcInferenceService;
 use crate::triton::proto::inference::{
+    CudaSharedMemoryStatusRequest, CudaSharedMemoryStatusResponse, LogSettingsRequest, LogSettingsResponse,
     ModelConfigRequest, ModelConfigResponse, ModelInferRequest, ModelInferResponse, ModelMetadataRequest,
     ModelMetadataResponse, ModelReadyRequest, ModelReadyResponse, ModelStatisticsRequest, ModelStatisticsResponse,
-    ModelStreamInferResponse, RepositoryIndexRequest, RepositoryIndexResponse, ServerLiveRequest, ServerLiveResponse,
-    ServerMetadataRequest, ServerMetadataResponse, ServerReadyRequest, ServerReadyResponse,
+    ModelStreamInferResponse, RepositoryIndexRequest, RepositoryIndexResponse, RepositoryModelLoadRequest,
+    RepositoryModelLoadResponse, RepositoryModelUnloadRequest, RepositoryModelUnloadResponse, ServerLiveRequest,
+    ServerLiveResponse, ServerMetadataRequest, ServerMetadataResponse, ServerReadyRequest, ServerReadyResponse,
+    SystemSharedMemoryStatusRequest, SystemSharedMemoryStatusResponse, TraceSettingRequest, TraceSettingResponse,
 };
 
 /// The state that all calls share.
@@ -315,6 +319,42 @@ impl GrpcInferenceService for InferenceService {
         _: Request<RepositoryIndexRequest>,
     ) -> Result<Response<RepositoryIndexResponse>, Status> {
         Ok(Response::new(index(&self.0)))
+    }
+
+    async fn repository_model_load(
+        &self,
+        _: Request<RepositoryModelLoadRequest>,
+    ) -> Result<Response<RepositoryModelLoadResponse>, Status> {
+        Err(extensions::load_refused().into())
+    }
+
+    async fn repository_model_unload(
+        &self,
+        _: Request<RepositoryModelUnloadRequest>,
+    ) -> Result<Response<RepositoryModelUnloadResponse>, Status> {
+        Err(extensions::load_refused().into())
+    }
+
+    async fn system_shared_memory_status(
+        &self,
+        _: Request<SystemSharedMemoryStatusRequest>,
+    ) -> Result<Response<SystemSharedMemoryStatusResponse>, Status> {
+        Ok(Response::new(SystemSharedMemoryStatusResponse::default()))
+    }
+
+    async fn cuda_shared_memory_status(
+        &self,
+        _: Request<CudaSharedMemoryStatusRequest>,
+    ) -> Result<Response<CudaSharedMemoryStatusResponse>, Status> {
+        Ok(Response::new(CudaSharedMemoryStatusResponse::default()))
+    }
+
+    async fn trace_setting(&self, _: Request<TraceSettingRequest>) -> Result<Response<TraceSettingResponse>, Status> {
+        Ok(Response::new(extensions::trace_message()))
+    }
+
+    async fn log_settings(&self, _: Request<LogSettingsRequest>) -> Result<Response<LogSettingsResponse>, Status> {
+        Ok(Response::new(extensions::log_message()))
     }
 }
 

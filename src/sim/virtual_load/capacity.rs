@@ -61,6 +61,20 @@ pub fn served_at(
     run(server, servers, &workload.requests(count, Some(rate)))
 }
 
+/// The same for a load of at least so many requests, and of a time in which limits can be judged.
+pub fn judged_at(
+    server: &EngineLimits,
+    servers: usize,
+    workload: &VirtualWorkload,
+    count: usize,
+    limits: &[LatencyLimit],
+    rate: f64,
+) -> Result<VirtualResult, NeverFits> {
+    let longest = limits.iter().fold(0.0_f64, |longest, limit| longest.max(limit.ms / 1e3));
+    let seconds = SECONDS.max(LIMITS * longest);
+    served_at(server, servers, workload, count.max((rate * seconds) as usize), rate)
+}
+
 /// The highest rate at which the limits hold and the servers keep up, for a load of at least so many requests and of a time in
 /// which a queue that grows is seen.
 pub fn capacity(
@@ -72,9 +86,7 @@ pub fn capacity(
 ) -> Result<Capacity, CapacityError> {
     let full = offline(server, servers, workload, count)?;
     let most = full.requests as f64 / full.seconds.max(f64::MIN_POSITIVE);
-    let longest = limits.iter().fold(0.0_f64, |longest, limit| longest.max(limit.ms / 1e3));
-    let seconds = SECONDS.max(LIMITS * longest);
-    let at = |rate: f64| served_at(server, servers, workload, count.max((rate * seconds) as usize), rate);
+    let at = |rate: f64| judged_at(server, servers, workload, count, limits, rate);
     let (mut low, mut high) = (0.0, most);
     let mut best = Capacity { rate: 0.0, result: at(most / 1000.0)? };
     // The end of a finite load, when few are left, hides a part of what full servers do.

@@ -3,9 +3,11 @@
 
 mod capacity;
 mod latencies;
+mod users;
 mod workload;
 
-pub use capacity::{Capacity, CapacityError, UnknownMetric, capacity, offline, served_at};
+pub use capacity::{Capacity, CapacityError, UnknownMetric, capacity, judged_at, offline, served_at};
 pub use latencies::VirtualResult;
+pub use users::with_users;
 pub(super) use workload::LengthSampler;
 pub use workload::VirtualWorkload;

@@ -338,3 +338,61 @@ const WORDS: &str = r#"{
   "pre_tokenizer": { "type": "Whitespace" }, "post_processor": null, "decoder": null,
   "model": { "type": "WordLevel", "vocab": { "[UNK]": 0, "one": 1, "two": 2 }, "unk_token": "[UNK]" }
 }"#;
+
+/// What clients ask a Triton for besides models and tensors: answered or refused as by one that loads its models at its start.
+#[tokio::test]
+async fn settings_shared_memory_and_loading_are_answered_as_by_a_triton() {
+    let files = Files::new(false, &json!({}));
+    let server = over_http(&files);
+    let mut client = server.client().await;
+    let load = RepositoryModelLoadRequest { model_name: "tensorrt_llm".into(), ..Default::default() };
+    let refused = client.repository_model_load(load).await.unwrap_err();
+    assert_eq!(refused.code(), tonic::Code::Unavailable);
+    assert_eq!(refused.message(), "explicit model load / unload is not allowed if polling is enabled");
+    let unload = RepositoryModelUnloadRequest { model_name: "tensorrt_llm".into(), ..Default::default() };
+    assert_eq!(client.repository_model_unload(unload).await.unwrap_err().code(), tonic::Code::Unavailable);
+    let regions = client.system_shared_memory_status(SystemSharedMemoryStatusRequest::default()).await.unwrap();
+    assert!(regions.into_inner().regions.is_empty());
+    let regions = client.cuda_shared_memory_status(CudaSharedMemoryStatusRequest::default()).await.unwrap();
+    assert!(regions.into_inner().regions.is_empty());
+    let traced = client.trace_setting(TraceSettingRequest::default()).await.unwrap().into_inner();
+    assert_eq!(traced.settings["trace_level"].value, ["OFF"]);
+    let logged = client.log_settings(LogSettingsRequest::default()).await.unwrap().into_inner();
+    assert!(logged.settings.contains_key("log_verbose_level"));
+    let address = server.http.unwrap();
+    let of = move |line: &str| {
+        let text = format!("{line} HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n");
+        let answer = sent(address, text.as_bytes(), 1).remove(0);
+        (answer.status, answer.json())
+    };
+    let answers = tokio::task::spawn_blocking(move || {
+        [
+            of("GET /v2/logging"),
+            of("GET /v2/models/ensemble/trace/setting"),
+            of("GET /v2/cudasharedmemory/status"),
+            of("POST /v2/repository/models/ensemble/unload"),
+            of("GET /v1/models/ensemble"),
+            of("GET /v1/models/other"),
+        ]
+    })
+    .await
+    .unwrap();
+    assert_eq!(answers.each_ref().map(|answer| answer.0), [200, 200, 200, 503, 200, 404]);
+    let bodies = answers.map(|answer| answer.1);
+    assert_eq!(
+        (&bodies[0]["log_info"], &bodies[1]["trace_level"][0], &bodies[2]),
+        (&json!(true), &json!("OFF"), &json!([]))
+    );
+    assert_eq!((&bodies[4]["id"], &bodies[5]["error"]["type"]), (&json!("ensemble"), &json!("NotFoundError")));
+}
+
+#[test]
+fn a_chat_without_messages_is_refused() {
+    let files = Files::new(false, &json!({}));
+    let server = over_http(&files);
+    let body = r#"{"model":"ensemble","messages":[]}"#;
+    let text = format!("POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+    let answer = sent(server.http.unwrap(), text.as_bytes(), 1).remove(0);
+    assert_eq!((answer.status, &answer.json()["error"]["type"]), (400, &json!("BadRequestError")));
+    server.stop().unwrap();
+}

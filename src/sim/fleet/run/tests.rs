@@ -4,6 +4,7 @@ use pretty_assertions::assert_eq;
 use proptest::prelude::*;
 
 use super::*;
+use crate::sim::core::tests::GOLDEN;
 use crate::sim::core::{Chunking, Core, SchedulerPolicy, SimulatedRequest, simulate};
 use crate::sim::timing::Coefficients;
 use crate::spec::Length;
@@ -16,21 +17,7 @@ fn server(policy: SchedulerPolicy) -> EngineLimits {
         max_num_tokens: 2048,
         blocks: 400,
         tokens_per_block: 32,
-        timing: Coefficients {
-            overhead: 1.0e-3,
-            weights: 4.18e-3,
-            expert_weights: 0.0,
-            expert_share: 0.0,
-            overlap: 1.0,
-            token: 27e-6,
-            pair: 1.33e-9,
-            request: 4e-6,
-            kv_token: 34e-9,
-            context: 0.0,
-            prompt: 0.0,
-            all_reduce: 0.0,
-            frontend: 2e-3,
-        },
+        timing: Coefficients { frontend: 2e-3, ..GOLDEN },
     }
 }
 

@@ -25,6 +25,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::describe;
+use super::extensions;
 use super::service::ServiceInner;
 use super::tensor::wire_name;
 use crate::triton::pbtxt;
@@ -102,6 +103,7 @@ async fn answer(inner: &Arc<ServiceInner>, face: PortRole, request: Request<Inco
         (&Method::GET, ["v2", "health", "ready"] | ["health"]) => empty(ready(inner.is_ready)),
         (_, ["v2", rest @ ..]) => kserve(inner, rest, request).await,
         (&Method::GET, ["v1", "models"]) => openai::models(inner),
+        (&Method::GET, ["v1", "models", name]) => openai::model(inner, name),
         (&Method::POST, ["v1", "chat", "completions"]) => openai::perform(inner, openai::Kind::Chat, request).await,
         (&Method::POST, ["v1", "completions"]) => openai::perform(inner, openai::Kind::Completions, request).await,
         _ => empty(StatusCode::NOT_FOUND),
@@ -118,6 +120,14 @@ async fn kserve(inner: &Arc<ServiceInner>, words: &[&str], request: Request<Inco
         [] if !is_post => return json_reply(StatusCode::OK, &server(inner)),
         ["models", "stats"] if !is_post => ("", "", &["stats"][..]),
         ["repository", "index"] if is_post => return json_reply(StatusCode::OK, &index(&describe::index(inner))),
+        ["logging"] if !is_post => return json_reply(StatusCode::OK, &extensions::log_settings()),
+        ["trace", "setting"] | ["models", _, "trace", "setting"] if !is_post => {
+            return json_reply(StatusCode::OK, &extensions::trace_settings());
+        }
+        ["systemsharedmemory" | "cudasharedmemory", "status"] if !is_post => {
+            return json_reply(StatusCode::OK, &json!([]));
+        }
+        ["repository", "models", _, "load" | "unload"] if is_post => return refusal_reply(&extensions::load_refused()),
         ["models", name, "versions", version, call @ ..] => (*name, *version, call),
         ["models", name, call @ ..] => (*name, "", call),
         _ => return empty(StatusCode::NOT_FOUND),

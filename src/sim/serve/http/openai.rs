@@ -32,10 +32,23 @@ pub(super) enum Kind {
 
 pub(super) fn models(inner: &ServiceInner) -> Answer {
     let served = inner.models.values().filter(|model| inner.engine_under(model).is_some());
-    let data: Vec<Value> = served
-        .map(|model| json!({"id": model.name, "object": "model", "created": 0, "owned_by": "regatta-simulator"}))
-        .collect();
+    let data: Vec<Value> = served.map(|model| card(&model.name)).collect();
     json_reply(StatusCode::OK, &json!({"object": "list", "data": data}))
+}
+
+pub(super) fn model(inner: &ServiceInner, name: &str) -> Answer {
+    match inner.models.get(name).filter(|model| inner.engine_under(model).is_some()) {
+        Some(model) => json_reply(StatusCode::OK, &card(&model.name)),
+        None => error(StatusCode::NOT_FOUND, &does_not_exist(name)),
+    }
+}
+
+fn card(name: &str) -> Value {
+    json!({"id": name, "object": "model", "created": 0, "owned_by": "regatta-simulator"})
+}
+
+fn does_not_exist(name: &str) -> String {
+    format!("The model `{name}` does not exist.")
 }
 
 /// The request in a body.
@@ -123,9 +136,7 @@ fn text_of(answer: Result<ModelStreamInferResponse, tonic::Status>) -> Result<St
 fn parse_request(inner: &ServiceInner, kind: Kind, body: &Map<String, Value>) -> Result<OpenaiRequest, RequestRefusal> {
     let field = |name: &str| body.get(name).filter(|value| !value.is_null());
     let name = field("model").and_then(Value::as_str).unwrap_or_default();
-    let model = inner
-        .find(name, "")
-        .map_err(|refusal| RequestRefusal { message: format!("The model `{name}` does not exist."), ..refusal })?;
+    let model = inner.find(name, "").map_err(|refusal| RequestRefusal { message: does_not_exist(name), ..refusal })?;
     let (engine_name, engine) =
         inner.engine_under(model).ok_or_else(|| RequestRefusal::invalid(format!("`{name}` does not generate text")))?;
     if field("n").and_then(Value::as_u64).is_some_and(|n| n != 1) {
@@ -183,6 +194,9 @@ fn prompt_tokens(prompts: &PromptTokens, kind: Kind, body: &Map<String, Value>) 
     let tokens = match kind {
         Kind::Chat => {
             let messages = body.get("messages").and_then(Value::as_array).ok_or_else(|| missing("messages"))?;
+            if messages.is_empty() {
+                return Err(RequestRefusal::invalid("`messages` has no message".to_owned()));
+            }
             let of_content = |content: &Value| match content {
                 Value::String(text) => count(text),
                 // In parts, as GuideLLM sends it.
@@ -303,6 +317,10 @@ fn error(status: StatusCode, message: &str) -> Answer {
 }
 
 fn error_object(status: StatusCode, message: &str) -> Value {
-    let kind = if status.is_client_error() { "BadRequestError" } else { "InternalServerError" };
+    let kind = match status {
+        StatusCode::NOT_FOUND => "NotFoundError",
+        status if status.is_client_error() => "BadRequestError",
+        _ => "InternalServerError",
+    };
     json!({"error": {"message": message, "type": kind, "param": null, "code": status.as_u16()}})
 }
