@@ -50,7 +50,11 @@ pub(super) fn find_sweep(global: &Global, word: &str) -> Result<Option<SweepRepo
     let read = |path: &Path| SweepReport::read(path).map(Some).map_err(|error| anyhow::Error::from(error).into());
     if path.is_dir() {
         let file = path.join(SWEEP);
-        return if file.is_file() { read(&file) } else { of_another_tool(word, path) };
+        return match (file.is_file(), only_sweep_below(path)) {
+            (true, _) => read(&file),
+            (false, Some(below)) => read(&below),
+            (false, None) => of_another_tool(word, path),
+        };
     }
     if path.is_file() {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -63,6 +67,14 @@ pub(super) fn find_sweep(global: &Global, word: &str) -> Result<Option<SweepRepo
     let home = Project::open_current(global)?.home;
     let file = home.latest().join(word).join(SWEEP);
     if file.is_file() { read(&file) } else { Ok(None) }
+}
+
+/// The sweep in a folder of outputs, such as `latest`, where it is the only measurement.
+fn only_sweep_below(path: &Path) -> Option<PathBuf> {
+    let tasks: Vec<PathBuf> = fs::read_dir(path).ok()?.flatten().map(|entry| entry.path()).collect();
+    let mut sweeps = tasks.iter().map(|task| task.join(SWEEP)).filter(|file| file.is_file());
+    let only = sweeps.next()?;
+    (sweeps.next().is_none() && !tasks.iter().any(|task| task.join(RESULT).is_file())).then_some(only)
 }
 
 /// The files of another tool, where they hold several runs. What cannot be read as such is left to those who look for a result.

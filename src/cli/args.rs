@@ -106,6 +106,9 @@ pub(super) enum CliCommand {
     /// Show the state of the last run.
     #[command(after_long_help = help::STATUS)]
     Status(StatusArgs),
+    /// Follow the run in progress from another terminal: `status --follow`.
+    #[command(after_long_help = help::FOLLOW)]
+    Top,
     /// List the runs of this project with their results, newest first.
     #[command(after_long_help = help::RUNS)]
     Runs(RunsArgs),

@@ -171,6 +171,14 @@ pub(super) const STATUS: &str = concat!(
     "  130  it was interrupted, or its process was killed\n",
 );
 
+pub(super) const FOLLOW: &str = concat!(
+    examples![
+        "regatta top   tasks, requests in flight, tokens per second, latencies so far, every second until the run ends"
+    ],
+    "\n",
+    "Exit codes: those of `regatta status`\n",
+);
+
 pub(super) const RUNS: &str = with_codes!(examples![
     "regatta runs                       the last 20 runs",
     "regatta runs quickstart --failed   those of one manifest that failed or were interrupted",

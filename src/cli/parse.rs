@@ -183,6 +183,7 @@ fn job(command: CliCommand) -> Result<CliJob, ArgumentError> {
             CliJob::Init(InitRequest { folder: args.folder, example: (!args.all).then_some(args.example) })
         }
         CliCommand::Status(args) => CliJob::Status(Status { follow: args.follow, json: args.json }),
+        CliCommand::Top => CliJob::Status(Status { follow: true, json: false }),
         CliCommand::Runs(args) => CliJob::Runs(RunsRequest {
             manifest: args.manifest,
             failed: args.failed,

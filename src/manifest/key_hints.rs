@@ -44,6 +44,12 @@ pub fn for_value(path: &str, node: &Node, shape: &ValueShape) -> Option<String> 
             let paths: Option<Vec<&str>> = map.values().map(|entry| entry.node.text()).collect();
             Some(format!("write a list of files: `outputs: [{}]`", paths?.join(", ")))
         }
+        (["stages", _, "serve", "attach"], NodeValue::Text(address)) => Some(match address.split_once("://") {
+            Some(("http" | "https" | "openai", _)) => format!(
+                "`attach` is for servers with gRPC; of one over HTTP no stage is needed: write `target: {text}` in the `bench` stage"
+            ),
+            _ => format!("write `attach: {{ endpoints: {text} }}`"),
+        }),
         (["params", _, kind], NodeValue::Text(_) | NodeValue::Number(_) | NodeValue::Bool(_))
             if PARAM_KINDS.contains(kind) && has_field(shape, "min") =>
         {

@@ -6,7 +6,7 @@ use std::path::Path;
 use pretty_assertions::assert_eq;
 use regatta::cli;
 
-const COMMANDS: [&str; 53] = [
+const COMMANDS: [&str; 54] = [
     "",
     "run",
     "serve",
@@ -23,6 +23,7 @@ const COMMANDS: [&str; 53] = [
     "schema",
     "init",
     "status",
+    "top",
     "runs",
     "history",
     "tag",

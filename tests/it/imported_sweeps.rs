@@ -150,6 +150,45 @@ fn lines_of_sglang_are_points() {
     assert_eq!(result["rates"]["requests_full"], 7.0);
 }
 
+/// What SGLang's and vLLM's own clients wrote, and the structure of TensorRT-LLM's report.
+#[test]
+fn files_that_the_tools_wrote_are_read_as_they_are() {
+    let world = World::new();
+    let text = fs::read_to_string(golden("sglang.jsonl")).unwrap();
+    let report = imported(&world, &[&golden("sglang.jsonl")], "s");
+    assert_eq!(levels(&report), ["1 user", "4 users", "16 users"]);
+    for (point, line) in report.points.iter().zip(text.lines()) {
+        let line: Value = serde_json::from_str(&line.replace("Infinity", "null")).unwrap();
+        let number = |name: &str| line[name].as_f64();
+        assert_eq!(point.requests_per_s, number("request_throughput"));
+        assert_eq!(point.output_tokens_per_s, number("output_throughput"));
+        assert_eq!(Some(point.ok), line["completed"].as_u64());
+        assert_eq!(point.ttft.p99.map(|it| it.value), number("p99_ttft_ms"));
+        assert_eq!(point.tpot.p50.map(|it| it.value), number("median_tpot_ms"));
+        assert_eq!(point.e2e.mean.map(|it| it.value), number("mean_e2e_latency_ms"));
+    }
+    // Failures are counted where the details have them.
+    assert_eq!(report.points.iter().map(|point| point.failed).collect::<Vec<_>>(), [0, 0, 0]);
+    world.file("f.json", &text.lines().next().unwrap().replace("\"errors\": [\"\", ", "\"errors\": [\"503\", "));
+    world.good(&["import", "f.json", "--out", "f"]);
+    let failed: Value = serde_json::from_str(&world.read("f/result.json")).unwrap();
+    assert_eq!(failed["counts"]["failed"], 1.0);
+    // vLLM writes where each answer begins and its gaps, and no whole latencies: its own mean comes of them.
+    let file: Value = serde_json::from_str(&fs::read_to_string(golden("vllm.json")).unwrap()).unwrap();
+    let by_rule = world.good(&["report", &golden("vllm.json"), "--compat", "vllm"]);
+    by_rule.shows("vllm  ITL ms      19.10").shows(&format!("{:.2}", file["mean_e2el_ms"].as_f64().unwrap()));
+    world.good(&["import", &golden("vllm.json"), "--out", "v"]);
+    let result: Value = serde_json::from_str(&world.read("v/result.json")).unwrap();
+    assert_eq!(result["latency"]["e2e"]["mean"], file["mean_e2el_ms"]);
+    assert_eq!(result["counts"]["ok"], 12.0);
+    world.good(&["import", &golden("trtllm-bench.json"), "--out", "t"]);
+    let result: Value = serde_json::from_str(&world.read("t/result.json")).unwrap();
+    assert_eq!(result["imported"]["tool_version"], "1.2.1");
+    assert_eq!((&result["rates"]["output_tokens"], &result["counts"]["ok"]), (&json!(640.0), &json!(40.0)));
+    assert_eq!(result["latency"]["tpot"]["p90"], 5.9);
+    assert_eq!(result["requested"]["gpu"], "NVIDIA H200");
+}
+
 /// trtllm-bench's report does not have the option `--concurrency`; names of files do.
 #[test]
 fn reports_of_trtllm_bench_have_the_level_of_their_name() {

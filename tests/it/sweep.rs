@@ -220,6 +220,9 @@ fn two_sweeps_are_compared_level_by_level_and_not_judged() {
         assert!((percent - (b - a) / a * 100.0).abs() < 1e-6);
     }
     assert_eq!(json["levels"][3]["points"][0], Value::Null, "A has no such level");
+    // A folder of outputs whose only measurement is a sweep, such as `latest`.
+    bench(&world, &["-c", "1,2", "-n", "10"]);
+    world.good(&["compare", "a", "latest"]).shows("2 users").shows("B − A");
     // A point is a result like any other, and a sweep is none.
     let point = world.regatta(&["compare", "a", "b/points/01-c2"]);
     assert_eq!(point.code, 2, "{point:?}");

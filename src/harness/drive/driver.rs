@@ -110,7 +110,9 @@ async fn drive(
     progress: impl Fn(BenchProgress),
 ) -> Result<UnjudgedRun, HarnessError> {
     let (schedule, queue) = (Arc::new(schedule), Arc::new(queue));
-    let scheduled = outside.is_none().then_some(schedule.requests.len() as u64);
+    // Users who send for a time send as many requests as they can.
+    let is_counted = outside.is_none() && (spec.scenario.is_open_loop() || queue.has_all());
+    let scheduled = is_counted.then_some(schedule.requests.len() as u64);
     let bodies = Arc::new(PreparedMessages::for_plan(&schedule));
     let room = spec.pace.max_in_flight.map(|most| Arc::new(Semaphore::new(most as usize)));
     let keeps_answers = schedule.requests.iter().any(PlannedRequest::needs_answers);
@@ -233,7 +235,7 @@ fn workers(connections: usize, users: usize) -> usize {
     (1..=cores.min(most)).rev().find(|workers| connections.is_multiple_of(*workers)).unwrap_or(1)
 }
 
-/// For an external driver the number of requests to come is unknown.
+/// Without `scheduled` the number of requests to come is unknown: those that were issued stand for it.
 fn sum_progress(lives: &[Arc<LiveCounts>], scheduled: Option<u64>) -> BenchProgress {
     let mut totals = LiveTotals::default();
     for live in lives {

@@ -1,10 +1,15 @@
 //! A result in one line, and a line for each host.
 
 use super::metric::zero_point_text;
-use crate::harness::{HostShare, LoadPattern, LoadgenResult, Repeats, RunResult, Slo};
+use crate::harness::{AcrossRuns, HostShare, LoadPattern, LoadgenResult, Repeats, RunResult, Slo};
 use crate::units::grouped;
 
 impl RunResult {
+    /// A number of all runs, of a measurement that was made several times: `ttft_p99`, `output_tokens`.
+    pub fn over_runs(&self, name: &str) -> Option<&AcrossRuns> {
+        self.repeats.as_ref()?.over_runs.get(name)
+    }
+
     /// Whether a server was the built-in simulator.
     pub fn is_simulated(&self) -> bool {
         self.identity.as_ref().is_some_and(|identity| identity.simulated)

@@ -21,6 +21,12 @@ impl Reason {
     pub fn line(&self) -> String {
         format!("{}: {}", self.check, self.text)
     }
+
+    /// Fewer users were at work, or fewer requests sent, than the measurement is called after.
+    pub fn is_load_not_reached(&self) -> bool {
+        self.severity == ReasonSeverity::InvalidLoad
+            && matches!(self.check, VerdictCheck::Concurrency | VerdictCheck::Rate)
+    }
 }
 
 /// What a finding makes of the run.

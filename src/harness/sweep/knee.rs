@@ -62,7 +62,9 @@ pub(super) fn find(points: &[SweepPoint]) -> Option<Knee> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::event::Verdict;
     use crate::harness::sweep::point::{LatencySummary, MeasuredNumber};
+    use crate::harness::{Reason, ReasonSeverity, VerdictCheck};
 
     /// The bound of a closed loop (Denning & Buzen 1978): a server that answers in one second alone, and at most 16 a second.
     fn point(users: u32) -> SweepPoint {
@@ -85,6 +87,18 @@ mod tests {
         let expected = Some((SweepLevel::Users(16), KneeState::Bracketed));
         assert_eq!(knee(&[1, 2, 4, 8, 16, 32]), expected);
         assert_eq!(knee(&[1, 2, 4, 8, 16, 32, 64, 128, 512]), expected);
+    }
+
+    #[test]
+    fn a_load_that_was_not_reached_is_no_knee() {
+        let mut points: Vec<SweepPoint> = [1, 2, 4, 8, 16, 32].map(point).to_vec();
+        points[4].verdict = Some(Verdict::InvalidLoad);
+        let reason = |check| Reason { check, severity: ReasonSeverity::InvalidLoad, text: String::new() };
+        points[4].reasons = vec![reason(VerdictCheck::Limits)];
+        assert!(points[4].is_usable() && find(&points).is_some_and(|knee| knee.level == SweepLevel::Users(16)));
+        points[4].reasons = vec![reason(VerdictCheck::Concurrency)];
+        assert!(!points[4].is_usable());
+        assert!(find(&points).is_some_and(|knee| knee.level != SweepLevel::Users(16)));
     }
 
     #[test]

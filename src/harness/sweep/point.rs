@@ -226,9 +226,13 @@ impl SweepPoint {
         }
     }
 
-    /// Whether its numbers are of the server under this load: not of the client, nor of a server that failed. Above a limit they
-    /// are all the same.
-    pub const fn is_usable(&self) -> bool {
-        matches!(self.verdict, None | Some(Verdict::Valid | Verdict::ValidWithWarnings | Verdict::InvalidLoad))
+    /// Whether its numbers are of the server under this load: not of the client, nor of a server that failed, nor of a load
+    /// that was never reached. Above a limit they are all the same.
+    pub fn is_usable(&self) -> bool {
+        match self.verdict {
+            None | Some(Verdict::Valid | Verdict::ValidWithWarnings) => true,
+            Some(Verdict::InvalidLoad) => !self.reasons.iter().any(Reason::is_load_not_reached),
+            Some(Verdict::InvalidClient | Verdict::InvalidServer) => false,
+        }
     }
 }

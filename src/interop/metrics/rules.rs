@@ -70,7 +70,7 @@ impl Tool {
             Self::GenAiPerf => "GenAI-Perf 0.0.16",
             Self::PerfAnalyzer => "perf_analyzer 2.60",
             Self::Vllm => "vLLM 0.33 bench serve",
-            Self::SglangChat => "SGLang 0.5 bench_serving, chat",
+            Self::SglangChat => "SGLang 0.5 bench_serving, OpenAI",
             Self::SglangNative => "SGLang 0.5 bench_serving, native",
             Self::GuideLlm => "GuideLLM 0.8",
             Self::InferencePerf => "inference-perf 0.7",

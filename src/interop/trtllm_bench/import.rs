@@ -81,7 +81,8 @@ pub(in crate::interop) fn overview(text: &str) -> Option<ImportedNumbers> {
     };
     let info = |label: &str| {
         let line = above.lines().chain(below.lines()).rfind(|line| line.contains(label))?;
-        Some(line.get(line.find(label)? + label.len()..)?.trim().to_owned()).filter(|text| !text.is_empty())
+        Some(line.get(line.find(label)? + label.len()..)?.trim().to_owned())
+            .filter(|text| !["", "None"].contains(&text.as_str()))
     };
     let figure = |label: &str| number(&info(label)?);
     // The labels have changed between versions; what stands before the unit has not.

@@ -42,7 +42,7 @@ pub(in crate::interop) fn import_numbers(value: &Value) -> ImportedNumbers {
         version: None,
         requested,
         ok: completed,
-        failed: at(value, "/failed"),
+        failed: at(value, "/failed").or_else(|| failed_of(value)),
         input_tokens: at(value, "/total_input_tokens"),
         output_tokens: at(value, "/total_output_tokens"),
         window_s: at(value, "/duration"),
@@ -59,6 +59,12 @@ pub(in crate::interop) fn import_numbers(value: &Value) -> ImportedNumbers {
     }
 }
 
+/// SGLang counts no failures; its details have an error, or an empty text, for each request.
+fn failed_of(value: &Value) -> Option<f64> {
+    let errors = value.get("errors")?.as_array()?;
+    Some(errors.iter().filter_map(Value::as_str).filter(|error| !error.is_empty()).count() as f64)
+}
+
 /// vLLM's detailed arrays. `None` where the file was saved without them.
 pub(in crate::interop) fn requests(value: &Value) -> Option<ImportedRequests> {
     if value.get("mean_e2e_latency_ms").is_some() {
@@ -66,7 +72,8 @@ pub(in crate::interop) fn requests(value: &Value) -> Option<ImportedRequests> {
     }
     let list = |key: &str| value.get(key).and_then(Value::as_array);
     let (first, starts, lengths) = (list("ttfts")?, list("start_times")?, list("output_lens")?);
-    let whole = list("latencies")?;
+    // `regatta export` writes them and vLLM none: it takes an answer to end with its last chunk.
+    let whole = list("latencies");
     let number = |list: Option<&Vec<Value>>, n: usize| list.and_then(|list| list.get(n)?.as_f64());
     let origin = starts.iter().filter_map(Value::as_f64).fold(f64::INFINITY, f64::min);
     let seen = (0..first.len())
@@ -74,12 +81,13 @@ pub(in crate::interop) fn requests(value: &Value) -> Option<ImportedRequests> {
             let issue = (number(Some(starts), n)? - origin) * 1e3;
             let tokens = number(Some(lengths), n).map(|tokens| tokens as u32);
             let error = list("errors").and_then(|all| all.get(n)?.as_str()).filter(|error| !error.is_empty());
-            let end = issue + number(Some(whole), n)? * 1e3;
             let ok = error.is_none() && tokens != Some(0);
             let gaps: Vec<f64> = list("itls")
                 .and_then(|all| all.get(n)?.as_array())
                 .map(|all| all.iter().filter_map(|gap| Some(gap.as_f64()? * 1e3)).collect())
                 .unwrap_or_default();
+            let to_first = number(Some(first), n)? * 1e3;
+            let end = issue + number(whole, n).map_or_else(|| to_first + gaps.iter().sum::<f64>(), |all| all * 1e3);
             Some(RequestTrace {
                 index: n as u64,
                 ok,
@@ -90,7 +98,7 @@ pub(in crate::interop) fn requests(value: &Value) -> Option<ImportedRequests> {
                 tokens,
                 retokenised: None,
                 chunks: if ok {
-                    from_gaps(issue + number(Some(first), n)? * 1e3, &gaps, tokens, Some(end))
+                    from_gaps(issue + to_first, &gaps, tokens, Some(end))
                 } else {
                     TracedChunks::Every(Vec::new())
                 },

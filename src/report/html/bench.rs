@@ -91,58 +91,66 @@ pub(super) fn section(task: &TaskId, result: &MeasuredResult, search: Option<&Se
 pub(super) const ROW: [&str; 7] =
     ["tok/s", "req/s", "TTFT p50, ms", "TTFT p99, ms", "TPOT p50, ms", "TPOT p99, ms", "failed"];
 
+/// Of several runs of one measurement, the means over them.
 fn row(result: &MeasuredResult) -> Vec<String> {
+    let over = |name: &str| Some(result.own()?.over_runs(name)?.mean);
     let of = |key: &str, stat: &str| {
+        if let Some(mean) = over(&format!("{key}_{stat}")) {
+            return Some(mean);
+        }
         let metric = result.metrics().into_iter().find(|metric| metric.key == key)?;
         metric.stats.into_iter().find(|(name, _)| *name == stat)?.1
     };
     let failed = result.own().map(|own| own.counts.failed as f64);
     let latencies =
         [("ttft", "p50"), ("ttft", "p99"), ("tpot", "p50"), ("tpot", "p99")].map(|(key, stat)| of(key, stat));
-    let rates = [result.rate("output_tokens"), result.rate("requests_full")];
+    let rates = ["output_tokens", "requests_full"].map(|name| over(name).or_else(|| result.rate(name)));
     rates.into_iter().chain(latencies).chain([failed]).map(cell).collect()
 }
 
-/// One sentence, three numbers, one picture.
+/// One sentence, three numbers, one picture. Of several runs of one measurement the numbers are means over them; the picture is of
+/// the run that the result shows.
 fn top(result: &RunResult, plots: &[String]) -> PageTop {
+    let mean = |name: &str, key: &str, unit: &str, of_each: &str| {
+        let over = result.over_runs(key)?;
+        let ends = format!("{} … {}", number(over.low), number(over.high));
+        let what = format!("mean over {} runs, 95 % {ends}; of each run {of_each}", over.values.len());
+        Some([name.to_owned(), format!("{} {unit}", number(over.mean)), what])
+    };
     let is_offline = matches!(result.requested.scenario, LoadPattern::Offline);
     let latency = &result.latency;
-    let ms = |name: &str, metric: &Metric| {
+    let ms = |name: &str, key: &str, metric: &Metric| {
         let ends =
             metric.p99_interval.and_then(|ends| Some(format!(" ({} … {})", number(ends.low?), number(ends.high?))));
-        let what = format!(
-            "of {} {}, from {}{}",
-            number(metric.n as f64),
-            metric.population,
-            zero_point_text(&metric.zero_point),
-            ends.unwrap_or_default()
-        );
-        [
-            format!("{name} p99"),
-            metric.p99.map_or_else(|| "n/a".to_owned(), |value| format!("{} ms", number(value))),
-            what,
-        ]
+        let (n, population) = (number(metric.n as f64), &metric.population);
+        let from = zero_point_text(&metric.zero_point);
+        let title = format!("{name} p99");
+        mean(&title, key, "ms", &format!("p99 of the {population}, {n} in the one shown, from {from}")).unwrap_or_else(
+            || {
+                let value = metric.p99.map_or_else(|| "n/a".to_owned(), |value| format!("{} ms", number(value)));
+                [title.clone(), value, format!("of {n} {population}, from {from}{}", ends.unwrap_or_default())]
+            },
+        )
     };
     let unit = |value: Option<f64>, unit: &str| {
         value.map_or_else(|| "n/a".to_owned(), |value| format!("{} {unit}", number(value)))
     };
     let window = format!("over {} s: schedule start to the last answer", number(result.rates.window_s));
-    let tokens = [
-        "output tokens".to_owned(),
-        unit(result.rates.output_tokens, "tok/s"),
-        format!("of successful requests, {window}"),
-    ];
-    let requests = [
-        "requests".to_owned(),
-        unit(result.rates.requests_full, "req/s"),
-        format!("{} ok of {}, {window}", number(result.counts.ok as f64), number(result.counts.scheduled as f64)),
-    ];
+    let each = "successful requests, schedule start to the last answer";
+    let tokens = mean("output tokens", "output_tokens", "tok/s", each).unwrap_or_else(|| {
+        let what = format!("of successful requests, {window}");
+        ["output tokens".to_owned(), unit(result.rates.output_tokens, "tok/s"), what]
+    });
+    let requests = mean("requests", "requests_full", "req/s", each).unwrap_or_else(|| {
+        let (ok, all) = (number(result.counts.ok as f64), number(result.counts.scheduled as f64));
+        ["requests".to_owned(), unit(result.rates.requests_full, "req/s"), format!("{ok} ok of {all}, {window}")]
+    });
     let numbers = if is_offline && latency.tpot.p99.is_none() {
-        vec![tokens, requests, ms("E2E from the send", &latency.e2e_sent)]
+        vec![tokens, requests, ms("E2E from the send", "e2e_sent_p99", &latency.e2e_sent)]
     } else if is_offline {
-        vec![tokens, requests, ms("TPOT", &latency.tpot)]
+        vec![tokens, requests, ms("TPOT", "tpot_p99", &latency.tpot)]
     } else {
-        vec![tokens, ms("TTFT", &latency.ttft), ms("TPOT", &latency.tpot)]
+        vec![tokens, ms("TTFT", "ttft_p99", &latency.ttft), ms("TPOT", "tpot_p99", &latency.tpot)]
     };
     let headline = result.headline();
     let wanted = if is_offline { "in each second" } else { "TTFT: %" };

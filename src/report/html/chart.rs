@@ -16,7 +16,7 @@ const BOTTOM: f64 = 44.0;
 /// Of a text with 11 px, about.
 const CHARACTER: f64 = 6.3;
 /// On a phone letters are larger, and names in the legend must not run into each other.
-const LEGEND_CHARACTER: f64 = 7.2;
+const LEGEND_CHARACTER: f64 = 9.0;
 /// More points of a curve than this have no labels.
 const LABELLED: usize = 24;
 

@@ -46,22 +46,12 @@ pub(super) struct SweepRow {
 }
 
 pub(super) fn section(name: &str, report: &SweepReport, place: usize) -> SweepSection {
-    let count = report.points.len();
-    let tone = match report.valid() {
-        _ if report.imported.is_some() => "odd",
-        0 => "bad",
-        valid if valid < count => "odd",
-        _ if report.points.iter().any(|point| point.verdict != Some(Verdict::Valid)) => "odd",
-        _ => "good",
-    };
-    let warned = report.points.iter().filter(|point| point.verdict == Some(Verdict::ValidWithWarnings)).count();
-    let warned = if warned > 0 { format!(", {warned} with warnings") } else { String::new() };
     let simulated = if report.is_simulated() { " SIMULATED" } else { "" };
     SweepSection {
         name: name.to_owned(),
         anchor: format!("sweep-{place}"),
-        verdict: format!("{}{warned}{simulated}", report.verdict_text()),
-        tone,
+        verdict: format!("{}{simulated}", verdict(report)),
+        tone: tone(report),
         simulated: report.is_simulated(),
         identity: report.identity.as_ref().map(RunIdentity::line),
         sentence: sentence(report),
@@ -71,6 +61,24 @@ pub(super) fn section(name: &str, report: &SweepReport, place: usize) -> SweepSe
         notes: notes(report),
         reasons: reasons(report),
         plots: draw(&[NamedSweep { name: name.to_owned(), report }]),
+    }
+}
+
+/// `8 of 8 points VALID, 2 with warnings`.
+pub(super) fn verdict(report: &SweepReport) -> String {
+    let warned = report.points.iter().filter(|point| point.verdict == Some(Verdict::ValidWithWarnings)).count();
+    let warned = if warned > 0 { format!(", {warned} with warnings") } else { String::new() };
+    format!("{}{warned}", report.verdict_text())
+}
+
+/// The class of its badge.
+pub(super) fn tone(report: &SweepReport) -> &'static str {
+    match report.valid() {
+        _ if report.imported.is_some() => "odd",
+        0 => "bad",
+        valid if valid < report.points.len() => "odd",
+        _ if report.points.iter().any(|point| point.verdict != Some(Verdict::Valid)) => "odd",
+        _ => "good",
     }
 }
 

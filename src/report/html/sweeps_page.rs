@@ -31,6 +31,20 @@ fn notes(sweeps: &[ComparedSweep], rules: CompareRules) -> Vec<String> {
     }
 }
 
+/// What one sweep found, or how far each of several went.
+fn sentence(sweeps: &[ComparedSweep]) -> String {
+    if let [only] = sweeps {
+        return sweep::section(&only.name, &only.report, 0).sentence;
+    }
+    let highest = |(n, sweep): (usize, &ComparedSweep)| {
+        let best = sweep.report.best()?;
+        let rate = crate::units::grouped(best.output_tokens_per_s?, 0);
+        Some(format!("{} has at most {rate} output tokens per second, at {}", letter(n), best.level))
+    };
+    let highest: Vec<String> = sweeps.iter().enumerate().filter_map(highest).collect();
+    if highest.is_empty() { "No sweep has a valid point.".to_owned() } else { format!("{}.", highest.join("; ")) }
+}
+
 /// The page; the first sweep is what the others are compared with.
 pub fn compare_sweeps(sweeps: &[ComparedSweep], rules: CompareRules) -> Result<String, minijinja::Error> {
     let named: Vec<NamedSweep<'_>> = sweeps
@@ -67,11 +81,12 @@ pub fn compare_sweeps(sweeps: &[ComparedSweep], rules: CompareRules) -> Result<S
                 letter => letter(n),
                 colour => colour(n),
                 name => &sweep.name,
-                verdict => sweep.report.verdict_text(),
-                tone => if sweep.report.imported.is_some() { "odd" } else if sweep.report.valid() == sweep.report.points.len() { "good" } else { "odd" },
+                verdict => sweep::verdict(&sweep.report),
+                tone => sweep::tone(&sweep.report),
                 identity => sweep.report.identity.as_ref().map(RunIdentity::line),
             }).collect::<Vec<_>>(),
             numbers => sweeps.iter().enumerate().filter_map(|(n, sweep)| best(n, sweep)).take(4).collect::<Vec<_>>(),
+            sentence => sentence(sweeps),
             differences => identity_of_sweeps(sweeps),
             picture => plots.next(),
             plots => plots.collect::<Vec<_>>(),

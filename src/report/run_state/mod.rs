@@ -313,8 +313,9 @@ impl RunState {
             }
             Event::Notice { task, text } => self.notices.push(Notice { task: task.clone(), text: text.clone() }),
             Event::Progress { task, text, done, total, live } => {
-                // Progress events may come late; they never bring a task back.
-                if let Some(chapter) = self.tasks.get_mut(task).filter(|chapter| !chapter.state.is_finished()) {
+                // Progress events may come late; they never bring a task back, and a server that is ready no longer loads.
+                let is_over = |chapter: &TaskState| chapter.state.is_finished() || chapter.state == TaskPhase::Up;
+                if let Some(chapter) = self.tasks.get_mut(task).filter(|chapter| !is_over(chapter)) {
                     chapter.progress =
                         Some(TaskProgress { text: text.clone(), done: *done, total: *total, live: *live });
                 }

@@ -39,10 +39,37 @@ pub fn sweep_table(report: &SweepReport, styler: Styler) -> String {
     for point in &report.points {
         rows.push(row(point, columns, is_knee(report, point)));
     }
+    let left_out = styler.width().map(|width| narrow(&mut rows, width)).unwrap_or_default();
     let mut text = String::from("\n");
     text.push_str(&aligned(styler, &rows));
     notes(report, styler, &mut text);
-    text
+    if !left_out.is_empty() {
+        let line = format!("for a wider terminal, or in sweep.json: {}", left_out.join(", "));
+        let _ = writeln!(text, "{}", styler.tone(TextRole::Quiet, line));
+    }
+    styler.fit(text)
+}
+
+/// Columns that a narrow terminal does without, the first one first, each with its name.
+const DISPENSABLE: [(&str, usize, &str); 4] = [
+    ("E2E mean", 1, "E2E p99"),
+    ("E2E mean", 0, "E2E mean"),
+    ("tok/s/GPU", 0, "tok/s/GPU"),
+    ("tok/s/user", 0, "tok/s/user"),
+];
+
+/// Takes columns out until the table is no wider than `width`; the names of those that it took.
+fn narrow(rows: &mut [Vec<Cell>], width: usize) -> Vec<&'static str> {
+    let mut left_out = Vec::new();
+    for (head, behind, name) in DISPENSABLE {
+        if widths(rows).iter().map(|width| width + 2).sum::<usize>() <= width + 2 {
+            break;
+        }
+        let Some(at) = rows.first().and_then(|heads| heads.iter().position(|(_, text)| text == head)) else { continue };
+        rows.iter_mut().for_each(|row| drop(row.remove(at + behind)));
+        left_out.push(name);
+    }
+    left_out
 }
 
 fn is_knee(report: &SweepReport, point: &SweepPoint) -> bool {
@@ -154,13 +181,19 @@ fn short(value: f64) -> String {
     }
 }
 
-/// All columns but the first and the last are numbers, which end under each other.
-fn aligned(styler: Styler, rows: &[Vec<Cell>]) -> String {
+/// Of each column, in characters.
+fn widths(rows: &[Vec<Cell>]) -> Vec<usize> {
     let columns = rows.first().map_or(0, Vec::len);
     let width = |column: usize| {
         rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.1.chars().count()).max().unwrap_or(0)
     };
-    let widths: Vec<usize> = (0..columns).map(width).collect();
+    (0..columns).map(width).collect()
+}
+
+/// All columns but the first and the last are numbers, which end under each other.
+fn aligned(styler: Styler, rows: &[Vec<Cell>]) -> String {
+    let columns = rows.first().map_or(0, Vec::len);
+    let widths = widths(rows);
     let mut out = String::new();
     for row in rows {
         for (column, (role, cell)) in row.iter().enumerate() {
@@ -175,4 +208,54 @@ fn aligned(styler: Styler, rows: &[Vec<Cell>]) -> String {
         out.push('\n');
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_narrow_terminal_does_without_what_is_least_needed() {
+        let cells = |texts: [&str; 12]| texts.map(|text| (TextRole::Plain, text.to_owned())).to_vec();
+        let table = [
+            cells([
+                "users",
+                "req/s",
+                "tok/s",
+                "tok/s/user",
+                "tok/s/GPU",
+                "TTFT p50",
+                "p99",
+                "TPOT p50",
+                "p99",
+                "E2E mean",
+                "p99",
+                "verdict",
+            ]),
+            cells([
+                "4",
+                "1.48",
+                "189",
+                "52.4",
+                "189",
+                "262",
+                "281",
+                "19.1",
+                "20.4",
+                "2,686",
+                "2,704",
+                "VALID WITH WARNINGS",
+            ]),
+        ];
+        let left_out = |width: usize| {
+            let mut rows = table.clone();
+            let left_out = narrow(&mut rows, width);
+            let widest = aligned(Styler::OFF, &rows).lines().map(|line| line.chars().count()).max();
+            (left_out, widest.expect("lines") <= width)
+        };
+        assert_eq!(left_out(120), (vec![], true));
+        assert_eq!(left_out(110), (vec!["E2E p99"], true));
+        assert_eq!(left_out(80), (vec!["E2E p99", "E2E mean", "tok/s/GPU", "tok/s/user"], true));
+        assert_eq!(left_out(40), (vec!["E2E p99", "E2E mean", "tok/s/GPU", "tok/s/user"], false));
+    }
 }

@@ -54,8 +54,9 @@ impl LiveNumbers {
     fn remaining(&self, now: Instant, progress: &BenchProgress, requests_per_s: f64) -> Option<f64> {
         let elapsed = now.duration_since(self.begun?);
         let of_time = self.duration.map(|duration| duration.saturating_sub(elapsed).as_secs_f64());
-        // Users that send for a time have as many requests as were sent: no number to count down to.
-        let has_count = progress.scheduled > progress.issued || self.duration.is_none();
+        // Users that send for a time have as many requests as were sent: no number to count down to before that time is over.
+        let is_over = of_time.is_none_or(|time| time <= 0.0);
+        let has_count = progress.scheduled > progress.issued || is_over;
         let left = progress.scheduled.saturating_sub(progress.ended) as f64;
         let of_requests = (has_count && requests_per_s > 0.0).then(|| left / requests_per_s);
         match (of_time, of_requests) {
@@ -147,7 +148,8 @@ mod tests {
         let mut timed = LiveNumbers::new(Some(Duration::from_secs(30)), None);
         assert_eq!(at(&mut timed, 0, 8, 8, 0), Some(30.0));
         assert_eq!(at(&mut timed, 12, 88, 88, 80), Some(18.0));
-        assert_eq!(at(&mut timed, 31, 208, 208, 200), Some(0.0));
+        // The time is over, and 24 answers are not.
+        assert_eq!(at(&mut timed, 31, 208, 208, 184), Some(4.0));
         // A rate for 30 s on a server that is behind: 300 requests, of which it has answered 50 in 10 s.
         let mut behind = LiveNumbers::new(Some(Duration::from_secs(30)), None);
         at(&mut behind, 0, 300, 1, 0);

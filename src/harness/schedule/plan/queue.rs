@@ -52,6 +52,11 @@ impl PlanQueue {
         })
     }
 
+    /// Whether the plan has every request that will be sent, rather than the first ones.
+    pub const fn has_all(&self) -> bool {
+        self.is_all
+    }
+
     /// The next session and the index of its first request, for a user that is idle at `now_ns`. None: there are no more.
     pub fn take(&self, now_ns: u64) -> Option<(u64, Vec<PlannedRequest>)> {
         let mut state = self.state.lock();

@@ -198,8 +198,9 @@ impl SessionDrawer {
             Some(data) => fault(
                 &data.file,
                 format!(
-                    "the record taken as number {number} has no {}; give `{key}` for all",
-                    what.trim_start_matches("an ")
+                    "the record taken as number {number} has no {}; set one for all: `{key}: {{ fixed: 128 }}`, or `--{}` of `bench`",
+                    what.trim_start_matches("an "),
+                    key.replace('_', "-")
                 ),
             ),
             None => ScheduleError::Missing { what, key }.into(),

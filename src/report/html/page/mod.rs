@@ -14,7 +14,7 @@ use super::{bench, network, sweep, timeline};
 use crate::event::{Digest, FailureKind, TaskId};
 use crate::harness::{SearchReport, SweepReport};
 use crate::interop::MeasuredResult;
-use crate::plan::Plan;
+use crate::plan::{ActionKind, Plan, Task};
 use crate::report::page_template::render_page;
 use crate::report::run_state::{RunState, TaskPhase, TaskState};
 use crate::report::terminal::styler::{as_typed, clean, clean_lines, counted, duration, to_the_second};
@@ -98,6 +98,7 @@ pub fn render(
     // After the end, the rest are servers that no task needed, and stages that were not selected.
     let not_needed =
         if story.finished.is_some_and(|end| end.exit == 0) { total.saturating_sub(story.done()) } else { 0 };
+    let compared = compared(story, plan);
     let top = PageTop::of_sweeps(&sweeps, &sections).or_else(|| benches.first()?.top.clone());
     let top_of =
         if sections.is_empty() && benches.len() > 1 { benches.first().map(|bench| bench.task.clone()) } else { None };
@@ -119,6 +120,7 @@ pub fn render(
                 picture => top.picture.map(Safe::from_safe_string),
                 of => top_of,
             }),
+            compared => Serde(compared),
             verdicts => verdicts(&benches, &sections),
             overlaid => overlaid.iter().skip(1).map(|svg| Safe::from_safe_string(svg.clone())).collect::<Vec<_>>(),
             sweeps => sections.iter().map(|sweep| context! {
@@ -164,6 +166,16 @@ pub fn render(
             manifest => &about.manifest,
         },
     )
+}
+
+/// What comparisons of this run found: for each its task, and its line.
+fn compared<'a>(story: &'a RunState, plan: &'a Plan) -> Vec<(&'a str, &'a str)> {
+    let line = |task: &'a Task| {
+        (task.kind == ActionKind::Compare)
+            .then(|| Some((task.id.as_str(), story.tasks.get(&task.id)?.headline.as_deref()?)))
+            .flatten()
+    };
+    plan.tasks.iter().filter_map(line).collect()
 }
 
 /// Several sweeps over each other.

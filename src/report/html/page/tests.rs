@@ -269,3 +269,19 @@ fn an_empty_run_has_a_page() {
     let page = render(&RunState::new(), &RunOrigin::default(), &[], &[], &plan).expect("a page");
     assert!(page.contains("Nothing had to run"));
 }
+
+/// Of several runs of one measurement the table and the head have the means over them, and the head says so.
+#[test]
+fn repeated_runs_are_their_means() {
+    let over = |unit: &str, mean: f64| json!({ "unit": unit, "values": [mean - 1.0, mean, mean + 1.0], "mean": mean, "stddev": 1.0, "low": mean - 2.5, "high": mean + 2.5 });
+    let run = json!({ "folder": "repeats/01", "seed": 1, "verdict": "valid", "started": "" });
+    let mut own = result().result.own().expect("one of Regatta's").clone();
+    own.repeats = serde_json::from_value(json!({
+        "runs": [run, run, run], "shown": 1, "over_runs": { "output_tokens": over("/s", 1500.0), "ttft_p99": over("ms", 333.0) },
+    }))
+    .expect("repeats");
+    let repeated = PageResult { result: MeasuredResult::Regatta(Box::new(own)), ..result() };
+    let page = page("repeated.html", &test_runs::valid(), &[repeated]);
+    assert!(page.contains("<b>1,500 tok/s</b>") && page.contains("mean over 3 runs, 95 % 1,498 … 1,502"), "{page}");
+    assert!(page.contains(r#"<td class="n">333</td>"#) && !page.contains(r#"<td class="n">1,204</td>"#), "{page}");
+}
