@@ -51,6 +51,7 @@ macro_rules! others {
 others!(
     anyhow::Error,
     crate::plan::ActionError,
+    crate::plan::UnreadablePlan,
     std::io::Error,
     crate::runner::store::PathError,
     crate::sim::ServeError,

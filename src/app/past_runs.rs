@@ -1,5 +1,6 @@
 //! What happened: `status`, `logs`, `report`, and the page that a run leaves.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::io::{IsTerminal as _, Read as _, Seek as _, SeekFrom};
@@ -236,11 +237,14 @@ pub(super) fn report(global: &Global, request: &cli::Report) -> Result<CliExit, 
 }
 
 /// Not every kind of stage writes a log; a page must not point to a missing one.
-fn with_logs_that_are_there(run_state: &RunState, folder: &Path) -> RunState {
-    let mut story = run_state.clone();
+fn with_logs_that_are_there<'a>(run_state: &'a RunState, folder: &Path) -> Cow<'a, RunState> {
     let there: HashSet<PathBuf> = logs_in(folder).into_iter().collect();
-    for chapter in story.tasks.values_mut() {
-        chapter.log = chapter.log.take().filter(|log| there.contains(log));
+    let is_missing = |log: &Option<PathBuf>| log.as_ref().is_some_and(|log| !there.contains(log));
+    let mut story = Cow::Borrowed(run_state);
+    if run_state.tasks.values().any(|chapter| is_missing(&chapter.log)) {
+        for chapter in story.to_mut().tasks.values_mut().filter(|chapter| is_missing(&chapter.log)) {
+            chapter.log = None;
+        }
     }
     story
 }
@@ -297,7 +301,7 @@ pub(super) fn write_report(
         fs::write(home.run(run).join(format!("sweep-{}.json", TaskId::new(name.as_str()).file_name())), sweep.text())?;
     }
     sweeps.extend(of_stages);
-    let run_state = &with_logs_that_are_there(story, &home.run(run));
+    let run_state = &*with_logs_that_are_there(story, &home.run(run));
     let versions = vec![("regatta".to_owned(), env!("CARGO_PKG_VERSION").to_owned())];
     let about = html::RunOrigin { manifest_path: run_state.manifest.clone(), versions, ..html::RunOrigin::default() };
     let page = html::render(run_state, &about, &results, &sweeps, plan)?;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::env;
 use std::path::Path;
+use std::thread;
 
 use crate::app::error::CommandError;
 use crate::app::expression_guard::guarded;
@@ -90,23 +91,47 @@ impl Project {
         compiler: &CompilerId,
         keep: bool,
     ) -> Result<Plan, CommandError> {
+        /// Like that of the main thread.
+        const STACK: usize = 8 << 20;
         if compiler.is_fresh(|name| self.variable(name))
             && let Some(plan) = compiler.plan()
         {
             return Ok(plan);
         }
+        if !keep {
+            return self.compile(name, settings).map(|(plan, _)| plan);
+        }
+        let compile = || {
+            let (plan, origins) = self.compile(name, settings)?;
+            // Only a cache: a run must not fail because it could not be written.
+            let _ = compiler.keep_plan(&origins, &plan);
+            Ok(plan)
+        };
+        thread::scope(|scope| {
+            // Compiling takes many times the memory of the plan. That of a thread of its own is given back as a whole, and the plan
+            // is read back as it was written: what follows may take hours.
+            let text = || compile().and_then(|plan| Ok(plan.to_bytes()?));
+            match thread::Builder::new().name("compile".to_owned()).stack_size(STACK).spawn_scoped(scope, text) {
+                Ok(compiling) => {
+                    let bytes = compiling.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+                    Ok(Plan::from_bytes(&bytes)?)
+                }
+                // No more threads can be had.
+                Err(_) => compile(),
+            }
+        })
+    }
+
+    /// Reads the manifest. The second value: what the plan was made from.
+    fn compile(&self, name: &str, settings: &[KeyValueArg]) -> Result<(Plan, PlanSources), CommandError> {
         let manifest = self.manifest(name, settings)?;
         let mut plan = Plan { manifest: name.to_owned(), ..guarded(|| expand(&manifest))? };
         self.has_effect(name, settings, &manifest, &plan)?;
         let absent = super::shipped_inputs::provide(&mut plan, self.home.project(), self.home.state())
             .map_err(anyhow::Error::from)?;
-        if keep {
-            let mut origins = self.origins(name, &manifest);
-            origins.absent.extend(absent);
-            // Only a cache: a run must not fail because it could not be written.
-            let _ = compiler.keep_plan(&origins, &plan);
-        }
-        Ok(plan)
+        let mut origins = self.origins(name, &manifest);
+        origins.absent.extend(absent);
+        Ok((plan, origins))
     }
 
     /// An argument for a value that was not there before must change the plan: otherwise a typing error would go unnoticed.

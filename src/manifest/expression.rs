@@ -14,6 +14,7 @@ use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior, Value};
 use super::expression_limits::bound;
 use super::expression_progress::ExpressionProgress;
 use super::limited_text::LimitedText;
+use super::quick_expression::{quick, quick_text};
 use super::value::{MAX_TEXT, NoValue, node_of};
 use super::yaml_node::{MapEntry, Node, NodeValue, is_template};
 use crate::diag::{Diagnostic, Diagnostics, MissingValue, Span, did_you_mean};
@@ -66,7 +67,7 @@ pub struct Scope {
 }
 
 impl Scope {
-    fn get(&self, name: &str) -> Option<Value> {
+    pub(super) fn get(&self, name: &str) -> Option<Value> {
         let local = self.local.iter().find(|(known, _)| known == name).map(|(_, value)| value);
         local.or_else(|| self.globals.get(name)).cloned()
     }
@@ -237,6 +238,9 @@ impl Expressions {
                 }
                 Err(_) => {}
             }
+        }
+        if let Some(text) = quick_text(text, scope) {
+            return Ok(Node::new(span.clone(), NodeValue::Text(text.into())));
         }
         let _progress = ExpressionProgress::begin(span);
         let template = match self.env.template_from_str(text) {
@@ -411,27 +415,6 @@ const FILTERS: &[&str] = &[
     "unique",
     "upper",
 ];
-
-/// A plain dotted path, resolved without compiling anything. `None`: let minijinja do it, and complain if it must.
-fn quick(path: &str, scope: &Scope) -> Option<Value> {
-    let mut value: Option<Value> = None;
-    for step in path.split('.') {
-        let mut bytes = step.bytes();
-        let head = bytes.next()?;
-        if !(head.is_ascii_alphabetic() || head == b'_') || !bytes.all(|b| b.is_ascii_alphanumeric() || b == b'_') {
-            return None;
-        }
-        let next = match value {
-            None => scope.get(step)?,
-            Some(value) => value.get_attr(step).ok()?,
-        };
-        if next.is_undefined() || next.kind() == ValueKind::Invalid {
-            return None;
-        }
-        value = Some(next);
-    }
-    value
-}
 
 /// The position of a name in the source of a scalar.
 fn find(span: &Span, path: &str) -> Option<Span> {

@@ -3,31 +3,36 @@
 //! minijinja bounds steps, not memory: a text can double in every step of a loop, and `sort`, `list` or `==` may take long in one
 //! step. Neither can be interrupted from within, so another thread looks.
 
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use parking_lot::Mutex;
 
 use crate::diag::Span;
 
-static CURRENT: Mutex<Option<(Span, Instant)>> = Mutex::new(None);
+/// By number; with several threads there are several.
+static CURRENT: Mutex<BTreeMap<u64, (Span, Instant)>> = Mutex::new(BTreeMap::new());
+static NEXT: AtomicU64 = AtomicU64::new(0);
 
 /// An expression is being computed while this exists.
-pub(super) struct ExpressionProgress;
+pub(super) struct ExpressionProgress(u64);
 
 impl ExpressionProgress {
     pub fn begin(span: &Span) -> Self {
-        *CURRENT.lock() = Some((span.clone(), Instant::now()));
-        Self
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        CURRENT.lock().insert(number, (span.clone(), Instant::now()));
+        Self(number)
     }
 }
 
 impl Drop for ExpressionProgress {
     fn drop(&mut self) {
-        *CURRENT.lock() = None;
+        CURRENT.lock().remove(&self.0);
     }
 }
 
-/// Where the expression is written that is being computed now, and when that began. With several threads, that of one of them.
+/// Where the expression is written that is being computed now, and when that began. Of several, the one that began first.
 pub fn expression_in_progress() -> Option<(Span, Instant)> {
-    CURRENT.lock().clone()
+    CURRENT.lock().first_key_value().map(|(_, current)| current.clone())
 }

@@ -83,6 +83,7 @@ impl Loader {
         let mut params = IndexMap::new();
         let mut env = BTreeMap::new();
         let parameters_are_fine = self.choose(&mut root, file, given, &mut params, &mut env);
+        self.files.clear();
         let overrides = if parameters_are_fine {
             overrides::place_overrides(&mut root, &given.params, &mut self.found)
         } else {
@@ -126,10 +127,16 @@ impl Loader {
         let text = |name: &str| map.get(name).and_then(|entry| entry.node.text()).map(str::to_owned);
         let fallback = file.rel.trim_end_matches(".yaml").trim_end_matches("/pipeline");
         let fallback = fallback.rsplit('/').next().unwrap_or(fallback).to_owned();
+        let (name, about) = (text("name").unwrap_or(fallback), text("about"));
+        // Moved, not copied: they may be many.
+        let stages = match root.tree {
+            NodeValue::Map(mut map) => map.swap_remove("stages").map(|entry| entry.node.tree),
+            _ => None,
+        };
         Some(Manifest {
-            name: text("name").unwrap_or(fallback),
-            about: text("about"),
-            stages: section("stages"),
+            name,
+            about,
+            stages: if let Some(NodeValue::Map(stages)) = stages { stages } else { Map::default() },
             params,
             vars,
             globals: globals.into(),
@@ -154,7 +161,7 @@ impl Loader {
             loader.found.push(found);
             loader.broken = true;
         };
-        if self.files.len() >= MAX_FILES {
+        if self.sources.len() >= MAX_FILES {
             fail(self, format!("more than {MAX_FILES} files"), "one too many".to_owned());
             return None;
         }
@@ -166,7 +173,10 @@ impl Loader {
                 return None;
             }
         };
-        self.sources.push((read.name.clone(), Digest::of(&read.bytes)));
+        // A catalog's file may include the manifest, which is then read again.
+        if !self.by_name.contains_key(&read.name) {
+            self.sources.push((read.name.clone(), Digest::of(&read.bytes)));
+        }
         let text = match String::from_utf8(read.bytes) {
             Ok(text) => text,
             Err(error) => {
@@ -180,7 +190,10 @@ impl Loader {
         self.by_name.insert(read.name, file.clone());
         let node = self.parsed(&source, file, chain);
         self.broken |= node.is_none();
-        self.files.insert(file.clone(), node.clone());
+        // What is included may be included again. The manifest itself is not copied for that.
+        if from.is_some() {
+            self.files.insert(file.clone(), node.clone());
+        }
         node
     }
 

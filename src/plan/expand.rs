@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::thread;
 
 use indexmap::IndexMap;
 
@@ -33,8 +34,8 @@ pub fn expand(manifest: &Manifest) -> Result<Plan, Diagnostics> {
     if found.has_errors() {
         return Err(found.unique());
     }
-    let mut builder = PlanBuilder::new(manifest, &expressions, &expanded, directory(&expanded));
-    let built: Vec<Option<TaskDraft>> = expanded.all.iter().map(|one| builder.build(one, &mut found)).collect();
+    let builder = PlanBuilder::new(manifest, &expressions, &expanded, directory(&expanded));
+    let built = build_all(&builder, &expanded.all, &mut found);
     let needs: Vec<Vec<usize>> = built
         .iter()
         .map(|built| built.as_ref().map_or_else(Vec::new, |built| built.needs.keys().copied().collect()))
@@ -70,6 +71,40 @@ pub fn expand(manifest: &Manifest) -> Result<Plan, Diagnostics> {
         of_environment: of_environment(manifest),
         given: manifest.given.clone(),
         tasks,
+    })
+}
+
+/// A draft of each instance, in their order.
+fn build_all(builder: &PlanBuilder<'_>, all: &[Instance], found: &mut Diagnostics) -> Vec<Option<TaskDraft>> {
+    /// Fewer are built sooner than threads are started.
+    const MANY: usize = 500;
+    /// Like that of the main thread.
+    const STACK: usize = 8 << 20;
+    let build = |part: &[Instance]| {
+        let mut found = Diagnostics::new();
+        let drafts: Vec<_> = part.iter().map(|one| builder.build(one, &mut found)).collect();
+        (drafts, found)
+    };
+    let threads = if all.len() < MANY { 1 } else { thread::available_parallelism().map_or(1, usize::from).min(8) };
+    let mut parts = all.chunks(all.len().div_ceil(threads).max(1));
+    let first = parts.next().unwrap_or_default();
+    thread::scope(|scope| {
+        let build = &build;
+        // Where no more threads can be had, this one builds everything.
+        let start =
+            |part| (part, thread::Builder::new().stack_size(STACK).spawn_scoped(scope, move || build(part)).ok());
+        let others: Vec<_> = parts.map(start).collect();
+        let (mut built, errors) = build(first);
+        found.append(errors);
+        for (part, other) in others {
+            let (drafts, errors) = match other {
+                Some(other) => other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+                None => build(part),
+            };
+            built.extend(drafts);
+            found.append(errors);
+        }
+        built
     })
 }
 

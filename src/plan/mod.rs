@@ -15,6 +15,7 @@ mod reference;
 mod repeats;
 mod select;
 mod semantics;
+mod shared_task;
 mod task;
 mod task_parts;
 
@@ -23,5 +24,6 @@ pub use measurement_cost::MeasurementCost;
 pub use plan_builder::UnwritableAction;
 pub use reference::{PlanReference, UnknownReference};
 pub use repeats::{REPEATED_RUNS, RepeatError, repeated};
-pub use task::{ActionKind, Lifetime, Need, OomReductionRule, Plan, RetryRule, Task};
+pub use shared_task::SharedTask;
+pub use task::{ActionKind, Lifetime, Need, OomReductionRule, Plan, RetryRule, Task, UnreadablePlan};
 pub use task_parts::{ActionError, action_json, read_action};

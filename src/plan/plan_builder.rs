@@ -64,7 +64,7 @@ impl<'a> PlanBuilder<'a> {
     }
 
     /// The task, or `None` with at least one error more in `found`.
-    pub fn build(&mut self, instance: &Instance, found: &mut Diagnostics) -> Option<TaskDraft> {
+    pub fn build(&self, instance: &Instance, found: &mut Diagnostics) -> Option<TaskDraft> {
         // An instance is expanded with the index of its own stage.
         let stage = &self.expanded.stages[instance.stage];
         if instance.skipped.is_some() {

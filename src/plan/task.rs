@@ -28,6 +28,22 @@ pub struct Plan {
     pub tasks: Vec<Task>,
 }
 
+impl Plan {
+    /// In the form in which it is kept.
+    pub fn to_bytes(&self) -> Result<Vec<u8>, UnreadablePlan> {
+        Ok(postcard::to_stdvec(self)?)
+    }
+
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, UnreadablePlan> {
+        Ok(postcard::from_bytes(bytes)?)
+    }
+}
+
+/// A plan could not be copied through its bytes: a fault of this program.
+#[derive(Debug, thiserror::Error)]
+#[error("the plan cannot be kept: {0}")]
+pub struct UnreadablePlan(#[from] postcard::Error);
+
 /// One thing to do.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Task {

@@ -17,6 +17,13 @@ pub struct ActionError {
     source: serde_json::Error,
 }
 
+impl ActionError {
+    /// `part`: `action`, `host`, …
+    pub const fn new(task: TaskId, part: &'static str, source: serde_json::Error) -> Self {
+        Self { task, part, source }
+    }
+}
+
 impl From<ActionError> for Failure {
     fn from(error: ActionError) -> Self {
         Self::new(FailureKind::Refused, error.to_string()).hint("this is a bug in Regatta, not in the manifest")

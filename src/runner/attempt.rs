@@ -14,7 +14,7 @@ use super::provenance::{UpstreamProvenance, origins};
 use super::task_executor::{Lease, ResolvedTask, TaskExecutor};
 use super::time_limit::{isolate_panics, within};
 use crate::event::{Done, Endpoint, Failure, FailureKind, GpuId, RunId, Stop, TaskId};
-use crate::plan::{Need, Plan, Task};
+use crate::plan::{Need, Plan, SharedTask, Task};
 use crate::runner::store::{
     Digests, HashedFolder, ListedFolder, OutputCache, PathError, TaskRecord, left_running, list_folder,
 };
@@ -22,7 +22,7 @@ use crate::runner::store::{
 /// What a try needs, gathered by the loop.
 pub(super) struct AttemptInputs {
     pub plan: Arc<Plan>,
-    pub task: Arc<Task>,
+    pub task: SharedTask,
     pub keyed: Arc<Keyed>,
     pub attempt: u32,
     pub gpus: Vec<GpuId>,
@@ -69,7 +69,7 @@ impl AttemptInputs {
         let assignment = self.assignment()?;
         let stop = self.stop.clone();
         let lease = Lease {
-            task: Arc::clone(&self.task),
+            task: self.task.clone(),
             attempt: self.attempt,
             assignment,
             out: folder.to_owned(),
@@ -158,7 +158,7 @@ impl AttemptInputs {
 
     /// What it was made from, computed on demand.
     fn origins(&self) -> Arc<dyn Fn() -> UpstreamProvenance + Send + Sync> {
-        let (plan, shelf, task) = (Arc::clone(&self.plan), Arc::clone(&self.cache), Arc::clone(&self.task));
+        let (plan, shelf, task) = (Arc::clone(&self.plan), Arc::clone(&self.cache), self.task.clone());
         Arc::new(move || origins(&plan, &shelf, &task))
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use crate::event::RunId;
-use crate::plan::{Lifetime, Task};
+use crate::plan::{Lifetime, SharedTask, Task};
 
 /// A place among tasks that are started together. Dropping it, at any point of its task, means that the task runs on its own.
 #[derive(Debug)]
@@ -61,7 +61,7 @@ impl<'a> Batches<'a> {
     }
 
     /// A seat for each of these tasks that has company.
-    pub(super) fn assign_slots(&mut self, tasks: &[Arc<Task>]) -> Vec<Option<BatchSlot>> {
+    pub(super) fn assign_slots(&mut self, tasks: &[SharedTask]) -> Vec<Option<BatchSlot>> {
         let mut seats: Vec<Option<BatchSlot>> = tasks.iter().map(|_| None).collect();
         for (ix, task) in tasks.iter().enumerate() {
             if seats[ix].is_some() || !can_batch_together(task, task) {

@@ -1,11 +1,13 @@
 //! How to run, and what became of it.
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::kept_services::KeptServices;
+use super::keying::Keyed;
 use super::output_check::OutputCheck;
-use crate::event::{Digest, Done, Event, Failure, GpuId, TaskId, TaskTally};
+use crate::event::{Done, Event, Failure, GpuId, TaskId, TaskTally};
 use crate::plan::{Lifetime, Plan};
 use crate::runner::store::{TaskKey, TaskRecord, WatchedPaths, WatchedTask};
 
@@ -63,19 +65,16 @@ pub struct RunSummary {
     pub is_as_before: bool,
     /// Every task that was looked at and has a key, in the plan's order.
     pub keyed_tasks: Vec<KeyedTask>,
-    /// Tasks that were not looked at, because they are as the last run of this plan left them: index in the plan, record, folder.
-    pub unseen_tasks: Vec<(usize, Arc<TaskRecord>, PathBuf)>,
+    /// Tasks that were not looked at, because they are as the last run of this plan left them.
+    pub unseen_tasks: Vec<KeyedTask>,
     /// When everything is done and cacheable: all that has to look the same for the next run to be a no-op.
     pub watched: Option<WatchedRun>,
 }
 
 impl RunSummary {
     /// Every task with a known key, in the plan's order.
-    pub fn all_keyed_tasks(&self) -> Vec<KeyedTask> {
-        let unseen = self.unseen_tasks.iter().filter_map(|(task, record, folder)| {
-            Some(KeyedTask { task: *task, key: record.key_fields()?, output: Some((record.digest, folder.clone())) })
-        });
-        let mut all: Vec<KeyedTask> = self.keyed_tasks.iter().cloned().chain(unseen).collect();
+    pub fn all_keyed_tasks(&self) -> Vec<&KeyedTask> {
+        let mut all: Vec<&KeyedTask> = self.keyed_tasks.iter().chain(&self.unseen_tasks).collect();
         all.sort_by_key(|one| one.task);
         all
     }
@@ -94,9 +93,43 @@ pub struct WatchedRun {
 pub struct KeyedTask {
     /// Index in the plan.
     pub task: usize,
-    pub key: TaskKey,
-    /// Digest and folder; a service has none.
-    pub output: Option<(Digest, PathBuf)>,
+    key: KnownKey,
+}
+
+#[derive(Clone, Debug)]
+enum KnownKey {
+    /// Of a service.
+    Computed(Arc<Keyed>),
+    Recorded(Arc<TaskRecord>),
+}
+
+impl KeyedTask {
+    pub(super) const fn computed(task: usize, keyed: Arc<Keyed>) -> Self {
+        Self { task, key: KnownKey::Computed(keyed) }
+    }
+
+    pub(super) const fn recorded(task: usize, record: Arc<TaskRecord>) -> Self {
+        Self { task, key: KnownKey::Recorded(record) }
+    }
+
+    /// Parsed anew at each call.
+    ///
+    /// # Errors
+    /// A record of another version of this program.
+    pub fn key(&self) -> serde_json::Result<Cow<'_, TaskKey>> {
+        match &self.key {
+            KnownKey::Computed(keyed) => Ok(Cow::Borrowed(&keyed.key)),
+            KnownKey::Recorded(record) => record.parsed_key().map(Cow::Owned),
+        }
+    }
+
+    /// Of its output; a service has none.
+    pub fn record(&self) -> Option<&TaskRecord> {
+        match &self.key {
+            KnownKey::Computed(_) => None,
+            KnownKey::Recorded(record) => Some(record),
+        }
+    }
 }
 
 /// What each task is to a run: `chosen` run, their needs too unless `restore_needs` (then they must be done already, except

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
 use crate::event::{Done, Endpoint, Event, Failure, GpuId, LiveMeasurement, ReducedSetting, Stop};
-use crate::plan::Task;
+use crate::plan::{SharedTask, Task};
 
 use super::batches::BatchSlot;
 use super::provenance::UpstreamProvenance;
@@ -36,7 +36,7 @@ pub trait TaskExecutor: Send + Sync + 'static {
 
 /// All that a stage gets from the runner. If a stage needs more, change the interface.
 pub struct Lease {
-    pub task: Arc<Task>,
+    pub task: SharedTask,
     /// 1 for the first try.
     pub attempt: u32,
     /// The task's action (JSON) with all references replaced by real paths and endpoints.

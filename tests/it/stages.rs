@@ -38,7 +38,7 @@ impl Bench {
         let task = Task::minimal(TaskId::new("it"), "it".to_owned(), ActionKind::Shell);
         let events = Arc::clone(&self.events);
         Lease {
-            task: Arc::new(task),
+            task: task.into(),
             attempt: 1,
             assignment: ResolvedTask { action: action.to_string(), ..ResolvedTask::default() },
             out: self.path("out"),

@@ -25,5 +25,5 @@ mod tools;
 
 pub use gpus::names as gpu_names;
 pub use machine_facts::{machine, versions};
-pub use needs::needs;
+pub use needs::{needs, needs_of_tasks};
 pub use run_checks::examine;

@@ -74,11 +74,10 @@ pub struct ModelNeed {
     pub program: Option<(Vec<String>, &'static str)>,
 }
 
-/// Reads a plan. `project` is the folder that relative paths are relative to.
-pub fn needs(plan: &Plan, project: &Path) -> Result<Needs, ActionError> {
+/// Reads tasks, except what their servers will start.
+pub fn needs_of_tasks<'a>(tasks: impl Iterator<Item = &'a Task>) -> Result<Needs, ActionError> {
     let mut needs = Needs::default();
-    let tasks = plan.tasks.iter().filter(|task| task.skipped.is_none());
-    for task in tasks {
+    for task in tasks.filter(|task| task.skipped.is_none()) {
         if let Some(machines) = hosts(task)? {
             needs.on(task, &machines);
             continue;
@@ -86,6 +85,12 @@ pub fn needs(plan: &Plan, project: &Path) -> Result<Needs, ActionError> {
         needs.common(task)?;
         needs.action(task, &task.typed_action()?);
     }
+    Ok(needs)
+}
+
+/// Reads a plan. `project` is the folder that relative paths are relative to.
+pub fn needs(plan: &Plan, project: &Path) -> Result<Needs, ActionError> {
+    let mut needs = needs_of_tasks(plan.tasks.iter())?;
     let chosen = vec![true; plan.tasks.len()];
     for preview in previews(plan, &chosen, project)? {
         let LaunchPreview::Start(launch) = preview.launch else { continue };

@@ -17,6 +17,7 @@ mod compare;
 mod entry;
 mod redaction;
 mod render;
+mod run_text;
 mod splice;
 mod text;
 
@@ -24,5 +25,6 @@ pub use apply_pins::pin;
 pub use compare::{DifferenceWeight, LockDifference, LockExtent, LockPart, Strictness, compare, outcome};
 pub use entry::{LockFile, LockSection, LockedTask, measured};
 pub use redaction::PrivateValues;
+pub use run_text::RunText;
 pub use splice::splice;
-pub use text::{LockFileError, read, write};
+pub use text::{LockFileError, read, write, write_with_run};

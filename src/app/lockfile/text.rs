@@ -1,6 +1,7 @@
 //! A lock file as YAML: the same content is always the same bytes.
 
 use super::LockFile;
+use super::run_text::{FileText, RunText};
 
 /// The version that is written, and the newest that is understood.
 const VERSION: u32 = 1;
@@ -32,12 +33,24 @@ impl Default for LockFile {
 /// # Errors
 /// It holds a value that YAML cannot express. No run writes one.
 pub fn write(file: &LockFile) -> Result<String, LockFileError> {
-    let mut file = file.clone();
-    for entry in file.runs.values_mut().flat_map(|section| section.stages.values_mut()) {
-        entry.requested.values_mut().chain(entry.resolved.values_mut()).for_each(serde_json::Value::sort_all_objects);
-    }
-    let body = serde_yaml::to_string(&file).map_err(|error| LockFileError::Text(error.to_string()))?;
-    Ok(format!("{HEAD}{body}"))
+    let runs = file.runs.iter().map(|(name, section)| (name.as_str(), RunText::of(section))).collect();
+    text(&FileText { lock: file.lock, runs })
+}
+
+/// The bytes of `file` with the run `name` as `run`, whose stages are made while they are written.
+///
+/// # Errors
+/// A stage cannot be made, or it holds a value that YAML cannot express.
+pub fn write_with_run(file: &LockFile, name: &str, run: RunText<'_>) -> Result<String, LockFileError> {
+    let others = file.runs.iter().map(|(name, section)| (name.as_str(), RunText::of(section)));
+    let runs = others.chain([(name, run)]).collect();
+    text(&FileText { lock: file.lock, runs })
+}
+
+fn text(file: &FileText<'_>) -> Result<String, LockFileError> {
+    let mut bytes = HEAD.as_bytes().to_vec();
+    serde_yaml::to_writer(&mut bytes, file).map_err(|error| LockFileError::Text(error.to_string()))?;
+    String::from_utf8(bytes).map_err(|error| LockFileError::Text(error.to_string()))
 }
 
 /// Reads a lock file.
@@ -115,6 +128,33 @@ mod tests {
             prop_assert_eq!(&read, &file);
             prop_assert_eq!(write(&read).unwrap(), text);
         }
+    }
+
+    #[test]
+    fn stages_that_are_made_while_they_are_written_give_the_same_bytes() {
+        let stage = |text: &str| LockedTask {
+            kind: ActionKind::Shell,
+            requested: BTreeMap::from([("action".to_owned(), json!({"z": text, "a": {"d": 1, "c": 2}}))]),
+            resolved: BTreeMap::new(),
+        };
+        let kept = LockSection {
+            regatta: "1".to_owned(),
+            stages: BTreeMap::from([("b".to_owned(), stage("old")), ("kept".to_owned(), stage("k"))]),
+            ..LockSection::default()
+        };
+        let mut all = kept.clone();
+        all.stages.extend(["a", "b", "x"].map(|name| (name.to_owned(), stage(name))));
+        let other = LockSection { regatta: "2".to_owned(), ..LockSection::default() };
+        let file = |section: LockSection| LockFile {
+            runs: BTreeMap::from([("m".to_owned(), section), ("n".to_owned(), other.clone())]),
+            ..LockFile::default()
+        };
+        let make = |place: usize| Ok(stage(["x", "a", "b"][place]));
+        let run = RunText::of(&kept).with_made(["x", "a", "b"].into_iter().zip(0..), &make);
+        assert_eq!(write_with_run(&file(kept.clone()), "m", run), Ok(write(&file(all)).unwrap()));
+        let fails = |_: usize| Err(crate::plan::action_json(&crate::event::TaskId::new("x"), "no JSON").unwrap_err());
+        let run = RunText::of(&kept).with_made([("x", 0)].into_iter(), &fails);
+        assert!(matches!(write_with_run(&file(kept.clone()), "m", run), Err(LockFileError::Text(_))));
     }
 
     #[test]

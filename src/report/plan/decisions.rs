@@ -3,7 +3,6 @@
 use std::fmt::Write as _;
 
 use serde::{Serialize, Serializer};
-use serde_json::json;
 
 use super::estimate::BenchEstimate;
 use crate::event::TaskId;
@@ -82,7 +81,13 @@ pub fn decisions_text(decisions: &[DecisionRow], paint: Styler) -> String {
 
 /// `{"tasks":[{"id","stage","decision","reasons":[…]}]}`, indented, with a newline at the end.
 pub fn decisions_json(decisions: &[DecisionRow]) -> String {
-    format!("{:#}\n", json!({ "tasks": decisions }))
+    #[derive(Serialize)]
+    struct Answer<'a> {
+        tasks: &'a [DecisionRow],
+    }
+    // Through no `Value`: a plan may have many tasks.
+    let text = serde_json::to_string_pretty(&Answer { tasks: decisions });
+    text.unwrap_or_default() + "\n"
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ impl<W: TaskExecutor> Runner<W> {
         if std::mem::replace(&mut self.services_announced, true) {
             return;
         }
-        let kept = self.tasks.iter().enumerate().filter(|(ix, _)| requested.tasks[*ix]);
+        let kept = self.plan.tasks.iter().enumerate().filter(|(ix, _)| requested.tasks[*ix]);
         let services = kept.filter_map(|(ix, task)| match &self.outputs[ix] {
             Some(TaskOutput::Service { endpoints, .. }) if !endpoints.is_empty() => {
                 Some(KeptService { task: task.id.clone(), endpoints: endpoints.clone() })

@@ -9,7 +9,7 @@ use crate::plan::Need;
 use crate::runner::output_source::{FetchedOutput, OutputRequest};
 use crate::runner::result_age;
 use crate::runner::schedule::TaskIndex;
-use crate::runner::store::TaskRecord;
+use crate::runner::store::{PathError, TaskRecord};
 use crate::runner::task_executor::TaskExecutor;
 
 /// What a measurement leaves.
@@ -19,7 +19,7 @@ impl<W: TaskExecutor> Runner<W> {
     /// Requests an output, if there is a shared store; the answer comes as a message.
     pub(super) fn request_remote_output(&self, ix: TaskIndex, keyed: &Keyed) -> bool {
         let Some(shared) = self.options.output_source.clone() else { return false };
-        let wanted = OutputRequest { task: self.task(ix).id.clone(), key: keyed.key.clone(), digest: keyed.digest };
+        let wanted = OutputRequest { task: self.id(ix).clone(), key: keyed.key.clone(), digest: keyed.digest };
         let (send, stop) = (self.send.clone(), self.stop.clone());
         tokio::spawn(async move {
             // What has come so far stays, and the next run goes on with it.
@@ -36,10 +36,10 @@ impl<W: TaskExecutor> Runner<W> {
         if self.schedule.state(ix) != ScheduleState::ComputingKey {
             return;
         }
-        let (Some(fetched), Some(keyed)) = (fetched, self.keyed[ix as usize].clone()) else {
+        let (Some(fetched), Some(keyed)) = (fetched, self.keyed(ix)) else {
             return self.missed(ix);
         };
-        let task = Arc::clone(self.task(ix));
+        let task = self.task(ix);
         let FetchedOutput { folder, sealed, done, seconds, from } = fetched;
         let from = Some(from);
         match accept(
@@ -78,7 +78,7 @@ impl<W: TaskExecutor> Runner<W> {
 
     /// Its link in `latest` is one of the things that look as they did.
     pub(super) fn take_unchanged(&mut self, ix: TaskIndex, record: &Arc<TaskRecord>) {
-        let task = Arc::clone(self.task(ix));
+        let task = self.task(ix);
         let adopted = self.cache.adopt(&self.plan.name, &task.id, record);
         let record = match self.show_latest().and(adopted) {
             Ok(record) => record,
@@ -93,7 +93,7 @@ impl<W: TaskExecutor> Runner<W> {
 
     /// Its output is there; `from` elsewhere, if it came just now.
     pub(super) fn take_hit(&mut self, ix: TaskIndex, record: &Arc<TaskRecord>, from: Option<String>) {
-        let task = Arc::clone(self.task(ix));
+        let task = self.task(ix);
         // The next run explains itself by this one, whichever task or manifest made the output.
         let record = match self.cache.adopt(&self.plan.name, &task.id, record) {
             Ok(record) => record,
@@ -106,7 +106,7 @@ impl<W: TaskExecutor> Runner<W> {
         if let Err(failure) = self.passes(ix, &record) {
             return self.fail(ix, 1, failure, 0.0);
         }
-        if let Some(keyed) = &self.keyed[ix as usize]
+        if let Some(keyed) = self.keyed(ix)
             && let Some((task, text)) = result_age::notice(&task, &keyed.key, &record)
         {
             (self.emit)(Event::Notice { task: Some(task), text });
@@ -128,8 +128,17 @@ impl<W: TaskExecutor> Runner<W> {
         self.summary.done.push((task, record.done.clone(), folder));
     }
 
+    /// Once in a run, with its first output.
+    pub(super) fn show_latest(&mut self) -> Result<(), PathError> {
+        if !self.is_latest_shown {
+            self.latest.show()?;
+            self.is_latest_shown = true;
+        }
+        Ok(())
+    }
+
     fn settle_cached(&mut self, ix: TaskIndex, record: Arc<TaskRecord>, from: Option<String>) {
-        let task = self.task(ix).id.clone();
+        let task = self.id(ix).clone();
         let folder = self.cache.folder(&record);
         (self.emit)(Event::TaskCached {
             task: task.clone(),
@@ -140,6 +149,7 @@ impl<W: TaskExecutor> Runner<W> {
         self.summary.tally.cached += 1;
         self.note_done(task, &record, folder);
         self.outputs[ix as usize] = Some(TaskOutput::Output(record));
+        self.forget_key(ix);
         self.schedule.finish_task(ix, TaskEnd::Cached);
     }
 

@@ -1,9 +1,8 @@
 //! The end of a run: what became of each task, and what has to stay as it is for the next run to be a no-op.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::{Keyed, RunSummary, Runner, TaskOutput, TaskRole};
+use super::{KeyState, RunSummary, Runner, TaskOutput, TaskRole};
 use crate::event::{Event, Failure};
 use crate::runner::options::{KeyedTask, WatchedRun};
 use crate::runner::schedule::TaskIndex;
@@ -18,34 +17,35 @@ impl<W: TaskExecutor> Runner<W> {
         }
         self.summary.is_as_before = self.is_as_before();
         if !self.summary.is_as_before {
-            self.summary.keyed_tasks = self.keyed_tasks();
-            self.summary.unseen_tasks = self.unseen_tasks();
+            (self.summary.keyed_tasks, self.summary.unseen_tasks) = self.keyed_tasks();
         }
         self.summary
     }
 
     /// Whether the run may go on with an output; reports what the user should know about it.
     pub(super) fn passes(&self, ix: TaskIndex, record: &TaskRecord) -> Result<(), Failure> {
+        if self.options.gate.is_open() {
+            return Ok(());
+        }
         let task = self.task(ix);
-        for text in self.options.gate.check(task, &self.cache.folder(record), &record.digest)? {
+        for text in self.options.gate.check(&task, &self.cache.folder(record), &record.digest)? {
             (self.emit)(Event::Notice { task: Some(task.id.clone()), text });
         }
         Ok(())
     }
 
-    fn keyed_tasks(&self) -> Vec<KeyedTask> {
-        let one = |(ix, keyed): (usize, &Option<Arc<Keyed>>)| {
-            let key = keyed.as_ref()?.key.clone();
-            let output = self.record(ix).map(|record| (record.digest, self.cache.folder(record)));
-            Some(KeyedTask { task: ix, key, output })
-        };
-        self.keyed.iter().enumerate().filter_map(one).collect()
-    }
-
-    fn unseen_tasks(&self) -> Vec<(usize, Arc<TaskRecord>, PathBuf)> {
-        let unseen = self.keyed.iter().enumerate().filter(|(_, keyed)| keyed.is_none());
-        let one = |(ix, _)| self.record(ix).map(|record| (ix, Arc::clone(record), self.cache.folder(record)));
-        unseen.filter_map(one).collect()
+    /// Tasks that were looked at, and those that were not.
+    fn keyed_tasks(&self) -> (Vec<KeyedTask>, Vec<KeyedTask>) {
+        let recorded = |ix: usize| Some(KeyedTask::recorded(ix, Arc::clone(self.record(ix)?)));
+        let (mut seen, mut unseen) = (Vec::new(), Vec::new());
+        for (ix, key) in self.keys.iter().enumerate() {
+            match key {
+                KeyState::Unseen => unseen.extend(recorded(ix)),
+                KeyState::Keyed(keyed) => seen.push(KeyedTask::computed(ix, Arc::clone(keyed))),
+                KeyState::Recorded(_) => seen.extend(recorded(ix)),
+            }
+        }
+        (seen, unseen)
     }
 
     fn record(&self, ix: usize) -> Option<&Arc<TaskRecord>> {
@@ -84,7 +84,7 @@ impl<W: TaskExecutor> Runner<W> {
             }
             let at = ix as TaskIndex;
             // Where nothing was looked at, it is as it was.
-            let known = self.options.unchanged.unchanged(at).filter(|_| self.keyed[ix].is_none());
+            let known = self.options.unchanged.unchanged(at).filter(|_| matches!(self.keys[ix], KeyState::Unseen));
             watched.tasks.push(match known {
                 Some(known) => known.clone(),
                 None => WatchedTask { task: at, output: self.watched_output(ix), look_at: self.look_at(ix)? },
@@ -95,13 +95,11 @@ impl<W: TaskExecutor> Runner<W> {
 
     fn look_at(&self, ix: usize) -> Option<WatchedPaths> {
         let mut look_at = WatchedPaths::new();
-        if let Some(keyed) = &self.keyed[ix] {
-            let seen = keyed.inputs.values().flat_map(|state| &state.seen);
-            if seen.clone().any(|(_, stamp)| stamp.is_racy()) {
-                return None;
-            }
-            look_at.extend(seen.cloned());
+        let seen = self.keys[ix].seen_inputs();
+        if seen.iter().any(|(_, stamp)| stamp.is_racy()) {
+            return None;
         }
+        look_at.extend(seen);
         if let Some(TaskOutput::Output(record)) = &self.outputs[ix] {
             look_at.extend(self.cache.stamps(record).ok()?);
             look_at.push(self.latest.stamp_of(&self.plan.tasks[ix].id).ok()?);

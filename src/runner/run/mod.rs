@@ -3,6 +3,7 @@
 mod announce_services;
 mod cache_lookup;
 mod finish;
+mod key_state;
 mod retry;
 mod schedule_items;
 
@@ -21,8 +22,9 @@ use super::output_source::FetchedOutput;
 use super::schedule::{ScheduleState, StartItem, TaskEnd, TaskIndex, TaskSchedule};
 use super::task_executor::TaskExecutor;
 use crate::event::{Digest, Endpoint, Event, Failure, FailureKind, GpuId, ReducedSetting, RunId, Stop, TaskId};
-use crate::plan::{Lifetime, Plan, Task};
-use crate::runner::store::{Digests, Latest, Lookup, OutputCache, PathError};
+use crate::plan::{Lifetime, Plan, SharedTask};
+use crate::runner::store::{Digests, Latest, Lookup, OutputCache};
+use key_state::KeyState;
 use schedule_items::items;
 
 enum RunnerMessage {
@@ -46,7 +48,6 @@ struct Running {
 
 struct Runner<W> {
     plan: Arc<Plan>,
-    tasks: Vec<Arc<Task>>,
     work: Arc<W>,
     cache: Arc<OutputCache>,
     latest: Latest,
@@ -56,7 +57,7 @@ struct Runner<W> {
     stop: Stop,
     emit: EventEmitter,
     schedule: TaskSchedule,
-    keyed: Vec<Option<Arc<Keyed>>>,
+    keys: Vec<KeyState>,
     /// Tasks with the output that the last run of this plan left.
     unchanged: Vec<bool>,
     /// `latest` leads to this manifest's outputs.
@@ -98,7 +99,6 @@ pub async fn run<W: TaskExecutor>(
     let (send, receive) = mpsc::unbounded_channel();
     let n = plan.tasks.len();
     let mut runner = Runner {
-        tasks: plan.tasks.iter().map(|task| Arc::new(task.clone())).collect(),
         schedule: TaskSchedule::new(items(&plan, &options), options.jobs, options.gpus.iter().copied()),
         latest: Latest::new(shelf.home(), &plan.name),
         plan,
@@ -109,7 +109,7 @@ pub async fn run<W: TaskExecutor>(
         run: id,
         stop,
         emit,
-        keyed: vec![None; n],
+        keys: vec![KeyState::Unseen; n],
         unchanged: vec![false; n],
         is_latest_shown: false,
         task_by_key: HashMap::new(),
@@ -194,8 +194,12 @@ impl<W: TaskExecutor> Runner<W> {
         }
     }
 
-    fn task(&self, ix: TaskIndex) -> &Arc<Task> {
-        &self.tasks[ix as usize]
+    fn task(&self, ix: TaskIndex) -> SharedTask {
+        SharedTask::new(&self.plan, ix as usize)
+    }
+
+    fn id(&self, ix: TaskIndex) -> &TaskId {
+        &self.plan.tasks[ix as usize].id
     }
 
     fn note_skipped(&mut self) {
@@ -212,7 +216,7 @@ impl<W: TaskExecutor> Runner<W> {
         if let Some(record) = self.unchanged_record(ix) {
             return self.take_unchanged(ix, &record);
         }
-        let task = Arc::clone(self.task(ix));
+        let task = self.task(ix);
         let upstream: BTreeMap<u32, _> = task
             .needs
             .iter()
@@ -254,7 +258,7 @@ impl<W: TaskExecutor> Runner<W> {
             return self.key(ix);
         }
         self.set_key(ix, Arc::clone(&keyed));
-        let task = Arc::clone(self.task(ix));
+        let task = self.task(ix);
         if task.lifetime == Lifetime::Service {
             return self.schedule.set_keyed(ix);
         }
@@ -285,12 +289,12 @@ impl<W: TaskExecutor> Runner<W> {
             self.outputs[ix as usize] =
                 Some(TaskOutput::Service { key, endpoints: Vec::new(), gpus: Vec::new(), lowered });
         }
-        self.keyed[ix as usize] = Some(keyed);
+        self.keys[ix as usize] = KeyState::Keyed(keyed);
     }
 
     /// Everything that may start in this moment: those that could be one job array are linked with each other.
     fn start_all(&mut self, starts: Vec<StartItem>) {
-        let tasks: Vec<Arc<Task>> = starts.iter().map(|start| Arc::clone(self.task(start.task))).collect();
+        let tasks: Vec<SharedTask> = starts.iter().map(|start| self.task(start.task)).collect();
         let seats = Batches::new(&self.run, &mut self.parties).assign_slots(&tasks);
         for (start, seat) in starts.into_iter().zip(seats) {
             let attempt = 1 + self.tries.get(&start.task).copied().unwrap_or_default();
@@ -299,8 +303,8 @@ impl<W: TaskExecutor> Runner<W> {
     }
 
     fn start(&mut self, ix: TaskIndex, attempt: u32, gpus: Vec<GpuId>, seat: Option<BatchSlot>) {
-        let task = Arc::clone(self.task(ix));
-        let Some(keyed) = self.keyed[ix as usize].clone() else { return };
+        let task = self.task(ix);
+        let Some(keyed) = self.keyed(ix) else { return };
         let service = task.lifetime == Lifetime::Service;
         let mut why = if attempt > 1 {
             vec![format!("try {attempt}")]
@@ -375,7 +379,7 @@ impl<W: TaskExecutor> Runner<W> {
     fn take_ready(&mut self, ix: TaskIndex, endpoints: Vec<Endpoint>) {
         let Some(running) = self.running.get(&ix) else { return };
         let seconds = running.begun.elapsed().as_secs_f64();
-        (self.emit)(Event::ServiceReady { task: self.task(ix).id.clone(), endpoints: endpoints.clone(), seconds });
+        (self.emit)(Event::ServiceReady { task: self.id(ix).clone(), endpoints: endpoints.clone(), seconds });
         let leased = running.gpus.clone();
         if let Some(TaskOutput::Service { endpoints: known, gpus, .. }) = &mut self.outputs[ix as usize] {
             *known = endpoints;
@@ -387,12 +391,12 @@ impl<W: TaskExecutor> Runner<W> {
 
     fn take_tried(&mut self, ix: TaskIndex, tried: AttemptOutcome) {
         let Some(running) = self.running.remove(&ix) else { return };
-        let task = Arc::clone(self.task(ix));
+        let task = self.task(ix);
         let AttemptOutcome { result, folder, seconds } = tried;
         if task.lifetime == Lifetime::Service {
             return self.take_service_end(ix, running, result.map(|_| ()), folder, seconds);
         }
-        let Some(keyed) = self.keyed[ix as usize].clone() else { return };
+        let Some(keyed) = self.keyed(ix) else { return };
         let shown = self.show_latest();
         let result = result.and_then(|(done, sealed)| {
             shown.map_err(|e| Box::new(system(&e)))?;
@@ -421,19 +425,11 @@ impl<W: TaskExecutor> Runner<W> {
                 self.note_done(task.id.clone(), &record, folder);
                 self.unchanged[ix as usize] = self.is_output_as_before(ix, &record);
                 self.outputs[ix as usize] = Some(TaskOutput::Output(record));
+                self.forget_key(ix);
                 self.schedule.finish_task(ix, TaskEnd::Done);
             }
             Err(failure) => self.take_failure(ix, running, *failure, folder, seconds),
         }
-    }
-
-    /// Once in a run, with its first output.
-    fn show_latest(&mut self) -> Result<(), PathError> {
-        if !self.is_latest_shown {
-            self.latest.show()?;
-            self.is_latest_shown = true;
-        }
-        Ok(())
     }
 
     fn take_failure(
@@ -444,7 +440,7 @@ impl<W: TaskExecutor> Runner<W> {
         folder: Option<PathBuf>,
         seconds: f64,
     ) {
-        let task = Arc::clone(self.task(ix));
+        let task = self.task(ix);
         if self.cache.home().is_full() {
             // Often the stage could not even log why. What it left is in the way of the next try.
             failure.cause = Some("the disk is full; the unfinished output was removed".to_owned());
@@ -458,7 +454,7 @@ impl<W: TaskExecutor> Runner<W> {
         let blamed = self.stopped_by_server.remove(&ix);
         // A measurement records its own result, and keeps its verdict.
         if let (Some(server), false) = (blamed, matches!(failure.kind, FailureKind::Invalid(_))) {
-            let server = &self.task(server).id;
+            let server = self.id(server);
             failure.cause = Some(format!("its server {server} ended; see its failure"));
             failure.kind = FailureKind::Service;
         }
@@ -503,7 +499,7 @@ impl<W: TaskExecutor> Runner<W> {
         folder: Option<PathBuf>,
         seconds: f64,
     ) {
-        let task = Arc::clone(self.task(ix));
+        let task = self.task(ix);
         if let Some(folder) = folder {
             let _ = std::fs::remove_dir(folder);
         }
@@ -548,11 +544,11 @@ impl<W: TaskExecutor> Runner<W> {
 
     fn a_dependent_failed(&self, ix: TaskIndex) -> bool {
         let failed = |id: &TaskId| self.summary.failures.iter().any(|(task, _)| task == id);
-        self.tasks.iter().any(|task| task.needs.iter().any(|need| need.task == ix) && failed(&task.id))
+        self.plan.tasks.iter().any(|task| task.needs.iter().any(|need| need.task == ix) && failed(&task.id))
     }
 
     fn fail(&mut self, ix: TaskIndex, attempt: u32, failure: Failure, seconds: f64) {
-        let task = self.task(ix).id.clone();
+        let task = self.id(ix).clone();
         (self.emit)(Event::TaskFailed {
             task: task.clone(),
             attempt,
@@ -583,7 +579,7 @@ impl<W: TaskExecutor> Runner<W> {
 
     fn emit_cancelled(&mut self) {
         for (ix, because) in self.schedule.take_cancelled() {
-            let task = Arc::clone(self.task(ix));
+            let task = self.task(ix);
             if self.options.roles[ix as usize] == TaskRole::NotNeeded || task.lifetime == Lifetime::Service {
                 continue;
             }
@@ -591,7 +587,7 @@ impl<W: TaskExecutor> Runner<W> {
             let why = if ix == because {
                 if self.summary.interrupted { "interrupted" } else { "an earlier stage failed" }.to_owned()
             } else {
-                format!("it needs {}", self.task(because).id)
+                format!("it needs {}", self.id(because))
             };
             (self.emit)(Event::TaskCancelled { task: task.id.clone(), why });
         }

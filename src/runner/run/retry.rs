@@ -19,7 +19,8 @@ const STALE_TRIES: u32 = 3;
 impl<W: TaskExecutor> Runner<W> {
     /// Whether a server that did not come up is started again as it is.
     pub(super) fn restarts(&self, ix: TaskIndex, attempt: u32, failure: &Failure) -> bool {
-        let Some(rule) = self.task(ix).retry.as_ref().filter(|rule| rule.lower.is_none()) else { return false };
+        let task = self.task(ix);
+        let Some(rule) = task.retry.as_ref().filter(|rule| rule.lower.is_none()) else { return false };
         self.schedule.state(ix) == ScheduleState::Starting
             && attempt <= rule.times
             && (!rule.on_oom || failure.out_of_memory.is_some())
@@ -55,8 +56,8 @@ impl<W: TaskExecutor> Runner<W> {
     /// Memory ran out, and the rule has a number to lower: writes the lower one down, under which the task has another key.
     /// Where there is such a rule and it is of no use, the failure contains the reason.
     pub(super) fn lower(&mut self, ix: TaskIndex, attempt: u32, failure: &mut Failure) -> bool {
-        let task = Arc::clone(self.task(ix));
-        let (Some(rule), Some(keyed)) = (&task.retry, self.keyed[ix as usize].clone()) else { return false };
+        let task = self.task(ix);
+        let (Some(rule), Some(keyed)) = (&task.retry, self.keyed(ix)) else { return false };
         let (Some(lowering), Some(memory)) = (&rule.lower, &failure.out_of_memory) else { return false };
         if self.stop.is_requested() || self.schedule.is_halted() {
             return false;
@@ -90,7 +91,7 @@ impl<W: TaskExecutor> Runner<W> {
     /// Reports a try that failed, and begins the next one, with another key.
     pub(super) fn retry_with_new_key(&mut self, ix: TaskIndex, running: Running, failure: Failure, seconds: f64) {
         (self.emit)(Event::TaskFailed {
-            task: self.task(ix).id.clone(),
+            task: self.id(ix).clone(),
             attempt: running.attempt,
             failure: Box::new(failure),
             will_retry: true,
@@ -129,7 +130,7 @@ impl<W: TaskExecutor> Runner<W> {
 
     /// The key of a service with settled needs.
     fn recompute_key(&self, ix: TaskIndex) -> Result<Keyed, Failure> {
-        let task = Arc::clone(self.task(ix));
+        let task = self.task(ix);
         let facts = self.work.facts(&task);
         let upstream = |need: u32| self.outputs[need as usize].as_ref()?.digest();
         key_of(&self.plan, &task, facts, upstream, &self.cache, &self.digests)

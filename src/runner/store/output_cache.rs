@@ -1,6 +1,6 @@
 //! The cache: what is done, by key; where it lies; whether it still is what it was.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ pub struct OutputCache {
 struct Inner {
     by_key: HashMap<Digest, Arc<TaskRecord>>,
     /// By manifest and task: what a task was made from last, also where another task or manifest made it.
-    by_task: HashMap<(String, TaskId), Arc<TaskRecord>>,
+    by_task: BTreeMap<String, HashMap<TaskId, Arc<TaskRecord>>>,
     /// Folders that were compared with their record in this process and are whole.
     verified: HashSet<String>,
     /// All lines of `records`, until the run ends.
@@ -93,7 +93,7 @@ impl OutputCache {
 
     /// What a task's last record was when this manifest ran, whatever its key.
     pub fn last(&self, manifest: &str, task: &TaskId) -> Option<Arc<TaskRecord>> {
-        self.inner().by_task.get(&(manifest.to_owned(), task.clone())).cloned()
+        self.inner().last(manifest, task).cloned()
     }
 
     /// Remembers a record, which may have been made for another task or manifest, as the last one of this task.
@@ -156,7 +156,7 @@ impl OutputCache {
         create_folder(&self.home.outputs())?;
         let mut inner = self.inner();
         let lines = inner.history.records.len();
-        if lines > 1000 && lines > 2 * (inner.by_key.len() + inner.by_task.len()) {
+        if lines > 1000 && lines > 2 * (inner.by_key.len() + inner.by_task.values().map(HashMap::len).sum::<usize>()) {
             inner.compact(&self.home)?;
         }
         inner.file = Some(RecordsFile::open(&self.home.records(), inner.torn)?);
@@ -312,7 +312,7 @@ impl OutputCache {
 
     /// The folder of each task's last output, in every manifest.
     pub fn last_folders(&self) -> HashSet<String> {
-        self.inner().by_task.values().map(|r| r.folder.clone()).collect()
+        self.inner().by_task.values().flat_map(HashMap::values).map(|r| r.folder.clone()).collect()
     }
 
     /// All records, newest last within a task.
@@ -334,21 +334,36 @@ impl OutputCache {
     pub fn drop_records_except(&self, keep: &HashSet<String>) -> Result<(), PathError> {
         let mut inner = self.inner();
         inner.by_key.retain(|_, r| keep.contains(&r.folder));
-        inner.by_task.retain(|_, r| keep.contains(&r.folder));
+        for of_manifest in inner.by_task.values_mut() {
+            of_manifest.retain(|_, r| keep.contains(&r.folder));
+        }
         inner.compact(&self.home)
     }
 }
 
 impl Inner {
+    fn last(&self, manifest: &str, task: &TaskId) -> Option<&Arc<TaskRecord>> {
+        self.by_task.get(manifest)?.get(task)
+    }
+
     fn index_record(&mut self, record: Arc<TaskRecord>) {
-        self.by_task.insert((record.manifest.clone(), record.task.clone()), Arc::clone(&record));
+        let (task, last) = (record.task.clone(), Arc::clone(&record));
+        match self.by_task.get_mut(&record.manifest) {
+            Some(of_manifest) => drop(of_manifest.insert(task, last)),
+            None => drop(self.by_task.insert(record.manifest.clone(), HashMap::from([(task, last)]))),
+        }
         // Adopting an output is not making it.
         let record = match self.by_key.get(&record.key) {
-            Some(known) if known.folder == record.folder => Arc::new(TaskRecord {
-                manifest: known.manifest.clone(),
-                task: known.task.clone(),
-                ..TaskRecord::clone(&record)
-            }),
+            Some(known)
+                if known.folder == record.folder
+                    && (&known.manifest, &known.task) != (&record.manifest, &record.task) =>
+            {
+                Arc::new(TaskRecord {
+                    manifest: known.manifest.clone(),
+                    task: known.task.clone(),
+                    ..TaskRecord::clone(&record)
+                })
+            }
             _ => record,
         };
         self.by_key.insert(record.key, record);
@@ -370,19 +385,18 @@ impl Inner {
     #[expect(clippy::iter_over_hash_type, reason = "sorted below")]
     fn compact(&mut self, home: &StateFolder) -> Result<(), PathError> {
         // What was made again under the same key replaces what other tasks adopted before.
-        for last in self.by_task.values_mut() {
+        for last in self.by_task.values_mut().flat_map(HashMap::values_mut) {
             if let Some(newest) = self.by_key.get(&last.key).filter(|newest| newest.folder != last.folder) {
                 let (manifest, task) = (last.manifest.clone(), last.task.clone());
                 *last = Arc::new(TaskRecord { manifest, task, ..TaskRecord::clone(newest) });
             }
         }
         let mut live: Vec<(bool, &Arc<TaskRecord>)> = Vec::new();
-        for record in self.by_task.values() {
+        for record in self.by_task.values().flat_map(HashMap::values) {
             live.push((true, record));
         }
         for record in self.by_key.values() {
-            let owner = (record.manifest.clone(), record.task.clone());
-            if self.by_task.get(&owner).is_none_or(|last| last.key != record.key) {
+            if self.last(&record.manifest, &record.task).is_none_or(|last| last.key != record.key) {
                 live.push((false, record));
             }
         }

@@ -120,6 +120,7 @@ impl ListedFolder {
             h.field(entry.path.as_os_str().as_bytes()).field(&[entry.stamp.kind as u8]);
             h.field(entry.digest.as_ref().map_or(&[][..], |d| d.bytes()));
         }
+        entries.shrink_to_fit();
         Ok(HashedFolder { digest: h.finish(), entries })
     }
 }

@@ -2,6 +2,8 @@
 //!
 //! Only a cache: it names the bytes that it was made from by their digest, and lines after them are read as ever.
 
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -23,7 +25,46 @@ struct ParsedRecords {
     digest: Digest,
     /// So many records are above the last line that says they were synced.
     synced: usize,
-    records: Vec<ParsedRecord>,
+    #[serde(with = "one_by_one")]
+    records: Vec<Arc<TaskRecord>>,
+}
+
+/// Records as [`ParsedRecord`]s, of which one exists at a time.
+mod one_by_one {
+    use std::fmt;
+    use std::sync::Arc;
+
+    use serde::de::{SeqAccess, Visitor};
+    use serde::{Deserializer, Serializer};
+
+    use super::{ParsedRecord, TaskRecord};
+
+    pub(super) fn serialize<S: Serializer>(records: &[Arc<TaskRecord>], to: S) -> Result<S::Ok, S::Error> {
+        to.collect_seq(records.iter().map(|record| ParsedRecord::of(record)))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Arc<TaskRecord>>, D::Error> {
+        from.deserialize_seq(Records)
+    }
+
+    struct Records;
+
+    impl<'de> Visitor<'de> for Records {
+        type Value = Vec<Arc<TaskRecord>>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("records")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+            // What a file says of its length may be wrong.
+            let mut records = Vec::with_capacity(seq.size_hint().unwrap_or_default().min(1 << 16));
+            while let Some(record) = seq.next_element::<ParsedRecord>()? {
+                records.push(Arc::new(record.into_record()));
+            }
+            Ok(records)
+        }
+    }
 }
 
 /// The records of a whole number of lines, in their order, and what these lines are.
@@ -65,23 +106,30 @@ fn path(home: &StateFolder) -> PathBuf {
 }
 
 impl RecordHistory {
-    /// What is known of the beginning of `bytes`, which is the content of `records`; nothing, if these are other bytes.
-    pub(super) fn load(home: &StateFolder, bytes: &[u8]) -> Self {
-        Self::of_prefix(home, bytes).unwrap_or_default()
+    /// What is known of the beginning of `records`, and where that ends in the file; nothing, if it begins with other bytes: then
+    /// the file is at its beginning.
+    pub(super) fn load(home: &StateFolder, records: &mut File) -> io::Result<Self> {
+        let known = Self::of_prefix(home, records)?;
+        if known.is_none() {
+            records.rewind()?;
+        }
+        Ok(known.unwrap_or_default())
     }
 
-    fn of_prefix(home: &StateFolder, bytes: &[u8]) -> Option<Self> {
-        if bytes.is_empty() {
-            return None;
+    /// Reads the prefix without keeping it: it is several times as large as what is known of it.
+    fn of_prefix(home: &StateFolder, file: &mut File) -> io::Result<Option<Self>> {
+        if file.metadata()?.len() == 0 {
+            return Ok(None);
         }
-        let ParsedRecords { length, digest, synced, records } = sealed::read(&path(home))?;
+        let Some(ParsedRecords { length, digest, synced, records }) = sealed::read(&path(home)) else {
+            return Ok(None);
+        };
         let mut hasher = blake3::Hasher::new();
-        hasher.update(bytes.get(..usize::try_from(length).ok()?)?);
-        if hasher.finalize().as_bytes() != digest.bytes() || synced > records.len() {
-            return None;
+        let read = io::copy(&mut file.take(length), &mut hasher)?;
+        if read != length || hasher.finalize().as_bytes() != digest.bytes() || synced > records.len() {
+            return Ok(None);
         }
-        let records: Vec<_> = records.into_iter().map(|record| Arc::new(record.into_record())).collect();
-        Some(Self { kept: records.len(), records, synced, length, hasher })
+        Ok(Some(Self { kept: records.len(), records, synced, length, hasher }))
     }
 
     /// A line, with its end, and the record in it.
@@ -102,7 +150,7 @@ impl RecordHistory {
         if self.records.len() < WORTH_IT || self.records.len() - self.kept < self.records.len() / 8 {
             return;
         }
-        let records = self.records.iter().map(|record| ParsedRecord::of(record)).collect();
+        let records = self.records.clone();
         let digest = Digest::from_bytes(*self.hasher.finalize().as_bytes());
         let parsed = ParsedRecords { length: self.length, digest, synced: self.synced, records };
         if sealed::write(&path(home), &parsed).is_ok() {

@@ -1,7 +1,7 @@
 //! `records`: one sealed line for each finished task. What has a record is done; what has none is not.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -79,7 +79,13 @@ const INLINE: usize = 64;
 
 impl TaskRecord {
     pub fn key_fields(&self) -> Option<TaskKey> {
-        serde_json::from_str(&self.fields.0).ok()
+        self.parsed_key().ok()
+    }
+
+    /// # Errors
+    /// Another version of this program wrote it.
+    pub fn parsed_key(&self) -> serde_json::Result<TaskKey> {
+        serde_json::from_str(&self.fields.0)
     }
 
     /// Whether one of these files may be in its folder; a long list is not read for that.
@@ -135,13 +141,15 @@ enum RecordLine {
 /// bytes at the end are a torn line.
 pub(super) fn read(home: &StateFolder) -> Result<(RecordHistory, u64), PathError> {
     let path = home.records();
-    let bytes = match fs::read(&path) {
-        Ok(bytes) => bytes,
+    let mut file = match File::open(&path) {
+        Ok(file) => file,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok((RecordHistory::default(), 0)),
         Err(e) => return Err(e).at("read", &path),
     };
-    let mut history = RecordHistory::load(home, &bytes);
-    let mut rest = &bytes[history.length as usize..];
+    let mut history = RecordHistory::load(home, &mut file).at("read", &path)?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes).at("read", &path)?;
+    let mut rest = &bytes[..];
     while let Some(end) = memchr::memchr(b'\n', rest) {
         let (line, tail) = rest.split_at(end + 1);
         rest = tail;

@@ -53,32 +53,41 @@ pub fn section<'a>(
     keys: impl Iterator<Item = (usize, &'a TaskKey)>,
 ) -> Result<LockSection, ActionError> {
     let private = private(project, plan);
+    let entry = |(ix, key): (usize, &TaskKey)| {
+        let task = &plan.tasks[ix];
+        Ok((task.id.to_string(), LockedTask::new(plan, task, key, &private)?))
+    };
+    let stages = keys.map(entry).collect::<Result<_, ActionError>>()?;
+    Ok(LockSection { stages, ..head(project, plan, parts, &private)? })
+}
+
+/// The same without tasks.
+pub fn head(
+    project: &Project,
+    plan: &Plan,
+    parts: &[runner::TaskRole],
+    private: &PrivateValues,
+) -> Result<LockSection, ActionError> {
     // This machine does not know what is on a node of a cluster.
     let is_here = |task: &Task, part: &runner::TaskRole| *part != runner::TaskRole::NotNeeded && task.host.is_none();
-    let here = if plan.tasks.iter().any(|task| task.kind == ActionKind::Serve) {
+    let folder = project.home.project();
+    let needs = if plan.tasks.iter().any(|task| task.kind == ActionKind::Serve) {
         let mut here = plan.clone();
         for (task, _) in here.tasks.iter_mut().zip(parts).filter(|(task, part)| !is_here(task, part)) {
             task.skipped.get_or_insert_default();
         }
-        here
+        doctor::needs(&here, folder)?
     } else {
         // What they need of each other is of interest for servers only, and a large plan takes long to copy.
         let tasks = plan.tasks.iter().zip(parts).filter(|(task, part)| is_here(task, part));
-        let tasks = tasks.map(|(task, _)| task.clone()).collect();
-        Plan { name: plan.name.clone(), tasks, ..Plan::default() }
-    };
-    let folder = project.home.project();
-    let needs = doctor::needs(&here, folder)?;
-    let entry = |(ix, key): (usize, &TaskKey)| {
-        let task = &plan.tasks[ix];
-        Ok((task.id.to_string(), LockedTask::new(plan, task, key, &private)?))
+        doctor::needs_of_tasks(tasks.map(|(task, _)| task))?
     };
     Ok(LockSection {
         regatta: env!("CARGO_PKG_VERSION").to_owned(),
         params: plan.params.iter().map(|(name, value)| (name.clone(), private.text(value))).collect(),
         machine: doctor::machine(&needs),
         tools: doctor::versions(&needs, folder),
-        stages: keys.map(entry).collect::<Result<_, ActionError>>()?,
+        stages: BTreeMap::new(),
     })
 }
 

@@ -1,11 +1,14 @@
 //! The lock file after a successful run.
 
+use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::path::Path;
 
 use super::current;
-use crate::app::lockfile::{LockFile, LockSection, measured, read, splice, write as text_of};
+use crate::app::lockfile::{
+    LockFile, LockSection, LockedTask, PrivateValues, RunText, measured, read, splice, write_with_run,
+};
 use crate::app::project::Project;
 use crate::cli::{self, KeyValueArg, LockMode};
 use crate::plan::{ActionError, ActionKind, Plan};
@@ -44,17 +47,21 @@ pub fn write(
             Err(why) => return cannot(&why),
         },
     };
-    let mut section = match section(project, plan, parts, &summary.all_keyed_tasks()) {
-        Ok(section) => section,
+    let private = current::private(project, plan);
+    let mut head = match current::head(project, plan, parts, &private) {
+        Ok(head) => head,
         Err(why) => return cannot(&why),
     };
-    if current::is_part(plan, parts)
-        && let Some(old) = all.runs.remove(&name)
-    {
-        section = merged(old, section, plan);
+    let old = all.runs.remove(&name).filter(|_| current::is_part(plan, parts));
+    if let Some(old) = old {
+        head = merged(old, head, plan);
     }
-    all.runs.insert(name, section);
-    let text = match text_of(&all) {
+    let tasks = summary.all_keyed_tasks();
+    let maker = StageMaker { project, plan, private: &private, measured: measured(plan) };
+    let make = |place: usize| maker.stage(tasks[place]);
+    let places = tasks.iter().enumerate().map(|(place, one)| (plan.tasks[one.task].id.as_str(), place));
+    let run = RunText::of(&head).with_made(places, &make);
+    let text = match write_with_run(&all, &name, run) {
         Ok(text) => text,
         Err(why) => return cannot(&why),
     };
@@ -77,27 +84,37 @@ fn spliced(project: &Project, plan: &Plan, name: &str, before: &str, looked_at: 
     for one in looked_at {
         parts[one.task] = TaskRole::Run;
     }
-    splice(before, name, &section(project, plan, &parts, looked_at).ok()?)
+    let private = current::private(project, plan);
+    let mut now = current::head(project, plan, &parts, &private).ok()?;
+    let maker = StageMaker { project, plan, private: &private, measured: measured(plan) };
+    for one in looked_at {
+        now.stages.insert(plan.tasks[one.task].id.to_string(), maker.stage(one).ok()?);
+    }
+    splice(before, name, &now)
 }
 
-fn section(
-    project: &Project,
-    plan: &Plan,
-    parts: &[TaskRole],
-    keyed_tasks: &[KeyedTask],
-) -> Result<LockSection, ActionError> {
-    let mut section = current::section(project, plan, parts, keyed_tasks.iter().map(|one| (one.task, &one.key)))?;
-    let measured = measured(plan);
-    for one in keyed_tasks {
-        let task = &plan.tasks[one.task];
-        let Some(entry) = section.stages.remove(task.id.as_str()) else { continue };
-        let values = one.output.as_ref().map(|(_, folder)| resolved(task, folder)).transpose()?.unwrap_or_default();
+/// Makes the stages of a run's part.
+struct StageMaker<'a> {
+    project: &'a Project,
+    plan: &'a Plan,
+    private: &'a PrivateValues,
+    /// By task.
+    measured: Vec<bool>,
+}
+
+impl StageMaker<'_> {
+    fn stage(&self, one: &KeyedTask) -> Result<LockedTask, ActionError> {
+        let task = &self.plan.tasks[one.task];
+        let key = one.key().map_err(|source| ActionError::new(task.id.clone(), "recorded key", source))?;
+        let entry = LockedTask::new(self.plan, task, &key, self.private)?;
+        let record = one.record();
+        let folder = record.map(|record| self.project.home.output(&record.folder));
+        let values = folder.map(|folder| resolved(task, &folder)).transpose()?.unwrap_or_default();
         // The file beside an image's id holds the requested name.
-        let is_new = measured[one.task] || (task.kind == ActionKind::Image && values.contains_key("id"));
-        let output = one.output.as_ref().map(|(digest, _)| digest).filter(|_| !is_new);
-        section.stages.insert(task.id.to_string(), entry.with(values, &one.key, output));
+        let is_new = self.measured[one.task] || (task.kind == ActionKind::Image && values.contains_key("id"));
+        let output = record.map(|record| &record.digest).filter(|_| !is_new);
+        Ok(entry.with(values, &key, output))
     }
-    Ok(section)
 }
 
 /// What is new, and of the rest what was locked, as long as the plan has such a task.
@@ -109,8 +126,9 @@ fn merged(old: LockSection, new: LockSection, plan: &Plan) -> LockSection {
     for (name, value) in old.tools {
         all.tools.entry(name).or_insert(value);
     }
-    let planned = |name: &str| plan.tasks.iter().any(|task| task.skipped.is_none() && task.id.as_str() == name);
-    for (name, entry) in old.stages.into_iter().filter(|(name, _)| planned(name)) {
+    let planned: HashSet<&str> =
+        plan.tasks.iter().filter(|task| task.skipped.is_none()).map(|task| task.id.as_str()).collect();
+    for (name, entry) in old.stages.into_iter().filter(|(name, _)| planned.contains(name.as_str())) {
         all.stages.entry(name).or_insert(entry);
     }
     all

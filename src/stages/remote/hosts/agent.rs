@@ -111,7 +111,7 @@ async fn perform(
     let (ready, receiver) = oneshot::channel();
     let origins = orders.origins.clone();
     let lease = Lease {
-        task: Arc::new(orders.task.clone()),
+        task: orders.task.clone().into(),
         attempt: orders.attempt,
         assignment: orders.assignment.clone(),
         out: orders.out.clone(),

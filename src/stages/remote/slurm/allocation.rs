@@ -33,7 +33,7 @@ pub async fn in_allocation(allocation: AllocationRun, home: &Path) -> (Result<Do
     let folder = JobFolder::of(home, &out);
     let task = Task { cache: false, ..Task::minimal(TaskId::new(name), "run".to_owned(), ActionKind::Shell) };
     let lease = Lease {
-        task: Arc::new(task),
+        task: task.into(),
         attempt: 1,
         assignment: ResolvedTask::default(),
         out,

@@ -116,7 +116,7 @@ async fn perform(folder: &JobFolder, claim: &AttemptClaim, stop: &Stop) -> Resul
     let emit = Arc::clone(event_writer);
     let origins = spec.origins.clone();
     let lease = Lease {
-        task: Arc::new(spec.task.clone()),
+        task: spec.task.clone().into(),
         attempt: spec.attempt,
         assignment: spec.assignment.clone(),
         out: spec.out.clone(),
