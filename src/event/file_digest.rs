@@ -2,6 +2,7 @@
 //!
 //! A file is read, never mapped: one that another process makes shorter meanwhile would end this process with SIGBUS.
 
+use std::cell::RefCell;
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read as _};
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
@@ -13,8 +14,15 @@ use blake3::hazmat::{
 
 use super::Digest;
 
-/// What one core reads and hashes at a time.
+/// A larger file is hashed by several cores.
 const PART: u64 = 1 << 20;
+/// What one core then reads and hashes at a time. Each keeps so much memory.
+const LEAF: u64 = 1 << 18;
+
+thread_local! {
+    /// A core's leaf: fresh memory would be cleared by the kernel for each.
+    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
 
 /// Opens a file that can be read to an end: a pipe, a socket or a device is an error at once, never a wait.
 ///
@@ -40,7 +48,7 @@ impl Digest {
     /// Those of reading, and that the file has become shorter.
     pub fn of_file(file: &File, size: u64) -> io::Result<Self> {
         if size <= PART {
-            return whole(file);
+            return whole(file, size);
         }
         let left = left_subtree_len(size);
         let (one, other) = rayon::join(|| subtree(file, 0, left), || subtree(file, left, size - left));
@@ -49,8 +57,9 @@ impl Digest {
 }
 
 /// Of a small file. The kernel's own files have a size of 0 and a content.
-fn whole(file: &File) -> io::Result<Digest> {
-    let mut bytes = Vec::new();
+fn whole(file: &File, size: u64) -> io::Result<Digest> {
+    // One more byte shows the end: two reads, and no third buffer.
+    let mut bytes = Vec::with_capacity(size as usize + 1);
     file.take(2 * PART).read_to_end(&mut bytes)?;
     if bytes.len() as u64 == 2 * PART {
         return Err(io::Error::other("it grows while it is read"));
@@ -59,22 +68,23 @@ fn whole(file: &File) -> io::Result<Digest> {
 }
 
 fn subtree(file: &File, at: u64, length: u64) -> io::Result<ChainingValue> {
-    if length <= PART {
-        let bytes = part(file, at, length)?;
-        return Ok(blake3::Hasher::new().set_input_offset(at).update(&bytes).finalize_non_root());
+    if length <= LEAF {
+        return BUFFER.with_borrow_mut(|buffer| {
+            buffer.resize(length as usize, 0);
+            read_part(file, at, buffer)?;
+            Ok(blake3::Hasher::new().set_input_offset(at).update(buffer).finalize_non_root())
+        });
     }
     let left = left_subtree_len(length);
     let (one, other) = rayon::join(|| subtree(file, at, left), || subtree(file, at + left, length - left));
     Ok(merge_subtrees_non_root(&one?, &other?, Mode::Hash))
 }
 
-fn part(file: &File, at: u64, length: u64) -> io::Result<Vec<u8>> {
-    let mut bytes = vec![0; length as usize];
-    file.read_exact_at(&mut bytes, at).map_err(|error| match error.kind() {
+fn read_part(file: &File, at: u64, into: &mut [u8]) -> io::Result<()> {
+    file.read_exact_at(into, at).map_err(|error| match error.kind() {
         io::ErrorKind::UnexpectedEof => io::Error::new(error.kind(), "it became shorter while it was read"),
         _ => error,
-    })?;
-    Ok(bytes)
+    })
 }
 
 #[cfg(test)]
