@@ -251,6 +251,8 @@ Per User Output Speed (tps/user):                 75.7500
     #[test]
     fn words_of_other_releases_are_known_and_other_texts_are_none() {
         let older = "Number of requests:\t\t3000\n= PERFORMANCE OVERVIEW \nToken Throughput (tokens/sec):\t5530.7382\nPer GPU Output Throughput (tokens/sec/gpu):       5530.7382\n";
+        let none = overview("Quantization:           None\n= PERFORMANCE OVERVIEW\n").expect("an overview");
+        assert!(none.requested.is_empty(), "Python's word for nothing is no value: {:?}", none.requested);
         let numbers = overview(older).expect("an overview");
         assert_eq!(numbers.tokens_per_s, Some(5530.7382));
         assert_eq!(numbers.extra_rates[1].1, Some(5530.7382));

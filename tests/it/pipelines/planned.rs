@@ -224,6 +224,23 @@ fn every_system_of_the_catalogue_is_whole() {
     }
 }
 
+/// NVIDIA's entries of Interactive on B200 have no FP8 cache, and pass on the flag of attention over one all the same.
+#[test]
+fn a_simulated_system_without_an_fp8_cache_does_interactive() {
+    for system in ["sim-b200-x1", "sim-b200-x8"] {
+        let planned = plan("llama2-70b", system, &[("scenarios", "offline,server,interactive")]);
+        let flag = |scenario: &str| {
+            let id = format!("generate_engines/{scenario}");
+            let task = planned.tasks.iter().find(|task| task.id.to_string() == id).expect("an engine");
+            serde_json::from_str::<Value>(&task.action)
+                .expect("JSON")
+                .to_string()
+                .contains("\"use_fp8_context_fmha\":\"enable\"")
+        };
+        assert_eq!(["offline", "server", "interactive"].map(flag), [true, true, false], "{system}");
+    }
+}
+
 #[test]
 fn every_program_for_containers_can_start_the_servers() {
     for program in ["docker", "podman", "enroot", "apptainer", "none"] {
