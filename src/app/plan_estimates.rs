@@ -1,5 +1,6 @@
 //! What `regatta plan` expects its benchmarks to take: their loads in virtual time, on the twin of their servers.
 
+use std::cell::OnceCell;
 use std::collections::HashMap;
 
 use super::project::Project;
@@ -28,7 +29,7 @@ pub(super) struct PlanEstimates<'a> {
     request: &'a PlanRequest,
     plan: &'a Plan,
     /// Of the simulated system with the name of the real one; compiled when it is needed first.
-    twin: Option<Option<(String, Plan)>>,
+    twin: OnceCell<Option<(String, Plan)>>,
     /// What was simulated already: loads are often the same.
     known: HashMap<String, EstimatedTime>,
     all: Vec<BenchEstimate>,
@@ -66,7 +67,7 @@ impl<'a> PlanEstimates<'a> {
             project,
             request,
             plan,
-            twin: None,
+            twin: OnceCell::new(),
             known: HashMap::new(),
             all: Vec::new(),
             basis: EstimateBasis::default(),
@@ -97,7 +98,7 @@ impl<'a> PlanEstimates<'a> {
             self.basis.servers.insert(basis_of(engine));
         }
         if !is_simulated {
-            self.basis.twin = self.twin.as_ref().and_then(|twin| twin.as_ref()).map(|(name, _)| name.clone());
+            self.basis.twin = self.twin.get().and_then(Option::as_ref).map(|(name, _)| name.clone());
         }
         self.all.push(estimate);
         Ok(Some(estimate))
@@ -109,11 +110,8 @@ impl<'a> PlanEstimates<'a> {
     }
 
     /// The servers of the same task with the simulated system of the same name, where it has the same model.
-    fn servers_of_twin(&mut self, task: &Task) -> Result<Option<ServedTwin>, CommandError> {
-        if self.twin.is_none() {
-            self.twin = Some(self.twin_plan());
-        }
-        let Some(Some((_, twin))) = &self.twin else { return Ok(None) };
+    fn servers_of_twin(&self, task: &Task) -> Result<Option<ServedTwin>, CommandError> {
+        let Some((_, twin)) = self.twin.get_or_init(|| self.twin_plan()) else { return Ok(None) };
         let Some(same) = twin.tasks.iter().find(|one| one.id == task.id && one.skipped.is_none()) else {
             return Ok(None);
         };
@@ -238,13 +236,13 @@ fn plain(name: &str) -> String {
 /// The longest that the probes of a search take; how many there are is known when it ends.
 fn search(bench: &Bench) -> Option<BenchEstimate> {
     let bounds = bench.search.as_ref()?;
-    let seconds = match loadgen::Cost::of(bench) {
-        Some(cost) => cost.most_s,
-        None => {
+    let seconds = loadgen::Cost::of(bench).map_or_else(
+        || {
             let arrivals = bench.stop.requests.map_or(0.0, |count| count as f64 / bounds.low.max(f64::MIN_POSITIVE));
             PROBES * arrivals.max(bench.stop.time().map_or(0.0, |time| time.as_secs_f64()))
-        }
-    };
+        },
+        |cost| cost.most_s,
+    );
     (seconds > 0.0).then_some(BenchEstimate { seconds, is_at_most: true, gpus: 0, load: None })
 }
 

@@ -84,7 +84,8 @@ fn hash(numbers: impl IntoIterator<Item = u64>) -> String {
     for number in numbers {
         hasher.update(number.to_le_bytes());
     }
-    hasher.finalize()[..8].iter().map(|byte| format!("{byte:02x}")).collect()
+    let digits: Vec<String> = hasher.finalize()[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+    digits.concat()
 }
 
 fn hash_of_run(run: &VirtualRun) -> String {

@@ -66,7 +66,9 @@ fn narrow(rows: &mut [Vec<Cell>], width: usize) -> Vec<&'static str> {
             break;
         }
         let Some(at) = rows.first().and_then(|heads| heads.iter().position(|(_, text)| text == head)) else { continue };
-        rows.iter_mut().for_each(|row| drop(row.remove(at + behind)));
+        for row in &mut *rows {
+            drop(row.remove(at + behind));
+        }
         left_out.push(name);
     }
     left_out
