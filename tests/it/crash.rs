@@ -138,8 +138,7 @@ fn kill9_of_the_runner_and_its_warden_the_next_run_ends_what_they_left() {
 stages:
   a:
     shell: |
-      touch "$W/started"
-      if [ ! -e "$W/gate" ]; then sleep 1000; fi
+      if [ ! -e "$W/gate" ]; then touch "$W/started"; sleep 1000; fi
       echo whole > out
 "#,
     );
