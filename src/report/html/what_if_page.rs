@@ -110,8 +110,11 @@ fn numbers(rows: &[WhatIfRow]) -> Vec<[String; 3]> {
     all.into_iter().map(|[name, unit, value, what]| [name, format!("{value} {unit}"), what]).collect()
 }
 
-/// Tokens of a system over its size. The line is the front that the table marks.
+/// Tokens of a system over its size. The line is the front that the table marks. `None`: all have the same size.
 fn front(rows: &[WhatIfRow]) -> Option<String> {
+    if rows.windows(2).all(|pair| pair[0].gpus == pair[1].gpus) {
+        return None;
+    }
     let point = |row: &WhatIfRow, numbers: &WhatIfNumbers| (f64::from(row.gpus), numbers.tokens_per_second);
     Chart {
         title: "Throughput over GPUs (line: Pareto front), model",
@@ -267,6 +270,12 @@ mod tests {
         assert!(page.contains("limit ttft_p99: 450 ms"));
         // Above the highest rate a point is hollow: one of each curve in both pictures.
         assert_eq!(page.matches("dot over-limit").count(), 4);
+    }
+
+    #[test]
+    fn systems_of_one_size_are_not_drawn_over_their_size() {
+        assert!(front(&[row("a", 1, 4.0, 9.0), row("b", 1, 6.0, 8.0)]).is_none());
+        assert!(front(&[row("a", 1, 4.0, 9.0), row("b", 2, 6.0, 8.0)]).is_some());
     }
 
     #[test]
