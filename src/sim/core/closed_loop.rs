@@ -37,14 +37,8 @@ pub fn simulate_users(
         };
         now = step.end;
         core.finish(|token| {
-            let served = &mut requests[token.id as usize];
-            if token.index == 0 {
-                served.first = now;
-            }
-            if token.is_last {
-                *served = Served { last: now, tokens: token.index + 1, pauses: token.pauses, ..*served };
-                free_users += 1;
-            }
+            requests[token.id as usize].take(&token, now);
+            free_users += usize::from(token.is_last);
         });
         // A user that is free sends at once.
         if free_users == 0 || sent.len() == lengths.len() {

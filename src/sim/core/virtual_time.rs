@@ -1,6 +1,6 @@
 //! The core on a virtual clock: a whole load in milliseconds of real time.
 
-use super::{Core, EngineLimits, NeverFits};
+use super::{Core, CoreToken, EngineLimits, NeverFits};
 
 /// One request of a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +18,18 @@ pub struct Served {
     pub last: u64,
     pub tokens: u64,
     pub pauses: u32,
+}
+
+impl Served {
+    /// One of its tokens, which came at `now`.
+    pub(super) fn take(&mut self, token: &CoreToken, now: u64) {
+        if token.index == 0 {
+            self.first = now;
+        }
+        if token.is_last {
+            *self = Self { last: now, tokens: token.index + 1, pauses: token.pauses, ..*self };
+        }
+    }
 }
 
 /// The outcome of a load.
@@ -50,15 +62,7 @@ pub fn simulate(limits: &EngineLimits, load: &[SimulatedRequest]) -> Result<Virt
             continue;
         };
         now = step.end;
-        core.finish(|token| {
-            let served = &mut requests[token.id as usize];
-            if token.index == 0 {
-                served.first = now;
-            }
-            if token.is_last {
-                *served = Served { last: now, tokens: token.index + 1, pauses: token.pauses, ..*served };
-            }
-        });
+        core.finish(|token| requests[token.id as usize].take(&token, now));
         now = core.run_equal_steps(now, order.get(next).map_or(u64::MAX, |&at| enters(at)));
     }
     Ok(VirtualRun { requests, end: now, steps: core.steps(), peak_blocks: core.peak_blocks() })
