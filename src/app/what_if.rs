@@ -78,6 +78,7 @@ fn own_command(request: &WhatIf) -> String {
     for (name, value) in options {
         words.extend(value.as_ref().map(|value| format!("{name} {}", shell_word(value))));
     }
+    words.push(format!("--requests {}", request.requests));
     words.join(" ")
 }
 
