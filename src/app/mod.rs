@@ -7,6 +7,7 @@ mod calibrate;
 mod clean;
 mod compare;
 mod completion;
+mod decisions;
 mod doctor;
 mod error;
 mod explain;

@@ -20,7 +20,7 @@ use crate::harness::{GatheredResult, SWEEP, SweepReport, gather_sweeps};
 use crate::interop::MeasuredResult;
 use crate::plan::Plan;
 use crate::report::{self, RunState, Styler, html};
-use crate::runner::store::{Latest, ProjectLock, StateFolder, last_run, read_journal, read_progress, runs, tags_of};
+use crate::runner::store::{Latest, ProjectLock, StateFolder, fold_journal, last_run, read_progress, runs, tags_of};
 
 /// Erases the screen of a terminal, and goes to its upper left corner.
 const CLEAR: &str = "\x1b[2J\x1b[H";
@@ -126,11 +126,8 @@ fn no_run_error() -> CommandError {
 }
 
 fn run_state(home: &StateFolder, run: &RunId) -> Result<RunState, CommandError> {
-    let journal = read_journal(&home.run(run).join("journal.jsonl"))?;
     let mut story = RunState::new();
-    for event in &journal.events {
-        story.fold(event);
-    }
+    fold_journal(&home.run(run).join("journal.jsonl"), |event| story.fold(&event))?;
     Ok(story)
 }
 

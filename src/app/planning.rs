@@ -1,20 +1,18 @@
 //! `regatta plan`: what a run would do, and why. Writes nothing.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
+use super::decisions::decide;
 use super::plan_estimates::PlanEstimates;
 use super::project::{Project, gpus_here, options};
 use super::run_cache;
 use crate::app::error::CommandError;
 use crate::app::output::{print, print_error};
-use crate::cli::{CliExit, Force, Global, LOCK_FILE, PlanFormat, PlanRequest, Select};
-use crate::event::RunId;
+use crate::cli::{CliExit, Global, PlanFormat, PlanRequest, Select};
 use crate::plan::{ActionKind, MeasurementCost, Plan, loadgen};
 use crate::report::{self, DecisionKind, LaunchKind, LaunchRow, Styler};
-use crate::runner::store::{Digests, OutputCache};
-use crate::runner::{self, RunOptions, predict, predict_no_op};
-use crate::stages::{LaunchPreview, ServePreview, StageExecutor, previews};
+use crate::runner::{self, RunOptions};
+use crate::stages::{LaunchPreview, ServePreview, previews};
 
 pub(super) fn plan(global: &Global, request: &PlanRequest) -> Result<CliExit, CommandError> {
     let project = Project::open_current(global)?;
@@ -31,7 +29,8 @@ pub(super) fn plan(global: &Global, request: &PlanRequest) -> Result<CliExit, Co
             let tasks: BTreeMap<_, _> = plan.tasks.iter().map(|task| (&task.id, task)).collect();
             let mut estimates = PlanEstimates::new(&project, request, &plan);
             let mut decisions = Vec::new();
-            for decision in decide(&project, request, &plan, &options)? {
+            let known = decide(&project, &request.manifest, &request.settings, &request.select, &plan, &options)?;
+            for decision in known {
                 // To read every action of a large plan takes its time; a cached one costs nothing.
                 let task = tasks.get(&decision.id).filter(|_| decision.verdict == runner::Prediction::Run);
                 let cost =
@@ -60,31 +59,6 @@ pub(super) fn plan(global: &Global, request: &PlanRequest) -> Result<CliExit, Co
         }
     }
     Ok(CliExit::Done)
-}
-
-/// What a run would do with each task.
-fn decide(
-    project: &Project,
-    request: &PlanRequest,
-    plan: &Plan,
-    options: &RunOptions,
-) -> Result<Vec<runner::Decision>, CommandError> {
-    if is_no_op(project, request) {
-        return Ok(predict_no_op(plan, options));
-    }
-    let output_cache = OutputCache::open(&project.home)?;
-    let digests = Digests::load(&project.home);
-    let stages = StageExecutor::new(project.home.state(), RunId::new("plan"));
-    Ok(predict(plan, &stages, &output_cache, &digests, options))
-}
-
-/// Whether the last run of the same plan finished everything, and nothing has changed since.
-fn is_no_op(project: &Project, request: &PlanRequest) -> bool {
-    let of_run = |lock| project.compiler_of_run(&request.manifest, &request.settings, &request.select, lock);
-    let compilers = [of_run(Some(Path::new(LOCK_FILE))), of_run(None)];
-    request.select.force == Force::Nothing
-        && compilers[0].is_fresh(|name| project.variable(name))
-        && compilers.iter().any(|one| one.no_op_conditions().is_some_and(|last| last.is_unchanged()))
 }
 
 /// What each chosen `serve` task will start. Reports what cannot start with all its reasons, beside what can.

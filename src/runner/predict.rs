@@ -47,6 +47,7 @@ pub fn predict(
     let mut known: Vec<PredictedOutput> = Vec::with_capacity(plan.tasks.len());
     let mut decisions: Vec<Option<Decision>> = Vec::with_capacity(plan.tasks.len());
     let mut lowered = Vec::new();
+    let mut as_before = vec![false; plan.tasks.len()];
     for (ix, task) in plan.tasks.iter().enumerate() {
         let decide = |verdict, reasons| {
             let (id, stage) = (task.id.clone(), task.stage.clone());
@@ -64,6 +65,14 @@ pub fn predict(
         if let Some(why) = &task.skipped {
             known.push(PredictedOutput::Nothing);
             decisions.push(decide(Prediction::Skipped, vec![why.clone()]));
+            continue;
+        }
+        if !options.forced[ix]
+            && let Some(record) = options.unchanged.record(plan, ix as u32, &as_before, shelf)
+        {
+            as_before[ix] = true;
+            known.push(PredictedOutput::Digest(record.digest));
+            decisions.push(decide(Prediction::Cached, Vec::new()));
             continue;
         }
         let open: Vec<String> = task
@@ -92,6 +101,7 @@ pub fn predict(
                 match look {
                     Lookup::Hit(record) if !forced && task.cache => {
                         let age = result_age::notice(task, &keyed.key, &record).map(|(_, text)| text);
+                        as_before[ix] = options.unchanged.is_output_as_before(ix as u32, &record);
                         (PredictedOutput::Digest(record.digest), decide(Prediction::Cached, age.into_iter().collect()))
                     }
                     _ if options.roles[ix] == TaskRole::Restore => {

@@ -2,7 +2,10 @@
 
 use std::collections::HashMap;
 
-use crate::runner::store::{WatchedOutput, WatchedTask};
+use std::sync::Arc;
+
+use crate::plan::{Need, Plan};
+use crate::runner::store::{OutputCache, TaskRecord, WatchedOutput, WatchedTask};
 
 /// What the last run of the same plan looked at, by the task's index in the plan.
 #[derive(Clone, Debug, Default)]
@@ -18,6 +21,29 @@ impl UnchangedTasks {
     /// What the last run left, if all of it still looks the same.
     pub(super) fn unchanged(&self, task: u32) -> Option<&WatchedTask> {
         self.0.get(&task).filter(|(_, same)| *same).map(|(task, _)| task)
+    }
+
+    /// The record of a task that need not be looked at: all that it depends on looks as the last run of this plan left it, and its
+    /// upstream made what it had made then. `is_as_before`: for each task of the plan.
+    pub(super) fn record(
+        &self,
+        plan: &Plan,
+        task: u32,
+        is_as_before: &[bool],
+        cache: &OutputCache,
+    ) -> Option<Arc<TaskRecord>> {
+        let output = self.unchanged(task)?.output.as_ref()?;
+        let task = &plan.tasks[task as usize];
+        let is_skipped = |need: &Need| plan.tasks[need.task as usize].skipped.is_some();
+        if !task.cache || !task.needs.iter().all(|need| is_as_before[need.task as usize] || is_skipped(need)) {
+            return None;
+        }
+        cache.whole_record(output)
+    }
+
+    /// Whether what is built on this output can be what it was.
+    pub(super) fn is_output_as_before(&self, task: u32, record: &TaskRecord) -> bool {
+        self.output_before(task).is_some_and(|before| before.digest == record.digest)
     }
 
     /// The output that the last run left, whatever it is now.

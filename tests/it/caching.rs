@@ -147,3 +147,43 @@ fn a_failure_inside_a_pipe_counts_where_the_shell_can_tell() {
     let can = std::process::Command::new("/bin/sh").args(["-c", "(set -o pipefail) 2>/dev/null"]).status().unwrap();
     assert_eq!(world.regatta(&["run", "m"]).code, i32::from(can.success()));
 }
+
+/// What the last run looked at shortens a plan and changes no decision of it.
+#[test]
+fn a_plan_that_looks_only_where_it_must_decides_as_one_that_looks_at_everything() {
+    let world = World::with(
+        "stages:\n  a: { inputs: { f: a.txt }, shell: \"cp {{ inputs.f }} out\" }\n  b: { inputs: { f: b.txt }, shell: \"cp {{ inputs.f }} out\" }\n  c: { shell: \"cat {{ stages.a.out }}/out {{ stages.b.out }}/out > out\" }\n  d: { shell: \"cat {{ stages.b.out }}/out > out\" }\n  e: { when: false, shell: \"true\" }\n",
+    );
+    world.file("a.txt", "a\n").file("b.txt", "b\n");
+    // Stamps of files that were written just now are not trusted.
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    world.good(&["run", "m"]);
+    let both = |what: &str| {
+        let quick = world.good(&["plan", "m"]).stdout;
+        let plans = world.path(".regatta/plans");
+        for file in std::fs::read_dir(&plans).unwrap().map(|item| item.unwrap().path()) {
+            if file.extension().is_some_and(|kind| kind == "rest") {
+                std::fs::rename(&file, file.with_extension("away")).unwrap();
+            }
+        }
+        let thorough = world.good(&["plan", "m"]).stdout;
+        for file in std::fs::read_dir(&plans).unwrap().map(|item| item.unwrap().path()) {
+            if file.extension().is_some_and(|kind| kind == "away") {
+                std::fs::rename(&file, file.with_extension("rest")).unwrap();
+            }
+        }
+        assert_eq!(quick, thorough, "{what}");
+        world.will_run(&[])
+    };
+    let is_kept =
+        |item: std::io::Result<std::fs::DirEntry>| item.unwrap().path().extension().is_some_and(|kind| kind == "rest");
+    assert!(world.path(".regatta/plans").read_dir().unwrap().any(is_kept), "the run left what to look at");
+    assert_eq!(both("nothing changed"), [""; 0]);
+    world.file("b.txt", "b\n");
+    assert_eq!(both("the same content again"), [""; 0]);
+    world.file("b.txt", "other\n");
+    assert_eq!(both("an input changed"), ["b", "c", "d"]);
+    world.file("b.txt", "b\n");
+    world.file("latest/a/out", "altered\n");
+    assert_eq!(both("an output was altered"), ["a", "c"]);
+}

@@ -5,21 +5,21 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use super::super::decisions::decide;
 use super::super::project::{Project, gpus_here, options};
 use crate::app::error::CommandError;
 use crate::app::output::print;
 use crate::cli::{CliExit, Force, Global, KeyValueArg, Select};
-use crate::event::{Event, RunId, TaskId};
+use crate::event::{Event, TaskId};
 use crate::harness;
 use crate::manifest::model::{Action, Mlperf, MlperfEntry, MlperfPackage};
 use crate::mlperf;
 use crate::plan::{ActionError, Plan, PlanReference, Task};
 use crate::report::mlperf::{ResultProgress, StepCell, StepState};
 use crate::report::{self, Styler};
-use crate::runner::store::{Digests, OutputCache, last_run, read_journal};
-use crate::runner::{Decision, Prediction, predict};
+use crate::runner::store::{OutputCache, last_run, read_journal};
+use crate::runner::{Decision, Prediction};
 use crate::spec::TestMode;
-use crate::stages::StageExecutor;
 
 pub(super) fn status(
     global: &Global,
@@ -36,9 +36,8 @@ pub(super) fn status(
     let compiler = project.compiler(&manifest, &settings);
     let plan = project.plan(&manifest, &settings, &select, &compiler, false)?;
     let output_cache = OutputCache::open(&project.home)?;
-    let stages = StageExecutor::new(project.home.state(), RunId::new("status"));
     let options = options(&plan, &select, 1, gpus_here(), false)?;
-    let decisions = predict(&plan, &stages, &output_cache, &Digests::load(&project.home), &options);
+    let decisions = decide(&project, &manifest, &settings, &select, &plan, &options)?;
     let words: Vec<String> = settings.iter().map(|one| format!(" {}={}", one.key, one.value)).collect();
     let look = StatusContext {
         plan: &plan,

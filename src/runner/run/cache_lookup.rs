@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use super::{Keyed, Runner, RunnerMessage, ScheduleState, TaskEnd, TaskOutput, TaskRole, accept, system};
 use crate::event::{Event, Failure, FailureKind, TaskId};
-use crate::plan::Need;
 use crate::runner::output_source::{FetchedOutput, OutputRequest};
 use crate::runner::result_age;
 use crate::runner::schedule::TaskIndex;
@@ -63,17 +62,12 @@ impl<W: TaskExecutor> Runner<W> {
         }
     }
 
-    /// The record of a task that need not be looked at: all that it depends on looks as the last run of this plan left it, and its
-    /// upstream made what it had made then.
+    /// The record of a task that need not be looked at.
     pub(super) fn unchanged_record(&self, ix: TaskIndex) -> Option<Arc<TaskRecord>> {
-        let output = self.options.unchanged.unchanged(ix)?.output.as_ref()?;
-        let task = self.task(ix);
-        let is_skipped = |need: &Need| self.plan.tasks[need.task as usize].skipped.is_some();
-        let is_as_before = |need: &Need| self.unchanged[need.task as usize] || is_skipped(need);
-        if self.options.forced[ix as usize] || !task.cache || !task.needs.iter().all(is_as_before) {
+        if self.options.forced[ix as usize] {
             return None;
         }
-        self.cache.whole_record(output)
+        self.options.unchanged.record(&self.plan, ix, &self.unchanged, &self.cache)
     }
 
     /// Its link in `latest` is one of the things that look as they did.
@@ -111,13 +105,8 @@ impl<W: TaskExecutor> Runner<W> {
         {
             (self.emit)(Event::Notice { task: Some(task), text });
         }
-        self.unchanged[ix as usize] = self.is_output_as_before(ix, &record);
+        self.unchanged[ix as usize] = self.options.unchanged.is_output_as_before(ix, &record);
         self.settle_cached(ix, record, from);
-    }
-
-    /// Whether what is built on it can be what it was.
-    pub(super) fn is_output_as_before(&self, ix: TaskIndex, record: &TaskRecord) -> bool {
-        self.options.unchanged.output_before(ix).is_some_and(|before| before.digest == record.digest)
     }
 
     /// For the summary.

@@ -423,7 +423,7 @@ impl<W: TaskExecutor> Runner<W> {
                 self.push_output(&record);
                 self.summary.tally.ran += 1;
                 self.note_done(task.id.clone(), &record, folder);
-                self.unchanged[ix as usize] = self.is_output_as_before(ix, &record);
+                self.unchanged[ix as usize] = self.options.unchanged.is_output_as_before(ix, &record);
                 self.outputs[ix as usize] = Some(TaskOutput::Output(record));
                 self.forget_key(ix);
                 self.schedule.finish_task(ix, TaskEnd::Done);

@@ -76,16 +76,29 @@ pub struct ReadJournal {
 
 /// Reads a journal up to its first bad line.
 pub fn read_journal(path: &Path) -> Result<ReadJournal, PathError> {
+    let mut events = Vec::new();
+    let read = fold_journal(path, |event| events.push(event))?;
+    Ok(ReadJournal { events, ..read })
+}
+
+/// The same, one event at a time; none is in what it returns.
+pub fn fold_journal(path: &Path, mut take: impl FnMut(Event)) -> Result<ReadJournal, PathError> {
     let bytes = fs::read(path).at("read", path)?;
     let mut read = ReadJournal::default();
-    let mut lines = bytes.split_inclusive(|b| *b == b'\n').enumerate().peekable();
-    while let Some((n, line)) = lines.next() {
-        let event = line.strip_suffix(b"\n").and_then(unseal).and_then(|json| serde_json::from_slice(json).ok());
-        match event {
-            Some(event) => read.events.push(event),
-            None if lines.peek().is_none() => read.torn = true,
+    let mut rest = &bytes[..];
+    let mut number = 0;
+    while !rest.is_empty() {
+        number += 1;
+        let (line, tail) = match memchr::memchr(b'\n', rest) {
+            Some(end) => (Some(&rest[..end]), &rest[end + 1..]),
+            None => (None, &rest[..0]),
+        };
+        rest = tail;
+        match line.and_then(unseal).and_then(|json| serde_json::from_slice(json).ok()) {
+            Some(event) => take(event),
+            None if rest.is_empty() => read.torn = true,
             None => {
-                read.corrupt = Some(n + 1);
+                read.corrupt = Some(number);
                 break;
             }
         }
@@ -95,11 +108,20 @@ pub fn read_journal(path: &Path) -> Result<ReadJournal, PathError> {
 
 /// All runs of a project, oldest first.
 pub fn runs(home: &StateFolder) -> Vec<RunId> {
+    run_names(home).into_iter().filter(|name| has_journal(home, name)).map(RunId::new).collect()
+}
+
+/// Folders of runs, sorted.
+fn run_names(home: &StateFolder) -> Vec<String> {
     let mut names: Vec<String> = fs::read_dir(home.runs())
         .map(|items| items.flatten().filter_map(|item| item.file_name().into_string().ok()).collect())
         .unwrap_or_default();
     names.sort();
-    names.into_iter().filter(|n| home.runs().join(n).join("journal.jsonl").is_file()).map(RunId::new).collect()
+    names
+}
+
+fn has_journal(home: &StateFolder, name: &str) -> bool {
+    home.runs().join(name).join("journal.jsonl").is_file()
 }
 
 /// A name for a run that begins now: local time and process id. It sorts after the names of all runs before it, whatever the
@@ -122,7 +144,7 @@ fn name_after(last: Option<RunId>, now: &str) -> RunId {
 }
 
 pub fn last_run(home: &StateFolder) -> Option<RunId> {
-    runs(home).pop()
+    run_names(home).into_iter().rev().find(|name| has_journal(home, name)).map(RunId::new)
 }
 
 /// Whether the last run came to its own end, whatever end that was. `false` after a crash or a `kill -9`.
