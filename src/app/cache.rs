@@ -12,20 +12,23 @@ use crate::app::output::{print, print_error};
 use crate::cli::{Cache, CacheAction, CacheGc, CliExit, Global, KeyValueArg, Select};
 use crate::event::{Event, RunId, TaskId};
 use crate::plan::Plan;
-use crate::runner::shared_store::{self, Inventory, Presence, SharedStore, StoreAddress, UploadOutcome};
+use crate::runner::shared_store::{
+    self, Inventory, Presence, SharedStore, SignaturePolicy, StoreAddress, UploadOutcome,
+};
 use crate::runner::store::{Digests, Latest, LockAttempt, OutputCache, ProjectLock, TaskKey, TaskRecord, name_run};
-use crate::runner::{EventEmitter, FetchedOutput, RunOptions, TaskStatus, task_statuses};
+use crate::runner::{EventEmitter, FetchedOutput, PublicKey, RunOptions, TaskStatus, task_statuses};
 use crate::stages::StageExecutor;
 use crate::units::size;
 
 pub(super) fn cache(global: &Global, request: &Cache) -> Result<CliExit, CommandError> {
-    let Some(address) = run_cache::address(request.store.as_deref())? else {
+    let Some(address) = run_cache::address(request.store.address.as_deref())? else {
         let text = "no shared store was named\n  hint: `--store URL`, or REGATTA_STORE in the environment: a folder, s3://bucket/prefix, gs://…, az://…";
         return Err(CommandError::Usage(text.to_owned()));
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let _inside = runtime.enter();
-    let job = CacheJob { global, address, runtime: &runtime };
+    let signatures = run_cache::signatures(&request.store)?;
+    let job = CacheJob { global, address, signatures, runtime: &runtime };
     match &request.act {
         CacheAction::Status { of: None, json, .. } => job.inventory(*json),
         CacheAction::Status { of: Some((manifest, settings)), verify, json } => {
@@ -40,6 +43,7 @@ pub(super) fn cache(global: &Global, request: &Cache) -> Result<CliExit, Command
 struct CacheJob<'e> {
     global: &'e Global,
     address: StoreAddress,
+    signatures: SignaturePolicy,
     runtime: &'e tokio::runtime::Runtime,
 }
 
@@ -70,8 +74,9 @@ impl CacheJob<'_> {
         let stages = StageExecutor::new(project.home.state(), RunId::new("cache"));
         let emit: EventEmitter = Arc::new(|event| print_notice(&event));
         let machine = shared_store::Machine::new(run_cache::gpus_for(&plan));
-        let store = SharedStore::new(&self.address, &plan, &machine, Arc::clone(&output_cache), emit)
-            .map_err(|e| self.unusable(&e))?;
+        let store =
+            SharedStore::new(&self.address, &plan, &machine, Arc::clone(&output_cache), emit, self.signatures.clone())
+                .map_err(|e| self.unusable(&e))?;
         Ok(CacheContext { project, plan, options, cache: output_cache, digests, stages, store })
     }
 
@@ -87,8 +92,9 @@ impl CacheJob<'_> {
         let plan = Plan::default();
         let machine = shared_store::Machine::new(shared_store::MachineGpus::Known([].into()));
         let output_cache = Arc::new(OutputCache::open(&project.home)?);
-        let store = SharedStore::new(&self.address, &plan, &machine, output_cache, Arc::new(|_| {}))
-            .map_err(|e| self.unusable(&e))?;
+        let store =
+            SharedStore::new(&self.address, &plan, &machine, output_cache, Arc::new(|_| {}), self.signatures.clone())
+                .map_err(|e| self.unusable(&e))?;
         self.runtime.block_on(store.inventory()).map_err(|e| self.unusable(&e))
     }
 
@@ -146,8 +152,9 @@ impl CacheJob<'_> {
         if let Some(trouble) = broken {
             return Err(self.unusable(&trouble));
         }
-        let damaged = rows.iter().any(|(_, presence)| matches!(presence, Some(Presence::Damaged(_))));
-        print(&if json { as_json(&self.address, all, &rows) } else { as_text(&self.address, all, &rows) });
+        let damaged =
+            rows.iter().any(|(_, presence)| matches!(presence, Some(Presence::Damaged(_) | Presence::Untrusted(_))));
+        print(&if json { self.as_json(all, &rows) } else { self.as_text(all, &rows) });
         Ok(if damaged { CliExit::Failed } else { CliExit::Done })
     }
 
@@ -303,6 +310,7 @@ fn status_words(standing: &TaskStatus, presence: Option<&Presence>) -> (&'static
     let here = standing.record.is_some();
     match presence {
         Some(Presence::Present { bytes, .. }) => (if here { "both" } else { "there" }, size(*bytes)),
+        Some(Presence::Untrusted(why)) => ("untrusted", format!("its record {why}")),
         Some(Presence::Damaged(objects)) => ("damaged", objects.join(", ")),
         Some(Presence::NotShared(why)) => (
             if here { "here" } else { "missing" },
@@ -314,28 +322,42 @@ fn status_words(standing: &TaskStatus, presence: Option<&Presence>) -> (&'static
     }
 }
 
-fn as_text(address: &StoreAddress, all: Inventory, rows: &[(TaskStatus, Option<Presence>)]) -> String {
-    let mut text = in_all(address, all);
-    let wide = rows.iter().map(|(standing, _)| standing.task.as_str().len()).max().unwrap_or(0);
-    for (standing, presence) in rows {
-        let (state, about) = status_words(standing, presence.as_ref());
-        let line = format!("{state:<8} {:<wide$}  {about}", standing.task);
-        let _ = writeln!(text, "{}", line.trim_end());
-    }
-    text
+/// Whose signatures count; `None`: none are asked for.
+fn signatures_text(signatures: &SignaturePolicy) -> Option<String> {
+    let trusted = signatures.trusted()?;
+    let ids: Vec<String> = trusted.keys().iter().map(PublicKey::short_id).collect();
+    let signs = match signatures.signer() {
+        Some(key) => format!("what is sent is signed by {}", key.public().short_id()),
+        None => "nothing is sent".to_owned(),
+    };
+    Some(format!("signatures: of {} are taken; {signs}\n", ids.join(", ")))
 }
 
-fn as_json(address: &StoreAddress, all: Inventory, rows: &[(TaskStatus, Option<Presence>)]) -> String {
-    let tasks: Vec<_> = rows
-        .iter()
-        .map(|(standing, presence)| {
+impl CacheJob<'_> {
+    fn as_text(&self, all: Inventory, rows: &[(TaskStatus, Option<Presence>)]) -> String {
+        let mut text = in_all(&self.address, all);
+        text.extend(signatures_text(&self.signatures));
+        let wide = rows.iter().map(|(standing, _)| standing.task.as_str().len()).max().unwrap_or(0);
+        for (standing, presence) in rows {
             let (state, about) = status_words(standing, presence.as_ref());
-            let from = standing.record.as_ref().and_then(|record| record.from.clone());
-            json!({"task": standing.task, "state": state, "about": about, "from": from})
-        })
-        .collect();
-    let object = json!({
-        "store": address.to_string(), "outputs": all.records, "files": all.blobs, "bytes": all.bytes, "tasks": tasks,
-    });
-    format!("{object:#}\n")
+            let line = format!("{state:<8} {:<wide$}  {about}", standing.task);
+            let _ = writeln!(text, "{}", line.trim_end());
+        }
+        text
+    }
+
+    fn as_json(&self, all: Inventory, rows: &[(TaskStatus, Option<Presence>)]) -> String {
+        let tasks: Vec<_> = rows
+            .iter()
+            .map(|(standing, presence)| {
+                let (state, about) = status_words(standing, presence.as_ref());
+                let from = standing.record.as_ref().and_then(|record| record.from.clone());
+                json!({"task": standing.task, "state": state, "about": about, "from": from})
+            })
+            .collect();
+        let object = json!({
+            "store": self.address.to_string(), "outputs": all.records, "files": all.blobs, "bytes": all.bytes, "tasks": tasks,
+        });
+        format!("{object:#}\n")
+    }
 }

@@ -19,6 +19,7 @@ mod host_agent;
 mod import_sources;
 mod imported_run;
 mod init;
+mod last_manifest;
 mod llmb_cluster;
 mod lockfile;
 mod manifest_commands;
@@ -30,6 +31,7 @@ mod past_runs;
 mod plan_estimates;
 mod planning;
 mod project;
+mod provenance;
 mod repository;
 mod run;
 mod run_cache;
@@ -142,6 +144,7 @@ fn perform(request: Invocation) -> Result<CliExit, CommandError> {
         CliJob::Clean { yes } => clean::clean(&global, yes),
         CliJob::Gc(request) => clean::gc(&global, request),
         CliJob::Cache(request) => cache::cache(&global, &request),
+        CliJob::Provenance(request) => provenance::provenance(&global, &request),
         CliJob::Repository(request) => repository::perform(&global, &request),
         CliJob::WhatIf(request) => what_if::what_if(&global, &request),
         CliJob::Calibrate(request) => calibrate::calibrate(&global, &request),

@@ -1,21 +1,30 @@
 //! The shared store, for a run: where it is, what kind of machine this is, and what was not sent.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::app::error::CommandError;
+use crate::cli::StoreSelection;
 use crate::event::{Event, Stop};
 use crate::exec::process::{ProbeOutput, ProbeResult, probe};
 use crate::plan::Plan;
-use crate::runner::EventEmitter;
-use crate::runner::shared_store::{Machine, MachineGpus, SharedStore, StoreAddress, UnsentOutputs, why_not};
+use crate::runner::shared_store::{
+    Machine, MachineGpus, SharedStore, SignaturePolicy, StoreAddress, UnsentOutputs, why_not,
+};
 use crate::runner::store::OutputCache;
+use crate::runner::{EventEmitter, KeyError, SigningKey, TrustedKeys};
+
+/// The variable with the key that signs: a path, or the text of the file. Stages do not get the text.
+pub(super) const SIGN_KEY: &str = crate::exec::process::SIGN_KEY_VARIABLE;
+
+/// The variable with the path of the public keys.
+pub(super) const TRUSTED_KEYS: &str = "REGATTA_TRUSTED_KEYS";
 
 /// The option, else the environment variable. `off` and an empty variable are none.
 pub(super) fn address(typed: Option<&str>) -> Result<Option<StoreAddress>, CommandError> {
-    let of_environment = || std::env::var("REGATTA_STORE").ok().filter(|text| !text.trim().is_empty());
-    let Some(text) = typed.map(ToOwned::to_owned).or_else(of_environment) else { return Ok(None) };
+    let Some(text) = typed.map(ToOwned::to_owned).or_else(|| variable("REGATTA_STORE")) else { return Ok(None) };
     if text.trim() == "off" {
         return Ok(None);
     }
@@ -25,15 +34,52 @@ pub(super) fn address(typed: Option<&str>) -> Result<Option<StoreAddress>, Comma
     })
 }
 
+/// The keys that options name, else those of the environment. A key that is named and cannot be used is an error: without it,
+/// what the user wants to be signed or checked would not be.
+pub(super) fn signatures(named: &StoreSelection) -> Result<SignaturePolicy, CommandError> {
+    let signer = sign_key(named.sign_key.as_deref())?;
+    let trusted = match (&named.trusted_keys, variable(TRUSTED_KEYS)) {
+        (Some(path), _) => Some(("--trusted-keys", path.clone())),
+        (None, value) => value.map(|path| (TRUSTED_KEYS, path.into())),
+    };
+    let trusted = trusted
+        .map(|(source, path)| TrustedKeys::read(&path).map_err(|why| CommandError::Usage(format!("{source}: {why}"))));
+    Ok(SignaturePolicy::new(signer, trusted.transpose()?))
+}
+
+/// The key that the option names, else the one of the environment.
+pub(super) fn sign_key(named: Option<&Path>) -> Result<Option<SigningKey>, CommandError> {
+    let (source, key) = match (named, variable(SIGN_KEY)) {
+        (Some(path), _) => ("--sign-key", SigningKey::read(path)),
+        (None, Some(value)) => (SIGN_KEY, sign_key_of(&value)),
+        (None, None) => return Ok(None),
+    };
+    key.map(Some).map_err(|why| CommandError::Usage(format!("{source}: {why}")))
+}
+
+/// A path, or the text of a PEM file.
+pub(super) fn sign_key_of(value: &str) -> Result<SigningKey, KeyError> {
+    if value.contains("-----BEGIN") {
+        SigningKey::from_pem(value, "its value")
+    } else {
+        SigningKey::read(Path::new(value))
+    }
+}
+
+pub(super) fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|text| !text.trim().is_empty())
+}
+
 /// `None`: it cannot be used, which has been reported. On a runtime.
 pub(super) fn open(
     address: &StoreAddress,
+    signatures: &SignaturePolicy,
     plan: &Plan,
     output_cache: &Arc<OutputCache>,
     emit: &EventEmitter,
 ) -> Option<SharedStore> {
     let machine = Machine::new(gpus_for(plan));
-    match SharedStore::new(address, plan, &machine, Arc::clone(output_cache), Arc::clone(emit)) {
+    match SharedStore::new(address, plan, &machine, Arc::clone(output_cache), Arc::clone(emit), signatures.clone()) {
         Ok(store) => Some(store),
         Err(trouble) => {
             let hint = trouble.hint();

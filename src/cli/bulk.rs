@@ -48,7 +48,7 @@ pub(super) fn into_request(args: BulkArgs) -> Result<BulkRequest, ArgumentError>
         gpu_type: args.gpu_type,
         jobs: args.jobs,
         gpus: args.gpus.as_deref().map(gpus).transpose()?,
-        store: args.store.store,
+        store: args.store.into(),
         locking: locking(args.locking),
     })
 }

@@ -1,5 +1,6 @@
 //! `regatta cache …` and `--store`: what was typed, and what it means.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::error::ErrorKind;
@@ -11,11 +12,21 @@ use super::help;
 use super::key_value_arg::KeyValueArg;
 use super::value_error::ArgumentValueError;
 
+/// The shared store and its keys, as typed. What is `None` may be set in the environment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StoreSelection {
+    /// `None`: the value of `REGATTA_STORE`.
+    pub address: Option<String>,
+    /// `None`: the value of `REGATTA_SIGN_KEY`.
+    pub sign_key: Option<PathBuf>,
+    /// `None`: the value of `REGATTA_TRUSTED_KEYS`.
+    pub trusted_keys: Option<PathBuf>,
+}
+
 /// One request to the shared store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cache {
-    /// `None`: the value of `REGATTA_STORE`.
-    pub store: Option<String>,
+    pub store: StoreSelection,
     pub act: CacheAction,
 }
 
@@ -43,6 +54,19 @@ pub(super) struct StoreArgs {
     /// [env: REGATTA_STORE].
     #[arg(help_heading = HOW, long, value_name = "URL")]
     pub store: Option<String>,
+    /// Sign what is sent to the store with this Ed25519 key, a PEM file, and take nothing from there that is not signed
+    /// [env: REGATTA_SIGN_KEY, a file or its text].
+    #[arg(help_heading = HOW, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub sign_key: Option<PathBuf>,
+    /// Take from the store only what one of the public keys in this PEM file has signed [env: REGATTA_TRUSTED_KEYS].
+    #[arg(help_heading = HOW, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub trusted_keys: Option<PathBuf>,
+}
+
+impl From<StoreArgs> for StoreSelection {
+    fn from(args: StoreArgs) -> Self {
+        Self { address: args.store, sign_key: args.sign_key, trusted_keys: args.trusted_keys }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -134,22 +158,22 @@ pub(super) fn into_command(args: CacheArgs) -> Result<Cache, ArgumentError> {
         CacheCommand::Status(CacheStatusArgs { manifest, settings, verify, json, store }) => {
             reject_duplicates(&settings)?;
             let of = manifest.map(|manifest| (manifest, settings));
-            Cache { store: store.store, act: CacheAction::Status { of, verify, json } }
+            Cache { store: store.into(), act: CacheAction::Status { of, verify, json } }
         }
         CacheCommand::Push(PushArgs { subject: Subject { manifest, settings }, only, verify, store }) => {
             reject_duplicates(&settings)?;
-            Cache { store: store.store, act: CacheAction::Push { manifest, settings, only, verify } }
+            Cache { store: store.into(), act: CacheAction::Push { manifest, settings, only, verify } }
         }
         CacheCommand::Pull(PullArgs { subject: Subject { manifest, settings }, until, store }) => {
             reject_duplicates(&settings)?;
-            Cache { store: store.store, act: CacheAction::Pull { manifest, settings, until } }
+            Cache { store: store.into(), act: CacheAction::Pull { manifest, settings, until } }
         }
         CacheCommand::Gc(CacheGcArgs { older_than, keep, grace, yes, store }) => {
             if yes && older_than.is_none() && keep.is_none() {
                 let text = "no outputs are selected\n  hint: `--older-than 30d`, `--keep 500GiB`, or both";
                 return Err((ErrorKind::MissingRequiredArgument, text.to_owned()));
             }
-            Cache { store: store.store, act: CacheAction::Gc(CacheGc { older_than, keep, grace, yes }) }
+            Cache { store: store.into(), act: CacheAction::Gc(CacheGc { older_than, keep, grace, yes }) }
         }
     })
 }

@@ -211,6 +211,13 @@ pub(super) const GC: &str = with_codes!(examples![
     "regatta gc --keep 3 --yes keep the newest three outputs of each task, remove the rest",
 ]);
 
+pub(super) const PROVENANCE: &str = with_codes!(examples![
+    "regatta provenance engine                            of the last run's `engine`",
+    "regatta provenance latest/engine -o engine.json      the same, into a file",
+    "regatta provenance engine llama2-70b system=h200-x8  of another manifest's",
+    "regatta provenance engine --sign-key key.pem         signed, in a DSSE envelope",
+]);
+
 pub(super) const CACHE: &str = concat!(
     examples![
         "export REGATTA_STORE=s3://team/regatta               or `--store /mnt/share`, for each command",
@@ -218,6 +225,7 @@ pub(super) const CACHE: &str = concat!(
         "regatta cache status quickstart                      each output: local, in the store, or missing",
         "regatta cache pull quickstart                        fetch its outputs; run nothing",
         "regatta cache push quickstart --verify               upload again what is damaged in the store",
+        "regatta cache push quickstart --sign-key key.pem     sign what is there, for readers with --trusted-keys key.pub",
         "regatta cache gc --older-than 30d --keep 500GiB      what would be removed; `--yes` removes it",
     ],
     "\n",

@@ -32,7 +32,7 @@ mod triton;
 mod value_error;
 
 pub use bench::{BenchCommand, BenchLoad, BenchServer, TokenLength};
-pub use cache::{Cache, CacheAction, CacheGc};
+pub use cache::{Cache, CacheAction, CacheGc, StoreSelection};
 pub use completion::{Offer, Offers, complete, completion_script};
 pub use exit::CliExit;
 pub use gpu_selection::GpuSelection;
@@ -44,8 +44,8 @@ pub use parse::{CliParseError, command, parse};
 pub use request::{
     BalancerPolicy, BulkRequest, Calibrate, CalibratedScheduler, CheckFormat, CheckRequest, CliJob, Color, Compare,
     Doctor, EventFormat, ExplainRequest, ExportRequest, FleetRequest, Force, Gc, Global, ImportRequest, InitRequest,
-    Invocation, Logs, OutputVerbosity, PlanFormat, PlanRequest, Report, RepositoryAction, RepositoryFill, RunList,
-    RunRequest, RunTarget, RunsRequest, SchemaOf, Select, Selftest, ServeRequest, Shell, ShowRequest, Simulate, Status,
-    WhatIf,
+    Invocation, Logs, OutputVerbosity, PlanFormat, PlanRequest, ProvenanceRequest, Report, RepositoryAction,
+    RepositoryFill, RunList, RunRequest, RunTarget, RunsRequest, SchemaOf, Select, Selftest, ServeRequest, Shell,
+    ShowRequest, Simulate, Status, WhatIf,
 };
 pub use triton::{Infer, Triton, TritonAction, TritonProtocol, TritonUrl};

@@ -19,8 +19,9 @@ use super::lock;
 use super::mlperf;
 use super::request::{
     CheckRequest, CliJob, Color, Compare, Doctor, ExplainRequest, ExportRequest, Gc, Global, ImportRequest,
-    InitRequest, Invocation, Logs, OutputVerbosity, PlanFormat, PlanRequest, Report, RepositoryAction, RepositoryFill,
-    RunList, RunRequest, RunsRequest, SchemaOf, Select, Selftest, ShowRequest, Simulate, Status,
+    InitRequest, Invocation, Logs, OutputVerbosity, PlanFormat, PlanRequest, ProvenanceRequest, Report,
+    RepositoryAction, RepositoryFill, RunList, RunRequest, RunsRequest, SchemaOf, Select, Selftest, ShowRequest,
+    Simulate, Status,
 };
 use super::serve;
 use super::simulation;
@@ -191,6 +192,16 @@ fn job(command: CliCommand) -> Result<CliJob, ArgumentError> {
             json: args.json,
             store: args.store,
         }),
+        CliCommand::Provenance(args) => {
+            reject_duplicates(&args.settings)?;
+            CliJob::Provenance(ProvenanceRequest {
+                output: args.output,
+                of: args.manifest.map(|manifest| (manifest, args.settings)),
+                sign_key: args.sign_key,
+                builder: args.builder,
+                out: args.out,
+            })
+        }
         CliCommand::History(args) => CliJob::History(args.into()),
         CliCommand::Tag(args) => CliJob::Tag(args.into()),
         CliCommand::Logs(args) => CliJob::Logs(Logs { stage: args.stage, follow: args.follow }),
@@ -329,7 +340,7 @@ mod tests {
     fn a_run_is_read_with_everything_on_it() {
         let run = run("run m system=h200-x8 --until a --until b --only c --force d scenarios=offline,server -j 3 -k \
              --events jsonl --gpus 0,2 --on slurm --slurm nodes=2");
-        insta::assert_snapshot!(format!("{run:?}"), @r#"RunRequest { manifest: "m", settings: [KeyValueArg { key: "system", value: "h200-x8" }, KeyValueArg { key: "scenarios", value: "offline,server" }], select: Select { until: ["a", "b"], only: ["c"], force: Stages(["d"]), repeat: None, repeat_number: 1 }, jobs: Some(3), keep_going: true, events: JsonLines, gpus: Some(Ids([Index(0), Index(2)])), on: Slurm([KeyValueArg { key: "nodes", value: "2" }]), store: None, locking: Write("regatta.lock"), env: {}, junit: None, metrics_listen: None, otlp: None }"#);
+        insta::assert_snapshot!(format!("{run:?}"), @r#"RunRequest { manifest: "m", settings: [KeyValueArg { key: "system", value: "h200-x8" }, KeyValueArg { key: "scenarios", value: "offline,server" }], select: Select { until: ["a", "b"], only: ["c"], force: Stages(["d"]), repeat: None, repeat_number: 1 }, jobs: Some(3), keep_going: true, events: JsonLines, gpus: Some(Ids([Index(0), Index(2)])), on: Slurm([KeyValueArg { key: "nodes", value: "2" }]), store: StoreSelection { address: None, sign_key: None, trusted_keys: None }, locking: Write("regatta.lock"), env: {}, junit: None, metrics_listen: None, otlp: None }"#);
     }
 
     #[test]

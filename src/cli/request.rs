@@ -10,7 +10,7 @@ use clap::ValueEnum;
 pub use clap_complete::Shell;
 
 use super::bench::BenchCommand;
-use super::cache::Cache;
+use super::cache::{Cache, StoreSelection};
 use super::gpu_selection::GpuSelection;
 use super::history::{HistoryRequest, TagRequest};
 use super::key_value_arg::KeyValueArg;
@@ -78,6 +78,7 @@ pub enum CliJob {
     Welcome,
     Status(Status),
     Runs(RunsRequest),
+    Provenance(ProvenanceRequest),
     History(HistoryRequest),
     Tag(TagRequest),
     Logs(Logs),
@@ -139,8 +140,7 @@ pub struct RunRequest {
     /// `None`: all the machine has.
     pub gpus: Option<GpuSelection>,
     pub on: RunTarget,
-    /// The shared store, as typed. `None`: the value of `REGATTA_STORE`.
-    pub store: Option<String>,
+    pub store: StoreSelection,
     pub locking: LockMode,
     /// Environment variables that parameters see before those of this process.
     pub env: BTreeMap<String, String>,
@@ -187,7 +187,7 @@ pub struct BulkRequest {
     pub jobs: Option<NonZeroUsize>,
     pub gpus: Option<GpuSelection>,
     /// As of a [`RunRequest`].
-    pub store: Option<String>,
+    pub store: StoreSelection,
     /// Of each of them; a run has a part of its own in the file.
     pub locking: LockMode,
 }
@@ -293,6 +293,21 @@ pub struct Status {
     /// Until the run ends.
     pub follow: bool,
     pub json: bool,
+}
+
+/// The output to make a statement about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProvenanceRequest {
+    /// A task, a stage with one task, or a path in an output.
+    pub output: String,
+    /// `None`: the manifest of the last run, with its parameters.
+    pub of: Option<(String, Vec<KeyValueArg>)>,
+    /// `None`: the value of `REGATTA_SIGN_KEY`.
+    pub sign_key: Option<PathBuf>,
+    /// A URI.
+    pub builder: String,
+    /// `None`: standard output.
+    pub out: Option<PathBuf>,
 }
 
 /// Which runs to list.

@@ -78,7 +78,7 @@ impl RunModeArgs {
                 None => RunTarget::Local,
                 Some(OnWord::Slurm) => RunTarget::Slurm(self.on.slurm),
             },
-            store: self.store.store,
+            store: self.store.into(),
             env: BTreeMap::new(),
             junit: self.junit,
             metrics_listen: self.metrics_listen,

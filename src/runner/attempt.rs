@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use super::batches::BatchSlot;
 use super::keying::{Keyed, TaskOutput, own_patterns, resolve};
 use super::options::EventEmitter;
-use super::provenance::{UpstreamProvenance, origins};
+use super::provenance::{UpstreamProvenance, upstream_provenance};
 use super::task_executor::{Lease, ResolvedTask, TaskExecutor};
 use super::time_limit::{isolate_panics, within};
 use crate::event::{Done, Endpoint, Failure, FailureKind, GpuId, RunId, Stop, TaskId};
@@ -159,7 +159,7 @@ impl AttemptInputs {
     /// What it was made from, computed on demand.
     fn origins(&self) -> Arc<dyn Fn() -> UpstreamProvenance + Send + Sync> {
         let (plan, shelf, task) = (Arc::clone(&self.plan), Arc::clone(&self.cache), self.task.clone());
-        Arc::new(move || origins(&plan, &shelf, &task))
+        Arc::new(move || upstream_provenance(&plan, &shelf, &task))
     }
 
     fn id_of(&self, need: Need) -> &TaskId {

@@ -42,7 +42,7 @@ pub struct UpstreamTask {
 }
 
 /// Of one task; it is not among them itself.
-pub(super) fn origins(plan: &Plan, output_cache: &OutputCache, task: &Task) -> UpstreamProvenance {
+pub fn upstream_provenance(plan: &Plan, output_cache: &OutputCache, task: &Task) -> UpstreamProvenance {
     let mut wanted: BTreeSet<u32> = BTreeSet::new();
     let mut open: Vec<u32> = task.needs.iter().filter(|need| need.data).map(|need| need.task).collect();
     while let Some(next) = open.pop() {

@@ -6,7 +6,7 @@ use std::path::Path;
 use pretty_assertions::assert_eq;
 use regatta::cli;
 
-const COMMANDS: [&str; 54] = [
+const COMMANDS: [&str; 55] = [
     "",
     "run",
     "serve",
@@ -39,6 +39,7 @@ const COMMANDS: [&str; 54] = [
     "cache pull",
     "cache gc",
     "clean",
+    "provenance",
     "sim serve",
     "sim calibrate",
     "triton status",

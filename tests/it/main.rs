@@ -61,6 +61,7 @@ mod pipelines;
 mod ports;
 mod preflight;
 mod processes;
+mod provenance;
 mod python_packages;
 mod querying;
 mod ratios;

@@ -3,6 +3,7 @@
 
 mod cut_connection;
 pub mod s3;
+mod signed_records;
 mod store_faults;
 
 use std::fs;

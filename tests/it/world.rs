@@ -94,7 +94,12 @@ impl World {
     pub fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_regatta"));
         command.args(words).current_dir(self.folder.path()).stdin(Stdio::null());
-        command.env_remove("REGATTA_HOME").env_remove("REGATTA_STORE").envs(self.env.iter().map(|(k, v)| (k, v)));
+        command
+            .env_remove("REGATTA_HOME")
+            .env_remove("REGATTA_STORE")
+            .env_remove("REGATTA_SIGN_KEY")
+            .env_remove("REGATTA_TRUSTED_KEYS")
+            .envs(self.env.iter().map(|(k, v)| (k, v)));
         command
     }
 

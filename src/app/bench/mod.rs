@@ -53,7 +53,7 @@ pub(super) fn bench(global: &Global, request: &BenchCommand) -> Result<CliExit, 
         events: cli::EventFormat::Terminal,
         gpus: request.serve.as_ref().and_then(|served| served.gpus.clone()),
         on: cli::RunTarget::Local,
-        store: None,
+        store: cli::StoreSelection::default(),
         // A one-line benchmark does not touch the lock file.
         locking: cli::LockMode::Ignore,
         env: std::collections::BTreeMap::new(),

@@ -21,6 +21,7 @@ mod run_checks;
 mod secrets;
 mod served_models;
 mod shell;
+mod store_keys;
 mod tools;
 
 pub use gpus::names as gpu_names;

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use super::needs::Needs;
-use super::{checkpoint_disk, containers, gpus, hosts, limits, secrets, served_models, tools};
+use super::{checkpoint_disk, containers, gpus, hosts, limits, secrets, served_models, store_keys, tools};
 use crate::report::{DoctorFinding, FindingLevel};
 use crate::runner::store::StateFolder;
 
@@ -39,6 +39,7 @@ pub fn examine(needs: Option<&Needs>, home: &StateFolder) -> Vec<DoctorFinding> 
     all.extend(limits::examine(needs, state));
     all.extend(unknown);
     all.extend(secrets::examine(needs));
+    all.extend(store_keys::examine());
     all
 }
 

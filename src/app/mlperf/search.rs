@@ -4,7 +4,7 @@ use super::super::project::Project;
 use super::super::run;
 use crate::app::error::CommandError;
 use crate::app::output::print;
-use crate::cli::{CliExit, EventFormat, Force, Global, KeyValueArg, RunRequest, Select};
+use crate::cli::{CliExit, EventFormat, Force, Global, KeyValueArg, RunRequest, Select, StoreSelection};
 use crate::event::TaskId;
 use crate::manifest::model::{Action, Bench};
 use crate::plan::loadgen::Cost;
@@ -52,7 +52,7 @@ pub(super) fn search(
             events,
             gpus: None,
             on: crate::cli::RunTarget::Local,
-            store: None,
+            store: StoreSelection::default(),
             locking: crate::cli::LockMode::Ignore,
             env: std::collections::BTreeMap::new(),
             junit: None,

@@ -6,18 +6,19 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::super::decisions::decide;
+use super::super::last_manifest::last_manifest;
 use super::super::project::{Project, gpus_here, options};
 use crate::app::error::CommandError;
 use crate::app::output::print;
 use crate::cli::{CliExit, Force, Global, KeyValueArg, Select};
-use crate::event::{Event, TaskId};
+use crate::event::TaskId;
 use crate::harness;
 use crate::manifest::model::{Action, Mlperf, MlperfEntry, MlperfPackage};
 use crate::mlperf;
 use crate::plan::{ActionError, Plan, PlanReference, Task};
 use crate::report::mlperf::{ResultProgress, StepCell, StepState};
 use crate::report::{self, Styler};
-use crate::runner::store::{OutputCache, last_run, read_journal};
+use crate::runner::store::OutputCache;
 use crate::runner::{Decision, Prediction};
 use crate::spec::TestMode;
 
@@ -30,7 +31,7 @@ pub(super) fn status(
     let project = Project::open_current(global)?;
     let (manifest, settings) = match manifest {
         Some(manifest) => (manifest, settings),
-        None => last(&project)?,
+        None => last_manifest(&project, "`regatta mlperf status MANIFEST`")?,
     };
     let select = Select { force: Force::Nothing, ..Select::default() };
     let compiler = project.compiler(&manifest, &settings);
@@ -53,24 +54,6 @@ pub(super) fn status(
     let styler = Styler::chosen(global.color.choice());
     print(&if json { report::mlperf::status_json(&standing) } else { report::mlperf::status(&standing, styler) });
     Ok(CliExit::Done)
-}
-
-/// The manifest of the last run, with its parameters.
-fn last(project: &Project) -> Result<(String, Vec<KeyValueArg>), CommandError> {
-    let run = last_run(&project.home);
-    let journal = run.map(|run| read_journal(&project.home.run(&run).join("journal.jsonl"))).transpose()?;
-    let started = journal.and_then(|journal| {
-        journal.events.into_iter().find_map(|event| match event {
-            Event::RunStarted { manifest, settings, .. } => Some((manifest, settings)),
-            _ => None,
-        })
-    });
-    let Some((manifest, settings)) = started else {
-        let hint = "name a manifest: `regatta mlperf status MANIFEST`";
-        return Err(CommandError::Usage(format!("nothing has run in this folder yet\n  hint: {hint}")));
-    };
-    let settings = settings.iter().map(|argument| argument.parse()).collect::<Result<_, _>>();
-    Ok((manifest, settings.map_err(CommandError::usage)?))
 }
 
 struct StatusContext<'a> {

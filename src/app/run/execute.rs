@@ -29,7 +29,7 @@ use crate::event::{Event, GpuId, RunId, Stop};
 use crate::exec::process::{self, ExitKind};
 use crate::plan::{Lifetime, Plan};
 use crate::report::{LiveOptions, RunPaths, RunState, Styler};
-use crate::runner::shared_store::StoreAddress;
+use crate::runner::shared_store::{SignaturePolicy, StoreAddress};
 use crate::runner::store::{
     CompilerId, Digests, LockAttempt, NoOpConditions, OutputCache, ProjectLock, StateFolder, abandoned, discard,
     ended_well, last_run, name_run, unfinished_plans,
@@ -105,7 +105,10 @@ fn prepare_and_execute(
     if held.is_none() {
         note_servers_alone(&request.manifest, &plan, &options);
     }
-    let store = run_cache::address(request.store.as_deref())?;
+    let store = match run_cache::address(request.store.address.as_deref())? {
+        Some(address) => Some((address, run_cache::signatures(&request.store)?)),
+        None => None,
+    };
     let holding = lockfile::command::enforce(&project, &request, &mut plan, &mut options, Styler::chosen(look.color))?;
     let prepared = PreparedRun {
         project,
@@ -153,8 +156,8 @@ struct PreparedRun {
     begun: Instant,
     /// On the nodes of an allocation already.
     in_place: bool,
-    /// The shared store.
-    store: Option<StoreAddress>,
+    /// The shared store, and whose signatures count there.
+    store: Option<(StoreAddress, SignaturePolicy)>,
     locking: LockMode,
     lock_report: lockfile::command::LockReport,
     /// The servers that stay up.
@@ -346,7 +349,8 @@ impl PreparedRun {
     async fn work(&self, work: &RunResources<'_>) -> Result<(RunSummary, Option<ExitKind>), tokio::task::JoinError> {
         let RunResources { cache: shelf, digests, id, stop, emit, lock } = work;
         let home = &self.project.home;
-        let shared_store = self.store.clone().and_then(|store| run_cache::open(&store, &self.plan, shelf, emit));
+        let shared_store =
+            self.store.as_ref().and_then(|(store, keys)| run_cache::open(store, keys, &self.plan, shelf, emit));
         let (kept_services, ready) = self.held.as_ref().map(KeptServers::kept_services).unzip();
         let output_source = shared_store.clone().map(|store| Arc::new(store) as _);
         let options = RunOptions { output_source, kept_services, ..self.options.clone() };
@@ -386,7 +390,7 @@ impl PreparedRun {
         if let Some(store) = shared_store {
             run_cache::finish(&store, stop, &self.manifest, emit).await;
         }
-        if let (Some(address), Ok((summary, _))) = (&self.store, &summary) {
+        if let (Some((address, _)), Ok((summary, _))) = (&self.store, &summary) {
             shared_results::share(address, home, id, &self.plan, &summary.done, emit).await;
         }
         summary

@@ -36,6 +36,6 @@ pub use probe::{ProbeOutput, ProbeResult, probe};
 pub use process_ref::{ProcessRef, below, children};
 pub use ranks::{Splitter, first_to_fail, untagged};
 pub use reexec::{first_line, reexec};
-pub use running::{Running, run};
+pub use running::{Running, SIGN_KEY_VARIABLE, run};
 pub use watchdog::{HOME, RUN, TASK, end_leftovers, run_watchdog};
 pub use watchdog_handle::WatchdogHandle;

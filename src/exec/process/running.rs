@@ -25,6 +25,9 @@ use super::redact::Redactor;
 use super::{log, orphans};
 use crate::event::Stop;
 
+/// The variable with the key that signs outputs. Where it has the text of a key, not a path, commands do not get it.
+pub const SIGN_KEY_VARIABLE: &str = "REGATTA_SIGN_KEY";
+
 /// How long a process that a command left behind may take to end after TERM.
 const LEFTOVER_GRACE: Duration = Duration::from_secs(1);
 /// How much is read from a pipe after all known processes have ended (bytes): a writer that escaped us must not hold us.
@@ -118,6 +121,9 @@ impl Running {
             },
         };
         let expression = expression.unchecked().before_spawn(move |child| {
+            if std::env::var_os(SIGN_KEY_VARIABLE).is_some_and(|text| text.to_string_lossy().contains("PRIVATE KEY")) {
+                child.env_remove(SIGN_KEY_VARIABLE);
+            }
             for (name, value) in &env {
                 match value {
                     Some(value) => child.env(name, value),

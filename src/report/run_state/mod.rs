@@ -236,6 +236,8 @@ impl RunState {
                 self.manifest.clone_from(manifest);
                 self.params.clone_from(params);
                 self.total = *tasks;
+                // Growing in steps takes twice the memory; what a file says may be wrong.
+                self.tasks.reserve((*tasks).min(1 << 17));
                 self.jobs = *jobs;
                 self.started_at.clone_from(at);
                 self.waiting_for = None;

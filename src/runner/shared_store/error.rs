@@ -1,6 +1,7 @@
 //! What can be wrong with a store, by what it means for a run.
 
 use crate::diag::error_chain;
+use crate::runner::signing::SignatureError;
 use crate::runner::store::PathError;
 
 /// Why something could not be done.
@@ -15,6 +16,9 @@ pub enum SharedStoreError {
     /// One object is not what it must be, or is gone.
     #[error("{object} {why}")]
     Damaged { object: String, why: String },
+    /// A record that no trusted key has signed.
+    #[error("{object} {why}")]
+    Untrusted { object: String, why: SignatureError },
     /// Something on this machine.
     #[error("{0}")]
     Local(String),
@@ -37,6 +41,9 @@ impl SharedStoreError {
             }
             Self::Damaged { .. } => {
                 "it is made here and stored there again; `regatta cache push MANIFEST --verify` checks and repairs the rest"
+            }
+            Self::Untrusted { .. } => {
+                "it is made here; where it is right, `regatta cache push MANIFEST --sign-key FILE` signs it, or its key belongs into the file of --trusted-keys"
             }
             Self::Local(_) => "",
         }

@@ -55,7 +55,7 @@ pub async fn collect(
     let mut doomed = Vec::new();
     for record in &records {
         let Some(bytes) = bucket.get(&record.name).await? else { continue };
-        let Ok(shared) = SharedOutput::open(&bytes) else {
+        let Ok(shared) = SharedOutput::open(&bytes, None) else {
             removed.damaged += 1;
             doomed.push(record);
             continue;
@@ -81,7 +81,7 @@ pub async fn collect(
         // Records that have come since the first look.
         for record in bucket.list(RECORDS).await?.iter().filter(|r| !records.iter().any(|old| old.name == r.name)) {
             if let Some(bytes) = bucket.get(&record.name).await?
-                && let Ok(shared) = SharedOutput::open(&bytes)
+                && let Ok(shared) = SharedOutput::open(&bytes, None)
             {
                 named.extend(files(&shared));
             }

@@ -11,6 +11,7 @@ use super::push::{PushOutcome, examined, push};
 use super::store::SharedStore;
 use super::store_state::{Shareability, lock};
 use crate::event::{Digest, TaskId};
+use crate::runner::signing::SignatureError;
 use crate::runner::store::{TaskKey, TaskRecord};
 use crate::runner::{FetchedOutput, OutputRequest, OutputSource as _};
 
@@ -35,6 +36,8 @@ pub enum Presence {
     Missing,
     /// It is not shared, and why, where the user would expect it to be.
     NotShared(Option<String>),
+    /// Its record is not signed as it must be, and why.
+    Untrusted(SignatureError),
     /// These objects are not what they must be.
     Damaged(Vec<String>),
 }
@@ -71,6 +74,7 @@ impl SharedStore {
             Ok(None) => return Ok(Presence::Missing),
             Ok(Some(shared)) => shared,
             Err(SharedStoreError::Damaged { object, .. }) => return Ok(Presence::Damaged(vec![object])),
+            Err(SharedStoreError::Untrusted { why, .. }) => return Ok(Presence::Untrusted(why)),
             Err(trouble) => return Err(trouble),
         };
         let mut damaged = BTreeSet::new();

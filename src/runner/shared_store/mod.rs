@@ -8,7 +8,8 @@
 //! # What is in a store
 //!
 //! ```text
-//! regatta-1/records/ab/<name>   one for each output: the key with its fields, digests, the list of files; sealed
+//! regatta-1/records/ab/<name>   one for each output: the key with its fields, digests, the list of files; sealed, and signed
+//!                               where a key is named
 //! regatta-1/blobs/ab/<digest>   the bytes of a file, by their BLAKE3 digest: equal files are there once
 //! regatta-1/summaries/<digest>  one for each valid result: what was measured, for `runs` and `history` of other machines
 //! regatta-1/tmp/…               in a folder only: what is being written
@@ -21,6 +22,7 @@
 //!
 //! A store that is away, full, or not readable for us is one warning; the run goes on with what is here. A byte that differs
 //! from the record is not accepted. A measurement of another machine does not stand for one of this machine ([`why_not`]).
+//! Where keys are named, a record without a signature by one of them is not used ([`SignaturePolicy`]).
 //! Credentials come from where their owners keep them (environment, instance metadata), and are not printed, logged or kept.
 //!
 //! # Why no `LocalFileSystem`
@@ -44,6 +46,7 @@ mod pull;
 mod push;
 mod record;
 mod scan;
+mod signature_policy;
 mod store;
 mod store_state;
 mod summaries;
@@ -54,5 +57,6 @@ pub use error::SharedStoreError;
 pub use gc::{RetentionPolicy, StoreGcReport, collect};
 pub use inventory::{Inventory, Presence, UploadOutcome};
 pub use machine::{Machine, MachineGpus, UnknownGpus};
+pub use signature_policy::SignaturePolicy;
 pub use store::{SharedStore, UnsentOutputs};
 pub use summaries::{ResultSummary, share_summaries, shared_summaries};

@@ -10,7 +10,8 @@ use tokio::task::{JoinSet, spawn_blocking};
 
 use super::bucket::{self, PART, blob};
 use super::error::SharedStoreError;
-use super::record::SharedOutput;
+use super::machine;
+use super::record::{RecordError, SharedOutput};
 use super::store_state::StoreState;
 use crate::event::{Digest, Event};
 use crate::runner::store::{HashedFolder, Incoming, ParcelItem, free_bytes};
@@ -24,9 +25,11 @@ pub(super) async fn pull(
     name: &Digest,
 ) -> Result<Option<FetchedOutput>, SharedStoreError> {
     let Some(shared) = read(inner, name).await? else { return Ok(None) };
-    if shared.key != wanted.digest {
-        let damage =
-            SharedStoreError::Damaged { object: bucket::record(name), why: "is the record of another key".to_owned() };
+    if shared.key != wanted.digest || machine::name(&shared.key, &shared.machine) != *name {
+        let damage = SharedStoreError::Damaged {
+            object: bucket::record(name),
+            why: "is the record of another key or machine".to_owned(),
+        };
         inner.note_damage(&damage);
         return Err(damage);
     }
@@ -53,18 +56,18 @@ pub(super) async fn pull(
     }))
 }
 
-/// A record of the store. A damaged one is an error, and will be replaced by a run that has the output.
+/// A record of the store. One that is damaged, or not signed as it must be, is an error, and will be replaced by a run that has the
+/// output.
 pub(super) async fn read(inner: &StoreState, name: &Digest) -> Result<Option<SharedOutput>, SharedStoreError> {
     let object = bucket::record(name);
     let Some(bytes) = inner.bucket.get(&object).await? else { return Ok(None) };
-    match SharedOutput::open(&bytes) {
-        Ok(shared) => Ok(Some(shared)),
-        Err(error) => {
-            let damage = SharedStoreError::Damaged { object, why: error.to_string() };
-            inner.note_damage(&damage);
-            Err(damage)
-        }
-    }
+    let trouble = match SharedOutput::open(&bytes, inner.signatures.trusted()) {
+        Ok(shared) => return Ok(Some(shared)),
+        Err(RecordError::Signature(why)) => SharedStoreError::Untrusted { object, why },
+        Err(error) => SharedStoreError::Damaged { object, why: error.to_string() },
+    };
+    inner.note_damage(&trouble);
+    Err(trouble)
 }
 
 fn has_room(inner: &StoreState, shared: &SharedOutput) -> Result<(), SharedStoreError> {

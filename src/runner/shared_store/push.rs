@@ -15,6 +15,7 @@ use walkdir::WalkDir;
 use super::bucket::{self, PART, blob};
 use super::error::SharedStoreError;
 use super::machine::name;
+use super::pull;
 use super::record::SharedOutput;
 use super::scan::{ScanPatterns, ScanResult};
 use super::store_state::{Shareability, StoreState, lock};
@@ -53,10 +54,16 @@ pub(super) async fn push(
     let Some(Shareability::Shareable { machine, needles }) = inner.of(&record.task) else {
         return Ok(PushOutcome::NotShareable("its stage is not shared".to_owned()));
     };
+    if inner.signatures.is_read_only() {
+        return Ok(PushOutcome::NotShareable(
+            "records must be signed, and no key is named: `--sign-key FILE`".to_owned(),
+        ));
+    }
     let object = bucket::record(&name(&record.key, machine));
     let is_damaged = inner.is_damaged(&object);
     let is_there = !is_damaged && inner.bucket.size(&object).await?.is_some();
-    let mends = again || has_damaged_file(inner, record);
+    let mends =
+        again || has_damaged_file(inner, record) || (is_there && lacks_signature(inner, record, machine).await?);
     if is_there && !mends {
         return Ok(PushOutcome::AlreadyPresent);
     }
@@ -70,7 +77,7 @@ pub(super) async fn push(
         return Ok(PushOutcome::NotShareable("its record here cannot be read".to_owned()));
     };
     let shared = SharedOutput::new(record, fields, machine.clone(), items);
-    let bytes = shared.seal().map_err(|error| SharedStoreError::Local(error.to_string()))?;
+    let bytes = shared.seal(inner.signatures.signer()).map_err(|error| SharedStoreError::Local(error.to_string()))?;
     let files = unique(&shared.items);
     let mut there: Vec<(String, Digest)> = Vec::new();
     let sent = match send_files(inner, &folder, &files, needles, again, &mut there).await {
@@ -95,6 +102,22 @@ pub(super) async fn push(
         }
     }
     Ok(if created { PushOutcome::New { sent } } else { PushOutcome::AlreadyPresent })
+}
+
+/// Its record is there, and other machines with this key would refuse it.
+async fn lacks_signature(
+    inner: &StoreState,
+    record: &TaskRecord,
+    machine: &BTreeMap<String, String>,
+) -> Result<bool, SharedStoreError> {
+    if inner.signatures.signer().is_none() {
+        return Ok(false);
+    }
+    match pull::read(inner, &name(&record.key, machine)).await {
+        Ok(_) => Ok(false),
+        Err(SharedStoreError::Untrusted { .. } | SharedStoreError::Damaged { .. }) => Ok(true),
+        Err(trouble) => Err(trouble),
+    }
 }
 
 /// One of its files was found to be damaged in the store.

@@ -1,15 +1,21 @@
 //! The record of one output in a store.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
+use super::signature_policy::RECORD_TYPE;
 use crate::event::{Digest, Done, TaskId};
+use crate::runner::signing::{Signature, SignatureError, SigningKey, TrustedKeys};
 use crate::runner::store::{ParcelItem, TaskKey, digest_of, unfit};
 
 /// Goes up when a reader of the version before would misunderstand it.
 const VERSION: u32 = 1;
+
+/// What is before the signature in a record.
+const SIGNATURE: &str = ",\"signature\":";
 
 /// Why a record must not be used. Reads after its name.
 #[derive(Debug, thiserror::Error)]
@@ -27,6 +33,8 @@ pub(super) enum RecordError {
     /// Its digests are not those of what it lists.
     #[error("does not agree with itself")]
     Contradiction,
+    #[error(transparent)]
+    Signature(SignatureError),
     #[error("lists an output that cannot be: {0}")]
     Unfit(String),
 }
@@ -57,20 +65,32 @@ impl SharedOutput {
         self.items.iter().map(|item| item.size).sum()
     }
 
-    /// JSON on one line, and the digest of that line below it.
-    pub(super) fn seal(&self) -> Result<Bytes, serde_json::Error> {
-        let json = serde_json::to_string(self)?;
+    /// JSON on one line, and the digest of that line below it. A signature is the last member of the JSON object, and is over the
+    /// object without it: readers that ask for none, and older programs, read the rest.
+    pub(super) fn seal(&self, signer: Option<&SigningKey>) -> Result<Bytes, serde_json::Error> {
+        let mut json = serde_json::to_string(self)?;
+        if let Some(signer) = signer {
+            let signature = serde_json::to_string(&signer.sign(RECORD_TYPE, json.as_bytes()))?;
+            json.truncate(json.len() - 1);
+            json = format!("{json}{SIGNATURE}{signature}}}");
+        }
         Ok(format!("{json}\n{}\n", Digest::of(json.as_bytes())).into())
     }
 
     /// Reads it back; `Err`: why it must not be used.
-    pub(super) fn open(bytes: &[u8]) -> Result<Self, RecordError> {
+    /// `trusted`: one of these keys must have signed it.
+    pub(super) fn open(bytes: &[u8], trusted: Option<&TrustedKeys>) -> Result<Self, RecordError> {
         let text = std::str::from_utf8(bytes).map_err(|_| RecordError::NotText)?;
         let (json, seal) = text.trim_end().rsplit_once('\n').ok_or(RecordError::NoSeal)?;
         if seal.parse().ok() != Some(Digest::of(json.as_bytes())) {
             return Err(RecordError::Seal);
         }
-        let shared_output: Self = serde_json::from_str(json).map_err(RecordError::Json)?;
+        // What is read is what was signed, byte for byte.
+        let (json, signature) = split_signature(json);
+        if let Some(trusted) = trusted {
+            trusted.check(RECORD_TYPE, json.as_bytes(), signature.as_ref()).map_err(RecordError::Signature)?;
+        }
+        let shared_output: Self = serde_json::from_str(&json).map_err(RecordError::Json)?;
         if shared_output.version > VERSION {
             return Err(RecordError::Newer);
         }
@@ -106,9 +126,19 @@ impl SharedOutput {
     }
 }
 
+/// The object without its last member, if that is a signature. In a text such quotes would be escaped, so they begin a member.
+fn split_signature(json: &str) -> (Cow<'_, str>, Option<Signature>) {
+    let Some((signed, rest)) = json.rsplit_once(SIGNATURE) else { return (json.into(), None) };
+    match rest.strip_suffix('}').and_then(|text| serde_json::from_str(text).ok()) {
+        Some(signature) => (format!("{signed}}}").into(), Some(signature)),
+        None => (json.into(), None),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::runner::signing::example_key;
     use crate::runner::store::{EntryKind, KEY_VERSION};
 
     fn shared() -> SharedOutput {
@@ -147,14 +177,51 @@ mod tests {
 
     #[test]
     fn a_record_is_read_back_and_no_changed_byte_goes_unseen() {
-        let sealed = shared().seal().unwrap();
-        assert_eq!(SharedOutput::open(&sealed).unwrap().items, shared().items);
-        for at in 0..sealed.len() - 1 {
-            let mut bytes = sealed.to_vec();
-            bytes[at] ^= 4;
-            assert!(SharedOutput::open(&bytes).is_err(), "byte {at}");
-            assert!(SharedOutput::open(&sealed[..at]).is_err(), "cut at {at}");
+        for sealed in [shared().seal(None).unwrap(), shared().seal(Some(&example_key())).unwrap()] {
+            assert_eq!(SharedOutput::open(&sealed, None).unwrap().items, shared().items);
+            for at in 0..sealed.len() - 1 {
+                let mut bytes = sealed.to_vec();
+                bytes[at] ^= 4;
+                assert!(SharedOutput::open(&bytes, None).is_err(), "byte {at}");
+                assert!(SharedOutput::open(&sealed[..at], None).is_err(), "cut at {at}");
+            }
         }
+    }
+
+    /// Anyone can seal; only the holder of a key can sign.
+    fn resealed(json: &str) -> String {
+        format!("{json}\n{}\n", Digest::of(json.as_bytes()))
+    }
+
+    #[test]
+    fn only_a_record_that_a_trusted_key_signed_passes_where_one_is_asked_for() {
+        let key = example_key();
+        let trusted = TrustedKeys::only(key.public().clone());
+        let open = |bytes: &[u8]| SharedOutput::open(bytes, Some(&trusted));
+        let signed = shared().seal(Some(&key)).unwrap();
+        assert_eq!(open(&signed).unwrap().items, shared().items);
+        let why = |bytes: &[u8]| open(bytes).unwrap_err().to_string();
+        assert_eq!(why(&shared().seal(None).unwrap()), "is not signed");
+        let json = std::str::from_utf8(&signed).unwrap().lines().next().unwrap();
+        // Each byte of what is signed, with a seal that is right.
+        let (payload, _) = json.split_once(SIGNATURE).unwrap();
+        for at in 1..payload.len() {
+            let mut changed = json.as_bytes().to_vec();
+            changed[at] ^= 1;
+            let Ok(changed) = std::str::from_utf8(&changed) else { continue };
+            assert!(open(resealed(changed).as_bytes()).is_err(), "byte {at}");
+        }
+        // The signature of one record on another; members after it; a second one; a signature that is cut off.
+        let (_, signature) = json.split_once(SIGNATURE).unwrap();
+        let other = payload.replace("\"seconds\":1.0", "\"seconds\":2.0");
+        assert_ne!(other, payload);
+        assert_eq!(why(resealed(&format!("{other}{SIGNATURE}{signature}")).as_bytes()), "does not match its signature");
+        let after = json.replace("}}", "},\"seconds\":2.0}");
+        assert_eq!(why(resealed(&after).as_bytes()), "is not signed");
+        let twice = format!("{}{SIGNATURE}{signature}", &json[..json.len() - 1]);
+        assert_eq!(why(resealed(&twice).as_bytes()), "does not match its signature");
+        assert_eq!(why(resealed(&format!("{payload}}}")).as_bytes()), "is not signed");
+        assert!(SharedOutput::open(&signed, None).is_ok(), "readers without keys read it, too");
     }
 
     #[test]
@@ -162,7 +229,7 @@ mod tests {
         let why = |change: fn(&mut SharedOutput)| {
             let mut shared = shared();
             change(&mut shared);
-            SharedOutput::open(&shared.seal().unwrap()).unwrap_err().to_string()
+            SharedOutput::open(&shared.seal(None).unwrap(), None).unwrap_err().to_string()
         };
         assert!(why(|s| s.version = VERSION + 1).contains("newer"));
         assert!(why(|s| s.items[1].path = "../a".into()).contains("no path in an output"));

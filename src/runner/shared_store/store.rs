@@ -17,6 +17,7 @@ use super::machine::{Machine, name};
 use super::pull::pull;
 use super::push::{PushOutcome, push};
 use super::scan::ScanPatterns;
+use super::signature_policy::SignaturePolicy;
 use super::store_state::{Shareability, StoreState, lock};
 use crate::event::{Stop, TaskId};
 use crate::plan::Plan;
@@ -55,12 +56,15 @@ impl SharedStore {
         machine: &Machine,
         shelf: Arc<OutputCache>,
         emit: EventEmitter,
+        signatures: SignaturePolicy,
     ) -> Result<Self, SharedStoreError> {
         let home = shelf.home().clone();
         let places = [home.project().to_owned(), home.state().to_owned()];
         let mut tasks = HashMap::new();
         for task in plan.tasks.iter().filter(|task| why_not(plan, task).is_none()) {
-            let secrets: Vec<String> = task.secrets.iter().filter_map(|name| std::env::var(name).ok()).collect();
+            let of_stage = task.secrets.iter().filter_map(|name| std::env::var(name).ok());
+            let of_key = signatures.signer().map(|key| key.secret_lines().to_vec()).unwrap_or_default();
+            let secrets: Vec<String> = of_stage.chain(of_key).collect();
             let places: Vec<_> = places.iter().map(std::path::PathBuf::as_path).collect();
             let of = match machine.facts_for(task) {
                 Ok(machine) => {
@@ -77,6 +81,7 @@ impl SharedStore {
             transfer_permits: Arc::new(Semaphore::new(LANES)),
             large: Semaphore::new(SENDERS),
             emit,
+            signatures,
             tasks,
             closed: OnceLock::new(),
             damaged: Mutex::default(),
@@ -150,6 +155,7 @@ impl OutputSource for SharedStore {
 
     fn push(&self, task: &TaskId, record: Arc<TaskRecord>) {
         match self.inner.tasks.get(task) {
+            _ if self.inner.signatures.is_read_only() => {}
             Some(Shareability::Shareable { .. }) => {
                 let queue = lock(&self.queue);
                 if let Some(queue) = &*queue

@@ -10,6 +10,7 @@ use tokio::sync::Semaphore;
 use super::bucket::Bucket;
 use super::error::SharedStoreError;
 use super::scan::ScanPatterns;
+use super::signature_policy::SignaturePolicy;
 use crate::event::{Digest, Event, TaskId};
 use crate::runner::EventEmitter;
 use crate::runner::store::OutputCache;
@@ -23,6 +24,7 @@ pub(super) struct StoreState {
     /// Large files that are sent at once: each has several parts in memory.
     pub large: Semaphore,
     pub emit: EventEmitter,
+    pub signatures: SignaturePolicy,
     pub(super) tasks: HashMap<TaskId, Shareability>,
     /// Why no more requests are sent.
     pub(super) closed: OnceLock<SharedStoreError>,
@@ -81,8 +83,13 @@ impl StoreState {
     }
 
     pub(super) fn note_damage(&self, trouble: &SharedStoreError) {
-        if let SharedStoreError::Damaged { object, .. } = trouble {
-            lock(&self.damaged).insert(object.clone());
+        match trouble {
+            SharedStoreError::Damaged { object, .. } => drop(lock(&self.damaged).insert(object.clone())),
+            // Replaced only by one that is signed.
+            SharedStoreError::Untrusted { object, .. } if self.signatures.signer().is_some() => {
+                lock(&self.damaged).insert(object.clone());
+            }
+            _ => {}
         }
     }
 }

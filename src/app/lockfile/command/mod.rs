@@ -16,6 +16,7 @@ use crate::app::project::{Project, gpus_here, options};
 use crate::cli::{CliExit, Global, KeyValueArg, LockAction, Select};
 use crate::report::Styler;
 use crate::runner::store::OutputCache;
+pub use current::private;
 use locked_file::{locked_at, open, section_of};
 pub use verify::{LockReport, enforce};
 pub use write::write;

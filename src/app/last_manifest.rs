@@ -1,0 +1,26 @@
+//! The manifest of the last run, for commands that are about it.
+
+use super::project::Project;
+use crate::app::error::CommandError;
+use crate::cli::KeyValueArg;
+use crate::event::Event;
+use crate::runner::store::{last_run, read_journal};
+
+/// With its parameters, as they were given. `hint`: the command that names a manifest.
+pub(super) fn last_manifest(project: &Project, hint: &str) -> Result<(String, Vec<KeyValueArg>), CommandError> {
+    let run = last_run(&project.home);
+    let journal = run.map(|run| read_journal(&project.home.run(&run).join("journal.jsonl"))).transpose()?;
+    let started = journal.and_then(|journal| {
+        journal.events.into_iter().find_map(|event| match event {
+            Event::RunStarted { manifest, settings, .. } => Some((manifest, settings)),
+            _ => None,
+        })
+    });
+    let Some((manifest, settings)) = started else {
+        return Err(CommandError::Usage(format!(
+            "nothing has run in this folder yet\n  hint: name a manifest: {hint}"
+        )));
+    };
+    let settings = settings.iter().map(|argument| argument.parse()).collect::<Result<_, _>>();
+    Ok((manifest, settings.map_err(CommandError::usage)?))
+}
