@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Limits on one answer, in bytes. What is left out keeps its default.
+/// Limits on one answer, and on all that are in flight, in bytes. What is left out keeps its default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(default)]
 #[schemars(deny_unknown_fields)]
@@ -24,12 +24,23 @@ pub struct ResponseSizeLimits {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub frame: Option<u64>,
+    /// What all answers that are in flight hold in memory together. The answer that would exceed it fails. Left out: 1073741824
+    /// (1 GiB), or the largest of the other limits where that is more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub total: Option<u64>,
 }
 
 impl ResponseSizeLimits {
     /// The first that allows nothing.
     pub(super) fn zero(&self) -> Option<&'static str> {
-        let all = [("body", self.body), ("header", self.header), ("line", self.line), ("frame", self.frame)];
+        let all = [
+            ("body", self.body),
+            ("header", self.header),
+            ("line", self.line),
+            ("frame", self.frame),
+            ("total", self.total),
+        ];
         all.into_iter().find(|(_, bytes)| *bytes == Some(0)).map(|(key, _)| key)
     }
 }

@@ -10,8 +10,13 @@ use crate::openai::script::{Do, HEAD, Scripted, chunk, good};
 use crate::openai::{chat, measure};
 use crate::scripted_server::{Act, Scripted as GrpcServer, response};
 
-const LIMITS: ResponseSizeLimits =
-    ResponseSizeLimits { body: Some(300_000), header: Some(4_000), line: Some(50_000), frame: Some(30_000) };
+const LIMITS: ResponseSizeLimits = ResponseSizeLimits {
+    body: Some(300_000),
+    header: Some(4_000),
+    line: Some(50_000),
+    frame: Some(30_000),
+    total: None,
+};
 
 fn limited(spec: BenchSpec) -> BenchSpec {
     BenchSpec { request: Request { response_limits: Some(LIMITS), ..spec.request.clone() }, ..spec }
@@ -103,4 +108,50 @@ fn a_message_beyond_its_limit_fails_over_grpc_too() {
         assert_eq!(class, FailureClass::TooLarge, "{why}");
         assert!(why.contains("`request.response_limits.frame`"), "{why}");
     }
+}
+
+/// Each answer is within its own limits; all together are not.
+#[test]
+fn endless_answers_on_many_connections_share_one_budget() {
+    const REQUESTS: u64 = 64;
+    const TOTAL: u64 = 4 << 20;
+    let json = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 99999999999\r\n\r\n";
+    let open = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: ";
+    for head in [json, open] {
+        let server = Scripted::start(move |_| vec![Do::Send(head.to_owned()), Do::Flood("x".repeat(1_000))]);
+        let mut spec = chat(&server, REQUESTS);
+        spec.request.response_limits = Some(ResponseSizeLimits { total: Some(TOTAL), ..ResponseSizeLimits::default() });
+        let measured = measure(&spec);
+        assert_eq!(measured.result.counts.failed, REQUESTS, "{:?}", measured.result.counts);
+        for request in &measured.requests {
+            let RequestEnd::Failed { class, why } = &request.ended else { panic!("{:?}", request.ended) };
+            assert_eq!(*class, FailureClass::TooLarge, "{why}");
+            assert!(
+                why.contains(&format!("more than {TOTAL} bytes, the limit `request.response_limits.total`")),
+                "{why}"
+            );
+        }
+    }
+    // The sum is given back: an answer of the same size as before passes.
+    let server = Scripted::start(|_| vec![Do::Send(good())]);
+    let mut spec = chat(&server, 3);
+    spec.request.response_limits = Some(ResponseSizeLimits { total: Some(TOTAL), ..ResponseSizeLimits::default() });
+    assert_eq!(measure(&spec).result.counts.ok, 3);
+}
+
+/// A message of 400,000 bytes, which comes in many pieces.
+fn in_pieces(request: &ModelInferRequest) -> Vec<ModelStreamInferResponse> {
+    let response = response(&request.id, 100_000, true);
+    vec![ModelStreamInferResponse { infer_response: Some(response), ..Default::default() }]
+}
+
+#[test]
+fn messages_over_grpc_have_the_same_budget() {
+    let script = kserve::script(|_| Act::Play { gap: std::time::Duration::ZERO, messages: in_pieces });
+    let server = GrpcServer::start(true, None, script);
+    let mut spec = BenchSpec { output_len: Length::Fixed(100_000), ..kserve::spec(&server, 1) };
+    spec.request.response_limits = Some(ResponseSizeLimits { total: Some(100_000), ..ResponseSizeLimits::default() });
+    let (class, why) = failure(&spec);
+    assert_eq!(class, FailureClass::TooLarge, "{why}");
+    assert!(why.contains("`request.response_limits.total`"), "{why}");
 }

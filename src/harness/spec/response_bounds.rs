@@ -14,11 +14,13 @@ pub struct ResponseBounds {
     pub line: u64,
     /// One gRPC message.
     pub frame: u64,
+    /// What all answers in flight hold in memory together.
+    pub total: u64,
 }
 
 impl Default for ResponseBounds {
     fn default() -> Self {
-        Self { body: 64 << 20, header: 64 << 10, line: 16 << 20, frame: 256 << 20 }
+        Self { body: 64 << 20, header: 64 << 10, line: 16 << 20, frame: 256 << 20, total: 1 << 30 }
     }
 }
 
@@ -27,15 +29,21 @@ type Fault = (FailureClass, String);
 impl ResponseBounds {
     /// With the usual ones for what is left out. Without any, a message with logits may be as long as gRPC allows.
     pub(in crate::harness) fn of(given: Option<ResponseSizeLimits>, has_logits: bool) -> Self {
-        let ResponseSizeLimits { body, header, line, frame } = given.unwrap_or_default();
+        let ResponseSizeLimits { body, header, line, frame, total } = given.unwrap_or_default();
         let usual = Self::default();
         let bounds = Self {
             body: body.unwrap_or(usual.body),
             header: header.unwrap_or(usual.header),
             line: line.unwrap_or(usual.line),
             frame: frame.unwrap_or(usual.frame),
+            total: total.unwrap_or(usual.total),
         };
-        if has_logits && bounds == usual { Self { frame: Self::LONGEST_FRAME, ..bounds } } else { bounds }
+        let bounds = if has_logits && bounds == usual { Self { frame: Self::LONGEST_FRAME, ..bounds } } else { bounds };
+        match total {
+            Some(_) => bounds,
+            // One answer may always be as long as its own limit.
+            None => Self { total: bounds.total.max(bounds.body).max(bounds.frame), ..bounds },
+        }
     }
 
     /// gRPC's own bound: a longer message is a stream out of step.
@@ -81,6 +89,16 @@ impl ResponseBounds {
 
     pub(in crate::harness) fn header_exceeded(&self) -> Fault {
         exceeded("the header of the answer", self.header, "header")
+    }
+
+    pub(in crate::harness) fn total_exceeded(&self) -> Fault {
+        (
+            FailureClass::TooLarge,
+            format!(
+                "all answers in flight together hold more than {} bytes, the limit `request.response_limits.total`",
+                self.total
+            ),
+        )
     }
 
     pub(in crate::harness) fn frame_exceeded(&self) -> Fault {

@@ -5,6 +5,7 @@ pub(super) mod call;
 pub(super) mod connect_error;
 pub(super) mod connection;
 pub(super) mod handshake_error;
+pub(super) mod held_bytes;
 pub(super) mod http;
 pub(super) mod kserve;
 pub(super) mod request_encoder;

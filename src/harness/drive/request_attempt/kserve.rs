@@ -113,7 +113,7 @@ impl RequestAttempt<'_> {
         let stop = frame(&template.stop(self.id));
         let mut answer =
             send(self.connection, CallKind::Stream.method(), stop, None).await.map_err(|e| fault(e.to_string()))?;
-        let mut frames = Frames::new(self.limits.frame);
+        let mut frames = Frames::of_answer(&self.limits);
         while let Some(part) = answer.part().await {
             match part.map_err(|e| fault(error_chain(&e)))? {
                 rpc::RpcPart::Data(data) => frames.push(data),

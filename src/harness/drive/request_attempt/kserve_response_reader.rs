@@ -10,6 +10,7 @@ use crate::harness::record::FailureClass;
 use crate::harness::spec::response_bounds::ResponseBounds;
 use crate::harness::tokens::{ChunkTokens, Violation, WireEvent};
 use crate::harness::transport::call::{CallKind, TokenCounting};
+use crate::harness::transport::held_bytes::HeldBytes;
 use crate::harness::transport::kserve::call_error::{RpcFault, broken_class};
 use crate::harness::transport::kserve::extra_outputs;
 use crate::harness::transport::kserve::grpc_messages::{
@@ -30,6 +31,9 @@ pub(super) struct KserveResponseReader<'a> {
     id: String,
     /// Of all messages that came.
     bytes: u64,
+    /// Bytes of the answer that are kept for later.
+    kept: usize,
+    held: HeldBytes,
 }
 
 /// Why reading stopped.
@@ -47,8 +51,10 @@ impl<'a> KserveResponseReader<'a> {
         state: &'a State,
     ) -> Self {
         let cancel = template.cancel_of(attempt.id);
-        let frames = Frames::new(attempt.limits.frame);
-        Self { attempt, template, state, parts, cancel, frames, id: attempt.id.to_string(), bytes: 0 }
+        let frames = Frames::of_answer(&attempt.limits);
+        let id = attempt.id.to_string();
+        let held = HeldBytes::default();
+        Self { attempt, template, state, parts, cancel, frames, id, bytes: 0, kept: 0, held }
     }
 
     pub fn has_begun(&self) -> bool {
@@ -161,6 +167,8 @@ impl<'a> KserveResponseReader<'a> {
         if count > 0 {
             part.last_id = seen.last_token;
             if part.keeps || part.answer_text.is_some() {
+                self.kept += seen.raw.len();
+                self.held.set(self.kept, limits)?;
                 part.keep(seen.raw, self.template.takes_ids());
             }
             if let (Some(listener), Some(first)) = (part.listener.take(), seen.raw.first_chunk::<4>()) {

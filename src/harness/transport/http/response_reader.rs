@@ -7,6 +7,7 @@ use crate::harness::record::FailureClass;
 use crate::harness::spec::response_bounds::ResponseBounds;
 use crate::harness::spec::transport::Api;
 use crate::harness::tokens::{Accounting, ChunkTokens, Violation, WireEvent};
+use crate::harness::transport::held_bytes::HeldBytes;
 use crate::triton::{SseEvent, SseParser};
 
 /// The limit of an answer with an error status.
@@ -58,6 +59,9 @@ pub(super) struct HttpResponseReader<'h> {
     is_finished: bool,
     /// `[DONE]`.
     is_done: bool,
+    /// Bytes of events that are kept for later.
+    kept: usize,
+    held: HeldBytes,
     pub outcome: &'h mut HttpOutcome,
 }
 
@@ -73,6 +77,8 @@ impl<'h> HttpResponseReader<'h> {
             id: None,
             is_finished: false,
             is_done: false,
+            kept: 0,
+            held: HeldBytes::default(),
             outcome,
         }
     }
@@ -109,7 +115,8 @@ impl<'h> HttpResponseReader<'h> {
             let held = events.held();
             self.events = events;
             result?;
-            return limits.check_line(held);
+            limits.check_line(held)?;
+            return self.held.set(held + self.kept, &limits);
         }
         let is_error = self.status != 200;
         let most = if is_error { LONGEST_ERROR } else { limits.body_bytes() };
@@ -117,7 +124,9 @@ impl<'h> HttpResponseReader<'h> {
         if room < piece.len() && !is_error {
             return Err(limits.body_exceeded());
         }
-        self.body.extend_from_slice(&piece[..piece.len().min(room)]);
+        let piece = &piece[..piece.len().min(room)];
+        self.held.set(self.body.len() + piece.len(), &limits)?;
+        self.body.extend_from_slice(piece);
         Ok(())
     }
 
@@ -203,6 +212,7 @@ impl<'h> HttpResponseReader<'h> {
     fn keep_event(&mut self, event: &[u8]) {
         if let Some(kept) = self.outcome.events.as_mut().filter(|_| !self.outcome.account.has_ended()) {
             kept.push(event.to_vec());
+            self.kept += event.len();
         }
     }
 

@@ -9,6 +9,7 @@ use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_f
 
 use crate::harness::FailureClass;
 use crate::harness::spec::response_bounds::ResponseBounds;
+use crate::harness::transport::held_bytes::HeldBytes;
 
 const FRAME_HEAD: usize = 5;
 /// Memory for a message that comes in pieces grows in such steps, since its length is only what the server claims.
@@ -28,6 +29,9 @@ pub(in crate::harness) fn frame(message: &impl Message) -> Bytes {
 pub(in crate::harness) struct Frames {
     /// Bytes of the longest message.
     limit: u64,
+    /// Bytes of all answers in flight.
+    total: u64,
+    held: HeldBytes,
     rest: Bytes,
     /// The beginning of a message that came in pieces; then `rest` is empty.
     joining: BytesMut,
@@ -40,6 +44,8 @@ pub(in crate::harness) enum WireError {
     /// A message of more bytes than its limit.
     #[error("a message of {0} bytes is longer than its limit")]
     TooLong(u64),
+    #[error("all answers in flight together are longer than their limit")]
+    TotalExceeded,
 }
 
 use WireError::Malformed;
@@ -50,13 +56,24 @@ impl WireError {
         match self {
             Self::Malformed(_) => (FailureClass::Stream, self.to_string()),
             Self::TooLong(_) => limits.frame_exceeded(),
+            Self::TotalExceeded => limits.total_exceeded(),
         }
     }
 }
 
 impl Frames {
     pub fn new(limit: u64) -> Self {
-        Self { limit: limit.min(ResponseBounds::LONGEST_FRAME), rest: Bytes::new(), joining: BytesMut::new() }
+        Self::with_total(limit, u64::MAX)
+    }
+
+    /// The messages of an answer in flight.
+    pub fn of_answer(limits: &ResponseBounds) -> Self {
+        Self::with_total(limits.frame, limits.total)
+    }
+
+    fn with_total(limit: u64, total: u64) -> Self {
+        let limit = limit.min(ResponseBounds::LONGEST_FRAME);
+        Self { limit, total, held: HeldBytes::default(), rest: Bytes::new(), joining: BytesMut::new() }
     }
 
     pub fn push(&mut self, data: Bytes) {
@@ -73,6 +90,9 @@ impl Frames {
 
     /// The next whole message, if there is one.
     pub fn next(&mut self) -> Result<Option<Bytes>, WireError> {
+        if !self.held.fits(self.rest.len() + self.joining.len(), self.total) {
+            return Err(WireError::TotalExceeded);
+        }
         if let Some(whole) = whole_length(&self.joining, self.limit)? {
             if self.joining.len() < whole {
                 self.joining.reserve((whole - self.joining.len()).min(GROWTH));

@@ -17,7 +17,7 @@ pub fn read_grpc_answer<'a>(
     pieces: impl IntoIterator<Item = &'a [u8]>,
 ) -> Result<u64, (FailureClass, String)> {
     let limits = ResponseBounds::default();
-    let mut frames = Frames::new(limits.frame);
+    let mut frames = Frames::of_answer(&limits);
     let mut tokens = 0;
     for piece in pieces {
         frames.push(Bytes::copy_from_slice(piece));

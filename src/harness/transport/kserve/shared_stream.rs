@@ -203,7 +203,7 @@ async fn read_responses(
     let response = response.await.map_err(|e| StreamFailure::broken(&e))?;
     StreamFailure::check(response.headers())?;
     let mut answer = answer_of(response).map_err(|error| StreamFailure::of_all(error.into()))?;
-    let mut frames = Frames::new(limits.frame);
+    let mut frames = Frames::of_answer(limits);
     while let Some(part) = answer.part().await {
         let t_read = last_read.get();
         match part.map_err(|e| StreamFailure::broken(&e))? {
