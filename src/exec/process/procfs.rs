@@ -120,7 +120,8 @@ fn at_once(path: &str) -> io::Result<Vec<u8>> {
 /// leaves out one for each that has gone meanwhile, so no piece may be smaller than it must.
 fn list(path: &Path) -> io::Result<Vec<i32>> {
     let mut buffer = Vec::with_capacity(PIECE);
-    File::open(path)?.read_to_end(&mut buffer)?;
+    // As `Take`: a file by itself is asked for its size first, which is always 0, and this is read after each command.
+    File::open(path)?.take(u64::MAX).read_to_end(&mut buffer)?;
     Ok(String::from_utf8_lossy(&buffer).split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect())
 }
 
