@@ -31,11 +31,12 @@
 //! | `plan` | manifest and parameters → a frozen graph of tasks; pure data | manifest, triton, mlperf, spec, diag, event, units |
 //! | `runner` | what may start and what must stop; `store`: durable state on this machine; `shared_store`: outputs shared between machines; owns `trait TaskExecutor` | plan, diag, event, units |
 //! | `exec` | where and how a command runs, is confined and followed, and is stopped for certain: `process`, `container` | spec, event, units |
+//! | `tokenizer` | a model's `tokenizer.json`: text to token ids and back | diag |
 //! | `triton` | talks to Triton servers (KServe v2, metrics); reads, writes and checks model repositories and engines; plans launches | exec, spec, diag, event, units |
-//! | `harness` | sends requests on schedule over KServe v2, `generate` or OpenAI's interfaces, measures the answers, and gives a verdict | triton, stats, spec, diag, event, units |
-//! | `mlperf` | MLPerf's rules: rounds, LoadGen settings and logs, accuracy, audits, packages and their check; `loadgen`: its own LoadGen, driving the harness in a process of its own | harness, spec, diag, event, units |
+//! | `harness` | sends requests on schedule over KServe v2, `generate` or OpenAI's interfaces, measures the answers, and gives a verdict | triton, tokenizer, stats, spec, diag, event, units |
+//! | `mlperf` | MLPerf's rules: rounds, LoadGen settings and logs, accuracy, audits, packages and their check; `loadgen`: its own LoadGen, driving the harness in a process of its own | harness, tokenizer, spec, diag, event, units |
 //! | `interop` | other tools: their command lines, their result files, what their metrics mean | triton, harness, spec, diag, event, units |
-//! | `sim` | simulated servers: same files, protocols and metrics, no GPU; their step times, fitted to real ones; load in virtual time, on one server or a fleet | triton, spec |
+//! | `sim` | simulated servers: same files, protocols and metrics, no GPU; their step times, fitted to real ones; load in virtual time, on one server or a fleet | triton, tokenizer, spec |
 //! | `stages` | executes each kind of task: on this machine, or elsewhere (`remote`: in a Slurm job, on hosts over ssh) | manifest, plan, runner, exec, triton, harness, interop, mlperf, sim, report, stats, spec, diag, event, units |
 //! | `report` | events and results → terminal, JSON, HTML, comparisons | plan, triton, harness, interop, mlperf, sim, stats, spec, event, units |
 //! | `cli` | arguments → an `Invocation`; exit codes; what a shell completes | spec, event |
@@ -48,6 +49,9 @@
 //! `report::compare`, `report::explain`, `report::history`, `report::html`, `report::mlperf`, `report::server`, `runner::shared_store`,
 //! `runner::store`, `triton::launch`, `triton::memory`, `triton::pbtxt`, `triton::proto`, `triton::repository`. They are used
 //! with the room's name in front.
+//!
+//! Four parts are Cargo features, all on by default: `buckets` (`runner::shared_store`), `otlp` (`app`), `parquet` (`interop`, `mlperf`)
+//! and `tokenizers` (`tokenizer`). A file `…left_out.rs` stands in for a part that a program was built without, and reports that.
 //!
 //! # Glossary
 //!
@@ -86,5 +90,6 @@ pub mod sim;
 pub mod spec;
 pub mod stages;
 pub mod stats;
+pub mod tokenizer;
 pub mod triton;
 pub mod units;

@@ -5,6 +5,7 @@
 mod check_formats;
 mod diagnostic;
 mod error_chain;
+mod feature_left_out;
 mod render;
 mod source;
 mod suggest;
@@ -12,5 +13,6 @@ mod suggest;
 pub use check_formats::{CheckProblem, CheckedManifest, ProblemPlace, check_github, check_json, check_sarif};
 pub use diagnostic::{Diagnostic, Diagnostics, Label, MissingValue, Severity};
 pub use error_chain::{error_chain, with_causes};
+pub use feature_left_out::FeatureLeftOut;
 pub use source::{SourceText, Span};
 pub use suggest::{did_you_mean, list_of, nearest};

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use super::record::FailureClass;
 use super::transport::http::TlsSetupError;
+use crate::tokenizer::TokenizerError;
 
 /// Reads after "failed: ".
 #[derive(Debug, thiserror::Error)]
@@ -112,7 +113,7 @@ pub enum ScheduleError {
     #[error("text must become token ids here, or ids text: give `tokenizer`, the path of a tokenizer.json")]
     NoTokenizer,
     #[error("the tokenizer cannot read a prompt: {0}")]
-    Encode(#[source] tokenizers::Error),
+    Encode(#[source] TokenizerError),
     #[error("the tokenizer cannot spell a prompt: {0}")]
-    Decode(#[source] tokenizers::Error),
+    Decode(#[source] TokenizerError),
 }

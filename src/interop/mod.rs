@@ -47,6 +47,7 @@ pub use metrics::{
 };
 pub use nvidia_harness::{gpu_name, read_config};
 pub use results::{
-    COLUMNS as REQUEST_COLUMNS, Column, ExportFile, ExportFormat, Exported, FORMATS as IMPORT_FORMATS, ImportError,
-    ImportSource, Imported, ImportedSweep, LocatedRun, export, import, import_runs, import_sweep, requests_schema,
+    COLUMNS as REQUEST_COLUMNS, Column, ExportError, ExportFile, ExportFormat, Exported, FORMATS as IMPORT_FORMATS,
+    ImportError, ImportSource, Imported, ImportedSweep, LocatedRun, export, import, import_runs, import_sweep,
+    requests_schema,
 };

@@ -25,6 +25,7 @@ use crate::app::{lockfile, past_runs, run_cache, shared_results};
 use crate::cli::{
     self, CliExit, EventFormat, Force, Global, GpuSelection, KeyValueArg, LockMode, OutputVerbosity, RunTarget,
 };
+use crate::diag::FeatureLeftOut;
 use crate::event::{Event, GpuId, RunId, Stop};
 use crate::exec::process::{self, ExitKind};
 use crate::plan::{Lifetime, Plan};
@@ -83,6 +84,9 @@ fn prepare_and_execute(
         return Ok(RunEnd { exit: CliExit::Done, outs: Vec::new(), report: None, task_lines: lines });
     }
     let mut plan = project.plan(&request.manifest, &request.settings, &request.select, &compiler, true)?;
+    if request.otlp.is_some() && !cfg!(feature = "otlp") {
+        return Err(CommandError::usage(FeatureLeftOut("otlp")));
+    }
     let otlp = OtlpEndpoints::of(request.otlp.as_deref(), |name| project.variable(name));
     let held = hold.map(|hold| KeptServers::choose(&plan, hold)).transpose()?;
     request.select.until.extend(held.iter().map(|held| held.name.clone()));

@@ -33,7 +33,7 @@ pub use listener::{PortOwner, listener};
 pub use log::tail;
 pub use orphans::{adopt_orphans, sweep};
 pub use probe::{ProbeOutput, ProbeResult, probe};
-pub use process_ref::{ProcessRef, below, children};
+pub use process_ref::{ProcessRef, below, children, processor_time};
 pub use ranks::{Splitter, first_to_fail, untagged};
 pub use reexec::{first_line, reexec};
 pub use running::{Running, SIGN_KEY_VARIABLE, run};

@@ -65,6 +65,12 @@ pub fn below(pid: i32) -> Vec<ProcessRef> {
     found
 }
 
+/// The processor time that a process and all below it have used so far, in the kernel's ticks. It grows while any of them works.
+pub fn processor_time(pid: i32) -> u64 {
+    let below = below(pid).into_iter().map(|process| process.pid);
+    below.chain([pid]).filter_map(procfs::processor_ticks).sum()
+}
+
 #[cfg(test)]
 mod tests {
     use std::process::id;

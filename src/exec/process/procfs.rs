@@ -131,6 +131,14 @@ pub fn started(pid: i32) -> Option<u64> {
     line.rsplit_once(") ")?.1.split(' ').nth(19)?.parse().ok()
 }
 
+/// The processor time that it has used, in ticks (fields 14 and 15).
+pub fn processor_ticks(pid: i32) -> Option<u64> {
+    let line = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let mut times = line.rsplit_once(") ")?.1.split(' ').skip(11).take(2);
+    let mut next = || times.next()?.parse::<u64>().ok();
+    Some(next()? + next()?)
+}
+
 /// The children of a process: each of its threads has its own.
 pub fn children_of(pid: i32) -> Vec<i32> {
     let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };

@@ -2,8 +2,7 @@
 //!
 //! What cannot be known from a run is left out of the files and named in [`Exported::left_out`]; nothing is invented.
 
-use ::parquet::errors::ParquetError;
-
+use super::export_error::ExportError;
 use super::exported::Exported;
 use super::{parquet, timeslices};
 use crate::harness::RequestRecord;
@@ -56,7 +55,7 @@ pub fn export(
     measured_run: &MeasuredRun,
     records: &[RequestRecord],
     shape: ExportFormat,
-) -> Result<Exported, ParquetError> {
+) -> Result<Exported, ExportError> {
     let mut out = Exported::default();
     match shape {
         ExportFormat::GenAiPerf => {

@@ -3,6 +3,7 @@
 use super::recipe::UnknownTask;
 use super::score::ScoreError;
 use crate::mlperf::log::TokenBytesError;
+use crate::tokenizer::TokenizerError;
 
 /// How many errors are reported one by one.
 const MOST: usize = 8;
@@ -19,7 +20,7 @@ pub(super) enum AnswerError {
     #[error("the answer to sample {sample}: {error}")]
     Tokens { sample: u64, error: TokenBytesError },
     #[error("{0}")]
-    Spell(#[source] tokenizers::Error),
+    Spell(#[source] TokenizerError),
     #[error(transparent)]
     Task(#[from] UnknownTask),
 }

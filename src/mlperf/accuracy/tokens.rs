@@ -3,9 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use tokenizers::Tokenizer;
-
 use crate::mlperf::synthetic_words;
+use crate::tokenizer::{Tokenizer, TokenizerError};
 use crate::units::Sha256Of;
 
 /// Why no text can be made of token ids.
@@ -15,8 +14,8 @@ pub enum SpellerError {
     NoTokenizer,
     #[error("{}: {source}", path.display())]
     Read { path: PathBuf, source: std::io::Error },
-    #[error("{} is not a `tokenizer.json` that can be used: {source}", path.display())]
-    Tokenizer { path: PathBuf, source: tokenizers::Error },
+    #[error("{}: {source}", path.display())]
+    Tokenizer { path: PathBuf, source: TokenizerError },
     /// `tokenizer_config.json`.
     #[error("{} cannot be read: {source}", path.display())]
     Config { path: PathBuf, source: serde_json::Error },
@@ -62,10 +61,10 @@ impl TokenDecoder {
     /// How many ids the tokenizer has no token for: they spell nothing, as in the reference's scoring.
     pub fn unknown(&self, ids: &[u32]) -> u64 {
         let Some(tokenizer) = &self.tokenizer else { return 0 };
-        ids.iter().filter(|id| tokenizer.id_to_token(**id).is_none()).count() as u64
+        ids.iter().filter(|id| !tokenizer.has_token(**id)).count() as u64
     }
 
-    pub fn spell(&self, ids: &[u32]) -> Result<String, tokenizers::Error> {
+    pub fn spell(&self, ids: &[u32]) -> Result<String, TokenizerError> {
         let Some(tokenizer) = &self.tokenizer else { return Ok(synthetic_words::text(ids)) };
         let text = tokenizer.decode(ids, self.skips_special)?;
         Ok(if self.cleans { cleaned(&text) } else { text })

@@ -2,8 +2,7 @@
 
 use std::path::PathBuf;
 
-use parquet::errors::ParquetError;
-
+use crate::diag::FeatureLeftOut;
 use crate::harness::NpyError;
 
 #[derive(Debug, thiserror::Error)]
@@ -67,11 +66,14 @@ impl ColumnError {
 /// Why a Parquet file gives no samples.
 #[derive(Debug, thiserror::Error)]
 pub enum ParquetFileError {
+    #[cfg(feature = "parquet")]
     #[error("{source}{}", compression_hint(source))]
     Parquet {
         #[from]
-        source: ParquetError,
+        source: parquet::errors::ParquetError,
     },
+    #[error(transparent)]
+    LeftOut(#[from] FeatureLeftOut),
     #[error("Parquet error: {0}")]
     Column(#[from] ColumnError),
     #[error("Parquet error: `{column}` holds {value}")]
@@ -79,7 +81,8 @@ pub enum ParquetFileError {
 }
 
 /// The reader has one compression built in. Its message for another one is all that it has.
-fn compression_hint(error: &ParquetError) -> &'static str {
+#[cfg(feature = "parquet")]
+fn compression_hint(error: &parquet::errors::ParquetError) -> &'static str {
     let text = error.to_string();
     if text.contains("isabled feature at compile time") || text.contains("codec") {
         "; write it with compression=\"snappy\""

@@ -12,6 +12,10 @@ mod description;
 mod error;
 mod json;
 mod npy;
+#[cfg(feature = "parquet")]
+mod parquet;
+#[cfg(not(feature = "parquet"))]
+#[path = "parquet_left_out.rs"]
 mod parquet;
 mod row;
 mod synthetic;

@@ -1,6 +1,6 @@
 //! What can be wrong with a store, by what it means for a run.
 
-use crate::diag::error_chain;
+use crate::diag::FeatureLeftOut;
 use crate::runner::signing::SignatureError;
 use crate::runner::store::PathError;
 
@@ -19,6 +19,9 @@ pub enum SharedStoreError {
     /// A record that no trusted key has signed.
     #[error("{object} {why}")]
     Untrusted { object: String, why: SignatureError },
+    /// Its kind cannot be reached by this program.
+    #[error(transparent)]
+    LeftOut(#[from] FeatureLeftOut),
     /// Something on this machine.
     #[error("{0}")]
     Local(String),
@@ -27,7 +30,7 @@ pub enum SharedStoreError {
 impl SharedStoreError {
     /// Whether another request, for something else, would fail the same way.
     pub const fn is_of_the_store(&self) -> bool {
-        matches!(self, Self::Unreachable(_) | Self::Denied(_))
+        matches!(self, Self::Unreachable(_) | Self::Denied(_) | Self::LeftOut(_))
     }
 
     /// What the user can do.
@@ -45,7 +48,7 @@ impl SharedStoreError {
             Self::Untrusted { .. } => {
                 "it is made here; where it is right, `regatta cache push MANIFEST --sign-key FILE` signs it, or its key belongs into the file of --trusted-keys"
             }
-            Self::Local(_) => "",
+            Self::Local(_) | Self::LeftOut(_) => "",
         }
     }
 }
@@ -53,46 +56,5 @@ impl SharedStoreError {
 impl From<PathError> for SharedStoreError {
     fn from(error: PathError) -> Self {
         Self::Local(error.to_string())
-    }
-}
-
-/// An error with all its causes, on one line, without what stands behind a `?` in an address: signatures and tokens do.
-pub(super) fn error_chain_text(error: &dyn std::error::Error) -> String {
-    let text = plain(&error_chain(error));
-    // The text before it is the request, with an address that is of no use to the user.
-    let cause = text.rsplit_once(" - ").map_or(text.as_str(), |(_, cause)| cause);
-    cause.trim_end_matches(':').to_owned()
-}
-
-fn plain(text: &str) -> String {
-    const LONGEST: usize = 400;
-    let mut out = String::new();
-    for word in text.split_whitespace() {
-        let word = match word.split_once('?') {
-            Some((place, _)) if place.contains("://") => format!("{place}?…"),
-            _ => word.to_owned(),
-        };
-        if !out.is_empty() {
-            out.push(' ');
-        }
-        out.push_str(&word);
-    }
-    if out.len() > LONGEST {
-        let end = (0..=LONGEST).rev().find(|at| out.is_char_boundary(*at)).unwrap_or(0);
-        out.truncate(end);
-        out.push('…');
-    }
-    out
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_message_is_one_line_and_holds_no_signature() {
-        let text = plain("error sending\nrequest for url (https://a.example/c/x?sv=1&sig=SECRET)  [500]");
-        assert_eq!(text, "error sending request for url (https://a.example/c/x?… [500]");
-        assert!(plain(&"x".repeat(9999)).len() < 500);
     }
 }

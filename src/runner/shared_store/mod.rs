@@ -36,11 +36,17 @@ mod address;
 mod bucket;
 mod eligibility;
 mod error;
+#[cfg(feature = "buckets")]
+mod error_text;
 mod folder;
 mod gc;
 mod inventory;
 mod listed_object;
 mod machine;
+#[cfg(feature = "buckets")]
+mod objects;
+#[cfg(not(feature = "buckets"))]
+#[path = "objects_left_out.rs"]
 mod objects;
 mod pull;
 mod push;

@@ -22,7 +22,8 @@ use tokio::task::JoinSet;
 use tokio_stream::StreamExt as _;
 
 use super::address::BucketKind;
-use super::error::{SharedStoreError, error_chain_text};
+use super::error::SharedStoreError;
+use super::error_text::error_chain_text;
 use super::listed_object::{LARGEST_OBJECT, ListedObject};
 
 /// A connection that is not there by then will not come.

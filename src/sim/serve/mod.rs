@@ -11,6 +11,7 @@ mod extensions;
 mod extra_outputs;
 mod http;
 mod inputs;
+mod listen;
 mod load;
 mod load_error;
 mod loaded_model;
@@ -37,6 +38,7 @@ use tonic::transport::server::TcpIncoming;
 
 use self::driver::{Driver, ServerCounters, SimClock};
 use self::http::{Open, PortRole};
+use self::listen::listen;
 use self::loaded_model::LoadedModel;
 use self::prompt::PromptTokens;
 use self::service::{InferenceService, ServiceInner};
@@ -153,7 +155,8 @@ pub async fn serve(
         () = tokio::time::sleep(loading) => {}
     }
     let unavailable = |address: SocketAddr, message: String| ServeError::Port { address, message };
-    let incoming = TcpIncoming::bind(options.grpc).map_err(|error| unavailable(options.grpc, error.to_string()))?;
+    let incoming =
+        listen(options.grpc).map(TcpIncoming::from).map_err(|error| unavailable(options.grpc, error.to_string()))?;
     let grpc = incoming.local_addr().map_err(|error| unavailable(options.grpc, error.to_string()))?;
     let mut faces = Vec::new();
     let mut addresses = Addresses { grpc, http: None, metrics: None };
@@ -163,7 +166,7 @@ pub async fn serve(
     ] {
         let Some(wanted) = wanted else { continue };
         let bind_error = |error: std::io::Error| unavailable(wanted, error.to_string());
-        let open = Open::bind(wanted, face).await.map_err(bind_error)?;
+        let open = Open::bind(wanted, face).map_err(bind_error)?;
         *found = Some(open.address().map_err(bind_error)?);
         faces.push(open);
     }

@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use tokenizers::Tokenizer;
-
 use super::load_error::{LoadError, LoadFailure};
 use super::loaded_model::LoadedModel;
+use crate::tokenizer::Tokenizer;
 
 /// A substitute for a tokenizer: bytes of UTF-8 for each token, about the ratio of tokenizers for English.
 const BYTES_PER_TOKEN: usize = 4;
@@ -35,10 +34,7 @@ impl PromptTokens {
             }
             let failed = |why: String| vec![(model.name.clone(), LoadError::Tokenizer { file: file.clone(), why })];
             let bytes = fs::read(&file).map_err(|error| failed(error.to_string()))?;
-            let mut tokenizer = Tokenizer::from_bytes(&bytes).map_err(|error| failed(error.to_string()))?;
-            // Some files cut or pad for training; a count is of the whole prompt.
-            let _ = tokenizer.with_truncation(None);
-            tokenizer.with_padding(None);
+            let tokenizer = Tokenizer::from_bytes(&bytes).map_err(|error| failed(error.to_string()))?;
             let add_special_tokens = matches!(text("add_special_tokens"), Some("true" | "True" | "1"));
             return Ok(Self::Counted { tokenizer: Box::new(tokenizer), add_special_tokens });
         }
@@ -50,8 +46,8 @@ impl PromptTokens {
         let estimated = || text.len().div_ceil(BYTES_PER_TOKEN);
         let count = match self {
             Self::Counted { tokenizer, add_special_tokens } => tokenizer
-                .encode_fast(String::from_utf8_lossy(text).as_ref(), *add_special_tokens)
-                .map_or_else(|_| estimated(), |encoding| encoding.get_ids().len()),
+                .encode(String::from_utf8_lossy(text).as_ref(), *add_special_tokens)
+                .map_or_else(|_| estimated(), |ids| ids.len()),
             Self::Estimated => estimated(),
         };
         count.max(1) as u64

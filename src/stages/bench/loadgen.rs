@@ -2,6 +2,8 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::measurement::{task_outcome, wait_for_unresponsive_server};
@@ -113,11 +115,13 @@ async fn run_child(
 ) -> Result<ChildRunOutcome, Failure> {
     let stop = context.lease.stop.child();
     let (mut far, mut zero, mut lost) = (None, None, None);
+    let answered = Arc::new(AtomicU64::new(0));
     let ran = {
         let mut running = std::pin::pin!(run_loadgen(context, program, job, &stop, |line| match line {
             ChildMessage::Phase(phase) => context.lease.report_progress(phase, 0, None),
             ChildMessage::Progress { issued, ended, failed } => {
                 far = Some((ended, issued));
+                answered.store(ended, Ordering::Relaxed);
                 let failed = if failed > 0 { format!(", {failed} failed") } else { String::new() };
                 let sent = if issued < expected { format!(", {issued} sent") } else { String::new() };
                 context.lease.report_progress(format!("answered{sent}{failed}"), ended, Some(expected.max(issued)));
@@ -129,7 +133,7 @@ async fn run_child(
         tokio::select! {
             ran = &mut running => ran,
             // A server of ours that is lost stops this task by itself; of others we see it here.
-            silent = wait_for_unresponsive_server(spec) => {
+            silent = wait_for_unresponsive_server(spec, &answered) => {
                 lost = Some(silent.to_string());
                 stop.request();
                 running.await

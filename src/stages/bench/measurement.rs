@@ -1,7 +1,10 @@
 //! One measurement: servers probed, telemetry and metrics beside it, and what its result means for the task.
 
-use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use super::live_numbers::{LiveNumbers, live_line};
 use super::{identity, server_metrics, telemetry};
@@ -9,7 +12,7 @@ use crate::event::{Done, Failure, FailureKind};
 use crate::harness::preflight::PreflightResult;
 use crate::harness::{self, BenchSpec, HarnessError, Measured, RunResult};
 use crate::manifest::model;
-use crate::stages::serve::health::{self, HealthProbe, SILENCE};
+use crate::stages::serve::health::{self, HealthProbe, SilenceLimits};
 use crate::stages::task_context::TaskContext;
 
 /// What a result means for its task.
@@ -48,12 +51,14 @@ pub async fn measure(
     // Since when answers are measured, and how many there are.
     let far: Mutex<Option<(Instant, u64, u64)>> = Mutex::new(None);
     let gpus = telemetry.as_ref().map(|telemetry| telemetry.gpu_count() as u32);
+    let answered = Arc::new(AtomicU64::new(0));
     let live = Mutex::new(LiveNumbers::new(spec.stop.time(), gpus));
     let mut measuring = Box::pin(harness::measure(spec, &stop, |progress| {
         let mut far = far.lock();
         let since = far.map_or_else(Instant::now, |(since, ..)| since);
         *far = Some((since, progress.ended, progress.scheduled));
         drop(far);
+        answered.store(progress.ended, Ordering::Relaxed);
         let measured = live.lock().take(Instant::now(), &progress);
         let text = live_line(&measured);
         let text = if name.is_empty() { text } else { format!("{name}: {text}") };
@@ -76,7 +81,7 @@ pub async fn measure(
             let _ = measuring.await;
             return Err(Failure::new(FailureKind::Timeout, format!("still measuring after its timeout of {limit:?}")));
         }
-        silent = wait_for_unresponsive_server(spec) => {
+        silent = wait_for_unresponsive_server(spec, &answered) => {
             lost = Some(format!("{silent}; {}", when(&far)));
             stop.request();
             measuring.await
@@ -110,12 +115,14 @@ pub async fn measure(
     Ok(measured.judge())
 }
 
-/// The servers are probed beside the requests. Over HTTP there are no probes: a silent server ends at `stall_timeout`.
-pub async fn wait_for_unresponsive_server(spec: &BenchSpec) -> health::UnresponsiveServer {
+/// The servers are probed beside the requests, `answered` of which have ended. Over HTTP there are no probes: a silent server
+/// ends at `stall_timeout`.
+pub async fn wait_for_unresponsive_server(spec: &BenchSpec, answered: &Arc<AtomicU64>) -> health::UnresponsiveServer {
     match spec.protocol {
         harness::Transport::Kserve => {
             let question = HealthProbe::Kserve(vec![spec.model.clone()]);
-            health::any_silent(spec.endpoints.clone(), question, SILENCE + AFTER_ITS_STAGE).await
+            let limits = SilenceLimits::USUAL.later(AFTER_ITS_STAGE);
+            health::any_silent(spec.endpoints.clone(), question, limits, Arc::clone(answered)).await
         }
         harness::Transport::Http(_) => std::future::pending().await,
     }

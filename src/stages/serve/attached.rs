@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
 use super::attach_check::{self, ExpectedServer};
-use super::health::{self, HealthProbe, SILENCE};
+use super::health::{self, HealthProbe, SilenceLimits};
 use crate::event::{Done, Endpoint, Failure, FailureKind};
 use crate::manifest::model::AttachServer;
 use crate::stages::task_context::TaskContext;
@@ -31,10 +31,12 @@ pub async fn perform(context: &mut TaskContext, attach_server: &AttachServer) ->
         // No receiver is left: then the run is stopping, and reports it.
         let _ = sender.send(endpoints.clone());
     }
+    // Its processor time is not ours to see.
+    let question = HealthProbe::Kserve(attach_server.models.clone());
     tokio::select! {
         biased;
         () = context.lease.stop.requested() => Ok(Done::default()),
-        silent = health::any_silent(endpoints, HealthProbe::Kserve(attach_server.models.clone()), SILENCE) => {
+        silent = health::any_silent(endpoints, question, SilenceLimits::USUAL, Arc::default()) => {
             let failure = Failure::new(FailureKind::Service, silent.to_string());
             Err(failure.hint("it was not started here: is its host up, is there still a network path to it, does its process live?"))
         }

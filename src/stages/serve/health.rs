@@ -1,7 +1,10 @@
 //! Whether a server still answers, checked after it is ready.
 //!
-//! One small request a second. A single late answer means nothing under load; no answer for [`SILENCE`] is a failure.
+//! One small request a second. A late answer means nothing under load, least of all when the server shows by other means that
+//! it works: no answer for [`SILENCE`] is a failure, and for [`BUSY_SILENCE`] while it works.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::net::TcpStream;
@@ -13,10 +16,32 @@ use crate::triton::{ClientError, ClientErrorKind, HttpAddress, HttpClient, Trito
 
 /// Interval between health requests.
 pub const EVERY: Duration = Duration::from_secs(1);
-/// Time limit of a single probe.
+/// Time limit of the first probe that is late, and of a single query. A probe after a late one is given twice as long: a new
+/// connection queues behind all that wait already.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// A server that has not answered for so long is gone.
 pub const SILENCE: Duration = Duration::from_secs(8);
+/// The same of one that uses the processor or answers requests meanwhile.
+pub const BUSY_SILENCE: Duration = Duration::from_secs(30);
+
+/// How long a server may be silent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SilenceLimits {
+    /// While it shows no work.
+    pub idle: Duration,
+    /// While it works.
+    pub busy: Duration,
+}
+
+impl SilenceLimits {
+    /// Of a server that this run watches.
+    pub const USUAL: Self = Self { idle: SILENCE, busy: BUSY_SILENCE };
+
+    /// The same, later by `by`.
+    pub fn later(self, by: Duration) -> Self {
+        Self { idle: self.idle + by, busy: self.busy + by }
+    }
+}
 
 /// How a server is probed.
 #[derive(Clone, Debug)]
@@ -45,31 +70,46 @@ impl std::fmt::Display for UnresponsiveServer {
     }
 }
 
-/// Resolves when the server has been silent for `limit`. `on_answer` is called at each answer.
+/// Resolves when the server has been silent for as long as `limits` allow. `work` is any number that grows while the server
+/// works, and is asked for after a late probe; `on_answer` is called at each answer.
 pub async fn silent(
     endpoint: &Endpoint,
     question: HealthProbe,
-    limit: Duration,
+    limits: SilenceLimits,
+    work: impl Fn() -> u64,
     on_answer: impl Fn(Instant),
 ) -> UnresponsiveServer {
     let mut tick = interval(EVERY);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut client = None;
     let mut since = Instant::now();
+    let mut patience = PATIENCE;
+    let mut limit = limits.idle;
+    let mut worked = None;
     loop {
         tick.tick().await;
-        let answer = match timeout(PATIENCE, probe_once(endpoint, &question, &mut client)).await {
+        // No probe outlasts the limit, but each has time to be answered.
+        let left = limit.saturating_sub(since.elapsed()).max(PATIENCE);
+        let allowed = patience.min(left);
+        let answer = match timeout(allowed, probe_once(endpoint, &question, &mut client)).await {
             Ok(answer) => answer,
-            Err(_) => Err(NotHealthy::Late(PATIENCE)),
+            Err(_) => Err(NotHealthy::Late(allowed)),
         };
         match answer {
             Ok(()) => {
                 since = Instant::now();
+                (patience, worked) = (PATIENCE, None);
                 on_answer(since);
             }
             Err(last) => {
                 // A connection that failed once may never recover; a new one shows whether the server answers.
                 client = None;
+                patience *= 2;
+                let work = work();
+                // After the first late probe there is nothing to compare with. A refusal has nothing to do with load.
+                let has_worked = worked.replace(work).is_some_and(|before| work > before);
+                let is_busy = has_worked && matches!(last, NotHealthy::Late(_));
+                limit = if is_busy { limits.busy } else { limits.idle };
                 if since.elapsed() >= limit {
                     return UnresponsiveServer {
                         endpoint: endpoint.clone(),
@@ -82,12 +122,18 @@ pub async fn silent(
     }
 }
 
-/// Resolves when one of several has been silent for `limit`.
-pub async fn any_silent(endpoints: Vec<Endpoint>, question: HealthProbe, limit: Duration) -> UnresponsiveServer {
+/// Resolves when one of several has been silent for as long as `limits` allow; `work` is that of all of them.
+pub async fn any_silent(
+    endpoints: Vec<Endpoint>,
+    question: HealthProbe,
+    limits: SilenceLimits,
+    work: Arc<AtomicU64>,
+) -> UnresponsiveServer {
     let mut watches = JoinSet::new();
     for endpoint in endpoints {
-        let question = question.clone();
-        watches.spawn(async move { silent(&endpoint, question, limit, |_| {}).await });
+        let (question, work) = (question.clone(), Arc::clone(&work));
+        let work = move || work.load(Ordering::Relaxed);
+        watches.spawn(async move { silent(&endpoint, question, limits, work, |_| {}).await });
     }
     match watches.join_next().await {
         Some(Ok(silent)) => silent,

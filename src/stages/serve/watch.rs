@@ -8,7 +8,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch::Receiver;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::health::{self, EVERY, HealthProbe, SILENCE, UnresponsiveServer};
+use super::health::{self, EVERY, HealthProbe, SilenceLimits, UnresponsiveServer};
 use super::planned_server::{PlannedServer, ReadinessProbe, StopTarget};
 use crate::event::Endpoint;
 use crate::exec::process::{self, ProcessRef};
@@ -81,8 +81,9 @@ pub async fn wait_for_fault(
             ReadinessProbe::Health | ReadinessProbe::OpenAi => HealthProbe::Health,
         };
         let record_answer = |at| lock_report(seen).last_answer_at = Some(at);
+        let work = || process::processor_time(pid);
         tokio::select! {
-            silent = health::silent(&up, question, SILENCE, record_answer) => ServerFault::Silent(silent),
+            silent = health::silent(&up, question, SilenceLimits::USUAL, work, record_answer) => ServerFault::Silent(silent),
             ill = stub_missing(pid, &up) => ill,
         }
     };

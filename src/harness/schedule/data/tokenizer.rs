@@ -1,15 +1,15 @@
-//! A local tokenizer: text with an exact number of tokens, and the count of any text. Never uses the network.
+//! Text with an exact number of a tokenizer's tokens, and the count of any text.
 
 use std::path::Path;
 
 use rand::RngExt;
 use rand_pcg::Pcg64;
-use tokenizers::Tokenizer;
 
 use super::errors::fault;
 use crate::event::{Digest, Hasher};
 use crate::harness::schedule::random_draws::generator;
 use crate::harness::{HarnessError, ScheduleError};
+use crate::tokenizer::Tokenizer;
 
 /// Fewer words than these would make prompts too similar.
 const FEWEST_WORDS: usize = 32;
@@ -41,11 +41,7 @@ impl PartialEq for PromptTokenizer {
 impl PromptTokenizer {
     pub fn load(file: &Path) -> Result<Self, HarnessError> {
         let bytes = std::fs::read(file).map_err(|error| fault(file, error.to_string()))?;
-        let mut tokenizer = Tokenizer::from_bytes(&bytes)
-            .map_err(|error| fault(file, format!("it is not a `tokenizer.json` that can be used: {error}")))?;
-        // Some files cut or pad for training; a count must be of the whole text.
-        let _ = tokenizer.with_truncation(None);
-        tokenizer.with_padding(None);
+        let tokenizer = Tokenizer::from_bytes(&bytes).map_err(|error| fault(file, error.to_string()))?;
         let mut prompt_tokenizer = Self { tokenizer, words: Vec::new(), digest: Hasher::new().field(&bytes).finish() };
         prompt_tokenizer.words = prompt_tokenizer.single_words();
         Ok(prompt_tokenizer)
@@ -53,8 +49,8 @@ impl PromptTokenizer {
 
     /// Without the special tokens that a server may add.
     pub fn encode(&self, text: &str) -> Result<Vec<i32>, HarnessError> {
-        let encoding = self.tokenizer.encode_fast(text, false);
-        Ok(encoding.map_err(ScheduleError::Encode)?.get_ids().iter().map(|id| *id as i32).collect())
+        let ids = self.tokenizer.encode(text, false).map_err(ScheduleError::Encode)?;
+        Ok(ids.into_iter().map(|id| id as i32).collect())
     }
 
     pub fn count(&self, text: &str) -> Result<u32, HarnessError> {
@@ -106,7 +102,7 @@ impl PromptTokenizer {
 
     fn single_words(&self) -> Vec<Box<str>> {
         let mut vocabulary: Vec<(u32, String)> =
-            self.tokenizer.get_vocab(false).into_iter().map(|(token, id)| (id, token)).collect();
+            self.tokenizer.vocabulary().into_iter().map(|(token, id)| (id, token)).collect();
         vocabulary.sort_unstable();
         let is_one = |text: &str| self.encode(text).is_ok_and(|ids| ids.len() == 1);
         let is_one_more = |text: &str| self.encode(&format!("a {text}")).is_ok_and(|ids| ids.len() == 2);

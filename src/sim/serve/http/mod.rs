@@ -26,6 +26,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::describe;
 use super::extensions;
+use super::listen::listen;
 use super::service::ServiceInner;
 use super::tensor::wire_name;
 use crate::triton::pbtxt;
@@ -55,8 +56,8 @@ pub(super) struct Open {
 
 impl Open {
     /// Port 0 takes a free one.
-    pub async fn bind(address: SocketAddr, face: PortRole) -> std::io::Result<Self> {
-        Ok(Self { listener: TcpListener::bind(address).await?, role: face })
+    pub fn bind(address: SocketAddr, face: PortRole) -> std::io::Result<Self> {
+        Ok(Self { listener: listen(address)?, role: face })
     }
 
     pub fn address(&self) -> std::io::Result<SocketAddr> {

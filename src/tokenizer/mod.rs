@@ -1,0 +1,11 @@
+//! A model's `tokenizer.json`: text to token ids and back. Never uses the network.
+
+mod error;
+#[cfg(feature = "tokenizers")]
+mod tokenizer_file;
+#[cfg(not(feature = "tokenizers"))]
+#[path = "left_out.rs"]
+mod tokenizer_file;
+
+pub use error::TokenizerError;
+pub use tokenizer_file::Tokenizer;
