@@ -28,7 +28,10 @@ pub use ground_truth::{GroundTruth, GroundTruthServer, ResponsePattern, Response
 pub use serve::{
     Addresses, Faults, InstanceError, LoadError, LoadFailure, ServeError, SimOptions, VllmLoadError, serve, token,
 };
-pub use timing::{Coefficients, DecoderModel, Experts, GpuMemory, GpuTiming, Parallelism, Precision, derive};
+pub use timing::{
+    Coefficients, DecoderModel, Drafter, Drafting, Experts, GpuMemory, GpuTiming, Parallelism, Precision, Speculation,
+    derive,
+};
 pub use twin::{TwinServing, twin};
 pub use virtual_load::{
     Capacity, CapacityError, UnknownMetric, VirtualResult, VirtualWorkload, capacity, judged_at, offline, served_at,

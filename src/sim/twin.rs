@@ -60,5 +60,6 @@ pub(super) fn limits(config: &EngineConfig, rank: &RankFile, serving: &TwinServi
         blocks,
         tokens_per_block: u64::from(tokens_per_block),
         timing: rank.timing,
+        speculation: rank.speculation.clone(),
     }
 }

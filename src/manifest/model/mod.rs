@@ -15,6 +15,7 @@ mod mlperf;
 mod param;
 mod ready_when;
 mod serve;
+mod speculative_config;
 mod ssh;
 mod stage;
 mod triton;
@@ -42,6 +43,7 @@ pub use mlperf::{
 pub use param::{ListRule, NumberBounds, PARAM_KINDS, Param, PathNeed};
 pub use ready_when::ReadyWhen;
 pub use serve::{AttachServer, CommandServer, EndpointPorts, EndpointText, Endpoints, Serve, SimServer};
+pub use speculative_config::{DecodingType, DraftSource, SpeculativeConfig, SpeculativeConfigError, SpeculativeMethod};
 pub use ssh::{SshHost, SshMachine};
 pub use stage::{InputPaths, Retry, RetryAfter, Stage};
 pub use triton::{Engine, EngineBackend, EngineOnly, ModelShape, Repository, RepositoryLayout, SystemShape};

@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::speculative_config::SpeculativeConfig;
 use crate::spec::SimCalibration;
 
 /// A TensorRT-LLM engine. Names are those of NVIDIA's harness and of `trtllm-build`.
@@ -45,6 +46,9 @@ pub struct Engine {
     /// Flags of trtllm-build, e.g. `max_batch_size, max_num_tokens, max_input_len, max_seq_len, tokens_per_block`.
     #[serde(default)]
     pub build_flags: IndexMap<String, Value>,
+    /// Speculative decoding of a simulated engine. A real one has `speculative_decoding_mode` and `max_draft_len` among its build flags.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub speculative_config: Option<Box<SpeculativeConfig>>,
 }
 
 impl Engine {

@@ -41,7 +41,7 @@ fn no_evict(limits: &EngineLimits, active: &[Active], admits: bool) -> Vec<usize
 
 /// KV blocks of a request after one more step.
 pub(super) fn next_blocks(limits: &EngineLimits, request: &Active) -> u64 {
-    let tokens = if request.is_generating() { request.kv() } else { request.ctx };
+    let tokens = if request.is_generating() { request.kv() + limits.drafts() } else { request.ctx };
     limits.blocks_of(tokens + 1)
 }
 

@@ -39,6 +39,7 @@ fn every_step_is_that_of_a_second_implementation() {
             blocks: case.blocks,
             tokens_per_block: case.tokens_per_block,
             timing: Coefficients { context: 2e-4, prompt: 5e-5, ..GOLDEN },
+            speculation: None,
         };
         let load: Vec<_> = case.requests.iter().map(|&(at, isl, osl)| SimulatedRequest { at, isl, osl }).collect();
         let (run, steps) = one_by_one(&limits, &load);

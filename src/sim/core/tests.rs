@@ -6,7 +6,8 @@ use sha2::{Digest as _, Sha256};
 
 use super::*;
 use crate::sim::random::mix;
-use crate::sim::timing::Coefficients;
+use crate::sim::timing::{Coefficients, Drafter, Drafting, Speculation};
+use crate::spec::AcceptanceRate;
 
 /// 8B bf16 on one H200: the rounded values that the golden rows were computed with.
 pub(in crate::sim) const GOLDEN: Coefficients = Coefficients {
@@ -34,6 +35,7 @@ fn golden() -> EngineLimits {
         blocks: 25_234,
         tokens_per_block: 32,
         timing: GOLDEN,
+        speculation: None,
     }
 }
 
@@ -163,6 +165,11 @@ fn what_can_never_run_is_refused_at_the_door() {
     assert_eq!(core.arrive(0, 65, 1), Err(NeverFits::Context { context: 65, limit: 64 }));
 }
 
+fn speculation(draft_len: u32, rate: f64) -> Speculation {
+    let drafting = Drafting { drafter: Drafter::NGram, draft_len, acceptance: AcceptanceRate::Same(rate) };
+    drafting.resolve(None).unwrap()
+}
+
 fn limits() -> impl Strategy<Value = EngineLimits> {
     let policy = prop_oneof![
         Just(SchedulerPolicy::GuaranteedNoEvict),
@@ -172,8 +179,10 @@ fn limits() -> impl Strategy<Value = EngineLimits> {
     ];
     let chunking =
         prop_oneof![Just(Chunking::Off), Just(Chunking::FirstComeFirstServed), Just(Chunking::EqualProgress)];
-    (policy, chunking, 1_usize..12, 150_u64..400, 10_u64..40, prop_oneof![Just(8_u64), Just(16), Just(32)]).prop_map(
-        |(policy, chunking, max_batch_size, max_num_tokens, blocks, tokens_per_block)| EngineLimits {
+    let speculation = prop::option::of((1_u32..5, 0.0_f64..=1.0).prop_map(|(drafts, rate)| speculation(drafts, rate)));
+    let sizes = (1_usize..12, 150_u64..400, 10_u64..40, prop_oneof![Just(8_u64), Just(16), Just(32)]);
+    (policy, chunking, sizes, speculation).prop_map(
+        |(policy, chunking, (max_batch_size, max_num_tokens, blocks, tokens_per_block), speculation)| EngineLimits {
             policy,
             chunking,
             max_batch_size,
@@ -181,6 +190,7 @@ fn limits() -> impl Strategy<Value = EngineLimits> {
             blocks: blocks * 32 / tokens_per_block,
             tokens_per_block,
             timing: GOLDEN,
+            speculation,
         },
     )
 }
@@ -217,7 +227,7 @@ pub(super) fn one_by_one(limits: &EngineLimits, load: &[SimulatedRequest]) -> (V
             if token.index == 0 {
                 served.first = now;
             }
-            *served = Served { last: now, tokens: served.tokens + 1, pauses: token.pauses, ..*served };
+            *served = Served { last: now, tokens: served.tokens + token.count, pauses: token.pauses, ..*served };
         });
     }
     let run = VirtualRun { end: now, steps: core.steps(), peak_blocks: core.peak_blocks(), ..run };
@@ -237,6 +247,17 @@ proptest! {
         }
         prop_assert!(ran.peak_blocks <= limits.blocks);
         prop_assert_eq!(simulate(&limits, &load).unwrap(), ran);
+    }
+
+    /// Requests at once with one answer length: each step of a request makes from 1 to all of its drafts and one more.
+    #[test]
+    fn drafts_make_fewer_steps_and_the_same_tokens(rate in 0.0_f64..=1.0, drafts in 1_u32..5, osl in 1_u64..60) {
+        let limits = EngineLimits { speculation: Some(speculation(drafts, rate)), ..golden() };
+        let load = [SimulatedRequest { at: 0, isl: 10, osl }];
+        let (run, steps) = one_by_one(&limits, &load);
+        prop_assert_eq!(run.requests[0].tokens, osl);
+        let most = u64::from(drafts) + 1;
+        prop_assert!((1 + (osl - 1).div_ceil(most)..=osl).contains(&(steps.len() as u64)), "{} steps", steps.len());
     }
 
     /// Steps that are run at once and steps one by one: the same tokens at the same times.
@@ -281,12 +302,12 @@ proptest! {
             now = step.end;
             let flight = core.in_flight.clone().unwrap();
             let runs = |at: usize| flight.generating.contains(&at) || flight.contexts.iter().any(|(other, _)| *other == at);
-            let held: u64 = (0..core.active.len()).filter(|&at| runs(at)).map(|at| core.blocks_of(core.active[at].isl + core.active[at].osl)).sum();
-            let tokens = step.context_tokens + step.generating as u64;
+            let held: u64 = (0..core.active.len()).filter(|&at| runs(at)).map(|at| core.active[at].most_blocks).sum();
+            let tokens = step.context_tokens + step.generating as u64 * (1 + limits.drafts());
             if let Some(first) = (0..core.active.len()).find(|&at| !runs(at)) {
                 let request = &core.active[first];
                 let is_full = flight.generating.len() + flight.contexts.len() >= limits.max_batch_size;
-                let has_no_blocks = held + core.blocks_of(request.isl + request.osl) > limits.blocks;
+                let has_no_blocks = held + request.most_blocks > limits.blocks;
                 let has_no_tokens = limits.max_num_tokens - tokens < limits.tokens_per_block.min(request.ctx - request.pos);
                 prop_assert!(is_full || has_no_blocks || has_no_tokens);
             }
@@ -307,7 +328,7 @@ proptest! {
                 core.cancel(who as u64);
             }
             now = step.end;
-            core.finish(|token| made[token.id as usize] += 1);
+            core.finish(|token| made[token.id as usize] += token.count);
         }
         for (id, arrival) in load.iter().enumerate() {
             prop_assert!(made[id] == arrival.osl || id == who);

@@ -1,6 +1,6 @@
 //! The core on a virtual clock: a whole load in milliseconds of real time.
 
-use super::{Core, CoreToken, EngineLimits, NeverFits};
+use super::{Core, CoreTokens, EngineLimits, NeverFits};
 
 /// One request of a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,13 +21,13 @@ pub struct Served {
 }
 
 impl Served {
-    /// One of its tokens, which came at `now`.
-    pub(super) fn take(&mut self, token: &CoreToken, now: u64) {
+    /// Some of its tokens, which came at `now`.
+    pub(super) fn take(&mut self, token: &CoreTokens, now: u64) {
         if token.index == 0 {
             self.first = now;
         }
         if token.is_last {
-            *self = Self { last: now, tokens: token.index + 1, pauses: token.pauses, ..*self };
+            *self = Self { last: now, tokens: token.index + token.count, pauses: token.pauses, ..*self };
         }
     }
 }

@@ -9,6 +9,7 @@ use super::{Active, EngineLimits, InFlight};
 pub(super) fn schedule(limits: &EngineLimits, active: &mut [Active]) -> (InFlight, usize) {
     let blocks_of = |tokens: u64| limits.blocks_of(tokens);
     let mut flight = InFlight::default();
+    let drafts = limits.drafts();
     let mut budget = limits.max_num_tokens;
     // Requests keep the order of their arrival, and none overtakes another: those that run are the first ones.
     let mut running = active.iter().take_while(|request| request.started).count();
@@ -16,7 +17,12 @@ pub(super) fn schedule(limits: &EngineLimits, active: &mut [Active]) -> (InFligh
     let mut preempted = 0;
     let mut at = 0;
     while at < running && budget > 0 {
-        let tokens = active[at].next_tokens().min(budget);
+        let tokens = active[at].next_tokens(drafts);
+        // All drafts of a request are verified in one step.
+        if active[at].is_generating() && tokens > budget {
+            break;
+        }
+        let tokens = tokens.min(budget);
         let needed = |request: &Active| blocks_of(request.held() + tokens) - blocks_of(request.held());
         while needed(&active[at]) > free && running > at {
             running -= 1;
@@ -35,7 +41,7 @@ pub(super) fn schedule(limits: &EngineLimits, active: &mut [Active]) -> (InFligh
     if preempted == 0 {
         let mut at = running;
         while at < active.len() && at < limits.max_batch_size && budget > 0 {
-            let tokens = active[at].next_tokens().min(budget);
+            let tokens = active[at].next_tokens(drafts).min(budget);
             let Some(left) = free.checked_sub(blocks_of(active[at].held() + tokens)) else { break };
             free = left;
             budget -= tokens;

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::prefix_cache::PrefixCache;
-use crate::sim::core::{Core, CoreToken, EngineLimits, NeverFits};
+use crate::sim::core::{Core, CoreTokens, EngineLimits, NeverFits};
 
 /// A request on its way into the core.
 struct Entering {
@@ -85,7 +85,7 @@ impl Replica {
     }
 
     /// Ends the steps that end until `until` and begins those before it. Hands out first and last tokens, and their time.
-    pub(super) fn advance(&mut self, until: u64, mut emit: impl FnMut(u64, CoreToken)) -> Result<(), NeverFits> {
+    pub(super) fn advance(&mut self, until: u64, mut emit: impl FnMut(u64, CoreTokens)) -> Result<(), NeverFits> {
         loop {
             if let Some(end) = self.step_end {
                 if end > until {

@@ -185,6 +185,7 @@ impl ServiceInner {
                             reply,
                             route,
                             token_count: 0,
+                            chunk_count: 0,
                             first_token: 0,
                         });
                     }

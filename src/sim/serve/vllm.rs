@@ -77,6 +77,7 @@ fn read(path: &Path) -> Result<LoadedEngine, VllmLoadError> {
         blocks,
         tokens_per_block: u64::from(tokens_per_block),
         timing: rank.timing,
+        speculation: rank.speculation,
     };
     Ok(LoadedEngine {
         limits,

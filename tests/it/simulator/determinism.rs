@@ -38,7 +38,7 @@ fn a_load_has_the_same_latencies_to_the_last_bit() {
 }
 
 /// A stamp of `return_perf_metrics`, simulated nanoseconds.
-fn stamp(response: &ModelInferResponse, name: &str) -> Option<u64> {
+pub fn stamp(response: &ModelInferResponse, name: &str) -> Option<u64> {
     let at = response.outputs.iter().position(|output| output.name == name)?;
     let bytes = response.raw_output_contents[at][..].try_into().unwrap();
     Some(u64::try_from(i64::from_le_bytes(bytes)).unwrap())

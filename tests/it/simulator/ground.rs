@@ -107,6 +107,7 @@ pub fn engine_spec() -> EngineSpec {
             .as_object()
             .unwrap()
             .clone(),
+        drafting: None,
     }
 }
 

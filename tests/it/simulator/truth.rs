@@ -7,7 +7,6 @@
 use std::fmt::Write as _;
 use std::process::Command;
 
-use pretty_assertions::assert_eq;
 use serde_json::Value;
 
 /// A published row. `note`: why it is worse than the others.
@@ -128,15 +127,7 @@ fn published_throughput_beside_the_simulators() {
             held_out.push(error);
         }
     }
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/manual/25-what-if.md");
-    let page = std::fs::read_to_string(path).unwrap();
-    let begin = page.find(HEAD).expect("the table's head is on the page");
-    let end = begin + page[begin..].find("\n\n").unwrap() + 1;
-    if std::env::var_os("UPDATE").is_some() {
-        std::fs::write(path, format!("{}{table}{}", &page[..begin], &page[end..])).unwrap();
-    } else {
-        assert_eq!(&page[begin..end], table, "run with UPDATE=1");
-    }
+    super::manual_table::on_the_page("25-what-if.md", &table);
     assert!(fitted.iter().all(|error| error.abs() < 0.08), "{table}");
     assert!(held_out.iter().all(|error| error.abs() < 0.16), "{table}");
 }

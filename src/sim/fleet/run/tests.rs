@@ -18,6 +18,7 @@ fn server(policy: SchedulerPolicy) -> EngineLimits {
         blocks: 400,
         tokens_per_block: 32,
         timing: Coefficients { frontend: 2e-3, ..GOLDEN },
+        speculation: None,
     }
 }
 
