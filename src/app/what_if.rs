@@ -78,6 +78,7 @@ fn own_command(request: &WhatIf) -> String {
     for (name, value) in options {
         words.extend(value.as_ref().map(|value| format!("{name} {}", shell_word(value))));
     }
+    words.extend(request.adapters.map(|adapters| format!("--adapters {adapters}")));
     words.push(format!("--requests {}", request.requests));
     words.join(" ")
 }
@@ -183,6 +184,9 @@ fn questions_of(
         let workload = VirtualWorkload {
             input_tokens: lengths.input.clone().unwrap_or_else(|| bench.input_tokens.clone()),
             output_tokens: lengths.output.clone().unwrap_or_else(|| bench.output_tokens.clone()),
+            adapters: request
+                .adapters
+                .map_or_else(|| bench.request.lora_task_id.clone(), |adapters| (1..=u64::from(adapters)).collect()),
             seed: bench.seed,
         };
         let mut problem = None;

@@ -371,6 +371,8 @@ pub struct WhatIf {
     /// As typed: `MEAN` or `MEAN,STDDEV`.
     pub input_tokens: Option<String>,
     pub output_tokens: Option<String>,
+    /// LoRA adapters that requests name in turn.
+    pub adapters: Option<u32>,
     /// A day of a fleet instead of one system.
     pub fleet: Option<FleetRequest>,
     /// Where to write a page.

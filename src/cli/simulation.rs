@@ -85,6 +85,9 @@ pub(super) struct WhatIfArgs {
     /// Answer length in place of the benchmark's, tokens.
     #[arg(long, value_name = "MEAN[,STDDEV[,MAX]]")]
     pub output_tokens: Option<String>,
+    /// LoRA adapters that requests name in turn, in place of the benchmark's `lora_task_id`.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=100_000))]
+    pub adapters: Option<u32>,
     #[command(flatten)]
     pub fleet: FleetArgs,
     /// Write an HTML page, too: the table, the Pareto front, and the latencies of each point over the rate.
@@ -163,6 +166,7 @@ pub(super) fn what_if(args: WhatIfArgs) -> WhatIf {
         requests: args.requests,
         input_tokens: args.input_tokens,
         output_tokens: args.output_tokens,
+        adapters: args.adapters,
         fleet: fleet(args.fleet),
         html: args.html,
         json: args.json,

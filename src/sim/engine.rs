@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::timing::{
-    Coefficients, DecoderModel, Drafting, GpuMemory, GpuTiming, Parallelism, Precision, Speculation, derive,
-    derive_drafter,
+    Coefficients, DecoderModel, Drafting, GpuMemory, GpuTiming, LoraCost, LoraSettings, Parallelism, Precision,
+    Speculation, derive, derive_drafter,
 };
 use crate::spec::{AcceptanceRateError, SimCalibration};
 use crate::triton::{BuildConfig, EngineConfig, EngineError, Mapping, PluginConfig, PretrainedConfig, Quantization};
@@ -34,6 +34,7 @@ pub struct EngineSpec {
     pub build_flags: Map<String, Value>,
     /// Speculative decoding.
     pub drafting: Option<Drafting>,
+    pub lora: Option<LoraSettings>,
 }
 
 /// One `rank<N>.engine`.
@@ -50,6 +51,8 @@ pub struct RankFile {
     pub memory: GpuMemory,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub speculation: Option<Speculation>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lora: Option<LoraCost>,
 }
 
 /// Why no engine was written or read.
@@ -97,6 +100,11 @@ pub(super) fn design(spec: &EngineSpec) -> Result<(EngineConfig, RankFile), SimE
         }
         speculation = Some(drafting.resolve(drafter.map(|(pass, _)| pass))?);
     }
+    let lora = spec.lora.map(|lora| {
+        let (cost, bytes) = lora.cost(&spec.model, &spec.gpu, parallelism, &spec.calibration);
+        memory.hold_adapters(bytes);
+        cost
+    });
     let needed = memory.weight_bytes + memory.workspace_bytes;
     if needed >= memory.gpu_bytes {
         let (needed, memory) = (needed / 1e9, memory.gpu_bytes / 1e9);
@@ -113,6 +121,7 @@ pub(super) fn design(spec: &EngineSpec) -> Result<(EngineConfig, RankFile), SimE
         timing,
         memory,
         speculation,
+        lora,
     };
     Ok((config, rank))
 }
@@ -291,6 +300,7 @@ pub(super) mod tests {
                 "tokens_per_block": 64, "gemm_plugin": "fp8", "use_paged_context_fmha": "enable"}),
             ),
             drafting: None,
+            lora: None,
         }
     }
 

@@ -61,5 +61,6 @@ pub(super) fn limits(config: &EngineConfig, rank: &RankFile, serving: &TwinServi
         tokens_per_block: u64::from(tokens_per_block),
         timing: rank.timing,
         speculation: rank.speculation.clone(),
+        lora: rank.lora,
     }
 }

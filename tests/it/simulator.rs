@@ -4,6 +4,7 @@ mod calibration;
 mod determinism;
 mod estimates;
 pub mod ground;
+mod lora;
 mod manual_table;
 mod peers;
 mod request_tensors;

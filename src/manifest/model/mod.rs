@@ -11,6 +11,7 @@ mod container;
 mod data;
 mod host;
 mod image;
+mod lora_config;
 mod mlperf;
 mod param;
 mod ready_when;
@@ -36,6 +37,7 @@ pub use container::Container;
 pub use data::Data;
 pub use host::{Host, HostOn, HostWord, Slurm, SlurmContainer};
 pub use image::{Image, ImageBuild};
+pub use lora_config::LoraConfig;
 pub use mlperf::{
     Loadgen, LoadgenLibrary, Mlperf, MlperfDataset, MlperfEntry, MlperfOutputs, MlperfPackage, MlperfResults,
     MlperfScenarios, MlperfScore, MlperfVerify, Synthetic,

@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::lora_config::LoraConfig;
 use super::speculative_config::SpeculativeConfig;
 use crate::spec::SimCalibration;
 
@@ -49,6 +50,9 @@ pub struct Engine {
     /// Speculative decoding of a simulated engine. A real one has `speculative_decoding_mode` and `max_draft_len` among its build flags.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub speculative_config: Option<Box<SpeculativeConfig>>,
+    /// LoRA adapters of a simulated engine, which requests name (`request.lora_task_id`). A real one has `lora_plugin` and `max_lora_rank` among its build flags.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lora_config: Option<LoraConfig>,
 }
 
 impl Engine {

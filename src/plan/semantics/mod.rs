@@ -12,7 +12,7 @@ mod packaging;
 mod repository_parameters;
 mod retry;
 mod serve;
-mod speculative_config;
+mod simulated_engine;
 mod sweep;
 mod trtllm;
 mod weights;

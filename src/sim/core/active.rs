@@ -6,6 +6,8 @@ pub(super) struct Active {
     pub(super) id: u64,
     /// The how-manieth request of the core it is.
     pub(super) number: u64,
+    /// The LoRA adapter that it names.
+    pub(super) adapter: Option<u64>,
     pub(super) isl: u64,
     pub(super) osl: u64,
     /// KV blocks at its end.

@@ -1,6 +1,6 @@
 //! What an engine was built for, and the rules of its scheduler.
 
-use crate::sim::timing::{Coefficients, Speculation, StepWork};
+use crate::sim::timing::{Coefficients, LoraCost, Speculation, StepWork};
 
 /// Which requests may hold KV blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +41,8 @@ pub struct EngineLimits {
     pub timing: Coefficients,
     /// `None`: each request makes one token in a step.
     pub speculation: Option<Speculation>,
+    /// `None`: adapters cost nothing.
+    pub lora: Option<LoraCost>,
 }
 
 impl EngineLimits {

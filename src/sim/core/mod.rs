@@ -3,12 +3,13 @@
 //! One iteration: capacity scheduler → micro-batch scheduler → one forward step priced by `Coefficients` → tokens
 //! appear at its end → finished requests leave. The rules are those of TensorRT-LLM's batch manager as its public
 //! sources describe them, and vLLM's. With speculative decoding a request makes several tokens in a step. Not modelled: reuse of
-//! blocks (but for a prefix that is there on arrival), LoRA, beams, overlapped scheduling. Reads no clock, has no random state,
+//! blocks (but for a prefix that is there on arrival), beams, overlapped scheduling. Reads no clock, has no random state,
 //! iterates no hash map.
 
 use std::collections::VecDeque;
 
 mod active;
+mod adapters;
 mod batch;
 mod capacity;
 mod closed_loop;
@@ -19,6 +20,7 @@ mod vllm;
 
 use super::timing::StepWork;
 use active::{Active, InFlight};
+use adapters::LoadedAdapters;
 pub use closed_loop::simulate_users;
 pub use limits::{Chunking, EngineLimits, SchedulerPolicy};
 pub use virtual_time::{Served, SimulatedRequest, VirtualRun, simulate};
@@ -32,6 +34,21 @@ pub enum NeverFits {
     Context { context: u64, limit: u64 },
     #[error("a step verifies {tokens} tokens of it, its last one and the drafts, and max_num_tokens is {limit}")]
     Drafts { tokens: u64, limit: u64 },
+}
+
+/// A request as it enters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CoreRequest {
+    pub id: u64,
+    /// Prompt tokens.
+    pub isl: u64,
+    /// Tokens to make, from 1 on.
+    pub osl: u64,
+    /// Prompt tokens, from the first on, whose KV cache is there already. The last token of a prompt is always computed. The blocks of a
+    /// cached prefix count as the request's own.
+    pub cached: u64,
+    /// The LoRA adapter that it names.
+    pub adapter: Option<u64>,
 }
 
 /// What one request made in a step: a token, or several with speculative decoding.
@@ -91,6 +108,7 @@ pub struct Core {
     /// Places of the requests that generated in the step that ended, where the next step is the same as long as none of them
     /// ends, none enters and blocks are left.
     repeating: Option<Vec<usize>>,
+    adapters: LoadedAdapters,
     /// Requests that entered so far.
     entered: u64,
     steps: u64,
@@ -99,7 +117,7 @@ pub struct Core {
 }
 
 impl Core {
-    pub const fn new(limits: EngineLimits) -> Self {
+    pub fn new(limits: EngineLimits) -> Self {
         Self {
             limits,
             active: Vec::new(),
@@ -107,6 +125,7 @@ impl Core {
             seen: 0,
             in_flight: None,
             repeating: None,
+            adapters: LoadedAdapters::default(),
             entered: 0,
             steps: 0,
             peak_blocks: 0,
@@ -127,14 +146,9 @@ impl Core {
         self.peak_blocks
     }
 
-    /// A request enters, behind all others. `isl` prompt tokens, `osl` ≥ 1 tokens to make.
-    pub fn arrive(&mut self, id: u64, isl: u64, osl: u64) -> Result<(), NeverFits> {
-        self.arrive_with_prefix(id, isl, osl, 0)
-    }
-
-    /// The same, where the KV cache of the first `cached` prompt tokens is there already. The last token of a prompt is always
-    /// computed. The blocks of the prefix count as the request's own.
-    pub fn arrive_with_prefix(&mut self, id: u64, isl: u64, osl: u64, cached: u64) -> Result<(), NeverFits> {
+    /// A request enters, behind all others.
+    pub fn arrive(&mut self, request: CoreRequest) -> Result<(), NeverFits> {
+        let CoreRequest { id, isl, osl, cached, adapter } = request;
         // Drafts have blocks until they are rejected.
         let needed = self.blocks_of(isl + osl + self.limits.drafts());
         if needed > self.limits.blocks {
@@ -156,6 +170,7 @@ impl Core {
         self.backlog.push_back(Active {
             id,
             number: self.entered,
+            adapter,
             isl,
             osl,
             most_blocks: needed,
@@ -187,6 +202,10 @@ impl Core {
         debug_assert!(self.in_flight.is_none(), "the last step was not finished");
         self.repeating = None;
         let mut room = self.limits.max_batch_size.saturating_sub(self.active.len()).min(self.backlog.len());
+        if self.limits.lora.is_some() {
+            // One that has no slot for its adapter does not keep those behind it from entering.
+            room = self.backlog.len();
+        }
         if self.limits.policy == SchedulerPolicy::Vllm && !self.active.is_empty() {
             // It plans a step while the one before runs: what arrives during that waits for the one after.
             room = room.min(self.seen);
@@ -222,7 +241,7 @@ impl Core {
             pairs,
             generating: generating as u64,
             kv_tokens,
-        });
+        }) + self.adapters.use_in(&self.limits, &self.active, &flight);
         self.in_flight = Some(InFlight { paused, ..flight });
         Some(CoreStep { end: now + took, context_tokens, generating, paused })
     }

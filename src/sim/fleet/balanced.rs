@@ -114,7 +114,7 @@ impl Balanced {
             return Ok(());
         };
         self.advance(at, now)?;
-        if self.replicas[at].take(now, id, request.isl, request.osl, request.prefix) {
+        if self.replicas[at].take(now, id, &request) {
             self.result.found_prefix();
         }
         Ok(())

@@ -18,7 +18,7 @@ use tonic::Status;
 use super::answer::ServedAnswer;
 use super::extra_outputs::RequestTimes;
 use super::statistics::Route;
-use crate::sim::core::{Core, CoreLoad, CoreTokens, EngineLimits, NeverFits};
+use crate::sim::core::{Core, CoreLoad, CoreRequest, CoreTokens, EngineLimits, NeverFits};
 use crate::triton::proto::inference::{ModelInferResponse, ModelStreamInferResponse};
 
 /// Simulated nanoseconds since the server came up.
@@ -67,6 +67,8 @@ pub(super) struct DriverJob {
     pub owner: u64,
     pub isl: u64,
     pub osl: u64,
+    /// The LoRA adapter that it names.
+    pub adapter: Option<u64>,
     pub answer: ServedAnswer,
     pub reply: ResponseSink,
     /// The models that count it.
@@ -273,7 +275,7 @@ impl Running {
         let Some(job) = self.waiting.pop_front() else { return };
         let id = self.next_id;
         self.next_id += 1;
-        match self.core.arrive(id, job.isl, job.osl) {
+        match self.core.arrive(CoreRequest { id, isl: job.isl, osl: job.osl, cached: 0, adapter: job.adapter }) {
             Ok(()) => {
                 self.shared.input_tokens.fetch_add(job.isl, Ordering::Relaxed);
                 self.jobs.insert(id, job);

@@ -78,6 +78,7 @@ fn read(path: &Path) -> Result<LoadedEngine, VllmLoadError> {
         tokens_per_block: u64::from(tokens_per_block),
         timing: rank.timing,
         speculation: rank.speculation,
+        lora: rank.lora,
     };
     Ok(LoadedEngine {
         limits,
@@ -88,7 +89,7 @@ fn read(path: &Path) -> Result<LoadedEngine, VllmLoadError> {
         max_beam_width: 1,
         vocab_size: rank.model.vocab_size.max(8),
         exclude_input: false,
-        has_lora: false,
+        has_lora: rank.lora.is_some(),
         has_context_logits: false,
         logits: DataType::TypeFp32,
         runtime_bytes: rank.memory.workspace_bytes as u64,

@@ -6,6 +6,7 @@
 
 mod coefficients;
 mod derive;
+mod lora;
 mod memory;
 mod speculation;
 
@@ -15,6 +16,7 @@ pub use coefficients::Coefficients;
 pub(in crate::sim) use coefficients::StepWork;
 pub(in crate::sim) use derive::derive_drafter;
 pub use derive::{Parallelism, derive};
+pub use lora::{LoraCost, LoraSettings};
 pub use memory::GpuMemory;
 pub use speculation::{Drafter, Drafting, Speculation};
 

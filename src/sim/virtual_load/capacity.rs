@@ -143,6 +143,7 @@ mod tests {
         VirtualWorkload {
             input_tokens: Length::Lognormal { mean: 300.0, stddev: 200.0, min: 16, max: 1024 },
             output_tokens: Length::Lognormal { mean: 100.0, stddev: 50.0, min: 8, max: 512 },
+            adapters: Vec::new(),
             seed: 7,
         }
     }

@@ -59,6 +59,11 @@ pub fn engine_spec(engine: &Engine) -> EngineSpec {
         checkpoint_flags: engine.checkpoint_flags.clone().into_iter().collect(),
         build_flags: engine.build_flags.clone().into_iter().collect(),
         drafting: engine.speculative_config.as_deref().and_then(drafting),
+        lora: engine.lora_config.map(|lora| sim::LoraSettings {
+            max_lora_rank: lora.max_lora_rank,
+            max_loras: lora.max_loras,
+            host_link_gbs: lora.host_link_gbs,
+        }),
     }
 }
 

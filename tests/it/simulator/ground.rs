@@ -108,6 +108,7 @@ pub fn engine_spec() -> EngineSpec {
             .unwrap()
             .clone(),
         drafting: None,
+        lora: None,
     }
 }
 

@@ -58,7 +58,12 @@ fn deepseek_r1(drafts: &[f64]) -> EngineSpec {
 
 /// Tokens a second of one user.
 fn of_a_user(spec: &EngineSpec) -> f64 {
-    let workload = VirtualWorkload { input_tokens: Length::Fixed(1024), output_tokens: Length::Fixed(2048), seed: 5 };
+    let workload = VirtualWorkload {
+        input_tokens: Length::Fixed(1024),
+        output_tokens: Length::Fixed(2048),
+        adapters: Vec::new(),
+        seed: 5,
+    };
     let ran = with_users(&twin(spec, &TwinServing::default()).unwrap(), 1, &workload, 10, 1).unwrap();
     1e3 / ran.statistic(LimitedMetric::Tpot, Statistic::Mean).unwrap()
 }
@@ -101,7 +106,12 @@ fn drafts_help_few_users_and_hurt_many() {
             }),
             ..engine_spec()
         };
-        let workload = VirtualWorkload { input_tokens: Length::Fixed(128), output_tokens: Length::Fixed(200), seed: 9 };
+        let workload = VirtualWorkload {
+            input_tokens: Length::Fixed(128),
+            output_tokens: Length::Fixed(200),
+            adapters: Vec::new(),
+            seed: 9,
+        };
         let server = twin(&spec, &TwinServing::default()).unwrap();
         with_users(&server, 1, &workload, 8 * users.max(16), users).unwrap().tokens_per_second()
     };
@@ -143,7 +153,7 @@ async fn a_chunk_has_the_tokens_of_a_step_on_both_clocks() {
         let Some(arrival) = super::determinism::stamp(&response, "arrival_time_ns") else { continue };
         let times = ["first_token_time_ns", "last_token_time_ns"]
             .map(|name| super::determinism::stamp(&response, name).unwrap());
-        served.push((SimulatedRequest { at: arrival, isl: lengths[0], osl: lengths[1] }, times, response.id.clone()));
+        served.push((SimulatedRequest::new(arrival, lengths[0], lengths[1]), times, response.id.clone()));
     }
     server.stop().unwrap();
     assert!(chunks.iter().all(|(_, tokens)| (1..=4).contains(tokens)) && chunks.iter().any(|(_, tokens)| *tokens == 4));

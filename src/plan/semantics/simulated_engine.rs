@@ -1,9 +1,16 @@
-//! `engine.speculative_config`: which of its keys stand together, and where it has an effect.
+//! `engine.speculative_config` and `engine.lora_config`: which of their keys stand together, and where they have an effect.
 
 use super::StageChecker;
 use crate::manifest::model::{Engine, EngineBackend};
 
 impl StageChecker<'_> {
+    pub(super) fn lora_config(&mut self, engine: &Engine) {
+        if engine.lora_config.is_some() && engine.backend == EngineBackend::TensorrtLlm {
+            let hint = "set `build_flags.lora_plugin` and `build_flags.max_lora_rank`; for trtllm-serve and vLLM, `options` of the server";
+            self.idle(&["engine", "lora_config"], "only a simulated engine reads it", hint);
+        }
+    }
+
     pub(super) fn speculative_config(&mut self, engine: &Engine) {
         let Some(config) = &engine.speculative_config else { return };
         let path = ["engine", "speculative_config"];
