@@ -23,7 +23,9 @@ pub use calibrate::{
     read_step_log,
 };
 pub use engine::{EngineSpec, RankFile, SimEngineError, load as load_engine, simulated, write as write_engine};
-pub use fleet::{Balancer, Failures, Fleet, FleetHour, FleetResult, RateOverTime, RateOverTimeError, run_fleet};
+pub use fleet::{
+    Balancer, Disaggregation, Failures, Fleet, FleetHour, FleetResult, RateOverTime, RateOverTimeError, run_fleet,
+};
 pub use ground_truth::{GroundTruth, GroundTruthServer, ResponsePattern, ResponseScript};
 pub use serve::{
     Addresses, Faults, InstanceError, LoadError, LoadFailure, ServeError, SimOptions, VllmLoadError, serve, token,
@@ -34,6 +36,6 @@ pub use timing::{
 };
 pub use twin::{TwinServing, twin};
 pub use virtual_load::{
-    Capacity, CapacityError, UnknownMetric, VirtualResult, VirtualWorkload, capacity, judged_at, offline, served_at,
-    with_users,
+    Capacity, CapacityError, DisaggregatedServers, UnknownMetric, VirtualResult, VirtualWorkload, capacity, judged_at,
+    offline, served_at, with_users,
 };

@@ -178,6 +178,7 @@ fn main() {
             workload: workload(),
             prefixes: None,
             failures: Some(Failures { mean_time_between: 30.0 * 86_400.0, repair: 600.0 }),
+            disaggregation: None,
         };
         let begin = (cpu_seconds(), Instant::now());
         let result = run_fleet(&fleet, 2).expect("every request fits");

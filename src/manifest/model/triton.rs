@@ -14,7 +14,7 @@ use crate::spec::SimCalibration;
 #[serde(deny_unknown_fields)]
 pub struct Engine {
     pub backend: EngineBackend,
-    pub model: ModelShape,
+    pub model: Box<ModelShape>,
     /// The GPU it is built for.
     pub system: SystemShape,
     /// `fp16, bf16, fp8, fp4` (fp4 is NVFP4), or with TensorRT-LLM also a format of quantize.py: `int8_sq, int4_awq, w4a8_awq, int8_wo,

@@ -159,7 +159,9 @@ impl Core {
             return Err(NeverFits::Drafts { tokens, limit: self.limits.max_num_tokens });
         }
         // A paused request's context is its prompt and what it made.
-        let context = if matches!(self.limits.policy, SchedulerPolicy::MaxUtilization) { isl + osl - 1 } else { isl };
+        let cached = cached.min(isl.saturating_sub(1));
+        let context =
+            if matches!(self.limits.policy, SchedulerPolicy::MaxUtilization) { isl + osl - 1 } else { isl - cached };
         let limit = self.limits.max_num_tokens;
         let is_vllm = self.limits.policy == SchedulerPolicy::Vllm;
         let is_cut = is_vllm || self.limits.chunking != Chunking::Off && limit >= self.limits.tokens_per_block;
@@ -175,7 +177,7 @@ impl Core {
             osl,
             most_blocks: needed,
             ctx: isl,
-            pos: cached.min(isl.saturating_sub(1)),
+            pos: cached,
             made: 0,
             scheduled: None,
             started: false,

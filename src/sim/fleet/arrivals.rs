@@ -9,13 +9,13 @@ use crate::spec::Prefixes;
 
 /// One request. `prefix`: which of the shared beginnings its prompt has.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct FleetArrival {
+pub(in crate::sim) struct FleetArrival {
     /// Nanoseconds.
-    pub(super) at: u64,
-    pub(super) isl: u64,
-    pub(super) osl: u64,
-    pub(super) prefix: Option<u32>,
-    pub(super) adapter: Option<u64>,
+    pub(in crate::sim) at: u64,
+    pub(in crate::sim) isl: u64,
+    pub(in crate::sim) osl: u64,
+    pub(in crate::sim) prefix: Option<u32>,
+    pub(in crate::sim) adapter: Option<u64>,
 }
 
 /// Poisson arrivals at a rate that changes: those of its highest rate, thinned.

@@ -76,12 +76,22 @@ impl Replica {
     /// A request comes at `now`, which is not before any time that it was advanced to. True: its prefix was in the cache.
     pub(super) fn take(&mut self, now: u64, id: u64, arrival: &FleetArrival) -> bool {
         let cached = arrival.prefix.map_or(0, |prefix| self.prefixes.use_prefix(prefix));
-        self.requests += 1;
         let FleetArrival { isl, osl, adapter, .. } = *arrival;
-        let request = CoreRequest { id, isl, osl, cached, adapter };
-        self.entering.push_back(Entering { at: now + self.limits.timing.frontend_ns(), request });
-        self.event = self.event.min(now + self.limits.timing.frontend_ns());
+        self.enter(now, CoreRequest { id, isl, osl, cached, adapter });
         cached > 0
+    }
+
+    /// The same, where the KV cache of the whole prompt comes with it.
+    pub(super) fn take_cached(&mut self, now: u64, id: u64, arrival: &FleetArrival) {
+        let FleetArrival { isl, osl, adapter, .. } = *arrival;
+        self.enter(now, CoreRequest { id, isl, osl, cached: isl, adapter });
+    }
+
+    fn enter(&mut self, now: u64, request: CoreRequest) {
+        let at = now.saturating_add(self.limits.timing.frontend_ns());
+        self.requests += 1;
+        self.entering.push_back(Entering { at, request });
+        self.event = self.event.min(at);
     }
 
     /// Ends the steps that end until `until` and begins those before it. Hands out first and last tokens, and their time.

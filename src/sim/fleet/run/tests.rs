@@ -20,6 +20,7 @@ fn server(policy: SchedulerPolicy) -> EngineLimits {
         timing: Coefficients { frontend: 2e-3, ..GOLDEN },
         speculation: None,
         lora: None,
+        kv_bytes_per_token: 131_072.0,
     }
 }
 
@@ -39,6 +40,7 @@ fn fleet(policy: Balancer) -> Fleet {
         },
         prefixes: None,
         failures: None,
+        disaggregation: None,
     }
 }
 
