@@ -36,7 +36,9 @@ fn deepseek_r1(drafts: &[f64]) -> EngineSpec {
             tflops_16bit: 2250.0,
         },
         calibration: SimCalibration {
-            compute_fp4: 0.715,
+            compute_fp4: 0.79,
+            overlap: 0.0,
+            link: 0.5,
             request_us: 12.0,
             prompt_us: 1000.0,
             ..SimCalibration::default()
