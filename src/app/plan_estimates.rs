@@ -269,13 +269,21 @@ fn workload(bench: &Bench) -> Option<(VirtualWorkload, bool)> {
     let seed = 0;
     if let Some(test) = &bench.loadgen {
         let (inputs, answers) = assumed_lengths(&test.benchmark)?;
-        let workload = VirtualWorkload { input_tokens: length(&inputs), output_tokens: length(&answers), seed };
+        let workload = VirtualWorkload {
+            input_tokens: length(&inputs),
+            output_tokens: length(&answers),
+            adapters: bench.request.lora_task_id.clone(),
+            seed,
+        };
         return Some((workload, true));
     }
     let lengths = [&bench.input_tokens, &bench.output_tokens];
     let [input_tokens, output_tokens] = lengths.map(Clone::clone);
     let is_known = lengths.iter().all(|length| **length != Length::Given);
-    is_known.then_some((VirtualWorkload { input_tokens, output_tokens, seed }, false))
+    is_known.then_some((
+        VirtualWorkload { input_tokens, output_tokens, adapters: bench.request.lora_task_id.clone(), seed },
+        false,
+    ))
 }
 
 fn length(assumed: &LengthDistribution) -> Length {

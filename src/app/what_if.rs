@@ -1,5 +1,6 @@
 //! `regatta what-if`: a grid of systems and settings, each simulated in virtual time.
 
+mod disaggregated;
 mod fleet;
 
 use std::fs;
@@ -11,14 +12,17 @@ use super::project::Project;
 use super::served_twin::ServedTwin;
 use crate::app::error::CommandError;
 use crate::app::output::{print, print_error};
-use crate::cli::{CliExit, Global, KeyValueArg, Select, WhatIf};
+use crate::cli::{BalancerPolicy, CliExit, Global, KeyValueArg, Select, WhatIf};
 use crate::manifest::ManifestLibrary;
 use crate::manifest::model::{Action, Bench};
 use crate::plan::{Plan, Task};
 use crate::report::{Styler, WhatIfNumbers, WhatIfProblem, WhatIfRow, html, what_if_json, what_if_text};
-use crate::sim::{self, EngineLimits, TwinServing, VirtualResult, VirtualWorkload};
+use crate::sim::{
+    self, DisaggregatedServers, Disaggregation, EngineLimits, TwinServing, VirtualResult, VirtualWorkload,
+};
 use crate::spec::{LatencyLimit, Length, LimitedMetric, Limits, Scenario, Statistic};
 use crate::units::shell_word;
+use disaggregated::ServerSplit;
 
 /// Rates of a curve, as shares of the highest one.
 const CURVE: [f64; 9] = [0.1, 0.25, 0.4, 0.55, 0.7, 0.85, 0.95, 1.0, 1.05];
@@ -44,6 +48,10 @@ pub(super) fn what_if(global: &Global, request: &WhatIf) -> Result<CliExit, Comm
             "`{}` has no benchmark of an Offline or a Server load",
             request.manifest
         )));
+    }
+    let splits = disaggregated::splits(request)?;
+    if !splits.is_empty() {
+        questions = questions.iter().flat_map(|one| splits.iter().map(|split| one.split_over(split))).collect();
     }
     if let Some(asked) = &request.fleet {
         return fleet::answer(global, request, asked, &questions, goal.as_deref());
@@ -78,6 +86,19 @@ fn own_command(request: &WhatIf) -> String {
     for (name, value) in options {
         words.extend(value.as_ref().map(|value| format!("{name} {}", shell_word(value))));
     }
+    if !request.disaggregated.is_empty() {
+        words.push(format!("--disaggregated {}", request.disaggregated.join(",")));
+        words.extend(request.kv_link.map(|gbs| format!("--kv-link {gbs}")));
+        words.extend(request.router.map(|router| {
+            let word = match router {
+                BalancerPolicy::RoundRobin => "round_robin",
+                BalancerPolicy::LeastLoad => "load_balancing",
+                BalancerPolicy::PrefixAware => "kv_cache_aware",
+            };
+            format!("--router {word}")
+        }));
+    }
+    words.extend(request.adapters.map(|adapters| format!("--adapters {adapters}")));
     words.push(format!("--requests {}", request.requests));
     words.join(" ")
 }
@@ -89,9 +110,12 @@ struct Lengths {
 }
 
 /// One benchmark of one point.
+#[derive(Clone)]
 struct Question {
     row: WhatIfRow,
     twin: Option<(sim::EngineSpec, TwinServing)>,
+    /// Context servers and generation servers in place of servers that do both.
+    split: Option<Disaggregation>,
     workload: VirtualWorkload,
     is_offline: bool,
     /// Empty: measure at the rate.
@@ -183,6 +207,9 @@ fn questions_of(
         let workload = VirtualWorkload {
             input_tokens: lengths.input.clone().unwrap_or_else(|| bench.input_tokens.clone()),
             output_tokens: lengths.output.clone().unwrap_or_else(|| bench.output_tokens.clone()),
+            adapters: request
+                .adapters
+                .map_or_else(|| bench.request.lora_task_id.clone(), |adapters| (1..=u64::from(adapters)).collect()),
             seed: bench.seed,
         };
         let mut problem = None;
@@ -213,6 +240,7 @@ fn questions_of(
                 command,
             },
             twin: servers.simulated().filter(|_| problem.is_none()),
+            split: None,
             workload,
             is_offline,
             limits,
@@ -273,6 +301,18 @@ fn answer(questions: &[Question], requests: usize, has_curves: bool) -> Vec<What
 }
 
 impl Question {
+    /// The same for so many copies of its server. No manifest starts them, so there is no command.
+    fn split_over(&self, split: &ServerSplit) -> Self {
+        let mut question = self.clone();
+        let row = &mut question.row;
+        row.gpus = row.gpus / row.servers.max(1) as u32 * split.servers as u32;
+        row.servers = split.servers;
+        row.settings.push(("disaggregated".to_owned(), split.text.clone()));
+        row.command.clear();
+        question.split = split.setup;
+        question
+    }
+
     fn answer(&self, requests: usize, has_curve: bool) -> WhatIfRow {
         let mut row = self.row.clone();
         if let Some((spec, serving)) = &self.twin {
@@ -281,7 +321,9 @@ impl Question {
                 row.curve = self.curve(spec, serving, requests, highest);
             }
         }
-        if let Ok(WhatIfNumbers { rate: Some(rate), .. }) = row.outcome {
+        if let Ok(WhatIfNumbers { rate: Some(rate), .. }) = row.outcome
+            && !row.command.is_empty()
+        {
             row.command = format!("{} {}={}", row.command, self.rate_key, (rate * 100.0).floor() / 100.0);
         }
         row
@@ -297,6 +339,9 @@ impl Question {
         let server = sim::twin(spec, serving).map_err(|error| problem(&error))?;
         let servers = self.row.servers;
         let full = self.count(&server, requests);
+        if let Some(setup) = self.split {
+            return self.disaggregated_numbers(&DisaggregatedServers { server, setup }, full);
+        }
         let (rate, result) = if self.is_offline {
             (None, sim::offline(&server, servers, &self.workload, full).map_err(|error| problem(&error))?)
         } else if self.limits.is_empty() {
@@ -312,6 +357,24 @@ impl Question {
             (Some(found.rate), found.result)
         };
         Ok(numbers_of(rate, &result))
+    }
+
+    fn disaggregated_numbers(
+        &self,
+        servers: &DisaggregatedServers,
+        count: usize,
+    ) -> Result<WhatIfNumbers, WhatIfProblem> {
+        let problem = |error: &dyn std::fmt::Display| WhatIfProblem(error.to_string());
+        if self.is_offline || self.limits.is_empty() {
+            let rate = if self.is_offline { None } else { self.rate };
+            let result = servers.served(&self.workload, count, rate).map_err(|error| problem(&error))?;
+            return Ok(numbers_of(rate, &result));
+        }
+        let found = servers.capacity(&self.workload, count, &self.limits).map_err(|error| problem(&error))?;
+        if found.rate == 0.0 {
+            return Err(WhatIfProblem("the limits do not hold at any rate".to_owned()));
+        }
+        Ok(numbers_of(Some(found.rate), &found.result))
     }
 
     /// Each server has enough requests to fill it several times; at once, until its beginning and its end are a small part of the time.
@@ -332,8 +395,13 @@ impl Question {
         let count = self.count(&server, requests);
         let at = |share: f64| {
             let rate = share * highest;
-            let result = sim::judged_at(&server, self.row.servers, &self.workload, count, &self.limits, rate).ok()?;
-            Some(numbers_of(Some(rate), &result))
+            let result = if let Some(setup) = self.split {
+                let servers = DisaggregatedServers { server: server.clone(), setup };
+                servers.judged_at(&self.workload, count, &self.limits, rate)
+            } else {
+                sim::judged_at(&server, self.row.servers, &self.workload, count, &self.limits, rate)
+            };
+            Some(numbers_of(Some(rate), &result.ok()?))
         };
         CURVE.into_iter().filter_map(at).collect()
     }

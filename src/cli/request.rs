@@ -375,7 +375,7 @@ impl Default for Selftest {
 }
 
 /// `regatta what-if`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct WhatIf {
     pub manifest: String,
     /// Values may have several, with commas.
@@ -386,6 +386,14 @@ pub struct WhatIf {
     /// As typed: `MEAN` or `MEAN,STDDEV`.
     pub input_tokens: Option<String>,
     pub output_tokens: Option<String>,
+    /// LoRA adapters that requests name in turn.
+    pub adapters: Option<u32>,
+    /// `CONTEXT:GENERATION`, each is tried.
+    pub disaggregated: Vec<String>,
+    /// GB/s of each GPU. `None`: 50.
+    pub kv_link: Option<f64>,
+    /// `None`: the fewest requests.
+    pub router: Option<BalancerPolicy>,
     /// A day of a fleet instead of one system.
     pub fleet: Option<FleetRequest>,
     /// Where to write a page.

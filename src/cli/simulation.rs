@@ -85,6 +85,18 @@ pub(super) struct WhatIfArgs {
     /// Answer length in place of the benchmark's, tokens.
     #[arg(long, value_name = "MEAN[,STDDEV[,MAX]]")]
     pub output_tokens: Option<String>,
+    /// LoRA adapters that requests name in turn, in place of the benchmark's `lora_task_id`.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=100_000))]
+    pub adapters: Option<u32>,
+    /// Copies of the server as context and generation servers, as in `1:3`; with several, separated by commas, each is tried. `0:4` are four that do both.
+    #[arg(long, value_name = "CONTEXT:GENERATION", value_delimiter = ',')]
+    pub disaggregated: Vec<String>,
+    /// The link over which the KV cache goes from a context to a generation server, GB/s of each GPU. Default: 50, a NIC of 400 Gbit/s for each.
+    #[arg(long, value_name = "GB/S", requires = "disaggregated")]
+    pub kv_link: Option<f64>,
+    /// To which context and generation server a request goes. Default: load_balancing.
+    #[arg(long, value_name = "TYPE", value_enum, requires = "disaggregated")]
+    pub router: Option<RouterWord>,
     #[command(flatten)]
     pub fleet: FleetArgs,
     /// Write an HTML page, too: the table, the Pareto front, and the latencies of each point over the rate.
@@ -93,6 +105,20 @@ pub(super) struct WhatIfArgs {
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
+}
+
+/// Types of a router, with TensorRT-LLM's names.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum RouterWord {
+    /// Each server in turn.
+    #[value(name = "round_robin")]
+    RoundRobin,
+    /// The one with the fewest requests.
+    #[value(name = "load_balancing")]
+    LoadBalancing,
+    /// A context server that has the KV cache of the prefix, unless it has many more requests than others (`--prefixes`).
+    #[value(name = "kv_cache_aware")]
+    KvCacheAware,
 }
 
 #[derive(Debug, Args)]
@@ -163,6 +189,14 @@ pub(super) fn what_if(args: WhatIfArgs) -> WhatIf {
         requests: args.requests,
         input_tokens: args.input_tokens,
         output_tokens: args.output_tokens,
+        adapters: args.adapters,
+        disaggregated: args.disaggregated,
+        kv_link: args.kv_link,
+        router: args.router.map(|word| match word {
+            RouterWord::RoundRobin => BalancerPolicy::RoundRobin,
+            RouterWord::LoadBalancing => BalancerPolicy::LeastLoad,
+            RouterWord::KvCacheAware => BalancerPolicy::PrefixAware,
+        }),
         fleet: fleet(args.fleet),
         html: args.html,
         json: args.json,

@@ -21,7 +21,7 @@ pub struct WhatIfRow {
     pub is_best: bool,
     /// The same at several rates, up to a little more than the highest one; empty where they were not asked for.
     pub curve: Vec<WhatIfNumbers>,
-    /// What would measure it.
+    /// What would measure it. Empty: no command would.
     pub command: String,
 }
 
@@ -100,9 +100,13 @@ pub fn what_if_text(rows: &[WhatIfRow], goal: &str, paint: Styler) -> String {
         lines.push(line);
     }
     out.push_str(&table(paint, "  ", &lines));
-    out.push_str("* no other point has more tok/s with as many GPUs or fewer\n\nTo measure it\n");
+    out.push_str("* no other point has more tok/s with as many GPUs or fewer\n");
+    let has_command = |row: &&WhatIfRow| row.outcome.is_ok() && !row.command.is_empty();
+    if rows.iter().all(|row| row.outcome.is_err()) || rows.iter().any(|row| has_command(&row)) {
+        out.push_str("\nTo measure it\n");
+    }
     let mut commands: Vec<&String> = Vec::new();
-    for row in rows.iter().filter(|row| row.outcome.is_ok()) {
+    for row in rows.iter().filter(has_command) {
         if !commands.contains(&&row.command) {
             commands.push(&row.command);
             let _ = writeln!(out, "  {}", row.command);

@@ -7,8 +7,11 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::timing::{Coefficients, DecoderModel, GpuMemory, GpuTiming, Parallelism, Precision, derive};
-use crate::spec::SimCalibration;
+use super::timing::{
+    Coefficients, DecoderModel, Drafting, GpuMemory, GpuTiming, LoraCost, LoraSettings, Parallelism, Precision,
+    Speculation, derive, derive_drafter,
+};
+use crate::spec::{AcceptanceRateError, SimCalibration};
 use crate::triton::{BuildConfig, EngineConfig, EngineError, Mapping, PluginConfig, PretrainedConfig, Quantization};
 
 /// The version that simulated engines claim: the last one with an engine layout and Triton templates that this program supports.
@@ -29,6 +32,9 @@ pub struct EngineSpec {
     pub checkpoint_flags: Map<String, Value>,
     /// Flags of trtllm-build, by its names: limits, `tokens_per_block` and plugins.
     pub build_flags: Map<String, Value>,
+    /// Speculative decoding.
+    pub drafting: Option<Drafting>,
+    pub lora: Option<LoraSettings>,
 }
 
 /// One `rank<N>.engine`.
@@ -43,6 +49,10 @@ pub struct RankFile {
     pub calibration: SimCalibration,
     pub timing: Coefficients,
     pub memory: GpuMemory,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub speculation: Option<Speculation>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lora: Option<LoraCost>,
 }
 
 /// Why no engine was written or read.
@@ -59,6 +69,8 @@ pub enum SimEngineError {
          more GPUs (tensor or pipeline parallelism) or a smaller precision"
     )]
     Memory { needed: f64, memory: f64, gpus: u32 },
+    #[error("acceptance_rate: {0}")]
+    Acceptance(#[from] AcceptanceRateError),
     #[error("cannot write {}", path.display())]
     Write { path: PathBuf, source: std::io::Error },
     #[error(transparent)]
@@ -77,7 +89,22 @@ pub(super) fn design(spec: &EngineSpec) -> Result<(EngineConfig, RankFile), SimE
     let (kv, kv_algo) = kv_precision(spec, precision)?;
     let (tp, pp) = (spec.tensor_parallelism.max(1), spec.pipeline_parallelism.max(1));
     let parallelism = Parallelism { tensor: tp, pipeline: pp };
-    let (timing, memory) = derive(&spec.model, &spec.gpu, precision, kv, parallelism, &spec.calibration);
+    let (timing, mut memory) = derive(&spec.model, &spec.gpu, precision, kv, parallelism, &spec.calibration);
+    let mut speculation = None;
+    // Without a draft there is no speculation.
+    if let Some(drafting) = spec.drafting.as_ref().filter(|drafting| drafting.draft_len > 0) {
+        let drafter = derive_drafter(drafting, &spec.model, &spec.gpu, precision, kv, parallelism, &spec.calibration);
+        if let Some((_, of_drafter)) = &drafter {
+            memory.weight_bytes += of_drafter.weight_bytes;
+            memory.kv_bytes_per_token += of_drafter.kv_bytes_per_token;
+        }
+        speculation = Some(drafting.resolve(drafter.map(|(pass, _)| pass))?);
+    }
+    let lora = spec.lora.map(|lora| {
+        let (cost, bytes) = lora.cost(&spec.model, &spec.gpu, parallelism, &spec.calibration);
+        memory.hold_adapters(bytes);
+        cost
+    });
     let needed = memory.weight_bytes + memory.workspace_bytes;
     if needed >= memory.gpu_bytes {
         let (needed, memory) = (needed / 1e9, memory.gpu_bytes / 1e9);
@@ -93,6 +120,8 @@ pub(super) fn design(spec: &EngineSpec) -> Result<(EngineConfig, RankFile), SimE
         calibration: spec.calibration.clone(),
         timing,
         memory,
+        speculation,
+        lora,
     };
     Ok((config, rank))
 }
@@ -270,6 +299,8 @@ pub(super) mod tests {
                 json!({"max_batch_size": 64, "max_input_len": 2048, "max_seq_len": 4096, "max_num_tokens": 8192,
                 "tokens_per_block": 64, "gemm_plugin": "fp8", "use_paged_context_fmha": "enable"}),
             ),
+            drafting: None,
+            lora: None,
         }
     }
 

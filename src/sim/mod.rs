@@ -23,14 +23,19 @@ pub use calibrate::{
     read_step_log,
 };
 pub use engine::{EngineSpec, RankFile, SimEngineError, load as load_engine, simulated, write as write_engine};
-pub use fleet::{Balancer, Failures, Fleet, FleetHour, FleetResult, RateOverTime, RateOverTimeError, run_fleet};
+pub use fleet::{
+    Balancer, Disaggregation, Failures, Fleet, FleetHour, FleetResult, RateOverTime, RateOverTimeError, run_fleet,
+};
 pub use ground_truth::{GroundTruth, GroundTruthServer, ResponsePattern, ResponseScript};
 pub use serve::{
     Addresses, Faults, InstanceError, LoadError, LoadFailure, ServeError, SimOptions, VllmLoadError, serve, token,
 };
-pub use timing::{Coefficients, DecoderModel, Experts, GpuMemory, GpuTiming, Parallelism, Precision, derive};
+pub use timing::{
+    Coefficients, DecoderModel, Drafter, Drafting, Experts, GpuMemory, GpuTiming, LoraCost, LoraSettings, Parallelism,
+    Precision, Speculation, derive,
+};
 pub use twin::{TwinServing, twin};
 pub use virtual_load::{
-    Capacity, CapacityError, UnknownMetric, VirtualResult, VirtualWorkload, capacity, judged_at, offline, served_at,
-    with_users,
+    Capacity, CapacityError, DisaggregatedServers, UnknownMetric, VirtualResult, VirtualWorkload, capacity, judged_at,
+    offline, served_at, with_users,
 };

@@ -4,6 +4,7 @@
 //! Keys that a type does not know are reported by the walk over a manifest's YAML, which has places to point at. serde
 //! ignores them here: a result of another version may have some, and is read all the same.
 
+mod acceptance_rate;
 mod arrivals;
 mod bench_sweep;
 mod container;
@@ -37,6 +38,7 @@ mod think_time;
 mod time_span;
 mod tls;
 
+pub use acceptance_rate::{AcceptanceRate, AcceptanceRateError};
 pub use arrivals::Arrivals;
 pub use bench_sweep::BenchSweep;
 pub use container::{ContainerEngine, ContainerGpus};

@@ -67,6 +67,8 @@ fn spec(tensor_parallelism: u32) -> EngineSpec {
                 .as_object()
                 .cloned()
                 .unwrap_or_default(),
+        drafting: None,
+        lora: None,
     }
 }
 
@@ -74,6 +76,7 @@ fn workload() -> VirtualWorkload {
     VirtualWorkload {
         input_tokens: Length::Lognormal { mean: 294.0, stddev: 220.0, min: 1, max: 1024 },
         output_tokens: Length::Lognormal { mean: 294.0, stddev: 230.0, min: 1, max: 1024 },
+        adapters: Vec::new(),
         seed: 1,
     }
 }
@@ -175,6 +178,7 @@ fn main() {
             workload: workload(),
             prefixes: None,
             failures: Some(Failures { mean_time_between: 30.0 * 86_400.0, repair: 600.0 }),
+            disaggregation: None,
         };
         let begin = (cpu_seconds(), Instant::now());
         let result = run_fleet(&fleet, 2).expect("every request fits");

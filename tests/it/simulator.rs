@@ -4,8 +4,11 @@ mod calibration;
 mod determinism;
 mod estimates;
 pub mod ground;
+mod lora;
+mod manual_table;
 mod peers;
 mod request_tensors;
+mod speculation;
 mod truth;
 
 use std::path::Path;

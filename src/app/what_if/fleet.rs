@@ -29,7 +29,8 @@ pub(super) fn answer(
     let threads = thread::available_parallelism().map_or(1, usize::from);
     let mut rows = Vec::new();
     for question in questions {
-        for policy in &asked.policies {
+        let router = question.split.map(|_| vec![request.router.unwrap_or(BalancerPolicy::LeastLoad)]);
+        for policy in router.as_ref().unwrap_or(&asked.policies) {
             let (policy, word) = match policy {
                 BalancerPolicy::RoundRobin => (Balancer::RoundRobin, "round-robin"),
                 BalancerPolicy::LeastLoad => (Balancer::LeastLoad, "least-load"),
@@ -47,6 +48,7 @@ pub(super) fn answer(
                     workload: question.workload.clone(),
                     prefixes,
                     failures,
+                    disaggregation: question.split,
                 };
                 sim::run_fleet(&fleet, threads).map_err(|error| WhatIfProblem(error.to_string()))
             });

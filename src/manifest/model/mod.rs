@@ -11,10 +11,12 @@ mod container;
 mod data;
 mod host;
 mod image;
+mod lora_config;
 mod mlperf;
 mod param;
 mod ready_when;
 mod serve;
+mod speculative_config;
 mod ssh;
 mod stage;
 mod triton;
@@ -35,6 +37,7 @@ pub use container::Container;
 pub use data::Data;
 pub use host::{Host, HostOn, HostWord, Slurm, SlurmContainer};
 pub use image::{Image, ImageBuild};
+pub use lora_config::LoraConfig;
 pub use mlperf::{
     Loadgen, LoadgenLibrary, Mlperf, MlperfDataset, MlperfEntry, MlperfOutputs, MlperfPackage, MlperfResults,
     MlperfScenarios, MlperfScore, MlperfVerify, Synthetic,
@@ -42,6 +45,7 @@ pub use mlperf::{
 pub use param::{ListRule, NumberBounds, PARAM_KINDS, Param, PathNeed};
 pub use ready_when::ReadyWhen;
 pub use serve::{AttachServer, CommandServer, EndpointPorts, EndpointText, Endpoints, Serve, SimServer};
+pub use speculative_config::{DecodingType, DraftSource, SpeculativeConfig, SpeculativeConfigError, SpeculativeMethod};
 pub use ssh::{SshHost, SshMachine};
 pub use stage::{InputPaths, Retry, RetryAfter, Stage};
 pub use triton::{Engine, EngineBackend, EngineOnly, ModelShape, Repository, RepositoryLayout, SystemShape};

@@ -5,6 +5,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::lora_config::LoraConfig;
+use super::speculative_config::SpeculativeConfig;
 use crate::spec::SimCalibration;
 
 /// A TensorRT-LLM engine. Names are those of NVIDIA's harness and of `trtllm-build`.
@@ -12,7 +14,7 @@ use crate::spec::SimCalibration;
 #[serde(deny_unknown_fields)]
 pub struct Engine {
     pub backend: EngineBackend,
-    pub model: ModelShape,
+    pub model: Box<ModelShape>,
     /// The GPU it is built for.
     pub system: SystemShape,
     /// `fp16, bf16, fp8, fp4` (fp4 is NVFP4), or with TensorRT-LLM also a format of quantize.py: `int8_sq, int4_awq, w4a8_awq, int8_wo,
@@ -45,6 +47,12 @@ pub struct Engine {
     /// Flags of trtllm-build, e.g. `max_batch_size, max_num_tokens, max_input_len, max_seq_len, tokens_per_block`.
     #[serde(default)]
     pub build_flags: IndexMap<String, Value>,
+    /// Speculative decoding of a simulated engine. A real one has `speculative_decoding_mode` and `max_draft_len` among its build flags.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub speculative_config: Option<Box<SpeculativeConfig>>,
+    /// LoRA adapters of a simulated engine, which requests name (`request.lora_task_id`). A real one has `lora_plugin` and `max_lora_rank` among its build flags.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lora_config: Option<LoraConfig>,
 }
 
 impl Engine {

@@ -104,6 +104,8 @@ impl StageChecker<'_> {
     pub(super) fn engine(&mut self, engine: &Engine) {
         self.decided(engine);
         self.supported(engine);
+        self.speculative_config(engine);
+        self.lora_config(engine);
         let flags = &engine.build_flags;
         let build = |name| ["engine", "build_flags", name];
         for name in flags.keys() {

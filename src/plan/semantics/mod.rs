@@ -12,6 +12,7 @@ mod packaging;
 mod repository_parameters;
 mod retry;
 mod serve;
+mod simulated_engine;
 mod sweep;
 mod trtllm;
 mod weights;

@@ -49,7 +49,7 @@ pub fn what_if(
                 cells => cells(&keys, row),
                 on_front => row.is_best,
                 error => row.outcome.as_ref().err().map(ToString::to_string),
-                command => row.outcome.is_ok().then_some(&row.command),
+                command => (row.outcome.is_ok() && !row.command.is_empty()).then_some(&row.command),
             }).collect::<Vec<_>>(),
             numbers => numbers(rows),
             picture => plots.next(),

@@ -4,6 +4,10 @@
 #[derive(Clone, Debug)]
 pub(super) struct Active {
     pub(super) id: u64,
+    /// The how-manieth request of the core it is.
+    pub(super) number: u64,
+    /// The LoRA adapter that it names.
+    pub(super) adapter: Option<u64>,
     pub(super) isl: u64,
     pub(super) osl: u64,
     /// KV blocks at its end.
@@ -35,9 +39,9 @@ impl Active {
         if self.is_generating() { self.isl + self.made - 1 } else { self.pos }
     }
 
-    /// Tokens that its next step would compute without a limit.
-    pub(super) const fn next_tokens(&self) -> u64 {
-        if self.is_generating() { 1 } else { self.ctx - self.pos }
+    /// Tokens that its next step would compute without a limit, where so many are drafted.
+    pub(super) const fn next_tokens(&self, drafts: u64) -> u64 {
+        if self.is_generating() { 1 + drafts } else { self.ctx - self.pos }
     }
 
     /// Its tokens so far are context the next time.

@@ -7,14 +7,16 @@ pub(super) fn compose(limits: &EngineLimits, active: &[Active], scheduled: &[usi
     let mut flight = InFlight::default();
     let mut waiting = Vec::new();
     let mut tokens = 0;
+    // The last token of a request and its drafts are verified together.
+    let width = 1 + limits.drafts();
     for &at in scheduled.iter().take(limits.max_batch_size) {
         let request = &active[at];
         if request.is_generating() {
-            if tokens + 1 > limits.max_num_tokens {
+            if tokens + width > limits.max_num_tokens {
                 break;
             }
             flight.generating.push(at);
-            tokens += 1;
+            tokens += width;
         } else if limits.chunking == Chunking::Off {
             let context = request.ctx - request.pos;
             // The first request that does not fit ends the loop: none overtakes another.
@@ -27,7 +29,7 @@ pub(super) fn compose(limits: &EngineLimits, active: &[Active], scheduled: &[usi
             waiting.push((at, request.ctx - request.pos));
         }
     }
-    let left = limits.max_num_tokens - flight.generating.len() as u64;
+    let left = limits.max_num_tokens - flight.generating.len() as u64 * width;
     match limits.chunking {
         Chunking::Off => {}
         Chunking::FirstComeFirstServed => flight.contexts = first_come(limits, left, &waiting),

@@ -1,5 +1,6 @@
 //! The capacity scheduler: which requests may hold KV blocks during the next step.
 
+use super::adapters::AdapterSlots;
 use super::{Active, EngineLimits, SchedulerPolicy};
 
 /// Indices of the requests that may run, in the order of the micro-batch scheduler, and how many were paused.
@@ -19,6 +20,7 @@ pub(super) fn schedule(limits: &EngineLimits, active: &mut [Active]) -> (Vec<usi
 fn no_evict(limits: &EngineLimits, active: &[Active], admits: bool) -> Vec<usize> {
     let mut scheduled = Vec::with_capacity(active.len().min(limits.max_batch_size));
     let mut free = limits.blocks;
+    let mut adapters = AdapterSlots::of(limits, active);
     for (at, request) in active.iter().enumerate() {
         if request.is_generating() && scheduled.len() < limits.max_batch_size {
             scheduled.push(at);
@@ -29,7 +31,7 @@ fn no_evict(limits: &EngineLimits, active: &[Active], admits: bool) -> Vec<usize
         if scheduled.len() >= limits.max_batch_size {
             break;
         }
-        if request.is_generating() || !(admits || request.started) {
+        if request.is_generating() || !(admits || request.started) || !adapters.admit(request) {
             continue;
         }
         let Some(left) = free.checked_sub(request.most_blocks) else { break };
@@ -41,7 +43,7 @@ fn no_evict(limits: &EngineLimits, active: &[Active], admits: bool) -> Vec<usize
 
 /// KV blocks of a request after one more step.
 pub(super) fn next_blocks(limits: &EngineLimits, request: &Active) -> u64 {
-    let tokens = if request.is_generating() { request.kv() } else { request.ctx };
+    let tokens = if request.is_generating() { request.kv() + limits.drafts() } else { request.ctx };
     limits.blocks_of(tokens + 1)
 }
 
@@ -54,7 +56,12 @@ fn max_utilization(limits: &EngineLimits, active: &mut [Active]) -> (Vec<usize>,
     let mut end = active.len();
     let mut at = 0;
     let mut paused = 0;
+    let mut adapters = AdapterSlots::of(limits, active);
     while at < end {
+        if !adapters.admit(&active[at]) {
+            at += 1;
+            continue;
+        }
         let needed = next_step(&active[at]);
         if scheduled.len() < limits.max_batch_size && needed <= free {
             scheduled.push(at);

@@ -42,6 +42,7 @@ impl Core {
         let mut done = 0;
         while done < steps.count && now < until {
             now += self.limits.timing.step_ns(0, 0, 0, steps.generating, steps.kv + done * steps.generating);
+            now += self.adapters.step_ns;
             done += 1;
         }
         (done, now)
@@ -50,7 +51,8 @@ impl Core {
     fn equal_steps(&self) -> Option<EqualSteps> {
         let generating = self.repeating.as_ref().filter(|generating| !generating.is_empty())?;
         // One that waits outside enters when there is a place.
-        if !self.backlog.is_empty() && self.active.len() < self.limits.max_batch_size {
+        let has_place = self.active.len() < self.limits.max_batch_size || self.limits.lora.is_some();
+        if !self.backlog.is_empty() && has_place {
             return None;
         }
         let (mut kv, mut count) = (0, u64::MAX);

@@ -1,6 +1,6 @@
 //! What an engine was built for, and the rules of its scheduler.
 
-use crate::sim::timing::Coefficients;
+use crate::sim::timing::{Coefficients, LoraCost, Speculation, StepWork};
 
 /// Which requests may hold KV blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,10 +38,29 @@ pub struct EngineLimits {
     /// KV blocks in the pool.
     pub blocks: u64,
     pub tokens_per_block: u64,
+    /// Of each GPU.
+    pub kv_bytes_per_token: f64,
     pub timing: Coefficients,
+    /// `None`: each request makes one token in a step.
+    pub speculation: Option<Speculation>,
+    /// `None`: adapters cost nothing.
+    pub lora: Option<LoraCost>,
 }
 
 impl EngineLimits {
+    /// Tokens that are drafted for a request in a step.
+    pub(super) fn drafts(&self) -> u64 {
+        self.speculation.as_ref().map_or(0, |speculation| speculation.draft_len)
+    }
+
+    /// How long a step takes, nanoseconds.
+    pub(super) fn step_ns(&self, work: &StepWork) -> u64 {
+        match &self.speculation {
+            None => self.timing.verify_ns(work, 1),
+            Some(speculation) => speculation.step_ns(&self.timing, work),
+        }
+    }
+
     /// KV blocks for so many tokens.
     pub(super) const fn blocks_of(&self, tokens: u64) -> u64 {
         if self.tokens_per_block.is_power_of_two() {

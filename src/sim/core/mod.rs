@@ -2,12 +2,14 @@
 //!
 //! One iteration: capacity scheduler → micro-batch scheduler → one forward step priced by `Coefficients` → tokens
 //! appear at its end → finished requests leave. The rules are those of TensorRT-LLM's batch manager as its public
-//! sources describe them, and vLLM's. Not modelled: reuse of blocks (but for a prefix that is there on arrival), LoRA, speculative
-//! decoding, beams, overlapped scheduling. Reads no clock, draws no random number, iterates no hash map.
+//! sources describe them, and vLLM's. With speculative decoding a request makes several tokens in a step. Not modelled: reuse of
+//! blocks (but for a prefix that is there on arrival), beams, overlapped scheduling. Reads no clock, has no random state,
+//! iterates no hash map.
 
 use std::collections::VecDeque;
 
 mod active;
+mod adapters;
 mod batch;
 mod capacity;
 mod closed_loop;
@@ -16,7 +18,9 @@ mod limits;
 mod virtual_time;
 mod vllm;
 
+use super::timing::StepWork;
 use active::{Active, InFlight};
+use adapters::LoadedAdapters;
 pub use closed_loop::simulate_users;
 pub use limits::{Chunking, EngineLimits, SchedulerPolicy};
 pub use virtual_time::{Served, SimulatedRequest, VirtualRun, simulate};
@@ -28,14 +32,33 @@ pub enum NeverFits {
     Blocks { needed: u64, pool: u64 },
     #[error("its context of {context} tokens is more than max_num_tokens {limit} and context chunking is off")]
     Context { context: u64, limit: u64 },
+    #[error("a step verifies {tokens} tokens of it, its last one and the drafts, and max_num_tokens is {limit}")]
+    Drafts { tokens: u64, limit: u64 },
 }
 
-/// One token of one request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CoreToken {
+/// A request as it enters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CoreRequest {
     pub id: u64,
-    /// From 0.
+    /// Prompt tokens.
+    pub isl: u64,
+    /// Tokens to make, from 1 on.
+    pub osl: u64,
+    /// Prompt tokens, from the first on, whose KV cache is there already. The last token of a prompt is always computed. The blocks of a
+    /// cached prefix count as the request's own.
+    pub cached: u64,
+    /// The LoRA adapter that it names.
+    pub adapter: Option<u64>,
+}
+
+/// What one request made in a step: a token, or several with speculative decoding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CoreTokens {
+    pub id: u64,
+    /// Of the first of them, from 0.
     pub index: u64,
+    pub count: u64,
+    /// The request has all of its tokens.
     pub is_last: bool,
     /// When its request first had a place in a step.
     pub scheduled: u64,
@@ -85,13 +108,16 @@ pub struct Core {
     /// Places of the requests that generated in the step that ended, where the next step is the same as long as none of them
     /// ends, none enters and blocks are left.
     repeating: Option<Vec<usize>>,
+    adapters: LoadedAdapters,
+    /// Requests that entered so far.
+    entered: u64,
     steps: u64,
     peak_blocks: u64,
     pauses: u64,
 }
 
 impl Core {
-    pub const fn new(limits: EngineLimits) -> Self {
+    pub fn new(limits: EngineLimits) -> Self {
         Self {
             limits,
             active: Vec::new(),
@@ -99,6 +125,8 @@ impl Core {
             seen: 0,
             in_flight: None,
             repeating: None,
+            adapters: LoadedAdapters::default(),
+            entered: 0,
             steps: 0,
             peak_blocks: 0,
             pauses: 0,
@@ -118,33 +146,38 @@ impl Core {
         self.peak_blocks
     }
 
-    /// A request enters, behind all others. `isl` prompt tokens, `osl` ≥ 1 tokens to make.
-    pub fn arrive(&mut self, id: u64, isl: u64, osl: u64) -> Result<(), NeverFits> {
-        self.arrive_with_prefix(id, isl, osl, 0)
-    }
-
-    /// The same, where the KV cache of the first `cached` prompt tokens is there already. The last token of a prompt is always
-    /// computed. The blocks of the prefix count as the request's own.
-    pub fn arrive_with_prefix(&mut self, id: u64, isl: u64, osl: u64, cached: u64) -> Result<(), NeverFits> {
-        let needed = self.blocks_of(isl + osl);
+    /// A request enters, behind all others.
+    pub fn arrive(&mut self, request: CoreRequest) -> Result<(), NeverFits> {
+        let CoreRequest { id, isl, osl, cached, adapter } = request;
+        // Drafts have blocks until they are rejected.
+        let needed = self.blocks_of(isl + osl + self.limits.drafts());
         if needed > self.limits.blocks {
             return Err(NeverFits::Blocks { needed, pool: self.limits.blocks });
         }
+        let tokens = 1 + self.limits.drafts();
+        if tokens > self.limits.max_num_tokens {
+            return Err(NeverFits::Drafts { tokens, limit: self.limits.max_num_tokens });
+        }
         // A paused request's context is its prompt and what it made.
-        let context = if matches!(self.limits.policy, SchedulerPolicy::MaxUtilization) { isl + osl - 1 } else { isl };
+        let cached = cached.min(isl.saturating_sub(1));
+        let context =
+            if matches!(self.limits.policy, SchedulerPolicy::MaxUtilization) { isl + osl - 1 } else { isl - cached };
         let limit = self.limits.max_num_tokens;
         let is_vllm = self.limits.policy == SchedulerPolicy::Vllm;
         let is_cut = is_vllm || self.limits.chunking != Chunking::Off && limit >= self.limits.tokens_per_block;
         if context > limit && !is_cut {
             return Err(NeverFits::Context { context, limit });
         }
+        self.entered += 1;
         self.backlog.push_back(Active {
             id,
+            number: self.entered,
+            adapter,
             isl,
             osl,
             most_blocks: needed,
             ctx: isl,
-            pos: cached.min(isl.saturating_sub(1)),
+            pos: cached,
             made: 0,
             scheduled: None,
             started: false,
@@ -171,6 +204,10 @@ impl Core {
         debug_assert!(self.in_flight.is_none(), "the last step was not finished");
         self.repeating = None;
         let mut room = self.limits.max_batch_size.saturating_sub(self.active.len()).min(self.backlog.len());
+        if self.limits.lora.is_some() {
+            // One that has no slot for its adapter does not keep those behind it from entering.
+            room = self.backlog.len();
+        }
         if self.limits.policy == SchedulerPolicy::Vllm && !self.active.is_empty() {
             // It plans a step while the one before runs: what arrives during that waits for the one after.
             room = room.min(self.seen);
@@ -197,30 +234,44 @@ impl Core {
         let context_tokens = flight.contexts.iter().map(|(_, tokens)| tokens).sum();
         let pairs =
             flight.contexts.iter().map(|&(at, tokens)| tokens * self.active[at].pos + tokens * tokens / 2).sum();
-        let kv = flight.generating.iter().map(|&at| self.active[at].kv()).sum();
+        let kv_tokens = flight.generating.iter().map(|&at| self.active[at].kv()).sum();
         let generating = flight.generating.len();
         let contexts = flight.contexts.len() as u64;
-        let took = self.limits.timing.step_ns(contexts, context_tokens, pairs, generating as u64, kv);
+        let took = self.limits.step_ns(&StepWork {
+            contexts,
+            context_tokens,
+            pairs,
+            generating: generating as u64,
+            kv_tokens,
+        }) + self.adapters.use_in(&self.limits, &self.active, &flight);
         self.in_flight = Some(InFlight { paused, ..flight });
         Some(CoreStep { end: now + took, context_tokens, generating, paused })
     }
 
     /// Ends the step in flight and hands out its tokens: those of finished contexts first, then the generated ones.
-    pub fn finish(&mut self, mut emit: impl FnMut(CoreToken)) {
+    pub fn finish(&mut self, mut emit: impl FnMut(CoreTokens)) {
         let Some(flight) = self.in_flight.take() else { return };
         self.steps += 1;
-        let is_decode = flight.contexts.is_empty() && flight.paused == 0;
+        let is_decode = flight.contexts.is_empty() && flight.paused == 0 && self.limits.speculation.is_none();
         for (at, tokens) in flight.contexts {
             let request = &mut self.active[at];
             request.started = true;
             request.pos += tokens;
             debug_assert!(request.pos <= request.ctx, "more context computed than there is");
             if request.is_generating() {
-                make(request, &mut emit);
+                make(request, 1, &mut emit);
             }
         }
-        for &at in &flight.generating {
-            make(&mut self.active[at], &mut emit);
+        if let Some(speculation) = &self.limits.speculation {
+            for &at in &flight.generating {
+                let request = &mut self.active[at];
+                let tokens = speculation.tokens(request.number, request.made).min(request.osl - request.made);
+                make(request, tokens, &mut emit);
+            }
+        } else {
+            for &at in &flight.generating {
+                make(&mut self.active[at], 1, &mut emit);
+            }
         }
         let used = self.used_blocks();
         debug_assert!(used <= self.limits.blocks, "{used} blocks in use of {}", self.limits.blocks);
@@ -271,14 +322,15 @@ impl Core {
     }
 }
 
-fn make(request: &mut Active, emit: &mut impl FnMut(CoreToken)) {
-    debug_assert!(request.made < request.osl, "more tokens generated than requested");
+fn make(request: &mut Active, count: u64, emit: &mut impl FnMut(CoreTokens)) {
+    debug_assert!(request.made + count <= request.osl, "more tokens generated than requested");
     let index = request.made;
-    request.made += 1;
+    request.made += count;
     if !request.cancelled {
-        emit(CoreToken {
+        emit(CoreTokens {
             id: request.id,
             index,
+            count,
             is_last: request.made == request.osl,
             scheduled: request.scheduled.unwrap_or_default(),
             pauses: request.pauses,

@@ -39,8 +39,11 @@ fn every_step_is_that_of_a_second_implementation() {
             blocks: case.blocks,
             tokens_per_block: case.tokens_per_block,
             timing: Coefficients { context: 2e-4, prompt: 5e-5, ..GOLDEN },
+            speculation: None,
+            lora: None,
+            kv_bytes_per_token: 131_072.0,
         };
-        let load: Vec<_> = case.requests.iter().map(|&(at, isl, osl)| SimulatedRequest { at, isl, osl }).collect();
+        let load: Vec<_> = case.requests.iter().map(|&(at, isl, osl)| SimulatedRequest::new(at, isl, osl)).collect();
         let (run, steps) = one_by_one(&limits, &load);
         let steps: Vec<_> =
             steps.iter().map(|step| (step.end, step.context_tokens, step.generating, step.paused)).collect();

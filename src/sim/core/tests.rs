@@ -6,7 +6,8 @@ use sha2::{Digest as _, Sha256};
 
 use super::*;
 use crate::sim::random::mix;
-use crate::sim::timing::Coefficients;
+use crate::sim::timing::{Coefficients, Drafter, Drafting, LoraCost, Speculation};
+use crate::spec::AcceptanceRate;
 
 /// 8B bf16 on one H200: the rounded values that the golden rows were computed with.
 pub(in crate::sim) const GOLDEN: Coefficients = Coefficients {
@@ -34,6 +35,9 @@ fn golden() -> EngineLimits {
         blocks: 25_234,
         tokens_per_block: 32,
         timing: GOLDEN,
+        speculation: None,
+        lora: None,
+        kv_bytes_per_token: 131_072.0,
     }
 }
 
@@ -60,11 +64,8 @@ fn load() -> Vec<SimulatedRequest> {
     (0..1000)
         .map(|_| {
             time += -arrival.unit().ln() / 12.0;
-            SimulatedRequest {
-                at: (time * 1e9) as u64,
-                isl: ((1000.0 * (0.5 + isl.unit())) as u64).max(1),
-                osl: ((500.0 * (0.5 + osl.unit())) as u64).max(2),
-            }
+            let isl = ((1000.0 * (0.5 + isl.unit())) as u64).max(1);
+            SimulatedRequest::new((time * 1e9) as u64, isl, ((500.0 * (0.5 + osl.unit())) as u64).max(2))
         })
         .collect()
 }
@@ -126,7 +127,7 @@ fn the_golden_rows_come_out_to_the_last_bit() {
 #[test]
 fn a_static_batch_admits_no_request_until_empty() {
     let limits = EngineLimits { policy: SchedulerPolicy::StaticBatch, ..golden() };
-    let load = [SimulatedRequest { at: 0, isl: 10, osl: 5 }, SimulatedRequest { at: 1, isl: 10, osl: 5 }];
+    let load = [SimulatedRequest::new(0, 10, 5), SimulatedRequest::new(1, 10, 5)];
     let ran = simulate(&limits, &load).unwrap();
     assert!(ran.requests[1].first > ran.requests[0].last);
     let ran = simulate(&golden(), &load).unwrap();
@@ -137,8 +138,8 @@ fn a_static_batch_admits_no_request_until_empty() {
 fn equal_progress_deals_a_block_each() {
     let limits = EngineLimits { chunking: Chunking::EqualProgress, max_num_tokens: 96, ..golden() };
     let mut core = Core::new(limits);
-    core.arrive(0, 200, 1).unwrap();
-    core.arrive(1, 200, 1).unwrap();
+    core.arrive(CoreRequest { id: 0, isl: 200, osl: 1, ..CoreRequest::default() }).unwrap();
+    core.arrive(CoreRequest { id: 1, isl: 200, osl: 1, ..CoreRequest::default() }).unwrap();
     core.begin(0).unwrap();
     let pieces = &core.in_flight.as_ref().unwrap().contexts;
     assert_eq!(*pieces, [(0, 64), (1, 32)]);
@@ -147,7 +148,7 @@ fn equal_progress_deals_a_block_each() {
 #[test]
 fn a_cancelled_request_gives_its_blocks_back_and_makes_no_token() {
     let mut core = Core::new(golden());
-    core.arrive(7, 100, 50).unwrap();
+    core.arrive(CoreRequest { id: 7, isl: 100, osl: 50, ..CoreRequest::default() }).unwrap();
     core.begin(0).unwrap();
     core.cancel(7);
     let mut tokens = Vec::new();
@@ -158,9 +159,20 @@ fn a_cancelled_request_gives_its_blocks_back_and_makes_no_token() {
 #[test]
 fn what_can_never_run_is_refused_at_the_door() {
     let mut core = Core::new(EngineLimits { blocks: 10, ..golden() });
-    assert_eq!(core.arrive(0, 300, 21), Err(NeverFits::Blocks { needed: 11, pool: 10 }));
+    assert_eq!(
+        core.arrive(CoreRequest { id: 0, isl: 300, osl: 21, ..CoreRequest::default() }),
+        Err(NeverFits::Blocks { needed: 11, pool: 10 })
+    );
     let mut core = Core::new(EngineLimits { chunking: Chunking::Off, max_num_tokens: 64, ..golden() });
-    assert_eq!(core.arrive(0, 65, 1), Err(NeverFits::Context { context: 65, limit: 64 }));
+    assert_eq!(
+        core.arrive(CoreRequest { id: 0, isl: 65, osl: 1, ..CoreRequest::default() }),
+        Err(NeverFits::Context { context: 65, limit: 64 })
+    );
+}
+
+fn speculation(draft_len: u32, rate: f64) -> Speculation {
+    let drafting = Drafting { drafter: Drafter::NGram, draft_len, acceptance: AcceptanceRate::Same(rate) };
+    drafting.resolve(None).unwrap()
 }
 
 fn limits() -> impl Strategy<Value = EngineLimits> {
@@ -172,22 +184,41 @@ fn limits() -> impl Strategy<Value = EngineLimits> {
     ];
     let chunking =
         prop_oneof![Just(Chunking::Off), Just(Chunking::FirstComeFirstServed), Just(Chunking::EqualProgress)];
-    (policy, chunking, 1_usize..12, 150_u64..400, 10_u64..40, prop_oneof![Just(8_u64), Just(16), Just(32)]).prop_map(
-        |(policy, chunking, max_batch_size, max_num_tokens, blocks, tokens_per_block)| EngineLimits {
-            policy,
-            chunking,
-            max_batch_size,
-            max_num_tokens,
-            blocks: blocks * 32 / tokens_per_block,
-            tokens_per_block,
-            timing: GOLDEN,
+    let speculation = prop::option::of((1_u32..5, 0.0_f64..=1.0).prop_map(|(drafts, rate)| speculation(drafts, rate)));
+    let lora = prop::option::of((1_u32..4).prop_map(|slots| LoraCost { slots, read: 1e-4, token: 1e-6, load: 2e-3 }));
+    let sizes = (1_usize..12, 150_u64..400, 10_u64..40, prop_oneof![Just(8_u64), Just(16), Just(32)]);
+    (policy, chunking, sizes, speculation, lora).prop_map(
+        |(policy, chunking, (max_batch_size, max_num_tokens, blocks, tokens_per_block), speculation, lora)| {
+            EngineLimits {
+                policy,
+                chunking,
+                max_batch_size,
+                max_num_tokens,
+                blocks: blocks * 32 / tokens_per_block,
+                tokens_per_block,
+                timing: GOLDEN,
+                speculation,
+                lora,
+                kv_bytes_per_token: 131_072.0,
+            }
         },
     )
 }
 
+/// None, or one of five.
+const fn adapter_of(at: u64) -> Option<u64> {
+    match at % 6 {
+        0 => None,
+        adapter => Some(adapter),
+    }
+}
+
 fn loads() -> impl Strategy<Value = Vec<SimulatedRequest>> {
     let lengths = prop_oneof![(1_u64..100, 1_u64..40), (1_u64..30, 40_u64..110)];
-    let one = (0_u64..2_000_000_000, lengths).prop_map(|(at, (isl, osl))| SimulatedRequest { at, isl, osl });
+    let one = (0_u64..2_000_000_000, lengths).prop_map(|(at, (isl, osl))| SimulatedRequest {
+        adapter: adapter_of(at),
+        ..SimulatedRequest::new(at, isl, osl)
+    });
     prop::collection::vec(one, 1..40)
 }
 
@@ -203,7 +234,7 @@ pub(super) fn one_by_one(limits: &EngineLimits, load: &[SimulatedRequest]) -> (V
     let mut now = 0;
     loop {
         while let Some(at) = order.next_if(|&at| load[at].at + limits.timing.frontend_ns() <= now) {
-            core.arrive(at as u64, load[at].isl, load[at].osl).unwrap();
+            core.arrive(load[at].with_id(at as u64)).unwrap();
         }
         let Some(step) = core.begin(now) else {
             let Some(&at) = order.peek() else { break };
@@ -217,7 +248,7 @@ pub(super) fn one_by_one(limits: &EngineLimits, load: &[SimulatedRequest]) -> (V
             if token.index == 0 {
                 served.first = now;
             }
-            *served = Served { last: now, tokens: served.tokens + 1, pauses: token.pauses, ..*served };
+            *served = Served { last: now, tokens: served.tokens + token.count, pauses: token.pauses, ..*served };
         });
     }
     let run = VirtualRun { end: now, steps: core.steps(), peak_blocks: core.peak_blocks(), ..run };
@@ -239,6 +270,35 @@ proptest! {
         prop_assert_eq!(simulate(&limits, &load).unwrap(), ran);
     }
 
+    /// A request whose adapter has a slot does not wait for one whose adapter has none.
+    #[test]
+    fn only_requests_without_a_slot_for_their_adapter_are_overtaken(vllm in any::<bool>()) {
+        let policy = if vllm { SchedulerPolicy::Vllm } else { SchedulerPolicy::GuaranteedNoEvict };
+        let lora = LoraCost { slots: 1, read: 1e-4, token: 1e-6, load: 2e-3 };
+        let limits = EngineLimits { policy, lora: Some(lora), max_batch_size: 8, ..golden() };
+        // Adapters 1, 2, 3, 1, 2, 3 … at once: those of the first adapters go first, and together.
+        let load: Vec<_> =
+            (0..24).map(|at| SimulatedRequest { adapter: Some(at % 3 + 1), ..SimulatedRequest::new(0, 50, 40) }).collect();
+        let (run, steps) = one_by_one(&limits, &load);
+        let first = |adapter: u64| load.iter().zip(&run.requests).filter(move |(request, _)| request.adapter == Some(adapter)).map(|(_, served)| served.first);
+        prop_assert!(first(1).max() < first(3).min());
+        let most = steps.iter().map(|step| step.generating).max();
+        prop_assert_eq!(most, Some(8));
+        let without = simulate(&EngineLimits { lora: None, ..limits }, &load).unwrap();
+        prop_assert!(without.end < run.end, "{} {}", without.end, run.end);
+    }
+
+    /// Requests at once with one answer length: each step of a request makes from 1 to all of its drafts and one more.
+    #[test]
+    fn drafts_make_fewer_steps_and_the_same_tokens(rate in 0.0_f64..=1.0, drafts in 1_u32..5, osl in 1_u64..60) {
+        let limits = EngineLimits { speculation: Some(speculation(drafts, rate)), ..golden() };
+        let load = [SimulatedRequest::new(0, 10, osl)];
+        let (run, steps) = one_by_one(&limits, &load);
+        prop_assert_eq!(run.requests[0].tokens, osl);
+        let most = u64::from(drafts) + 1;
+        prop_assert!((1 + (osl - 1).div_ceil(most)..=osl).contains(&(steps.len() as u64)), "{} steps", steps.len());
+    }
+
     /// Steps that are run at once and steps one by one: the same tokens at the same times.
     #[test]
     fn equal_steps_at_once_are_the_same_as_one_by_one(limits in limits(), load in loads()) {
@@ -248,8 +308,7 @@ proptest! {
     /// Users wait for their answers: no more requests are under way than there are users, and none is forgotten.
     #[test]
     fn a_closed_loop_has_as_many_requests_as_users(limits in limits(), load in loads(), users in 1_usize..8) {
-        let lengths: Vec<(u64, u64)> = load.iter().map(|request| (request.isl, request.osl)).collect();
-        let (sent, ran) = simulate_users(&limits, &lengths, users).unwrap();
+        let (sent, ran) = simulate_users(&limits, &load, users).unwrap();
         prop_assert_eq!(sent.len(), load.len());
         for (at, (request, served)) in sent.iter().zip(&ran.requests).enumerate() {
             prop_assert_eq!(served.tokens, request.osl);
@@ -258,7 +317,7 @@ proptest! {
         }
         // With a user for each request it is a load that is there at once.
         let at_once: Vec<_> = load.iter().map(|request| SimulatedRequest { at: 0, ..*request }).collect();
-        prop_assert_eq!(simulate_users(&limits, &lengths, load.len()).unwrap().1, simulate(&limits, &at_once).unwrap());
+        prop_assert_eq!(simulate_users(&limits, &load, load.len()).unwrap().1, simulate(&limits, &at_once).unwrap());
     }
 
     #[test]
@@ -271,22 +330,22 @@ proptest! {
     /// No request waits while there is room, except behind one that does not fit.
     #[test]
     fn no_evict_conserves_work(limits in limits(), load in loads()) {
-        let limits = EngineLimits { policy: SchedulerPolicy::GuaranteedNoEvict, chunking: Chunking::FirstComeFirstServed, ..limits };
+        let limits = EngineLimits { policy: SchedulerPolicy::GuaranteedNoEvict, chunking: Chunking::FirstComeFirstServed, lora: None, ..limits };
         let mut core = Core::new(limits.clone());
         for (id, arrival) in load.iter().enumerate() {
-            core.arrive(id as u64, arrival.isl, arrival.osl).unwrap();
+            core.arrive(arrival.with_id(id as u64)).unwrap();
         }
         let mut now = 0;
         while let Some(step) = core.begin(now) {
             now = step.end;
             let flight = core.in_flight.clone().unwrap();
             let runs = |at: usize| flight.generating.contains(&at) || flight.contexts.iter().any(|(other, _)| *other == at);
-            let held: u64 = (0..core.active.len()).filter(|&at| runs(at)).map(|at| core.blocks_of(core.active[at].isl + core.active[at].osl)).sum();
-            let tokens = step.context_tokens + step.generating as u64;
+            let held: u64 = (0..core.active.len()).filter(|&at| runs(at)).map(|at| core.active[at].most_blocks).sum();
+            let tokens = step.context_tokens + step.generating as u64 * (1 + limits.drafts());
             if let Some(first) = (0..core.active.len()).find(|&at| !runs(at)) {
                 let request = &core.active[first];
                 let is_full = flight.generating.len() + flight.contexts.len() >= limits.max_batch_size;
-                let has_no_blocks = held + core.blocks_of(request.isl + request.osl) > limits.blocks;
+                let has_no_blocks = held + request.most_blocks > limits.blocks;
                 let has_no_tokens = limits.max_num_tokens - tokens < limits.tokens_per_block.min(request.ctx - request.pos);
                 prop_assert!(is_full || has_no_blocks || has_no_tokens);
             }
@@ -299,7 +358,7 @@ proptest! {
         let mut core = Core::new(limits);
         let mut made = vec![0; load.len()];
         for (id, arrival) in load.iter().enumerate() {
-            core.arrive(id as u64, arrival.isl, arrival.osl).unwrap();
+            core.arrive(arrival.with_id(id as u64)).unwrap();
         }
         let mut now = 0;
         while let Some(step) = core.begin(now) {
@@ -307,7 +366,7 @@ proptest! {
                 core.cancel(who as u64);
             }
             now = step.end;
-            core.finish(|token| made[token.id as usize] += 1);
+            core.finish(|token| made[token.id as usize] += token.count);
         }
         for (id, arrival) in load.iter().enumerate() {
             prop_assert!(made[id] == arrival.osl || id == who);

@@ -1,6 +1,6 @@
 //! The core on a virtual clock: a whole load in milliseconds of real time.
 
-use super::{Core, CoreToken, EngineLimits, NeverFits};
+use super::{Core, CoreRequest, CoreTokens, EngineLimits, NeverFits};
 
 /// One request of a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,6 +9,20 @@ pub struct SimulatedRequest {
     pub at: u64,
     pub isl: u64,
     pub osl: u64,
+    /// The LoRA adapter that it names.
+    pub adapter: Option<u64>,
+}
+
+impl SimulatedRequest {
+    /// Without an adapter.
+    pub const fn new(at: u64, isl: u64, osl: u64) -> Self {
+        Self { at, isl, osl, adapter: None }
+    }
+
+    /// As it enters the core.
+    pub(super) const fn with_id(&self, id: u64) -> CoreRequest {
+        CoreRequest { id, isl: self.isl, osl: self.osl, cached: 0, adapter: self.adapter }
+    }
 }
 
 /// The outcome of one request. Times are nanoseconds of the virtual clock.
@@ -21,13 +35,13 @@ pub struct Served {
 }
 
 impl Served {
-    /// One of its tokens, which came at `now`.
-    pub(super) fn take(&mut self, token: &CoreToken, now: u64) {
+    /// Some of its tokens, which came at `now`.
+    pub(super) fn take(&mut self, token: &CoreTokens, now: u64) {
         if token.index == 0 {
             self.first = now;
         }
         if token.is_last {
-            *self = Self { last: now, tokens: token.index + 1, pauses: token.pauses, ..*self };
+            *self = Self { last: now, tokens: token.index + token.count, pauses: token.pauses, ..*self };
         }
     }
 }
@@ -53,7 +67,7 @@ pub fn simulate(limits: &EngineLimits, load: &[SimulatedRequest]) -> Result<Virt
     let enters = |at: usize| load[at].at + limits.timing.frontend_ns();
     loop {
         while let Some(&at) = order.get(next).filter(|&&at| enters(at) <= now) {
-            core.arrive(at as u64, load[at].isl, load[at].osl)?;
+            core.arrive(load[at].with_id(at as u64))?;
             next += 1;
         }
         let Some(step) = core.begin(now) else {

@@ -3,12 +3,14 @@
 //! A request holds blocks for what is computed of it, no more. When a running one needs a block and none is free, the last of
 //! the running ones loses all of its blocks and computes its tokens again later; in a step with such a loss none enters.
 
+use super::adapters::AdapterSlots;
 use super::{Active, EngineLimits, InFlight};
 
 /// What the next step computes, and how many requests lost their blocks for it.
 pub(super) fn schedule(limits: &EngineLimits, active: &mut [Active]) -> (InFlight, usize) {
     let blocks_of = |tokens: u64| limits.blocks_of(tokens);
     let mut flight = InFlight::default();
+    let drafts = limits.drafts();
     let mut budget = limits.max_num_tokens;
     // Requests keep the order of their arrival, and none overtakes another: those that run are the first ones.
     let mut running = active.iter().take_while(|request| request.started).count();
@@ -16,7 +18,12 @@ pub(super) fn schedule(limits: &EngineLimits, active: &mut [Active]) -> (InFligh
     let mut preempted = 0;
     let mut at = 0;
     while at < running && budget > 0 {
-        let tokens = active[at].next_tokens().min(budget);
+        let tokens = active[at].next_tokens(drafts);
+        // All drafts of a request are verified in one step.
+        if active[at].is_generating() && tokens > budget {
+            break;
+        }
+        let tokens = tokens.min(budget);
         let needed = |request: &Active| blocks_of(request.held() + tokens) - blocks_of(request.held());
         while needed(&active[at]) > free && running > at {
             running -= 1;
@@ -33,13 +40,22 @@ pub(super) fn schedule(limits: &EngineLimits, active: &mut [Active]) -> (InFligh
         at += 1;
     }
     if preempted == 0 {
+        let mut adapters = AdapterSlots::of(limits, &active[..running]);
+        // Where the next one that enters stands: behind those that run, before those without a slot for their adapter.
+        let mut place = running;
         let mut at = running;
-        while at < active.len() && at < limits.max_batch_size && budget > 0 {
-            let tokens = active[at].next_tokens().min(budget);
+        while at < active.len() && place < limits.max_batch_size && budget > 0 {
+            if !adapters.admit(&active[at]) {
+                at += 1;
+                continue;
+            }
+            let tokens = active[at].next_tokens(drafts).min(budget);
             let Some(left) = free.checked_sub(blocks_of(active[at].held() + tokens)) else { break };
             free = left;
             budget -= tokens;
-            flight.take(at, &active[at], tokens);
+            active[place..=at].rotate_right(1);
+            flight.take(place, &active[place], tokens);
+            place += 1;
             at += 1;
         }
     }

@@ -9,12 +9,13 @@ use crate::spec::Prefixes;
 
 /// One request. `prefix`: which of the shared beginnings its prompt has.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct FleetArrival {
+pub(in crate::sim) struct FleetArrival {
     /// Nanoseconds.
-    pub(super) at: u64,
-    pub(super) isl: u64,
-    pub(super) osl: u64,
-    pub(super) prefix: Option<u32>,
+    pub(in crate::sim) at: u64,
+    pub(in crate::sim) isl: u64,
+    pub(in crate::sim) osl: u64,
+    pub(in crate::sim) prefix: Option<u32>,
+    pub(in crate::sim) adapter: Option<u64>,
 }
 
 /// Poisson arrivals at a rate that changes: those of its highest rate, thinned.
@@ -26,6 +27,8 @@ pub(super) struct FleetArrivals<'a> {
     seconds: f64,
     random: Pcg64,
     lengths: LengthSampler<'a>,
+    workload: &'a VirtualWorkload,
+    count: usize,
     prefixes: Option<(Prefixes, Vec<f64>)>,
 }
 
@@ -44,6 +47,8 @@ impl<'a> FleetArrivals<'a> {
             seconds: 0.0,
             random: Pcg64::seed_from_u64(seed ^ 0x6172_7269_7665),
             lengths: workload.lengths(seed),
+            workload,
+            count: 0,
             prefixes: prefixes.map(|prefixes| (prefixes, cumulated(prefixes))),
         }
     }
@@ -80,7 +85,9 @@ impl Iterator for FleetArrivals<'_> {
             }
         }
         let (isl, osl) = self.lengths.next();
-        let mut request = FleetArrival { at: (self.seconds * 1e9) as u64, isl, osl, prefix: None };
+        let adapter = self.workload.adapter(self.count);
+        self.count += 1;
+        let mut request = FleetArrival { at: (self.seconds * 1e9) as u64, isl, osl, prefix: None, adapter };
         if let Some((prefixes, shares)) = &self.prefixes {
             let drawn = self.random.random::<f64>();
             let prefix = shares.partition_point(|share| *share <= drawn).min(shares.len() - 1);

@@ -7,7 +7,7 @@ use super::balancer::Balancer;
 use super::failures::FailureTimes;
 use super::replica::Replica;
 use super::result::FleetResult;
-use crate::sim::core::{CoreToken, NeverFits};
+use crate::sim::core::{CoreTokens, NeverFits};
 
 /// A request that has not ended.
 #[derive(Clone, Copy)]
@@ -37,7 +37,7 @@ impl LiveRequests {
     }
 
     /// A token came.
-    fn token(&mut self, now: u64, token: CoreToken, result: &mut FleetResult) {
+    fn token(&mut self, now: u64, token: CoreTokens, result: &mut FleetResult) {
         let place = &mut self.places[token.id as usize];
         let Some(live) = place else { return };
         let first = *live.first.get_or_insert(now);
@@ -114,7 +114,7 @@ impl Balanced {
             return Ok(());
         };
         self.advance(at, now)?;
-        if self.replicas[at].take(now, id, request.isl, request.osl, request.prefix) {
+        if self.replicas[at].take(now, id, &request) {
             self.result.found_prefix();
         }
         Ok(())

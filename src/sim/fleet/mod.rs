@@ -7,6 +7,7 @@
 mod arrivals;
 mod balanced;
 mod balancer;
+mod disaggregated;
 mod failures;
 mod prefix_cache;
 mod rate_over_time;
@@ -14,7 +15,10 @@ mod replica;
 mod result;
 mod run;
 
+pub(super) use arrivals::FleetArrival;
 pub use balancer::Balancer;
+pub use disaggregated::Disaggregation;
+pub(super) use disaggregated::run_disaggregated;
 pub use failures::Failures;
 pub use rate_over_time::{RateOverTime, RateOverTimeError};
 pub use result::{FleetHour, FleetResult};

@@ -2,17 +2,15 @@
 
 use std::collections::VecDeque;
 
+use super::arrivals::FleetArrival;
 use super::prefix_cache::PrefixCache;
-use crate::sim::core::{Core, CoreToken, EngineLimits, NeverFits};
+use crate::sim::core::{Core, CoreRequest, CoreTokens, EngineLimits, NeverFits};
 
 /// A request on its way into the core.
 struct Entering {
     /// When it is there, after the frontend.
     at: u64,
-    id: u64,
-    isl: u64,
-    osl: u64,
-    cached: u64,
+    request: CoreRequest,
 }
 
 /// A server.
@@ -76,16 +74,28 @@ impl Replica {
     }
 
     /// A request comes at `now`, which is not before any time that it was advanced to. True: its prefix was in the cache.
-    pub(super) fn take(&mut self, now: u64, id: u64, isl: u64, osl: u64, prefix: Option<u32>) -> bool {
-        let cached = prefix.map_or(0, |prefix| self.prefixes.use_prefix(prefix));
-        self.requests += 1;
-        self.entering.push_back(Entering { at: now + self.limits.timing.frontend_ns(), id, isl, osl, cached });
-        self.event = self.event.min(now + self.limits.timing.frontend_ns());
+    pub(super) fn take(&mut self, now: u64, id: u64, arrival: &FleetArrival) -> bool {
+        let cached = arrival.prefix.map_or(0, |prefix| self.prefixes.use_prefix(prefix));
+        let FleetArrival { isl, osl, adapter, .. } = *arrival;
+        self.enter(now, CoreRequest { id, isl, osl, cached, adapter });
         cached > 0
     }
 
+    /// The same, where the KV cache of the whole prompt comes with it.
+    pub(super) fn take_cached(&mut self, now: u64, id: u64, arrival: &FleetArrival) {
+        let FleetArrival { isl, osl, adapter, .. } = *arrival;
+        self.enter(now, CoreRequest { id, isl, osl, cached: isl, adapter });
+    }
+
+    fn enter(&mut self, now: u64, request: CoreRequest) {
+        let at = now.saturating_add(self.limits.timing.frontend_ns());
+        self.requests += 1;
+        self.entering.push_back(Entering { at, request });
+        self.event = self.event.min(at);
+    }
+
     /// Ends the steps that end until `until` and begins those before it. Hands out first and last tokens, and their time.
-    pub(super) fn advance(&mut self, until: u64, mut emit: impl FnMut(u64, CoreToken)) -> Result<(), NeverFits> {
+    pub(super) fn advance(&mut self, until: u64, mut emit: impl FnMut(u64, CoreTokens)) -> Result<(), NeverFits> {
         loop {
             if let Some(end) = self.step_end {
                 if end > until {
@@ -106,7 +116,7 @@ impl Replica {
             self.busy += end - self.now;
             self.now = end;
             while let Some(entering) = self.entering.pop_front_if(|entering| entering.at <= self.now) {
-                self.core.arrive_with_prefix(entering.id, entering.isl, entering.osl, entering.cached)?;
+                self.core.arrive(entering.request)?;
             }
             if self.now >= until {
                 break;

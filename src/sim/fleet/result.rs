@@ -107,7 +107,12 @@ impl FleetResult {
 
     /// One replica's part.
     pub(super) fn served(&mut self, busy_ns: u64, steps: u64) {
-        self.replicas += 1;
+        self.served_by(1, busy_ns, steps);
+    }
+
+    /// That of several.
+    pub(super) fn served_by(&mut self, replicas: usize, busy_ns: u64, steps: u64) {
+        self.replicas += replicas as u64;
         self.busy_ns += busy_ns;
         self.steps += steps;
     }

@@ -18,7 +18,7 @@ use tonic::Status;
 use super::answer::ServedAnswer;
 use super::extra_outputs::RequestTimes;
 use super::statistics::Route;
-use crate::sim::core::{Core, CoreLoad, CoreToken, EngineLimits, NeverFits};
+use crate::sim::core::{Core, CoreLoad, CoreRequest, CoreTokens, EngineLimits, NeverFits};
 use crate::triton::proto::inference::{ModelInferResponse, ModelStreamInferResponse};
 
 /// Simulated nanoseconds since the server came up.
@@ -67,12 +67,16 @@ pub(super) struct DriverJob {
     pub owner: u64,
     pub isl: u64,
     pub osl: u64,
+    /// The LoRA adapter that it names.
+    pub adapter: Option<u64>,
     pub answer: ServedAnswer,
     pub reply: ResponseSink,
     /// The models that count it.
     pub route: Route,
     /// Tokens so far, and when the first came.
     pub token_count: u64,
+    /// Steps that made them: responses, where it streams.
+    pub chunk_count: u64,
     pub first_token: u64,
 }
 
@@ -271,7 +275,7 @@ impl Running {
         let Some(job) = self.waiting.pop_front() else { return };
         let id = self.next_id;
         self.next_id += 1;
-        match self.core.arrive(id, job.isl, job.osl) {
+        match self.core.arrive(CoreRequest { id, isl: job.isl, osl: job.osl, cached: 0, adapter: job.adapter }) {
             Ok(()) => {
                 self.shared.input_tokens.fetch_add(job.isl, Ordering::Relaxed);
                 self.jobs.insert(id, job);
@@ -296,10 +300,11 @@ impl Running {
         let Self { core, jobs, shared, inside, .. } = self;
         let mut gone = Vec::new();
         core.finish(|token| {
-            shared.tokens.fetch_add(1, Ordering::Relaxed);
+            shared.tokens.fetch_add(token.count, Ordering::Relaxed);
             let served = if token.is_last { shared.served.fetch_add(1, Ordering::Relaxed) + 1 } else { 0 };
             let Some(job) = jobs.get_mut(&token.id) else { return };
-            job.token_count = token.index + 1;
+            job.token_count = token.index + token.count;
+            job.chunk_count += 1;
             if token.index == 0 {
                 job.first_token = now;
             }
@@ -312,7 +317,7 @@ impl Running {
             let is_message_done = token.is_last && job.answer.ends();
             // Counted before it is sent: a client that has the last token finds it in the statistics.
             if let Some(times) = &times {
-                let responses = if job.answer.is_streaming { job.token_count } else { 1 };
+                let responses = if job.answer.is_streaming { job.chunk_count } else { 1 };
                 job.route.answered(times, responses, is_message_done);
             }
             let is_heard = send_token(job, token, is_message_done, times);
@@ -337,12 +342,12 @@ impl Running {
     }
 }
 
-/// Sends the output that a token makes visible. False when the receiver is gone.
-fn send_token(job: &DriverJob, token: CoreToken, is_message_done: bool, times: Option<RequestTimes>) -> bool {
+/// Sends the output that the tokens of a step make visible. False when the receiver is gone.
+fn send_token(job: &DriverJob, token: CoreTokens, is_message_done: bool, times: Option<RequestTimes>) -> bool {
     match &job.reply {
         ResponseSink::Once(sender) => !sender.is_closed(),
         ResponseSink::Stream(sender) if job.answer.is_streaming => {
-            let response = job.answer.response(token.index, token.index + 1, false, times);
+            let response = job.answer.response(token.index, token.index + token.count, false, times);
             let is_final = is_message_done && !job.answer.is_final_apart;
             sender.send(Ok(ServedAnswer::streamed(response, is_final))).is_ok()
         }

@@ -191,6 +191,9 @@ fn engine_of(config: &ModelConfig) -> Result<LoadedEngine, InstanceError> {
     }
     check_memory(&engine, &rank.memory, limits.blocks, max_batch_size, max_num_tokens, fraction)?;
     Ok(LoadedEngine {
+        has_lora: limits.lora.is_some()
+            || is_on(build.plugin_config.rest.get("lora_plugin").or_else(|| build.rest.get("lora_plugin")))
+            || text(config, "lora_prefetch_dir").is_some_and(|folder| !folder.is_empty()),
         limits,
         instances: config.instance_group.iter().map(|group| group.count.max(1) as usize).sum::<usize>().max(1),
         max_input_len: u64::from(build.max_input_len),
@@ -198,8 +201,6 @@ fn engine_of(config: &ModelConfig) -> Result<LoadedEngine, InstanceError> {
         max_beam_width: i64::from(build.max_beam_width),
         vocab_size: rank.model.vocab_size.max(8),
         exclude_input: parameter::<bool>(config, "exclude_input_in_output").unwrap_or(false),
-        has_lora: is_on(build.plugin_config.rest.get("lora_plugin").or_else(|| build.rest.get("lora_plugin")))
-            || text(config, "lora_prefetch_dir").is_some_and(|folder| !folder.is_empty()),
         has_context_logits: is_on(build.rest.get("gather_context_logits")),
         logits: config
             .output

@@ -29,6 +29,7 @@ pub(super) enum Accepted {
 pub(super) struct RequestPart {
     pub isl: u64,
     pub osl: u64,
+    pub adapter: Option<u64>,
     pub answer: ServedAnswer,
 }
 
@@ -103,6 +104,7 @@ pub(super) fn version(model: &LoadedModel) -> String {
 struct RowRequest {
     isl: u64,
     osl: u64,
+    adapter: Option<u64>,
     is_streaming: bool,
     prompt: ServedPrompt,
     beams: u32,
@@ -138,7 +140,8 @@ impl RowRequest {
         }
         let sequences = inputs.int("num_return_sequences", row).unwrap_or(1);
         sampling(inputs, row, is_text, beams, sequences)?;
-        if let Some(task) = inputs.long("lora_task_id", row).filter(|_| !engine.has_lora) {
+        let adapter = inputs.long("lora_task_id", row);
+        if let Some(task) = adapter.filter(|_| !engine.has_lora) {
             return Err(RequestRefusal::backend(format!(
                 "LoRA task {task} not found in cache. Please send LoRA weights with request"
             )));
@@ -161,6 +164,7 @@ impl RowRequest {
         Ok(Self {
             isl,
             osl,
+            adapter,
             is_streaming,
             prompt,
             beams: beams.max(1) as u32,
@@ -192,7 +196,7 @@ impl RowRequest {
             returns: self.returns.clone(),
             ..plain.clone()
         };
-        RequestPart { isl: self.isl, osl, answer }
+        RequestPart { isl: self.isl, osl, adapter: self.adapter, answer }
     }
 }
 

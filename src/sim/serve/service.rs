@@ -172,7 +172,7 @@ impl ServiceInner {
                 let copies = self.drivers.get(&engine).map_or(&[][..], |(drivers, _)| drivers);
                 let route = parts.first().and_then(|part| self.models.get(&part.answer.model_name));
                 let route = route.map_or_else(Route::default, |model| self.statistics.route(model));
-                for RequestPart { isl, osl, answer } in parts {
+                for RequestPart { isl, osl, adapter, answer } in parts {
                     // The least loaded copy; the first among equals.
                     if let (Some(driver), Some(reply)) = (copies.iter().min_by_key(|d| d.load()), reply()) {
                         let route = route.clone();
@@ -181,10 +181,12 @@ impl ServiceInner {
                             owner,
                             isl,
                             osl,
+                            adapter,
                             answer,
                             reply,
                             route,
                             token_count: 0,
+                            chunk_count: 0,
                             first_token: 0,
                         });
                     }

@@ -76,7 +76,10 @@ fn read(path: &Path) -> Result<LoadedEngine, VllmLoadError> {
         max_num_tokens: number("max_num_batched_tokens").unwrap_or(u64::from(build.max_num_tokens)),
         blocks,
         tokens_per_block: u64::from(tokens_per_block),
+        kv_bytes_per_token: rank.memory.kv_bytes_per_token,
         timing: rank.timing,
+        speculation: rank.speculation,
+        lora: rank.lora,
     };
     Ok(LoadedEngine {
         limits,
@@ -87,7 +90,7 @@ fn read(path: &Path) -> Result<LoadedEngine, VllmLoadError> {
         max_beam_width: 1,
         vocab_size: rank.model.vocab_size.max(8),
         exclude_input: false,
-        has_lora: false,
+        has_lora: rank.lora.is_some(),
         has_context_logits: false,
         logits: DataType::TypeFp32,
         runtime_bytes: rank.memory.workspace_bytes as u64,

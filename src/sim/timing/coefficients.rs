@@ -38,6 +38,17 @@ pub struct Coefficients {
     pub frontend: f64,
 }
 
+/// What a step computes: so many tokens of the context of so many requests, with pairs of a new and an older token; and requests
+/// that generate, with the tokens in their KV caches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StepWork {
+    pub contexts: u64,
+    pub context_tokens: u64,
+    pub pairs: u64,
+    pub generating: u64,
+    pub kv_tokens: u64,
+}
+
 const fn all() -> f64 {
     1.0
 }
@@ -48,16 +59,26 @@ const ALL_EXPERTS: u64 = 4096;
 impl Coefficients {
     /// One step, nanoseconds: of `contexts` requests that compute so many tokens of their context, and of those that generate. The order of the additions is part of the golden values.
     pub fn step_ns(&self, contexts: u64, context_tokens: u64, pairs: u64, generating: u64, kv_tokens: u64) -> u64 {
-        let count = context_tokens + generating;
+        self.verify_ns(&StepWork { contexts, context_tokens, pairs, generating, kv_tokens }, 1)
+    }
+
+    /// The same, where each request that generates computes so many tokens. Attention reads its KV cache once for all of them, and
+    /// takes the time of its arithmetic where that is longer.
+    pub(in crate::sim) fn verify_ns(&self, work: &StepWork, tokens_of_a_request: u64) -> u64 {
+        let count = work.context_tokens + work.generating * tokens_of_a_request;
         let tokens = count as f64;
         let weights = self.weights(count);
+        let kv_token = match tokens_of_a_request {
+            1 => self.kv_token,
+            several => self.kv_token.max(self.pair * several as f64),
+        };
         let mut seconds = self.overhead
             + (self.overlap * weights).max(self.token * tokens)
-            + self.pair * pairs as f64
-            + self.request * generating as f64
-            + self.kv_token * kv_tokens as f64;
-        if context_tokens > 0 {
-            seconds += self.context + self.prompt * contexts as f64;
+            + self.pair * work.pairs as f64
+            + self.request * work.generating as f64
+            + kv_token * work.kv_tokens as f64;
+        if work.context_tokens > 0 {
+            seconds += self.context + self.prompt * work.contexts as f64;
         }
         seconds += self.all_reduce * tokens;
         seconds += (1.0 - self.overlap) * weights;

@@ -1,6 +1,6 @@
 //! From the data sheet of a GPU and the shape of a model to the cost of a step.
 
-use super::{Coefficients, DecoderModel, GpuMemory, GpuTiming, Precision};
+use super::{Coefficients, DecoderModel, Drafter, Drafting, GpuMemory, GpuTiming, Precision};
 use crate::spec::SimCalibration;
 
 /// The GPUs that share one engine.
@@ -72,6 +72,24 @@ pub fn derive(
         kv_bytes_per_token: kv_layer * layers / stages,
     };
     (coefficients, memory)
+}
+
+/// A pass of the drafter of speculative decoding, and the memory of its weights and its KV cache; it is split over the GPUs as the
+/// model is. What the host does for each request and prompt is the model's part. `None`: it has no weights.
+pub(in crate::sim) fn derive_drafter(
+    drafting: &Drafting,
+    model: &DecoderModel,
+    gpu: &GpuTiming,
+    precision: Precision,
+    kv: Precision,
+    parallelism: Parallelism,
+    calibration: &SimCalibration,
+) -> Option<(Coefficients, GpuMemory)> {
+    let (pass, memory) = derive(&drafting.model(model)?, gpu, precision, kv, parallelism, calibration);
+    let launched = matches!(drafting.drafter, Drafter::Model(_));
+    let overhead = if launched { pass.overhead } else { pass.overhead - calibration.step_ms * 1e-3 };
+    let pass = Coefficients { overhead, request: 0.0, context: 0.0, prompt: 0.0, frontend: 0.0, ..pass };
+    Some((pass, memory))
 }
 
 /// Arithmetic of a token's linear layers. Layers of experts reach less than the others: each has a part of the tokens.

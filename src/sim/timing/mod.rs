@@ -6,13 +6,19 @@
 
 mod coefficients;
 mod derive;
+mod lora;
 mod memory;
+mod speculation;
 
 use serde::{Deserialize, Serialize};
 
 pub use coefficients::Coefficients;
+pub(in crate::sim) use coefficients::StepWork;
+pub(in crate::sim) use derive::derive_drafter;
 pub use derive::{Parallelism, derive};
+pub use lora::{LoraCost, LoraSettings};
 pub use memory::GpuMemory;
+pub use speculation::{Drafter, Drafting, Speculation};
 
 /// The numbers of a decoder model that decide its memory and its speed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

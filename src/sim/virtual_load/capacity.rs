@@ -70,9 +70,14 @@ pub fn judged_at(
     limits: &[LatencyLimit],
     rate: f64,
 ) -> Result<VirtualResult, NeverFits> {
+    served_at(server, servers, workload, judged_count(count, limits, rate), rate)
+}
+
+/// Requests of a load in which limits can be judged.
+pub(super) fn judged_count(count: usize, limits: &[LatencyLimit], rate: f64) -> usize {
     let longest = limits.iter().fold(0.0_f64, |longest, limit| longest.max(limit.ms / 1e3));
     let seconds = SECONDS.max(LIMITS * longest);
-    served_at(server, servers, workload, count.max((rate * seconds) as usize), rate)
+    count.max((rate * seconds) as usize)
 }
 
 /// The highest rate at which the limits hold and the servers keep up, for a load of at least so many requests and of a time in
@@ -85,8 +90,16 @@ pub fn capacity(
     limits: &[LatencyLimit],
 ) -> Result<Capacity, CapacityError> {
     let full = offline(server, servers, workload, count)?;
+    search(&full, |rate| judged_at(server, servers, workload, count, limits, rate), limits)
+}
+
+/// The same for servers that take a load at a rate, and whose result with all requests at once is known.
+pub(super) fn search(
+    full: &VirtualResult,
+    at: impl Fn(f64) -> Result<VirtualResult, NeverFits>,
+    limits: &[LatencyLimit],
+) -> Result<Capacity, CapacityError> {
     let most = full.requests as f64 / full.seconds.max(f64::MIN_POSITIVE);
-    let at = |rate: f64| judged_at(server, servers, workload, count, limits, rate);
     let (mut low, mut high) = (0.0, most);
     let mut best = Capacity { rate: 0.0, result: at(most / 1000.0)? };
     // The end of a finite load, when few are left, hides a part of what full servers do.
@@ -143,6 +156,7 @@ mod tests {
         VirtualWorkload {
             input_tokens: Length::Lognormal { mean: 300.0, stddev: 200.0, min: 16, max: 1024 },
             output_tokens: Length::Lognormal { mean: 100.0, stddev: 50.0, min: 8, max: 512 },
+            adapters: Vec::new(),
             seed: 7,
         }
     }

@@ -2,11 +2,13 @@
 //! hold. Hours of load take seconds.
 
 mod capacity;
+mod disaggregated;
 mod latencies;
 mod users;
 mod workload;
 
 pub use capacity::{Capacity, CapacityError, UnknownMetric, capacity, judged_at, offline, served_at};
+pub use disaggregated::DisaggregatedServers;
 pub use latencies::VirtualResult;
 pub use users::with_users;
 pub(super) use workload::LengthSampler;

@@ -14,8 +14,7 @@ pub fn with_users(
 ) -> Result<VirtualResult, NeverFits> {
     let busy = servers.min(users).max(1);
     let requests = workload.requests(count.div_ceil(busy), None);
-    let lengths: Vec<(u64, u64)> = requests.iter().map(|request| (request.isl, request.osl)).collect();
-    let (load, run) = simulate_users(server, &lengths, users.div_ceil(busy))?;
+    let (load, run) = simulate_users(server, &requests, users.div_ceil(busy))?;
     let mut result = VirtualResult::default();
     result.add(&load, &run.requests, run.steps);
     result.times(busy);
@@ -34,7 +33,12 @@ mod tests {
     #[test]
     fn more_users_bring_more_until_all_requests_are_there_at_once() {
         let server = twin(&spec(), &TwinServing::default()).unwrap();
-        let workload = VirtualWorkload { input_tokens: Length::Fixed(200), output_tokens: Length::Fixed(50), seed: 3 };
+        let workload = VirtualWorkload {
+            input_tokens: Length::Fixed(200),
+            output_tokens: Length::Fixed(50),
+            adapters: Vec::new(),
+            seed: 3,
+        };
         let rate = |users| with_users(&server, 2, &workload, 400, users).unwrap().tokens_per_second();
         assert!(rate(1) < rate(8) && rate(8) < rate(64));
         let all = with_users(&server, 2, &workload, 400, 400).unwrap();

@@ -12,6 +12,8 @@ use crate::spec::Length;
 pub struct VirtualWorkload {
     pub input_tokens: Length,
     pub output_tokens: Length,
+    /// LoRA adapters, which requests name in turn.
+    pub adapters: Vec<u64>,
     pub seed: u64,
 }
 
@@ -23,15 +25,21 @@ impl VirtualWorkload {
         let mut gaps = Pcg64::seed_from_u64(self.seed ^ 0x6761_7073);
         let mut seconds = 0.0;
         (0..count)
-            .map(|_| {
+            .map(|number| {
                 if let Some(rate) = rate {
                     // 1 − u is above 0.
                     seconds -= libm::log(1.0 - gaps.random::<f64>()) / rate;
                 }
                 let (isl, osl) = lengths.next();
-                SimulatedRequest { at: (seconds * 1e9) as u64, isl, osl }
+                SimulatedRequest { at: (seconds * 1e9) as u64, isl, osl, adapter: self.adapter(number) }
             })
             .collect()
+    }
+
+    /// The adapter of the request of this number.
+    pub(in crate::sim) fn adapter(&self, number: usize) -> Option<u64> {
+        let count = self.adapters.len();
+        (count > 0).then(|| self.adapters[number % count])
     }
 
     /// Lengths drawn with a seed.

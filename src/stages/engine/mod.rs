@@ -12,7 +12,9 @@ use serde_json::Value;
 
 use super::task_context::{TaskContext, memory};
 use crate::event::{Done, Failure, FailureKind};
-use crate::manifest::model::{Engine, EngineBackend, EngineOnly, ModelShape, Repository, SystemShape};
+use crate::manifest::model::{
+    DraftSource, Engine, EngineBackend, EngineOnly, ModelShape, Repository, SpeculativeConfig, SystemShape,
+};
 use crate::sim::{self, Chunking, EngineSpec, SchedulerPolicy, TwinServing};
 
 pub async fn perform(context: &TaskContext, engine: &Engine) -> Result<Done, Failure> {
@@ -56,7 +58,24 @@ pub fn engine_spec(engine: &Engine) -> EngineSpec {
         pipeline_parallelism: engine.pipeline_parallelism,
         checkpoint_flags: engine.checkpoint_flags.clone().into_iter().collect(),
         build_flags: engine.build_flags.clone().into_iter().collect(),
+        drafting: engine.speculative_config.as_deref().and_then(drafting),
+        lora: engine.lora_config.map(|lora| sim::LoraSettings {
+            max_lora_rank: lora.max_lora_rank,
+            max_loras: lora.max_loras,
+            host_link_gbs: lora.host_link_gbs,
+        }),
     }
+}
+
+/// Speculative decoding as the simulator takes it. Its keys were checked with the plan.
+fn drafting(config: &SpeculativeConfig) -> Option<sim::Drafting> {
+    let (source, draft_len) = config.source().ok()?;
+    let drafter = match source {
+        DraftSource::NGram => sim::Drafter::NGram,
+        DraftSource::Layer => sim::Drafter::Layer,
+        DraftSource::Model(shape) => sim::Drafter::Model(Box::new(decoder_model(shape))),
+    };
+    Some(sim::Drafting { drafter, draft_len, acceptance: config.acceptance_rate.clone() })
 }
 
 /// How a repository's runtime flags serve an engine in the simulator.

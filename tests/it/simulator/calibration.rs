@@ -123,7 +123,12 @@ fn whole_loads_that_the_fit_has_not_seen_come_out_near_what_was_measured() {
     let serving = TwinServing { kv_tokens: Some(19_073 * 16), ..TwinServing::default() };
     let server = twin(&spec, &serving).unwrap();
     assert_eq!((server.policy, server.blocks), (SchedulerPolicy::Vllm, 19_073));
-    let workload = VirtualWorkload { input_tokens: Length::Fixed(512), output_tokens: Length::Fixed(128), seed: 1 };
+    let workload = VirtualWorkload {
+        input_tokens: Length::Fixed(512),
+        output_tokens: Length::Fixed(128),
+        adapters: Vec::new(),
+        seed: 1,
+    };
     let all = offline(&server, 1, &workload, 800).unwrap();
     let at_20 = served_at(&server, 1, &workload, 2000, 20.0).unwrap();
     let of = |metric| at_20.statistic(metric, Statistic::P50).unwrap();
@@ -157,7 +162,12 @@ fn another_gpu_comes_out_near_what_was_measured_on_it() {
         ..super::ground::engine_spec()
     };
     let server = twin(&spec, &TwinServing::default()).unwrap();
-    let workload = VirtualWorkload { input_tokens: Length::Fixed(512), output_tokens: Length::Fixed(128), seed: 1 };
+    let workload = VirtualWorkload {
+        input_tokens: Length::Fixed(512),
+        output_tokens: Length::Fixed(128),
+        adapters: Vec::new(),
+        seed: 1,
+    };
     let all = offline(&server, 1, &workload, 1000).unwrap();
     let at_20 = served_at(&server, 1, &workload, 2000, 20.0).unwrap();
     let mean = |result: &regatta::sim::VirtualResult, metric| result.statistic(metric, Statistic::Mean).unwrap();
@@ -204,6 +214,7 @@ fn loads_on_an_h100_that_the_fit_has_not_seen_come_out_near_what_was_measured() 
     let of = |inputs, outputs| VirtualWorkload {
         input_tokens: Length::Fixed(inputs),
         output_tokens: Length::Fixed(outputs),
+        adapters: Vec::new(),
         seed: 1,
     };
     let all = offline(&server, 1, &of(512, 128), 1000).unwrap();

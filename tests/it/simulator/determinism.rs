@@ -16,6 +16,7 @@ fn digest(scheduler: SimScheduler) -> String {
     let workload = VirtualWorkload {
         input_tokens: Length::Lognormal { mean: 300.0, stddev: 200.0, min: 16, max: 900 },
         output_tokens: Length::Normal { mean: 120.0, stddev: 60.0, min: 4, max: 400 },
+        adapters: Vec::new(),
         seed: 20_240_601,
     };
     let ran = served_at(&twin(&spec, &serving).unwrap(), 2, &workload, 5_000, 900.0).unwrap();
@@ -38,7 +39,7 @@ fn a_load_has_the_same_latencies_to_the_last_bit() {
 }
 
 /// A stamp of `return_perf_metrics`, simulated nanoseconds.
-fn stamp(response: &ModelInferResponse, name: &str) -> Option<u64> {
+pub fn stamp(response: &ModelInferResponse, name: &str) -> Option<u64> {
     let at = response.outputs.iter().position(|output| output.name == name)?;
     let bytes = response.raw_output_contents[at][..].try_into().unwrap();
     Some(u64::try_from(i64::from_le_bytes(bytes)).unwrap())
@@ -67,7 +68,7 @@ async fn real_time_and_virtual_time_have_the_same_steps() {
             let Some(arrival) = stamp(&response, "arrival_time_ns") else { continue };
             let times = ["first_token_time_ns", "last_token_time_ns"].map(|name| stamp(&response, name).unwrap());
             let lengths: Vec<u64> = response.id.split(' ').map(|number| number.parse().unwrap()).collect();
-            served.push((SimulatedRequest { at: arrival, isl: lengths[0], osl: lengths[1] }, times));
+            served.push((SimulatedRequest::new(arrival, lengths[0], lengths[1]), times));
         }
     }
     server.stop().unwrap();

@@ -107,6 +107,8 @@ pub fn engine_spec() -> EngineSpec {
             .as_object()
             .unwrap()
             .clone(),
+        drafting: None,
+        lora: None,
     }
 }
 

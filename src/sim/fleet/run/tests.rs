@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::sim::core::tests::GOLDEN;
-use crate::sim::core::{Chunking, Core, SchedulerPolicy, SimulatedRequest, simulate};
+use crate::sim::core::{Chunking, Core, CoreRequest, SchedulerPolicy, SimulatedRequest, simulate};
 use crate::sim::timing::Coefficients;
 use crate::spec::Length;
 
@@ -18,6 +18,9 @@ fn server(policy: SchedulerPolicy) -> EngineLimits {
         blocks: 400,
         tokens_per_block: 32,
         timing: Coefficients { frontend: 2e-3, ..GOLDEN },
+        speculation: None,
+        lora: None,
+        kv_bytes_per_token: 131_072.0,
     }
 }
 
@@ -32,16 +35,18 @@ fn fleet(policy: Balancer) -> Fleet {
         workload: VirtualWorkload {
             input_tokens: Length::Lognormal { mean: 300.0, stddev: 200.0, min: 16, max: 1024 },
             output_tokens: Length::Lognormal { mean: 80.0, stddev: 50.0, min: 1, max: 400 },
+            adapters: Vec::new(),
             seed: 11,
         },
         prefixes: None,
         failures: None,
+        disaggregation: None,
     }
 }
 
 fn requests(fleet: &Fleet, seed: u64) -> Vec<SimulatedRequest> {
     FleetArrivals::new(&fleet.rate, fleet.balancers, &fleet.workload, None, seed)
-        .map(|request| SimulatedRequest { at: request.at, isl: request.isl, osl: request.osl })
+        .map(|request| SimulatedRequest::new(request.at, request.isl, request.osl))
         .collect()
 }
 
@@ -79,7 +84,9 @@ fn eager(limits: &EngineLimits, replicas: usize, load: &[SimulatedRequest]) -> F
         }
         while one.entering.first().is_some_and(|(at, _)| *at <= one.now) {
             let (_, id) = one.entering.remove(0);
-            one.core.arrive(id as u64, load[id].isl, load[id].osl).unwrap();
+            one.core
+                .arrive(CoreRequest { id: id as u64, isl: load[id].isl, osl: load[id].osl, ..CoreRequest::default() })
+                .unwrap();
         }
         if one.now >= until {
             return;
