@@ -331,7 +331,7 @@ pub(super) struct ProvenanceArgs {
     /// [env: REGATTA_SIGN_KEY, a file or its text].
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub sign_key: Option<PathBuf>,
-    /// The URI that names this machine, or whoever vouches for it, as `builder.id`.
+    /// The URI that names this machine, or the party that vouches for it, as `builder.id`.
     #[arg(long, value_name = "URI", default_value = "regatta:local")]
     pub builder: String,
     /// Write it into this file.

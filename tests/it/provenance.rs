@@ -1,4 +1,4 @@
-//! `regatta provenance`: its digests are those of the files, and its signature holds for whoever has the public key alone.
+//! `regatta provenance`: its digests are those of the files, and the public key alone is enough to check its signature.
 
 use std::fs;
 

@@ -91,7 +91,7 @@ pub(super) struct StatementParts {
     /// What else decided the output.
     pub internal: BTreeMap<&'static str, Value>,
     pub dependencies: Vec<Resource>,
-    /// A URI that names whoever vouches for the machine.
+    /// A URI that names the party that vouches for the machine.
     pub builder: String,
     pub metadata: BuildMetadata,
 }

@@ -54,7 +54,7 @@ fn a_reader_with_the_public_key_takes_what_is_signed_and_makes_the_rest() {
         .shows("signatures: of ")
         .shows("nothing is sent")
         .shows("both");
-    // Whoever wants no signatures reads signed records, too.
+    // A machine without keys reads signed records, too.
     let plain = machine(MANIFEST);
     run(&plain, &url);
     assert!(ran(&plain).is_empty());
@@ -78,7 +78,7 @@ fn a_reader_with_the_public_key_takes_what_is_signed_and_makes_the_rest() {
     let both = trusting(&format!("{other_public}{public}"));
     run(&both, &url);
     assert!(ran(&both).is_empty());
-    // Whoever signs with the other key replaces the records that it refuses.
+    // A machine with the other key replaces the records that it refuses.
     let replacing = signing(&other_private);
     run(&replacing, &url).shows("is signed by a key that is not trusted here");
     assert_eq!(ran(&replacing), ["first", "second"]);
@@ -113,7 +113,7 @@ fn records_without_a_signature_are_refused_where_one_is_asked_for_and_signed_by_
 }
 
 #[test]
-fn whoever_may_write_to_the_store_and_has_no_key_changes_nothing() {
+fn a_writer_without_a_key_changes_nothing() {
     let (private, public) = keys();
     let (folder, url) = store();
     run(&signing(&private), &url);
