@@ -29,7 +29,7 @@
 //! | `stats` | statistics of several runs and of one: tests, intervals, effective sample sizes, searches; pure | – |
 //! | `manifest` | text → a checked `Manifest`; the JSON Schema | spec, diag, event, units |
 //! | `plan` | manifest and parameters → a frozen graph of tasks; pure data | manifest, triton, mlperf, spec, diag, event, units |
-//! | `runner` | what may start and what must stop; `store`: durable state on this machine; `shared_store`: outputs shared between machines; owns `trait TaskExecutor` | plan, diag, event, units |
+//! | `runner` | what may start and what must stop; `store`: durable state on this machine; `shared_store`: outputs shared between machines, and the keys that sign them; owns `trait TaskExecutor` | plan, diag, event, units |
 //! | `exec` | where and how a command runs, is confined and followed, and is stopped for certain: `process`, `container` | spec, event, units |
 //! | `tokenizer` | a model's `tokenizer.json`: text to token ids and back | diag |
 //! | `triton` | talks to Triton servers (KServe v2, metrics); reads, writes and checks model repositories and engines; plans launches | exec, spec, diag, event, units |

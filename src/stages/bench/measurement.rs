@@ -58,7 +58,7 @@ pub async fn measure(
         let since = far.map_or_else(Instant::now, |(since, ..)| since);
         *far = Some((since, progress.ended, progress.scheduled));
         drop(far);
-        answered.store(progress.ended, Ordering::Relaxed);
+        answered.store(progress.ended + progress.tokens, Ordering::Relaxed);
         let measured = live.lock().take(Instant::now(), &progress);
         let text = live_line(&measured);
         let text = if name.is_empty() { text } else { format!("{name}: {text}") };
@@ -115,8 +115,8 @@ pub async fn measure(
     Ok(measured.judge())
 }
 
-/// The servers are probed beside the requests, `answered` of which have ended. Over HTTP there are no probes: a silent server
-/// ends at `stall_timeout`.
+/// The servers are probed beside the requests; `answered` grows with what has come of them. Over HTTP there are no probes: a silent
+/// server ends at `stall_timeout`.
 pub async fn wait_for_unresponsive_server(spec: &BenchSpec, answered: &Arc<AtomicU64>) -> health::UnresponsiveServer {
     match spec.protocol {
         harness::Transport::Kserve => {
