@@ -65,7 +65,7 @@ pub async fn measure(
         // Files may be large.
         let spec = Arc::clone(&spec);
         tokio::task::spawn_blocking(move || {
-            let schedule = plan::plan(&spec)?;
+            let schedule = Arc::new(plan::plan(&spec)?);
             let queue = PlanQueue::new(&schedule, &spec)?;
             Ok::<_, HarnessError>((schedule, queue))
         })
@@ -89,9 +89,9 @@ pub async fn measure_outside(
     stop: &Stop,
     progress: impl Fn(BenchProgress),
 ) -> Result<UnjudgedRun, HarnessError> {
-    let schedule = plan::for_external_driver(spec, samples)?;
+    let schedule = Arc::new(plan::for_external_driver(spec, samples)?);
     let queue = PlanQueue::new(&schedule, spec)?;
-    let desk = Arc::new(SampleCache::new(schedule.clone(), ear));
+    let desk = Arc::new(SampleCache::new(Arc::clone(&schedule), ear));
     let outside = ExternalDriverSetup { sample_cache: desk, send_inlet: Box::new(open) };
     drive(Arc::new(spec.clone()), schedule, queue, Some(outside), stop, progress).await
 }
@@ -103,13 +103,13 @@ struct ExternalDriverSetup<'a> {
 
 async fn drive(
     spec: Arc<BenchSpec>,
-    schedule: RequestSchedule,
+    schedule: Arc<RequestSchedule>,
     queue: PlanQueue,
     outside: Option<ExternalDriverSetup<'_>>,
     stop: &Stop,
     progress: impl Fn(BenchProgress),
 ) -> Result<UnjudgedRun, HarnessError> {
-    let (schedule, queue) = (Arc::new(schedule), Arc::new(queue));
+    let queue = Arc::new(queue);
     // Users who send for a time send as many requests as they can.
     let is_counted = outside.is_none() && (spec.scenario.is_open_loop() || queue.has_all());
     let scheduled = is_counted.then_some(schedule.requests.len() as u64);
@@ -201,7 +201,7 @@ async fn drive(
             let log = log.lock();
             Arc::new(schedule.with_issued(called(&schedule, &log, clock, t0)))
         }
-        _ if users(&spec) > 0 => Arc::new(queue.close(&schedule)?),
+        _ if users(&spec) > 0 => queue.close()?,
         _ => schedule,
     };
     let start = RunStart { wall: started, zero: clock.instant(t0) };

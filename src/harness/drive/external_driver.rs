@@ -50,13 +50,13 @@ pub(in crate::harness) struct ExternalCall {
 pub(in crate::harness) struct SampleCache {
     pub observer: Arc<dyn ExternalObserver>,
     /// One request for each sample.
-    samples: RequestSchedule,
+    samples: Arc<RequestSchedule>,
     encoder: OnceLock<Arc<RequestEncoder>>,
     bodies: Vec<Mutex<Option<Bytes>>>,
 }
 
 impl SampleCache {
-    pub fn new(samples: RequestSchedule, external_observer: Arc<dyn ExternalObserver>) -> Self {
+    pub fn new(samples: Arc<RequestSchedule>, external_observer: Arc<dyn ExternalObserver>) -> Self {
         let bodies = samples.requests.iter().map(|_| Mutex::new(None)).collect();
         Self { observer: external_observer, samples, encoder: OnceLock::new(), bodies }
     }

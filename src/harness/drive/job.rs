@@ -59,14 +59,22 @@ impl WorkerJob {
 pub(in crate::harness) struct PreparedMessages(Vec<Mutex<Option<Bytes>>>);
 
 impl PreparedMessages {
+    /// Bytes of them, in all; the rest is made one ahead of need.
+    pub const BYTES: usize = 64 << 20;
+    /// Places, at most: a place costs memory too.
+    const MOST: usize = 1 << 18;
+
     pub fn for_plan(schedule: &RequestSchedule) -> Self {
-        Self(schedule.requests.iter().map(|_| Mutex::new(None)).collect())
+        Self(schedule.requests.iter().take(Self::MOST).map(|_| Mutex::new(None)).collect())
     }
 
-    pub fn put(&self, index: u64, body: Bytes) {
-        if let Some(place) = self.0.get(index as usize) {
+    /// False: there is no place for it, nor for any with a higher index.
+    pub fn put(&self, index: u64, body: Bytes) -> bool {
+        let place = self.0.get(index as usize);
+        if let Some(place) = place {
             *place.lock() = Some(body);
         }
+        place.is_some()
     }
 
     /// Each once.

@@ -8,8 +8,8 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::dispatcher::{DispatchCounts, Dispatcher};
-use super::job::WorkerJob;
-use super::pacer::{self, Alarms, Pacer};
+use super::job::{PreparedMessages, WorkerJob};
+use super::pacer::{Alarms, Pacer};
 use super::request_attempt::{RequestAttempt, RequestProgress};
 use crate::harness::measure::collector::Collector;
 use crate::harness::measure::worker_output::WorkerOutput;
@@ -19,9 +19,6 @@ use crate::harness::transport::connection::Connection;
 use crate::harness::transport::http::ConnectionPool;
 use crate::harness::transport::request_encoder::RequestEncoder;
 use crate::harness::{HarnessError, LoadPattern};
-
-/// Request bodies serialised before the start, in all; the rest is serialised one ahead of need.
-const PREBUILT_BYTES: usize = 256 << 20;
 
 /// Connections of a worker that are opened before the start, at most.
 const MOST_CONNECTED_AHEAD: usize = 1000;
@@ -72,18 +69,21 @@ impl WorkerJob {
         let is_outside = matches!(self.spec.scenario, LoadPattern::Outside(_));
         for (index, session) in self.worker_sessions(&self.schedule) {
             let Some(message) = self.messages(session).next() else { continue };
-            if is_outside || bytes >= PREBUILT_BYTES / self.workers {
+            if is_outside || bytes >= PreparedMessages::BYTES / self.workers {
                 break;
             }
             let body = manner.message(&self.schedule, index, message, &PreviousAnswers::default())?;
             bytes += body.len();
-            self.bodies.put(index, body);
+            if !self.bodies.put(index, body) {
+                break;
+            }
         }
         if self.number == 0 {
             self.warm_up(&links, &manner).await?;
         }
         self.open_connections(&links).await;
-        let pacer = Pacer::new().map_err(|source| HarnessError::System { what: "no timerfd".to_owned(), source })?;
+        let pacer = Pacer::for_arrivals(self.workers)
+            .map_err(|source| HarnessError::System { what: "no timerfd".to_owned(), source })?;
         Ok(PreparedWorker { job: self, links, encoder: manner, pacer })
     }
 
@@ -194,7 +194,7 @@ impl PreparedWorker {
             not_sent: counts.not_sent.get(),
             in_flight_at_end: gauge.now(),
             in_flight_area: gauge.area(),
-            cpu_ns: thread_cpu().saturating_sub(cpu),
+            cpu_ns: thread_cpu().saturating_sub(cpu).saturating_sub(pacer.spun().as_nanos() as u64),
             wait_ns: run_queue_wait().zip(wait).map(|(after, before)| after.saturating_sub(before)),
             wall_ns: job.clock.now().saturating_sub(t0),
             waited_for_stream: counts.waited_for_stream.get(),
@@ -205,7 +205,7 @@ impl PreparedWorker {
             opened: links.iter().map(|link| Some(u64::from(link.pool.as_ref()?.opened.get()))).sum(),
             call: manner.call(),
             count: manner.count(),
-            pacing: pacer::KIND,
+            pacing: pacer.kind(),
             idle_closed: idle_closed - idle_closed_before,
             resent: resent - resent_before,
             collector: collected,

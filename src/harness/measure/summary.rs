@@ -380,7 +380,7 @@ fn client(outputs: &[WorkerOutput]) -> ClientUsage {
         workers: outputs.len() as u64,
         cores: std::thread::available_parallelism().map_or(1, usize::from) as u64,
         call: call.to_owned(),
-        pacing: outputs.first().map_or("", |output| output.pacing).to_owned(),
+        pacing: outputs.first().map(|output| output.pacing.clone()).unwrap_or_default(),
         cpu_share_max: outputs.iter().map(|output| share_of(output.cpu_ns, output.wall_ns)).fold(0.0, f64::max),
         cpu_ms_per_1000_chunks: Some(outputs.iter().map(|output| output.cpu_ns as f64 / 1e6).sum()),
         core_wait_share_max: waits.max_by(f64::total_cmp),

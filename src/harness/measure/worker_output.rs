@@ -11,7 +11,7 @@ pub(in crate::harness) struct WorkerOutput {
     pub in_flight_at_end: u64,
     /// In-flight integral, request·ns, from a running gauge (not from records).
     pub in_flight_area: f64,
-    /// CPU of this thread between start and end, ns.
+    /// CPU of this thread between start and end, without what was spun away while it waited for arrivals, ns.
     pub cpu_ns: u64,
     /// Time this thread waited for a core, ns; absent where the kernel does not report it.
     pub wait_ns: Option<u64>,
@@ -33,5 +33,5 @@ pub(in crate::harness) struct WorkerOutput {
     pub call: CallKind,
     pub count: TokenCounting,
     /// How arrivals were timed.
-    pub pacing: &'static str,
+    pub pacing: String,
 }

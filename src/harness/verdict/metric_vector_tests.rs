@@ -115,7 +115,7 @@ pub(in crate::harness) fn summarize_with(
         opened: None,
         call: CallKind::Stream,
         count: TokenCounting::Ids { beams: 1, sequences: 1, has_prompt: false },
-        pacing: "in virtual time",
+        pacing: "in virtual time".to_owned(),
     };
     change(&mut share);
     let start = summary::RunStart { wall: String::new(), zero: std::time::Instant::now() };

@@ -16,8 +16,6 @@ use crate::triton::proto::inference::{
 const PREFIX: usize = 5;
 
 pub(super) struct TruthAnswers {
-    pub token: Bytes,
-    pub last_token: Bytes,
     ready: Bytes,
     live: Bytes,
     model_ready: Bytes,
@@ -33,8 +31,6 @@ impl TruthAnswers {
             ..ModelConfig::default()
         };
         Self {
-            token: token(false),
-            last_token: token(true),
             ready: framed(&ServerReadyResponse { ready: true }),
             live: framed(&ServerLiveResponse { live: true }),
             model_ready: framed(&ModelReadyResponse { ready: true }),
@@ -57,7 +53,7 @@ impl TruthAnswers {
     }
 
     /// The id and the number of tokens that the first message of a stream requests.
-    pub async fn read_request(mut body: Incoming) -> Option<(u64, u32)> {
+    pub async fn read_request(body: &mut Incoming) -> Option<(u64, u32)> {
         let mut bytes = BytesMut::new();
         loop {
             if let Some(prefix) = bytes.first_chunk::<PREFIX>() {
@@ -74,7 +70,8 @@ impl TruthAnswers {
     }
 }
 
-fn token(is_final: bool) -> Bytes {
+/// One token of the request with this id.
+pub(super) fn token(id: u64, is_final: bool) -> Bytes {
     let tensor = |name: &str| InferOutputTensor {
         name: name.to_owned(),
         datatype: "INT32".to_owned(),
@@ -86,7 +83,7 @@ fn token(is_final: bool) -> Bytes {
         infer_response: Some(ModelInferResponse {
             model_name: "tensorrt_llm".to_owned(),
             model_version: "1".to_owned(),
-            id: "4711".to_owned(),
+            id: id.to_string(),
             parameters: [("triton_final_response".to_owned(), flag)].into(),
             outputs: vec![tensor("output_ids"), tensor("sequence_length")],
             raw_output_contents: vec![Bytes::from_static(&[9, 0, 0, 0]), Bytes::from_static(&[1, 0, 0, 0])],

@@ -23,7 +23,7 @@ use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio_stream::StreamExt as _;
 
-use answers::TruthAnswers;
+use answers::{TruthAnswers, token};
 pub use script::ResponseScript;
 
 /// How the server responds to a request.
@@ -129,8 +129,9 @@ impl Service {
                 ResponsePattern::AtOnce { tokens } => {
                     // An answer before the end of the request would make the rest of it a protocol error that h2 counts.
                     let mut incoming = request.into_body();
+                    let id = TruthAnswers::read_request(&mut incoming).await.map_or(0, |(id, _)| id);
                     while let Some(Ok(_)) = incoming.frame().await {}
-                    self.immediate_body(tokens)
+                    immediate_body(id, tokens)
                 }
                 ResponsePattern::Scripted(script) => Arc::clone(&self).scripted(script, request).await,
             }
@@ -142,23 +143,19 @@ impl Service {
         Ok(response.unwrap_or_else(|_| Response::new(grpc_body(std::iter::empty()))))
     }
 
-    fn immediate_body(&self, tokens: u32) -> Body {
-        let (middle, last) = (self.answers.token.clone(), self.answers.last_token.clone());
-        grpc_body((1..=tokens).map(move |at| if at == tokens { last.clone() } else { middle.clone() }))
-    }
-
     async fn scripted(self: Arc<Self>, script: ResponseScript, request: Request<Incoming>) -> Body {
-        let parsed = TruthAnswers::read_request(request.into_body()).await;
+        let parsed = TruthAnswers::read_request(&mut request.into_body()).await;
         let came = Instant::now();
         let Some((id, tokens)) = parsed else { return grpc_body(std::iter::empty()) };
         let (send, frames) = tokio::sync::mpsc::channel(4);
         tokio::spawn(async move {
             let mut truth = GroundTruth { id, came, wrote: Vec::with_capacity(tokens as usize) };
             let mut due = came;
+            let (middle, last) = (token(id, false), token(id, true));
             for at in 0..tokens {
                 due += if at == 0 { script.first(id) } else { script.gap(id, at) };
                 sleep_until(due).await;
-                let bytes = if at + 1 == tokens { &self.answers.last_token } else { &self.answers.token };
+                let bytes = if at + 1 == tokens { &last } else { &middle };
                 truth.wrote.push(Instant::now());
                 if send.send(Frame::data(bytes.clone())).await.is_err() {
                     return;
@@ -175,6 +172,11 @@ async fn sleep_until(due: Instant) {
     if due > Instant::now() {
         tokio::time::sleep_until(due.into()).await;
     }
+}
+
+fn immediate_body(id: u64, tokens: u32) -> Body {
+    let (middle, last) = (token(id, false), token(id, true));
+    grpc_body((1..=tokens).map(move |at| if at == tokens { last.clone() } else { middle.clone() }))
 }
 
 fn grpc_body(messages: impl Iterator<Item = Bytes> + Send + Sync + 'static) -> Body {

@@ -9,6 +9,7 @@ use crate::floor;
 use crate::race::Race;
 use crate::server::Server;
 use crate::spread::Spread;
+use crate::sse;
 
 const REPEATS: usize = 5;
 /// About as long as a request of 32 prompt tokens.
@@ -66,6 +67,38 @@ pub fn print(share: f64) -> Outcome {
         let requests = (requests * share).ceil() as u64;
         let costs = (0..REPEATS).map(|_| floor::cost(&server, 8, requests, BYTES)).collect::<Result<Vec<_>, _>>()?;
         println!("  {label:<42} {}", Spread::of(costs).summary(3));
+    }
+    over_http(share)
+}
+
+/// OpenAI's events over HTTP/1.1, and after each case a client on as many connections that drops them unread.
+fn over_http(share: f64) -> Outcome {
+    println!("The same over HTTP, completions in server-sent events; behind it the floor: sockets read, nothing parsed");
+    for (label, tokens, gap_ms, users, requests) in [
+        ("128 tokens in one write, 8 users", 128, 0, 8_u32, 10_000.0),
+        ("128 tokens in one write, 64 users", 128, 0, 64, 10_000.0),
+        ("128 tokens 2 ms apart, 8 users", 128, 2, 8, 400.0),
+        ("128 tokens 2 ms apart, 64 users", 128, 2, 64, 2_000.0),
+        ("1 token, 8 users", 1, 0, 8, 20_000.0),
+    ] {
+        let server = Server::sse(tokens, gap_ms)?;
+        let requests = (requests * share).ceil() as u64;
+        let (mut cpu, mut floors) = (Vec::new(), Vec::new());
+        for _ in 0..REPEATS {
+            let race = Race {
+                scenario: LoadPattern::Concurrency { users: f64::from(users).into() },
+                arrivals: Arrivals::Constant,
+                requests,
+                tokens,
+                clients: 1,
+                seed: 1,
+            };
+            let result = race.run_over_http(&server)?.result;
+            cpu.push(result.client.cpu_ms_per_1000_chunks.unwrap_or(f64::NAN));
+            floors.push(sse::floor(&server, users.into(), requests, BYTES, tokens.into())?);
+        }
+        let (cpu, floors) = (Spread::of(cpu), Spread::of(floors));
+        println!("  {label:<42} {:<24} floor {}", cpu.summary(3), floors.summary(3));
     }
     Ok(())
 }

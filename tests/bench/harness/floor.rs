@@ -69,7 +69,7 @@ async fn user(
     Ok(())
 }
 
-fn thread_cpu() -> Duration {
+pub fn thread_cpu() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }

@@ -1,26 +1,34 @@
-//! How late requests are, as the server sees it: from their time in the schedule to when the server has read them. And
+//! How late requests are, as a server's socket sees it: from their time in the schedule to when they are there as a whole. And
 //! whether what arrives there still follows Poisson's law, for several seeds: by chance alone one plan in twenty does not.
 
-use regatta::harness::LoadPattern;
+use regatta::harness::{LoadPattern, Transport};
 use regatta::spec::Arrivals;
 
 use crate::Outcome;
 use crate::race::Race;
 use crate::server::{Server, monotonic};
 use crate::spread::Spread;
+use crate::tap::Tap;
 
 const SECONDS: f64 = 10.0;
 /// At most, so that the law is put to a test of the same power at the high rates.
 const ARRIVALS: f64 = 4_000.0;
 const SEEDS: u64 = 3;
+const RATES: [f64; 6] = [20.0, 100.0, 400.0, 2_000.0, 4_000.0, 8_000.0];
 
 pub fn print(share: f64) -> Outcome {
-    println!("Late at the server against the schedule, µs: p50 / p99 / max; goal p99 ≤ 1,000");
-    for rate in [20.0, 100.0, 400.0, 2_000.0] {
+    println!("Late at the server's socket against the schedule, µs: p50 / p99 / max; goal p99 ≤ 300 at ≤ 2,000/s");
+    println!("(behind it: as issued by the client; as the server's program read them)");
+    if !Tap::spins() {
+        println!("Few cores: the relay that stamps sleeps, and its own lateness is in these numbers");
+    }
+    for rate in RATES {
         for (name, arrivals, seeds) in [("constant", Arrivals::Constant, 1), ("Poisson", Arrivals::Poisson, SEEDS)] {
-            let (mut late, mut laws) = (Vec::new(), Vec::new());
+            let (mut late, mut late_issued, mut late_read) = (Vec::new(), Vec::new(), Vec::new());
+            let (mut laws, mut pacing, mut cpu) = (Vec::new(), String::new(), 0.0);
             for seed in 1..=seeds {
                 let mut server = Server::paced(1.0, 1.0)?;
+                let tap = Tap::before(server.address)?;
                 let race = Race {
                     scenario: LoadPattern::Server { rate: rate.into() },
                     arrivals,
@@ -29,29 +37,40 @@ pub fn print(share: f64) -> Outcome {
                     clients: 2,
                     seed,
                 };
-                let measured = race.run(&server)?;
+                let measured = race.at(tap.address, Transport::Kserve, true)?;
                 let zero = monotonic(measured.zero);
                 let truths = server.truths()?;
-                late.extend(truths.iter().map(|truth| {
-                    let due = zero + i128::from(measured.requests[truth.id as usize].t_sched);
-                    (truth.came - due) as f64 / 1e3
+                // What was asked before the run came before it began.
+                let came: Vec<i128> = tap.came().into_iter().map(|came| came - zero).filter(|came| *came > 0).collect();
+                let us = |at: i128, due: u64| (at - i128::from(due)) as f64 / 1e3;
+                late.extend(came.iter().zip(&measured.requests).map(|(came, it)| us(*came, it.t_sched)));
+                late_issued.extend(measured.requests.iter().map(|it| us(it.t_issue.into(), it.t_sched)));
+                late_read.extend(truths.iter().map(|truth| {
+                    us(truth.came - zero, measured.requests[truth.id as usize].t_sched)
                 }));
                 laws.push(Law {
-                    most: 1.358 / ((truths.len() - 1) as f64).sqrt(),
+                    most: 1.358 / ((came.len() - 1) as f64).sqrt(),
                     planned: distance(measured.requests.iter().map(|it| it.t_sched as f64 / 1e9), rate),
                     issued: distance(measured.requests.iter().map(|it| it.t_issue as f64 / 1e9), rate),
-                    came: distance(truths.iter().map(|truth| (truth.came - zero) as f64 / 1e9), rate),
+                    came: distance(came.iter().map(|came| *came as f64 / 1e9), rate),
+                    read: distance(truths.iter().map(|truth| (truth.came - zero) as f64 / 1e9), rate),
                 });
+                pacing.clone_from(&measured.result.client.pacing);
+                cpu = f64::max(cpu, measured.result.client.cpu_share_max);
             }
-            let late = Spread::of(late);
-            let (p50, p99, max) = (late.median(), late.at(0.99), late.at(1.0));
-            println!("  {rate:>5}/s {name:<8} {p50:>6.0} / {p99:>6.0} / {max:>6.0}");
+            let [late, issued, read] = [late, late_issued, late_read].map(Spread::of);
+            let three = |spread: &Spread| {
+                format!("{:>6.0} / {:>6.0} / {:>6.0}", spread.median(), spread.at(0.99), spread.at(1.0))
+            };
+            println!("  {rate:>5}/s {name:<8} {}   ({}; {})", three(&late), three(&issued), three(&read));
+            println!("         {pacing}; busiest worker {:.0} % of a core", cpu * 1e2);
             if matches!(arrivals, Arrivals::Poisson) {
                 for law in laws {
                     let verdict = if law.came <= law.most { "passes" } else { "FAILS" };
                     println!(
-                        "         KS at 5 %: {verdict}, {:.4} at the server ≤ {:.4}; {:.4} as issued, {:.4} of the plan",
-                        law.came, law.most, law.issued, law.planned
+                        "         KS at 5 %: {verdict}, {:.4} at the socket ≤ {:.4}; {:.4} as issued, {:.4} of the plan, \
+                         {:.4} as the program read them",
+                        law.came, law.most, law.issued, law.planned, law.read
                     );
                 }
             }
@@ -66,6 +85,7 @@ struct Law {
     planned: f64,
     issued: f64,
     came: f64,
+    read: f64,
 }
 
 /// Kolmogorov's distance of the gaps between times (s) from the exponential law of the rate.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo bench --bench harness                      # all parts, some five minutes
-//! cargo bench --bench harness -- cost lateness     # some of them: cost, capacity, lateness, streams, seed
+//! cargo bench --bench harness -- cost lateness     # some of them: cost, capacity, lateness, streams, seed, many
 //! cargo bench --bench harness -- cost 0.1          # a tenth of the requests, to look at rather than to believe
 //! ```
 //!
@@ -17,23 +17,27 @@ mod capacity;
 mod cost;
 mod floor;
 mod lateness;
+mod many;
 mod race;
 mod seed;
 mod server;
 mod spread;
+mod sse;
 mod streams;
+mod tap;
 
 type Outcome = Result<(), Box<dyn std::error::Error>>;
 
 /// Its name, and what prints it when so much of its requests are sent.
 type Part = (&'static str, fn(f64) -> Outcome);
 
-const PARTS: [Part; 5] = [
+const PARTS: [Part; 6] = [
     ("cost", cost::print),
     ("capacity", capacity::print),
     ("lateness", lateness::print),
     ("streams", streams::print),
     ("seed", seed::print),
+    ("many", many::print),
 ];
 
 fn main() -> Outcome {
@@ -43,6 +47,11 @@ fn main() -> Outcome {
         && first == "--serve"
     {
         return server::serve(manner);
+    }
+    if let Some((first, manner)) = words.split_first()
+        && first == "--many"
+    {
+        return many::measure(manner);
     }
     let share = words.iter().find_map(|word| word.parse::<f64>().ok()).unwrap_or(1.0);
     let words: Vec<String> = words.into_iter().filter(|word| word.parse::<f64>().is_err()).collect();

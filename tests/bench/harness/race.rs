@@ -1,9 +1,12 @@
 //! One measurement of a server.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use regatta::event::Stop;
-use regatta::harness::{BenchSpec, LoadPattern, Measured, PromptSource, RequestEnd, SendingSpec, Slo, Transport, run};
+use regatta::harness::{
+    Api, BenchSpec, Http, LoadPattern, Measured, PromptSource, RequestEnd, SendingSpec, Slo, Transport, run,
+};
 use regatta::spec::{Arrivals, Length, Limits, Request, StopAfter};
 
 use crate::server::Server;
@@ -19,12 +22,31 @@ pub struct Race {
 }
 
 impl Race {
-    /// Everything is recorded, every chunk's stamp too. No request may fail.
+    /// Over gRPC. Everything is recorded, every chunk's stamp too. No request may fail.
     pub fn run(&self, server: &Server) -> Result<Measured, Box<dyn std::error::Error>> {
+        self.at(server.address, Transport::Kserve, true)
+    }
+
+    /// Over HTTP, from OpenAI's completions.
+    pub fn run_over_http(&self, server: &Server) -> Result<Measured, Box<dyn std::error::Error>> {
+        self.at(server.address, Transport::Http(Http::new(Api::OpenaiCompletions)), true)
+    }
+
+    pub fn at(
+        &self,
+        address: SocketAddr,
+        protocol: Transport,
+        timelines: bool,
+    ) -> Result<Measured, Box<dyn std::error::Error>> {
+        let endpoint = address.to_string();
+        let (endpoint, model) = match &protocol {
+            Transport::Kserve => (endpoint, "tensorrt_llm".to_owned()),
+            Transport::Http(_) => (format!("http://{endpoint}"), String::new()),
+        };
         let spec = BenchSpec {
-            endpoints: vec![server.address.to_string().parse()?],
-            protocol: Transport::Kserve,
-            model: "tensorrt_llm".to_owned(),
+            endpoints: vec![endpoint.parse()?],
+            protocol,
+            model,
             scenario: self.scenario.clone(),
             arrivals: self.arrivals,
             stop: StopAfter { requests: Some(self.requests), duration: None },
@@ -39,7 +61,7 @@ impl Race {
             stall_timeout: Duration::from_mins(1),
             limits: Limits::default(),
             slo: Slo::default(),
-            timelines: true,
+            timelines,
             vocab_size: 32_000,
             end_id: 2,
             request: Request::default(),

@@ -6,7 +6,7 @@
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::SocketAddr;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use regatta::sim::{GroundTruthServer, ResponsePattern, ResponseScript};
 use rustix::time::{ClockId, clock_gettime};
@@ -39,6 +39,11 @@ impl Server {
     /// The first token after so many ms, each other as long after the one before it.
     pub fn paced(first_ms: f64, gap_ms: f64) -> std::io::Result<Self> {
         Self::start(&["paced".to_owned(), first_ms.to_string(), gap_ms.to_string()])
+    }
+
+    /// OpenAI's completions, streamed: so many tokens, with a gap a write each, without one all at once.
+    pub fn sse(tokens: u32, gap_ms: u64) -> std::io::Result<Self> {
+        Self::start(&["sse".to_owned(), tokens.to_string(), gap_ms.to_string()])
     }
 
     fn start(manner: &[String]) -> std::io::Result<Self> {
@@ -93,6 +98,9 @@ pub fn monotonic(instant: Instant) -> i128 {
 /// Of the other process.
 pub fn serve(manner: &[String]) -> Outcome {
     let number = |at: usize| manner.get(at).and_then(|word| word.parse::<f64>().ok()).unwrap_or_default();
+    if manner.first().is_some_and(|first| first == "sse") {
+        return crate::sse::serve(number(1) as usize, Duration::from_millis(number(2) as u64));
+    }
     let proof = GroundTruthServer::start(match manner.first().map(String::as_str) {
         Some("paced") => {
             let even = |ms| (ms, ms);

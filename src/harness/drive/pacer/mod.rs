@@ -1,13 +1,16 @@
-//! Waits for a point in time with the kernel's precision: a timerfd in the worker's own reactor, no spinning.
+//! Waits for a point in time with the kernel's precision: a timerfd in the worker's own reactor, and a short spin at the end
+//! where a core is free for it.
 //!
 //! tokio's timers are a wheel of 1 ms; they are good for time-outs, not for arrivals.
 
 mod shared_timer;
+mod wake_up_error;
 
+use std::cell::Cell;
 use std::io;
 use std::num::NonZeroU64;
 use std::os::fd::OwnedFd;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
@@ -16,15 +19,21 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 pub(in crate::harness) use shared_timer::Alarms;
+use wake_up_error::WakeUpError;
 
-pub(in crate::harness) const KIND: &str = "timerfd in the worker, no spin";
+/// A turn of a spin that did no work takes less: it asks the reactor for events and gets none.
+const IDLE_TURN: Duration = Duration::from_micros(5);
 
 pub(in crate::harness) struct Pacer {
     timer: AsyncFd<OwnedFd>,
+    /// Set where the end of a wait is spun.
+    error: Option<WakeUpError>,
+    /// Time of turns without work.
+    spun: Cell<Duration>,
 }
 
 impl Pacer {
-    /// Belongs to the thread (its timer slack becomes 1 ns) and to the reactor it is called in.
+    /// Sleeps only. Belongs to the thread (its timer slack becomes 1 ns) and to the reactor it is called in.
     pub fn new() -> io::Result<Self> {
         // Refused in some sandboxes; then the default slack of 50 µs stays and shows in the recorded lag.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
@@ -33,25 +42,116 @@ impl Pacer {
         // call; `OwnedFd` does neither, and the sound replacement needs `unsafe`, which this crate forbids.
         #[expect(deprecated, reason = "sound for OwnedFd")]
         let timer = AsyncFd::with_interest(timer, Interest::READABLE)?;
-        Ok(Self { timer })
+        Ok(Self { timer, error: None, spun: Cell::default() })
+    }
+
+    /// Spins at the end of a wait, as long as a wake-up is late, when this many workers leave a core free.
+    pub fn for_arrivals(workers: usize) -> io::Result<Self> {
+        let error = leaves_a_core_free(workers).then(WakeUpError::default);
+        Ok(Self { error, ..Self::new()? })
+    }
+
+    /// How arrivals are timed, in readable form.
+    pub fn kind(&self) -> String {
+        match &self.error {
+            None => "timerfd in the worker, no spin".to_owned(),
+            Some(error) => {
+                format!("timerfd in the worker, spins for the last {} µs", error.ahead().as_nanos().div_ceil(1_000))
+            }
+        }
+    }
+
+    /// Time that was spun away, and would be idle without. It is CPU time, but not of the load.
+    pub fn spun(&self) -> Duration {
+        self.spun.get()
     }
 
     /// Returns at once when `due` has passed.
     pub async fn until(&self, due: Instant) -> io::Result<()> {
+        let mut turn: Option<Instant> = None;
         loop {
-            let left = due.saturating_duration_since(Instant::now());
+            let now = Instant::now();
+            if let Some(took) = turn.take().map(|since| now - since).filter(|took| *took < IDLE_TURN) {
+                self.spun.set(self.spun.get() + took);
+            }
+            let left = due.saturating_duration_since(now);
             if left.is_zero() {
                 return Ok(());
             }
-            let spec = Itimerspec {
-                it_interval: Timespec { tv_sec: 0, tv_nsec: 0 },
-                it_value: Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() },
+            let ahead = self.error.as_ref().map_or(Duration::ZERO, WakeUpError::ahead);
+            let Some(sleep) = left.checked_sub(ahead).filter(|sleep| !sleep.is_zero()) else {
+                // Through the reactor: answers are read meanwhile.
+                turn = Some(now);
+                tokio::task::yield_now().await;
+                continue;
             };
-            timerfd_settime(self.timer.get_ref(), TimerfdTimerFlags::empty(), &spec)?;
+            self.sleep(sleep).await?;
+            if let Some(error) = &self.error {
+                error.learn(now.elapsed().saturating_sub(sleep));
+            }
+        }
+    }
+
+    async fn sleep(&self, time: Duration) -> io::Result<()> {
+        let spec = Itimerspec {
+            it_interval: Timespec { tv_sec: 0, tv_nsec: 0 },
+            it_value: Timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() },
+        };
+        timerfd_settime(self.timer.get_ref(), TimerfdTimerFlags::empty(), &spec)?;
+        loop {
             let mut ready = self.timer.readable().await?;
             let mut expirations = [0u8; 8];
             // An expiry that was cleared by setting the timer again reads EAGAIN: then wait again.
-            let _ = ready.try_io(|timer| Ok(rustix::io::read(timer.get_ref(), &mut expirations)?));
+            if ready.try_io(|timer| Ok(rustix::io::read(timer.get_ref(), &mut expirations)?)).is_ok() {
+                return Ok(());
+            }
         }
+    }
+}
+
+/// A core more than the workers and all that runs now need. One that spins would slow the server down otherwise, where it is
+/// on this machine.
+fn leaves_a_core_free(workers: usize) -> bool {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    running().is_some_and(|running| running + workers < cores)
+}
+
+/// Threads of this machine that run or are ready to.
+fn running() -> Option<usize> {
+    let load = std::fs::read_to_string("/proc/loadavg").ok()?;
+    load.split_whitespace().nth(3)?.split('/').next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn no_wait_ends_early_with_a_spin_or_without() {
+        let spins = Pacer { error: Some(WakeUpError::default()), ..Pacer::new().unwrap() };
+        for pacer in [Pacer::new().unwrap(), spins] {
+            for us in [0, 5, 80, 700, 3_000] {
+                let due = Instant::now() + Duration::from_micros(us);
+                pacer.until(due).await.unwrap();
+                assert!(Instant::now() >= due);
+            }
+            assert!(pacer.spun() <= Duration::from_millis(4));
+            assert!(pacer.error.is_some() || pacer.spun().is_zero());
+        }
+    }
+
+    #[test]
+    fn a_spin_is_reported() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let _inside = runtime.enter();
+        let kind = |error| Pacer { error, ..Pacer::new().unwrap() }.kind();
+        assert_eq!(kind(None), "timerfd in the worker, no spin");
+        assert_eq!(kind(Some(WakeUpError::default())), "timerfd in the worker, spins for the last 60 µs");
+    }
+
+    #[test]
+    fn no_machine_has_a_core_free_for_as_many_workers_as_it_has_cores() {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        assert!(!leaves_a_core_free(cores));
     }
 }

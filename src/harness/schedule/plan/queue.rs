@@ -1,6 +1,8 @@
 //! The next requests of a closed loop. Users take sessions in the plan's order, so that faster users take more.
 
-use super::schedule::{PlannedRequest, RequestSchedule, session_length};
+use std::sync::Arc;
+
+use super::schedule::{PlannedRequest, RequestSchedule};
 use super::session_drawer::SessionDrawer;
 use crate::harness::schedule::data::PromptRenderer;
 use crate::harness::{BenchSpec, DataKind, HarnessError};
@@ -10,6 +12,7 @@ use parking_lot::Mutex;
 pub(super) const AHEAD: u64 = 4_096;
 
 pub(in crate::harness) struct PlanQueue {
+    schedule: Arc<RequestSchedule>,
     state: Mutex<State>,
     /// As many requests at least.
     requests: u64,
@@ -20,7 +23,7 @@ pub(in crate::harness) struct PlanQueue {
 }
 
 struct State {
-    /// Taken and still to take, in order.
+    /// Those that follow the schedule, taken and still to take, in order.
     drawn: Vec<PlannedRequest>,
     next: usize,
     /// Continues where `drawn` ends; None when no more can follow.
@@ -30,7 +33,7 @@ struct State {
 }
 
 impl PlanQueue {
-    pub fn new(schedule: &RequestSchedule, spec: &BenchSpec) -> Result<Self, HarnessError> {
+    pub fn new(schedule: &Arc<RequestSchedule>, spec: &BenchSpec) -> Result<Self, HarnessError> {
         let is_replay = spec.content.data.as_ref().is_some_and(|data| data.kind == DataKind::Plan);
         let more = match spec.stop.duration {
             Some(_) if !is_replay => {
@@ -44,7 +47,8 @@ impl PlanQueue {
         };
         let until_ns = spec.stop.time().map_or(0, |time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
         Ok(Self {
-            state: Mutex::new(State { drawn: schedule.requests.clone(), next: 0, drawer: more, failed: None }),
+            schedule: Arc::clone(schedule),
+            state: Mutex::new(State { drawn: Vec::new(), next: 0, drawer: more, failed: None }),
             requests: spec.stop.requests.unwrap_or(0),
             until_ns,
             is_all: is_replay || spec.stop.duration.is_none(),
@@ -64,7 +68,7 @@ impl PlanQueue {
         if !self.is_all && first as u64 >= self.requests && now_ns >= self.until_ns {
             return None;
         }
-        while state.drawn.len() < first + self.batch {
+        while self.schedule.requests.len() + state.drawn.len() < first + self.batch {
             let Some(more) = state.drawer.as_mut() else { break };
             match more.next() {
                 Ok(Some(session)) => state.drawn.extend(session),
@@ -76,39 +80,53 @@ impl PlanQueue {
                 }
             }
         }
-        let length = session_length(&state.drawn[first..], self.batch);
-        if length == 0 {
+        let session: Vec<PlannedRequest> = self.session(&state, first).cloned().collect();
+        if session.is_empty() {
             return None;
         }
-        state.next = first + length;
-        Some((first as u64, state.drawn[first..first + length].to_vec()))
+        state.next = first + session.len();
+        Some((first as u64, session))
+    }
+
+    /// What belongs together from the request `first` on.
+    fn session<'s>(&'s self, state: &'s State, first: usize) -> impl Iterator<Item = &'s PlannedRequest> {
+        let planned = self.schedule.requests.get(first..).unwrap_or_default();
+        let drawn = state.drawn.get(first.saturating_sub(self.schedule.requests.len())..).unwrap_or_default();
+        let batch = self.batch;
+        let belongs = move |(at, request): &(usize, &PlannedRequest)| match batch {
+            0 | 1 => *at == 0 || request.turn > 0,
+            _ => *at < batch,
+        };
+        planned.iter().chain(drawn).enumerate().take_while(belongs).map(|(_, request)| request)
     }
 
     /// Requests of the plan, as `close` returns it, that no user reached. Call before `close`.
     pub fn unreached_requests(&self) -> u64 {
         let state = self.state.lock();
-        let planned = if self.is_all { state.drawn.len() } else { (self.requests as usize).min(state.drawn.len()) };
+        let drawn = self.schedule.requests.len() + state.drawn.len();
+        let planned = if self.is_all { drawn } else { (self.requests as usize).min(drawn) };
         planned.saturating_sub(state.next) as u64
     }
 
     /// The plan as it was carried out. Where only a duration ended it, requests that no user took are not part of it.
-    pub fn close(&self, schedule: &RequestSchedule) -> Result<RequestSchedule, HarnessError> {
+    pub fn close(&self) -> Result<Arc<RequestSchedule>, HarnessError> {
         let mut state = self.state.lock();
         if let Some(error) = state.failed.take() {
             return Err(error);
         }
         if self.is_all {
-            return Ok(schedule.clone());
+            return Ok(Arc::clone(&self.schedule));
         }
-        let next = state.next.max((self.requests as usize).min(state.drawn.len()));
-        let mut requests = std::mem::take(&mut state.drawn);
-        requests.truncate(next);
-        let mut closed = RequestSchedule { requests, ..schedule.clone() };
+        let drawn = self.schedule.requests.len() + state.drawn.len();
+        let next = state.next.max((self.requests as usize).min(drawn));
+        let mut closed = RequestSchedule::clone(&self.schedule);
+        closed.requests.append(&mut state.drawn);
+        closed.requests.truncate(next);
         if let Some(data) = &mut closed.data {
             data.taken = closed.requests.last().map_or(0, |last| last.session + 1);
             data.repeated = data.taken > data.records;
         }
         closed.digest = closed.digested();
-        Ok(closed)
+        Ok(Arc::new(closed))
     }
 }
