@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::tokens::{FinishReason, TokenSource, Usage, Violation};
 
-/// One request that was issued.
+/// One request that was issued. There may be millions, so what most of them lack is boxed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RequestRecord {
     pub index: u64,
@@ -60,10 +60,10 @@ pub struct RequestRecord {
     pub t_cancel: Option<u64>,
     /// What the server stamped, with `return_perf_metrics`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub server: Option<ServerStamps>,
+    pub server: Option<Box<ServerStamps>>,
     /// Tokens as the server counts them, where it reports them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub usage: Option<Usage>,
+    pub usage: Option<Box<Usage>>,
     pub ended: RequestEnd,
     /// Why the server ended the answer, where it reports that.
     #[serde(default, skip_serializing_if = "Option::is_none")]

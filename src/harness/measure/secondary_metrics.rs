@@ -15,16 +15,16 @@ pub(in crate::harness) fn server(spec: &BenchSpec, records: &[RequestRecord]) ->
         return None;
     }
     let requests = ok(records).count() as u64;
-    let stamped = || ok(records).filter_map(|record| Some((record, record.server?)));
+    let stamped = || ok(records).filter_map(|record| Some((record, record.server.as_deref()?)));
     let metric = |zero_point: &'static str, value: &dyn Fn(&RequestRecord, &ServerStamps) -> Option<f64>| {
         let label = MetricLabel { population: "successful requests that the server stamped", zero_point, window: FULL };
-        let mut ns: Vec<f64> = stamped().filter_map(|(record, stamps)| value(record, &stamps)).collect();
+        let mut ns: Vec<f64> = stamped().filter_map(|(record, stamps)| value(record, stamps)).collect();
         let excluded = requests - ns.len() as u64;
         Metric::exact(&label, &mut ns, excluded)
     };
     // A stamp of 0 is unset.
     let since = |from: i64, to: i64| (from > 0 && to >= from).then(|| (to - from) as f64);
-    let sum = |of: fn(&ServerStamps) -> i32| stamped().map(|(_, stamps)| i64::from(of(&stamps))).sum();
+    let sum = |of: fn(&ServerStamps) -> i32| stamped().map(|(_, stamps)| i64::from(of(stamps))).sum();
     Some(ServerSide {
         queue: metric(ARRIVAL, &|_, stamps| since(stamps.arrival_time_ns, stamps.first_scheduled_time_ns)),
         ttft: metric(ARRIVAL, &|_, stamps| since(stamps.arrival_time_ns, stamps.first_token_time_ns)),

@@ -211,7 +211,7 @@ fn tokens(all: &Collector, count: TokenCounting) -> TokenCounts {
         record.chunk_tokens_unknown && !matches!(record.token_source, TokenSource::Chunks | TokenSource::Responses)
     };
     tokens.chunk_source = several().any(is_counted_otherwise).then(|| CHUNKS.to_owned());
-    let prompts: Option<Vec<u64>> = ok(&all.records).map(|record| record.usage?.prompt).collect();
+    let prompts: Option<Vec<u64>> = ok(&all.records).map(|record| record.usage.as_ref()?.prompt).collect();
     tokens.input_server = prompts.filter(|all| !all.is_empty()).map(|all| all.iter().sum());
     tokens.input_cached = CachedInput::of(&all.records);
     let is_known = ok(&all.records).all(|record| record.known_first_tokens().is_some());

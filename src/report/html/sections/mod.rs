@@ -308,6 +308,8 @@ fn load(result: &RunResult) -> Option<Block> {
         load.held_back,
         cap.unwrap_or_else(|| "arrivals that waited; no limit on requests in flight was set".to_owned()),
     );
+    let pacing = Some(result.client.pacing.clone()).filter(|pacing| !pacing.is_empty());
+    block.fact("timing of arrivals", pacing, "a spin is in no share of CPU: without it the core would be idle");
     block.fact("think time of users", think(result.requested.think), "between an answer and the next request");
     if let Some(data) = &load.data {
         let again = if data.repeated { ", some more than once" } else { "" };
