@@ -4,14 +4,15 @@ use std::cell::Cell;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::rc::Rc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::task::{JoinSet, LocalSet};
 
 use crate::Outcome;
 use crate::floor::thread_cpu;
-use crate::server::Server;
+use crate::server::{Server, monotonic};
 
 type Failed = Box<dyn std::error::Error>;
 
@@ -23,23 +24,32 @@ const END: &[u8] = b"0\r\n\r\n";
 pub fn serve(tokens: usize, gap: Duration) -> Outcome {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     println!("{}", listener.local_addr()?.port());
+    let came: Arc<Mutex<Vec<Instant>>> = Arc::default();
+    let stamps = Arc::clone(&came);
     std::thread::spawn(move || {
         for client in listener.incoming().flatten() {
-            std::thread::spawn(move || converse(client, tokens, gap));
+            let stamps = Arc::clone(&stamps);
+            std::thread::spawn(move || converse(&client, tokens, gap, &stamps));
         }
     });
     for line in std::io::stdin().lines() {
         line?;
+        // Requests have no number over HTTP, and what was written is not kept.
+        for at in std::mem::take(&mut *came.lock().unwrap_or_else(PoisonError::into_inner)) {
+            let at = monotonic(at);
+            println!("0 {at} {at} {tokens}");
+        }
+        println!();
     }
     Ok(())
 }
 
-fn converse(client: TcpStream, tokens: usize, gap: Duration) -> std::io::Result<()> {
+fn converse(client: &TcpStream, tokens: usize, gap: Duration, came: &Mutex<Vec<Instant>>) -> std::io::Result<()> {
     client.set_nodelay(true)?;
     let head = b"HTTP/1.1 200 OK\r\ndate: Wed, 25 Nov 2026 04:00:00 GMT\r\nserver: uvicorn\r\ncontent-type: text/event-stream; charset=utf-8\r\ntransfer-encoding: chunked\r\n\r\n";
     let whole: Vec<u8> = [&head[..], &event(tokens, false).repeat(tokens - 1), &event(tokens, true), END].concat();
-    let mut from = BufReader::new(&client);
-    let mut to = &client;
+    let mut from = BufReader::new(client);
+    let mut to = client;
     loop {
         let (mut length, mut is_query, mut line) = (0, false, String::new());
         loop {
@@ -61,7 +71,10 @@ fn converse(client: TcpStream, tokens: usize, gap: Duration) -> std::io::Result<
         if is_query {
             let body = format!("{{\"object\":\"list\",\"data\":[{{\"id\":\"{MODEL}\",\"object\":\"model\"}}]}}");
             write!(to, "HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len())?;
-        } else if gap.is_zero() {
+            continue;
+        }
+        came.lock().unwrap_or_else(PoisonError::into_inner).push(Instant::now());
+        if gap.is_zero() {
             to.write_all(&whole)?;
         } else {
             to.write_all(head)?;

@@ -12,6 +12,7 @@ use crate::spread::Spread;
 const STREAMS: u64 = 1_000;
 const TOKENS: u32 = 40;
 const GAP_MS: f64 = 50.0;
+const OVER_HTTP: u64 = 400;
 
 pub fn print(_: f64) -> Outcome {
     println!("{STREAMS} concurrent streams ({TOKENS} tokens, {GAP_MS} ms each), 8 connections, all sent at once");
@@ -49,6 +50,32 @@ pub fn print(_: f64) -> Outcome {
         result.latency.icl.p99.unwrap_or(f64::NAN),
         result.client.backlog_p99_ms.unwrap_or(f64::NAN),
         result.client.cpu_share_max * 1e2,
+    );
+    over_http()
+}
+
+/// Offline over HTTP: how long it takes until all requests are at the server.
+fn over_http() -> Outcome {
+    let mut server = Server::sse(1, 100)?;
+    let race = Race {
+        scenario: LoadPattern::Offline,
+        arrivals: Arrivals::Constant,
+        requests: OVER_HTTP,
+        tokens: 1,
+        clients: 1,
+        seed: 1,
+    };
+    let measured = race.run_over_http(&server)?;
+    let zero = monotonic(measured.zero);
+    let ms = |ns: i128| ns as f64 / 1e6;
+    let came = Spread::of(server.truths()?.iter().map(|truth| ms(truth.came - zero)));
+    let issued = Spread::of(measured.requests.iter().map(|request| ms(request.t_issue.into())));
+    println!(
+        "{OVER_HTTP} at once over HTTP: the last is issued {:.2} ms after the start, and at the server after {:.2} ms \
+         (the first after {:.2}); goal 10",
+        issued.at(1.0),
+        came.at(1.0),
+        came.at(0.0),
     );
     Ok(())
 }
