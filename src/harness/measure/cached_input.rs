@@ -20,7 +20,8 @@ impl CachedInput {
     /// `None`: no answer reports it.
     pub(in crate::harness) fn of(records: &[RequestRecord]) -> Option<Self> {
         let ok = records.iter().filter(|record| record.ended == RequestEnd::Ok);
-        let reported = ok.filter_map(|record| record.usage.as_ref().and_then(|usage| Some((usage.prompt?, usage.cached?))));
+        let reported =
+            ok.filter_map(|record| record.usage.as_ref().and_then(|usage| Some((usage.prompt?, usage.cached?))));
         let sum = reported.fold(Self::default(), |sum, (prompt, cached)| Self {
             requests: sum.requests + 1,
             prompt_tokens: sum.prompt_tokens.saturating_add(prompt),

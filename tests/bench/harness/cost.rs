@@ -73,7 +73,9 @@ pub fn print(share: f64) -> Outcome {
 
 /// OpenAI's events over HTTP/1.1, and after each case a client on as many connections that drops them unread.
 fn over_http(share: f64) -> Outcome {
-    println!("The same over HTTP, completions in server-sent events; behind it the floor: sockets read, nothing parsed");
+    println!(
+        "The same over HTTP, completions in server-sent events; behind it the floor: sockets read, nothing parsed"
+    );
     for (label, tokens, gap_ms, users, requests) in [
         ("128 tokens in one write, 8 users", 128, 0, 8_u32, 10_000.0),
         ("128 tokens in one write, 64 users", 128, 0, 64, 10_000.0),

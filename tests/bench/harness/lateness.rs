@@ -45,9 +45,9 @@ pub fn print(share: f64) -> Outcome {
                 let us = |at: i128, due: u64| (at - i128::from(due)) as f64 / 1e3;
                 late.extend(came.iter().zip(&measured.requests).map(|(came, it)| us(*came, it.t_sched)));
                 late_issued.extend(measured.requests.iter().map(|it| us(it.t_issue.into(), it.t_sched)));
-                late_read.extend(truths.iter().map(|truth| {
-                    us(truth.came - zero, measured.requests[truth.id as usize].t_sched)
-                }));
+                late_read.extend(
+                    truths.iter().map(|truth| us(truth.came - zero, measured.requests[truth.id as usize].t_sched)),
+                );
                 laws.push(Law {
                     most: 1.358 / ((came.len() - 1) as f64).sqrt(),
                     planned: distance(measured.requests.iter().map(|it| it.t_sched as f64 / 1e9), rate),

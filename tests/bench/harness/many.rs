@@ -14,7 +14,9 @@ const USERS: u32 = 64;
 const SMALL: u64 = 1_000;
 
 pub fn print(share: f64) -> Outcome {
-    println!("Peak resident memory of the load generator, one-token requests of {USERS} users and as arrivals; goal 200 MB at 10⁷");
+    println!(
+        "Peak resident memory of the load generator, one-token requests of {USERS} users and as arrivals; goal 200 MB at 10⁷"
+    );
     for manner in ["users", "arrivals"] {
         let least = peak(manner, SMALL)?;
         println!("  {manner:<8} {SMALL:>10} requests: {:>7.1} MB", least.mb);
@@ -68,7 +70,12 @@ pub fn measure(manner: &[String]) -> Outcome {
     };
     let measured = race.at(server.address, Transport::Kserve, false)?;
     let status = std::fs::read_to_string("/proc/self/status")?;
-    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.split_whitespace().next()?.parse::<f64>().ok());
-    println!("{} {}", peak.unwrap_or(f64::NAN) * 1_024.0 / 1e6, measured.result.rates.requests_full.unwrap_or(f64::NAN));
+    let peak =
+        status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.split_whitespace().next()?.parse::<f64>().ok());
+    println!(
+        "{} {}",
+        peak.unwrap_or(f64::NAN) * 1_024.0 / 1e6,
+        measured.result.rates.requests_full.unwrap_or(f64::NAN)
+    );
     Ok(())
 }

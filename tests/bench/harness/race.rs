@@ -38,15 +38,15 @@ impl Race {
         protocol: Transport,
         timelines: bool,
     ) -> Result<Measured, Box<dyn std::error::Error>> {
-        let endpoint = address.to_string();
-        let (endpoint, model) = match &protocol {
-            Transport::Kserve => (endpoint, "tensorrt_llm".to_owned()),
-            Transport::Http(_) => (format!("http://{endpoint}"), String::new()),
+        let model = match &protocol {
+            Transport::Kserve => "tensorrt_llm",
+            // The only one that the server names.
+            Transport::Http(_) => "",
         };
         let spec = BenchSpec {
-            endpoints: vec![endpoint.parse()?],
+            endpoints: vec![address.to_string().parse()?],
             protocol,
-            model,
+            model: model.to_owned(),
             scenario: self.scenario.clone(),
             arrivals: self.arrivals,
             stop: StopAfter { requests: Some(self.requests), duration: None },

@@ -89,7 +89,9 @@ fn converse(client: &TcpStream, tokens: usize, gap: Duration, came: &Mutex<Vec<I
 
 /// As vLLM writes them, in a chunk; the last one with all that follows it.
 fn event(tokens: usize, is_last: bool) -> Vec<u8> {
-    let common = format!("\"id\":\"cmpl-4f1d6a1c9f0e4d6b8a7c\",\"object\":\"text_completion\",\"created\":1764043200,\"model\":\"{MODEL}\"");
+    let common = format!(
+        "\"id\":\"cmpl-4f1d6a1c9f0e4d6b8a7c\",\"object\":\"text_completion\",\"created\":1764043200,\"model\":\"{MODEL}\""
+    );
     let finish = if is_last { "\"length\"" } else { "null" };
     let mut text = format!(
         "data: {{{common},\"choices\":[{{\"index\":0,\"text\":\" token\",\"logprobs\":null,\"finish_reason\":{finish},\"stop_reason\":null}}],\"usage\":null}}\n\n"
@@ -115,7 +117,8 @@ pub fn floor(server: &Server, users: u64, requests: u64, bytes: usize, tokens: u
             all.spawn_local(async move {
                 let mut socket = tokio::net::TcpStream::connect(address).await?;
                 socket.set_nodelay(true)?;
-                let head = format!("POST /v1/completions HTTP/1.1\r\nHost: {address}\r\nContent-Length: {bytes}\r\n\r\n");
+                let head =
+                    format!("POST /v1/completions HTTP/1.1\r\nHost: {address}\r\nContent-Length: {bytes}\r\n\r\n");
                 let request = [head.as_bytes(), &vec![b' '; bytes]].concat();
                 let mut buffer = vec![0; 64 << 10];
                 while left.get() > 0 {

@@ -1,11 +1,13 @@
-//! A socket that stamps the arrival of bytes, and lets waiting tasks process them before it reads on.
+//! A socket that stamps the arrival of bytes, lets waiting tasks process them before it reads on, and writes in one go what is
+//! to be sent at one time.
 
 use std::cell::Cell;
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
+use bytes::{Buf as _, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
@@ -21,11 +23,26 @@ pub(in crate::harness) struct StampedSocket {
     last_read: Rc<Cell<u64>>,
     /// The last read filled its buffer, and no waiting task has run since.
     is_turn_over: bool,
+    /// Written, and not yet handed to the kernel: until the next flush, which ends a turn of the connection.
+    unsent: BytesMut,
 }
 
+/// More than that is not copied together.
+const MOST_UNSENT: usize = 64 << 10;
+
 impl StampedSocket {
-    pub const fn new(socket: TcpStream, clock: BenchClock, last_read: Rc<Cell<u64>>) -> Self {
-        Self { socket, clock, last_read, is_turn_over: false }
+    pub fn new(socket: TcpStream, clock: BenchClock, last_read: Rc<Cell<u64>>) -> Self {
+        Self { socket, clock, last_read, is_turn_over: false, unsent: BytesMut::new() }
+    }
+
+    fn poll_send_unsent(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.unsent.is_empty() {
+            match ready!(Pin::new(&mut self.socket).poll_write(context, &self.unsent))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                sent => self.unsent.advance(sent),
+            }
+        }
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -46,28 +63,33 @@ impl AsyncRead for StampedSocket {
     }
 }
 
+/// It is not vectored: then h2 copies small messages together in place of writing each by itself, and a write costs more than
+/// all else of a small request.
 impl AsyncWrite for StampedSocket {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.socket).poll_write(context, bytes)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.socket).poll_write_vectored(context, bytes)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.socket.is_write_vectored()
+        if self.unsent.len() + bytes.len() <= MOST_UNSENT {
+            self.unsent.extend_from_slice(bytes);
+            return Poll::Ready(Ok(bytes.len()));
+        }
+        loop {
+            let Self { socket, unsent, .. } = &mut *self;
+            let parts = [io::IoSlice::new(unsent), io::IoSlice::new(bytes)];
+            let sent = ready!(Pin::new(socket).poll_write_vectored(context, &parts))?;
+            let of_unsent = sent.min(unsent.len());
+            unsent.advance(of_unsent);
+            if sent == 0 || sent > of_unsent {
+                return Poll::Ready(Ok(sent - of_unsent));
+            }
+        }
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_send_unsent(context))?;
         Pin::new(&mut self.socket).poll_flush(context)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_send_unsent(context))?;
         Pin::new(&mut self.socket).poll_shutdown(context)
     }
 }
@@ -76,7 +98,7 @@ impl AsyncWrite for StampedSocket {
 mod tests {
     use std::future::poll_fn;
 
-    use tokio::io::AsyncWriteExt as _;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpListener;
 
     use super::*;
@@ -118,5 +140,37 @@ mod tests {
         assert_eq!(read, 30);
         assert!(turns.iter().all(|reads| *reads <= 1), "{turns:?}");
         assert!(stamps.is_sorted() && stamps.iter().all(|stamp| *stamp > 0), "{stamps:?}");
+    }
+
+    #[tokio::test]
+    async fn small_writes_leave_together_with_the_flush_and_all_bytes_in_their_order() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let ours = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (mut theirs, _) = listener.accept().await.unwrap();
+        let mut socket = StampedSocket::new(ours, BenchClock::start(), Rc::default());
+        let sent: Vec<u8> = (0..3_000_000_u32).map(|at| at as u8).collect();
+        let (small, rest) = sent.split_at(300);
+        for piece in small.chunks(100) {
+            socket.write_all(piece).await.unwrap();
+        }
+        assert_eq!(socket.unsent.len(), 300);
+        let mut bytes = vec![0; 1_000];
+        assert_eq!(theirs.try_read(&mut bytes).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        socket.flush().await.unwrap();
+        assert_eq!(theirs.read(&mut bytes).await.unwrap(), 300);
+        assert_eq!(bytes[..300], *small);
+        // More than is copied together, and more than the kernel takes at once.
+        let write = async {
+            for piece in rest.chunks(1_000_000) {
+                socket.write_all(piece).await.unwrap();
+                socket.write_all(b"-").await.unwrap();
+            }
+            socket.shutdown().await.unwrap();
+        };
+        let mut came = Vec::new();
+        let (_, length) = tokio::join!(write, theirs.read_to_end(&mut came));
+        assert_eq!(length.unwrap(), rest.len() + 3);
+        let wanted: Vec<u8> = rest.chunks(1_000_000).flat_map(|piece| piece.iter().copied().chain(*b"-")).collect();
+        assert!(came == wanted);
     }
 }
