@@ -93,13 +93,15 @@ fn event(tokens: usize, is_last: bool) -> Vec<u8> {
         "\"id\":\"cmpl-4f1d6a1c9f0e4d6b8a7c\",\"object\":\"text_completion\",\"created\":1764043200,\"model\":\"{MODEL}\""
     );
     let finish = if is_last { "\"length\"" } else { "null" };
-    let mut text = format!(
+    let token = format!(
         "data: {{{common},\"choices\":[{{\"index\":0,\"text\":\" token\",\"logprobs\":null,\"finish_reason\":{finish},\"stop_reason\":null}}],\"usage\":null}}\n\n"
     );
-    if is_last {
+    let text = if is_last {
         let usage = format!("{{\"prompt_tokens\":32,\"total_tokens\":{},\"completion_tokens\":{tokens}}}", tokens + 32);
-        text += &format!("data: {{{common},\"choices\":[],\"usage\":{usage}}}\n\ndata: [DONE]\n\n");
-    }
+        format!("{token}data: {{{common},\"choices\":[],\"usage\":{usage}}}\n\ndata: [DONE]\n\n")
+    } else {
+        token
+    };
     format!("{:x}\r\n{text}\r\n", text.len()).into_bytes()
 }
 

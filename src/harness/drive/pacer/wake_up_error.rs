@@ -7,8 +7,8 @@ const AT_FIRST: Duration = Duration::from_micros(60);
 const LEAST: Duration = Duration::from_micros(5);
 /// A wake-up that is later has lost its core to something else, and no spin makes up for that.
 const MOST: Duration = Duration::from_micros(250);
-/// Parts of a second by which one sleep moves the estimate. Up and down are 50 to 1, so that some 2 % of wake-ups are later.
-const UP: Duration = Duration::from_nanos(5_000);
+/// By how much one sleep moves the estimate. Up and down are 50 to 1, so that some 2 % of wake-ups are later.
+const UP: Duration = Duration::from_micros(5);
 const DOWN: Duration = Duration::from_nanos(100);
 
 /// The time before an arrival at which a worker has to be awake.

@@ -168,7 +168,7 @@ mod tests {
             socket.shutdown().await.unwrap();
         };
         let mut came = Vec::new();
-        let (_, length) = tokio::join!(write, theirs.read_to_end(&mut came));
+        let ((), length) = tokio::join!(write, theirs.read_to_end(&mut came));
         assert_eq!(length.unwrap(), rest.len() + 3);
         let wanted: Vec<u8> = rest.chunks(1_000_000).flat_map(|piece| piece.iter().copied().chain(*b"-")).collect();
         assert!(came == wanted);
