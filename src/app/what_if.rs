@@ -49,6 +49,9 @@ pub(super) fn what_if(global: &Global, request: &WhatIf) -> Result<CliExit, Comm
             request.manifest
         )));
     }
+    if !request.rates.is_empty() {
+        questions = at_rates(&questions, &request.rates)?;
+    }
     let splits = disaggregated::splits(request)?;
     if !splits.is_empty() {
         questions = questions.iter().flat_map(|one| splits.iter().map(|split| one.split_over(split))).collect();
@@ -72,6 +75,19 @@ pub(super) fn what_if(global: &Global, request: &WhatIf) -> Result<CliExit, Comm
         what_if_text(&rows, &goal, Styler::chosen(global.color.choice()))
     });
     Ok(CliExit::Done)
+}
+
+/// The questions with each of these rates, without limits. All requests at once have no rate.
+fn at_rates(questions: &[Question], rates: &[f64]) -> Result<Vec<Question>, CommandError> {
+    if let Some(wrong) = rates.iter().find(|rate| !rate.is_finite() || **rate <= 0.0) {
+        return Err(CommandError::usage(format!("--rate: {wrong} is not a positive number of requests per second")));
+    }
+    let at = |question: &Question, rate: f64| Question { rate: Some(rate), limits: Vec::new(), ..question.clone() };
+    let all = |question: &Question| match question.is_offline {
+        true => vec![question.clone()],
+        false => rates.iter().map(|rate| at(question, *rate)).collect(),
+    };
+    Ok(questions.iter().flat_map(all).collect())
 }
 
 /// The command that asks this.
@@ -224,8 +240,9 @@ fn questions_of(
             <[LatencyLimit]>::to_vec,
         );
         let rate = bench.rate;
-        if !is_offline && limits.is_empty() && rate.is_none() && request.fleet.is_none() {
-            problem = Some("it has no limits and no rate: give --goal");
+        let has_rate = rate.is_some() || !request.rates.is_empty();
+        if !is_offline && limits.is_empty() && !has_rate && request.fleet.is_none() {
+            problem = Some("it has no limits and no rate: give --goal or --rate");
         }
         let (command, rate_key) = command(library, plan, task, request, point, &bench);
         questions.push(Question {

@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use regatta::sim::{
-    CalibrationTarget, DecoderModel, GpuTiming, Parallelism, Precision, StepTimeFit, calibrate, read_step_log,
+    CalibrationTarget, DecoderModel, GpuTiming, ModelOnGpus, Parallelism, Precision, StepTimeFit, calibrate,
+    read_step_log,
 };
 use regatta::spec::SimScheduler;
 
@@ -61,14 +62,14 @@ fn loads_that_the_fit_has_not_seen_come_out_right() {
     let (short, long): (Vec<_>, Vec<_>) = log.into_iter().partition(|step| step.step < 537);
     let seen = calibrate(&target(), &[short]).unwrap();
     let all = calibrate(&target(), &[long]).unwrap();
-    let limits = regatta::sim::derive(
-        &target().model,
-        &target().gpu,
-        Precision::Bf16,
-        Precision::Bf16,
-        Parallelism { tensor: 1, pipeline: 1 },
-        &seen.calibration,
-    )
+    let limits = regatta::sim::derive(&ModelOnGpus {
+        model: &target().model,
+        gpu: &target().gpu,
+        precision: Precision::Bf16,
+        kv: Precision::Bf16,
+        parallelism: Parallelism { tensor: 1, pipeline: 1 },
+        calibration: &seen.calibration,
+    })
     .0;
     // Steps that only generate: the log of the long prompts has their batch and KV cache.
     let log = read_step_log(&golden("step_log.jsonl")).unwrap();
