@@ -36,9 +36,10 @@ fn deepseek_r1(drafts: &[f64]) -> EngineSpec {
             tflops_16bit: 2250.0,
         },
         calibration: SimCalibration {
-            compute_fp4: 0.79,
-            overlap: 0.0,
+            compute_fp4: 0.93,
             link: 0.5,
+            layer_us: 134.0,
+            all_reduce_us: 55.0,
             request_us: 12.0,
             prompt_us: 1000.0,
             ..SimCalibration::default()
