@@ -140,15 +140,21 @@ fn published_throughput_beside_the_simulators() {
     assert!(held_out.iter().all(|error| error.abs() < 0.16), "{table}");
 }
 
-/// Medians at the published rate, ms, from the `mlperf_log_summary.txt` of v5.1: TTFT and TPOT. Those of Server are left out where the
-/// rate is within 5 % of what the system can take: one per cent of throughput is a large part of a latency there.
-const LATENCIES: [(Row, f64, f64, f64); 6] = [
+/// Close to what the system can take, one per cent of throughput is a large part of a latency.
+const NEAR_THE_LIMIT: &str = "held out; near the most that the system takes";
+
+/// Medians at the published rate, ms, from the `mlperf_log_summary.txt` of v5.1: TTFT and TPOT.
+const LATENCIES: [(Row, f64, f64, f64); 10] = [
     (held_out("llama2-70b", "h200-x8", "interactive", 0.0, "TPOT fitted"), 79.16, 111.2, 37.07),
     (held_out("llama3.1-405b", "h200-x8", "interactive", 0.0, "TPOT fitted"), 0.31, 1430.6, 42.73),
     (held_out("llama2-70b", "b200-x8", "interactive", 0.0, "TPOT fitted"), 218.82, 63.3, 34.47),
     (held_out("llama3.1-405b", "b200-x8", "interactive", 0.0, "TPOT fitted"), 1.15, 987.6, 62.07),
     (held_out("llama3.1-8b", "b200-x8", "interactive", 0.0, "held out; of G894-SD1"), 797.12, 33.9, 16.78),
+    (held_out("llama3.1-405b", "h200-x8", "server", 0.0, "held out"), 0.45, 1536.9, 53.79),
     (held_out("llama3.1-405b", "b200-x8", "server", 0.0, "held out"), 1.9, 1357.3, 100.80),
+    (held_out("llama2-70b", "h200-x8", "server", 0.0, NEAR_THE_LIMIT), 115.59, 528.7, 188.13),
+    (held_out("llama2-70b", "b200-x8", "server", 0.0, NEAR_THE_LIMIT), 361.3, 244.2, 126.10),
+    (held_out("llama3.1-8b", "b200-x8", "server", 0.0, NEAR_THE_LIMIT), 996.53, 498.3, 29.42),
 ];
 
 #[test]
@@ -169,7 +175,9 @@ fn published_latencies_beside_the_simulators() {
             percent(own_ttft, *ttft),
             percent(own_tpot, *tpot),
         );
-        errors.push(percent(own_tpot, *tpot));
+        if *note != NEAR_THE_LIMIT {
+            errors.push(percent(own_tpot, *tpot));
+        }
     }
     super::manual_table::on_the_page("25-what-if.md", &table);
     assert!(errors.iter().all(|error| error.abs() < 15.0), "{table}");
