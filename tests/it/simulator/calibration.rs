@@ -225,7 +225,7 @@ fn loads_on_an_h100_that_the_fit_has_not_seen_come_out_near_what_was_measured() 
     let mut wrong = Vec::new();
     let mut row = |load: &str, what: &str, measured: f64, simulated: f64, most: f64| {
         let error = simulated / measured - 1.0;
-        let digits = if measured < 100.0 { 1 } else { 0 };
+        let digits = usize::from(measured < 100.0);
         let [measured, simulated] = [measured, simulated].map(|value| regatta::units::grouped(value, digits));
         let _ = writeln!(table, "| {load} | {what} | {measured} | {simulated} | {:+.1} % |", 100.0 * error);
         if error.abs() > most {
