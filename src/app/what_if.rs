@@ -1,5 +1,6 @@
 //! `regatta what-if`: a grid of systems and settings, each simulated in virtual time.
 
+mod arguments;
 mod disaggregated;
 mod fleet;
 
@@ -20,14 +21,13 @@ use crate::report::{Styler, WhatIfNumbers, WhatIfProblem, WhatIfRow, html, what_
 use crate::sim::{
     self, DisaggregatedServers, Disaggregation, EngineLimits, TwinServing, VirtualResult, VirtualWorkload,
 };
-use crate::spec::{LatencyLimit, Length, LimitedMetric, Limits, Scenario, Statistic};
+use crate::spec::{LatencyLimit, Length, LimitedMetric, Scenario, Statistic};
 use crate::units::shell_word;
+use arguments::{grid, length, limits};
 use disaggregated::ServerSplit;
 
 /// Rates of a curve, as shares of the highest one.
 const CURVE: [f64; 9] = [0.1, 0.25, 0.4, 0.55, 0.7, 0.85, 0.95, 1.0, 1.05];
-/// More points than this are a mistake.
-const MOST_POINTS: usize = 10_000;
 
 pub(super) fn what_if(global: &Global, request: &WhatIf) -> Result<CliExit, CommandError> {
     let project = Project::open_current(global)?;
@@ -48,6 +48,9 @@ pub(super) fn what_if(global: &Global, request: &WhatIf) -> Result<CliExit, Comm
             "`{}` has no benchmark of an Offline or a Server load",
             request.manifest
         )));
+    }
+    if !request.rates.is_empty() {
+        questions = at_rates(&questions, &request.rates)?;
     }
     let splits = disaggregated::splits(request)?;
     if !splits.is_empty() {
@@ -72,6 +75,22 @@ pub(super) fn what_if(global: &Global, request: &WhatIf) -> Result<CliExit, Comm
         what_if_text(&rows, &goal, Styler::chosen(global.color.choice()))
     });
     Ok(CliExit::Done)
+}
+
+/// The questions with each of these rates, without limits. All requests at once have no rate.
+fn at_rates(questions: &[Question], rates: &[f64]) -> Result<Vec<Question>, CommandError> {
+    if let Some(wrong) = rates.iter().find(|rate| !rate.is_finite() || **rate <= 0.0) {
+        return Err(CommandError::usage(format!("--rate: {wrong} is not a positive number of requests per second")));
+    }
+    let at = |question: &Question, rate: f64| Question { rate: Some(rate), limits: Vec::new(), ..question.clone() };
+    let all = |question: &Question| {
+        if question.is_offline {
+            vec![question.clone()]
+        } else {
+            rates.iter().map(|rate| at(question, *rate)).collect()
+        }
+    };
+    Ok(questions.iter().flat_map(all).collect())
 }
 
 /// The command that asks this.
@@ -125,66 +144,6 @@ struct Question {
     rate_key: String,
 }
 
-/// Each value of each setting with each of the others.
-fn grid(settings: &[KeyValueArg]) -> Result<Vec<Vec<KeyValueArg>>, CommandError> {
-    let mut points = vec![Vec::new()];
-    for setting in settings {
-        // `[1,2]` is one value, a list.
-        let values: Vec<&str> = if setting.value.starts_with(['[', '{']) {
-            vec![&setting.value]
-        } else {
-            setting.value.split(',').collect()
-        };
-        points = points
-            .iter()
-            .flat_map(|point: &Vec<KeyValueArg>| {
-                values.iter().map(|value| {
-                    let mut point = point.clone();
-                    point.push(KeyValueArg { key: setting.key.clone(), value: (*value).to_owned() });
-                    point
-                })
-            })
-            .collect();
-        if points.len() > MOST_POINTS {
-            return Err(CommandError::usage(format!("the grid has more than {MOST_POINTS} points")));
-        }
-    }
-    Ok(points)
-}
-
-/// `ttft_p99<450ms tpot_p99<40ms`
-fn limits(text: &str) -> Result<Vec<LatencyLimit>, CommandError> {
-    let mut found = Vec::new();
-    for word in text.split([' ', ',']).filter(|word| !word.is_empty()) {
-        let wrong = |why: String| {
-            CommandError::usage(format!(
-                "--goal: `{word}`: {why}\n  hint: write it as in `ttft_p99<450ms tpot_p99<40ms`"
-            ))
-        };
-        let Some((key, time)) = word.split_once('<') else { return Err(wrong("there is no `<` in it".to_owned())) };
-        let time = time.trim_start_matches('=');
-        let limits: Limits =
-            serde_yaml::from_str(&format!("{key}: {time}")).map_err(|error| wrong(error.to_string()))?;
-        let limit = limits.latencies().next();
-        found.push(limit.ok_or_else(|| wrong(format!("`{key}` is no latency and statistic")))?);
-    }
-    Ok(found)
-}
-
-/// `1000`, `1000,500` or `1000,500,4096`
-fn length(text: &str) -> Result<Length, CommandError> {
-    let wrong =
-        || CommandError::usage(format!("`{text}` is no length: write MEAN, MEAN,STDDEV or MEAN,STDDEV,MAX, in tokens"));
-    let numbers: Result<Vec<f64>, _> = text.split(',').map(|number| number.trim().parse::<f64>()).collect();
-    let length = match numbers.map_err(|_| wrong())?[..] {
-        [mean] | [mean, 0.0] => Length::Fixed(mean.round() as u32),
-        [mean, stddev] => Length::Lognormal { mean, stddev, min: 1, max: (mean + 8.0 * stddev) as u32 },
-        [mean, stddev, max] => Length::Lognormal { mean, stddev, min: 1, max: max.round() as u32 },
-        _ => return Err(wrong()),
-    };
-    if length.fault().is_some() { Err(wrong()) } else { Ok(length) }
-}
-
 /// The benchmarks of a plan.
 fn questions_of(
     library: &ManifestLibrary,
@@ -224,8 +183,9 @@ fn questions_of(
             <[LatencyLimit]>::to_vec,
         );
         let rate = bench.rate;
-        if !is_offline && limits.is_empty() && rate.is_none() && request.fleet.is_none() {
-            problem = Some("it has no limits and no rate: give --goal");
+        let has_rate = rate.is_some() || !request.rates.is_empty();
+        if !is_offline && limits.is_empty() && !has_rate && request.fleet.is_none() {
+            problem = Some("it has no limits and no rate: give --goal or --rate");
         }
         let (command, rate_key) = command(library, plan, task, request, point, &bench);
         questions.push(Question {
@@ -432,5 +392,18 @@ fn mark_best(rows: &mut [WhatIfRow]) {
             other == task && *others <= *gpus && *most >= *tokens && (*others < *gpus || *most > *tokens)
         };
         row.is_best = row.outcome.is_ok() && !all.iter().any(beats);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::at_rates;
+
+    #[test]
+    fn a_rate_is_a_positive_number() {
+        assert!(at_rates(&[], &[0.1, 20.0]).is_ok());
+        for wrong in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+            assert!(at_rates(&[], &[5.0, wrong]).is_err(), "{wrong}");
+        }
     }
 }

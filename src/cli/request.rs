@@ -386,6 +386,8 @@ pub struct WhatIf {
     /// As typed: `MEAN` or `MEAN,STDDEV`.
     pub input_tokens: Option<String>,
     pub output_tokens: Option<String>,
+    /// Rates to simulate instead of the highest one within limits. Empty: none.
+    pub rates: Vec<f64>,
     /// LoRA adapters that requests name in turn.
     pub adapters: Option<u32>,
     /// `CONTEXT:GENERATION`, each is tried.

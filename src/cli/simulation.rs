@@ -85,6 +85,9 @@ pub(super) struct WhatIfArgs {
     /// Answer length in place of the benchmark's, tokens.
     #[arg(long, value_name = "MEAN[,STDDEV[,MAX]]")]
     pub output_tokens: Option<String>,
+    /// Simulate this rate, requests per second, instead of the highest one within limits; with several, separated by commas, each is tried.
+    #[arg(long, value_name = "N", value_delimiter = ',', conflicts_with_all = ["goal", "day", "html"])]
+    pub rate: Vec<f64>,
     /// LoRA adapters that requests name in turn, in place of the benchmark's `lora_task_id`.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=100_000))]
     pub adapters: Option<u32>,
@@ -189,6 +192,7 @@ pub(super) fn what_if(args: WhatIfArgs) -> WhatIf {
         requests: args.requests,
         input_tokens: args.input_tokens,
         output_tokens: args.output_tokens,
+        rates: args.rate,
         adapters: args.adapters,
         disaggregated: args.disaggregated,
         kv_link: args.kv_link,

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::timing::{
-    Coefficients, DecoderModel, Drafting, GpuMemory, GpuTiming, LoraCost, LoraSettings, Parallelism, Precision,
-    Speculation, derive, derive_drafter,
+    Coefficients, DecoderModel, Drafting, GpuMemory, GpuTiming, LoraCost, LoraSettings, ModelOnGpus, Parallelism,
+    Precision, Speculation, derive, derive_drafter,
 };
 use crate::spec::{AcceptanceRateError, SimCalibration};
 use crate::triton::{BuildConfig, EngineConfig, EngineError, Mapping, PluginConfig, PretrainedConfig, Quantization};
@@ -89,11 +89,13 @@ pub(super) fn design(spec: &EngineSpec) -> Result<(EngineConfig, RankFile), SimE
     let (kv, kv_algo) = kv_precision(spec, precision)?;
     let (tp, pp) = (spec.tensor_parallelism.max(1), spec.pipeline_parallelism.max(1));
     let parallelism = Parallelism { tensor: tp, pipeline: pp };
-    let (timing, mut memory) = derive(&spec.model, &spec.gpu, precision, kv, parallelism, &spec.calibration);
+    let (model, gpu, calibration) = (&spec.model, &spec.gpu, &spec.calibration);
+    let on_gpus = ModelOnGpus { model, gpu, precision, kv, parallelism, calibration };
+    let (timing, mut memory) = derive(&on_gpus);
     let mut speculation = None;
     // Without a draft there is no speculation.
     if let Some(drafting) = spec.drafting.as_ref().filter(|drafting| drafting.draft_len > 0) {
-        let drafter = derive_drafter(drafting, &spec.model, &spec.gpu, precision, kv, parallelism, &spec.calibration);
+        let drafter = derive_drafter(drafting, &on_gpus);
         if let Some((_, of_drafter)) = &drafter {
             memory.weight_bytes += of_drafter.weight_bytes;
             memory.kv_bytes_per_token += of_drafter.kv_bytes_per_token;
@@ -101,7 +103,7 @@ pub(super) fn design(spec: &EngineSpec) -> Result<(EngineConfig, RankFile), SimE
         speculation = Some(drafting.resolve(drafter.map(|(pass, _)| pass))?);
     }
     let lora = spec.lora.map(|lora| {
-        let (cost, bytes) = lora.cost(&spec.model, &spec.gpu, parallelism, &spec.calibration);
+        let (cost, bytes) = lora.cost(&on_gpus);
         memory.hold_adapters(bytes);
         cost
     });

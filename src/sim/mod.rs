@@ -31,8 +31,8 @@ pub use serve::{
     Addresses, Faults, InstanceError, LoadError, LoadFailure, ServeError, SimOptions, VllmLoadError, serve, token,
 };
 pub use timing::{
-    Coefficients, DecoderModel, Drafter, Drafting, Experts, GpuMemory, GpuTiming, LoraCost, LoraSettings, Parallelism,
-    Precision, Speculation, derive,
+    Coefficients, DecoderModel, Drafter, Drafting, Experts, GpuMemory, GpuTiming, LoraCost, LoraSettings, ModelOnGpus,
+    Parallelism, Precision, Speculation, derive,
 };
 pub use twin::{TwinServing, twin};
 pub use virtual_load::{

@@ -52,6 +52,11 @@ pub struct SimCalibration {
     /// Once for each step, ms.
     #[schemars(range(min = 0))]
     pub step_ms: f64,
+    /// For each layer in a step without a CUDA graph, µs: launching its kernels, most of which are too small to count by their work.
+    #[schemars(range(min = 0))]
+    pub layer_us: f64,
+    /// Steps of up to so many tokens have a CUDA graph.
+    pub cuda_graph_tokens: u64,
     /// Once for each step that computes a prompt, ms.
     #[schemars(range(min = 0))]
     pub context_ms: f64,
@@ -84,6 +89,8 @@ impl Default for SimCalibration {
             pipeline: 1.0,
             overlap: 1.0,
             step_ms: 1.0,
+            layer_us: 0.0,
+            cuda_graph_tokens: 0,
             context_ms: 0.0,
             request_us: 4.0,
             prompt_us: 0.0,

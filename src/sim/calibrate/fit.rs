@@ -3,7 +3,7 @@
 use super::least_squares::non_negative;
 use super::observations::{ObservationKind, TimedSteps, observe};
 use super::step_log::LoggedStep;
-use crate::sim::timing::{DecoderModel, GpuTiming, Parallelism, Precision, derive};
+use crate::sim::timing::{DecoderModel, GpuTiming, ModelOnGpus, Parallelism, Precision, derive};
 use crate::spec::{SimCalibration, SimScheduler};
 
 /// What the log was made with.
@@ -17,6 +17,13 @@ pub struct CalibrationTarget {
     pub scheduler: SimScheduler,
     /// What the log is, for the preset.
     pub source: String,
+}
+
+impl CalibrationTarget {
+    const fn with<'a>(&'a self, calibration: &'a SimCalibration) -> ModelOnGpus<'a> {
+        let Self { model, gpu, precision, kv, parallelism, .. } = self;
+        ModelOnGpus { model, gpu, precision: *precision, kv: *kv, parallelism: *parallelism, calibration }
+    }
 }
 
 /// The mean and the largest error of the steps of one kind.
@@ -78,8 +85,10 @@ pub enum CalibrationError {
 const FEWEST: usize = 20;
 
 /// The linear coefficients: base, tokens above the free ones, pairs, requests, KV tokens, steps with prompts, turns of a client,
-/// prompts.
-const COLUMNS: usize = 8;
+/// prompts, steps that no CUDA graph covers.
+const COLUMNS: usize = 9;
+/// vLLM's largest graph (`max_cudagraph_capture_size`), tokens.
+const VLLM_GRAPH: u64 = 512;
 const PAIRS: usize = 2;
 
 /// Fits the coefficients to the log's steps, then once more to every second load, to see the error on the others.
@@ -140,6 +149,8 @@ struct Linear {
     /// Seconds of a pair where the log does not show it.
     assumed_pair: f64,
     pairs_are_assumed: bool,
+    /// Steps of more tokens have no CUDA graph. `None`: no step of the software is known to have one.
+    graph_tokens: Option<u64>,
 }
 
 /// The most tokens that could hide behind reading the weights, and the grid on which they are sought.
@@ -148,19 +159,18 @@ const FREE_GRID: usize = 4;
 
 impl Linear {
     fn fit(target: &CalibrationTarget, observed: &[&TimedSteps]) -> Self {
-        let (defaults, _) = derive(
-            &target.model,
-            &target.gpu,
-            target.precision,
-            target.kv,
-            target.parallelism,
-            &SimCalibration::default(),
-        );
+        let (defaults, _) = derive(&target.with(&SimCalibration::default()));
+        let graph_tokens = (target.scheduler == SimScheduler::Vllm).then_some(VLLM_GRAPH);
         let best = |pairs_are_assumed: bool| {
             let mut best: Option<(f64, Self)> = None;
             for free_tokens in (0..=MOST_FREE).step_by(FREE_GRID) {
-                let mut one =
-                    Self { free_tokens, found: [0.0; COLUMNS], assumed_pair: defaults.pair, pairs_are_assumed };
+                let mut one = Self {
+                    free_tokens,
+                    found: [0.0; COLUMNS],
+                    assumed_pair: defaults.pair,
+                    pairs_are_assumed,
+                    graph_tokens,
+                };
                 let rows: Vec<_> = observed
                     .iter()
                     .map(|time| (one.columns(time), time.seconds - one.offset(time), 1.0 / time.seconds.powi(2)))
@@ -181,6 +191,7 @@ impl Linear {
             found: [0.0; COLUMNS],
             assumed_pair: defaults.pair,
             pairs_are_assumed: false,
+            graph_tokens,
         });
         if free.found[PAIRS] > 0.0 {
             return free;
@@ -199,6 +210,7 @@ impl Linear {
             sums[4] += step.decode_kv as f64;
             sums[5] += if step.prefill_requests > 0 { 1.0 } else { 0.0 };
             sums[7] += step.prefill_requests as f64;
+            sums[8] += if self.graph_tokens.is_some_and(|most| tokens > most) { 1.0 } else { 0.0 };
         }
         sums[6] = if time.kind == ObservationKind::Prefill { 1.0 } else { 0.0 };
         sums
@@ -219,7 +231,7 @@ impl Linear {
 
     /// The coefficients as shares of the GPU's numbers.
     fn calibration(&self, target: &CalibrationTarget) -> (SimCalibration, Vec<&'static str>) {
-        let [base, token, pair, request, kv_token, context, turn, prompt] = self.found;
+        let [base, token, pair, request, kv_token, context, turn, prompt, launch] = self.found;
         let mut assumed = Vec::new();
         let defaults = SimCalibration::default();
         // Shares are inversely proportional to times: one derivation with whole shares has all the factors.
@@ -233,7 +245,7 @@ impl Linear {
             link: defaults.link,
             ..defaults.clone()
         };
-        let (ideal, _) = derive(&target.model, &target.gpu, target.precision, target.kv, target.parallelism, &ideal);
+        let (ideal, _) = derive(&target.with(&ideal));
         let token = token.max(f64::MIN_POSITIVE);
         let hidden = token * self.free_tokens as f64;
         let split = target.parallelism.tensor > 1;
@@ -267,7 +279,7 @@ impl Linear {
         // Of a token's time, what moves its activations, and what its arithmetic would take at the peak.
         let of_token = |compute: f64, weights_bandwidth: f64| {
             let one = SimCalibration { compute, compute_fp4: compute, weights_bandwidth, ..defaults.clone() };
-            derive(&target.model, &target.gpu, target.precision, target.kv, target.parallelism, &one).0.token
+            derive(&target.with(&one)).0.token
         };
         let activations = of_token(f64::INFINITY, weights_bandwidth);
         let arithmetic = of_token(1.0, f64::INFINITY);
@@ -292,6 +304,8 @@ impl Linear {
             pipeline: defaults.pipeline,
             overlap: thousandths(overlap),
             step_ms: thousandths(step * 1e3),
+            layer_us: thousandths(launch * 1e6 / f64::from(target.model.num_hidden_layers.max(1))),
+            cuda_graph_tokens: self.graph_tokens.unwrap_or(0),
             context_ms: thousandths(context * 1e3),
             request_us: thousandths(request * 1e6),
             prompt_us: thousandths(prompt * 1e6),

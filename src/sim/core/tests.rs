@@ -14,6 +14,8 @@ pub(in crate::sim) const GOLDEN: Coefficients = Coefficients {
     overhead: 1.0e-3,
     weights: 4.18e-3,
     expert_weights: 0.0,
+    launch: 0.0,
+    graph_tokens: 0,
     expert_share: 0.0,
     overlap: 1.0,
     token: 27e-6,

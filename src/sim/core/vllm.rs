@@ -50,6 +50,10 @@ pub(super) fn schedule(limits: &EngineLimits, active: &mut [Active]) -> (InFligh
                 continue;
             }
             let tokens = active[at].next_tokens(drafts).min(budget);
+            // `scheduler_reserve_full_isl`: a request enters when all of its context fits, though only a part of it is computed now.
+            if blocks_of(active[at].ctx) > free {
+                break;
+            }
             let Some(left) = free.checked_sub(blocks_of(active[at].held() + tokens)) else { break };
             free = left;
             budget -= tokens;

@@ -2,12 +2,18 @@
 
 use serde::{Deserialize, Serialize};
 
-/// `step = overhead + max(overlap·W, token·(P+B)) + (1−overlap)·W + pair·Σ(chunk·(past + chunk/2)) + request·B +
+/// `step = overhead [+ launch if P+B > graph_tokens] + max(overlap·W, token·(P+B)) + (1−overlap)·W + pair·Σ(chunk·(past + chunk/2)) + request·B +
 /// kv_token·ΣKV [+ context if P > 0] + prompt·R + all_reduce·(P+B)`, with P context tokens of R requests and B generating requests, and W = weights +
 /// `expert_weights` · (the share of experts that P+B tokens touch). Seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Coefficients {
     pub overhead: f64,
+    /// Launching the kernels of all layers, in a step without a CUDA graph.
+    #[serde(default)]
+    pub launch: f64,
+    /// Steps of up to so many tokens have a CUDA graph.
+    #[serde(default)]
+    pub graph_tokens: u64,
     /// Reading the weights that every token needs.
     pub weights: f64,
     /// Reading all experts.
@@ -82,6 +88,9 @@ impl Coefficients {
         }
         seconds += self.all_reduce * tokens;
         seconds += (1.0 - self.overlap) * weights;
+        if count > self.graph_tokens {
+            seconds += self.launch;
+        }
         (1e9 * seconds) as u64
     }
 

@@ -13,19 +13,26 @@ pub struct Parallelism {
 /// Room that activations and the runtime take on each GPU, bytes.
 const WORKSPACE: f64 = 5e9;
 
+/// A model, how it is stored, the GPUs that compute it, and what the software reaches of their numbers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ModelOnGpus<'a> {
+    pub model: &'a DecoderModel,
+    pub gpu: &'a GpuTiming,
+    /// Of the weights.
+    pub precision: Precision,
+    /// Of the KV cache.
+    pub kv: Precision,
+    pub parallelism: Parallelism,
+    pub calibration: &'a SimCalibration,
+}
+
 /// The cost of a model on tp × pp GPUs.
 ///
 /// A linear layer's time is that of its arithmetic and of the activations around it, which go through memory. Pipeline stages work on different parts of the batch at the
 /// same time: each token passes all of them, so the weights of all stages are read for it one after the other, while compute
 /// and KV cache are shared out.
-pub fn derive(
-    model: &DecoderModel,
-    gpu: &GpuTiming,
-    precision: Precision,
-    kv: Precision,
-    parallelism: Parallelism,
-    calibration: &SimCalibration,
-) -> (Coefficients, GpuMemory) {
+pub fn derive(of: &ModelOnGpus<'_>) -> (Coefficients, GpuMemory) {
+    let ModelOnGpus { model, gpu, precision, kv, parallelism, calibration } = *of;
     let (tp, stages) = (f64::from(parallelism.tensor.max(1)), f64::from(parallelism.pipeline.max(1)));
     // What stages share out takes longer by the time in which they wait for each other.
     let pp = if stages > 1.0 { stages * calibration.pipeline } else { stages };
@@ -50,6 +57,8 @@ pub fn derive(
     let coefficients = Coefficients {
         overhead: calibration.step_ms * 1e-3
             + if is_split { 2.0 * layers * calibration.all_reduce_us * 1e-6 } else { 0.0 },
+        launch: layers * calibration.layer_us * 1e-6,
+        graph_tokens: calibration.cuda_graph_tokens,
         weights: read(weight_bytes - expert_bytes),
         expert_weights: read(expert_bytes),
         expert_share,
@@ -76,18 +85,10 @@ pub fn derive(
 
 /// A pass of the drafter of speculative decoding, and the memory of its weights and its KV cache; it is split over the GPUs as the
 /// model is. What the host does for each request and prompt is the model's part. `None`: it has no weights.
-pub(in crate::sim) fn derive_drafter(
-    drafting: &Drafting,
-    model: &DecoderModel,
-    gpu: &GpuTiming,
-    precision: Precision,
-    kv: Precision,
-    parallelism: Parallelism,
-    calibration: &SimCalibration,
-) -> Option<(Coefficients, GpuMemory)> {
-    let (pass, memory) = derive(&drafting.model(model)?, gpu, precision, kv, parallelism, calibration);
+pub(in crate::sim) fn derive_drafter(drafting: &Drafting, of: &ModelOnGpus<'_>) -> Option<(Coefficients, GpuMemory)> {
+    let (pass, memory) = derive(&ModelOnGpus { model: &drafting.model(of.model)?, ..*of });
     let launched = matches!(drafting.drafter, Drafter::Model(_));
-    let overhead = if launched { pass.overhead } else { pass.overhead - calibration.step_ms * 1e-3 };
+    let overhead = if launched { pass.overhead } else { pass.overhead - of.calibration.step_ms * 1e-3 };
     let pass = Coefficients { overhead, request: 0.0, context: 0.0, prompt: 0.0, frontend: 0.0, ..pass };
     Some((pass, memory))
 }

@@ -2,8 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{DecoderModel, GpuMemory, GpuTiming, Parallelism};
-use crate::spec::SimCalibration;
+use super::{DecoderModel, GpuMemory, ModelOnGpus};
 
 /// LoRA as it is set. Every adapter has this rank, and is on all linear layers of attention and, without experts, of the feed-forward network.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -33,13 +32,8 @@ const BYTES: f64 = 2.0;
 
 impl LoraSettings {
     /// The cost of adapters, and the memory that `max_loras` of them take on each GPU, bytes.
-    pub(in crate::sim) fn cost(
-        &self,
-        model: &DecoderModel,
-        gpu: &GpuTiming,
-        parallelism: Parallelism,
-        calibration: &SimCalibration,
-    ) -> (LoraCost, f64) {
+    pub(in crate::sim) fn cost(&self, of: &ModelOnGpus<'_>) -> (LoraCost, f64) {
+        let ModelOnGpus { model, gpu, parallelism, calibration, .. } = *of;
         let (tp, pp) = (f64::from(parallelism.tensor.max(1)), f64::from(parallelism.pipeline.max(1)));
         let parameters = self.parameters(model);
         let peak = calibration.compute * gpu.tflops_16bit * 1e12;
@@ -85,14 +79,22 @@ impl GpuMemory {
 mod tests {
     use super::*;
     use crate::sim::timing::tests::{h200, llama_8b};
+    use crate::sim::timing::{Parallelism, Precision};
+    use crate::spec::SimCalibration;
 
     #[test]
     fn an_adapter_of_rank_16_of_the_8b_model_has_42_million_parameters() {
         let settings = LoraSettings { max_lora_rank: 16, max_loras: 4, host_link_gbs: 50.0 };
         // As PEFT counts them, with all linear layers.
         assert_eq!(settings.parameters(&llama_8b()) as u64, 41_943_040);
-        let parallelism = Parallelism { tensor: 1, pipeline: 1 };
-        let (cost, bytes) = settings.cost(&llama_8b(), &h200(), parallelism, &SimCalibration::default());
+        let (cost, bytes) = settings.cost(&ModelOnGpus {
+            model: &llama_8b(),
+            gpu: &h200(),
+            precision: Precision::Bf16,
+            kv: Precision::Bf16,
+            parallelism: Parallelism { tensor: 1, pipeline: 1 },
+            calibration: &SimCalibration::default(),
+        });
         assert_eq!(bytes as u64, 4 * 2 * 41_943_040);
         assert!((cost.read - 21.8e-6).abs() < 1e-7 && (cost.load - 1.68e-3).abs() < 1e-5, "{cost:?}");
     }

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 pub use coefficients::Coefficients;
 pub(in crate::sim) use coefficients::StepWork;
 pub(in crate::sim) use derive::derive_drafter;
-pub use derive::{Parallelism, derive};
+pub use derive::{ModelOnGpus, Parallelism, derive};
 pub use lora::{LoraCost, LoraSettings};
 pub use memory::GpuMemory;
 pub use speculation::{Drafter, Drafting, Speculation};
@@ -107,7 +107,8 @@ pub(super) mod tests {
 
     fn on(model: &DecoderModel, precision: Precision, tensor: u32) -> (Coefficients, GpuMemory) {
         let parallelism = Parallelism { tensor, pipeline: 1 };
-        derive(model, &h200(), precision, precision, parallelism, &SimCalibration::default())
+        let (gpu, calibration) = (&h200(), &SimCalibration::default());
+        derive(&ModelOnGpus { model, gpu, precision, kv: precision, parallelism, calibration })
     }
 
     pub(in crate::sim) fn llama_8b() -> DecoderModel {

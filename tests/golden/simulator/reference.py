@@ -157,6 +157,8 @@ class Server:
                 if r["started"]:
                     continue
                 tokens = min(r["context"], budget)
+                if self.blocks(r["context"]) > len(self.pool):
+                    break
                 if place >= self.limits["max_batch_size"] or not tokens or not self.give(r, self.blocks(tokens)):
                     break
                 budget -= tokens
