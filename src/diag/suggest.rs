@@ -7,9 +7,14 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     let allowed = (length / 3).max(1);
     let mut best: Option<((usize, usize), &str)> = None;
     for name in known {
-        let edits = strsim::damerau_levenshtein(&lower, &name.to_lowercase());
         // A long name cut short ("tensor_parallel") is as good as one letter missed, but worse than a real typing error.
         let short = length >= 3 && (name.starts_with(&*lower) || lower.starts_with(name) && name.len() >= 3);
+        let missing = name.chars().count().abs_diff(length);
+        if missing > allowed && !short {
+            // At least so many edits: a long text is not compared letter by letter with each name.
+            continue;
+        }
+        let edits = if short { missing } else { strsim::damerau_levenshtein(&lower, &name.to_lowercase()) };
         let distance = if short { edits.min(allowed) } else { edits };
         if distance <= allowed && distance < length && best.is_none_or(|(least, _)| (distance, edits) < least) {
             best = Some(((distance, edits), name));
@@ -54,6 +59,13 @@ mod tests {
         assert_eq!(nearest("max_bach_size", known), Some("max_batch_size"));
         assert_eq!(nearest("wehn", known), Some("when"));
         assert_eq!(nearest("colour", known), None);
+    }
+
+    #[test]
+    fn a_very_long_text_is_near_to_nothing_and_not_compared() {
+        let long = "ab_".repeat(1 << 20);
+        assert_eq!(nearest(&long, ["ab_c", "max_batch_size"]), None);
+        assert_eq!(nearest("max_batch_size_", ["max_batch_size"]), Some("max_batch_size"));
     }
 
     #[test]

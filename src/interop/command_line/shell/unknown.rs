@@ -57,10 +57,12 @@ impl UnknownValue {
         Self::named(&format!("{last}_path"), written)
     }
 
-    /// With the letters and digits of `text` as the name.
+    /// With the letters and digits at the beginning of `text` as the name. A name goes into the words of the command, where a
+    /// placeholder behind it is named after it again: without a limit each would double the next.
     fn named(text: &str, written: &str) -> Self {
+        const LONGEST: usize = 80;
         let mut name = String::new();
-        for c in text.chars() {
+        for c in text.chars().take(LONGEST) {
             match c {
                 c if c.is_ascii_alphanumeric() => name.push(c.to_ascii_lowercase()),
                 _ if name.is_empty() || name.ends_with('_') => {}

@@ -253,6 +253,12 @@ mod tests {
     }
 
     #[test]
+    fn placeholders_named_after_each_other_stay_bounded() {
+        let expanded = Variables::default().expand(&format!("]{}", "<>a".repeat(60)));
+        assert!(expanded.len() < 60 * 100, "{} bytes", expanded.len());
+    }
+
+    #[test]
     fn a_variable_that_doubles_itself_stays_bounded() {
         let mut variables = Variables::default();
         variables.set("A", "aaaaaaaa");
