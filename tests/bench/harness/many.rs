@@ -10,7 +10,7 @@ use crate::race::Race;
 use crate::server::Server;
 
 const USERS: u32 = 64;
-/// Beyond what any process of this program has.
+/// So few that their memory is that of the program itself.
 const SMALL: u64 = 1_000;
 
 pub fn print(share: f64) -> Outcome {

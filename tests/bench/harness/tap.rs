@@ -2,10 +2,13 @@
 //! server's own stamps are later by its work on the requests before; at thousands of requests per second that is most of
 //! what they show.
 
-use std::io::{ErrorKind, Read as _, Write as _};
+use std::io::Write as _;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
+
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
 
 use crate::server::monotonic;
 
@@ -57,20 +60,20 @@ impl Tap {
     }
 }
 
-fn relay(mut client: &TcpStream, mut server: &TcpStream, stamps: &Mutex<Vec<Instant>>) -> std::io::Result<()> {
-    client.set_nonblocking(Tap::spins())?;
-    // It is a copy of one whose other half may be blocked in a write.
+fn relay(client: &TcpStream, mut server: &TcpStream, stamps: &Mutex<Vec<Instant>>) -> std::io::Result<()> {
+    // Of this read alone: the socket itself is shared with the thread that writes the answers to it.
+    let flags = if Tap::spins() { RecvFlags::DONTWAIT } else { RecvFlags::empty() };
     let mut frames = Frames { skip: PREFACE, ..Frames::default() };
     let mut buffer = vec![0; 64 << 10];
     loop {
-        let length = match client.read(&mut buffer) {
-            Ok(0) => return Ok(()),
-            Ok(length) => length,
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+        let length = match recv(client, &mut buffer[..], flags) {
+            Ok((0, _)) => return Ok(()),
+            Ok((length, _)) => length,
+            Err(Errno::AGAIN) => {
                 std::hint::spin_loop();
                 continue;
             }
-            Err(error) => return Err(error),
+            Err(error) => return Err(error.into()),
         };
         let now = Instant::now();
         let requests = frames.ended(&buffer[..length]);

@@ -9,18 +9,51 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// A published row. `note`: why it is worse than the others.
-struct Row {
+/// What was measured: a benchmark of MLPerf on a system of ours.
+#[derive(Clone, Copy)]
+struct Benchmark {
     workload: &'static str,
     system: &'static str,
     scenario: &'static str,
+}
+
+/// What of a published row the simulator's step times were fitted to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Basis {
+    Throughput,
+    /// The median TPOT at the published rate.
+    Tpot,
+    Nothing,
+}
+
+impl Basis {
+    const fn label(self) -> &'static str {
+        match self {
+            Self::Throughput => "fitted",
+            Self::Tpot => "TPOT fitted",
+            Self::Nothing => "held out",
+        }
+    }
+}
+
+/// A published throughput. `note`: why it is worse than the others.
+struct Row {
+    of: Benchmark,
     tokens_per_second: f64,
-    is_fitted: bool,
+    basis: Basis,
     note: &'static str,
 }
 
+const fn of(workload: &'static str, system: &'static str, scenario: &'static str) -> Benchmark {
+    Benchmark { workload, system, scenario }
+}
+
 const fn fitted(workload: &'static str, system: &'static str, tokens_per_second: f64) -> Row {
-    Row { workload, system, scenario: "offline", tokens_per_second, is_fitted: true, note: "" }
+    Row { of: of(workload, system, "offline"), tokens_per_second, basis: Basis::Throughput, note: "" }
+}
+
+const fn tpot_fitted(workload: &'static str, system: &'static str, tokens_per_second: f64) -> Row {
+    Row { of: of(workload, system, "interactive"), tokens_per_second, basis: Basis::Tpot, note: "" }
 }
 
 const fn held_out(
@@ -30,12 +63,11 @@ const fn held_out(
     tokens_per_second: f64,
     note: &'static str,
 ) -> Row {
-    Row { workload, system, scenario, tokens_per_second, is_fitted: false, note }
+    Row { of: of(workload, system, scenario), tokens_per_second, basis: Basis::Nothing, note }
 }
 
 const BELOW_THE_LIMITS: &str = "its latencies were below the limits: it could have had a higher rate";
 const OF_A_README: &str = "of a README of v4.1, no submitted run";
-const AT_A_LATENCY: &str = "its TPOT at the published rate is fitted";
 const OF_THE_HOST: &str = "not at a limit: with the same settings and rate another host had a TPOT p99 of 18.7 ms of 30; the published one's was 27.9 ms";
 
 const ROWS: [Row; 27] = [
@@ -61,17 +93,17 @@ const ROWS: [Row; 27] = [
     held_out("llama3.1-8b", "b200-x8", "server", 128_541.0, ""),
     held_out("llama3.1-405b", "h200-x8", "server", 295.0, ""),
     held_out("llama3.1-405b", "b200-x8", "server", 1_240.0, ""),
-    held_out("llama2-70b", "h200-x8", "interactive", 23_080.0, ""),
-    held_out("llama2-70b", "b200-x8", "interactive", 59_545.0, AT_A_LATENCY),
+    tpot_fitted("llama2-70b", "h200-x8", 23_080.0),
+    tpot_fitted("llama2-70b", "b200-x8", 59_545.0),
     held_out("llama3.1-8b", "b200-x8", "interactive", 102_903.0, OF_THE_HOST),
-    held_out("llama3.1-405b", "h200-x8", "interactive", 203.0, AT_A_LATENCY),
-    held_out("llama3.1-405b", "b200-x8", "interactive", 751.0, AT_A_LATENCY),
+    tpot_fitted("llama3.1-405b", "h200-x8", 203.0),
+    tpot_fitted("llama3.1-405b", "b200-x8", 751.0),
 ];
 
 /// Lengths of prompts, which are assumed, and of answers; the limits of Server and of Interactive.
-fn load(row: &Row) -> (&'static str, &'static str, &'static str) {
-    let is_server = row.scenario == "server";
-    match row.workload {
+fn load(of: &Benchmark) -> (&'static str, &'static str, &'static str) {
+    let is_server = of.scenario == "server";
+    match of.workload {
         "llama2-70b" if is_server => ("294,220,1024", "294,230,1024", "ttft_p99<2s tpot_p99<200ms"),
         "llama2-70b" => ("294,220,1024", "294,230,1024", "ttft_p99<450ms tpot_p99<40ms"),
         "mixtral-8x7b" => ("180,143,1024", "146,116,1024", "ttft_p99<2s tpot_p99<200ms"),
@@ -83,16 +115,16 @@ fn load(row: &Row) -> (&'static str, &'static str, &'static str) {
 }
 
 fn simulated(row: &Row) -> f64 {
-    let (_, _, goal) = load(row);
-    point(row, &["--goal", goal])["tokens_per_second"].as_f64().unwrap()
+    let (_, _, goal) = load(&row.of);
+    point(&row.of, &["--goal", goal])["tokens_per_second"].as_f64().unwrap()
 }
 
-fn point(row: &Row, options: &[&str]) -> Value {
+fn point(of: &Benchmark, options: &[&str]) -> Value {
     let folder = tempfile::tempdir().unwrap();
-    let (inputs, outputs, _) = load(row);
+    let (inputs, outputs, _) = load(of);
     let out = Command::new(env!("CARGO_BIN_EXE_regatta"))
         .current_dir(folder.path())
-        .args(["what-if", row.workload, &format!("system=sim-{}", row.system), &format!("scenarios={}", row.scenario)])
+        .args(["what-if", of.workload, &format!("system=sim-{}", of.system), &format!("scenarios={}", of.scenario)])
         .args(["--input-tokens", inputs, "--output-tokens", outputs, "--json"])
         .args(options)
         .output()
@@ -119,17 +151,17 @@ fn published_throughput_beside_the_simulators() {
     for row in &ROWS {
         let simulated = simulated(row);
         let error = simulated / row.tokens_per_second - 1.0;
-        let Row { workload, system, scenario, tokens_per_second, is_fitted, note } = row;
-        let kind = if *is_fitted { "fitted" } else { "held out" };
+        let Row { of: Benchmark { workload, system, scenario }, tokens_per_second, basis, note } = row;
         let colon = if note.is_empty() { "" } else { ": " };
         let _ = writeln!(
             table,
-            "| {workload} | {system} | {scenario} | {} | {} | {:+.1} % | {kind}{colon}{note} |",
+            "| {workload} | {system} | {scenario} | {} | {} | {:+.1} % | {}{colon}{note} |",
             grouped(*tokens_per_second),
             grouped(simulated),
-            error * 100.0
+            error * 100.0,
+            basis.label(),
         );
-        if *is_fitted {
+        if *basis == Basis::Throughput {
             fitted.push(error);
         } else if note.is_empty() {
             held_out.push(error);
@@ -140,21 +172,35 @@ fn published_throughput_beside_the_simulators() {
     assert!(held_out.iter().all(|error| error.abs() < 0.16), "{table}");
 }
 
-/// Close to what the system can take, one per cent of throughput is a large part of a latency.
-const NEAR_THE_LIMIT: &str = "held out; near the most that the system takes";
+/// Published medians at the published rate, ms, from the `mlperf_log_summary.txt` of v5.1.
+struct LatencyRow {
+    of: Benchmark,
+    rate: f64,
+    ttft: f64,
+    tpot: f64,
+    basis: Basis,
+    note: &'static str,
+}
 
-/// Medians at the published rate, ms, from the `mlperf_log_summary.txt` of v5.1: TTFT and TPOT.
-const LATENCIES: [(Row, f64, f64, f64); 10] = [
-    (held_out("llama2-70b", "h200-x8", "interactive", 0.0, "TPOT fitted"), 79.16, 111.2, 37.07),
-    (held_out("llama3.1-405b", "h200-x8", "interactive", 0.0, "TPOT fitted"), 0.31, 1430.6, 42.73),
-    (held_out("llama2-70b", "b200-x8", "interactive", 0.0, "TPOT fitted"), 218.82, 63.3, 34.47),
-    (held_out("llama3.1-405b", "b200-x8", "interactive", 0.0, "TPOT fitted"), 1.15, 987.6, 62.07),
-    (held_out("llama3.1-8b", "b200-x8", "interactive", 0.0, "held out; of G894-SD1"), 797.12, 33.9, 16.78),
-    (held_out("llama3.1-405b", "h200-x8", "server", 0.0, "held out"), 0.45, 1536.9, 53.79),
-    (held_out("llama3.1-405b", "b200-x8", "server", 0.0, "held out"), 1.9, 1357.3, 100.80),
-    (held_out("llama2-70b", "h200-x8", "server", 0.0, NEAR_THE_LIMIT), 115.59, 528.7, 188.13),
-    (held_out("llama2-70b", "b200-x8", "server", 0.0, NEAR_THE_LIMIT), 361.3, 244.2, 126.10),
-    (held_out("llama3.1-8b", "b200-x8", "server", 0.0, NEAR_THE_LIMIT), 996.53, 498.3, 29.42),
+/// Close to what the system can take, one per cent of throughput is a large part of a latency.
+const NEAR_THE_LIMIT: &str = "near the most that the system takes";
+const OF_ANOTHER_HOST: &str = "of G894-SD1";
+
+const fn latencies(of: Benchmark, rate: f64, ttft: f64, tpot: f64, basis: Basis, note: &'static str) -> LatencyRow {
+    LatencyRow { of, rate, ttft, tpot, basis, note }
+}
+
+const LATENCIES: [LatencyRow; 10] = [
+    latencies(of("llama2-70b", "h200-x8", "interactive"), 79.16, 111.2, 37.07, Basis::Tpot, ""),
+    latencies(of("llama3.1-405b", "h200-x8", "interactive"), 0.31, 1430.6, 42.73, Basis::Tpot, ""),
+    latencies(of("llama2-70b", "b200-x8", "interactive"), 218.82, 63.3, 34.47, Basis::Tpot, ""),
+    latencies(of("llama3.1-405b", "b200-x8", "interactive"), 1.15, 987.6, 62.07, Basis::Tpot, ""),
+    latencies(of("llama3.1-8b", "b200-x8", "interactive"), 797.12, 33.9, 16.78, Basis::Nothing, OF_ANOTHER_HOST),
+    latencies(of("llama3.1-405b", "h200-x8", "server"), 0.45, 1536.9, 53.79, Basis::Nothing, ""),
+    latencies(of("llama3.1-405b", "b200-x8", "server"), 1.9, 1357.3, 100.80, Basis::Nothing, ""),
+    latencies(of("llama2-70b", "h200-x8", "server"), 115.59, 528.7, 188.13, Basis::Nothing, NEAR_THE_LIMIT),
+    latencies(of("llama2-70b", "b200-x8", "server"), 361.3, 244.2, 126.10, Basis::Nothing, NEAR_THE_LIMIT),
+    latencies(of("llama3.1-8b", "b200-x8", "server"), 996.53, 498.3, 29.42, Basis::Nothing, NEAR_THE_LIMIT),
 ];
 
 #[test]
@@ -163,17 +209,19 @@ fn published_latencies_beside_the_simulators() {
         "| workload | system | scenario | req/s | TTFT p50 published | simulated | error | TPOT p50 published | simulated | error | |\n|---|---|---|---|---|---|---|---|---|---|---|\n",
     );
     let mut errors = Vec::new();
-    for (row, rate, ttft, tpot) in &LATENCIES {
-        let found = point(row, &["--rate", &rate.to_string()]);
-        let of = |metric: &str| found[metric]["p50"].as_f64().unwrap();
-        let (own_ttft, own_tpot) = (of("ttft_ms"), of("tpot_ms"));
+    for LatencyRow { of, rate, ttft, tpot, basis, note } in &LATENCIES {
+        let found = point(of, &["--rate", &rate.to_string()]);
+        let median = |metric: &str| found[metric]["p50"].as_f64().unwrap();
+        let (own_ttft, own_tpot) = (median("ttft_ms"), median("tpot_ms"));
         let percent = |own: f64, published: f64| 100.0 * (own / published - 1.0);
-        let Row { workload, system, scenario, note, .. } = row;
+        let Benchmark { workload, system, scenario } = of;
+        let colon = if note.is_empty() { "" } else { ": " };
         let _ = writeln!(
             table,
-            "| {workload} | {system} | {scenario} | {rate} | {ttft:.0} ms | {own_ttft:.0} ms | {:+.0} % | {tpot:.1} ms | {own_tpot:.1} ms | {:+.0} % | {note} |",
+            "| {workload} | {system} | {scenario} | {rate} | {ttft:.0} ms | {own_ttft:.0} ms | {:+.0} % | {tpot:.1} ms | {own_tpot:.1} ms | {:+.0} % | {}{colon}{note} |",
             percent(own_ttft, *ttft),
             percent(own_tpot, *tpot),
+            basis.label(),
         );
         if *note != NEAR_THE_LIMIT {
             errors.push(percent(own_tpot, *tpot));
