@@ -23,6 +23,7 @@ mod weights;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::sync::Arc;
 
 use crate::event::{Done, Failure, RunId};
@@ -42,6 +43,8 @@ pub use remote::slurm::{AllocationRun, AttemptClaim, NodeWorkerError, end_abando
 pub use serve::{LaunchPreview, ServePreview, previews};
 use task_context::TaskContext;
 pub use weights::weights_size;
+
+type BoxFuture<'a> = Pin<Box<dyn Future<Output = Result<Done, Failure>> + Send + 'a>>;
 
 /// Performs every kind of task: on this machine, or in a job on another one.
 #[derive(Clone, Debug)]
@@ -138,7 +141,7 @@ impl TaskExecutor for StageExecutor {
             // On its node already: its time counts from now.
             Some(HostOn::Slurm(_)) => {
                 let (limit, stop) = (lease.task.timeout, lease.stop.clone());
-                Box::pin(within(limit, &stop, self.run_locally(lease))).await
+                within(limit, &stop, self.run_locally(lease)).await
             }
             None => self.run_locally(lease).await,
         }
@@ -147,7 +150,14 @@ impl TaskExecutor for StageExecutor {
 
 impl StageExecutor {
     /// Does a task on this machine, regardless of its stage's `host`: on a node of a cluster that is so already.
-    async fn run_locally(&self, lease: Lease) -> Result<Done, Failure> {
+    ///
+    /// Its future has room for the largest of all kinds, and is moved several times before it begins: it is in a box, and so is what
+    /// a small command does not need.
+    fn run_locally(&self, lease: Lease) -> BoxFuture<'_> {
+        Box::pin(self.perform_action(lease))
+    }
+
+    async fn perform_action(&self, lease: Lease) -> Result<Done, Failure> {
         let slurm_container = match hosts::parse_remote_host(lease.assignment.host.as_deref())? {
             Some(HostOn::Slurm(slurm)) if slurm.each_node => {
                 return Box::pin(hosts::on_each_node(lease, &slurm, &self.home, &self.run)).await;
@@ -156,31 +166,31 @@ impl StageExecutor {
             Some(HostOn::Ssh(_)) | None => None,
         };
         // In place of the container program that the node does not have.
-        let pyxis = if slurm_container.is_none() { container::pyxis::of_job(&lease).await? } else { None };
+        let pyxis = if slurm_container.is_none() { Box::pin(container::pyxis::of_job(&lease)).await? } else { None };
         let is_pyxis = pyxis.is_some();
         let action = read_action(&lease.task.id, &lease.assignment.action)?;
         // Unlocks them when this ends.
         let _clocks = match &lease.task.gpu_clocks {
-            Some(clocks) => Some(LockedClocks::lock(&lease, clocks).await?),
+            Some(clocks) => Some(Box::pin(LockedClocks::lock(&lease, clocks)).await?),
             None => None,
         };
         let mut context = TaskContext::new(lease, &self.home, &self.run);
         context.slurm_container = slurm_container.or(pyxis);
         if !is_pyxis {
-            context.place = container::TaskContainer::of(&context.lease, &context.mark, &self.images).await?;
+            context.place = Box::pin(container::TaskContainer::of(&context.lease, &context.mark, &self.images)).await?;
         }
         match action {
             Action::Shell(script) => shell::perform(&context, &script).await,
-            Action::Git(git) => git::perform(context, &git).await,
-            Action::Image(image) => image::perform(&context, &image).await,
+            Action::Git(git) => Box::pin(git::perform(context, &git)).await,
+            Action::Image(image) => Box::pin(image::perform(&context, &image)).await,
             Action::Template(template) => template::perform(&context, &template),
-            Action::Engine(engine) => engine::perform(&context, &engine).await,
+            Action::Engine(engine) => Box::pin(engine::perform(&context, &engine)).await,
             Action::Repository(repository) => repository::perform(&context, &repository),
             Action::Serve(serve) => Box::pin(serve::perform(context, &serve, self.program.as_deref())).await,
             Action::Compare(compare) => compare::perform(&context, &compare),
             Action::Mlperf(step) => Box::pin(mlperf::perform(&context, &step, self.program.as_deref())).await,
             Action::Weights(weights) => Box::pin(weights::perform(context, &weights)).await,
-            Action::TrtllmBench(bench) => trtllm_bench::perform(&context, &bench).await,
+            Action::TrtllmBench(bench) => Box::pin(trtllm_bench::perform(&context, &bench)).await,
             Action::Bench(bench) => Box::pin(bench::perform(&context, &bench, self.program.as_deref())).await,
         }
     }

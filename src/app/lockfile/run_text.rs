@@ -30,12 +30,14 @@ pub struct RunText<'a> {
     stages: StageTexts<'a>,
 }
 
-/// Makes the stage at a place that the caller has given it.
-type MakeStage<'a> = &'a dyn Fn(usize) -> Result<LockedTask, ActionError>;
+/// Makes the stage at a place that the caller has given it. Several are made at once.
+type MakeStage<'a> = &'a (dyn Fn(usize) -> Result<LockedTask, ActionError> + Sync);
 
 /// By name.
+#[derive(Default)]
 struct StageTexts<'a>(BTreeMap<&'a str, StageText<'a>>);
 
+#[derive(Clone, Copy)]
 enum StageText<'a> {
     There(&'a LockedTask),
     Made(usize, MakeStage<'a>),
@@ -58,6 +60,19 @@ impl<'a> RunText<'a> {
     pub fn with_made(mut self, places: impl Iterator<Item = (&'a str, usize)>, make: MakeStage<'a>) -> Self {
         self.stages.0.extend(places.map(|(name, place)| (name, StageText::Made(place, make))));
         self
+    }
+
+    /// Itself with its first `count` stages, and runs that have nothing but stages: as many of the others each, in their order.
+    pub fn in_parts(mut self, count: usize) -> (Self, Vec<Self>) {
+        static NONE: BTreeMap<String, String> = BTreeMap::new();
+        let mut rest = std::mem::take(&mut self.stages.0).into_iter().peekable();
+        self.stages.0.extend(rest.by_ref().take(count));
+        let mut parts = Vec::new();
+        while rest.peek().is_some() {
+            let stages = StageTexts(rest.by_ref().take(count).collect());
+            parts.push(Self { regatta: "", params: &NONE, machine: &NONE, tools: &NONE, stages });
+        }
+        (self, parts)
     }
 }
 

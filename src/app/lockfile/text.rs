@@ -1,5 +1,9 @@
 //! A lock file as YAML: the same content is always the same bytes.
 
+use std::collections::BTreeMap;
+
+use rayon::prelude::*;
+
 use super::LockFile;
 use super::run_text::{FileText, RunText};
 
@@ -24,7 +28,7 @@ pub enum LockFileError {
 
 impl Default for LockFile {
     fn default() -> Self {
-        Self { lock: VERSION, runs: std::collections::BTreeMap::new() }
+        Self { lock: VERSION, runs: BTreeMap::new() }
     }
 }
 
@@ -37,14 +41,40 @@ pub fn write(file: &LockFile) -> Result<String, LockFileError> {
     text(&FileText { lock: file.lock, runs })
 }
 
-/// The bytes of `file` with the run `name` as `run`, whose stages are made while they are written.
+/// The bytes of `file` with the run `name` as `run`, whose stages are made while they are written: those of a large plan by all cores.
 ///
 /// # Errors
 /// A stage cannot be made, or it holds a value that YAML cannot express.
 pub fn write_with_run(file: &LockFile, name: &str, run: RunText<'_>) -> Result<String, LockFileError> {
-    let others = file.runs.iter().map(|(name, section)| (name.as_str(), RunText::of(section)));
-    let runs = others.chain([(name, run)]).collect();
-    text(&FileText { lock: file.lock, runs })
+    /// Few enough that what is made of them is small, and so many that starting is not what takes the time.
+    const STAGES_OF_A_PART: usize = 256;
+    let lock = file.lock;
+    let (run, parts) = run.in_parts(STAGES_OF_A_PART);
+    let (mut before, mut after) = (BTreeMap::new(), BTreeMap::new());
+    for (other, section) in &file.runs {
+        let half = if other.as_str() < name { &mut before } else { &mut after };
+        half.insert(other.as_str(), RunText::of(section));
+    }
+    before.insert(name, run);
+    let mut out = text(&FileText { lock, runs: before })?;
+    let behind = |prefix: &str, runs: BTreeMap<&str, RunText<'_>>| {
+        let whole = text(&FileText { lock, runs })?;
+        let rest = whole.strip_prefix(HEAD).and_then(|rest| rest.strip_prefix(prefix));
+        rest.map(str::to_owned).ok_or_else(|| LockFileError::Text("its parts do not fit together".to_owned()))
+    };
+    let of_part = format!("lock: {lock}\nruns:\n  m:\n    regatta: ''\n    stages:\n");
+    let mut parts = parts.into_iter().peekable();
+    while parts.peek().is_some() {
+        let some: Vec<RunText<'_>> = parts.by_ref().take(rayon::current_num_threads()).collect();
+        let texts: Vec<_> = some.into_par_iter().map(|part| behind(&of_part, BTreeMap::from([("m", part)]))).collect();
+        for text in texts {
+            out.push_str(&text?);
+        }
+    }
+    if !after.is_empty() {
+        out.push_str(&behind(&format!("lock: {lock}\nruns:\n"), after)?);
+    }
+    Ok(out)
 }
 
 fn text(file: &FileText<'_>) -> Result<String, LockFileError> {
@@ -75,8 +105,6 @@ pub fn read(text: &str) -> Result<LockFile, LockFileError> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use proptest::prelude::*;
     use serde_json::{Value, json};
 
@@ -155,6 +183,31 @@ mod tests {
         let fails = |_: usize| Err(crate::plan::action_json(&crate::event::TaskId::new("x"), "no JSON").unwrap_err());
         let run = RunText::of(&kept).with_made([("x", 0)].into_iter(), &fails);
         assert!(matches!(write_with_run(&file(kept.clone()), "m", run), Err(LockFileError::Text(_))));
+    }
+
+    #[test]
+    fn a_large_run_that_is_written_in_parts_has_the_same_bytes() {
+        let stage = |text: &str| LockedTask {
+            kind: ActionKind::Shell,
+            requested: BTreeMap::from([(
+                "action".to_owned(),
+                json!({"shell": text, "lines": "a\n\n    stages:\nb\n"}),
+            )]),
+            resolved: BTreeMap::new(),
+        };
+        let names: Vec<String> = (0..1200).map(|i| format!("s{i}")).collect();
+        let head = LockSection { regatta: "1".to_owned(), ..LockSection::default() };
+        let whole =
+            LockSection { stages: names.iter().map(|name| (name.clone(), stage(name))).collect(), ..head.clone() };
+        let make = |place: usize| Ok(stage(&names[place]));
+        for other in ["a", "z"] {
+            let others = BTreeMap::from([(other.to_owned(), head.clone())]);
+            let file = LockFile { runs: others, ..LockFile::default() };
+            let mut all = file.clone();
+            all.runs.insert("m".to_owned(), whole.clone());
+            let run = RunText::of(&head).with_made(names.iter().map(String::as_str).zip(0..), &make);
+            assert_eq!(write_with_run(&file, "m", run), write(&all));
+        }
     }
 
     #[test]

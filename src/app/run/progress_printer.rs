@@ -35,21 +35,28 @@ impl ProgressPrinter {
 fn print_events(mut live: LiveDisplay, receive: &Receiver<Option<Event>>) -> LiveDisplay {
     /// How often clocks move while nothing happens.
     const TICK: Duration = Duration::from_millis(100);
-    /// Events come in bursts: waking up for each of them would cost more than printing it.
-    const PAUSE: Duration = Duration::from_millis(2);
+    /// Events come in bursts: waking up for each of them would cost more than printing it. The longer it goes on, the longer the
+    /// pause, up to what an eye takes for at once.
+    const PAUSES: [Duration; 2] = [Duration::from_millis(2), Duration::from_millis(30)];
+    /// So many events in a pause are worth a longer one.
+    const BURST: usize = 4;
+    let mut pause = PAUSES[0];
     loop {
         match receive.recv_timeout(TICK) {
             Ok(Some(event)) => live.event(&event),
             Err(RecvTimeoutError::Timeout) => live.tick(),
             Ok(None) | Err(RecvTimeoutError::Disconnected) => return live,
         }
+        let mut more = 0;
         loop {
             match receive.try_recv() {
                 Ok(Some(event)) => live.event(&event),
                 Err(TryRecvError::Empty) => break,
                 Ok(None) | Err(TryRecvError::Disconnected) => return live,
             }
+            more += 1;
         }
-        thread::sleep(PAUSE);
+        pause = if more < BURST { PAUSES[0] } else { (pause * 2).min(PAUSES[1]) };
+        thread::sleep(pause);
     }
 }

@@ -2,7 +2,9 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
+use std::sync::OnceLock;
 use std::thread;
 use std::time::Duration;
 
@@ -116,13 +118,28 @@ fn at_once(path: &str) -> io::Result<Vec<u8>> {
     }
 }
 
-/// The process ids of a list, which the kernel gives in pages. Between two pieces it counts from the start again and
-/// leaves out one for each that has gone meanwhile, so no piece may be smaller than it must.
+/// The process ids of a list.
 fn list(path: &Path) -> io::Result<Vec<i32>> {
-    let mut buffer = Vec::with_capacity(PIECE);
-    // As `Take`: a file by itself is asked for its size first, which is always 0, and this is read after each command.
-    File::open(path)?.take(u64::MAX).read_to_end(&mut buffer)?;
-    Ok(String::from_utf8_lossy(&buffer).split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect())
+    list_in(&File::open(path)?)
+}
+
+/// The same of an open list, from its start. The kernel gives it in pages, and between two pieces it counts from the start again and
+/// leaves out one for each that has gone meanwhile, so no piece may be smaller than it must. Only the last one leaves half a page free.
+fn list_in(file: &File) -> io::Result<Vec<i32>> {
+    const HALF_A_PAGE: usize = 2048;
+    let mut buffer = vec![0; PIECE];
+    let mut end = 0;
+    loop {
+        let length = file.read_at(&mut buffer[end..], end as u64)?;
+        end += length;
+        if length < HALF_A_PAGE {
+            break;
+        }
+        // Room for a whole page.
+        buffer.resize(end + PIECE, 0);
+    }
+    let text = String::from_utf8_lossy(&buffer[..end]);
+    Ok(text.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect())
 }
 
 /// When it was started, in ticks since the machine was: with its id, this names a process for good (field 22).
@@ -157,11 +174,15 @@ pub fn all() -> Vec<i32> {
 }
 
 /// The children of our first thread. The kernel gives orphans to that thread (`find_new_reaper`), so this is one
-/// read of one small file. Without `CONFIG_PROC_CHILDREN` the parent of every process is checked instead.
+/// read of one small file, which stays open: it is read after each command. Without `CONFIG_PROC_CHILDREN` the parent of every
+/// process is checked instead.
 pub fn children() -> Vec<i32> {
+    static FILE: OnceLock<Option<File>> = OnceLock::new();
     let me = Pid::as_raw(Some(getpid()));
-    list(Path::new(&format!("/proc/self/task/{me}/children")))
-        .unwrap_or_else(|_| all().into_iter().filter(|&pid| stat(pid).is_some_and(|stat| stat.parent == me)).collect())
+    let file = FILE.get_or_init(|| File::open(format!("/proc/self/task/{me}/children")).ok());
+    file.as_ref()
+        .and_then(|file| list_in(file).ok())
+        .unwrap_or_else(|| all().into_iter().filter(|&pid| stat(pid).is_some_and(|stat| stat.parent == me)).collect())
 }
 
 #[cfg(test)]

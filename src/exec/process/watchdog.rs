@@ -11,7 +11,8 @@
 use std::collections::BTreeSet;
 use std::io::{self, BufRead};
 use std::path::Path;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, getpid};
 use tokio::signal::unix::{SignalKind, signal};
@@ -75,26 +76,78 @@ struct WatchdogRegistry {
     external_resources: BTreeSet<ExternalResource>,
 }
 
-fn watch(orders: impl BufRead) -> RunnerExit {
+fn watch(mut orders: impl BufRead) -> RunnerExit {
     let mut left = WatchdogRegistry::default();
-    // Each order is one write of a few bytes, which a pipe takes whole or not at all (PIPE_BUF, pipe(7)).
-    for line in orders.split(b'\n').map_while(Result::ok) {
-        let line = String::from_utf8_lossy(&line).into_owned();
-        if line == "bye" {
-            return RunnerExit::Bye;
+    let mut pauses = Pauses::new();
+    // Each order is one write of a few bytes, which a pipe takes whole or not at all (PIPE_BUF, pipe(7)); a read may cut it.
+    let mut cut: Vec<u8> = Vec::new();
+    loop {
+        let read = match orders.fill_buf() {
+            Ok([]) => break,
+            Ok(read) => read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(_) => break,
+        };
+        let length = read.len();
+        cut.extend_from_slice(read);
+        orders.consume(length);
+        let whole = cut.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
+        let mut count = 0;
+        for order in cut.drain(..whole).as_slice().split_inclusive(|&byte| byte == b'\n') {
+            if order == b"bye\n" {
+                return RunnerExit::Bye;
+            }
+            left.obey(&String::from_utf8_lossy(order));
+            count += 1;
         }
-        let Some((order, what)) = line.split_at_checked(1) else { continue };
+        pauses.after_read(count);
+    }
+    left.obey(&String::from_utf8_lossy(&cut));
+    RunnerExit::Alone(left)
+}
+
+impl WatchdogRegistry {
+    fn obey(&mut self, order: &str) {
+        let Some((order, what)) = order.trim_end_matches('\n').split_at_checked(1) else { return };
         let group = || what.parse::<i32>().ok().filter(|group| *group > 1);
         let outliving = || serde_json::from_str::<ExternalResource>(what).ok();
         match order {
-            "+" => left.groups.extend(group()),
-            "-" => left.groups.retain(|known| Some(*known) != group()),
-            "o" => left.external_resources.extend(outliving()),
-            "x" => left.external_resources.retain(|known| Some(known) != outliving().as_ref()),
+            "+" => self.groups.extend(group()),
+            "-" => self.groups.retain(|known| Some(*known) != group()),
+            "o" => self.external_resources.extend(outliving()),
+            "x" => self.external_resources.retain(|known| Some(known) != outliving().as_ref()),
             _ => {}
         }
     }
-    RunnerExit::Alone(left)
+}
+
+/// While hundreds of commands start each second, waking up for an order costs the runner more than the order: then they wait in the
+/// pipe (64 KiB, thousands of orders), and the end of the runner is noticed as much later.
+struct Pauses {
+    since: Instant,
+    reads: u32,
+}
+
+impl Pauses {
+    const TIME: Duration = Duration::from_millis(20);
+    /// So many reads or orders in that time are many.
+    const MANY: u32 = 8;
+
+    fn new() -> Self {
+        Self { since: Instant::now(), reads: 0 }
+    }
+
+    fn after_read(&mut self, orders: u32) {
+        self.reads += 1;
+        if orders >= Self::MANY {
+            thread::sleep(Self::TIME);
+        } else if self.reads >= Self::MANY {
+            if self.since.elapsed() < Self::TIME {
+                thread::sleep(Self::TIME);
+            }
+            *self = Self::new();
+        }
+    }
 }
 
 /// Living processes of a registered group, or with the run in their environment.
