@@ -42,11 +42,8 @@ impl WorkerJob {
     }
 
     /// This worker's sessions in the order of their times: the index of the first request, and the requests.
-    pub fn worker_sessions<'s>(
-        &self,
-        schedule: &'s RequestSchedule,
-    ) -> impl Iterator<Item = (u64, &'s [PlannedRequest])> + use<'s> {
-        schedule.sessions(self.spec.request.batch()).skip(self.number).step_by(self.workers)
+    pub fn worker_sessions(&self) -> impl Iterator<Item = (u64, Vec<PlannedRequest>)> + use<> {
+        self.schedule.sessions(self.spec.request.batch()).skip(self.number).step_by(self.workers)
     }
 
     /// Requests that are sent together: a batch, or one turn after the other.
@@ -65,7 +62,7 @@ impl PreparedMessages {
     const MOST: usize = 1 << 18;
 
     pub fn for_plan(schedule: &RequestSchedule) -> Self {
-        Self(schedule.requests.iter().take(Self::MOST).map(|_| Mutex::new(None)).collect())
+        Self((0..schedule.requests.len().min(Self::MOST)).map(|_| Mutex::new(None)).collect())
     }
 
     /// False: there is no place for it, nor for any with a higher index.

@@ -4,6 +4,8 @@ use crate::harness::measure::collector::Collector;
 use crate::harness::measure::histogram::ValueHistogram;
 use crate::harness::measure::summary;
 use crate::harness::measure::worker_output::WorkerOutput;
+use crate::harness::record::RecordWriter;
+use crate::harness::spool::SpoolFault;
 use crate::harness::tokens::{CountedTokens, TokenChunk};
 use crate::harness::transport::call::{CallKind, TokenCounting};
 use crate::harness::*;
@@ -93,9 +95,10 @@ pub(in crate::harness) fn summarize_with(
     collector: Collector,
     change: impl FnOnce(&mut WorkerOutput),
 ) -> UnjudgedRun {
-    let issued = collector.records.len() as u64;
-    let wall_ns = collector.records.iter().map(|record| record.t_end).max().unwrap_or(0);
-    let area = collector.records.iter().map(|record| (record.t_end - record.t_issue) as f64).sum();
+    let (records, collector) = collector.split();
+    let issued = records.len() as u64;
+    let wall_ns = records.iter().map(|record| record.t_end).max().unwrap_or(0);
+    let area = records.iter().map(|record| (record.t_end - record.t_issue) as f64).sum();
     let mut share = WorkerOutput {
         streams: 0,
         collector,
@@ -275,8 +278,13 @@ fn without_the_tokens_of_single_chunks_there_is_no_itl_and_no_tpot() {
     let mut all = Collector::new();
     for index in 0..2 {
         ended(&mut all, index, (0, 0, 90), 9, &[(30, 1), (60, 1), (90, 1)], RequestEnd::Ok);
-        let record = all.records.last_mut().unwrap();
-        (record.tokens, record.token_source, record.chunk_tokens_unknown) = (9, TokenSource::Usage, true);
+    }
+    let (records, mut all) = all.split();
+    all.records = RecordWriter::one_of(1, SpoolFault::default());
+    for record in &records {
+        let of_usage =
+            RequestRecord { tokens: 9, token_source: TokenSource::Usage, chunk_tokens_unknown: true, ..record };
+        all.records.push(of_usage);
     }
     all.itl_token = ValueHistogram::new();
     let slo = Slo { ttft_ms: None, tpot_ms: Some(30.0), e2e_ms: None };

@@ -38,16 +38,14 @@ pub fn print(share: f64) -> Outcome {
                     seed,
                 };
                 let measured = race.at(tap.address, Transport::Kserve, true)?;
-                let zero = monotonic(measured.zero);
+                let (zero, requests) = (monotonic(measured.zero), measured.requests.to_vec());
                 let truths = server.truths()?;
                 // What was asked before the run came before it began.
                 let came: Vec<i128> = tap.came().into_iter().map(|came| came - zero).filter(|came| *came > 0).collect();
                 let us = |at: i128, due: u64| (at - i128::from(due)) as f64 / 1e3;
                 late.extend(came.iter().zip(&measured.requests).map(|(came, it)| us(*came, it.t_sched)));
                 late_issued.extend(measured.requests.iter().map(|it| us(it.t_issue.into(), it.t_sched)));
-                late_read.extend(
-                    truths.iter().map(|truth| us(truth.came - zero, measured.requests[truth.id as usize].t_sched)),
-                );
+                late_read.extend(truths.iter().map(|truth| us(truth.came - zero, requests[truth.id as usize].t_sched)));
                 laws.push(Law {
                     most: 1.358 / ((came.len() - 1) as f64).sqrt(),
                     planned: distance(measured.requests.iter().map(|it| it.t_sched as f64 / 1e9), rate),
