@@ -159,7 +159,7 @@ fn every_failure_is_in_its_class() {
         None,
     ];
     for record in &measured.requests {
-        assert_eq!(class_of(record), expected[record.index as usize % 6], "{record:?}");
+        assert_eq!(class_of(&record), expected[record.index as usize % 6], "{record:?}");
     }
     let result = &measured.result;
     assert_eq!(result.verdict(), Verdict::InvalidServer);

@@ -3,7 +3,7 @@
 use super::answer_text::AnswerText;
 use super::histogram::ValueHistogram;
 use crate::harness::record::{RecordWriter, RequestEnd, RequestRecord, RequestRecords};
-use crate::harness::spool::SpoolFault;
+use crate::harness::spool::SpoolContext;
 use crate::harness::tokens::{CountedTokens, TokenSource, Violations};
 use crate::harness::transport::kserve::extra_outputs::OutputTallies;
 
@@ -72,7 +72,7 @@ impl Collector {
 
     /// Of so many workers, which hold a limited number of records in memory together.
     pub fn one_of(workers: usize) -> Self {
-        Self::with(RecordWriter::one_of(workers, SpoolFault::default()))
+        Self::with(RecordWriter::one_of(workers, SpoolContext::default()))
     }
 
     /// Takes an ended request. The record's token fields are filled from what was counted.
@@ -136,7 +136,7 @@ impl Collector {
     /// Its records so far, and a collector with the same.
     #[cfg(test)]
     pub fn split(mut self) -> (RequestRecords, Self) {
-        let fresh = RecordWriter::one_of(1, SpoolFault::default());
+        let fresh = RecordWriter::one_of(1, self.records.context().clone());
         let records = std::mem::replace(&mut self.records, fresh).end();
         for record in &records {
             self.records.push(record);

@@ -4,7 +4,7 @@ use std::io;
 
 use super::stored_record::StoredRecord;
 use super::{RequestEnd, RequestRecord};
-use crate::harness::spool::{Spool, SpoolFault, SpoolReader, SpoolValue, SpoolWriter};
+use crate::harness::spool::{Spool, SpoolContext, SpoolReader, SpoolValue, SpoolWriter};
 
 /// Records in an order, which is that of their indices unless it is said to be another.
 #[derive(Clone, Debug)]
@@ -16,8 +16,13 @@ pub(in crate::harness) struct RecordWriter(SpoolWriter<StoredRecord>);
 
 impl RecordWriter {
     /// One of so many writers, which hold a limited number of records in memory together.
-    pub fn one_of(writers: usize, fault: SpoolFault) -> Self {
-        Self(SpoolWriter::one_of(writers, fault))
+    pub fn one_of(writers: usize, context: SpoolContext) -> Self {
+        Self(SpoolWriter::one_of(writers, context))
+    }
+
+    #[cfg(test)]
+    pub const fn context(&self) -> &SpoolContext {
+        self.0.context()
     }
 
     pub fn push(&mut self, record: RequestRecord) {
@@ -32,7 +37,7 @@ impl RecordWriter {
 impl RequestRecords {
     /// In this order.
     pub fn of(records: impl IntoIterator<Item = RequestRecord>) -> Self {
-        Self(Spool::of(records.into_iter().map(StoredRecord), &SpoolFault::default()))
+        Self(Spool::of(records.into_iter().map(StoredRecord), &SpoolContext::default()))
     }
 
     pub fn len(&self) -> usize {
@@ -55,7 +60,7 @@ impl RequestRecords {
 
     /// An error if a temporary file could not be written or read, so that records are missing.
     pub(in crate::harness) fn check(&self) -> io::Result<()> {
-        self.0.fault().check()
+        self.0.context().check()
     }
 
     /// The successful ones.
@@ -71,11 +76,11 @@ impl RequestRecords {
 
     /// The same with each changed.
     pub(in crate::harness) fn map(&self, change: impl Fn(RequestRecord) -> RequestRecord) -> Self {
-        Self(Spool::of(self.iter().map(|record| StoredRecord(change(record))), self.0.fault()))
+        Self(Spool::of(self.iter().map(|record| StoredRecord(change(record))), self.0.context()))
     }
 
     pub(in crate::harness) fn filtered(&self, is_kept: impl Fn(&RequestRecord) -> bool) -> Self {
-        Self(Spool::of(self.iter().filter(is_kept).map(StoredRecord), self.0.fault()))
+        Self(Spool::of(self.iter().filter(is_kept).map(StoredRecord), self.0.context()))
     }
 
     pub(in crate::harness) fn sorted_by_key<K: Ord>(&self, key: impl Fn(&RequestRecord) -> K) -> Self {
@@ -84,12 +89,12 @@ impl RequestRecords {
 
     /// What is taken of some records, in their order.
     pub(in crate::harness) fn column<T: SpoolValue>(&self, of: impl Fn(&RequestRecord) -> Option<T>) -> Spool<T> {
-        Spool::of(self.iter().filter_map(|record| of(&record)), self.0.fault())
+        Spool::of(self.iter().filter_map(|record| of(&record)), self.0.context())
     }
 
     /// What was made of these records.
     pub(in crate::harness) fn collected<T: SpoolValue>(&self, values: impl IntoIterator<Item = T>) -> Spool<T> {
-        Spool::of(values, self.0.fault())
+        Spool::of(values, self.0.context())
     }
 
     /// Stamps of all records, in the order of time.

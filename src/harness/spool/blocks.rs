@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
-use super::{SpoolFault, SpoolValue};
+use super::{SpoolContext, SpoolValue};
 
 /// Bytes of a block, about.
 const BLOCK: usize = 64 << 10;
@@ -115,13 +115,13 @@ pub(in crate::harness) struct BlockReader<'f, T> {
     /// In the block.
     at: usize,
     left: usize,
-    fault: &'f SpoolFault,
+    context: &'f SpoolContext,
     of: PhantomData<T>,
 }
 
 impl<'f, T: SpoolValue> BlockReader<'f, T> {
-    pub fn new(file: &'f BlockFile, blocks: Range<usize>, fault: &'f SpoolFault) -> Self {
-        Self { file, rest: blocks, block: Vec::new(), at: 0, left: 0, fault, of: PhantomData }
+    pub fn new(file: &'f BlockFile, blocks: Range<usize>, context: &'f SpoolContext) -> Self {
+        Self { file, rest: blocks, block: Vec::new(), at: 0, left: 0, context, of: PhantomData }
     }
 
     fn read(&mut self) -> io::Result<Option<T>> {
@@ -144,7 +144,7 @@ impl<T: SpoolValue> Iterator for BlockReader<'_, T> {
 
     fn next(&mut self) -> Option<T> {
         self.read().unwrap_or_else(|error| {
-            self.fault.set(error);
+            self.context.fail(error);
             (self.rest, self.left) = (0..0, 0);
             None
         })

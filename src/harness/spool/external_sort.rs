@@ -5,7 +5,10 @@ use std::collections::BinaryHeap;
 use std::io;
 
 use super::blocks::{BlockFile, BlockReader, BlockWriter};
-use super::{Spool, SpoolFault, SpoolValue, SpoolWriter};
+use super::{Spool, SpoolContext, SpoolValue, SpoolWriter};
+
+/// Of a run: each run costs a block of memory when they are merged.
+const FEWEST: usize = 256;
 
 /// The next value of a run. Of equal keys the earlier run's comes first, so that the sort is stable.
 struct Head<K, T> {
@@ -34,23 +37,23 @@ impl<K: Ord, T> PartialEq for Head<K, T> {
 
 impl<K: Ord, T> Eq for Head<K, T> {}
 
-/// Values in the order of their keys, with at most `most` of them in memory; equal keys stay as they come.
+/// Values in the order of their keys, with no more of them in memory than the context allows; equal keys stay as they come.
 pub(super) fn sorted<T: SpoolValue, K: Ord>(
     values: impl Iterator<Item = T>,
     key: impl Fn(&T) -> K,
-    most: usize,
-    fault: &SpoolFault,
+    context: &SpoolContext,
 ) -> Spool<T> {
     let mut values = values;
+    let most = context.room::<T>().max(FEWEST);
     let mut next_run = || {
-        let mut run: Vec<T> = values.by_ref().take(most.max(1)).collect();
+        let mut run: Vec<T> = values.by_ref().take(most).collect();
         run.sort_by_key(&key);
         run
     };
     let first = next_run();
     let mut run = next_run();
     if run.is_empty() {
-        return Spool::of(first, fault);
+        return Spool::of(first, context);
     }
     let write = || {
         let mut file = BlockWriter::new()?;
@@ -68,10 +71,10 @@ pub(super) fn sorted<T: SpoolValue, K: Ord>(
         Ok((file.end()?, ends))
     };
     match write() {
-        Ok((file, ends)) => merged(&file, &ends, key, fault),
+        Ok((file, ends)) => merged(&file, &ends, key, context),
         Err(error) => {
-            fault.set(error);
-            Spool::of([], fault)
+            context.fail(error);
+            Spool::of([], context)
         }
     }
 }
@@ -80,15 +83,15 @@ fn merged<T: SpoolValue, K: Ord>(
     file: &BlockFile,
     ends: &[usize],
     key: impl Fn(&T) -> K,
-    fault: &SpoolFault,
+    context: &SpoolContext,
 ) -> Spool<T> {
     let starts = std::iter::once(0).chain(ends.iter().copied());
     let mut runs: Vec<BlockReader<'_, T>> =
-        starts.zip(ends).map(|(from, to)| BlockReader::new(file, from..*to, fault)).collect();
+        starts.zip(ends).map(|(from, to)| BlockReader::new(file, from..*to, context)).collect();
     let head = |run: usize, value: T| Reverse(Head { key: key(&value), run, value });
     let mut heads: BinaryHeap<_> =
         runs.iter_mut().enumerate().filter_map(|(number, run)| Some(head(number, run.next()?))).collect();
-    let mut writer = SpoolWriter::new(fault.clone());
+    let mut writer = SpoolWriter::new(context.clone());
     while let Some(Reverse(Head { run, value, .. })) = heads.pop() {
         writer.push(value);
         heads.extend(runs[run].next().map(|value| head(run, value)));

@@ -2,7 +2,7 @@
 //! temporary file without a name, which ends with the process. It is read in order, and sorted without being in memory as a whole.
 //!
 //! What a disk refuses does not stop a run in the middle of its load: the first error is kept, the sequence ends there, and
-//! [`SpoolFault::check`] reports it before a result is made of it.
+//! [`SpoolContext::check`] reports it before a result is made of it.
 
 mod blocks;
 mod external_sort;
@@ -22,22 +22,44 @@ const IN_MEMORY: usize = 16 << 20;
 pub(in crate::harness) trait SpoolValue: Clone + Serialize + DeserializeOwned {}
 impl<T: Clone + Serialize + DeserializeOwned> SpoolValue for T {}
 
-/// The first error of the files of some sequences that belong together.
-#[derive(Clone, Debug, Default)]
-pub(in crate::harness) struct SpoolFault(Arc<OnceLock<io::Error>>);
+/// What some sequences that belong together share: the first error of their files, and how much of each is in memory.
+#[derive(Clone, Debug)]
+pub(in crate::harness) struct SpoolContext(Arc<Shared>);
 
-impl SpoolFault {
-    fn set(&self, error: io::Error) {
-        let _ = self.0.set(error);
+#[derive(Debug)]
+struct Shared {
+    error: OnceLock<io::Error>,
+    /// Bytes of a sequence.
+    in_memory: usize,
+}
+
+impl Default for SpoolContext {
+    fn default() -> Self {
+        Self::with_memory(IN_MEMORY)
+    }
+}
+
+impl SpoolContext {
+    pub fn with_memory(bytes: usize) -> Self {
+        Self(Arc::new(Shared { error: OnceLock::new(), in_memory: bytes }))
     }
 
-    pub fn is_set(&self) -> bool {
-        self.0.get().is_some()
+    fn fail(&self, error: io::Error) {
+        let _ = self.0.error.set(error);
+    }
+
+    fn has_failed(&self) -> bool {
+        self.0.error.get().is_some()
+    }
+
+    /// How many values of a sequence are held in memory.
+    fn room<T>(&self) -> usize {
+        self.0.in_memory / size_of::<T>().max(1)
     }
 
     /// An error if any of the sequences is not whole.
     pub fn check(&self) -> io::Result<()> {
-        self.0.get().map_or(Ok(()), |error| Err(io::Error::new(error.kind(), error.to_string())))
+        self.0.error.get().map_or(Ok(()), |error| Err(io::Error::new(error.kind(), error.to_string())))
     }
 }
 
@@ -45,7 +67,7 @@ impl SpoolFault {
 #[derive(Clone, Debug)]
 pub(in crate::harness) struct Spool<T> {
     values: Stored<T>,
-    fault: SpoolFault,
+    context: SpoolContext,
 }
 
 #[derive(Clone, Debug)]
@@ -55,8 +77,8 @@ enum Stored<T> {
 }
 
 impl<T: SpoolValue> Spool<T> {
-    pub fn of(values: impl IntoIterator<Item = T>, fault: &SpoolFault) -> Self {
-        let mut writer = SpoolWriter::new(fault.clone());
+    pub fn of(values: impl IntoIterator<Item = T>, context: &SpoolContext) -> Self {
+        let mut writer = SpoolWriter::new(context.clone());
         values.into_iter().for_each(|value| writer.push(value));
         writer.end()
     }
@@ -68,19 +90,19 @@ impl<T: SpoolValue> Spool<T> {
         }
     }
 
-    pub const fn fault(&self) -> &SpoolFault {
-        &self.fault
+    pub const fn context(&self) -> &SpoolContext {
+        &self.context
     }
 
     pub fn iter(&self) -> SpoolReader<'_, T> {
         match &self.values {
             Stored::Memory(values) => SpoolReader::Memory(values.iter()),
-            Stored::File(file) => SpoolReader::File(BlockReader::new(file, 0..file.blocks(), &self.fault)),
+            Stored::File(file) => SpoolReader::File(BlockReader::new(file, 0..file.blocks(), &self.context)),
         }
     }
 
     pub fn mapped<U: SpoolValue>(&self, of: impl Fn(T) -> U) -> Spool<U> {
-        Spool::of(self.iter().map(of), &self.fault)
+        Spool::of(self.iter().map(of), &self.context)
     }
 
     /// In the order of a key; equal ones stay as they are.
@@ -90,18 +112,19 @@ impl<T: SpoolValue> Spool<T> {
             Stored::Memory(values) => {
                 let mut sorted = Vec::clone(values);
                 sorted.sort_by_key(key);
-                Self { values: Stored::Memory(Arc::new(sorted)), fault: self.fault.clone() }
+                Self { values: Stored::Memory(Arc::new(sorted)), context: self.context.clone() }
             }
-            Stored::File(_) => external_sort::sorted(self.iter(), key, in_memory::<T>(), &self.fault),
+            Stored::File(_) => external_sort::sorted(self.iter(), key, &self.context),
         }
     }
 
     /// Several sequences as one, in the order of a key. It has the error of any of them.
     pub fn merged<K: Ord>(parts: Vec<Self>, key: impl Fn(&T) -> K) -> Self {
-        let fault = SpoolFault::default();
-        let sorted = external_sort::sorted(parts.iter().flat_map(Self::iter), key, in_memory::<T>(), &fault);
+        let in_memory = parts.first().map_or(IN_MEMORY, |part| part.context.0.in_memory);
+        let context = SpoolContext::with_memory(in_memory);
+        let sorted = external_sort::sorted(parts.iter().flat_map(Self::iter), key, &context);
         for part in parts {
-            part.fault.check().unwrap_or_else(|error| fault.set(error));
+            part.context.check().unwrap_or_else(|error| context.fail(error));
         }
         sorted
     }
@@ -111,11 +134,6 @@ impl<T: SpoolValue + Ord> Spool<T> {
     pub fn sorted(&self) -> Self {
         self.sorted_by_key(T::clone)
     }
-}
-
-/// How many values are held in memory.
-const fn in_memory<T>() -> usize {
-    IN_MEMORY / if size_of::<T>() == 0 { 1 } else { size_of::<T>() }
 }
 
 /// Reads a sequence from its beginning.
@@ -142,32 +160,33 @@ pub(in crate::harness) struct SpoolWriter<T> {
     /// Values beyond which all of them go into the file.
     most: usize,
     file: Option<BlockWriter>,
-    fault: SpoolFault,
+    context: SpoolContext,
 }
 
 impl<T: SpoolValue> SpoolWriter<T> {
-    pub const fn new(fault: SpoolFault) -> Self {
-        Self::with_room(in_memory::<T>(), fault)
+    pub fn new(context: SpoolContext) -> Self {
+        Self::one_of(1, context)
     }
 
     /// Of several writers that together hold as much as one.
-    pub fn one_of(writers: usize, fault: SpoolFault) -> Self {
-        Self::with_room(in_memory::<T>() / writers.max(1), fault)
+    pub fn one_of(writers: usize, context: SpoolContext) -> Self {
+        Self { memory: Vec::new(), most: context.room::<T>() / writers.max(1), file: None, context }
     }
 
-    pub const fn with_room(most: usize, fault: SpoolFault) -> Self {
-        Self { memory: Vec::new(), most, file: None, fault }
+    #[cfg(test)]
+    pub const fn context(&self) -> &SpoolContext {
+        &self.context
     }
 
     pub fn push(&mut self, value: T) {
         if self.file.is_none() && self.memory.len() < self.most {
             return self.memory.push(value);
         }
-        if self.fault.is_set() {
+        if self.context.has_failed() {
             return;
         }
         if let Err(error) = self.to_file(&value) {
-            self.fault.set(error);
+            self.context.fail(error);
         }
     }
 
@@ -181,16 +200,16 @@ impl<T: SpoolValue> SpoolWriter<T> {
     }
 
     pub fn end(self) -> Spool<T> {
-        let Self { memory, file, fault, .. } = self;
+        let Self { memory, file, context, .. } = self;
         let values = match file.map(BlockWriter::end) {
             None => Stored::Memory(Arc::new(memory)),
             Some(Ok(file)) => Stored::File(Arc::new(file)),
             Some(Err(error)) => {
-                fault.set(error);
+                context.fail(error);
                 Stored::Memory(Arc::default())
             }
         };
-        Spool { values, fault }
+        Spool { values, context }
     }
 }
 
@@ -200,35 +219,32 @@ mod tests {
 
     #[test]
     fn a_sequence_is_the_same_in_memory_and_in_a_file() {
-        let values: Vec<(u64, String)> = (0..40_000_u64)
-            .map(|at| (at.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 50, "x".repeat(at as usize % 9)))
-            .collect();
-        let spool = |most: usize| {
-            let mut writer = SpoolWriter::with_room(most, SpoolFault::default());
-            values.iter().for_each(|value| writer.push(value.clone()));
-            writer.end()
-        };
+        let key = |at: u64| at.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 50;
+        let values: Vec<(u64, String)> = (0..40_000_u64).map(|at| (key(at), "x".repeat(at as usize % 9))).collect();
         let mut expected = values.clone();
         expected.sort_by_key(|(key, _)| *key);
-        for most in [1_000_000, 10, 0] {
-            let spool = spool(most);
-            assert_eq!(matches!(spool.values, Stored::File(_)), most < 40_000);
+        for bytes in [IN_MEMORY, 30_000, 0] {
+            let spool = Spool::of(values.iter().cloned(), &SpoolContext::with_memory(bytes));
+            assert_eq!(matches!(spool.values, Stored::File(_)), bytes < IN_MEMORY);
             assert!(spool.len() == values.len() && spool.iter().eq(values.iter().cloned()));
-            let sorted = spool.sorted_by_key(|(key, _)| *key);
-            assert!(sorted.iter().eq(expected.iter().cloned()), "equal keys stay in their order");
-            let runs = external_sort::sorted(spool.iter(), |(key, _)| *key, 1_000, &spool.fault);
-            assert!(runs.iter().eq(expected.iter().cloned()) && runs.len() == values.len());
-            spool.fault().check().unwrap();
+            if bytes > 0 {
+                let sorted = spool.sorted_by_key(|(key, _)| *key);
+                assert!(sorted.iter().eq(expected.iter().cloned()), "equal keys stay in their order");
+                let parts = values.chunks(9_000).map(|part| Spool::of(part.iter().cloned(), spool.context()));
+                let merged = Spool::merged(parts.collect(), |(key, _)| *key);
+                assert!(merged.iter().eq(expected.iter().cloned()) && merged.len() == values.len());
+            }
+            spool.context().check().unwrap();
         }
     }
 
     #[test]
     fn a_value_that_cannot_be_written_is_an_error_and_no_shorter_sequence() {
-        let mut writer = SpoolWriter::with_room(1, SpoolFault::default());
+        let mut writer = SpoolWriter::new(SpoolContext::with_memory(8));
         writer.push(1_u64);
-        writer.fault.set(io::Error::from(io::ErrorKind::StorageFull));
+        writer.context.fail(io::Error::from(io::ErrorKind::StorageFull));
         writer.push(2);
-        let error = writer.end().fault().check().unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+        let merged = Spool::merged(vec![Spool::of([3], &SpoolContext::default()), writer.end()], |value| *value);
+        assert_eq!(merged.context().check().unwrap_err().kind(), io::ErrorKind::StorageFull);
     }
 }
