@@ -113,7 +113,7 @@ async fn drive(
     // Users who send for a time send as many requests as they can.
     let is_counted = outside.is_none() && (spec.scenario.is_open_loop() || queue.has_all());
     let scheduled = is_counted.then_some(schedule.requests.len() as u64);
-    let bodies = Arc::new(PreparedMessages::for_plan(&schedule));
+    let bodies = Arc::new(PreparedMessages::for_plan(&spec, &schedule));
     let room = spec.pace.max_in_flight.map(|most| Arc::new(Semaphore::new(most as usize)));
     let keeps_answers = schedule.requests.iter().any(|planned| planned.needs_answers());
     let tls = connector(&spec.protocol)?;

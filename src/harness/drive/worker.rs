@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::dispatcher::{DispatchCounts, Dispatcher};
-use super::job::{PreparedMessages, WorkerJob};
+use super::job::WorkerJob;
 use super::pacer::{Alarms, Pacer};
 use super::request_attempt::{RequestAttempt, RequestProgress};
 use crate::harness::measure::collector::Collector;
@@ -69,7 +69,7 @@ impl WorkerJob {
         let is_outside = matches!(self.spec.scenario, LoadPattern::Outside(_));
         for (index, session) in self.worker_sessions() {
             let Some(message) = self.messages(&session).next() else { continue };
-            if is_outside || bytes >= PreparedMessages::BYTES / self.workers {
+            if is_outside || bytes >= self.bodies.bytes / self.workers {
                 break;
             }
             let body = manner.message(&self.schedule, index, message, &PreviousAnswers::default())?;

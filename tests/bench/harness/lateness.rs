@@ -1,5 +1,5 @@
-//! How late requests are, as the kernel stamps them at a server's socket: from their time in the schedule to when they are there as a whole. And
-//! whether what arrives there still follows Poisson's law, for several seeds: by chance alone one plan in twenty does not.
+//! How late requests are, as the kernel stamps them at a server's socket: from their time in the schedule to when they are there
+//! as a whole. And whether what arrives there still follows Poisson's law, for several seeds: by chance alone one plan in twenty does not.
 
 use regatta::harness::{LoadPattern, Transport};
 use regatta::spec::Arrivals;
@@ -38,13 +38,15 @@ pub fn print(share: f64) -> Outcome {
                 let (zero, requests) = (monotonic(measured.zero), measured.requests.to_vec());
                 let truths = server.truths()?;
                 // What was asked before the run came before it began.
-                let (came, unstamped) = tap.came();
+                let mut came = tap.came();
+                came.retain(|stamp| stamp.at > zero);
+                let unstamped = came.iter().filter(|stamp| !stamp.is_kernels).count();
                 if unstamped > 0 {
                     println!(
                         "  {rate:>5}/s: the kernel did not stamp {unstamped} requests, which have the relay's time"
                     );
                 }
-                let came: Vec<i128> = came.into_iter().map(|came| came - zero).filter(|came| *came > 0).collect();
+                let came: Vec<i128> = came.into_iter().map(|stamp| stamp.at - zero).collect();
                 let us = |at: i128, due: u64| (at - i128::from(due)) as f64 / 1e3;
                 late.extend(came.iter().zip(&measured.requests).map(|(came, it)| us(*came, it.t_sched)));
                 late_issued.extend(measured.requests.iter().map(|it| us(it.t_issue.into(), it.t_sched)));

@@ -17,15 +17,16 @@ const PREFACE: usize = 24;
 
 pub struct Tap {
     pub address: SocketAddr,
-    came: Arc<Mutex<Stamps>>,
+    came: Arc<Mutex<Vec<Stamp>>>,
 }
 
-#[derive(Default)]
-struct Stamps {
+/// When a request was there as a whole.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Stamp {
     /// ns on the monotonic clock.
-    requests: Vec<i128>,
-    /// Of these, that the kernel did not stamp: they have the time of the read.
-    unstamped: usize,
+    pub at: i128,
+    /// Else it is the time of the relay's read. The kernel stamps nothing in the first ms after it was asked to.
+    pub is_kernels: bool,
 }
 
 impl Tap {
@@ -33,7 +34,7 @@ impl Tap {
     pub fn before(server: SocketAddr) -> std::io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?;
-        let came: Arc<Mutex<Stamps>> = Arc::default();
+        let came: Arc<Mutex<Vec<Stamp>>> = Arc::default();
         let stamps = Arc::clone(&came);
         std::thread::spawn(move || {
             for client in listener.incoming().flatten() {
@@ -57,17 +58,15 @@ impl Tap {
         Ok(Self { address, came })
     }
 
-    /// When requests were there as a whole, since it was called last, in order, ns on the monotonic clock; and how many of them
-    /// the kernel did not stamp.
-    pub fn came(&self) -> (Vec<i128>, usize) {
-        let Stamps { mut requests, unstamped } =
-            std::mem::take(&mut *self.came.lock().unwrap_or_else(PoisonError::into_inner));
-        requests.sort_unstable();
-        (requests, unstamped)
+    /// The requests since it was called last, in order.
+    pub fn came(&self) -> Vec<Stamp> {
+        let mut came = std::mem::take(&mut *self.came.lock().unwrap_or_else(PoisonError::into_inner));
+        came.sort_unstable();
+        came
     }
 }
 
-fn relay(client: &TcpStream, mut server: &TcpStream, stamps: &Mutex<Stamps>) -> std::io::Result<()> {
+fn relay(client: &TcpStream, mut server: &TcpStream, stamps: &Mutex<Vec<Stamp>>) -> std::io::Result<()> {
     let mut frames = Frames { skip: PREFACE, ..Frames::default() };
     let mut buffer = vec![0; 64 << 10];
     let mut control = nix::cmsg_space!(TimeSpec);
@@ -92,10 +91,8 @@ fn relay(client: &TcpStream, mut server: &TcpStream, stamps: &Mutex<Stamps>) -> 
         });
         // The kernel stamps on the clock of the wall.
         let at = stamp.map_or(monotonic, |stamp| stamp - real + monotonic);
-        let mut stamps = stamps.lock().unwrap_or_else(PoisonError::into_inner);
-        stamps.requests.extend(std::iter::repeat_n(at, requests));
-        stamps.unstamped += if stamp.is_none() { requests } else { 0 };
-        drop(stamps);
+        let stamp = Stamp { at, is_kernels: stamp.is_some() };
+        stamps.lock().unwrap_or_else(PoisonError::into_inner).extend(std::iter::repeat_n(stamp, requests));
         server.write_all(&buffer[..length])?;
     }
 }
