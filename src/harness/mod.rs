@@ -12,7 +12,7 @@
 //! Folders use each other in one direction, and no circle of imports is larger than two files:
 //!
 //! ```text
-//!  clock  error  tokens ← record ← spec ← schedule ← transport ← identity ← measure ← verdict ← drive
+//!  clock  error  spool  tokens ← record ← spec ← schedule ← transport ← identity ← measure ← verdict ← drive
 //!                                                                            ├ search
 //!                                                                            └ sweep
 //! ```
@@ -29,6 +29,7 @@ mod record;
 mod schedule;
 mod search;
 mod spec;
+mod spool;
 mod sweep;
 mod tokens;
 mod transport;
@@ -62,9 +63,11 @@ pub use measure::stability::{ColdStart, Occupancy, ServerStall, Stability, Susta
 pub use measure::steady::{Steady, TtftDrift};
 pub use measure::verdict_check::VerdictCheck;
 pub use measure::verdict_reason::{Reason, ReasonSeverity};
-pub use record::{FailedAttempt, FailureClass, RequestEnd, RequestRecord, ServerStamps};
+pub use record::{FailedAttempt, FailureClass, RecordReader, RequestEnd, RequestRecord, RequestRecords, ServerStamps};
 pub use schedule::data::{DataSummary, NpyError, NpyIntegers, PreviousAnswers, Prompt};
-pub use schedule::plan::{ExternalSample, PlannedRequest, RequestSchedule, RequestTrigger, plan};
+pub use schedule::plan::{
+    ExternalSample, PlannedReader, PlannedRequest, PlannedRequests, RequestSchedule, RequestTrigger, plan,
+};
 pub use search::{
     EarlierSearch, FoundRate, LimitJudgement, LimitSearch, LoadgenJudgement, ProbeJudgement, ProbeStep, RateBounds,
     RateProbe, SearchGoal, SearchJudge, SearchProbe, SearchReport, SearchRules,

@@ -65,27 +65,47 @@ pub struct Growth {
     pub least_overload_seen: f64,
 }
 
+/// The visits of a run that may be too many to be in memory: each of its sequences can be read several times.
+pub struct VisitsInOrder<'v> {
+    pub count: usize,
+    /// (arrival, end) in seconds, in the order of arrivals.
+    pub visits: &'v dyn Fn() -> Box<dyn Iterator<Item = (f64, f64)> + 'v>,
+    /// Their ends, in the order of time.
+    pub ends: &'v dyn Fn() -> Box<dyn Iterator<Item = f64> + 'v>,
+}
+
 impl Growth {
     /// `visits` are (arrival, end) in seconds, in the order of arrivals. `None`: too few, or over before the server can have filled.
     pub fn of(visits: &[(f64, f64)]) -> Option<Self> {
-        let (from, to) = (visits.first()?.0, visits.last()?.0);
-        if visits.len() < LEAST_ARRIVALS || to - from < TIMES_IN_SYSTEM * usual_time(visits) || to <= from {
+        let mut ends: Vec<f64> = visits.iter().map(|(_, end)| *end).collect();
+        ends.sort_unstable_by(f64::total_cmp);
+        Self::of_many(&VisitsInOrder {
+            count: visits.len(),
+            visits: &|| Box::new(visits.iter().copied()),
+            ends: &|| Box::new(ends.iter().copied()),
+        })
+    }
+
+    /// The same of visits that are not in memory.
+    pub fn of_many<'v>(visits: &'v VisitsInOrder<'v>) -> Option<Self> {
+        let VisitsInOrder { count, visits: all, ends } = visits;
+        let (from, to) = (all().next()?.0, all().last()?.0);
+        if *count < LEAST_ARRIVALS || to - from < TIMES_IN_SYSTEM * usual_time(visits) || to <= from {
             return None;
         }
-        let course = OccupancySteps::of(visits, from, to);
+        let course = OccupancySteps { visits, from, to };
         let median = course.median().max(1);
         let (busy_time, busy_departures) = course.at_or_above(median);
-        let departures = visits.iter().filter(|(_, end)| *end <= to).count();
+        let departures = ends().take_while(|end| *end <= to).count();
         if busy_departures == 0 || busy_time <= 0.0 {
             return None;
         }
-        let arrivals = (visits.len() - 1) as f64 / (to - from);
+        let arrivals = (count - 1) as f64 / (to - from);
         let capacity = busy_departures as f64 / busy_time;
         let quarter = |number: f64| from + (to - from) * number / 4.0;
-        let arrived: Vec<f64> = visits.iter().map(|(arrival, _)| (arrival - from) / (to - from)).collect();
-        let of_arrivals = dispersion(&arrived) / visits.len() as f64;
-        let of_departures =
-            dispersion(&course.departures_at_or_above(median)).min(MOST_OF_DEPARTURES) / busy_departures as f64;
+        let of_arrivals = dispersion(all().map(|(arrival, _)| (arrival - from) / (to - from))) / *count as f64;
+        let of_departures = dispersion(course.departures_at_or_above(median, busy_time)).min(MOST_OF_DEPARTURES)
+            / busy_departures as f64;
         let standard_error = (of_arrivals + of_departures).sqrt();
         let without_queue = arrivals * time_without_wait(visits);
         Some(Self {
@@ -97,7 +117,7 @@ impl Growth {
             without_queue,
             early: course.mean(quarter(1.0), quarter(2.0)),
             late: course.mean(quarter(3.0), to),
-            least_overload_seen: least_overload_seen(visits.len() as f64, standard_error, without_queue),
+            least_overload_seen: least_overload_seen(*count as f64, standard_error, without_queue),
         })
     }
 
@@ -136,31 +156,35 @@ fn least_overload_seen(arrivals: f64, standard_error: f64, without_queue: f64) -
 }
 
 /// Variance over mean of the counts in equal parts: 1 at random, 0 where they come evenly. Places are shares of the whole.
-fn dispersion(places: &[f64]) -> f64 {
+fn dispersion(places: impl Iterator<Item = f64>) -> f64 {
     let mut counts = [0.0; PARTS];
     for place in places {
         counts[((place * PARTS as f64) as usize).min(PARTS - 1)] += 1.0;
     }
-    let mean = places.len() as f64 / PARTS as f64;
+    let mean = counts.iter().sum::<f64>() / PARTS as f64;
     let variance = counts.iter().map(|count| (count - mean).powi(2)).sum::<f64>() / (PARTS - 1) as f64;
     (variance / mean).max(LEAST_DISPERSION)
 }
 
-fn time_without_wait(visits: &[(f64, f64)]) -> f64 {
-    let mut times: Vec<f64> = visits.iter().map(|(arrival, end)| end - arrival).collect();
-    times.sort_by(f64::total_cmp);
-    times[(times.len() as f64 * WITHOUT_WAIT) as usize]
+fn time_without_wait(visits: &VisitsInOrder<'_>) -> f64 {
+    let mut times: Vec<f64> = (visits.visits)().map(|(arrival, end)| end - arrival).collect();
+    let place = (times.len() as f64 * WITHOUT_WAIT) as usize;
+    *times.select_nth_unstable_by(place, f64::total_cmp).1
 }
 
 /// Median time in the system of the first quarter of the arrivals, before a queue has grown long.
-fn usual_time(visits: &[(f64, f64)]) -> f64 {
-    let mut times: Vec<f64> = visits[..visits.len() / 4].iter().map(|(arrival, end)| end - arrival).collect();
-    times.sort_by(f64::total_cmp);
+fn usual_time(visits: &VisitsInOrder<'_>) -> f64 {
+    let mut times: Vec<f64> = (visits.visits)().take(visits.count / 4).map(|(arrival, end)| end - arrival).collect();
+    times.sort_unstable_by(f64::total_cmp);
     times.get(times.len() / 2).copied().unwrap_or(0.0)
 }
 
 /// The number in the system over time, as steps.
-struct OccupancySteps(Vec<Level>);
+struct OccupancySteps<'v> {
+    visits: &'v VisitsInOrder<'v>,
+    from: f64,
+    to: f64,
+}
 
 struct Level {
     from: f64,
@@ -170,29 +194,37 @@ struct Level {
     is_left: bool,
 }
 
-impl OccupancySteps {
-    fn of(visits: &[(f64, f64)], from: f64, to: f64) -> Self {
-        let mut changes: Vec<(f64, bool)> =
-            visits.iter().flat_map(|(arrival, end)| [(*arrival, false), (*end, true)]).collect();
-        changes.retain(|(at, _)| *at <= to);
-        changes.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-        let (mut number, mut since) = (0usize, from);
-        let mut levels = Vec::with_capacity(changes.len());
-        for (at, is_left) in changes {
-            levels.push(Level { from: since, seconds: at - since, number, is_left });
+impl OccupancySteps<'_> {
+    fn levels(&self) -> impl Iterator<Item = Level> {
+        let mut arrivals = (self.visits.visits)().map(|(arrival, _)| arrival).peekable();
+        let mut ends = (self.visits.ends)().peekable();
+        let (mut number, mut since, to) = (0usize, self.from, self.to);
+        std::iter::from_fn(move || {
+            // Of two at the same time the arrival is first.
+            let is_left = match (arrivals.peek(), ends.peek()) {
+                (Some(arrival), Some(end)) => end < arrival,
+                (arrival, _) => arrival.is_none(),
+            };
+            let at = if is_left { ends.next() } else { arrivals.next() }.filter(|at| *at <= to)?;
+            let level = Level { from: since, seconds: at - since, number, is_left };
             number = if is_left { number.saturating_sub(1) } else { number + 1 };
             since = at;
-        }
-        Self(levels)
+            Some(level)
+        })
     }
 
     /// Weighted by time.
     fn median(&self) -> usize {
-        let mut levels: Vec<(usize, f64)> = self.0.iter().map(|level| (level.number, level.seconds)).collect();
-        levels.sort_by_key(|(number, _)| *number);
-        let half = levels.iter().map(|(_, seconds)| seconds).sum::<f64>() / 2.0;
+        let mut seconds_at: Vec<f64> = Vec::new();
+        for level in self.levels() {
+            if seconds_at.len() <= level.number {
+                seconds_at.resize(level.number + 1, 0.0);
+            }
+            seconds_at[level.number] += level.seconds;
+        }
+        let half = seconds_at.iter().sum::<f64>() / 2.0;
         let mut sum = 0.0;
-        for (number, seconds) in levels {
+        for (number, seconds) in seconds_at.iter().enumerate().filter(|(_, seconds)| **seconds > 0.0) {
             sum += seconds;
             if sum >= half {
                 return number;
@@ -203,25 +235,22 @@ impl OccupancySteps {
 
     /// Seconds with so many or more in the system, and the departures in them.
     fn at_or_above(&self, number: usize) -> (f64, usize) {
-        let busy = || self.0.iter().filter(|level| level.number >= number);
-        (busy().map(|level| level.seconds).sum(), busy().filter(|level| level.is_left).count())
+        let busy = self.levels().filter(|level| level.number >= number);
+        busy.fold((0.0, 0), |(seconds, left), level| (seconds + level.seconds, left + usize::from(level.is_left)))
     }
 
-    /// When in the time with so many or more in the system the departures were, as shares of it.
-    fn departures_at_or_above(&self, number: usize) -> Vec<f64> {
-        let (total, _) = self.at_or_above(number);
+    /// When in the `total` seconds with so many or more in the system the departures were, as shares of it.
+    fn departures_at_or_above(&self, number: usize, total: f64) -> impl Iterator<Item = f64> {
         let mut passed = 0.0;
-        let busy = self.0.iter().filter(|level| level.number >= number);
-        busy.filter_map(|level| {
+        self.levels().filter(move |level| level.number >= number).filter_map(move |level| {
             passed += level.seconds;
             level.is_left.then_some(passed / total)
         })
-        .collect()
     }
 
     /// Mean number in the system between two times.
     fn mean(&self, from: f64, to: f64) -> f64 {
-        let area = self.0.iter().map(|level| {
+        let area = self.levels().map(|level| {
             let overlap = (level.from + level.seconds).min(to) - level.from.max(from);
             overlap.max(0.0) * level.number as f64
         });

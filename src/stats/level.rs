@@ -4,6 +4,8 @@
 //! compared that found about as many others in flight when they arrived. The difference of the halves is taken within such groups,
 //! and its standard error from means of consecutive residuals, so that what is left of their correlation counts.
 
+use std::collections::BTreeMap;
+
 /// Groups of equal load at most.
 const GROUPS: usize = 20;
 /// How much the loads of one group may differ: in a queue more load is more wait.
@@ -40,40 +42,40 @@ pub struct LevelChange {
 impl LevelChange {
     /// In the order of time. `None`: too few, or no load that both halves had.
     pub fn of(series: &[Observation]) -> Option<Self> {
-        if series.len() < LEAST {
+        Self::of_many(series.len(), || series.iter().copied())
+    }
+
+    /// The same of so many observations that need not be in memory: they are read several times.
+    pub fn of_many<I: Iterator<Item = Observation>>(count: usize, series: impl Fn() -> I) -> Option<Self> {
+        if count < LEAST {
             return None;
         }
-        let half = series.len() / 2;
-        let mut by_load: Vec<usize> = (0..series.len()).collect();
-        by_load.sort_by_key(|at| (series[*at].load, *at));
-        let mut residuals = vec![None; series.len()];
+        let half = count / 2;
+        let groups = LoadGroups::of(count, series().map(|one| one.load));
+        let mut sums = vec![[PartSum::default(); 2]; groups.count()];
+        for (at, one) in series().enumerate() {
+            sums[groups.group(one.load)][usize::from(at >= half)].add(one.value);
+        }
         let (mut weights, mut differences, mut firsts, mut compared) = (0.0, 0.0, 0.0, 0);
-        for group in groups(&by_load, series) {
-            let (early, late): (Vec<usize>, Vec<usize>) = group.iter().partition(|at| **at < half);
-            if early.is_empty() || late.is_empty() {
-                continue;
-            }
-            let mean = |part: &[usize]| part.iter().map(|at| series[*at].value).sum::<f64>() / part.len() as f64;
-            let (first, second) = (mean(&early), mean(&late));
-            let weight = (early.len() * late.len()) as f64 / group.len() as f64;
+        for [early, late] in sums.iter().filter(|parts| is_comparable(parts)) {
+            let (first, second) = (early.mean(), late.mean());
+            let weight = (early.count * late.count) as f64 / (early.count + late.count) as f64;
             weights += weight;
             differences += weight * (second - first);
             firsts += weight * first;
-            compared += group.len();
-            for (part, mean) in [(&early, first), (&late, second)] {
-                for at in part {
-                    residuals[*at] = Some(series[*at].value - mean);
-                }
-            }
+            compared += early.count + late.count;
         }
-        if weights <= 0.0 || (compared as f64) < LEAST_COMPARABLE * series.len() as f64 {
+        if weights <= 0.0 || (compared as f64) < LEAST_COMPARABLE * count as f64 {
             return None;
         }
-        let residuals: Vec<f64> = residuals.into_iter().flatten().collect();
+        let residuals = series().enumerate().filter_map(|(at, one)| {
+            let parts = &sums[groups.group(one.load)];
+            is_comparable(parts).then(|| one.value - parts[usize::from(at >= half)].mean())
+        });
         Some(Self {
             difference: differences / weights,
             first: firsts / weights,
-            standard_error: error_of_mean(&residuals) * (residuals.len() as f64 / weights).sqrt(),
+            standard_error: error_of_mean(compared, residuals) * (compared as f64 / weights).sqrt(),
         })
     }
 
@@ -87,19 +89,18 @@ impl LevelChange {
     }
 }
 
-/// Change of the lower tenth from the first to the second half, as a share of the first, if it is beyond chance: the lower tenths of all
-/// eighths of the first half lie on one side of those of the second. The change is that of the medians of the two groups.
-pub fn separated_floors(series: &[f64]) -> Option<f64> {
-    if series.len() < LEAST_FOR_FLOORS {
+/// Change of the lower tenth from the first to the second half of so many values, as a share of the first, if it is beyond chance: the
+/// lower tenths of all eighths of the first half lie on one side of those of the second. The change is that of the medians of the two
+/// groups.
+pub fn separated_floors(count: usize, mut series: impl Iterator<Item = f64>) -> Option<f64> {
+    if count < LEAST_FOR_FLOORS {
         return None;
     }
-    let floors: Vec<f64> = series
-        .chunks_exact(series.len() / (2 * EIGHTHS))
-        .take(2 * EIGHTHS)
-        .map(|part| {
-            let mut sorted = part.to_vec();
-            sorted.sort_by(f64::total_cmp);
-            sorted[sorted.len() / 10]
+    let floors: Vec<f64> = (0..2 * EIGHTHS)
+        .map(|_| {
+            let mut part: Vec<f64> = series.by_ref().take(count / (2 * EIGHTHS)).collect();
+            let tenth = part.len() / 10;
+            *part.select_nth_unstable_by(tenth, f64::total_cmp).1
         })
         .collect();
     let (first, second) = floors.split_at(EIGHTHS);
@@ -116,30 +117,68 @@ fn middle(part: &[f64]) -> f64 {
     sorted[sorted.len() / 2]
 }
 
-/// Observations of similar load, about equally many in each; equal loads are never apart.
-fn groups<'a>(by_load: &'a [usize], series: &[Observation]) -> Vec<&'a [usize]> {
-    let size = by_load.len().div_ceil(GROUPS);
-    let mut groups = Vec::new();
-    let mut rest = by_load;
-    while !rest.is_empty() {
-        let most = series[rest[0]].load as f64 * SIMILAR;
-        let similar = rest.partition_point(|at| series[*at].load as f64 <= most);
-        let mut end = size.min(similar);
-        while end < rest.len() && series[rest[end]].load == series[rest[end - 1]].load {
-            end += 1;
-        }
-        let (group, later) = rest.split_at(end);
-        groups.push(group);
-        rest = later;
+/// The values of one half in a group.
+#[derive(Clone, Copy, Default)]
+struct PartSum {
+    sum: f64,
+    count: usize,
+}
+
+impl PartSum {
+    fn add(&mut self, value: f64) {
+        self.sum += value;
+        self.count += 1;
     }
-    groups
+
+    fn mean(&self) -> f64 {
+        self.sum / self.count as f64
+    }
+}
+
+const fn is_comparable([early, late]: &[PartSum; 2]) -> bool {
+    early.count > 0 && late.count > 0
+}
+
+/// Observations of similar load, about equally many in each; equal loads are never apart.
+struct LoadGroups {
+    /// The highest load of each, from the lowest group up.
+    highest: Vec<u64>,
+}
+
+impl LoadGroups {
+    fn of(count: usize, loads: impl Iterator<Item = u64>) -> Self {
+        let mut counts: BTreeMap<u64, usize> = BTreeMap::new();
+        loads.for_each(|load| *counts.entry(load).or_default() += 1);
+        let size = count.div_ceil(GROUPS);
+        let mut highest = Vec::new();
+        let mut rest = counts.into_iter().peekable();
+        while let Some((lowest, first)) = rest.next() {
+            let most = lowest as f64 * SIMILAR;
+            let (mut last, mut members) = (lowest, first);
+            // A group ends with the load that fills it, or before the first one that is not similar.
+            while members < size
+                && let Some((load, more)) = rest.next_if(|(load, _)| *load as f64 <= most)
+            {
+                (last, members) = (load, members + more);
+            }
+            highest.push(last);
+        }
+        Self { highest }
+    }
+
+    const fn count(&self) -> usize {
+        self.highest.len()
+    }
+
+    fn group(&self, load: u64) -> usize {
+        self.highest.partition_point(|highest| *highest < load)
+    }
 }
 
 /// Standard error of one value's share in a mean, from the spread of batch means: sd(batch mean) × √(batch size / N).
-fn error_of_mean(residuals: &[f64]) -> f64 {
-    let size = (residuals.len() / BATCHES).max(1);
-    let means: Vec<f64> =
-        residuals.chunks_exact(size).map(|batch| batch.iter().sum::<f64>() / batch.len() as f64).collect();
+fn error_of_mean(count: usize, mut residuals: impl Iterator<Item = f64>) -> f64 {
+    let size = (count / BATCHES).max(1);
+    let means: Vec<f64> = (0..count / size).map(|_| residuals.by_ref().take(size).sum::<f64>() / size as f64).collect();
     if means.len() < 2 {
         return f64::INFINITY;
     }
@@ -175,13 +214,16 @@ mod tests {
     #[test]
     fn a_slower_server_has_no_quick_answers_left() {
         let slower: Vec<f64> = (0..800).map(|at| f64::from(100 + at / 8) + noise(at)).collect();
-        let share = separated_floors(&slower).unwrap();
+        let share = separated_floors(slower.len(), slower.iter().copied()).unwrap();
         assert!((0.3..0.5).contains(&share), "{share}");
         let faster: Vec<f64> = slower.iter().rev().copied().collect();
-        assert!(separated_floors(&faster).unwrap() < -0.2);
+        assert!(separated_floors(faster.len(), faster.iter().copied()).unwrap() < -0.2);
         let busy: Vec<f64> =
             (0..800).map(|at| 100.0 + if at > 400 && at % 50 > 20 { 300.0 } else { noise(at) }).collect();
-        assert!(separated_floors(&busy).is_none_or(|share| share < 0.05), "quick answers come again");
+        assert!(
+            separated_floors(busy.len(), busy.iter().copied()).is_none_or(|share| share < 0.05),
+            "quick answers come again"
+        );
     }
 
     #[test]

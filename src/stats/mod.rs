@@ -17,7 +17,7 @@ mod student;
 mod within_run;
 
 pub use change_points::{ChangePoint, FEWEST_RUNS, change_points};
-pub use growth::Growth;
+pub use growth::{Growth, VisitsInOrder};
 pub use level::{LevelChange, Observation, separated_floors};
 #[cfg(test)]
 pub use queue::{ServerPool, ServiceTime, SimulatedQueue, Visit};

@@ -114,7 +114,7 @@ fn drifts(visits: &[(f64, f64)]) -> bool {
         .collect();
     let values: Vec<f64> = series.iter().map(|one| one.value).collect();
     LevelChange::of(&series).is_some_and(|change| change.standard_errors().abs() > 4.0 && change.relative().abs() > 0.2)
-        || separated_floors(&values).is_some_and(|share| share.abs() > 0.2)
+        || separated_floors(values.len(), values.iter().copied()).is_some_and(|share| share.abs() > 0.2)
 }
 
 fn drifted_earlier(visits: &[(f64, f64)]) -> bool {

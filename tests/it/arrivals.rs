@@ -6,8 +6,8 @@ use std::time::Duration;
 use pretty_assertions::assert_eq;
 use regatta::event::Stop;
 use regatta::harness::{
-    BenchSpec, DataKind, LoadLevel, LoadPattern, LoadSegment, Measured, Pause, PromptFile, PromptSource, RequestRecord,
-    SendingSpec, Slo, Transport, run,
+    BenchSpec, DataKind, LoadLevel, LoadPattern, LoadSegment, Measured, Pause, PromptFile, PromptSource,
+    RequestRecords, SendingSpec, Slo, Transport, run,
 };
 use regatta::sim::SimOptions;
 use regatta::spec::{Arrivals, History, Length, Limits, RecordOrder, Request, Sessions, StopAfter};
@@ -60,7 +60,7 @@ fn users(count: f64) -> LoadPattern {
     LoadPattern::Concurrency { users: count.into() }
 }
 
-fn in_flight(records: &[RequestRecord], at: u64) -> usize {
+fn in_flight(records: &RequestRecords, at: u64) -> usize {
     records.iter().filter(|record| record.t_issue <= at && at < record.t_end).count()
 }
 
@@ -76,7 +76,7 @@ fn a_closed_loop_holds_its_users_in_flight() {
     // Each request but the first five was issued by a user whose last one had ended, and at once all five are at work.
     let mut ends: Vec<u64> = measured.requests.iter().map(|record| record.t_end).collect();
     ends.sort_unstable();
-    let mut issues: Vec<&RequestRecord> = measured.requests.iter().collect();
+    let mut issues = measured.requests.to_vec();
     issues.sort_by_key(|record| record.t_issue);
     for (place, record) in issues.iter().enumerate().skip(5) {
         assert!(record.t_issue >= ends[place - 5], "request {} came too early", record.index);
@@ -97,7 +97,7 @@ fn a_closed_loop_of_some_time_sends_until_then_and_takes_its_plan_in_order() {
     let mut spec = spec(server.address, users(3.0), 0);
     spec.stop = StopAfter { requests: None, duration: Some(Duration::from_millis(300).into()) };
     let measured = measured(&spec);
-    let records = &measured.requests;
+    let records = &measured.requests.to_vec();
     assert_eq!(
         records.iter().map(|record| record.index).collect::<Vec<_>>(),
         (0..records.len() as u64).collect::<Vec<_>>()
@@ -143,7 +143,7 @@ fn users_come_with_a_ramp_and_none_above_it() {
     }
     assert_eq!(due(100, 101).filter(|record| record.t_sched == 100 * MS).count(), 2, "two users come at 100 ms");
     // Who is above the level ends what he has begun, and begins nothing new.
-    let later: Vec<_> = due(200, 400).cloned().collect();
+    let later: RequestRecords = due(200, 400).collect();
     for record in &later {
         assert!(in_flight(&later, record.t_issue) <= 2);
     }
@@ -195,7 +195,8 @@ fn a_rate_that_rises_is_offered_and_admitted_as_planned() {
     let measured = measured(&spec);
     // The area under the ramp.
     assert_eq!(measured.requests.len(), 50);
-    let gap = |place: usize| measured.requests[place + 1].t_sched - measured.requests[place].t_sched;
+    let requests = measured.requests.to_vec();
+    let gap = |place: usize| requests[place + 1].t_sched - requests[place].t_sched;
     assert!((0..48).all(|place| gap(place) > gap(place + 1)), "every gap is shorter than the one before");
 }
 
@@ -206,7 +207,7 @@ fn turns_of_a_session_keep_their_order_and_carry_what_was_answered() {
     spec.content.sessions = Some(Sessions { turns: Length::Fixed(3), history: History::Answers });
     spec.pace.think = Pause::Fixed(5.0);
     let measured = measured(&spec);
-    for session in measured.requests.chunk_by(|one, next| one.session == next.session) {
+    for session in measured.requests.to_vec().chunk_by(|one, next| one.session == next.session) {
         assert_eq!(session.iter().map(|record| record.turn).collect::<Vec<_>>(), [0, 1, 2]);
         for pair in session.windows(2) {
             assert_eq!(pair[1].t_sched, pair[0].t_end + 5 * MS);

@@ -157,10 +157,10 @@ fn with_a_tokenizer_ids_and_text_are_the_same_prompt_of_exactly_the_length_asked
     let planned = plan(&spec).unwrap();
     let sent = prompts(&server, 0);
     for (index, (request, ids)) in planned.requests.iter().zip(&sent).enumerate() {
-        let text = planned.text(index as u64, request, &PreviousAnswers::default()).unwrap();
+        let text = planned.text(index as u64, &request, &PreviousAnswers::default()).unwrap();
         assert_eq!(planned.count(&text), Some(request.input_len));
         assert_eq!(ids.len() as u32, request.input_len);
-        assert_eq!(*ids, planned.ids(index as u64, request, &PreviousAnswers::default()).unwrap());
+        assert_eq!(*ids, planned.ids(index as u64, &request, &PreviousAnswers::default()).unwrap());
         assert!(ids.iter().all(|id| *id > 1));
     }
     assert!(measured.result.load.input_lengths.contains("tokenizer"), "{}", measured.result.load.input_lengths);

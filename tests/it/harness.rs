@@ -64,8 +64,8 @@ pub fn adds_up(measured: &Measured) {
     assert!(counts.conserved, "{counts:?}");
     assert_eq!(counts.scheduled, counts.ok + counts.failed + counts.cancelled + counts.not_sent);
     assert_eq!(measured.requests.len() as u64, counts.issued);
-    assert!(measured.requests.is_sorted_by(|a, b| a.index < b.index));
-    for RequestRecord { t_sched, t_issue, t_first, t_last, t_end, tokens, .. } in &measured.requests {
+    assert!(measured.requests.iter().is_sorted_by(|a, b| a.index < b.index));
+    for RequestRecord { t_sched, t_issue, t_first, t_last, t_end, tokens, .. } in &measured.requests.to_vec() {
         assert!(t_sched <= t_issue && t_issue <= t_end);
         assert_eq!(t_first.is_some(), *tokens > 0);
         if let (Some(first), Some(last)) = (t_first, t_last) {
@@ -159,7 +159,7 @@ fn every_failure_is_in_its_class() {
         None,
     ];
     for record in &measured.requests {
-        assert_eq!(class_of(record), expected[record.index as usize % 6], "{record:?}");
+        assert_eq!(class_of(&record), expected[record.index as usize % 6], "{record:?}");
     }
     let result = &measured.result;
     assert_eq!(result.verdict(), Verdict::InvalidServer);
@@ -299,7 +299,7 @@ fn what_was_written_is_read_back_and_fits_the_schema() {
     jsonschema::validate(&result_schema(), &json).unwrap();
     let lines = std::fs::read_to_string(folder.path().join("requests.jsonl")).unwrap();
     let requests: Vec<RequestRecord> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert_eq!(requests, measured.requests);
+    assert_eq!(requests, measured.requests.to_vec());
     std::fs::write(&path, "{}").unwrap();
     assert!(matches!(read_result(&path), Err(HarnessError::Format { .. })));
 }

@@ -70,7 +70,7 @@ fn all_ok(measured: &Measured) {
 
 /// Class and text of the failure of request 0.
 fn failure(measured: &Measured) -> (FailureClass, String) {
-    match &measured.requests[0].ended {
+    match &measured.requests.to_vec()[0].ended {
         RequestEnd::Failed { class, why } => (*class, why.clone()),
         other => panic!("it did not fail: {other:?}"),
     }

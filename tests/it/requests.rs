@@ -70,7 +70,7 @@ fn refused(spec: &BenchSpec) -> Vec<String> {
 fn all_ok(measured: &Measured) {
     let counts = &measured.result.counts;
     assert_eq!(counts.ok, counts.scheduled, "{:?}", counts.failures);
-    for RequestRecord { tokens, requested_tokens, .. } in &measured.requests {
+    for RequestRecord { tokens, requested_tokens, .. } in &measured.requests.to_vec() {
         assert_eq!(tokens, requested_tokens);
     }
 }
@@ -170,7 +170,7 @@ fn requests_of_one_message_are_measured_one_by_one() {
         let measured = measured(&spec(at(&apart), 8, request));
         all_ok(&measured);
         assert_eq!(measured.requests.iter().map(|record| record.index).collect::<Vec<_>>(), [0, 1, 2, 3, 4, 5, 6, 7]);
-        for message in measured.requests.chunks(3) {
+        for message in measured.requests.to_vec().chunks(3) {
             assert!(message.iter().all(|record| record.t_issue == message[0].t_issue && record.final_marker));
             // A shorter answer is not done after a longer one beside it. Where the machine was so busy that an answer came in one
             // piece, the server sent its rows one after the other.

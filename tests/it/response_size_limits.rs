@@ -26,7 +26,7 @@ fn limited(spec: BenchSpec) -> BenchSpec {
 fn failure(spec: &BenchSpec) -> (FailureClass, String) {
     let measured = measure(spec);
     assert_eq!(measured.result.counts.failed, 1, "{:?}", measured.result.counts);
-    match &measured.requests[0].ended {
+    match &measured.requests.to_vec()[0].ended {
         RequestEnd::Failed { class, why } => (*class, why.clone()),
         other => panic!("it did not fail: {other:?}"),
     }

@@ -33,7 +33,7 @@ fn users(server: &Scripted, users: u32, requests: u64) -> BenchSpec {
 }
 
 fn classes(measured: &Measured) -> Vec<Option<FailureClass>> {
-    measured.requests.iter().map(class_of).collect()
+    measured.requests.iter().map(|record| class_of(&record)).collect()
 }
 
 fn refusal(spec: &BenchSpec) -> String {
@@ -124,11 +124,11 @@ fn the_end_of_a_shared_stream_fails_its_requests_and_no_later_ones() {
     let server = Scripted::start(true, None, script(act));
     let measured = measure(&users(&server, 3, 8));
     adds_up(&measured);
-    for record in &measured.requests[..3] {
+    for record in measured.requests.iter().take(3) {
         let class = if record.tokens > 0 { FailureClass::Stream } else { FailureClass::Refused };
-        assert_eq!(class_of(record), Some(class), "{record:?}");
+        assert_eq!(class_of(&record), Some(class), "{record:?}");
     }
-    assert!(measured.requests[3..].iter().all(|record| record.ended == RequestEnd::Ok));
+    assert!(measured.requests.iter().skip(3).all(|record| record.ended == RequestEnd::Ok));
     assert_eq!(server.calls.load(Ordering::SeqCst), 2);
 }
 

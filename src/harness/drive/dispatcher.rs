@@ -72,10 +72,9 @@ impl Dispatcher {
     }
 
     async fn arrivals(self: &Rc<Self>, pacer: &Pacer, running: &mut JoinSet<()>) -> std::io::Result<()> {
-        let schedule = Arc::clone(&self.job.schedule);
-        for (first, session) in self.job.worker_sessions(&schedule) {
+        for (first, session) in self.job.worker_sessions() {
             let requests = session.len() as u64;
-            let mut messages = self.job.messages(session);
+            let mut messages = self.job.messages(&session);
             let (Some(message), rest) = (messages.next(), messages.next().is_some()) else { continue };
             // Built before its time, so that building does not cause lateness.
             let Some(frame) = self.frame(first, message, &PreviousAnswers::default()) else {
@@ -95,7 +94,7 @@ impl Dispatcher {
             };
             let flight = self.depart(first, message.to_vec(), frame, boarded, due, None);
             if rest {
-                let (lane, session) = (Rc::clone(self), session.to_vec());
+                let lane = Rc::clone(self);
                 running.spawn_local(async move {
                     let _ = lane.session(first, session, Some(flight), 0).await;
                 });
@@ -135,7 +134,7 @@ impl Dispatcher {
                 continue;
             };
             let due = self.job.clock.at(at);
-            let planned = PlannedRequest { at_ns: due.saturating_sub(self.t0), session: index, ..planned.clone() };
+            let planned = PlannedRequest { at_ns: due.saturating_sub(self.t0), session: index, ..planned };
             let listener = CallListener { sample_cache: Arc::clone(&desk), ticket, sample, clock: self.job.clock };
             let flight = self.depart(index, vec![planned], frame, boarded, due, Some(listener));
             running.spawn_local(async move { drop(flight.await) });

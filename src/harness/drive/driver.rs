@@ -21,8 +21,8 @@ use crate::harness::schedule::plan::{self, PlanQueue};
 use crate::harness::tokens::{LiveCounts, LiveTotals};
 use crate::harness::transport::http::Connector;
 use crate::harness::{
-    BenchSpec, CallInlet, ExternalObserver, ExternalSample, HarnessError, LoadPattern, PlannedRequest, RequestSchedule,
-    Transport, UnjudgedRun,
+    BenchSpec, CallInlet, ExternalObserver, ExternalSample, HarnessError, LoadPattern, RequestSchedule, Transport,
+    UnjudgedRun,
 };
 
 /// Between "all ready" and the first arrival: time for every worker to reach its timer.
@@ -113,9 +113,9 @@ async fn drive(
     // Users who send for a time send as many requests as they can.
     let is_counted = outside.is_none() && (spec.scenario.is_open_loop() || queue.has_all());
     let scheduled = is_counted.then_some(schedule.requests.len() as u64);
-    let bodies = Arc::new(PreparedMessages::for_plan(&schedule));
+    let bodies = Arc::new(PreparedMessages::for_plan(&spec, &schedule));
     let room = spec.pace.max_in_flight.map(|most| Arc::new(Semaphore::new(most as usize)));
-    let keeps_answers = schedule.requests.iter().any(PlannedRequest::needs_answers);
+    let keeps_answers = schedule.requests.iter().any(|planned| planned.needs_answers());
     let tls = connector(&spec.protocol)?;
     let clock = BenchClock::start();
     let started = jiff::Timestamp::now().to_string();
@@ -208,9 +208,14 @@ async fn drive(
     // Texts may have to be counted.
     let summed = tokio::task::spawn_blocking(move || {
         let measured = summary::summarise(&spec, &schedule, shares, untaken, &start);
-        UnjudgedRun::new(spec, measured)
+        // A result of a part of the records is none.
+        measured.requests.check().map_err(|source| HarnessError::System {
+            what: "records of requests in a temporary file (TMPDIR sets the folder)".to_owned(),
+            source,
+        })?;
+        Ok(UnjudgedRun::new(spec, measured))
     });
-    summed.await.map_err(|_| HarnessError::Worker { when: "while the run was summed up" })
+    summed.await.map_err(|_| HarnessError::Worker { when: "while the run was summed up" })?
 }
 
 /// The settings of TLS connections; their files are read once.

@@ -57,7 +57,7 @@ pub(in crate::harness) struct SampleCache {
 
 impl SampleCache {
     pub fn new(samples: Arc<RequestSchedule>, external_observer: Arc<dyn ExternalObserver>) -> Self {
-        let bodies = samples.requests.iter().map(|_| Mutex::new(None)).collect();
+        let bodies = (0..samples.requests.len()).map(|_| Mutex::new(None)).collect();
         Self { observer: external_observer, samples, encoder: OnceLock::new(), bodies }
     }
 
@@ -66,7 +66,7 @@ impl SampleCache {
         let _ = self.encoder.set(Arc::clone(request_encoder));
     }
 
-    pub fn sample(&self, index: u32) -> Option<&PlannedRequest> {
+    pub fn sample(&self, index: u32) -> Option<PlannedRequest> {
         self.samples.requests.get(index as usize)
     }
 
@@ -89,7 +89,7 @@ impl SampleCache {
         let (Some(encoder), Some(planned)) = (self.encoder.get(), self.sample(sample)) else {
             return Err(self.unknown(sample));
         };
-        encoder.unaddressed(&self.samples, u64::from(sample), planned)
+        encoder.unaddressed(&self.samples, u64::from(sample), &planned)
     }
 }
 
@@ -154,7 +154,7 @@ pub(in crate::harness) fn called(
     let request = |(index, (sample, at)): (usize, &(u32, Instant))| {
         let planned = samples.requests.get(*sample as usize)?;
         let at_ns = clock.at(*at).saturating_sub(t0);
-        Some(PlannedRequest { at_ns, session: index as u64, ..planned.clone() })
+        Some(PlannedRequest { at_ns, session: index as u64, ..planned })
     };
     log.iter().enumerate().filter_map(request).collect()
 }

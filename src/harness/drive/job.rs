@@ -13,7 +13,7 @@ use crate::harness::clock::BenchClock;
 use crate::harness::schedule::plan::PlanQueue;
 use crate::harness::tokens::LiveCounts;
 use crate::harness::transport::http::Connector;
-use crate::harness::{BenchSpec, PlannedRequest, RequestSchedule};
+use crate::harness::{BenchSpec, LoadPattern, PlannedRequest, RequestSchedule};
 
 pub(in crate::harness) struct WorkerJob {
     pub number: usize,
@@ -42,11 +42,8 @@ impl WorkerJob {
     }
 
     /// This worker's sessions in the order of their times: the index of the first request, and the requests.
-    pub fn worker_sessions<'s>(
-        &self,
-        schedule: &'s RequestSchedule,
-    ) -> impl Iterator<Item = (u64, &'s [PlannedRequest])> + use<'s> {
-        schedule.sessions(self.spec.request.batch()).skip(self.number).step_by(self.workers)
+    pub fn worker_sessions(&self) -> impl Iterator<Item = (u64, Vec<PlannedRequest>)> + use<> {
+        self.schedule.sessions(self.spec.request.batch()).skip(self.number).step_by(self.workers)
     }
 
     /// Requests that are sent together: a batch, or one turn after the other.
@@ -56,21 +53,25 @@ impl WorkerJob {
 }
 
 /// Messages made before the start, by the index of their first request.
-pub(in crate::harness) struct PreparedMessages(Vec<Mutex<Option<Bytes>>>);
+pub(in crate::harness) struct PreparedMessages {
+    places: Vec<Mutex<Option<Bytes>>>,
+    /// Bytes of them, in all; the rest is made one ahead of need.
+    pub bytes: usize,
+}
 
 impl PreparedMessages {
-    /// Bytes of them, in all; the rest is made one ahead of need.
-    pub const BYTES: usize = 64 << 20;
-    /// Places, at most: a place costs memory too.
-    const MOST: usize = 1 << 18;
-
-    pub fn for_plan(schedule: &RequestSchedule) -> Self {
-        Self(schedule.requests.iter().take(Self::MOST).map(|_| Mutex::new(None)).collect())
+    /// Only where all requests leave at once is making them a part of the load.
+    pub fn for_plan(spec: &BenchSpec, schedule: &RequestSchedule) -> Self {
+        // A place costs memory too.
+        let (bytes, most) =
+            if matches!(spec.scenario, LoadPattern::Offline) { (64 << 20, 1 << 18) } else { (8 << 20, 1 << 15) };
+        let places = (0..schedule.requests.len().min(most)).map(|_| Mutex::new(None)).collect();
+        Self { places, bytes }
     }
 
     /// False: there is no place for it, nor for any with a higher index.
     pub fn put(&self, index: u64, body: Bytes) -> bool {
-        let place = self.0.get(index as usize);
+        let place = self.places.get(index as usize);
         if let Some(place) = place {
             *place.lock() = Some(body);
         }
@@ -79,6 +80,6 @@ impl PreparedMessages {
 
     /// Each once.
     pub fn take(&self, index: u64) -> Option<Bytes> {
-        self.0.get(index as usize)?.lock().take()
+        self.places.get(index as usize)?.lock().take()
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::dispatcher::{DispatchCounts, Dispatcher};
-use super::job::{PreparedMessages, WorkerJob};
+use super::job::WorkerJob;
 use super::pacer::{Alarms, Pacer};
 use super::request_attempt::{RequestAttempt, RequestProgress};
 use crate::harness::measure::collector::Collector;
@@ -67,9 +67,9 @@ impl WorkerJob {
         }
         let mut bytes = 0;
         let is_outside = matches!(self.spec.scenario, LoadPattern::Outside(_));
-        for (index, session) in self.worker_sessions(&self.schedule) {
-            let Some(message) = self.messages(session).next() else { continue };
-            if is_outside || bytes >= PreparedMessages::BYTES / self.workers {
+        for (index, session) in self.worker_sessions() {
+            let Some(message) = self.messages(&session).next() else { continue };
+            if is_outside || bytes >= self.bodies.bytes / self.workers {
                 break;
             }
             let body = manner.message(&self.schedule, index, message, &PreviousAnswers::default())?;
@@ -104,7 +104,7 @@ impl WorkerJob {
     /// How many requests this worker sends at once.
     fn due_at_start(&self) -> usize {
         let due = match &self.spec.scenario {
-            LoadPattern::Offline => self.worker_sessions(&self.schedule).count(),
+            LoadPattern::Offline => self.worker_sessions().count(),
             LoadPattern::Concurrency { users } => (users.highest().floor() as usize).div_ceil(self.workers),
             _ => 0,
         };
@@ -151,7 +151,7 @@ impl PreparedWorker {
     /// Sends this worker's arrivals from `t0` (ns on the clock) and waits for every answer.
     pub async fn run(self, t0: u64) -> Result<WorkerOutput, HarnessError> {
         let Self { job, links, encoder: manner, pacer } = self;
-        let keeps_timelines = job.spec.timelines;
+        let (keeps_timelines, workers) = (job.spec.timelines, job.workers);
         let connected_before: u32 = links.iter().map(|link| link.reconnects()).sum();
         let (idle_closed_before, resent_before) = idle_closes(&links);
         // Those of warm-ups are in no count.
@@ -164,7 +164,7 @@ impl PreparedWorker {
             links,
             encoder: manner,
             t0,
-            collector: Rc::new(RefCell::new(Collector { keeps_timelines, ..Collector::new() })),
+            collector: Rc::new(RefCell::new(Collector { keeps_timelines, ..Collector::one_of(workers) })),
             gauge: Rc::default(),
             freed: Rc::default(),
             alarms: Alarms::default(),

@@ -7,14 +7,21 @@ const NS: f64 = 1e9;
 
 /// How far the gaps of real arrivals (sorted) are from the law they were drawn from, and the critical distance. None where
 /// there is no law: equal gaps, traces, fewer than two arrivals.
-pub(in crate::harness) fn distance(rate: &LoadLevel, arrivals: Arrivals, at_ns: &[u64]) -> Option<(f64, f64)> {
+pub(in crate::harness) fn distance(
+    rate: &LoadLevel,
+    arrivals: Arrivals,
+    at_ns: impl Iterator<Item = u64>,
+) -> Option<(f64, f64)> {
     let shape = match arrivals {
         Arrivals::Poisson => 1.0,
         Arrivals::Gamma { cv } => 1.0 / (cv * cv),
         Arrivals::Constant => return None,
     };
-    let at: Vec<f64> = at_ns.iter().map(|at| rate.area(*at as f64 / NS)).collect();
-    let gaps: Vec<f64> = at.windows(2).map(|pair| (pair[1] - pair[0]).max(0.0)).collect();
+    let mut before: Option<f64> = None;
+    let gaps: Vec<f64> = at_ns
+        .map(|at| rate.area(at as f64 / NS))
+        .filter_map(|at| before.replace(at).map(|before| (at - before).max(0.0)))
+        .collect();
     let critical = ks_critical(gaps.len());
     // Stamps are whole ns, and bursts have gaps that are shorter.
     let from = gaps.iter().sum::<f64>() / gaps.len() as f64 * 1e-4;
@@ -24,7 +31,7 @@ pub(in crate::harness) fn distance(rate: &LoadLevel, arrivals: Arrivals, at_ns: 
 /// Largest distance between a sample and a law, given as its cumulative function (Kolmogorov and Smirnov), from the value `from`
 /// on: below it the sample was rounded. None for no sample.
 fn ks_distance(mut sample: Vec<f64>, from: f64, law: impl Fn(f64) -> f64) -> Option<f64> {
-    sample.sort_by(f64::total_cmp);
+    sample.sort_unstable_by(f64::total_cmp);
     let n = sample.len() as f64;
     let distances = sample.iter().enumerate().filter(|(_, value)| **value >= from).map(|(rank, value)| {
         let law = law(*value);

@@ -4,9 +4,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::metric::MetricLabel;
-use super::request_times::{FULL, ok, tpot, ttft};
+use super::request_times::{FULL, tpot, ttft};
 use crate::event::Endpoint;
-use crate::harness::{BenchSpec, LatencyMetrics, Metric, Rates, RequestEnd, RequestRecord};
+use crate::harness::{BenchSpec, LatencyMetrics, Metric, Rates, RequestEnd, RequestRecord, RequestRecords};
 use crate::triton::ServerMetrics;
 
 /// The part of one host. Its requests are those that went to its servers; rates are over the window of the whole run, so that
@@ -45,7 +45,7 @@ pub(in crate::harness) fn by_host(
     spec: &BenchSpec,
     latency: &LatencyMetrics,
     rates: &Rates,
-    records: &[RequestRecord],
+    records: &RequestRecords,
 ) -> Vec<HostShare> {
     let mut hosts: Vec<&str> = Vec::new();
     for endpoint in &spec.endpoints {
@@ -59,22 +59,16 @@ pub(in crate::harness) fn by_host(
     hosts.into_iter().map(|host| share(spec, latency, rates, records, host)).collect()
 }
 
-fn share(
-    spec: &BenchSpec,
-    latency: &LatencyMetrics,
-    rates: &Rates,
-    records: &[RequestRecord],
-    host: &str,
-) -> HostShare {
+fn share(spec: &BenchSpec, latency: &LatencyMetrics, rates: &Rates, records: &RequestRecords, host: &str) -> HostShare {
     let is_its =
-        |record: &&RequestRecord| spec.endpoints.get(record.endpoint as usize).is_some_and(|one| host_of(one) == host);
-    let own: Vec<RequestRecord> = records.iter().filter(is_its).cloned().collect();
-    let good = ok(&own).count() as u64;
-    let tokens: u64 = ok(&own).map(|record| u64::from(record.tokens)).sum();
+        |record: &RequestRecord| spec.endpoints.get(record.endpoint as usize).is_some_and(|one| host_of(one) == host);
+    let own = records.filtered(is_its);
+    let good = own.ok().count() as u64;
+    let tokens: u64 = own.ok().map(|record| u64::from(record.tokens)).sum();
     let window = rates.window_s;
     let per_s = |count: u64| (window > 0.0).then(|| count as f64 / window);
     let metric = |like: &Metric, label: &MetricLabel, value: fn(&RequestRecord) -> Option<f64>| {
-        let mut ns: Vec<f64> = ok(&own).filter_map(value).collect();
+        let mut ns: Vec<f64> = own.ok().filter_map(|record| value(&record)).collect();
         let excluded = good - ns.len() as u64;
         Metric { token_source: like.token_source.clone(), ..Metric::exact(label, &mut ns, excluded) }
     };

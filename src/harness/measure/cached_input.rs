@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::harness::{RequestEnd, RequestRecord};
+use crate::harness::RequestRecords;
 
 /// Of the successful requests whose `usage` reports `prompt_tokens_details.cached_tokens`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -18,10 +18,10 @@ pub struct CachedInput {
 
 impl CachedInput {
     /// `None`: no answer reports it.
-    pub(in crate::harness) fn of(records: &[RequestRecord]) -> Option<Self> {
-        let ok = records.iter().filter(|record| record.ended == RequestEnd::Ok);
-        let reported =
-            ok.filter_map(|record| record.usage.as_ref().and_then(|usage| Some((usage.prompt?, usage.cached?))));
+    pub(in crate::harness) fn of(records: &RequestRecords) -> Option<Self> {
+        let reported = records
+            .ok()
+            .filter_map(|record| record.usage.as_ref().and_then(|usage| Some((usage.prompt?, usage.cached?))));
         let sum = reported.fold(Self::default(), |sum, (prompt, cached)| Self {
             requests: sum.requests + 1,
             prompt_tokens: sum.prompt_tokens.saturating_add(prompt),

@@ -2,15 +2,16 @@
 
 use super::answer_text::AnswerText;
 use super::histogram::ValueHistogram;
-use crate::harness::record::{RequestEnd, RequestRecord};
+use crate::harness::record::{RecordWriter, RequestEnd, RequestRecord, RequestRecords};
+use crate::harness::spool::SpoolContext;
 use crate::harness::tokens::{CountedTokens, TokenSource, Violations};
 use crate::harness::transport::kserve::extra_outputs::OutputTallies;
 
 const SECOND: u64 = 1_000_000_000;
-/// The final results of one worker.
+/// The results of one worker, and when they are complete those of all workers: then the records can be read.
 #[derive(Debug)]
-pub(in crate::harness) struct Collector {
-    pub records: Vec<RequestRecord>,
+pub(in crate::harness) struct Collector<R = RecordWriter> {
+    pub records: R,
     /// Each gap over the tokens of the later chunk, that many times; successful requests.
     pub itl_token: ValueHistogram,
     /// Gaps between chunks; successful requests.
@@ -44,10 +45,10 @@ struct Gaps {
     times: u64,
 }
 
-impl Collector {
-    pub fn new() -> Self {
+impl<R> Collector<R> {
+    fn with(records: R) -> Self {
         Self {
-            records: Vec::new(),
+            records,
             itl_token: ValueHistogram::new(),
             icl: ValueHistogram::new(),
             backlog: ValueHistogram::new(),
@@ -61,6 +62,17 @@ impl Collector {
             violations: Violations::default(),
             chunk_tokens: 0,
         }
+    }
+}
+
+impl Collector {
+    pub fn new() -> Self {
+        Self::one_of(1)
+    }
+
+    /// Of so many workers, which hold a limited number of records in memory together.
+    pub fn one_of(workers: usize) -> Self {
+        Self::with(RecordWriter::one_of(workers, SpoolContext::default()))
     }
 
     /// Takes an ended request. The record's token fields are filled from what was counted.
@@ -121,8 +133,28 @@ impl Collector {
         }
     }
 
-    pub fn merge(&mut self, other: Self) {
-        self.records.extend(other.records);
+    /// Its records so far, and a collector with the same.
+    #[cfg(test)]
+    pub fn split(mut self) -> (RequestRecords, Self) {
+        let fresh = RecordWriter::one_of(1, self.records.context().clone());
+        let records = std::mem::replace(&mut self.records, fresh).end();
+        for record in &records {
+            self.records.push(record);
+        }
+        (records, self)
+    }
+
+    /// The results of all workers, their records by index.
+    pub fn merged(parts: impl IntoIterator<Item = Self>) -> Collector<RequestRecords> {
+        let mut all = Collector::with(());
+        let records = parts.into_iter().map(|part| all.add_sums(part).end()).collect();
+        all.with_records(RequestRecords::merged(records))
+    }
+}
+
+impl<R> Collector<R> {
+    /// Adds everything but the records, and returns these.
+    fn add_sums<O>(&mut self, other: Collector<O>) -> O {
         self.answer_texts.extend(other.answer_texts);
         self.itl_token.merge(&other.itl_token);
         self.icl.merge(&other.icl);
@@ -140,5 +172,12 @@ impl Collector {
         for (sum, more) in self.tokens_by_second.iter_mut().zip(other.tokens_by_second) {
             *sum += more;
         }
+        other.records
+    }
+
+    fn with_records<O>(self, records: O) -> Collector<O> {
+        let mut all = Collector::with(records);
+        all.add_sums(self);
+        all
     }
 }

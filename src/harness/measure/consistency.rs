@@ -13,7 +13,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::collector::Collector;
-use crate::harness::{Counts, RequestRecord};
+use crate::harness::{Counts, RequestRecord, RequestRecords};
 
 /// Sums of gaps are of floating point.
 const ROUNDING: f64 = 1e-6;
@@ -46,14 +46,10 @@ impl SelfCheck {
     }
 }
 
-fn ok(records: &[RequestRecord]) -> impl Iterator<Item = &RequestRecord> {
-    records.iter().filter(|record| record.is_ok())
-}
-
 /// Compares what the collector counted on the way with what its records say.
-pub(in crate::harness) fn check(all: &Collector, counts: &Counts) -> SelfCheck {
+pub(in crate::harness) fn check(all: &Collector<RequestRecords>, counts: &Counts) -> SelfCheck {
     let mut checked = SelfCheck::default();
-    let sum = |of: &dyn Fn(&RequestRecord) -> u64| ok(&all.records).map(of).sum::<u64>() as f64;
+    let sum = |of: &dyn Fn(&RequestRecord) -> u64| all.records.ok().map(|record| of(&record)).sum::<u64>() as f64;
     let per_token = |record: &RequestRecord| !record.chunk_tokens_unknown && !record.retokenized;
     let later_tokens = |record: &RequestRecord| {
         if per_token(record) { u64::from(record.tokens.saturating_sub(record.first_tokens)) } else { 0 }
@@ -62,7 +58,7 @@ pub(in crate::harness) fn check(all: &Collector, counts: &Counts) -> SelfCheck {
         record.t_last.zip(record.t_first).map_or(0, |(last, first)| last.saturating_sub(first))
     };
     // Tokens that are retokenized after the run counted as chunks during the run.
-    if ok(&all.records).all(|record| !record.retokenized) {
+    if all.records.ok().all(|record| !record.retokenized) {
         let values = all.itl_token.count() as f64;
         checked.equal("values of ITL / tokens after the first chunks", values, sum(&later_tokens));
         let gaps_per_token = sum(&|record| if per_token(record) { span(record) } else { 0 });
@@ -75,7 +71,7 @@ pub(in crate::harness) fn check(all: &Collector, counts: &Counts) -> SelfCheck {
     checked.equal("tokens by second / tokens of chunks", by_second, all.chunk_tokens as f64);
     let issued = counts.issued as f64;
     checked.equal("records / issued requests", all.records.len() as f64, issued);
-    for record in ok(&all.records).filter(|record| !record.timeline.is_empty() && per_token(record)) {
+    for record in all.records.ok().filter(|record| !record.timeline.is_empty() && per_token(record)) {
         let tokens: u64 = record.timeline.iter().map(|(_, tokens)| u64::from(*tokens)).sum();
         let what = format!("tokens of the chunks of request {} / its tokens", record.index);
         checked.equal(&what, tokens as f64, f64::from(record.tokens));

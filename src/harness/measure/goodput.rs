@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::request_times::{e2e, tpot, ttft};
-use crate::harness::{RequestEnd, RequestRecord, Slo};
+use crate::harness::{RequestEnd, RequestRecord, RequestRecords, Slo};
 
 /// A request that failed keeps no promise.
 fn is_kept(slo: Slo, record: &RequestRecord) -> bool {
@@ -42,19 +42,23 @@ pub struct Goodput {
 }
 
 impl Goodput {
-    pub(in crate::harness) fn of(slo: Slo, records: &[RequestRecord], scheduled: u64, window_s: f64) -> Option<Self> {
+    pub(in crate::harness) fn of(slo: Slo, records: &RequestRecords, scheduled: u64, window_s: f64) -> Option<Self> {
         if slo.is_empty() {
             return None;
         }
-        let good: Vec<&RequestRecord> = records.iter().filter(|record| is_kept(slo, record)).collect();
+        let (mut good, mut tokens) = (0_u64, 0.0);
+        for record in records.iter().filter(|record| is_kept(slo, record)) {
+            good += 1;
+            tokens += f64::from(record.tokens);
+        }
         let per_window = |count: f64| (window_s > 0.0).then(|| count / window_s);
         Some(Self {
             slo,
-            good: good.len() as u64,
+            good,
             of: scheduled,
-            attainment: (scheduled > 0).then(|| good.len() as f64 / scheduled as f64),
-            requests: per_window(good.len() as f64),
-            output_tokens: per_window(good.iter().map(|record| f64::from(record.tokens)).sum()),
+            attainment: (scheduled > 0).then(|| good as f64 / scheduled as f64),
+            requests: per_window(good as f64),
+            output_tokens: per_window(tokens),
         })
     }
 }

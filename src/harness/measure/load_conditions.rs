@@ -3,11 +3,12 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::in_flight_changes::in_flight_changes;
 use super::sessions_summary::SessionsSummary;
 use super::worker_output::WorkerOutput;
 use crate::harness::schedule::data::DataSummary;
 use crate::harness::schedule::plan::PLAN;
-use crate::harness::{BenchSpec, LoadPattern, PromptSource, RequestRecord, RequestSchedule};
+use crate::harness::{BenchSpec, LoadPattern, PromptSource, RequestRecords, RequestSchedule};
 
 /// The load as it was planned and as it could be sent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -37,7 +38,7 @@ impl LoadConditions {
         spec: &BenchSpec,
         schedule: &RequestSchedule,
         outputs: &[WorkerOutput],
-        records: &[RequestRecord],
+        records: &RequestRecords,
     ) -> Self {
         let later = records.iter().any(|record| record.turn > 0);
         let first = match &spec.scenario {
@@ -68,13 +69,10 @@ impl LoadConditions {
     }
 }
 
-/// An end and an issue at the same instant are one after the other.
-fn in_flight_max(records: &[RequestRecord]) -> u64 {
-    let mut changes: Vec<(u64, i64)> =
-        records.iter().flat_map(|record| [(record.t_issue, 1), (record.t_end, -1)]).collect();
-    changes.sort_unstable();
+fn in_flight_max(records: &RequestRecords) -> u64 {
     let mut now = 0i64;
-    let most = changes.iter().map(|(_, change)| {
+    let (issues, ends) = (records.sorted_stamps(|record| record.t_issue), records.sorted_stamps(|record| record.t_end));
+    let most = in_flight_changes(&issues, &ends).map(|(_, change)| {
         now += change;
         now
     });

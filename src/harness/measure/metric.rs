@@ -134,7 +134,7 @@ impl Metric {
 
     /// From exact values in ns, in the order of their requests, which intervals need; `ns` is sorted on the way.
     pub(in crate::harness) fn exact(label: &MetricLabel, ns: &mut [f64], excluded: u64) -> Self {
-        let series = RunSeries::new(ns.iter().map(|value| value / NS_PER_MS));
+        let series = RunSeries::scaled(ns, NS_PER_MS);
         let mut no_interval = None;
         let mut interval = |name: &str, ends: Result<IntervalBounds, NoInterval>| match ends {
             Ok((low, high)) => Some(ConfidenceInterval { low: Some(low), high: Some(high) }),
@@ -147,7 +147,7 @@ impl Metric {
         let [p50_interval, p90_interval, p95_interval, p99_interval] =
             [("p50", 0.5), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99)]
                 .map(|(name, p)| interval(name, series.percentile_interval(p)));
-        ns.sort_by(f64::total_cmp);
+        ns.sort_unstable_by(f64::total_cmp);
         let at = |p| percentile(ns, p).map(|value| value / NS_PER_MS);
         Self {
             n: ns.len() as u64,
@@ -189,8 +189,12 @@ impl Metric {
 
 /// LoadGen's rule: the sorted element floor(N·p), the last one at most.
 pub(in crate::harness) fn percentile(sorted: &[f64], p: f64) -> Option<f64> {
-    let last = sorted.len().checked_sub(1)?;
-    Some(sorted[((sorted.len() as f64 * p).floor() as usize).min(last)])
+    Some(sorted[rank(sorted.len(), p)?])
+}
+
+/// Its place among so many; `None` of none.
+pub(in crate::harness) fn rank(n: usize, p: f64) -> Option<usize> {
+    Some(((n as f64 * p).floor() as usize).min(n.checked_sub(1)?))
 }
 
 /// The nearest-rank percentile of `n` values is their largest one: floor(N·p) is the last index, or beyond it.

@@ -14,6 +14,7 @@ pub(super) mod consistency;
 pub(super) mod goodput;
 mod headline;
 pub(super) mod histogram;
+pub(super) mod in_flight_changes;
 pub(super) mod load_conditions;
 pub(super) mod loadgen;
 pub(super) mod metric;

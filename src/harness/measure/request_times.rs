@@ -1,13 +1,9 @@
-//! The latencies of one request, ns, and the successful ones among requests.
+//! The latencies of one request, ns.
 
-use crate::harness::{RequestEnd, RequestRecord, TokenSource};
+use crate::harness::{RequestRecord, TokenSource};
 
 /// The definition of the window of most numbers.
 pub const FULL: &str = "full: schedule start to the end of the last successful request";
-
-pub(in crate::harness) fn ok(records: &[RequestRecord]) -> impl Iterator<Item = &RequestRecord> {
-    records.iter().filter(|record| record.ended == RequestEnd::Ok)
-}
 
 pub(in crate::harness) fn ttft(record: &RequestRecord) -> Option<f64> {
     Some(record.t_first?.saturating_sub(record.t_sched) as f64)

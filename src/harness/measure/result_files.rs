@@ -21,10 +21,10 @@ const GPU: &str = "gpu.jsonl";
 pub fn write(dir: &Path, measured: &Measured) -> Result<(), HarnessError> {
     put(&dir.join(REQUESTS), |out| {
         for record in &measured.requests {
-            serde_json::to_writer(&mut *out, record)?;
+            serde_json::to_writer(&mut *out, &record)?;
             out.write_all(b"\n")?;
         }
-        Ok(())
+        measured.requests.check()
     })?;
     plan::write(&dir.join(PLAN), &measured.schedule)?;
     amend(dir, measured)

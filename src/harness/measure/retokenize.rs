@@ -6,30 +6,37 @@
 //! and figures that need them (inter-token latency, tokens of each second) count a chunk as one and are marked so. A server
 //! may have generated other tokens than the tokenizer finds in the same text; the two rarely differ by more than a few.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::answer_text::AnswerText;
 use super::collector::Collector;
 use crate::harness::schedule::data::PreviousAnswers;
 use crate::harness::tokens::TokenSource;
 use crate::harness::transport::call::TokenCounting;
-use crate::harness::{RequestEnd, RequestSchedule};
+use crate::harness::{PlannedRequest, RequestEnd, RequestRecord, RequestRecords, RequestSchedule};
 
 /// Where such counts come from.
 pub(in crate::harness) const RETOKENIZED: &str = "retokenized: each answer's joined text, by the tokenizer given";
 
 /// Sets the tokens of every successful request with a stored text, and marks it.
-pub(in crate::harness) fn count(schedule: &RequestSchedule, how: TokenCounting, all: &mut Collector) {
+pub(in crate::harness) fn count(schedule: &RequestSchedule, how: TokenCounting, all: &mut Collector<RequestRecords>) {
     let answer_texts: Vec<(u64, AnswerText)> = std::mem::take(&mut all.answer_texts);
     if answer_texts.is_empty() {
         return;
     }
+    // Prompts that a server may repeat in front of its answers; of a long plan they are drawn in one pass.
+    let planned: BTreeMap<u64, PlannedRequest> = if how == TokenCounting::Requested {
+        let wanted: BTreeSet<u64> = answer_texts.iter().map(|(index, _)| *index).collect();
+        (0..).zip(&schedule.requests).filter(|(index, _)| wanted.contains(index)).collect()
+    } else {
+        BTreeMap::new()
+    };
     let one = |(index, answer_text): &(u64, AnswerText)| {
         let first = schedule.count(&answer_text.first)?;
         let sum = answer_text
             .texts
             .iter()
-            .map(|text| schedule.count(own(schedule, how, *index, text)))
+            .map(|text| schedule.count(own(schedule, planned.get(index), *index, text)))
             .sum::<Option<u32>>()?;
         Some((*index, (sum, first.min(sum))))
     };
@@ -40,20 +47,21 @@ pub(in crate::harness) fn count(schedule: &RequestSchedule, how: TokenCounting, 
             parts.map(|part| scope.spawn(move || part.iter().filter_map(one).collect::<Vec<_>>())).collect();
         threads.into_iter().flat_map(|thread| thread.join().unwrap_or_default()).collect()
     });
-    for record in all.records.iter_mut().filter(|record| record.ended == RequestEnd::Ok) {
-        if let Some((tokens, first)) = counted.get(&record.index) {
-            record.tokens = *tokens;
-            record.first_tokens = if record.chunks == 1 { *tokens } else { *first };
-            record.retokenized = true;
-            record.token_source = TokenSource::Retokenized;
-            record.chunk_tokens_unknown = record.chunks > 1;
-        }
-    }
+    all.records = all.records.map(|record| match counted.get(&record.index) {
+        Some((tokens, first)) if record.ended == RequestEnd::Ok => RequestRecord {
+            tokens: *tokens,
+            first_tokens: if record.chunks == 1 { *tokens } else { *first },
+            retokenized: true,
+            token_source: TokenSource::Retokenized,
+            chunk_tokens_unknown: record.chunks > 1,
+            ..record
+        },
+        _ => record,
+    });
 }
 
 /// Without the prompt, where a server that answers in one piece repeats it in front.
-fn own<'t>(schedule: &RequestSchedule, how: TokenCounting, index: u64, text: &'t str) -> &'t str {
-    let planned = schedule.requests.get(index as usize).filter(|_| how == TokenCounting::Requested);
+fn own<'t>(schedule: &RequestSchedule, planned: Option<&PlannedRequest>, index: u64, text: &'t str) -> &'t str {
     let prompt = planned.and_then(|planned| schedule.text(index, planned, &PreviousAnswers::default()).ok());
     prompt.and_then(|prompt| text.strip_prefix(prompt.as_str())).unwrap_or(text)
 }

@@ -1,30 +1,30 @@
 //! Secondary metrics from the records: the server's own stamps, requests cancelled early, other outputs.
 
 use super::metric::MetricLabel;
-use super::request_times::{FULL, ok};
+use super::request_times::FULL;
 use super::result::{Cancellations, ExtraOutput, ServerSide};
 use crate::harness::record::ServerStamps;
 use crate::harness::transport::kserve::extra_outputs::OutputTally;
-use crate::harness::{BenchSpec, Metric, RequestEnd, RequestRecord};
+use crate::harness::{BenchSpec, Metric, RequestEnd, RequestRecord, RequestRecords};
 
 const ARRIVAL: &str = "arrival_time_ns, as the server stamps";
 
 /// None unless stamps were requested.
-pub(in crate::harness) fn server(spec: &BenchSpec, records: &[RequestRecord]) -> Option<ServerSide> {
+pub(in crate::harness) fn server(spec: &BenchSpec, records: &RequestRecords) -> Option<ServerSide> {
     if !spec.request.return_perf_metrics {
         return None;
     }
-    let requests = ok(records).count() as u64;
-    let stamped = || ok(records).filter_map(|record| Some((record, record.server.as_deref()?)));
+    let requests = records.ok().count() as u64;
+    let stamped = || records.ok().filter_map(|record| Some((*record.server.as_deref()?, record)));
     let metric = |zero_point: &'static str, value: &dyn Fn(&RequestRecord, &ServerStamps) -> Option<f64>| {
         let label = MetricLabel { population: "successful requests that the server stamped", zero_point, window: FULL };
-        let mut ns: Vec<f64> = stamped().filter_map(|(record, stamps)| value(record, stamps)).collect();
+        let mut ns: Vec<f64> = stamped().filter_map(|(stamps, record)| value(&record, &stamps)).collect();
         let excluded = requests - ns.len() as u64;
         Metric::exact(&label, &mut ns, excluded)
     };
     // A stamp of 0 is unset.
     let since = |from: i64, to: i64| (from > 0 && to >= from).then(|| (to - from) as f64);
-    let sum = |of: fn(&ServerStamps) -> i32| stamped().map(|(_, stamps)| i64::from(of(stamps))).sum();
+    let sum = |of: fn(&ServerStamps) -> i32| stamped().map(|(stamps, _)| i64::from(of(&stamps))).sum();
     Some(ServerSide {
         queue: metric(ARRIVAL, &|_, stamps| since(stamps.arrival_time_ns, stamps.first_scheduled_time_ns)),
         ttft: metric(ARRIVAL, &|_, stamps| since(stamps.arrival_time_ns, stamps.first_token_time_ns)),
@@ -41,18 +41,17 @@ pub(in crate::harness) fn server(spec: &BenchSpec, records: &[RequestRecord]) ->
 }
 
 /// None unless `cancel` was requested.
-pub(in crate::harness) fn cancellations(spec: &BenchSpec, records: &[RequestRecord]) -> Option<Cancellations> {
+pub(in crate::harness) fn cancellations(spec: &BenchSpec, records: &RequestRecords) -> Option<Cancellations> {
     let cancel = spec.request.cancel?;
-    let cancelled: Vec<&RequestRecord> =
-        records.iter().filter(|record| record.ended == RequestEnd::CancelledEarly).collect();
+    let cancelled = || records.iter().filter(|record| record.ended == RequestEnd::CancelledEarly);
     let label = MetricLabel { population: "requests that were cancelled early", zero_point: "cancel", window: FULL };
-    let ends = cancelled.iter().filter_map(|record| Some(record.t_end.saturating_sub(record.t_cancel?) as f64));
+    let ends = cancelled().filter_map(|record| Some(record.t_end.saturating_sub(record.t_cancel?) as f64));
     Some(Cancellations {
         by: cancel.by,
         after_tokens: cancel.after_tokens,
         share: cancel.share,
-        requests: cancelled.len() as u64,
-        tokens: cancelled.iter().map(|record| u64::from(record.tokens)).sum(),
+        requests: cancelled().count() as u64,
+        tokens: cancelled().map(|record| u64::from(record.tokens)).sum(),
         end_after_cancel: Metric::exact(&label, &mut ends.collect::<Vec<_>>(), 0),
     })
 }

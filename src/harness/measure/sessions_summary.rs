@@ -4,8 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::metric::MetricLabel;
-use super::request_times::{FULL, ok, ttft};
-use crate::harness::{Metric, RequestRecord};
+use super::request_times::{FULL, ttft};
+use crate::harness::{Metric, RequestRecords};
 
 /// Later turns wait for answers, so a slow server slows their arrivals down: they are counted separately.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -22,10 +22,10 @@ pub struct SessionsSummary {
 }
 
 impl SessionsSummary {
-    pub(super) fn of(records: &[RequestRecord]) -> Self {
+    pub(super) fn of(records: &RequestRecords) -> Self {
         let of = |is_later: bool, population, zero_point| {
-            let chosen = || ok(records).filter(|record| (record.turn > 0) == is_later);
-            let mut ns: Vec<f64> = chosen().filter_map(ttft).collect();
+            let chosen = || records.ok().filter(|record| (record.turn > 0) == is_later);
+            let mut ns: Vec<f64> = chosen().filter_map(|record| ttft(&record)).collect();
             let excluded = chosen().count() as u64 - ns.len() as u64;
             Metric::exact(&MetricLabel { population, zero_point, window: FULL }, &mut ns, excluded)
         };

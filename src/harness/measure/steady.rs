@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use super::metric::{Metric, MetricLabel};
 use super::request_times::{e2e, tpot, ttft};
-use crate::harness::{RequestEnd, RequestRecord, ServerStall};
+use crate::harness::measure::in_flight_changes::Before;
+use crate::harness::{RequestEnd, RequestRecord, RequestRecords, ServerStall};
 use crate::stats::{LevelChange, Observation, separated_floors};
 
 const BATCH: usize = 5;
@@ -77,22 +78,20 @@ impl TtftDrift {
 impl Steady {
     /// `tokens`: output tokens by second of the run.
     pub(in crate::harness) fn of(
-        records: &[RequestRecord],
+        records: &RequestRecords,
         tokens: &[u64],
         freeze: Option<&ServerStall>,
     ) -> Option<Self> {
-        let mut answered: Vec<&RequestRecord> =
-            records.iter().filter(|record| record.ended == RequestEnd::Ok && record.t_first.is_some()).collect();
-        answered.sort_by_key(|record| (record.t_sched, record.index));
+        let answered = answered_in_order(records);
         let cut = cut(&answered, freeze)?;
-        let (from, to) = (answered.get(cut)?.t_sched, answered.last()?.t_sched);
+        let (from, to) = (answered.iter().nth(cut)?.t_sched, answered.iter().last()?.t_sched);
         if to <= from {
             return None;
         }
-        let inside = &answered[cut..];
+        let inside = answered.len() - cut;
         let metric = |population, zero_point, value: fn(&RequestRecord) -> Option<f64>| {
-            let mut values: Vec<f64> = inside.iter().filter_map(|record| value(record)).collect();
-            let excluded = (inside.len() - values.len()) as u64;
+            let mut values: Vec<f64> = answered.iter().skip(cut).filter_map(|record| value(&record)).collect();
+            let excluded = (inside - values.len()) as u64;
             Metric::exact(&MetricLabel { population, zero_point, window: WINDOW }, &mut values, excluded)
         };
         let seconds = (to - from) as f64 / 1e9;
@@ -102,7 +101,7 @@ impl Steady {
         Some(Self {
             from_s: from as f64 / 1e9,
             to_s: to as f64 / 1e9,
-            requests: inside.len() as u64,
+            requests: inside as u64,
             requests_per_s: ended as f64 / seconds,
             output_tokens_per_s: whole_tokens.map(|part| part.iter().sum::<u64>() as f64 / part.len() as f64),
             ttft: metric("successful requests", "schedule", ttft),
@@ -113,8 +112,14 @@ impl Steady {
     }
 }
 
+/// Successful requests with a first token, in the order of their intended arrivals.
+pub(in crate::harness) fn answered_in_order(records: &RequestRecords) -> RequestRecords {
+    let answered = records.filtered(|record| record.ended == RequestEnd::Ok && record.t_first.is_some());
+    answered.sorted_by_key(|record| (record.t_sched, record.index))
+}
+
 /// Where the steady part of a series begins: a multiple of five.
-fn mser5(series: &[f64]) -> Option<usize> {
+fn mser5(series: impl Iterator<Item = f64>) -> Option<usize> {
     let means = batch_means(series);
     if means.len() < LEAST_BATCHES {
         return None;
@@ -135,55 +140,55 @@ fn mser5(series: &[f64]) -> Option<usize> {
     Some(best.1 * BATCH)
 }
 
-fn batch_means(series: &[f64]) -> Vec<f64> {
-    series.chunks_exact(BATCH).map(|batch| batch.iter().sum::<f64>() / BATCH as f64).collect()
+fn batch_means(mut series: impl Iterator<Item = f64>) -> Vec<f64> {
+    let batches = std::iter::from_fn(|| {
+        let batch: Vec<f64> = series.by_ref().take(BATCH).collect();
+        (batch.len() == BATCH).then(|| batch.iter().sum::<f64>() / BATCH as f64)
+    });
+    batches.collect()
 }
 
 /// Position of the first request of the steady part, among answered requests in the order of their intended arrivals.
-pub(in crate::harness) fn cut(answered: &[&RequestRecord], freeze: Option<&ServerStall>) -> Option<usize> {
+pub(in crate::harness) fn cut(answered: &RequestRecords, freeze: Option<&ServerStall>) -> Option<usize> {
     let is_free = |record: &RequestRecord| freeze.is_none_or(|freeze| !freeze.overlaps(record));
-    let (places, series): (Vec<usize>, Vec<f64>) = answered
-        .iter()
-        .enumerate()
-        .filter(|(_, record)| is_free(record))
-        .filter_map(|(place, record)| Some((place, ttft(record)?)))
-        .unzip();
-    match mser5(&series)? {
+    let series = || {
+        let free = answered.iter().enumerate().filter(|(_, record)| is_free(record));
+        free.filter_map(|(place, record)| Some((place, ttft(&record)?)))
+    };
+    match mser5(series().map(|(_, ttft)| ttft))? {
         0 => Some(0),
-        cut => places.get(cut).copied(),
+        cut => series().nth(cut).map(|(place, _)| place),
     }
 }
 
 /// `answered`: in the order of intended arrivals; `records`: all, whose flights are the load.
-fn drift(answered: &[&RequestRecord], records: &[RequestRecord]) -> Option<TtftDrift> {
-    let sorted = |stamp: fn(&RequestRecord) -> u64| {
-        let mut stamps: Vec<u64> = records.iter().map(stamp).collect();
-        stamps.sort_unstable();
-        stamps
-    };
-    let (issues, ends) = (sorted(|record| record.t_issue), sorted(|record| record.t_end));
-    let series: Vec<Observation> = answered
-        .iter()
-        .filter_map(|record| {
-            let at = record.t_issue;
-            let load =
-                issues.partition_point(|issue| *issue < at).saturating_sub(ends.partition_point(|end| *end <= at));
-            Some(Observation { value: record.t_first?.saturating_sub(at) as f64, load: load as u64 })
-        })
-        .collect();
-    let (first, second) = series.split_at(series.len() / 2);
-    if first.is_empty() {
+fn drift(answered: &RequestRecords, records: &RequestRecords) -> Option<TtftDrift> {
+    let issues = records.sorted_stamps(|record| record.t_issue);
+    let ends = records.sorted_stamps(|record| record.t_end);
+    // The load is counted in the order of issues, which is not that of intended arrivals.
+    let by_issue = answered.sorted_by_key(|record| record.t_issue);
+    let (mut issued, mut ended) = (Before::new(&issues), Before::new(&ends));
+    let observed = by_issue.iter().filter_map(|record| {
+        let at = record.t_issue;
+        let load = issued.count(at).saturating_sub(ended.count(at + 1));
+        Some((record.t_sched, record.index, record.t_first?.saturating_sub(at), load as u64))
+    });
+    let observed = records.collected(observed).sorted_by_key(|(due, index, ..)| (*due, *index));
+    let series = || observed.iter().map(|(_, _, value, load)| Observation { value: value as f64, load });
+    let half = observed.len() / 2;
+    if half == 0 {
         return None;
     }
-    let mean_ms = |part: &[Observation]| part.iter().map(|one| one.value).sum::<f64>() / part.len() as f64 / 1e6;
-    let change = LevelChange::of(&series);
-    let values: Vec<f64> = series.iter().map(|one| one.value).collect();
+    let mean_ms = |part: &mut dyn Iterator<Item = Observation>, count: usize| {
+        part.map(|one| one.value).sum::<f64>() / count as f64 / 1e6
+    };
+    let change = LevelChange::of_many(observed.len(), series);
     Some(TtftDrift {
-        first_half_ms: mean_ms(first),
-        second_half_ms: mean_ms(second),
+        first_half_ms: mean_ms(&mut series().take(half), half),
+        second_half_ms: mean_ms(&mut series().skip(half), observed.len() - half),
         at_equal_load: change.map(|change| change.relative()),
         standard_errors: change.map_or(0.0, |change| change.standard_errors()),
-        floor: separated_floors(&values),
+        floor: separated_floors(observed.len(), series().map(|one| one.value)),
     })
 }
 
@@ -195,9 +200,9 @@ mod tests {
     fn a_slow_beginning_is_cut_and_a_steady_series_is_not() {
         let noise = |i: usize| ((i * 7919) % 13) as f64;
         let steady: Vec<f64> = (0..200).map(noise).collect();
-        assert!(mser5(&steady).unwrap() <= 25, "{:?}", mser5(&steady));
+        assert!(mser5(steady.iter().copied()).unwrap() <= 25, "{:?}", mser5(steady.iter().copied()));
         let slow: Vec<f64> = (0..200).map(|i| noise(i) + if i < 40 { 500.0 - i as f64 } else { 0.0 }).collect();
-        assert!((40..=60).contains(&mser5(&slow).unwrap()), "{:?}", mser5(&slow));
-        assert_eq!(mser5(&steady[..30]), None, "too few to say");
+        assert!((40..=60).contains(&mser5(slow.iter().copied()).unwrap()), "{:?}", mser5(slow.iter().copied()));
+        assert_eq!(mser5(steady[..30].iter().copied()), None, "too few to say");
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::collector::Collector;
 use super::metric::MetricLabel;
-use super::request_times::{FULL, e2e, ok, tpot, ttft};
+use super::request_times::{FULL, e2e, tpot, ttft};
 use super::result::{
     ClientUsage, Connections, Counts, ExtraOutput, FailureCounts, LatencyMetrics, LittlesLaw, Measured, Rates,
     Requested, RunResult, SCHEMA, TimeSlice, TokenCounts, Versions,
@@ -19,7 +19,7 @@ use crate::harness::tokens::{CHUNKS, TokenSource};
 use crate::harness::transport::call::{CallKind, TokenCounting};
 use crate::harness::{
     Adjusted, BenchSpec, CachedInput, FailureClass, Goodput, LoadConditions, LoadPattern, Metric, RequestEnd,
-    RequestRecord, RequestSchedule, ServerStall, Stability, Steady, Transport,
+    RequestRecord, RequestRecords, RequestSchedule, ServerStall, Stability, Steady, Transport,
 };
 use crate::spec::StreamMode;
 
@@ -63,12 +63,9 @@ pub(in crate::harness) fn summarise(
             .then_some(spec.pace.stream),
         shared_streams: (spec.pace.stream == StreamMode::Shared).then(|| totals(|output| output.streams)),
     };
-    let mut all = Collector::new();
     let mut outputs = outputs;
-    for output in &mut outputs {
-        all.merge(std::mem::replace(&mut output.collector, Collector::new()));
-    }
-    all.records.sort_by_key(|record| record.index);
+    let parts = outputs.iter_mut().map(|output| std::mem::replace(&mut output.collector, Collector::new()));
+    let mut all = Collector::merged(parts);
     retokenize::count(schedule, count, &mut all);
     let records = &all.records;
     let rates = rates(spec, schedule, records);
@@ -135,10 +132,9 @@ pub(in crate::harness) fn summarise(
     if let (LoadPattern::Server { rate }, None) = (&spec.scenario, spec.pace.max_in_flight) {
         let batch = spec.request.batch() as u64;
         // Messages arrive by the law, and requests with them; later turns of a session do not.
-        let first = records.iter().filter(|record| record.turn == 0 && record.index.is_multiple_of(batch));
-        let mut at: Vec<u64> = first.map(|record| record.t_issue).collect();
-        at.sort_unstable();
-        let distance = arrival_law::distance(&rate.scaled(1.0 / batch as f64), spec.arrivals, &at);
+        let is_first = |record: &RequestRecord| record.turn == 0 && record.index.is_multiple_of(batch);
+        let at = records.column(|record| is_first(record).then_some(record.t_issue)).sorted();
+        let distance = arrival_law::distance(&rate.scaled(1.0 / batch as f64), spec.arrivals, at.iter());
         (result.client.ks_distance, result.client.ks_critical) = distance.unzip();
     }
     if schedule.has_tokenizer() && !matches!(count, TokenCounting::Ids { .. }) {
@@ -154,7 +150,7 @@ pub(in crate::harness) fn summarise(
     }
 }
 
-fn counts(scheduled: u64, issued: u64, not_sent: u64, in_flight_at_end: u64, records: &[RequestRecord]) -> Counts {
+fn counts(scheduled: u64, issued: u64, not_sent: u64, in_flight_at_end: u64, records: &RequestRecords) -> Counts {
     let mut counts = Counts { scheduled, issued, in_flight_at_end, not_sent, ..Counts::default() };
     for record in records {
         if let Some(reason) = record.finish_reason {
@@ -184,7 +180,7 @@ fn counts(scheduled: u64, issued: u64, not_sent: u64, in_flight_at_end: u64, rec
     counts
 }
 
-fn tokens(all: &Collector, count: TokenCounting) -> TokenCounts {
+fn tokens(all: &Collector<RequestRecords>, count: TokenCounting) -> TokenCounts {
     let input_source = match count {
         TokenCounting::Ids { .. } => "input_ids",
         TokenCounting::Responses { .. } | TokenCounting::Requested => "words of text_input",
@@ -193,7 +189,7 @@ fn tokens(all: &Collector, count: TokenCounting) -> TokenCounts {
     let mut tokens =
         TokenCounts { source: count.source(), input_source: input_source.to_owned(), ..TokenCounts::default() };
     let (mut requests, mut first) = (0u64, 0u64);
-    for record in ok(&all.records) {
+    for record in all.records.ok() {
         requests += 1;
         first += u64::from(record.first_tokens);
         tokens.input += u64::from(record.input_tokens);
@@ -204,27 +200,27 @@ fn tokens(all: &Collector, count: TokenCounting) -> TokenCounts {
         tokens.without_final_marker += u64::from(!record.final_marker);
     }
     tokens.source = source(count, &all.records);
-    let several = || ok(&all.records).filter(|record| record.chunks > 1);
+    let several = || all.records.ok().filter(|record| record.chunks > 1);
     tokens.chunk_tokens_unknown = several().filter(|record| record.chunk_tokens_unknown).count() as u64;
     // Chunks and responses show it already, where they are the source.
     let is_counted_otherwise = |record: &RequestRecord| {
         record.chunk_tokens_unknown && !matches!(record.token_source, TokenSource::Chunks | TokenSource::Responses)
     };
-    tokens.chunk_source = several().any(is_counted_otherwise).then(|| CHUNKS.to_owned());
-    let prompts: Option<Vec<u64>> = ok(&all.records).map(|record| record.usage.as_ref()?.prompt).collect();
-    tokens.input_server = prompts.filter(|all| !all.is_empty()).map(|all| all.iter().sum());
+    tokens.chunk_source = several().any(|record| is_counted_otherwise(&record)).then(|| CHUNKS.to_owned());
+    let prompts: Option<u64> = all.records.ok().map(|record| record.usage.as_ref()?.prompt).sum();
+    tokens.input_server = prompts.filter(|_| requests > 0);
     tokens.input_cached = CachedInput::of(&all.records);
-    let is_known = ok(&all.records).all(|record| record.known_first_tokens().is_some());
+    let is_known = all.records.ok().all(|record| record.known_first_tokens().is_some());
     tokens.mean_first_chunk = (requests > 0 && is_known).then(|| first as f64 / requests as f64);
     tokens.coalesced_share = (all.chunks > 0).then(|| all.coalesced as f64 / all.chunks as f64);
     tokens
 }
 
 /// The token source of every successful answer; where it differs between answers, the count for each.
-fn source(count: TokenCounting, records: &[RequestRecord]) -> String {
-    let all = ok(records).count();
+fn source(count: TokenCounting, records: &RequestRecords) -> String {
+    let all = records.ok().count();
     let mut answers = BTreeMap::<TokenSource, usize>::new();
-    for record in ok(records) {
+    for record in records.ok() {
         *answers.entry(record.token_source).or_default() += 1;
     }
     let text = |source: TokenSource| match source {
@@ -262,22 +258,23 @@ fn source(count: TokenCounting, records: &[RequestRecord]) -> String {
 }
 
 /// Tokens of each second are those of chunks, and no rate of tokens where chunks were not counted.
-fn steady(records: &[RequestRecord], tokens_by_second: &[u64], freeze: Option<&ServerStall>) -> Option<Steady> {
+fn steady(records: &RequestRecords, tokens_by_second: &[u64], freeze: Option<&ServerStall>) -> Option<Steady> {
     let steady = Steady::of(records, tokens_by_second, freeze)?;
-    let is_known = !ok(records)
+    let is_known = !records
+        .ok()
         .any(|record| record.retokenized || record.chunk_tokens_unknown && record.token_source == TokenSource::Usage);
     Some(Steady { output_tokens_per_s: steady.output_tokens_per_s.filter(|_| is_known), ..steady })
 }
 
 /// End of the last successful request, ns from the start.
-fn window(records: &[RequestRecord]) -> u64 {
-    ok(records).map(|record| record.t_end).max().unwrap_or(0)
+fn window(records: &RequestRecords) -> u64 {
+    records.ok().map(|record| record.t_end).max().unwrap_or(0)
 }
 
-fn rates(spec: &BenchSpec, schedule: &RequestSchedule, records: &[RequestRecord]) -> Rates {
+fn rates(spec: &BenchSpec, schedule: &RequestSchedule, records: &RequestRecords) -> Rates {
     let window_s = window(records) as f64 / NS;
     let per_window = |count: f64| (window_s > 0.0).then(|| count / window_s);
-    let count = ok(records).count();
+    let count = records.ok().count();
     let gaps_over = |count: usize, ns: u64| (count > 1 && ns > 0).then(|| (count - 1) as f64 / (ns as f64 / NS));
     let is_timed = spec.scenario.is_open_loop();
     let issue = |records: &mut dyn Iterator<Item = u64>| {
@@ -288,22 +285,27 @@ fn rates(spec: &BenchSpec, schedule: &RequestSchedule, records: &[RequestRecord]
     let arrivals = || records.iter().filter(|record| record.turn == 0).map(|record| record.t_issue);
     let (came, (first_came, last_came)) = (arrivals().count(), issue(&mut arrivals()));
     let (planned, (from, to)) = (schedule.scheduled().count(), issue(&mut schedule.scheduled()));
-    let last_query_end = ok(records).max_by_key(|record| record.t_issue).map_or(0, |record| record.t_end);
+    let last_query_end = records.ok().max_by_key(|record| record.t_issue).map_or(0, |record| record.t_end);
     Rates {
         window_s,
         offered: is_timed.then(|| gaps_over(planned, to.saturating_sub(from))).flatten(),
         admitted: is_timed.then(|| gaps_over(came, last_came.saturating_sub(first_came))).flatten(),
         requests_full: per_window(count as f64),
         requests_loadgen_completed: gaps_over(count, last_query_end.saturating_sub(first_issue)),
-        output_tokens: per_window(ok(records).map(|record| f64::from(record.tokens)).sum()),
+        output_tokens: per_window(records.ok().map(|record| f64::from(record.tokens)).sum()),
     }
 }
 
-fn latency(all: &Collector, scheduled: u64, tokens: &TokenCounts, zero: &'static str) -> LatencyMetrics {
+fn latency(
+    all: &Collector<RequestRecords>,
+    scheduled: u64,
+    tokens: &TokenCounts,
+    zero: &'static str,
+) -> LatencyMetrics {
     let records = &all.records;
-    let requests = ok(records).count() as u64;
+    let requests = records.ok().count() as u64;
     let of = |population, zero_point, value: &dyn Fn(&RequestRecord) -> Option<f64>| {
-        let mut ns: Vec<f64> = ok(records).filter_map(value).collect();
+        let mut ns: Vec<f64> = records.ok().filter_map(|record| value(&record)).collect();
         let excluded = requests - ns.len() as u64;
         Metric::exact(&MetricLabel { population, zero_point, window: FULL }, &mut ns, excluded)
     };
@@ -318,17 +320,17 @@ fn latency(all: &Collector, scheduled: u64, tokens: &TokenCounts, zero: &'static
         zero_point: "previous_chunk",
         window: FULL,
     };
-    let single = ok(records).filter(|record| record.chunks < 2).count() as u64;
+    let single = records.ok().filter(|record| record.chunks < 2).count() as u64;
     let pooled = |population, pool| {
         let label = MetricLabel { population, zero_point: "previous_chunk", window: FULL };
         Metric::pooled(&label, pool, single)
     };
-    let mut lag: Vec<f64> = records.iter().map(|record| record.t_issue.saturating_sub(record.t_sched) as f64).collect();
+    let lag = |record: RequestRecord| record.t_issue.saturating_sub(record.t_sched) as f64;
     let issued = MetricLabel { population: "issued requests, with any outcome", zero_point: zero, window: FULL };
     let unanswered = scheduled.saturating_sub(requests);
     let mut latency = LatencyMetrics {
-        ttft_adjusted: Adjusted::of(ok(records).filter_map(ttft), unanswered),
-        e2e_adjusted: Adjusted::of(ok(records).filter_map(e2e), unanswered),
+        ttft_adjusted: Adjusted::of(records.ok().filter_map(|record| ttft(&record)), unanswered),
+        e2e_adjusted: Adjusted::of(records.ok().filter_map(|record| e2e(&record)), unanswered),
         ttft: of("successful requests", zero, &ttft),
         ttft_sent: of("successful requests", "issue", &|record| {
             Some(record.t_first?.saturating_sub(record.t_issue) as f64)
@@ -343,7 +345,7 @@ fn latency(all: &Collector, scheduled: u64, tokens: &TokenCounts, zero: &'static
         max_stall: of("successful requests with at least two chunks", "previous_chunk", &|record| {
             (record.chunks > 1).then_some(record.max_gap as f64)
         }),
-        queue_client: Metric::exact(&issued, &mut lag, 0),
+        queue_client: Metric::exact(&issued, &mut records.iter().map(lag).collect::<Vec<_>>(), 0),
     };
     let LatencyMetrics { ttft, ttft_sent, tpot, itl_token, icl, e2e, e2e_sent, max_stall, queue_client, .. } =
         &mut latency;
@@ -356,7 +358,7 @@ fn latency(all: &Collector, scheduled: u64, tokens: &TokenCounts, zero: &'static
     latency
 }
 
-fn littles_law(area: f64, wall_ns: u64, records: &[RequestRecord]) -> LittlesLaw {
+fn littles_law(area: f64, wall_ns: u64, records: &RequestRecords) -> LittlesLaw {
     if wall_ns == 0 || records.is_empty() {
         return LittlesLaw::default();
     }
@@ -388,7 +390,7 @@ fn client(outputs: &[WorkerOutput]) -> ClientUsage {
     }
 }
 
-fn slices(all: &Collector) -> Vec<TimeSlice> {
+fn slices(all: &Collector<RequestRecords>) -> Vec<TimeSlice> {
     let seconds = all.records.iter().map(|record| record.t_end / SECOND + 1).max().unwrap_or(0) as usize;
     let mut slices: Vec<TimeSlice> =
         (0..seconds as u64).map(|second| TimeSlice { second, ..TimeSlice::default() }).collect();
@@ -401,7 +403,7 @@ fn slices(all: &Collector) -> Vec<TimeSlice> {
         // A second that begins at or after the issue, and before the end, counts it.
         change[(record.t_issue.div_ceil(SECOND) as usize).min(seconds)] += 1;
         change[(record.t_end.div_ceil(SECOND) as usize).min(seconds)] -= 1;
-        if let (Some(first), Some(ttft)) = (record.t_first, ttft(record))
+        if let (Some(first), Some(ttft)) = (record.t_first, ttft(&record))
             && let Some(slice) = slices.get_mut((first / SECOND) as usize)
         {
             slice.first_tokens += 1;
@@ -417,10 +419,10 @@ fn slices(all: &Collector) -> Vec<TimeSlice> {
     slices
 }
 
-fn curves(records: &[RequestRecord]) -> BTreeMap<String, Vec<(f64, f64)>> {
+fn curves(records: &RequestRecords) -> BTreeMap<String, Vec<(f64, f64)>> {
     let curve = |value: fn(&RequestRecord) -> Option<f64>| {
-        let mut values: Vec<f64> = ok(records).filter_map(value).collect();
-        values.sort_by(f64::total_cmp);
+        let mut values: Vec<f64> = records.ok().filter_map(|record| value(&record)).collect();
+        values.sort_unstable_by(f64::total_cmp);
         let n = values.len();
         let points = n.min(POINTS);
         (1..=points)

@@ -5,7 +5,7 @@
 
 use super::metric::{Metric, MetricLabel, POOL_RULE, RULE};
 use super::result::TokenCounts;
-use crate::harness::{RequestRecord, TokenSource};
+use crate::harness::{RequestRecords, TokenSource};
 
 /// Above this share of the answers a figure of the rest is one of a selection.
 const NEGLIGIBLE: f64 = 0.01;
@@ -21,7 +21,7 @@ pub(in crate::harness) struct UnknownChunks {
 }
 
 impl UnknownChunks {
-    pub fn of(records: &[RequestRecord], tokens: &TokenCounts) -> Self {
+    pub fn of(records: &RequestRecords, tokens: &TokenCounts) -> Self {
         let several = || records.iter().filter(|record| record.is_ok() && record.chunks > 1);
         let of_all = |count: usize| count as f64 / several().count().max(1) as f64;
         let unknown = || several().filter(|record| record.chunk_tokens_unknown);

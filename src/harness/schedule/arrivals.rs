@@ -14,6 +14,7 @@ const NS: f64 = 1e9;
 
 /// A sequence of arrival offsets; a longer plan extends a shorter one: no offset depends on later ones. It ends only where the
 /// rate falls to 0 for good.
+#[derive(Clone)]
 pub(in crate::harness) struct ArrivalTimes {
     process: ArrivalProcess,
     rate: LoadLevel,
@@ -22,6 +23,7 @@ pub(in crate::harness) struct ArrivalTimes {
     sum: f64,
 }
 
+#[derive(Clone)]
 enum ArrivalProcess {
     Constant,
     /// Inverse transform of one uniform number per gap.

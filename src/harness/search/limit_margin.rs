@@ -1,7 +1,7 @@
 //! How near a measurement is to its limits, as one number that a search can fit a line to.
 
 use crate::harness::measure::metric::percentile;
-use crate::harness::measure::request_times::{e2e, ok, tpot, ttft};
+use crate::harness::measure::request_times::{e2e, tpot, ttft};
 use crate::harness::{BenchSpec, Measured, RequestRecord, VerdictCheck};
 use crate::spec::{GoodputLimit, LatencyLimit, LimitedMetric};
 use crate::stats::ProbeOutcome;
@@ -15,8 +15,8 @@ impl Measured {
     /// The margin of the limit that is nearest to being missed, or missed most, at this rate. Below 0: all held. A latency counts
     /// without the quickest value of its metric, which no lower rate takes away.
     pub fn margin(&self, spec: &BenchSpec, rate: f64) -> ProbeOutcome {
-        let records: Vec<&RequestRecord> = {
-            let mut records: Vec<&RequestRecord> = ok(&self.requests).collect();
+        let records: Vec<RequestRecord> = {
+            let mut records: Vec<RequestRecord> = self.requests.ok().collect();
             records.sort_by_key(|record| record.t_sched);
             records
         };
@@ -77,7 +77,7 @@ fn margin(limit: &LatencyLimit, quickest: f64, found: Option<f64>) -> f64 {
 }
 
 /// ms; `None` for metrics without stored single values.
-fn values(metric: LimitedMetric, records: &[&RequestRecord]) -> Option<Vec<f64>> {
+fn values(metric: LimitedMetric, records: &[RequestRecord]) -> Option<Vec<f64>> {
     let of: fn(&RequestRecord) -> Option<f64> = match metric {
         LimitedMetric::Ttft => ttft,
         LimitedMetric::Tpot => tpot,

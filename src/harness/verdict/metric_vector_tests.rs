@@ -4,6 +4,8 @@ use crate::harness::measure::collector::Collector;
 use crate::harness::measure::histogram::ValueHistogram;
 use crate::harness::measure::summary;
 use crate::harness::measure::worker_output::WorkerOutput;
+use crate::harness::record::RecordWriter;
+use crate::harness::spool::SpoolContext;
 use crate::harness::tokens::{CountedTokens, TokenChunk};
 use crate::harness::transport::call::{CallKind, TokenCounting};
 use crate::harness::*;
@@ -93,9 +95,10 @@ pub(in crate::harness) fn summarize_with(
     collector: Collector,
     change: impl FnOnce(&mut WorkerOutput),
 ) -> UnjudgedRun {
-    let issued = collector.records.len() as u64;
-    let wall_ns = collector.records.iter().map(|record| record.t_end).max().unwrap_or(0);
-    let area = collector.records.iter().map(|record| (record.t_end - record.t_issue) as f64).sum();
+    let (records, collector) = collector.split();
+    let issued = records.len() as u64;
+    let wall_ns = records.iter().map(|record| record.t_end).max().unwrap_or(0);
+    let area = records.iter().map(|record| (record.t_end - record.t_issue) as f64).sum();
     let mut share = WorkerOutput {
         streams: 0,
         collector,
@@ -275,8 +278,13 @@ fn without_the_tokens_of_single_chunks_there_is_no_itl_and_no_tpot() {
     let mut all = Collector::new();
     for index in 0..2 {
         ended(&mut all, index, (0, 0, 90), 9, &[(30, 1), (60, 1), (90, 1)], RequestEnd::Ok);
-        let record = all.records.last_mut().unwrap();
-        (record.tokens, record.token_source, record.chunk_tokens_unknown) = (9, TokenSource::Usage, true);
+    }
+    let (records, mut all) = all.split();
+    all.records = RecordWriter::one_of(1, SpoolContext::default());
+    for record in &records {
+        let of_usage =
+            RequestRecord { tokens: 9, token_source: TokenSource::Usage, chunk_tokens_unknown: true, ..record };
+        all.records.push(of_usage);
     }
     all.itl_token = ValueHistogram::new();
     let slo = Slo { ttft_ms: None, tpot_ms: Some(30.0), e2e_ms: None };
@@ -289,6 +297,36 @@ fn without_the_tokens_of_single_chunks_there_is_no_itl_and_no_tpot() {
     // Each later chunk has one token at least, so no token took longer than a chunk.
     assert_eq!(result.goodput.unwrap().good, 2);
     assert!(result.self_check.mismatches.is_empty(), "{:?}", result.self_check);
+}
+
+/// A run of which nothing is held in memory has the result of one that is.
+#[test]
+fn a_result_is_the_same_of_records_in_memory_and_in_a_file() {
+    let result = |context: &SpoolContext, scenario: LoadPattern| {
+        let mut all = Collector { records: RecordWriter::one_of(1, context.clone()), ..Collector::new() };
+        for index in 0..3_000_u64 {
+            let mixed = index.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56;
+            let (due, first) = (10 * index, 10 * index + 5 + mixed);
+            let outcome = match mixed {
+                7 => RequestEnd::Failed { class: FailureClass::Server, why: "busy".to_owned() },
+                _ => RequestEnd::Ok,
+            };
+            let chunks = [(first, 1), (first + 30, 2), (first + 40 + mixed % 3, 1)];
+            ended(&mut all, index, (due, due + mixed % 2, first + 50), 4, &chunks, outcome);
+        }
+        let slo = Slo { ttft_ms: Some(100.0), tpot_ms: None, e2e_ms: None };
+        let result = summarised(&BenchSpec { scenario, slo, ..spec(3_000) }, all).result;
+        serde_json::to_string_pretty(&result).unwrap()
+    };
+    for scenario in [
+        LoadPattern::Server { rate: 100.0.into() },
+        LoadPattern::Concurrency { users: 20.0.into() },
+        LoadPattern::Offline,
+    ] {
+        let (in_memory, in_file) = (SpoolContext::default(), SpoolContext::with_memory(0));
+        pretty_assertions::assert_eq!(result(&in_file, scenario.clone()), result(&in_memory, scenario));
+        in_file.check().unwrap();
+    }
 }
 
 /// What each class does to the verdict depends on whether tokens or their owner are in doubt.

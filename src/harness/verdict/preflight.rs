@@ -73,7 +73,7 @@ impl PreflightTrial {
     pub fn of(spec: &BenchSpec, schedule: &RequestSchedule) -> Option<Self> {
         let requests = schedule.requests.len().max(1) as f64;
         let mean = |of: fn(&crate::harness::PlannedRequest) -> u32| {
-            (schedule.requests.iter().map(|planned| f64::from(of(planned))).sum::<f64>() / requests).round() as u32
+            (schedule.requests.iter().map(|planned| f64::from(of(&planned))).sum::<f64>() / requests).round() as u32
         };
         let (input, output) = (mean(|planned| planned.input_len), mean(|planned| planned.output_len).max(1));
         let (scenario, rate) = match &spec.scenario {
@@ -126,11 +126,11 @@ impl PreflightTrial {
     /// Its result; or why there is none.
     pub fn evaluate(&self, measured: &Measured) -> Result<PreflightResult, NoPreflightResult> {
         let result = &measured.result;
-        if let Some(why) = measured.requests.iter().find_map(|record| match &record.ended {
+        if let Some(why) = measured.requests.iter().find_map(|record| match record.ended {
             RequestEnd::Failed { why, .. } => Some(why),
             _ => None,
         }) {
-            return Err(NoPreflightResult::Failed { why: why.clone() });
+            return Err(NoPreflightResult::Failed { why });
         }
         if result.counts.ok == 0 {
             return Err(NoPreflightResult::NoAnswer);
@@ -352,9 +352,9 @@ mod tests {
         let spec = spec(LoadPattern::Server { rate: 1.0.into() }, Some(3), None);
         let mut schedule = plan(&spec).unwrap();
         let ms = [0, 400, 900, 1_000, 1_100, 5_000];
-        let template = schedule.requests[0].clone();
-        schedule.requests =
-            ms.map(|ms| crate::harness::PlannedRequest { at_ns: ms * 1_000_000, ..template.clone() }).to_vec();
+        let template = schedule.requests.to_vec()[0].clone();
+        let at = |ms: u64| crate::harness::PlannedRequest { at_ns: ms * 1_000_000, ..template.clone() };
+        schedule.requests = crate::harness::PlannedRequests::kept(ms.map(at).to_vec());
         // From 400 ms on: 400, 900, 1000, 1100; what comes a whole second later is the next second's.
         assert!((busiest(&schedule) - 4.0).abs() < f64::EPSILON);
     }

@@ -9,7 +9,7 @@ use crate::event::ReducedSetting;
 use crate::harness::gpu::{self, GpuContext, GpuTrace, GpusUsage};
 use crate::harness::measure::result::{Measured, RunResult, Versions};
 use crate::harness::{
-    BenchSpec, FULL_WINDOW, HostShare, LoadgenResult, RequestRecord, RunIdentity, ServerIdentity, preflight,
+    BenchSpec, FULL_WINDOW, HostShare, LoadgenResult, RequestRecords, RunIdentity, ServerIdentity, preflight,
 };
 use crate::triton::{Scrape, ServerMetrics};
 
@@ -34,7 +34,7 @@ impl UnjudgedRun {
     }
 
     /// By index. Arrivals that were not sent have none.
-    pub fn requests(&self) -> &[RequestRecord] {
+    pub const fn requests(&self) -> &RequestRecords {
         &self.measured.requests
     }
 

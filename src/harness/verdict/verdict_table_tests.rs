@@ -243,8 +243,7 @@ fn sound_measurements_are_valid() {
 
 /// The findings that look at the course of a run, of one simulated queue.
 fn findings(queue: Queue, load: f64, requests: usize, seed: u64) -> [bool; 4] {
-    let mut collector = collected(&queue.run(load, requests, seed));
-    let records = std::mem::take(&mut collector.records);
+    let records = collected(&queue.run(load, requests, seed)).records.end();
     let stability = Stability::of(&spec(requests as u64), &records);
     let steady = Steady::of(&records, &[], stability.freeze.as_ref());
     [

@@ -24,7 +24,7 @@ impl MeasuredRun {
         Self {
             name: name.to_owned(),
             result: MeasuredResult::Regatta(Box::new(measured.result.clone())),
-            request_traces: measured.requests.iter().map(RequestTrace::from).collect(),
+            request_traces: measured.requests.iter().map(|record| RequestTrace::from(&record)).collect(),
         }
     }
 }

@@ -22,7 +22,7 @@ pub fn compare_percentiles(
     measured: &UnjudgedRun,
     reported: &ReporterOutput,
 ) -> Vec<LoadgenComparison> {
-    let read = HarnessTimes::of(measured.requests());
+    let read = HarnessTimes::of(&measured.requests().to_vec());
     let harness_times = HarnessTimes::of(&with_reported_times(measured, reported, scenario != MlperfScenario::Offline));
     let mut all = Vec::new();
     let mut put = |key: &str, unit: &str, scale: f64, value: &dyn Fn(&HarnessTimes) -> Option<f64>| {

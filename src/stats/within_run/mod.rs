@@ -15,8 +15,12 @@
 //! Thresholds come from simulated queues (`cargo bench --bench stats`): M/M/4 and M/D/8 at 50, 80 and 90 % utilisation. A
 //! server of batches, one with lognormal services, and bursts of arrivals were looked at afterwards.
 
+mod nth_smallest;
+
+use std::borrow::Cow;
 use std::fmt;
 
+use self::nth_smallest::nth_smallest;
 use super::student;
 
 /// Shorter runs have no intervals.
@@ -45,9 +49,10 @@ const NORMAL_975: f64 = 1.959_963_985;
 
 /// Values of one run in the order of their arrival, looked at once for all intervals.
 #[derive(Clone, Debug)]
-pub struct RunSeries {
-    values: Vec<f64>,
-    sorted: Vec<f64>,
+pub struct RunSeries<'v> {
+    values: Cow<'v, [f64]>,
+    /// Values are divided by it.
+    unit: f64,
     /// How many independent blocks the ranks are worth.
     blocks: f64,
     looks_independent: bool,
@@ -88,25 +93,46 @@ impl fmt::Display for NoInterval {
 /// Ends of a 95 % interval.
 pub type IntervalBounds = (f64, f64);
 
-impl RunSeries {
+impl RunSeries<'_> {
     /// Values that are not numbers are left out.
     pub fn new(values: impl IntoIterator<Item = f64>) -> Self {
         let values: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
-        let mut sorted = values.clone();
-        sorted.sort_by(f64::total_cmp);
-        let (blocks, looks_independent) =
-            if values.len() < FEWEST_VALUES { (0.0, false) } else { ranked_blocks(&values) };
-        Self { values, sorted, blocks, looks_independent }
+        Self::in_unit(Cow::Owned(values), 1.0)
+    }
+}
+
+impl<'v> RunSeries<'v> {
+    /// Numbers that stay where they are, in a unit that is so many of theirs. All of them are finite.
+    pub fn scaled(values: &'v [f64], unit: f64) -> Self {
+        Self::in_unit(Cow::Borrowed(values), unit)
+    }
+
+    fn in_unit(values: Cow<'v, [f64]>, unit: f64) -> Self {
+        let (blocks, looks_independent) = if values.len() < FEWEST_VALUES {
+            (0.0, false)
+        } else {
+            ranked_blocks(
+                &values
+                    .chunks_exact(BLOCK)
+                    .map(|block| block.iter().map(|value| value / unit).sum())
+                    .collect::<Vec<f64>>(),
+            )
+        };
+        Self { values, unit, blocks, looks_independent }
+    }
+
+    /// In the order of their arrival.
+    fn at(&self, place: usize) -> f64 {
+        self.values[place] / self.unit
     }
 
     /// 95 % interval of the mean.
     pub fn mean_interval(&self) -> Result<IntervalBounds, NoInterval> {
         let widening = self.widening(FEWEST_BLOCKS)?;
-        let (mean, variance) = moments(&self.values);
-        let effect = design_effect(&self.values, FEWEST_BATCHES);
-        let half = widening
-            * student::critical(TAIL, effect.dof)
-            * (variance * effect.times / self.values.len() as f64).sqrt();
+        let n = self.values.len();
+        let (mean, variance) = moments(n, |place| self.at(place));
+        let effect = design_effect(n, |place| self.at(place), FEWEST_BATCHES);
+        let half = widening * student::critical(TAIL, effect.dof) * (variance * effect.times / n as f64).sqrt();
         // On a logarithmic scale, where the mean can have one.
         let high = if mean > 0.0 { mean * (half / mean).exp() } else { mean + half };
         Ok((mean - half, high))
@@ -115,11 +141,11 @@ impl RunSeries {
     /// 95 % interval of a percentile, 0.5 ≤ p < 1.
     pub fn percentile_interval(&self, p: f64) -> Result<IntervalBounds, NoInterval> {
         let widening = self.widening(FEWEST_BLOCKS.max(FEWEST_BLOCKS_BEYOND / (1.0 - p)))?;
-        let n = self.sorted.len();
-        let at = |share: f64| self.sorted[((share * n as f64) as usize).min(n - 1)];
+        let n = self.values.len();
+        let at = |share: f64| nth_smallest(&self.values, ((share * n as f64) as usize).min(n - 1)) / self.unit;
         let limit = at(p);
-        let beyond: Vec<f64> = self.values.iter().map(|value| if *value >= limit { 1.0 } else { 0.0 }).collect();
-        let effect = design_effect(&beyond, FEWEST_BATCHES);
+        let is_beyond = |place: usize| if self.at(place) >= limit { 1.0 } else { 0.0 };
+        let effect = design_effect(n, is_beyond, FEWEST_BATCHES);
         let effective = n as f64 / effect.times;
         let beyond = effective * (1.0 - p);
         if beyond < FEWEST_BEYOND {
@@ -155,17 +181,16 @@ struct DesignEffect {
     dof: f64,
 }
 
-fn moments(values: &[f64]) -> (f64, f64) {
-    let n = values.len() as f64;
-    let mean = values.iter().sum::<f64>() / n;
-    (mean, values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (n - 1.0).max(1.0))
+/// Mean and variance of so many values.
+fn moments(n: usize, value: impl Fn(usize) -> f64) -> (f64, f64) {
+    let mean = (0..n).map(&value).sum::<f64>() / n as f64;
+    (mean, (0..n).map(|place| (value(place) - mean).powi(2)).sum::<f64>() / (n as f64 - 1.0).max(1.0))
 }
 
-/// The largest over batch lengths, which grow by a quarter while there are so many batches.
-fn design_effect(values: &[f64], fewest_batches: usize) -> DesignEffect {
-    let n = values.len();
+/// The largest over batch lengths, which grow by a quarter while there are so many batches. No copy of the values is made.
+fn design_effect(n: usize, value: impl Fn(usize) -> f64, fewest_batches: usize) -> DesignEffect {
     let mut largest = DesignEffect { times: 1.0, dof: (n as f64 - 1.0).max(1.0) };
-    let (_, variance) = moments(values);
+    let (_, variance) = moments(n, &value);
     if variance == 0.0 {
         return largest;
     }
@@ -173,10 +198,15 @@ fn design_effect(values: &[f64], fewest_batches: usize) -> DesignEffect {
     while n / length >= fewest_batches {
         let batches = n / length;
         // The beginning is left out, where a length does not divide the run.
-        let kept = &values[n - batches * length..];
-        let means: Vec<f64> =
-            kept.chunks_exact(length).map(|batch| batch.iter().sum::<f64>() / length as f64).collect();
-        let times = length as f64 * moments(&means).1 / variance;
+        let from = n - batches * length;
+        let mean = |batch: usize| {
+            let start = from + batch * length;
+            (start..start + length).map(&value).sum::<f64>() / length as f64
+        };
+        let means: Vec<f64> = if length < 4 { Vec::new() } else { (0..batches).map(mean).collect() };
+        // The shortest batches are nearly as many as the values: their means are computed twice, and not kept.
+        let of_means = if means.is_empty() { moments(batches, mean) } else { moments(batches, |batch| means[batch]) };
+        let times = length as f64 * of_means.1 / variance;
         if times > largest.times {
             largest = DesignEffect { times, dof: (batches - 1) as f64 };
         }
@@ -185,24 +215,26 @@ fn design_effect(values: &[f64], fewest_batches: usize) -> DesignEffect {
     largest
 }
 
-/// Ranks of block means: how many independent ones they are worth, and whether they look independent.
-fn ranked_blocks(values: &[f64]) -> (f64, bool) {
-    let means: Vec<f64> = values.chunks_exact(BLOCK).map(|block| block.iter().sum::<f64>()).collect();
-    let mut order: Vec<usize> = (0..means.len()).collect();
-    order.sort_by(|one, other| means[*one].total_cmp(&means[*other]));
-    let mut ranks = vec![0.0; means.len()];
+/// Ranks of block sums: how many independent ones they are worth, and whether they look independent.
+fn ranked_blocks(sums: &[f64]) -> (f64, bool) {
+    let mut order: Vec<u32> = (0..sums.len() as u32).collect();
+    let sum = |place: u32| sums[place as usize];
+    order.sort_unstable_by(|one, other| sum(*one).total_cmp(&sum(*other)));
+    let mut ranks = vec![0.0; sums.len()];
     let mut next = 0;
-    // Equal means have the middle of their ranks, not the order in which they came.
-    for tied in order.chunk_by(|one, other| means[*one].total_cmp(&means[*other]).is_eq()) {
+    // Equal sums have the middle of their ranks, not the order in which they came.
+    for tied in order.chunk_by(|one, other| sum(*one).total_cmp(&sum(*other)).is_eq()) {
         let middle = next as f64 + (tied.len() - 1) as f64 / 2.0;
         for place in tied {
-            ranks[*place] = middle;
+            ranks[*place as usize] = middle;
         }
         next += tied.len();
     }
-    let effect = design_effect(&ranks, FEWEST_BATCHES).times;
+    drop(order);
+    let rank = |place: usize| ranks[place];
+    let effect = design_effect(ranks.len(), rank, FEWEST_BATCHES).times;
     let (most, batches, most_of_all) = LOOKS_INDEPENDENT;
-    let looks_independent = effect <= most_of_all && design_effect(&ranks, batches).times <= most;
+    let looks_independent = effect <= most_of_all && design_effect(ranks.len(), rank, batches).times <= most;
     (ranks.len() as f64 / effect, looks_independent)
 }
 

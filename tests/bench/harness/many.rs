@@ -1,8 +1,11 @@
-//! Memory of the load generator against the number of requests: each count in a process of its own, its peak as the kernel has it.
+//! Memory of the load generator against the number of requests, from the plan to the files of the result: each count in a process
+//! of its own, its peak as the kernel has it.
 
+use std::path::Path;
 use std::process::Command;
+use std::time::Instant;
 
-use regatta::harness::{LoadPattern, Transport};
+use regatta::harness::{LoadPattern, Transport, write};
 use regatta::spec::Arrivals;
 
 use crate::Outcome;
@@ -28,10 +31,13 @@ pub fn print(share: f64) -> Outcome {
             let requests = (requests * share.min(1.0)).ceil() as u64;
             let peak = peak(manner, requests)?;
             println!(
-                "  {manner:<8} {requests:>10} requests: {:>7.1} MB, {:>5.0} bytes a request, {:.0} requests/s",
+                "  {manner:<8} {requests:>10} requests: {:>7.1} MB, {:>5.0} bytes a request, {:.0} requests/s; {:.0} s, and {:.0} s for \
+                 the plan, the result and its files",
                 peak.mb,
                 (peak.mb - least.mb) * 1e6 / (requests - SMALL) as f64,
-                peak.rate
+                peak.rate,
+                requests as f64 / peak.rate,
+                peak.seconds - requests as f64 / peak.rate,
             );
         }
     }
@@ -41,16 +47,18 @@ pub fn print(share: f64) -> Outcome {
 struct Peak {
     mb: f64,
     rate: f64,
+    /// From the plan to the files.
+    seconds: f64,
 }
 
 fn peak(manner: &str, requests: u64) -> Result<Peak, Box<dyn std::error::Error>> {
     let output = Command::new(std::env::current_exe()?).args(["--many", manner, &requests.to_string()]).output()?;
     let text = String::from_utf8(output.stdout)?;
     let numbers: Vec<f64> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
-    let [mb, rate] = numbers[..] else {
+    let [mb, rate, seconds] = numbers[..] else {
         return Err(format!("{requests} requests: {}", String::from_utf8_lossy(&output.stderr)).into());
     };
-    Ok(Peak { mb, rate })
+    Ok(Peak { mb, rate, seconds })
 }
 
 /// Of the other process.
@@ -68,12 +76,16 @@ pub fn measure(manner: &[String]) -> Outcome {
         clients: 2,
         seed: 1,
     };
+    let begun = Instant::now();
     let measured = race.at(server.address, Transport::Kserve, false)?;
+    let folder = tempfile::tempdir_in(if Path::new("/var/tmp").is_dir() { "/var/tmp" } else { "." })?;
+    write(folder.path(), &measured)?;
+    let seconds = begun.elapsed().as_secs_f64();
     let status = std::fs::read_to_string("/proc/self/status")?;
     let peak =
         status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.split_whitespace().next()?.parse::<f64>().ok());
     println!(
-        "{} {}",
+        "{} {} {seconds}",
         peak.unwrap_or(f64::NAN) * 1_024.0 / 1e6,
         measured.result.rates.requests_full.unwrap_or(f64::NAN)
     );

@@ -28,9 +28,9 @@ pub fn print(_: f64) -> Outcome {
     };
     let measured = race.run(&server)?;
     let truths = server.truths()?;
-    let zero = monotonic(measured.zero);
+    let (zero, requests) = (monotonic(measured.zero), measured.requests.to_vec());
     let on_the_way = Spread::of(truths.iter().map(|truth| {
-        let issue = zero + i128::from(measured.requests[truth.id as usize].t_issue);
+        let issue = zero + i128::from(requests[truth.id as usize].t_issue);
         (truth.came - issue) as f64 / 1e6
     }));
     let result = &measured.result;

@@ -1,25 +1,32 @@
-//! What comes out of the load generator's sockets, and when: a relay in front of a server that stamps every request. The
-//! server's own stamps are later by its work on the requests before; at thousands of requests per second that is most of
-//! what they show.
+//! What comes out of the load generator's sockets, and when: a relay in front of a server for which the kernel stamps every
+//! request as it reaches the relay's socket. The relay's own wake-up is in no stamp. The server's stamps are later by its
+//! work on the requests before; at thousands of requests per second that is most of what they show.
 
-use std::io::Write as _;
+use std::io::{IoSliceMut, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsRawFd as _;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
 
-use rustix::io::Errno;
-use rustix::net::{RecvFlags, recv};
+use nix::sys::socket::sockopt::ReceiveTimestampns;
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg, setsockopt};
+use nix::sys::time::TimeSpec;
+use rustix::time::{ClockId, clock_gettime};
 
-use crate::server::monotonic;
-
-/// Cores below which a relay that never sleeps would take one that something else needs.
-const CORES_TO_SPIN: usize = 8;
 /// What an HTTP/2 client sends first.
 const PREFACE: usize = 24;
 
 pub struct Tap {
     pub address: SocketAddr,
-    came: Arc<Mutex<Vec<Instant>>>,
+    came: Arc<Mutex<Vec<Stamp>>>,
+}
+
+/// When a request was there as a whole.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Stamp {
+    /// ns on the monotonic clock.
+    pub at: i128,
+    /// Else it is the time of the relay's read. The kernel stamps nothing in the first ms after it was asked to.
+    pub is_kernels: bool,
 }
 
 impl Tap {
@@ -27,7 +34,7 @@ impl Tap {
     pub fn before(server: SocketAddr) -> std::io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?;
-        let came: Arc<Mutex<Vec<Instant>>> = Arc::default();
+        let came: Arc<Mutex<Vec<Stamp>>> = Arc::default();
         let stamps = Arc::clone(&came);
         std::thread::spawn(move || {
             for client in listener.incoming().flatten() {
@@ -35,6 +42,9 @@ impl Tap {
                 let stamps = Arc::clone(&stamps);
                 let (Ok(mut from), Ok(mut to)) = (server.try_clone(), client.try_clone()) else { return };
                 let _ = (client.set_nodelay(true), server.set_nodelay(true));
+                if setsockopt(&client, ReceiveTimestampns, &true).is_err() {
+                    return;
+                }
                 std::thread::spawn(move || {
                     let _ = std::io::copy(&mut from, &mut to);
                     let _ = to.shutdown(Shutdown::Both);
@@ -48,38 +58,47 @@ impl Tap {
         Ok(Self { address, came })
     }
 
-    pub fn spins() -> bool {
-        std::thread::available_parallelism().is_ok_and(|cores| cores.get() >= CORES_TO_SPIN)
-    }
-
-    /// When requests were there as a whole, since it was called last, in order; ns on the monotonic clock.
-    pub fn came(&self) -> Vec<i128> {
+    /// The requests since it was called last, in order.
+    pub fn came(&self) -> Vec<Stamp> {
         let mut came = std::mem::take(&mut *self.came.lock().unwrap_or_else(PoisonError::into_inner));
         came.sort_unstable();
-        came.into_iter().map(monotonic).collect()
+        came
     }
 }
 
-fn relay(client: &TcpStream, mut server: &TcpStream, stamps: &Mutex<Vec<Instant>>) -> std::io::Result<()> {
-    // Of this read alone: the socket itself is shared with the thread that writes the answers to it.
-    let flags = if Tap::spins() { RecvFlags::DONTWAIT } else { RecvFlags::empty() };
+fn relay(client: &TcpStream, mut server: &TcpStream, stamps: &Mutex<Vec<Stamp>>) -> std::io::Result<()> {
     let mut frames = Frames { skip: PREFACE, ..Frames::default() };
     let mut buffer = vec![0; 64 << 10];
+    let mut control = nix::cmsg_space!(TimeSpec);
     loop {
-        let length = match recv(client, &mut buffer[..], flags) {
-            Ok((0, _)) => return Ok(()),
-            Ok((length, _)) => length,
-            Err(Errno::AGAIN) => {
-                std::hint::spin_loop();
-                continue;
-            }
-            Err(error) => return Err(error.into()),
+        let (length, stamp) = {
+            let mut parts = [IoSliceMut::new(&mut buffer)];
+            let message = recvmsg::<()>(client.as_raw_fd(), &mut parts, Some(&mut control), MsgFlags::empty())?;
+            // Of the last bytes that this read brought.
+            let stamp = message.cmsgs()?.find_map(|message| match message {
+                ControlMessageOwned::ScmTimestampns(at) => Some(ns(at.tv_sec(), at.tv_nsec())),
+                _ => None,
+            });
+            (message.bytes, stamp)
         };
-        let now = Instant::now();
+        if length == 0 {
+            return Ok(());
+        }
         let requests = frames.ended(&buffer[..length]);
-        stamps.lock().unwrap_or_else(PoisonError::into_inner).extend(std::iter::repeat_n(now, requests));
+        let [monotonic, real] = [ClockId::Monotonic, ClockId::Realtime].map(|clock| {
+            let now = clock_gettime(clock);
+            ns(now.tv_sec, now.tv_nsec)
+        });
+        // The kernel stamps on the clock of the wall.
+        let at = stamp.map_or(monotonic, |stamp| stamp - real + monotonic);
+        let stamp = Stamp { at, is_kernels: stamp.is_some() };
+        stamps.lock().unwrap_or_else(PoisonError::into_inner).extend(std::iter::repeat_n(stamp, requests));
         server.write_all(&buffer[..length])?;
     }
+}
+
+fn ns(seconds: i64, ns: i64) -> i128 {
+    i128::from(seconds) * 1_000_000_000 + i128::from(ns)
 }
 
 /// Where HTTP/2 frames begin and end.

@@ -106,7 +106,8 @@ fn row(form: &Form, measured: &Measured) -> Row {
     let of_all = |one: u32| u64::from(one) * REQUESTS;
     let result = &measured.result;
     let good = || measured.requests.iter().filter(|record| record.is_ok());
-    let sum = |of: fn(&regatta::harness::RequestRecord) -> u32| good().map(|record| u64::from(of(record))).sum::<u64>();
+    let sum =
+        |of: fn(&regatta::harness::RequestRecord) -> u32| good().map(|record| u64::from(of(&record))).sum::<u64>();
     let is_known = good().all(|record| !record.chunk_tokens_unknown);
     let itl = &result.latency.itl_token;
     let itl_n = if itl.absent.is_some() { "left out".to_owned() } else { itl.n.to_string() };

@@ -3,6 +3,7 @@
 //!
 //! tokio's timers are a wheel of 1 ms; they are good for time-outs, not for arrivals.
 
+mod free_core;
 mod shared_timer;
 mod wake_up_error;
 
@@ -18,6 +19,7 @@ use rustix::time::{
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
+use free_core::FreeCore;
 pub(in crate::harness) use shared_timer::Alarms;
 use wake_up_error::WakeUpError;
 
@@ -27,9 +29,15 @@ const IDLE_TURN: Duration = Duration::from_micros(5);
 pub(in crate::harness) struct Pacer {
     timer: AsyncFd<OwnedFd>,
     /// Set where the end of a wait is spun.
-    error: Option<WakeUpError>,
+    spin: Option<Spin>,
     /// Time of turns without work.
     spun: Cell<Duration>,
+}
+
+/// How long before an arrival a spin begins, and whether there is a core for it.
+struct Spin {
+    error: WakeUpError,
+    core: FreeCore,
 }
 
 impl Pacer {
@@ -42,23 +50,24 @@ impl Pacer {
         // call; `OwnedFd` does neither, and the sound replacement needs `unsafe`, which this crate forbids.
         #[expect(deprecated, reason = "sound for OwnedFd")]
         let timer = AsyncFd::with_interest(timer, Interest::READABLE)?;
-        Ok(Self { timer, error: None, spun: Cell::default() })
+        Ok(Self { timer, spin: None, spun: Cell::default() })
     }
 
-    /// Spins at the end of a wait, as long as a wake-up is late, when this many workers leave a core free.
+    /// Spins at the end of a wait, as long as a wake-up is late, when this many workers leave a core free, and while one is.
     pub fn for_arrivals(workers: usize) -> io::Result<Self> {
-        let error = leaves_a_core_free(workers).then(WakeUpError::default);
-        Ok(Self { error, ..Self::new()? })
+        let spin = FreeCore::beside(workers).map(|core| Spin { error: WakeUpError::default(), core });
+        Ok(Self { spin, ..Self::new()? })
     }
 
     /// How arrivals are timed, in readable form.
     pub fn kind(&self) -> String {
-        match &self.error {
-            None => "timerfd in the worker, no spin".to_owned(),
-            Some(error) => {
-                format!("timerfd in the worker, spins for the last {} µs", error.ahead().as_nanos().div_ceil(1_000))
-            }
-        }
+        let Some(Spin { error, core }) = &self.spin else { return "timerfd in the worker, no spin".to_owned() };
+        let us = error.ahead().as_nanos().div_ceil(1_000);
+        let busy = match core.busy_share() * 100.0 {
+            share if share > 0.0 => format!(", except while no core was free ({share:.0} % of looks)"),
+            _ => String::new(),
+        };
+        format!("timerfd in the worker, spins for the last {us} µs{busy}")
     }
 
     /// Time that was spun away, and would be idle without. It is CPU time, but not of the load.
@@ -78,7 +87,8 @@ impl Pacer {
             if left.is_zero() {
                 return Ok(());
             }
-            let ahead = self.error.as_ref().map_or(Duration::ZERO, WakeUpError::ahead);
+            let spin = self.spin.as_ref().filter(|spin| spin.core.is_free(now, left));
+            let ahead = spin.map_or(Duration::ZERO, |spin| spin.error.ahead());
             let Some(sleep) = left.checked_sub(ahead).filter(|sleep| !sleep.is_zero()) else {
                 // Through the reactor: answers are read meanwhile.
                 turn = Some(now);
@@ -86,7 +96,7 @@ impl Pacer {
                 continue;
             };
             self.sleep(sleep).await?;
-            if let Some(error) = &self.error {
+            if let Some(Spin { error, .. }) = &self.spin {
                 error.learn(now.elapsed().saturating_sub(sleep));
             }
         }
@@ -109,26 +119,13 @@ impl Pacer {
     }
 }
 
-/// A core more than the workers and all that runs now need. One that spins would slow the server down otherwise, where it is
-/// on this machine.
-fn leaves_a_core_free(workers: usize) -> bool {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    running().is_some_and(|running| running + workers < cores)
-}
-
-/// Threads of this machine that run or are ready to.
-fn running() -> Option<usize> {
-    let load = std::fs::read_to_string("/proc/loadavg").ok()?;
-    load.split_whitespace().nth(3)?.split('/').next()?.parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[tokio::test]
     async fn no_wait_ends_early_with_a_spin_or_without() {
-        let spins = Pacer { error: Some(WakeUpError::default()), ..Pacer::new().unwrap() };
+        let spins = Pacer { spin: Some(Spin::always()), ..Pacer::new().unwrap() };
         for pacer in [Pacer::new().unwrap(), spins] {
             for us in [0, 5, 80, 700, 3_000] {
                 let due = Instant::now() + Duration::from_micros(us);
@@ -136,7 +133,7 @@ mod tests {
                 assert!(Instant::now() >= due);
             }
             assert!(pacer.spun() <= Duration::from_millis(4));
-            assert!(pacer.error.is_some() || pacer.spun().is_zero());
+            assert!(pacer.spin.is_some() || pacer.spun().is_zero());
         }
     }
 
@@ -144,14 +141,14 @@ mod tests {
     fn a_spin_is_reported() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let _inside = runtime.enter();
-        let kind = |error| Pacer { error, ..Pacer::new().unwrap() }.kind();
+        let kind = |spin| Pacer { spin, ..Pacer::new().unwrap() }.kind();
         assert_eq!(kind(None), "timerfd in the worker, no spin");
-        assert_eq!(kind(Some(WakeUpError::default())), "timerfd in the worker, spins for the last 60 µs");
+        assert_eq!(kind(Some(Spin::always())), "timerfd in the worker, spins for the last 60 µs");
     }
 
-    #[test]
-    fn no_machine_has_a_core_free_for_as_many_workers_as_it_has_cores() {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        assert!(!leaves_a_core_free(cores));
+    impl Spin {
+        fn always() -> Self {
+            Self { error: WakeUpError::default(), core: FreeCore::of(usize::MAX) }
+        }
     }
 }

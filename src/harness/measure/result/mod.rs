@@ -19,8 +19,8 @@ use serde_json::Value;
 use crate::event::Verdict;
 use crate::harness::gpu::{GpuTrace, GpusUsage};
 use crate::harness::{
-    Goodput, HostShare, LoadConditions, LoadgenResult, Repeats, RequestRecord, RequestSchedule, RunIdentity, SelfCheck,
-    Stability, Steady,
+    Goodput, HostShare, LoadConditions, LoadgenResult, Repeats, RequestRecords, RequestSchedule, RunIdentity,
+    SelfCheck, Stability, Steady,
 };
 use crate::triton::{Scrape, ServerMetrics};
 
@@ -42,7 +42,7 @@ pub(in crate::harness) const SCHEMA: u32 = 1;
 pub struct Measured {
     pub result: RunResult,
     /// By index. Lost arrivals have none.
-    pub requests: Vec<RequestRecord>,
+    pub requests: RequestRecords,
     /// The plan as it was carried out.
     pub schedule: Arc<RequestSchedule>,
     /// The start: what all stamps count from.
@@ -57,7 +57,7 @@ impl Measured {
     /// What another process measured and wrote: its requests and its plan are in its files only.
     pub(in crate::harness) fn from_other_process(result: RunResult, zero: std::time::Instant) -> Self {
         let schedule = Arc::new(RequestSchedule::empty());
-        Self { result, requests: Vec::new(), schedule, zero, scrape: None, gpu: None }
+        Self { result, requests: RequestRecords::of([]), schedule, zero, scrape: None, gpu: None }
     }
 }
 

@@ -10,7 +10,7 @@ use super::super::metric::percentile;
 use super::super::request_times::ttft;
 use super::super::steady;
 use super::ServerStall;
-use crate::harness::{RequestEnd, RequestRecord};
+use crate::harness::RequestRecords;
 
 /// Fewer slow requests are an accident.
 const LEAST_SLOW: usize = 10;
@@ -33,27 +33,30 @@ pub struct ColdStart {
 }
 
 impl ColdStart {
-    pub(super) fn of(records: &[RequestRecord], freeze: Option<&ServerStall>) -> Option<Self> {
-        let mut answered: Vec<&RequestRecord> =
-            records.iter().filter(|record| record.ended == RequestEnd::Ok && record.t_first.is_some()).collect();
-        answered.sort_by_key(|record| (record.t_sched, record.index));
-        let cut = steady::cut(&answered, freeze)?;
-        let sorted = |part: &[&RequestRecord]| {
-            let mut values: Vec<f64> = part.iter().filter_map(|record| ttft(record)).map(|ns| ns / 1e6).collect();
-            values.sort_by(f64::total_cmp);
+    /// `answered`: in the order of intended arrivals.
+    pub(super) fn of(answered: &RequestRecords, freeze: Option<&ServerStall>) -> Option<Self> {
+        let cut = steady::cut(answered, freeze)?;
+        let sorted = |from: usize, to: usize| {
+            let part = answered.iter().skip(from).take(to - from);
+            let mut values: Vec<f64> = part.filter_map(|record| ttft(&record)).map(|ns| ns / 1e6).collect();
+            values.sort_unstable_by(f64::total_cmp);
             values
         };
-        let (all, beginning, rest) = (sorted(&answered), sorted(&answered[..cut]), sorted(&answered[cut..]));
-        let is_slow =
-            beginning.len() >= LEAST_SLOW && percentile(&beginning, 1.0 - SLOW_SHARE)? > percentile(&rest, 0.5)?;
         let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len().max(1) as f64;
+        // One after the other: of a long run each is as large as memory is to hold.
+        let beginning = percentile(&sorted(0, cut), 1.0 - SLOW_SHARE).filter(|_| cut >= LEAST_SLOW);
+        let rest = sorted(cut, answered.len());
+        let (steady_mean_ms, steady_p99_ms) = (mean(&rest), percentile(&rest, 0.99)?);
+        let is_slow = beginning.zip(percentile(&rest, 0.5)).is_some_and(|(beginning, usual)| beginning > usual);
+        drop(rest);
+        let all = sorted(0, answered.len());
         let cold = Self {
             requests: cut as u64,
-            until_s: answered.get(cut)?.t_sched as f64 / 1e9,
+            until_s: answered.iter().nth(cut)?.t_sched as f64 / 1e9,
             mean_ms: mean(&all),
-            steady_mean_ms: mean(&rest),
+            steady_mean_ms,
             p99_ms: percentile(&all, 0.99)?,
-            steady_p99_ms: percentile(&rest, 0.99)?,
+            steady_p99_ms,
         };
         let matters = cold.mean_ms > MEAN_ABOVE * cold.steady_mean_ms || cold.p99_ms > P99_ABOVE * cold.steady_p99_ms;
         (is_slow && matters).then_some(cold)

@@ -4,7 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::super::request_times::ttft;
-use crate::harness::{RequestEnd, RequestRecord};
+use crate::harness::measure::in_flight_changes::Before;
+use crate::harness::{RequestRecord, RequestRecords};
 
 /// Shorter silences are a server's usual work.
 const LEAST_NS: u64 = 500_000_000;
@@ -28,25 +29,23 @@ pub struct ServerStall {
 }
 
 impl ServerStall {
-    pub(super) fn of(records: &[RequestRecord]) -> Option<Self> {
-        let mut events: Vec<u64> =
-            records.iter().flat_map(|record| [record.t_first, record.t_last, Some(record.t_end)]).flatten().collect();
-        events.sort_unstable();
+    pub(super) fn of(records: &RequestRecords) -> Option<Self> {
+        let stamps = records.iter().flat_map(|record| [record.t_first, record.t_last, Some(record.t_end)]).flatten();
+        let events = records.collected(stamps).sorted();
         let (mut longest, mut total, mut gaps) = ((0, 0), 0.0, 0u32);
-        let mut starts: Vec<u64> = records.iter().map(|record| record.t_issue).collect();
-        let mut ends: Vec<u64> = records.iter().map(|record| record.t_end).collect();
-        starts.sort_unstable();
-        ends.sort_unstable();
-        for pair in events.windows(2) {
-            let (from, to) = (pair[0], pair[1]);
-            let in_flight = starts.partition_point(|at| *at <= from) - ends.partition_point(|at| *at <= from);
+        let starts = records.sorted_stamps(|record| record.t_issue);
+        let ends = records.sorted_stamps(|record| record.t_end);
+        let (mut started, mut ended) = (Before::new(&starts), Before::new(&ends));
+        let (mut started_later, mut ended_later) = (Before::new(&starts), Before::new(&ends));
+        for (from, to) in events.iter().zip(events.iter().skip(1)) {
+            let in_flight = started.count(from + 1) - ended.count(from + 1);
             if in_flight == 0 {
                 continue;
             }
             gaps += 1;
             total += (to - from) as f64;
             // At its end, for a server with little to do has few in flight when it begins to pause.
-            let held_up = starts.partition_point(|at| *at < to) - ends.partition_point(|at| *at < to);
+            let held_up = started_later.count(to) - ended_later.count(to);
             if held_up >= LEAST_HELD_UP && to - from > longest.1 - longest.0 {
                 longest = (from, to);
             }
@@ -59,21 +58,17 @@ impl ServerStall {
             return None;
         }
         let frozen = Self { from_s: from as f64 / 1e9, to_s: to as f64 / 1e9, held_up: 0 };
-        let held: Vec<&RequestRecord> =
-            records.iter().filter(|record| record.t_issue < to && record.t_end >= to).collect();
-        let has_moved = held.iter().any(|record| {
+        let held = || records.iter().filter(|record| record.t_issue < to && record.t_end >= to);
+        let has_moved = held().any(|record| {
             let is_streaming = record.t_first.is_some_and(|first| first <= from);
             is_streaming && (record.max_gap as f64) < SHARE_OF_GAP * silence as f64
         });
-        let mut others: Vec<f64> = records
-            .iter()
-            .filter(|record| record.ended == RequestEnd::Ok && !frozen.overlaps(record))
-            .filter_map(ttft)
-            .collect();
-        others.sort_by(f64::total_cmp);
+        let mut others: Vec<f64> =
+            records.ok().filter(|record| !frozen.overlaps(record)).filter_map(|record| ttft(&record)).collect();
+        others.sort_unstable_by(f64::total_cmp);
         let usual_ttft = others.get(others.len() / 2).copied().unwrap_or(f64::INFINITY);
-        let is_late = |record: &&&RequestRecord| (to - record.t_issue.max(from)) as f64 >= TIMES_TTFT * usual_ttft;
-        let is_freeze = !has_moved && held.iter().filter(is_late).count() >= LEAST_HELD_UP;
+        let is_late = |record: &RequestRecord| (to - record.t_issue.max(from)) as f64 >= TIMES_TTFT * usual_ttft;
+        let is_freeze = !has_moved && held().filter(is_late).count() >= LEAST_HELD_UP;
         let held_up = records.iter().filter(|record| frozen.overlaps(record)).count() as u64;
         is_freeze.then_some(Self { held_up, ..frozen })
     }

@@ -23,10 +23,11 @@ pub use freeze::ServerStall;
 pub use occupancy::Occupancy;
 pub use sustained::Sustained;
 
+use crate::harness::measure::steady::answered_in_order;
 use crate::harness::measure::verdict_check::VerdictCheck;
 use crate::harness::measure::verdict_reason::{ReasonSeverity, VerdictReasons};
-use crate::harness::{BenchSpec, LoadLevel, LoadPattern, RequestRecord};
-use crate::stats::Growth;
+use crate::harness::{BenchSpec, LoadLevel, LoadPattern, RequestRecord, RequestRecords};
+use crate::stats::{Growth, VisitsInOrder};
 
 /// What was seen of changes within the run. Null: it does not apply to the scenario, or there are too few requests.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -42,7 +43,7 @@ pub struct Stability {
 
 impl Stability {
     /// `records` by index.
-    pub(in crate::harness) fn of(spec: &BenchSpec, records: &[RequestRecord]) -> Self {
+    pub(in crate::harness) fn of(spec: &BenchSpec, records: &RequestRecords) -> Self {
         let is_constant = matches!(spec.scenario, LoadPattern::Server { rate: LoadLevel::Fixed(_) });
         // Later turns arrive when answers end, so that their number grows until as many end as begin.
         let is_plain = spec.content.sessions.is_none();
@@ -51,7 +52,7 @@ impl Stability {
         let freeze = ServerStall::of(records);
         Self {
             growth: (is_constant && is_plain).then(|| growth(spec, records)).flatten(),
-            cold_start: (!is_at_once).then(|| ColdStart::of(records, freeze.as_ref())).flatten(),
+            cold_start: (!is_at_once).then(|| ColdStart::of(&answered_in_order(records), freeze.as_ref())).flatten(),
             freeze,
             occupancy: Occupancy::of(spec, records),
             sustained: (is_at_once || is_closed).then(|| Sustained::of(records)).flatten(),
@@ -85,11 +86,15 @@ impl Stability {
 
 /// A request that failed was in the system, too. Where `max_in_flight` holds requests back, the client's queue is part of it; a client
 /// that is late for other reasons is not.
-fn growth(spec: &BenchSpec, records: &[RequestRecord]) -> Option<Growth> {
+fn growth(spec: &BenchSpec, records: &RequestRecords) -> Option<Growth> {
     let is_held_back = spec.pace.max_in_flight.is_some();
     let arrival = |record: &RequestRecord| if is_held_back { record.t_sched } else { record.t_issue };
-    let mut visits: Vec<(f64, f64)> =
-        records.iter().map(|record| (arrival(record) as f64 / 1e9, record.t_end as f64 / 1e9)).collect();
-    visits.sort_by(|a, b| a.0.total_cmp(&b.0));
-    Growth::of(&visits)
+    let visits = records.column(|record| Some((arrival(record), record.t_end))).sorted_by_key(|(arrival, _)| *arrival);
+    let ends = visits.mapped(|(_, end)| end).sorted();
+    let seconds = |ns: u64| ns as f64 / 1e9;
+    Growth::of_many(&VisitsInOrder {
+        count: visits.len(),
+        visits: &|| Box::new(visits.iter().map(|(arrival, end)| (seconds(arrival), seconds(end)))),
+        ends: &|| Box::new(ends.iter().map(seconds)),
+    })
 }

@@ -3,9 +3,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::harness::measure::in_flight_changes::in_flight_changes;
 use crate::harness::measure::verdict_check::VerdictCheck;
 use crate::harness::measure::verdict_reason::{ReasonSeverity, VerdictReasons};
-use crate::harness::{BenchSpec, LoadLevel, LoadPattern, Pause, RequestRecord};
+use crate::harness::{BenchSpec, LoadLevel, LoadPattern, Pause, RequestRecords};
 
 /// Of the users, that must be in flight to count as all.
 const ALL: f64 = 0.9;
@@ -24,7 +25,7 @@ pub struct Occupancy {
 }
 
 impl Occupancy {
-    pub(super) fn of(spec: &BenchSpec, records: &[RequestRecord]) -> Option<Self> {
+    pub(super) fn of(spec: &BenchSpec, records: &RequestRecords) -> Option<Self> {
         let LoadPattern::Concurrency { users: LoadLevel::Fixed(users) } = &spec.scenario else { return None };
         let is_busy = spec.pace.think == Pause::default();
         Some(Self {
@@ -54,13 +55,13 @@ impl Occupancy {
     }
 }
 
-fn full_share(records: &[RequestRecord], enough: f64) -> Option<f64> {
-    let mut changes: Vec<(u64, i64)> =
-        records.iter().flat_map(|record| [(record.t_issue, 1), (record.t_end, -1)]).collect();
-    changes.sort_unstable();
-    let (first, last) = (changes.first()?.0, changes.last()?.0);
-    let (mut now, mut since, mut full) = (0i64, first, 0u64);
+fn full_share(records: &RequestRecords, enough: f64) -> Option<f64> {
+    let (issues, ends) = (records.sorted_stamps(|record| record.t_issue), records.sorted_stamps(|record| record.t_end));
+    let mut changes = in_flight_changes(&issues, &ends).peekable();
+    let first = changes.peek()?.0;
+    let (mut now, mut since, mut full, mut last) = (0i64, first, 0u64, first);
     for (at, change) in changes {
+        last = at;
         if now as f64 >= enough {
             full += at - since;
         }

@@ -4,8 +4,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::super::request_times::ok;
-use crate::harness::RequestRecord;
+use std::cmp::{Ordering, Reverse};
+
+use crate::harness::RequestRecords;
+use crate::harness::spool::Spool;
 
 /// Below this share of the sustained rate the headline shows filling and draining more than the server.
 const FULL_SHARE: f64 = 0.9;
@@ -24,22 +26,23 @@ pub struct Sustained {
 }
 
 impl Sustained {
-    pub(super) fn of(records: &[RequestRecord]) -> Option<Self> {
-        let mut changes: Vec<(u64, f64)> = Vec::new();
+    pub(super) fn of(records: &RequestRecords) -> Option<Self> {
         let (mut total, mut end, mut requests) = (0.0, 0, 0);
-        for record in ok(records) {
-            let (Some(first), Some(last)) = (record.t_first, record.t_last) else { continue };
+        let changes = records.ok().filter_map(|record| {
+            let (first, last) = (record.t_first?, record.t_last?);
             let last = last.max(first + 1);
             let per_ns = f64::from(record.tokens) / (last - first) as f64;
-            changes.extend([(first, per_ns), (last, -per_ns)]);
             total += f64::from(record.tokens);
             end = end.max(record.t_end);
             requests += 1;
-        }
+            Some([(first, per_ns), (last, -per_ns)])
+        });
+        let changes = records.collected(changes.flatten());
         if requests < LEAST_REQUESTS || total <= 0.0 {
             return None;
         }
-        changes.sort_by(|a, b| a.0.cmp(&b.0).then(b.1.total_cmp(&a.1)));
+        // What begins comes before what ends at the same time.
+        let changes = changes.sorted_by_key(|(at, per_ns)| (*at, Reverse(TotalOrder(*per_ns))));
         let from = reached(&changes, MIDDLE.0 * total)?;
         let to = reached(&changes, MIDDLE.1 * total)?;
         let seconds = (to - from) / 1e9;
@@ -60,17 +63,40 @@ impl Sustained {
     }
 }
 
+/// Numbers in their total order.
+struct TotalOrder(f64);
+
+impl Ord for TotalOrder {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.0.total_cmp(&other.0)
+    }
+}
+
+impl PartialOrd for TotalOrder {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for TotalOrder {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for TotalOrder {}
+
 /// The time, ns, at which so many tokens had come.
-fn reached(changes: &[(u64, f64)], tokens: f64) -> Option<f64> {
-    let (mut sum, mut per_ns, mut since) = (0.0, 0.0, changes.first()?.0);
-    for (at, change) in changes {
+fn reached(changes: &Spool<(u64, f64)>, tokens: f64) -> Option<f64> {
+    let (mut sum, mut per_ns, mut since) = (0.0, 0.0, changes.iter().next()?.0);
+    for (at, change) in changes.iter() {
         let more = per_ns * (at - since) as f64;
         if sum + more >= tokens && per_ns > 0.0 {
             return Some(since as f64 + (tokens - sum) / per_ns);
         }
         sum += more;
         per_ns += change;
-        since = *at;
+        since = at;
     }
     Some(since as f64)
 }

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::planned_requests::PlannedRequests;
 use super::schedule::{PlannedRequest, RequestSchedule, RequestTrigger};
 use crate::event::Digest;
 use crate::harness::schedule::data::{DataErrors, DataSummary, PromptPart, PromptRenderer, fault, file_digest};
@@ -82,16 +83,17 @@ pub(in crate::harness) fn write(path: &Path, schedule: &RequestSchedule) -> Resu
         for (index, planned) in schedule.requests.iter().enumerate() {
             let PlannedRequest { at_ns, due, input_len, output_len, session, turn, parts } = planned;
             // The same prompt is the same allocation: a data set that is gone through again and again is written once.
-            let place = parts.as_ref().map(|parts| Arc::as_ptr(parts).cast::<PromptPart>());
+            let kept = parts.as_ref().filter(|_| schedule.requests.are_kept());
+            let place = kept.map(|parts| Arc::as_ptr(parts).cast::<PromptPart>());
             let first = place.map(|place| *before.entry(place).or_insert(index)).filter(|first| *first < index);
             let line = Line {
-                at_ns: *at_ns,
-                due: *due,
-                r#in: *input_len,
-                out: *output_len,
-                session: *session,
-                turn: *turn,
-                parts: parts.clone().filter(|_| first.is_none()),
+                at_ns,
+                due,
+                r#in: input_len,
+                out: output_len,
+                session,
+                turn,
+                parts: parts.filter(|_| first.is_none()),
                 r#as: first,
             };
             serde_json::to_writer(&mut out, &line)?;
@@ -189,6 +191,7 @@ pub(super) fn read(
         taken: requests.len() as u64,
         ..DataSummary::default()
     };
+    let requests = PlannedRequests::kept(requests);
     let mut schedule = RequestSchedule { requests, digest: head.digest, data: Some(data_summary), renderer: ink };
     schedule.digest = schedule.digested();
     if schedule.digest != head.digest || schedule.requests.len() as u64 != head.requests {

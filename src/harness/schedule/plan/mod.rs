@@ -2,6 +2,7 @@
 //! the number of workers, connections and servers.
 
 mod file;
+mod planned_requests;
 mod queue;
 mod samples;
 mod schedule;
@@ -17,11 +18,12 @@ use crate::event::Digest;
 use crate::harness::schedule::data::PromptRenderer;
 use crate::harness::{BenchSpec, DataKind, HarnessError, LoadPattern, ScheduleError};
 pub(in crate::harness) use file::{PLAN, write};
+pub use planned_requests::{PlannedReader, PlannedRequests};
 pub(in crate::harness) use queue::PlanQueue;
 pub use samples::ExternalSample;
 pub use schedule::{PlannedRequest, RequestSchedule, RequestTrigger};
 
-/// A plan is kept whole; a larger one is most likely a typing error.
+/// A larger plan is most likely a typing error.
 const MOST: usize = 50_000_000;
 
 /// Draws the plan, and reads the files that it needs. Errors name what the spec lacks, or what is wrong with a file.
@@ -32,27 +34,29 @@ pub fn plan(spec: &BenchSpec) -> Result<RequestSchedule, HarnessError> {
         return file::read(data, spec, &prompt_renderer);
     }
     let mut drawer = SessionDrawer::new(spec, &prompt_renderer)?;
-    let mut requests = Vec::new();
+    let from_start = drawer.clone();
+    let mut requests = 0;
     let end = End::of(spec);
     let ended = loop {
-        if !end.is_timed && requests.len() as u64 >= end.least {
+        if !end.is_timed && requests as u64 >= end.least {
             break None;
         }
         let Some(session) = drawer.next()? else { break Some(drawer.end()) };
         let starts = session.first().map_or(0, |first| first.at_ns);
-        if end.is_timed && requests.len() as u64 >= end.least && starts >= end.until_ns {
+        if end.is_timed && requests as u64 >= end.least && starts >= end.until_ns {
             break None;
         }
-        requests.extend(session);
-        if requests.len() > MOST {
+        requests += session.len();
+        if requests > MOST {
             return Err(ScheduleError::TooLong { most: MOST }.into());
         }
     };
-    end.hold(ended, requests.len() as u64, spec)?;
-    if requests.is_empty() {
+    end.hold(ended, requests as u64, spec)?;
+    if requests == 0 {
         return Err(ScheduleError::NoArrival.into());
     }
     let data = drawer.data_summary();
+    let requests = PlannedRequests::drawn(from_start, requests);
     let mut schedule = RequestSchedule { requests, digest: Digest::of(&[]), data, renderer: prompt_renderer };
     schedule.digest = schedule.digested();
     Ok(schedule)
@@ -68,7 +72,12 @@ pub(in crate::harness) fn for_external_driver(
         return Err(ScheduleError::NoSamples.into());
     }
     let prompt_renderer = Arc::new(PromptRenderer::of(spec)?);
-    Ok(RequestSchedule { requests: sampled(samples), digest: Digest::of(&[]), data: None, renderer: prompt_renderer })
+    Ok(RequestSchedule {
+        requests: PlannedRequests::kept(sampled(samples)),
+        digest: Digest::of(&[]),
+        data: None,
+        renderer: prompt_renderer,
+    })
 }
 
 /// When a plan is long enough.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::planned_requests::PlannedRequests;
 use crate::event::{Digest, Hasher};
 use crate::harness::HarnessError;
 use crate::harness::schedule::data::{DataSummary, PreviousAnswers, PromptPart, PromptRenderer, RandomStream};
@@ -12,7 +13,7 @@ use crate::harness::schedule::random_draws::GENERATOR;
 /// A frozen plan. Prompts are recipes or content of a file; `ids` and `text` write them out.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RequestSchedule {
-    pub requests: Vec<PlannedRequest>,
+    pub requests: PlannedRequests,
     /// Covers everything that decides what is sent and when. Equal digests: equal requests at equal times.
     pub digest: Digest,
     /// What the data gave, if there were any.
@@ -53,7 +54,12 @@ impl RequestSchedule {
     /// The plan of a run that another process carried out: empty here.
     pub(in crate::harness) fn empty() -> Self {
         let prompt_renderer = Arc::new(PromptRenderer { seed: 0, vocab_size: 0, end_id: 0, tokenizer: None });
-        Self { requests: Vec::new(), digest: Digest::of(&[]), data: None, renderer: prompt_renderer }
+        Self {
+            requests: PlannedRequests::kept(Vec::new()),
+            digest: Digest::of(&[]),
+            data: None,
+            renderer: prompt_renderer,
+        }
     }
 
     /// The prompt of request `index` for a target that takes token ids.
@@ -78,9 +84,10 @@ impl RequestSchedule {
 
     /// A request of the same lengths with a prompt that is in no plan, so that warming up fills no cache with what is measured.
     pub fn warmup(&self, number: u64) -> PlannedRequest {
-        let like = &self.requests[number as usize % self.requests.len()];
+        let like = self.requests.get(number as usize % self.requests.len());
+        let like = like.unwrap_or_else(|| unreachable!("the index is below their number"));
         let drawn = PromptPart::Drawn { stream: RandomStream::Warmup, number, tokens: like.input_len.max(1) };
-        PlannedRequest { turn: 0, parts: Some(Arc::from([drawn])), ..like.clone() }
+        PlannedRequest { turn: 0, parts: Some(Arc::from([drawn])), ..like }
     }
 
     /// Tokens of a text, where a tokenizer was given.
@@ -102,8 +109,7 @@ impl RequestSchedule {
     /// that were drawn for one request alone do not count.
     pub(in crate::harness) fn repeated_prompts(&self) -> u64 {
         let mut seen = std::collections::BTreeSet::new();
-        let parts =
-            self.requests.iter().filter(|request| request.turn == 0).filter_map(|request| request.parts.as_ref());
+        let parts = self.requests.iter().filter(|request| request.turn == 0).filter_map(|request| request.parts);
         parts
             .filter(|parts| {
                 let mut hasher = Hasher::new();
@@ -116,22 +122,26 @@ impl RequestSchedule {
     }
 
     /// What belongs together, with the index of its first request: the turns of a session, or the requests of one message.
-    pub(in crate::harness) fn sessions(&self, batch: usize) -> impl Iterator<Item = (u64, &[PlannedRequest])> {
-        let mut rest = &self.requests[..];
-        let mut first = 0;
+    pub(in crate::harness) fn sessions(
+        &self,
+        batch: usize,
+    ) -> impl Iterator<Item = (u64, Vec<PlannedRequest>)> + use<> {
+        let mut rest = self.requests.iter().peekable();
+        let mut next = 0;
         std::iter::from_fn(move || {
-            let (session, later) =
-                rest.split_at_checked(session_length(rest, batch)).filter(|(session, _)| !session.is_empty())?;
-            let index = first;
-            first += session.len() as u64;
-            rest = later;
-            Some((index, session))
+            let mut session = vec![rest.next()?];
+            while let Some(request) = rest.next_if(|next| belongs(batch, session.len(), next)) {
+                session.push(request);
+            }
+            let first = next;
+            next += session.len() as u64;
+            Some((first, session))
         })
     }
 
     /// The plan of the same samples with the requests that were issued.
     pub(in crate::harness) fn with_issued(&self, requests: Vec<PlannedRequest>) -> Self {
-        let mut schedule = Self { requests, ..self.clone() };
+        let mut schedule = Self { requests: PlannedRequests::kept(requests), ..self.clone() };
         schedule.digest = schedule.digested();
         schedule
     }
@@ -154,12 +164,9 @@ impl RequestSchedule {
     }
 }
 
-/// How many requests at the beginning belong together.
-pub(super) fn session_length(requests: &[PlannedRequest], batch: usize) -> usize {
-    if batch > 1 {
-        return batch.min(requests.len());
-    }
-    requests.len().min(1) + requests.iter().skip(1).take_while(|request| request.turn > 0).count()
+/// Whether a request belongs to the `before` ones: the next turn of their session, or one more of their message.
+pub(super) const fn belongs(batch: usize, before: usize, request: &PlannedRequest) -> bool {
+    if batch > 1 { before < batch } else { request.turn > 0 }
 }
 
 fn digest_part(part: &PromptPart, hasher: &mut Hasher) {

@@ -1,5 +1,7 @@
 //! Draws one session after the other: when it starts, and what each of its turns carries.
 
+use std::sync::Arc;
+
 use rand::RngExt;
 use rand_distr::{Distribution, Zipf};
 
@@ -19,11 +21,13 @@ pub(super) enum DrawEnd {
     RateReachedZero,
 }
 
-/// Draws sessions in their order, without end unless the data or the spec ends them.
+/// Draws sessions in their order, without end unless the data or the spec ends them. A copy draws the same from there on, and costs
+/// little: the data are shared.
+#[derive(Clone)]
 pub(super) struct SessionDrawer {
-    spec: BenchSpec,
+    spec: Arc<BenchSpec>,
     starts: SessionStarts,
-    records: Option<(Corpus, CorpusOrder)>,
+    records: Option<Arc<(Corpus, CorpusOrder)>>,
     /// The number of the next session.
     session: u64,
     index: u64,
@@ -31,6 +35,7 @@ pub(super) struct SessionDrawer {
     last_ns: u64,
 }
 
+#[derive(Clone)]
 enum SessionStarts {
     AtOnce,
     Drawn(ArrivalTimes),
@@ -52,7 +57,7 @@ impl SessionDrawer {
                     in_time(&mut corpus, data)?;
                 }
                 let order = CorpusOrder::new(corpus.entries.len(), data, spec.seed);
-                Some((corpus, order))
+                Some(Arc::new((corpus, order)))
             }
             None => None,
         };
@@ -66,17 +71,18 @@ impl SessionDrawer {
                 SessionStarts::Drawn(times.ok_or(ScheduleError::Arrivals)?)
             }
             LoadPattern::Trace { speed } => {
-                let first = records.as_ref().and_then(|(corpus, _)| corpus.entries.first()?.at_ns);
+                let first = records.as_deref().and_then(|(corpus, _)| corpus.entries.first()?.at_ns);
                 SessionStarts::Stamped { first_ns: first.unwrap_or(0), speed: *speed }
             }
         };
-        Ok(Self { spec: spec.clone(), starts, records, session: 0, index: 0, last_ns: 0 })
+        Ok(Self { spec: Arc::new(spec.clone()), starts, records, session: 0, index: 0, last_ns: 0 })
     }
 
     /// The requests of the next session. None: the data, or the rate, have ended.
     pub fn next(&mut self) -> Result<Option<Vec<PlannedRequest>>, HarnessError> {
         let number = self.session;
-        let record = match &self.records {
+        let records = self.records.clone();
+        let record = match records.as_deref() {
             Some((_, order)) => {
                 let record = order.nth(number).filter(|_| !self.is_all_taken());
                 let Some(record) = record else { return Ok(None) };
@@ -84,7 +90,7 @@ impl SessionDrawer {
             }
             None => None,
         };
-        let entry = record.and_then(|record| self.records.as_ref()?.0.entries.get(record));
+        let entry = record.and_then(|record| records.as_deref()?.0.entries.get(record));
         let think = self.spec.pace.think;
         let batch = self.spec.request.batch() as u64;
         let (due, at_ns) = match &mut self.starts {
@@ -117,7 +123,7 @@ impl SessionDrawer {
     }
 
     pub fn data_summary(&self) -> Option<DataSummary> {
-        let (corpus, _) = self.records.as_ref()?;
+        let (corpus, _) = self.records.as_deref()?;
         Some(DataSummary {
             taken: self.session,
             repeated: self.session > corpus.summary.records,
@@ -128,11 +134,11 @@ impl SessionDrawer {
     /// Without an end of its own a benchmark takes all records once, repeated or not.
     fn is_all_taken(&self) -> bool {
         let has_no_end = self.spec.stop.requests.is_none() && self.spec.stop.duration.is_none();
-        has_no_end && self.records.as_ref().is_some_and(|(corpus, _)| self.session >= corpus.entries.len() as u64)
+        has_no_end && self.records.as_deref().is_some_and(|(corpus, _)| self.session >= corpus.entries.len() as u64)
     }
 
     fn turns(&self, entry: Option<&CorpusRecord>, number: u64) -> Result<Vec<PlannedRequest>, HarnessError> {
-        let BenchSpec { seed, content, pace, .. } = &self.spec;
+        let BenchSpec { seed, content, pace, .. } = &*self.spec;
         let sessions = content.sessions.as_ref();
         let turns = sessions.and_then(|sessions| random_draws::length(&sessions.turns, "turns", *seed, number));
         let count = match (entry, &content.data) {
@@ -170,7 +176,7 @@ impl SessionDrawer {
 
     /// The parts of a turn's own prompt, and its tokens.
     fn own(&self, given: Option<&CorpusTurn>, index: u64) -> Result<(Vec<PromptPart>, u32), HarnessError> {
-        let BenchSpec { seed, content, input_len, .. } = &self.spec;
+        let BenchSpec { seed, content, input_len, .. } = &*self.spec;
         if let Some(CorpusTurn { parts, tokens: Some(tokens), .. }) = given
             && !parts.is_empty()
         {

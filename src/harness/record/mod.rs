@@ -1,8 +1,14 @@
 //! The record of one request. Stamps are ns from the schedule's start.
 
+mod request_records;
+mod stored_record;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+
+pub(in crate::harness) use request_records::RecordWriter;
+pub use request_records::{RecordReader, RequestRecords};
 
 use super::tokens::{FinishReason, TokenSource, Usage, Violation};
 

@@ -1,0 +1,130 @@
+//! The records of a run: in memory, and of a run of many requests in a temporary file.
+
+use std::io;
+
+use super::stored_record::StoredRecord;
+use super::{RequestEnd, RequestRecord};
+use crate::harness::spool::{Spool, SpoolContext, SpoolReader, SpoolValue, SpoolWriter};
+
+/// Records in an order, which is that of their indices unless it is said to be another.
+#[derive(Clone, Debug)]
+pub struct RequestRecords(Spool<StoredRecord>);
+
+/// Takes the records of one worker, as its requests end.
+#[derive(Debug)]
+pub(in crate::harness) struct RecordWriter(SpoolWriter<StoredRecord>);
+
+impl RecordWriter {
+    /// One of so many writers, which hold a limited number of records in memory together.
+    pub fn one_of(writers: usize, context: SpoolContext) -> Self {
+        Self(SpoolWriter::one_of(writers, context))
+    }
+
+    #[cfg(test)]
+    pub const fn context(&self) -> &SpoolContext {
+        self.0.context()
+    }
+
+    pub fn push(&mut self, record: RequestRecord) {
+        self.0.push(StoredRecord(record));
+    }
+
+    pub fn end(self) -> RequestRecords {
+        RequestRecords(self.0.end())
+    }
+}
+
+impl RequestRecords {
+    /// In this order.
+    pub fn of(records: impl IntoIterator<Item = RequestRecord>) -> Self {
+        Self(Spool::of(records.into_iter().map(StoredRecord), &SpoolContext::default()))
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Each is read, or copied: a copy of an ordinary record has no allocation.
+    pub fn iter(&self) -> RecordReader<'_> {
+        RecordReader(self.0.iter())
+    }
+
+    /// All in memory: for few requests.
+    pub fn to_vec(&self) -> Vec<RequestRecord> {
+        self.iter().collect()
+    }
+
+    /// An error if a temporary file could not be written or read, so that records are missing.
+    pub(in crate::harness) fn check(&self) -> io::Result<()> {
+        self.0.context().check()
+    }
+
+    /// The successful ones.
+    pub(in crate::harness) fn ok(&self) -> impl Iterator<Item = RequestRecord> {
+        self.iter().filter(|record| record.ended == RequestEnd::Ok)
+    }
+
+    /// Those of several workers, by index.
+    pub(in crate::harness) fn merged(parts: Vec<Self>) -> Self {
+        let parts = parts.into_iter().map(|part| part.0).collect();
+        Self(Spool::merged(parts, |StoredRecord(record)| record.index))
+    }
+
+    /// The same with each changed.
+    pub(in crate::harness) fn map(&self, change: impl Fn(RequestRecord) -> RequestRecord) -> Self {
+        Self(Spool::of(self.iter().map(|record| StoredRecord(change(record))), self.0.context()))
+    }
+
+    pub(in crate::harness) fn filtered(&self, is_kept: impl Fn(&RequestRecord) -> bool) -> Self {
+        Self(Spool::of(self.iter().filter(is_kept).map(StoredRecord), self.0.context()))
+    }
+
+    pub(in crate::harness) fn sorted_by_key<K: Ord>(&self, key: impl Fn(&RequestRecord) -> K) -> Self {
+        Self(self.0.sorted_by_key(|StoredRecord(record)| key(record)))
+    }
+
+    /// What is taken of some records, in their order.
+    pub(in crate::harness) fn column<T: SpoolValue>(&self, of: impl Fn(&RequestRecord) -> Option<T>) -> Spool<T> {
+        Spool::of(self.iter().filter_map(|record| of(&record)), self.0.context())
+    }
+
+    /// What was made of these records.
+    pub(in crate::harness) fn collected<T: SpoolValue>(&self, values: impl IntoIterator<Item = T>) -> Spool<T> {
+        Spool::of(values, self.0.context())
+    }
+
+    /// Stamps of all records, in the order of time.
+    pub(in crate::harness) fn sorted_stamps(&self, of: impl Fn(&RequestRecord) -> u64) -> Spool<u64> {
+        self.column(|record| Some(of(record))).sorted()
+    }
+}
+
+/// Reads records from the first one on.
+pub struct RecordReader<'r>(SpoolReader<'r, StoredRecord>);
+
+impl Iterator for RecordReader<'_> {
+    type Item = RequestRecord;
+
+    fn next(&mut self) -> Option<RequestRecord> {
+        self.0.next().map(|StoredRecord(record)| record)
+    }
+}
+
+impl<'r> IntoIterator for &'r RequestRecords {
+    type Item = RequestRecord;
+    type IntoIter = RecordReader<'r>;
+
+    fn into_iter(self) -> RecordReader<'r> {
+        self.iter()
+    }
+}
+
+impl FromIterator<RequestRecord> for RequestRecords {
+    fn from_iter<I: IntoIterator<Item = RequestRecord>>(records: I) -> Self {
+        Self::of(records)
+    }
+}

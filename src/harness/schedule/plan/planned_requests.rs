@@ -1,0 +1,165 @@
+//! The requests of a plan, in order. A plan of many requests is not kept: its requests are drawn again, from the same seed and
+//! data, each time they are read.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::schedule::PlannedRequest;
+use super::session_drawer::SessionDrawer;
+use crate::harness::HarnessError;
+
+/// A plan of no more than so many requests is kept: 3 MB.
+const KEPT: usize = 1 << 16;
+
+/// The requests of a plan.
+#[derive(Clone)]
+pub struct PlannedRequests {
+    source: Source,
+    count: usize,
+}
+
+#[derive(Clone)]
+enum Source {
+    Kept(Arc<[PlannedRequest]>),
+    /// As it is before the first request.
+    Drawn(Arc<SessionDrawer>),
+}
+
+impl PlannedRequests {
+    pub(in crate::harness) fn kept(requests: Vec<PlannedRequest>) -> Self {
+        Self { count: requests.len(), source: Source::Kept(requests.into()) }
+    }
+
+    /// The first `count` requests that a drawer draws; there are as many.
+    pub(super) fn drawn(drawer: SessionDrawer, count: usize) -> Self {
+        Self::with_room(KEPT, drawer, count)
+    }
+
+    fn with_room(kept: usize, drawer: SessionDrawer, count: usize) -> Self {
+        let drawn = Self { source: Source::Drawn(Arc::new(drawer)), count };
+        if count <= kept { Self::kept(drawn.to_vec()) } else { drawn }
+    }
+
+    pub const fn len(&self) -> usize {
+        self.count
+    }
+
+    pub const fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The same prompt of two requests is then the same allocation.
+    pub(super) const fn are_kept(&self) -> bool {
+        matches!(self.source, Source::Kept(_))
+    }
+
+    pub fn iter(&self) -> PlannedReader {
+        match &self.source {
+            Source::Kept(requests) => PlannedReader(Reader::Kept { requests: Arc::clone(requests), next: 0 }),
+            Source::Drawn(drawer) => {
+                let drawn = Box::new(DrawnRequests::of(SessionDrawer::clone(drawer)));
+                PlannedReader(Reader::Drawn { drawn, left: self.count })
+            }
+        }
+    }
+
+    /// The request with an index; of a plan that is not kept, all before it are drawn, too.
+    pub fn get(&self, index: usize) -> Option<PlannedRequest> {
+        match &self.source {
+            Source::Kept(requests) => requests.get(index).cloned(),
+            Source::Drawn(_) => self.iter().nth(index),
+        }
+    }
+
+    /// All in memory: for few requests.
+    pub fn to_vec(&self) -> Vec<PlannedRequest> {
+        self.iter().collect()
+    }
+}
+
+impl PartialEq for PlannedRequests {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl fmt::Debug for PlannedRequests {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.source {
+            Source::Kept(requests) => requests.fmt(out),
+            Source::Drawn(_) => write!(out, "{} drawn requests", self.count),
+        }
+    }
+}
+
+impl IntoIterator for &PlannedRequests {
+    type Item = PlannedRequest;
+    type IntoIter = PlannedReader;
+
+    fn into_iter(self) -> PlannedReader {
+        self.iter()
+    }
+}
+
+/// Reads planned requests from the first one on.
+pub struct PlannedReader(Reader);
+
+enum Reader {
+    Kept { requests: Arc<[PlannedRequest]>, next: usize },
+    Drawn { drawn: Box<DrawnRequests>, left: usize },
+}
+
+impl PlannedReader {
+    /// An error can only be that of a drawer that goes beyond the plan's requests.
+    pub(super) fn next_request(&mut self) -> Result<Option<PlannedRequest>, HarnessError> {
+        match &mut self.0 {
+            Reader::Kept { requests, next } => {
+                *next += 1;
+                Ok(requests.get(*next - 1).cloned())
+            }
+            Reader::Drawn { left: 0, .. } => Ok(None),
+            Reader::Drawn { drawn, left } => {
+                *left -= 1;
+                drawn.next_request()
+            }
+        }
+    }
+
+    /// As many as the drawer draws.
+    pub(super) fn endless(drawer: SessionDrawer) -> Self {
+        Self(Reader::Drawn { drawn: Box::new(DrawnRequests::of(drawer)), left: usize::MAX })
+    }
+}
+
+impl Iterator for PlannedReader {
+    type Item = PlannedRequest;
+
+    fn next(&mut self) -> Option<PlannedRequest> {
+        // These requests were drawn before, without an error.
+        self.next_request().ok().flatten()
+    }
+}
+
+/// One request after the other of the sessions that are drawn.
+struct DrawnRequests {
+    drawer: SessionDrawer,
+    session: std::vec::IntoIter<PlannedRequest>,
+}
+
+impl DrawnRequests {
+    fn of(drawer: SessionDrawer) -> Self {
+        Self { drawer, session: Vec::new().into_iter() }
+    }
+
+    fn next_request(&mut self) -> Result<Option<PlannedRequest>, HarnessError> {
+        loop {
+            if let Some(request) = self.session.next() {
+                return Ok(Some(request));
+            }
+            match self.drawer.next()? {
+                Some(session) => self.session = session.into_iter(),
+                None => return Ok(None),
+            }
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! A sequence that may be longer than memory is to hold: up to some MB of it are in memory, and beyond that all of it is in a
+//! temporary file without a name, which ends with the process. It is read in order, and sorted without being in memory as a whole.
+//!
+//! What a disk refuses does not stop a run in the middle of its load: the first error is kept, the sequence ends there, and
+//! [`SpoolContext::check`] reports it before a result is made of it.
+
+mod blocks;
+mod external_sort;
+
+use std::io;
+use std::sync::{Arc, OnceLock};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use self::blocks::{BlockFile, BlockReader, BlockWriter};
+
+/// Of a sequence, that is held in memory.
+const IN_MEMORY: usize = 16 << 20;
+
+/// What one value of a sequence must be able to do: be written into a file, and read again.
+pub(in crate::harness) trait SpoolValue: Clone + Serialize + DeserializeOwned {}
+impl<T: Clone + Serialize + DeserializeOwned> SpoolValue for T {}
+
+/// What some sequences that belong together share: the first error of their files, and how much of each is in memory.
+#[derive(Clone, Debug)]
+pub(in crate::harness) struct SpoolContext(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    error: OnceLock<io::Error>,
+    /// Bytes of a sequence.
+    in_memory: usize,
+}
+
+impl Default for SpoolContext {
+    fn default() -> Self {
+        Self::with_memory(IN_MEMORY)
+    }
+}
+
+impl SpoolContext {
+    pub fn with_memory(bytes: usize) -> Self {
+        Self(Arc::new(Shared { error: OnceLock::new(), in_memory: bytes }))
+    }
+
+    fn fail(&self, error: io::Error) {
+        let _ = self.0.error.set(error);
+    }
+
+    fn has_failed(&self) -> bool {
+        self.0.error.get().is_some()
+    }
+
+    /// How many values of a sequence are held in memory.
+    fn room<T>(&self) -> usize {
+        self.0.in_memory / size_of::<T>().max(1)
+    }
+
+    /// An error if any of the sequences is not whole.
+    pub fn check(&self) -> io::Result<()> {
+        self.0.error.get().map_or(Ok(()), |error| Err(io::Error::new(error.kind(), error.to_string())))
+    }
+}
+
+/// A sequence that is complete.
+#[derive(Clone, Debug)]
+pub(in crate::harness) struct Spool<T> {
+    values: Stored<T>,
+    context: SpoolContext,
+}
+
+#[derive(Clone, Debug)]
+enum Stored<T> {
+    Memory(Arc<Vec<T>>),
+    File(Arc<BlockFile>),
+}
+
+impl<T: SpoolValue> Spool<T> {
+    pub fn of(values: impl IntoIterator<Item = T>, context: &SpoolContext) -> Self {
+        let mut writer = SpoolWriter::new(context.clone());
+        values.into_iter().for_each(|value| writer.push(value));
+        writer.end()
+    }
+
+    pub fn len(&self) -> usize {
+        match &self.values {
+            Stored::Memory(values) => values.len(),
+            Stored::File(file) => file.values(),
+        }
+    }
+
+    pub const fn context(&self) -> &SpoolContext {
+        &self.context
+    }
+
+    pub fn iter(&self) -> SpoolReader<'_, T> {
+        match &self.values {
+            Stored::Memory(values) => SpoolReader::Memory(values.iter()),
+            Stored::File(file) => SpoolReader::File(BlockReader::new(file, 0..file.blocks(), &self.context)),
+        }
+    }
+
+    pub fn mapped<U: SpoolValue>(&self, of: impl Fn(T) -> U) -> Spool<U> {
+        Spool::of(self.iter().map(of), &self.context)
+    }
+
+    /// In the order of a key; equal ones stay as they are.
+    pub fn sorted_by_key<K: Ord>(&self, key: impl Fn(&T) -> K) -> Self {
+        match &self.values {
+            _ if self.iter().is_sorted_by_key(|value| key(&value)) => self.clone(),
+            Stored::Memory(values) => {
+                let mut sorted = Vec::clone(values);
+                sorted.sort_by_key(key);
+                Self { values: Stored::Memory(Arc::new(sorted)), context: self.context.clone() }
+            }
+            Stored::File(_) => external_sort::sorted(self.iter(), key, &self.context),
+        }
+    }
+
+    /// Several sequences as one, in the order of a key. It has the error of any of them.
+    pub fn merged<K: Ord>(parts: Vec<Self>, key: impl Fn(&T) -> K) -> Self {
+        let in_memory = parts.first().map_or(IN_MEMORY, |part| part.context.0.in_memory);
+        let context = SpoolContext::with_memory(in_memory);
+        let sorted = external_sort::sorted(parts.iter().flat_map(Self::iter), key, &context);
+        for part in parts {
+            part.context.check().unwrap_or_else(|error| context.fail(error));
+        }
+        sorted
+    }
+}
+
+impl<T: SpoolValue + Ord> Spool<T> {
+    pub fn sorted(&self) -> Self {
+        self.sorted_by_key(T::clone)
+    }
+}
+
+/// Reads a sequence from its beginning.
+pub(in crate::harness) enum SpoolReader<'s, T> {
+    Memory(std::slice::Iter<'s, T>),
+    File(BlockReader<'s, T>),
+}
+
+impl<T: SpoolValue> Iterator for SpoolReader<'_, T> {
+    type Item = T;
+
+    fn next(&mut self) -> Option<T> {
+        match self {
+            Self::Memory(values) => values.next().cloned(),
+            Self::File(reader) => reader.next(),
+        }
+    }
+}
+
+/// Takes a sequence, value after value.
+#[derive(Debug)]
+pub(in crate::harness) struct SpoolWriter<T> {
+    memory: Vec<T>,
+    /// Values beyond which all of them go into the file.
+    most: usize,
+    file: Option<BlockWriter>,
+    context: SpoolContext,
+}
+
+impl<T: SpoolValue> SpoolWriter<T> {
+    pub fn new(context: SpoolContext) -> Self {
+        Self::one_of(1, context)
+    }
+
+    /// Of several writers that together hold as much as one.
+    pub fn one_of(writers: usize, context: SpoolContext) -> Self {
+        Self { memory: Vec::new(), most: context.room::<T>() / writers.max(1), file: None, context }
+    }
+
+    #[cfg(test)]
+    pub const fn context(&self) -> &SpoolContext {
+        &self.context
+    }
+
+    pub fn push(&mut self, value: T) {
+        if self.file.is_none() && self.memory.len() < self.most {
+            return self.memory.push(value);
+        }
+        if self.context.has_failed() {
+            return;
+        }
+        if let Err(error) = self.to_file(&value) {
+            self.context.fail(error);
+        }
+    }
+
+    fn to_file(&mut self, value: &T) -> io::Result<()> {
+        if self.file.is_none() {
+            let mut file = BlockWriter::new()?;
+            std::mem::take(&mut self.memory).iter().try_for_each(|value| file.push(value))?;
+            self.file = Some(file);
+        }
+        self.file.as_mut().map_or(Ok(()), |file| file.push(value))
+    }
+
+    pub fn end(self) -> Spool<T> {
+        let Self { memory, file, context, .. } = self;
+        let values = match file.map(BlockWriter::end) {
+            None => Stored::Memory(Arc::new(memory)),
+            Some(Ok(file)) => Stored::File(Arc::new(file)),
+            Some(Err(error)) => {
+                context.fail(error);
+                Stored::Memory(Arc::default())
+            }
+        };
+        Spool { values, context }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sequence_is_the_same_in_memory_and_in_a_file() {
+        let key = |at: u64| at.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 50;
+        let values: Vec<(u64, String)> = (0..40_000_u64).map(|at| (key(at), "x".repeat(at as usize % 9))).collect();
+        let mut expected = values.clone();
+        expected.sort_by_key(|(key, _)| *key);
+        for bytes in [IN_MEMORY, 30_000, 0] {
+            let spool = Spool::of(values.iter().cloned(), &SpoolContext::with_memory(bytes));
+            assert_eq!(matches!(spool.values, Stored::File(_)), bytes < IN_MEMORY);
+            assert!(spool.len() == values.len() && spool.iter().eq(values.iter().cloned()));
+            if bytes > 0 {
+                let sorted = spool.sorted_by_key(|(key, _)| *key);
+                assert!(sorted.iter().eq(expected.iter().cloned()), "equal keys stay in their order");
+                let parts = values.chunks(9_000).map(|part| Spool::of(part.iter().cloned(), spool.context()));
+                let merged = Spool::merged(parts.collect(), |(key, _)| *key);
+                assert!(merged.iter().eq(expected.iter().cloned()) && merged.len() == values.len());
+            }
+            spool.context().check().unwrap();
+        }
+    }
+
+    #[test]
+    fn a_value_that_cannot_be_written_is_an_error_and_no_shorter_sequence() {
+        let mut writer = SpoolWriter::new(SpoolContext::with_memory(8));
+        writer.push(1_u64);
+        writer.context.fail(io::Error::from(io::ErrorKind::StorageFull));
+        writer.push(2);
+        let merged = Spool::merged(vec![Spool::of([3], &SpoolContext::default()), writer.end()], |value| *value);
+        assert_eq!(merged.context().check().unwrap_err().kind(), io::ErrorKind::StorageFull);
+    }
+}
