@@ -10,6 +10,7 @@ mod peers;
 mod request_tensors;
 mod speculation;
 mod truth;
+mod vllm_metrics;
 
 use std::path::Path;
 use std::time::Duration;
