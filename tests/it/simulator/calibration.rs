@@ -32,6 +32,7 @@ fn target() -> CalibrationTarget {
         kv: Precision::Bf16,
         parallelism: Parallelism { tensor: 1, pipeline: 1 },
         scheduler: SimScheduler::Vllm,
+        max_cudagraph_capture_size: 512,
         source: "vLLM 0.24 on an H200".into(),
     }
 }

@@ -18,12 +18,16 @@ const VLLM: &str = include_str!("../../golden/vllm-metrics/exposition.txt");
 const LEFT_OUT: [&str; 2] = ["vllm:cache_config_info", "vllm:lora_requests_info"];
 
 fn vllm(drafting: Option<Drafting>, parameters: &Value) -> (Files, Running) {
+    at_speed(100.0, drafting, parameters)
+}
+
+fn at_speed(speed: f64, drafting: Option<Drafting>, parameters: &Value) -> (Files, Running) {
     let files = Files::new(true, parameters);
     let calibration = SimCalibration { scheduler: SimScheduler::Vllm, ..SimCalibration::default() };
     let spec = EngineSpec { calibration, drafting, ..engine_spec() };
     write_engine(&spec, &files.0.path().join("engine")).unwrap();
     let free = Some("127.0.0.1:0".parse().unwrap());
-    let server = Running::start(SimOptions { http: free, metrics: free, ..files.options() });
+    let server = Running::start(SimOptions { speed, http: free, metrics: free, ..files.options() });
     (files, server)
 }
 
@@ -200,7 +204,8 @@ async fn drafts_are_counted_by_position() {
 /// Requests that have room for their prompts run, the others wait.
 #[tokio::test]
 async fn gauges_show_who_runs_and_who_waits() {
-    let (_files, server) = vllm(None, &json!({"max_tokens_in_paged_kv_cache": 2048}));
+    // The load takes some seconds.
+    let (_files, server) = at_speed(1.0, None, &json!({"max_tokens_in_paged_kv_cache": 2048}));
     let mut client = server.client().await;
     let requests: Vec<_> = (0..10).map(|at| request(&at.to_string(), 300, 660, true)).collect();
     let mut answers = client.model_stream_infer(tokio_stream::iter(requests)).await.unwrap().into_inner();
