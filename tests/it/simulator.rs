@@ -11,6 +11,7 @@ mod request_tensors;
 mod speculation;
 mod truth;
 mod vllm_metrics;
+mod what_if;
 
 use std::path::Path;
 use std::time::Duration;

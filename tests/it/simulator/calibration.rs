@@ -56,6 +56,20 @@ fn a_real_servers_steps_are_explained_within_a_few_per_cent() {
     assert!(fit.assumed.is_empty(), "{:?}", fit.assumed);
 }
 
+#[test]
+fn the_largest_cuda_graph_is_the_one_that_is_set() {
+    let log = read_step_log(&golden("step_log.jsonl")).unwrap();
+    let of = |max_cudagraph_capture_size| {
+        let target = CalibrationTarget { max_cudagraph_capture_size, ..target() };
+        let fit = calibrate(&target, std::slice::from_ref(&log)).unwrap();
+        (fit.calibration.cuda_graph_tokens, fit.calibration.layer_us, fit.mean_error)
+    };
+    let (right, wrong) = (of(512), of(2048));
+    assert_eq!((right.0, wrong.0), (512, 2048));
+    // The server had graphs up to 512 tokens: that explains its steps best.
+    assert!(right.1 > 50.0 && right.2 < wrong.2, "{right:?} {wrong:?}");
+}
+
 /// Longer contexts than any that the fit saw beside generation, and the batches between those that it saw.
 #[test]
 fn loads_that_the_fit_has_not_seen_come_out_right() {

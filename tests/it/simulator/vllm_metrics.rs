@@ -220,6 +220,7 @@ async fn gauges_show_who_runs_and_who_waits() {
     assert_eq!(of(r#"num_requests_waiting_by_reason{reason="capacity"}"#), waiting);
     assert_eq!(of(r#"num_requests_waiting_by_reason{reason="deferred"}"#), 0.0);
     assert!(of("kv_cache_usage_perc") > 0.25 && of("kv_cache_usage_perc") <= 1.0, "{values:?}");
-    drop(answers);
-    server.stop().unwrap();
+    drop((answers, client));
+    // What the client gave up reaches the server while this waits.
+    tokio::task::spawn_blocking(|| server.stop()).await.unwrap().unwrap();
 }

@@ -2,7 +2,7 @@
 
 /// Values so far.
 #[derive(Clone, Debug)]
-pub(in crate::sim::serve) struct Histogram {
+pub struct Histogram {
     /// Rising; the last bucket, without a limit, is not among them.
     limits: Vec<f64>,
     /// One for each limit, and one for what is above them all.
@@ -27,16 +27,16 @@ impl Histogram {
         self.sum += value;
     }
 
-    pub(in crate::sim::serve) const fn sum(&self) -> f64 {
+    pub const fn sum(&self) -> f64 {
         self.sum
     }
 
-    pub(in crate::sim::serve) fn count(&self) -> u64 {
+    pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
 
     /// Each limit, infinity at last, and the values that are at most so large.
-    pub(in crate::sim::serve) fn cumulative(&self) -> impl Iterator<Item = (f64, u64)> {
+    pub fn cumulative(&self) -> impl Iterator<Item = (f64, u64)> {
         let limits = self.limits.iter().copied().chain([f64::INFINITY]);
         limits.zip(self.counts.iter().scan(0, |below, count| {
             *below += count;
