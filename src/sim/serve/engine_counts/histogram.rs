@@ -53,7 +53,9 @@ mod tests {
     #[test]
     fn a_value_is_in_each_bucket_whose_limit_it_does_not_exceed() {
         let mut histogram = Histogram::new(vec![1.0, 2.0]);
-        [1.0, 1.5, 7.0].into_iter().for_each(|value| histogram.observe(value));
+        for value in [1.0, 1.5, 7.0] {
+            histogram.observe(value);
+        }
         assert_eq!(histogram.cumulative().collect::<Vec<_>>(), [(1.0, 1), (2.0, 2), (f64::INFINITY, 3)]);
         assert_eq!((histogram.count(), histogram.sum()), (3, 9.5));
     }

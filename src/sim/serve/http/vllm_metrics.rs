@@ -20,6 +20,7 @@ struct Engine<'a> {
     counts: EngineCounts,
 }
 
+type HistogramOf = fn(&EngineCounts) -> &Histogram;
 /// A label beside those that every series has, and its value.
 type Label = Option<(&'static str, String)>;
 
@@ -134,7 +135,7 @@ fn requests(page: &mut Page<'_>) {
             [("stop", ended_by_stop), ("length", ended_by_length), ("abort", 0), ("error", 0), ("repetition", 0)];
         reasons.map(|(reason, count)| (Some(("finished_reason", reason.to_owned())), count)).to_vec()
     });
-    let histograms: [(&str, &str, fn(&EngineCounts) -> &Histogram); 15] = [
+    let histograms: [(&str, &str, HistogramOf); 15] = [
         ("request_prompt_tokens", "Number of prefill tokens processed.", |all| &all.request_prompt_tokens),
         ("request_generation_tokens", "Number of generation tokens processed.", |all| &all.request_generation_tokens),
         ("iteration_tokens_total", "Histogram of number of tokens per engine_step.", |all| &all.iteration_tokens),
@@ -200,7 +201,7 @@ impl Page<'_> {
         self.family(name, help, "gauge", &of);
     }
 
-    fn histogram(&mut self, name: &str, help: &str, of: fn(&EngineCounts) -> &Histogram) {
+    fn histogram(&mut self, name: &str, help: &str, of: HistogramOf) {
         self.head(name, help, "histogram");
         for engine in &self.engines {
             let histogram = of(&engine.counts);
