@@ -1,5 +1,7 @@
 //! `/metrics` of a simulated vLLM: the families of vLLM's own code, `tests/golden/vllm-metrics`, with the counts of what clients received.
 
+#![expect(clippy::float_cmp, reason = "counts are whole numbers")]
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 

@@ -73,7 +73,7 @@ fn steps_above_the_largest_cuda_graph_take_longer() {
     // About 25 requests generate at a time; the layers' kernels are launched one by one in a step of more tokens than that.
     let (usual, small) = (tpot(&[]), tpot(&["max_cudagraph_capture_size=8"]));
     assert!(small > 1.2 * usual, "{small} ms, {usual} ms");
-    assert_eq!(tpot(&["max_cudagraph_capture_size=512"]), usual);
+    assert_eq!(tpot(&["max_cudagraph_capture_size=512"]).to_bits(), usual.to_bits());
     // Without graphs small steps take longer, too.
     assert!(tpot(&["enforce_eager=true"]) >= small);
 }
