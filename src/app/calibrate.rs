@@ -52,6 +52,7 @@ pub(super) fn calibrate(global: &Global, request: &Calibrate) -> Result<CliExit,
             CalibratedScheduler::Vllm => SimScheduler::Vllm,
             CalibratedScheduler::TensorrtLlm => SimScheduler::TensorrtLlm,
         },
+        max_cudagraph_capture_size: request.max_cudagraph_capture_size,
     };
     let fit = sim::calibrate(&target, &logs).map_err(CommandError::usage)?;
     if request.json {

@@ -54,7 +54,10 @@ pub(super) fn what_if(global: &Global, request: &WhatIf) -> Result<CliExit, Comm
     }
     let splits = disaggregated::splits(request)?;
     if !splits.is_empty() {
-        questions = questions.iter().flat_map(|one| splits.iter().map(|split| one.split_over(split))).collect();
+        questions = questions
+            .iter()
+            .flat_map(|one| splits.iter().map(|split| one.split_over(split, request.requests)))
+            .collect();
     }
     if let Some(asked) = &request.fleet {
         return fleet::answer(global, request, asked, &questions, goal.as_deref());
@@ -74,6 +77,9 @@ pub(super) fn what_if(global: &Global, request: &WhatIf) -> Result<CliExit, Comm
     } else {
         what_if_text(&rows, &goal, Styler::chosen(global.color.choice()))
     });
+    if !splits.is_empty() && !request.json {
+        print(&format!("\n{}", disaggregated::HOW_TO_MEASURE));
+    }
     Ok(CliExit::Done)
 }
 
@@ -261,14 +267,18 @@ fn answer(questions: &[Question], requests: usize, has_curves: bool) -> Vec<What
 }
 
 impl Question {
-    /// The same for so many copies of its server. No manifest starts them, so there is no command.
-    fn split_over(&self, split: &ServerSplit) -> Self {
+    /// The same for so many copies of its server. No manifest starts them apart: the command is that of the load alone.
+    fn split_over(&self, split: &ServerSplit, requests: u32) -> Self {
         let mut question = self.clone();
+        if split.setup.is_some() || split.servers != self.row.servers {
+            let load = disaggregated::bench_command(&self.workload, self.is_offline, requests as usize);
+            question.row.command = load.unwrap_or_default();
+            disaggregated::BENCH_RATE.clone_into(&mut question.rate_key);
+        }
         let row = &mut question.row;
         row.gpus = row.gpus / row.servers.max(1) as u32 * split.servers as u32;
         row.servers = split.servers;
         row.settings.push(("disaggregated".to_owned(), split.text.clone()));
-        row.command.clear();
         question.split = split.setup;
         question
     }

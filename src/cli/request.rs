@@ -440,6 +440,8 @@ pub struct Calibrate {
     pub kv_cache_dtype: Option<String>,
     pub tensor_parallelism: u32,
     pub scheduler: CalibratedScheduler,
+    /// Of vLLM, tokens.
+    pub max_cudagraph_capture_size: u32,
     pub source: Option<String>,
     pub output: Option<PathBuf>,
     pub json: bool,

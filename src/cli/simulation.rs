@@ -30,6 +30,9 @@ pub(super) struct CalibrateArgs {
     /// Whose scheduler and KV cache rules a simulated engine with this calibration follows.
     #[arg(long, value_name = "SOFTWARE", value_enum, default_value_t = SchedulerWord::Vllm)]
     pub scheduler: SchedulerWord,
+    /// The largest step with a CUDA graph that vLLM had, tokens; 0: it had none (`--enforce-eager`). Its default is 512, and twice `--max-num-seqs` below 256.
+    #[arg(long, value_name = "N", default_value_t = 512)]
+    pub max_cudagraph_capture_size: u32,
     /// What the log is of; part of the preset. Default: the names of the logs.
     #[arg(long, value_name = "TEXT")]
     pub source: Option<String>,
@@ -59,6 +62,7 @@ pub(super) fn calibrate(args: CalibrateArgs) -> Calibrate {
             SchedulerWord::Vllm => CalibratedScheduler::Vllm,
             SchedulerWord::TensorrtLlm => CalibratedScheduler::TensorrtLlm,
         },
+        max_cudagraph_capture_size: args.max_cudagraph_capture_size,
         source: args.source,
         output: args.output,
         json: args.json,
@@ -130,7 +134,7 @@ pub(super) struct FleetArgs {
     /// Simulate a day of a fleet of such servers: requests per second at night and in the afternoon, or a file of lines `SECONDS,REQUESTS_PER_SECOND`.
     #[arg(long, value_name = "LOW..HIGH|FILE", value_hint = ValueHint::FilePath)]
     pub day: Option<String>,
-    /// Copies of the server behind each balancer. Default: those of the system.
+    /// Copies of the server behind each balancer; with --disaggregated, how often each has the servers that it names. Default: those of the system; 1.
     #[arg(long, value_name = "N", requires = "day", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub replicas: Option<u32>,
     /// Balancers that do not know of each other, each with an equal share of the requests.
@@ -149,7 +153,7 @@ pub(super) struct FleetArgs {
         default_value = "least-load"
     )]
     pub balancer: Vec<BalancerWord>,
-    /// Mean time between failures of a replica, and the time of its repair, as in `30d,10m`. Its requests begin again on other replicas.
+    /// Mean time between failures of a server, and the time of its repair, as in `30d,10m`. Its requests begin again on other ones.
     #[arg(long, value_name = "TIME,REPAIR", requires = "day")]
     pub failures: Option<String>,
     /// Prompts begin with one of COUNT prefixes of TOKENS tokens, in front of their length; the first ones are more frequent with an exponent of Zipf's law.

@@ -35,6 +35,8 @@ pub struct EngineSpec {
     /// Speculative decoding.
     pub drafting: Option<Drafting>,
     pub lora: Option<LoraSettings>,
+    /// Of an engine of vLLM: the largest step with a CUDA graph, tokens. `None`: vLLM's default.
+    pub max_cudagraph_capture_size: Option<u32>,
 }
 
 /// One `rank<N>.engine`.
@@ -53,6 +55,8 @@ pub struct RankFile {
     pub speculation: Option<Speculation>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lora: Option<LoraCost>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_cudagraph_capture_size: Option<u32>,
 }
 
 /// Why no engine was written or read.
@@ -124,6 +128,7 @@ pub(super) fn design(spec: &EngineSpec) -> Result<(EngineConfig, RankFile), SimE
         memory,
         speculation,
         lora,
+        max_cudagraph_capture_size: spec.max_cudagraph_capture_size,
     };
     Ok((config, rank))
 }
@@ -303,6 +308,7 @@ pub(super) mod tests {
             ),
             drafting: None,
             lora: None,
+            max_cudagraph_capture_size: None,
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::core::{Chunking, EngineLimits, SchedulerPolicy};
 use super::engine::{EngineSpec, RankFile, SimEngineError, design};
+use super::timing::{Coefficients, Speculation};
 use crate::spec::SimScheduler;
 use crate::triton::EngineConfig;
 
@@ -49,7 +50,7 @@ pub(super) fn limits(config: &EngineConfig, rank: &RankFile, serving: &TwinServi
     let build = &config.build_config;
     // Each stage of a pipeline works on a batch of its own.
     let stages = config.pretrained_config.mapping.pp_size.max(1);
-    EngineLimits {
+    let limits = EngineLimits {
         policy: match rank.calibration.scheduler {
             SimScheduler::Vllm => SchedulerPolicy::Vllm,
             SimScheduler::TensorrtLlm => serving.policy,
@@ -63,5 +64,62 @@ pub(super) fn limits(config: &EngineConfig, rank: &RankFile, serving: &TwinServi
         timing: rank.timing,
         speculation: rank.speculation.clone(),
         lora: rank.lora,
+    };
+    match limits.policy {
+        SchedulerPolicy::Vllm => {
+            with_graphs(limits, rank.calibration.cuda_graph_tokens, rank.max_cudagraph_capture_size)
+        }
+        _ => limits,
+    }
+}
+
+/// The largest step with a CUDA graph as vLLM 0.24 has it (`_set_cudagraph_sizes` in `vllm/config/vllm.py`): what is set, or twice the tokens
+/// of a step in which as many requests as may be generate, at most `usual`; and not more than the tokens of a step.
+pub(super) fn with_graphs(limits: EngineLimits, usual: u64, set: Option<u32>) -> EngineLimits {
+    let drafts = limits.speculation.as_ref().map_or(0, |speculation| speculation.draft_len);
+    let all_generate = limits.max_batch_size as u64 * (1 + drafts);
+    let most = set.map_or_else(|| usual.min(2 * all_generate), u64::from).min(limits.max_num_tokens);
+    let with = |timing: Coefficients| Coefficients { graph_tokens: most, ..timing };
+    EngineLimits {
+        timing: with(limits.timing),
+        speculation: limits
+            .speculation
+            .map(|speculation| Speculation { drafter: speculation.drafter.map(with), ..speculation }),
+        ..limits
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sim::engine::tests::spec;
+    use crate::sim::timing::{Drafter, Drafting};
+    use crate::spec::{AcceptanceRate, SimCalibration};
+    use serde_json::json;
+
+    fn graph_tokens(change: impl Fn(&mut EngineSpec)) -> u64 {
+        let calibration =
+            SimCalibration { scheduler: SimScheduler::Vllm, cuda_graph_tokens: 512, ..SimCalibration::default() };
+        let mut spec = EngineSpec { calibration, ..spec() };
+        change(&mut spec);
+        twin(&spec, &TwinServing::default()).unwrap().timing.graph_tokens
+    }
+
+    #[test]
+    fn the_largest_graph_is_the_one_that_vllm_captures() {
+        let flag = |name: &'static str, value: u32| {
+            move |spec: &mut EngineSpec| drop(spec.build_flags.insert(name.to_owned(), json!(value)))
+        };
+        // 64 requests.
+        assert_eq!(graph_tokens(|_| {}), 128);
+        assert_eq!(graph_tokens(flag("max_batch_size", 1024)), 512);
+        assert_eq!(graph_tokens(|spec| spec.max_cudagraph_capture_size = Some(1024)), 1024);
+        assert_eq!(graph_tokens(|spec| spec.max_cudagraph_capture_size = Some(0)), 0);
+        // Never more than a step has.
+        assert_eq!(graph_tokens(|spec| spec.max_cudagraph_capture_size = Some(100_000)), 8192);
+        let drafts = Drafting { drafter: Drafter::NGram, draft_len: 2, acceptance: AcceptanceRate::Same(0.5) };
+        assert_eq!(graph_tokens(|spec| spec.drafting = Some(drafts.clone())), 384);
+        // TensorRT-LLM has other rules.
+        assert_eq!(graph_tokens(|spec| spec.calibration.scheduler = SimScheduler::TensorrtLlm), 512);
     }
 }

@@ -69,6 +69,7 @@ fn spec(tensor_parallelism: u32) -> EngineSpec {
                 .unwrap_or_default(),
         drafting: None,
         lora: None,
+        max_cudagraph_capture_size: None,
     }
 }
 

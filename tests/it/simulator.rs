@@ -10,6 +10,8 @@ mod peers;
 mod request_tensors;
 mod speculation;
 mod truth;
+mod vllm_metrics;
+mod what_if;
 
 use std::path::Path;
 use std::time::Duration;

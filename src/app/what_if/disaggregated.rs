@@ -2,7 +2,8 @@
 
 use crate::app::error::CommandError;
 use crate::cli::{BalancerPolicy, WhatIf};
-use crate::sim::{Balancer, Disaggregation};
+use crate::sim::{Balancer, Disaggregation, VirtualWorkload};
+use crate::spec::Length;
 
 /// A NIC of 400 Gbit/s for each GPU.
 const LINK_GBS: f64 = 50.0;
@@ -19,12 +20,6 @@ pub(super) struct ServerSplit {
 
 /// The splits that are to be tried.
 pub(super) fn splits(request: &WhatIf) -> Result<Vec<ServerSplit>, CommandError> {
-    let of_fleet = request.fleet.as_ref().filter(|fleet| fleet.failures.is_some() || fleet.replicas.is_some());
-    if of_fleet.is_some() && !request.disaggregated.is_empty() {
-        let what =
-            "--disaggregated has its own numbers of servers, and they do not fail: remove --replicas and --failures";
-        return Err(CommandError::usage(what));
-    }
     let kv_link_gbs = request.kv_link.unwrap_or(LINK_GBS);
     if !kv_link_gbs.is_finite() || kv_link_gbs <= 0.0 {
         return Err(CommandError::usage(format!("--kv-link: {kv_link_gbs} is not a positive number of GB/s")));
@@ -44,6 +39,33 @@ pub(super) fn splits(request: &WhatIf) -> Result<Vec<ServerSplit>, CommandError>
         })
     };
     request.disaggregated.iter().map(split).collect()
+}
+
+/// What is behind the commands of the points.
+pub(super) const HOW_TO_MEASURE: &str = "\
+No stage starts context and generation servers apart. Start them and their router by hand (`trtllm-serve disaggregated`, or vLLM with a KV
+connector and its proxy); the commands send the load to the router, ROUTER:8000. A point whose lengths `regatta bench` has no options for has none.
+";
+
+/// Sends the load to a router that was started by hand, without its rate. `None`: `regatta bench` has no options for such lengths.
+pub(super) fn bench_command(workload: &VirtualWorkload, is_offline: bool, requests: usize) -> Option<String> {
+    let load = if is_offline { format!("--offline -n {requests}") } else { "--duration 60s".to_owned() };
+    let input = length_options("input", &workload.input_tokens)?;
+    let output = length_options("output", &workload.output_tokens)?;
+    Some(format!("regatta bench openai://ROUTER:8000 --ignore-eos {input} {output} {load}"))
+}
+
+/// The key of the rate in such a command.
+pub(super) const BENCH_RATE: &str = "--rate";
+
+fn length_options(what: &str, length: &Length) -> Option<String> {
+    match *length {
+        Length::Fixed(tokens) => Some(format!("--{what}-tokens {tokens}")),
+        Length::Normal { mean, stddev, .. } => {
+            Some(format!("--{what}-tokens {} --{what}-tokens-stddev {stddev}", mean.round()))
+        }
+        Length::Given | Length::Uniform { .. } | Length::Lognormal { .. } | Length::Empirical(_) => None,
+    }
 }
 
 /// `1:3`

@@ -36,7 +36,11 @@ pub(super) fn answer(
                 BalancerPolicy::LeastLoad => (Balancer::LeastLoad, "least-load"),
                 BalancerPolicy::PrefixAware => (Balancer::PrefixAware, "prefix-aware"),
             };
-            let replicas = asked.replicas.map_or(question.row.servers, |replicas| replicas as usize);
+            let split = question.split.map(|split| split.context_servers + split.generation_servers);
+            // With context and generation servers apart, a replica is all that the split names.
+            let copies = if split.is_some() { 1 } else { question.row.servers };
+            let replicas = asked.replicas.map_or(copies, |replicas| replicas as usize);
+            let servers = (balancers * replicas * split.unwrap_or(1)) as u64;
             let result = server(question).and_then(|server| {
                 let fleet = Fleet {
                     server,
@@ -58,8 +62,8 @@ pub(super) fn answer(
                 task: question.row.task.clone(),
                 balancer: word,
                 balancers: balancers as u64,
-                replicas: (balancers * replicas) as u64,
-                gpus: (balancers * replicas) as u64 * gpus_of_one,
+                replicas: servers,
+                gpus: servers * gpus_of_one,
                 seconds: rate.seconds(),
                 limits: goal.map_or_else(|| question.limits.clone(), <[LatencyLimit]>::to_vec),
                 result,

@@ -53,6 +53,9 @@ pub struct Engine {
     /// LoRA adapters of a simulated engine, which requests name (`request.lora_task_id`). A real one has `lora_plugin` and `max_lora_rank` among its build flags.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lora_config: Option<LoraConfig>,
+    /// The largest step with a CUDA graph, tokens, of a simulated engine of vLLM (`calibration.scheduler: vllm`); 0: none has one, as with `enforce_eager`. [default: vLLM's, twice the tokens of a decode step of `max_batch_size` requests, at most the calibration's `cuda_graph_tokens`]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_cudagraph_capture_size: Option<u32>,
 }
 
 impl Engine {

@@ -106,6 +106,7 @@ impl StageChecker<'_> {
         self.supported(engine);
         self.speculative_config(engine);
         self.lora_config(engine);
+        self.max_cudagraph_capture_size(engine);
         let flags = &engine.build_flags;
         let build = |name| ["engine", "build_flags", name];
         for name in flags.keys() {

@@ -15,6 +15,8 @@ pub struct CalibrationTarget {
     pub kv: Precision,
     pub parallelism: Parallelism,
     pub scheduler: SimScheduler,
+    /// Of vLLM: the largest step with a CUDA graph, tokens.
+    pub max_cudagraph_capture_size: u32,
     /// What the log is, for the preset.
     pub source: String,
 }
@@ -87,8 +89,6 @@ const FEWEST: usize = 20;
 /// The linear coefficients: base, tokens above the free ones, pairs, requests, KV tokens, steps with prompts, turns of a client,
 /// prompts, steps that no CUDA graph covers.
 const COLUMNS: usize = 9;
-/// vLLM's largest graph (`max_cudagraph_capture_size`), tokens.
-const VLLM_GRAPH: u64 = 512;
 const PAIRS: usize = 2;
 
 /// Fits the coefficients to the log's steps, then once more to every second load, to see the error on the others.
@@ -160,7 +160,8 @@ const FREE_GRID: usize = 4;
 impl Linear {
     fn fit(target: &CalibrationTarget, observed: &[&TimedSteps]) -> Self {
         let (defaults, _) = derive(&target.with(&SimCalibration::default()));
-        let graph_tokens = (target.scheduler == SimScheduler::Vllm).then_some(VLLM_GRAPH);
+        let graph_tokens =
+            (target.scheduler == SimScheduler::Vllm).then_some(u64::from(target.max_cudagraph_capture_size));
         let best = |pairs_are_assumed: bool| {
             let mut best: Option<(f64, Self)> = None;
             for free_tokens in (0..=MOST_FREE).step_by(FREE_GRID) {

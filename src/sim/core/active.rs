@@ -61,6 +61,8 @@ pub(super) struct InFlight {
     pub(super) generating: Vec<usize>,
     /// Requests that lost their blocks for it.
     pub(super) paused: usize,
+    /// Waiting requests that vLLM's scheduler came by and that have no slot for their adapter.
+    pub(super) deferred: usize,
 }
 
 impl InFlight {

@@ -58,6 +58,8 @@ pub struct CoreTokens {
     /// Of the first of them, from 0.
     pub index: u64,
     pub count: u64,
+    /// Drafts that the model accepted for it, where the step had some to verify: those behind the request's last token, too.
+    pub accepted: Option<u64>,
     /// The request has all of its tokens.
     pub is_last: bool,
     /// When its request first had a place in a step.
@@ -84,6 +86,8 @@ pub struct CoreLoad {
     pub active: usize,
     /// Those that have no KV blocks.
     pub waiting: usize,
+    /// Of those: without a slot for their adapter, where vLLM's scheduler came by them.
+    pub deferred: usize,
     /// In the step in flight: requests that compute their context, and their tokens.
     pub contexts: usize,
     pub context_tokens: u64,
@@ -114,6 +118,7 @@ pub struct Core {
     steps: u64,
     peak_blocks: u64,
     pauses: u64,
+    deferred: usize,
 }
 
 impl Core {
@@ -130,6 +135,7 @@ impl Core {
             steps: 0,
             peak_blocks: 0,
             pauses: 0,
+            deferred: 0,
         }
     }
 
@@ -224,6 +230,7 @@ impl Core {
             (batch::compose(&self.limits, &self.active, &scheduled), paused)
         };
         self.pauses += paused as u64;
+        self.deferred = flight.deferred;
         debug_assert!(
             !flight.contexts.is_empty() || !flight.generating.is_empty(),
             "no progress: a request that does not fit was let in"
@@ -259,18 +266,18 @@ impl Core {
             request.pos += tokens;
             debug_assert!(request.pos <= request.ctx, "more context computed than there is");
             if request.is_generating() {
-                make(request, 1, &mut emit);
+                make(request, 1, None, &mut emit);
             }
         }
         if let Some(speculation) = &self.limits.speculation {
             for &at in &flight.generating {
                 let request = &mut self.active[at];
-                let tokens = speculation.tokens(request.number, request.made).min(request.osl - request.made);
-                make(request, tokens, &mut emit);
+                let tokens = speculation.tokens(request.number, request.made);
+                make(request, tokens.min(request.osl - request.made), Some(tokens - 1), &mut emit);
             }
         } else {
             for &at in &flight.generating {
-                make(&mut self.active[at], 1, &mut emit);
+                make(&mut self.active[at], 1, None, &mut emit);
             }
         }
         let used = self.used_blocks();
@@ -290,6 +297,7 @@ impl Core {
         CoreLoad {
             active: self.active.len() + self.backlog.len(),
             waiting: self.waiting(),
+            deferred: self.deferred.min(self.waiting()),
             contexts,
             context_tokens,
             generating,
@@ -322,7 +330,7 @@ impl Core {
     }
 }
 
-fn make(request: &mut Active, count: u64, emit: &mut impl FnMut(CoreTokens)) {
+fn make(request: &mut Active, count: u64, accepted: Option<u64>, emit: &mut impl FnMut(CoreTokens)) {
     debug_assert!(request.made + count <= request.osl, "more tokens generated than requested");
     let index = request.made;
     request.made += count;
@@ -331,6 +339,7 @@ fn make(request: &mut Active, count: u64, emit: &mut impl FnMut(CoreTokens)) {
             id: request.id,
             index,
             count,
+            accepted,
             is_last: request.made == request.osl,
             scheduled: request.scheduled.unwrap_or_default(),
             pauses: request.pauses,

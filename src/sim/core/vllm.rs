@@ -46,6 +46,7 @@ pub(super) fn schedule(limits: &EngineLimits, active: &mut [Active]) -> (InFligh
         let mut at = running;
         while at < active.len() && place < limits.max_batch_size && budget > 0 {
             if !adapters.admit(&active[at]) {
+                flight.deferred += 1;
                 at += 1;
                 continue;
             }

@@ -5,10 +5,11 @@
 //! sent waits here until its time has come.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 
 use super::arrivals::FleetArrival;
 use super::balancer::Balancer;
+use super::failures::FailureTimes;
 use super::prefix_cache::PrefixCache;
 use super::replica::Replica;
 use crate::sim::core::{EngineLimits, NeverFits, SchedulerPolicy};
@@ -23,6 +24,17 @@ pub struct Disaggregation {
     pub router: Balancer,
     /// From each GPU of a context server, GB/s.
     pub kv_link_gbs: f64,
+}
+
+impl Disaggregation {
+    /// So many times as many servers behind the same router.
+    pub(super) const fn times(self, times: usize) -> Self {
+        Self {
+            context_servers: self.context_servers * times,
+            generation_servers: self.generation_servers * times,
+            ..self
+        }
+    }
 }
 
 /// A request that has all of its tokens. Times are nanoseconds.
@@ -44,6 +56,26 @@ pub(in crate::sim) struct DisaggregatedWork {
     pub busy_ns: [u64; 2],
     pub steps: u64,
     pub prefix_hits: u64,
+    /// Failures of servers, and requests that began again because of them.
+    pub failures: u64,
+    pub retried: u64,
+}
+
+/// When each server fails, the context servers first.
+#[derive(Default)]
+pub(in crate::sim) struct ServerFailures(pub(super) Vec<FailureTimes>);
+
+/// Where a request is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// No context server is up.
+    Waiting,
+    Context(usize),
+    /// Its cache is on its way from this context server.
+    Link(usize),
+    /// Its cache is sent, and no generation server is up.
+    Sent,
+    Generation(usize),
 }
 
 /// A request inside.
@@ -51,6 +83,7 @@ pub(in crate::sim) struct DisaggregatedWork {
 struct Live {
     number: u64,
     arrival: FleetArrival,
+    place: Place,
     first: Option<u64>,
 }
 
@@ -66,17 +99,23 @@ struct Disaggregated<'a> {
     live: Vec<Option<Live>>,
     free: Vec<u64>,
     turns: [usize; 2],
+    failures: ServerFailures,
+    /// Requests that came while no context server was up, and caches that came while no generation server was.
+    waiting: VecDeque<u64>,
+    held: VecDeque<u64>,
+    work: DisaggregatedWork,
 }
 
 /// Runs a load to its end. Arrivals are in the order of time.
 ///
 /// TensorRT-LLM's generation server begins with the second token, and hands out the first one when the request has a place in a step;
 /// vLLM's computes the last token of the prompt again, and makes all tokens. The blocks of a prompt are free on its context server as soon as it is
-/// computed.
+/// computed. A request of a server that fails, or whose cache is on its way from it, begins again with its prompt.
 pub(in crate::sim) fn run_disaggregated(
     limits: &EngineLimits,
     setup: &Disaggregation,
     prefixes: Option<Prefixes>,
+    failures: ServerFailures,
     arrivals: impl Iterator<Item = FleetArrival>,
     mut answered: impl FnMut(DisaggregatedAnswer),
 ) -> Result<DisaggregatedWork, NeverFits> {
@@ -94,25 +133,35 @@ pub(in crate::sim) fn run_disaggregated(
         live: Vec::new(),
         free: Vec::new(),
         turns: [0; 2],
+        failures,
+        waiting: VecDeque::new(),
+        held: VecDeque::new(),
+        work: DisaggregatedWork::default(),
     };
-    let mut work = DisaggregatedWork::default();
     for (number, arrival) in (0..).zip(arrivals) {
+        servers.change_until(arrival.at, &mut answered)?;
         servers.until(arrival.at, &mut answered)?;
-        let found = servers.enter(Live { number, arrival, first: None });
-        work.prefix_hits += u64::from(found);
+        servers.arrive(number, arrival);
+    }
+    // What is inside can only end while there is a server of each kind.
+    while !servers.can_end() {
+        let next = servers.failures.0.iter().map(FailureTimes::next).min().unwrap_or(u64::MAX);
+        servers.change_until(next, &mut answered)?;
     }
     servers.until(u64::MAX, &mut answered)?;
     for at in 0..servers.generations.len() {
         servers.generate(at, u64::MAX, &mut answered)?;
     }
+    let mut work = servers.work;
     work.busy_ns = [&servers.contexts, &servers.generations].map(|all| all.iter().map(Replica::busy).sum());
     work.steps = servers.contexts.iter().chain(&servers.generations).map(Replica::steps).sum();
     Ok(work)
 }
 
 impl Disaggregated<'_> {
-    /// A request comes, which is not before any time until which the servers ran. True: its prefix was in the cache.
-    fn enter(&mut self, live: Live) -> bool {
+    /// A request comes, which is not before any time until which the servers ran.
+    fn arrive(&mut self, number: u64, arrival: FleetArrival) {
+        let live = Live { number, arrival, place: Place::Waiting, first: None };
         let id = if let Some(id) = self.free.pop() {
             self.live[id as usize] = Some(live);
             id
@@ -120,10 +169,92 @@ impl Disaggregated<'_> {
             self.live.push(Some(live));
             self.live.len() as u64 - 1
         };
-        let Live { arrival, .. } = live;
-        // Context servers do not fail: there is always one.
-        let at = self.setup.router.choose(&self.contexts, arrival.prefix, &mut self.turns[0]).unwrap_or_default();
-        self.contexts[at].take(arrival.at, id, &FleetArrival { osl: 1, ..arrival })
+        self.enter(arrival.at, id);
+    }
+
+    /// A request begins, or begins again.
+    fn enter(&mut self, now: u64, id: u64) {
+        let Some(live) = &mut self.live[id as usize] else { return };
+        let arrival = live.arrival;
+        let Some(at) = self.setup.router.choose(&self.contexts, arrival.prefix, &mut self.turns[0]) else {
+            live.place = Place::Waiting;
+            self.waiting.push_back(id);
+            return;
+        };
+        live.place = Place::Context(at);
+        let found = self.contexts[at].take(now, id, &FleetArrival { osl: 1, ..arrival });
+        self.work.prefix_hits += u64::from(found);
+    }
+
+    fn can_end(&self) -> bool {
+        let any_up = |servers: &[Replica]| servers.iter().any(Replica::is_up);
+        self.waiting.is_empty() && self.held.is_empty() && any_up(&self.contexts) && any_up(&self.generations)
+    }
+
+    /// Failures and repairs until a time.
+    fn change_until(&mut self, until: u64, answered: &mut impl FnMut(DisaggregatedAnswer)) -> Result<(), NeverFits> {
+        loop {
+            let next = self.failures.0.iter().map(FailureTimes::next).enumerate().min_by_key(|&(at, next)| (next, at));
+            let Some((at, now)) = next.filter(|&(_, now)| now <= until && now < u64::MAX) else { return Ok(()) };
+            self.until(now, answered)?;
+            let contexts = self.contexts.len();
+            if let Some(generation) = at.checked_sub(contexts) {
+                self.change_generation(generation, now, answered)?;
+            } else {
+                self.change_context(at, now);
+            }
+        }
+    }
+
+    fn change_context(&mut self, at: usize, now: u64) {
+        if self.contexts[at].is_up() {
+            self.failures.0[at].fails_at(now);
+            self.contexts[at].fail();
+            self.links[at] = now;
+            self.begin_again(now, |place| place == Place::Context(at) || place == Place::Link(at));
+            return;
+        }
+        self.contexts[at].come_back(now);
+        self.failures.0[at].runs_from(now);
+        for id in std::mem::take(&mut self.waiting) {
+            self.enter(now, id);
+        }
+    }
+
+    fn change_generation(
+        &mut self,
+        at: usize,
+        now: u64,
+        answered: &mut impl FnMut(DisaggregatedAnswer),
+    ) -> Result<(), NeverFits> {
+        let times = self.contexts.len() + at;
+        if self.generations[at].is_up() {
+            self.generate(at, now, answered)?;
+            self.failures.0[times].fails_at(now);
+            self.generations[at].fail();
+            self.begin_again(now, |place| place == Place::Generation(at));
+            return Ok(());
+        }
+        self.generations[at].come_back(now);
+        self.failures.0[times].runs_from(now);
+        for id in std::mem::take(&mut self.held) {
+            self.place(now, id, answered)?;
+        }
+        Ok(())
+    }
+
+    /// The requests at these places lost what was computed of them. In the order of their arrival.
+    fn begin_again(&mut self, now: u64, is_lost: impl Fn(Place) -> bool) {
+        let inside = self.live.iter().enumerate().filter_map(|(id, live)| Some((id as u64, live.as_ref()?)));
+        let mut lost: Vec<(u64, u64)> =
+            inside.filter(|(_, live)| is_lost(live.place)).map(|(id, live)| (live.number, id)).collect();
+        lost.sort_unstable();
+        self.sent.retain(|Reverse((_, id))| !lost.iter().any(|(_, one)| one == id));
+        self.work.failures += 1;
+        self.work.retried += lost.len() as u64;
+        for (_, id) in lost {
+            self.enter(now, id);
+        }
     }
 
     /// Context servers run until a time, and the caches that are there by then go to generation servers.
@@ -136,13 +267,15 @@ impl Disaggregated<'_> {
             }
             let Self { contexts, links, sent, live, free, .. } = self;
             contexts[at].advance(now, |end, token| {
-                let Some(Live { number, arrival, .. }) = live[token.id as usize] else { return };
+                let Some(request) = &mut live[token.id as usize] else { return };
+                let Live { number, arrival, .. } = *request;
                 if arrival.osl == 1 && !generates_all {
                     answered(DisaggregatedAnswer { number, arrival, first: end, last: end, pauses: token.pauses });
                     live[token.id as usize] = None;
                     free.push(token.id);
                     return;
                 }
+                request.place = Place::Link(at);
                 links[at] = links[at].max(end) + (token_ns * arrival.isl as f64) as u64;
                 sent.push(Reverse((links[at], token.id)));
             })?;
@@ -156,7 +289,6 @@ impl Disaggregated<'_> {
 
     /// The cache of a request is there for a generation server.
     fn place(&mut self, now: u64, id: u64, answered: &mut impl FnMut(DisaggregatedAnswer)) -> Result<(), NeverFits> {
-        let Some(Live { arrival, .. }) = self.live[id as usize] else { return Ok(()) };
         if self.setup.router != Balancer::RoundRobin {
             for at in 0..self.generations.len() {
                 if self.generations[at].event() <= now {
@@ -164,7 +296,15 @@ impl Disaggregated<'_> {
                 }
             }
         }
-        let at = self.setup.router.choose(&self.generations, None, &mut self.turns[1]).unwrap_or_default();
+        let chosen = self.setup.router.choose(&self.generations, None, &mut self.turns[1]);
+        let Some(live) = &mut self.live[id as usize] else { return Ok(()) };
+        let arrival = live.arrival;
+        let Some(at) = chosen else {
+            live.place = Place::Sent;
+            self.held.push_back(id);
+            return Ok(());
+        };
+        live.place = Place::Generation(at);
         self.generate(at, now, answered)?;
         let (isl, osl) = if self.limits.policy == SchedulerPolicy::Vllm {
             (arrival.isl, arrival.osl)

@@ -18,7 +18,7 @@ mod run;
 pub(super) use arrivals::FleetArrival;
 pub use balancer::Balancer;
 pub use disaggregated::Disaggregation;
-pub(super) use disaggregated::run_disaggregated;
+pub(super) use disaggregated::{DisaggregatedAnswer, ServerFailures, run_disaggregated};
 pub use failures::Failures;
 pub use rate_over_time::{RateOverTime, RateOverTimeError};
 pub use result::{FleetHour, FleetResult};

@@ -5,7 +5,7 @@ use std::thread;
 use super::arrivals::FleetArrivals;
 use super::balanced::Balanced;
 use super::balancer::Balancer;
-use super::disaggregated::{Disaggregation, run_disaggregated};
+use super::disaggregated::{Disaggregation, ServerFailures, run_disaggregated};
 use super::failures::{FailureTimes, Failures};
 use super::prefix_cache::PrefixCache;
 use super::rate_over_time::RateOverTime;
@@ -32,7 +32,7 @@ pub struct Fleet {
     pub workload: VirtualWorkload,
     pub prefixes: Option<Prefixes>,
     pub failures: Option<Failures>,
-    /// The replicas of each balancer are context servers and generation servers; they do not fail.
+    /// Each replica is so many context servers and generation servers; all of a balancer are behind one router.
     pub disaggregation: Option<Disaggregation>,
 }
 
@@ -65,21 +65,27 @@ pub fn run_fleet(fleet: &Fleet, threads: usize) -> Result<FleetResult, NeverFits
 fn one(fleet: &Fleet, place: usize) -> Result<FleetResult, NeverFits> {
     let seed = mix(fleet.workload.seed.wrapping_add(mix(place as u64)));
     let arrivals = FleetArrivals::new(&fleet.rate, fleet.balancers.max(1), &fleet.workload, fleet.prefixes, seed);
-    if let Some(setup) = &fleet.disaggregation {
+    let failures = |servers: usize| {
+        let times = |server| FailureTimes::new(fleet.failures, mix(seed.wrapping_add(server as u64)));
+        (0..servers).map(times).collect::<Vec<_>>()
+    };
+    if let Some(setup) = fleet.disaggregation {
+        let setup = setup.times(fleet.replicas.max(1));
+        let servers = setup.context_servers + setup.generation_servers;
         let mut result = FleetResult::empty(fleet.rate.seconds());
-        let work = run_disaggregated(&fleet.server, setup, fleet.prefixes, arrivals, |answer| {
+        let fail = ServerFailures(failures(servers));
+        let work = run_disaggregated(&fleet.server, &setup, fleet.prefixes, fail, arrivals, |answer| {
             result.arrived(answer.arrival.at);
             result.answered(answer.arrival.at, answer.first, answer.last, answer.arrival.osl);
         })?;
-        result.served_by(setup.context_servers + setup.generation_servers, work.busy_ns.iter().sum(), work.steps);
+        result.served_by(servers, work.busy_ns.iter().sum(), work.steps);
         result.prefix_hits = work.prefix_hits;
+        (result.failures, result.retried) = (work.failures, work.retried);
         return Ok(result);
     }
     let (prefixes, limits) = PrefixCache::new(&fleet.server, fleet.prefixes);
     let replicas = (0..fleet.replicas.max(1)).map(|_| Replica::new(&limits, prefixes.clone())).collect();
-    let failures = (0..fleet.replicas.max(1))
-        .map(|replica| FailureTimes::new(fleet.failures, mix(seed.wrapping_add(replica as u64))))
-        .collect();
+    let failures = failures(fleet.replicas.max(1));
     Balanced::new(fleet.policy, replicas, failures, FleetResult::empty(fleet.rate.seconds())).run(arrivals)
 }
 

@@ -16,9 +16,11 @@ use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
 use super::answer::ServedAnswer;
+use super::engine_counts::{CountedRequest, EngineCounts};
 use super::extra_outputs::RequestTimes;
+use super::loaded_model::LoadedEngine;
 use super::statistics::Route;
-use crate::sim::core::{Core, CoreLoad, CoreRequest, CoreTokens, EngineLimits, NeverFits};
+use crate::sim::core::{Core, CoreLoad, CoreRequest, CoreTokens, NeverFits};
 use crate::triton::proto::inference::{ModelInferResponse, ModelStreamInferResponse};
 
 /// Simulated nanoseconds since the server came up.
@@ -67,17 +69,27 @@ pub(super) struct DriverJob {
     pub owner: u64,
     pub isl: u64,
     pub osl: u64,
+    /// Requested; more than `osl` where a stop word ends the answer.
+    pub max_tokens: u64,
     /// The LoRA adapter that it names.
     pub adapter: Option<u64>,
     pub answer: ServedAnswer,
     pub reply: ResponseSink,
     /// The models that count it.
     pub route: Route,
-    /// Tokens so far, and when the first came.
     pub token_count: u64,
     /// Steps that made them: responses, where it streams.
     pub chunk_count: u64,
+    /// When the first came, and the last ones so far.
     pub first_token: u64,
+    pub previous_token: u64,
+}
+
+impl DriverJob {
+    fn counted(&self, times: RequestTimes, frontend: u64) -> CountedRequest {
+        let (prompt_tokens, max_tokens, previous_token) = (self.isl, self.max_tokens, self.previous_token);
+        CountedRequest { prompt_tokens, max_tokens, previous_token, times, frontend }
+    }
 }
 
 enum Command {
@@ -109,15 +121,24 @@ pub(super) struct Driver {
     commands: Sender<Command>,
     request_count: Arc<AtomicUsize>,
     load: Arc<Mutex<CoreLoad>>,
+    counts: Option<SharedCounts>,
 }
+
+/// Where the engine is one of vLLM: what that would count.
+type SharedCounts = Arc<Mutex<EngineCounts>>;
 
 impl Driver {
     pub(super) fn start(
         name: &str,
-        limits: &EngineLimits,
+        engine: &LoadedEngine,
         clock: SimClock,
         shared: Arc<ServerCounters>,
     ) -> std::io::Result<Self> {
+        let limits = &engine.limits;
+        let counts = engine.is_vllm().then(|| {
+            let draft_len = limits.speculation.as_ref().map_or(0, |speculation| speculation.draft_len);
+            Arc::new(Mutex::new(EngineCounts::new(draft_len, engine.max_seq_len)))
+        });
         let (commands, inbox) = channel();
         let inside = Arc::new(AtomicUsize::new(0));
         let holding = Arc::new(Mutex::new(CoreLoad::default()));
@@ -129,6 +150,7 @@ impl Driver {
             shared,
             inside: Arc::clone(&inside),
             holding: Arc::clone(&holding),
+            counts: counts.clone(),
             waiting: VecDeque::new(),
             jobs: BTreeMap::new(),
             next_id: 0,
@@ -136,7 +158,7 @@ impl Driver {
             last_arrival: 0,
         };
         thread::Builder::new().name(format!("sim {name}")).spawn(move || driver.run())?;
-        Ok(Self { commands, request_count: inside, load: holding })
+        Ok(Self { commands, request_count: inside, load: holding, counts })
     }
 
     /// Requests that it has and that have not ended.
@@ -147,6 +169,11 @@ impl Driver {
     /// The core's contents, as of the step in flight.
     pub(super) fn holding(&self) -> CoreLoad {
         *self.load.lock()
+    }
+
+    /// What vLLM would count of the steps that ended. `None`: it is no engine of vLLM.
+    pub(super) fn counts(&self) -> Option<EngineCounts> {
+        self.counts.as_ref().map(|counts| counts.lock().clone())
     }
 
     pub(super) fn submit(&self, job: DriverJob) {
@@ -173,6 +200,7 @@ struct Running {
     shared: Arc<ServerCounters>,
     inside: Arc<AtomicUsize>,
     holding: Arc<Mutex<CoreLoad>>,
+    counts: Option<SharedCounts>,
     /// Not yet in the core: their time has not come.
     waiting: VecDeque<Box<DriverJob>>,
     jobs: BTreeMap<u64, Box<DriverJob>>,
@@ -297,7 +325,8 @@ impl Running {
     }
 
     fn deliver(&mut self, now: u64) {
-        let Self { core, jobs, shared, inside, .. } = self;
+        let Self { core, jobs, shared, inside, frontend, counts, .. } = self;
+        let mut counts = counts.as_ref().map(|counts| counts.lock());
         let mut gone = Vec::new();
         core.finish(|token| {
             shared.tokens.fetch_add(token.count, Ordering::Relaxed);
@@ -308,12 +337,17 @@ impl Running {
             if token.index == 0 {
                 job.first_token = now;
             }
-            let times = token.is_last.then_some(RequestTimes {
+            let times = RequestTimes {
                 arrival: job.arrived,
                 scheduled: token.scheduled,
                 first_token: job.first_token,
                 last_token: now,
-            });
+            };
+            if let Some(counts) = &mut counts {
+                counts.tokens(&token, &job.counted(times, *frontend));
+            }
+            job.previous_token = now;
+            let times = token.is_last.then_some(times);
             let is_message_done = token.is_last && job.answer.ends();
             // Counted before it is sent: a client that has the last token finds it in the statistics.
             if let Some(times) = &times {
@@ -333,6 +367,10 @@ impl Running {
                 gone.push(token.id);
             }
         });
+        if let Some(counts) = &mut counts {
+            counts.step_ended();
+        }
+        drop(counts);
         for id in gone {
             self.core.cancel(id);
             if self.jobs.remove(&id).is_some() {

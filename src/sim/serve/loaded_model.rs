@@ -1,6 +1,6 @@
 //! A model of the repository as the server loaded it.
 
-use crate::sim::core::EngineLimits;
+use crate::sim::core::{EngineLimits, SchedulerPolicy};
 use crate::triton::proto::inference::{DataType, ModelConfig};
 
 /// One model of the repository.
@@ -62,4 +62,11 @@ pub(super) struct LoadedEngine {
     pub logits: DataType,
     /// Of each GPU, beside weights and KV cache.
     pub runtime_bytes: u64,
+}
+
+impl LoadedEngine {
+    /// It stands for an engine of vLLM, behind vLLM's own server or Triton's vLLM backend.
+    pub fn is_vllm(&self) -> bool {
+        self.limits.policy == SchedulerPolicy::Vllm
+    }
 }

@@ -7,6 +7,7 @@ mod answer;
 mod decode;
 mod describe;
 mod driver;
+mod engine_counts;
 mod extensions;
 mod extra_outputs;
 mod http;
@@ -29,7 +30,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -231,7 +232,7 @@ fn start(
         });
         let mut copies = Vec::new();
         for _ in 0..engine.instances {
-            let driver = Driver::start(&model.name, &engine.limits, clock, Arc::clone(&shared));
+            let driver = Driver::start(&model.name, engine, clock, Arc::clone(&shared));
             copies.push(driver.map_err(ServeError::Thread)?);
         }
         drivers.insert(model.name.clone(), (copies, shared));
@@ -242,6 +243,7 @@ fn start(
         prompts,
         drivers,
         clock,
+        started: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |time| time.as_secs_f64()),
         is_ready: !options.faults.never_ready,
         is_final_apart: options.faults.final_apart,
         error_on_request: options.faults.error_on_request,

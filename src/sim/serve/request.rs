@@ -29,6 +29,8 @@ pub(super) enum Accepted {
 pub(super) struct RequestPart {
     pub isl: u64,
     pub osl: u64,
+    /// Requested; more than `osl` where a stop word ends the answer.
+    pub max_tokens: u64,
     pub adapter: Option<u64>,
     pub answer: ServedAnswer,
 }
@@ -196,7 +198,7 @@ impl RowRequest {
             returns: self.returns.clone(),
             ..plain.clone()
         };
-        RequestPart { isl: self.isl, osl, adapter: self.adapter, answer }
+        RequestPart { isl: self.isl, osl, max_tokens: self.osl, adapter: self.adapter, answer }
     }
 }
 

@@ -43,6 +43,8 @@ pub(super) struct ServiceInner {
     pub drivers: BTreeMap<String, (Vec<Driver>, Arc<ServerCounters>)>,
     pub statistics: Statistics,
     pub clock: SimClock,
+    /// When the server started: Unix time, seconds.
+    pub started: f64,
     pub is_ready: bool,
     pub is_final_apart: bool,
     pub error_on_request: Option<u64>,
@@ -172,7 +174,7 @@ impl ServiceInner {
                 let copies = self.drivers.get(&engine).map_or(&[][..], |(drivers, _)| drivers);
                 let route = parts.first().and_then(|part| self.models.get(&part.answer.model_name));
                 let route = route.map_or_else(Route::default, |model| self.statistics.route(model));
-                for RequestPart { isl, osl, adapter, answer } in parts {
+                for RequestPart { isl, osl, max_tokens, adapter, answer } in parts {
                     // The least loaded copy; the first among equals.
                     if let (Some(driver), Some(reply)) = (copies.iter().min_by_key(|d| d.load()), reply()) {
                         let route = route.clone();
@@ -181,6 +183,7 @@ impl ServiceInner {
                             owner,
                             isl,
                             osl,
+                            max_tokens,
                             adapter,
                             answer,
                             reply,
@@ -188,6 +191,7 @@ impl ServiceInner {
                             token_count: 0,
                             chunk_count: 0,
                             first_token: 0,
+                            previous_token: 0,
                         });
                     }
                 }

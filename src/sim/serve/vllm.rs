@@ -16,6 +16,7 @@ use super::prompt::PromptTokens;
 use super::tensor::RequestRefusal;
 use crate::sim::core::{Chunking, EngineLimits, SchedulerPolicy};
 use crate::sim::engine;
+use crate::sim::twin;
 use crate::spec::SimScheduler;
 use crate::triton::proto::inference::{DataType, ModelConfig, ModelInput, ModelOutput, ModelTransactionPolicy};
 
@@ -81,8 +82,13 @@ fn read(path: &Path) -> Result<LoadedEngine, VllmLoadError> {
         speculation: rank.speculation,
         lora: rank.lora,
     };
+    let graphs = match args.get("enforce_eager").and_then(Value::as_bool) {
+        Some(true) => Some(0),
+        _ => number("max_cudagraph_capture_size").map(|tokens| u32::try_from(tokens).unwrap_or(u32::MAX)),
+    };
+    let graphs = graphs.or(rank.max_cudagraph_capture_size);
     Ok(LoadedEngine {
-        limits,
+        limits: twin::with_graphs(limits, rank.calibration.cuda_graph_tokens, graphs),
         instances: 1,
         // It has no separate limit: prompt and answer share one.
         max_input_len: max_seq_len,

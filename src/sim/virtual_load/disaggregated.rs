@@ -4,7 +4,7 @@ use super::capacity::{Capacity, CapacityError, judged_count, search};
 use super::latencies::VirtualResult;
 use super::workload::VirtualWorkload;
 use crate::sim::core::{EngineLimits, NeverFits, Served, SimulatedRequest};
-use crate::sim::fleet::{Disaggregation, FleetArrival, run_disaggregated};
+use crate::sim::fleet::{DisaggregatedAnswer, Disaggregation, FleetArrival, ServerFailures, run_disaggregated};
 use crate::spec::LatencyLimit;
 
 /// Context servers and generation servers, each a copy of one engine.
@@ -24,9 +24,10 @@ impl DisaggregatedServers {
     ) -> Result<VirtualResult, NeverFits> {
         let load = workload.requests(count, rate);
         let mut served = vec![Served::default(); load.len()];
-        let work = run_disaggregated(&self.server, &self.setup, None, load.iter().map(arrival), |answer| {
-            served[answer.number as usize] =
-                Served { first: answer.first, last: answer.last, tokens: answer.arrival.osl, pauses: answer.pauses };
+        let arrivals = load.iter().map(arrival);
+        let work = run_disaggregated(&self.server, &self.setup, None, ServerFailures::default(), arrivals, |answer| {
+            let DisaggregatedAnswer { number, arrival, first, last, pauses } = answer;
+            served[number as usize] = Served { first, last, tokens: arrival.osl, pauses };
         })?;
         let mut result = VirtualResult::default();
         result.add(&load, &served, work.steps);

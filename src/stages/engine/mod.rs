@@ -64,6 +64,7 @@ pub fn engine_spec(engine: &Engine) -> EngineSpec {
             max_loras: lora.max_loras,
             host_link_gbs: lora.host_link_gbs,
         }),
+        max_cudagraph_capture_size: engine.max_cudagraph_capture_size,
     }
 }
 

@@ -32,6 +32,7 @@ fn target() -> CalibrationTarget {
         kv: Precision::Bf16,
         parallelism: Parallelism { tensor: 1, pipeline: 1 },
         scheduler: SimScheduler::Vllm,
+        max_cudagraph_capture_size: 512,
         source: "vLLM 0.24 on an H200".into(),
     }
 }
@@ -53,6 +54,20 @@ fn a_real_servers_steps_are_explained_within_a_few_per_cent() {
         assert!((0.3..1.0).contains(&share), "{c:?}");
     }
     assert!(fit.assumed.is_empty(), "{:?}", fit.assumed);
+}
+
+#[test]
+fn the_largest_cuda_graph_is_the_one_that_is_set() {
+    let log = read_step_log(&golden("step_log.jsonl")).unwrap();
+    let of = |max_cudagraph_capture_size| {
+        let target = CalibrationTarget { max_cudagraph_capture_size, ..target() };
+        let fit = calibrate(&target, std::slice::from_ref(&log)).unwrap();
+        (fit.calibration.cuda_graph_tokens, fit.calibration.layer_us, fit.mean_error)
+    };
+    let (right, wrong) = (of(512), of(2048));
+    assert_eq!((right.0, wrong.0), (512, 2048));
+    // The server had graphs up to 512 tokens: that explains its steps best.
+    assert!(right.1 > 50.0 && right.2 < wrong.2, "{right:?} {wrong:?}");
 }
 
 /// Longer contexts than any that the fit saw beside generation, and the batches between those that it saw.

@@ -109,6 +109,7 @@ pub fn engine_spec() -> EngineSpec {
             .clone(),
         drafting: None,
         lora: None,
+        max_cudagraph_capture_size: None,
     }
 }
 

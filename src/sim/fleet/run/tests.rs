@@ -189,6 +189,69 @@ fn the_least_loaded_replica_answers_sooner_and_prefixes_are_found_where_they_are
     assert!(aware.ttft.mean() < least.ttft.mean(), "{} {}", aware.ttft.mean(), least.ttft.mean());
 }
 
+/// Two context and three generation servers, twice behind each balancer.
+fn disaggregated(policy: SchedulerPolicy, failures: Option<Failures>) -> Fleet {
+    let setup =
+        Disaggregation { context_servers: 2, generation_servers: 3, router: Balancer::LeastLoad, kv_link_gbs: 10.0 };
+    Fleet {
+        server: server(policy),
+        replicas: 2,
+        failures,
+        disaggregation: Some(setup),
+        rate: RateOverTime::parse("0,60\n60,200\n120,60").unwrap(),
+        ..fleet(Balancer::LeastLoad)
+    }
+}
+
+#[test]
+fn replicas_of_context_and_generation_servers_are_that_many_times_as_many() {
+    let twice = disaggregated(SchedulerPolicy::Vllm, None);
+    let setup = twice.disaggregation.map(|setup| setup.times(2));
+    let once = Fleet { replicas: 1, disaggregation: setup, ..twice.clone() };
+    let result = run_fleet(&twice, 2).unwrap();
+    assert_eq!(result, run_fleet(&once, 2).unwrap());
+    assert_eq!((result.replicas, result.failures), (3 * 2 * (2 + 3), 0));
+    assert_eq!(result.answered, result.arrived);
+}
+
+#[test]
+fn every_request_is_answered_though_context_and_generation_servers_fail() {
+    for policy in [SchedulerPolicy::Vllm, SchedulerPolicy::GuaranteedNoEvict] {
+        let calm = run_fleet(&disaggregated(policy, None), 2).unwrap();
+        let failures = Some(Failures { mean_time_between: 20.0, repair: 5.0 });
+        let stormy = run_fleet(&disaggregated(policy, failures), 2).unwrap();
+        assert!(stormy.failures > 50 && stormy.retried > 50, "{} {}", stormy.failures, stormy.retried);
+        assert_eq!(
+            (stormy.arrived, stormy.answered, stormy.output_tokens),
+            (calm.arrived, calm.answered, calm.output_tokens)
+        );
+        assert!(stormy.e2e.value_at_quantile(0.99) > calm.e2e.value_at_quantile(0.99));
+        assert_eq!(run_fleet(&disaggregated(policy, failures), 1).unwrap(), stormy);
+        // Failures that never come change nothing.
+        let rare = Some(Failures { mean_time_between: 1e12, repair: 5.0 });
+        assert_eq!(run_fleet(&disaggregated(policy, rare), 2).unwrap(), calm);
+    }
+}
+
+#[test]
+fn prompts_and_caches_wait_while_no_server_for_them_is_up() {
+    let failures = Some(Failures { mean_time_between: 10.0, repair: 10.0 });
+    let setup =
+        Disaggregation { context_servers: 1, generation_servers: 1, router: Balancer::RoundRobin, kv_link_gbs: 10.0 };
+    let alone = Fleet {
+        replicas: 1,
+        balancers: 1,
+        simulated: 1,
+        disaggregation: Some(setup),
+        rate: RateOverTime::parse("0,3\n60,3").unwrap(),
+        ..disaggregated(SchedulerPolicy::Vllm, failures)
+    };
+    let result = run_fleet(&alone, 1).unwrap();
+    assert!(result.failures > 3 && result.arrived > 100, "{} {}", result.failures, result.arrived);
+    assert_eq!(result.answered, result.arrived);
+    assert!(result.ttft.max() > 2_000_000, "{}", result.ttft.max());
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
 

@@ -70,15 +70,17 @@ pub(super) fn text(inner: &ServiceInner) -> String {
     for (model, _, all) in engines(inner) {
         page.line(name, model, &[], all.waiting as u64);
     }
-    engine_gauges(inner, &mut page);
-    token_counters(inner, &mut page);
+    if trt_llm(inner).next().is_some() {
+        engine_gauges(inner, &mut page);
+        token_counters(inner, &mut page);
+    }
     page.0
 }
 
 fn engine_gauges(inner: &ServiceInner, page: &mut Page) {
     let name = "nv_trt_llm_request_metrics";
     page.head(name, "TRT LLM request metrics", "gauge");
-    for (model, _, all) in engines(inner) {
+    for (model, _, all) in trt_llm(inner) {
         let ModelKind::Engine(engine) = &model.kind else { continue };
         let max = engine.limits.max_batch_size * engine.instances;
         let values = [
@@ -94,7 +96,7 @@ fn engine_gauges(inner: &ServiceInner, page: &mut Page) {
     }
     let name = "nv_trt_llm_runtime_memory_metrics";
     page.head(name, "TRT LLM runtime memory metrics", "gauge");
-    for (model, _, _) in engines(inner) {
+    for (model, _, _) in trt_llm(inner) {
         let ModelKind::Engine(engine) = &model.kind else { continue };
         for (kind, value) in [("pinned", 0), ("gpu", engine.runtime_bytes * engine.instances as u64), ("cpu", 0)] {
             page.line(name, model, &[("memory_type", kind)], value);
@@ -102,7 +104,7 @@ fn engine_gauges(inner: &ServiceInner, page: &mut Page) {
     }
     let name = "nv_trt_llm_kv_cache_block_metrics";
     page.head(name, "TRT LLM KV cache block metrics", "gauge");
-    for (model, _, all) in engines(inner) {
+    for (model, _, all) in trt_llm(inner) {
         let ModelKind::Engine(engine) = &model.kind else { continue };
         let max = engine.limits.blocks * engine.instances as u64;
         let values = [
@@ -121,14 +123,14 @@ fn engine_gauges(inner: &ServiceInner, page: &mut Page) {
     batcher_gauges(inner, page);
     let name = "nv_trt_llm_general_metrics";
     page.head(name, "General TRT LLM metrics", "gauge");
-    for (model, _, all) in engines(inner) {
+    for (model, _, all) in trt_llm(inner) {
         page.line(name, model, &[("general_type", "iteration_counter")], all.steps);
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |time| time.as_secs());
         page.line(name, model, &[("general_type", "timestamp")], now);
     }
     let name = "nv_trt_llm_disaggregated_serving_metrics";
     page.head(name, "TRT LLM disaggregated serving metrics", "counter");
-    for (model, _, _) in engines(inner) {
+    for (model, _, _) in trt_llm(inner) {
         // No simulated engine hands its KV cache to another.
         for kind in ["kv_cache_transfer_ms", "request_count"] {
             page.line(name, model, &[("disaggregated_serving_type", kind)], 0);
@@ -141,7 +143,7 @@ fn batcher_gauges(inner: &ServiceInner, page: &mut Page) {
     let is_static = |model: &LoadedModel| matches!(&model.kind, ModelKind::Engine(engine) if engine.limits.policy == SchedulerPolicy::StaticBatch);
     let name = "nv_trt_llm_inflight_batcher_metrics";
     page.head(name, "TRT LLM inflight_batcher-specific metrics", "gauge");
-    for (model, _, all) in engines(inner).filter(|(model, ..)| !is_static(model)) {
+    for (model, _, all) in trt_llm(inner).filter(|(model, ..)| !is_static(model)) {
         let values = [
             ("micro_batch_id", 0),
             ("generation_requests", all.generating as u64),
@@ -152,12 +154,12 @@ fn batcher_gauges(inner: &ServiceInner, page: &mut Page) {
             page.line(name, model, &[("inflight_batcher_specific_metric", kind)], value);
         }
     }
-    if !engines(inner).any(|(model, ..)| is_static(model)) {
+    if !trt_llm(inner).any(|(model, ..)| is_static(model)) {
         return;
     }
     let name = "nv_trt_llm_v1_metrics";
     page.head(name, "TRT LLM v1-specific metrics", "gauge");
-    for (model, _, all) in engines(inner).filter(|(model, ..)| is_static(model)) {
+    for (model, _, all) in trt_llm(inner).filter(|(model, ..)| is_static(model)) {
         let ModelKind::Engine(engine) = &model.kind else { continue };
         let slots = engine.limits.max_batch_size * engine.instances;
         let values = [
@@ -178,10 +180,15 @@ fn token_counters(inner: &ServiceInner, page: &mut Page) {
     ];
     for (name, kind, of) in counters {
         page.head(name, "TRT LLM response metrics", "counter");
-        for (model, shared, _) in engines(inner) {
+        for (model, shared, _) in trt_llm(inner) {
             page.line(name, model, &[("response_metric_type", kind)], of(shared).load(Ordering::Relaxed));
         }
     }
+}
+
+/// The engines that stand for TensorRT-LLM's: vLLM's have names of their own.
+fn trt_llm(inner: &ServiceInner) -> impl Iterator<Item = (&LoadedModel, &ServerCounters, CoreLoad)> {
+    engines(inner).filter(|(model, ..)| model.engine().is_some_and(|engine| !engine.is_vllm()))
 }
 
 /// Each engine model with what its copies count and hold together.
@@ -190,6 +197,7 @@ fn engines(inner: &ServiceInner) -> impl Iterator<Item = (&LoadedModel, &ServerC
         let sum = |all: CoreLoad, one: CoreLoad| CoreLoad {
             active: all.active + one.active,
             waiting: all.waiting + one.waiting,
+            deferred: all.deferred + one.deferred,
             contexts: all.contexts + one.contexts,
             context_tokens: all.context_tokens + one.context_tokens,
             generating: all.generating + one.generating,

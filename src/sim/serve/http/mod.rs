@@ -10,6 +10,7 @@ mod metrics;
 mod openai;
 mod reply;
 mod request_body;
+mod vllm_metrics;
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -95,7 +96,10 @@ async fn answer(inner: &Arc<ServiceInner>, face: PortRole, request: Request<Inco
     let words: Vec<&str> = path.split('/').skip(1).collect();
     if face == PortRole::Metrics {
         return match words.as_slice() {
-            ["metrics"] => ok_reply(metrics::text(inner), "text/plain; charset=utf-8"),
+            ["metrics"] => {
+                let own = vllm_metrics::text(inner).unwrap_or_default();
+                ok_reply(metrics::text(inner) + &own, "text/plain; charset=utf-8")
+            }
             _ => empty(StatusCode::NOT_FOUND),
         };
     }
@@ -103,6 +107,11 @@ async fn answer(inner: &Arc<ServiceInner>, face: PortRole, request: Request<Inco
         (&Method::GET, ["v2", "health", "live"]) => empty(StatusCode::OK),
         (&Method::GET, ["v2", "health", "ready"] | ["health"]) => empty(ready(inner.is_ready)),
         (_, ["v2", rest @ ..]) => kserve(inner, rest, request).await,
+        // vLLM's server has it beside OpenAI's interface, a Triton has it on a port of its own.
+        (&Method::GET, ["metrics"]) => vllm_metrics::text(inner).map_or_else(
+            || empty(StatusCode::NOT_FOUND),
+            |text| ok_reply(text, "text/plain; version=0.0.4; charset=utf-8"),
+        ),
         (&Method::GET, ["v1", "models"]) => openai::models(inner),
         (&Method::GET, ["v1", "models", name]) => openai::model(inner, name),
         (&Method::POST, ["v1", "chat", "completions"]) => openai::perform(inner, openai::Kind::Chat, request).await,

@@ -174,7 +174,7 @@ fn parse_request(inner: &ServiceInner, kind: Kind, body: &Map<String, Value>) ->
     };
     Ok(OpenaiRequest {
         engine: engine_name.to_owned(),
-        part: RequestPart { isl, osl, adapter: None, answer },
+        part: RequestPart { isl, osl, max_tokens: osl, adapter: None, answer },
         model: name.to_owned(),
         streams,
         include_usage: option("include_usage"),
