@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
-use super::{SpoolContext, SpoolValue};
+use super::context::{SpoolContext, SpoolValue};
 
 /// Bytes of a block, about.
 const BLOCK: usize = 64 << 10;

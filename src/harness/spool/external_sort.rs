@@ -5,7 +5,8 @@ use std::collections::BinaryHeap;
 use std::io;
 
 use super::blocks::{BlockFile, BlockReader, BlockWriter};
-use super::{Spool, SpoolContext, SpoolValue, SpoolWriter};
+use super::context::{SpoolContext, SpoolValue};
+use super::{Spool, SpoolWriter};
 
 /// Of a run: each run costs a block of memory when they are merged.
 const FEWEST: usize = 256;

@@ -5,63 +5,14 @@
 //! [`SpoolContext::check`] reports it before a result is made of it.
 
 mod blocks;
+mod context;
 mod external_sort;
 
 use std::io;
-use std::sync::{Arc, OnceLock};
-
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use std::sync::Arc;
 
 use self::blocks::{BlockFile, BlockReader, BlockWriter};
-
-/// Of a sequence, that is held in memory.
-const IN_MEMORY: usize = 16 << 20;
-
-/// What one value of a sequence must be able to do: be written into a file, and read again.
-pub(in crate::harness) trait SpoolValue: Clone + Serialize + DeserializeOwned {}
-impl<T: Clone + Serialize + DeserializeOwned> SpoolValue for T {}
-
-/// What some sequences that belong together share: the first error of their files, and how much of each is in memory.
-#[derive(Clone, Debug)]
-pub(in crate::harness) struct SpoolContext(Arc<Shared>);
-
-#[derive(Debug)]
-struct Shared {
-    error: OnceLock<io::Error>,
-    /// Bytes of a sequence.
-    in_memory: usize,
-}
-
-impl Default for SpoolContext {
-    fn default() -> Self {
-        Self::with_memory(IN_MEMORY)
-    }
-}
-
-impl SpoolContext {
-    pub fn with_memory(bytes: usize) -> Self {
-        Self(Arc::new(Shared { error: OnceLock::new(), in_memory: bytes }))
-    }
-
-    fn fail(&self, error: io::Error) {
-        let _ = self.0.error.set(error);
-    }
-
-    fn has_failed(&self) -> bool {
-        self.0.error.get().is_some()
-    }
-
-    /// How many values of a sequence are held in memory.
-    fn room<T>(&self) -> usize {
-        self.0.in_memory / size_of::<T>().max(1)
-    }
-
-    /// An error if any of the sequences is not whole.
-    pub fn check(&self) -> io::Result<()> {
-        self.0.error.get().map_or(Ok(()), |error| Err(io::Error::new(error.kind(), error.to_string())))
-    }
-}
+pub(in crate::harness) use self::context::{SpoolContext, SpoolValue};
 
 /// A sequence that is complete.
 #[derive(Clone, Debug)]
@@ -120,8 +71,7 @@ impl<T: SpoolValue> Spool<T> {
 
     /// Several sequences as one, in the order of a key. It has the error of any of them.
     pub fn merged<K: Ord>(parts: Vec<Self>, key: impl Fn(&T) -> K) -> Self {
-        let in_memory = parts.first().map_or(IN_MEMORY, |part| part.context.0.in_memory);
-        let context = SpoolContext::with_memory(in_memory);
+        let context = parts.first().map_or_else(SpoolContext::default, |part| part.context.another());
         let sorted = external_sort::sorted(parts.iter().flat_map(Self::iter), key, &context);
         for part in parts {
             part.context.check().unwrap_or_else(|error| context.fail(error));
@@ -223,9 +173,9 @@ mod tests {
         let values: Vec<(u64, String)> = (0..40_000_u64).map(|at| (key(at), "x".repeat(at as usize % 9))).collect();
         let mut expected = values.clone();
         expected.sort_by_key(|(key, _)| *key);
-        for bytes in [IN_MEMORY, 30_000, 0] {
+        for bytes in [16 << 20, 30_000, 0] {
             let spool = Spool::of(values.iter().cloned(), &SpoolContext::with_memory(bytes));
-            assert_eq!(matches!(spool.values, Stored::File(_)), bytes < IN_MEMORY);
+            assert_eq!(matches!(spool.values, Stored::File(_)), bytes < 1 << 20);
             assert!(spool.len() == values.len() && spool.iter().eq(values.iter().cloned()));
             if bytes > 0 {
                 let sorted = spool.sorted_by_key(|(key, _)| *key);

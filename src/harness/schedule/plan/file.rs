@@ -13,8 +13,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::planned_request::{PlannedRequest, RequestTrigger};
 use super::planned_requests::PlannedRequests;
-use super::schedule::{PlannedRequest, RequestSchedule, RequestTrigger};
+use super::schedule::RequestSchedule;
 use crate::event::Digest;
 use crate::harness::schedule::data::{DataErrors, DataSummary, PromptPart, PromptRenderer, fault, file_digest};
 use crate::harness::schedule::random_draws::GENERATOR;

@@ -2,6 +2,7 @@
 //! the number of workers, connections and servers.
 
 mod file;
+mod planned_request;
 mod planned_requests;
 mod queue;
 mod samples;
@@ -18,10 +19,11 @@ use crate::event::Digest;
 use crate::harness::schedule::data::PromptRenderer;
 use crate::harness::{BenchSpec, DataKind, HarnessError, LoadPattern, ScheduleError};
 pub(in crate::harness) use file::{PLAN, write};
+pub use planned_request::{PlannedRequest, RequestTrigger};
 pub use planned_requests::{PlannedReader, PlannedRequests};
 pub(in crate::harness) use queue::PlanQueue;
 pub use samples::ExternalSample;
-pub use schedule::{PlannedRequest, RequestSchedule, RequestTrigger};
+pub use schedule::RequestSchedule;
 
 /// A larger plan is most likely a typing error.
 const MOST: usize = 50_000_000;

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::schedule::PlannedRequest;
+use super::planned_request::PlannedRequest;
 use super::session_drawer::SessionDrawer;
 use crate::harness::HarnessError;
 

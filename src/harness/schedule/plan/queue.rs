@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use super::planned_request::PlannedRequest;
 use super::planned_requests::{PlannedReader, PlannedRequests};
-use super::schedule::{PlannedRequest, RequestSchedule, belongs};
+use super::schedule::{RequestSchedule, belongs};
 use super::session_drawer::SessionDrawer;
 use crate::harness::schedule::data::PromptRenderer;
 use crate::harness::{BenchSpec, DataKind, HarnessError};

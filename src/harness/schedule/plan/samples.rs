@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::schedule::{PlannedRequest, RequestTrigger};
+use super::planned_request::{PlannedRequest, RequestTrigger};
 use crate::harness::schedule::data::PromptPart;
 
 /// What a request can carry.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rand::RngExt;
 use rand_distr::{Distribution, Zipf};
 
-use super::schedule::{PlannedRequest, RequestTrigger};
+use super::planned_request::{PlannedRequest, RequestTrigger};
 use crate::harness::schedule::arrivals::ArrivalTimes;
 use crate::harness::schedule::data::{
     Corpus, CorpusOrder, CorpusRecord, CorpusTurn, DataSummary, PromptPart, PromptRenderer, RandomStream, fault,
