@@ -51,7 +51,7 @@ pub fn write_with_run(file: &LockFile, name: &str, run: RunText<'_>) -> Result<S
     let lock = file.lock;
     let (run, parts) = run.in_parts(STAGES_OF_A_PART);
     let (mut before, mut after) = (BTreeMap::new(), BTreeMap::new());
-    for (other, section) in &file.runs {
+    for (other, section) in file.runs.iter().filter(|(other, _)| *other != name) {
         let half = if other.as_str() < name { &mut before } else { &mut after };
         half.insert(other.as_str(), RunText::of(section));
     }
