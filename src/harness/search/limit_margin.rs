@@ -85,7 +85,7 @@ fn values(metric: LimitedMetric, records: &[RequestRecord]) -> Option<Vec<f64>> 
         LimitedMetric::MaxStall => |record| (record.chunks > 1).then_some(record.max_gap as f64),
         LimitedMetric::Itl | LimitedMetric::Icl => return None,
     };
-    Some(records.iter().filter_map(|record| of(record)).map(|ns| ns / 1e6).collect())
+    Some(records.iter().filter_map(of).map(|ns| ns / 1e6).collect())
 }
 
 fn statistic(limit: &LatencyLimit, mut values: Vec<f64>) -> Option<f64> {

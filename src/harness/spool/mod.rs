@@ -135,12 +135,12 @@ impl<T: SpoolValue> SpoolWriter<T> {
         if self.context.has_failed() {
             return;
         }
-        if let Err(error) = self.to_file(&value) {
+        if let Err(error) = self.append_to_file(&value) {
             self.context.fail(error);
         }
     }
 
-    fn to_file(&mut self, value: &T) -> io::Result<()> {
+    fn append_to_file(&mut self, value: &T) -> io::Result<()> {
         if self.file.is_none() {
             let mut file = BlockWriter::new()?;
             std::mem::take(&mut self.memory).iter().try_for_each(|value| file.push(value))?;
