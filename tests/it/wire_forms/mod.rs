@@ -105,7 +105,7 @@ fn row(form: &Form, measured: &Measured) -> Row {
     let Truth { ok, tokens, first, chunks } = form.truth;
     let of_all = |one: u32| u64::from(one) * REQUESTS;
     let result = &measured.result;
-    let good = || measured.requests.iter().filter(|record| record.is_ok());
+    let good = || measured.requests.iter().filter(regatta::harness::RequestRecord::is_ok);
     let sum =
         |of: fn(&regatta::harness::RequestRecord) -> u32| good().map(|record| u64::from(of(&record))).sum::<u64>();
     let is_known = good().all(|record| !record.chunk_tokens_unknown);
@@ -154,7 +154,7 @@ impl Row {
         if itl.absent.is_none() {
             assert_eq!(itl.n, u64::from(tokens - first) * REQUESTS, "{name}");
         }
-        for record in measured.requests.iter().filter(|record| record.is_ok()) {
+        for record in measured.requests.iter().filter(regatta::harness::RequestRecord::is_ok) {
             assert_eq!(record.chunks, chunks, "{name}: {:?}", record.timeline);
         }
         self
