@@ -34,10 +34,8 @@ pub struct RunText<'a> {
 type MakeStage<'a> = &'a (dyn Fn(usize) -> Result<LockedTask, ActionError> + Sync);
 
 /// By name.
-#[derive(Default)]
 struct StageTexts<'a>(BTreeMap<&'a str, StageText<'a>>);
 
-#[derive(Clone, Copy)]
 enum StageText<'a> {
     There(&'a LockedTask),
     Made(usize, MakeStage<'a>),

@@ -133,7 +133,7 @@ async fn perform(
     });
     // Its processes are marked with a name of their own: no run that cleans up after itself may take them for its own.
     let stages = StageExecutor::new(&orders.out, RunId::new(orders.name.clone()));
-    let doing = tokio::spawn(async move { Box::pin(stages.run_locally(lease)).await });
+    let doing = tokio::spawn(async move { stages.run_locally(lease).await });
     doing.await.unwrap_or_else(|panic| {
         Err(Failure::new(FailureKind::System, format!("the stage's own code panicked: {panic}")))
     })
