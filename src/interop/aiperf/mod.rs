@@ -3,3 +3,4 @@
 pub(super) mod command_line;
 pub(super) mod export;
 pub(super) mod import;
+mod option_table;
