@@ -393,24 +393,41 @@ stages:
 
 /// What mpirun does as far as a launch plan needs it: starts what stands between the colons, and ends it all together.
 const MPIRUN: &str = r#"#!/usr/bin/env python3
-import signal, subprocess, sys
+import signal, subprocess, sys, threading
 words = sys.argv[1:]
 first = words.index("-n")
 print("mpirun", *words[:first], flush=True)
-ranks, rank = [], []
+lines, line = [], []
 for word in words[first:] + [":"]:
     if word == ":":
-        ranks.append(subprocess.Popen(rank[2:]))
-        rank = []
+        lines.append(line[2:])
+        line = []
     else:
-        rank.append(word)
-print("ranks", len(ranks), flush=True)
-signal.signal(signal.SIGTERM, lambda *_: [one.terminate() for one in ranks])
-signal.signal(signal.SIGINT, lambda *_: [one.terminate() for one in ranks])
+        line.append(word)
+print("ranks", len(lines), flush=True)
+# As TensorRT-LLM's leader does, the first waits for the others before it is ready.
+loaded = threading.Semaphore(0)
+def pass_on(rank):
+    for line in rank.stdout:
+        print(line, end="", flush=True)
+        if "successfully loaded 'tensorrt_llm'" in line:
+            loaded.release()
+ranks = [subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for line in lines[1:]]
+for rank in ranks:
+    threading.Thread(target=pass_on, args=[rank], daemon=True).start()
+def end(*_):
+    for rank in ranks:
+        rank.terminate()
+    sys.exit(0)
+signal.signal(signal.SIGTERM, end)
+signal.signal(signal.SIGINT, end)
+for _ in ranks:
+    loaded.acquire()
+ranks.insert(0, subprocess.Popen(lines[0]))
 code = ranks[0].wait()
-for one in ranks:
-    one.terminate()
-    one.wait()
+for rank in ranks:
+    rank.terminate()
+    rank.wait()
 sys.exit(code)
 "#;
 
