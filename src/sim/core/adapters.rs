@@ -1,6 +1,8 @@
 //! LoRA adapters: how many different ones a step may have, and which are in GPU memory.
 
-use super::{Active, EngineLimits, InFlight};
+use super::active::{Active, InFlight};
+use super::limits::EngineLimits;
+use super::requests::Requests;
 
 /// Adapters of the requests that run. One without a slot waits, and those behind it do not.
 pub(super) struct AdapterSlots {
@@ -9,11 +11,11 @@ pub(super) struct AdapterSlots {
 }
 
 impl AdapterSlots {
-    /// With the slots of the requests that began.
-    pub(super) fn of(limits: &EngineLimits, active: &[Active]) -> Self {
+    /// With the slots of the requests that run.
+    pub(super) fn of(limits: &EngineLimits, requests: &Requests) -> Self {
         let Some(lora) = &limits.lora else { return Self { most: usize::MAX, taken: Vec::new() } };
-        let mut taken: Vec<u64> =
-            active.iter().filter(|request| request.started).filter_map(|request| request.adapter).collect();
+        let generating = requests.generating.iter().map(|(request, _)| request);
+        let mut taken: Vec<u64> = generating.chain(&requests.computing).filter_map(|request| request.adapter).collect();
         taken.sort_unstable();
         taken.dedup();
         Self { most: lora.slots.max(1) as usize, taken }
@@ -43,14 +45,14 @@ pub(super) struct LoadedAdapters {
 
 impl LoadedAdapters {
     /// What the adapters of a step add to its time, nanoseconds.
-    pub(super) fn use_in(&mut self, limits: &EngineLimits, active: &[Active], flight: &InFlight) -> u64 {
+    pub(super) fn use_in(&mut self, limits: &EngineLimits, requests: &Requests, flight: &InFlight) -> u64 {
         let Some(lora) = limits.lora else { return 0 };
         let width = 1 + limits.drafts();
-        let contexts = flight.contexts.iter().map(|&(at, tokens)| (at, tokens));
-        let work = contexts.chain(flight.generating.iter().map(|&at| (at, width)));
+        let contexts = flight.contexts.iter().map(|&(at, tokens)| (&requests.computing[at], tokens));
+        let work = contexts.chain(requests.generating.iter().map(|(request, _)| (request, width)));
         let (mut used, mut tokens_with_one): (Vec<u64>, u64) = (Vec::new(), 0);
-        for (at, tokens) in work {
-            let Some(adapter) = active[at].adapter else { continue };
+        for (request, tokens) in work {
+            let Some(adapter) = request.adapter else { continue };
             tokens_with_one += tokens;
             if !used.contains(&adapter) {
                 used.push(adapter);

@@ -1,45 +1,35 @@
 //! The micro-batch scheduler: what the step computes, under the budgets of requests and tokens.
 
-use super::{Active, Chunking, EngineLimits, InFlight};
+use super::limits::{Chunking, EngineLimits};
+use super::requests::ContextAt;
 
-/// Walks the scheduled requests in order.
-pub(super) fn compose(limits: &EngineLimits, active: &[Active], scheduled: &[usize]) -> InFlight {
-    let mut flight = InFlight::default();
-    let mut waiting = Vec::new();
-    let mut tokens = 0;
+/// How many tokens of its context each of these computes, so many of which it has left. Those without any are left out.
+pub(super) fn compose(
+    limits: &EngineLimits,
+    generating: usize,
+    scheduled: &[(ContextAt, u64)],
+) -> Vec<(ContextAt, u64)> {
     // The last token of a request and its drafts are verified together.
-    let width = 1 + limits.drafts();
-    for &at in scheduled.iter().take(limits.max_batch_size) {
-        let request = &active[at];
-        if request.is_generating() {
-            if tokens + width > limits.max_num_tokens {
-                break;
-            }
-            flight.generating.push(at);
-            tokens += width;
-        } else if limits.chunking == Chunking::Off {
-            let context = request.ctx - request.pos;
-            // The first request that does not fit ends the loop: none overtakes another.
-            if tokens + context > limits.max_num_tokens {
-                break;
-            }
-            flight.contexts.push((at, context));
-            tokens += context;
-        } else {
-            waiting.push((at, request.ctx - request.pos));
-        }
-    }
-    let left = limits.max_num_tokens - flight.generating.len() as u64 * width;
+    let left = limits.max_num_tokens - generating as u64 * (1 + limits.drafts());
     match limits.chunking {
-        Chunking::Off => {}
-        Chunking::FirstComeFirstServed => flight.contexts = first_come(limits, left, &waiting),
-        Chunking::EqualProgress => flight.contexts = equal_progress(limits, left, &waiting),
+        Chunking::Off => whole(left, scheduled),
+        Chunking::FirstComeFirstServed => first_come(limits, left, scheduled),
+        Chunking::EqualProgress => equal_progress(limits, left, scheduled),
     }
-    flight
+}
+
+/// The first context that does not fit ends it: none overtakes another.
+fn whole(mut left: u64, waiting: &[(ContextAt, u64)]) -> Vec<(ContextAt, u64)> {
+    let fits = |&&(_, context): &&(ContextAt, u64)| {
+        let rest = left.checked_sub(context);
+        left = rest.unwrap_or_default();
+        rest.is_some()
+    };
+    waiting.iter().take_while(fits).copied().collect()
 }
 
 /// Whole blocks, unless it is the last piece.
-fn first_come(limits: &EngineLimits, mut left: u64, waiting: &[(usize, u64)]) -> Vec<(usize, u64)> {
+fn first_come(limits: &EngineLimits, mut left: u64, waiting: &[(ContextAt, u64)]) -> Vec<(ContextAt, u64)> {
     let mut pieces = Vec::with_capacity(waiting.len());
     for &(at, context) in waiting {
         let mut piece = context.min(left);
@@ -50,13 +40,16 @@ fn first_come(limits: &EngineLimits, mut left: u64, waiting: &[(usize, u64)]) ->
         if piece > 0 {
             pieces.push((at, piece));
         }
+        if left == 0 {
+            break;
+        }
     }
     pieces
 }
 
 /// One block each per round, until the tokens or the contexts are used up.
-fn equal_progress(limits: &EngineLimits, mut left: u64, waiting: &[(usize, u64)]) -> Vec<(usize, u64)> {
-    let mut pieces: Vec<(usize, u64)> = waiting.iter().map(|&(at, _)| (at, 0)).collect();
+fn equal_progress(limits: &EngineLimits, mut left: u64, waiting: &[(ContextAt, u64)]) -> Vec<(ContextAt, u64)> {
+    let mut pieces: Vec<(ContextAt, u64)> = waiting.iter().map(|&(at, _)| (at, 0)).collect();
     loop {
         let mut dealt = false;
         for (piece, &(_, context)) in pieces.iter_mut().zip(waiting) {

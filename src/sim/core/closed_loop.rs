@@ -36,7 +36,7 @@ pub fn simulate_users(
             continue;
         };
         now = step.end;
-        core.finish(|token| {
+        core.finish_with_ends(|token| {
             served[token.id as usize].take(&token, now);
             free_users += usize::from(token.is_last);
         });

@@ -1,7 +1,7 @@
 //! Steps that differ only in their time: while the same requests generate, none of them ends and none enters, the scheduler decides
 //! the same. They are run at once, with the same bytes as a result as one by one.
 
-use super::{Active, Core, SchedulerPolicy, capacity};
+use super::{Core, SchedulerPolicy};
 
 /// The steps behind the last one that are like it.
 #[derive(Clone, Copy, Debug)]
@@ -22,14 +22,10 @@ impl Core {
         if count == 0 {
             return now;
         }
-        let generating = self.repeating.take().unwrap_or_default();
-        for &at in &generating {
-            self.active[at].made += count;
-        }
+        self.requests.generating.advance(count);
+        self.requests.unseen = 0;
         self.steps += count;
-        self.seen = self.backlog.len();
         self.peak_blocks = self.peak_blocks.max(self.used_blocks());
-        self.repeating = Some(generating);
         end
     }
 
@@ -49,43 +45,38 @@ impl Core {
     }
 
     fn equal_steps(&self) -> Option<EqualSteps> {
-        let generating = self.repeating.as_ref().filter(|generating| !generating.is_empty())?;
-        // One that waits outside enters when there is a place.
-        let has_place = self.active.len() < self.limits.max_batch_size || self.limits.lora.is_some();
-        if !self.backlog.is_empty() && has_place {
+        let requests = &self.requests;
+        let generating = requests.generating.len() as u64;
+        if !self.is_repeating || generating == 0 || !requests.computing.is_empty() {
             return None;
         }
-        let (mut kv, mut count) = (0, u64::MAX);
-        for &at in generating {
-            let request = &self.active[at];
-            kv += request.kv();
-            count = count.min(request.osl - request.made - 1);
+        // One that the last step did not see enters when there is a place.
+        let has_place = requests.running() < self.limits.max_batch_size || self.limits.lora.is_some();
+        if requests.unseen > 0 && has_place {
+            return None;
         }
+        let mut count = requests.generating.steps_before_an_end();
         if count > 0 && self.takes_blocks_as_it_goes() {
-            count = count.min(self.steps_with_blocks(generating)?);
+            count = count.min(self.steps_with_blocks()?);
         }
-        (count > 0).then_some(EqualSteps { count, generating: generating.len() as u64, kv })
+        (count > 0).then(|| EqualSteps { count, generating, kv: requests.generating.kv_tokens() })
     }
 
     const fn takes_blocks_as_it_goes(&self) -> bool {
         matches!(self.limits.policy, SchedulerPolicy::MaxUtilization | SchedulerPolicy::Vllm)
     }
 
-    /// For how many steps blocks are left for certain. `None`: one by one, because requests wait between those that generate.
-    fn steps_with_blocks(&self, generating: &[usize]) -> Option<u64> {
-        let limits = &self.limits;
+    /// For how many steps blocks are left for certain. `None`: one by one, because a request waits before one that generates.
+    fn steps_with_blocks(&self) -> Option<u64> {
+        let (limits, generating) = (&self.limits, &self.requests.generating);
         let is_vllm = limits.policy == SchedulerPolicy::Vllm;
-        let held = |request: &Active| {
-            if is_vllm { limits.blocks_of(request.held()) } else { capacity::next_blocks(limits, request) }
-        };
-        let holds = |request: &&Active| request.started;
-        let (first, rest) = self.active.split_at(generating.len());
         // What waits behind those that generate cannot have more room than it had.
-        if first.iter().any(|request| !request.is_generating()) || rest.iter().any(|request| request.started) {
+        let first = self.requests.waiting.front().map(|request| request.place);
+        if !is_vllm && first.is_some_and(|first| Some(first) < generating.last_place()) {
             return None;
         }
-        let free = limits.blocks.checked_sub(first.iter().filter(holds).map(held).sum::<u64>())?;
+        let held = generating.blocks_with(if is_vllm { -1 } else { 1 });
         // Each takes a block at most once in the tokens of a block.
-        Some(free / generating.len() as u64 * limits.tokens_per_block)
+        Some(limits.blocks.checked_sub(held)? / generating.len() as u64 * limits.tokens_per_block)
     }
 }

@@ -48,6 +48,13 @@ pub struct EngineLimits {
 }
 
 impl EngineLimits {
+    /// With room for the tokens of a whole batch: TensorRT-LLM and vLLM refuse, or raise, a limit of tokens below that of requests.
+    pub(super) fn with_whole_batches(self) -> Self {
+        let width = 1 + self.drafts();
+        let most = usize::try_from(self.max_num_tokens / width).unwrap_or(usize::MAX);
+        Self { max_batch_size: self.max_batch_size.min(most), ..self }
+    }
+
     /// Tokens that are drafted for a request in a step.
     pub(super) fn drafts(&self) -> u64 {
         self.speculation.as_ref().map_or(0, |speculation| speculation.draft_len)

@@ -6,15 +6,15 @@
 //! blocks (but for a prefix that is there on arrival), beams, overlapped scheduling. Reads no clock, has no random state,
 //! iterates no hash map.
 
-use std::collections::VecDeque;
-
 mod active;
 mod adapters;
 mod batch;
 mod capacity;
 mod closed_loop;
 mod equal_steps;
+mod generating;
 mod limits;
+mod requests;
 mod virtual_time;
 mod vllm;
 
@@ -23,6 +23,7 @@ use active::{Active, InFlight};
 use adapters::LoadedAdapters;
 pub use closed_loop::simulate_users;
 pub use limits::{Chunking, EngineLimits, SchedulerPolicy};
+use requests::{ContextAt, Requests};
 pub use virtual_time::{Served, SimulatedRequest, VirtualRun, simulate};
 
 /// Why a request can never run.
@@ -103,15 +104,11 @@ pub struct CoreLoad {
 #[derive(Clone, Debug)]
 pub struct Core {
     limits: EngineLimits,
-    active: Vec<Active>,
-    /// Behind the active ones. No scheduler looks at more requests than a batch may have.
-    backlog: VecDeque<Active>,
-    /// Of the backlog: those that were there when the last step began.
-    seen: usize,
+    requests: Requests,
     in_flight: Option<InFlight>,
-    /// Places of the requests that generated in the step that ended, where the next step is the same as long as none of them
-    /// ends, none enters and blocks are left.
-    repeating: Option<Vec<usize>>,
+    /// The step that ended was one of those that generate, and the next one is the same as long as none of them ends, none enters and
+    /// blocks are left.
+    is_repeating: bool,
     adapters: LoadedAdapters,
     /// Requests that entered so far.
     entered: u64,
@@ -123,13 +120,12 @@ pub struct Core {
 
 impl Core {
     pub fn new(limits: EngineLimits) -> Self {
+        let limits = limits.with_whole_batches();
         Self {
+            requests: Requests::new(&limits),
             limits,
-            active: Vec::new(),
-            backlog: VecDeque::new(),
-            seen: 0,
             in_flight: None,
-            repeating: None,
+            is_repeating: false,
             adapters: LoadedAdapters::default(),
             entered: 0,
             steps: 0,
@@ -140,7 +136,7 @@ impl Core {
     }
 
     pub fn is_idle(&self) -> bool {
-        self.active.is_empty() && self.backlog.is_empty()
+        self.requests.len() == 0
     }
 
     pub const fn steps(&self) -> u64 {
@@ -155,8 +151,10 @@ impl Core {
     /// A request enters, behind all others.
     pub fn arrive(&mut self, request: CoreRequest) -> Result<(), NeverFits> {
         let CoreRequest { id, isl, osl, cached, adapter } = request;
+        // An empty prompt has the token that starts a text.
+        let isl = isl.max(1);
         // Drafts have blocks until they are rejected.
-        let needed = self.blocks_of(isl + osl + self.limits.drafts());
+        let needed = self.limits.blocks_of(isl + osl + self.limits.drafts());
         if needed > self.limits.blocks {
             return Err(NeverFits::Blocks { needed, pool: self.limits.blocks });
         }
@@ -165,7 +163,7 @@ impl Core {
             return Err(NeverFits::Drafts { tokens, limit: self.limits.max_num_tokens });
         }
         // A paused request's context is its prompt and what it made.
-        let cached = cached.min(isl.saturating_sub(1));
+        let cached = cached.min(isl - 1);
         let context =
             if matches!(self.limits.policy, SchedulerPolicy::MaxUtilization) { isl + osl - 1 } else { isl - cached };
         let limit = self.limits.max_num_tokens;
@@ -175,9 +173,11 @@ impl Core {
             return Err(NeverFits::Context { context, limit });
         }
         self.entered += 1;
-        self.backlog.push_back(Active {
+        self.requests.unseen += 1;
+        self.requests.waiting.push_back(Active {
             id,
             number: self.entered,
+            place: self.entered,
             adapter,
             isl,
             osl,
@@ -186,7 +186,6 @@ impl Core {
             pos: cached,
             made: 0,
             scheduled: None,
-            started: false,
             pauses: 0,
             cancelled: false,
         });
@@ -195,109 +194,142 @@ impl Core {
 
     /// Its blocks are free at the next step. Its tokens of the step in flight do not appear.
     pub fn cancel(&mut self, id: u64) {
-        if let Some(request) = self.active.iter_mut().find(|request| request.id == id) {
-            request.cancelled = true;
-        }
-        self.backlog.retain(|request| request.id != id);
+        self.requests.cancel(id);
         if self.in_flight.is_none() {
-            self.active.retain(|request| !request.cancelled);
-            self.repeating = None;
+            self.requests.forget_cancelled();
+            self.is_repeating = false;
         }
     }
 
     /// Plans the step that starts now. `None` when there are no requests.
     pub fn begin(&mut self, now: u64) -> Option<CoreStep> {
         debug_assert!(self.in_flight.is_none(), "the last step was not finished");
-        self.repeating = None;
-        let mut room = self.limits.max_batch_size.saturating_sub(self.active.len()).min(self.backlog.len());
-        if self.limits.lora.is_some() {
-            // One that has no slot for its adapter does not keep those behind it from entering.
-            room = self.backlog.len();
-        }
-        if self.limits.policy == SchedulerPolicy::Vllm && !self.active.is_empty() {
-            // It plans a step while the one before runs: what arrives during that waits for the one after.
-            room = room.min(self.seen);
-        }
-        self.active.extend(self.backlog.drain(..room));
-        self.seen = self.backlog.len();
-        if self.active.is_empty() {
+        if self.is_idle() {
             return None;
         }
-        let (flight, paused) = if self.limits.policy == SchedulerPolicy::Vllm {
-            vllm::schedule(&self.limits, &mut self.active)
-        } else {
-            let (scheduled, paused) = capacity::schedule(&self.limits, &mut self.active);
-            (batch::compose(&self.limits, &self.active, &scheduled), paused)
-        };
+        self.is_repeating = false;
+        let seen = self.seen();
+        let has_seen_all = seen == self.requests.waiting.len();
+        let (contexts, paused) = self.schedule(seen);
+        self.requests.unseen = 0;
         self.pauses += paused as u64;
-        self.deferred = flight.deferred;
+        let contexts = self.requests.let_in(&contexts);
+        let flight = InFlight { contexts, paused, has_seen_all };
         debug_assert!(
-            !flight.contexts.is_empty() || !flight.generating.is_empty(),
+            !flight.contexts.is_empty() || !self.requests.generating.is_empty(),
             "no progress: a request that does not fit was let in"
         );
-        for &(at, _) in &flight.contexts {
-            self.active[at].scheduled.get_or_insert(now);
+        let mut work = StepWork {
+            contexts: flight.contexts.len() as u64,
+            generating: self.requests.generating.len() as u64,
+            kv_tokens: self.requests.generating.kv_tokens(),
+            ..StepWork::default()
+        };
+        for &(at, tokens) in &flight.contexts {
+            let request = &mut self.requests.computing[at];
+            request.scheduled.get_or_insert(now);
+            work.context_tokens += tokens;
+            work.pairs += tokens * request.pos + tokens * tokens / 2;
         }
-        let context_tokens = flight.contexts.iter().map(|(_, tokens)| tokens).sum();
-        let pairs =
-            flight.contexts.iter().map(|&(at, tokens)| tokens * self.active[at].pos + tokens * tokens / 2).sum();
-        let kv_tokens = flight.generating.iter().map(|&at| self.active[at].kv()).sum();
-        let generating = flight.generating.len();
-        let contexts = flight.contexts.len() as u64;
-        let took = self.limits.step_ns(&StepWork {
-            contexts,
-            context_tokens,
-            pairs,
-            generating: generating as u64,
-            kv_tokens,
-        }) + self.adapters.use_in(&self.limits, &self.active, &flight);
-        self.in_flight = Some(InFlight { paused, ..flight });
-        Some(CoreStep { end: now + took, context_tokens, generating, paused })
+        let took = self.limits.step_ns(&work) + self.adapters.use_in(&self.limits, &self.requests, &flight);
+        self.in_flight = Some(flight);
+        let StepWork { context_tokens, .. } = work;
+        Some(CoreStep { end: now + took, context_tokens, generating: self.requests.generating.len(), paused })
+    }
+
+    /// How many of those that wait the next step's scheduler looks at.
+    fn seen(&self) -> usize {
+        let Requests { waiting, unseen, .. } = &self.requests;
+        if self.limits.policy != SchedulerPolicy::Vllm || self.requests.len() == *unseen {
+            return waiting.len();
+        }
+        // vLLM's plans a step while the one before runs: what arrives during that waits for the one after.
+        waiting.len() - unseen
+    }
+
+    /// The contexts of the next step, each with its tokens, and how many requests were paused for it.
+    fn schedule(&mut self, seen: usize) -> (Vec<(ContextAt, u64)>, usize) {
+        let requests = &mut self.requests;
+        if self.limits.policy == SchedulerPolicy::Vllm {
+            let scheduled = vllm::schedule(&self.limits, requests, seen);
+            self.deferred = scheduled.deferred;
+            return (scheduled.contexts, scheduled.paused);
+        }
+        let (scheduled, paused) = capacity::schedule(&self.limits, requests);
+        let scheduled: Vec<_> = scheduled.into_iter().map(|at| (at, requests.at(at).left())).collect();
+        (batch::compose(&self.limits, requests.generating.len(), &scheduled), paused)
     }
 
     /// Ends the step in flight and hands out its tokens: those of finished contexts first, then the generated ones.
-    pub fn finish(&mut self, mut emit: impl FnMut(CoreTokens)) {
+    pub fn finish(&mut self, emit: impl FnMut(CoreTokens)) {
+        self.end_step(true, emit);
+    }
+
+    /// The same, and hands out the first and the last tokens of requests; others or not.
+    pub fn finish_with_ends(&mut self, emit: impl FnMut(CoreTokens)) {
+        self.end_step(false, emit);
+    }
+
+    fn end_step(&mut self, each: bool, mut emit: impl FnMut(CoreTokens)) {
         let Some(flight) = self.in_flight.take() else { return };
         self.steps += 1;
-        let is_decode = flight.contexts.is_empty() && flight.paused == 0 && self.limits.speculation.is_none();
-        for (at, tokens) in flight.contexts {
-            let request = &mut self.active[at];
-            request.started = true;
+        let Requests { generating, computing, .. } = &mut self.requests;
+        for &(at, tokens) in &flight.contexts {
+            let request = &mut computing[at];
             request.pos += tokens;
             debug_assert!(request.pos <= request.ctx, "more context computed than there is");
             if request.is_generating() {
-                make(request, 1, None, &mut emit);
+                emit_tokens(request, request.made, 1, None, &mut emit);
+                request.made += 1;
             }
         }
         if let Some(speculation) = &self.limits.speculation {
-            for &at in &flight.generating {
-                let request = &mut self.active[at];
-                let tokens = speculation.tokens(request.number, request.made);
-                make(request, tokens.min(request.osl - request.made), Some(tokens - 1), &mut emit);
-            }
+            generating.advance_each(|request, made| {
+                let tokens = speculation.tokens(request.number, made);
+                let count = tokens.min(request.osl - made);
+                emit_tokens(request, made, count, Some(tokens - 1), &mut emit);
+                count
+            });
         } else {
-            for &at in &flight.generating {
-                make(&mut self.active[at], 1, None, &mut emit);
+            generating.advance(1);
+            if each {
+                for (request, made) in generating.iter() {
+                    emit_tokens(request, made - 1, 1, None, &mut emit);
+                }
             }
         }
+        let is_emitted = each || self.limits.speculation.is_some();
         let used = self.used_blocks();
         debug_assert!(used <= self.limits.blocks, "{used} blocks in use of {}", self.limits.blocks);
         self.peak_blocks = self.peak_blocks.max(used);
-        let before = self.active.len();
-        self.active.retain(|request| request.made < request.osl && !request.cancelled);
-        self.repeating = (is_decode && self.active.len() == before).then_some(flight.generating);
+        let before = self.requests.running();
+        let Requests { generating, computing, .. } = &mut self.requests;
+        while let Some(request) = generating.pop_ended() {
+            if !is_emitted {
+                emit_tokens(&request, request.made - 1, 1, None, &mut emit);
+            }
+        }
+        for request in computing.extract_if(.., |request| request.is_generating()) {
+            if request.made < request.osl && !request.cancelled {
+                generating.add(request);
+            }
+        }
+        self.requests.forget_cancelled();
+        let is_decode = flight.contexts.is_empty() && self.limits.speculation.is_none();
+        self.is_repeating = is_decode && flight.paused == 0 && flight.has_seen_all && self.requests.running() == before;
     }
 
     /// The state now.
     pub fn holding(&self) -> CoreLoad {
+        let Requests { generating, waiting, .. } = &self.requests;
         let (contexts, context_tokens, generating) = self.in_flight.as_ref().map_or((0, 0, 0), |flight| {
             let tokens = flight.contexts.iter().map(|(_, tokens)| tokens).sum();
-            (flight.contexts.len(), tokens, flight.generating.len())
+            (flight.contexts.len(), tokens, generating.len())
         });
         CoreLoad {
-            active: self.active.len() + self.backlog.len(),
-            waiting: self.waiting(),
-            deferred: self.deferred.min(self.waiting()),
+            active: self.requests.len(),
+            waiting: waiting.len(),
+            deferred: self.deferred.min(waiting.len()),
             contexts,
             context_tokens,
             generating,
@@ -307,40 +339,31 @@ impl Core {
         }
     }
 
-    /// Requests without KV blocks: not begun, and not about to be.
-    fn waiting(&self) -> usize {
-        let begins = |at: usize| {
-            self.in_flight.as_ref().is_some_and(|flight| flight.contexts.iter().any(|(context, _)| *context == at))
-        };
-        let inside = self.active.iter().enumerate().filter(|(at, request)| !request.started && !begins(*at)).count();
-        inside + self.backlog.len()
-    }
-
     fn used_blocks(&self) -> u64 {
-        // vLLM's policy takes blocks as it goes, the others those of the whole prompt at once.
-        let tokens = |request: &Active| match self.limits.policy {
-            SchedulerPolicy::Vllm => request.held(),
-            _ => request.isl + request.made,
+        // vLLM's policy takes blocks as it goes, the others those of the whole prompt at once. The keys and values of the last token that
+        // was generated are computed in the next step.
+        let is_vllm = self.limits.policy == SchedulerPolicy::Vllm;
+        let tokens = |request: &Active| match request.is_generating() {
+            true if is_vllm => request.isl + request.made - 1,
+            true => request.isl + request.made,
+            false if is_vllm => request.pos,
+            false => request.ctx,
         };
-        self.active.iter().filter(|r| r.started).map(|r| self.blocks_of(tokens(r))).sum()
-    }
-
-    const fn blocks_of(&self, tokens: u64) -> u64 {
-        self.limits.blocks_of(tokens)
+        let computing = self.requests.computing.iter().map(|request| self.limits.blocks_of(tokens(request)));
+        self.requests.generating.blocks_with(if is_vllm { -1 } else { 0 }) + computing.sum::<u64>()
     }
 }
 
-fn make(request: &mut Active, count: u64, accepted: Option<u64>, emit: &mut impl FnMut(CoreTokens)) {
-    debug_assert!(request.made + count <= request.osl, "more tokens generated than requested");
-    let index = request.made;
-    request.made += count;
+/// The tokens of a request from `made` on.
+fn emit_tokens(request: &Active, made: u64, count: u64, accepted: Option<u64>, emit: &mut impl FnMut(CoreTokens)) {
+    debug_assert!(made + count <= request.osl, "more tokens generated than requested");
     if !request.cancelled {
         emit(CoreTokens {
             id: request.id,
-            index,
+            index: made,
             count,
             accepted,
-            is_last: request.made == request.osl,
+            is_last: made + count == request.osl,
             scheduled: request.scheduled.unwrap_or_default(),
             pauses: request.pauses,
         });

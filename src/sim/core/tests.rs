@@ -340,15 +340,14 @@ proptest! {
         let mut now = 0;
         while let Some(step) = core.begin(now) {
             now = step.end;
-            let flight = core.in_flight.clone().unwrap();
-            let runs = |at: usize| flight.generating.contains(&at) || flight.contexts.iter().any(|(other, _)| *other == at);
-            let held: u64 = (0..core.active.len()).filter(|&at| runs(at)).map(|at| core.active[at].most_blocks).sum();
+            let requests = &core.requests;
+            let most: u64 = requests.computing.iter().map(|request| request.most_blocks).sum();
+            let held = requests.generating.most_blocks() + most;
             let tokens = step.context_tokens + step.generating as u64 * (1 + limits.drafts());
-            if let Some(first) = (0..core.active.len()).find(|&at| !runs(at)) {
-                let request = &core.active[first];
-                let is_full = flight.generating.len() + flight.contexts.len() >= limits.max_batch_size;
-                let has_no_blocks = held + request.most_blocks > limits.blocks;
-                let has_no_tokens = limits.max_num_tokens - tokens < limits.tokens_per_block.min(request.ctx - request.pos);
+            if let Some(first) = requests.waiting.front() {
+                let is_full = requests.running() >= limits.max_batch_size;
+                let has_no_blocks = held + first.most_blocks > limits.blocks;
+                let has_no_tokens = limits.max_num_tokens - tokens < limits.tokens_per_block.min(first.left());
                 prop_assert!(is_full || has_no_blocks || has_no_tokens);
             }
             core.finish(|_| {});

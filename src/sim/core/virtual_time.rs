@@ -76,7 +76,7 @@ pub fn simulate(limits: &EngineLimits, load: &[SimulatedRequest]) -> Result<Virt
             continue;
         };
         now = step.end;
-        core.finish(|token| requests[token.id as usize].take(&token, now));
+        core.finish_with_ends(|token| requests[token.id as usize].take(&token, now));
         now = core.run_equal_steps(now, order.get(next).map_or(u64::MAX, |&at| enters(at)));
     }
     Ok(VirtualRun { requests, end: now, steps: core.steps(), peak_blocks: core.peak_blocks() })

@@ -104,7 +104,7 @@ impl Replica {
                 self.step_end = None;
                 self.now = end;
                 let requests = &mut self.requests;
-                self.core.finish(|token| {
+                self.core.finish_with_ends(|token| {
                     *requests -= usize::from(token.is_last);
                     if token.index == 0 || token.is_last {
                         emit(end, token);
