@@ -48,7 +48,8 @@ pub struct EngineLimits {
 }
 
 impl EngineLimits {
-    /// With room for the tokens of a whole batch: TensorRT-LLM and vLLM refuse, or raise, a limit of tokens below that of requests.
+    /// With no more requests in a step than it has tokens for. TensorRT-LLM lets those over it in and leaves the last ones out of its
+    /// steps; here they wait.
     pub(super) fn with_whole_batches(self) -> Self {
         let width = 1 + self.drafts();
         let most = usize::try_from(self.max_num_tokens / width).unwrap_or(usize::MAX);

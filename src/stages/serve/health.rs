@@ -156,6 +156,16 @@ enum NotHealthy {
     ModelNotReady(String),
 }
 
+/// A client that waited for as long as it may is a late answer, not a refusal.
+impl From<ClientError> for NotHealthy {
+    fn from(error: ClientError) -> Self {
+        match error.why {
+            ClientErrorKind::Timeout(limit) => Self::Late(limit),
+            why => Self::Call(why),
+        }
+    }
+}
+
 async fn probe_once(
     endpoint: &Endpoint,
     question: &HealthProbe,
@@ -167,10 +177,11 @@ async fn probe_once(
             let connected = TcpStream::connect((endpoint.host.as_str(), endpoint.grpc)).await;
             return connected.map(drop).map_err(NotHealthy::Port);
         }
-        HealthProbe::Health => return health(endpoint).await.map_err(|error| NotHealthy::Call(error.why)),
+        HealthProbe::Health => return Ok(health(endpoint).await?),
     };
     if client.is_none() {
-        *client = Some(TritonClient::connect(endpoint).await.map_err(|error| NotHealthy::Call(error.why))?);
+        // The caller decides how long it waits.
+        *client = Some(TritonClient::connect(endpoint).await?.deadline(BUSY_SILENCE));
     }
     let Some(client) = client else { return Ok(()) };
     match client.is_live().await {
@@ -200,13 +211,27 @@ pub async fn first_model(endpoint: &Endpoint) -> Result<Option<String>, ClientEr
     Ok(listed["data"][0]["id"].as_str().map(str::to_owned))
 }
 
+/// Its callers decide how long they wait.
 fn http_client(endpoint: &Endpoint) -> HttpClient {
     let address = HttpAddress { host: endpoint.host.clone(), port: endpoint.http.unwrap_or(endpoint.grpc) };
-    HttpClient::new(address).deadline(PATIENCE)
+    HttpClient::new(address).deadline(BUSY_SILENCE)
 }
 
 /// A server without such an endpoint has answered. Any other refusal may come from something in its place: a proxy on the way
 /// to an unreachable host.
 fn answered(error: ClientError) -> Result<(), NotHealthy> {
-    if error.code() == Some(tonic::Code::Unimplemented) { Ok(()) } else { Err(NotHealthy::Call(error.why)) }
+    if error.code() == Some(tonic::Code::Unimplemented) { Ok(()) } else { Err(error.into()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_that_waited_long_enough_is_a_late_answer_and_a_refusal_is_none() {
+        let of = |why| NotHealthy::from(ClientError { request: "ServerLive".into(), address: "host:1".into(), why });
+        let limit = Duration::from_secs(10);
+        assert!(matches!(of(ClientErrorKind::Timeout(limit)), NotHealthy::Late(late) if late == limit));
+        assert!(matches!(of(ClientErrorKind::Malformed("x".into())), NotHealthy::Call(_)));
+    }
 }
