@@ -203,7 +203,8 @@ fn a_submission_whose_answer_was_lost_is_found_by_its_name() {
     // As it is when the submitter dies between the controller's yes and its own hearing of it: no numbers, and here not even
     // the words of the jobs that have begun.
     for folder in fs::read_dir(world.path(".regatta/jobs")).unwrap().flatten() {
-        fs::remove_file(folder.path().join("number")).unwrap();
+        // One that was not noted yet is what this is about.
+        let _ = fs::remove_file(folder.path().join("number"));
     }
     let ended = {
         world.file("gate", "");
