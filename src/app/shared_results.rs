@@ -7,16 +7,19 @@ use super::find_result::RESULT;
 use super::run_cache;
 use crate::app::error::CommandError;
 use crate::app::output::print_error;
+use crate::cli::StoreSelection;
 use crate::event::{Done, Event, RunId, TaskId};
 use crate::interop::MeasuredResult;
 use crate::plan::{ActionKind, Plan, Task};
 use crate::runner::EventEmitter;
-use crate::runner::shared_store::{ResultSummary, StoreAddress, share_summaries, shared_summaries};
+use crate::runner::shared_store::{
+    ResultSummary, SharedSummaries, SignaturePolicy, StoreAddress, share_summaries, shared_summaries,
+};
 use crate::runner::store::StateFolder;
 
 /// Puts the valid results of a run into the store. A store that is away is a warning.
 pub(super) async fn share(
-    address: &StoreAddress,
+    (address, signatures): (&StoreAddress, &SignaturePolicy),
     home: &StateFolder,
     run: &RunId,
     plan: &Plan,
@@ -39,19 +42,20 @@ pub(super) async fn share(
     if summaries.is_empty() {
         return;
     }
-    if let Err(error) = share_summaries(address, &summaries).await {
+    if let Err(error) = share_summaries(address, &summaries, signatures).await {
         let text = format!("the results of this run are not in {address}: {error}; {}", error.hint());
         emit(Event::Notice { task: None, text });
     }
 }
 
-/// The summaries in the store that an option or the environment names, each with its result. What another version wrote is left
-/// out with a warning.
+/// The summaries in the store that an option or the environment names, each with its result. What another version wrote, and what no key
+/// signed that the environment trusts, is left out with a warning.
 pub(super) fn read(store: &str) -> Result<Vec<(ResultSummary, MeasuredResult)>, CommandError> {
     let Some(address) = run_cache::address(Some(store))? else { return Ok(Vec::new()) };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let (all, mut unreadable) = runtime
-        .block_on(shared_summaries(&address))
+    let signatures = run_cache::signatures(&StoreSelection::default())?;
+    let SharedSummaries { all, mut unreadable, untrusted } = runtime
+        .block_on(shared_summaries(&address, &signatures))
         .map_err(|error| CommandError::Usage(format!("{address} cannot be read: {error}\n  hint: {}", error.hint())))?;
     let mut read = Vec::new();
     for summary in all {
@@ -62,6 +66,9 @@ pub(super) fn read(store: &str) -> Result<Vec<(ResultSummary, MeasuredResult)>, 
     }
     if unreadable > 0 {
         print_error(&format!("left out: {unreadable} results in {address} are of another version\n"));
+    }
+    if untrusted > 0 {
+        print_error(&format!("left out: {untrusted} results in {address} are not signed by a trusted key\n"));
     }
     Ok(read)
 }

@@ -394,8 +394,8 @@ impl PreparedRun {
         if let Some(store) = shared_store {
             run_cache::finish(&store, stop, &self.manifest, emit).await;
         }
-        if let (Some((address, _)), Ok((summary, _))) = (&self.store, &summary) {
-            shared_results::share(address, home, id, &self.plan, &summary.done, emit).await;
+        if let (Some((address, signatures)), Ok((summary, _))) = (&self.store, &summary) {
+            shared_results::share((address, signatures), home, id, &self.plan, &summary.done, emit).await;
         }
         summary
     }

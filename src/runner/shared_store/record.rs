@@ -1,21 +1,18 @@
 //! The record of one output in a store.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::signature_policy::RECORD_TYPE;
+use super::signed_json;
 use crate::event::{Digest, Done, TaskId};
-use crate::runner::signing::{Signature, SignatureError, SigningKey, TrustedKeys};
+use crate::runner::signing::{SignatureError, SigningKey, TrustedKeys};
 use crate::runner::store::{ParcelItem, TaskKey, digest_of, unfit};
 
 /// Goes up when a reader of the version before would misunderstand it.
 const VERSION: u32 = 1;
-
-/// What is before the signature in a record.
-const SIGNATURE: &str = ",\"signature\":";
 
 /// Why a record must not be used. Reads after its name.
 #[derive(Debug, thiserror::Error)]
@@ -65,15 +62,9 @@ impl SharedOutput {
         self.items.iter().map(|item| item.size).sum()
     }
 
-    /// JSON on one line, and the digest of that line below it. A signature is the last member of the JSON object, and is over the
-    /// object without it: readers that ask for none, and older programs, read the rest.
+    /// JSON on one line, signed if there is a key, and the digest of that line below it.
     pub(super) fn seal(&self, signer: Option<&SigningKey>) -> Result<Bytes, serde_json::Error> {
-        let mut json = serde_json::to_string(self)?;
-        if let Some(signer) = signer {
-            let signature = serde_json::to_string(&signer.sign(RECORD_TYPE, json.as_bytes()))?;
-            json.truncate(json.len() - 1);
-            json = format!("{json}{SIGNATURE}{signature}}}");
-        }
+        let json = signed_json::sign(serde_json::to_string(self)?, RECORD_TYPE, signer)?;
         Ok(format!("{json}\n{}\n", Digest::of(json.as_bytes())).into())
     }
 
@@ -85,11 +76,7 @@ impl SharedOutput {
         if seal.parse().ok() != Some(Digest::of(json.as_bytes())) {
             return Err(RecordError::Seal);
         }
-        // What is read is what was signed, byte for byte.
-        let (json, signature) = split_signature(json);
-        if let Some(trusted) = trusted {
-            trusted.check(RECORD_TYPE, json.as_bytes(), signature.as_ref()).map_err(RecordError::Signature)?;
-        }
+        let json = signed_json::check(json, RECORD_TYPE, trusted).map_err(RecordError::Signature)?;
         let shared_output: Self = serde_json::from_str(&json).map_err(RecordError::Json)?;
         if shared_output.version > VERSION {
             return Err(RecordError::Newer);
@@ -126,17 +113,9 @@ impl SharedOutput {
     }
 }
 
-/// The object without its last member, if that is a signature. In a text such quotes would be escaped, so they begin a member.
-fn split_signature(json: &str) -> (Cow<'_, str>, Option<Signature>) {
-    let Some((signed, rest)) = json.rsplit_once(SIGNATURE) else { return (json.into(), None) };
-    match rest.strip_suffix('}').and_then(|text| serde_json::from_str(text).ok()) {
-        Some(signature) => (format!("{signed}}}").into(), Some(signature)),
-        None => (json.into(), None),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::signed_json::SIGNATURE;
     use super::*;
     use crate::runner::signing::example_key;
     use crate::runner::store::{EntryKind, KEY_VERSION};

@@ -1,4 +1,4 @@
-//! Whether records of a store are signed, and whose signatures count.
+//! Whether records and summaries of a store are signed, and whose signatures count.
 
 use std::sync::Arc;
 
@@ -6,6 +6,9 @@ use crate::runner::signing::{SigningKey, TrustedKeys};
 
 /// What a signature of a record says that it is over.
 pub(super) const RECORD_TYPE: &str = "application/vnd.regatta.shared-record+json";
+
+/// The same of a summary.
+pub(super) const SUMMARY_TYPE: &str = "application/vnd.regatta.shared-summary+json";
 
 /// Where a key signs, its own signatures count, too.
 #[derive(Clone, Debug, Default)]

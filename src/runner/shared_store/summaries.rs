@@ -1,5 +1,5 @@
 //! Summaries of measurements in a store: what one machine measured, for others to look at. They take no part in caching: a
-//! measurement of another machine never stands for one of this machine.
+//! measurement of another machine never stands for one of this machine. Signed like records, where a key signs these.
 //!
 //! ```text
 //! regatta-1/summaries/<digest of the text>   one for each result, JSON
@@ -12,6 +12,8 @@ use serde_json::Value;
 use super::address::StoreAddress;
 use super::bucket::{Bucket, SUMMARIES, summary};
 use super::error::SharedStoreError;
+use super::signature_policy::{SUMMARY_TYPE, SignaturePolicy};
+use super::signed_json::{check, sign};
 use crate::event::{Digest, RunId};
 
 /// The version of a summary.
@@ -69,39 +71,70 @@ fn hide(value: &mut Value, hidden: &[String]) {
     }
 }
 
-/// Puts summaries into a store; those that are there already stay as they are.
+/// The summaries of all machines, and how many of them were left out.
+#[derive(Debug, Default, PartialEq)]
+pub struct SharedSummaries {
+    pub all: Vec<ResultSummary>,
+    /// Of another version, or damaged.
+    pub unreadable: usize,
+    /// Not signed by a key that counts.
+    pub untrusted: usize,
+}
+
+/// Puts summaries into a store, signed where a key signs; those that are there already stay as they are. Where signatures are asked for
+/// and none can be made, nothing is sent.
 ///
 /// # Errors
 /// The store cannot be used.
-pub async fn share_summaries(address: &StoreAddress, summaries: &[ResultSummary]) -> Result<(), SharedStoreError> {
+pub async fn share_summaries(
+    address: &StoreAddress,
+    summaries: &[ResultSummary],
+    signatures: &SignaturePolicy,
+) -> Result<(), SharedStoreError> {
+    if signatures.is_read_only() {
+        return Ok(());
+    }
     let bucket = Bucket::open(address)?;
     for one in summaries {
-        let Ok(text) = serde_json::to_vec(one) else { continue };
-        bucket.create(&summary(&Digest::of(&text)), Bytes::from(text)).await?;
+        let json = serde_json::to_string(one).and_then(|json| sign(json, SUMMARY_TYPE, signatures.signer()));
+        let Ok(text) = json else { continue };
+        bucket.create(&summary(&Digest::of(text.as_bytes())), Bytes::from(text)).await?;
     }
     Ok(())
 }
 
-/// The summaries of all machines, and how many could not be read. Nothing is written.
+/// The summaries of all machines whose signatures count. Nothing is written.
 ///
 /// # Errors
 /// The store cannot be used.
-pub async fn shared_summaries(address: &StoreAddress) -> Result<(Vec<ResultSummary>, usize), SharedStoreError> {
+pub async fn shared_summaries(
+    address: &StoreAddress,
+    signatures: &SignaturePolicy,
+) -> Result<SharedSummaries, SharedStoreError> {
     let bucket = Bucket::open(address)?;
-    let (mut all, mut unreadable) = (Vec::new(), 0);
+    let mut read = SharedSummaries::default();
     for object in bucket.list(SUMMARIES).await? {
         let Some(bytes) = bucket.get(&object.name).await? else { continue };
-        match serde_json::from_slice::<ResultSummary>(&bytes) {
-            Ok(summary) if summary.schema == SCHEMA => all.push(summary),
-            _ => unreadable += 1,
+        let Ok(text) = std::str::from_utf8(&bytes) else {
+            read.unreadable += 1;
+            continue;
+        };
+        let Ok(json) = check(text, SUMMARY_TYPE, signatures.trusted()) else {
+            read.untrusted += 1;
+            continue;
+        };
+        match serde_json::from_str::<ResultSummary>(&json) {
+            Ok(summary) if summary.schema == SCHEMA => read.all.push(summary),
+            _ => read.unreadable += 1,
         }
     }
-    Ok((all, unreadable))
+    Ok(read)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::runner::signing::{TrustedKeys, example_key};
     use serde_json::json;
 
     #[tokio::test]
@@ -112,9 +145,22 @@ mod tests {
             json!({ "verdict": "valid", "slices": [1, 2], "requested": { "data": ["/home/me/project/x.jsonl"] } });
         let one = ResultSummary::here(RunId::new("r1"), "m", "load", "VALID", result, &["/home/me/project".to_owned()]);
         assert_eq!(one.result, json!({ "verdict": "valid", "requested": { "data": ["…/x.jsonl"] } }));
+        let unsigned = SignaturePolicy::default();
         for _ in 0..2 {
-            share_summaries(&address, std::slice::from_ref(&one)).await.unwrap();
+            share_summaries(&address, std::slice::from_ref(&one), &unsigned).await.unwrap();
         }
-        assert_eq!(shared_summaries(&address).await.unwrap(), (vec![one], 0));
+        let read = SharedSummaries { all: vec![one.clone()], ..SharedSummaries::default() };
+        assert_eq!(shared_summaries(&address, &unsigned).await.unwrap(), read);
+
+        // One that asks for signatures takes what a key signed that it trusts, and sends nothing without a key.
+        let signing = SignaturePolicy::new(Some(example_key()), None);
+        let reading = SignaturePolicy::new(None, Some(TrustedKeys::only(example_key().public().clone())));
+        share_summaries(&address, std::slice::from_ref(&one), &reading).await.unwrap();
+        assert_eq!(
+            shared_summaries(&address, &reading).await.unwrap(),
+            SharedSummaries { untrusted: 1, ..SharedSummaries::default() }
+        );
+        share_summaries(&address, std::slice::from_ref(&one), &signing).await.unwrap();
+        assert_eq!(shared_summaries(&address, &reading).await.unwrap(), SharedSummaries { untrusted: 1, ..read });
     }
 }
