@@ -10,11 +10,10 @@ use super::requests::{ContextAt, Requests};
 /// generate and were not paused run.
 pub(super) fn schedule(limits: &EngineLimits, requests: &mut Requests) -> (Vec<ContextAt>, usize) {
     match limits.policy {
-        SchedulerPolicy::GuaranteedNoEvict => (no_evict(limits, requests), 0),
         SchedulerPolicy::StaticBatch if requests.running() > 0 => {
             ((0..requests.computing.len()).map(ContextAt::Computing).collect(), 0)
         }
-        SchedulerPolicy::StaticBatch => (no_evict(limits, requests), 0),
+        SchedulerPolicy::GuaranteedNoEvict | SchedulerPolicy::StaticBatch => (no_evict(limits, requests), 0),
         // vLLM's has its own module; it decides on blocks and tokens in one walk.
         SchedulerPolicy::MaxUtilization | SchedulerPolicy::Vllm => max_utilization(limits, requests),
     }

@@ -257,7 +257,9 @@ mod tests {
                         } else {
                             group.advance_each(tokens);
                         }
-                        members.values_mut().for_each(|member| member.made += tokens(member, member.made));
+                        for member in members.values_mut() {
+                            member.made += tokens(member, member.made);
+                        }
                     }
                     Change::PopLast => {
                         let last = members.pop_last().map(|(_, member)| (member.place, member.made));
@@ -289,7 +291,9 @@ mod tests {
             one_by_one.add(request(place, (1 + place * 7, 1000, place)));
         }
         at_once.advance(100);
-        (0..100).for_each(|_| one_by_one.advance(1));
+        for _ in 0..100 {
+            one_by_one.advance(1);
+        }
         let sums = |group: &Generating| (group.kv_tokens(), group.blocks_with(0), group.blocks_with(5));
         assert_eq!(sums(&at_once), sums(&one_by_one));
         assert_eq!(at_once.steps_before_an_end(), 1000 - 19 - 100 - 1);
