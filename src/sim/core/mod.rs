@@ -233,8 +233,8 @@ impl Core {
         }
         let took = self.limits.step_ns(&work) + self.adapters.use_in(&self.limits, &self.requests, &flight);
         self.in_flight = Some(flight);
-        let StepWork { context_tokens, .. } = work;
-        Some(CoreStep { end: now + took, context_tokens, generating: self.requests.generating.len(), paused })
+        let generating = self.requests.generating.len();
+        Some(CoreStep { end: now + took, context_tokens: work.context_tokens, generating, paused })
     }
 
     /// How many of those that wait the next step's scheduler looks at.
