@@ -18,34 +18,35 @@ const SAMPLES: u32 = 24;
 const BRIEF: &str = "min_duration: 1, min_query_count: 600";
 const LONG: &str = "min_duration: 600000";
 
-/// The project that compiles LoadGen for all tests, in the build folder, and its shared store.
-fn project() -> PathBuf {
-    Path::new(env!("CARGO_TARGET_TMPDIR")).join("loadgen")
+/// A project in the build folder that compiles a round's LoadGen from its sources, by the stage that does it for everybody, and puts it
+/// into a shared store.
+fn compiled(round: &str) -> PathBuf {
+    let project = Path::new(env!("CARGO_TARGET_TMPDIR")).join("loadgen").join(round);
+    for folder in ["manifests", "store"] {
+        fs::create_dir_all(project.join(folder)).expect("a folder");
+    }
+    let manifest =
+        format!("regatta: 1\nname: m\nstages:\n  loadgen: {{ mlperf: {{ loadgen: {{ round: {round} }} }} }}\n");
+    fs::write(project.join("manifests/m.yaml"), manifest).expect("a manifest");
+    let mut run = Command::new(env!("CARGO_BIN_EXE_regatta"));
+    run.args(["run", "m", "--store", "store"]).current_dir(&project).env_remove("REGATTA_HOME");
+    let ended =
+        Ended::of(run.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("regatta"));
+    assert_eq!(ended.code, 0, "{ended:?}");
+    project
 }
 
-/// LoadGen of a round, compiled from its sources once for all tests, by the stage that does it for everybody.
+/// LoadGen of a round, once for all tests.
 pub fn library() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    BUILT.get_or_init(|| {
-        let manifest = "regatta: 1\nname: m\nstages:\n  loadgen: { mlperf: { loadgen: { round: v5.1 } } }\n";
-        for folder in ["manifests", "store"] {
-            fs::create_dir_all(project().join(folder)).expect("a folder");
-        }
-        fs::write(project().join("manifests/m.yaml"), manifest).expect("a manifest");
-        let mut run = Command::new(env!("CARGO_BIN_EXE_regatta"));
-        run.args(["run", "m", "--store", "store"]).current_dir(project()).env_remove("REGATTA_HOME");
-        let ended =
-            Ended::of(run.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("regatta"));
-        assert_eq!(ended.code, 0, "{ended:?}");
-        fs::canonicalize(project().join("latest/loadgen")).expect("the library's folder")
-    })
+    BUILT.get_or_init(|| fs::canonicalize(compiled("v5.1").join("latest/loadgen")).expect("the library's folder"))
 }
 
-/// The shared store that has it, for a world whose own pipeline has the stage: compiling takes half a minute of a core. The
-/// manual's chapter compiles it, as its reader does.
-pub fn store() -> PathBuf {
-    library();
-    project().join("store")
+/// The shared store that has LoadGen of the newest round, for a world whose own pipeline has the stage: compiling takes half a minute
+/// of both cores. The manual's chapter compiles it, as its reader does.
+pub fn store() -> &'static Path {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| compiled("v6.1").join("store"))
 }
 
 /// A project with a data set, simulated servers, and one LoadGen test for each scenario.

@@ -26,5 +26,5 @@ pub use compare::{DifferenceWeight, LockDifference, LockExtent, LockPart, Strict
 pub use entry::{LockFile, LockSection, LockedTask, measured};
 pub use redaction::PrivateValues;
 pub use run_text::RunText;
-pub use splice::splice;
+pub use splice::{splice, without_run};
 pub use text::{LockFileError, read, write, write_with_run};

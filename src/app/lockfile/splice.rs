@@ -1,5 +1,5 @@
-//! Replaces some stages in the text of a lock file without reading the others: a large plan's takes longer to read and to write than
-//! the plan takes to run.
+//! Replaces some stages in the text of a lock file, or takes all of a run out of it, without reading the others: a large plan's takes
+//! longer to read and to write than the plan takes to run.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -12,7 +12,7 @@ use super::{LockFile, LockSection, read, write};
 pub fn splice(text: &str, name: &str, now: &LockSection) -> Option<String> {
     let runs = BTreeMap::from([(name.to_owned(), now.clone())]);
     let new = write(&LockFile { runs, ..LockFile::default() }).ok()?;
-    let key = new.split_once(RUNS)?.1.lines().next()?;
+    let key = &key_of(name)?;
     let (old_head, old_stages) = section(text, key)?;
     let head = read(&format!("lock: 1{RUNS}{key}\n{}", &text[old_head])).ok()?.runs.remove(name)?;
     let is_known = |known: &BTreeMap<String, String>, now: &BTreeMap<String, String>| {
@@ -42,7 +42,38 @@ pub fn splice(text: &str, name: &str, now: &LockSection) -> Option<String> {
     replaced.is_empty().then_some(out)
 }
 
+/// The text without the section of the run `name`, which is to be written anew: reading a large plan's stages takes much time and ten
+/// times as much memory as their text. `None` if the text has no such section, or is not as [`write()`] forms it.
+pub fn without_run(text: &str, name: &str) -> Option<String> {
+    let key = key_of(name)?;
+    let (head, _) = text.split_once(RUNS)?;
+    let (section, stages) = section(text, &key)?;
+    let before = &text[head.len() + RUNS.len()..section.start - key.len() - 1];
+    let after = &text[stages.end..];
+    let is_run = |text: &str| text.is_empty() || is_name(text, 2) && !text.starts_with("  #");
+    if !is_run(before) || !is_run(after) {
+        return None;
+    }
+    Some(if before.is_empty() && after.is_empty() {
+        format!("{head}\nruns: {{}}\n")
+    } else {
+        format!("{head}{RUNS}{before}{after}")
+    })
+}
+
 const RUNS: &str = "\nruns:\n";
+
+/// The line with the name of a run, as it is written.
+fn key_of(name: &str) -> Option<String> {
+    let runs = BTreeMap::from([(name.to_owned(), LockSection::default())]);
+    let text = write(&LockFile { runs, ..LockFile::default() }).ok()?;
+    text.split_once(RUNS)?.1.lines().next().map(str::to_owned)
+}
+
+/// Whether a line is indented by so many spaces and no more.
+fn is_name(line: &str, indent: usize) -> bool {
+    line.len() > indent && line.bytes().position(|byte| byte != b' ') == Some(indent)
+}
 
 /// Where the section that begins with the line `key` has its head, and where its stages.
 fn section(text: &str, key: &str) -> Option<(Range<usize>, Range<usize>)> {
@@ -66,10 +97,9 @@ fn section(text: &str, key: &str) -> Option<(Range<usize>, Range<usize>)> {
 fn blocks(stages: &str) -> impl Iterator<Item = (&str, &str)> {
     let mut rest = stages;
     std::iter::from_fn(move || {
-        let is_name = |line: &str| line.starts_with("      ") && !line.starts_with("       ");
         let mut lines = rest.split_inclusive('\n');
         let key = lines.next()?;
-        let length = key.len() + lines.take_while(|line| !is_name(line)).map(str::len).sum::<usize>();
+        let length = key.len() + lines.take_while(|line| !is_name(line, 6)).map(str::len).sum::<usize>();
         let (block, after) = rest.split_at(length);
         rest = after;
         Some((key, block))
@@ -146,5 +176,26 @@ mod tests {
         let tools = BTreeMap::from([("sh".to_owned(), "2".to_owned())]);
         assert_eq!(splice(&before, "a", &LockSection { tools, ..now }), None, "another tool");
         assert_eq!(splice("lock: 1\nruns: {a: {}}\n", "a", &section_with(&[])), None, "not our form");
+    }
+
+    #[test]
+    fn a_text_without_a_run_is_the_text_of_the_others() {
+        let whole = file("m x=1", "s1", "y");
+        let text = write(&whole).unwrap();
+        for name in ["a", "m x=1", "z"] {
+            let mut others = whole.clone();
+            others.runs.remove(name);
+            let cut = without_run(&text, name).expect(name);
+            assert_eq!((read(&cut).unwrap(), cut), (others.clone(), write(&others).unwrap()), "{name}");
+        }
+        assert_eq!(without_run(&text, "m"), None, "no such run");
+        let only = section_with(&[("s1", stage("a", "b"))]);
+        let only = write(&LockFile { runs: BTreeMap::from([("m".to_owned(), only)]), ..LockFile::default() }).unwrap();
+        assert_eq!(without_run(&only, "m"), Some(write(&LockFile::default()).unwrap()));
+        // Comments end a section for those who look for its end by lines.
+        let commented = text.replacen("      s10:\n", "# by hand\n      s10:\n", 1);
+        assert_eq!(without_run(&commented, "a"), None);
+        let commented = text.replacen("      s10:\n", "  # by hand\n      s10:\n", 1);
+        assert_eq!(without_run(&commented, "a"), None);
     }
 }

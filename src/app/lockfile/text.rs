@@ -95,12 +95,16 @@ pub fn read(text: &str) -> Result<LockFile, LockFileError> {
     if text.lines().any(|line| line.starts_with("<<<<<<< ")) {
         return Err(LockFileError::Merge);
     }
-    let wrong = |error: serde_yaml::Error| LockFileError::Text(error.to_string());
-    let Version { lock } = serde_yaml::from_str(text).map_err(wrong)?;
-    if lock > VERSION {
-        return Err(LockFileError::Newer(lock));
+    let read = serde_yaml::from_str::<LockFile>(text);
+    // One of a newer version may have another form.
+    let version = match &read {
+        Ok(file) => Some(file.lock),
+        Err(_) => serde_yaml::from_str::<Version>(text).ok().map(|version| version.lock),
+    };
+    match (version, read) {
+        (Some(version), _) if version > VERSION => Err(LockFileError::Newer(version)),
+        (_, read) => read.map_err(|error| LockFileError::Text(error.to_string())),
     }
-    serde_yaml::from_str(text).map_err(wrong)
 }
 
 #[cfg(test)]

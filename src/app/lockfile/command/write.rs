@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::current;
 use crate::app::lockfile::{
-    LockFile, LockSection, LockedTask, PrivateValues, RunText, measured, read, splice, write_with_run,
+    LockFile, LockSection, LockedTask, PrivateValues, RunText, measured, read, splice, without_run, write_with_run,
 };
 use crate::app::project::Project;
 use crate::cli::{self, KeyValueArg, LockMode};
@@ -40,7 +40,9 @@ pub fn write(
     if is_as_written && let Some(text) = spliced(project, plan, &name, &before, &summary.keyed_tasks) {
         return replaced(&path, &before, &text).err().and_then(|error| cannot(&error));
     }
-    let mut all = match before.as_str() {
+    let is_part = current::is_part(plan, parts);
+    let others = if is_part { None } else { without_run(&before, &name) };
+    let mut all = match others.as_deref().unwrap_or(&before) {
         "" => LockFile::default(),
         text => match read(text) {
             Ok(all) => all,
@@ -52,7 +54,7 @@ pub fn write(
         Ok(head) => head,
         Err(why) => return cannot(&why),
     };
-    let old = all.runs.remove(&name).filter(|_| current::is_part(plan, parts));
+    let old = all.runs.remove(&name).filter(|_| is_part);
     if let Some(old) = old {
         head = merged(old, head, plan);
     }
