@@ -5,7 +5,7 @@ use std::thread;
 
 use anyhow::Context as _;
 
-use super::Question;
+use super::question::Question;
 use crate::app::error::CommandError;
 use crate::app::output::print;
 use crate::cli::{BalancerPolicy, CliExit, FleetRequest, Global, WhatIf};

@@ -1,14 +1,15 @@
 //! The one loop: queries the schedule, looks in the cache, starts tries, handles their results.
 
 mod announce_services;
+mod attempt_end;
 mod cache_lookup;
 mod finish;
 mod key_state;
 mod retry;
 mod schedule_items;
+mod task_key;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -212,86 +213,6 @@ impl<W: TaskExecutor> Runner<W> {
         }
     }
 
-    fn key(&mut self, ix: TaskIndex) {
-        if let Some(record) = self.unchanged_record(ix) {
-            return self.take_unchanged(ix, &record);
-        }
-        let task = self.task(ix);
-        let upstream: BTreeMap<u32, _> = task
-            .needs
-            .iter()
-            .filter_map(|need| Some((need.task, self.outputs[need.task as usize].as_ref()?.digest()?)))
-            .collect();
-        let project = self.cache.home().project();
-        let asks_servers = task.cache && task.external.is_some();
-        let slow = task.container.is_some()
-            || asks_servers
-            || task.inputs.values().any(|p| own_patterns(p) && !self.digests.is_quick(project, p));
-        let work = Arc::clone(&self.work);
-        let (plan, shelf, digests) = (Arc::clone(&self.plan), Arc::clone(&self.cache), Arc::clone(&self.digests));
-        let key =
-            move || key_of(&plan, &task, work.facts(&task), |need| upstream.get(&need).copied(), &shelf, &digests);
-        if slow {
-            // Reading a large input is not the loop's work, nor is waiting for a container program.
-            let send = self.send.clone();
-            tokio::task::spawn_blocking(move || {
-                let _ = send.send(RunnerMessage::Keyed(ix, key()));
-            });
-        } else {
-            let keyed = key();
-            self.take_keyed(ix, keyed);
-        }
-    }
-
-    fn take_keyed(&mut self, ix: TaskIndex, keyed: Result<Keyed, Failure>) {
-        if self.schedule.state(ix) != ScheduleState::ComputingKey {
-            return;
-        }
-        let keyed = match keyed {
-            Ok(keyed) => Arc::new(keyed),
-            Err(failure) => return self.fail(ix, 1, failure, 0.0),
-        };
-        let forced = self.options.forced[ix as usize];
-        if forced && keyed.lowered.is_some() && !self.tries.contains_key(&ix) {
-            // A forced task runs with the manifest's value.
-            self.cache.forget_lowered(&keyed.base);
-            return self.key(ix);
-        }
-        self.set_key(ix, Arc::clone(&keyed));
-        let task = self.task(ix);
-        if task.lifetime == Lifetime::Service {
-            return self.schedule.set_keyed(ix);
-        }
-        if forced || !task.cache {
-            return self.schedule.set_cache_miss(ix);
-        }
-        match look_up(&*self.work, &task, &keyed.digest, &self.cache) {
-            Lookup::Hit(record) => self.take_hit(ix, &record, None),
-            _ if self.options.roles[ix as usize] == TaskRole::Restore && self.options.output_source.is_none() => {
-                self.missed(ix);
-            }
-            _ => {
-                let maker =
-                    if task.is_determined_by_key() { *self.task_by_key.entry(keyed.digest).or_insert(ix) } else { ix };
-                if maker != ix && !matches!(self.schedule.state(maker), ScheduleState::Finished(_)) {
-                    return self.schedule.waits_for(ix, maker);
-                }
-                if !self.request_remote_output(ix, &keyed) {
-                    self.missed(ix);
-                }
-            }
-        }
-    }
-
-    fn set_key(&mut self, ix: TaskIndex, keyed: Arc<Keyed>) {
-        if self.task(ix).lifetime == Lifetime::Service {
-            let (key, lowered) = (keyed.digest, keyed.lowered.clone());
-            self.outputs[ix as usize] =
-                Some(TaskOutput::Service { key, endpoints: Vec::new(), gpus: Vec::new(), lowered });
-        }
-        self.keys[ix as usize] = KeyState::Keyed(keyed);
-    }
-
     /// Everything that may start in this moment: those that could be one job array are linked with each other.
     fn start_all(&mut self, starts: Vec<StartItem>) {
         let tasks: Vec<SharedTask> = starts.iter().map(|start| self.task(start.task)).collect();
@@ -387,164 +308,6 @@ impl<W: TaskExecutor> Runner<W> {
         }
         self.schedule.up(ix);
         self.announce_services();
-    }
-
-    fn take_tried(&mut self, ix: TaskIndex, tried: AttemptOutcome) {
-        let Some(running) = self.running.remove(&ix) else { return };
-        let task = self.task(ix);
-        let AttemptOutcome { result, folder, seconds } = tried;
-        if task.lifetime == Lifetime::Service {
-            return self.take_service_end(ix, running, result.map(|_| ()), folder, seconds);
-        }
-        let Some(keyed) = self.keyed(ix) else { return };
-        let shown = self.show_latest();
-        let result = result.and_then(|(done, sealed)| {
-            shown.map_err(|e| Box::new(system(&e)))?;
-            let folder = folder.as_deref().unwrap_or_else(|| self.cache.home().state());
-            let sealed = sealed.ok_or_else(|| Box::new(Failure::new(FailureKind::System, "a step left no output")))?;
-            let (record, unchanged) =
-                accept(&self.cache, &self.run, &self.plan.name, &task, &keyed, folder, sealed, done, seconds, None)
-                    .map_err(Box::new)?;
-            self.latest.link(&task.id, &self.cache.folder(&record)).map_err(|e| Box::new(system(&e)))?;
-            self.passes(ix, &record).map_err(Box::new)?;
-            Ok((record, unchanged))
-        });
-        match result {
-            Ok((record, unchanged)) => {
-                let folder = self.cache.folder(&record);
-                (self.emit)(Event::TaskFinished {
-                    task: task.id.clone(),
-                    done: record.done.clone(),
-                    out: Some(folder.clone()),
-                    digest: Some(record.digest),
-                    unchanged,
-                    seconds,
-                });
-                self.push_output(&record);
-                self.summary.tally.ran += 1;
-                self.note_done(task.id.clone(), &record, folder);
-                self.unchanged[ix as usize] = self.options.unchanged.is_output_as_before(ix, &record);
-                self.outputs[ix as usize] = Some(TaskOutput::Output(record));
-                self.forget_key(ix);
-                self.schedule.finish_task(ix, TaskEnd::Done);
-            }
-            Err(failure) => self.take_failure(ix, running, *failure, folder, seconds),
-        }
-    }
-
-    fn take_failure(
-        &mut self,
-        ix: TaskIndex,
-        running: Running,
-        mut failure: Failure,
-        folder: Option<PathBuf>,
-        seconds: f64,
-    ) {
-        let task = self.task(ix);
-        if self.cache.home().is_full() {
-            // Often the stage could not even log why. What it left is in the way of the next try.
-            failure.cause = Some("the disk is full; the unfinished output was removed".to_owned());
-            failure.hint = Some("`regatta gc` lists what can be removed; finished outputs are kept".to_owned());
-            if let Some(folder) = folder {
-                let _ = std::fs::remove_dir_all(folder);
-            }
-        } else {
-            failure.kept = folder.and_then(|folder| self.cache.set_aside(&task.id, &folder, task.resume));
-        }
-        let blamed = self.stopped_by_server.remove(&ix);
-        // A measurement records its own result, and keeps its verdict.
-        if let (Some(server), false) = (blamed, matches!(failure.kind, FailureKind::Invalid(_))) {
-            let server = self.id(server);
-            failure.cause = Some(format!("its server {server} ended; see its failure"));
-            failure.kind = FailureKind::Service;
-        }
-        if self.to_repeat.remove(&ix) && !self.schedule.is_halted() {
-            let text = "its server is started again, and it is run again then".to_owned();
-            (self.emit)(Event::Notice { task: Some(task.id.clone()), text });
-            return self.schedule.rekey(ix);
-        }
-        if self.lower(ix, running.attempt, &mut failure) {
-            return self.retry_with_new_key(ix, running, failure, seconds);
-        }
-        if let Some(text) = self.is_no_end(ix, &failure) {
-            (self.emit)(Event::Notice { task: Some(task.id.clone()), text });
-            return self.schedule.rekey(ix);
-        }
-        let rule = task.retry.as_ref().filter(|rule| rule.lower.is_none());
-        let rule = rule.filter(|rule| !rule.on_oom || failure.out_of_memory.is_some());
-        let tries = 1 + rule.map_or(0, |r| r.times);
-        // Without its server a new try would have no endpoint to connect to.
-        let hopeless = blamed.is_some()
-            || matches!(failure.kind, FailureKind::Refused | FailureKind::Differs | FailureKind::Interrupted);
-        if running.attempt < tries && !hopeless && !self.stop.is_requested() {
-            (self.emit)(Event::TaskFailed {
-                task: task.id.clone(),
-                attempt: running.attempt,
-                failure: Box::new(failure),
-                will_retry: true,
-                seconds,
-            });
-            self.running.insert(ix, running);
-            self.after_pause(ix, RunnerMessage::RetryDue(ix));
-            return;
-        }
-        self.fail(ix, running.attempt, failure, seconds);
-    }
-
-    fn take_service_end(
-        &mut self,
-        ix: TaskIndex,
-        running: Running,
-        result: Result<(), Box<Failure>>,
-        folder: Option<PathBuf>,
-        seconds: f64,
-    ) {
-        let task = self.task(ix);
-        if let Some(folder) = folder {
-            let _ = std::fs::remove_dir(folder);
-        }
-        let is_stopping = self.schedule.state(ix) == ScheduleState::Stopping || self.stop.is_requested();
-        match result {
-            Err(mut failure) if !is_stopping => {
-                let again = !self.is_announced(ix)
-                    && (self.lower(ix, running.attempt, &mut failure) || self.restarts(ix, running.attempt, &failure));
-                for dependent in self.schedule.running_dependents(ix) {
-                    self.stopped_by_server.insert(dependent, ix);
-                    if again {
-                        self.to_repeat.insert(dependent);
-                    }
-                    if let Some(step) = self.running.get(&dependent) {
-                        step.stop.request_with_reason(format!("{}: {}", task.id, failure.what));
-                    }
-                }
-                if again {
-                    self.retry_with_new_key(ix, running, *failure, seconds);
-                } else {
-                    self.fail(ix, running.attempt, *failure, seconds);
-                }
-            }
-            // Found dead at the stop request: those that failed have failed because of it.
-            Err(failure)
-                if failure.kind == FailureKind::Service && !self.stop.is_requested() && self.a_dependent_failed(ix) =>
-            {
-                self.fail(ix, running.attempt, *failure, seconds);
-            }
-            result => {
-                if let Err(failure) = result
-                    && failure.kind != FailureKind::Interrupted
-                {
-                    let text = format!("while it was stopped: {}", failure.what);
-                    (self.emit)(Event::Notice { task: Some(task.id.clone()), text });
-                }
-                (self.emit)(Event::ServiceStopped { task: task.id.clone(), seconds });
-                self.schedule.finish_task(ix, TaskEnd::Done);
-            }
-        }
-    }
-
-    fn a_dependent_failed(&self, ix: TaskIndex) -> bool {
-        let failed = |id: &TaskId| self.summary.failures.iter().any(|(task, _)| task == id);
-        self.plan.tasks.iter().any(|task| task.needs.iter().any(|need| need.task == ix) && failed(&task.id))
     }
 
     fn fail(&mut self, ix: TaskIndex, attempt: u32, failure: Failure, seconds: f64) {

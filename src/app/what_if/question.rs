@@ -1,0 +1,152 @@
+//! One benchmark of one point: the twin of its server, its load, and what the twin answers.
+
+use super::disaggregated::{self, ServerSplit};
+use crate::report::{WhatIfNumbers, WhatIfProblem, WhatIfRow};
+use crate::sim::{
+    self, DisaggregatedServers, Disaggregation, EngineLimits, TwinServing, VirtualResult, VirtualWorkload,
+};
+use crate::spec::{LatencyLimit, LimitedMetric, Statistic};
+
+/// Rates of a curve, as shares of the highest one.
+const CURVE: [f64; 9] = [0.1, 0.25, 0.4, 0.55, 0.7, 0.85, 0.95, 1.0, 1.05];
+
+/// One benchmark of one point.
+#[derive(Clone)]
+pub(super) struct Question {
+    pub row: WhatIfRow,
+    pub twin: Option<(sim::EngineSpec, TwinServing)>,
+    /// Context servers and generation servers in place of servers that do both.
+    pub split: Option<Disaggregation>,
+    pub workload: VirtualWorkload,
+    pub is_offline: bool,
+    /// Empty: measure at the rate.
+    pub limits: Vec<LatencyLimit>,
+    pub rate: Option<f64>,
+    /// The command's words without the rate, and the key of the rate.
+    pub rate_key: String,
+}
+
+impl Question {
+    /// The same for so many copies of its server. No manifest starts them apart: the command is that of the load alone.
+    pub fn split_over(&self, split: &ServerSplit, requests: u32) -> Self {
+        let mut question = self.clone();
+        if split.setup.is_some() || split.servers != self.row.servers {
+            let load = disaggregated::bench_command(&self.workload, self.is_offline, requests as usize);
+            question.row.command = load.unwrap_or_default();
+            disaggregated::BENCH_RATE.clone_into(&mut question.rate_key);
+        }
+        let row = &mut question.row;
+        row.gpus = row.gpus / row.servers.max(1) as u32 * split.servers as u32;
+        row.servers = split.servers;
+        row.settings.push(("disaggregated".to_owned(), split.text.clone()));
+        question.split = split.setup;
+        question
+    }
+
+    pub fn answer(&self, requests: usize, has_curve: bool) -> WhatIfRow {
+        let mut row = self.row.clone();
+        if let Some((spec, serving)) = &self.twin {
+            row.outcome = self.numbers(spec, serving, requests);
+            if let Some(highest) = row.outcome.as_ref().ok().and_then(|numbers| numbers.rate).filter(|_| has_curve) {
+                row.curve = self.curve(spec, serving, requests, highest);
+            }
+        }
+        if let Ok(WhatIfNumbers { rate: Some(rate), .. }) = row.outcome
+            && !row.command.is_empty()
+        {
+            row.command = format!("{} {}={}", row.command, self.rate_key, (rate * 100.0).floor() / 100.0);
+        }
+        row
+    }
+
+    fn numbers(
+        &self,
+        spec: &sim::EngineSpec,
+        serving: &TwinServing,
+        requests: usize,
+    ) -> Result<WhatIfNumbers, WhatIfProblem> {
+        let problem = |error: &dyn std::fmt::Display| WhatIfProblem(error.to_string());
+        let server = sim::twin(spec, serving).map_err(|error| problem(&error))?;
+        let servers = self.row.servers;
+        let full = self.count(&server, requests);
+        if let Some(setup) = self.split {
+            return self.disaggregated_numbers(&DisaggregatedServers { server, setup }, full);
+        }
+        let (rate, result) = if self.is_offline {
+            (None, sim::offline(&server, servers, &self.workload, full).map_err(|error| problem(&error))?)
+        } else if self.limits.is_empty() {
+            let rate = self.rate.unwrap_or_default();
+            let result = sim::served_at(&server, servers, &self.workload, full, rate);
+            (Some(rate), result.map_err(|error| problem(&error))?)
+        } else {
+            let found = sim::capacity(&server, servers, &self.workload, full, &self.limits);
+            let found = found.map_err(|error| problem(&error))?;
+            if found.rate == 0.0 {
+                return Err(WhatIfProblem("the limits do not hold at any rate".to_owned()));
+            }
+            (Some(found.rate), found.result)
+        };
+        Ok(numbers_of(rate, &result))
+    }
+
+    fn disaggregated_numbers(
+        &self,
+        servers: &DisaggregatedServers,
+        count: usize,
+    ) -> Result<WhatIfNumbers, WhatIfProblem> {
+        let problem = |error: &dyn std::fmt::Display| WhatIfProblem(error.to_string());
+        if self.is_offline || self.limits.is_empty() {
+            let rate = if self.is_offline { None } else { self.rate };
+            let result = servers.served(&self.workload, count, rate).map_err(|error| problem(&error))?;
+            return Ok(numbers_of(rate, &result));
+        }
+        let found = servers.capacity(&self.workload, count, &self.limits).map_err(|error| problem(&error))?;
+        if found.rate == 0.0 {
+            return Err(WhatIfProblem("the limits do not hold at any rate".to_owned()));
+        }
+        Ok(numbers_of(Some(found.rate), &found.result))
+    }
+
+    /// Each server has enough requests to fill it several times; at once, until its beginning and its end are a small part of the time.
+    fn count(&self, server: &EngineLimits, requests: usize) -> usize {
+        let fillings = if self.is_offline { 20 } else { 4 };
+        requests.max(self.row.servers * server.max_batch_size * fillings)
+    }
+
+    /// The same load at rates up to a little more than the highest one.
+    fn curve(
+        &self,
+        spec: &sim::EngineSpec,
+        serving: &TwinServing,
+        requests: usize,
+        highest: f64,
+    ) -> Vec<WhatIfNumbers> {
+        let Ok(server) = sim::twin(spec, serving) else { return Vec::new() };
+        let count = self.count(&server, requests);
+        let at = |share: f64| {
+            let rate = share * highest;
+            let result = if let Some(setup) = self.split {
+                let servers = DisaggregatedServers { server: server.clone(), setup };
+                servers.judged_at(&self.workload, count, &self.limits, rate)
+            } else {
+                sim::judged_at(&server, self.row.servers, &self.workload, count, &self.limits, rate)
+            };
+            Some(numbers_of(Some(rate), &result.ok()?))
+        };
+        CURVE.into_iter().filter_map(at).collect()
+    }
+}
+
+fn numbers_of(rate: Option<f64>, result: &VirtualResult) -> WhatIfNumbers {
+    // TTFT and TPOT are kept in virtual time.
+    let of = |metric, statistic| result.statistic(metric, statistic).unwrap_or_default();
+    WhatIfNumbers {
+        rate,
+        tokens_per_second: VirtualResult::tokens_per_second(result),
+        ttft_p50: of(LimitedMetric::Ttft, Statistic::P50),
+        ttft_p99: of(LimitedMetric::Ttft, Statistic::P99),
+        tpot_p50: of(LimitedMetric::Tpot, Statistic::P50),
+        tpot_p99: of(LimitedMetric::Tpot, Statistic::P99),
+        pauses: result.pauses,
+    }
+}

@@ -1,0 +1,169 @@
+//! The end of an attempt: an output to accept, a failure to try again or to report, a server that has ended.
+
+use std::path::PathBuf;
+
+use super::{AttemptOutcome, Runner, RunnerMessage, Running, ScheduleState, TaskEnd, TaskOutput, accept, system};
+use crate::event::{Event, Failure, FailureKind, TaskId};
+use crate::plan::Lifetime;
+use crate::runner::schedule::TaskIndex;
+use crate::runner::task_executor::TaskExecutor;
+
+impl<W: TaskExecutor> Runner<W> {
+    pub(super) fn take_tried(&mut self, ix: TaskIndex, tried: AttemptOutcome) {
+        let Some(running) = self.running.remove(&ix) else { return };
+        let task = self.task(ix);
+        let AttemptOutcome { result, folder, seconds } = tried;
+        if task.lifetime == Lifetime::Service {
+            return self.take_service_end(ix, running, result.map(|_| ()), folder, seconds);
+        }
+        let Some(keyed) = self.keyed(ix) else { return };
+        let shown = self.show_latest();
+        let result = result.and_then(|(done, sealed)| {
+            shown.map_err(|e| Box::new(system(&e)))?;
+            let folder = folder.as_deref().unwrap_or_else(|| self.cache.home().state());
+            let sealed = sealed.ok_or_else(|| Box::new(Failure::new(FailureKind::System, "a step left no output")))?;
+            let (record, unchanged) =
+                accept(&self.cache, &self.run, &self.plan.name, &task, &keyed, folder, sealed, done, seconds, None)
+                    .map_err(Box::new)?;
+            self.latest.link(&task.id, &self.cache.folder(&record)).map_err(|e| Box::new(system(&e)))?;
+            self.passes(ix, &record).map_err(Box::new)?;
+            Ok((record, unchanged))
+        });
+        match result {
+            Ok((record, unchanged)) => {
+                let folder = self.cache.folder(&record);
+                (self.emit)(Event::TaskFinished {
+                    task: task.id.clone(),
+                    done: record.done.clone(),
+                    out: Some(folder.clone()),
+                    digest: Some(record.digest),
+                    unchanged,
+                    seconds,
+                });
+                self.push_output(&record);
+                self.summary.tally.ran += 1;
+                self.note_done(task.id.clone(), &record, folder);
+                self.unchanged[ix as usize] = self.options.unchanged.is_output_as_before(ix, &record);
+                self.outputs[ix as usize] = Some(TaskOutput::Output(record));
+                self.forget_key(ix);
+                self.schedule.finish_task(ix, TaskEnd::Done);
+            }
+            Err(failure) => self.take_failure(ix, running, *failure, folder, seconds),
+        }
+    }
+
+    fn take_failure(
+        &mut self,
+        ix: TaskIndex,
+        running: Running,
+        mut failure: Failure,
+        folder: Option<PathBuf>,
+        seconds: f64,
+    ) {
+        let task = self.task(ix);
+        if self.cache.home().is_full() {
+            // Often the stage could not even log why. What it left is in the way of the next try.
+            failure.cause = Some("the disk is full; the unfinished output was removed".to_owned());
+            failure.hint = Some("`regatta gc` lists what can be removed; finished outputs are kept".to_owned());
+            if let Some(folder) = folder {
+                let _ = std::fs::remove_dir_all(folder);
+            }
+        } else {
+            failure.kept = folder.and_then(|folder| self.cache.set_aside(&task.id, &folder, task.resume));
+        }
+        let blamed = self.stopped_by_server.remove(&ix);
+        // A measurement records its own result, and keeps its verdict.
+        if let (Some(server), false) = (blamed, matches!(failure.kind, FailureKind::Invalid(_))) {
+            let server = self.id(server);
+            failure.cause = Some(format!("its server {server} ended; see its failure"));
+            failure.kind = FailureKind::Service;
+        }
+        if self.to_repeat.remove(&ix) && !self.schedule.is_halted() {
+            let text = "its server is started again, and it is run again then".to_owned();
+            (self.emit)(Event::Notice { task: Some(task.id.clone()), text });
+            return self.schedule.rekey(ix);
+        }
+        if self.lower(ix, running.attempt, &mut failure) {
+            return self.retry_with_new_key(ix, running, failure, seconds);
+        }
+        if let Some(text) = self.is_no_end(ix, &failure) {
+            (self.emit)(Event::Notice { task: Some(task.id.clone()), text });
+            return self.schedule.rekey(ix);
+        }
+        let rule = task.retry.as_ref().filter(|rule| rule.lower.is_none());
+        let rule = rule.filter(|rule| !rule.on_oom || failure.out_of_memory.is_some());
+        let tries = 1 + rule.map_or(0, |r| r.times);
+        // Without its server a new try would have no endpoint to connect to.
+        let hopeless = blamed.is_some()
+            || matches!(failure.kind, FailureKind::Refused | FailureKind::Differs | FailureKind::Interrupted);
+        if running.attempt < tries && !hopeless && !self.stop.is_requested() {
+            (self.emit)(Event::TaskFailed {
+                task: task.id.clone(),
+                attempt: running.attempt,
+                failure: Box::new(failure),
+                will_retry: true,
+                seconds,
+            });
+            self.running.insert(ix, running);
+            self.after_pause(ix, RunnerMessage::RetryDue(ix));
+            return;
+        }
+        self.fail(ix, running.attempt, failure, seconds);
+    }
+
+    fn take_service_end(
+        &mut self,
+        ix: TaskIndex,
+        running: Running,
+        result: Result<(), Box<Failure>>,
+        folder: Option<PathBuf>,
+        seconds: f64,
+    ) {
+        let task = self.task(ix);
+        if let Some(folder) = folder {
+            let _ = std::fs::remove_dir(folder);
+        }
+        let is_stopping = self.schedule.state(ix) == ScheduleState::Stopping || self.stop.is_requested();
+        match result {
+            Err(mut failure) if !is_stopping => {
+                let again = !self.is_announced(ix)
+                    && (self.lower(ix, running.attempt, &mut failure) || self.restarts(ix, running.attempt, &failure));
+                for dependent in self.schedule.running_dependents(ix) {
+                    self.stopped_by_server.insert(dependent, ix);
+                    if again {
+                        self.to_repeat.insert(dependent);
+                    }
+                    if let Some(step) = self.running.get(&dependent) {
+                        step.stop.request_with_reason(format!("{}: {}", task.id, failure.what));
+                    }
+                }
+                if again {
+                    self.retry_with_new_key(ix, running, *failure, seconds);
+                } else {
+                    self.fail(ix, running.attempt, *failure, seconds);
+                }
+            }
+            // Found dead at the stop request: those that failed have failed because of it.
+            Err(failure)
+                if failure.kind == FailureKind::Service && !self.stop.is_requested() && self.a_dependent_failed(ix) =>
+            {
+                self.fail(ix, running.attempt, *failure, seconds);
+            }
+            result => {
+                if let Err(failure) = result
+                    && failure.kind != FailureKind::Interrupted
+                {
+                    let text = format!("while it was stopped: {}", failure.what);
+                    (self.emit)(Event::Notice { task: Some(task.id.clone()), text });
+                }
+                (self.emit)(Event::ServiceStopped { task: task.id.clone(), seconds });
+                self.schedule.finish_task(ix, TaskEnd::Done);
+            }
+        }
+    }
+
+    fn a_dependent_failed(&self, ix: TaskIndex) -> bool {
+        let failed = |id: &TaskId| self.summary.failures.iter().any(|(task, _)| task == id);
+        self.plan.tasks.iter().any(|task| task.needs.iter().any(|need| need.task == ix) && failed(&task.id))
+    }
+}

@@ -1,0 +1,94 @@
+//! The key of a task, and what the cache has for it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::{
+    KeyState, Keyed, Lookup, Runner, RunnerMessage, ScheduleState, TaskOutput, TaskRole, key_of, look_up, own_patterns,
+};
+use crate::event::Failure;
+use crate::plan::Lifetime;
+use crate::runner::schedule::TaskIndex;
+use crate::runner::task_executor::TaskExecutor;
+
+impl<W: TaskExecutor> Runner<W> {
+    pub(super) fn key(&mut self, ix: TaskIndex) {
+        if let Some(record) = self.unchanged_record(ix) {
+            return self.take_unchanged(ix, &record);
+        }
+        let task = self.task(ix);
+        let upstream: BTreeMap<u32, _> = task
+            .needs
+            .iter()
+            .filter_map(|need| Some((need.task, self.outputs[need.task as usize].as_ref()?.digest()?)))
+            .collect();
+        let project = self.cache.home().project();
+        let asks_servers = task.cache && task.external.is_some();
+        let slow = task.container.is_some()
+            || asks_servers
+            || task.inputs.values().any(|p| own_patterns(p) && !self.digests.is_quick(project, p));
+        let work = Arc::clone(&self.work);
+        let (plan, shelf, digests) = (Arc::clone(&self.plan), Arc::clone(&self.cache), Arc::clone(&self.digests));
+        let key =
+            move || key_of(&plan, &task, work.facts(&task), |need| upstream.get(&need).copied(), &shelf, &digests);
+        if slow {
+            // Reading a large input is not the loop's work, nor is waiting for a container program.
+            let send = self.send.clone();
+            tokio::task::spawn_blocking(move || {
+                let _ = send.send(RunnerMessage::Keyed(ix, key()));
+            });
+        } else {
+            let keyed = key();
+            self.take_keyed(ix, keyed);
+        }
+    }
+
+    pub(super) fn take_keyed(&mut self, ix: TaskIndex, keyed: Result<Keyed, Failure>) {
+        if self.schedule.state(ix) != ScheduleState::ComputingKey {
+            return;
+        }
+        let keyed = match keyed {
+            Ok(keyed) => Arc::new(keyed),
+            Err(failure) => return self.fail(ix, 1, failure, 0.0),
+        };
+        let forced = self.options.forced[ix as usize];
+        if forced && keyed.lowered.is_some() && !self.tries.contains_key(&ix) {
+            // A forced task runs with the manifest's value.
+            self.cache.forget_lowered(&keyed.base);
+            return self.key(ix);
+        }
+        self.set_key(ix, Arc::clone(&keyed));
+        let task = self.task(ix);
+        if task.lifetime == Lifetime::Service {
+            return self.schedule.set_keyed(ix);
+        }
+        if forced || !task.cache {
+            return self.schedule.set_cache_miss(ix);
+        }
+        match look_up(&*self.work, &task, &keyed.digest, &self.cache) {
+            Lookup::Hit(record) => self.take_hit(ix, &record, None),
+            _ if self.options.roles[ix as usize] == TaskRole::Restore && self.options.output_source.is_none() => {
+                self.missed(ix);
+            }
+            _ => {
+                let maker =
+                    if task.is_determined_by_key() { *self.task_by_key.entry(keyed.digest).or_insert(ix) } else { ix };
+                if maker != ix && !matches!(self.schedule.state(maker), ScheduleState::Finished(_)) {
+                    return self.schedule.waits_for(ix, maker);
+                }
+                if !self.request_remote_output(ix, &keyed) {
+                    self.missed(ix);
+                }
+            }
+        }
+    }
+
+    pub(super) fn set_key(&mut self, ix: TaskIndex, keyed: Arc<Keyed>) {
+        if self.task(ix).lifetime == Lifetime::Service {
+            let (key, lowered) = (keyed.digest, keyed.lowered.clone());
+            self.outputs[ix as usize] =
+                Some(TaskOutput::Service { key, endpoints: Vec::new(), gpus: Vec::new(), lowered });
+        }
+        self.keys[ix as usize] = KeyState::Keyed(keyed);
+    }
+}
