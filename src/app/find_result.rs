@@ -185,11 +185,11 @@ pub(super) fn results_of_run(
     for event in &read_journal(&home.run(run).join("journal.jsonl"))?.events {
         run_state.fold(event);
     }
-    let folder = |chapter: &crate::report::TaskState| {
-        chapter.out.clone().or_else(|| chapter.failure.as_ref()?.kept.clone()).filter(|out| out.join(RESULT).is_file())
+    let folder = |of_task: &crate::report::TaskState| {
+        of_task.out.clone().or_else(|| of_task.failure.as_ref()?.kept.clone()).filter(|out| out.join(RESULT).is_file())
     };
     let results =
-        run_state.tasks.iter().filter_map(|(task, chapter)| Some((task.to_string(), folder(chapter)?))).collect();
+        run_state.tasks.iter().filter_map(|(task, of_task)| Some((task.to_string(), folder(of_task)?))).collect();
     Ok((run_state.manifest, results))
 }
 

@@ -30,22 +30,22 @@ pub(super) fn status(global: &Global, request: Status) -> Result<CliExit, Comman
     let Some(run) = last_run(&home) else { return Err(no_run_error()) };
     let is_terminal = std::io::stdout().is_terminal();
     loop {
-        let mut story = run_state(&home, &run)?;
-        let alive = story.finished.is_none() && is_held(&home, &run);
+        let mut run_state = run_state(&home, &run)?;
+        let alive = run_state.finished.is_none() && is_held(&home, &run);
         if alive {
             for event in read_progress(&home, &run) {
-                story.fold(&event);
+                run_state.fold(&event);
             }
         }
         let text = if request.json {
-            report::run_status_json(&story, alive)
+            report::run_status_json(&run_state, alive)
         } else {
-            report::run_status(&story, alive, Styler::chosen(global.color.choice()))
+            report::run_status(&run_state, alive, Styler::chosen(global.color.choice()))
         };
         let is_repainted = request.follow && is_terminal && !request.json;
         print(&if is_repainted { format!("{CLEAR}{text}") } else { text });
         if !(request.follow && alive) || is_closed() {
-            return Ok(exit_of(&story, alive));
+            return Ok(exit_of(&run_state, alive));
         }
         thread::sleep(if is_repainted { Duration::from_secs(1) } else { Duration::from_secs(10) });
     }
@@ -126,9 +126,9 @@ fn no_run_error() -> CommandError {
 }
 
 fn run_state(home: &StateFolder, run: &RunId) -> Result<RunState, CommandError> {
-    let mut story = RunState::new();
-    fold_journal(&home.run(run).join("journal.jsonl"), |event| story.fold(&event))?;
-    Ok(story)
+    let mut run_state = RunState::new();
+    fold_journal(&home.run(run).join("journal.jsonl"), |event| run_state.fold(&event))?;
+    Ok(run_state)
 }
 
 /// Whether that run's process still exists: the lock names it, and it is alive. The lock alone is not enough: the watchdog of a
@@ -237,13 +237,13 @@ pub(super) fn report(global: &Global, request: &cli::Report) -> Result<CliExit, 
 fn with_logs_that_are_there<'a>(run_state: &'a RunState, folder: &Path) -> Cow<'a, RunState> {
     let there: HashSet<PathBuf> = logs_in(folder).into_iter().collect();
     let is_missing = |log: &Option<PathBuf>| log.as_ref().is_some_and(|log| !there.contains(log));
-    let mut story = Cow::Borrowed(run_state);
-    if run_state.tasks.values().any(|chapter| is_missing(&chapter.log)) {
-        for chapter in story.to_mut().tasks.values_mut().filter(|chapter| is_missing(&chapter.log)) {
-            chapter.log = None;
+    let mut shown = Cow::Borrowed(run_state);
+    if run_state.tasks.values().any(|entry| is_missing(&entry.log)) {
+        for entry in shown.to_mut().tasks.values_mut().filter(|entry| is_missing(&entry.log)) {
+            entry.log = None;
         }
     }
-    story
+    shown
 }
 
 /// Output folders, and what failed tasks kept.
@@ -252,7 +252,7 @@ pub(super) fn outputs(run_state: &RunState, done: &[(TaskId, Done, PathBuf)]) ->
 }
 
 fn kept_by_failed(run_state: &RunState) -> impl Iterator<Item = (TaskId, PathBuf)> {
-    run_state.tasks.iter().filter_map(|(task, chapter)| Some((task.clone(), chapter.failure.as_ref()?.kept.clone()?)))
+    run_state.tasks.iter().filter_map(|(task, entry)| Some((task.clone(), entry.failure.as_ref()?.kept.clone()?)))
 }
 
 /// The benchmarks of a stage that a `foreach` made, as sweeps.
@@ -271,14 +271,14 @@ fn gathered(results: &[html::PageResult], folders: &BTreeMap<TaskId, PathBuf>) -
 pub(super) fn write_report(
     home: &StateFolder,
     run: &RunId,
-    story: &RunState,
+    run_state: &RunState,
     plan: &Plan,
     measured: &[(TaskId, PathBuf)],
 ) -> Result<PathBuf, CommandError> {
     let mut results = Vec::new();
     let mut sweeps = Vec::new();
     let mut folders = BTreeMap::new();
-    for (task, out) in measured.iter().cloned().chain(kept_by_failed(story)) {
+    for (task, out) in measured.iter().cloned().chain(kept_by_failed(run_state)) {
         // One that this version cannot read is left out.
         if let Ok(sweep) = SweepReport::read(&out.join(SWEEP)) {
             sweeps.push((task.to_string(), sweep));
@@ -298,7 +298,7 @@ pub(super) fn write_report(
         fs::write(home.run(run).join(format!("sweep-{}.json", TaskId::new(name.as_str()).file_name())), sweep.text())?;
     }
     sweeps.extend(of_stages);
-    let run_state = &*with_logs_that_are_there(story, &home.run(run));
+    let run_state = &*with_logs_that_are_there(run_state, &home.run(run));
     let versions = vec![("regatta".to_owned(), env!("CARGO_PKG_VERSION").to_owned())];
     let about = html::RunOrigin { manifest_path: run_state.manifest.clone(), versions, ..html::RunOrigin::default() };
     let page = html::render(run_state, &about, &results, &sweeps, plan)?;

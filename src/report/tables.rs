@@ -77,29 +77,29 @@ pub fn run_status(run_state: &RunState, alive: bool, styler: Styler) -> String {
     let rows: Vec<_> = run_state
         .tasks
         .iter()
-        .filter(|(_, chapter)| alive || chapter.state.is_finished())
-        .flat_map(|(task, chapter)| {
-            let failure = chapter.failure.as_deref().map(|failure| match &failure.cause {
+        .filter(|(_, entry)| alive || entry.state.is_finished())
+        .flat_map(|(task, entry)| {
+            let failure = entry.failure.as_deref().map(|failure| match &failure.cause {
                 Some(cause) => format!("{}: {cause}", failure.what),
                 None => failure.what.clone(),
             });
-            let progress = chapter.progress.as_ref().map(|progress| match progress.total {
+            let progress = entry.progress.as_ref().map(|progress| match progress.total {
                 Some(total) => format!("{} of {total} {}", progress.done, progress.text),
                 None => progress.text.clone(),
             });
             let summary =
-                chapter.headline.as_deref().or(chapter.why.as_deref()).or(failure.as_deref()).or(progress.as_deref());
+                entry.headline.as_deref().or(entry.why.as_deref()).or(failure.as_deref()).or(progress.as_deref());
             let row = vec![
-                (TextRole::Plain, chapter.label().to_owned()),
+                (TextRole::Plain, entry.label().to_owned()),
                 (TextRole::Name, task.to_string()),
-                (TextRole::Plain, chapter.seconds.map(duration).unwrap_or_default()),
+                (TextRole::Plain, entry.seconds.map(duration).unwrap_or_default()),
                 (TextRole::Quiet, clean(summary.unwrap_or_default())),
             ];
             let below = |text: String| {
                 let empty = (TextRole::Plain, String::new());
                 vec![empty.clone(), empty.clone(), empty, (TextRole::Warning, text)]
             };
-            let warnings = chapter.warnings.iter().map(move |warning| below(format!("warning: {}", clean(warning))));
+            let warnings = entry.warnings.iter().map(move |warning| below(format!("warning: {}", clean(warning))));
             std::iter::once(row).chain(warnings).collect::<Vec<_>>()
         })
         .collect();

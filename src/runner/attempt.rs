@@ -158,8 +158,8 @@ impl AttemptInputs {
 
     /// What it was made from, computed on demand.
     fn origins(&self) -> Arc<dyn Fn() -> UpstreamProvenance + Send + Sync> {
-        let (plan, shelf, task) = (Arc::clone(&self.plan), Arc::clone(&self.cache), self.task.clone());
-        Arc::new(move || upstream_provenance(&plan, &shelf, &task))
+        let (plan, output_cache, task) = (Arc::clone(&self.plan), Arc::clone(&self.cache), self.task.clone());
+        Arc::new(move || upstream_provenance(&plan, &output_cache, &task))
     }
 
     fn id_of(&self, need: Need) -> &TaskId {
@@ -209,7 +209,7 @@ pub(super) fn system(e: &PathError) -> Failure {
 /// The record an output was accepted under.
 #[expect(clippy::too_many_arguments, reason = "they are the parts of a record")]
 pub(super) fn accept(
-    shelf: &OutputCache,
+    output_cache: &OutputCache,
     run: &RunId,
     manifest: &str,
     task: &Task,
@@ -220,9 +220,9 @@ pub(super) fn accept(
     seconds: f64,
     from: Option<String>,
 ) -> Result<(Arc<TaskRecord>, bool), Failure> {
-    let accepted = shelf
+    let accepted = output_cache
         .accept(run, manifest, &task.id, &keyed.key, folder, sealed, done, seconds, from)
         .map_err(|e| system(&e))?;
-    shelf.clear_failed(&task.id);
+    output_cache.clear_failed(&task.id);
     Ok(accepted)
 }

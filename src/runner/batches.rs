@@ -1,4 +1,4 @@
-//! Tasks of one stage that are started in the same moment: each has a seat, and the code that would do them as one can wait
+//! Tasks of one stage that are started in the same moment: each has a slot, and the code that would do them as one can wait
 //! until every other one has reported whether it takes part. There is no clock in it: the run loop knows what is ready.
 
 use std::sync::Arc;
@@ -60,11 +60,11 @@ impl<'a> Batches<'a> {
         Self { run, count }
     }
 
-    /// A seat for each of these tasks that has company.
+    /// A slot for each of these tasks that has company.
     pub(super) fn assign_slots(&mut self, tasks: &[SharedTask]) -> Vec<Option<BatchSlot>> {
-        let mut seats: Vec<Option<BatchSlot>> = tasks.iter().map(|_| None).collect();
+        let mut slots: Vec<Option<BatchSlot>> = tasks.iter().map(|_| None).collect();
         for (ix, task) in tasks.iter().enumerate() {
-            if seats[ix].is_some() || !can_batch_together(task, task) {
+            if slots[ix].is_some() || !can_batch_together(task, task) {
                 continue;
             }
             let alike: Vec<usize> =
@@ -74,11 +74,11 @@ impl<'a> Batches<'a> {
             }
             *self.count += 1;
             let name = format!("{}-{}", self.run, self.count);
-            for (place, seat) in alike.iter().zip(BatchSlot::group(&name, alike.len() as u32)) {
-                seats[*place] = Some(seat);
+            for (place, slot) in alike.iter().zip(BatchSlot::group(&name, alike.len() as u32)) {
+                slots[*place] = Some(slot);
             }
         }
-        seats
+        slots
     }
 }
 
@@ -97,8 +97,8 @@ mod tests {
 
     #[tokio::test]
     async fn each_member_waits_until_all_have_decided() {
-        let mut seats = BatchSlot::group("p", 3).into_iter();
-        let mut next = || seats.next().unwrap();
+        let mut slots = BatchSlot::group("p", 3).into_iter();
+        let mut next = || slots.next().unwrap();
         let (first, second, third) = (next(), next(), next());
         assert_eq!((first.ix(), third.ix(), first.name()), (0, 2, "p"));
         let mut waiting = tokio::spawn(first.all_decided());

@@ -61,14 +61,14 @@ pub(super) fn key_of(
     task: &Task,
     mut facts: BTreeMap<String, String>,
     upstream: impl Fn(u32) -> Option<Digest>,
-    shelf: &OutputCache,
+    output_cache: &OutputCache,
     digests: &Digests,
 ) -> Result<Keyed, Failure> {
     let mut inputs = BTreeMap::new();
     let mut named = BTreeMap::new();
     for (name, patterns) in &task.inputs {
         if own_patterns(patterns) {
-            let state = digests.input(shelf.home().project(), patterns).map_err(|e| input_failure(name, &e))?;
+            let state = digests.input(output_cache.home().project(), patterns).map_err(|e| input_failure(name, &e))?;
             named.insert(name.clone(), state.digest);
             inputs.insert(name.clone(), state);
         } else {
@@ -97,7 +97,7 @@ pub(super) fn key_of(
     let base = key.digest();
     let may_be_lowered = task.retry.as_ref().is_some_and(|rule| rule.lower.is_some());
     let lowered = if may_be_lowered {
-        shelf.reduced_setting(&base).map_err(|e| Failure::new(FailureKind::Files, e.to_string()))?
+        output_cache.reduced_setting(&base).map_err(|e| Failure::new(FailureKind::Files, e.to_string()))?
     } else {
         None
     };
@@ -145,7 +145,7 @@ pub(super) fn reasons(
     task: &Task,
     keyed: &Keyed,
     look: &Lookup,
-    shelf: &OutputCache,
+    output_cache: &OutputCache,
     forced: bool,
 ) -> Vec<String> {
     if forced {
@@ -157,7 +157,7 @@ pub(super) fn reasons(
     if let Lookup::Corrupt(what) = look {
         return vec![what.clone()];
     }
-    let Some(last) = shelf.last(&plan.name, &task.id) else { return vec!["not in cache".to_owned()] };
+    let Some(last) = output_cache.last(&plan.name, &task.id) else { return vec!["not in cache".to_owned()] };
     let mut why = last.key_fields().map(|old| explain(&old, &keyed.key)).unwrap_or_default();
     for need in task.needs.iter().map(|need| &plan.tasks[need.task as usize]) {
         // A service has no output; what changed is what it serves.
@@ -183,7 +183,7 @@ fn why_not_cached(task: &Task) -> String {
 pub(super) fn resolve<'a>(
     text: &str,
     json: bool,
-    shelf: &OutputCache,
+    output_cache: &OutputCache,
     inputs: &BTreeMap<String, Vec<PathBuf>>,
     made: &impl Fn(&str) -> Option<&'a TaskOutput>,
 ) -> Result<String, Failure> {
@@ -201,11 +201,11 @@ pub(super) fn resolve<'a>(
     PlanReference::replace_in(text, |reference| {
         let value = match reference {
             PlanReference::OutputFolder(id) => match made(id.as_str())? {
-                TaskOutput::Output(record) => shelf.folder(record).to_string_lossy().into_owned(),
+                TaskOutput::Output(record) => output_cache.folder(record).to_string_lossy().into_owned(),
                 _ => return None,
             },
             PlanReference::Image(id) => match made(id.as_str())? {
-                TaskOutput::Output(record) => image_in(&shelf.folder(record))?,
+                TaskOutput::Output(record) => image_in(&output_cache.folder(record))?,
                 _ => return None,
             },
             PlanReference::Service(id) => match made(id.as_str())? {

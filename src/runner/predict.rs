@@ -40,7 +40,7 @@ enum PredictedOutput {
 pub fn predict(
     plan: &Plan,
     work: &impl TaskExecutor,
-    shelf: &OutputCache,
+    output_cache: &OutputCache,
     digests: &Digests,
     options: &RunOptions,
 ) -> Vec<Decision> {
@@ -68,7 +68,7 @@ pub fn predict(
             continue;
         }
         if !options.forced[ix]
-            && let Some(record) = options.unchanged.record(plan, ix as u32, &as_before, shelf)
+            && let Some(record) = options.unchanged.record(plan, ix as u32, &as_before, output_cache)
         {
             as_before[ix] = true;
             known.push(PredictedOutput::Digest(record.digest));
@@ -85,7 +85,7 @@ pub fn predict(
             PredictedOutput::Digest(digest) => Some(*digest),
             _ => None,
         };
-        let keyed = key_of(plan, task, work.facts(task), upstream, shelf, digests);
+        let keyed = key_of(plan, task, work.facts(task), upstream, output_cache, digests);
         if let Ok(Some(less)) = keyed.as_ref().map(|keyed| &keyed.lowered) {
             lowered.push((ix, less.because()));
         }
@@ -97,7 +97,8 @@ pub fn predict(
             }
             (Ok(keyed), Lifetime::Step) => {
                 let forced = options.forced[ix];
-                let look = if open.is_empty() { look_up(work, task, &keyed.digest, shelf) } else { Lookup::Absent };
+                let look =
+                    if open.is_empty() { look_up(work, task, &keyed.digest, output_cache) } else { Lookup::Absent };
                 match look {
                     Lookup::Hit(record) if !forced && task.cache => {
                         let age = result_age::notice(task, &keyed.key, &record).map(|(_, text)| text);
@@ -109,9 +110,9 @@ pub fn predict(
                     }
                     look => {
                         let mut why = if open.is_empty() || forced {
-                            reasons(plan, task, &keyed, &look, shelf, forced)
+                            reasons(plan, task, &keyed, &look, output_cache, forced)
                         } else {
-                            own_changes(plan, task, &keyed, shelf)
+                            own_changes(plan, task, &keyed, output_cache)
                         };
                         why.extend(open);
                         (PredictedOutput::Open, decide(Prediction::Run, why))
@@ -150,9 +151,9 @@ fn own_changes(
     plan: &Plan,
     task: &crate::plan::Task,
     keyed: &super::keying::Keyed,
-    shelf: &OutputCache,
+    output_cache: &OutputCache,
 ) -> Vec<String> {
-    let Some(old) = shelf.last(&plan.name, &task.id).and_then(|last| last.key_fields()) else {
+    let Some(old) = output_cache.last(&plan.name, &task.id).and_then(|last| last.key_fields()) else {
         return vec!["not in cache".to_owned()];
     };
     let mut new = keyed.key.clone();

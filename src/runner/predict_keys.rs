@@ -12,7 +12,7 @@ use crate::runner::store::{Digests, OutputCache, TaskKey};
 pub fn predict_keys(
     plan: &Plan,
     work: &impl TaskExecutor,
-    shelf: &OutputCache,
+    output_cache: &OutputCache,
     digests: &Digests,
     options: &RunOptions,
 ) -> Vec<Option<Result<TaskKey, Failure>>> {
@@ -20,7 +20,7 @@ pub fn predict_keys(
         if *part == TaskRole::NotNeeded || task.skipped.is_some() {
             return None;
         }
-        Some(key_of(plan, task, work.facts(task), |_| None, shelf, digests).map(|keyed| keyed.key))
+        Some(key_of(plan, task, work.facts(task), |_| None, output_cache, digests).map(|keyed| keyed.key))
     };
     plan.tasks.iter().zip(&options.roles).map(one).collect()
 }

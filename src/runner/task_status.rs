@@ -24,7 +24,7 @@ pub struct TaskStatus {
 pub fn task_statuses(
     plan: &Plan,
     work: &impl TaskExecutor,
-    shelf: &OutputCache,
+    output_cache: &OutputCache,
     digests: &Digests,
     options: &RunOptions,
     mut elsewhere: impl FnMut(&TaskStatus) -> (Option<Digest>, Option<Arc<TaskRecord>>),
@@ -44,7 +44,7 @@ pub fn task_statuses(
                 && options.roles[at] != TaskRole::NotNeeded
         };
         let keyed = (!task.needs.iter().any(is_open))
-            .then(|| key_of(plan, task, work.facts(task), |need| known[need as usize], shelf, digests).ok())
+            .then(|| key_of(plan, task, work.facts(task), |need| known[need as usize], output_cache, digests).ok())
             .flatten();
         if task.lifetime == Lifetime::Service {
             known.push(keyed.map(|keyed| keyed.digest));
@@ -52,7 +52,7 @@ pub fn task_statuses(
         }
         let mut standing = TaskStatus { task: task.id.clone(), key: keyed.map(|k| (k.key, k.digest)), record: None };
         if let Some((_, digest)) = &standing.key
-            && let Lookup::Hit(record) = look_up(work, task, digest, shelf)
+            && let Lookup::Hit(record) = look_up(work, task, digest, output_cache)
         {
             standing.record = Some(record);
         }

@@ -129,14 +129,14 @@ pub fn kill_and_rerun(subject: &Subject, undisturbed: &Undisturbed, at: &[f64]) 
         run.kill().expect("a kill");
         run.wait().expect("an end");
         // Records are only written by the one that is dead now.
-        let shelf = OutputCache::open(&home).expect("the records");
+        let output_cache = OutputCache::open(&home).expect("the records");
         let journal = if runs(&home).len() > before { last_run(&home) } else { None };
         if nth == 0 {
             outcome.phase = phase(&home, journal.as_ref());
         }
         outcome.check_not_twice(&home, journal.as_ref(), &done, "a killed rerun");
         killed.extend(journal);
-        done = shelf.records().iter().map(|record| record.task.to_string()).collect();
+        done = output_cache.records().iter().map(|record| record.task.to_string()).collect();
         ended = count(&world);
     }
     outcome.kept = done.len();
@@ -287,11 +287,11 @@ fn count(world: &World) -> BTreeMap<String, usize> {
 /// only this is said, that they are whole and have a verdict. `.git` holds times and is no part of an output.
 fn bytes(world: &World) -> BTreeMap<String, blake3::Hash> {
     let home = home(world);
-    let shelf = OutputCache::open(&home).expect("the records");
-    let folders: Vec<(String, String)> = shelf
+    let output_cache = OutputCache::open(&home).expect("the records");
+    let folders: Vec<(String, String)> = output_cache
         .records()
         .iter()
-        .map(|record| (shelf.folder(record).display().to_string(), format!("<output of {}>", record.task)))
+        .map(|record| (output_cache.folder(record).display().to_string(), format!("<output of {}>", record.task)))
         .collect();
     let mut found = BTreeMap::new();
     let latest = home.latest();

@@ -277,7 +277,7 @@ fn a_branch_that_has_moved_on_is_what_it_was() {
     let ended = today.regatta(&["lock", "diff", "old.lock", FILE]);
     assert_eq!(ended.code, 1);
     ended.shows("clone").shows("commit").shows(&first[..12]).shows(&second[..12]);
-    // What is on the shelf there is the wrong one: the locked one is fetched all the same.
+    // What is in the cache there is the wrong one: the locked one is fetched all the same.
     today.good(&["run", "m", "--locked", "--lock", "old.lock"]);
     assert_eq!(today.read("latest/clone/.regatta-revision").trim(), first);
     // And then the next run without it is not taken for done.

@@ -1,4 +1,4 @@
-//! A long run told into a real file: whole lines, each event once, and the same story from the file as from life.
+//! A long run told into a real file: whole lines, each event once, and the same state from the file as from life.
 
 use std::collections::BTreeMap;
 
@@ -49,8 +49,8 @@ fn render(look: LiveOptions, events: &[Event]) -> (RunState, String) {
     for event in events {
         live.event(event);
     }
-    let story = live.finish(&RunPaths::default());
-    (story, std::fs::read_to_string(file.path()).expect("text"))
+    let run_state = live.finish(&RunPaths::default());
+    (run_state, std::fs::read_to_string(file.path()).expect("text"))
 }
 
 #[test]
@@ -73,8 +73,8 @@ fn a_story_told_as_json_lines_is_told_again_from_them() {
 
 #[test]
 fn plain_lines_name_what_ran_and_count_what_was_cached() {
-    let (story, text) = render(LiveOptions::default(), &events());
-    let ran = story.of(TaskPhase::Ran).count();
+    let (run_state, text) = render(LiveOptions::default(), &events());
+    let ran = run_state.of(TaskPhase::Ran).count();
     assert_eq!(text.lines().filter(|line| line.starts_with("✓ ")).count(), ran);
     assert!(!text.contains("✓ t/0 ") && text.contains("✓ t/1 "));
     assert!(text.contains("3334 tasks as before"), "cached tasks are a number");

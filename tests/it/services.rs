@@ -327,8 +327,8 @@ async fn a_server_found_dead_when_it_is_stopped_is_told_beside_those_that_failed
     let LockAttempt::Acquired(lock) = ProjectLock::try_take(&home, || name_run(&home)).unwrap() else {
         panic!("nobody else is here")
     };
-    let shelf = OutputCache::open(&home).unwrap();
-    shelf.begin().unwrap();
+    let output_cache = OutputCache::open(&home).unwrap();
+    output_cache.begin().unwrap();
     let options = RunOptions {
         jobs: 1,
         gpus: Vec::new(),
@@ -343,7 +343,7 @@ async fn a_server_found_dead_when_it_is_stopped_is_told_beside_those_that_failed
     let summary = run(
         Arc::new(plan),
         Arc::new(FoundDead),
-        Arc::new(shelf),
+        Arc::new(output_cache),
         Arc::new(Digests::load(&home)),
         options,
         lock.run.clone(),

@@ -351,10 +351,10 @@ impl PreparedRun {
 
     /// Runs the tasks, with the store beside them, and ends what they have left running.
     async fn work(&self, work: &RunResources<'_>) -> Result<(RunSummary, Option<ExitKind>), tokio::task::JoinError> {
-        let RunResources { cache: shelf, digests, id, stop, emit, lock } = work;
+        let RunResources { cache: output_cache, digests, id, stop, emit, lock } = work;
         let home = &self.project.home;
         let shared_store =
-            self.store.as_ref().and_then(|(store, keys)| run_cache::open(store, keys, &self.plan, shelf, emit));
+            self.store.as_ref().and_then(|(store, keys)| run_cache::open(store, keys, &self.plan, output_cache, emit));
         let (kept_services, ready) = self.held.as_ref().map(KeptServers::kept_services).unzip();
         let output_source = shared_store.clone().map(|store| Arc::new(store) as _);
         let options = RunOptions { output_source, kept_services, ..self.options.clone() };
@@ -372,7 +372,7 @@ impl PreparedRun {
         let running = runner::run(
             Arc::clone(&self.plan),
             stages,
-            Arc::clone(shelf),
+            Arc::clone(output_cache),
             Arc::clone(digests),
             options,
             (*id).clone(),

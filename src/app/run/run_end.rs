@@ -28,13 +28,13 @@ pub struct TaskLine {
 }
 
 pub(super) fn task_lines(run_state: &RunState) -> Vec<TaskLine> {
-    let of = |(task, chapter): (&TaskId, &TaskState)| TaskLine {
+    let of = |(task, entry): (&TaskId, &TaskState)| TaskLine {
         task: task.clone(),
-        headline: chapter.headline.clone(),
-        warnings: chapter.warnings.clone(),
-        failed: chapter.failure.as_ref().map(|failure| failure.what.clone()),
-        out: chapter.out.clone().or_else(|| chapter.failure.as_ref()?.kept.clone()),
-        is_cached: chapter.state == TaskPhase::Cached,
+        headline: entry.headline.clone(),
+        warnings: entry.warnings.clone(),
+        failed: entry.failure.as_ref().map(|failure| failure.what.clone()),
+        out: entry.out.clone().or_else(|| entry.failure.as_ref()?.kept.clone()),
+        is_cached: entry.state == TaskPhase::Cached,
     };
     run_state.tasks.iter().map(of).collect()
 }

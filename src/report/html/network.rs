@@ -61,7 +61,7 @@ pub(super) fn draw(plan: &Plan, run_state: &RunState) -> Option<String> {
     }
     for (at, task) in plan.tasks.iter().enumerate() {
         let (x, y) = corner(places[at]);
-        let state = run_state.tasks.get(&task.id).map(|chapter| chapter.state);
+        let state = run_state.tasks.get(&task.id).map(|entry| entry.state);
         let mut class = match state {
             Some(TaskPhase::Ran | TaskPhase::Running | TaskPhase::Up | TaskPhase::Retrying) => "node ran".to_owned(),
             Some(TaskPhase::Failed) => "node failed".to_owned(),

@@ -15,10 +15,10 @@ pub(super) fn draw(run_state: &RunState) -> Option<(String, usize)> {
     let mut rows: Vec<(String, &TaskState, f64, f64)> = run_state
         .tasks
         .iter()
-        .filter_map(|(task, chapter)| {
-            let from = chapter.started?;
-            let to = chapter.ended.or_else(|| Some(from + chapter.seconds?)).unwrap_or(from);
-            Some((task.to_string(), chapter, from, to.max(from)))
+        .filter_map(|(task, entry)| {
+            let from = entry.started?;
+            let to = entry.ended.or_else(|| Some(from + entry.seconds?)).unwrap_or(from);
+            Some((task.to_string(), entry, from, to.max(from)))
         })
         .collect();
     let all = rows.len();
@@ -53,14 +53,14 @@ pub(super) fn draw(run_state: &RunState) -> Option<(String, usize)> {
         picture.line((at, TOP - 4.0), (at, height - 4.0), "grid");
         picture.text(at, TOP - 10.0, "tick", Anchor::Middle, &format!("{} {unit}", number(*tick)));
     }
-    for (row, (name, chapter, from, to)) in rows.iter().enumerate() {
+    for (row, (name, entry, from, to)) in rows.iter().enumerate() {
         let y = TOP + row as f64 * ROW;
         picture.text(left - 10.0, y + 15.5, "name", Anchor::End, &shortened(name, 44));
-        let took = duration(chapter.seconds.unwrap_or(to - from));
-        let hint = format!("{name}: {} for {took}, from {}", chapter.state.as_str(), duration(*from));
+        let took = duration(entry.seconds.unwrap_or(to - from));
+        let hint = format!("{name}: {} for {took}, from {}", entry.state.as_str(), duration(*from));
         let wide = (x(*to) - x(*from)).max(2.0);
-        picture.rect((x(*from), y + 4.0), (wide, ROW - 8.0), class(chapter), &hint);
-        if let Some(ready) = chapter.ready.filter(|ready| *ready < to - from) {
+        picture.rect((x(*from), y + 4.0), (wide, ROW - 8.0), class(entry), &hint);
+        if let Some(ready) = entry.ready.filter(|ready| *ready < to - from) {
             // Until it was ready, a service was only starting.
             picture.rect((x(*from), y + 4.0), ((x(from + ready) - x(*from)).max(1.0), ROW - 8.0), "starting", &hint);
         }
@@ -69,10 +69,10 @@ pub(super) fn draw(run_state: &RunState) -> Option<(String, usize)> {
     Some((picture.finish(), all - rows.len()))
 }
 
-const fn class(chapter: &TaskState) -> &'static str {
-    match chapter.state {
+const fn class(entry: &TaskState) -> &'static str {
+    match entry.state {
         TaskPhase::Failed => "failed",
-        _ if chapter.service => "service",
+        _ if entry.service => "service",
         _ => "ran",
     }
 }

@@ -197,16 +197,16 @@ impl RunState {
 
     /// Tasks that are running, services that are up.
     pub fn running(&self) -> impl Iterator<Item = (&TaskId, &TaskState)> {
-        self.tasks.iter().filter(|(_, chapter)| !chapter.state.is_finished())
+        self.tasks.iter().filter(|(_, entry)| !entry.state.is_finished())
     }
 
     /// Tasks in a state, in the order in which they first appear.
     pub fn of(&self, state: TaskPhase) -> impl Iterator<Item = (&TaskId, &TaskState)> {
-        self.tasks.iter().filter(move |(_, chapter)| chapter.state == state)
+        self.tasks.iter().filter(move |(_, entry)| entry.state == state)
     }
 
     /// The state of a task; creates it if the task is new.
-    fn chapter(&mut self, task: &TaskId) -> &mut TaskState {
+    fn entry(&mut self, task: &TaskId) -> &mut TaskState {
         if !self.tasks.contains_key(task) {
             self.tasks.insert(task.clone(), TaskState::new(TaskPhase::Running));
         }
@@ -215,18 +215,18 @@ impl RunState {
 
     /// Every change of state passes here, so that the tally equals the count of the tasks even if an event repeats.
     fn set(&mut self, task: &TaskId, state: TaskPhase, at: Option<f64>) -> &mut TaskState {
-        let before = self.tasks.get(task).map(|chapter| chapter.state);
+        let before = self.tasks.get(task).map(|entry| entry.state);
         if let Some(count) = before.and_then(|state| count_of(&mut self.tally, state)) {
             *count -= 1;
         }
         if let Some(count) = count_of(&mut self.tally, state) {
             *count += 1;
         }
-        let chapter = self.chapter(task);
-        chapter.state = state;
-        chapter.progress = None;
-        chapter.ended = if state.is_finished() { at.or(chapter.ended) } else { None };
-        chapter
+        let entry = self.entry(task);
+        entry.state = state;
+        entry.progress = None;
+        entry.ended = if state.is_finished() { at.or(entry.ended) } else { None };
+        entry
     }
 
     fn take(&mut self, event: &Event, at: Option<f64>) {
@@ -244,12 +244,12 @@ impl RunState {
             }
             Event::Waiting { run, pid } => self.waiting_for = Some((run.clone(), *pid)),
             Event::TaskCached { task, done, out, from } => {
-                let chapter = self.set(task, TaskPhase::Cached, at);
-                chapter.headline.clone_from(&done.headline);
-                chapter.below.clone_from(&done.below);
-                chapter.warnings.clone_from(&done.warnings);
-                chapter.out.clone_from(out);
-                chapter.from.clone_from(from);
+                let entry = self.set(task, TaskPhase::Cached, at);
+                entry.headline.clone_from(&done.headline);
+                entry.below.clone_from(&done.below);
+                entry.warnings.clone_from(&done.warnings);
+                entry.out.clone_from(out);
+                entry.from.clone_from(from);
             }
             Event::TaskFetching { task, .. } => {
                 self.set(task, TaskPhase::Running, at).started = at;
@@ -262,53 +262,53 @@ impl RunState {
                 self.set(task, TaskPhase::Skipped, at).why = Some(why.clone());
             }
             Event::TaskStarted { task, attempt, service, reasons, log } => {
-                let chapter = self.set(task, TaskPhase::Running, at);
-                chapter.service = *service;
-                chapter.attempts = *attempt;
-                chapter.reasons.clone_from(reasons);
-                chapter.log.clone_from(log);
-                chapter.started = at;
+                let entry = self.set(task, TaskPhase::Running, at);
+                entry.service = *service;
+                entry.attempts = *attempt;
+                entry.reasons.clone_from(reasons);
+                entry.log.clone_from(log);
+                entry.started = at;
             }
-            Event::ProcessStarted { task, pgid } => self.chapter(task).groups.push(*pgid),
+            Event::ProcessStarted { task, pgid } => self.entry(task).groups.push(*pgid),
             Event::OutlivingStarted { .. } | Event::OutlivingRemoved { .. } | Event::MetricsServed { .. } => {}
-            Event::ProcessEnded { task, pgid } => self.chapter(task).groups.retain(|group| group != pgid),
+            Event::ProcessEnded { task, pgid } => self.entry(task).groups.retain(|group| group != pgid),
             Event::ServiceReady { task, endpoints, seconds } => {
-                let chapter = self.set(task, TaskPhase::Up, at);
-                chapter.service = true;
-                chapter.ready = Some(*seconds);
-                chapter.endpoints.clone_from(endpoints);
+                let entry = self.set(task, TaskPhase::Up, at);
+                entry.service = true;
+                entry.ready = Some(*seconds);
+                entry.endpoints.clone_from(endpoints);
             }
             Event::ServiceStopped { task, seconds } => {
                 // A service that failed stays failed: that it is also down is no news.
-                if self.tasks.get(task).is_none_or(|chapter| chapter.state != TaskPhase::Failed) {
+                if self.tasks.get(task).is_none_or(|entry| entry.state != TaskPhase::Failed) {
                     self.set(task, TaskPhase::Ran, at);
                 }
-                let chapter = self.chapter(task);
-                chapter.service = true;
-                chapter.seconds = Some(*seconds);
+                let entry = self.entry(task);
+                entry.service = true;
+                entry.seconds = Some(*seconds);
             }
             Event::TaskFinished { task, done, out, digest, unchanged, seconds } => {
-                let chapter = self.set(task, TaskPhase::Ran, at);
-                chapter.headline.clone_from(&done.headline);
-                chapter.below.clone_from(&done.below);
-                chapter.warnings.clone_from(&done.warnings);
-                chapter.out.clone_from(out);
-                chapter.digest = *digest;
-                chapter.unchanged = *unchanged;
-                chapter.seconds = Some(*seconds);
+                let entry = self.set(task, TaskPhase::Ran, at);
+                entry.headline.clone_from(&done.headline);
+                entry.below.clone_from(&done.below);
+                entry.warnings.clone_from(&done.warnings);
+                entry.out.clone_from(out);
+                entry.digest = *digest;
+                entry.unchanged = *unchanged;
+                entry.seconds = Some(*seconds);
             }
             Event::TaskFailed { task, attempt, failure, will_retry, seconds } => {
-                let chapter = if *will_retry {
-                    let chapter = self.set(task, TaskPhase::Retrying, at);
-                    chapter.retried.push(failure.what.clone());
-                    chapter
+                let entry = if *will_retry {
+                    let entry = self.set(task, TaskPhase::Retrying, at);
+                    entry.retried.push(failure.what.clone());
+                    entry
                 } else {
-                    let chapter = self.set(task, TaskPhase::Failed, at);
-                    chapter.failure = Some(failure.clone());
-                    chapter
+                    let entry = self.set(task, TaskPhase::Failed, at);
+                    entry.failure = Some(failure.clone());
+                    entry
                 };
-                chapter.attempts = *attempt;
-                chapter.seconds = Some(*seconds);
+                entry.attempts = *attempt;
+                entry.seconds = Some(*seconds);
             }
             Event::TaskCancelled { task, why } => {
                 self.set(task, TaskPhase::Cancelled, at).why = Some(why.clone());
@@ -316,10 +316,9 @@ impl RunState {
             Event::Notice { task, text } => self.notices.push(Notice { task: task.clone(), text: text.clone() }),
             Event::Progress { task, text, done, total, live } => {
                 // Progress events may come late; they never bring a task back, and a server that is ready no longer loads.
-                let is_over = |chapter: &TaskState| chapter.state.is_finished() || chapter.state == TaskPhase::Up;
-                if let Some(chapter) = self.tasks.get_mut(task).filter(|chapter| !is_over(chapter)) {
-                    chapter.progress =
-                        Some(TaskProgress { text: text.clone(), done: *done, total: *total, live: *live });
+                let is_over = |entry: &TaskState| entry.state.is_finished() || entry.state == TaskPhase::Up;
+                if let Some(entry) = self.tasks.get_mut(task).filter(|entry| !is_over(entry)) {
+                    entry.progress = Some(TaskProgress { text: text.clone(), done: *done, total: *total, live: *live });
                 }
             }
             Event::Stopping { why } => self.stopping = Some(why.clone()),

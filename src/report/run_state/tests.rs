@@ -54,11 +54,11 @@ fn an_event() -> impl Strategy<Value = Event> {
 }
 
 fn folded_state(events: &[Event]) -> RunState {
-    let mut story = RunState::new();
+    let mut run_state = RunState::new();
     for event in events {
-        story.fold(event);
+        run_state.fold(event);
     }
-    story
+    run_state
 }
 
 proptest! {
@@ -66,12 +66,12 @@ proptest! {
     #[test]
     fn a_prefix_and_then_the_rest_are_all(events in prop::collection::vec(an_event(), 0..60), cut in 0..60usize) {
         let (head, rest) = events.split_at(cut.min(events.len()));
-        let mut story = folded_state(head).clone();
+        let mut run_state = folded_state(head).clone();
         for event in rest {
             let line = serde_json::to_string(event).expect("JSON");
-            story.fold(&serde_json::from_str(&line).expect("an event"));
+            run_state.fold(&serde_json::from_str(&line).expect("an event"));
         }
-        prop_assert_eq!(story, folded_state(&events));
+        prop_assert_eq!(run_state, folded_state(&events));
     }
 
     /// The journal has no progress events; a state folded from it differs in nothing that lasts.
@@ -79,23 +79,23 @@ proptest! {
     fn chatter_leaves_no_trace(events in prop::collection::vec(an_event(), 0..60)) {
         let facts: Vec<Event> = events.iter().filter(|event| event.is_fact()).cloned().collect();
         let mut live = folded_state(&events);
-        live.tasks.values_mut().for_each(|chapter| chapter.progress = None);
+        live.tasks.values_mut().for_each(|entry| entry.progress = None);
         prop_assert_eq!(live, folded_state(&facts));
     }
 
     /// A finished task is counted once, and in the column it is shown in.
     #[test]
     fn the_tally_is_the_count_of_the_chapters(events in prop::collection::vec(an_event(), 0..60)) {
-        let story = folded_state(&events);
-        let count = |state| story.of(state).count();
+        let run_state = folded_state(&events);
+        let count = |state| run_state.of(state).count();
         let expected = TaskTally {
             ran: count(TaskPhase::Ran),
-            cached: count(TaskPhase::Cached) + story.cached_at_once,
+            cached: count(TaskPhase::Cached) + run_state.cached_at_once,
             skipped: count(TaskPhase::Skipped),
             failed: count(TaskPhase::Failed),
             cancelled: count(TaskPhase::Cancelled),
         };
-        prop_assert_eq!(story.tally, expected);
+        prop_assert_eq!(run_state.tally, expected);
     }
 }
 
@@ -104,7 +104,7 @@ fn a_retry_that_succeeds_is_no_failure_but_is_remembered() {
     let task = TaskId::new("fetch");
     let started =
         |attempt| Event::TaskStarted { task: task.clone(), attempt, service: false, reasons: vec![], log: None };
-    let story = folded_state(&[
+    let run_state = folded_state(&[
         started(1),
         Event::TaskFailed {
             task: task.clone(),
@@ -123,9 +123,9 @@ fn a_retry_that_succeeds_is_no_failure_but_is_remembered() {
             seconds: 2.0,
         },
     ]);
-    let chapter = &story.tasks[&task];
-    assert_eq!((chapter.state, chapter.attempts), (TaskPhase::Ran, 2));
-    assert_eq!(chapter.retried, ["ran past 10s"]);
-    assert!(chapter.failure.is_none());
-    assert_eq!(story.tally, TaskTally { ran: 1, ..TaskTally::default() });
+    let entry = &run_state.tasks[&task];
+    assert_eq!((entry.state, entry.attempts), (TaskPhase::Ran, 2));
+    assert_eq!(entry.retried, ["ran past 10s"]);
+    assert!(entry.failure.is_none());
+    assert_eq!(run_state.tally, TaskTally { ran: 1, ..TaskTally::default() });
 }

@@ -43,7 +43,7 @@ impl Bars {
 
     /// Records since when each running task runs. Cheap: nothing is drawn.
     pub fn note(&mut self, task: &TaskId, run_state: &RunState) {
-        let runs = run_state.tasks.get(task).is_some_and(|chapter| !chapter.state.is_finished());
+        let runs = run_state.tasks.get(task).is_some_and(|entry| !entry.state.is_finished());
         if runs && !self.tasks.contains_key(task) {
             self.tasks.insert(task.clone(), Bar { since: Instant::now(), shown: None });
         } else if !runs && let Some(Bar { shown: Some(bar), .. }) = self.tasks.shift_remove(task) {
@@ -67,13 +67,13 @@ impl Bars {
             if shown == SHOWN {
                 break;
             }
-            let Some(chapter) = run_state.tasks.get(task) else { continue };
+            let Some(entry) = run_state.tasks.get(task) else { continue };
             if bar.shown.is_none() && bar.since.elapsed() >= A_MOMENT {
                 bar.shown = Some(self.multi.insert_before(&self.run, ProgressBar::no_length()));
             }
             if let Some(drawn) = &bar.shown {
                 shown += 1;
-                show(drawn, task, chapter, bar.since, self.styler);
+                show(drawn, task, entry, bar.since, self.styler);
             }
         }
         self.run.set_length(run_state.total as u64);
@@ -105,22 +105,22 @@ fn style(styler: Styler, template: &str) -> ProgressStyle {
         .tick_chars("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏ ")
 }
 
-fn show(bar: &ProgressBar, task: &TaskId, chapter: &TaskState, since: Instant, styler: Styler) {
+fn show(bar: &ProgressBar, task: &TaskId, entry: &TaskState, since: Instant, styler: Styler) {
     let for_long = duration(since.elapsed().as_secs_f64());
-    let total = chapter.progress.as_ref().and_then(|progress| progress.total).filter(|total| *total > 0);
-    let text = chapter.progress.as_ref().map(|progress| clean(&progress.text)).unwrap_or_default();
+    let total = entry.progress.as_ref().and_then(|progress| progress.total).filter(|total| *total > 0);
+    let text = entry.progress.as_ref().map(|progress| clean(&progress.text)).unwrap_or_default();
     bar.set_prefix(task.to_string());
     if let Some(total) = total {
         bar.set_style(style(styler, "  {spinner} {prefix:.cyan}  {bar:24.green/dim} {pos}/{len} {wide_msg}"));
         bar.set_length(total);
-        bar.set_position(chapter.progress.as_ref().map_or(0, |progress| progress.done).min(total));
+        bar.set_position(entry.progress.as_ref().map_or(0, |progress| progress.done).min(total));
         bar.set_message(format!("{text}  {for_long}"));
     } else {
         bar.set_style(style(styler, "  {spinner} {prefix:.cyan}  {wide_msg}"));
-        let state = match chapter.state {
+        let state = match entry.state {
             TaskPhase::Up => format!("up {for_long}"),
             TaskPhase::Retrying => format!("{for_long}, waiting for the next attempt"),
-            _ if chapter.service => format!("{for_long}, starting"),
+            _ if entry.service => format!("{for_long}, starting"),
             _ => for_long,
         };
         bar.set_message(format!("{state}  {text}"));

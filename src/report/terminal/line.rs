@@ -21,7 +21,7 @@ pub(super) struct Verbosity {
     pub bars: bool,
 }
 
-/// The text for an event that `story` has already folded; empty when there is nothing to show.
+/// The text for an event that `run_state` has already folded; empty when there is nothing to show.
 pub(super) fn line(event: &Event, run_state: &RunState, verbosity: Verbosity, styler: Styler, out: &mut String) {
     match event {
         Event::TaskFailed { task, attempt, failure, will_retry, seconds } => {
@@ -88,9 +88,9 @@ pub(super) fn line(event: &Event, run_state: &RunState, verbosity: Verbosity, st
             put(out, styler, (TextRole::Quiet, "▼"), task, &format!("stopped, was up {}", duration(*seconds)), "");
         }
         Event::TaskFinished { task, done, unchanged, seconds, .. } => {
-            let chapter = run_state.tasks.get(task);
+            let entry = run_state.tasks.get(task);
             // A service has reported that when it stopped.
-            if chapter.is_some_and(|chapter| chapter.service) {
+            if entry.is_some_and(|entry| entry.service) {
                 return;
             }
             let mut summary = duration(*seconds);
@@ -102,7 +102,7 @@ pub(super) fn line(event: &Event, run_state: &RunState, verbosity: Verbosity, st
             if *unchanged {
                 summary.push_str("  output unchanged");
             }
-            let reasons = chapter.filter(|_| verbosity.bars).map(|chapter| why(&chapter.reasons)).unwrap_or_default();
+            let reasons = entry.filter(|_| verbosity.bars).map(|entry| why(&entry.reasons)).unwrap_or_default();
             // On a first run that would be all that there is to read.
             let reasons = if reasons == FIRST_TIME { String::new() } else { reasons };
             put(out, styler, (TextRole::Good, "✓"), task, &summary, &reasons);

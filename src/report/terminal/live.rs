@@ -89,9 +89,9 @@ impl LiveDisplay {
     fn with(look: LiveOptions, way: OutputMode, paint: Styler, to: Box<dyn Write + Send>) -> Self {
         let ear = Verbosity { quiet: look.quiet, verbose: look.verbose, bars: matches!(way, OutputMode::Bars(_)) };
         let now = Instant::now();
-        let (story, pending) = (RunState::new(), String::new());
+        let (run_state, pending) = (RunState::new(), String::new());
         Self {
-            state: story,
+            state: run_state,
             mode: way,
             verbosity: ear,
             styler: paint,

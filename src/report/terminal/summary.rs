@@ -29,9 +29,9 @@ pub fn summary(run_state: &RunState, places: &RunPaths, styler: Styler) -> Strin
     if !out.is_empty() {
         out.insert(0, '\n');
     }
-    for (task, chapter) in run_state.of(TaskPhase::Failed) {
-        if let Some(failure) = &chapter.failure {
-            out.push_str(&failed(task, chapter, failure, styler));
+    for (task, entry) in run_state.of(TaskPhase::Failed) {
+        if let Some(failure) = &entry.failure {
+            out.push_str(&failed(task, entry, failure, styler));
         }
     }
     closing(run_state, places, styler, &mut out);
@@ -42,21 +42,21 @@ fn write_finished(run_state: &RunState, styler: Styler, out: &mut String) {
     let rows: Vec<_> = run_state
         .of(TaskPhase::Ran)
         .take(LISTED)
-        .map(|(task, chapter)| {
+        .map(|(task, entry)| {
             let mut notes = Vec::new();
-            if chapter.service {
+            if entry.service {
                 notes.push("service".to_owned());
             }
-            if chapter.attempts > 1 {
-                notes.push(format!("attempt {}", chapter.attempts));
+            if entry.attempts > 1 {
+                notes.push(format!("attempt {}", entry.attempts));
             }
-            if chapter.unchanged {
+            if entry.unchanged {
                 notes.push("output unchanged".to_owned());
             }
             vec![
                 (TextRole::Good, "✓".to_owned()),
                 (TextRole::Name, task.to_string()),
-                (TextRole::Plain, chapter.seconds.map(duration).unwrap_or_default()),
+                (TextRole::Plain, entry.seconds.map(duration).unwrap_or_default()),
                 (TextRole::Quiet, notes.join(", ")),
             ]
         })
@@ -74,9 +74,9 @@ fn write_finished(run_state: &RunState, styler: Styler, out: &mut String) {
 fn write_not_run(run_state: &RunState, styler: Styler, out: &mut String) {
     if run_state.tally.cached > 0
         && (run_state.done() > run_state.tally.cached
-            || run_state.of(TaskPhase::Cached).any(|(_, chapter)| chapter.from.is_some()))
+            || run_state.of(TaskPhase::Cached).any(|(_, entry)| entry.from.is_some()))
     {
-        let fetched = run_state.of(TaskPhase::Cached).filter(|(_, chapter)| chapter.from.is_some()).count();
+        let fetched = run_state.of(TaskPhase::Cached).filter(|(_, entry)| entry.from.is_some()).count();
         let text = match (run_state.tally.cached - fetched, fetched) {
             (before, 0) => format!("{} as before", counted(before, "task")),
             (0, fetched) => format!("{} from another machine", counted(fetched, "task")),
@@ -88,10 +88,10 @@ fn write_not_run(run_state: &RunState, styler: Styler, out: &mut String) {
         let rows: Vec<_> = run_state
             .of(state)
             .take(LISTED)
-            .map(|(task, chapter)| {
+            .map(|(task, entry)| {
                 vec![
                     (TextRole::Name, task.to_string()),
-                    (TextRole::Quiet, clean(chapter.why.as_deref().unwrap_or_default())),
+                    (TextRole::Quiet, clean(entry.why.as_deref().unwrap_or_default())),
                 ]
             })
             .collect();
@@ -113,21 +113,21 @@ fn headlines(run_state: &RunState, styler: Styler, out: &mut String) {
     let rows: Vec<_> = run_state
         .tasks
         .iter()
-        .filter_map(|(task, chapter)| {
-            let headline = clean(chapter.headline.as_deref()?);
+        .filter_map(|(task, entry)| {
+            let headline = clean(entry.headline.as_deref()?);
             let (text, how) = headline.split_once(" (").unwrap_or((&headline, ""));
             let text = text.trim_end();
             let (first, numbers) = text.split_once("  ").unwrap_or((text, ""));
-            let again = if chapter.state == TaskPhase::Cached { "cached" } else { "" };
+            let again = if entry.state == TaskPhase::Cached { "cached" } else { "" };
             let mut row = vec![(TextRole::Name, task.to_string()), (verdict_role(first), first.to_owned())];
             if !numbers.is_empty() {
                 row.push((TextRole::Plain, numbers.trim().to_owned()));
             }
             let empty = (TextRole::Plain, String::new());
-            let below = chapter.below.iter().map(|(name, text)| {
+            let below = entry.below.iter().map(|(name, text)| {
                 vec![(TextRole::Plain, String::new()), (TextRole::Name, clean(name)), (TextRole::Plain, clean(text))]
             });
-            let warnings = chapter.warnings.iter().map(|warning| {
+            let warnings = entry.warnings.iter().map(|warning| {
                 vec![
                     (TextRole::Plain, String::new()),
                     (TextRole::Warning, "warning".to_owned()),
@@ -166,11 +166,11 @@ fn verdict_role(word: &str) -> TextRole {
 }
 
 /// One failure: command, last lines, likely cause, what to try, and where to look.
-pub fn failed(task: &TaskId, chapter: &TaskState, failure: &Failure, styler: Styler) -> String {
+pub fn failed(task: &TaskId, entry: &TaskState, failure: &Failure, styler: Styler) -> String {
     let mut out = String::new();
-    let took = chapter.seconds.map(duration).filter(|took| !failure.what.contains(took));
+    let took = entry.seconds.map(duration).filter(|took| !failure.what.contains(took));
     let after = took.map(|took| format!(" after {took}")).unwrap_or_default();
-    let tries = if chapter.attempts > 1 { format!(" (attempt {})", chapter.attempts) } else { String::new() };
+    let tries = if entry.attempts > 1 { format!(" (attempt {})", entry.attempts) } else { String::new() };
     let word = match failure.kind {
         FailureKind::Interrupted => "interrupted",
         FailureKind::Invalid(verdict) => verdict.as_str(),
@@ -192,7 +192,7 @@ pub fn failed(task: &TaskId, chapter: &TaskState, failure: &Failure, styler: Sty
     if let Some(command) = &failure.command {
         line("command", command);
     }
-    for earlier in &chapter.retried {
+    for earlier in &entry.retried {
         line("earlier", earlier);
     }
     if let Some(cause) = failure.cause.as_ref().filter(|_| reasons.is_empty()) {
@@ -266,7 +266,7 @@ fn closing(run_state: &RunState, places: &RunPaths, styler: Styler, out: &mut St
 
 /// The first word of the last line.
 fn verdict(run_state: &RunState) -> (TextRole, &'static str) {
-    let failures = || run_state.of(TaskPhase::Failed).filter_map(|(_, chapter)| chapter.failure.as_deref());
+    let failures = || run_state.of(TaskPhase::Failed).filter_map(|(_, entry)| entry.failure.as_deref());
     if run_state.stopping.is_some() || run_state.finished.is_some_and(|end| end.exit == 130) {
         (TextRole::Warning, "interrupted:")
     } else if run_state.tally.failed > 0 && failures().all(|failure| matches!(failure.kind, FailureKind::Invalid(_))) {

@@ -90,7 +90,7 @@ struct Runner<W> {
 pub async fn run<W: TaskExecutor>(
     plan: Arc<Plan>,
     work: Arc<W>,
-    shelf: Arc<OutputCache>,
+    output_cache: Arc<OutputCache>,
     digests: Arc<Digests>,
     options: RunOptions,
     id: RunId,
@@ -101,10 +101,10 @@ pub async fn run<W: TaskExecutor>(
     let n = plan.tasks.len();
     let mut runner = Runner {
         schedule: TaskSchedule::new(items(&plan, &options), options.jobs, options.gpus.iter().copied()),
-        latest: Latest::new(shelf.home(), &plan.name),
+        latest: Latest::new(output_cache.home(), &plan.name),
         plan,
         work,
-        cache: shelf,
+        cache: output_cache,
         digests,
         options,
         run: id,
@@ -216,14 +216,14 @@ impl<W: TaskExecutor> Runner<W> {
     /// Everything that may start in this moment: those that could be one job array are linked with each other.
     fn start_all(&mut self, starts: Vec<StartItem>) {
         let tasks: Vec<SharedTask> = starts.iter().map(|start| self.task(start.task)).collect();
-        let seats = Batches::new(&self.run, &mut self.parties).assign_slots(&tasks);
-        for (start, seat) in starts.into_iter().zip(seats) {
+        let slots = Batches::new(&self.run, &mut self.parties).assign_slots(&tasks);
+        for (start, slot) in starts.into_iter().zip(slots) {
             let attempt = 1 + self.tries.get(&start.task).copied().unwrap_or_default();
-            self.start(start.task, attempt, start.gpus, seat);
+            self.start(start.task, attempt, start.gpus, slot);
         }
     }
 
-    fn start(&mut self, ix: TaskIndex, attempt: u32, gpus: Vec<GpuId>, seat: Option<BatchSlot>) {
+    fn start(&mut self, ix: TaskIndex, attempt: u32, gpus: Vec<GpuId>, slot: Option<BatchSlot>) {
         let task = self.task(ix);
         let Some(keyed) = self.keyed(ix) else { return };
         let service = task.lifetime == Lifetime::Service;
@@ -262,7 +262,7 @@ impl<W: TaskExecutor> Runner<W> {
             keyed,
             attempt,
             gpus: gpus.clone(),
-            batch_slot: seat,
+            batch_slot: slot,
             outputs: made,
             run: self.run.clone(),
             cache: Arc::clone(&self.cache),

@@ -28,9 +28,11 @@ impl<W: TaskExecutor> Runner<W> {
             || asks_servers
             || task.inputs.values().any(|p| own_patterns(p) && !self.digests.is_quick(project, p));
         let work = Arc::clone(&self.work);
-        let (plan, shelf, digests) = (Arc::clone(&self.plan), Arc::clone(&self.cache), Arc::clone(&self.digests));
-        let key =
-            move || key_of(&plan, &task, work.facts(&task), |need| upstream.get(&need).copied(), &shelf, &digests);
+        let (plan, output_cache, digests) =
+            (Arc::clone(&self.plan), Arc::clone(&self.cache), Arc::clone(&self.digests));
+        let key = move || {
+            key_of(&plan, &task, work.facts(&task), |need| upstream.get(&need).copied(), &output_cache, &digests)
+        };
         if slow {
             // Reading a large input is not the loop's work, nor is waiting for a container program.
             let send = self.send.clone();

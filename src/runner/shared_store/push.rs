@@ -67,8 +67,8 @@ pub(super) async fn push(
     if is_there && !mends {
         return Ok(PushOutcome::AlreadyPresent);
     }
-    let (shelf, of) = (Arc::clone(&inner.cache), Arc::clone(record));
-    let items = spawn_blocking(move || shelf.items(&of)).await.map_err(join_error)??;
+    let (output_cache, of) = (Arc::clone(&inner.cache), Arc::clone(record));
+    let items = spawn_blocking(move || output_cache.items(&of)).await.map_err(join_error)??;
     let folder = inner.cache.folder(record);
     if let Some(why) = unfit_for_others(&folder, &items) {
         return Ok(PushOutcome::NotShareable(why));

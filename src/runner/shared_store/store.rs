@@ -54,11 +54,11 @@ impl SharedStore {
         address: &StoreAddress,
         plan: &Plan,
         machine: &Machine,
-        shelf: Arc<OutputCache>,
+        output_cache: Arc<OutputCache>,
         emit: EventEmitter,
         signatures: SignaturePolicy,
     ) -> Result<Self, SharedStoreError> {
-        let home = shelf.home().clone();
+        let home = output_cache.home().clone();
         let places = [home.project().to_owned(), home.state().to_owned()];
         let mut tasks = HashMap::new();
         for task in plan.tasks.iter().filter(|task| why_not(plan, task).is_none()) {
@@ -76,7 +76,7 @@ impl SharedStore {
         }
         let inner = Arc::new(StoreState {
             bucket: Bucket::open(address)?,
-            cache: shelf,
+            cache: output_cache,
             address: address.to_string(),
             transfer_permits: Arc::new(Semaphore::new(LANES)),
             large: Semaphore::new(SENDERS),

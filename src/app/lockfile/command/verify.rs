@@ -81,14 +81,14 @@ fn pins(
     options: &RunOptions,
     section: &LockSection,
     keys: current::Keys,
-    shelf: &OutputCache,
+    output_cache: &OutputCache,
     holding: &mut LockReport,
 ) -> Result<(), ActionError> {
     for (ix, key) in keys.into_iter().enumerate().filter(|(ix, _)| options.roles[*ix] == TaskRole::Run) {
         let task = &mut plan.tasks[ix];
         let (Some(Ok(key)), Some(entry)) = (key, section.stages.get(task.id.as_str())) else { continue };
-        if let Lookup::Hit(record) = shelf.look_up(&key.digest())
-            && outcome(task.id.as_str(), entry, &resolved(task, &shelf.folder(&record))?).is_empty()
+        if let Lookup::Hit(record) = output_cache.look_up(&key.digest())
+            && outcome(task.id.as_str(), entry, &resolved(task, &output_cache.folder(&record))?).is_empty()
         {
             continue;
         }

@@ -212,9 +212,9 @@ async fn read_responses(
         }
         while let Some(message) = frames.next().map_err(|e| StreamFailure::malformed(&e, limits))? {
             let sender = route_for(&message, &routes.borrow(), &mut strays.borrow_mut(), limits)?;
-            if let Some(seat) = sender {
+            if let Some(sender) = sender {
                 // A request that has finished does not wait.
-                let _ = seat.send(StreamReply { t_read, message }).await;
+                let _ = sender.send(StreamReply { t_read, message }).await;
             }
         }
     }

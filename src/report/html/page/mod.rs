@@ -78,7 +78,7 @@ pub struct PageResult {
 
 /// The whole page. `results` are those of the benchmarks, `sweeps` those of benchmarks at several levels, by name.
 pub fn render(
-    story: &RunState,
+    run_state: &RunState,
     about: &RunOrigin,
     results: &[PageResult],
     sweeps: &[(String, SweepReport)],
@@ -92,13 +92,13 @@ pub fn render(
         sweeps.iter().zip(1..).map(|((name, report), place)| sweep::section(name, report, place)).collect();
     let benches: Vec<_> =
         results.iter().map(|one| bench::section(&one.task, &one.result, one.search.as_ref())).collect();
-    let (gantt, left_out) = timeline::draw(story).unzip();
-    let (tone, word) = verdict(story);
-    let total = plan.tasks.len().max(story.total);
+    let (gantt, left_out) = timeline::draw(run_state).unzip();
+    let (tone, word) = verdict(run_state);
+    let total = plan.tasks.len().max(run_state.total);
     // After the end, the rest are servers that no task needed, and stages that were not selected.
     let not_needed =
-        if story.finished.is_some_and(|end| end.exit == 0) { total.saturating_sub(story.done()) } else { 0 };
-    let compared = compared(story, plan);
+        if run_state.finished.is_some_and(|end| end.exit == 0) { total.saturating_sub(run_state.done()) } else { 0 };
+    let compared = compared(run_state, plan);
     let top = PageTop::of_sweeps(&sweeps, &sections).or_else(|| benches.first()?.top.clone());
     let top_of =
         if sections.is_empty() && benches.len() > 1 { benches.first().map(|bench| bench.task.clone()) } else { None };
@@ -108,9 +108,9 @@ pub fn render(
     render_page(
         PAGE,
         context! {
-            name => named(if story.manifest.is_empty() { &plan.name } else { &story.manifest }),
-            run => story.run.as_ref().map(ToString::to_string),
-            started_at => to_the_second(&story.started_at),
+            name => named(if run_state.manifest.is_empty() { &plan.name } else { &run_state.manifest }),
+            run => run_state.run.as_ref().map(ToString::to_string),
+            started_at => to_the_second(&run_state.started_at),
             tone, word,
             simulated => benches.iter().any(|bench| bench.simulated) || sections.iter().any(|sweep| sweep.simulated),
             measured => measured(&benches, &sections),
@@ -132,8 +132,8 @@ pub fn render(
             }).collect::<Vec<_>>(),
             result_columns => bench::ROW,
             results_total => benches.len(),
-            took => story.finished.map(|end| duration(end.seconds)),
-            tally => Serde(story.tally),
+            took => run_state.finished.map(|end| duration(end.seconds)),
+            tally => Serde(run_state.tally),
             total => counted(total, "task"),
             not_needed,
             benches => benches.iter().take(DETAILED).map(|bench| context! {
@@ -146,21 +146,21 @@ pub fn render(
                 ..Safe::from(Serde(bench))
             }).collect::<Vec<_>>(),
             columns => COLUMNS,
-            troubles => Serde(failures(story)),
+            troubles => Serde(failures(run_state)),
             gantt => gantt.map(Safe::from_safe_string),
             left_out => left_out.unwrap_or(0),
-            network => network::draw(plan, story).map(Safe::from_safe_string),
-            rows => Serde(rows(story, about, |state| state != TaskPhase::Cached)),
-            rows_total => story.tasks.iter().filter(|(_, chapter)| chapter.state != TaskPhase::Cached).count(),
-            cached => Serde(rows(story, about, |state| state == TaskPhase::Cached)),
-            cached_total => story.of(TaskPhase::Cached).count(),
-            cached_at_once => story.cached_at_once,
+            network => network::draw(plan, run_state).map(Safe::from_safe_string),
+            rows => Serde(rows(run_state, about, |state| state != TaskPhase::Cached)),
+            rows_total => run_state.tasks.iter().filter(|(_, entry)| entry.state != TaskPhase::Cached).count(),
+            cached => Serde(rows(run_state, about, |state| state == TaskPhase::Cached)),
+            cached_total => run_state.of(TaskPhase::Cached).count(),
+            cached_at_once => run_state.cached_at_once,
             with_keys => !about.keys.is_empty(),
-            notices => story.notices.iter().map(|notice| {
+            notices => run_state.notices.iter().map(|notice| {
                 let about = notice.task.as_ref().map(|task| format!("{task}: ")).unwrap_or_default();
                 format!("{about}{}", clean(&notice.text))
             }).collect::<Vec<_>>(),
-            params => typed(if story.params.is_empty() { &plan.params } else { &story.params }),
+            params => typed(if run_state.params.is_empty() { &plan.params } else { &run_state.params }),
             versions => &about.versions,
             manifest_path => &about.manifest_path,
             manifest => &about.manifest,
@@ -169,10 +169,10 @@ pub fn render(
 }
 
 /// What comparisons of this run found: for each its task, and its line.
-fn compared<'a>(story: &'a RunState, plan: &'a Plan) -> Vec<(&'a str, &'a str)> {
+fn compared<'a>(run_state: &'a RunState, plan: &'a Plan) -> Vec<(&'a str, &'a str)> {
     let line = |task: &'a Task| {
         (task.kind == ActionKind::Compare)
-            .then(|| Some((task.id.as_str(), story.tasks.get(&task.id)?.headline.as_deref()?)))
+            .then(|| Some((task.id.as_str(), run_state.tasks.get(&task.id)?.headline.as_deref()?)))
             .flatten()
     };
     plan.tasks.iter().filter_map(line).collect()
@@ -224,16 +224,14 @@ fn safe(pictures: &[String]) -> Vec<Safe> {
 }
 
 fn verdict(run_state: &RunState) -> (&'static str, &'static str) {
-    let invalid = |chapter: &TaskState| {
-        chapter.failure.as_ref().is_some_and(|failure| matches!(failure.kind, FailureKind::Invalid(_)))
+    let invalid = |entry: &TaskState| {
+        entry.failure.as_ref().is_some_and(|failure| matches!(failure.kind, FailureKind::Invalid(_)))
     };
     match run_state.finished {
         None => ("odd", "not finished"),
         Some(end) if end.exit == 130 => ("odd", "interrupted"),
         Some(end) if end.exit == 0 => ("good", "done"),
-        Some(_)
-            if run_state.tally.failed > 0 && run_state.of(TaskPhase::Failed).all(|(_, chapter)| invalid(chapter)) =>
-        {
+        Some(_) if run_state.tally.failed > 0 && run_state.of(TaskPhase::Failed).all(|(_, entry)| invalid(entry)) => {
             ("bad", "invalid")
         }
         Some(_) => ("bad", "failed"),
@@ -242,26 +240,26 @@ fn verdict(run_state: &RunState) -> (&'static str, &'static str) {
 
 /// At most [`ROWS`] rows: a page of ten thousand rows is not readable.
 fn rows(run_state: &RunState, about: &RunOrigin, wanted: impl Fn(TaskPhase) -> bool) -> Vec<Row> {
-    let row = |(task, chapter): (&TaskId, &TaskState)| {
-        let mut lines: Vec<String> = chapter.reasons.iter().map(|reason| clean(reason)).collect();
-        lines.extend(chapter.why.as_deref().map(clean));
-        if chapter.attempts > 1 {
-            lines.push(format!("attempt {}", chapter.attempts));
+    let row = |(task, entry): (&TaskId, &TaskState)| {
+        let mut lines: Vec<String> = entry.reasons.iter().map(|reason| clean(reason)).collect();
+        lines.extend(entry.why.as_deref().map(clean));
+        if entry.attempts > 1 {
+            lines.push(format!("attempt {}", entry.attempts));
         }
-        if chapter.unchanged {
+        if entry.unchanged {
             lines.push("output unchanged".to_owned());
         }
         Row {
             task: task.to_string(),
-            state: if chapter.service && chapter.state == TaskPhase::Ran { "served" } else { chapter.label() },
-            took: chapter.seconds.map(duration).unwrap_or_default(),
+            state: if entry.service && entry.state == TaskPhase::Ran { "served" } else { entry.label() },
+            took: entry.seconds.map(duration).unwrap_or_default(),
             summary: lines.join("; "),
             key: about.keys.get(task).map(Digest::short).unwrap_or_default(),
-            out: chapter.out.as_ref().map(|path| path.display().to_string()).unwrap_or_default(),
-            log: chapter.log.as_ref().map(|path| path.display().to_string()).unwrap_or_default(),
+            out: entry.out.as_ref().map(|path| path.display().to_string()).unwrap_or_default(),
+            log: entry.log.as_ref().map(|path| path.display().to_string()).unwrap_or_default(),
         }
     };
-    run_state.tasks.iter().filter(|(_, chapter)| wanted(chapter.state)).take(ROWS).map(row).collect()
+    run_state.tasks.iter().filter(|(_, entry)| wanted(entry.state)).take(ROWS).map(row).collect()
 }
 
 /// Parameters as a user would type them; without those that were left out.
@@ -273,8 +271,8 @@ fn failures(run_state: &RunState) -> Vec<FailureEntry> {
     let path = |path: &Option<std::path::PathBuf>| path.as_ref().map(|path| path.display().to_string());
     run_state
         .of(TaskPhase::Failed)
-        .filter_map(|(task, chapter)| {
-            let failure = chapter.failure.as_ref()?;
+        .filter_map(|(task, entry)| {
+            let failure = entry.failure.as_ref()?;
             Some(FailureEntry {
                 task: task.to_string(),
                 word: match failure.kind {
@@ -282,7 +280,7 @@ fn failures(run_state: &RunState) -> Vec<FailureEntry> {
                     FailureKind::Invalid(verdict) => verdict.as_str(),
                     _ => "failed",
                 },
-                took: chapter.seconds.map(duration).filter(|took| !failure.what.contains(took)).unwrap_or_default(),
+                took: entry.seconds.map(duration).filter(|took| !failure.what.contains(took)).unwrap_or_default(),
                 what: clean(failure_text(failure)).replace("  ", " · "),
                 command: failure.command.as_deref().map(clean_lines),
                 cause: failure.cause.as_deref().filter(|_| reasons_of(failure).is_empty()).map(clean),
@@ -290,7 +288,7 @@ fn failures(run_state: &RunState) -> Vec<FailureEntry> {
                 hint: failure.hint.as_deref().map(clean),
                 log: path(&failure.log),
                 kept: path(&failure.kept),
-                earlier: chapter.retried.iter().map(|what| clean(what)).collect(),
+                earlier: entry.retried.iter().map(|what| clean(what)).collect(),
                 tail: if reasons_of(failure).is_empty() {
                     failure.tail.iter().map(|line| clean(line.trim_end())).collect::<Vec<_>>().join("\n")
                 } else {
