@@ -166,11 +166,11 @@ struct Vars {
 }
 
 const TABLES: [(&str, &str); 5] = [
-    ("v4.1", include_str!("../../manifests/rounds/v4.1.yaml")),
-    ("v5.0", include_str!("../../manifests/rounds/v5.0.yaml")),
-    ("v5.1", include_str!("../../manifests/rounds/v5.1.yaml")),
-    ("v6.0", include_str!("../../manifests/rounds/v6.0.yaml")),
-    ("v6.1", include_str!("../../manifests/rounds/v6.1.yaml")),
+    ("v4.1", include_str!("../../../manifests/rounds/v4.1.yaml")),
+    ("v5.0", include_str!("../../../manifests/rounds/v5.0.yaml")),
+    ("v5.1", include_str!("../../../manifests/rounds/v5.1.yaml")),
+    ("v6.0", include_str!("../../../manifests/rounds/v6.0.yaml")),
+    ("v6.1", include_str!("../../../manifests/rounds/v6.1.yaml")),
 ];
 
 impl Round {
