@@ -90,7 +90,7 @@ stages:
         dataset: data
         round: {round}
         benchmark: llama2-70b-99.9
-        target_qps: 300
+        target_qps: 100
         rehearse: true
         user_conf: {{ {user_conf} }}
 "#
