@@ -12,7 +12,7 @@ use super::{LockFile, LockSection, read, write};
 pub fn splice(text: &str, name: &str, now: &LockSection) -> Option<String> {
     let runs = BTreeMap::from([(name.to_owned(), now.clone())]);
     let new = write(&LockFile { runs, ..LockFile::default() }).ok()?;
-    let key = &key_of(name)?;
+    let key = first_run(&new)?;
     let (old_head, old_stages) = section(text, key)?;
     let head = read(&format!("lock: 1{RUNS}{key}\n{}", &text[old_head])).ok()?.runs.remove(name)?;
     let is_known = |known: &BTreeMap<String, String>, now: &BTreeMap<String, String>| {
@@ -45,10 +45,13 @@ pub fn splice(text: &str, name: &str, now: &LockSection) -> Option<String> {
 /// The text without the section of the run `name`, which is to be written anew: reading a large plan's stages takes much time and ten
 /// times as much memory as their text. `None` if the text has no such section, or is not as [`write()`] forms it.
 pub fn without_run(text: &str, name: &str) -> Option<String> {
-    let key = key_of(name)?;
+    let only = BTreeMap::from([(name.to_owned(), LockSection::default())]);
+    let only = write(&LockFile { runs: only, ..LockFile::default() }).ok()?;
+    let key = first_run(&only)?;
     let (head, _) = text.split_once(RUNS)?;
-    let (section, stages) = section(text, &key)?;
-    let before = &text[head.len() + RUNS.len()..section.start - key.len() - 1];
+    let (section, stages) = section(text, key)?;
+    // Not before `runs:`, where somebody may have written such a line, too.
+    let before = text.get(head.len() + RUNS.len()..section.start - key.len() - 1)?;
     let after = &text[stages.end..];
     let is_run = |text: &str| text.is_empty() || is_name(text, 2) && !text.starts_with("  #");
     if !is_run(before) || !is_run(after) {
@@ -63,11 +66,9 @@ pub fn without_run(text: &str, name: &str) -> Option<String> {
 
 const RUNS: &str = "\nruns:\n";
 
-/// The line with the name of a run, as it is written.
-fn key_of(name: &str) -> Option<String> {
-    let runs = BTreeMap::from([(name.to_owned(), LockSection::default())]);
-    let text = write(&LockFile { runs, ..LockFile::default() }).ok()?;
-    text.split_once(RUNS)?.1.lines().next().map(str::to_owned)
+/// The line with the name of the first run.
+fn first_run(text: &str) -> Option<&str> {
+    text.split_once(RUNS)?.1.lines().next()
 }
 
 /// Whether a line is indented by so many spaces and no more.
@@ -192,6 +193,8 @@ mod tests {
         let only = section_with(&[("s1", stage("a", "b"))]);
         let only = write(&LockFile { runs: BTreeMap::from([("m".to_owned(), only)]), ..LockFile::default() }).unwrap();
         assert_eq!(without_run(&only, "m"), Some(write(&LockFile::default()).unwrap()));
+        let before_runs = text.replacen("\nruns:\n", "\nnotes:\n  a:\nruns:\n", 1);
+        assert_eq!(without_run(&before_runs, "a"), None);
         // Comments end a section for those who look for its end by lines.
         let commented = text.replacen("      s10:\n", "# by hand\n      s10:\n", 1);
         assert_eq!(without_run(&commented, "a"), None);

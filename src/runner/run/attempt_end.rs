@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 
-use super::{AttemptOutcome, Runner, RunnerMessage, Running, ScheduleState, TaskEnd, TaskOutput, accept, system};
+use super::{AttemptOutcome, Runner, RunnerMessage, Running, TaskEnd, TaskOutput};
 use crate::event::{Event, Failure, FailureKind, TaskId};
 use crate::plan::Lifetime;
-use crate::runner::schedule::TaskIndex;
+use crate::runner::attempt::{accept, system};
+use crate::runner::schedule::{ScheduleState, TaskIndex};
 use crate::runner::task_executor::TaskExecutor;
 
 impl<W: TaskExecutor> Runner<W> {

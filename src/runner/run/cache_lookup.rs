@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::{Keyed, Runner, RunnerMessage, ScheduleState, TaskEnd, TaskOutput, TaskRole, accept, system};
+use super::{Keyed, Runner, RunnerMessage, TaskEnd, TaskOutput, TaskRole};
 use crate::event::{Event, Failure, FailureKind, TaskId};
+use crate::runner::attempt::{accept, system};
 use crate::runner::output_source::{FetchedOutput, OutputRequest};
 use crate::runner::result_age;
-use crate::runner::schedule::TaskIndex;
+use crate::runner::schedule::{ScheduleState, TaskIndex};
 use crate::runner::store::{PathError, TaskRecord};
 use crate::runner::task_executor::TaskExecutor;
 

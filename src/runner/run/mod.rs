@@ -15,16 +15,16 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot};
 
-use super::attempt::{AttemptInputs, AttemptOutcome, accept, system};
+use super::attempt::{AttemptInputs, AttemptOutcome};
 use super::batches::{BatchSlot, Batches};
-use super::keying::{Keyed, TaskOutput, key_of, look_up, own_patterns, reasons};
+use super::keying::{Keyed, TaskOutput, look_up, reasons};
 use super::options::{EventEmitter, RunOptions, RunSummary, TaskRole};
 use super::output_source::FetchedOutput;
-use super::schedule::{ScheduleState, StartItem, TaskEnd, TaskIndex, TaskSchedule};
+use super::schedule::{StartItem, TaskEnd, TaskIndex, TaskSchedule};
 use super::task_executor::TaskExecutor;
 use crate::event::{Digest, Endpoint, Event, Failure, FailureKind, GpuId, ReducedSetting, RunId, Stop, TaskId};
 use crate::plan::{Lifetime, Plan, SharedTask};
-use crate::runner::store::{Digests, Latest, Lookup, OutputCache};
+use crate::runner::store::{Digests, Latest, OutputCache};
 use key_state::KeyState;
 use schedule_items::items;
 

@@ -7,10 +7,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Keyed, Runner, RunnerMessage, Running, ScheduleState, key_of};
+use super::{Keyed, Runner, RunnerMessage, Running};
 use crate::event::{Event, Failure, FailureKind, MemoryKind, ReducedSetting};
 use crate::plan::Lifetime;
-use crate::runner::schedule::TaskIndex;
+use crate::runner::keying::key_of;
+use crate::runner::schedule::{ScheduleState, TaskIndex};
 use crate::runner::task_executor::TaskExecutor;
 
 /// Frequent saves of a file should not keep a stage running for ever.

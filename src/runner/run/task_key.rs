@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{
-    KeyState, Keyed, Lookup, Runner, RunnerMessage, ScheduleState, TaskOutput, TaskRole, key_of, look_up, own_patterns,
-};
+use super::{KeyState, Keyed, Runner, RunnerMessage, TaskOutput, TaskRole, look_up};
 use crate::event::Failure;
 use crate::plan::Lifetime;
-use crate::runner::schedule::TaskIndex;
+use crate::runner::keying::{key_of, own_patterns};
+use crate::runner::schedule::{ScheduleState, TaskIndex};
+use crate::runner::store::Lookup;
 use crate::runner::task_executor::TaskExecutor;
 
 impl<W: TaskExecutor> Runner<W> {
