@@ -13,6 +13,8 @@ pub struct WhatIfRow {
     pub settings: Vec<(String, String)>,
     /// The benchmark's task.
     pub task: String,
+    /// Of prompts and answers, as text: numbers of other lengths are other numbers.
+    pub lengths: String,
     pub gpus: u32,
     pub servers: usize,
     /// Why there are no numbers.
@@ -35,6 +37,17 @@ impl WhatIfRow {
     pub(super) fn tokens_per_gpu(&self, numbers: &WhatIfNumbers) -> f64 {
         numbers.tokens_per_second / f64::from(self.gpus.max(1))
     }
+}
+
+/// The lengths that the points with numbers have, each once.
+pub(super) fn lengths(rows: &[WhatIfRow]) -> Vec<&str> {
+    let mut lengths: Vec<&str> = Vec::new();
+    for row in rows.iter().filter(|row| row.outcome.is_ok()) {
+        if !lengths.contains(&row.lengths.as_str()) {
+            lengths.push(&row.lengths);
+        }
+    }
+    lengths
 }
 
 /// A point that cannot be simulated.
@@ -101,6 +114,9 @@ pub fn what_if_text(rows: &[WhatIfRow], goal: &str, paint: Styler) -> String {
     }
     out.push_str(&table(paint, "  ", &lines));
     out.push_str("* no other point has more tok/s with as many GPUs or fewer\n");
+    for lengths in lengths(rows) {
+        let _ = writeln!(out, "{lengths}");
+    }
     let has_command = |row: &&WhatIfRow| row.outcome.is_ok() && !row.command.is_empty();
     if rows.iter().all(|row| row.outcome.is_err()) || rows.iter().any(|row| has_command(&row)) {
         out.push_str("\nTo measure it\n");
@@ -122,7 +138,7 @@ pub fn what_if_json(rows: &[WhatIfRow], goal: &str) -> String {
         .map(|row| {
             let settings: serde_json::Map<_, _> =
                 row.settings.iter().map(|(key, value)| (key.clone(), json!(value))).collect();
-            let mut point = json!({"settings": settings, "task": row.task, "gpus": row.gpus, "servers": row.servers,
+            let mut point = json!({"settings": settings, "task": row.task, "lengths": row.lengths, "gpus": row.gpus, "servers": row.servers,
                 "pareto": row.is_best, "command": row.command});
             match &row.outcome {
                 Ok(n) => {

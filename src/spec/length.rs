@@ -1,5 +1,7 @@
 //! Lengths of prompts and answers in tokens: the distributions that they are drawn from.
 
+use std::fmt;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -33,6 +35,26 @@ pub struct Weighted {
 
 /// Ten million tokens is the longest context that a model of today has.
 const LONGEST: u32 = 1 << 24;
+
+/// As a sentence has it: `128`, `200 ± 100 (lognormal, 16 to 512)`.
+impl fmt::Display for Length {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Given => f.write_str("as in the data"),
+            Self::Fixed(tokens) => write!(f, "{tokens}"),
+            Self::Uniform { min, max } => write!(f, "{min} to {max}"),
+            // Without limits it has the largest number as its upper one.
+            Self::Normal { mean, stddev, min, max } if *max > LONGEST => {
+                write!(f, "{mean} ± {stddev} (at least {min})")
+            }
+            Self::Normal { mean, stddev, min, max } => write!(f, "{mean} ± {stddev} ({min} to {max})"),
+            Self::Lognormal { mean, stddev, min, max } => {
+                write!(f, "{mean} ± {stddev} (lognormal, {min} to {max})")
+            }
+            Self::Empirical(values) => write!(f, "of {} observed lengths", values.len()),
+        }
+    }
+}
 
 impl Length {
     pub(crate) const fn is_given(&self) -> bool {

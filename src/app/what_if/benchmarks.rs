@@ -65,6 +65,7 @@ pub(super) fn questions_of(
             row: WhatIfRow {
                 settings: point.iter().map(|one| (one.key.clone(), one.value.clone())).collect(),
                 task: task.id.to_string(),
+                lengths: lengths_text(&workload, lengths),
                 gpus,
                 servers: copies,
                 outcome: Err(WhatIfProblem(problem.unwrap_or_default().to_owned())),
@@ -82,6 +83,17 @@ pub(super) fn questions_of(
         });
     }
     Ok(questions)
+}
+
+/// Tokens of prompts and answers, and whose they are: the shipped benchmark of a simulated system is shorter than that of the real one.
+fn lengths_text(workload: &VirtualWorkload, given: &Lengths) -> String {
+    let whose = match (&given.input, &given.output) {
+        (Some(_), Some(_)) => "as given",
+        (None, None) => "those of this benchmark, which --input-tokens and --output-tokens replace",
+        (Some(_), None) => "answers as in this benchmark",
+        (None, Some(_)) => "prompts as in this benchmark",
+    };
+    format!("tokens: prompts {}, answers {}: {whose}", workload.input_tokens, workload.output_tokens)
 }
 
 /// The command that measures it, and the key that sets its rate.

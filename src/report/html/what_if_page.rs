@@ -7,7 +7,7 @@ use super::chart::{Chart, ChartPoint, ChartSeries, PointKind};
 use super::overlay::colour;
 use super::svg::number;
 use crate::report::page_template::render_page;
-use crate::report::what_if::{WhatIfNumbers, WhatIfRow};
+use crate::report::what_if::{WhatIfNumbers, WhatIfRow, lengths};
 use crate::spec::{LatencyLimit, LimitedMetric};
 
 const PAGE: &str = include_str!("../../../templates/report/what_if.html");
@@ -38,6 +38,7 @@ pub fn what_if(
         context! {
             command,
             goal,
+            lengths => lengths(rows).into_iter().map(str::to_owned).collect::<Vec<String>>(),
             head => keys.iter().map(|key| (*key).to_owned()).chain(HEAD.map(str::to_owned)).collect::<Vec<String>>(),
             settings => keys.len(),
             legend => curves.iter().enumerate().map(|(place, (at, _))| context! {
@@ -244,6 +245,7 @@ mod tests {
 
     fn row(system: &str, gpus: u32, rate: f64, tpot: f64) -> WhatIfRow {
         WhatIfRow {
+            lengths: "tokens: prompts 128, answers 64: as given".to_owned(),
             settings: vec![("system".to_owned(), system.to_owned())],
             task: "benchmark".to_owned(),
             gpus,
@@ -267,6 +269,7 @@ mod tests {
             assert!(page.contains(part), "{part}");
         }
         assert!(page.contains("it does not fit &lt;b&gt;") && !page.contains("system=c rate=1"));
+        assert_eq!(page.matches("prompts 128, answers 64").count(), 1);
         assert!(page.contains("limit ttft_p99: 450 ms"));
         // Above the highest rate a point is hollow: one of each curve in both pictures.
         assert_eq!(page.matches("dot over-limit").count(), 4);
