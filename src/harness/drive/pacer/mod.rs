@@ -78,6 +78,7 @@ impl Pacer {
     /// Returns at once when `due` has passed.
     pub async fn until(&self, due: Instant) -> io::Result<()> {
         let mut turn: Option<Instant> = None;
+        let wait = due.saturating_duration_since(Instant::now());
         loop {
             let now = Instant::now();
             if let Some(took) = turn.take().map(|since| now - since).filter(|took| *took < IDLE_TURN) {
@@ -88,7 +89,7 @@ impl Pacer {
                 return Ok(());
             }
             let spin = self.spin.as_ref().filter(|spin| spin.core.is_free(now, left));
-            let ahead = spin.map_or(Duration::ZERO, |spin| spin.error.ahead());
+            let ahead = spin.map_or(Duration::ZERO, |spin| spin.error.spin_of(wait));
             let Some(sleep) = left.checked_sub(ahead).filter(|sleep| !sleep.is_zero()) else {
                 // Through the reactor: answers are read meanwhile.
                 turn = Some(now);

@@ -6,10 +6,15 @@ use std::time::Duration;
 const AT_FIRST: Duration = Duration::from_micros(60);
 const LEAST: Duration = Duration::from_micros(5);
 /// A wake-up that is later has lost its core to something else, and no spin makes up for that.
-const MOST: Duration = Duration::from_micros(250);
-/// By how much one sleep moves the estimate. Up and down are 50 to 1, so that some 2 % of wake-ups are later.
-const UP: Duration = Duration::from_micros(5);
-const DOWN: Duration = Duration::from_nanos(100);
+const MOST: Duration = Duration::from_millis(2);
+/// So much is spun before each arrival where they are close together; of a long wait, this part of it: a core that was idle for long
+/// takes longer to wake up.
+const MOST_OF_ANY_WAIT: Duration = Duration::from_micros(250);
+const PART_OF_WAIT: u32 = 20;
+/// A late wake-up raises the estimate above it by this part of it, and each one in time lowers it by that part: so about one in a
+/// hundred is later, and what was late once is forgotten after some hundreds.
+const RAISED_BY: u32 = 4;
+const LOWERED_BY: u32 = 500;
 
 /// The time before an arrival at which a worker has to be awake.
 pub(super) struct WakeUpError(Cell<Duration>);
@@ -21,14 +26,20 @@ impl Default for WakeUpError {
 }
 
 impl WakeUpError {
+    /// What was learnt.
     pub fn ahead(&self) -> Duration {
         self.0.get()
+    }
+
+    /// How much of a wait to spin.
+    pub fn spin_of(&self, wait: Duration) -> Duration {
+        self.0.get().min((wait / PART_OF_WAIT).max(MOST_OF_ANY_WAIT))
     }
 
     /// Takes how late a wake-up was.
     pub fn learn(&self, late: Duration) {
         let ahead = self.0.get();
-        let moved = if late > ahead { ahead + UP } else { ahead.saturating_sub(DOWN) };
+        let moved = if late > ahead { late + late / RAISED_BY } else { ahead - ahead / LOWERED_BY };
         self.0.set(moved.clamp(LEAST, MOST));
     }
 }
@@ -38,15 +49,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_settles_where_few_wake_ups_are_later_and_keeps_its_bounds() {
+    fn few_wake_ups_are_later_than_what_was_learnt() {
         let error = WakeUpError::default();
+        let mut later = 0;
         // 1 to 100 µs, each as often.
         for at in 0..20_000_u64 {
-            error.learn(Duration::from_micros(at * 37 % 100 + 1));
+            let late = Duration::from_micros(at * 37 % 100 + 1);
+            later += u32::from(late > error.ahead());
+            error.learn(late);
         }
-        assert!((94..=104).contains(&error.ahead().as_micros()), "{:?}", error.ahead());
-        (0..10_000).for_each(|_| error.learn(Duration::from_secs(1)));
+        assert!((95..=125).contains(&error.ahead().as_micros()), "{:?}", error.ahead());
+        assert!(later < 400, "{later} of 20,000");
+    }
+
+    #[test]
+    fn it_keeps_its_bounds_and_forgets() {
+        let error = WakeUpError::default();
+        error.learn(Duration::from_secs(1));
         assert_eq!(error.ahead(), MOST);
+        for (wait_ms, spin) in [(1, MOST_OF_ANY_WAIT), (10, Duration::from_micros(500)), (50, MOST)] {
+            assert_eq!(error.spin_of(Duration::from_millis(wait_ms)), spin);
+        }
+        (0..500).for_each(|_| error.learn(Duration::ZERO));
+        assert!(error.ahead() < MOST / 2);
         (0..10_000).for_each(|_| error.learn(Duration::ZERO));
         assert_eq!(error.ahead(), LEAST);
     }
