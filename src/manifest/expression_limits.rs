@@ -1,10 +1,11 @@
 //! The parts of minijinja that let a short expression take gigabytes, or panic, with limits.
 //!
 //! minijinja itself bounds repetition, ranges, recursion and steps. `replace` was not bounded, `divisibleby` divided by 0
-//! (minijinja 2.12 to 3.0), and `format` pads to any width (3.0).
+//! (minijinja 2.12 to 3.0); `format` pads to any width, `join` after `join` makes a text many times as long each, `indent`, `tojson`,
+//! `batch` and `slice` take any number (3.0).
 
-use minijinja::value::{Rest, ValueOrKwargs};
-use minijinja::{Environment, Error, ErrorKind, State, Value};
+use minijinja::value::{Kwargs, Rest, StringInput, ValueOrKwargs};
+use minijinja::{Environment, Error, ErrorKind, State, Value, filters};
 
 use super::value::MAX_TEXT;
 
@@ -12,15 +13,25 @@ use super::value::MAX_TEXT;
 pub(super) fn bound(env: &mut Environment<'static>) {
     env.add_filter("replace", replace);
     env.add_filter("format", format);
+    env.add_filter("join", join);
+    env.add_filter("indent", indent);
+    env.add_filter("tojson", tojson);
+    env.add_filter("batch", batch);
+    env.add_filter("slice", slice);
     env.add_test("divisibleby", is_divisible);
+}
+
+/// An error for what would become larger than any text of a manifest.
+fn fits(grown: usize, unit: &str) -> Result<(), Error> {
+    if grown > MAX_TEXT {
+        return Err(Error::new(ErrorKind::InvalidOperation, format!("it would become {grown} {unit}")));
+    }
+    Ok(())
 }
 
 /// Replaces every occurrence of a text by another.
 fn replace(text: &str, from: &str, to: &str) -> Result<String, Error> {
-    let grown = text.matches(from).count().saturating_mul(to.len());
-    if grown > MAX_TEXT {
-        return Err(Error::new(ErrorKind::InvalidOperation, format!("it would become {grown} bytes")));
-    }
+    fits(text.matches(from).count().saturating_mul(to.len()), "bytes")?;
     Ok(text.replace(from, to))
 }
 
@@ -31,16 +42,78 @@ fn format(state: &mut State, text: &Value, values: Rest<ValueOrKwargs>) -> Resul
     let numbers = written.split(|c: char| !c.is_ascii_digit()).filter(|digits| !digits.is_empty());
     let padded =
         numbers.fold(0, |sum: usize, digits| sum.saturating_add(digits.parse::<usize>().unwrap_or(usize::MAX)));
-    if padded > MAX_TEXT {
-        return Err(Error::new(ErrorKind::InvalidOperation, format!("it would become {padded} bytes")));
-    }
+    fits(padded, "bytes")?;
     let is_width = |specification: &str| {
         specification.trim_start_matches(|c: char| c.is_ascii_digit() || "-+ #.".contains(c)).starts_with('*')
     };
     if written.split('%').skip(1).any(is_width) {
         return Err(Error::new(ErrorKind::InvalidOperation, "`*` in a format is not supported: write the number"));
     }
-    minijinja::filters::format(state, text, values)
+    filters::format(state, text, values)
+}
+
+/// Items are counted where they are texts, as they are joined.
+fn join(
+    state: &mut State,
+    value: &Value,
+    joiner: Option<StringInput<'_>>,
+    attribute: Option<&str>,
+    named: Kwargs,
+) -> Result<Value, Error> {
+    let between = match &joiner {
+        Some(joiner) => joiner.as_str().len(),
+        None => named.peek::<Option<&str>>("d")?.map_or(0, str::len),
+    };
+    let of = attribute.map_or_else(|| named.peek::<Option<&str>>("attribute"), |name| Ok(Some(name)))?;
+    let length = |item: Value| {
+        let item = of.and_then(|name| item.get_attr(name).ok()).unwrap_or(item);
+        item.as_str().map_or(0, str::len)
+    };
+    if let Ok(items) = value.try_iter() {
+        let mut grown = 0_usize;
+        for item in items {
+            grown = grown.saturating_add(length(item)).saturating_add(between);
+            fits(grown.saturating_sub(between), "bytes and more")?;
+        }
+    }
+    filters::join(state, value, joiner, attribute, named)
+}
+
+fn indent(
+    text: StringInput<'_>,
+    width: Option<usize>,
+    first: Option<bool>,
+    blank: Option<bool>,
+    named: Kwargs,
+) -> Result<Value, Error> {
+    let spaces = width.map_or_else(|| named.peek::<Option<usize>>("width"), |width| Ok(Some(width)))?.unwrap_or(4);
+    let lines = text.as_str().matches('\n').count().saturating_add(1);
+    fits(spaces.saturating_mul(lines), "bytes")?;
+    filters::indent(text, width, first, blank, named)
+}
+
+/// A line of it may begin with many times the spaces.
+fn tojson(value: &Value, indent: Option<Value>, named: Kwargs) -> Result<Value, Error> {
+    /// Spaces.
+    const WIDEST: usize = 64;
+    let spaces = indent.clone().map_or_else(|| named.peek::<Option<Value>>("indent"), |spaces| Ok(Some(spaces)))?;
+    if spaces.and_then(|spaces| spaces.as_usize()).is_some_and(|spaces| spaces > WIDEST) {
+        let why = format!("an indent has at most {WIDEST} spaces");
+        return Err(Error::new(ErrorKind::InvalidOperation, why));
+    }
+    filters::tojson(value, indent, named)
+}
+
+fn batch(state: &State, value: Value, count: usize, fill: Option<Value>) -> Result<Value, Error> {
+    if fill.is_some() {
+        fits(count, "items")?;
+    }
+    filters::batch(state, value, count, fill)
+}
+
+fn slice(state: &State, value: Value, count: usize, fill: Option<Value>) -> Result<Value, Error> {
+    fits(count, "lists")?;
+    filters::slice(state, value, count, fill)
 }
 
 /// Nothing is divisible by 0.
@@ -73,6 +146,34 @@ mod tests {
             let error = evaluate(&format!("{{{{ '{wide}' | format(99999999, 1, 1) }}}}")).unwrap_err();
             let text = error.to_string();
             assert!(text.contains("it would become") || text.contains("write the number"), "{wide}: {text}");
+        }
+    }
+
+    #[test]
+    fn joins_and_indents_do_not_grow_without_limit() {
+        assert_eq!(evaluate("{{ [1, 'a', 2] | join(', ') }}").unwrap(), "1, a, 2");
+        assert_eq!(evaluate("{{ [{'n': 'a'}, {'n': 'b'}] | join('-', attribute='n') }}").unwrap(), "a-b");
+        assert_eq!(evaluate("{{ 'a\nb' | indent(2) }}").unwrap(), "a\n  b");
+        assert_eq!(evaluate("{{ [1] | tojson(indent=1) }}").unwrap(), "[\n 1\n]");
+        assert_eq!(
+            evaluate("{{ [1, 2, 3] | batch(2, 0) }} {{ [1, 2] | slice(2) }}").unwrap(),
+            "[[1, 2], [3, 0]] [[1], [2]]"
+        );
+        let joins = " | join('------------------------------')".repeat(6);
+        for grows in [
+            format!("'0123456789' {joins}"),
+            "(['x' * 100000] * 20) | join".to_owned(),
+            "([{'n': 'x' * 100000}] * 20) | join(attribute='n')".to_owned(),
+            "([1] * 100000) | join(d='y' * 100)".to_owned(),
+            "'a\nb' | indent(4000000000)".to_owned(),
+            "'a\nb' | indent(width=4000000000)".to_owned(),
+            "[1] | tojson(4000000000)".to_owned(),
+            "[1] | tojson(indent=65)".to_owned(),
+            "[1] | batch(2000000000, 0)".to_owned(),
+            "[1] | slice(2000000000)".to_owned(),
+        ] {
+            let error = evaluate(&format!("{{{{ ({grows}) | length }}}}")).unwrap_err().to_string();
+            assert!(error.contains("it would become") || error.contains("at most 64 spaces"), "{grows}: {error}");
         }
     }
 

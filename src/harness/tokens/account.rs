@@ -68,7 +68,7 @@ impl Accounting {
             WireEvent::Role => {}
             WireEvent::Chunk(tokens) => {
                 let assumed = u64::from(assumed(tokens));
-                self.so_far += assumed;
+                self.so_far = self.so_far.saturating_add(assumed);
                 if assumed > 0 {
                     if let Some((live, due)) = &self.live {
                         let is_first = self.last_token.is_none();
