@@ -36,9 +36,11 @@ pub fn expand(manifest: &Manifest) -> Result<Plan, Diagnostics> {
     }
     let builder = PlanBuilder::new(manifest, &expressions, &expanded, directory(&expanded));
     let built = build_all(&builder, &expanded.all, &mut found);
+    // What expressions may refer to is as large as the plan.
+    drop(builder);
     let needs: Vec<Vec<usize>> = built
         .iter()
-        .map(|built| built.as_ref().map_or_else(Vec::new, |built| built.needs.keys().copied().collect()))
+        .map(|built| built.as_ref().map_or_else(Vec::new, |built| built.needs.iter().map(|(need, _)| *need).collect()))
         .collect();
     let mut sorted = Vec::with_capacity(needs.len());
     for one in order(&needs) {
@@ -74,15 +76,18 @@ pub fn expand(manifest: &Manifest) -> Result<Plan, Diagnostics> {
     })
 }
 
+/// A draft, by itself: a large plan's are moved between lists, and each goes when its task is made.
+type BuiltTask = Option<Box<TaskDraft>>;
+
 /// A draft of each instance, in their order.
-fn build_all(builder: &PlanBuilder<'_>, all: &[Instance], found: &mut Diagnostics) -> Vec<Option<TaskDraft>> {
+fn build_all(builder: &PlanBuilder<'_>, all: &[Instance], found: &mut Diagnostics) -> Vec<BuiltTask> {
     /// Fewer are built sooner than threads are started.
     const MANY: usize = 500;
     /// Like that of the main thread.
     const STACK: usize = 8 << 20;
     let build = |part: &[Instance]| {
         let mut found = Diagnostics::new();
-        let drafts: Vec<_> = part.iter().map(|one| builder.build(one, &mut found)).collect();
+        let drafts: Vec<_> = part.iter().map(|one| builder.build(one, &mut found).map(Box::new)).collect();
         (drafts, found)
     };
     let threads = if all.len() < MANY { 1 } else { thread::available_parallelism().map_or(1, usize::from).min(8) };
@@ -118,12 +123,7 @@ fn digest(manifest: &Manifest) -> Option<Digest> {
 
 /// Every stage that was parsed is at least one task by now. One that is not would be missing from the plan without an error,
 /// and a reference to it would lead nowhere.
-fn check_is_complete(
-    expanded: &ExpandedStages<'_>,
-    built: &[Option<TaskDraft>],
-    sorted: &[usize],
-    found: &mut Diagnostics,
-) {
+fn check_is_complete(expanded: &ExpandedStages<'_>, built: &[BuiltTask], sorted: &[usize], found: &mut Diagnostics) {
     let in_order: BTreeSet<usize> = sorted.iter().copied().collect();
     for stage in &expanded.stages {
         let is_task = |index: usize| built.get(index).is_some_and(Option::is_some) && in_order.contains(&index);
@@ -168,7 +168,7 @@ fn directory(expanded: &ExpandedStages<'_>) -> Arc<Directory> {
 }
 
 /// The tasks in order, their needs pointing to places in that order.
-fn tasks(mut built: Vec<Option<TaskDraft>>, sorted: &[usize]) -> Result<Vec<Task>, ActionError> {
+fn tasks(mut built: Vec<BuiltTask>, sorted: &[usize]) -> Result<Vec<Task>, ActionError> {
     let mut place = vec![0_u32; built.len()];
     for (at, index) in sorted.iter().enumerate() {
         place[*index] = at as u32;
@@ -176,9 +176,8 @@ fn tasks(mut built: Vec<Option<TaskDraft>>, sorted: &[usize]) -> Result<Vec<Task
     let mut tasks = Vec::with_capacity(sorted.len());
     for index in sorted {
         // Each index is in the order once, and `check_is_complete` has seen its task.
-        let Some(TaskDraft { mut task, needs, is_cached, .. }) = built.get_mut(*index).and_then(Option::take) else {
-            continue;
-        };
+        let Some(draft) = built.get_mut(*index).and_then(Option::take) else { continue };
+        let TaskDraft { mut task, needs, is_cached, .. } = *draft;
         task.needs = needs.into_iter().map(|(need, edge)| Need { task: place[need], data: edge.data }).collect();
         task.needs.sort();
         external::mark(&mut task, &tasks, is_cached)?;
@@ -187,7 +186,7 @@ fn tasks(mut built: Vec<Option<TaskDraft>>, sorted: &[usize]) -> Result<Vec<Task
     Ok(tasks)
 }
 
-fn explain(circle: &[usize], expanded: &ExpandedStages<'_>, built: &[Option<TaskDraft>]) -> Diagnostic {
+fn explain(circle: &[usize], expanded: &ExpandedStages<'_>, built: &[BuiltTask]) -> Diagnostic {
     let name = |index: usize| expanded.all.get(index).map_or("", |one| one.id.as_str());
     let first = circle.first().copied().unwrap_or_default();
     let mut path: Vec<&str> = circle.iter().map(|index| name(*index)).collect();
@@ -203,8 +202,8 @@ fn explain(circle: &[usize], expanded: &ExpandedStages<'_>, built: &[Option<Task
             continue;
         }
         let next = circle.get(at + 1).copied().unwrap_or(first);
-        let edge = built.get(*index).and_then(Option::as_ref).and_then(|built| built.needs.get(&next));
-        let Some(edge) = edge else { continue };
+        let needs = built.get(*index).and_then(Option::as_ref).map_or(&[][..], |built| &built.needs);
+        let Some((_, edge)) = needs.iter().find(|(need, _)| *need == next) else { continue };
         let label = format!("`{}` needs `{}`", name(*index), name(next));
         diagnostic = if diagnostic.primary.is_none() {
             diagnostic.at(edge.place.first_line(), label)

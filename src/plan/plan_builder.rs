@@ -24,7 +24,8 @@ pub struct TaskDraft {
     pub task: Task,
     /// The rendered stage, where it is checked against others.
     pub node: Option<Node>,
-    pub needs: BTreeMap<usize, Edge>,
+    /// Sorted by index.
+    pub needs: Vec<(usize, Edge)>,
     /// The manifest has `cache: true`.
     pub is_cached: bool,
 }
@@ -71,7 +72,7 @@ impl<'a> PlanBuilder<'a> {
             return Some(TaskDraft {
                 task: skipped_task(stage, instance),
                 node: None,
-                needs: BTreeMap::new(),
+                needs: Vec::new(),
                 is_cached: false,
             });
         }
@@ -113,7 +114,12 @@ impl<'a> PlanBuilder<'a> {
         };
         let is_compared =
             by_loadgen || matches!(task.kind, ActionKind::Engine | ActionKind::Repository | ActionKind::Mlperf);
-        Some(TaskDraft { task, node: is_compared.then_some(node), needs: rendering.needs, is_cached })
+        Some(TaskDraft {
+            task,
+            node: is_compared.then_some(node),
+            needs: rendering.needs.into_iter().collect(),
+            is_cached,
+        })
     }
 
     fn rendering(&self, instance: &Instance, map: &Map) -> Rendering<'a> {

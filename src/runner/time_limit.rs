@@ -1,22 +1,21 @@
 //! Limits a stage's work: its `timeout`, and isolation of its panics. The caller decides when the time starts.
 
 use std::future::Future;
+use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
+
+use crate::diag::panic_text;
 use crate::event::{Done, Failure, FailureKind, Stop};
 
-/// Work as a task of its own, so that a panic in a stage is a failure of that stage and not the end of the run.
-pub fn isolate_panics<W>(work: W) -> impl Future<Output = Result<Done, Failure>>
-where
-    W: Future<Output = Result<Done, Failure>> + Send + 'static,
-{
-    let working = tokio::spawn(work);
-    async {
-        working.await.unwrap_or_else(|panic| {
-            Err(Failure::new(FailureKind::System, format!("the stage's own code panicked: {panic}")))
-        })
-    }
+/// Work whose panic is a failure of its stage and not the end of the run. What it holds is dropped then, and used by nobody after.
+pub async fn isolate_panics(work: impl Future<Output = Result<Done, Failure>>) -> Result<Done, Failure> {
+    AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|panic| {
+        let what = format!("the stage's own code panicked: {}", panic_text(&*panic));
+        Err(Failure::new(FailureKind::System, what))
+    })
 }
 
 /// Work with its time limit. At the limit it is requested to stop, waited for, and has failed regardless of its result.

@@ -127,6 +127,16 @@ fn list(path: &Path) -> io::Result<Vec<i32>> {
 /// leaves out one for each that has gone meanwhile, so no piece may be smaller than it must. Only the last one leaves half a page free.
 fn list_in(file: &File) -> io::Result<Vec<i32>> {
     const HALF_A_PAGE: usize = 2048;
+    let numbers = |bytes: &[u8]| {
+        let text = String::from_utf8_lossy(bytes);
+        text.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect()
+    };
+    // Almost always there is none, or few.
+    let mut page = [0; 2 * HALF_A_PAGE];
+    let length = file.read_at(&mut page, 0)?;
+    if length < HALF_A_PAGE {
+        return Ok(numbers(&page[..length]));
+    }
     let mut buffer = vec![0; PIECE];
     let mut end = 0;
     loop {
@@ -138,8 +148,7 @@ fn list_in(file: &File) -> io::Result<Vec<i32>> {
         // Room for a whole page.
         buffer.resize(end + PIECE, 0);
     }
-    let text = String::from_utf8_lossy(&buffer[..end]);
-    Ok(text.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect())
+    Ok(numbers(&buffer[..end]))
 }
 
 /// When it was started, in ticks since the machine was: with its id, this names a process for good (field 22).

@@ -9,7 +9,7 @@ use std::io::{self, IsTerminal as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
-use std::process::ExitStatus;
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -58,7 +58,7 @@ pub async fn run(command: ProcessCommand, stop: &Stop, on_group: impl FnOnce(i32
 /// A process group that we started. Dropping it kills the group.
 #[derive(Debug)]
 pub struct Running {
-    handle: duct::Handle,
+    child: Child,
     pidfd: AsyncFd<OwnedFd>,
     family: ProcessGroup,
     started: Instant,
@@ -102,46 +102,42 @@ impl Running {
         };
         let (ends, talk) = if command.has_piped_stdio { open_pipes().map_err(other)? } else { (None, None) };
         let mark = orphans::fresh_mark();
-        let env = command.env;
-        let own_mark = mark.clone();
-        let expression = duct::cmd(&program, &command.argv[1..]).dir(&command.dir);
-        let expression = match (ends, answer) {
-            (Some((stdin, stdout)), _) => expression.stderr_file(output).stdout_file(stdout).stdin_file(stdin),
-            (None, Some(answer)) => expression.stderr_file(output).stdout_file(answer).stdin_null(),
+        let both = |output: File| Ok::<_, io::Error>((Stdio::from(output.try_clone()?), Stdio::from(output)));
+        let (stdin, (stdout, stderr)) = match (ends, answer) {
+            (Some((stdin, stdout)), _) => (stdin.into(), (stdout.into(), output.into())),
+            (None, Some(answer)) => (Stdio::null(), (answer.into(), output.into())),
             (None, None) if command.inherits_stdio => {
-                if io::stdin().is_terminal() {
-                    expression.stdin_null()
-                } else {
-                    expression
-                }
+                let stdin = if io::stdin().is_terminal() { Stdio::null() } else { Stdio::inherit() };
+                (stdin, (Stdio::inherit(), Stdio::inherit()))
             }
             (None, None) => match errors {
-                Some(errors) => expression.stderr_file(errors).stdout_file(output).stdin_null(),
-                None => expression.stderr_to_stdout().stdout_file(output).stdin_null(),
+                Some(errors) => (Stdio::null(), (output.into(), errors.into())),
+                None => (Stdio::null(), both(output).map_err(other)?),
             },
         };
-        let expression = expression.unchecked().before_spawn(move |child| {
-            if std::env::var_os(SIGN_KEY_VARIABLE).is_some_and(|text| text.to_string_lossy().contains("PRIVATE KEY")) {
-                child.env_remove(SIGN_KEY_VARIABLE);
-            }
-            for (name, value) in &env {
-                match value {
-                    Some(value) => child.env(name, value),
-                    None => child.env_remove(name),
-                };
-            }
-            // No `pre_exec` ever: it would make every start a fork of the whole runner.
-            child.env(orphans::MARK, &own_mark).process_group(0);
-            Ok(())
-        });
+        let mut to_start = Command::new(&program);
+        to_start.args(&command.argv[1..]).current_dir(&command.dir).stdin(stdin).stdout(stdout).stderr(stderr);
+        if std::env::var_os(SIGN_KEY_VARIABLE).is_some_and(|text| text.to_string_lossy().contains("PRIVATE KEY")) {
+            to_start.env_remove(SIGN_KEY_VARIABLE);
+        }
+        for (name, value) in &command.env {
+            match value {
+                Some(value) => to_start.env(name, value),
+                None => to_start.env_remove(name),
+            };
+        }
+        // No `pre_exec` ever: it would make every start a fork of the whole runner.
+        to_start.env(orphans::MARK, &mark).process_group(0);
         let started = Instant::now();
         let starting = orphans::starting();
         let begun = match &command.confinement {
-            Some(confinement) => confinement.run_in(|| expression.start())?,
-            None => expression.start(),
+            Some(confinement) => confinement.run_in(|| to_start.spawn())?,
+            None => to_start.spawn(),
         };
-        let handle = begun.map_err(|source| SpawnError::explain(&program, &command.dir, source))?;
-        let raw = handle.pids().first().map_or(0, |&pid| pid as i32);
+        // It holds our ends of what the child writes to.
+        drop(to_start);
+        let mut child = begun.map_err(|source| SpawnError::explain(&program, &command.dir, source))?;
+        let raw = child.id().cast_signed();
         orphans::awaited(raw);
         drop(starting);
         let watched = Pid::from_raw(raw).ok_or_else(|| io::Error::other("it has no process id")).and_then(|group| {
@@ -151,21 +147,11 @@ impl Running {
         match watched {
             Ok((group, pidfd)) => {
                 let family = ProcessGroup { group, mark };
-                Ok(Self {
-                    handle,
-                    pidfd,
-                    family,
-                    started,
-                    pump,
-                    error_pump,
-                    pipes: talk,
-                    log: command.log,
-                    ended: None,
-                })
+                Ok(Self { child, pidfd, family, started, pump, error_pump, pipes: talk, log: command.log, ended: None })
             }
             Err(source) => {
-                let _ = handle.kill();
-                let _ = handle.wait();
+                let _ = child.kill();
+                let _ = child.wait();
                 orphans::remove_awaited(raw);
                 Err(other(source))
             }
@@ -211,7 +197,7 @@ impl Running {
                     } else {
                         // The runtime is going away: there will be no wake-up.
                         self.family.signal(Signal::KILL);
-                        let _ = self.handle.wait();
+                        let _ = self.child.wait();
                     }
                     true
                 }
@@ -219,8 +205,8 @@ impl Running {
                 () = step(&mut self.error_pump), if pumping_errors => false,
             };
             if readable {
-                match self.handle.try_wait() {
-                    Ok(Some(output)) => self.note(output.status),
+                match self.child.try_wait() {
+                    Ok(Some(status)) => self.note(status),
                     Ok(None) => {}
                     // Another waiter took the exit status (ECHILD). It has ended; a success is not known.
                     Err(_) => self.note(ExitStatus::from_raw(1 << 8)),

@@ -8,6 +8,7 @@
 use crate::event::GpuId;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
 /// Index of a task in the plan.
 pub type TaskIndex = u32;
@@ -257,6 +258,8 @@ impl TaskSchedule {
     /// Something that may begin now, earliest in the plan first. A step that cannot have its slots yet is not overtaken
     /// while other steps run, so that a big one gets its turn.
     pub fn next_to_start(&mut self) -> Option<StartItem> {
+        /// Of steps that wait.
+        const MOST_LOOKED_AT: usize = 256;
         if self.halted {
             return None;
         }
@@ -268,11 +271,13 @@ impl TaskSchedule {
         if full && self.ready_remote == 0 {
             return None;
         }
-        let wanting: Vec<TaskIndex> = self.ready.iter().copied().take(256).collect();
+        let mut next = self.ready.first().copied();
         // A step that takes all slots must not be disturbed, not even by the loading of the next one's server; unless
         // nothing moves any more, for then the next one's server may be what holds the GPUs of this one's.
         let mut alone_before = self.running_alone > 0;
-        for ix in wanting {
+        for _ in 0..MOST_LOOKED_AT {
+            let Some(ix) = next else { return None };
+            next = self.ready.range((Bound::Excluded(ix), Bound::Unbounded)).next().copied();
             let node = &self.nodes[ix as usize];
             let elsewhere = node.item.elsewhere;
             if full && !elsewhere {

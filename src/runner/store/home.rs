@@ -50,7 +50,7 @@ impl StateFolder {
     }
 
     pub fn output(&self, folder: &str) -> PathBuf {
-        self.state.join("out").join(folder)
+        self.below(&["out", folder])
     }
 
     pub fn jobs(&self) -> PathBuf {
@@ -74,11 +74,20 @@ impl StateFolder {
     }
 
     pub fn run(&self, run: &RunId) -> PathBuf {
-        self.state.join("runs").join(run.as_str())
+        self.below(&["runs", run.as_str()])
     }
 
     pub fn log(&self, run: &RunId, task: &TaskId) -> PathBuf {
-        self.run(run).join(format!("{}.log", task.file_name()))
+        self.below(&["runs", run.as_str(), &format!("{}.log", task.file_name())])
+    }
+
+    /// In one allocation: outputs are asked for many times in each stage.
+    fn below(&self, names: &[&str]) -> PathBuf {
+        let length = names.iter().map(|name| name.len() + 1).sum::<usize>();
+        let mut path = PathBuf::with_capacity(self.state.as_os_str().len() + length);
+        path.push(&self.state);
+        path.extend(names);
+        path
     }
 
     /// Nothing more can be written here, not even a log line.

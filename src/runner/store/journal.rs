@@ -8,6 +8,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
+use serde::Serialize;
+
 use super::StateFolder;
 use super::durable::{PathError, WithPath as _, create_folder};
 use crate::event::{Event, RunId};
@@ -15,19 +17,25 @@ use crate::event::{Event, RunId};
 /// More is not kept back.
 const WAITING_BYTES: usize = 256 * 1024;
 
-pub(super) fn seal(json: &[u8]) -> Vec<u8> {
-    let mut line = Vec::with_capacity(json.len() + 18);
-    line.extend_from_slice(&blake3::hash(json).to_hex().as_bytes()[..16]);
-    line.push(b' ');
-    line.extend_from_slice(json);
+/// Bytes of the seal, with the space behind it.
+const SEAL: usize = 17;
+
+/// A value as a sealed line.
+pub(super) fn seal(value: &impl Serialize) -> serde_json::Result<Vec<u8>> {
+    let mut line = Vec::with_capacity(1 << 10);
+    line.extend_from_slice(&[b' '; SEAL]);
+    serde_json::to_writer(&mut line, value)?;
+    let seal = blake3::hash(&line[SEAL..]).to_hex();
+    line[..SEAL - 1].copy_from_slice(&seal.as_bytes()[..SEAL - 1]);
     line.push(b'\n');
-    line
+    Ok(line)
 }
 
 /// The JSON of a sealed line without its newline, if the seal is right.
 pub(super) fn unseal(line: &[u8]) -> Option<&[u8]> {
-    let (seal, json) = line.split_at_checked(17)?;
-    (seal[16] == b' ' && blake3::hash(json).to_hex().as_bytes()[..16] == seal[..16]).then_some(json)
+    let (seal, json) = line.split_at_checked(SEAL)?;
+    let hash = blake3::hash(json).to_hex();
+    (seal[SEAL - 1] == b' ' && hash.as_bytes()[..SEAL - 1] == seal[..SEAL - 1]).then_some(json)
 }
 
 /// The journal of the run that is going on.
@@ -55,12 +63,13 @@ impl Journal {
         if !event.is_fact() {
             return Ok(());
         }
-        let json = serde_json::to_vec(event).map_err(io::Error::other).at("write", &self.path)?;
-        self.waiting.extend(seal(&json));
+        self.waiting.append(&mut seal(event).map_err(io::Error::other).at("write", &self.path)?);
         if matches!(event, Event::TaskCached { .. }) && self.waiting.len() < WAITING_BYTES {
             return Ok(());
         }
-        self.file.write_all(&std::mem::take(&mut self.waiting)).at("write", &self.path)
+        let written = self.file.write_all(&self.waiting);
+        self.waiting.clear();
+        written.at("write", &self.path)
     }
 }
 
@@ -200,7 +209,7 @@ mod tests {
     fn a_changed_byte_in_the_middle_is_corruption() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("j");
-        let mut bytes: Vec<u8> = three().iter().flat_map(|e| seal(&serde_json::to_vec(e).unwrap())).collect();
+        let mut bytes: Vec<u8> = three().iter().flat_map(|e| seal(e).unwrap()).collect();
         bytes[30] ^= 1;
         fs::write(&path, bytes).unwrap();
         assert_eq!(read_journal(&path).unwrap().corrupt, Some(1));

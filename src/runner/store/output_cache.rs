@@ -404,10 +404,8 @@ impl Inner {
         let mut bytes = Vec::new();
         let mut history = RecordHistory::default();
         for (_, record) in &live {
-            let json = serde_json::to_vec(&WrittenLine::Record(record))
-                .map_err(io::Error::other)
-                .at("write", &home.records())?;
-            let line = super::journal::seal(&json);
+            let line = super::journal::seal(&WrittenLine::Record(record));
+            let line = line.map_err(io::Error::other).at("write", &home.records())?;
             history.push(&line, Some(Arc::clone(record)));
             bytes.extend(line);
         }

@@ -192,8 +192,7 @@ impl RecordsFile {
 
     /// The line as it was written, with its end.
     pub(super) fn append(&mut self, line: &WrittenLine) -> Result<Vec<u8>, PathError> {
-        let json = serde_json::to_vec(line).map_err(io::Error::other).at("write", &self.path)?;
-        let line = super::journal::seal(&json);
+        let line = super::journal::seal(line).map_err(io::Error::other).at("write", &self.path)?;
         if let Err(error) = self.file.write_all(&line) {
             // A full disk: leave no half line for the next one to be glued to.
             let _ = self.file.set_len(self.length);

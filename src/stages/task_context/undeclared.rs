@@ -35,7 +35,7 @@ pub fn undeclared(
 
 /// Without `.` and `..`, by the text alone.
 fn plain(path: &Path) -> PathBuf {
-    let mut plain = PathBuf::new();
+    let mut plain = PathBuf::with_capacity(path.as_os_str().len());
     for part in path.components() {
         match part {
             Component::ParentDir => {

@@ -26,6 +26,10 @@ mod sse;
 mod streams;
 mod tap;
 
+/// That of the program.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 type Outcome = Result<(), Box<dyn std::error::Error>>;
 
 /// Its name, and what prints it when so much of its requests are sent.

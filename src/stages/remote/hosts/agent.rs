@@ -14,9 +14,9 @@ use super::super::slurm::devices;
 use super::handshake;
 use super::heartbeat;
 use super::spec::{AgentMessage, AgentOrders, BEAT, GO, KILL, STOP};
-use crate::event::{Done, Event, Failure, FailureKind, RunId, Stop};
+use crate::event::{Done, Event, Failure, RunId, Stop};
 use crate::exec::process::WatchdogHandle;
-use crate::runner::Lease;
+use crate::runner::{Lease, isolate_panics};
 use crate::stages::StageExecutor;
 
 /// How long servers may drain when no run is left.
@@ -133,10 +133,7 @@ async fn perform(
     });
     // Its processes are marked with a name of their own: no run that cleans up after itself may take them for its own.
     let stages = StageExecutor::new(&orders.out, RunId::new(orders.name.clone()));
-    let doing = tokio::spawn(async move { stages.run_locally(lease).await });
-    doing.await.unwrap_or_else(|panic| {
-        Err(Failure::new(FailureKind::System, format!("the stage's own code panicked: {panic}")))
-    })
+    isolate_panics(stages.run_locally(lease)).await
 }
 
 /// Everything that may end the servers from outside. Never resolves: it pulls `stop`.
