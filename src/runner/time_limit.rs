@@ -65,4 +65,13 @@ mod tests {
         );
         assert!(within(None, &stop, until_stop_requested()).await.is_ok());
     }
+
+    #[tokio::test]
+    async fn a_panic_is_a_failure_of_its_stage() {
+        let dones = [Done::default()];
+        let indexes = async |at: usize| Ok(dones[at].clone());
+        assert!(isolate_panics(indexes(0)).await.is_ok());
+        let failure = isolate_panics(indexes(1)).await.unwrap_err();
+        assert!(failure.what.starts_with("the stage's own code panicked: index out of bounds"), "{}", failure.what);
+    }
 }

@@ -9,9 +9,12 @@
 //! Every stage is one `sh -c` that reads its inputs and writes one small file. Both tools run the same commands on the same machine,
 //! alternately; printed are medians and ratios, never a verdict: seconds, the peak of resident memory, and the processor time of the
 //! program itself without the commands that it starts, which the kernel counts in steps of 10 ms. Needs `ninja` in PATH; without it our
-//! own columns are printed alone. Then a folder of files is hashed as an input, beside `b3sum` if that is in PATH.
+//! own columns are printed alone. Below it is what the system calls of a stage cost by themselves (`floor`). Then a folder of files is
+//! hashed as an input, beside `b3sum` if that is in PATH.
 
 #![allow(clippy::print_stdout, clippy::disallowed_methods, reason = "a benchmark starts programs and prints a table")]
+
+mod floor;
 
 use std::fmt::Write as _;
 use std::fs;
@@ -321,5 +324,10 @@ fn main() {
     for (side, cost) in sides.iter().zip(&cold) {
         println!("\n{}: {:.0} µs of its own CPU a stage, cold", side.name, cost.own_cpu * 1e6 / n as f64);
     }
+    let floor_folder = root.path().join("floor");
+    fs::create_dir_all(&floor_folder).unwrap();
+    fs::write(floor_folder.join("source"), "1\n").unwrap();
+    let floor = floor::cost(n.min(10_000), &floor_folder).unwrap();
+    println!("the system calls of a stage alone: {:.0} µs", floor * 1e6);
     hashing(root.path(), &regatta);
 }
