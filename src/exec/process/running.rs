@@ -115,6 +115,8 @@ impl Running {
                 None => (Stdio::null(), both(output).map_err(other)?),
             },
         };
+        // duct would copy the environment, which is most of a start's work, twice more.
+        #[expect(clippy::disallowed_methods, reason = "this is the place where programs are started")]
         let mut to_start = Command::new(&program);
         to_start.args(&command.argv[1..]).current_dir(&command.dir).stdin(stdin).stdout(stdout).stderr(stderr);
         if std::env::var_os(SIGN_KEY_VARIABLE).is_some_and(|text| text.to_string_lossy().contains("PRIVATE KEY")) {

@@ -276,7 +276,7 @@ impl TaskSchedule {
         // nothing moves any more, for then the next one's server may be what holds the GPUs of this one's.
         let mut alone_before = self.running_alone > 0;
         for _ in 0..MOST_LOOKED_AT {
-            let Some(ix) = next else { return None };
+            let ix = next?;
             next = self.ready.range((Bound::Excluded(ix), Bound::Unbounded)).next().copied();
             let node = &self.nodes[ix as usize];
             let elsewhere = node.item.elsewhere;

@@ -39,7 +39,7 @@ impl WakeUpError {
     /// Takes how late a wake-up was.
     pub fn learn(&self, late: Duration) {
         let ahead = self.0.get();
-        let moved = if late > ahead { late + late / RAISED_BY } else { ahead - ahead / LOWERED_BY };
+        let moved = if late > ahead { late + late / RAISED_BY } else { ahead.saturating_sub(ahead / LOWERED_BY) };
         self.0.set(moved.clamp(LEAST, MOST));
     }
 }
