@@ -61,14 +61,21 @@ pub fn outline(library: &ManifestLibrary, what: &str, given: &GivenValues) -> Op
 #[derive(Default)]
 struct Loader {
     found: Diagnostics,
-    /// Every file read, with what its includes came to.
-    files: HashMap<FileId, Option<Node>>,
+    files: HashMap<FileId, ReadFile>,
     /// Files by the name that their source has.
     by_name: HashMap<String, FileId>,
     sources: Vec<(String, Digest)>,
     /// The chosen files of catalogs, each with what it includes.
     catalogs: Vec<Node>,
     broken: bool,
+}
+
+/// What is known of a file that was included.
+enum ReadFile {
+    /// It is a part of the document, and was not copied for that. If it is included again, it is read again.
+    Used,
+    /// With what its includes came to: each file is read twice at the most.
+    Kept(Option<Node>),
 }
 
 /// The files that are being included, and the place in each that includes the next.
@@ -149,9 +156,10 @@ impl Loader {
 
     /// One file with everything it includes. `from` is the place that named it.
     fn file(&mut self, file: &FileId, from: Option<&Span>, chain: &mut Chain) -> Option<Node> {
-        if let Some(known) = self.files.get(file) {
-            return known.clone();
-        }
+        let was_used = match self.files.get(file) {
+            Some(ReadFile::Kept(known)) => return known.clone(),
+            known => known.is_some(),
+        };
         let fail = |loader: &mut Self, message: String, why: String| {
             let found = Diagnostic::error(message);
             let found = match from {
@@ -161,7 +169,7 @@ impl Loader {
             loader.found.push(found);
             loader.broken = true;
         };
-        if self.sources.len() >= MAX_FILES {
+        if self.sources.len() >= MAX_FILES && !was_used {
             fail(self, format!("more than {MAX_FILES} files"), "one too many".to_owned());
             return None;
         }
@@ -169,7 +177,7 @@ impl Loader {
             Ok(read) => read,
             Err(error) => {
                 fail(self, format!("cannot read `{}`", file.rel), error.to_string());
-                self.files.insert(file.clone(), None);
+                self.files.insert(file.clone(), ReadFile::Kept(None));
                 return None;
             }
         };
@@ -182,7 +190,7 @@ impl Loader {
             Err(error) => {
                 self.found.push(chain_of(not_utf8(&read.name, &error), chain));
                 self.broken = true;
-                self.files.insert(file.clone(), None);
+                self.files.insert(file.clone(), ReadFile::Kept(None));
                 return None;
             }
         };
@@ -190,9 +198,10 @@ impl Loader {
         self.by_name.insert(read.name, file.clone());
         let node = self.parsed(&source, file, chain);
         self.broken |= node.is_none();
-        // What is included may be included again. The manifest itself is not copied for that.
+        // The manifest itself is included by nothing but a catalog's file.
         if from.is_some() {
-            self.files.insert(file.clone(), node.clone());
+            let known = if was_used || node.is_none() { ReadFile::Kept(node.clone()) } else { ReadFile::Used };
+            self.files.insert(file.clone(), known);
         }
         node
     }

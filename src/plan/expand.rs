@@ -58,6 +58,8 @@ pub fn expand(manifest: &Manifest) -> Result<Plan, Diagnostics> {
     if found.has_errors() {
         return Err(found.unique());
     }
+    // What was needed for messages goes before the tasks take its place.
+    drop((expanded, needs));
     let tasks = match tasks(built, &sorted) {
         Ok(tasks) => tasks,
         Err(error) => {

@@ -165,6 +165,20 @@ stages:
     "##);
 }
 
+/// Read anew each time, the last of them would be read a billion times.
+#[test]
+fn a_file_that_is_included_again_and_again_is_read_twice_at_the_most() {
+    let (folder, library) = project("regatta: 1\ninclude: [f0.yaml, f0.yaml]\n");
+    for number in 0..30 {
+        let below = if number < 29 { format!("include: [f{0}.yaml, f{0}.yaml]\n", number + 1) } else { String::new() };
+        let text = format!("{below}stages: {{ s{number}: {{ shell: 'true' }} }}\n");
+        fs::write(folder.path().join(format!("manifests/f{number}.yaml")), text).expect("a file");
+    }
+    let manifest = load(&library, "m", &GivenValues::default()).unwrap_or_else(|found| panic!("{found}"));
+    assert_eq!(manifest.stages.len(), 30);
+    assert_eq!(manifest.sources().len(), 31, "each once");
+}
+
 #[test]
 fn includes_merge_deeply_and_the_later_wins() {
     let (folder, library) = project("regatta: 1\ninclude: [one.yaml, two.yaml]\nvars: { c: mine }\n");
