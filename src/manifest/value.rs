@@ -10,11 +10,14 @@ use serde_json::Number;
 use super::read::MAX_DEPTH;
 use super::yaml_node::{Map, MapEntry, Node, NodeValue};
 use crate::diag::{Diagnostic, Span};
+use crate::units::size;
 
 /// The most bytes that one rendered text may have: what grows beyond that feeds on itself.
 pub const MAX_TEXT: usize = 1 << 20;
 /// The most values that one rendered expression may have.
 const MAX_VALUES: usize = 50_000;
+/// The most bytes that all of its texts may have together: one long text may be in a list many times.
+const MAX_TEXTS: usize = 16 << 20;
 
 /// Looks an attribute up by its name.
 pub type Attribute = Box<dyn Fn(&str) -> Option<Value> + Send + Sync>;
@@ -46,7 +49,7 @@ impl Object for NoValue {
 
 /// A minijinja value as a node at this place. Fails on what is no value: undefined, functions, bare stages.
 pub fn node_of(value: &Value, span: &Span) -> Result<Node, Vec<Diagnostic>> {
-    tree_of(value, span, 0, &mut 0).map(|tree| Node::new(span.clone(), tree)).map_err(|error| {
+    tree_of(value, span, 0, &mut MadeSoFar::default()).map(|tree| Node::new(span.clone(), tree)).map_err(|error| {
         let found = Diagnostic::error(error.to_string()).at(span.first_line(), "");
         vec![found.maybe_hint(error.hint())]
     })
@@ -61,6 +64,8 @@ enum NoNode {
     TooMany,
     #[error("this text becomes too long")]
     LongText,
+    #[error("this expression makes more than {} of text", size(MAX_TEXTS as u64))]
+    LongTexts,
     #[error("this number is not finite, or out of range")]
     Number,
     #[error("this expression has no value")]
@@ -86,13 +91,29 @@ impl NoNode {
     }
 }
 
-fn tree_of(value: &Value, span: &Span, depth: usize, count: &mut usize) -> Result<NodeValue, NoNode> {
+/// Of one expression.
+#[derive(Default)]
+struct MadeSoFar {
+    values: usize,
+    /// Bytes of all texts.
+    text: usize,
+}
+
+fn tree_of(value: &Value, span: &Span, depth: usize, made: &mut MadeSoFar) -> Result<NodeValue, NoNode> {
     if depth > MAX_DEPTH {
         return Err(NoNode::TooDeep);
     }
-    *count += 1;
-    if *count > MAX_VALUES {
+    made.values += 1;
+    let text = value.as_str().map_or(0, str::len);
+    if text > MAX_TEXT {
+        return Err(NoNode::LongText);
+    }
+    made.text += text;
+    if made.values > MAX_VALUES {
         return Err(NoNode::TooMany);
+    }
+    if made.text > MAX_TEXTS {
+        return Err(NoNode::LongTexts);
     }
     match value.kind() {
         ValueKind::Undefined => Err(NoNode::Undefined),
@@ -107,11 +128,10 @@ fn tree_of(value: &Value, span: &Span, depth: usize, count: &mut usize) -> Resul
             };
             number.map(NodeValue::Number).ok_or(NoNode::Number)
         }
-        ValueKind::String if value.as_str().is_some_and(|text| text.len() > MAX_TEXT) => Err(NoNode::LongText),
         ValueKind::String => Ok(NodeValue::Text(value.as_str().unwrap_or_default().into())),
         ValueKind::Seq | ValueKind::Iterable => {
             let items = value.try_iter()?;
-            let nodes = items.map(|item| Ok(Node::new(span.clone(), tree_of(&item, span, depth + 1, count)?)));
+            let nodes = items.map(|item| Ok(Node::new(span.clone(), tree_of(&item, span, depth + 1, made)?)));
             nodes.collect::<Result<_, _>>().map(NodeValue::List)
         }
         ValueKind::Map => {
@@ -121,7 +141,7 @@ fn tree_of(value: &Value, span: &Span, depth: usize, count: &mut usize) -> Resul
             let mut map = Map::new();
             for key in value.try_iter()? {
                 let item = value.get_item(&key)?;
-                let node = Node::new(span.clone(), tree_of(&item, span, depth + 1, count)?);
+                let node = Node::new(span.clone(), tree_of(&item, span, depth + 1, made)?);
                 map.insert(key.to_string(), MapEntry { key: span.clone(), node });
             }
             Ok(NodeValue::Map(map))
@@ -150,5 +170,20 @@ fn number_value(number: &Number) -> Value {
         Value::from(number)
     } else {
         Value::from(number.as_f64().unwrap_or(f64::NAN))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::diag::{Diagnostics, SourceText};
+
+    #[test]
+    fn a_long_text_is_not_multiplied_by_a_list() {
+        let span = SourceText::new("m.yaml", "x").span(0..1);
+        let list = |times: usize| Value::from(vec![Value::from("x".repeat(MAX_TEXT)); times]);
+        assert!(node_of(&list(16), &span).is_ok());
+        let found = Diagnostics::from(node_of(&list(17), &span).unwrap_err().remove(0)).render(false);
+        assert!(found.contains("this expression makes more than 16.8 MB of text"), "{found}");
     }
 }
