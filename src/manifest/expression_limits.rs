@@ -1,8 +1,8 @@
 //! The parts of minijinja that let a short expression take gigabytes, or panic, with limits.
 //!
 //! minijinja itself bounds repetition, ranges, recursion and steps. `replace` was not bounded, `divisibleby` divided by 0
-//! (minijinja 2.12 to 3.0); `format` pads to any width, `join` after `join` makes a text many times as long each, `indent`, `tojson`,
-//! `batch` and `slice` take any number (3.0).
+//! (minijinja 2.12 to 3.0); `format` pads to any width, and panics at a name in `%(…)` that is not ASCII; `join` after `join` makes a text
+//! many times as long each; `indent`, `tojson`, `batch` and `slice` take any number (3.0).
 
 use minijinja::value::{Kwargs, Rest, StringInput, ValueOrKwargs};
 use minijinja::{Environment, Error, ErrorKind, State, Value, filters};
@@ -48,6 +48,10 @@ fn format(state: &mut State, text: &Value, values: Rest<ValueOrKwargs>) -> Resul
     };
     if written.split('%').skip(1).any(is_width) {
         return Err(Error::new(ErrorKind::InvalidOperation, "`*` in a format is not supported: write the number"));
+    }
+    let is_wide = |name: &str| !name.split(')').next().unwrap_or_default().is_ascii();
+    if written.split("%%").flat_map(|part| part.split("%(").skip(1)).any(is_wide) {
+        return Err(Error::new(ErrorKind::InvalidOperation, "a name in `%(…)` is made of ASCII letters"));
     }
     filters::format(state, text, values)
 }
@@ -174,6 +178,15 @@ mod tests {
         ] {
             let error = evaluate(&format!("{{{{ ({grows}) | length }}}}")).unwrap_err().to_string();
             assert!(error.contains("it would become") || error.contains("at most 64 spaces"), "{grows}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_name_of_wide_letters_in_a_format_is_an_error() {
+        assert_eq!(evaluate("{{ '%(a)s ä%%(ä)' | format(a=1) }}").unwrap(), "1 ä%(ä)");
+        for text in ["%(ˣ", "%(ä)s", "%%%(aä)s"] {
+            let error = evaluate(&format!("{{{{ '{text}' | format(a=1) }}}}")).unwrap_err().to_string();
+            assert!(error.contains("ASCII"), "{text}: {error}");
         }
     }
 
