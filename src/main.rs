@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-/// Plans of many stages are many small texts: with the system's allocator a quarter of their time goes into it.
+/// Large plans allocate many small strings: glibc's allocator takes a quarter of their time.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

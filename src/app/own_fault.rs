@@ -1,10 +1,10 @@
 //! A panic of Regatta's own code becomes a message and an exit code of its own, after everything was cleaned up.
 
+use std::any::Any;
 use std::panic::{self, AssertUnwindSafe, PanicHookInfo};
 
 use super::output::print_error;
 use crate::cli::CliExit;
-use crate::diag::panic_text;
 
 /// Does the work of a command. If it panics, what it holds is dropped (servers are stopped, locks are given back), and the
 /// message names the place in the source.
@@ -26,9 +26,14 @@ fn message(fault: &PanicHookInfo<'_>) -> String {
     format!(
         "error: a fault in Regatta itself: {}{at}\n  version {}; RUST_BACKTRACE=1 shows where it happened. Please report it with the \
          manifest or the command\n",
-        panic_text(fault.payload()),
+        payload_text(fault.payload()),
         env!("CARGO_PKG_VERSION"),
     )
+}
+
+fn payload_text(payload: &(dyn Any + Send)) -> &str {
+    let text = payload.downcast_ref::<&str>().copied();
+    text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("it panicked")
 }
 
 #[cfg(test)]
@@ -39,5 +44,12 @@ mod tests {
     fn a_panic_has_a_code_of_its_own() {
         assert_eq!(guard(|| panic!("index out of bounds")), CliExit::OwnFault);
         assert_eq!(guard(|| CliExit::InvalidLoad), CliExit::InvalidLoad);
+    }
+
+    #[test]
+    fn its_text_is_that_of_the_panic() {
+        assert_eq!(payload_text(&"a"), "a");
+        assert_eq!(payload_text(&"b".to_owned()), "b");
+        assert_eq!(payload_text(&3_u8), "it panicked");
     }
 }

@@ -6,7 +6,6 @@ mod check_formats;
 mod diagnostic;
 mod error_chain;
 mod feature_left_out;
-mod panic_text;
 mod render;
 mod source;
 mod suggest;
@@ -15,6 +14,5 @@ pub use check_formats::{CheckProblem, CheckedManifest, ProblemPlace, check_githu
 pub use diagnostic::{Diagnostic, Diagnostics, Label, MissingValue, Severity};
 pub use error_chain::{error_chain, with_causes};
 pub use feature_left_out::FeatureLeftOut;
-pub use panic_text::panic_text;
 pub use source::{SourceText, Span};
 pub use suggest::{did_you_mean, list_of, nearest};

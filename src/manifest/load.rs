@@ -72,9 +72,9 @@ struct Loader {
 
 /// What is known of a file that was included.
 enum ReadFile {
-    /// It is a part of the document, and was not copied for that. If it is included again, it is read again.
+    /// Its node was moved into the document, not copied. If the file is included again, it is read again.
     Used,
-    /// With what its includes came to: each file is read twice at the most.
+    /// The node with its includes merged. A file is kept after its second read, so no file is read more than twice.
     Kept(Option<Node>),
 }
 
@@ -198,7 +198,7 @@ impl Loader {
         self.by_name.insert(read.name, file.clone());
         let node = self.parsed(&source, file, chain);
         self.broken |= node.is_none();
-        // The manifest itself is included by nothing but a catalog's file.
+        // Only a catalog's file can include the manifest itself, so it is not recorded.
         if from.is_some() {
             let known = if was_used || node.is_none() { ReadFile::Kept(node.clone()) } else { ReadFile::Used };
             self.files.insert(file.clone(), known);

@@ -36,7 +36,7 @@ pub fn expand(manifest: &Manifest) -> Result<Plan, Diagnostics> {
     }
     let builder = PlanBuilder::new(manifest, &expressions, &expanded, directory(&expanded));
     let built = build_all(&builder, &expanded.all, &mut found);
-    // What expressions may refer to is as large as the plan.
+    // The builder's index of names is as large as the plan.
     drop(builder);
     let needs: Vec<Vec<usize>> = built
         .iter()
@@ -58,7 +58,7 @@ pub fn expand(manifest: &Manifest) -> Result<Plan, Diagnostics> {
     if found.has_errors() {
         return Err(found.unique());
     }
-    // What was needed for messages goes before the tasks take its place.
+    // Only error messages needed these; freeing them first lowers the peak memory.
     drop((expanded, needs));
     let tasks = match tasks(built, &sorted) {
         Ok(tasks) => tasks,
@@ -78,7 +78,7 @@ pub fn expand(manifest: &Manifest) -> Result<Plan, Diagnostics> {
     })
 }
 
-/// A draft, by itself: a large plan's are moved between lists, and each goes when its task is made.
+/// Boxed, because the drafts of a large plan are moved between lists, and each is freed once its task is made.
 type BuiltTask = Option<Box<TaskDraft>>;
 
 /// A draft of each instance, in their order.

@@ -50,4 +50,4 @@ pub use terminal::{
     LiveDisplay, LiveOptions, RunPaths, Styler, TextRole, clean, counted, cut, duration, signed_percent, summary,
     sweep_table, table, tool_metrics,
 };
-pub use what_if::{WhatIfNumbers, WhatIfProblem, WhatIfRow, what_if_json, what_if_text};
+pub use what_if::{WhatIfLengths, WhatIfNumbers, WhatIfProblem, WhatIfRow, what_if_json, what_if_text};

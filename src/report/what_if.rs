@@ -1,10 +1,11 @@
 //! What the simulator says of several systems and settings: a table, or JSON.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 
 use serde_json::json;
 
 use crate::report::terminal::styler::{Styler, TextRole, table};
+use crate::spec::Length;
 
 /// One benchmark of one point of the grid.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,8 +14,7 @@ pub struct WhatIfRow {
     pub settings: Vec<(String, String)>,
     /// The benchmark's task.
     pub task: String,
-    /// Of prompts and answers, as text: numbers of other lengths are other numbers.
-    pub lengths: String,
+    pub lengths: WhatIfLengths,
     pub gpus: u32,
     pub servers: usize,
     /// Why there are no numbers.
@@ -40,14 +40,37 @@ impl WhatIfRow {
 }
 
 /// The lengths that the points with numbers have, each once.
-pub(super) fn lengths(rows: &[WhatIfRow]) -> Vec<&str> {
-    let mut lengths: Vec<&str> = Vec::new();
+pub(super) fn lengths(rows: &[WhatIfRow]) -> Vec<String> {
+    let mut lengths: Vec<&WhatIfLengths> = Vec::new();
     for row in rows.iter().filter(|row| row.outcome.is_ok()) {
-        if !lengths.contains(&row.lengths.as_str()) {
+        if !lengths.contains(&&row.lengths) {
             lengths.push(&row.lengths);
         }
     }
-    lengths
+    lengths.into_iter().map(ToString::to_string).collect()
+}
+
+/// The lengths in tokens that the numbers are for: the shipped benchmark of a simulated system is shorter than that of the real one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WhatIfLengths {
+    pub input: Length,
+    pub output: Length,
+    /// `--input-tokens` was given.
+    pub is_input_given: bool,
+    /// `--output-tokens` was given.
+    pub is_output_given: bool,
+}
+
+impl fmt::Display for WhatIfLengths {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let source = match (self.is_input_given, self.is_output_given) {
+            (true, true) => "as given",
+            (false, false) => "those of this benchmark, which --input-tokens and --output-tokens replace",
+            (true, false) => "answers as in this benchmark",
+            (false, true) => "prompts as in this benchmark",
+        };
+        write!(f, "tokens: prompts {}, answers {}: {source}", self.input, self.output)
+    }
 }
 
 /// A point that cannot be simulated.
@@ -138,7 +161,8 @@ pub fn what_if_json(rows: &[WhatIfRow], goal: &str) -> String {
         .map(|row| {
             let settings: serde_json::Map<_, _> =
                 row.settings.iter().map(|(key, value)| (key.clone(), json!(value))).collect();
-            let mut point = json!({"settings": settings, "task": row.task, "lengths": row.lengths, "gpus": row.gpus, "servers": row.servers,
+            let mut point = json!({"settings": settings, "task": row.task,
+                "input_tokens": row.lengths.input, "output_tokens": row.lengths.output, "gpus": row.gpus, "servers": row.servers,
                 "pareto": row.is_best, "command": row.command});
             match &row.outcome {
                 Ok(n) => {

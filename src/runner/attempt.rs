@@ -83,7 +83,7 @@ impl AttemptInputs {
             emit: Arc::clone(&self.emit),
             origins: self.origins(),
         };
-        let working = isolate_panics(work.perform(lease));
+        let working = isolate_panics(async move { work.perform(lease).await });
         // Elsewhere it counts from its start there: waiting in a queue does not count.
         let limit = self.task.timeout.filter(|_| self.task.host.is_none());
         let done = within(limit, &stop, working).await?;

@@ -1,21 +1,23 @@
 //! Limits a stage's work: its `timeout`, and isolation of its panics. The caller decides when the time starts.
 
 use std::future::Future;
-use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::time::Duration;
 
-use futures_util::FutureExt as _;
-
-use crate::diag::panic_text;
 use crate::event::{Done, Failure, FailureKind, Stop};
 
-/// Work whose panic is a failure of its stage and not the end of the run. What it holds is dropped then, and used by nobody after.
-pub async fn isolate_panics(work: impl Future<Output = Result<Done, Failure>>) -> Result<Done, Failure> {
-    AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|panic| {
-        let what = format!("the stage's own code panicked: {}", panic_text(&*panic));
-        Err(Failure::new(FailureKind::System, what))
-    })
+/// Work as a task of its own, so that a panic in a stage is a failure of that stage and not the end of the run, and work that blocks
+/// its thread delays neither the time limit nor a heartbeat of the caller.
+pub fn isolate_panics<W>(work: W) -> impl Future<Output = Result<Done, Failure>>
+where
+    W: Future<Output = Result<Done, Failure>> + Send + 'static,
+{
+    let working = tokio::spawn(work);
+    async {
+        working.await.unwrap_or_else(|panic| {
+            Err(Failure::new(FailureKind::System, format!("the stage's own code panicked: {panic}")))
+        })
+    }
 }
 
 /// Work with its time limit. At the limit it is requested to stop, waited for, and has failed regardless of its result.
@@ -68,10 +70,23 @@ mod tests {
 
     #[tokio::test]
     async fn a_panic_is_a_failure_of_its_stage() {
-        let dones = [Done::default()];
-        let indexes = async |at: usize| Ok(dones[at].clone());
-        assert!(isolate_panics(indexes(0)).await.is_ok());
-        let failure = isolate_panics(indexes(1)).await.unwrap_err();
-        assert!(failure.what.starts_with("the stage's own code panicked: index out of bounds"), "{}", failure.what);
+        let none: Vec<Done> = Vec::new();
+        let failure = isolate_panics(async move { Ok(none[0].clone()) }).await.unwrap_err();
+        assert!(failure.what.starts_with("the stage's own code panicked: "), "{}", failure.what);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn work_that_blocks_its_thread_delays_no_timer_of_the_caller() {
+        let (send, receive) = std::sync::mpsc::channel();
+        let blocks = isolate_panics(async move {
+            receive.recv().unwrap();
+            Ok(Done::default())
+        });
+        let timer = async {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            send.send(()).unwrap();
+        };
+        let (done, ()) = tokio::join!(blocks, timer);
+        assert!(done.is_ok());
     }
 }

@@ -30,10 +30,10 @@ impl PrivateValues {
             if text == *folder {
                 return (*instead).to_owned();
             }
-            // Most texts have no path: they are looked through, and not made anew.
-            let is_inside = |(at, _): (usize, &str)| text[at + folder.len()..].starts_with('/');
-            if text.match_indices(folder.as_str()).any(is_inside) {
-                text = text.replace(&format!("{folder}/"), &format!("{instead}/"));
+            // Most texts contain no path and are not copied.
+            let inside = format!("{folder}/");
+            if text.contains(&inside) {
+                text = text.replace(&inside, &format!("{instead}/"));
             }
         }
         let is_path = text.starts_with('/') && !text.contains(char::is_whitespace);

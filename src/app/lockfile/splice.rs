@@ -50,7 +50,7 @@ pub fn without_run(text: &str, name: &str) -> Option<String> {
     let key = first_run(&only)?;
     let (head, _) = text.split_once(RUNS)?;
     let (section, stages) = section(text, key)?;
-    // Not before `runs:`, where somebody may have written such a line, too.
+    // A line that looks like the run's name but precedes `runs:` is not its section.
     let before = text.get(head.len() + RUNS.len()..section.start - key.len() - 1)?;
     let after = &text[stages.end..];
     let is_run = |text: &str| text.is_empty() || is_name(text, 2) && !text.starts_with("  #");

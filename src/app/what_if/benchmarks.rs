@@ -7,7 +7,7 @@ use crate::cli::{KeyValueArg, WhatIf};
 use crate::manifest::ManifestLibrary;
 use crate::manifest::model::{Action, Bench};
 use crate::plan::{Plan, Task};
-use crate::report::{WhatIfProblem, WhatIfRow};
+use crate::report::{WhatIfLengths, WhatIfProblem, WhatIfRow};
 use crate::sim::VirtualWorkload;
 use crate::spec::{LatencyLimit, Length, Scenario};
 
@@ -65,7 +65,12 @@ pub(super) fn questions_of(
             row: WhatIfRow {
                 settings: point.iter().map(|one| (one.key.clone(), one.value.clone())).collect(),
                 task: task.id.to_string(),
-                lengths: lengths_text(&workload, lengths),
+                lengths: WhatIfLengths {
+                    input: workload.input_tokens.clone(),
+                    output: workload.output_tokens.clone(),
+                    is_input_given: lengths.input.is_some(),
+                    is_output_given: lengths.output.is_some(),
+                },
                 gpus,
                 servers: copies,
                 outcome: Err(WhatIfProblem(problem.unwrap_or_default().to_owned())),
@@ -83,17 +88,6 @@ pub(super) fn questions_of(
         });
     }
     Ok(questions)
-}
-
-/// Tokens of prompts and answers, and whose they are: the shipped benchmark of a simulated system is shorter than that of the real one.
-fn lengths_text(workload: &VirtualWorkload, given: &Lengths) -> String {
-    let whose = match (&given.input, &given.output) {
-        (Some(_), Some(_)) => "as given",
-        (None, None) => "those of this benchmark, which --input-tokens and --output-tokens replace",
-        (Some(_), None) => "answers as in this benchmark",
-        (None, Some(_)) => "prompts as in this benchmark",
-    };
-    format!("tokens: prompts {}, answers {}: {whose}", workload.input_tokens, workload.output_tokens)
 }
 
 /// The command that measures it, and the key that sets its rate.

@@ -115,7 +115,7 @@ impl Running {
                 None => (Stdio::null(), both(output).map_err(other)?),
             },
         };
-        // duct would copy the environment, which is most of a start's work, twice more.
+        // `duct` copies the environment twice more, and that copy is most of the work of starting a command.
         #[expect(clippy::disallowed_methods, reason = "this is the place where programs are started")]
         let mut to_start = Command::new(&program);
         to_start.args(&command.argv[1..]).current_dir(&command.dir).stdin(stdin).stdout(stdout).stderr(stderr);

@@ -38,7 +38,7 @@ pub fn what_if(
         context! {
             command,
             goal,
-            lengths => lengths(rows).into_iter().map(str::to_owned).collect::<Vec<String>>(),
+            lengths => lengths(rows),
             head => keys.iter().map(|key| (*key).to_owned()).chain(HEAD.map(str::to_owned)).collect::<Vec<String>>(),
             settings => keys.len(),
             legend => curves.iter().enumerate().map(|(place, (at, _))| context! {
@@ -229,7 +229,9 @@ fn curve(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::what_if::WhatIfLengths;
     use crate::report::what_if::WhatIfProblem;
+    use crate::spec::Length;
 
     fn numbers(rate: f64, tpot: f64) -> WhatIfNumbers {
         WhatIfNumbers {
@@ -245,7 +247,12 @@ mod tests {
 
     fn row(system: &str, gpus: u32, rate: f64, tpot: f64) -> WhatIfRow {
         WhatIfRow {
-            lengths: "tokens: prompts 128, answers 64: as given".to_owned(),
+            lengths: WhatIfLengths {
+                input: Length::Fixed(128),
+                output: Length::Fixed(64),
+                is_input_given: true,
+                is_output_given: false,
+            },
             settings: vec![("system".to_owned(), system.to_owned())],
             task: "benchmark".to_owned(),
             gpus,
@@ -269,7 +276,7 @@ mod tests {
             assert!(page.contains(part), "{part}");
         }
         assert!(page.contains("it does not fit &lt;b&gt;") && !page.contains("system=c rate=1"));
-        assert_eq!(page.matches("prompts 128, answers 64").count(), 1);
+        assert_eq!(page.matches("prompts 128, answers 64: answers as in this benchmark").count(), 1);
         assert!(page.contains("limit ttft_p99: 450 ms"));
         // Above the highest rate a point is hollow: one of each curve in both pictures.
         assert_eq!(page.matches("dot over-limit").count(), 4);

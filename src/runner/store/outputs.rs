@@ -147,7 +147,8 @@ fn list(root: &Path, at: &Path, into: &mut Vec<OutputEntry>) -> Result<(), PathE
     Ok(())
 }
 
-/// The names in a folder, sorted, without `.git`. Most folders have few: they need no more than a part of the stack.
+/// The names in a folder, sorted, without `.git`. The buffer is on the stack, because most folders have few names; not inlined, because
+/// the caller is recursive.
 #[inline(never)]
 fn names_in(folder: &Path) -> rustix::io::Result<Vec<OsString>> {
     /// Bytes.

@@ -12,6 +12,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use crate::cpu_seconds;
 use rustix::event::epoll;
 use rustix::process::{Pid, PidfdFlags, WaitOptions, pidfd_open, test_kill_process_group, waitpgid};
 
@@ -30,7 +31,8 @@ pub fn cost(stages: usize, root: &Path) -> io::Result<f64> {
     let children = File::open(format!("/proc/self/task/{}/children", std::process::id()))?;
     let queue = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     let mut ended = [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }];
-    let before = own_cpu();
+    let own_cpu = || Ok::<_, io::Error>(cpu_seconds(&fs::read_to_string("/proc/self/stat")?));
+    let before = own_cpu()?;
     for stage in 0..stages {
         let out = root.join(format!("out/{stage}"));
         terminal.write_all(b"\xe2\x86\x92 s1  not in cache\n")?;
@@ -72,12 +74,5 @@ pub fn cost(stages: usize, root: &Path) -> io::Result<f64> {
         journal.write_all(&FACT)?;
         terminal.write_all(b"\xe2\x9c\x93 s1  1 ms\n")?;
     }
-    Ok((own_cpu() - before) / stages as f64)
-}
-
-/// Seconds of the processor that this process has used.
-fn own_cpu() -> f64 {
-    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    let ticks = stat.rsplit(')').next().unwrap_or_default().split_whitespace().skip(11).take(2);
-    ticks.filter_map(|ticks| ticks.parse::<f64>().ok()).sum::<f64>() / 100.0
+    Ok((own_cpu()? - before) / stages as f64)
 }

@@ -156,13 +156,17 @@ fn cost(mut child: Child, begun: Instant, name: &str) -> Cost {
         ended.store(true, Ordering::Relaxed);
         (seconds, watching.join().unwrap())
     });
-    // It has ended and is still there. After its name: state, …, utime and stime as the 12th and 13th, in ticks of 10 ms.
-    let stat = file("stat");
-    let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
-    let ticks = |at: usize| fields[at].parse::<f64>().unwrap();
+    // It has ended and is still there.
+    let own_cpu = cpu_seconds(&file("stat"));
     let status = child.wait().unwrap();
     assert!(status.success(), "{name}: {status}");
-    Cost { seconds, own_cpu: (ticks(11) + ticks(12)) / 100.0, peak }
+    Cost { seconds, own_cpu, peak }
+}
+
+/// From `/proc/PID/stat`. After the name: state, …, utime and stime as the 12th and 13th, in ticks of 10 ms.
+fn cpu_seconds(stat: &str) -> f64 {
+    let fields = stat.rsplit(')').next().unwrap().split_whitespace();
+    fields.skip(11).take(2).map(|ticks| ticks.parse::<f64>().unwrap()).sum::<f64>() / 100.0
 }
 
 impl Side {

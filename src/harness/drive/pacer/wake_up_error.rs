@@ -7,12 +7,11 @@ const AT_FIRST: Duration = Duration::from_micros(60);
 const LEAST: Duration = Duration::from_micros(5);
 /// A wake-up that is later has lost its core to something else, and no spin makes up for that.
 const MOST: Duration = Duration::from_millis(2);
-/// So much is spun before each arrival where they are close together; of a long wait, this part of it: a core that was idle for long
-/// takes longer to wake up.
+/// The longest spin before an arrival: this, or that part of a long wait, because a core that was idle for long wakes up later.
 const MOST_OF_ANY_WAIT: Duration = Duration::from_micros(250);
 const PART_OF_WAIT: u32 = 20;
-/// A late wake-up raises the estimate above it by this part of it, and each one in time lowers it by that part: so about one in a
-/// hundred is later, and what was late once is forgotten after some hundreds.
+/// A wake-up later than the estimate sets the estimate to its lateness and a quarter more; each other one lowers it by 1/500. So about
+/// one wake-up in a hundred is later than the estimate, and a single late one is forgotten after a few hundred.
 const RAISED_BY: u32 = 4;
 const LOWERED_BY: u32 = 500;
 

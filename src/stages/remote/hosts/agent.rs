@@ -133,7 +133,7 @@ async fn perform(
     });
     // Its processes are marked with a name of their own: no run that cleans up after itself may take them for its own.
     let stages = StageExecutor::new(&orders.out, RunId::new(orders.name.clone()));
-    isolate_panics(stages.run_locally(lease)).await
+    isolate_panics(async move { stages.run_locally(lease).await }).await
 }
 
 /// Everything that may end the servers from outside. Never resolves: it pulls `stop`.

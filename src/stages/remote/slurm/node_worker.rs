@@ -139,7 +139,7 @@ async fn perform(folder: &JobFolder, claim: &AttemptClaim, stop: &Stop) -> Resul
             writer.write_event(&JobEvent::Ready(endpoints.into_iter().map(|one| on_node(one, &named)).collect()));
         }
     });
-    let doing = isolate_panics(stages.run_locally(lease));
+    let doing = isolate_panics(async move { stages.run_locally(lease).await });
     within(spec.task.timeout, stop, doing).await
 }
 
