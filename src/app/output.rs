@@ -4,7 +4,7 @@
 //! would have exited with 0. A closed pipe (`regatta … | head -1`) is the reader's choice: nothing is printed, and a command
 //! exits with 141, as if SIGPIPE ended it. A run continues without its reader, so its own code stands.
 
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, BufWriter, ErrorKind, StdoutLock, Write};
 use std::process::ExitCode;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -79,6 +79,12 @@ pub(super) fn print_bytes(bytes: &[u8]) {
     let mut out = anstream::stdout();
     // Errors are recorded, and decide the exit code.
     let _ = out.write_all(bytes).and_then(|()| out.flush()).inspect_err(|error| STDOUT.note(error));
+}
+
+/// JSON to stdout, piece by piece as it is made: there are no colour codes in it to look for.
+pub(super) fn print_json(make: impl FnOnce(&mut BufWriter<StdoutLock<'_>>) -> io::Result<()>) {
+    let mut out = BufWriter::with_capacity(64 << 10, io::stdout().lock());
+    let _ = make(&mut out).and_then(|()| out.flush()).inspect_err(|error| STDOUT.note(error));
 }
 
 pub(super) fn print_error(text: &str) {

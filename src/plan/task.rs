@@ -29,6 +29,20 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// What it says of itself, where its tasks are kept apart.
+    pub fn without_tasks(&self) -> Self {
+        let Self { name, manifest, manifest_digest, params, of_environment, given, tasks: _ } = self;
+        Self {
+            name: name.clone(),
+            manifest: manifest.clone(),
+            manifest_digest: *manifest_digest,
+            params: params.clone(),
+            of_environment: of_environment.clone(),
+            given: given.clone(),
+            tasks: Vec::new(),
+        }
+    }
+
     /// In the form in which it is kept.
     pub fn to_bytes(&self) -> Result<Vec<u8>, UnreadablePlan> {
         Ok(postcard::to_stdvec(self)?)

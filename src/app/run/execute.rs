@@ -81,7 +81,7 @@ fn prepare_and_execute(
         && rest.is_unchanged()
     {
         let lines = report_no_op_run(rest, look, &project.home, begun);
-        return Ok(RunEnd { exit: CliExit::Done, outs: Vec::new(), report: None, task_lines: lines });
+        return Ok(RunEnd { task_lines: lines, ..RunEnd::without_tasks(CliExit::Done) });
     }
     let mut plan = project.plan(&request.manifest, &request.settings, &request.select, &compiler, true)?;
     if request.otlp.is_some() && !cfg!(feature = "otlp") {
@@ -104,7 +104,7 @@ fn prepare_and_execute(
     }
     let launches = refuse_impossible_launches(&project, &plan, &options)?;
     if launches != CliExit::Done {
-        return Ok(RunEnd { exit: launches, outs: Vec::new(), report: None, task_lines: Vec::new() });
+        return Ok(RunEnd::without_tasks(launches));
     }
     if held.is_none() {
         note_servers_alone(&request.manifest, &plan, &options);
@@ -227,7 +227,7 @@ impl PreparedRun {
         process::adopt_orphans()?;
         let Some(lock) = take_lock(&home, &stop, &teller)? else {
             teller.close();
-            return Ok(RunEnd { exit: CliExit::Interrupted, outs: Vec::new(), report: None, task_lines: Vec::new() });
+            return Ok(RunEnd::without_tasks(CliExit::Interrupted));
         };
         let id = lock.run.clone();
         // Only now: while this run waited for the lock, another one may have changed anything.
@@ -320,7 +320,8 @@ impl PreparedRun {
             record_no_op_conditions(&self.compiler, &id, &self.plan, summary, &self.manifest, lock_file.as_deref());
         }
         drop(lock);
-        Ok(RunEnd { exit, outs, report, task_lines: lines })
+        let worked_with = Some((self.plan, output_cache));
+        Ok(RunEnd { exit, outs, report, task_lines: lines, worked_with })
     }
 
     /// Reported before anything happens.

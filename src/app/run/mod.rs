@@ -25,7 +25,7 @@ pub(super) fn run(global: &Global, request: &cli::RunRequest) -> Result<CliExit,
     if let RunTarget::Slurm(flags) = &request.on {
         return allocation::submit_and_follow(global, request, flags);
     }
-    perform(global, request, false).map(|ran| ran.exit)
+    perform(global, request, false).map(RunEnd::exit_of_process)
 }
 
 /// `regatta serve`: a run that keeps servers up.

@@ -85,5 +85,5 @@ pub(super) fn record_no_op_conditions(
     events.push(Event::RunFinished { tally, exit: 0, seconds: 0.0 });
     let text = events.iter().filter_map(|event| serde_json::to_string(event).ok()).collect::<Vec<_>>().join("\n");
     let WatchedRun { shared, tasks } = watched;
-    let _ = compiler.write_no_op_conditions(&NoOpConditions { plan: compiled, events: text, shared, tasks });
+    let _ = compiler.write_no_op_conditions(NoOpConditions { plan: compiled, events: text, shared, tasks });
 }

@@ -1,11 +1,13 @@
 //! How a run ended, for the commands that start one.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use crate::cli::CliExit;
 use crate::event::TaskId;
+use crate::plan::Plan;
 use crate::report::{RunPaths, RunState, TaskPhase, TaskState};
-use crate::runner::store::StateFolder;
+use crate::runner::store::{OutputCache, StateFolder};
 
 /// How a run ended, and what it left.
 pub struct RunEnd {
@@ -15,6 +17,22 @@ pub struct RunEnd {
     pub report: Option<PathBuf>,
     /// The messages of each of its tasks, in the order in which they first appear; also of cached ones.
     pub task_lines: Vec<TaskLine>,
+    /// The largest of what it worked with, for [`Self::exit_of_process`].
+    pub worked_with: Option<(Arc<Plan>, Arc<OutputCache>)>,
+}
+
+impl RunEnd {
+    /// It ended before any task.
+    pub(super) fn without_tasks(exit: CliExit) -> Self {
+        Self { exit, outs: Vec::new(), report: None, task_lines: Vec::new(), worked_with: None }
+    }
+
+    /// Of a process that does nothing more. Its memory goes with it: to give 10,000 tasks back one by one takes as long as a no-op.
+    pub(super) fn exit_of_process(self) -> CliExit {
+        let Self { exit, worked_with, .. } = self;
+        std::mem::forget(worked_with);
+        exit
+    }
 }
 
 /// One task at the end.

@@ -1,6 +1,7 @@
 //! What a plan would do, and why: the answer of `regatta plan`.
 
 use std::fmt::Write as _;
+use std::io;
 
 use serde::{Serialize, Serializer};
 
@@ -80,14 +81,17 @@ pub fn decisions_text(decisions: &[DecisionRow], paint: Styler) -> String {
 }
 
 /// `{"tasks":[{"id","stage","decision","reasons":[…]}]}`, indented, with a newline at the end.
-pub fn decisions_json(decisions: &[DecisionRow]) -> String {
+///
+/// # Errors
+/// What `to` refuses.
+pub fn write_decisions_json(decisions: &[DecisionRow], to: &mut impl io::Write) -> io::Result<()> {
     #[derive(Serialize)]
     struct Answer<'a> {
         tasks: &'a [DecisionRow],
     }
-    // Through no `Value`: a plan may have many tasks.
-    let text = serde_json::to_string_pretty(&Answer { tasks: decisions });
-    text.unwrap_or_default() + "\n"
+    // Through no `Value` and no text: a plan may have many tasks.
+    serde_json::to_writer_pretty(&mut *to, &Answer { tasks: decisions })?;
+    to.write_all(b"\n")
 }
 
 #[cfg(test)]
@@ -142,7 +146,9 @@ mod tests {
 
     #[test]
     fn a_program_reads_the_same() {
-        insta::assert_snapshot!(decisions_json(&decisions()), @r#"
+        let mut json = Vec::new();
+        write_decisions_json(&decisions(), &mut json).unwrap();
+        insta::assert_snapshot!(String::from_utf8(json).unwrap(), @r#"
         {
           "tasks": [
             {

@@ -5,7 +5,7 @@ mod estimate;
 mod graph;
 mod launch;
 
-pub use decisions::{DecisionKind, DecisionRow, decisions_json, decisions_text};
+pub use decisions::{DecisionKind, DecisionRow, decisions_text, write_decisions_json};
 pub use estimate::{BenchEstimate, EstimateBasis, EstimatedLoad, estimates_note};
 pub use graph::{graph_dot, graph_mermaid};
 pub use launch::{LaunchKind, LaunchRow, launch_json, launch_problems, launch_text};

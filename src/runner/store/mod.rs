@@ -38,6 +38,7 @@
 //! everything before the last `synced` line in `records`; what was recorded after it is read and hashed again
 //! before it is trusted (it carries another boot id).
 
+mod all_cores;
 mod arrays;
 mod digests;
 mod durable;

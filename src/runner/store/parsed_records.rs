@@ -17,54 +17,14 @@ use crate::event::{Digest, Done, TaskId};
 /// Fewer lines are read faster than looked up.
 const WORTH_IT: usize = 500;
 
-/// The records of the first `length` bytes.
+/// What is known of the first `length` bytes beside their records.
 #[derive(Serialize, Deserialize)]
-struct ParsedRecords {
+struct ParsedPrefix {
     length: u64,
     /// Of these bytes.
     digest: Digest,
     /// So many records are above the last line that says they were synced.
     synced: usize,
-    #[serde(with = "one_by_one")]
-    records: Vec<Arc<TaskRecord>>,
-}
-
-/// Records as [`ParsedRecord`]s, of which one exists at a time.
-mod one_by_one {
-    use std::fmt;
-    use std::sync::Arc;
-
-    use serde::de::{SeqAccess, Visitor};
-    use serde::{Deserializer, Serializer};
-
-    use super::{ParsedRecord, TaskRecord};
-
-    pub(super) fn serialize<S: Serializer>(records: &[Arc<TaskRecord>], to: S) -> Result<S::Ok, S::Error> {
-        to.collect_seq(records.iter().map(|record| ParsedRecord::of(record)))
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Arc<TaskRecord>>, D::Error> {
-        from.deserialize_seq(Records)
-    }
-
-    struct Records;
-
-    impl<'de> Visitor<'de> for Records {
-        type Value = Vec<Arc<TaskRecord>>;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("records")
-        }
-
-        fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
-            // What a file says of its length may be wrong.
-            let mut records = Vec::with_capacity(seq.size_hint().unwrap_or_default().min(1 << 16));
-            while let Some(record) = seq.next_element::<ParsedRecord>()? {
-                records.push(Arc::new(record.into_record()));
-            }
-            Ok(records)
-        }
-    }
 }
 
 /// The records of a whole number of lines, in their order, and what these lines are.
@@ -121,7 +81,8 @@ impl RecordHistory {
         if file.metadata()?.len() == 0 {
             return Ok(None);
         }
-        let Some(ParsedRecords { length, digest, synced, records }) = sealed::read(&path(home)) else {
+        let record = |parsed: ParsedRecord| Arc::new(parsed.into_record());
+        let Some((ParsedPrefix { length, digest, synced }, records)) = sealed::read_list(&path(home), record) else {
             return Ok(None);
         };
         let mut hasher = blake3::Hasher::new();
@@ -150,10 +111,11 @@ impl RecordHistory {
         if self.records.len() < WORTH_IT || self.records.len() - self.kept < self.records.len() / 8 {
             return;
         }
-        let records = self.records.clone();
         let digest = Digest::from_bytes(*self.hasher.finalize().as_bytes());
-        let parsed = ParsedRecords { length: self.length, digest, synced: self.synced, records };
-        if sealed::write(&path(home), &parsed).is_ok() {
+        let prefix = ParsedPrefix { length: self.length, digest, synced: self.synced };
+        // One at a time: together they are as large as what they are copied from.
+        let records = self.records.iter().map(|record| ParsedRecord::of(record));
+        if sealed::write_list(&path(home), &prefix, records).is_ok() {
             self.kept = self.records.len();
         }
     }

@@ -6,14 +6,13 @@
 use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::durable::{PathError, create_folder};
-use super::{FileStamp, StateFolder, sealed};
+use super::{FileStamp, StateFolder, all_cores, sealed};
 use crate::event::{Digest, Hasher};
+use crate::plan::Plan;
 
 /// Names one way to compile: the binary, the manifest's name as typed and the parameters as typed; and one way to run that plan: the
 /// selection and the lock file.
@@ -37,7 +36,7 @@ pub struct PlanSources {
 
 /// What a wholly successful run looked at. If all of it is unchanged, the next run is a no-op; otherwise tasks with nothing changed
 /// need not be looked at again.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct NoOpConditions {
     /// Of the compiled plan that it belongs to.
     pub plan: Digest,
@@ -48,8 +47,19 @@ pub struct NoOpConditions {
     pub tasks: Vec<WatchedTask>,
 }
 
+/// A no-op is little more than 20,000 `stat` calls. To start a thread takes as long as some hundred.
+const LEAST_OF_A_THREAD: usize = 100;
+
 /// Files, folders and links, and how they looked.
 pub type WatchedPaths = Vec<(PathBuf, FileStamp)>;
+
+/// The same without its tasks, as it is kept.
+#[derive(Serialize, Deserialize)]
+struct NoOpHead {
+    plan: Digest,
+    events: String,
+    shared: WatchedPaths,
+}
 
 /// What a task's key and output depend on beside its upstream.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -116,16 +126,18 @@ impl CompilerId {
     }
 
     /// The plan as it was kept. Check [`Self::is_fresh`] first.
-    pub fn plan<P: DeserializeOwned>(&self) -> Option<P> {
-        sealed::read(&self.path("plan"))
+    pub fn plan(&self) -> Option<Plan> {
+        let (plan, tasks) = sealed::read_list(&self.path("plan"), |task| task)?;
+        Some(Plan { tasks, ..plan })
     }
 
     /// The origins are written last: a plan without them is not used.
-    pub fn keep_plan<P: Serialize>(&self, origins: &PlanSources, plan: &P) -> Result<(), PathError> {
+    pub fn keep_plan(&self, origins: &PlanSources, plan: &Plan) -> Result<(), PathError> {
         let _ = fs::remove_file(self.path("from"));
         self.drop_rest();
-        self.write("plan", plan)?;
-        self.write("from", origins)
+        create_folder(&self.folder)?;
+        sealed::write_list(&self.path("plan"), &plan.without_tasks(), plan.tasks.iter())?;
+        sealed::write(&self.path("from"), origins)
     }
 
     /// Of the compiled plan as it is kept now.
@@ -136,20 +148,18 @@ impl CompilerId {
     /// What the last wholly successful run of the plan that is kept now left to look at.
     pub fn no_op_conditions(&self) -> Option<NoOpConditions> {
         let plan = self.plan_digest()?;
-        sealed::read(&self.path("rest")).filter(|rest: &NoOpConditions| rest.plan == plan)
+        let (NoOpHead { plan: of, events, shared }, tasks) = sealed::read_list(&self.path("rest"), |task| task)?;
+        (of == plan).then_some(NoOpConditions { plan, events, shared, tasks })
     }
 
-    pub fn write_no_op_conditions(&self, rest: &NoOpConditions) -> Result<(), PathError> {
-        self.write("rest", rest)
+    pub fn write_no_op_conditions(&self, rest: NoOpConditions) -> Result<(), PathError> {
+        let NoOpConditions { plan, events, shared, tasks } = rest;
+        create_folder(&self.folder)?;
+        sealed::write_list(&self.path("rest"), &NoOpHead { plan, events, shared }, tasks.iter())
     }
 
     pub fn drop_rest(&self) {
         let _ = fs::remove_file(self.path("rest"));
-    }
-
-    fn write(&self, suffix: &str, value: &impl Serialize) -> Result<(), PathError> {
-        create_folder(&self.folder)?;
-        sealed::write(&self.path(suffix), value)
     }
 }
 
@@ -157,7 +167,7 @@ impl NoOpConditions {
     /// Whether everything is as it was. Stops at the first difference.
     pub fn is_unchanged(&self) -> bool {
         let differs = AtomicBool::new(!self.is_shared_unchanged());
-        each(&self.tasks, |task| {
+        all_cores::map(&self.tasks, LEAST_OF_A_THREAD, |task| {
             if !differs.load(Ordering::Relaxed) && !is_same(&task.look_at) {
                 differs.store(true, Ordering::Relaxed);
             }
@@ -174,31 +184,8 @@ impl NoOpConditions {
 impl WatchedTask {
     /// For each of them, whether everything looks as it did.
     pub fn unchanged(tasks: &[Self]) -> Vec<bool> {
-        each(tasks, |task| is_same(&task.look_at))
+        all_cores::map(tasks, LEAST_OF_A_THREAD, |task| is_same(&task.look_at))
     }
-}
-
-/// Looks on all cores: 20,000 `stat` calls are most of a no-op.
-fn each<T: Send>(tasks: &[WatchedTask], look: impl Fn(&WatchedTask) -> T + Sync) -> Vec<T> {
-    let threads = thread::available_parallelism().map_or(1, usize::from).min(8);
-    let size = tasks.len().div_ceil(threads).max(1);
-    let part = |tasks: &[WatchedTask]| tasks.iter().map(&look).collect::<Vec<T>>();
-    thread::scope(|scope| {
-        let part = &part;
-        let mut parts = tasks.chunks(size);
-        let mine = parts.next();
-        // Where no more threads can be had, this one looks at everything.
-        let start = |tasks| (tasks, thread::Builder::new().spawn_scoped(scope, move || part(tasks)).ok());
-        let others: Vec<_> = parts.map(start).collect();
-        let mut all = mine.map(part).unwrap_or_default();
-        for (tasks, other) in others {
-            all.extend(match other {
-                Some(other) => other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-                None => part(tasks),
-            });
-        }
-        all
-    })
 }
 
 fn is_same(paths: &[(PathBuf, FileStamp)]) -> bool {

@@ -1,4 +1,9 @@
 //! Files that are only caches: a BLAKE3 digest, then postcard. One that was cut off or altered is as good as absent.
+//!
+//! ```text
+//! digest of the rest | value
+//! digest of the rest | head | length, 256 items | length, 256 items | …      a list, whose pieces are read on all cores
+//! ```
 
 use std::fs::{self, File};
 use std::io::Read as _;
@@ -7,28 +12,80 @@ use std::path::Path;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::all_cores;
 use super::durable::{PathError, replace_cache};
 use crate::event::Digest;
 
 /// Bytes of the digest.
 const SEAL: usize = 32;
+/// Items of a list that are read one after the other.
+const PIECE: usize = 256;
+/// Bytes of a piece's length.
+const LENGTH: usize = size_of::<u32>();
 
 pub(super) fn write(path: &Path, value: &impl Serialize) -> Result<(), PathError> {
     // The seal's place, then the body: a large one is not copied.
-    let mut bytes = postcard::to_extend(value, vec![0; SEAL]).unwrap_or_else(|_| vec![0; SEAL]);
-    let seal = Digest::of(&bytes[SEAL..]);
-    bytes[..SEAL].copy_from_slice(seal.bytes());
-    replace_cache(path, &bytes)
+    seal_and_write(path, postcard::to_extend(value, vec![0; SEAL]))
 }
 
 /// `None` for what is not there, and for anything odd about it.
 pub(super) fn read<T: DeserializeOwned>(path: &Path) -> Option<T> {
     let bytes = fs::read(path).ok()?;
-    let (seal, body) = bytes.split_at_checked(SEAL)?;
-    if Digest::of(body).bytes() != seal {
-        return None;
+    postcard::from_bytes(unseal(&bytes)?).ok()
+}
+
+/// A value with a long list apart from it.
+pub(super) fn write_list<T: Serialize>(
+    path: &Path,
+    head: &impl Serialize,
+    items: impl Iterator<Item = T>,
+) -> Result<(), PathError> {
+    seal_and_write(path, list_bytes(head, items))
+}
+
+fn list_bytes<T: Serialize>(head: &impl Serialize, items: impl Iterator<Item = T>) -> postcard::Result<Vec<u8>> {
+    let mut bytes = postcard::to_extend(head, vec![0; SEAL])?;
+    let mut items = items.peekable();
+    while items.peek().is_some() {
+        let begin = bytes.len() + LENGTH;
+        bytes.extend([0; LENGTH]);
+        for item in items.by_ref().take(PIECE) {
+            bytes = postcard::to_extend(&item, bytes)?;
+        }
+        let length = u32::try_from(bytes.len() - begin).map_err(|_| postcard::Error::SerializeBufferFull)?;
+        bytes[begin - LENGTH..begin].copy_from_slice(&length.to_le_bytes());
     }
-    postcard::from_bytes(body).ok()
+    Ok(bytes)
+}
+
+/// The head, and of each item what `take` makes of it; `None` for what is not there, and for anything odd about it.
+pub(super) fn read_list<H: DeserializeOwned, T: DeserializeOwned, R: Send>(
+    path: &Path,
+    take: impl Fn(T) -> R + Sync,
+) -> Option<(H, Vec<R>)> {
+    let bytes = fs::read(path).ok()?;
+    let (head, mut rest) = postcard::take_from_bytes::<H>(unseal(&bytes)?).ok()?;
+    let mut pieces = Vec::new();
+    while let Some((length, others)) = rest.split_first_chunk::<LENGTH>() {
+        let (piece, others) = others.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+        pieces.push(piece);
+        rest = others;
+    }
+    let items = |piece: &&[u8]| {
+        let (mut items, mut rest) = (Vec::with_capacity(PIECE), *piece);
+        while !rest.is_empty() {
+            let (item, others) = postcard::take_from_bytes::<T>(rest).ok()?;
+            items.push(take(item));
+            rest = others;
+        }
+        Some(items)
+    };
+    let read = all_cores::map(&pieces, 1, items);
+    let mut all = Vec::with_capacity(pieces.len() * PIECE);
+    for items in read {
+        all.append(&mut items?);
+    }
+    rest.is_empty().then_some((head, all))
 }
 
 /// The digest that the file begins with, unchecked.
@@ -36,4 +93,62 @@ pub(super) fn digest(path: &Path) -> Option<Digest> {
     let mut seal = [0; SEAL];
     File::open(path).ok()?.read_exact(&mut seal).ok()?;
     Some(Digest::from_bytes(seal))
+}
+
+/// `bytes`: room for the seal, then the body.
+fn seal_and_write(path: &Path, bytes: postcard::Result<Vec<u8>>) -> Result<(), PathError> {
+    let mut bytes = bytes.unwrap_or_else(|_| vec![0; SEAL]);
+    let seal = Digest::of(&bytes[SEAL..]);
+    bytes[..SEAL].copy_from_slice(seal.bytes());
+    replace_cache(path, &bytes)
+}
+
+/// The body, if the seal is its own.
+fn unseal(bytes: &[u8]) -> Option<&[u8]> {
+    let (seal, body) = bytes.split_at_checked(SEAL)?;
+    (Digest::of(body).bytes() == seal).then_some(body)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(items: u32) -> (tempfile::TempDir, std::path::PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("list");
+        write_list(&path, &("head", items), (0..items).map(|n| (n, n.to_string()))).unwrap();
+        (folder, path)
+    }
+
+    #[test]
+    fn a_list_is_read_as_it_was_written_however_long_it_is() {
+        for count in [0, 1, 255, 256, 257, 5000] {
+            let (_folder, path) = list(count);
+            let read = read_list(&path, |(n, text): (u32, String)| format!("{n}{text}")).unwrap();
+            assert_eq!(read, (("head".to_owned(), count), (0..count).map(|n| format!("{n}{n}")).collect()));
+        }
+    }
+
+    #[test]
+    fn a_list_that_was_cut_or_altered_or_holds_other_items_is_absent() {
+        let (_folder, path) = list(600);
+        let whole = fs::read(&path).unwrap();
+        let read = || read_list::<(String, u32), (u32, String), ()>(&path, drop);
+        assert!(read().is_some());
+        for at in (0..whole.len()).step_by(97) {
+            let mut altered = whole.clone();
+            altered[at] ^= 1;
+            fs::write(&path, altered).unwrap();
+            assert!(read().is_none(), "byte {at} altered");
+            fs::write(&path, &whole[..at]).unwrap();
+            assert!(read().is_none(), "cut at {at}");
+        }
+        // Sealed, and yet no such list: cut between two pieces' bytes, and another type.
+        for body in [&whole[SEAL..whole.len() - 1], &whole[SEAL..SEAL + 9], &[]] {
+            seal_and_write(&path, Ok([&[0; SEAL], body].concat())).unwrap();
+            assert!(read().is_none(), "{} bytes", body.len());
+        }
+        fs::write(&path, &whole).unwrap();
+        assert!(read_list::<(String, u32), (u32, Vec<String>), ()>(&path, drop).is_none());
+    }
 }
