@@ -40,6 +40,20 @@ impl BlockFile {
     pub const fn blocks(&self) -> usize {
         self.blocks.len()
     }
+
+    /// All values of a block.
+    pub fn decode<T: SpoolValue>(&self, block: usize) -> io::Result<Vec<T>> {
+        let Block { at, bytes, values: count } = self.blocks[block];
+        let mut block = vec![0; bytes];
+        self.file.read_exact_at(&mut block, at)?;
+        let (mut values, mut rest) = (Vec::with_capacity(count), &block[..]);
+        for _ in 0..count {
+            let (value, others) = postcard::take_from_bytes(rest).map_err(io::Error::other)?;
+            values.push(value);
+            rest = others;
+        }
+        Ok(values)
+    }
 }
 
 /// Where temporary files that may become large go: `TMPDIR`, else a folder on a disk, for `/tmp` may be memory.
@@ -107,7 +121,8 @@ impl BlockWriter {
     }
 }
 
-/// Reads the values of some blocks, one block after the other.
+/// Reads the values of some blocks, one block after the other, with one value in memory beside its block: many are read beside each
+/// other when runs are merged.
 pub(in crate::harness) struct BlockReader<'f, T> {
     file: &'f BlockFile,
     rest: Range<usize>,

@@ -9,9 +9,9 @@ use serde::de::DeserializeOwned;
 /// Of a sequence, that is held in memory.
 const IN_MEMORY: usize = 16 << 20;
 
-/// What one value of a sequence must be able to do: be written into a file, and read again.
-pub(in crate::harness) trait SpoolValue: Clone + Serialize + DeserializeOwned {}
-impl<T: Clone + Serialize + DeserializeOwned> SpoolValue for T {}
+/// What one value of a sequence must be able to do: be written into a file, and read again on any core.
+pub(in crate::harness) trait SpoolValue: Clone + Send + Serialize + DeserializeOwned {}
+impl<T: Clone + Send + Serialize + DeserializeOwned> SpoolValue for T {}
 
 /// What some sequences that belong together share: the first error of their files, and how much of each is in memory.
 #[derive(Clone, Debug)]

@@ -7,12 +7,14 @@
 mod blocks;
 mod context;
 mod external_sort;
+mod whole_file;
 
 use std::io;
 use std::sync::Arc;
 
-use self::blocks::{BlockFile, BlockReader, BlockWriter};
+use self::blocks::{BlockFile, BlockWriter};
 pub(in crate::harness) use self::context::{SpoolContext, SpoolValue};
+use self::whole_file::WholeFileReader;
 
 /// A sequence that is complete.
 #[derive(Clone, Debug)]
@@ -48,7 +50,7 @@ impl<T: SpoolValue> Spool<T> {
     pub fn iter(&self) -> SpoolReader<'_, T> {
         match &self.values {
             Stored::Memory(values) => SpoolReader::Memory(values.iter()),
-            Stored::File(file) => SpoolReader::File(BlockReader::new(file, 0..file.blocks(), &self.context)),
+            Stored::File(file) => SpoolReader::File(WholeFileReader::new(file, &self.context)),
         }
     }
 
@@ -89,7 +91,7 @@ impl<T: SpoolValue + Ord> Spool<T> {
 /// Reads a sequence from its beginning.
 pub(in crate::harness) enum SpoolReader<'s, T> {
     Memory(std::slice::Iter<'s, T>),
-    File(BlockReader<'s, T>),
+    File(WholeFileReader<'s, T>),
 }
 
 impl<T: SpoolValue> Iterator for SpoolReader<'_, T> {
