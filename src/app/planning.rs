@@ -18,13 +18,8 @@ pub(super) fn plan(global: &Global, request: &PlanRequest) -> Result<CliExit, Co
     let project = Project::open_current(global)?;
     let compiler = project.compiler(&request.manifest, &request.settings);
     // Its memory goes with the process: to give it back task by task takes a tenth of the command's time.
-    let plan = ManuallyDrop::new(project.plan(
-        &request.manifest,
-        &request.settings,
-        &request.select,
-        &compiler,
-        false,
-    )?);
+    let plan =
+        ManuallyDrop::new(project.plan(&request.manifest, &request.settings, &request.select, &compiler, false)?);
     match request.show {
         PlanFormat::Dot => print(&report::graph_dot(&plan)),
         PlanFormat::Mermaid => print(&report::graph_mermaid(&plan)),

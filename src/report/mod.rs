@@ -39,9 +39,8 @@ pub use junit::junit_xml;
 pub use markdown_summary::markdown_summary;
 pub use open_metrics::{OPEN_METRICS_TYPE, open_metrics};
 pub use plan::{
-    BenchEstimate, DecisionKind, DecisionRow, EstimateBasis, EstimatedLoad, LaunchKind, LaunchRow,
-    decisions_text, estimates_note, graph_dot, graph_mermaid, launch_json, launch_problems, launch_text,
-    write_decisions_json,
+    BenchEstimate, DecisionKind, DecisionRow, EstimateBasis, EstimatedLoad, LaunchKind, LaunchRow, decisions_text,
+    estimates_note, graph_dot, graph_mermaid, launch_json, launch_problems, launch_text, write_decisions_json,
 };
 pub use run_list::{RunRow, run_list, run_list_json};
 pub use run_state::{Finished, Notice, RunState, TaskPhase, TaskProgress, TaskState};

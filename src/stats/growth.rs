@@ -167,14 +167,17 @@ fn dispersion(places: impl Iterator<Item = f64>) -> f64 {
 }
 
 fn time_without_wait(visits: &VisitsInOrder<'_>) -> f64 {
-    let mut times: Vec<f64> = (visits.visits)().map(|(arrival, end)| end - arrival).collect();
+    // There may be millions: to grow the vector would copy it, and hold both.
+    let mut times = Vec::with_capacity(visits.count);
+    times.extend((visits.visits)().map(|(arrival, end)| end - arrival));
     let place = (times.len() as f64 * WITHOUT_WAIT) as usize;
     *times.select_nth_unstable_by(place, f64::total_cmp).1
 }
 
 /// Median time in the system of the first quarter of the arrivals, before a queue has grown long.
 fn usual_time(visits: &VisitsInOrder<'_>) -> f64 {
-    let mut times: Vec<f64> = (visits.visits)().take(visits.count / 4).map(|(arrival, end)| end - arrival).collect();
+    let mut times = Vec::with_capacity(visits.count / 4);
+    times.extend((visits.visits)().take(visits.count / 4).map(|(arrival, end)| end - arrival));
     times.sort_unstable_by(f64::total_cmp);
     times.get(times.len() / 2).copied().unwrap_or(0.0)
 }

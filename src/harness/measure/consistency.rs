@@ -49,24 +49,27 @@ impl SelfCheck {
 /// Compares what the collector counted on the way with what its records say.
 pub(in crate::harness) fn check(all: &Collector<RequestRecords>, counts: &Counts) -> SelfCheck {
     let mut checked = SelfCheck::default();
-    let sum = |of: &dyn Fn(&RequestRecord) -> u64| all.records.ok().map(|record| of(&record)).sum::<u64>() as f64;
     let per_token = |record: &RequestRecord| !record.chunk_tokens_unknown && !record.retokenized;
-    let later_tokens = |record: &RequestRecord| {
-        if per_token(record) { u64::from(record.tokens.saturating_sub(record.first_tokens)) } else { 0 }
-    };
-    let span = |record: &RequestRecord| {
-        record.t_last.zip(record.t_first).map_or(0, |(last, first)| last.saturating_sub(first))
-    };
-    // Tokens that are retokenized after the run counted as chunks during the run.
-    if all.records.ok().all(|record| !record.retokenized) {
-        let values = all.itl_token.count() as f64;
-        checked.equal("values of ITL / tokens after the first chunks", values, sum(&later_tokens));
-        let gaps_per_token = sum(&|record| if per_token(record) { span(record) } else { 0 });
-        checked.equal("sum of ITL / last − first chunk, ns", all.itl_token.sum(), gaps_per_token);
+    let (mut later_tokens, mut spans_per_token, mut later_chunks, mut spans) = (0, 0, 0, 0);
+    let mut is_retokenized = false;
+    for record in all.records.ok() {
+        let span = record.t_last.zip(record.t_first).map_or(0, |(last, first)| last.saturating_sub(first));
+        spans += span;
+        later_chunks += u64::from(record.chunks.saturating_sub(1));
+        if per_token(&record) {
+            spans_per_token += span;
+            later_tokens += u64::from(record.tokens.saturating_sub(record.first_tokens));
+        }
+        is_retokenized |= record.retokenized;
     }
-    let chunks = sum(&|record| u64::from(record.chunks.saturating_sub(1)));
-    checked.equal("values of ICL / chunks after the first ones", all.icl.count() as f64, chunks);
-    checked.equal("sum of ICL / last − first chunk, ns", all.icl.sum(), sum(&span));
+    // Tokens that are retokenized after the run counted as chunks during the run.
+    if !is_retokenized {
+        let values = all.itl_token.count() as f64;
+        checked.equal("values of ITL / tokens after the first chunks", values, later_tokens as f64);
+        checked.equal("sum of ITL / last − first chunk, ns", all.itl_token.sum(), spans_per_token as f64);
+    }
+    checked.equal("values of ICL / chunks after the first ones", all.icl.count() as f64, later_chunks as f64);
+    checked.equal("sum of ICL / last − first chunk, ns", all.icl.sum(), spans as f64);
     let by_second = all.tokens_by_second.iter().sum::<u64>() as f64;
     checked.equal("tokens by second / tokens of chunks", by_second, all.chunk_tokens as f64);
     let issued = counts.issued as f64;

@@ -15,6 +15,7 @@ pub(super) mod goodput;
 mod headline;
 pub(super) mod histogram;
 pub(super) mod in_flight_changes;
+mod latency;
 pub(super) mod load_conditions;
 pub(super) mod loadgen;
 pub(super) mod metric;

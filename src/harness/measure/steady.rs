@@ -90,7 +90,8 @@ impl Steady {
         }
         let inside = answered.len() - cut;
         let metric = |population, zero_point, value: fn(&RequestRecord) -> Option<f64>| {
-            let mut values: Vec<f64> = answered.iter().skip(cut).filter_map(|record| value(&record)).collect();
+            let mut values = Vec::with_capacity(inside);
+            values.extend(answered.iter().skip(cut).filter_map(|record| value(&record)));
             let excluded = (inside - values.len()) as u64;
             Metric::exact(&MetricLabel { population, zero_point, window: WINDOW }, &mut values, excluded)
         };

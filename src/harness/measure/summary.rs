@@ -4,28 +4,25 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::collector::Collector;
-use super::metric::MetricLabel;
-use super::request_times::{FULL, e2e, tpot, ttft};
+use super::request_times::ttft;
 use super::result::{
-    ClientUsage, Connections, Counts, ExtraOutput, FailureCounts, LatencyMetrics, LittlesLaw, Measured, Rates,
-    Requested, RunResult, SCHEMA, TimeSlice, TokenCounts, Versions,
+    ClientUsage, Connections, Counts, ExtraOutput, FailureCounts, LittlesLaw, Measured, Rates, Requested, RunResult,
+    SCHEMA, TimeSlice, TokenCounts, Versions,
 };
-use super::unknown_chunks::UnknownChunks;
 use super::worker_output::WorkerOutput;
-use super::{arrival_law, by_host, consistency, retokenize, secondary_metrics};
+use super::{arrival_law, by_host, consistency, latency, retokenize, secondary_metrics};
 use crate::event::Verdict;
 use crate::harness::schedule::random_draws;
 use crate::harness::tokens::{CHUNKS, TokenSource};
 use crate::harness::transport::call::{CallKind, TokenCounting};
 use crate::harness::{
-    Adjusted, BenchSpec, CachedInput, FailureClass, Goodput, LoadConditions, LoadPattern, Metric, RequestEnd,
-    RequestRecord, RequestRecords, RequestSchedule, ServerStall, Stability, Steady, Transport,
+    BenchSpec, CachedInput, FailureClass, Goodput, LoadConditions, LoadPattern, RequestEnd, RequestRecord,
+    RequestRecords, RequestSchedule, ServerStall, Stability, Steady, Transport,
 };
 use crate::spec::StreamMode;
 
 const NS: f64 = 1e9;
 const SECOND: u64 = 1_000_000_000;
-const POINTS: usize = 200;
 const FAILURES_SHOWN_PER_CLASS: u64 = 3;
 
 /// When the run began.
@@ -74,6 +71,7 @@ pub(in crate::harness) fn summarise(
     let to_answer = schedule.requests.len() as u64 - cancelled_early;
     let tokens = tokens(&all, count);
     let stability = Stability::of(spec, records);
+    let (latency, curves) = latency::of(&all, to_answer, &tokens, spec.scenario.zero_point());
     let mut counts = counts(schedule.requests.len() as u64, issued, lost, in_flight, records);
     for (class, count, example) in all.violations.each() {
         counts.violations.insert(class, count);
@@ -98,7 +96,7 @@ pub(in crate::harness) fn summarise(
             .then(|| steady(records, &all.tokens_by_second, stability.freeze.as_ref()))
             .flatten(),
         stability,
-        latency: latency(&all, to_answer, &tokens, spec.scenario.zero_point()),
+        latency,
         server: secondary_metrics::server(spec, records),
         cancellations: secondary_metrics::cancellations(spec, records),
         outputs: all.extra_outputs.iter().map(|(name, tally)| ((*name).to_owned(), ExtraOutput::from(tally))).collect(),
@@ -107,7 +105,7 @@ pub(in crate::harness) fn summarise(
         connections,
         tokens,
         slices: slices(&all),
-        curves: curves(records),
+        curves,
         rates,
         versions: Versions {
             regatta: env!("CARGO_PKG_VERSION").to_owned(),
@@ -188,41 +186,41 @@ fn tokens(all: &Collector<RequestRecords>, count: TokenCounting) -> TokenCounts 
     };
     let mut tokens =
         TokenCounts { source: count.source(), input_source: input_source.to_owned(), ..TokenCounts::default() };
-    let (mut requests, mut first) = (0u64, 0u64);
+    let (mut requests, mut first, mut is_known) = (0u64, 0u64, true);
+    let mut prompts = Some(0_u64);
+    let mut answers = BTreeMap::<TokenSource, u64>::new();
     for record in all.records.ok() {
         requests += 1;
         first += u64::from(record.first_tokens);
+        is_known &= record.known_first_tokens().is_some();
         tokens.input += u64::from(record.input_tokens);
         tokens.output += u64::from(record.tokens);
         tokens.output_requested += u64::from(record.requested_tokens);
         tokens.shorter += u64::from(record.tokens < record.requested_tokens);
         tokens.longer += u64::from(record.tokens > record.requested_tokens);
         tokens.without_final_marker += u64::from(!record.final_marker);
+        let prompt = record.usage.as_ref().and_then(|usage| usage.prompt);
+        prompts = prompts.zip(prompt).map(|(sum, more)| sum.saturating_add(more));
+        *answers.entry(record.token_source).or_default() += 1;
+        if record.chunks > 1 && record.chunk_tokens_unknown {
+            tokens.chunk_tokens_unknown += 1;
+            // Chunks and responses show it already, where they are the source.
+            if !matches!(record.token_source, TokenSource::Chunks | TokenSource::Responses) {
+                tokens.chunk_source = Some(CHUNKS.to_owned());
+            }
+        }
     }
-    tokens.source = source(count, &all.records);
-    let several = || all.records.ok().filter(|record| record.chunks > 1);
-    tokens.chunk_tokens_unknown = several().filter(|record| record.chunk_tokens_unknown).count() as u64;
-    // Chunks and responses show it already, where they are the source.
-    let is_counted_otherwise = |record: &RequestRecord| {
-        record.chunk_tokens_unknown && !matches!(record.token_source, TokenSource::Chunks | TokenSource::Responses)
-    };
-    tokens.chunk_source = several().any(|record| is_counted_otherwise(&record)).then(|| CHUNKS.to_owned());
-    let prompts: Option<u64> = all.records.ok().map(|record| record.usage.as_ref()?.prompt).sum();
+    tokens.source = source(count, &answers);
     tokens.input_server = prompts.filter(|_| requests > 0);
     tokens.input_cached = CachedInput::of(&all.records);
-    let is_known = all.records.ok().all(|record| record.known_first_tokens().is_some());
     tokens.mean_first_chunk = (requests > 0 && is_known).then(|| first as f64 / requests as f64);
     tokens.coalesced_share = (all.chunks > 0).then(|| all.coalesced as f64 / all.chunks as f64);
     tokens
 }
 
-/// The token source of every successful answer; where it differs between answers, the count for each.
-fn source(count: TokenCounting, records: &RequestRecords) -> String {
-    let all = records.ok().count();
-    let mut answers = BTreeMap::<TokenSource, usize>::new();
-    for record in records.ok() {
-        *answers.entry(record.token_source).or_default() += 1;
-    }
+/// The token source of every successful answer; where it differs between answers, the count for each. `answers`: of each source.
+fn source(count: TokenCounting, answers: &BTreeMap<TokenSource, u64>) -> String {
+    let all: u64 = answers.values().sum();
     let text = |source: TokenSource| match source {
         TokenSource::OutputIds | TokenSource::Responses => count.source(),
         TokenSource::Usage => TokenCounting::Usage.source(),
@@ -240,7 +238,7 @@ fn source(count: TokenCounting, records: &RequestRecords) -> String {
         TokenSource::Requested,
     ];
     let rest = [TokenSource::Retokenized, TokenSource::Chunks];
-    let parts: Vec<(usize, String)> = order
+    let parts: Vec<(u64, String)> = order
         .into_iter()
         .chain(rest)
         .filter_map(|source| answers.get(&source).map(|answers| (*answers, text(source))))
@@ -266,96 +264,61 @@ fn steady(records: &RequestRecords, tokens_by_second: &[u64], freeze: Option<&Se
     Some(Steady { output_tokens_per_s: steady.output_tokens_per_s.filter(|_| is_known), ..steady })
 }
 
-/// End of the last successful request, ns from the start.
-fn window(records: &RequestRecords) -> u64 {
-    records.ok().map(|record| record.t_end).max().unwrap_or(0)
-}
-
 fn rates(spec: &BenchSpec, schedule: &RequestSchedule, records: &RequestRecords) -> Rates {
-    let window_s = window(records) as f64 / NS;
+    let (mut issued, mut arrivals, mut planned) = (Instants::NONE, Instants::NONE, Instants::NONE);
+    let (mut answered, mut tokens, mut window_ns) = (0_usize, 0.0, 0);
+    // Issue and end of the successful request that was issued last.
+    let mut last_query = (0, 0);
+    for record in records {
+        issued.add(record.t_issue);
+        // Later turns wait for answers and are no arrivals.
+        if record.turn == 0 {
+            arrivals.add(record.t_issue);
+        }
+        if record.is_ok() {
+            answered += 1;
+            tokens += f64::from(record.tokens);
+            window_ns = window_ns.max(record.t_end);
+            if record.t_issue >= last_query.0 {
+                last_query = (record.t_issue, record.t_end);
+            }
+        }
+    }
+    schedule.scheduled().for_each(|at| planned.add(at));
+    let window_s = window_ns as f64 / NS;
     let per_window = |count: f64| (window_s > 0.0).then(|| count / window_s);
-    let count = records.ok().count();
-    let gaps_over = |count: usize, ns: u64| (count > 1 && ns > 0).then(|| (count - 1) as f64 / (ns as f64 / NS));
     let is_timed = spec.scenario.is_open_loop();
-    let issue = |records: &mut dyn Iterator<Item = u64>| {
-        records.fold((u64::MAX, 0), |(first, last), at| (first.min(at), last.max(at)))
-    };
-    let (first_issue, _) = issue(&mut records.iter().map(|record| record.t_issue));
-    // Later turns wait for answers and are no arrivals.
-    let arrivals = || records.iter().filter(|record| record.turn == 0).map(|record| record.t_issue);
-    let (came, (first_came, last_came)) = (arrivals().count(), issue(&mut arrivals()));
-    let (planned, (from, to)) = (schedule.scheduled().count(), issue(&mut schedule.scheduled()));
-    let last_query_end = records.ok().max_by_key(|record| record.t_issue).map_or(0, |record| record.t_end);
+    let completed = Instants { count: answered, last: last_query.1, ..issued };
     Rates {
         window_s,
-        offered: is_timed.then(|| gaps_over(planned, to.saturating_sub(from))).flatten(),
-        admitted: is_timed.then(|| gaps_over(came, last_came.saturating_sub(first_came))).flatten(),
-        requests_full: per_window(count as f64),
-        requests_loadgen_completed: gaps_over(count, last_query_end.saturating_sub(first_issue)),
-        output_tokens: per_window(records.ok().map(|record| f64::from(record.tokens)).sum()),
+        offered: is_timed.then(|| planned.per_second()).flatten(),
+        admitted: is_timed.then(|| arrivals.per_second()).flatten(),
+        requests_full: per_window(answered as f64),
+        requests_loadgen_completed: completed.per_second(),
+        output_tokens: per_window(tokens),
     }
 }
 
-fn latency(
-    all: &Collector<RequestRecords>,
-    scheduled: u64,
-    tokens: &TokenCounts,
-    zero: &'static str,
-) -> LatencyMetrics {
-    let records = &all.records;
-    let requests = records.ok().count() as u64;
-    let of = |population, zero_point, value: &dyn Fn(&RequestRecord) -> Option<f64>| {
-        let mut ns: Vec<f64> = records.ok().filter_map(|record| value(&record)).collect();
-        let excluded = requests - ns.len() as u64;
-        Metric::exact(&MetricLabel { population, zero_point, window: FULL }, &mut ns, excluded)
-    };
-    let unknown = UnknownChunks::of(records, tokens);
-    let tpots = MetricLabel {
-        population: "successful requests with more tokens than their first chunk has",
-        zero_point: "first_chunk",
-        window: FULL,
-    };
-    let itls = MetricLabel {
-        population: "tokens after the first chunk of successful requests",
-        zero_point: "previous_chunk",
-        window: FULL,
-    };
-    let single = records.ok().filter(|record| record.chunks < 2).count() as u64;
-    let pooled = |population, pool| {
-        let label = MetricLabel { population, zero_point: "previous_chunk", window: FULL };
-        Metric::pooled(&label, pool, single)
-    };
-    let lag = |record: RequestRecord| record.t_issue.saturating_sub(record.t_sched) as f64;
-    let issued = MetricLabel { population: "issued requests, with any outcome", zero_point: zero, window: FULL };
-    let unanswered = scheduled.saturating_sub(requests);
-    let mut latency = LatencyMetrics {
-        ttft_adjusted: Adjusted::of(records.ok().filter_map(|record| ttft(&record)), unanswered),
-        e2e_adjusted: Adjusted::of(records.ok().filter_map(|record| e2e(&record)), unanswered),
-        ttft: of("successful requests", zero, &ttft),
-        ttft_sent: of("successful requests", "issue", &|record| {
-            Some(record.t_first?.saturating_sub(record.t_issue) as f64)
-        }),
-        tpot: unknown.unless_without_first_chunk(&tpots, requests, || of(tpots.population, tpots.zero_point, &tpot)),
-        itl_token: unknown.unless_per_token(&itls, requests, || pooled(itls.population, &all.itl_token)),
-        icl: pooled("chunks after the first of successful requests", &all.icl),
-        e2e: of("successful requests", zero, &e2e),
-        e2e_sent: of("successful requests", "issue", &|record| {
-            Some(record.t_last?.saturating_sub(record.t_issue) as f64)
-        }),
-        max_stall: of("successful requests with at least two chunks", "previous_chunk", &|record| {
-            (record.chunks > 1).then_some(record.max_gap as f64)
-        }),
-        queue_client: Metric::exact(&issued, &mut records.iter().map(lag).collect::<Vec<_>>(), 0),
-    };
-    let LatencyMetrics { ttft, ttft_sent, tpot, itl_token, icl, e2e, e2e_sent, max_stall, queue_client, .. } =
-        &mut latency;
-    // For a mixture each metric carries the source.
-    let source = tokens.source.clone();
-    for metric in [ttft, ttft_sent, tpot, icl, e2e, e2e_sent, max_stall, queue_client] {
-        source.clone_into(&mut metric.token_source);
+/// How many instants there are, and the first and the last one, ns.
+#[derive(Clone, Copy)]
+struct Instants {
+    count: usize,
+    first: u64,
+    last: u64,
+}
+
+impl Instants {
+    const NONE: Self = Self { count: 0, first: u64::MAX, last: 0 };
+
+    fn add(&mut self, at: u64) {
+        *self = Self { count: self.count + 1, first: self.first.min(at), last: self.last.max(at) };
     }
-    itl_token.token_source = tokens.chunk_source.clone().unwrap_or(source);
-    latency
+
+    /// Of the gaps between them.
+    fn per_second(self) -> Option<f64> {
+        let ns = self.last.saturating_sub(self.first);
+        (self.count > 1 && ns > 0).then(|| (self.count - 1) as f64 / (ns as f64 / NS))
+    }
 }
 
 fn littles_law(area: f64, wall_ns: u64, records: &RequestRecords) -> LittlesLaw {
@@ -417,23 +380,4 @@ fn slices(all: &Collector<RequestRecords>) -> Vec<TimeSlice> {
         slice.ttft_ms = (slice.first_tokens > 0).then(|| sum / slice.first_tokens as f64);
     }
     slices
-}
-
-fn curves(records: &RequestRecords) -> BTreeMap<String, Vec<(f64, f64)>> {
-    let curve = |value: fn(&RequestRecord) -> Option<f64>| {
-        let mut values: Vec<f64> = records.ok().filter_map(|record| value(&record)).collect();
-        values.sort_unstable_by(f64::total_cmp);
-        let n = values.len();
-        let points = n.min(POINTS);
-        (1..=points)
-            .map(|point| {
-                let upto = (point * n).div_ceil(points);
-                (values[upto - 1] / 1e6, upto as f64 / n as f64)
-            })
-            .collect::<Vec<_>>()
-    };
-    [("ttft", curve(ttft)), ("tpot", curve(tpot)), ("e2e", curve(e2e))]
-        .into_iter()
-        .map(|(name, points)| (name.to_owned(), points))
-        .collect()
 }

@@ -22,12 +22,18 @@ pub(in crate::harness) struct UnknownChunks {
 
 impl UnknownChunks {
     pub fn of(records: &RequestRecords, tokens: &TokenCounts) -> Self {
-        let several = || records.iter().filter(|record| record.is_ok() && record.chunks > 1);
-        let of_all = |count: usize| count as f64 / several().count().max(1) as f64;
-        let unknown = || several().filter(|record| record.chunk_tokens_unknown);
+        let (mut several, mut unknown, mut with_total) = (0_u64, 0_u64, 0_u64);
+        for record in records.ok().filter(|record| record.chunks > 1) {
+            several += 1;
+            if record.chunk_tokens_unknown {
+                unknown += 1;
+                with_total += u64::from(record.token_source == TokenSource::Usage);
+            }
+        }
+        let of_all = |count: u64| count as f64 / several.max(1) as f64;
         Self {
-            share: of_all(unknown().count()),
-            share_with_total: of_all(unknown().filter(|record| record.token_source == TokenSource::Usage).count()),
+            share: of_all(unknown),
+            share_with_total: of_all(with_total),
             coalesced: tokens.coalesced_share.unwrap_or(0.0),
         }
     }

@@ -92,6 +92,11 @@ impl RequestRecords {
         Spool::of(self.iter().filter_map(|record| of(&record)), self.0.context())
     }
 
+    /// A number of each record that has one, all in memory.
+    pub(in crate::harness) fn values(&self, of: impl Fn(&RequestRecord) -> Option<f64> + Sync) -> Vec<f64> {
+        self.0.taken(|StoredRecord(record)| of(&record))
+    }
+
     /// What was made of these records.
     pub(in crate::harness) fn collected<T: SpoolValue>(&self, values: impl IntoIterator<Item = T>) -> Spool<T> {
         Spool::of(values, self.0.context())

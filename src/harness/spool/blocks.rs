@@ -41,18 +41,18 @@ impl BlockFile {
         self.blocks.len()
     }
 
-    /// All values of a block.
-    pub fn decode<T: SpoolValue>(&self, block: usize) -> io::Result<Vec<T>> {
-        let Block { at, bytes, values: count } = self.blocks[block];
+    /// What `take` makes of each value of a block.
+    pub fn decode<T: SpoolValue, R>(&self, block: usize, take: impl Fn(T) -> Option<R>) -> io::Result<Vec<R>> {
+        let Block { at, bytes, values } = self.blocks[block];
         let mut block = vec![0; bytes];
         self.file.read_exact_at(&mut block, at)?;
-        let (mut values, mut rest) = (Vec::with_capacity(count), &block[..]);
-        for _ in 0..count {
+        let (mut taken, mut rest) = (Vec::with_capacity(values), &block[..]);
+        for _ in 0..values {
             let (value, others) = postcard::take_from_bytes(rest).map_err(io::Error::other)?;
-            values.push(value);
+            taken.extend(take(value));
             rest = others;
         }
-        Ok(values)
+        Ok(taken)
     }
 }
 

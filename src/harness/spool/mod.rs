@@ -54,6 +54,14 @@ impl<T: SpoolValue> Spool<T> {
         }
     }
 
+    /// What is taken of some values, in their order; `take` is called on all cores.
+    pub fn taken<R: Send>(&self, take: impl Fn(T) -> Option<R> + Sync) -> Vec<R> {
+        match &self.values {
+            Stored::Memory(values) => values.iter().cloned().filter_map(take).collect(),
+            Stored::File(file) => whole_file::taken(file, &self.context, take),
+        }
+    }
+
     pub fn mapped<U: SpoolValue>(&self, of: impl Fn(T) -> U) -> Spool<U> {
         Spool::of(self.iter().map(of), &self.context)
     }
@@ -179,6 +187,8 @@ mod tests {
             let spool = Spool::of(values.iter().cloned(), &SpoolContext::with_memory(bytes));
             assert_eq!(matches!(spool.values, Stored::File(_)), bytes < 1 << 20);
             assert!(spool.len() == values.len() && spool.iter().eq(values.iter().cloned()));
+            let even = |(key, text): (u64, String)| (key % 2 == 0).then_some((text, key));
+            assert!(spool.taken(even).into_iter().eq(values.iter().cloned().filter_map(even)));
             if bytes > 0 {
                 let sorted = spool.sorted_by_key(|(key, _)| *key);
                 assert!(sorted.iter().eq(expected.iter().cloned()), "equal keys stay in their order");

@@ -9,10 +9,42 @@ use rayon::prelude::*;
 use super::blocks::BlockFile;
 use super::context::{SpoolContext, SpoolValue};
 
-/// Blocks that each core decodes before their values are taken: a decoded one has about half a MB.
-const BLOCKS_OF_A_CORE: usize = 2;
-/// Cores that decode: the one that takes the values keeps no more of them busy.
-const MOST_CORES: usize = 8;
+/// Cores that decode at once, a block each: a decoded block of records has about half a MB.
+const MOST_CORES: usize = 16;
+
+/// What `take` makes of each value, in order. It is called on all cores.
+pub(super) fn taken<T: SpoolValue, R: Send>(
+    file: &BlockFile,
+    context: &SpoolContext,
+    take: impl Fn(T) -> Option<R> + Sync,
+) -> Vec<R> {
+    // To grow a vector of millions copies it, and holds both.
+    let (mut all, mut rest) = (Vec::with_capacity(file.values()), 0..file.blocks());
+    while let Some(some) = next_blocks(&mut rest) {
+        match decoded(file, some, &take) {
+            Ok(blocks) => blocks.into_iter().for_each(|block| all.extend(block)),
+            Err(error) => {
+                context.fail(error);
+                break;
+            }
+        }
+    }
+    all
+}
+
+fn next_blocks(rest: &mut Range<usize>) -> Option<Range<usize>> {
+    let next = rest.start..rest.end.min(rest.start + rayon::current_num_threads().min(MOST_CORES));
+    rest.start = next.end;
+    (!next.is_empty()).then_some(next)
+}
+
+fn decoded<T: SpoolValue, R: Send>(
+    file: &BlockFile,
+    blocks: Range<usize>,
+    take: impl Fn(T) -> Option<R> + Sync,
+) -> io::Result<Vec<Vec<R>>> {
+    blocks.into_par_iter().map(|block| file.decode(block, &take)).collect()
+}
 
 pub(in crate::harness) struct WholeFileReader<'f, T> {
     file: &'f BlockFile,
@@ -28,16 +60,6 @@ impl<'f, T: SpoolValue> WholeFileReader<'f, T> {
         let (blocks, values) = (Vec::new().into_iter(), Vec::new().into_iter());
         Self { file, rest: 0..file.blocks(), blocks, values, context }
     }
-
-    fn decode(&mut self) -> io::Result<()> {
-        let count = BLOCKS_OF_A_CORE * rayon::current_num_threads().min(MOST_CORES);
-        let some = self.rest.start..self.rest.end.min(self.rest.start + count);
-        self.rest.start = some.end;
-        let decoded: Vec<Vec<T>> =
-            some.into_par_iter().map(|block| self.file.decode(block)).collect::<io::Result<_>>()?;
-        self.blocks = decoded.into_iter();
-        Ok(())
-    }
 }
 
 impl<T: SpoolValue> Iterator for WholeFileReader<'_, T> {
@@ -48,13 +70,16 @@ impl<T: SpoolValue> Iterator for WholeFileReader<'_, T> {
             if let Some(value) = self.values.next() {
                 return Some(value);
             }
-            match self.blocks.next() {
-                Some(block) => self.values = block.into_iter(),
-                None if self.rest.is_empty() => return None,
-                None => self.decode().unwrap_or_else(|error| {
+            if let Some(block) = self.blocks.next() {
+                self.values = block.into_iter();
+                continue;
+            }
+            match decoded(self.file, next_blocks(&mut self.rest)?, Some) {
+                Ok(blocks) => self.blocks = blocks.into_iter(),
+                Err(error) => {
                     self.context.fail(error);
                     self.rest = 0..0;
-                }),
+                }
             }
         }
     }
