@@ -37,8 +37,7 @@ pub(super) fn plan(global: &Global, request: &PlanRequest) -> Result<CliExit, Co
                 let task = tasks.find(|task| task.id == decision.id);
                 // To read every action of a large plan takes its time; a cached one costs nothing.
                 let task = task.filter(|_| decision.verdict == runner::Prediction::Run);
-                let cost =
-                    task.map(|task| MeasurementCost::of(task)).transpose().map_err(anyhow::Error::from)?.flatten();
+                let cost = task.map(MeasurementCost::of).transpose().map_err(anyhow::Error::from)?.flatten();
                 let estimate = task.map(|task| estimates.of(task)).transpose()?.flatten();
                 decisions.push(decision_row(decision, cost.map(|cost| cost.to_string()), estimate));
             }
