@@ -17,7 +17,7 @@ use crate::stages::{LaunchPreview, ServePreview, previews};
 pub(super) fn plan(global: &Global, request: &PlanRequest) -> Result<CliExit, CommandError> {
     let project = Project::open_current(global)?;
     let compiler = project.compiler(&request.manifest, &request.settings);
-    // Its memory goes with the process: to give it back task by task takes a tenth of the command's time.
+    // Its memory goes with the process: to free it task by task takes a tenth of the command's time.
     let plan =
         ManuallyDrop::new(project.plan(&request.manifest, &request.settings, &request.select, &compiler, false)?);
     match request.show {
@@ -35,6 +35,7 @@ pub(super) fn plan(global: &Global, request: &PlanRequest) -> Result<CliExit, Co
             for decision in known {
                 // Decisions come in the order of the plan.
                 let task = tasks.find(|task| task.id == decision.id);
+                debug_assert!(task.is_some(), "{} is out of order", decision.id);
                 // To read every action of a large plan takes its time; a cached one costs nothing.
                 let task = task.filter(|_| decision.verdict == runner::Prediction::Run);
                 let cost = task.map(MeasurementCost::of).transpose().map_err(anyhow::Error::from)?.flatten();

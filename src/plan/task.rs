@@ -29,7 +29,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// What it says of itself, where its tasks are kept apart.
+    /// A copy without tasks.
     #[must_use]
     pub fn without_tasks(&self) -> Self {
         let Self { name, manifest, manifest_digest, params, of_environment, given, tasks: _ } = self;

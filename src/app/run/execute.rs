@@ -320,8 +320,8 @@ impl PreparedRun {
             record_no_op_conditions(&self.compiler, &id, &self.plan, summary, &self.manifest, lock_file.as_deref());
         }
         drop(lock);
-        let worked_with = Some((self.plan, output_cache));
-        Ok(RunEnd { exit, outs, report, task_lines: lines, worked_with })
+        let plan_and_cache = Some((self.plan, output_cache));
+        Ok(RunEnd { exit, outs, report, task_lines: lines, plan_and_cache })
     }
 
     /// Reported before anything happens.

@@ -9,14 +9,14 @@ use super::result::{LatencyMetrics, TokenCounts};
 use super::unknown_chunks::UnknownChunks;
 use crate::harness::{Adjusted, Metric, RequestRecord, RequestRecords};
 
-/// Of a curve.
+/// Points of a curve, at most.
 const POINTS: usize = 200;
 
 /// Points (ms, share of the values up to there) by the name of the latency.
 type Curves = BTreeMap<String, Vec<(f64, f64)>>;
 
 /// `scheduled`: requests that were to be answered in full; `zero`: the zero point of what counts from the schedule.
-pub(super) fn of(
+pub(super) fn latencies(
     all: &Collector<RequestRecords>,
     scheduled: u64,
     tokens: &TokenCounts,
@@ -56,7 +56,10 @@ pub(super) fn of(
     let itls = label("tokens after the first chunk of successful requests", "previous_chunk");
     let icls = label("chunks after the first of successful requests", "previous_chunk");
     let stalls = label("successful requests with at least two chunks", "previous_chunk");
-    let mut lags = records.values(|record| Some(record.t_issue.saturating_sub(record.t_sched) as f64));
+    let queue_client = {
+        let mut lags = records.values(|record| Some(record.t_issue.saturating_sub(record.t_sched) as f64));
+        Metric::exact(&label("issued requests, with any outcome", zero), &mut lags, 0)
+    };
     let mut latency = LatencyMetrics {
         ttft,
         ttft_adjusted,
@@ -72,7 +75,7 @@ pub(super) fn of(
             Some(record.t_last?.saturating_sub(record.t_issue) as f64)
         }),
         max_stall: once(&stalls, &|record| (record.chunks > 1).then_some(record.max_gap as f64)),
-        queue_client: Metric::exact(&label("issued requests, with any outcome", zero), &mut lags, 0),
+        queue_client,
     };
     name_token_sources(&mut latency, tokens);
     (latency, curves)

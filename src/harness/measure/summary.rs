@@ -71,7 +71,7 @@ pub(in crate::harness) fn summarise(
     let to_answer = schedule.requests.len() as u64 - cancelled_early;
     let tokens = tokens(&all, count);
     let stability = Stability::of(spec, records);
-    let (latency, curves) = latency::of(&all, to_answer, &tokens, spec.scenario.zero_point());
+    let (latency, curves) = latency::latencies(&all, to_answer, &tokens, spec.scenario.zero_point());
     let mut counts = counts(schedule.requests.len() as u64, issued, lost, in_flight, records);
     for (class, count, example) in all.violations.each() {
         counts.violations.insert(class, count);
@@ -265,7 +265,7 @@ fn steady(records: &RequestRecords, tokens_by_second: &[u64], freeze: Option<&Se
 }
 
 fn rates(spec: &BenchSpec, schedule: &RequestSchedule, records: &RequestRecords) -> Rates {
-    let (mut issued, mut arrivals, mut planned) = (Instants::NONE, Instants::NONE, Instants::NONE);
+    let (mut issued, mut arrivals, mut planned) = (InstantRange::NONE, InstantRange::NONE, InstantRange::NONE);
     let (mut answered, mut tokens, mut window_ns) = (0_usize, 0.0, 0);
     // Issue and end of the successful request that was issued last.
     let mut last_query = (0, 0);
@@ -288,7 +288,7 @@ fn rates(spec: &BenchSpec, schedule: &RequestSchedule, records: &RequestRecords)
     let window_s = window_ns as f64 / NS;
     let per_window = |count: f64| (window_s > 0.0).then(|| count / window_s);
     let is_timed = spec.scenario.is_open_loop();
-    let completed = Instants { count: answered, last: last_query.1, ..issued };
+    let completed = InstantRange { count: answered, last: last_query.1, ..issued };
     Rates {
         window_s,
         offered: is_timed.then(|| planned.per_second()).flatten(),
@@ -301,20 +301,20 @@ fn rates(spec: &BenchSpec, schedule: &RequestSchedule, records: &RequestRecords)
 
 /// How many instants there are, and the first and the last one, ns.
 #[derive(Clone, Copy)]
-struct Instants {
+struct InstantRange {
     count: usize,
     first: u64,
     last: u64,
 }
 
-impl Instants {
+impl InstantRange {
     const NONE: Self = Self { count: 0, first: u64::MAX, last: 0 };
 
     fn add(&mut self, at: u64) {
         *self = Self { count: self.count + 1, first: self.first.min(at), last: self.last.max(at) };
     }
 
-    /// Of the gaps between them.
+    /// Gaps between them per second.
     fn per_second(self) -> Option<f64> {
         let ns = self.last.saturating_sub(self.first);
         (self.count > 1 && ns > 0).then(|| (self.count - 1) as f64 / (ns as f64 / NS))

@@ -94,7 +94,7 @@ impl RequestRecords {
 
     /// A number of each record that has one, all in memory.
     pub(in crate::harness) fn values(&self, of: impl Fn(&RequestRecord) -> Option<f64> + Sync) -> Vec<f64> {
-        self.0.taken(|StoredRecord(record)| of(&record))
+        self.0.filter_map_to_vec(|StoredRecord(record)| of(&record))
     }
 
     /// What was made of these records.

@@ -121,8 +121,7 @@ impl BlockWriter {
     }
 }
 
-/// Reads the values of some blocks, one block after the other, with one value in memory beside its block: many are read beside each
-/// other when runs are merged.
+/// Reads the values of some blocks, one block after the other. Holds one block and one value, because a merge has many readers.
 pub(in crate::harness) struct BlockReader<'f, T> {
     file: &'f BlockFile,
     rest: Range<usize>,

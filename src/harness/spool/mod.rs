@@ -2,7 +2,8 @@
 //! temporary file without a name, which ends with the process. It is read in order, and sorted without being in memory as a whole.
 //!
 //! What a disk refuses does not stop a run in the middle of its load: the first error is kept, the sequence ends there, and
-//! [`SpoolContext::check`] reports it before a result is made of it.
+//! [`SpoolContext::check`] reports it before a result is made of it. A file is decoded some blocks at a time, so that it may end before
+//! the block with the error.
 
 mod blocks;
 mod context;
@@ -54,11 +55,11 @@ impl<T: SpoolValue> Spool<T> {
         }
     }
 
-    /// What is taken of some values, in their order; `take` is called on all cores.
-    pub fn taken<R: Send>(&self, take: impl Fn(T) -> Option<R> + Sync) -> Vec<R> {
+    /// What `take` makes of some values, in their order. It may be called on several threads.
+    pub fn filter_map_to_vec<R: Send>(&self, take: impl Fn(T) -> Option<R> + Sync) -> Vec<R> {
         match &self.values {
             Stored::Memory(values) => values.iter().cloned().filter_map(take).collect(),
-            Stored::File(file) => whole_file::taken(file, &self.context, take),
+            Stored::File(file) => whole_file::filter_map_to_vec(file, &self.context, take),
         }
     }
 
@@ -188,7 +189,7 @@ mod tests {
             assert_eq!(matches!(spool.values, Stored::File(_)), bytes < 1 << 20);
             assert!(spool.len() == values.len() && spool.iter().eq(values.iter().cloned()));
             let even = |(key, text): (u64, String)| (key % 2 == 0).then_some((text, key));
-            assert!(spool.taken(even).into_iter().eq(values.iter().cloned().filter_map(even)));
+            assert!(spool.filter_map_to_vec(even).into_iter().eq(values.iter().cloned().filter_map(even)));
             if bytes > 0 {
                 let sorted = spool.sorted_by_key(|(key, _)| *key);
                 assert!(sorted.iter().eq(expected.iter().cloned()), "equal keys stay in their order");

@@ -1,19 +1,33 @@
-//! Reads a whole file of values in order, decoded on all cores: to decode a value takes longer than most of what is asked of it.
+//! Reads a whole file of values in order, decoded on several cores: decoding a value takes longer than most uses of it.
 
 use std::io;
 use std::ops::Range;
+use std::sync::OnceLock;
+use std::thread;
 use std::vec::IntoIter;
 
 use rayon::prelude::*;
+use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use super::blocks::BlockFile;
 use super::context::{SpoolContext, SpoolValue};
 
 /// Cores that decode at once, a block each: a decoded block of records has about half a MB.
-const MOST_CORES: usize = 16;
+const MOST_CORES: usize = 8;
 
-/// What `take` makes of each value, in order. It is called on all cores.
-pub(super) fn taken<T: SpoolValue, R: Send>(
+/// Threads of its own, so that decoding does not wait for files that are hashed. `None` where no threads can be had: then blocks are
+/// decoded one by one.
+fn decoders() -> Option<&'static ThreadPool> {
+    static DECODERS: OnceLock<Option<ThreadPool>> = OnceLock::new();
+    let start = || {
+        let cores = thread::available_parallelism().map_or(1, usize::from).min(MOST_CORES);
+        ThreadPoolBuilder::new().num_threads(cores).thread_name(|_| "decode".to_owned()).build().ok()
+    };
+    DECODERS.get_or_init(start).as_ref()
+}
+
+/// What `take` makes of some values, in order.
+pub(super) fn filter_map_to_vec<T: SpoolValue, R: Send>(
     file: &BlockFile,
     context: &SpoolContext,
     take: impl Fn(T) -> Option<R> + Sync,
@@ -33,7 +47,7 @@ pub(super) fn taken<T: SpoolValue, R: Send>(
 }
 
 fn next_blocks(rest: &mut Range<usize>) -> Option<Range<usize>> {
-    let next = rest.start..rest.end.min(rest.start + rayon::current_num_threads().min(MOST_CORES));
+    let next = rest.start..rest.end.min(rest.start + decoders().map_or(1, ThreadPool::current_num_threads));
     rest.start = next.end;
     (!next.is_empty()).then_some(next)
 }
@@ -43,7 +57,11 @@ fn decoded<T: SpoolValue, R: Send>(
     blocks: Range<usize>,
     take: impl Fn(T) -> Option<R> + Sync,
 ) -> io::Result<Vec<Vec<R>>> {
-    blocks.into_par_iter().map(|block| file.decode(block, &take)).collect()
+    let decode = |block| file.decode(block, &take);
+    match decoders() {
+        Some(decoders) => decoders.install(|| blocks.into_par_iter().map(decode).collect()),
+        None => blocks.map(decode).collect(),
+    }
 }
 
 pub(in crate::harness) struct WholeFileReader<'f, T> {

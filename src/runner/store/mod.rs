@@ -38,7 +38,6 @@
 //! everything before the last `synced` line in `records`; what was recorded after it is read and hashed again
 //! before it is trusted (it carries another boot id).
 
-mod all_cores;
 mod arrays;
 mod digests;
 mod durable;
@@ -54,6 +53,7 @@ mod latest;
 mod lock;
 mod output_cache;
 mod outputs;
+mod parallel_map;
 mod parsed_records;
 mod plan_cache;
 mod portable_output;

@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde::{Deserialize, Serialize};
 
 use super::durable::{PathError, create_folder};
-use super::{FileStamp, StateFolder, all_cores, sealed};
+use super::parallel_map::parallel_map;
+use super::{FileStamp, StateFolder, sealed};
 use crate::event::{Digest, Hasher};
 use crate::plan::Plan;
 
@@ -47,13 +48,10 @@ pub struct NoOpConditions {
     pub tasks: Vec<WatchedTask>,
 }
 
-/// A no-op is little more than 20,000 `stat` calls. To start a thread takes as long as some hundred.
-const LEAST_OF_A_THREAD: usize = 100;
-
 /// Files, folders and links, and how they looked.
 pub type WatchedPaths = Vec<(PathBuf, FileStamp)>;
 
-/// The same without its tasks, as it is kept.
+/// [`NoOpConditions`] without its tasks, as it is kept.
 #[derive(Serialize, Deserialize)]
 struct NoOpHead {
     plan: Digest,
@@ -167,7 +165,7 @@ impl NoOpConditions {
     /// Whether everything is as it was. Stops at the first difference.
     pub fn is_unchanged(&self) -> bool {
         let differs = AtomicBool::new(!self.is_shared_unchanged());
-        all_cores::map(&self.tasks, LEAST_OF_A_THREAD, |task| {
+        parallel_map(&self.tasks, min_tasks_per_thread(&self.tasks), |task| {
             if !differs.load(Ordering::Relaxed) && !is_same(&task.look_at) {
                 differs.store(true, Ordering::Relaxed);
             }
@@ -184,8 +182,15 @@ impl NoOpConditions {
 impl WatchedTask {
     /// For each of them, whether everything looks as it did.
     pub fn unchanged(tasks: &[Self]) -> Vec<bool> {
-        all_cores::map(tasks, LEAST_OF_A_THREAD, |task| is_same(&task.look_at))
+        parallel_map(tasks, min_tasks_per_thread(tasks), |task| is_same(&task.look_at))
     }
+}
+
+/// So many tasks of these have 200 paths: starting a thread takes as long as that many `stat` calls.
+fn min_tasks_per_thread(tasks: &[WatchedTask]) -> usize {
+    const PATHS: usize = 200;
+    let all: usize = tasks.iter().map(|task| task.look_at.len()).sum();
+    PATHS * tasks.len() / all.max(1)
 }
 
 fn is_same(paths: &[(PathBuf, FileStamp)]) -> bool {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! digest of the rest | value
-//! digest of the rest | head | length, 256 items | length, 256 items | …      a list, whose pieces are read on all cores
+//! digest of the rest | head | length, 256 items | length, 256 items | …      a list, whose pieces are read on several threads
 //! ```
 
 use std::fs::{self, File};
@@ -12,8 +12,8 @@ use std::path::Path;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::all_cores;
 use super::durable::{PathError, replace_cache};
+use super::parallel_map::parallel_map;
 use crate::event::Digest;
 
 /// Bytes of the digest.
@@ -68,6 +68,10 @@ pub(super) fn read_list<H: DeserializeOwned, T: DeserializeOwned, R: Send>(
     let mut pieces = Vec::new();
     while let Some((length, others)) = rest.split_first_chunk::<LENGTH>() {
         let (piece, others) = others.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+        // None was written, and each takes room below.
+        if piece.is_empty() {
+            return None;
+        }
         pieces.push(piece);
         rest = others;
     }
@@ -75,12 +79,16 @@ pub(super) fn read_list<H: DeserializeOwned, T: DeserializeOwned, R: Send>(
         let (mut items, mut rest) = (Vec::with_capacity(PIECE), *piece);
         while !rest.is_empty() {
             let (item, others) = postcard::take_from_bytes::<T>(rest).ok()?;
+            // An item without bytes would never end.
+            if others.len() == rest.len() {
+                return None;
+            }
             items.push(take(item));
             rest = others;
         }
         Some(items)
     };
-    let read = all_cores::map(&pieces, 1, items);
+    let read = parallel_map(&pieces, 1, items);
     let mut all = Vec::with_capacity(pieces.len() * PIECE);
     for items in read {
         all.append(&mut items?);
@@ -143,8 +151,9 @@ mod tests {
             fs::write(&path, &whole[..at]).unwrap();
             assert!(read().is_none(), "cut at {at}");
         }
-        // Sealed, and yet no such list: cut between two pieces' bytes, and another type.
-        for body in [&whole[SEAL..whole.len() - 1], &whole[SEAL..SEAL + 9], &[]] {
+        // Sealed, and yet no such list: cut in the last piece, in a length and before the head; a piece without items.
+        let without_items = [&whole[SEAL..], &[0; LENGTH]].concat();
+        for body in [&whole[SEAL..whole.len() - 1], &whole[SEAL..SEAL + 9], &[], &without_items] {
             seal_and_write(&path, Ok([&[0; SEAL], body].concat())).unwrap();
             assert!(read().is_none(), "{} bytes", body.len());
         }

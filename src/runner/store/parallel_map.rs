@@ -1,20 +1,20 @@
-//! One question about each of many things, asked on all cores.
+//! Maps a slice on several threads.
 
 use std::thread;
 
-/// More threads than this are of no use for what is read from memory and asked of the kernel.
+/// More threads than this do not make `stat` calls and decoding quicker.
 const MOST_THREADS: usize = 8;
 
-/// The answers, in the order of `items`. `least`: so many items are not worth another thread.
-pub(super) fn map<T: Sync, R: Send>(items: &[T], least: usize, ask: impl Fn(&T) -> R + Sync) -> Vec<R> {
+/// What `map` makes of each item, in their order. `least`: items of a thread, at least.
+pub(super) fn parallel_map<T: Sync, R: Send>(items: &[T], least: usize, map: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let cores = thread::available_parallelism().map_or(1, usize::from).min(MOST_THREADS);
     let size = items.len().div_ceil(cores).max(least).max(1);
-    let part = |items: &[T]| items.iter().map(&ask).collect::<Vec<R>>();
+    let part = |items: &[T]| items.iter().map(&map).collect::<Vec<R>>();
     thread::scope(|scope| {
         let part = &part;
         let mut parts = items.chunks(size);
         let mine = parts.next();
-        // Where no more threads can be had, this one asks about everything.
+        // This thread does the parts of those that cannot be started.
         let start = |items| (items, thread::Builder::new().spawn_scoped(scope, move || part(items)).ok());
         let others: Vec<_> = parts.map(start).collect();
         let mut all = mine.map(part).unwrap_or_default();
@@ -30,13 +30,13 @@ pub(super) fn map<T: Sync, R: Send>(items: &[T], least: usize, ask: impl Fn(&T) 
 
 #[cfg(test)]
 mod tests {
-    use super::map;
+    use super::parallel_map;
 
     #[test]
-    fn answers_are_in_the_order_of_the_questions() {
+    fn results_are_in_the_order_of_the_items() {
         for (count, least) in [(0, 1), (1, 1), (7, 1), (7, 100), (1000, 1), (1001, 64)] {
             let items: Vec<usize> = (0..count).collect();
-            assert_eq!(map(&items, least, |item| item + 1), (1..=count).collect::<Vec<usize>>());
+            assert_eq!(parallel_map(&items, least, |item| item + 1), (1..=count).collect::<Vec<usize>>());
         }
     }
 }
