@@ -12,7 +12,7 @@ use super::keying::{Keyed, TaskOutput, own_patterns, resolve};
 use super::options::EventEmitter;
 use super::provenance::{UpstreamProvenance, upstream_provenance};
 use super::task_executor::{Lease, ResolvedTask, TaskExecutor};
-use super::time_limit::{isolate_panics, within};
+use super::time_limit::{catch_panics, isolate_panics, within};
 use crate::event::{Done, Endpoint, Failure, FailureKind, GpuId, RunId, Stop, TaskId};
 use crate::plan::{Need, Plan, SharedTask, Task};
 use crate::runner::store::{
@@ -35,6 +35,8 @@ pub(super) struct AttemptInputs {
     pub stop: Stop,
     pub emit: EventEmitter,
     pub ready: Option<oneshot::Sender<Vec<Endpoint>>>,
+    /// Called when a step has ended and its output is so large that hashing it takes a while.
+    pub on_hashing: Option<Box<dyn FnOnce() + Send>>,
 }
 
 /// What a try left.
@@ -83,10 +85,13 @@ impl AttemptInputs {
             emit: Arc::clone(&self.emit),
             origins: self.origins(),
         };
-        let working = isolate_panics(async move { work.perform(lease).await });
         // Elsewhere it counts from its start there: waiting in a queue does not count.
         let limit = self.task.timeout.filter(|_| self.task.host.is_none());
-        let done = within(limit, &stop, working).await?;
+        let working = async move { work.perform(lease).await };
+        let done = match limit {
+            Some(_) => within(limit, &stop, isolate_panics(working)).await?,
+            None => catch_panics(working).await?,
+        };
         if self.task.lifetime == crate::plan::Lifetime::Service {
             return Ok((done, None));
         }
@@ -94,6 +99,9 @@ impl AttemptInputs {
         // Hashing a large output is work for another core, not for the loop. A stop request waits for it, so that finished work
         // is not lost; a second stop request does not wait.
         let sealed = if listed.is_large() {
+            if let Some(on_hashing) = self.on_hashing.take() {
+                on_hashing();
+            }
             tokio::select! {
                 sealed = tokio::task::spawn_blocking(|| listed.seal()) => sealed
                     .map_err(|e| Failure::new(FailureKind::System, format!("its output could not be hashed: {e}")))?,

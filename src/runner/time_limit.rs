@@ -1,8 +1,11 @@
 //! Limits a stage's work: its `timeout`, and isolation of its panics. The caller decides when the time starts.
 
 use std::future::Future;
+use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::time::Duration;
+
+use futures_util::FutureExt as _;
 
 use crate::event::{Done, Failure, FailureKind, Stop};
 
@@ -13,11 +16,19 @@ where
     W: Future<Output = Result<Done, Failure>> + Send + 'static,
 {
     let working = tokio::spawn(work);
-    async {
-        working.await.unwrap_or_else(|panic| {
-            Err(Failure::new(FailureKind::System, format!("the stage's own code panicked: {panic}")))
-        })
-    }
+    async { working.await.unwrap_or_else(|panic| Err(panicked(&panic))) }
+}
+
+/// Work whose panic is a failure of its stage, on the caller's own thread: for a caller that does nothing else meanwhile.
+pub(super) async fn catch_panics(work: impl Future<Output = Result<Done, Failure>>) -> Result<Done, Failure> {
+    AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+        Err(panicked(&text.unwrap_or("a panic without a text")))
+    })
+}
+
+fn panicked(panic: &dyn std::fmt::Display) -> Failure {
+    Failure::new(FailureKind::System, format!("the stage's own code panicked: {panic}"))
 }
 
 /// Work with its time limit. At the limit it is requested to stop, waited for, and has failed regardless of its result.
@@ -73,6 +84,9 @@ mod tests {
         let none: Vec<Done> = Vec::new();
         let failure = isolate_panics(async move { Ok(none[0].clone()) }).await.unwrap_err();
         assert!(failure.what.starts_with("the stage's own code panicked: "), "{}", failure.what);
+        let none: Vec<Done> = Vec::new();
+        let failure = catch_panics(async move { Ok(none[0].clone()) }).await.unwrap_err();
+        assert!(failure.what.starts_with("the stage's own code panicked: index out of bounds"), "{}", failure.what);
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -13,7 +13,7 @@ pub fn splice(text: &str, name: &str, now: &LockSection) -> Option<String> {
     let runs = BTreeMap::from([(name.to_owned(), now.clone())]);
     let new = write(&LockFile { runs, ..LockFile::default() }).ok()?;
     let key = first_run(&new)?;
-    let (old_head, old_stages) = section(text, key)?;
+    let (old_head, old_stages) = section_head(text, key)?;
     let head = read(&format!("lock: 1{RUNS}{key}\n{}", &text[old_head])).ok()?.runs.remove(name)?;
     let is_known = |known: &BTreeMap<String, String>, now: &BTreeMap<String, String>| {
         now.iter().all(|(name, value)| known.get(name) == Some(value))
@@ -26,19 +26,21 @@ pub fn splice(text: &str, name: &str, now: &LockSection) -> Option<String> {
         return None;
     }
     let mut replaced: HashMap<&str, &str> = HashMap::new();
-    for (key, block) in blocks(&new[section(&new, key)?.1]) {
+    for (key, block) in blocks(&new[section_head(&new, key)?.1..]) {
         // A long name is written in another form.
         if !key.ends_with(":\n") {
             return None;
         }
         replaced.insert(key, block);
     }
-    let mut out = text[..old_stages.start].to_owned();
+    let mut out = text[..old_stages].to_owned();
     out.reserve(text.len());
-    for (key, block) in blocks(&text[old_stages.clone()]) {
+    let mut end = old_stages;
+    for (key, block) in blocks(&text[old_stages..]) {
         out.push_str(replaced.remove(key).unwrap_or(block));
+        end += block.len();
     }
-    out.push_str(&text[old_stages.end..]);
+    out.push_str(&text[end..]);
     replaced.is_empty().then_some(out)
 }
 
@@ -49,10 +51,11 @@ pub fn without_run(text: &str, name: &str) -> Option<String> {
     let only = write(&LockFile { runs: only, ..LockFile::default() }).ok()?;
     let key = first_run(&only)?;
     let (head, _) = text.split_once(RUNS)?;
-    let (section, stages) = section(text, key)?;
+    let (section, stages) = section_head(text, key)?;
     // A line that looks like the run's name but precedes `runs:` is not its section.
     let before = text.get(head.len() + RUNS.len()..section.start - key.len() - 1)?;
-    let after = &text[stages.end..];
+    let length: usize = blocks(&text[stages..]).map(|(_, block)| block.len()).sum();
+    let after = &text[stages + length..];
     let is_run = |text: &str| text.is_empty() || is_name(text, 2) && !text.starts_with("  #");
     if !is_run(before) || !is_run(after) {
         return None;
@@ -71,37 +74,39 @@ fn first_run(text: &str) -> Option<&str> {
     text.split_once(RUNS)?.1.lines().next()
 }
 
-/// Whether a line is indented by so many spaces and no more.
+/// Whether a line is indented by so many spaces and no more. Most lines of a large file are indented more.
 fn is_name(line: &str, indent: usize) -> bool {
-    line.len() > indent && line.bytes().position(|byte| byte != b' ') == Some(indent)
+    let bytes = line.as_bytes();
+    bytes.get(indent).is_some_and(|byte| *byte != b' ') && bytes[..indent].iter().all(|byte| *byte == b' ')
 }
 
-/// Where the section that begins with the line `key` has its head, and where its stages.
-fn section(text: &str, key: &str) -> Option<(Range<usize>, Range<usize>)> {
+/// Whether a line is below the name of a run. Empty lines are in texts of several lines.
+fn is_below_run(line: &str) -> bool {
+    line == "\n" || line.starts_with("   ")
+}
+
+/// Where the section that begins with the line `key` has its head, and where its stages begin.
+fn section_head(text: &str, key: &str) -> Option<(Range<usize>, usize)> {
     let begin = text.find(&format!("\n{key}\n"))? + key.len() + 2;
-    let (mut at, mut stages) = (begin, None);
-    for line in text[begin..].split_inclusive('\n') {
-        // The name of the next run. Empty lines are in texts of several lines.
-        if line != "\n" && !line.starts_with("   ") {
-            break;
-        }
+    let mut at = begin;
+    for line in text[begin..].split_inclusive('\n').take_while(|line| is_below_run(line)) {
+        let head = begin..at;
         at += line.len();
-        if line == "    stages:\n" && stages.is_none() {
-            stages = Some((at - line.len(), at));
+        if line == "    stages:\n" {
+            return Some((head, at));
         }
     }
-    let (head, stages) = stages?;
-    Some((begin..head, stages..at))
+    None
 }
 
-/// Each stage: the line with its name, and all of its text.
-fn blocks(stages: &str) -> impl Iterator<Item = (&str, &str)> {
-    let mut rest = stages;
+/// Each stage of the run whose stages `text` begins with: the line with its name, and all of its text.
+fn blocks(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    let mut rest = text;
     std::iter::from_fn(move || {
         let mut lines = rest.split_inclusive('\n');
-        let key = lines.next()?;
-        let length = key.len() + lines.take_while(|line| !is_name(line, 6)).map(str::len).sum::<usize>();
-        let (block, after) = rest.split_at(length);
+        let key = lines.next().filter(|line| is_below_run(line))?;
+        let more = lines.take_while(|line| is_below_run(line) && !is_name(line, 6));
+        let (block, after) = rest.split_at(key.len() + more.map(str::len).sum::<usize>());
         rest = after;
         Some((key, block))
     })

@@ -233,13 +233,17 @@ impl PreparedRun {
         // Only now: while this run waited for the lock, another one may have changed anything.
         let last = self.last.take();
         let is_lock_file_as_written = last.as_ref().is_some_and(NoOpConditions::is_shared_unchanged);
-        self.options.unchanged = Arc::new(UnchangedTasks::of(last.map(|last| last.tasks).unwrap_or_default()));
         for plan in unfinished_plans(&home) {
             let _ = discard(&plan);
         }
         let crashed = !ended_well(&home);
         let before = last_run(&home);
-        let output_cache = Arc::new(OutputCache::open(&home)?);
+        let (opened, unchanged) = rayon::join(
+            || OutputCache::open(&home),
+            || UnchangedTasks::of(last.map(|last| last.tasks).unwrap_or_default()),
+        );
+        self.options.unchanged = Arc::new(unchanged);
+        let output_cache = Arc::new(opened?);
         output_cache.begin()?;
         let digests = Arc::new(Digests::load(&home));
         let scraped = self.metrics_listen.map(|_| Arc::new(parking_lot::Mutex::new(RunState::new())));
@@ -267,26 +271,22 @@ impl PreparedRun {
         }
         let work =
             RunResources { cache: &output_cache, digests: &digests, id: &id, stop: &stop, emit: &emit, lock: &lock };
-        let (summary, of_command) = runtime.block_on(self.work(&work))?;
+        let (mut summary, of_command) = runtime.block_on(self.work(&work))?;
         // Do not wait for an input that is still being read after a stop request.
         runtime.shutdown_background();
         output_cache.sync()?;
-        output_cache.keep_parsed();
-        let _ = digests.save(&home);
         let exit = exit_of(&summary, of_command);
-        if exit == CliExit::Done
-            && self.held.is_none()
-            && !(summary.is_as_before && is_lock_file_as_written)
-            && let Some(text) = lockfile::command::write(
-                &self.project,
-                &self.locking,
-                &self.settings,
-                &self.plan,
-                &self.options.roles,
-                &summary,
-                is_lock_file_as_written,
-            )
-        {
+        let is_to_lock =
+            exit == CliExit::Done && self.held.is_none() && !(summary.is_as_before && is_lock_file_as_written);
+        // A large plan's take as long as some of its stages, each.
+        let (_, not_locked) = rayon::join(
+            || {
+                output_cache.keep_parsed();
+                digests.save(&home)
+            },
+            || is_to_lock.then(|| self.write_lock_file(&summary, is_lock_file_as_written)).flatten(),
+        );
+        if let Some(text) = not_locked {
             emit(Event::Notice { task: None, text });
         }
         emit(Event::RunFinished {
@@ -296,13 +296,21 @@ impl PreparedRun {
         });
         let broken = sink.finish();
         let live = teller.close();
-        let report = past_runs::write_report(&home, &id, live.state(), &self.plan, &summary.measured);
         let outs = past_runs::outputs(live.state(), &summary.done);
-        let report = report.ok();
+        let (measured, run_state) = (std::mem::take(&mut summary.measured), live.state());
+        let (report, ()) = rayon::join(
+            || past_runs::write_report(&home, &id, run_state, &self.plan, &measured).ok(),
+            || {
+                if broken.is_none() {
+                    self.record_no_op_conditions(&id, summary);
+                }
+            },
+        );
         let lines = task_lines(live.state());
         let places = RunPaths { logs: Some(home.run(&id)), report: report.clone(), ..places(&home) };
         let step_summary = self.project.variable(ci_files::STEP_SUMMARY).map(PathBuf::from);
-        ci_files::write(&live.finish(&places), self.junit.as_deref(), step_summary.as_deref());
+        let run_state = live.finish(&places);
+        ci_files::write(&run_state, self.junit.as_deref(), step_summary.as_deref());
         if let Some(recorder) = recorder {
             otlp::send(&recorder.lock(), &self.otlp);
         }
@@ -311,17 +319,25 @@ impl PreparedRun {
                 .context("the run was stopped, because its journal could not be written")
                 .into());
         }
+        drop(lock);
+        let large_parts = Some((self.plan, output_cache, run_state));
+        Ok(RunEnd { exit, outs, report, task_lines: lines, large_parts })
+    }
+
+    /// Returns a notice if it could not be written.
+    fn write_lock_file(&self, summary: &RunSummary, is_as_written: bool) -> Option<String> {
+        let Self { project, locking, settings, plan, options, .. } = self;
+        lockfile::command::write(project, locking, settings, plan, &options.roles, summary, is_as_written)
+    }
+
+    /// Not of a run that enforces a lock file, for it changes its plan.
+    fn record_no_op_conditions(&self, id: &RunId, summary: RunSummary) {
         let lock_file = match &self.locking {
             LockMode::Write(file) => Some(self.project.home.project().join(file)),
-            LockMode::Ignore | LockMode::Verify(..) => None,
+            LockMode::Ignore => None,
+            LockMode::Verify(..) => return,
         };
-        // A run that enforces a lock file changes its plan.
-        if !matches!(self.locking, LockMode::Verify(..)) {
-            record_no_op_conditions(&self.compiler, &id, &self.plan, summary, &self.manifest, lock_file.as_deref());
-        }
-        drop(lock);
-        let plan_and_cache = Some((self.plan, output_cache));
-        Ok(RunEnd { exit, outs, report, task_lines: lines, plan_and_cache })
+        record_no_op_conditions(&self.compiler, id, &self.plan, summary, &self.manifest, lock_file.as_deref());
     }
 
     /// Reported before anything happens.

@@ -26,6 +26,7 @@ impl ProgressPrinter {
 
     pub fn close(self) -> LiveDisplay {
         let _ = self.send.send(None);
+        self.thread.thread().unpark();
         self.thread
             .join()
             .unwrap_or_else(|_| LiveDisplay::new(LiveOptions::default(), output::writer(LiveOptions::default())))
@@ -57,6 +58,7 @@ fn print_events(mut live: LiveDisplay, receive: &Receiver<Option<Event>>) -> Liv
             more += 1;
         }
         pause = if more < BURST { PAUSES[0] } else { (pause * 2).min(PAUSES[1]) };
-        thread::sleep(pause);
+        // Cut short at the end.
+        thread::park_timeout(pause);
     }
 }

@@ -17,20 +17,20 @@ pub struct RunEnd {
     pub report: Option<PathBuf>,
     /// The messages of each of its tasks, in the order in which they first appear; also of cached ones.
     pub task_lines: Vec<TaskLine>,
-    /// What it worked with, as far as it is large: see [`Self::exit_of_process`].
-    pub plan_and_cache: Option<(Arc<Plan>, Arc<OutputCache>)>,
+    /// What it worked with, and how it ended, as far as that is large: see [`Self::exit_of_process`].
+    pub large_parts: Option<(Arc<Plan>, Arc<OutputCache>, RunState)>,
 }
 
 impl RunEnd {
     /// It ended before any task.
     pub(super) fn without_tasks(exit: CliExit) -> Self {
-        Self { exit, outs: Vec::new(), report: None, task_lines: Vec::new(), plan_and_cache: None }
+        Self { exit, outs: Vec::new(), report: None, task_lines: Vec::new(), large_parts: None }
     }
 
     /// Of a process that does nothing more. Its memory goes with it: to free 10,000 tasks one by one takes as long as a no-op.
     pub(super) fn exit_of_process(self) -> CliExit {
-        let Self { exit, plan_and_cache, .. } = self;
-        std::mem::forget(plan_and_cache);
+        let Self { exit, large_parts, .. } = self;
+        std::mem::forget(large_parts);
         exit
     }
 }

@@ -98,6 +98,10 @@ impl<W: TaskExecutor> Runner<W> {
         let hopeless = blamed.is_some()
             || matches!(failure.kind, FailureKind::Refused | FailureKind::Differs | FailureKind::Interrupted);
         if running.attempt < tries && !hopeless && !self.stop.is_requested() {
+            if self.schedule.is_hashing(ix) {
+                // Another step may have its slots by now.
+                return self.retry_with_new_key(ix, running, failure, seconds);
+            }
             (self.emit)(Event::TaskFailed {
                 task: task.id.clone(),
                 attempt: running.attempt,

@@ -33,6 +33,8 @@ enum RunnerMessage {
     /// What the shared store has for a key.
     RemoteLookup(TaskIndex, Option<Box<FetchedOutput>>),
     Ready(TaskIndex, Vec<Endpoint>),
+    /// A step has ended, and its large output is being hashed.
+    Hashing(TaskIndex),
     AttemptEnded(TaskIndex, AttemptOutcome),
     /// The pause before the next try has ended.
     RetryDue(TaskIndex),
@@ -270,6 +272,10 @@ impl<W: TaskExecutor> Runner<W> {
             stop: stop.clone(),
             emit: Arc::clone(&self.emit),
             ready,
+            on_hashing: self.schedule.may_release_slots(ix).then(|| -> Box<dyn FnOnce() + Send> {
+                let send = self.send.clone();
+                Box::new(move || drop(send.send(RunnerMessage::Hashing(ix))))
+            }),
         };
         self.running.insert(ix, Running { stop, attempt, begun: Instant::now(), gpus });
         let (work, send) = (Arc::clone(&self.work), self.send.clone());
@@ -284,6 +290,7 @@ impl<W: TaskExecutor> Runner<W> {
             RunnerMessage::Keyed(ix, keyed) => self.take_keyed(ix, keyed),
             RunnerMessage::RemoteLookup(ix, fetched) => self.take_fetched(ix, fetched.map(|fetched| *fetched)),
             RunnerMessage::Ready(ix, endpoints) => self.take_ready(ix, endpoints),
+            RunnerMessage::Hashing(ix) => self.schedule.release_slots(ix),
             RunnerMessage::AttemptEnded(ix, tried) => self.take_tried(ix, tried),
             RunnerMessage::RetryDue(ix) => {
                 let Some(running) = self.running.remove(&ix) else { return };

@@ -80,6 +80,8 @@ struct Node {
     unfinished_dependents: u32,
     held_slots: u32,
     held_gpus: Vec<GpuId>,
+    /// Another step may have its slots: it has ended, and its output is being hashed.
+    is_hashing: bool,
 }
 
 /// Something to begin.
@@ -105,6 +107,8 @@ pub struct TaskSchedule {
     running_steps: u32,
     /// How many of them take all slots: one at the most.
     running_alone: u32,
+    /// How many of them have given their slots back and are being hashed.
+    hashing: u32,
     /// Services that are up for the caller.
     kept: Vec<TaskIndex>,
     /// Tasks that something is under way for: keying, running, starting or stopping.
@@ -135,6 +139,7 @@ impl TaskSchedule {
                 unfinished_dependents,
                 held_slots: 0,
                 held_gpus: Vec::new(),
+                is_hashing: false,
             });
         }
         let slots = slots.max(1);
@@ -154,6 +159,7 @@ impl TaskSchedule {
             free_gpus: gpus.into_iter().collect(),
             running_steps: 0,
             running_alone: 0,
+            hashing: 0,
             in_progress: 0,
             halted: false,
         };
@@ -216,6 +222,31 @@ impl TaskSchedule {
         let maker = &mut self.nodes[maker as usize];
         maker.dependents.push(ix);
         maker.unfinished_dependents += 1;
+    }
+
+    /// Whether another step may have its slots while its output is hashed.
+    ///
+    /// Not where there is one slot, for then steps follow each other; nor those of a step with GPUs or of one that takes all slots,
+    /// which may be tried again with what it has.
+    pub fn may_release_slots(&self, ix: TaskIndex) -> bool {
+        let item = &self.nodes[ix as usize].item;
+        self.slots > 1 && !item.service && !item.elsewhere && item.cpus.is_some() && item.gpus == 0
+    }
+
+    /// A running step has ended and its output is being hashed: another step may have its slots meanwhile. Not while as many outputs
+    /// as there are slots are being hashed.
+    pub fn release_slots(&mut self, ix: TaskIndex) {
+        if self.state(ix) == ScheduleState::Running && self.may_release_slots(ix) && self.hashing < self.slots {
+            let node = &mut self.nodes[ix as usize];
+            node.is_hashing = true;
+            self.hashing += 1;
+            self.free_slots += std::mem::take(&mut node.held_slots);
+        }
+    }
+
+    /// Whether a running step has given its slots back.
+    pub fn is_hashing(&self, ix: TaskIndex) -> bool {
+        self.nodes[ix as usize].is_hashing
     }
 
     /// A running step is to be looked up again: its inputs changed under it.
@@ -308,7 +339,8 @@ impl TaskSchedule {
                 continue;
             }
             let want = if elsewhere { 0 } else { node.item.cpus.unwrap_or(self.slots).clamp(1, self.slots) };
-            if want <= self.free_slots && node.item.gpus as usize <= self.free_gpus.len() {
+            let is_disturbed = node.item.is_alone() && self.hashing > 0;
+            if want <= self.free_slots && !is_disturbed && node.item.gpus as usize <= self.free_gpus.len() {
                 self.ready.remove(&ix);
                 self.ready_remote -= u32::from(elsewhere);
                 let gpus = self.lease(ix, want);
@@ -500,6 +532,7 @@ impl TaskSchedule {
             self.running_steps -= 1;
             self.running_alone -= u32::from(node.item.is_alone());
         }
+        self.hashing -= u32::from(std::mem::take(&mut node.is_hashing));
         self.free_slots += std::mem::take(&mut node.held_slots);
         self.free_gpus.extend(std::mem::take(&mut node.held_gpus));
     }

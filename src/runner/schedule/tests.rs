@@ -268,6 +268,36 @@ fn a_failure_cancels_all_that_stand_on_it_and_nothing_else() {
 }
 
 #[test]
+fn another_step_has_the_slots_of_one_that_is_being_hashed_but_nothing_that_runs_alone() {
+    let alone = ScheduledTask { cpus: None, ..step(&[]) };
+    let on_gpu = ScheduledTask { gpus: 1, ..step(&[]) };
+    let mut s = TaskSchedule::new(vec![step(&[]), on_gpu, step(&[]), step(&[]), alone], 2, [GpuId::Index(0)]);
+    while let Some(ix) = s.next_to_key() {
+        s.set_cache_miss(ix);
+    }
+    assert_eq!([s.next_to_start(), s.next_to_start()].map(|start| start.map(|x| x.task)), [Some(0), Some(1)]);
+    assert_eq!((s.may_release_slots(1), s.next_to_start()), (false, None), "one with GPUs keeps all it has");
+    s.release_slots(1);
+    assert_eq!(s.next_to_start(), None);
+    s.release_slots(0);
+    assert_eq!((s.is_hashing(0), s.next_to_start().map(|x| x.task)), (true, Some(2)));
+    s.release_slots(2);
+    assert_eq!(s.next_to_start().map(|x| x.task), Some(3));
+    s.release_slots(3);
+    assert!(!s.is_hashing(3), "as many as there are slots are being hashed");
+    for ix in [1, 2, 3] {
+        s.finish_task(ix, TaskEnd::Done);
+    }
+    assert_eq!(s.next_to_start(), None, "hashing would disturb it");
+    s.rekey(0);
+    assert!(!s.is_hashing(0));
+    s.finish_task(0, TaskEnd::Done);
+    assert_eq!(s.next_to_start().map(|x| x.task), Some(4));
+    let one_slot = TaskSchedule::new(vec![step(&[])], 1, []);
+    assert!(!one_slot.may_release_slots(0), "with one slot, steps follow each other");
+}
+
+#[test]
 fn ten_thousand_deep_fails_without_deep_recursion() {
     let items = (0..10_000u32).map(|i| step(&i.checked_sub(1).map_or(vec![], |n| vec![n]))).collect();
     let mut s = TaskSchedule::new(items, 1, []);
@@ -305,6 +335,7 @@ proptest! {
             }
             while let Some(start) = s.next_to_start() {
                 let item = &items[start.task as usize];
+                prop_assert!(item.service || item.cpus.is_some() || item.elsewhere || !busy.iter().any(|ix| s.is_hashing(*ix)));
                 prop_assert_eq!(start.gpus.len(), item.gpus as usize);
                 for need in &item.needs {
                     let state = s.state(*need);
@@ -314,7 +345,7 @@ proptest! {
                 }
                 busy.push(start.task);
             }
-            let used: u32 = busy.iter().filter(|i| !items[**i as usize].service && !items[**i as usize].elsewhere && s.state(**i) == ScheduleState::Running)
+            let used: u32 = busy.iter().filter(|i| !items[**i as usize].service && !items[**i as usize].elsewhere && s.state(**i) == ScheduleState::Running && !s.is_hashing(**i))
                 .map(|i| items[*i as usize].cpus.unwrap_or(2).min(2)).sum();
             prop_assert!(used <= 2);
             stopping.extend(s.take_to_stop());
@@ -330,6 +361,10 @@ proptest! {
                         s.relaunch(ix);
                     }
                     ScheduleState::Starting => { s.up(ix); }
+                    ScheduleState::Running if !s.is_hashing(ix) && choice.next().unwrap() < 3 => {
+                        s.release_slots(ix);
+                        busy.push(ix);
+                    }
                     ScheduleState::Running => s.finish_task(ix, if choice.next().unwrap() == 0 { TaskEnd::Failed } else { TaskEnd::Done }),
                     _ => {}
                 }
