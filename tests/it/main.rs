@@ -72,6 +72,7 @@ mod report;
 mod repository;
 mod requests;
 mod result_formats;
+mod run_loop;
 mod server_containers;
 mod stage_containers;
 mod tritonserver;

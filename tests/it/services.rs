@@ -3,13 +3,10 @@
 use std::fs;
 use std::net::TcpListener;
 use std::process::{Child, Stdio};
-use std::sync::Arc;
 
-use regatta::event::{Done, Endpoint, Event, Failure, FailureKind, Stop, TaskId, Verdict};
+use regatta::event::{Event, Verdict};
 use regatta::harness::{VerdictCheck, read_result};
-use regatta::plan::{ActionKind, Lifetime, Need, Plan, Task};
-use regatta::runner::store::{Digests, LockAttempt, OutputCache, ProjectLock, last_run, name_run, read_journal};
-use regatta::runner::{Lease, RunOptions, TaskExecutor, TaskRole, run};
+use regatta::runner::store::{last_run, read_journal};
 
 use crate::campaign::{home, nobody_left};
 use crate::world::{Ended, World, signal, until};
@@ -292,65 +289,4 @@ fn a_server_that_dies_between_two_users_is_a_failure_for_the_second() {
     ended.shows("the server ended with exit code 9 while it was needed").shows("had enough");
     ended.shows("two  not started");
     and_then_it_works(&world);
-}
-
-/// A service that is found dead when it is asked to stop, and a step that failed meanwhile.
-struct FoundDead;
-
-impl TaskExecutor for FoundDead {
-    async fn perform(&self, mut lease: Lease) -> Result<Done, Failure> {
-        let Some(ready) = lease.ready.take() else {
-            return Err(Failure::new(FailureKind::Invalid(Verdict::InvalidServer), "no answers"));
-        };
-        let endpoint = Endpoint { host: "127.0.0.1".to_owned(), grpc: 1, http: None, metrics: None, name: None };
-        ready.send(vec![endpoint]).expect("somebody waits for it");
-        lease.stop.requested().await;
-        Err(Failure::new(FailureKind::Service, "the server had ended"))
-    }
-}
-
-#[tokio::test]
-async fn a_server_found_dead_when_it_is_stopped_is_told_beside_those_that_failed_with_it() {
-    let world = World::new();
-    let home = home(&world);
-    let task = |id: &str, lifetime: Lifetime, needs: Vec<Need>| Task {
-        lifetime,
-        action: "{}".to_owned(),
-        needs,
-        ..Task::minimal(TaskId::new(id), id.to_owned(), ActionKind::Shell)
-    };
-    let tasks = vec![
-        task("server", Lifetime::Service, Vec::new()),
-        task("measure", Lifetime::Step, vec![Need { task: 0, data: true }]),
-    ];
-    let plan = Plan { name: "m".to_owned(), tasks, ..Plan::default() };
-    let LockAttempt::Acquired(lock) = ProjectLock::try_take(&home, || name_run(&home)).unwrap() else {
-        panic!("nobody else is here")
-    };
-    let output_cache = OutputCache::open(&home).unwrap();
-    output_cache.begin().unwrap();
-    let options = RunOptions {
-        jobs: 1,
-        gpus: Vec::new(),
-        keep_going: false,
-        roles: vec![TaskRole::Run; 2],
-        forced: vec![false; 2],
-        output_source: None,
-        kept_services: None,
-        gate: regatta::runner::OutputCheck::default(),
-        unchanged: Arc::default(),
-    };
-    let summary = run(
-        Arc::new(plan),
-        Arc::new(FoundDead),
-        Arc::new(output_cache),
-        Arc::new(Digests::load(&home)),
-        options,
-        lock.run.clone(),
-        Stop::new(),
-        Arc::new(|_| {}),
-    )
-    .await;
-    let failed: Vec<&str> = summary.failures.iter().map(|(task, _)| task.as_str()).collect();
-    assert_eq!(failed, ["measure", "server"]);
 }

@@ -74,13 +74,13 @@ fn first_run(text: &str) -> Option<&str> {
     text.split_once(RUNS)?.1.lines().next()
 }
 
-/// Whether a line is indented by so many spaces and no more. Most lines of a large file are indented more.
+/// Whether a line is indented by so many spaces and no more. The byte after them first: it decides about most lines.
 fn is_name(line: &str, indent: usize) -> bool {
     let bytes = line.as_bytes();
     bytes.get(indent).is_some_and(|byte| *byte != b' ') && bytes[..indent].iter().all(|byte| *byte == b' ')
 }
 
-/// Whether a line is below the name of a run. Empty lines are in texts of several lines.
+/// Whether a line is below the name of a run. Empty lines are in block scalars.
 fn is_below_run(line: &str) -> bool {
     line == "\n" || line.starts_with("   ")
 }

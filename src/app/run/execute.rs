@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::after_crash::clean_up_after_crash;
+use super::beside::beside;
 use super::ci_files;
 use super::kept_servers::{self, KeptServers, ServingContext, ServingPhase};
 use super::metrics_listener;
@@ -238,10 +239,8 @@ impl PreparedRun {
         }
         let crashed = !ended_well(&home);
         let before = last_run(&home);
-        let (opened, unchanged) = rayon::join(
-            || OutputCache::open(&home),
-            || UnchangedTasks::of(last.map(|last| last.tasks).unwrap_or_default()),
-        );
+        let (opened, unchanged) =
+            beside(|| OutputCache::open(&home), || UnchangedTasks::of(last.map(|last| last.tasks).unwrap_or_default()));
         self.options.unchanged = Arc::new(unchanged);
         let output_cache = Arc::new(opened?);
         output_cache.begin()?;
@@ -278,15 +277,15 @@ impl PreparedRun {
         let exit = exit_of(&summary, of_command);
         let is_to_lock =
             exit == CliExit::Done && self.held.is_none() && !(summary.is_as_before && is_lock_file_as_written);
-        // A large plan's take as long as some of its stages, each.
-        let (_, not_locked) = rayon::join(
+        // Each of them takes a while where the plan is large.
+        let (_, notice) = beside(
             || {
                 output_cache.keep_parsed();
                 digests.save(&home)
             },
             || is_to_lock.then(|| self.write_lock_file(&summary, is_lock_file_as_written)).flatten(),
         );
-        if let Some(text) = not_locked {
+        if let Some(text) = notice {
             emit(Event::Notice { task: None, text });
         }
         emit(Event::RunFinished {
@@ -298,7 +297,7 @@ impl PreparedRun {
         let live = teller.close();
         let outs = past_runs::outputs(live.state(), &summary.done);
         let (measured, run_state) = (std::mem::take(&mut summary.measured), live.state());
-        let (report, ()) = rayon::join(
+        let (report, ()) = beside(
             || past_runs::write_report(&home, &id, run_state, &self.plan, &measured).ok(),
             || {
                 if broken.is_none() {

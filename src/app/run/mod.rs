@@ -2,6 +2,7 @@
 
 mod after_crash;
 mod allocation;
+mod beside;
 mod ci_files;
 mod endpoint_rows;
 mod execute;

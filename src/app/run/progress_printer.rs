@@ -58,7 +58,7 @@ fn print_events(mut live: LiveDisplay, receive: &Receiver<Option<Event>>) -> Liv
             more += 1;
         }
         pause = if more < BURST { PAUSES[0] } else { (pause * 2).min(PAUSES[1]) };
-        // Cut short at the end.
+        // `close` cuts it short.
         thread::park_timeout(pause);
     }
 }

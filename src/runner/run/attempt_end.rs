@@ -97,11 +97,13 @@ impl<W: TaskExecutor> Runner<W> {
         // Without its server a new try would have no endpoint to connect to.
         let hopeless = blamed.is_some()
             || matches!(failure.kind, FailureKind::Refused | FailureKind::Differs | FailureKind::Interrupted);
-        if running.attempt < tries && !hopeless && !self.stop.is_requested() {
-            if self.schedule.is_hashing(ix) {
-                // Another step may have its slots by now.
-                return self.retry_with_new_key(ix, running, failure, seconds);
-            }
+        let may_repeat = running.attempt < tries && !hopeless && !self.stop.is_requested();
+        // Another step may have its slots by now: it waits for its turn, which it does not get where the run ends.
+        let is_hashing = self.schedule.is_hashing(ix);
+        if may_repeat && is_hashing && !self.schedule.is_halted() {
+            return self.retry_with_new_key(ix, running, failure, seconds);
+        }
+        if may_repeat && !is_hashing {
             (self.emit)(Event::TaskFailed {
                 task: task.id.clone(),
                 attempt: running.attempt,

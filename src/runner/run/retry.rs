@@ -89,7 +89,7 @@ impl<W: TaskExecutor> Runner<W> {
         false
     }
 
-    /// Reports a try that failed, and begins the next one, with another key.
+    /// Reports a try that failed, and begins the next one: with another key, or after it gave its slots back.
     pub(super) fn retry_with_new_key(&mut self, ix: TaskIndex, running: Running, failure: Failure, seconds: f64) {
         (self.emit)(Event::TaskFailed {
             task: self.id(ix).clone(),
@@ -112,9 +112,13 @@ impl<W: TaskExecutor> Runner<W> {
         if matches!(self.schedule.state(ix), ScheduleState::Finished(_)) {
             return;
         }
+        let attempt = running.map_or(1, |running| running.attempt);
         if self.stop.is_requested() {
             let failure = Failure::new(FailureKind::Interrupted, "interrupted before the next attempt");
-            let attempt = running.map_or(1, |running| running.attempt);
+            return self.fail(ix, attempt, failure, 0.0);
+        }
+        if !service && self.schedule.is_halted() {
+            let failure = Failure::new(FailureKind::Interrupted, "the run ended before its next attempt");
             return self.fail(ix, attempt, failure, 0.0);
         }
         if !service {

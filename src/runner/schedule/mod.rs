@@ -226,8 +226,8 @@ impl TaskSchedule {
 
     /// Whether another step may have its slots while its output is hashed.
     ///
-    /// Not where there is one slot, for then steps follow each other; nor those of a step with GPUs or of one that takes all slots,
-    /// which may be tried again with what it has.
+    /// Not where there is one slot, for then steps follow each other; nor those of a step with GPUs or of one that runs alone, which
+    /// may be tried again with what it has.
     pub fn may_release_slots(&self, ix: TaskIndex) -> bool {
         let item = &self.nodes[ix as usize].item;
         self.slots > 1 && !item.service && !item.elsewhere && item.cpus.is_some() && item.gpus == 0
@@ -339,8 +339,8 @@ impl TaskSchedule {
                 continue;
             }
             let want = if elsewhere { 0 } else { node.item.cpus.unwrap_or(self.slots).clamp(1, self.slots) };
-            let is_disturbed = node.item.is_alone() && self.hashing > 0;
-            if want <= self.free_slots && !is_disturbed && node.item.gpus as usize <= self.free_gpus.len() {
+            let must_wait_for_hashing = node.item.is_alone() && self.hashing > 0;
+            if want <= self.free_slots && !must_wait_for_hashing && node.item.gpus as usize <= self.free_gpus.len() {
                 self.ready.remove(&ix);
                 self.ready_remote -= u32::from(elsewhere);
                 let gpus = self.lease(ix, want);
