@@ -63,6 +63,21 @@ fn read_search(world: &World) -> Value {
     json_of(&world.path("latest/find/search.json"))
 }
 
+/// A search on a machine that is free enough for the rules to hold at the lower end. Each try is in a new folder, for a search keeps what
+/// it has measured.
+fn searched_when_undisturbed() -> (World, Ended) {
+    let searched = || {
+        let world = world();
+        let ended = world.regatta(&["mlperf", "search", "m"]);
+        (world, ended)
+    };
+    let mut tries = std::iter::repeat_with(searched).take(4);
+    let (world, ended) =
+        tries.find(|(_, ended)| ended.code != 4).expect("a try in which the rules hold at the lower end");
+    assert_eq!(ended.code, 0, "{ended:?}");
+    (world, ended)
+}
+
 #[test]
 #[ignore = "needs MLPerf's LoadGen: pip, g++ and the network"]
 fn the_highest_rate_is_an_interval_and_its_whole_test_is_the_output() {
@@ -72,7 +87,7 @@ fn the_highest_rate_is_an_interval_and_its_whole_test_is_the_output() {
     assert!(!world.path("latest").exists(), "nothing was run");
     world.good(&["plan", "m", "search=true"]).shows("find: searching from 100 to 1600 qps");
 
-    let ended = world.good(&["mlperf", "search", "m"]);
+    let (world, ended) = searched_when_undisturbed();
     ended.shows("searching from 100 to 1600 qps to 25 %").shows("short test at 100 qps held");
     let search = read_search(&world);
     let probes = search["probes"].as_array().unwrap();
