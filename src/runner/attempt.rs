@@ -36,7 +36,7 @@ pub(super) struct AttemptInputs {
     pub emit: EventEmitter,
     pub ready: Option<oneshot::Sender<Vec<Endpoint>>>,
     /// Called when a step has ended and its output is so large that hashing it takes a while.
-    pub on_hashing: Option<Box<dyn FnOnce() + Send>>,
+    pub on_hashing: Box<dyn FnOnce() + Send>,
 }
 
 /// What a try left.
@@ -88,6 +88,7 @@ impl AttemptInputs {
         // Elsewhere it counts from its start there: waiting in a queue does not count.
         let limit = self.task.timeout.filter(|_| self.task.host.is_none());
         let working = async move { work.perform(lease).await };
+        // Work that blocks its thread must not delay its own time limit.
         let done = match limit {
             Some(_) => within(limit, &stop, isolate_panics(working)).await?,
             None => catch_panics(working).await?,
@@ -99,9 +100,7 @@ impl AttemptInputs {
         // Hashing a large output is work for another core, not for the loop. A stop request waits for it, so that finished work
         // is not lost; a second stop request does not wait.
         let sealed = if listed.is_large() {
-            if let Some(on_hashing) = self.on_hashing.take() {
-                on_hashing();
-            }
+            (self.on_hashing)();
             tokio::select! {
                 sealed = tokio::task::spawn_blocking(|| listed.seal()) => sealed
                     .map_err(|e| Failure::new(FailureKind::System, format!("its output could not be hashed: {e}")))?,

@@ -8,12 +8,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::after_crash::clean_up_after_crash;
-use super::beside::beside;
 use super::ci_files;
 use super::kept_servers::{self, KeptServers, ServingContext, ServingPhase};
 use super::metrics_listener;
 use super::no_op_run::{record_no_op_conditions, report_no_op_run};
 use super::otlp::{self, OtlpEndpoints, OtlpRecorder};
+use super::parallel_join::parallel_join;
 use super::progress_printer::ProgressPrinter;
 use super::run_end::{RunEnd, places, task_lines};
 use super::signals::{install_handlers, interrupt};
@@ -239,8 +239,10 @@ impl PreparedRun {
         }
         let crashed = !ended_well(&home);
         let before = last_run(&home);
-        let (opened, unchanged) =
-            beside(|| OutputCache::open(&home), || UnchangedTasks::of(last.map(|last| last.tasks).unwrap_or_default()));
+        let (opened, unchanged) = parallel_join(
+            || OutputCache::open(&home),
+            || UnchangedTasks::of(last.map(|last| last.tasks).unwrap_or_default()),
+        );
         self.options.unchanged = Arc::new(unchanged);
         let output_cache = Arc::new(opened?);
         output_cache.begin()?;
@@ -278,7 +280,7 @@ impl PreparedRun {
         let is_to_lock =
             exit == CliExit::Done && self.held.is_none() && !(summary.is_as_before && is_lock_file_as_written);
         // Each of them takes a while where the plan is large.
-        let (_, notice) = beside(
+        let (_, notice) = parallel_join(
             || {
                 output_cache.keep_parsed();
                 digests.save(&home)
@@ -297,7 +299,7 @@ impl PreparedRun {
         let live = teller.close();
         let outs = past_runs::outputs(live.state(), &summary.done);
         let (measured, run_state) = (std::mem::take(&mut summary.measured), live.state());
-        let (report, ()) = beside(
+        let (report, ()) = parallel_join(
             || past_runs::write_report(&home, &id, run_state, &self.plan, &measured).ok(),
             || {
                 if broken.is_none() {

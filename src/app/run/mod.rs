@@ -2,7 +2,6 @@
 
 mod after_crash;
 mod allocation;
-mod beside;
 mod ci_files;
 mod endpoint_rows;
 mod execute;
@@ -10,6 +9,7 @@ mod kept_servers;
 mod metrics_listener;
 mod no_op_run;
 mod otlp;
+mod parallel_join;
 mod progress_printer;
 mod run_end;
 mod signals;

@@ -85,7 +85,7 @@ impl<W: TaskExecutor> Runner<W> {
             return self.schedule.rekey(ix);
         }
         if self.lower(ix, running.attempt, &mut failure) {
-            return self.retry_with_new_key(ix, running, failure, seconds);
+            return self.retry_rekeyed(ix, running, failure, seconds);
         }
         if let Some(text) = self.is_no_end(ix, &failure) {
             (self.emit)(Event::Notice { task: Some(task.id.clone()), text });
@@ -101,7 +101,7 @@ impl<W: TaskExecutor> Runner<W> {
         // Another step may have its slots by now: it waits for its turn, which it does not get where the run ends.
         let is_hashing = self.schedule.is_hashing(ix);
         if may_repeat && is_hashing && !self.schedule.is_halted() {
-            return self.retry_with_new_key(ix, running, failure, seconds);
+            return self.retry_rekeyed(ix, running, failure, seconds);
         }
         if may_repeat && !is_hashing {
             (self.emit)(Event::TaskFailed {
@@ -145,7 +145,7 @@ impl<W: TaskExecutor> Runner<W> {
                     }
                 }
                 if again {
-                    self.retry_with_new_key(ix, running, *failure, seconds);
+                    self.retry_rekeyed(ix, running, *failure, seconds);
                 } else {
                     self.fail(ix, running.attempt, *failure, seconds);
                 }

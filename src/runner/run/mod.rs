@@ -38,8 +38,8 @@ enum RunnerMessage {
     AttemptEnded(TaskIndex, AttemptOutcome),
     /// The pause before the next try has ended.
     RetryDue(TaskIndex),
-    /// The same, when the next try has another key.
-    RetryDueWithNewKey(TaskIndex),
+    /// The same, when the key is computed again before the next try.
+    RekeyDue(TaskIndex),
 }
 
 struct Running {
@@ -77,7 +77,7 @@ struct Runner<W> {
     stopped_by_server: BTreeMap<TaskIndex, TaskIndex>,
     /// Of those, the ones that wait for a restart of their server.
     to_repeat: BTreeSet<TaskIndex>,
-    /// Tries of tasks that are tried again under another key.
+    /// Tries of tasks whose key is computed again before the next one.
     tries: BTreeMap<TaskIndex, u32>,
     /// The caller has the addresses of its services.
     services_announced: bool,
@@ -272,9 +272,9 @@ impl<W: TaskExecutor> Runner<W> {
             stop: stop.clone(),
             emit: Arc::clone(&self.emit),
             ready,
-            on_hashing: self.schedule.may_release_slots(ix).then(|| -> Box<dyn FnOnce() + Send> {
+            on_hashing: Box::new({
                 let send = self.send.clone();
-                Box::new(move || drop(send.send(RunnerMessage::Hashing(ix))))
+                move || drop(send.send(RunnerMessage::Hashing(ix)))
             }),
         };
         self.running.insert(ix, Running { stop, attempt, begun: Instant::now(), gpus });
@@ -300,7 +300,7 @@ impl<W: TaskExecutor> Runner<W> {
                 }
                 self.start(ix, running.attempt + 1, running.gpus, None);
             }
-            RunnerMessage::RetryDueWithNewKey(ix) => self.restart_with_new_key(ix),
+            RunnerMessage::RekeyDue(ix) => self.rekey_for_retry(ix),
         }
     }
 

@@ -1,4 +1,5 @@
-//! Tries under another key: what a retry lowered because memory ran out, and servers that are started again.
+//! Tries before which the key is computed again: what a retry lowered because memory ran out, servers that are started again, and steps
+//! that gave their slots back.
 //!
 //! The lower number is written down first, by the key of the task as the manifest has it. Then the task is looked up again:
 //! its key now holds the number, so its output, and for a server the outputs of those that use it, are recorded under
@@ -89,8 +90,8 @@ impl<W: TaskExecutor> Runner<W> {
         false
     }
 
-    /// Reports a try that failed, and begins the next one: with another key, or after it gave its slots back.
-    pub(super) fn retry_with_new_key(&mut self, ix: TaskIndex, running: Running, failure: Failure, seconds: f64) {
+    /// Reports a try that failed, and begins the next one with its key computed again.
+    pub(super) fn retry_rekeyed(&mut self, ix: TaskIndex, running: Running, failure: Failure, seconds: f64) {
         (self.emit)(Event::TaskFailed {
             task: self.id(ix).clone(),
             attempt: running.attempt,
@@ -103,10 +104,10 @@ impl<W: TaskExecutor> Runner<W> {
             Lifetime::Step => drop(self.running.insert(ix, running)),
             Lifetime::Service => self.schedule.down(ix),
         }
-        self.after_pause(ix, RunnerMessage::RetryDueWithNewKey(ix));
+        self.after_pause(ix, RunnerMessage::RekeyDue(ix));
     }
 
-    pub(super) fn restart_with_new_key(&mut self, ix: TaskIndex) {
+    pub(super) fn rekey_for_retry(&mut self, ix: TaskIndex) {
         let service = self.task(ix).lifetime == Lifetime::Service;
         let running = self.running.remove(&ix);
         if matches!(self.schedule.state(ix), ScheduleState::Finished(_)) {

@@ -224,20 +224,15 @@ impl TaskSchedule {
         maker.unfinished_dependents += 1;
     }
 
-    /// Whether another step may have its slots while its output is hashed.
+    /// A running step has ended and its output is being hashed: another step may have its slots meanwhile.
     ///
     /// Not where there is one slot, for then steps follow each other; nor those of a step with GPUs or of one that runs alone, which
-    /// may be tried again with what it has.
-    pub fn may_release_slots(&self, ix: TaskIndex) -> bool {
-        let item = &self.nodes[ix as usize].item;
-        self.slots > 1 && !item.service && !item.elsewhere && item.cpus.is_some() && item.gpus == 0
-    }
-
-    /// A running step has ended and its output is being hashed: another step may have its slots meanwhile. Not while as many outputs
-    /// as there are slots are being hashed.
+    /// may be tried again with what it has; nor while as many outputs as there are slots are being hashed.
     pub fn release_slots(&mut self, ix: TaskIndex) {
-        if self.state(ix) == ScheduleState::Running && self.may_release_slots(ix) && self.hashing < self.slots {
-            let node = &mut self.nodes[ix as usize];
+        let node = &mut self.nodes[ix as usize];
+        let item = &node.item;
+        let may_release = self.slots > 1 && !item.elsewhere && item.cpus.is_some() && item.gpus == 0;
+        if node.state == ScheduleState::Running && may_release && self.hashing < self.slots {
             node.is_hashing = true;
             self.hashing += 1;
             self.free_slots += std::mem::take(&mut node.held_slots);
