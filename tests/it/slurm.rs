@@ -223,9 +223,30 @@ stages:
     ended.shows("▲ server").shows("▼ server");
     // The address at which the node answers, found when the server was up.
     assert!(world.read("latest/user/out").starts_with("127.0.0.1:"), "{}", world.read("latest/user/out"));
-    assert_eq!(world.read("latest/user/number"), "1");
+    assert_eq!(world.read("latest/user/number"), "1\n");
     let jobs = cluster.jobs();
     assert!(jobs.len() == 1 && jobs[0].starts_with("COMPLETED"), "it ended by itself when it was asked to: {jobs:?}");
+}
+
+#[test]
+#[ignore = "needs a Slurm cluster"]
+fn a_job_that_is_just_writing_its_claim_is_not_taken_for_a_second_one() {
+    let cluster = Cluster::up();
+    let world = cluster.world(GATED);
+    let run = world.start(&["run", "m"]);
+    patiently("the job to begin", || world.count("nodes") == 1);
+    let jobs = world.path(".regatta/jobs").read_dir().unwrap();
+    let claim = jobs.map(|job| job.unwrap().path().join("claim")).next().unwrap();
+    let whole = std::fs::read(&claim).unwrap();
+    // Where the file is made, and not written yet.
+    std::fs::write(&claim, "").unwrap();
+    let looks = cluster.calls("squeue");
+    patiently("the queue to be seen twice", || cluster.calls("squeue") > looks + 2);
+    std::fs::write(&claim, whole).unwrap();
+    world.file("gate", "");
+    let ended = end(run);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    assert_eq!((cluster.calls("scancel"), world.count("nodes")), (0, 1));
 }
 
 #[test]

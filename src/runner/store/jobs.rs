@@ -5,7 +5,8 @@
 //!   job.json     what is to be done; there before it is submitted
 //!   script       what the batch system runs; an array has one script for all, elsewhere (`arrays`)
 //!   number       the batch system's number for it, once that is known
-//!   claim        made by the job that works on it: a second one with the same task ends at once
+//!   claim        made by the job that works on it: a second one with the same task ends at once;
+//!                its number and a line end
 //!   events       what happens, one JSON line each
 //!   beat         counts up while a run waits for the job
 //!   alive        counts up while the job's own program runs
@@ -109,17 +110,21 @@ impl JobFolder {
     pub fn claim(&self, number: &str) -> Result<bool, PathError> {
         let path = self.path.join("claim");
         match OpenOptions::new().write(true).create_new(true).open(&path) {
-            Ok(mut file) => {
-                file.write_all(number.as_bytes()).and_then(|()| file.sync_all()).at("write", &path).map(|()| true)
-            }
+            Ok(mut file) => file
+                .write_all(format!("{number}\n").as_bytes())
+                .and_then(|()| file.sync_all())
+                .at("write", &path)
+                .map(|()| true),
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(false),
             Err(e) => Err(e).at("create", &path),
         }
     }
 
-    /// The number of the job that works on it.
+    /// The number of the job that works on it. `None` also while the claim is there without its line end: a reader that took
+    /// the empty file for another job's claim would cancel the job that is just writing it.
     pub fn claimant(&self) -> Option<String> {
-        fs::read_to_string(self.path.join("claim")).ok()
+        let text = fs::read_to_string(self.path.join("claim")).ok()?;
+        text.strip_suffix('\n').map(str::to_owned)
     }
 
     /// Opens the file of events for writing.
@@ -326,6 +331,20 @@ mod tests {
         assert!(!job.claim("8").unwrap(), "nor does a job that was put into the queue again");
         assert!(!job.claim("7").unwrap());
         assert_eq!(job.claimant().as_deref(), Some("7"));
+    }
+
+    #[test]
+    fn a_claim_that_is_being_written_names_no_job() {
+        let folder = tempfile::tempdir().unwrap();
+        let job = JobFolder::at(folder.path());
+        assert!(job.claim("12_7").unwrap());
+        let claim = folder.path().join("claim");
+        let whole = fs::read(&claim).unwrap();
+        for length in 0..whole.len() {
+            fs::write(&claim, &whole[..length]).unwrap();
+            assert_eq!(job.claimant(), None, "after {length} bytes");
+            assert!(!job.claim("12_8").unwrap(), "it is taken all the same");
+        }
     }
 
     #[test]

@@ -179,16 +179,15 @@ impl Drop for Cluster {
     fn drop(&mut self) {
         // A test that waited in vain leaves what Slurm itself knew: the cluster is gone a moment later.
         if std::thread::panicking() {
-            for words in [
-                &["squeue", "-r", "-t", "all", "-o", "%i %T %r %N %S %M"][..],
-                &["sinfo", "-N", "-l"],
-                &["scontrol", "show", "nodes"],
-            ] {
+            for words in [&["squeue", "-r", "-t", "all", "-o", "%i %T %r %N %S %M"][..], &["sinfo", "-N", "-l"]] {
                 eprintln!("$ {}\n{}", words.join(" "), self.query(words));
             }
-            let log = fs::read_to_string(self.folder.join("log/slurmctld.log")).unwrap_or_default();
-            let lines: Vec<&str> = log.lines().collect();
-            eprintln!("slurmctld.log:\n{}", lines[lines.len().saturating_sub(60)..].join("\n"));
+            // What the run asked of Slurm, the many looks at the queue apart; then what Slurm did.
+            for (name, without) in [("calls", " squeue "), ("slurmctld.log", "debug")] {
+                let log = fs::read_to_string(self.folder.join("log").join(name)).unwrap_or_default();
+                let lines: Vec<&str> = log.lines().filter(|line| !line.contains(without)).collect();
+                eprintln!("{name}:\n{}", lines[lines.len().saturating_sub(40)..].join("\n"));
+            }
         }
         drop(self.alive.take());
         let _ = self.keeper.wait();
