@@ -1,7 +1,6 @@
 //! Runs a job on its node: one stage, or a whole run.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use super::run;
 use crate::app::error::CommandError;
@@ -28,13 +27,7 @@ pub(super) fn run_job(folder: PathBuf) -> Result<CliExit, CommandError> {
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     process::adopt_orphans()?;
-    let done = runtime.block_on(async {
-        let done = work(&folder, &claim).await;
-        for leftover in process::sweep(Duration::from_secs(1)).await {
-            print_error(&format!("ended {} ({}), which the stage had left running\n", leftover.pid, leftover.command));
-        }
-        done
-    });
+    let done = runtime.block_on(work(&folder, &claim));
     runtime.shutdown_background();
     done.map_err(anyhow::Error::from)?;
     Ok(CliExit::Done)

@@ -37,7 +37,6 @@ pub async fn perform(context: &TaskContext, bench: &TrtllmBench) -> Result<Done,
     let report = out.join(format!("{}.json", bench.name));
     let argv: Vec<OsString> = command(&bench, &options, &report).into_iter().map(OsString::from).collect();
     context.lease.report_progress("trtllm-bench", 0, None);
-    let begin = fs::metadata(&context.lease.log).map_or(0, |log| log.len() as usize);
     let copies = StreamCopies {
         stdout: out.join(format!("{}.out", bench.name)),
         stderr: out.join(format!("{}.err", bench.name)),
@@ -46,7 +45,7 @@ pub async fn perform(context: &TaskContext, bench: &TrtllmBench) -> Result<Done,
 
     let log = fs::read(&context.lease.log)
         .map_err(|error| Failure::new(FailureKind::System, format!("its log cannot be read: {error}")))?;
-    let printed = log.get(begin..).unwrap_or_default();
+    let printed = log.get(context.log.begin() as usize..).unwrap_or_default();
     let empty = |error: NoBenchResult| context.failure(FailureKind::Files, error.to_string(), &argv);
     let imported = read_numbers(&bench, &report, printed).map_err(empty)?;
     measured_something(&imported.result).map_err(empty)?;

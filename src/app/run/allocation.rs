@@ -6,7 +6,7 @@
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -46,6 +46,7 @@ pub(super) fn submit_and_follow(
     let own = format!("run-{}", Digest::of(name.join("\0").as_bytes()).short());
     let out = project.home.state().join("allocations").join(&own);
     std::fs::create_dir_all(&out)?;
+    let _alone = lock(&out)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     crate::exec::process::adopt_orphans()?;
     let stop = Stop::new();
@@ -83,6 +84,19 @@ pub(super) fn submit_and_follow(
             CliExit::of(failure.kind)
         }
     })
+}
+
+/// One command follows an allocation: of two, each would take the other's job for a second one of its own.
+fn lock(out: &Path) -> Result<File, CommandError> {
+    let file = File::create(out.with_extension("lock"))?;
+    match file.try_lock() {
+        Err(TryLockError::WouldBlock) => Err(CommandError::usage(
+            "another `regatta run` with the same words follows this allocation already; \
+             `regatta logs -f` shows what it does",
+        )),
+        Err(TryLockError::Error(error)) if error.kind() != std::io::ErrorKind::Unsupported => Err(error.into()),
+        _ => Ok(file),
+    }
 }
 
 /// The run itself, on the job's first node.

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use super::probe::{ProbeOutput, ProbeResult, probe};
 use crate::event::ExternalResource;
 
 const SHARED_MEMORY: &str = "/dev/shm";
@@ -42,14 +43,7 @@ pub fn remove(outliving: &ExternalResource) -> bool {
 }
 
 fn run_command(order: &[String]) -> bool {
-    let [program, arguments @ ..] = order else { return false };
-    let started = duct::cmd(program, arguments).stdin_null().stdout_null().stderr_null().unchecked().start();
-    let Ok(handle) = started else { return false };
-    if let Ok(Some(output)) = handle.wait_timeout(PATIENCE) {
-        return output.status.success();
-    }
-    let _ = handle.kill();
-    false
+    matches!(probe(order, PATIENCE), ProbeResult::Answered(ProbeOutput { code: 0, .. }))
 }
 
 /// Removes the regions that have this mark in their names; their names. The mark holds the run's name, so they belong to

@@ -1,8 +1,8 @@
-//! Reads the end of a log for display.
+//! Reads the end of a log: of all of it, or of what one attempt wrote.
 
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// No line is shown longer than this (bytes).
 const LINE: usize = 4096;
@@ -11,11 +11,46 @@ const WINDOW: u64 = 256 * 1024;
 
 /// The last `n` lines of a log, without terminal escapes, each cut at 4 KiB. A log that is not there has none.
 pub fn tail(log: &Path, n: usize) -> Vec<String> {
+    tail_from(log, 0, n)
+}
+
+/// A log from where an attempt begins in it. All attempts at a task append to the same file, and what an earlier one wrote is no
+/// evidence about this one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AttemptLog {
+    path: PathBuf,
+    begin: u64,
+}
+
+impl AttemptLog {
+    /// What is written to it from now on.
+    pub fn from_now(path: impl Into<PathBuf>) -> Self {
+        let path = path.into();
+        let begin = path.metadata().map_or(0, |log| log.len());
+        Self { path, begin }
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The bytes before the attempt.
+    pub const fn begin(&self) -> u64 {
+        self.begin
+    }
+
+    /// The last `n` lines of the attempt, as [`tail`] has them.
+    pub fn tail(&self, n: usize) -> Vec<String> {
+        tail_from(&self.path, self.begin, n)
+    }
+}
+
+fn tail_from(log: &Path, begin: u64, n: usize) -> Vec<String> {
     let mut bytes = Vec::new();
     let read = || -> std::io::Result<Vec<u8>> {
         let mut file = File::open(log)?;
         let size = file.metadata()?.len();
-        file.seek(SeekFrom::Start(size.saturating_sub(WINDOW)))?;
+        file.seek(SeekFrom::Start(size.saturating_sub(WINDOW).max(begin)))?;
         file.take(WINDOW).read_to_end(&mut bytes)?;
         Ok(std::mem::take(&mut bytes))
     };
@@ -91,6 +126,18 @@ mod tests {
         std::fs::write(&log, b"one\ntwo\n\xff three\n\n").unwrap();
         assert_eq!(tail(&log, 2), ["two", "\u{fffd} three"]);
         assert_eq!(tail(&dir.path().join("none"), 2), [""; 0]);
+    }
+
+    #[test]
+    fn what_earlier_attempts_wrote_is_not_of_this_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log");
+        let first = AttemptLog::from_now(&path);
+        std::fs::write(&path, "CUDA out of memory\n").unwrap();
+        let second = AttemptLog::from_now(&path);
+        assert_eq!((first.tail(9), second.tail(9)), (vec!["CUDA out of memory".to_owned()], Vec::new()));
+        std::fs::write(&path, "CUDA out of memory\nno such file\n").unwrap();
+        assert_eq!(second.tail(9), ["no such file"]);
     }
 
     #[test]

@@ -30,7 +30,7 @@ pub use diagnose::{Diagnosis, Shortage, diagnose, diagnose_server, shortage};
 pub use external_resource::{orders, remove, remove_shared_memory};
 pub use line_pipe::{LineReader, LineWriter};
 pub use listener::{PortOwner, listener};
-pub use log::tail;
+pub use log::{AttemptLog, tail};
 pub use orphans::{adopt_orphans, sweep};
 pub use probe::{ProbeOutput, ProbeResult, probe};
 pub use process_ref::{ProcessRef, below, children, processor_time};

@@ -7,6 +7,8 @@ use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
+use super::log::AttemptLog;
+
 /// The rank that a line comes from, and the line without its tag.
 pub fn untagged(line: &str) -> (Option<u32>, &str) {
     let tagged = || {
@@ -34,7 +36,8 @@ pub fn first_to_fail(lines: &[String]) -> Option<u32> {
     })
 }
 
-/// Writes a world's log, rank by rank, into `<log>.rank<k>.log`; goes on where it stopped.
+/// Writes what an attempt adds to a world's log, rank by rank, into `<log>.rank<k>.log`, in place of an earlier attempt's; goes on where
+/// it stopped.
 #[derive(Debug)]
 pub struct Splitter {
     log: PathBuf,
@@ -43,8 +46,8 @@ pub struct Splitter {
 }
 
 impl Splitter {
-    pub fn new(log: impl Into<PathBuf>) -> Self {
-        Self { log: log.into(), read: 0, ranks: BTreeMap::new() }
+    pub fn new(log: &AttemptLog) -> Self {
+        Self { log: log.path().to_owned(), read: log.begin(), ranks: BTreeMap::new() }
     }
 
     /// Where a rank's own log is: `triton.log` → `triton.rank1.log`.
@@ -73,7 +76,7 @@ impl Splitter {
         match self.ranks.entry(rank) {
             std::collections::btree_map::Entry::Occupied(entry) => Ok(entry.into_mut()),
             std::collections::btree_map::Entry::Vacant(entry) => {
-                Ok(entry.insert(File::options().create(true).append(true).open(Self::path(&self.log, rank))?))
+                Ok(entry.insert(File::create(Self::path(&self.log, rank))?))
             }
         }
     }
@@ -88,7 +91,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("triton.log");
         let mut file = File::create(&log).unwrap();
-        let mut splitter = Splitter::new(&log);
+        file.write_all(b"[1,0]<stdout>:of an earlier attempt\n").unwrap();
+        let mut splitter = Splitter::new(&AttemptLog::from_now(&log));
         file.write_all(b"[1,0]<stdout>:one\n[1,1]<stderr>:two\n[1,0]<std").unwrap();
         splitter.step().unwrap();
         file.write_all(b"out>:three\nmpirun says\n").unwrap();

@@ -31,51 +31,37 @@ pub(super) fn latencies(
     }
     let unanswered = scheduled.saturating_sub(requests);
     let label = |population, zero_point| MetricLabel { population, zero_point, window: FULL };
-    let metric = |label: &MetricLabel, ns: &mut [f64]| Metric::exact(label, ns, requests - ns.len() as u64);
-    let once = |label: &MetricLabel, of: &(dyn Fn(&RequestRecord) -> Option<f64> + Sync)| {
-        metric(label, &mut successful(records, of))
-    };
-    // The values of one latency at a time: those of ten million requests take 80 MB.
-    let with_curve = |name: &str, zero, of: &(dyn Fn(&RequestRecord) -> Option<f64> + Sync), curves: &mut Curves| {
-        let mut ns = successful(records, of);
-        let metric = metric(&label(SUCCESSFUL, zero), &mut ns);
-        curves.insert(name.to_owned(), curve(&ns));
-        (metric, Adjusted::of(&ns, unanswered))
-    };
+    let mut values = LatencyValues { records, requests, ns: Vec::new() };
     let mut curves = Curves::new();
-    let (ttft, ttft_adjusted) = with_curve("ttft", zero, &ttft, &mut curves);
-    let (e2e, e2e_adjusted) = with_curve("e2e", zero, &e2e, &mut curves);
+    let mut with_curve = |name: &str, of: LatencyOf<'_>| {
+        let metric = values.metric(&label(SUCCESSFUL, zero), of);
+        curves.insert(name.to_owned(), curve(&values.ns));
+        (metric, Adjusted::of(&values.ns, unanswered))
+    };
+    let (ttft, ttft_adjusted) = with_curve("ttft", &ttft);
+    let (e2e, e2e_adjusted) = with_curve("e2e", &e2e);
     let unknown = UnknownChunks::of(records, tokens);
     let tpots = label("successful requests with more tokens than their first chunk has", "first_chunk");
-    let tpot = {
-        let mut ns = successful(records, &tpot);
-        let with_any = metric(&tpots, &mut ns);
-        curves.insert("tpot".to_owned(), curve(&ns));
-        unknown.unless_without_first_chunk(&tpots, requests, || with_any)
-    };
+    let with_any = values.metric(&tpots, &tpot);
+    curves.insert("tpot".to_owned(), curve(&values.ns));
+    let tpot = unknown.unless_without_first_chunk(&tpots, requests, || with_any);
     let itls = label("tokens after the first chunk of successful requests", "previous_chunk");
     let icls = label("chunks after the first of successful requests", "previous_chunk");
     let stalls = label("successful requests with at least two chunks", "previous_chunk");
-    let queue_client = {
-        let mut lags = records.values(|record| Some(record.t_issue.saturating_sub(record.t_sched) as f64));
-        Metric::exact(&label("issued requests, with any outcome", zero), &mut lags, 0)
-    };
     let mut latency = LatencyMetrics {
         ttft,
         ttft_adjusted,
-        ttft_sent: once(&label(SUCCESSFUL, "issue"), &|record| {
-            Some(record.t_first?.saturating_sub(record.t_issue) as f64)
-        }),
+        ttft_sent: values
+            .metric(&label(SUCCESSFUL, "issue"), &|record| Some(record.t_first?.saturating_sub(record.t_issue) as f64)),
         tpot,
         itl_token: unknown.unless_per_token(&itls, requests, || Metric::pooled(&itls, &all.itl_token, single)),
         icl: Metric::pooled(&icls, &all.icl, single),
         e2e,
         e2e_adjusted,
-        e2e_sent: once(&label(SUCCESSFUL, "issue"), &|record| {
-            Some(record.t_last?.saturating_sub(record.t_issue) as f64)
-        }),
-        max_stall: once(&stalls, &|record| (record.chunks > 1).then_some(record.max_gap as f64)),
-        queue_client,
+        e2e_sent: values
+            .metric(&label(SUCCESSFUL, "issue"), &|record| Some(record.t_last?.saturating_sub(record.t_issue) as f64)),
+        max_stall: values.metric(&stalls, &|record| (record.chunks > 1).then_some(record.max_gap as f64)),
+        queue_client: values.lag_metric(&label("issued requests, with any outcome", zero)),
     };
     name_token_sources(&mut latency, tokens);
     (latency, curves)
@@ -90,9 +76,32 @@ fn name_token_sources(latency: &mut LatencyMetrics, tokens: &TokenCounts) {
     itl_token.token_source = tokens.chunk_source.clone().unwrap_or_else(|| tokens.source.clone());
 }
 
-/// A latency of each successful request that has it, ns.
-fn successful(records: &RequestRecords, of: &(dyn Fn(&RequestRecord) -> Option<f64> + Sync)) -> Vec<f64> {
-    records.values(|record| if record.is_ok() { of(record) } else { None })
+/// A latency of a successful request, ns.
+type LatencyOf<'l> = &'l (dyn Fn(&RequestRecord) -> Option<f64> + Sync);
+
+/// The values of one latency at a time, ns: those of ten million requests take 80 MB.
+struct LatencyValues<'r> {
+    records: &'r RequestRecords,
+    /// The successful ones.
+    requests: u64,
+    /// Of the latency that was asked for last, the least first.
+    ns: Vec<f64>,
+}
+
+impl LatencyValues<'_> {
+    /// Of the successful requests that have it.
+    fn metric(&mut self, label: &MetricLabel, of: LatencyOf<'_>) -> Metric {
+        self.records.values_into(&mut self.ns, |record| if record.is_ok() { of(record) } else { None });
+        let without = self.requests - self.ns.len() as u64;
+        Metric::exact(label, &mut self.ns, without)
+    }
+
+    /// From the schedule to the send, of all requests.
+    fn lag_metric(&mut self, label: &MetricLabel) -> Metric {
+        let lag = |record: &RequestRecord| Some(record.t_issue.saturating_sub(record.t_sched) as f64);
+        self.records.values_into(&mut self.ns, lag);
+        Metric::exact(label, &mut self.ns, 0)
+    }
 }
 
 /// `sorted`: ns, the least first.

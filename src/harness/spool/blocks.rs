@@ -1,6 +1,7 @@
 //! Values in a temporary file, in blocks of whole values. Each block is written at once by a thread of its own, so that a disk
 //! that is slow does not delay the requests of the worker that made the values.
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::marker::PhantomData;
@@ -41,18 +42,38 @@ impl BlockFile {
         self.blocks.len()
     }
 
-    /// What `take` makes of each value of a block.
-    pub fn decode<T: SpoolValue, R>(&self, block: usize, take: impl Fn(T) -> Option<R>) -> io::Result<Vec<R>> {
+    /// What `take` makes of each value of a block, in place of what the buffer held.
+    pub(super) fn decode<T: SpoolValue, R>(
+        &self,
+        block: usize,
+        buffer: &mut BlockBuffer<R>,
+        take: impl Fn(T) -> Option<R>,
+    ) -> io::Result<()> {
         let Block { at, bytes, values } = self.blocks[block];
-        let mut block = vec![0; bytes];
-        self.file.read_exact_at(&mut block, at)?;
-        let (mut taken, mut rest) = (Vec::with_capacity(values), &block[..]);
+        buffer.bytes.resize(bytes, 0);
+        self.file.read_exact_at(&mut buffer.bytes, at)?;
+        buffer.values.clear();
+        let mut rest = &buffer.bytes[..];
         for _ in 0..values {
             let (value, others) = postcard::take_from_bytes(rest).map_err(io::Error::other)?;
-            taken.extend(take(value));
+            buffer.values.extend(take(value));
             rest = others;
         }
-        Ok(taken)
+        Ok(())
+    }
+}
+
+/// One decoded block. It is used for many: memory that is given back and asked for again for each of thousands of blocks stays
+/// with the process for a while, and that is more than all blocks in use need.
+#[derive(Debug)]
+pub(super) struct BlockBuffer<R> {
+    bytes: Vec<u8>,
+    pub values: VecDeque<R>,
+}
+
+impl<R> Default for BlockBuffer<R> {
+    fn default() -> Self {
+        Self { bytes: Vec::new(), values: VecDeque::new() }
     }
 }
 

@@ -55,11 +55,14 @@ impl<T: SpoolValue> Spool<T> {
         }
     }
 
-    /// What `take` makes of some values, in their order. It may be called on several threads.
-    pub fn filter_map_to_vec<R: Send>(&self, take: impl Fn(T) -> Option<R> + Sync) -> Vec<R> {
+    /// What `take` makes of some values, in their order, in place of what `into` held. It may be called on several threads.
+    pub fn filter_map_into<R: Send>(&self, into: &mut Vec<R>, take: impl Fn(T) -> Option<R> + Sync) {
         match &self.values {
-            Stored::Memory(values) => values.iter().cloned().filter_map(take).collect(),
-            Stored::File(file) => whole_file::filter_map_to_vec(file, &self.context, take),
+            Stored::Memory(values) => {
+                into.clear();
+                into.extend(values.iter().cloned().filter_map(take));
+            }
+            Stored::File(file) => whole_file::filter_map_into(file, &self.context, into, take),
         }
     }
 
@@ -189,7 +192,9 @@ mod tests {
             assert_eq!(matches!(spool.values, Stored::File(_)), bytes < 1 << 20);
             assert!(spool.len() == values.len() && spool.iter().eq(values.iter().cloned()));
             let even = |(key, text): (u64, String)| (key % 2 == 0).then_some((text, key));
-            assert!(spool.filter_map_to_vec(even).into_iter().eq(values.iter().cloned().filter_map(even)));
+            let mut evens = vec![("before".to_owned(), 1)];
+            spool.filter_map_into(&mut evens, even);
+            assert!(evens.into_iter().eq(values.iter().cloned().filter_map(even)));
             if bytes > 0 {
                 let sorted = spool.sorted_by_key(|(key, _)| *key);
                 assert!(sorted.iter().eq(expected.iter().cloned()), "equal keys stay in their order");

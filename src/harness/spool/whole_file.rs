@@ -4,12 +4,11 @@ use std::io;
 use std::ops::Range;
 use std::sync::OnceLock;
 use std::thread;
-use std::vec::IntoIter;
 
 use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
-use super::blocks::BlockFile;
+use super::blocks::{BlockBuffer, BlockFile};
 use super::context::{SpoolContext, SpoolValue};
 
 /// Cores that decode at once, a block each: a decoded block of records has about half a MB.
@@ -26,57 +25,71 @@ fn decoders() -> Option<&'static ThreadPool> {
     DECODERS.get_or_init(start).as_ref()
 }
 
-/// What `take` makes of some values, in order.
-pub(super) fn filter_map_to_vec<T: SpoolValue, R: Send>(
+/// What `take` makes of some values, in order, in place of what `into` held.
+pub(super) fn filter_map_into<T: SpoolValue, R: Send>(
     file: &BlockFile,
     context: &SpoolContext,
+    into: &mut Vec<R>,
     take: impl Fn(T) -> Option<R> + Sync,
-) -> Vec<R> {
+) {
+    into.clear();
     // To grow a vector of millions copies it, and holds both.
-    let (mut all, mut rest) = (Vec::with_capacity(file.values()), 0..file.blocks());
-    while let Some(some) = next_blocks(&mut rest) {
-        match decoded(file, some, &take) {
-            Ok(blocks) => blocks.into_iter().for_each(|block| all.extend(block)),
-            Err(error) => {
-                context.fail(error);
-                break;
-            }
+    into.reserve_exact(file.values());
+    let mut blocks = DecodedBlocks::new(file);
+    loop {
+        match blocks.decode_next(&take) {
+            Ok(true) => blocks.buffers.iter_mut().for_each(|buffer| into.extend(buffer.values.drain(..))),
+            Ok(false) => return,
+            Err(error) => return context.fail(error),
         }
     }
-    all
 }
 
-fn next_blocks(rest: &mut Range<usize>) -> Option<Range<usize>> {
-    let next = rest.start..rest.end.min(rest.start + decoders().map_or(1, ThreadPool::current_num_threads));
-    rest.start = next.end;
-    (!next.is_empty()).then_some(next)
+/// Some blocks of a file, decoded at once.
+struct DecodedBlocks<'f, R> {
+    file: &'f BlockFile,
+    /// Blocks that are not decoded yet.
+    rest: Range<usize>,
+    buffers: Vec<BlockBuffer<R>>,
 }
 
-fn decoded<T: SpoolValue, R: Send>(
-    file: &BlockFile,
-    blocks: Range<usize>,
-    take: impl Fn(T) -> Option<R> + Sync,
-) -> io::Result<Vec<Vec<R>>> {
-    let decode = |block| file.decode(block, &take);
-    match decoders() {
-        Some(decoders) => decoders.install(|| blocks.into_par_iter().map(decode).collect()),
-        None => blocks.map(decode).collect(),
+impl<'f, R: Send> DecodedBlocks<'f, R> {
+    fn new(file: &'f BlockFile) -> Self {
+        Self { file, rest: 0..file.blocks(), buffers: Vec::new() }
+    }
+
+    /// The next ones, in place of those that are decoded. False: there are none.
+    fn decode_next<T: SpoolValue>(&mut self, take: impl Fn(T) -> Option<R> + Sync) -> io::Result<bool> {
+        let at_once = decoders().map_or(1, ThreadPool::current_num_threads);
+        let next = self.rest.start..self.rest.end.min(self.rest.start + at_once);
+        self.rest.start = next.end;
+        self.buffers.resize_with(next.len(), BlockBuffer::default);
+        let decode = |(buffer, block): (&mut BlockBuffer<R>, usize)| self.file.decode(block, buffer, &take);
+        match decoders() {
+            Some(decoders) => decoders
+                .install(|| self.buffers.par_iter_mut().zip(next.clone().into_par_iter()).try_for_each(decode))?,
+            None => self.buffers.iter_mut().zip(next.clone()).try_for_each(decode)?,
+        }
+        Ok(!next.is_empty())
+    }
+
+    /// What follows an error is not read.
+    fn end(&mut self) {
+        self.rest = 0..0;
+        self.buffers.clear();
     }
 }
 
 pub(in crate::harness) struct WholeFileReader<'f, T> {
-    file: &'f BlockFile,
-    /// Blocks that are not decoded yet.
-    rest: Range<usize>,
-    blocks: IntoIter<Vec<T>>,
-    values: IntoIter<T>,
+    blocks: DecodedBlocks<'f, T>,
+    /// Which of them is being read.
+    at: usize,
     context: &'f SpoolContext,
 }
 
 impl<'f, T: SpoolValue> WholeFileReader<'f, T> {
     pub fn new(file: &'f BlockFile, context: &'f SpoolContext) -> Self {
-        let (blocks, values) = (Vec::new().into_iter(), Vec::new().into_iter());
-        Self { file, rest: 0..file.blocks(), blocks, values, context }
+        Self { blocks: DecodedBlocks::new(file), at: 0, context }
     }
 }
 
@@ -85,19 +98,21 @@ impl<T: SpoolValue> Iterator for WholeFileReader<'_, T> {
 
     fn next(&mut self) -> Option<T> {
         loop {
-            if let Some(value) = self.values.next() {
-                return Some(value);
-            }
-            if let Some(block) = self.blocks.next() {
-                self.values = block.into_iter();
-                continue;
-            }
-            match decoded(self.file, next_blocks(&mut self.rest)?, Some) {
-                Ok(blocks) => self.blocks = blocks.into_iter(),
-                Err(error) => {
-                    self.context.fail(error);
-                    self.rest = 0..0;
+            let Some(block) = self.blocks.buffers.get_mut(self.at) else {
+                self.at = 0;
+                match self.blocks.decode_next(Some) {
+                    Ok(true) => continue,
+                    Ok(false) => return None,
+                    Err(error) => {
+                        self.context.fail(error);
+                        self.blocks.end();
+                        return None;
+                    }
                 }
+            };
+            match block.values.pop_front() {
+                Some(value) => return Some(value),
+                None => self.at += 1,
             }
         }
     }

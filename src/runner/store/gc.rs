@@ -69,12 +69,16 @@ pub fn unfinished(home: &StateFolder, output_cache: &OutputCache) -> Vec<PathBuf
         .map(|item| item.path())
         .collect();
     let replaced = [home.state().to_owned(), home.plans(), home.failed()].into_iter().map(|folder| (folder, 1));
-    // `latest` itself is a link that is replaced.
-    let beside = home.latest().parent().map(|folder| (folder.to_owned(), 1));
-    for (folder, depth) in replaced.chain([(home.by_manifest(), usize::MAX)]).chain(beside) {
+    for (folder, depth) in replaced.chain([(home.by_manifest(), usize::MAX)]) {
         let items = WalkDir::new(folder).min_depth(1).max_depth(depth).into_iter().flatten();
         found.extend(items.map(walkdir::DirEntry::into_path).filter(|path| half_written_by(path).is_some()));
     }
+    // `latest` itself is a link that is replaced. Whatever else is in its folder is the user's.
+    let latest = home.latest();
+    let beside = latest.parent().and_then(|folder| fs::read_dir(folder).ok()).into_iter().flatten().flatten();
+    let is_ours =
+        |path: &PathBuf| path.with_extension("") == latest && path.is_symlink() && half_written_by(path).is_some();
+    found.extend(beside.map(|item| item.path()).filter(is_ours));
     found.sort();
     found
 }

@@ -94,8 +94,9 @@ impl JobFolder {
         read_json_if_there(&self.path.join("job.json"))
     }
 
-    pub fn is_there(&self) -> bool {
-        self.path.join("job.json").exists()
+    /// An error of the filesystem is no evidence that it is gone: a network's passes.
+    pub fn is_gone(&self) -> bool {
+        matches!(self.path.join("job.json").try_exists(), Ok(false))
     }
 
     pub fn note_number(&self, number: &str) -> Result<(), PathError> {

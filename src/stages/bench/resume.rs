@@ -1,6 +1,7 @@
 //! A measurement of several parts (repeats, probes) that was cut off: which of its finished parts still count.
 
 use std::fs;
+use std::io;
 use std::path::Path;
 
 use super::identity;
@@ -32,15 +33,30 @@ impl Servers {
     }
 }
 
-/// Removes the parts if the stage had finished, which `end` shows: it resumes only if it was interrupted. What was
-/// finished once is measured again, because a selection of successful parts would be biased.
+/// Beside the parts of a measurement that ended without a result.
+const ENDED: &str = "ended";
+
+/// Notes that a measurement has ended without a result: the parts stay for its reader, and the next one measures again.
+pub(super) fn mark_ended_without_result(out: &Path, parts: &str) -> Result<(), Failure> {
+    let mark = out.join(parts).join(ENDED);
+    fs::write(&mark, "").map_err(|error| cannot("write", &mark, &error))
+}
+
+/// Removes the parts if the stage had finished, which `end` shows, or had ended without a result: it resumes only if it was
+/// interrupted. What was finished once is measured again, because a selection of successful parts would be biased.
 pub(super) fn discard_parts_if_finished(out: &Path, end: &Path, parts: &str) -> Result<(), Failure> {
     let parts = out.join(parts);
-    if !end.is_file() || !parts.is_dir() {
-        return Ok(());
+    if parts.is_dir() && (end.is_file() || parts.join(ENDED).is_file()) {
+        fs::remove_dir_all(&parts).map_err(|error| cannot("remove", &parts, &error))?;
+        if end.is_file() {
+            fs::remove_file(end).map_err(|error| cannot("remove", end, &error))?;
+        }
     }
-    let removed = fs::remove_dir_all(&parts).and_then(|()| fs::remove_file(end));
-    removed.map_err(|error| Failure::new(FailureKind::System, format!("cannot remove {}: {error}", parts.display())))
+    Ok(())
+}
+
+fn cannot(what: &str, path: &Path, error: &io::Error) -> Failure {
+    Failure::new(FailureKind::System, format!("cannot {what} {}: {error}", path.display()))
 }
 
 #[cfg(test)]
@@ -57,6 +73,11 @@ mod tests {
         fs::write(&end, "{}").unwrap();
         discard_parts_if_finished(out.path(), &end, "probes").unwrap();
         assert!(!part.exists() && !end.exists());
+        fs::create_dir_all(&part).unwrap();
+        mark_ended_without_result(out.path(), "probes").unwrap();
+        assert!(part.is_dir());
+        discard_parts_if_finished(out.path(), &end, "probes").unwrap();
+        assert!(!part.exists());
     }
 
     #[test]

@@ -25,13 +25,13 @@ pub fn rank_failure(
     gone: Option<u32>,
 ) -> Failure {
     let mut failure = context.failure(FailureKind::Service, what, &server.argv);
-    let mut log = server.log.clone();
-    let mut far = process::tail(&log, FAR);
+    let mut log = server.log.path().to_owned();
+    let mut far = server.log.tail(FAR);
     if matches!(server.stop_target, StopTarget::Mpi { .. })
         && let Some(rank) = process::first_to_fail(&far).or(gone)
     {
         failure.what = format!("{}; rank {rank} failed first", failure.what);
-        let own = Splitter::path(&server.log, rank);
+        let own = Splitter::path(server.log.path(), rank);
         if own.exists() {
             let lines = process::tail(&own, FAR);
             failure.tail = last(context, &lines);

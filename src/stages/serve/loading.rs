@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use super::loading_phases;
 use crate::event::Endpoint;
-use crate::exec::process;
+use crate::exec::process::{self, AttemptLog};
 
 /// What was read so far.
 #[derive(Debug)]
@@ -32,10 +32,10 @@ pub struct LoadingProgress {
 }
 
 impl LoadingProgress {
-    pub fn new(log: impl Into<PathBuf>) -> Self {
+    pub fn new(log: &AttemptLog) -> Self {
         Self {
-            log: log.into(),
-            read: 0,
+            log: log.path().to_owned(),
+            read: log.begin(),
             rest: String::new(),
             begun: BTreeSet::new(),
             loaded: BTreeSet::new(),
@@ -146,7 +146,7 @@ mod tests {
     fn a_growing_log_tells_what_is_loaded_and_what_is_not() {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("log");
-        let mut loading = LoadingProgress::new(&log);
+        let mut loading = LoadingProgress::new(&AttemptLog::from_now(&log));
         loading.read_new_lines();
         assert_eq!((loading.status_text(), loading.last.clone()), (None, None));
         let mut file = File::create(&log).unwrap();
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn lines_of_older_servers_and_of_ranks_are_understood() {
-        let mut loading = LoadingProgress::new("/nowhere");
+        let mut loading = LoadingProgress::new(&AttemptLog::from_now("/nowhere"));
         loading.take("[1,0]<stderr>:I1128 16:31:49.479096 227 model_lifecycle.cc:461] loading: tensorrt_llm:1");
         assert_eq!(loading.open(), ["tensorrt_llm"]);
         loading.take("[1,0]<stdout>:ready grpc=4711");

@@ -82,7 +82,7 @@ fn keep_steps(context: &TaskContext, planned: &[PlannedServer]) {
         context.lease.notice(match step_log::write(log) {
             Ok(Some((path, count))) => format!("{name}: {count} steps of its engine are in {}", path.display()),
             Ok(None) => format!("{name}: its log has no steps of its engine"),
-            Err(error) => format!("{name}: the steps of its engine cannot be kept: {}: {error}", log.display()),
+            Err(error) => format!("{name}: the steps of its engine cannot be kept: {}: {error}", log.path().display()),
         });
     }
 }

@@ -81,7 +81,7 @@ fn tritons(context: &TaskContext, server: &TritonServer) -> Result<Vec<PlannedSe
         models: facts::models(repository),
         reads: facts::paths_named_in(repository),
         ports: *ports,
-        rank_logs: log_of(context, index, count).with_extension("ranks").display().to_string(),
+        rank_logs: log_of(context, index, count).path().with_extension("ranks").display().to_string(),
     });
     let place = LaunchContext {
         gpus: context.lease.gpus.clone(),
@@ -243,7 +243,7 @@ fn command(context: &TaskContext, server: &CommandServer) -> Result<PlannedServe
     Ok(PlannedServer {
         name: "the server".to_owned(),
         argv,
-        log: context.lease.log.clone(),
+        log: context.log.clone(),
         // Servers with `/health` are probed over HTTP.
         endpoint: Some(Endpoint {
             host: HOST.to_owned(),

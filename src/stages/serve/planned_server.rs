@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use crate::event::{Endpoint, ExternalResource, Failure, GpuId};
-use crate::exec::process::ProcessCommand;
+use crate::exec::process::{AttemptLog, ProcessCommand};
 use crate::stages::container::named_paths;
 use crate::stages::task_context::TaskContext;
 
@@ -14,7 +14,7 @@ pub struct PlannedServer {
     /// For display: `server 0`.
     pub name: String,
     pub argv: Vec<OsString>,
-    pub log: PathBuf,
+    pub log: AttemptLog,
     /// `None`: the server chooses its port and prints it in its log.
     pub endpoint: Option<Endpoint>,
     pub gpus: Vec<GpuId>,
@@ -83,7 +83,7 @@ impl PlannedServer {
             Some(wrapped) => ProcessCommand { argv: self.argv.clone(), ..wrapped.clone() },
             None => context.command(self.argv.clone()),
         };
-        command.log.clone_from(&self.log);
+        self.log.path().clone_into(&mut command.log);
         for name in &self.unset {
             command = command.remove(name);
         }
@@ -122,6 +122,10 @@ pub(super) fn placed(
 }
 
 /// One log for each server; the task's own when there is only one.
-pub(super) fn log_of(context: &TaskContext, index: usize, servers: usize) -> PathBuf {
-    if servers == 1 { context.lease.log.clone() } else { context.lease.log.with_extension(format!("{index}.log")) }
+pub(super) fn log_of(context: &TaskContext, index: usize, servers: usize) -> AttemptLog {
+    if servers == 1 {
+        context.log.clone()
+    } else {
+        AttemptLog::from_now(context.lease.log.with_extension(format!("{index}.log")))
+    }
 }

@@ -2,10 +2,12 @@
 //! JSON lines beside the log.
 
 use std::fs::File;
-use std::io::{self, BufRead as _, BufReader, BufWriter, Write as _};
-use std::path::{Path, PathBuf};
+use std::io::{self, BufRead as _, BufReader, BufWriter, Seek as _, SeekFrom, Write as _};
+use std::path::PathBuf;
 
 use serde::Serialize;
+
+use crate::exec::process::AttemptLog;
 
 /// One step of one engine.
 #[derive(Debug, PartialEq, Serialize)]
@@ -27,12 +29,14 @@ struct EngineStep<'a> {
     wait_ms: f64,
 }
 
-/// Writes the steps in a log to `….steps.jsonl` beside it, and returns the file and their number. None: the log has none.
-pub fn write(log: &Path) -> io::Result<Option<(PathBuf, usize)>> {
-    let path = log.with_extension("steps.jsonl");
+/// Writes the steps in an attempt's log to `….steps.jsonl` beside it, and returns the file and their number. None: the log has none.
+pub fn write(log: &AttemptLog) -> io::Result<Option<(PathBuf, usize)>> {
+    let path = log.path().with_extension("steps.jsonl");
+    let mut file = File::open(log.path())?;
+    file.seek(SeekFrom::Start(log.begin()))?;
     let mut out = None;
     let mut count = 0;
-    for line in BufReader::new(File::open(log)?).split(b'\n') {
+    for line in BufReader::new(file).split(b'\n') {
         let line = line?;
         let line = String::from_utf8_lossy(&line);
         let Some(step) = read(&line) else { continue };

@@ -28,7 +28,7 @@ pub fn ran_out(context: &TaskContext, how: ExitKind, value: Option<f64>) -> Opti
     if matches!(how, ExitKind::Stopped | ExitKind::Code(0)) {
         return None;
     }
-    let far = process::tail(&context.lease.log, FAR);
+    let far = context.log.tail(FAR);
     let found = process::shortage(&far, is_killed(how))?;
     Some(OutOfMemory { of: found.of, value })
 }
@@ -109,7 +109,7 @@ fn building(engine: &Engine, context: &TaskContext) -> String {
         max_seq_len: flag(engine, "max_seq_len"),
         ..Fit::default()
     };
-    let far = process::tail(&context.lease.log, FAR);
+    let far = context.log.tail(FAR);
     let missing = process::shortage(&far, false).and_then(|found| found.missing()).map(bytes);
     advise(&fit, missing).text()
 }

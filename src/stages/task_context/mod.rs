@@ -11,7 +11,7 @@ use std::path::Path;
 use super::container::{self, ContainerRunError, TaskContainer};
 use super::remote::slurm::srun_container_argv;
 use crate::event::{Event, Failure, FailureKind, GpuId, RunId, Stop};
-use crate::exec::process::{self, ConfinementError, ExitKind, ProcessCommand, ProcessExit, SpawnError};
+use crate::exec::process::{self, AttemptLog, ConfinementError, ExitKind, ProcessCommand, ProcessExit, SpawnError};
 use crate::manifest::model::SlurmContainer;
 use crate::runner::Lease;
 use undeclared::undeclared;
@@ -25,6 +25,8 @@ pub struct TaskContext {
     /// The part of `env` that the user needs to repeat a command.
     shown_env: Vec<(String, Option<OsString>)>,
     secrets: Vec<String>,
+    /// What this attempt writes to the task's log.
+    pub log: AttemptLog,
     /// `<run>.<task>.<attempt>`: a name that nothing else has.
     pub mark: String,
     /// Where its commands run, if not simply here.
@@ -64,7 +66,8 @@ impl TaskContext {
                 _ => lease.notice(format!("{name} is not set, and the stage's `secrets:` name it: it runs without")),
             }
         }
-        Self { lease, env, shown_env: shown, secrets, mark, place: None, slurm_container: None }
+        let log = AttemptLog::from_now(&lease.log);
+        Self { lease, env, shown_env: shown, secrets, log, mark, place: None, slurm_container: None }
     }
 
     /// A command of this task: in its output folder, with its environment, its log and its secrets.
@@ -205,7 +208,7 @@ impl TaskContext {
 
     /// A failure with the command, the last lines and the log.
     pub fn failure(&self, kind: FailureKind, what: impl Into<String>, argv: &[OsString]) -> Failure {
-        let tail = process::tail(&self.lease.log, TAIL);
+        let tail = self.log.tail(TAIL);
         let mut failure = Failure::new(kind, what)
             .command(process::shown(argv, &self.shown_env, &self.secrets))
             .tail(tail.iter().map(|line| self.redacted(line)).collect());

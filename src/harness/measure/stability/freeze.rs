@@ -64,7 +64,8 @@ impl ServerStall {
             is_streaming && (record.max_gap as f64) < SHARE_OF_GAP * silence as f64
         });
         let is_other = |record: &RequestRecord| record.is_ok() && !frozen.overlaps(record);
-        let mut others = records.values(|record| if is_other(record) { ttft(record) } else { None });
+        let mut others = Vec::new();
+        records.values_into(&mut others, |record| if is_other(record) { ttft(record) } else { None });
         others.sort_unstable_by(f64::total_cmp);
         let usual_ttft = others.get(others.len() / 2).copied().unwrap_or(f64::INFINITY);
         let is_late = |record: &RequestRecord| (to - record.t_issue.max(from)) as f64 >= TIMES_TTFT * usual_ttft;

@@ -16,7 +16,7 @@ use crate::mlperf::log::{DETAIL_FILE, Detail};
 use crate::mlperf::{LatencyLimits, TEST_FILE, explain};
 use crate::plan::loadgen::{Cost, full_test, short, test_request};
 use crate::stages::bench::loadgen::run_test;
-use crate::stages::bench::resume::{Servers, discard_parts_if_finished};
+use crate::stages::bench::resume::{Servers, discard_parts_if_finished, mark_ended_without_result};
 use crate::stages::task_context::TaskContext;
 
 /// A probe that was judged by LoadGen.
@@ -49,6 +49,7 @@ pub async fn perform(
             SearchStep::FullTest(rate) => (rate, true),
             SearchStep::Found(found) => break found,
             SearchStep::NotEvenLow => {
+                mark_ended_without_result(&context.lease.out, PROBES)?;
                 let why = probes.iter().rev().find_map(|one| one.why.clone()).unwrap_or_default();
                 let what = format!("LoadGen's rules do not hold even at {} qps", bounds.low);
                 let failure = Failure::new(FailureKind::Invalid(Verdict::InvalidLoad), what).cause(why);

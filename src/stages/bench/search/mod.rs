@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use self::start_point::{StartPoint, goal_of};
-use super::resume::{Servers, discard_parts_if_finished};
+use super::resume::{Servers, discard_parts_if_finished, mark_ended_without_result};
 use crate::event::{Done, Failure, FailureKind, Verdict};
 use crate::harness::{BenchSpec, FoundRate, LimitSearch, RateBounds, Reason, SearchReport, SearchRules};
 use crate::manifest::model::{self, Telemetry};
@@ -60,6 +60,7 @@ pub async fn perform(
             RateStep::Estimated(estimate) => break Some(estimate),
             RateStep::HeldAtHighest => break None,
             RateStep::MissedAtLowest => {
+                mark_ended_without_result(&context.lease.out, PROBES)?;
                 let why = tried.last().and_then(|last| last.why.clone()).unwrap_or_default();
                 let what = format!("the limits are missed even at {low} req/s");
                 let failure = Failure::new(FailureKind::Invalid(Verdict::InvalidLoad), what).cause(why);

@@ -13,6 +13,7 @@ use tokio::time::sleep;
 use super::heartbeat;
 use super::job_protocol::{FolderSize, JobEnd, JobEvent, JobSpec};
 use crate::event::{Done, Endpoint, Event, Failure, GpuId, RunId, Stop};
+use crate::exec::process::{self, Leftover};
 use crate::plan::Lifetime;
 use crate::runner::store::{JobFolder, PathError};
 use crate::runner::{Lease, isolate_panics, within};
@@ -22,6 +23,9 @@ use crate::stages::StageExecutor;
 const STOP_POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// A server that no run has needed for this long has lost its run.
 const ORPHANED_SERVER_TIMEOUT: Duration = Duration::from_mins(2);
+
+/// How long what a stage has left running may take to end.
+const SWEEP_GRACE: Duration = Duration::from_secs(1);
 
 /// Why a job did nothing. Not a failure of the stage: another job does it, or it is no longer needed.
 #[derive(Debug, thiserror::Error)]
@@ -44,6 +48,11 @@ pub async fn work(folder: &JobFolder, claim: &AttemptClaim) -> Result<(), NodeWo
         how = perform(folder, claim, &stop) => how,
         never = watch(folder, &claim.spec, signals, &stop, &claim.event_writer) => match never {},
     };
+    // They might still write to the output, whose size is part of the end.
+    for Leftover { pid, command } in process::sweep(SWEEP_GRACE).await {
+        let text = format!("it left a background process running, which has been ended: {command} ({pid})");
+        claim.event_writer.event(Event::Notice { task: Some(claim.spec.task.id.clone()), text });
+    }
     claim.end(folder, how)
 }
 
@@ -191,7 +200,7 @@ async fn watch(
             _ = signals.int.recv() => stop.request(),
             () = sleep(STOP_POLL_INTERVAL) => {
                 // The folder goes when the attempt has been judged without us.
-                if folder.is_cancelled() || !folder.is_there() {
+                if folder.is_cancelled() || folder.is_gone() {
                     stop.request();
                 }
                 if service {
@@ -232,8 +241,13 @@ impl JobEventWriter {
     fn write_event(&self, line: &JobEvent) {
         let Ok(mut text) = serde_json::to_vec(line) else { return };
         text.push(b'\n');
+        let mut file = self.file.lock();
         // One write per line. A missing reader or a full disk is no reason to stop working.
-        let _ = self.file.lock().write_all(&text);
+        let _ = file.write_all(&text);
+        // Else a network's filesystem may show it after the job's end, when nobody reads it any more.
+        if !matches!(line, JobEvent::Event(Event::Progress { .. })) {
+            let _ = file.sync_data();
+        }
     }
 
     /// The messages for the run: its processes concern only this node.

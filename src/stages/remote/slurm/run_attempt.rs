@@ -143,6 +143,8 @@ impl JobAttempt<'_> {
         let job = self.spec.job();
         let mut pulse = JobHeartbeat::of(&self.spec.slurm);
         loop {
+            // Its end before its events: they were written first, so none comes after these.
+            let ended = self.folder.ended::<JobEnd>().map_err(|error| broken(&error))?;
             let (lines, at) = self.folder.read_event_lines(offset);
             offset = at;
             for line in lines.iter().filter_map(|line| serde_json::from_str(line).ok()) {
@@ -160,7 +162,7 @@ impl JobAttempt<'_> {
                     }
                 }
             }
-            if let Some(ended) = self.folder.ended::<JobEnd>().map_err(|error| broken(&error))? {
+            if let Some(ended) = ended {
                 return self.conclude(ended, &queue).await;
             }
             let view = self.view.borrow_and_update().clone();
