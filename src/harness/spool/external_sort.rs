@@ -44,34 +44,35 @@ pub(super) fn sorted<T: SpoolValue, K: Ord>(
     key: impl Fn(&T) -> K,
     context: &SpoolContext,
 ) -> Spool<T> {
-    let mut values = values;
+    let mut values = values.peekable();
     let most = context.room::<T>().max(FEWEST);
-    let mut next_run = || {
-        let mut run: Vec<T> = values.by_ref().take(most).collect();
+    // One vector for all runs, which does not grow: what it grew out of would stay with the process for a while.
+    let mut run: Vec<T> = Vec::with_capacity(most);
+    let mut next_run = |run: &mut Vec<T>| {
+        run.clear();
+        run.extend(values.by_ref().take(most));
         run.sort_by_key(&key);
-        run
+        values.peek().is_none()
     };
-    let first = next_run();
-    let mut run = next_run();
-    if run.is_empty() {
-        return Spool::of(first, context);
+    let mut is_last = next_run(&mut run);
+    if is_last {
+        return Spool::of(run, context);
     }
-    let write = || {
+    let mut write = || {
         let mut file = BlockWriter::new()?;
         let mut ends = Vec::new();
-        let mut put = |run: Vec<T>| {
+        loop {
             run.iter().try_for_each(|value| file.push(value))?;
             ends.push(file.end_block()?);
-            Ok::<_, io::Error>(())
-        };
-        put(first)?;
-        while !run.is_empty() {
-            put(run)?;
-            run = next_run();
+            if is_last {
+                return Ok::<_, io::Error>((file.end()?, ends));
+            }
+            is_last = next_run(&mut run);
         }
-        Ok((file.end()?, ends))
     };
-    match write() {
+    let written = write();
+    drop(run);
+    match written {
         Ok((file, ends)) => merged(&file, &ends, key, context),
         Err(error) => {
             context.fail(error);

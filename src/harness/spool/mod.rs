@@ -117,6 +117,9 @@ impl<T: SpoolValue> Iterator for SpoolReader<'_, T> {
     }
 }
 
+/// Values up to which a sequence takes no more memory than it has values: most are short.
+const FEW: usize = 1024;
+
 /// Takes a sequence, value after value.
 #[derive(Debug)]
 pub(in crate::harness) struct SpoolWriter<T> {
@@ -144,6 +147,10 @@ impl<T: SpoolValue> SpoolWriter<T> {
 
     pub fn push(&mut self, value: T) {
         if self.file.is_none() && self.memory.len() < self.most {
+            if self.memory.len() == FEW {
+                // From here on it does not grow: what it grew out of would stay with the process for a while.
+                self.memory.reserve_exact(self.most.saturating_sub(FEW));
+            }
             return self.memory.push(value);
         }
         if self.context.has_failed() {

@@ -7,6 +7,7 @@ use std::path::Path;
 use super::identity;
 use crate::event::{Failure, FailureKind};
 use crate::harness::{BenchSpec, RunResult, ServerIdentity, changes_of_servers};
+use crate::runner::store::replace;
 use crate::stages::task_context::TaskContext;
 
 /// The servers as they are when the stage goes on.
@@ -40,6 +41,11 @@ const ENDED: &str = "ended";
 pub(super) fn mark_ended_without_result(out: &Path, parts: &str) -> Result<(), Failure> {
     let mark = out.join(parts).join(ENDED);
     fs::write(&mark, "").map_err(|error| cannot("write", &mark, &error))
+}
+
+/// Writes the file that shows that a measurement has finished: whole, or not at all.
+pub(super) fn write_end(end: &Path, text: &[u8]) -> Result<(), Failure> {
+    replace(end, text).map_err(|error| Failure::new(FailureKind::System, error.to_string()))
 }
 
 /// Removes the parts if the stage had finished, which `end` shows, or had ended without a result: it resumes only if it was

@@ -16,7 +16,7 @@ use crate::mlperf::log::{DETAIL_FILE, Detail};
 use crate::mlperf::{LatencyLimits, TEST_FILE, explain};
 use crate::plan::loadgen::{Cost, full_test, short, test_request};
 use crate::stages::bench::loadgen::run_test;
-use crate::stages::bench::resume::{Servers, discard_parts_if_finished, mark_ended_without_result};
+use crate::stages::bench::resume::{Servers, discard_parts_if_finished, mark_ended_without_result, write_end};
 use crate::stages::task_context::TaskContext;
 
 /// A probe that was judged by LoadGen.
@@ -81,8 +81,7 @@ pub async fn perform(
     if let Some(best) = best {
         copy(&context.lease.out.join(&best.folder), &context.lease.out)?;
     }
-    let path = context.lease.out.join(FILE);
-    fs::write(&path, json).map_err(|error| system(&path, &error))?;
+    write_end(&context.lease.out.join(FILE), &json)?;
     let upper = found.below.map_or_else(|| " or more".to_owned(), |below| format!("–{below}"));
     let whole = probes.iter().filter(|one| one.judgement.is_whole).count();
     let rehearsal = if loadgen.rehearse { ", a rehearsal" } else { "" };

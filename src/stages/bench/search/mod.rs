@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use self::start_point::{StartPoint, goal_of};
-use super::resume::{Servers, discard_parts_if_finished, mark_ended_without_result};
+use super::resume::{Servers, discard_parts_if_finished, mark_ended_without_result, write_end};
 use crate::event::{Done, Failure, FailureKind, Verdict};
 use crate::harness::{BenchSpec, FoundRate, LimitSearch, RateBounds, Reason, SearchReport, SearchRules};
 use crate::manifest::model::{self, Telemetry};
@@ -98,7 +98,6 @@ pub async fn perform(
             |error| Failure::new(FailureKind::System, format!("`{}` cannot be written: {error}", path.display()));
         fs::write(&path, bytes).map_err(error)
     };
-    write(context.lease.out.join(FILE), serde_json::to_vec_pretty(&search_report).unwrap_or_default())?;
     let tried = &search_report.probes;
     // The result of this stage is the last measurement at the rate that was found.
     if let Some(best) = tried.iter().rev().find(|tried| tried.probe.rate.total_cmp(&found.at_least).is_eq()) {
@@ -108,6 +107,7 @@ pub async fn perform(
             }
         }
     }
+    write_end(&context.lease.out.join(FILE), &serde_json::to_vec_pretty(&search_report).unwrap_or_default())?;
     warnings.extend(tried.iter().filter_map(measured_again));
     warnings.extend(warnings_of(tried, found.at_least));
     let done = with_identity(&context.lease.out, headline(&found, estimate.as_ref(), &spec, tried.len()));
