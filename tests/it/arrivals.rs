@@ -127,23 +127,23 @@ fn users_think_between_an_answer_and_the_next_request() {
 fn users_come_with_a_ramp_and_none_above_it() {
     let server = paced(Duration::from_millis(5));
     let level = LoadLevel::Ramp(vec![
-        LoadSegment { from: 1.0, to: 1.0, seconds: 0.1 },
-        LoadSegment { from: 3.0, to: 3.0, seconds: 0.1 },
-        LoadSegment { from: 2.0, to: 2.0, seconds: 0.1 },
+        LoadSegment { from: 1.0, to: 1.0, seconds: 0.5 },
+        LoadSegment { from: 3.0, to: 3.0, seconds: 0.5 },
+        LoadSegment { from: 2.0, to: 2.0, seconds: 0.5 },
     ]);
     let mut spec = spec(server.address, LoadPattern::Concurrency { users: level }, 0);
-    spec.stop = StopAfter { requests: None, duration: Some(Duration::from_millis(400).into()) };
+    spec.stop = StopAfter { requests: None, duration: Some(Duration::from_millis(1500).into()) };
     let measured = measured(&spec);
     let due = |from: u64, to: u64| {
         measured.requests.iter().filter(move |record| (from * MS..to * MS).contains(&record.t_sched))
     };
     // Nobody's request is due while another's of the one user is under way.
-    for record in due(0, 100) {
+    for record in measured.requests.iter().filter(|record| record.t_issue < 500 * MS) {
         assert_eq!(in_flight(&measured.requests, record.t_issue), 1);
     }
-    assert_eq!(due(100, 101).filter(|record| record.t_sched == 100 * MS).count(), 2, "two users come at 100 ms");
+    assert_eq!(due(500, 501).filter(|record| record.t_sched == 500 * MS).count(), 2, "two users come at 500 ms");
     // Who is above the level ends what he has begun, and begins nothing new.
-    let later: RequestRecords = due(200, 400).collect();
+    let later: RequestRecords = due(1000, 1500).collect();
     for record in &later {
         assert!(in_flight(&later, record.t_issue) <= 2);
     }

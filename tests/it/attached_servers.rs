@@ -1,11 +1,13 @@
 //! Servers that somebody else started: asked before they are used, and everything that is wrong is said at once.
 
+use std::process::Stdio;
+
 use regatta::sim::{Faults, SimOptions};
 use serde_json::json;
 
 use crate::ports::free_port;
 use crate::simulator::ground::{Files, Running};
-use crate::world::{Ended, World};
+use crate::world::{Ended, World, signal, until};
 
 /// A benchmark of servers that are there already.
 fn bench(target: &str, scenario: &str, more: &str) -> Ended {
@@ -108,12 +110,25 @@ fn a_log_without_a_terminal_shows_which_servers_are_waited_for() {
     let files = Files::new(true, &json!({}));
     let fine = Running::start(files.options());
     let nothing = free_port();
-    let world = World::with(&format!(
-        "stages:\n  server:\n    serve: {{ attach: {{ endpoints: \"{},{nothing}\", ready: {{ timeout: 6s }} }} }}\n  ask: {{ shell: 'echo {{{{ stages.server }}}}' }}\n",
-        target(&[&fine])
-    ));
+    let manifest = |timeout: &str| {
+        format!(
+            "stages:\n  server:\n    serve: {{ attach: {{ endpoints: \"{},{nothing}\", ready: {{ timeout: {timeout} }} }} }}\n  ask: {{ shell: 'echo {{{{ stages.server }}}}' }}\n",
+            target(&[&fine])
+        )
+    };
+    let world = World::with(&manifest("10m"));
+    let log = std::fs::File::create(world.path("log")).unwrap();
+    let run = world.command(&["run", "m"]).stdout(log).stderr(Stdio::piped()).spawn().unwrap();
+    let is_shown = |line: &str| {
+        let rest = line.strip_prefix(&format!("… server  waiting for 127.0.0.1:{nothing}, "));
+        let seconds = rest.and_then(|rest| rest.strip_suffix(" s: nothing listens there (connection refused)"));
+        seconds.is_some_and(|seconds| seconds.parse::<u32>().is_ok())
+    };
+    until("the server that is not there to be shown", || world.read("log").lines().any(is_shown));
+    signal(&run, "INT");
+    assert_eq!(Ended::of(run).code, 130);
+    world.manifest("m", &manifest("1s"));
     let ended = world.regatta(&["run", "m"]);
     assert_eq!(ended.code, 1, "{ended:?}");
-    ended.shows(&format!("… server  waiting for 127.0.0.1:{nothing}, 5 s: nothing listens there (connection refused)"));
-    ended.shows(&format!("127.0.0.1:{nothing} was not ready within 6s: nothing listens there (connection refused)"));
+    ended.shows(&format!("127.0.0.1:{nothing} was not ready within 1s: nothing listens there (connection refused)"));
 }

@@ -227,7 +227,7 @@ fn failing() -> Vec<Case> {
             "is silent to one of 120, for longer than stall_timeout",
             |spec| {
                 users(spec, 4, 120);
-                spec.stall_timeout = ms(700);
+                spec.stall_timeout = ms(2000);
             },
             |number| if number == 60 { vec![Do::Hang] } else { PLAIN.after(ms(5)) },
         ),
@@ -346,7 +346,8 @@ fn miscounted() -> Vec<Case> {
 
 fn limited() -> Vec<Case> {
     vec![
-        exact(
+        // A busy machine delays quick answers, too, so that fewer of them keep the promise.
+        case(
             "goodput below its limit",
             "answers every 4th request after 60 ms, the others after 5 ms",
             |spec| {
@@ -399,8 +400,10 @@ impl Row {
 
 /// The verdict and the findings without those of the client.
 fn of_the_server(result: &RunResult) -> (Verdict, Vec<String>) {
-    let reasons: Vec<_> =
-        result.reasons().iter().filter(|reason| !OF_THE_MACHINE.contains(&reason.check.as_str())).collect();
+    // Where requests were late because of the client, their rate is the client's, too.
+    let is_client_late = result.reasons().iter().any(|reason| reason.check.as_str() == "lag");
+    let is_of_the_machine = |check: &str| OF_THE_MACHINE.contains(&check) || (check == "rate" && is_client_late);
+    let reasons: Vec<_> = result.reasons().iter().filter(|reason| !is_of_the_machine(reason.check.as_str())).collect();
     let verdict = match reasons.iter().map(|reason| reason.severity).min() {
         None => Verdict::Valid,
         Some(ReasonSeverity::Warning) => Verdict::ValidWithWarnings,
@@ -419,10 +422,11 @@ fn all() -> Vec<Case> {
     [sound(), failing(), unsteady(), unfilled(), miscounted(), limited()].into_iter().flatten().collect()
 }
 
-/// The rows of the table, in its order. A busy machine disturbs a run now and then: one that is not as it was written is made again.
+/// The rows of the table, in its order. A busy machine disturbs a run now and then: a row that is not as it was written is measured again,
+/// and then alone.
 fn rows(written: &str) -> Vec<Row> {
     const AT_ONCE: usize = 6;
-    const TRIES: usize = 4;
+    const TRIES: usize = 6;
     let next = Mutex::new(0..all().len());
     let rows: Mutex<BTreeMap<usize, Row>> = Mutex::default();
     std::thread::scope(|scope| {
@@ -432,17 +436,23 @@ fn rows(written: &str) -> Vec<Row> {
                     let index = next.lock().unwrap().next();
                     let Some(index) = index else { return };
                     let measured = || Row::of(all().swap_remove(index));
-                    let row = if update() {
-                        usual([measured(), measured(), measured()])
-                    } else {
-                        (1..TRIES).fold(measured(), |row, _| if written.contains(&row.text) { row } else { measured() })
-                    };
+                    let row = if update() { usual([measured(), measured(), measured()]) } else { measured() };
                     rows.lock().unwrap().insert(index, row);
                 }
             });
         }
     });
-    rows.into_inner().unwrap().into_values().collect()
+    let mut rows = rows.into_inner().unwrap();
+    let more = if update() { 0 } else { TRIES - 1 };
+    for (index, row) in &mut rows {
+        for _ in 0..more {
+            if written.contains(&row.text) {
+                break;
+            }
+            *row = Row::of(all().swap_remove(*index));
+        }
+    }
+    rows.into_values().collect()
 }
 
 /// The one that most are like.

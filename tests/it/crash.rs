@@ -169,6 +169,7 @@ pub fn warden_of(run: u32) -> i32 {
     let threads = fs::read_dir(format!("/proc/{run}/task")).unwrap().flatten();
     let lists = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
     let children = lists.collect::<Vec<_>>().join(" ");
-    let is_warden = |child: &&str| fs::read_to_string(format!("/proc/{child}/cmdline")).unwrap().contains("__warden");
+    let is_warden =
+        |child: &&str| fs::read_to_string(format!("/proc/{child}/cmdline")).is_ok_and(|line| line.contains("__warden"));
     children.split_whitespace().find(is_warden).expect("a warden").parse().unwrap()
 }

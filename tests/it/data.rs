@@ -189,7 +189,7 @@ fn a_file_of_prompts_is_an_input_of_its_stage() {
     // A simulator is measured in real time only.
     let server = Running::start(SimOptions { speed: 1.0, ..files.options() });
     let target = format!("target={}", server.address);
-    world.good(&["run", "m", &target]);
+    world.good_when_undisturbed(&["run", "m", &target]);
     assert!(world.will_run(&[&target]).is_empty());
     world.file("prompts.jsonl", "{\"input_ids\": [7, 8, 9]}\n");
     assert_eq!(world.will_run(&[&target]), ["race"]);

@@ -146,8 +146,7 @@ fn every_failure_is_in_its_class() {
             _ => AT_ONCE,
         }),
     );
-    let spec =
-        BenchSpec { stall_timeout: Duration::from_millis(1500), output_len: Length::Fixed(3), ..spec(&server, 12) };
+    let spec = BenchSpec { stall_timeout: Duration::from_secs(5), output_len: Length::Fixed(3), ..spec(&server, 12) };
     let measured = measure(&spec);
     adds_up(&measured);
     let expected = [

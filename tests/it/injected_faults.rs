@@ -87,7 +87,7 @@ fn accepted(world: &World) -> Vec<String> {
 fn under_strace(world: &World, fault: Fault, nth: usize) -> Ended {
     let plain = world.command(&["run", "m"]);
     let mut command = Command::new("timeout");
-    command.args(["60", "strace", "-f", "-y", "-qq", "-o"]).arg(world.path("trace"));
+    command.args(["180", "strace", "-f", "-y", "-qq", "-o"]).arg(world.path("trace"));
     for file in fault.files {
         command.arg("-P").arg(world.path(".regatta").join(file));
     }

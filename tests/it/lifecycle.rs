@@ -211,10 +211,10 @@ stages:
 
 #[test]
 fn a_stage_past_its_timeout_is_ended_and_says_so() {
-    let world = world("stages:\n  a: { timeout: 300ms, shell: 'echo begun; sleep 1000' }\n");
+    let world = world("stages:\n  a: { timeout: 3s, shell: 'echo begun; sleep 1000' }\n");
     let ended = world.regatta(&["run", "m"]);
     assert_eq!(ended.code, 1);
-    ended.shows("it ran past its timeout of 0.3 s").shows("begun");
+    ended.shows("it ran past its timeout of 3 s").shows("begun");
     nobody_left(&world);
 }
 

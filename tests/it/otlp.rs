@@ -1,12 +1,12 @@
 //! `--otlp`: what a collector of OpenTelemetry receives of a run, decoded by the protocol's own Python package.
 
 use std::io::{BufRead as _, BufReader};
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::Stdio;
 
 use serde_json::Value;
 
+use crate::ports::free_port;
 use crate::python_packages::python;
 use crate::world::World;
 
@@ -96,7 +96,7 @@ fn a_failed_run_is_an_error_in_its_trace() {
 /// A collector that is not there changes neither the exit code nor the output; it is named, without its password.
 #[test]
 fn a_collector_that_is_not_there_is_reported_and_changes_nothing() {
-    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let free = format!("127.0.0.1:{}", free_port());
     let world = World::new();
     world.file("manifests/m.yaml", "regatta: 1\nname: m\nstages:\n  good:\n    shell: echo good\n");
     let ended = world.regatta(&["run", "m", "--otlp", &format!("http://me:hunter2@{free}")]);

@@ -76,7 +76,7 @@ fn an_error_on_a_shared_stream_belongs_to_the_request_that_it_names() {
             _ => AT_ONCE,
         }),
     );
-    let measured = measure(&BenchSpec { stall_timeout: Duration::from_millis(1500), ..users(&server, 8, 16) });
+    let measured = measure(&BenchSpec { stall_timeout: Duration::from_secs(5), ..users(&server, 8, 16) });
     adds_up(&measured);
     let expected = [Some(FailureClass::Server), Some(FailureClass::Server), Some(FailureClass::Stall), None];
     assert_eq!(classes(&measured), expected.repeat(4));
@@ -140,7 +140,7 @@ fn a_shared_stream_needs_final_markers_and_says_so() {
         last: if index == 1 { Last::Nothing } else { Last::EmptyFinal },
     };
     let server = Scripted::start(true, None, script(act));
-    let measured = measure(&BenchSpec { stall_timeout: Duration::from_millis(300), ..users(&server, 1, 3) });
+    let measured = measure(&BenchSpec { stall_timeout: Duration::from_secs(5), ..users(&server, 1, 3) });
     assert_eq!(classes(&measured), [None, Some(FailureClass::Stall), None]);
     let why = &measured.result.counts.failures[0].why;
     assert!(why.ends_with("all tokens had come, and only a final marker ends a request on a shared stream"), "{why}");

@@ -222,9 +222,9 @@ async fn a_server_that_dies_early_fails_with_its_last_lines() {
 async fn a_server_that_is_never_ready_is_given_up_and_stopped() {
     let bench = Bench::new();
     let action = json!({"serve": {"command": {
-        "words": ["sh", "-c", "echo $$ > pid; exec sleep 1000"], "ready": {"timeout": "1s", "by": "port"}}}});
+        "words": ["sh", "-c", "echo $$ > pid; exec sleep 1000"], "ready": {"timeout": "3s", "by": "port"}}}});
     let failure = bench.perform(&action).await.unwrap_err();
-    assert!(failure.what.contains("was not ready within 1s: waited for 127.0.0.1:"), "{}", failure.what);
+    assert!(failure.what.contains("was not ready within 3s: waited for 127.0.0.1:"), "{}", failure.what);
     let pid = bench.out("pid");
     assert!(!Path::new(&format!("/proc/{}", pid.trim())).exists());
 }

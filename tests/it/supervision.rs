@@ -9,8 +9,10 @@ use regatta::event::Verdict;
 use regatta::harness::{RunResult, VerdictCheck, read_result};
 
 use crate::campaign::nobody_left;
+use crate::ports::free_port;
 use crate::services::{
-    ENGINE, SERVE, USER, and_then_it_works, await_event, long_bench, scripted, server, watched, world,
+    ENGINE, SERVE, USER, and_then_it_works, await_event, long_bench, run_into_ready_timeout, scripted, server, watched,
+    world,
 };
 use crate::tritonserver;
 use crate::world::{Ended, World, alive_with, signal, until};
@@ -173,10 +175,8 @@ fn a_hang_while_loading_names_the_step_and_the_model() {
         echo "I1121 09:11:07.188928 51 model_lifecycle.cc:839] \"successfully loaded 'postprocessing'\""
         exec sleep 1000"#;
     let world = loads(script, "1s");
-    let ended = world.regatta(&["run", "m"]);
-    assert_eq!(ended.code, 1, "{ended:?}");
-    ended.shows("was not ready within 1s: waited for 127.0.0.1:");
-    ended.shows("by its log it hung while loading tensorrt_llm (1 of 2 models loaded)");
+    let ended = run_into_ready_timeout(&world, "by its log it hung while loading tensorrt_llm (1 of 2 models loaded)");
+    ended.shows("waited for 127.0.0.1:");
     and_then_it_works(&world);
 }
 
@@ -379,9 +379,7 @@ fn an_attached_host_whose_network_is_cut_is_noticed() {
 
 #[test]
 fn a_port_is_free_again_when_a_run_is_over() {
-    let free = TcpListener::bind(("127.0.0.1", 0)).unwrap();
-    let port = free.local_addr().unwrap().port();
-    drop(free);
+    let port = free_port();
     let world = world(&[&server("", &format!("port: {port}")), USER]);
     world.good(&["run", "m"]);
     TcpListener::bind(("127.0.0.1", port)).unwrap();

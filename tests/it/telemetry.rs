@@ -209,7 +209,7 @@ fn it_ends_with_the_run_also_when_somebody_stops_it() {
     let target = format!("openai://{}", server.address);
     let child = world.start(&["bench", &target, "-m", "m", "--offline", "-n", "3", "--isl", "8", "--osl", "4"]);
     until("requests to be on their way", || !server.requests.lock().unwrap().is_empty());
-    assert_eq!(world.read("asked").lines().count(), 3, "once, for its versions, and again and again");
+    until("nvidia-smi to be asked once, for its versions, and again and again", || world.count("asked") == 3);
     signal(&child, "INT");
     assert_eq!(Ended::of(child).code, 130);
     assert_eq!(alive_with(world.path("")), []);

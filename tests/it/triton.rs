@@ -139,7 +139,7 @@ async fn a_late_answer_is_not_waited_for() {
     let files = Files::new(true, &json!({}));
     let faults = Faults { stall_after_tokens: Some(2), ..Faults::default() };
     let server = Running::start(SimOptions { faults, ..files.options() });
-    let client = TritonClient::connect(&endpoint(&server)).await.unwrap().deadline(Duration::from_millis(300));
+    let client = TritonClient::connect(&endpoint(&server)).await.unwrap().deadline(Duration::from_secs(3));
     let mut stream = client.stream();
     stream.send(request("a", 5, 9, true));
     let (mut tokens, mut late) = (0, None);
@@ -151,7 +151,7 @@ async fn a_late_answer_is_not_waited_for() {
     }
     let late = late.unwrap();
     assert_eq!(tokens, 2);
-    assert!(late.to_string().ends_with("no answer within 0.3 s"), "{late}");
+    assert!(late.to_string().ends_with("no answer within 3.0 s"), "{late}");
     assert!(late.hint().unwrap().contains("ready while its model process is dead"));
 }
 
@@ -167,7 +167,7 @@ async fn waiting_ends_in_time_and_says_what_the_server_said_last() {
     let files = Files::new(true, &json!({}));
     let faults = Faults { never_ready: true, ..Faults::default() };
     let server = Running::start(SimOptions { faults, ..files.options() });
-    let limit = Duration::from_millis(500);
+    let limit = Duration::from_secs(3);
     let error = await_ready(&endpoint(&server), limit, |_, _| {}, std::future::pending()).await.unwrap_err();
     let AwaitError::Timeout { last, .. } = error else { panic!("{error}") };
     assert_eq!(last.to_string(), "the server is up and not ready");
@@ -337,7 +337,7 @@ async fn a_real_stream_stays_usable_after_every_error() {
 async fn a_real_server_with_a_dead_model_says_that_it_is_ready() {
     let folder = repository(&["counter"]);
     let server = RealTriton::ready(&models(&folder), &[]).await;
-    let client = TritonClient::connect(&server.endpoint).await.unwrap().deadline(Duration::from_secs(2));
+    let client = TritonClient::connect(&server.endpoint).await.unwrap().deadline(Duration::from_secs(5));
     let mut stream = client.stream();
     stream.send(count("counter", "1", 1000).input(number("pause_ms", 20)).build());
     next(&mut stream).await;

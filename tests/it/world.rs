@@ -199,10 +199,16 @@ impl Ended {
 
 /// Waits for something that another process does.
 #[track_caller]
-pub fn until(what: &str, mut is: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_mins(1);
+pub fn until(what: &str, is: impl FnMut() -> bool) {
+    until_within(Duration::from_mins(1), what, is);
+}
+
+/// The same, for so long at most.
+#[track_caller]
+pub fn until_within(limit: Duration, what: &str, mut is: impl FnMut() -> bool) {
+    let deadline = Instant::now() + limit;
     while !is() {
-        assert!(Instant::now() < deadline, "waited a minute for {what}");
+        assert!(Instant::now() < deadline, "waited {limit:?} for {what}");
         std::thread::sleep(Duration::from_millis(2));
     }
 }

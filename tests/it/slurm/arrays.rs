@@ -41,8 +41,10 @@ fn at_once_holds_back_those_of_one_array() {
     let run = world.start(&["run", "m"]);
     patiently("two to begin", || world.count("ran") == 2);
     // Others have room: only the array's own limit holds them.
-    let waiting = cluster.query(&["squeue", "-h", "-t", "PENDING", "-o", "%i %r"]);
-    assert!(waiting.trim().ends_with("%2] JobArrayTaskLimit"), "{waiting}");
+    patiently("the array's limit to be the reason", || {
+        let waiting = cluster.query(&["squeue", "-h", "-t", "PENDING", "-o", "%i %r"]);
+        waiting.trim().ends_with("%2] JobArrayTaskLimit")
+    });
     world.file("gate", "");
     let ended = end(run);
     assert_eq!(ended.code, 0, "{ended:?}");
