@@ -27,7 +27,7 @@ use crate::cli::{
     self, CliExit, EventFormat, Force, Global, GpuSelection, KeyValueArg, LockMode, OutputVerbosity, RunTarget,
 };
 use crate::diag::FeatureLeftOut;
-use crate::event::{Event, GpuId, RunId, Stop};
+use crate::event::{Digest, Event, GpuId, RunId, Stop};
 use crate::exec::process::{self, ExitKind};
 use crate::plan::{Lifetime, Plan};
 use crate::report::{LiveOptions, RunPaths, RunState, Styler};
@@ -72,9 +72,9 @@ fn prepare_and_execute(
     };
     let may_be_no_op = hold.is_none()
         && request.select.force == Force::Nothing
-        && !matches!(request.locking, LockMode::Verify(..))
-        && compiler.is_fresh(|name| project.variable(name));
-    let last = may_be_no_op.then(|| compiler.no_op_conditions()).flatten();
+        && !matches!(request.locking, LockMode::Verify(..));
+    let fresh = may_be_no_op.then(|| compiler.fresh_plan(|name| project.variable(name))).flatten();
+    let last = fresh.and_then(|plan| compiler.no_op_conditions(plan));
     if let Some(rest) = &last
         && request.junit.is_none()
         && request.metrics_listen.is_none()
@@ -84,7 +84,10 @@ fn prepare_and_execute(
         let lines = report_no_op_run(rest, look, &project.home, begun);
         return Ok(RunEnd { task_lines: lines, ..RunEnd::without_tasks(CliExit::Done) });
     }
-    let mut plan = project.plan(&request.manifest, &request.settings, &request.select, &compiler, true)?;
+    let (mut plan, compiled) =
+        project.plan_with_digest(&request.manifest, &request.settings, &request.select, &compiler, true)?;
+    // The manifest may have changed since.
+    let last = last.filter(|last| Some(last.plan) == compiled);
     if request.otlp.is_some() && !cfg!(feature = "otlp") {
         return Err(CommandError::usage(FeatureLeftOut("otlp")));
     }
@@ -120,6 +123,7 @@ fn prepare_and_execute(
         plan: Arc::new(plan),
         options,
         compiler,
+        compiled,
         last,
         manifest: request.manifest.clone(),
         settings: request.settings.clone(),
@@ -153,6 +157,8 @@ struct PreparedRun {
     plan: Arc<Plan>,
     options: RunOptions,
     compiler: CompilerId,
+    /// The digest of the stored plan.
+    compiled: Option<Digest>,
     /// What the last run of the same plan looked at.
     last: Option<NoOpConditions>,
     manifest: String,
@@ -338,7 +344,8 @@ impl PreparedRun {
             LockMode::Ignore => None,
             LockMode::Verify(..) => return,
         };
-        record_no_op_conditions(&self.compiler, id, &self.plan, summary, &self.manifest, lock_file.as_deref());
+        let lock_file = lock_file.as_deref();
+        record_no_op_conditions(&self.compiler, self.compiled, id, &self.plan, summary, &self.manifest, lock_file);
     }
 
     /// Reported before anything happens.
