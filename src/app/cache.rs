@@ -47,9 +47,16 @@ struct CacheJob<'e> {
     runtime: &'e tokio::runtime::Runtime,
 }
 
-/// A project, its plan, and the store.
-struct CacheContext {
+/// A project and its plan: what can be known without the outputs.
+struct PlannedProject {
     project: Project,
+    plan: Plan,
+    options: RunOptions,
+    machine: shared_store::Machine,
+}
+
+/// A plan, the outputs here, and the store.
+struct CacheContext {
     plan: Plan,
     options: RunOptions,
     cache: Arc<OutputCache>,
@@ -59,25 +66,25 @@ struct CacheContext {
 }
 
 impl CacheJob<'_> {
-    fn open_context(
-        &self,
-        manifest: &str,
-        settings: &[KeyValueArg],
-        select: &Select,
-    ) -> Result<CacheContext, CommandError> {
+    fn plan(&self, manifest: &str, settings: &[KeyValueArg], select: &Select) -> Result<PlannedProject, CommandError> {
         let project = Project::open_current(self.global)?;
         let compiler = project.compiler(manifest, settings);
         let plan = project.plan(manifest, settings, select, &compiler, false)?;
         let options = options(&plan, select, 1, gpus_here(), false)?;
+        let machine = shared_store::Machine::new(run_cache::gpus_for(&plan));
+        Ok(PlannedProject { project, plan, options, machine })
+    }
+
+    fn open_context(&self, planned: PlannedProject) -> Result<CacheContext, CommandError> {
+        let PlannedProject { project, plan, options, machine } = planned;
         let output_cache = Arc::new(OutputCache::open(&project.home)?);
         let digests = Digests::load(&project.home);
         let stages = StageExecutor::new(project.home.state(), RunId::new("cache"));
         let emit: EventEmitter = Arc::new(|event| print_notice(&event));
-        let machine = shared_store::Machine::new(run_cache::gpus_for(&plan));
         let store =
             SharedStore::new(&self.address, &plan, &machine, Arc::clone(&output_cache), emit, self.signatures.clone())
                 .map_err(|e| self.unusable(&e))?;
-        Ok(CacheContext { project, plan, options, cache: output_cache, digests, stages, store })
+        Ok(CacheContext { plan, options, cache: output_cache, digests, stages, store })
     }
 
     fn unusable(&self, trouble: &shared_store::SharedStoreError) -> CommandError {
@@ -116,7 +123,7 @@ impl CacheJob<'_> {
         verify: bool,
         json: bool,
     ) -> Result<CliExit, CommandError> {
-        let scene = self.open_context(manifest, settings, &Select::default())?;
+        let scene = self.open_context(self.plan(manifest, settings, &Select::default())?)?;
         let all = self.totals()?;
         let mut rows = Vec::new();
         let mut broken = None;
@@ -166,7 +173,7 @@ impl CacheJob<'_> {
         verify: bool,
     ) -> Result<CliExit, CommandError> {
         let select = Select { only: only.to_vec(), ..Select::default() };
-        let scene = self.open_context(manifest, settings, &select)?;
+        let scene = self.open_context(self.plan(manifest, settings, &select)?)?;
         let here =
             task_statuses(&scene.plan, &scene.stages, &scene.cache, &scene.digests, &scene.options, |_| (None, None));
         let chosen =
@@ -215,13 +222,15 @@ impl CacheJob<'_> {
 
     fn pull(&self, manifest: &str, settings: &[KeyValueArg], until: &[String]) -> Result<CliExit, CommandError> {
         let select = Select { until: until.to_vec(), ..Select::default() };
-        let scene = self.open_context(manifest, settings, &select)?;
-        let home = scene.project.home.clone();
+        let planned = self.plan(manifest, settings, &select)?;
+        let home = planned.project.home.clone();
         let LockAttempt::Acquired(lock) = ProjectLock::try_take(&home, || name_run(&home))? else {
             let text =
                 "a run is working in this folder\n  hint: wait for it; with `--store` it uses the shared store, too";
             return Err(CommandError::Usage(text.to_owned()));
         };
+        // Only now: a run that ended meanwhile has added records.
+        let scene = self.open_context(planned)?;
         scene.cache.begin()?;
         let (mut came, mut failed) = (0_u64, None);
         let all = task_statuses(&scene.plan, &scene.stages, &scene.cache, &scene.digests, &scene.options, |standing| {

@@ -22,8 +22,8 @@ fn last_runs(
 ) -> impl Iterator<Item = NoOpConditions> {
     let of_run = |lock| project.compiler_of_run(manifest, settings, select, lock);
     let compilers = [of_run(Some(Path::new(LOCK_FILE))), of_run(None)];
-    let is_fresh = compilers[0].is_fresh(|name| project.variable(name));
-    compilers.into_iter().filter(move |_| is_fresh).filter_map(|compiler| compiler.no_op_conditions())
+    let fresh = compilers[0].fresh_plan(|name| project.variable(name));
+    compilers.into_iter().filter_map(move |compiler| compiler.no_op_conditions(fresh?))
 }
 
 fn unchanged(last: Option<NoOpConditions>) -> Arc<UnchangedTasks> {

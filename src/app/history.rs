@@ -97,10 +97,7 @@ fn measurements(home: &StateFolder, request: &HistoryRequest) -> Result<Vec<Hist
 
 /// A manifest as a reader calls it: the one that a `regatta bench` line was turned into has no path that means anything.
 pub(super) fn shown_manifest(home: &StateFolder, manifest: &str) -> String {
-    match Path::new(manifest).strip_prefix(home.state()) {
-        Ok(inside) => inside.with_extension("").display().to_string(),
-        Err(_) => manifest.to_owned(),
-    }
+    if Path::new(manifest).starts_with(home.bench_manifests()) { "bench".to_owned() } else { manifest.to_owned() }
 }
 
 fn reject_unknown(keys: &[MetricKey], points: &[HistoryPoint]) -> Result<(), CommandError> {

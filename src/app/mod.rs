@@ -25,6 +25,7 @@ mod lockfile;
 mod manifest_commands;
 mod manual;
 mod mlperf;
+mod observed_run;
 mod output;
 mod own_fault;
 mod past_runs;

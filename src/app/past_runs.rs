@@ -9,6 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::history::shown_manifest;
+use super::observed_run::{ObservedRun, holding_run, is_held};
 use super::output::is_closed;
 use super::project::Project;
 use super::shared_results;
@@ -20,7 +21,7 @@ use crate::harness::{GatheredResult, SWEEP, SweepReport, gather_sweeps};
 use crate::interop::MeasuredResult;
 use crate::plan::Plan;
 use crate::report::{self, RunState, Styler, html};
-use crate::runner::store::{Latest, ProjectLock, StateFolder, fold_journal, last_run, read_progress, runs, tags_of};
+use crate::runner::store::{Latest, StateFolder, last_run, read_progress, runs, tags_of};
 
 /// Erases the screen of a terminal, and goes to its upper left corner.
 const CLEAR: &str = "\x1b[2J\x1b[H";
@@ -30,8 +31,7 @@ pub(super) fn status(global: &Global, request: Status) -> Result<CliExit, Comman
     let Some(run) = last_run(&home) else { return Err(no_run_error()) };
     let is_terminal = std::io::stdout().is_terminal();
     loop {
-        let mut run_state = run_state(&home, &run)?;
-        let alive = run_state.finished.is_none() && is_held(&home, &run);
+        let ObservedRun { state: mut run_state, is_alive: alive } = ObservedRun::read(&home, &run)?;
         if alive {
             for event in read_progress(&home, &run) {
                 run_state.fold(&event);
@@ -67,15 +67,18 @@ pub(super) fn list(global: &Global, request: &cli::RunsRequest) -> Result<CliExi
     }
     let home = Project::open_current(global)?.home;
     let mut rows = Vec::new();
-    for run in runs(&home).iter().rev() {
+    let all = runs(&home);
+    // After their names and before their journals: see `ObservedRun`.
+    let holding = holding_run(&home);
+    for run in all.iter().rev() {
         if rows.len() == request.most {
             break;
         }
         // A run that has written nothing yet, or was removed meanwhile, is none.
-        let Ok(state) = run_state(&home, run) else { continue };
+        let Ok(observed) = ObservedRun::read_after(&home, run, || holding.as_ref() == Some(run)) else { continue };
+        let ObservedRun { state, is_alive } = observed;
         let is_wanted = request.manifest.as_ref().is_none_or(|part| state.manifest.contains(part.as_str()));
         let is_good = state.finished.is_some_and(|end| end.exit == 0);
-        let is_alive = state.finished.is_none() && is_held(&home, run);
         if is_wanted && !(request.failed && (is_good || is_alive)) {
             let mut row = report::RunRow::of(&state, tags_of(&home, run), is_alive);
             row.manifest = shown_manifest(&home, &state.manifest);
@@ -123,25 +126,6 @@ fn no_run_error() -> CommandError {
     CommandError::Usage(
         "nothing has run in this folder yet\n  hint: `regatta run quickstart` runs everywhere".to_owned(),
     )
-}
-
-fn run_state(home: &StateFolder, run: &RunId) -> Result<RunState, CommandError> {
-    let mut run_state = RunState::new();
-    fold_journal(&home.run(run).join("journal.jsonl"), |event| run_state.fold(&event))?;
-    Ok(run_state)
-}
-
-/// Whether that run's process still exists: the lock names it, and it is alive. The lock alone is not enough: the watchdog of a
-/// killed run holds it for a moment longer.
-fn is_held(home: &StateFolder, run: &RunId) -> bool {
-    let held = if home.lock().exists() { ProjectLock::holder(home) } else { None };
-    held.is_some_and(|held| held.run == run.as_str() && is_alive(held.pid))
-}
-
-fn is_alive(pid: u32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The state follows the name, which may hold anything but ends at the last `)`.
-    stat.rsplit(')').next().and_then(|rest| rest.trim_start().chars().next()).is_some_and(|state| !"ZX".contains(state))
 }
 
 /// Without a stage: lists the logs. A stage may be a task id or the name of a stage with one log.

@@ -9,7 +9,7 @@ use crate::app::error::CommandError;
 use crate::app::expression_guard::guarded;
 use crate::cli::{Force, Global, KeyValueArg, Select};
 use crate::diag::Diagnostics;
-use crate::event::GpuId;
+use crate::event::{Digest, GpuId};
 use crate::manifest::{GivenValues, Manifest, ManifestLibrary, load};
 use crate::plan::{ActionKind, Plan, Task, expand};
 use crate::runner::store::{CompilerId, PlanSources, StateFolder};
@@ -74,7 +74,20 @@ impl Project {
         compiler: &CompilerId,
         keep: bool,
     ) -> Result<Plan, CommandError> {
-        repeated(self.compiled(name, settings, compiler, keep)?, select)
+        self.plan_with_digest(name, settings, select, compiler, keep).map(|(plan, _)| plan)
+    }
+
+    /// The same, and the digest of the stored plan that it was made from: `None` if none is stored.
+    pub(super) fn plan_with_digest(
+        &self,
+        name: &str,
+        settings: &[KeyValueArg],
+        select: &Select,
+        compiler: &CompilerId,
+        keep: bool,
+    ) -> Result<(Plan, Option<Digest>), CommandError> {
+        let (plan, digest) = self.compiled(name, settings, compiler, keep)?;
+        Ok((repeated(plan, select)?, digest))
     }
 
     /// The plan of other settings, for what can be known from it: nothing is stored, and no data of the project is looked up.
@@ -90,31 +103,31 @@ impl Project {
         settings: &[KeyValueArg],
         compiler: &CompilerId,
         keep: bool,
-    ) -> Result<Plan, CommandError> {
+    ) -> Result<(Plan, Option<Digest>), CommandError> {
         /// Like that of the main thread.
         const STACK: usize = 8 << 20;
-        if compiler.is_fresh(|name| self.variable(name))
-            && let Some(plan) = compiler.plan()
+        if let Some(digest) = compiler.fresh_plan(|name| self.variable(name))
+            && let Some(plan) = compiler.plan(&digest)
         {
-            return Ok(plan);
+            return Ok((plan, Some(digest)));
         }
         if !keep {
-            return self.compile(name, settings).map(|(plan, _)| plan);
+            return self.compile(name, settings).map(|(plan, _)| (plan, None));
         }
         let compile = || {
             let (plan, origins) = self.compile(name, settings)?;
             // Only a cache: a run must not fail because it could not be written.
-            let _ = compiler.keep_plan(&origins, &plan);
-            Ok(plan)
+            let digest = compiler.keep_plan(origins, &plan).ok();
+            Ok((plan, digest))
         };
         thread::scope(|scope| {
             // Compiling takes many times the memory of the plan. That of a thread of its own is given back as a whole, and the plan
             // is read back as it was written: what follows may take hours.
-            let text = || compile().and_then(|plan| Ok(plan.to_bytes()?));
+            let text = || compile().and_then(|(plan, digest)| Ok((plan.to_bytes()?, digest)));
             match thread::Builder::new().name("compile".to_owned()).stack_size(STACK).spawn_scoped(scope, text) {
                 Ok(compiling) => {
-                    let bytes = compiling.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-                    Ok(Plan::from_bytes(&bytes)?)
+                    let (bytes, digest) = compiling.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+                    Ok((Plan::from_bytes(&bytes)?, digest))
                 }
                 // No more threads can be had.
                 Err(_) => compile(),

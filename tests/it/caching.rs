@@ -1,14 +1,16 @@
 //! Nothing old is passed off as new: what is measured again, what a kept measurement says of itself, and whose last run a reason is
 //! about.
 
+use std::fs;
 use std::net::SocketAddr;
+use std::process::Stdio;
 
 use pretty_assertions::assert_eq;
 use regatta::sim::SimOptions;
 use serde_json::json;
 
 use crate::simulator::ground::{Files, Running};
-use crate::world::World;
+use crate::world::{Ended, World, signal, until};
 
 /// A server at an address (port 0: a free one), in real time: a result of another speed is not valid and so not kept.
 fn serve_at(files: &Files, address: SocketAddr) -> Running {
@@ -186,4 +188,29 @@ fn a_plan_that_looks_only_where_it_must_decides_as_one_that_looks_at_everything(
     world.file("b.txt", "b\n");
     world.file("latest/a/out", "altered\n");
     assert_eq!(both("an output was altered"), ["a", "c"]);
+}
+
+/// The manifest is changed and compiled while a run of it is under way.
+#[test]
+fn a_run_of_the_old_text_does_not_stand_for_the_new_one() {
+    let manifest = |word: &str| {
+        format!(
+            "stages:\n  one: {{ shell: 'touch \"$W/begun\"; while [ ! -e \"$W/gate\" ]; do sleep 0.02; done; echo {word} > out' }}\n"
+        )
+    };
+    let mut world = World::with(&manifest("old"));
+    let folder = world.path("");
+    world.env("W", folder);
+    let first = world.start(&["run", "m"]);
+    world.await_file("begun");
+    world.manifest("m", &manifest("new"));
+    let out = fs::File::create(world.path("second.txt")).unwrap();
+    let second = world.command(&["run", "m"]).stdout(out).stderr(Stdio::piped()).spawn().unwrap();
+    until("the second run to wait", || world.read("second.txt").contains("waiting"));
+    signal(&second, "INT");
+    assert_eq!(Ended::of(second).code, 130);
+    world.file("gate", "");
+    assert_eq!(Ended::of(first).code, 0);
+    assert_eq!(world.good(&["run", "m"]).ran(), ["one"]);
+    assert_eq!(world.read("latest/one/out"), "new\n");
 }

@@ -2,12 +2,12 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
-use std::process::Child;
+use std::process::{Child, Stdio};
 
 use pretty_assertions::assert_eq;
 
 use crate::campaign::nobody_left;
-use crate::services::{USER, server, world};
+use crate::services::{SERVE, USER, scripted, server, world};
 use crate::world::{Ended, World, alive_with, signal, until};
 
 /// Starts `regatta serve` and reads its standard output up to the command that it offers: the lines before it, and its address.
@@ -41,7 +41,7 @@ fn a_server_stays_up_until_ctrl_c_and_others_can_use_it() {
     world
         .good_when_undisturbed(&words.split(' ').collect::<Vec<_>>())
         .shows("uses .regatta; this benchmark is kept in");
-    assert!(world.path(".regatta/clients/bench.yaml").exists());
+    assert!(world.path(".regatta/clients/bench").is_dir());
     signal(&child, "INT");
     let ended = Ended::of(child);
     assert_eq!(ended.code, 0, "{ended:?}");
@@ -49,6 +49,29 @@ fn a_server_stays_up_until_ctrl_c_and_others_can_use_it() {
     nobody_left(&world);
     assert!(!world.path("latest/user").exists(), "no stage that only uses the server runs");
     world.good(&["run", "m"]);
+}
+
+#[test]
+fn a_benchmark_that_waits_goes_on_when_the_servers_are_up() {
+    let loads = format!(r#"touch "$W/loading"; while [ ! -e "$W/gate" ]; do sleep 0.02; done; exec {SERVE}"#);
+    let world = world(&[&scripted(&loads, ""), USER]);
+    let serving = world.start(&["serve", "m"]);
+    world.await_file("loading");
+    let mut bench =
+        world.command(&["bench", "sim:", "-c", "1", "-n", "4", "--input-tokens", "16", "--output-tokens", "4"]);
+    let out = fs::File::create(world.path("bench.txt")).unwrap();
+    let mut bench = bench.stdout(out).stderr(Stdio::piped()).spawn().unwrap();
+    until("the benchmark to wait", || world.read("bench.txt").contains("waiting for run"));
+    world.file("gate", "");
+    until("the benchmark to end", || bench.try_wait().unwrap().is_some());
+    let ended = Ended::of(bench);
+    // A client that other tests disturb is late.
+    assert!([0, 3, 4].contains(&ended.code), "{ended:?}");
+    ended.shows("uses .regatta; this benchmark is kept in");
+    signal(&serving, "INT");
+    let ended = Ended::of(serving);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    nobody_left(&world);
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod store_faults;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
 use pretty_assertions::assert_eq;
 use walkdir::WalkDir;
@@ -288,6 +289,34 @@ fn pull_brings_all_of_it_and_runs_nothing_and_push_puts_it_there() {
         serde_json::from_str(&two.good(&["cache", "status", "m", "--json", "--store", &url]).stdout).unwrap();
     assert_eq!((&status["outputs"], &status["tasks"][2]["state"]), (&3.into(), &"both".into()));
     assert_eq!(status["tasks"][2]["from"], folder.path().display().to_string());
+}
+
+/// The run begins and ends while `pull` finds out about the GPUs: after it was planned, before it has the lock.
+#[test]
+fn pull_leaves_the_records_of_a_run_that_ended_before_it_had_the_lock() {
+    let manifest = |word: &str| format!("stages:\n  build: {{ gpus: 1, shell: 'echo {word} > engine' }}\n");
+    let (_folder, url) = store();
+    let world = machine(&manifest("one"));
+    let run = || world.good(&["run", "m", "--gpus", "1"]);
+    run();
+    let records = || fs::read(world.path(".regatta/records")).unwrap();
+    fs::write(world.path(".regatta/records"), [&records()[..], b"torn"].concat()).unwrap();
+    world.file(
+        "bin/nvidia-smi",
+        "#!/bin/sh\ntouch \"$W/asked\"; while [ ! -e \"$W/gate\" ]; do sleep 0.02; done; echo 'NVIDIA H200, 9.0'\n",
+    );
+    fs::set_permissions(world.path("bin/nvidia-smi"), fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", world.path("bin").display(), std::env::var("PATH").unwrap());
+    let mut pull = world.command(&["cache", "pull", "m", "--store", &url]);
+    let pull = pull.env("PATH", path).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    world.await_file("asked");
+    world.manifest("m", &manifest("two"));
+    run();
+    let before = records();
+    world.file("gate", "");
+    let ended = Ended::of(pull);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    assert!(records().starts_with(&before), "{}", String::from_utf8_lossy(&records()));
 }
 
 #[test]

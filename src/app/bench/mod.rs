@@ -2,6 +2,7 @@
 
 mod intervals_table;
 pub(super) mod manifest;
+mod manifest_file;
 mod repeats_table;
 mod table;
 
@@ -9,6 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use self::manifest::STAGE;
+use super::project::Project;
 use super::run::{self, RunEnd};
 use crate::app::error::CommandError;
 use crate::app::output::{print, print_error};
@@ -38,13 +40,29 @@ pub(super) fn bench(global: &Global, request: &BenchCommand) -> Result<CliExit, 
     if let Some(simulated) = manifest::simulated(&request.target) {
         print_error(&format!("note: simulated server ({simulated}): its times are computed, not measured on a GPU\n"));
     }
-    let home = free_state_folder(&std::env::current_dir()?, &global.home);
-    let global = &Global { home: home.clone(), ..global.clone() };
-    fs::create_dir_all(&home)?;
-    let path = home.join("bench.yaml");
-    fs::write(&path, &text)?;
-    let run = cli::RunRequest {
-        manifest: path.to_string_lossy().into_owned(),
+    let ran = loop {
+        let home = free_state_folder(&std::env::current_dir()?, &global.home);
+        let global = &Global { home: home.state().to_owned(), ..global.clone() };
+        let path = manifest_file::write(&home, &text)?;
+        let project = Project::open_current(global)?;
+        manifest_file::remove_old(&home, |old| {
+            project.compiler_of_run(&old.to_string_lossy(), &[], &Select::default(), None).drop_all();
+        });
+        let ran = run::perform_beside_servers(global, &run_request(request, &path), request.json)?;
+        if !ran.gave_way {
+            break ran;
+        }
+    };
+    if let Some((_, out)) = ran.outs.iter().find(|(task, _)| task.as_str() == STAGE) {
+        print_result(request, out, Styler::chosen(global.color.choice()))?;
+        export(request, &ran, out, &text)?;
+    }
+    Ok(ran.exit)
+}
+
+fn run_request(request: &BenchCommand, manifest: &Path) -> cli::RunRequest {
+    cli::RunRequest {
+        manifest: manifest.to_string_lossy().into_owned(),
         settings: Vec::new(),
         // Parts of a simulator may be cached; a measurement never is.
         select: Select { force: Force::Stages(vec![STAGE.to_owned()]), ..Select::default() },
@@ -60,31 +78,23 @@ pub(super) fn bench(global: &Global, request: &BenchCommand) -> Result<CliExit, 
         junit: request.junit.clone(),
         metrics_listen: request.metrics_listen,
         otlp: request.otlp.clone(),
-    };
-    let ran = run::perform(global, &run, request.json)?;
-    if let Some((_, out)) = ran.outs.iter().find(|(task, _)| task.as_str() == STAGE) {
-        print_result(request, out, Styler::chosen(global.color.choice()))?;
-        export(request, &ran, out, &text)?;
     }
-    Ok(ran.exit)
 }
 
 /// The state folder; below it another one while `regatta serve` keeps servers up and holds the lock of the first.
-fn free_state_folder(project: &Path, given: &Path) -> PathBuf {
-    let home = StateFolder::new(project.to_owned(), project.join(given));
-    match ProjectLock::holder(&home) {
-        Some(holder) if holder.serving => {
-            let clients = home.clients();
-            print_error(&format!(
-                "note: `regatta serve` (process {}) uses {}; this benchmark is kept in {}\n",
-                holder.pid,
-                given.display(),
-                clients.display()
-            ));
-            clients
-        }
-        _ => home.state().to_owned(),
+fn free_state_folder(project: &Path, given: &Path) -> StateFolder {
+    let mut home = StateFolder::new(project.to_owned(), project.join(given));
+    while let Some(holder) = ProjectLock::holder(&home).filter(|holder| holder.serving) {
+        let clients = home.clients();
+        print_error(&format!(
+            "note: `regatta serve` (process {}) uses {}; this benchmark is kept in {}\n",
+            holder.pid,
+            home.state().strip_prefix(project).unwrap_or(home.state()).display(),
+            clients.display()
+        ));
+        home = StateFolder::new(project.to_owned(), clients);
     }
+    home
 }
 
 fn print_result(request: &BenchCommand, out: &Path, styler: Styler) -> Result<(), CommandError> {

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use super::after_crash::clean_up_after_crash;
 use super::ci_files;
 use super::kept_servers::{self, KeptServers, ServingContext, ServingPhase};
+use super::lock_wait::{LockWait, take_lock};
 use super::metrics_listener;
 use super::no_op_run::{record_no_op_conditions, report_no_op_run};
 use super::otlp::{self, OtlpEndpoints, OtlpRecorder};
@@ -27,36 +28,50 @@ use crate::cli::{
     self, CliExit, EventFormat, Force, Global, GpuSelection, KeyValueArg, LockMode, OutputVerbosity, RunTarget,
 };
 use crate::diag::FeatureLeftOut;
-use crate::event::{Event, GpuId, RunId, Stop};
+use crate::event::{Digest, Event, GpuId, RunId, Stop};
 use crate::exec::process::{self, ExitKind};
 use crate::plan::{Lifetime, Plan};
 use crate::report::{LiveOptions, RunPaths, RunState, Styler};
 use crate::runner::shared_store::{SignaturePolicy, StoreAddress};
 use crate::runner::store::{
-    CompilerId, Digests, LockAttempt, NoOpConditions, OutputCache, ProjectLock, StateFolder, abandoned, discard,
-    ended_well, last_run, name_run, unfinished_plans,
+    CompilerId, Digests, NoOpConditions, OutputCache, ProjectLock, abandoned, discard, ended_well, last_run,
+    unfinished_plans,
 };
 use crate::runner::{self, EventEmitter, RunOptions, RunSummary, TaskRole, UnchangedTasks};
 use crate::stages::{StageExecutor, end_abandoned};
 
 /// `aside` shows the run on stderr.
 pub fn perform(global: &Global, request: &cli::RunRequest, aside: bool) -> Result<RunEnd, CommandError> {
-    prepare_and_execute(global, request.clone(), aside, None)
+    prepare_and_execute(global, request.clone(), aside, RunPurpose::Ordinary)
+}
+
+/// The same, except that it does not wait for a run that keeps its servers up: see [`RunEnd::gave_way`].
+pub fn perform_beside_servers(global: &Global, request: &cli::RunRequest, aside: bool) -> Result<RunEnd, CommandError> {
+    prepare_and_execute(global, request.clone(), aside, RunPurpose::BesideServers)
 }
 
 /// Starts the servers of a plan and keeps them up; the run is shown on stderr, except as events.
 pub fn serve(global: &Global, request: &cli::ServeRequest) -> Result<CliExit, CommandError> {
     let aside = request.run.events == EventFormat::Terminal;
-    prepare_and_execute(global, request.run.clone(), aside, Some(request)).map(|ran| ran.exit)
+    prepare_and_execute(global, request.run.clone(), aside, RunPurpose::Serve(request)).map(|ran| ran.exit)
+}
+
+#[derive(Clone, Copy)]
+enum RunPurpose<'a> {
+    Ordinary,
+    /// It may use servers that another run keeps up.
+    BesideServers,
+    Serve(&'a cli::ServeRequest),
 }
 
 fn prepare_and_execute(
     global: &Global,
     mut request: cli::RunRequest,
     aside: bool,
-    hold: Option<&cli::ServeRequest>,
+    purpose: RunPurpose<'_>,
 ) -> Result<RunEnd, CommandError> {
     let begun = Instant::now();
+    let hold = if let RunPurpose::Serve(hold) = purpose { Some(hold) } else { None };
     let project = Project { env: request.env.clone(), ..Project::open_current(global)? };
     let lock = match &request.locking {
         LockMode::Write(file) => Some(file.as_path()),
@@ -70,11 +85,10 @@ fn prepare_and_execute(
         color: global.color.choice(),
         aside,
     };
-    let may_be_no_op = hold.is_none()
-        && request.select.force == Force::Nothing
-        && !matches!(request.locking, LockMode::Verify(..))
-        && compiler.is_fresh(|name| project.variable(name));
-    let last = may_be_no_op.then(|| compiler.no_op_conditions()).flatten();
+    let may_be_no_op =
+        hold.is_none() && request.select.force == Force::Nothing && !matches!(request.locking, LockMode::Verify(..));
+    let fresh = may_be_no_op.then(|| compiler.fresh_plan(|name| project.variable(name))).flatten();
+    let last = fresh.and_then(|plan| compiler.no_op_conditions(plan));
     if let Some(rest) = &last
         && request.junit.is_none()
         && request.metrics_listen.is_none()
@@ -84,7 +98,10 @@ fn prepare_and_execute(
         let lines = report_no_op_run(rest, look, &project.home, begun);
         return Ok(RunEnd { task_lines: lines, ..RunEnd::without_tasks(CliExit::Done) });
     }
-    let mut plan = project.plan(&request.manifest, &request.settings, &request.select, &compiler, true)?;
+    let (mut plan, compiled) =
+        project.plan_with_digest(&request.manifest, &request.settings, &request.select, &compiler, true)?;
+    // The manifest may have changed since.
+    let last = last.filter(|last| Some(last.plan) == compiled);
     if request.otlp.is_some() && !cfg!(feature = "otlp") {
         return Err(CommandError::usage(FeatureLeftOut("otlp")));
     }
@@ -120,6 +137,7 @@ fn prepare_and_execute(
         plan: Arc::new(plan),
         options,
         compiler,
+        compiled,
         last,
         manifest: request.manifest.clone(),
         settings: request.settings.clone(),
@@ -130,6 +148,7 @@ fn prepare_and_execute(
         locking: request.locking.clone(),
         lock_report: holding,
         held,
+        gives_way: matches!(purpose, RunPurpose::BesideServers),
         junit: request.junit.clone(),
         metrics_listen: request.metrics_listen,
         otlp,
@@ -153,6 +172,8 @@ struct PreparedRun {
     plan: Arc<Plan>,
     options: RunOptions,
     compiler: CompilerId,
+    /// The digest of the stored plan.
+    compiled: Option<Digest>,
     /// What the last run of the same plan looked at.
     last: Option<NoOpConditions>,
     manifest: String,
@@ -167,6 +188,8 @@ struct PreparedRun {
     lock_report: lockfile::command::LockReport,
     /// The servers that stay up.
     held: Option<KeptServers>,
+    /// It does not wait for a run that keeps its servers up.
+    gives_way: bool,
     /// Where to write JUnit XML.
     junit: Option<PathBuf>,
     metrics_listen: Option<SocketAddr>,
@@ -226,9 +249,16 @@ impl PreparedRun {
         let first = move |stop: &Stop| held.as_ref().and_then(ServingPhase::end).unwrap_or_else(|| interrupt(stop));
         install_handlers(stop.clone(), first, move |event| drop(send.send(Some(event))))?;
         process::adopt_orphans()?;
-        let Some(lock) = take_lock(&home, &stop, &teller)? else {
-            teller.close();
-            return Ok(RunEnd::without_tasks(CliExit::Interrupted));
+        let lock = match take_lock(&home, self.gives_way, &stop, &teller.send)? {
+            LockWait::Acquired(lock) => lock,
+            LockWait::Interrupted => {
+                teller.close();
+                return Ok(RunEnd::without_tasks(CliExit::Interrupted));
+            }
+            LockWait::GaveWay => {
+                teller.close();
+                return Ok(RunEnd { gave_way: true, ..RunEnd::without_tasks(CliExit::Interrupted) });
+            }
         };
         let id = lock.run.clone();
         // Only now: while this run waited for the lock, another one may have changed anything.
@@ -322,7 +352,7 @@ impl PreparedRun {
         }
         drop(lock);
         let large_parts = Some((self.plan, output_cache, run_state));
-        Ok(RunEnd { exit, outs, report, task_lines: lines, large_parts })
+        Ok(RunEnd { exit, outs, report, task_lines: lines, gave_way: false, large_parts })
     }
 
     /// Returns a notice if it could not be written.
@@ -338,7 +368,8 @@ impl PreparedRun {
             LockMode::Ignore => None,
             LockMode::Verify(..) => return,
         };
-        record_no_op_conditions(&self.compiler, id, &self.plan, summary, &self.manifest, lock_file.as_deref());
+        let lock_file = lock_file.as_deref();
+        record_no_op_conditions(&self.compiler, self.compiled, id, &self.plan, summary, &self.manifest, lock_file);
     }
 
     /// Reported before anything happens.
@@ -416,27 +447,6 @@ impl PreparedRun {
             shared_results::share((address, signatures), home, id, &self.plan, &summary.done, emit).await;
         }
         summary
-    }
-}
-
-/// Waits for another run of this project, reporting so once. `None` if a stop request comes meanwhile.
-fn take_lock(home: &StateFolder, stop: &Stop, teller: &ProgressPrinter) -> Result<Option<ProjectLock>, CommandError> {
-    let mut is_reported = false;
-    loop {
-        match ProjectLock::try_take(home, || name_run(home))? {
-            LockAttempt::Acquired(lock) => return Ok(Some(lock)),
-            LockAttempt::No(held) => {
-                if !is_reported {
-                    is_reported = true;
-                    let (run, pid) = held.map_or(("?".to_owned(), 0), |held| (held.run, held.pid));
-                    let _ = teller.send.send(Some(Event::Waiting { run, pid }));
-                }
-                if stop.is_requested() {
-                    return Ok(None);
-                }
-                thread::sleep(Duration::from_millis(20));
-            }
-        }
     }
 }
 

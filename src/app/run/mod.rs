@@ -6,6 +6,7 @@ mod ci_files;
 mod endpoint_rows;
 mod execute;
 mod kept_servers;
+mod lock_wait;
 mod metrics_listener;
 mod no_op_run;
 mod otlp;
@@ -16,7 +17,7 @@ mod signals;
 mod sink;
 
 pub(super) use allocation::run_in_allocation;
-pub(super) use execute::perform;
+pub(super) use execute::{perform, perform_beside_servers};
 pub(super) use run_end::RunEnd;
 
 use crate::app::error::CommandError;

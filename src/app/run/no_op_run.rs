@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use super::run_end::{TaskLine, places, task_lines};
 use crate::app::output;
-use crate::event::{Event, RunId, TaskTally};
+use crate::event::{Digest, Event, RunId, TaskTally};
 use crate::plan::Plan;
 use crate::report::{LiveDisplay, LiveOptions};
 use crate::runner::store::{CompilerId, FileStamp, NoOpConditions, StateFolder};
@@ -34,9 +34,11 @@ pub(super) fn report_no_op_run(
 }
 
 /// Records what makes the next run a no-op, if this one finished everything, and the
-/// lock file, if it writes one, as it would be written again.
+/// lock file, if it writes one, as it would be written again. `compiled`: the stored plan that it ran, which may have been replaced
+/// since by that of a changed manifest.
 pub(super) fn record_no_op_conditions(
     compiler: &CompilerId,
+    compiled: Option<Digest>,
     id: &RunId,
     plan: &Plan,
     summary: RunSummary,
@@ -45,7 +47,7 @@ pub(super) fn record_no_op_conditions(
 ) {
     /// With more tasks than this the next run shows how many there are, not each.
     const EACH: usize = 200;
-    let (Some(mut watched), Some(compiled)) = (summary.watched, compiler.plan_digest()) else {
+    let (Some(mut watched), Some(compiled)) = (summary.watched, compiled) else {
         return compiler.drop_rest();
     };
     if let Some(lock) = lock {

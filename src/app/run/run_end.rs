@@ -17,6 +17,8 @@ pub struct RunEnd {
     pub report: Option<PathBuf>,
     /// The messages of each of its tasks, in the order in which they first appear; also of cached ones.
     pub task_lines: Vec<TaskLine>,
+    /// It did not begin: the run that it would have waited for keeps its servers up.
+    pub gave_way: bool,
     /// What it worked with, and how it ended, as far as that is large: see [`Self::exit_of_process`].
     pub large_parts: Option<(Arc<Plan>, Arc<OutputCache>, RunState)>,
 }
@@ -24,7 +26,7 @@ pub struct RunEnd {
 impl RunEnd {
     /// It ended before any task.
     pub(super) fn without_tasks(exit: CliExit) -> Self {
-        Self { exit, outs: Vec::new(), report: None, task_lines: Vec::new(), large_parts: None }
+        Self { exit, outs: Vec::new(), report: None, task_lines: Vec::new(), gave_way: false, large_parts: None }
     }
 
     /// Of a process that does nothing more. Its memory goes with it: to free 10,000 tasks one by one takes as long as a no-op.

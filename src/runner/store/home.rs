@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::event::{RunId, TaskId};
+use crate::event::{Digest, RunId, TaskId};
 
 /// The name of a state folder that is not given with `--home`.
 const USUAL_NAME: &str = ".regatta";
@@ -35,6 +35,16 @@ impl StateFolder {
     /// The state of commands that use servers while a run keeps these up, and holds the lock.
     pub fn clients(&self) -> PathBuf {
         self.state.join("clients")
+    }
+
+    /// The manifests of `regatta bench` lines.
+    pub fn bench_manifests(&self) -> PathBuf {
+        self.state.join("bench")
+    }
+
+    /// The folder of one of them, by its text.
+    pub fn bench_manifest(&self, text: &[u8]) -> PathBuf {
+        self.below(&["bench", &Digest::of(text).short()])
     }
 
     pub fn records(&self) -> PathBuf {

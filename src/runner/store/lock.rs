@@ -5,13 +5,21 @@
 //! filesystem without locks (`EOPNOTSUPP`, `ENOLCK`) the run goes on with a notice instead of blocking for ever.
 
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{Read as _, Seek as _, Write as _};
+use std::io::{Read as _, Seek as _};
+use std::os::unix::fs::FileExt as _;
+use std::thread;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::StateFolder;
 use super::durable::{PathError, WithPath as _, create_folder};
 use crate::event::RunId;
+
+/// How often to look again at what another process is about to change: a reader's lock, or a text that is being written.
+const LOOKS: usize = 10;
+/// Between two looks. What is waited for takes microseconds, and longer where the other process has to wait for a core.
+const PAUSE: Duration = Duration::from_millis(2);
 
 /// The holder of the lock.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,22 +50,21 @@ pub enum LockAttempt {
 }
 
 impl ProjectLock {
-    /// Never waits. `name` is called only when the lock has been taken, so that names of runs follow the order of runs.
+    /// Does not wait for another run. `name` is called only when the lock has been taken, so that names of runs follow the order
+    /// of runs.
     pub fn try_take(home: &StateFolder, name: impl FnOnce() -> RunId) -> Result<LockAttempt, PathError> {
         let path = home.lock();
         create_folder(home.state())?;
-        let mut file =
+        let file =
             OpenOptions::new().create(true).read(true).write(true).truncate(false).open(&path).at("open", &path)?;
-        let unprotected = match file.try_lock() {
+        let unprotected = match try_lock_past_readers(&file, pause) {
             Ok(()) => false,
-            Err(TryLockError::WouldBlock) => {
-                let mut text = String::new();
-                let _ = file.read_to_string(&mut text);
-                return Ok(LockAttempt::No(serde_json::from_str(&text).ok()));
-            }
+            Err(TryLockError::WouldBlock) => return Ok(LockAttempt::No(LockHolder::read(&file, pause))),
             Err(TryLockError::Error(e)) if e.kind() == std::io::ErrorKind::Unsupported => true,
             Err(TryLockError::Error(e)) => return Err(e).at("lock", &path),
         };
+        // To find a name takes a while, in which the holder before this one must not be taken for this one.
+        file.set_len(0).at("write", &path)?;
         let run = name();
         let lock = Self { file, unprotected, run };
         lock.write_holder(false).at("write", &path)?;
@@ -66,10 +73,7 @@ impl ProjectLock {
 
     fn write_holder(&self, serving: bool) -> std::io::Result<()> {
         let holder = LockHolder { run: self.run.to_string(), pid: std::process::id(), serving };
-        let mut file = &self.file;
-        file.set_len(0)?;
-        file.rewind()?;
-        file.write_all(&serde_json::to_vec(&holder).unwrap_or_default())
+        self.file.write_all_at(holder.line().as_bytes(), 0)
     }
 
     /// Shows other commands that this run keeps its servers up.
@@ -79,13 +83,9 @@ impl ProjectLock {
 
     /// The current holder of the lock, if there is one. Takes it for an instant if it is free.
     pub fn holder(home: &StateFolder) -> Option<LockHolder> {
-        let mut file = File::open(home.lock()).ok()?;
+        let file = File::open(home.lock()).ok()?;
         match file.try_lock_shared() {
-            Err(TryLockError::WouldBlock) => {
-                let mut text = String::new();
-                file.read_to_string(&mut text).ok()?;
-                serde_json::from_str(&text).ok()
-            }
+            Err(TryLockError::WouldBlock) => LockHolder::read(&file, pause),
             _ => None,
         }
     }
@@ -93,5 +93,115 @@ impl ProjectLock {
     /// A second handle on the same open file: its owner holds the lock too.
     pub fn share(&self) -> std::io::Result<File> {
         self.file.try_clone()
+    }
+}
+
+impl LockHolder {
+    /// As long whether it serves or not, so that writing it again in place replaces all of it.
+    fn line(&self) -> String {
+        let text = serde_json::to_string(self).unwrap_or_default();
+        let pad = if self.serving { " " } else { "" };
+        format!("{text}{pad}\n")
+    }
+
+    /// `None` if it stays unreadable. A text that is being written is read again.
+    fn read(mut file: &File, mut pause: impl FnMut()) -> Option<Self> {
+        for look in 0..LOOKS {
+            if look > 0 {
+                pause();
+            }
+            let mut text = String::new();
+            file.rewind().ok()?;
+            if file.read_to_string(&mut text).is_ok()
+                && let Ok(holder) = serde_json::from_str(&text)
+            {
+                return Some(holder);
+            }
+        }
+        None
+    }
+}
+
+/// A command that asks for the holder of a free lock has it for an instant ([`ProjectLock::holder`]): it is no run, so it is waited
+/// for.
+fn try_lock_past_readers(file: &File, mut pause: impl FnMut()) -> Result<(), TryLockError> {
+    for _ in 1..LOOKS {
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) => pause(),
+            taken => return taken,
+        }
+    }
+    file.try_lock()
+}
+
+fn pause() {
+    thread::sleep(PAUSE);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn home(folder: &tempfile::TempDir) -> StateFolder {
+        StateFolder::new(folder.path().to_owned(), folder.path().join(".regatta"))
+    }
+
+    fn taken(home: &StateFolder, name: &str) -> ProjectLock {
+        match ProjectLock::try_take(home, || RunId::new(name)).unwrap() {
+            LockAttempt::Acquired(lock) => lock,
+            LockAttempt::No(holder) => panic!("held by {holder:?}"),
+        }
+    }
+
+    #[test]
+    fn a_lock_that_only_a_reader_has_is_taken_when_the_reader_is_done() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = home(&folder);
+        drop(taken(&home, "r"));
+        let mut reader = Some(File::open(home.lock()).unwrap());
+        reader.as_ref().unwrap().try_lock_shared().unwrap();
+        let file = File::open(home.lock()).unwrap();
+        try_lock_past_readers(&file, || drop(reader.take())).unwrap();
+    }
+
+    #[test]
+    fn a_holder_that_is_being_written_is_read_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = home(&folder);
+        let lock = taken(&home, "r");
+        lock.file.set_len(0).unwrap();
+        let read = LockHolder::read(&File::open(home.lock()).unwrap(), || lock.write_holder(false).unwrap());
+        assert_eq!(read.map(|holder| holder.run), Some("r".to_owned()));
+    }
+
+    #[test]
+    fn the_holder_before_is_not_shown_while_a_run_gets_its_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = home(&folder);
+        let before = taken(&home, "before");
+        before.show_serving().unwrap();
+        drop(before);
+        let mut shown = None;
+        let now = ProjectLock::try_take(&home, || {
+            shown = ProjectLock::holder(&home);
+            RunId::new("now")
+        });
+        assert!(matches!(now, Ok(LockAttempt::Acquired(_))));
+        assert_eq!(shown, None);
+        assert_eq!(
+            ProjectLock::holder(&home).map(|holder| (holder.run, holder.serving)),
+            Some(("now".to_owned(), false))
+        );
+    }
+
+    #[test]
+    fn a_run_that_begins_to_serve_is_the_holder_throughout() {
+        let of = |serving| LockHolder { run: "r".to_owned(), pid: 7, serving }.line();
+        assert_eq!(of(false).len(), of(true).len());
+        let folder = tempfile::tempdir().unwrap();
+        let home = home(&folder);
+        let lock = taken(&home, "r");
+        lock.show_serving().unwrap();
+        assert!(ProjectLock::holder(&home).is_some_and(|holder| holder.serving && holder.run == "r"));
     }
 }

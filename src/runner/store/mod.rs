@@ -13,7 +13,8 @@
 //!   arrays/              scripts of job arrays, and what the batch system prints for their elements
 //!   failed/<task>        → the output folder of the last failed try
 //!   lowered/<key>.json   what a retry lowered for a task of that key, because memory ran out
-//!   plans/<id>.plan      a manifest compiled to a plan; `.from`: what it was compiled from
+//!   bench/<digest>/      the manifest of a `regatta bench` line; the newest 100
+//!   plans/<id>.plan      a manifest compiled to a plan; `.from`: its digest, and what it was compiled from
 //!   plans/<id>.rest      what to look at to know that nothing at all has to run
 //!   runs/<run>/          journal (sealed JSON lines), one log for each task, report.html, `tags`;
 //!                        `progress.jsonl` while it is under way

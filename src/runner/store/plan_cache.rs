@@ -35,6 +35,14 @@ pub struct PlanSources {
     pub env: Vec<(String, Option<String>)>,
 }
 
+/// [`PlanSources`] as they are kept. Two processes may compile one plan from different texts at once: a plan is used only with the
+/// sources that it was made from.
+#[derive(Serialize, Deserialize)]
+struct KeptSources {
+    plan: Digest,
+    sources: PlanSources,
+}
+
 /// What a wholly successful run looked at. If all of it is unchanged, the next run is a no-op; otherwise tasks with nothing changed
 /// need not be looked at again.
 #[derive(Clone, Debug, PartialEq)]
@@ -112,40 +120,36 @@ impl CompilerId {
         self.folder.join(format!("{}.{suffix}", id.short()))
     }
 
-    /// Whether everything the plan was made from is still the same. `env` answers for environment variables.
-    pub fn is_fresh(&self, env: impl Fn(&str) -> Option<String>) -> bool {
-        let Some(origins) = sealed::read::<PlanSources>(&self.path("from")) else { return false };
-        origins.env.iter().all(|(name, value)| env(name) == *value)
+    /// The digest of the compiled plan, if everything it was made from is still the same. `env` answers for environment variables.
+    pub fn fresh_plan(&self, env: impl Fn(&str) -> Option<String>) -> Option<Digest> {
+        let KeptSources { plan, sources: origins } = sealed::read(&self.path("from"))?;
+        let is_fresh = origins.env.iter().all(|(name, value)| env(name) == *value)
             && origins.absent.iter().all(|path| !path.exists())
             && origins
                 .sources
                 .iter()
-                .all(|(path, digest)| fs::read(path).is_ok_and(|bytes| Digest::of(&bytes) == *digest))
+                .all(|(path, digest)| fs::read(path).is_ok_and(|bytes| Digest::of(&bytes) == *digest));
+        is_fresh.then_some(plan)
     }
 
-    /// The plan as it was kept. Check [`Self::is_fresh`] first.
-    pub fn plan(&self) -> Option<Plan> {
-        let (plan, tasks) = sealed::read_list(&self.path("plan"), |task| task)?;
+    /// The plan of that digest, unless another one was kept since.
+    pub fn plan(&self, digest: &Digest) -> Option<Plan> {
+        let (plan, tasks) = sealed::read_list_with(digest, &self.path("plan"), |task| task)?;
         Some(Plan { tasks, ..plan })
     }
 
-    /// The origins are written last: a plan without them is not used.
-    pub fn keep_plan(&self, origins: &PlanSources, plan: &Plan) -> Result<(), PathError> {
+    /// Returns the plan's digest. The origins are written last: a plan without them is not used.
+    pub fn keep_plan(&self, origins: PlanSources, plan: &Plan) -> Result<Digest, PathError> {
         let _ = fs::remove_file(self.path("from"));
         self.drop_rest();
         create_folder(&self.folder)?;
-        sealed::write_list(&self.path("plan"), &plan.without_tasks(), plan.tasks.iter())?;
-        sealed::write(&self.path("from"), origins)
+        let digest = sealed::write_list(&self.path("plan"), &plan.without_tasks(), plan.tasks.iter())?;
+        sealed::write(&self.path("from"), &KeptSources { plan: digest, sources: origins })?;
+        Ok(digest)
     }
 
-    /// Of the compiled plan as it is kept now.
-    pub fn plan_digest(&self) -> Option<Digest> {
-        sealed::digest(&self.path("plan"))
-    }
-
-    /// What the last wholly successful run of the plan that is kept now left to look at.
-    pub fn no_op_conditions(&self) -> Option<NoOpConditions> {
-        let plan = self.plan_digest()?;
+    /// What the last wholly successful run of the plan of that digest left to look at.
+    pub fn no_op_conditions(&self, plan: Digest) -> Option<NoOpConditions> {
         let (NoOpHead { plan: of, events, shared }, tasks) = sealed::read_list(&self.path("rest"), |task| task)?;
         (of == plan).then_some(NoOpConditions { plan, events, shared, tasks })
     }
@@ -153,11 +157,18 @@ impl CompilerId {
     pub fn write_no_op_conditions(&self, rest: NoOpConditions) -> Result<(), PathError> {
         let NoOpConditions { plan, events, shared, tasks } = rest;
         create_folder(&self.folder)?;
-        sealed::write_list(&self.path("rest"), &NoOpHead { plan, events, shared }, tasks.iter())
+        sealed::write_list(&self.path("rest"), &NoOpHead { plan, events, shared }, tasks.iter()).map(drop)
     }
 
     pub fn drop_rest(&self) {
         let _ = fs::remove_file(self.path("rest"));
+    }
+
+    /// Removes all that is kept: the manifest is gone.
+    pub fn drop_all(&self) {
+        for suffix in ["from", "rest", "plan"] {
+            let _ = fs::remove_file(self.path(suffix));
+        }
     }
 }
 
@@ -198,4 +209,34 @@ fn is_same(paths: &[(PathBuf, FileStamp)]) -> bool {
         let now = if stamp.is_link() { FileStamp::of(path) } else { FileStamp::through_links(path) };
         now.is_ok_and(|now| now == *stamp)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_of_another_text_is_not_used_with_these_sources() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = StateFolder::new(folder.path().to_owned(), folder.path().join(".regatta"));
+        let compiler = CompilerId::new(&home, &["m"]);
+        let manifest = folder.path().join("m.yaml");
+        let of = |text: &str| {
+            fs::write(&manifest, text).unwrap();
+            PlanSources { sources: vec![(manifest.clone(), Digest::of(text.as_bytes()))], ..PlanSources::default() }
+        };
+        let named = |name: &str| Plan { name: name.to_owned(), ..Plan::default() };
+        let [a, b] = ["a", "b"].map(|text| (of(text), named(text)));
+        compiler.keep_plan(a.0.clone(), &a.1).unwrap();
+        let sources = fs::read(compiler.path("from")).unwrap();
+        // Two at once: the plan is that of the second, the sources are those of the first.
+        compiler.keep_plan(b.0, &b.1).unwrap();
+        fs::write(compiler.path("from"), sources).unwrap();
+        assert_eq!(compiler.fresh_plan(|_| None), None, "the text is the second one");
+        of("a");
+        let fresh = compiler.fresh_plan(|_| None).unwrap();
+        assert_eq!(compiler.plan(&fresh).map(|plan| plan.name), None);
+        assert_eq!(compiler.keep_plan(a.0, &a.1).unwrap(), fresh);
+        assert_eq!(compiler.plan(&fresh).map(|plan| plan.name), Some("a".to_owned()));
+    }
 }

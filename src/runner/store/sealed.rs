@@ -5,8 +5,7 @@
 //! digest of the rest | head | length, 256 items | length, 256 items | …      a list, whose pieces are read on several threads
 //! ```
 
-use std::fs::{self, File};
-use std::io::Read as _;
+use std::fs;
 use std::path::Path;
 
 use serde::Serialize;
@@ -25,7 +24,7 @@ const LENGTH: usize = size_of::<u32>();
 
 pub(super) fn write(path: &Path, value: &impl Serialize) -> Result<(), PathError> {
     // The seal's place, then the body: a large one is not copied.
-    seal_and_write(path, postcard::to_extend(value, vec![0; SEAL]))
+    seal_and_write(path, postcard::to_extend(value, vec![0; SEAL])).map(drop)
 }
 
 /// `None` for what is not there, and for anything odd about it.
@@ -34,12 +33,12 @@ pub(super) fn read<T: DeserializeOwned>(path: &Path) -> Option<T> {
     postcard::from_bytes(unseal(&bytes)?).ok()
 }
 
-/// A value with a long list apart from it.
+/// A value with a long list apart from it. Returns the digest that the file begins with.
 pub(super) fn write_list<T: Serialize>(
     path: &Path,
     head: &impl Serialize,
     items: impl Iterator<Item = T>,
-) -> Result<(), PathError> {
+) -> Result<Digest, PathError> {
     seal_and_write(path, list_bytes(head, items))
 }
 
@@ -63,8 +62,27 @@ pub(super) fn read_list<H: DeserializeOwned, T: DeserializeOwned, R: Send>(
     path: &Path,
     take: impl Fn(T) -> R + Sync,
 ) -> Option<(H, Vec<R>)> {
+    list_of_bytes(&fs::read(path).ok()?, take)
+}
+
+/// The same of a file that begins with this digest; `None` for another one, which is not checked any further.
+pub(super) fn read_list_with<H: DeserializeOwned, T: DeserializeOwned, R: Send>(
+    digest: &Digest,
+    path: &Path,
+    take: impl Fn(T) -> R + Sync,
+) -> Option<(H, Vec<R>)> {
     let bytes = fs::read(path).ok()?;
-    let (head, mut rest) = postcard::take_from_bytes::<H>(unseal(&bytes)?).ok()?;
+    if !bytes.starts_with(digest.bytes()) {
+        return None;
+    }
+    list_of_bytes(&bytes, take)
+}
+
+fn list_of_bytes<H: DeserializeOwned, T: DeserializeOwned, R: Send>(
+    bytes: &[u8],
+    take: impl Fn(T) -> R + Sync,
+) -> Option<(H, Vec<R>)> {
+    let (head, mut rest) = postcard::take_from_bytes::<H>(unseal(bytes)?).ok()?;
     let mut pieces = Vec::new();
     while let Some((length, others)) = rest.split_first_chunk::<LENGTH>() {
         let (piece, others) = others.split_at_checked(u32::from_le_bytes(*length) as usize)?;
@@ -96,19 +114,12 @@ pub(super) fn read_list<H: DeserializeOwned, T: DeserializeOwned, R: Send>(
     rest.is_empty().then_some((head, all))
 }
 
-/// The digest that the file begins with, unchecked.
-pub(super) fn digest(path: &Path) -> Option<Digest> {
-    let mut seal = [0; SEAL];
-    File::open(path).ok()?.read_exact(&mut seal).ok()?;
-    Some(Digest::from_bytes(seal))
-}
-
 /// `bytes`: room for the seal, then the body.
-fn seal_and_write(path: &Path, bytes: postcard::Result<Vec<u8>>) -> Result<(), PathError> {
+fn seal_and_write(path: &Path, bytes: postcard::Result<Vec<u8>>) -> Result<Digest, PathError> {
     let mut bytes = bytes.unwrap_or_else(|_| vec![0; SEAL]);
     let seal = Digest::of(&bytes[SEAL..]);
     bytes[..SEAL].copy_from_slice(seal.bytes());
-    replace_cache(path, &bytes)
+    replace_cache(path, &bytes).map(|()| seal)
 }
 
 /// The body, if the seal is its own.

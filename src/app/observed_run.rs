@@ -1,0 +1,78 @@
+//! A run as another process sees it: what its journal holds, and whether it is still going on.
+
+use std::fs;
+
+use crate::event::RunId;
+use crate::report::RunState;
+use crate::runner::store::{PathError, ProjectLock, StateFolder, fold_journal};
+
+pub(super) struct ObservedRun {
+    pub state: RunState,
+    /// It has not ended, and its process exists.
+    pub is_alive: bool,
+}
+
+impl ObservedRun {
+    pub(super) fn read(home: &StateFolder, run: &RunId) -> Result<Self, PathError> {
+        Self::read_after(home, run, || is_held(home, run))
+    }
+
+    /// `is_held` is asked first: the journal of a run that does not hold the lock any more is complete. In the other order a run
+    /// that ends in between would look like one that was killed.
+    pub(super) fn read_after(
+        home: &StateFolder,
+        run: &RunId,
+        is_held: impl FnOnce() -> bool,
+    ) -> Result<Self, PathError> {
+        let is_held = is_held();
+        let mut state = RunState::new();
+        fold_journal(&home.run(run).join("journal.jsonl"), |event| state.fold(&event))?;
+        Ok(Self { is_alive: is_held && state.finished.is_none(), state })
+    }
+}
+
+/// Whether that run's process still exists.
+pub(super) fn is_held(home: &StateFolder, run: &RunId) -> bool {
+    holding_run(home).is_some_and(|holding| holding == *run)
+}
+
+/// The run that the lock names, if its process is alive. The lock alone is not enough: the watchdog of a killed run holds it for a
+/// moment longer.
+pub(super) fn holding_run(home: &StateFolder) -> Option<RunId> {
+    let held = if home.lock().exists() { ProjectLock::holder(home) } else { None };
+    held.filter(|held| is_alive(held.pid)).map(|held| RunId::new(held.run))
+}
+
+fn is_alive(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The state follows the name, which may hold anything but ends at the last `)`.
+    stat.rsplit(')').next().and_then(|rest| rest.trim_start().chars().next()).is_some_and(|state| !"ZX".contains(state))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::{Event, TaskTally};
+    use crate::runner::store::Journal;
+
+    #[test]
+    fn a_run_that_ends_while_it_is_looked_at_is_not_one_that_was_killed() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = StateFolder::new(folder.path().to_owned(), folder.path().join(".regatta"));
+        let run = RunId::new("r");
+        let mut journal = Journal::create(&home, &run).unwrap();
+        let mut end =
+            || journal.append(&Event::RunFinished { tally: TaskTally::default(), exit: 0, seconds: 1.0 }).unwrap();
+        let mut observed = |is_held| {
+            ObservedRun::read_after(&home, &run, || {
+                end();
+                is_held
+            })
+            .unwrap()
+        };
+        for is_held in [false, true] {
+            let ObservedRun { state, is_alive } = observed(is_held);
+            assert!(state.finished.is_some() && !is_alive);
+        }
+    }
+}
