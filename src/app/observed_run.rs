@@ -70,7 +70,7 @@ mod tests {
             })
             .unwrap()
         };
-        for is_held in [false, true] {
+        for is_held in [true, false] {
             let ObservedRun { state, is_alive } = observed(is_held);
             assert!(state.finished.is_some() && !is_alive);
         }

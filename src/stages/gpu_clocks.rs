@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::sync::Arc;
 
 use crate::event::{Event, ExternalResource, Failure, FailureKind, GpuId, Stop, TaskId};
-use crate::exec::process::{self, ProcessCommand};
+use crate::exec::process::{self, AttemptLog, ProcessCommand};
 use crate::runner::Lease;
 use crate::spec::GpuClocks;
 
@@ -64,6 +64,7 @@ fn lock_command(clocks: &GpuClocks, gpus: &[u32]) -> Vec<String> {
 
 async fn run(lease: &Lease, argv: &[String]) -> Result<(), Failure> {
     let words: Vec<OsString> = argv.iter().map(OsString::from).collect();
+    let log = AttemptLog::from_now(&lease.log);
     let command = ProcessCommand::new(words, &lease.out, &lease.log);
     let shown = argv.join(" ");
     let exit = process::run(command, &Stop::new(), |_| {}).await.map_err(|error| {
@@ -73,7 +74,7 @@ async fn run(lease: &Lease, argv: &[String]) -> Result<(), Failure> {
         return Ok(());
     }
     let failure = Failure::new(FailureKind::System, "the GPUs' clocks cannot be locked").command(shown);
-    let failure = failure.tail(process::tail(&lease.log, 5));
+    let failure = failure.tail(log.tail(5));
     let hint =
         "only root may lock clocks: `gpu_clocks.sudo: true` calls `sudo -n nvidia-smi`; or take `gpu_clocks` away";
     Err(Failure { log: Some(lease.log.clone()), ..failure.hint(hint) })

@@ -81,9 +81,14 @@ fn kill9_between_a_long_list_of_files_and_its_record_leaves_no_list_behind() {
     world.file(".regatta/out/0000000000000000-0.files", "");
     world.file(".regatta/stats.tmp4711", "");
     std::os::unix::fs::symlink("nowhere", world.path("latest/b.tmp4711")).unwrap();
+    std::os::unix::fs::symlink("nowhere", world.path("latest.tmp4711")).unwrap();
+    // A name like ours, and a file of the user.
+    world.file("notes.tmp4711", "");
     crashed(&world);
     world.good(&["run", "m", "--force"]);
     assert!(!world.path(".regatta/out/0000000000000000-0").exists());
+    assert!(fs::symlink_metadata(world.path("latest.tmp4711")).is_err());
+    assert!(world.path("notes.tmp4711").exists());
     assert!(!world.path(".regatta/out/0000000000000000-0.files").exists());
     assert!(!world.path(".regatta/stats.tmp4711").exists());
     assert!(fs::symlink_metadata(world.path("latest/b.tmp4711")).is_err());

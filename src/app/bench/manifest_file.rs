@@ -15,9 +15,13 @@ const NAME: &str = "bench.yaml";
 
 pub(super) fn write(home: &StateFolder, text: &str) -> anyhow::Result<PathBuf> {
     let path = home.bench_manifest(text.as_bytes()).join(NAME);
-    fs::create_dir_all(path.parent().unwrap_or(home.state()))?;
-    // Also where it is there: it is the newest now.
-    replace(&path, text.as_bytes())?;
+    let written = || -> anyhow::Result<()> {
+        fs::create_dir_all(path.parent().unwrap_or(home.state()))?;
+        // Also where it is there: it is the newest now.
+        Ok(replace(&path, text.as_bytes())?)
+    };
+    // Another benchmark may just have removed an old folder of this content.
+    written().or_else(|_| written())?;
     Ok(path)
 }
 

@@ -91,8 +91,8 @@ fn lock(out: &Path) -> Result<File, CommandError> {
     let file = File::create(out.with_extension("lock"))?;
     match file.try_lock() {
         Err(TryLockError::WouldBlock) => Err(CommandError::usage(
-            "another `regatta run` with the same words follows this allocation already; \
-             `regatta logs -f` shows what it does",
+            "another `regatta` command with the same arguments follows this allocation already\n  \
+             hint: `regatta status --follow` shows what it does",
         )),
         Err(TryLockError::Error(error)) if error.kind() != std::io::ErrorKind::Unsupported => Err(error.into()),
         _ => Ok(file),
@@ -255,4 +255,20 @@ fn print_failure(failure: &Failure) {
         }
     }
     print_error(&text);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_command_follows_an_allocation() {
+        let folder = tempfile::tempdir().unwrap();
+        let out = folder.path().join("run-1");
+        let Ok(first) = lock(&out) else { panic!("it is free") };
+        assert!(matches!(lock(&out), Err(CommandError::Usage(_))));
+        assert!(lock(&folder.path().join("run-2")).is_ok());
+        drop(first);
+        assert!(lock(&out).is_ok());
+    }
 }

@@ -46,8 +46,14 @@ pub fn perform(global: &Global, request: &cli::RunRequest, aside: bool) -> Resul
 }
 
 /// The same, except that it does not wait for a run that keeps its servers up: see [`RunEnd::gave_way`].
-pub fn perform_beside_servers(global: &Global, request: &cli::RunRequest, aside: bool) -> Result<RunEnd, CommandError> {
-    prepare_and_execute(global, request.clone(), aside, RunPurpose::BesideServers)
+/// `stop` is that of all its tries: a Ctrl-C between two of them ends the next.
+pub fn perform_beside_servers(
+    global: &Global,
+    request: &cli::RunRequest,
+    aside: bool,
+    stop: &Stop,
+) -> Result<RunEnd, CommandError> {
+    prepare_and_execute(global, request.clone(), aside, RunPurpose::BesideServers(stop))
 }
 
 /// Starts the servers of a plan and keeps them up; the run is shown on stderr, except as events.
@@ -60,7 +66,7 @@ pub fn serve(global: &Global, request: &cli::ServeRequest) -> Result<CliExit, Co
 enum RunPurpose<'a> {
     Ordinary,
     /// It may use servers that another run keeps up.
-    BesideServers,
+    BesideServers(&'a Stop),
     Serve(&'a cli::ServeRequest),
 }
 
@@ -148,7 +154,8 @@ fn prepare_and_execute(
         locking: request.locking.clone(),
         lock_report: holding,
         held,
-        gives_way: matches!(purpose, RunPurpose::BesideServers),
+        gives_way: matches!(purpose, RunPurpose::BesideServers(_)),
+        stop: if let RunPurpose::BesideServers(stop) = purpose { stop.clone() } else { Stop::new() },
         junit: request.junit.clone(),
         metrics_listen: request.metrics_listen,
         otlp,
@@ -190,6 +197,7 @@ struct PreparedRun {
     held: Option<KeptServers>,
     /// It does not wait for a run that keeps its servers up.
     gives_way: bool,
+    stop: Stop,
     /// Where to write JUnit XML.
     junit: Option<PathBuf>,
     metrics_listen: Option<SocketAddr>,
@@ -238,7 +246,7 @@ struct RunResources<'a> {
 impl PreparedRun {
     fn execute(mut self) -> Result<RunEnd, CommandError> {
         let home = self.project.home.clone();
-        let stop = Stop::new();
+        let stop = self.stop.clone();
         // Starting a process holds a thread until the new program is loaded, so one thread could not keep the cores busy.
         let threads = thread::available_parallelism().map_or(1, usize::from).clamp(1, 8);
         check_threads(threads + THREADS_BESIDE)?;

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use super::probe::{ProbeOutput, ProbeResult, probe};
+use super::probe::succeeds;
 use crate::event::ExternalResource;
 
 const SHARED_MEMORY: &str = "/dev/shm";
@@ -36,14 +36,10 @@ pub fn remove(outliving: &ExternalResource) -> bool {
     match outliving {
         // Each of them, whatever became of the one before.
         ExternalResource::Container { .. } | ExternalResource::GpuClocks { .. } => {
-            orders(outliving).iter().map(|order| run_command(order)).max() == Some(true)
+            orders(outliving).iter().map(|order| succeeds(order, PATIENCE)).max() == Some(true)
         }
         ExternalResource::SharedMemory { mark } => !remove_shared_memory(mark).is_empty(),
     }
-}
-
-fn run_command(order: &[String]) -> bool {
-    matches!(probe(order, PATIENCE), ProbeResult::Answered(ProbeOutput { code: 0, .. }))
 }
 
 /// Removes the regions that have this mark in their names; their names. The mark holds the run's name, so they belong to

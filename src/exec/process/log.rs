@@ -138,6 +138,8 @@ mod tests {
         assert_eq!((first.tail(9), second.tail(9)), (vec!["CUDA out of memory".to_owned()], Vec::new()));
         std::fs::write(&path, "CUDA out of memory\nno such file\n").unwrap();
         assert_eq!(second.tail(9), ["no such file"]);
+        std::fs::write(&path, "").unwrap();
+        assert_eq!(second.tail(9), [""; 0], "something has cut it off");
     }
 
     #[test]

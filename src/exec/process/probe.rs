@@ -4,6 +4,8 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::time::Duration;
 
+use duct::Expression;
+
 use super::orphans;
 
 /// The result of a query.
@@ -42,10 +44,34 @@ where
     I: IntoIterator,
     I::Item: AsRef<OsStr>,
 {
+    match command(argv) {
+        Some(question) => answer(&question.stdout_capture().stderr_capture(), limit),
+        None => ProbeResult::Missing,
+    }
+}
+
+/// Whether the command ended well within `limit`. Its output is not read: a helper that it leaves running may hold it open.
+pub fn succeeds<I>(argv: I, limit: Duration) -> bool
+where
+    I: IntoIterator,
+    I::Item: AsRef<OsStr>,
+{
+    let order = command(argv).map(|order| answer(&order.stdout_null().stderr_null(), limit));
+    matches!(order, Some(ProbeResult::Answered(ProbeOutput { code: 0, .. })))
+}
+
+fn command<I>(argv: I) -> Option<Expression>
+where
+    I: IntoIterator,
+    I::Item: AsRef<OsStr>,
+{
     let mut words = argv.into_iter().map(|word| word.as_ref().to_owned());
-    let Some(program) = words.next() else { return ProbeResult::Missing };
+    let program = words.next()?;
     let words: Vec<OsString> = words.collect();
-    let question = duct::cmd(program, words).stdin_null().stdout_capture().stderr_capture().unchecked();
+    Some(duct::cmd(program, words).stdin_null().unchecked())
+}
+
+fn answer(question: &Expression, limit: Duration) -> ProbeResult {
     let starting = orphans::starting();
     let handle = match question.start() {
         Ok(handle) => handle,

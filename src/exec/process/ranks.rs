@@ -3,7 +3,7 @@
 //! Open MPI's `--tag-output` writes `[JOB,RANK]<stdout>:` in front of each line.
 
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
@@ -46,8 +46,20 @@ pub struct Splitter {
 }
 
 impl Splitter {
+    /// Removes the logs of an earlier attempt's ranks: a rank that prints nothing has none.
     pub fn new(log: &AttemptLog) -> Self {
-        Self { log: log.path().to_owned(), read: log.begin(), ranks: BTreeMap::new() }
+        let log_path = log.path();
+        let stem = log_path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let items = log_path.parent().and_then(|folder| fs::read_dir(folder).ok()).into_iter().flatten().flatten();
+        for item in items {
+            let name = item.file_name();
+            let rank =
+                name.to_str().and_then(|name| name.strip_prefix(&stem)?.strip_prefix(".rank")?.strip_suffix(".log"));
+            if rank.is_some_and(|rank| rank.parse::<u32>().is_ok()) {
+                let _ = fs::remove_file(item.path());
+            }
+        }
+        Self { log: log_path.to_owned(), read: log.begin(), ranks: BTreeMap::new() }
     }
 
     /// Where a rank's own log is: `triton.log` → `triton.rank1.log`.
@@ -92,7 +104,9 @@ mod tests {
         let log = folder.path().join("triton.log");
         let mut file = File::create(&log).unwrap();
         file.write_all(b"[1,0]<stdout>:of an earlier attempt\n").unwrap();
+        std::fs::write(folder.path().join("triton.rank7.log"), "of an earlier attempt\n").unwrap();
         let mut splitter = Splitter::new(&AttemptLog::from_now(&log));
+        assert!(!folder.path().join("triton.rank7.log").exists());
         file.write_all(b"[1,0]<stdout>:one\n[1,1]<stderr>:two\n[1,0]<std").unwrap();
         splitter.step().unwrap();
         file.write_all(b"out>:three\nmpirun says\n").unwrap();

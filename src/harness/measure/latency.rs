@@ -84,7 +84,7 @@ struct LatencyValues<'r> {
     records: &'r RequestRecords,
     /// The successful ones.
     requests: u64,
-    /// Of the latency that was asked for last, the least first.
+    /// Of the latency that was requested last, the least first.
     ns: Vec<f64>,
 }
 

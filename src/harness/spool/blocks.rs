@@ -63,7 +63,7 @@ impl BlockFile {
     }
 }
 
-/// One decoded block. It is used for many: memory that is given back and asked for again for each of thousands of blocks stays
+/// One decoded block. It is used for many: memory that is given back and requested again for each of thousands of blocks stays
 /// with the process for a while, and that is more than all blocks in use need.
 #[derive(Debug)]
 pub(super) struct BlockBuffer<R> {

@@ -69,7 +69,7 @@ pub fn unfinished(home: &StateFolder, output_cache: &OutputCache) -> Vec<PathBuf
         .map(|item| item.path())
         .collect();
     let replaced = [home.state().to_owned(), home.plans(), home.failed()].into_iter().map(|folder| (folder, 1));
-    for (folder, depth) in replaced.chain([(home.by_manifest(), usize::MAX)]) {
+    for (folder, depth) in replaced.chain([(home.by_manifest(), usize::MAX), (home.bench_manifests(), 2)]) {
         let items = WalkDir::new(folder).min_depth(1).max_depth(depth).into_iter().flatten();
         found.extend(items.map(walkdir::DirEntry::into_path).filter(|path| half_written_by(path).is_some()));
     }

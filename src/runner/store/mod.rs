@@ -10,6 +10,8 @@
 //!   stats                path → (size, times, inode) → digest, so that unchanged inputs are not read again
 //!   out/<key>-<n>/       the outputs, each written once, in place; never moved
 //!   jobs/<key>-<n>/      messages to and from a job on another machine, until its end was seen (`jobs`)
+//!   allocations/<run>/   a whole run that is submitted as one job: its lock and what it prints
+//!   clients/             another state folder, of benchmarks beside `regatta serve`
 //!   arrays/              scripts of job arrays, and what the batch system prints for their elements
 //!   failed/<task>        → the output folder of the last failed try
 //!   lowered/<key>.json   what a retry lowered for a task of that key, because memory ran out

@@ -2,12 +2,13 @@
 
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use serde::de::IgnoredAny;
 
 use super::identity;
 use crate::event::{Failure, FailureKind};
 use crate::harness::{BenchSpec, RunResult, ServerIdentity, changes_of_servers};
-use crate::runner::store::replace;
 use crate::stages::task_context::TaskContext;
 
 /// The servers as they are when the stage goes on.
@@ -34,31 +35,39 @@ impl Servers {
     }
 }
 
-/// Beside the parts of a measurement that ended without a result.
-const ENDED: &str = "ended";
-
-/// Notes that a measurement has ended without a result: the parts stay for its reader, and the next one measures again.
-pub(super) fn mark_ended_without_result(out: &Path, parts: &str) -> Result<(), Failure> {
-    let mark = out.join(parts).join(ENDED);
-    fs::write(&mark, "").map_err(|error| cannot("write", &mark, &error))
+/// Where it is noted that a measurement has ended without a result.
+fn mark(out: &Path, parts: &str) -> PathBuf {
+    out.join(format!("{parts}.ended"))
 }
 
-/// Writes the file that shows that a measurement has finished: whole, or not at all.
-pub(super) fn write_end(end: &Path, text: &[u8]) -> Result<(), Failure> {
-    replace(end, text).map_err(|error| Failure::new(FailureKind::System, error.to_string()))
+/// The failure of a measurement that has ended without a result. Its parts stay for its reader, and the next one measures again.
+pub(super) fn ended_without_result(out: &Path, parts: &str, failure: Failure) -> Failure {
+    match fs::write(mark(out, parts), "") {
+        Ok(()) => failure,
+        Err(error) => failure.hint(format!("it would go on with what is in {parts}: that cannot be marked: {error}")),
+    }
 }
 
 /// Removes the parts if the stage had finished, which `end` shows, or had ended without a result: it resumes only if it was
 /// interrupted. What was finished once is measured again, because a selection of successful parts would be biased.
 pub(super) fn discard_parts_if_finished(out: &Path, end: &Path, parts: &str) -> Result<(), Failure> {
-    let parts = out.join(parts);
-    if parts.is_dir() && (end.is_file() || parts.join(ENDED).is_file()) {
+    let (mark, parts) = (mark(out, parts), out.join(parts));
+    if parts.is_dir() && (is_whole(end) || mark.is_file()) {
         fs::remove_dir_all(&parts).map_err(|error| cannot("remove", &parts, &error))?;
-        if end.is_file() {
-            fs::remove_file(end).map_err(|error| cannot("remove", end, &error))?;
+    }
+    // After the parts: what a crash leaves of them is not resumed.
+    for path in [end, &mark] {
+        match fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(cannot("remove", path, &error)),
+            _ => {}
         }
     }
     Ok(())
+}
+
+/// One that was being written when the process was killed is no end.
+fn is_whole(end: &Path) -> bool {
+    fs::read(end).is_ok_and(|text| serde_json::from_slice::<IgnoredAny>(&text).is_ok())
 }
 
 fn cannot(what: &str, path: &Path, error: &io::Error) -> Failure {
@@ -80,10 +89,15 @@ mod tests {
         discard_parts_if_finished(out.path(), &end, "probes").unwrap();
         assert!(!part.exists() && !end.exists());
         fs::create_dir_all(&part).unwrap();
-        mark_ended_without_result(out.path(), "probes").unwrap();
+        let failure = Failure::new(FailureKind::System, "missed");
+        assert_eq!(ended_without_result(out.path(), "probes", failure.clone()), failure);
         assert!(part.is_dir());
         discard_parts_if_finished(out.path(), &end, "probes").unwrap();
-        assert!(!part.exists());
+        assert_eq!(fs::read_dir(out.path()).unwrap().count(), 0);
+        fs::create_dir_all(&part).unwrap();
+        fs::write(&end, "{").unwrap();
+        discard_parts_if_finished(out.path(), &end, "probes").unwrap();
+        assert!(part.is_dir(), "it was killed while it wrote its end");
     }
 
     #[test]

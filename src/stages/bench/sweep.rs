@@ -2,12 +2,13 @@
 //! its own, kept in `points/<n>-<level>`; one that was finished is not measured again when the sweep was cut off. `sweep.json` is
 //! written when all points were measured. With `repeat` each point is measured so often, one run after the other, and is their mean.
 
+use std::fs;
 use std::path::Path;
 
 use super::measurement::{headline_details, measure};
 use super::preflight::preflight;
 use super::repeat::{Runs, keep_result, runs};
-use super::resume::{Servers, discard_parts_if_finished, write_end};
+use super::resume::{Servers, discard_parts_if_finished};
 use super::saved_run::{before, keep};
 use crate::event::{Done, Failure, FailureKind, Verdict};
 use crate::harness::{
@@ -70,7 +71,8 @@ pub async fn perform(
         context.lease.notice(format!("sweep: {reused} points were measured before it was cut off, and are kept"));
     }
     let report = SweepReport::of(sweep.key(), points, first.as_ref());
-    write_end(&end, report.text().as_bytes())?;
+    fs::write(&end, report.text())
+        .map_err(|error| Failure::new(FailureKind::System, format!("cannot write {}: {error}", end.display())))?;
     outcome(&report, first.as_ref())
 }
 

@@ -1,7 +1,7 @@
 //! What vLLM's engine did in each step: its log has a line for each with `--enable-logging-iteration-details`, and here they become
 //! JSON lines beside the log.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, BufRead as _, BufReader, BufWriter, Seek as _, SeekFrom, Write as _};
 use std::path::PathBuf;
 
@@ -32,6 +32,8 @@ struct EngineStep<'a> {
 /// Writes the steps in an attempt's log to `….steps.jsonl` beside it, and returns the file and their number. None: the log has none.
 pub fn write(log: &AttemptLog) -> io::Result<Option<(PathBuf, usize)>> {
     let path = log.path().with_extension("steps.jsonl");
+    // An earlier attempt's.
+    let _ = fs::remove_file(&path);
     let mut file = File::open(log.path())?;
     file.seek(SeekFrom::Start(log.begin()))?;
     let mut out = None;

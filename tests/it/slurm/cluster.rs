@@ -182,7 +182,7 @@ impl Drop for Cluster {
             for words in [&["squeue", "-r", "-t", "all", "-o", "%i %T %r %N %S %M"][..], &["sinfo", "-N", "-l"]] {
                 eprintln!("$ {}\n{}", words.join(" "), self.query(words));
             }
-            // What the run asked of Slurm, the many looks at the queue apart; then what Slurm did.
+            // What the run requested from Slurm, the many looks at the queue apart; then what Slurm did.
             for (name, without) in [("calls", " squeue "), ("slurmctld.log", "debug")] {
                 let log = fs::read_to_string(self.folder.join("log").join(name)).unwrap_or_default();
                 let lines: Vec<&str> = log.lines().filter(|line| !line.contains(without)).collect();

@@ -16,7 +16,7 @@ use crate::mlperf::log::{DETAIL_FILE, Detail};
 use crate::mlperf::{LatencyLimits, TEST_FILE, explain};
 use crate::plan::loadgen::{Cost, full_test, short, test_request};
 use crate::stages::bench::loadgen::run_test;
-use crate::stages::bench::resume::{Servers, discard_parts_if_finished, mark_ended_without_result, write_end};
+use crate::stages::bench::resume::{Servers, discard_parts_if_finished, ended_without_result};
 use crate::stages::task_context::TaskContext;
 
 /// A probe that was judged by LoadGen.
@@ -49,11 +49,11 @@ pub async fn perform(
             SearchStep::FullTest(rate) => (rate, true),
             SearchStep::Found(found) => break found,
             SearchStep::NotEvenLow => {
-                mark_ended_without_result(&context.lease.out, PROBES)?;
                 let why = probes.iter().rev().find_map(|one| one.why.clone()).unwrap_or_default();
                 let what = format!("LoadGen's rules do not hold even at {} qps", bounds.low);
                 let failure = Failure::new(FailureKind::Invalid(Verdict::InvalidLoad), what).cause(why);
-                return Err(failure.hint("begin lower: `search.low`"));
+                let failure = failure.hint("begin lower: `search.low`");
+                return Err(ended_without_result(&context.lease.out, PROBES, failure));
             }
         };
         let probe =
@@ -81,7 +81,8 @@ pub async fn perform(
     if let Some(best) = best {
         copy(&context.lease.out.join(&best.folder), &context.lease.out)?;
     }
-    write_end(&context.lease.out.join(FILE), &json)?;
+    let path = context.lease.out.join(FILE);
+    fs::write(&path, json).map_err(|error| system(&path, &error))?;
     let upper = found.below.map_or_else(|| " or more".to_owned(), |below| format!("–{below}"));
     let whole = probes.iter().filter(|one| one.judgement.is_whole).count();
     let rehearsal = if loadgen.rehearse { ", a rehearsal" } else { "" };

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use self::start_point::{StartPoint, goal_of};
-use super::resume::{Servers, discard_parts_if_finished, mark_ended_without_result, write_end};
+use super::resume::{Servers, discard_parts_if_finished, ended_without_result};
 use crate::event::{Done, Failure, FailureKind, Verdict};
 use crate::harness::{BenchSpec, FoundRate, LimitSearch, RateBounds, Reason, SearchReport, SearchRules};
 use crate::manifest::model::{self, Telemetry};
@@ -60,11 +60,11 @@ pub async fn perform(
             RateStep::Estimated(estimate) => break Some(estimate),
             RateStep::HeldAtHighest => break None,
             RateStep::MissedAtLowest => {
-                mark_ended_without_result(&context.lease.out, PROBES)?;
                 let why = tried.last().and_then(|last| last.why.clone()).unwrap_or_default();
                 let what = format!("the limits are missed even at {low} req/s");
                 let failure = Failure::new(FailureKind::Invalid(Verdict::InvalidLoad), what).cause(why);
-                return Err(failure.hint("begin lower (`search.low`), or allow more (`limits`)"));
+                let failure = failure.hint("begin lower (`search.low`), or allow more (`limits`)");
+                return Err(ended_without_result(&context.lease.out, PROBES, failure));
             }
         }
     };
@@ -107,7 +107,7 @@ pub async fn perform(
             }
         }
     }
-    write_end(&context.lease.out.join(FILE), &serde_json::to_vec_pretty(&search_report).unwrap_or_default())?;
+    write(context.lease.out.join(FILE), serde_json::to_vec_pretty(&search_report).unwrap_or_default())?;
     warnings.extend(tried.iter().filter_map(measured_again));
     warnings.extend(warnings_of(tried, found.at_least));
     let done = with_identity(&context.lease.out, headline(&found, estimate.as_ref(), &spec, tried.len()));

@@ -24,7 +24,7 @@ const STOP_POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// A server that no run has needed for this long has lost its run.
 const ORPHANED_SERVER_TIMEOUT: Duration = Duration::from_mins(2);
 
-/// How long what a stage has left running may take to end.
+/// How long what a stage has left running may take to end before it is killed.
 const SWEEP_GRACE: Duration = Duration::from_secs(1);
 
 /// Why a job did nothing. Not a failure of the stage: another job does it, or it is no longer needed.
@@ -50,6 +50,8 @@ pub async fn work(folder: &JobFolder, claim: &AttemptClaim) -> Result<(), NodeWo
     };
     // They might still write to the output, whose size is part of the end.
     for Leftover { pid, command } in process::sweep(SWEEP_GRACE).await {
+        let secrets = claim.spec.task.secrets.iter().filter_map(|name| variable(name));
+        let command = secrets.fold(command, |text, secret| text.replace(&secret, "***"));
         let text = format!("it left a background process running, which has been ended: {command} ({pid})");
         claim.event_writer.event(Event::Notice { task: Some(claim.spec.task.id.clone()), text });
     }
@@ -244,7 +246,7 @@ impl JobEventWriter {
         let mut file = self.file.lock();
         // One write per line. A missing reader or a full disk is no reason to stop working.
         let _ = file.write_all(&text);
-        // Else a network's filesystem may show it after the job's end, when nobody reads it any more.
+        // Else a network's filesystem may show it after the job's end, when it is not read any more.
         if !matches!(line, JobEvent::Event(Event::Progress { .. })) {
             let _ = file.sync_data();
         }
