@@ -5,12 +5,13 @@ use crate::spec::Arrivals;
 
 const NS: f64 = 1e9;
 
-/// How far the gaps of real arrivals (sorted) are from the law they were drawn from, and the critical distance. None where
+/// How far the gaps of `count` real arrivals (sorted) are from the law they were drawn from, and the critical distance. None where
 /// there is no law: equal gaps, traces, fewer than two arrivals.
 pub(in crate::harness) fn distance(
     rate: &LoadLevel,
     arrivals: Arrivals,
     at_ns: impl Iterator<Item = u64>,
+    count: usize,
 ) -> Option<(f64, f64)> {
     let shape = match arrivals {
         Arrivals::Poisson => 1.0,
@@ -18,10 +19,13 @@ pub(in crate::harness) fn distance(
         Arrivals::Constant => return None,
     };
     let mut before: Option<f64> = None;
-    let gaps: Vec<f64> = at_ns
-        .map(|at| rate.area(at as f64 / NS))
-        .filter_map(|at| before.replace(at).map(|before| (at - before).max(0.0)))
-        .collect();
+    // To grow a vector of millions copies it, and holds both.
+    let mut gaps: Vec<f64> = Vec::with_capacity(count);
+    gaps.extend(
+        at_ns
+            .map(|at| rate.area(at as f64 / NS))
+            .filter_map(|at| before.replace(at).map(|before| (at - before).max(0.0))),
+    );
     let critical = ks_critical(gaps.len());
     // Stamps are whole ns, and bursts have gaps that are shorter.
     let from = gaps.iter().sum::<f64>() / gaps.len() as f64 * 1e-4;

@@ -132,7 +132,7 @@ pub(in crate::harness) fn summarise(
         // Messages arrive by the law, and requests with them; later turns of a session do not.
         let is_first = |record: &RequestRecord| record.turn == 0 && record.index.is_multiple_of(batch);
         let at = records.column(|record| is_first(record).then_some(record.t_issue)).sorted();
-        let distance = arrival_law::distance(&rate.scaled(1.0 / batch as f64), spec.arrivals, at.iter());
+        let distance = arrival_law::distance(&rate.scaled(1.0 / batch as f64), spec.arrivals, at.iter(), at.len());
         (result.client.ks_distance, result.client.ks_critical) = distance.unzip();
     }
     if schedule.has_tokenizer() && !matches!(count, TokenCounting::Ids { .. }) {
