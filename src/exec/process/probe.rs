@@ -1,4 +1,5 @@
-//! A short query to a program: its answer, within a limit. For facts of the machine, not for work.
+//! A short query to a program, or a short order: its answer, or whether it ended well, within a limit. For facts of the machine and for
+//! cleaning up, not for a stage's work.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
