@@ -55,6 +55,17 @@ fn status_exits_as_the_run_did() {
     assert_eq!(world.regatta(&["status"]).code, 0);
 }
 
+#[test]
+fn the_end_of_a_command_interrupts_no_thread_of_the_run() {
+    // The shell of a strict stage has been queried before this one starts.
+    let world = world("stages:\n  a: { shell: 'grep SigCgt /proc/$PPID/status > out' }\n");
+    world.good(&["run", "m"]);
+    let caught = world.read("latest/a/out");
+    let caught = u64::from_str_radix(caught.split_whitespace().last().unwrap(), 16).unwrap();
+    let has_handler = |signal: rustix::process::Signal| caught & (1 << (signal.as_raw() - 1)) != 0;
+    assert!(has_handler(rustix::process::Signal::INT) && !has_handler(rustix::process::Signal::CHILD), "{caught:x}");
+}
+
 // ── Ctrl-C ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 #[test]

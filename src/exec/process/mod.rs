@@ -21,6 +21,7 @@ mod procfs;
 mod ranks;
 mod redact;
 mod running;
+mod timed_wait;
 mod watchdog;
 mod watchdog_handle;
 
@@ -37,5 +38,6 @@ pub use process_ref::{ProcessRef, below, children, processor_time};
 pub use ranks::{Splitter, first_to_fail, untagged};
 pub use reexec::{first_line, reexec};
 pub use running::{Running, SIGN_KEY_VARIABLE, run};
+pub use timed_wait::wait_within;
 pub use watchdog::{HOME, RUN, TASK, end_leftovers, run_watchdog};
 pub use watchdog_handle::WatchdogHandle;

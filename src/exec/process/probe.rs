@@ -8,6 +8,7 @@ use std::time::Duration;
 use duct::Expression;
 
 use super::orphans;
+use super::timed_wait::wait_within;
 
 /// The result of a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,7 +85,7 @@ fn answer(question: &Expression, limit: Duration) -> ProbeResult {
         orphans::awaited(pid);
     }
     drop(starting);
-    let probed = match handle.wait_timeout(limit) {
+    let probed = match wait_within(&handle, limit) {
         Ok(Some(output)) => {
             let status = output.status;
             let signal = std::os::unix::process::ExitStatusExt::signal(&status);

@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::time::Duration;
 
-use crate::exec::process::orphans;
+use crate::exec::process::{orphans, wait_within};
 
 pub type Environment = BTreeMap<OsString, OsString>;
 
@@ -66,8 +66,7 @@ fn blocking(program: &'static str, words: &[OsString], env: &Environment, limit:
     let pid = handle.pids().first().map_or(0, |&pid| pid as i32);
     orphans::awaited(pid);
     drop(starting);
-    let ended = handle.wait_timeout(limit).map(Option::<&std::process::Output>::cloned);
-    let query_result = match ended {
+    let query_result = match wait_within(&handle, limit) {
         Ok(Some(output)) => QueryResult::Answered {
             // 128 + n, as a shell reports it.
             code: output
