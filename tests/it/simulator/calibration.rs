@@ -187,7 +187,8 @@ fn another_gpu_comes_out_near_what_was_measured_on_it() {
     };
     let all = offline(&server, 1, &workload, 1000).unwrap();
     let at_20 = served_at(&server, 1, &workload, 2000, 20.0).unwrap();
-    let mean = |result: &regatta::sim::VirtualResult, metric| result.statistic(metric, Statistic::Mean).unwrap().unwrap();
+    let mean =
+        |result: &regatta::sim::VirtualResult, metric| result.statistic(metric, Statistic::Mean).unwrap().unwrap();
     let found = [
         (all.tokens_per_second(), 5681.0, 6088.0),
         (mean(&all, LimitedMetric::Ttft), 7200.0, 8300.0),
