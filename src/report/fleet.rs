@@ -244,7 +244,9 @@ mod tests {
 
     fn histogram(values_us: &[u64]) -> Histogram<u64> {
         let mut histogram = Histogram::new(3).unwrap();
-        values_us.iter().for_each(|value| histogram.record(*value).unwrap());
+        for value in values_us {
+            histogram.record(*value).unwrap();
+        }
         histogram
     }
 

@@ -169,7 +169,8 @@ mod tests {
 
     #[test]
     fn a_low_rate_is_not_rounded_to_another_one() {
-        let found = [0.008, 0.019, 0.0123456, 0.29, 4.119, 57.125, 1234.567].map(|rate| rounded_down(rate).to_string());
+        let found =
+            [0.008, 0.019, 0.012_345_6, 0.29, 4.119, 57.125, 1234.567].map(|rate| rounded_down(rate).to_string());
         assert_eq!(found, ["0.008", "0.019", "0.0123", "0.29", "4.11", "57.12", "1234.56"]);
     }
 }
