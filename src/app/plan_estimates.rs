@@ -204,7 +204,8 @@ impl Servers {
             SentLoad::Arrivals { count, rate } => {
                 let rate = rate / self.speed;
                 let result = sim::served_at(&self.limits, self.count, workload, part(count, SAMPLE), rate)?;
-                let answer = result.statistic(LimitedMetric::E2e, Statistic::Mean).unwrap_or_default() / 1e3;
+                let answer =
+                    result.statistic(LimitedMetric::E2e, Statistic::Mean).ok().flatten().unwrap_or_default() / 1e3;
                 let full = sim::offline(&self.limits, self.count, workload, most)?;
                 let falls_behind = rate * paced(&full, 1.0) > BEHIND;
                 let seconds = if falls_behind { paced(&full, count) } else { count / rate + answer };

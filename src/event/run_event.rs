@@ -21,7 +21,7 @@ pub struct LiveMeasurement {
     /// Means so far.
     pub ttft_ms: Option<f64>,
     pub tpot_ms: Option<f64>,
-    /// The GPUs of the servers, where they are watched.
+    /// The GPUs of the servers, where they are watched and were leased to them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpus: Option<u32>,
     /// An estimate of the time to the last answer; absent where the end is not known.

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 
-use super::what_if::WhatIfProblem;
+use super::what_if::{WhatIfProblem, latency, short};
 use crate::report::terminal::styler::{Styler, TextRole, table};
 use crate::sim::{FleetHour, FleetResult};
 use crate::spec::{LatencyLimit, LimitedMetric};
@@ -35,32 +35,42 @@ impl FleetRow {
         self.replicas as f64 / result.replicas.max(1) as f64
     }
 
+    /// Over the time to the last token: requests that wait longer and longer are answered after the load.
     fn tokens_per_second(&self, result: &FleetResult) -> f64 {
-        result.output_tokens as f64 * self.scale(result) / self.seconds
+        result.output_tokens as f64 * self.scale(result) / result.seconds()
     }
 
-    /// Hours in which every limit on TTFT and TPOT holds. `None`: there is no such limit.
+    /// Hours in which every limit on TTFT and TPOT holds. A latency that no request of the hour has holds no limit, as in a
+    /// measurement. `None`: there is no such limit.
     fn hours_within(&self, result: &FleetResult) -> Option<usize> {
-        let limits: Vec<_> = self.limits.iter().filter(|limit| of_hour(&result.hours[0], limit).is_some()).collect();
+        let limits: Vec<_> =
+            self.limits.iter().filter(|limit| latencies_of(&result.hours[0], limit).is_some()).collect();
         let holds = |hour: &&FleetHour| {
-            limits.iter().all(|limit| of_hour(hour, limit).is_some_and(|ms| ms <= limit.ms)) || hour.requests == 0
+            let found = |limit| statistic(latencies_of(hour, limit)?, limit);
+            hour.requests == 0 || limits.iter().all(|limit| found(limit).is_some_and(|ms| ms <= limit.ms))
         };
         (!limits.is_empty()).then(|| result.hours.iter().filter(holds).count())
     }
 }
 
-fn of_hour(hour: &FleetHour, limit: &LatencyLimit) -> Option<f64> {
-    let histogram = match limit.metric {
-        LimitedMetric::Ttft => &hour.ttft,
-        LimitedMetric::Tpot => &hour.tpot,
-        _ => return None,
-    };
-    Some(limit.statistic.quantile().map_or_else(|| histogram.mean() / 1e3, |share| quantile(histogram, share)))
+/// `None`: the hours do not keep this metric.
+const fn latencies_of<'h>(hour: &'h FleetHour, limit: &LatencyLimit) -> Option<&'h Histogram<u64>> {
+    match limit.metric {
+        LimitedMetric::Ttft => Some(&hour.ttft),
+        LimitedMetric::Tpot => Some(&hour.tpot),
+        _ => None,
+    }
 }
 
 /// ms.
-fn quantile(histogram: &Histogram<u64>, share: f64) -> f64 {
-    if histogram.is_empty() { 0.0 } else { histogram.value_at_quantile(share) as f64 / 1e3 }
+fn statistic(histogram: &Histogram<u64>, limit: &LatencyLimit) -> Option<f64> {
+    let mean = || (!histogram.is_empty()).then(|| histogram.mean() / 1e3);
+    limit.statistic.quantile().map_or_else(mean, |share| quantile(histogram, share))
+}
+
+/// ms. `None`: no request has this latency, as answers of one token have no TPOT.
+fn quantile(histogram: &Histogram<u64>, share: f64) -> Option<f64> {
+    (!histogram.is_empty()).then(|| histogram.value_at_quantile(share) as f64 / 1e3)
 }
 
 /// The day, and the hours of each fleet.
@@ -113,7 +123,7 @@ pub fn fleet_text(rows: &[FleetRow], paint: Styler) -> String {
                 line.push(plain(short(tokens / row.gpus.max(1) as f64)));
                 line.push(plain(format!("{:.0} %", result.busy_share() * 100.0)));
                 for histogram in [&result.ttft, &result.tpot] {
-                    line.extend([0.5, 0.99].map(|share| plain(format!("{} ms", short(quantile(histogram, share))))));
+                    line.extend([0.5, 0.99].map(|share| plain(latency(quantile(histogram, share)))));
                 }
             }
             Err(why) => line.push(plain(why.to_string())),
@@ -144,6 +154,7 @@ fn hours_text(row: &FleetRow, result: &FleetResult, is_named: bool, paint: Style
             grouped(row.replicas as f64, 0)
         );
     }
+    let _ = writeln!(out, "the last answer ended {} s after the load", short(result.late_s()));
     if result.failures > 0 {
         let scale = row.scale(result);
         let _ = writeln!(
@@ -173,9 +184,7 @@ fn hours_text(row: &FleetRow, result: &FleetResult, is_named: bool, paint: Style
         line.push((TextRole::Plain, short(hour.requests as f64 * scale / seconds)));
         line.push((TextRole::Plain, grouped(hour.output_tokens as f64 * scale / seconds, 0)));
         for histogram in [&hour.ttft, &hour.tpot] {
-            line.extend(
-                [0.5, 0.99].map(|share| (TextRole::Plain, format!("{} ms", short(quantile(histogram, share))))),
-            );
+            line.extend([0.5, 0.99].map(|share| (TextRole::Plain, latency(quantile(histogram, share)))));
         }
         lines.push(line);
     }
@@ -185,7 +194,7 @@ fn hours_text(row: &FleetRow, result: &FleetResult, is_named: bool, paint: Style
 
 /// The same as JSON.
 pub fn fleet_json(rows: &[FleetRow]) -> String {
-    let latency = |histogram: &Histogram<u64>| json!({"p50": quantile(histogram, 0.5), "p90": quantile(histogram, 0.9), "p99": quantile(histogram, 0.99)});
+    let latencies = |histogram: &Histogram<u64>| json!({"p50": quantile(histogram, 0.5), "p90": quantile(histogram, 0.9), "p99": quantile(histogram, 0.99)});
     let fleets: Vec<Value> = rows
         .iter()
         .map(|row| {
@@ -201,7 +210,7 @@ pub fn fleet_json(rows: &[FleetRow]) -> String {
                         .iter()
                         .map(|hour| {
                             json!({"requests": hour.requests, "output_tokens": hour.output_tokens,
-                                "ttft_ms": latency(&hour.ttft), "tpot_ms": latency(&hour.tpot)})
+                                "ttft_ms": latencies(&hour.ttft), "tpot_ms": latencies(&hour.tpot)})
                         })
                         .collect();
                     fleet["simulated"] = json!({"replicas": result.replicas, "requests": result.arrived,
@@ -209,11 +218,12 @@ pub fn fleet_json(rows: &[FleetRow]) -> String {
                         "retried": result.retried, "prefix_hits": result.prefix_hits});
                     fleet["requests"] = json!((result.arrived as f64 * scale).round());
                     fleet["tokens_per_second"] = json!(row.tokens_per_second(result));
+                    fleet["last_answer_after_load_s"] = json!(result.late_s());
                     fleet["gpu_hours"] = json!(row.gpus as f64 * row.seconds / 3600.0);
                     fleet["busy_share"] = json!(result.busy_share());
-                    fleet["ttft_ms"] = latency(&result.ttft);
-                    fleet["tpot_ms"] = latency(&result.tpot);
-                    fleet["e2e_ms"] = latency(&result.e2e);
+                    fleet["ttft_ms"] = latencies(&result.ttft);
+                    fleet["tpot_ms"] = latencies(&result.tpot);
+                    fleet["e2e_ms"] = latencies(&result.e2e);
                     fleet["hours_within_limits"] = json!(row.hours_within(result));
                     fleet["hours"] = json!(hours);
                 }
@@ -225,11 +235,84 @@ pub fn fleet_json(rows: &[FleetRow]) -> String {
     format!("{:#}\n", json!({"simulated": true, "note": "a model, not a measurement", "fleets": fleets}))
 }
 
-/// Three digits that count, or all whole ones.
-fn short(value: f64) -> String {
-    match value {
-        v if v >= 100.0 => format!("{v:.0}"),
-        v if v >= 10.0 => format!("{v:.1}"),
-        v => format!("{v:.2}"),
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+    use crate::spec::Statistic;
+
+    fn histogram(values_us: &[u64]) -> Histogram<u64> {
+        let mut histogram = Histogram::new(3).unwrap();
+        for value in values_us {
+            histogram.record(*value).unwrap();
+        }
+        histogram
+    }
+
+    /// Two hours of load; in the second no request arrives.
+    fn row(tpot_us: &[u64], end: u64) -> FleetRow {
+        let (busy, quiet) = (histogram(&[40_000]), histogram(&[]));
+        let hour = |requests, output_tokens, ttft: &Histogram<u64>, tpot: &Histogram<u64>| FleetHour {
+            requests,
+            output_tokens,
+            ttft: ttft.clone(),
+            tpot: tpot.clone(),
+        };
+        let tpot = histogram(tpot_us);
+        let hours = vec![hour(1, 3_600_000, &busy, &tpot), hour(0, 3_600_000, &quiet, &quiet)];
+        let result = FleetResult {
+            arrived: 1,
+            answered: 1,
+            output_tokens: 14_400_000,
+            failures: 0,
+            retried: 0,
+            prefix_hits: 0,
+            replicas: 1,
+            busy_ns: end,
+            steps: 1,
+            load_ns: 7_200_000_000_000,
+            end,
+            ttft: busy.clone(),
+            tpot,
+            e2e: busy,
+            hours,
+        };
+        let limit = |metric, ms| LatencyLimit { metric, statistic: Statistic::P99, ms };
+        FleetRow {
+            settings: Vec::new(),
+            task: "benchmark".to_owned(),
+            balancer: "round-robin",
+            balancers: 1,
+            replicas: 1,
+            gpus: 1,
+            seconds: 7_200.0,
+            limits: vec![limit(LimitedMetric::Ttft, 100.0), limit(LimitedMetric::Tpot, 10.0)],
+            result: Ok(result),
+        }
+    }
+
+    /// 2,000 tok/s are requested, and the fleet produces 1,000.
+    #[test]
+    fn tokens_per_second_are_those_that_the_fleet_produces() {
+        let row = row(&[5_000], 14_400_000_000_000);
+        let json: Value = serde_json::from_str(&fleet_json(std::slice::from_ref(&row))).unwrap();
+        let fleet = &json["fleets"][0];
+        assert_eq!((&fleet["tokens_per_second"], &fleet["last_answer_after_load_s"]), (&json!(1000.0), &json!(7200.0)));
+        let text = fleet_text(&[row], Styler::OFF);
+        assert!(text.contains("the last answer ended 7200 s after the load"), "{text}");
+    }
+
+    #[test]
+    fn a_latency_that_no_request_has_is_no_number_and_holds_no_limit() {
+        let row = row(&[], 7_200_000_000_000);
+        let json: Value = serde_json::from_str(&fleet_json(std::slice::from_ref(&row))).unwrap();
+        let fleet = &json["fleets"][0];
+        assert_eq!((&fleet["tpot_ms"]["p99"], &fleet["hours"][1]["ttft_ms"]["p50"]), (&Value::Null, &Value::Null));
+        assert_eq!(fleet["ttft_ms"]["p50"].as_f64().map(f64::round), Some(40.0));
+        // Of the hour without requests no limit is missed.
+        assert_eq!(fleet["hours_within_limits"], 1);
+        let text = fleet_text(&[row], Styler::OFF);
+        assert!(text.contains("n/a") && !text.contains(" 0.00 ms"), "{text}");
     }
 }

@@ -41,9 +41,7 @@ pub fn open_metrics(run_state: &RunState) -> String {
     let run = run_state.run.as_ref().map_or("", |run| run.as_str());
     let _ = writeln!(out, "regatta_run_info{{run=\"{}\",manifest=\"{}\"}} 1", label(run), label(&run_state.manifest));
     let _ = writeln!(out, "# TYPE regatta_tasks gauge\n# HELP regatta_tasks Tasks of the run by what became of them.");
-    let phases =
-        [TaskPhase::Running, TaskPhase::Up, TaskPhase::Ran, TaskPhase::Cached, TaskPhase::Skipped, TaskPhase::Failed];
-    for phase in phases {
+    for phase in TaskPhase::ALL {
         let _ = writeln!(out, "regatta_tasks{{state=\"{}\"}} {}", phase.as_str(), run_state.of(phase).count());
     }
     let waiting = run_state.total.saturating_sub(run_state.tasks.len());
@@ -109,6 +107,19 @@ mod tests {
         ] {
             assert!(text.lines().any(|found| found == line), "{line} is missing in\n{text}");
         }
+        // Each task is in one state, those included that wait for another try and those that never ran.
+        for event in [
+            Event::TaskCancelled { task: TaskId::new("a"), why: "`b` failed".to_owned() },
+            Event::TaskCancelled { task: TaskId::new("c"), why: "`b` failed".to_owned() },
+        ] {
+            state.fold(&event);
+        }
+        let cancelled = open_metrics(&state);
+        let states: Vec<&str> =
+            cancelled.lines().filter_map(|line| line.strip_prefix("regatta_tasks{state=")).collect();
+        let tasks: usize = states.iter().filter_map(|line| line.split(' ').nth(1)?.parse::<usize>().ok()).sum();
+        assert!(states.contains(&"\"cancelled\"} 2") && states.len() == TaskPhase::ALL.len() + 1, "{states:?}");
+        assert_eq!(tasks, state.total.max(state.tasks.len()), "{states:?}");
         assert!(!text.contains("regatta_tpot_mean_seconds{") && text.ends_with("# EOF\n"), "{text}");
         assert_eq!(label("a\"b\\"), "a\\\"b\\\\");
     }

@@ -84,11 +84,11 @@ pub struct WhatIfNumbers {
     /// The highest rate within the goal, or that of the benchmark; requests per second. `None`: all requests at once.
     pub rate: Option<f64>,
     pub tokens_per_second: f64,
-    /// ms.
-    pub ttft_p50: f64,
-    pub ttft_p99: f64,
-    pub tpot_p50: f64,
-    pub tpot_p99: f64,
+    /// ms. `None`: no request has this latency, as answers of one token have no TPOT.
+    pub ttft_p50: Option<f64>,
+    pub ttft_p99: Option<f64>,
+    pub tpot_p50: Option<f64>,
+    pub tpot_p99: Option<f64>,
     /// How often a request lost its KV cache.
     pub pauses: u64,
 }
@@ -128,7 +128,7 @@ pub fn what_if_text(rows: &[WhatIfRow], goal: &str, paint: Styler) -> String {
                 line.push((TextRole::Plain, short(numbers.tokens_per_second)));
                 line.push((TextRole::Plain, short(each)));
                 for ms in [numbers.ttft_p50, numbers.ttft_p99, numbers.tpot_p50, numbers.tpot_p99] {
-                    line.push((TextRole::Plain, format!("{} ms", short(ms))));
+                    line.push((TextRole::Plain, latency(ms)));
                 }
             }
             Err(why) => line.push((TextRole::Plain, why.to_string())),
@@ -180,8 +180,13 @@ pub fn what_if_json(rows: &[WhatIfRow], goal: &str) -> String {
     format!("{:#}\n", json!({"simulated": true, "note": "a model, not a measurement", "goal": goal, "points": points}))
 }
 
+/// A latency in ms that no request may have.
+pub(super) fn latency(ms: Option<f64>) -> String {
+    ms.map_or_else(|| "n/a".to_owned(), |ms| format!("{} ms", short(ms)))
+}
+
 /// Three digits that count, or all whole ones.
-fn short(value: f64) -> String {
+pub(super) fn short(value: f64) -> String {
     match value {
         v if v >= 100.0 => format!("{v:.0}"),
         v if v >= 10.0 => format!("{v:.1}"),

@@ -132,6 +132,26 @@ fn power_and_utilization_stand_beside_the_measurement() {
     assert_eq!(server.requests.lock().unwrap().len(), 7, "one to warm up, six to measure, and none of ours");
 }
 
+/// An attached server may use one of them: tokens per second and GPU are not known.
+#[test]
+fn tokens_are_not_divided_by_the_gpus_of_the_whole_host() {
+    let world = world(TELLS);
+    let server = Scripted::start(|_| vec![Do::Send(good())]);
+    let target = format!("openai://{}", server.address);
+    let mut run =
+        world.start(&["bench", &target, "-m", "m", "-c", "2", "--duration", "60s", "--isl", "8", "--osl", "4"]);
+    let live = || -> Option<Value> {
+        let status: Value = serde_json::from_str(&world.regatta(&["status", "--json"]).stdout).ok()?;
+        Some(status["run_state"]["tasks"]["bench"]["progress"]["live"].clone())
+    };
+    until("tokens", || live().is_some_and(|live| live["tokens_per_s"].as_f64().is_some_and(|rate| rate > 0.0)));
+    // nvidia-smi watches two.
+    assert!(world.read("asked").contains("-lms"));
+    assert_eq!(live().unwrap().get("gpus"), None);
+    signal(&run, "INT");
+    run.wait().unwrap();
+}
+
 #[test]
 fn tokens_per_joule_are_told_where_every_gpu_tells_its_power() {
     let one = TELLS.lines().filter(|line| !line.contains("echo \"1, ") && !line.contains("), 1, ")).collect::<Vec<_>>();

@@ -54,7 +54,9 @@ impl Question {
         if let Ok(WhatIfNumbers { rate: Some(rate), .. }) = row.outcome
             && !row.command.is_empty()
         {
-            row.command = format!("{} {}={}", row.command, self.rate_key, (rate * 100.0).floor() / 100.0);
+            // A rate that was given is that one; one that was found is not rounded up, where the limits may not hold.
+            let rate = if self.limits.is_empty() { rate } else { rounded_down(rate) };
+            row.command = format!("{} {}={rate}", row.command, self.rate_key);
         }
         row
     }
@@ -137,9 +139,17 @@ impl Question {
     }
 }
 
+/// To two decimals, and below 1 to three digits that count.
+fn rounded_down(rate: f64) -> f64 {
+    let decimals = 2 - (rate.log10().floor() as i32).min(0);
+    let scale = 10f64.powi(decimals);
+    // What a multiplication takes off is no reason to go a step lower.
+    (rate * scale * (1.0 + f64::EPSILON)).floor() / scale
+}
+
 fn numbers_of(rate: Option<f64>, result: &VirtualResult) -> WhatIfNumbers {
     // TTFT and TPOT are kept in virtual time.
-    let of = |metric, statistic| result.statistic(metric, statistic).unwrap_or_default();
+    let of = |metric, statistic| result.statistic(metric, statistic).ok().flatten();
     WhatIfNumbers {
         rate,
         tokens_per_second: VirtualResult::tokens_per_second(result),
@@ -148,5 +158,19 @@ fn numbers_of(rate: Option<f64>, result: &VirtualResult) -> WhatIfNumbers {
         tpot_p50: of(LimitedMetric::Tpot, Statistic::P50),
         tpot_p99: of(LimitedMetric::Tpot, Statistic::P99),
         pauses: result.pauses,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    #[test]
+    fn a_low_rate_is_not_rounded_to_another_one() {
+        let found =
+            [0.008, 0.019, 0.012_345_6, 0.29, 4.119, 57.125, 1234.567].map(|rate| rounded_down(rate).to_string());
+        assert_eq!(found, ["0.008", "0.019", "0.0123", "0.29", "4.11", "57.12", "1234.56"]);
     }
 }

@@ -18,6 +18,16 @@ pub use nvidia_smi::{NvidiaSmi, SmiError, SmiReading, asking_for_versions, cuda_
 pub use triton_metrics::served;
 pub use usage::{GpuContext, summarise};
 
+/// The population of GPUs that were leased to the servers under test.
+pub const LEASED_GPUS: &str = "the GPUs leased to the servers under test";
+/// The population where none was leased: which of them the servers use is not known.
+pub const HOST_GPUS: &str = "all GPUs of this host, since none was leased to the servers";
+
+/// Whether the GPUs of a population are those of the servers. Only by their count may tokens be divided.
+pub fn are_of_servers(population: &str) -> bool {
+    population != HOST_GPUS
+}
+
 /// A GPU, as far as it is known.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GpuDevice {

@@ -67,21 +67,23 @@ fn share(spec: &BenchSpec, latency: &LatencyMetrics, rates: &Rates, records: &Re
     let tokens: u64 = own.ok().map(|record| u64::from(record.tokens)).sum();
     let window = rates.window_s;
     let per_s = |count: u64| (window > 0.0).then(|| count as f64 / window);
-    let metric = |like: &Metric, label: &MetricLabel, value: fn(&RequestRecord) -> Option<f64>| {
+    let metric = |label: &MetricLabel<'_>, value: fn(&RequestRecord) -> Option<f64>| {
         let mut ns: Vec<f64> = own.ok().filter_map(|record| value(&record)).collect();
         let excluded = good - ns.len() as u64;
-        Metric { token_source: like.token_source.clone(), ..Metric::exact(label, &mut ns, excluded) }
+        Metric::exact(label, &mut ns, excluded)
     };
     let (first, later) = (
         MetricLabel {
             population: "successful requests of this host",
             zero_point: spec.scenario.zero_point(),
             window: FULL,
+            token_source: &latency.ttft.token_source,
         },
         MetricLabel {
             population: "successful requests of this host with more tokens than their first chunk has",
             zero_point: "first_chunk",
             window: FULL,
+            token_source: &latency.tpot.token_source,
         },
     );
     HostShare {
@@ -93,8 +95,8 @@ fn share(spec: &BenchSpec, latency: &LatencyMetrics, rates: &Rates, records: &Re
         output_tokens: tokens,
         requests_per_s: per_s(good),
         output_tokens_per_s: per_s(tokens),
-        ttft: metric(&latency.ttft, &first, ttft),
-        tpot: metric(&latency.tpot, &later, tpot),
+        ttft: metric(&first, ttft),
+        tpot: metric(&later, tpot),
         server_metrics: None,
     }
 }

@@ -20,6 +20,8 @@ pub(in crate::harness) struct Collector<R = RecordWriter> {
     pub backlog: ValueHistogram,
     /// Tokens of all requests by the second they came in.
     pub tokens_by_second: Vec<u64>,
+    /// Those of successful requests, which rates are of.
+    pub ok_tokens_by_second: Vec<u64>,
     /// Chunks that shared a socket read with the one before them.
     pub coalesced: u64,
     pub chunks: u64,
@@ -45,6 +47,13 @@ struct Gaps {
     times: u64,
 }
 
+fn add_at(by_second: &mut Vec<u64>, second: usize, tokens: u64) {
+    if by_second.len() <= second {
+        by_second.resize(second + 1, 0);
+    }
+    by_second[second] += tokens;
+}
+
 impl<R> Collector<R> {
     fn with(records: R) -> Self {
         Self {
@@ -53,6 +62,7 @@ impl<R> Collector<R> {
             icl: ValueHistogram::new(),
             backlog: ValueHistogram::new(),
             tokens_by_second: Vec::new(),
+            ok_tokens_by_second: Vec::new(),
             coalesced: 0,
             chunks: 0,
             extra_outputs: OutputTallies::new(),
@@ -94,11 +104,11 @@ impl Collector {
         self.violations.merge(violations);
         for chunk in &chunks {
             self.chunk_tokens += u64::from(chunk.tokens);
-            let second = (chunk.t_read / SECOND) as usize;
-            if self.tokens_by_second.len() <= second {
-                self.tokens_by_second.resize(second + 1, 0);
+            let (second, tokens) = ((chunk.t_read / SECOND) as usize, u64::from(chunk.tokens));
+            add_at(&mut self.tokens_by_second, second, tokens);
+            if record.is_ok() {
+                add_at(&mut self.ok_tokens_by_second, second, tokens);
             }
-            self.tokens_by_second[second] += u64::from(chunk.tokens);
         }
         self.chunks += chunks.len() as u64;
         // Chunks of one socket read follow each other without a gap: equal gaps are counted together.
@@ -166,11 +176,11 @@ impl<R> Collector<R> {
         for (name, tally) in other.extra_outputs {
             self.extra_outputs.entry(name).or_default().merge(tally);
         }
-        if self.tokens_by_second.len() < other.tokens_by_second.len() {
-            self.tokens_by_second.resize(other.tokens_by_second.len(), 0);
-        }
-        for (sum, more) in self.tokens_by_second.iter_mut().zip(other.tokens_by_second) {
-            *sum += more;
+        for (sums, more) in [
+            (&mut self.tokens_by_second, other.tokens_by_second),
+            (&mut self.ok_tokens_by_second, other.ok_tokens_by_second),
+        ] {
+            more.into_iter().enumerate().for_each(|(second, tokens)| add_at(sums, second, tokens));
         }
         other.records
     }

@@ -30,7 +30,8 @@ pub(super) fn latencies(
         single += u64::from(record.chunks < 2);
     }
     let unanswered = scheduled.saturating_sub(requests);
-    let label = |population, zero_point| MetricLabel { population, zero_point, window: FULL };
+    let token_source = tokens.source.as_str();
+    let label = |population, zero_point| MetricLabel { population, zero_point, window: FULL, token_source };
     let mut values = LatencyValues { records, requests, ns: Vec::new() };
     let mut curves = Curves::new();
     let mut with_curve = |name: &str, of: LatencyOf<'_>| {
@@ -45,10 +46,13 @@ pub(super) fn latencies(
     let with_any = values.metric(&tpots, &tpot);
     curves.insert("tpot".to_owned(), curve(&values.ns));
     let tpot = unknown.unless_without_first_chunk(&tpots, requests, || with_any);
-    let itls = label("tokens after the first chunk of successful requests", "previous_chunk");
+    let itls = MetricLabel {
+        token_source: tokens.chunk_source.as_deref().unwrap_or(token_source),
+        ..label("tokens after the first chunk of successful requests", "previous_chunk")
+    };
     let icls = label("chunks after the first of successful requests", "previous_chunk");
     let stalls = label("successful requests with at least two chunks", "previous_chunk");
-    let mut latency = LatencyMetrics {
+    let latency = LatencyMetrics {
         ttft,
         ttft_adjusted,
         ttft_sent: values
@@ -63,17 +67,7 @@ pub(super) fn latencies(
         max_stall: values.metric(&stalls, &|record| (record.chunks > 1).then_some(record.max_gap as f64)),
         queue_client: values.lag_metric(&label("issued requests, with any outcome", zero)),
     };
-    name_token_sources(&mut latency, tokens);
     (latency, curves)
-}
-
-/// For a mixture each metric carries the source.
-fn name_token_sources(latency: &mut LatencyMetrics, tokens: &TokenCounts) {
-    let LatencyMetrics { ttft, ttft_sent, tpot, itl_token, icl, e2e, e2e_sent, max_stall, queue_client, .. } = latency;
-    for metric in [ttft, ttft_sent, tpot, icl, e2e, e2e_sent, max_stall, queue_client] {
-        tokens.source.clone_into(&mut metric.token_source);
-    }
-    itl_token.token_source = tokens.chunk_source.clone().unwrap_or_else(|| tokens.source.clone());
 }
 
 /// A latency of a successful request, ns.
@@ -90,14 +84,14 @@ struct LatencyValues<'r> {
 
 impl LatencyValues<'_> {
     /// Of the successful requests that have it.
-    fn metric(&mut self, label: &MetricLabel, of: LatencyOf<'_>) -> Metric {
+    fn metric(&mut self, label: &MetricLabel<'_>, of: LatencyOf<'_>) -> Metric {
         self.records.values_into(&mut self.ns, |record| if record.is_ok() { of(record) } else { None });
         let without = self.requests - self.ns.len() as u64;
         Metric::exact(label, &mut self.ns, without)
     }
 
     /// From the schedule to the send, of all requests.
-    fn lag_metric(&mut self, label: &MetricLabel) -> Metric {
+    fn lag_metric(&mut self, label: &MetricLabel<'_>) -> Metric {
         let lag = |record: &RequestRecord| Some(record.t_issue.saturating_sub(record.t_sched) as f64);
         self.records.values_into(&mut self.ns, lag);
         Metric::exact(label, &mut self.ns, 0)

@@ -39,6 +39,7 @@ impl LoadConditions {
         schedule: &RequestSchedule,
         outputs: &[WorkerOutput],
         records: &RequestRecords,
+        token_source: &str,
     ) -> Self {
         let later = records.iter().any(|record| record.turn > 0);
         let first = match &spec.scenario {
@@ -64,7 +65,7 @@ impl LoadConditions {
             held_back: outputs.iter().map(|output| output.deferred).sum(),
             max_in_flight: spec.pace.max_in_flight,
             prompts_repeated: schedule.repeated_prompts(),
-            sessions: later.then(|| SessionsSummary::of(records)),
+            sessions: later.then(|| SessionsSummary::of(records, spec.scenario.zero_point(), token_source)),
         }
     }
 }

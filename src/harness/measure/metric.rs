@@ -26,6 +26,7 @@ pub struct Metric {
     /// Where its clock starts: `schedule`, `issue`, `first_chunk`, `previous_chunk`.
     #[serde(deserialize_with = "zero_point")]
     pub zero_point: String,
+    /// What the tokens were counted by. Empty where no tokens are counted.
     pub token_source: String,
     pub window: String,
     pub percentile_rule: String,
@@ -80,10 +81,12 @@ pub struct ConfidenceInterval {
     pub high: Option<f64>,
 }
 
-pub(in crate::harness) struct MetricLabel {
+pub(in crate::harness) struct MetricLabel<'t> {
     pub population: &'static str,
     pub zero_point: &'static str,
     pub window: &'static str,
+    /// Empty where no tokens are counted.
+    pub token_source: &'t str,
 }
 
 impl Metric {
@@ -99,14 +102,14 @@ impl Metric {
         }
     }
 
-    fn empty(label: &MetricLabel, rule: &str, excluded: u64) -> Self {
+    fn empty(label: &MetricLabel<'_>, rule: &str, excluded: u64) -> Self {
         Self {
             unit: "ms".to_owned(),
             n: 0,
             population: label.population.to_owned(),
             excluded,
             zero_point: label.zero_point.to_owned(),
-            token_source: "output_ids".to_owned(),
+            token_source: label.token_source.to_owned(),
             window: label.window.to_owned(),
             percentile_rule: rule.to_owned(),
             mean: None,
@@ -128,12 +131,12 @@ impl Metric {
     }
 
     /// No number, because of this; `excluded` requests would have had one.
-    pub(in crate::harness) fn absent(label: &MetricLabel, rule: &str, excluded: u64, why: String) -> Self {
+    pub(in crate::harness) fn absent(label: &MetricLabel<'_>, rule: &str, excluded: u64, why: String) -> Self {
         Self { absent: Some(why), ..Self::empty(label, rule, excluded) }
     }
 
     /// From exact values in ns, in the order of their requests, which intervals need; `ns` is sorted on the way.
-    pub(in crate::harness) fn exact(label: &MetricLabel, ns: &mut [f64], excluded: u64) -> Self {
+    pub(in crate::harness) fn exact(label: &MetricLabel<'_>, ns: &mut [f64], excluded: u64) -> Self {
         let series = RunSeries::scaled(ns, NS_PER_MS);
         let mut no_interval = None;
         let mut interval = |name: &str, ends: Result<IntervalBounds, NoInterval>| match ends {
@@ -169,7 +172,7 @@ impl Metric {
         }
     }
 
-    pub(in crate::harness) fn pooled(label: &MetricLabel, pool: &ValueHistogram, excluded: u64) -> Self {
+    pub(in crate::harness) fn pooled(label: &MetricLabel<'_>, pool: &ValueHistogram, excluded: u64) -> Self {
         let at = |p| pool.percentile(p).map(|ns| ns as f64 / NS_PER_MS);
         let range = pool.range();
         Self {
@@ -209,7 +212,7 @@ mod tests {
     /// 4,000 independent values have intervals; the same in the order of a queue that fills and empties have none.
     #[test]
     fn intervals_are_there_where_the_run_is_long_enough() {
-        let label = MetricLabel { population: "all", zero_point: "issue", window: "full" };
+        let label = MetricLabel { population: "all", zero_point: "issue", window: "full", token_source: "" };
         let at = |number: u64| (number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40) as f64;
         let mut mixed: Vec<f64> = (0..4_000).map(at).collect();
         let metric = Metric::exact(&label, &mut mixed, 0);

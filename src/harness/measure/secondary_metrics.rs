@@ -17,7 +17,8 @@ pub(in crate::harness) fn server(spec: &BenchSpec, records: &RequestRecords) -> 
     let requests = records.ok().count() as u64;
     let stamped = || records.ok().filter_map(|record| Some((*record.server.as_deref()?, record)));
     let metric = |zero_point: &'static str, value: &dyn Fn(&RequestRecord, &ServerStamps) -> Option<f64>| {
-        let label = MetricLabel { population: "successful requests that the server stamped", zero_point, window: FULL };
+        let population = "successful requests that the server stamped";
+        let label = MetricLabel { population, zero_point, window: FULL, token_source: "" };
         let mut ns: Vec<f64> = stamped().filter_map(|(stamps, record)| value(&record, &stamps)).collect();
         let excluded = requests - ns.len() as u64;
         Metric::exact(&label, &mut ns, excluded)
@@ -44,7 +45,8 @@ pub(in crate::harness) fn server(spec: &BenchSpec, records: &RequestRecords) -> 
 pub(in crate::harness) fn cancellations(spec: &BenchSpec, records: &RequestRecords) -> Option<Cancellations> {
     let cancel = spec.request.cancel?;
     let cancelled = || records.iter().filter(|record| record.ended == RequestEnd::CancelledEarly);
-    let label = MetricLabel { population: "requests that were cancelled early", zero_point: "cancel", window: FULL };
+    let population = "requests that were cancelled early";
+    let label = MetricLabel { population, zero_point: "cancel", window: FULL, token_source: "" };
     let ends = cancelled().filter_map(|record| Some(record.t_end.saturating_sub(record.t_cancel?) as f64));
     Some(Cancellations {
         by: cancel.by,

@@ -22,12 +22,13 @@ pub struct SessionsSummary {
 }
 
 impl SessionsSummary {
-    pub(super) fn of(records: &RequestRecords) -> Self {
+    /// `first`: from when first turns count.
+    pub(super) fn of(records: &RequestRecords, first: &'static str, token_source: &str) -> Self {
         let of = |is_later: bool, population, zero_point| {
             let chosen = || records.ok().filter(|record| (record.turn > 0) == is_later);
             let mut ns: Vec<f64> = chosen().filter_map(|record| ttft(&record)).collect();
             let excluded = chosen().count() as u64 - ns.len() as u64;
-            Metric::exact(&MetricLabel { population, zero_point, window: FULL }, &mut ns, excluded)
+            Metric::exact(&MetricLabel { population, zero_point, window: FULL, token_source }, &mut ns, excluded)
         };
         let mut turns: Vec<u64> = records.iter().map(|record| record.session).collect();
         turns.sort_unstable();
@@ -37,7 +38,7 @@ impl SessionsSummary {
             count,
             turns_mean: records.len() as f64 / count.max(1) as f64,
             turns_max: records.iter().map(|record| record.turn + 1).max().unwrap_or(0),
-            ttft_first: of(false, "successful first turns", "schedule"),
+            ttft_first: of(false, "successful first turns", first),
             ttft_later: of(true, "successful later turns", "end_of_turn_and_pause"),
         }
     }

@@ -35,7 +35,7 @@ pub struct Steady {
     pub requests: u64,
     /// Answers that ended within, per second.
     pub requests_per_s: f64,
-    /// Output tokens per second of the whole seconds within, of all requests; not known where texts were tokenised again.
+    /// Output tokens of successful requests that came in the whole seconds within, per second; not known where texts were tokenised again.
     pub output_tokens_per_s: Option<f64>,
     pub ttft: Metric,
     pub tpot: Metric,
@@ -76,11 +76,13 @@ impl TtftDrift {
 }
 
 impl Steady {
-    /// `tokens`: output tokens by second of the run.
+    /// `tokens`: of successful requests, by second of the run; `zero`: what their `t_sched` is.
     pub(in crate::harness) fn of(
         records: &RequestRecords,
         tokens: &[u64],
         freeze: Option<&ServerStall>,
+        zero: &'static str,
+        token_source: &str,
     ) -> Option<Self> {
         let answered = answered_in_order(records);
         let cut = cut(&answered, freeze)?;
@@ -95,7 +97,7 @@ impl Steady {
             values.clear();
             values.extend(answered.iter().skip(cut).filter_map(|record| value(&record)));
             let excluded = (inside - values.len()) as u64;
-            Metric::exact(&MetricLabel { population, zero_point, window: WINDOW }, &mut values, excluded)
+            Metric::exact(&MetricLabel { population, zero_point, window: WINDOW, token_source }, &mut values, excluded)
         };
         let seconds = (to - from) as f64 / 1e9;
         let ended = answered.iter().filter(|record| (from..to).contains(&record.t_end)).count();
@@ -107,9 +109,9 @@ impl Steady {
             requests: inside as u64,
             requests_per_s: ended as f64 / seconds,
             output_tokens_per_s: whole_tokens.map(|part| part.iter().sum::<u64>() as f64 / part.len() as f64),
-            ttft: metric("successful requests", "schedule", ttft),
+            ttft: metric("successful requests", zero, ttft),
             tpot: metric("successful requests with more tokens than their first chunk has", "first_chunk", tpot),
-            e2e: metric("successful requests", "schedule", e2e),
+            e2e: metric("successful requests", zero, e2e),
             drift: drift(&answered, records)?,
         })
     }

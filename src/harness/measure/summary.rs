@@ -86,15 +86,11 @@ pub(in crate::harness) fn summarise(
         schedule_digest: schedule.digest.to_string(),
         generator: random_draws::GENERATOR.to_owned(),
         started: start.wall.clone(),
-        load: LoadConditions::of(spec, schedule, &outputs, records),
+        load: LoadConditions::of(spec, schedule, &outputs, records, &tokens.source),
         self_check: consistency::check(&all, &counts),
         counts,
         goodput: Goodput::of(spec.slo(), records, to_answer, rates.window_s),
-        steady: spec
-            .scenario
-            .is_open_loop()
-            .then(|| steady(records, &all.tokens_by_second, stability.freeze.as_ref()))
-            .flatten(),
+        steady: spec.scenario.is_open_loop().then(|| steady(spec, &all, &tokens, stability.freeze.as_ref())).flatten(),
         stability,
         latency,
         server: secondary_metrics::server(spec, records),
@@ -256,9 +252,16 @@ fn source(count: TokenCounting, answers: &BTreeMap<TokenSource, u64>) -> String 
 }
 
 /// Tokens of each second are those of chunks, and no rate of tokens where chunks were not counted.
-fn steady(records: &RequestRecords, tokens_by_second: &[u64], freeze: Option<&ServerStall>) -> Option<Steady> {
-    let steady = Steady::of(records, tokens_by_second, freeze)?;
-    let is_known = !records
+fn steady(
+    spec: &BenchSpec,
+    all: &Collector<RequestRecords>,
+    tokens: &TokenCounts,
+    freeze: Option<&ServerStall>,
+) -> Option<Steady> {
+    let (zero, by_second) = (spec.scenario.zero_point(), &all.ok_tokens_by_second);
+    let steady = Steady::of(&all.records, by_second, freeze, zero, &tokens.source)?;
+    let is_known = !all
+        .records
         .ok()
         .any(|record| record.retokenized || record.chunk_tokens_unknown && record.token_source == TokenSource::Usage);
     Some(Steady { output_tokens_per_s: steady.output_tokens_per_s.filter(|_| is_known), ..steady })

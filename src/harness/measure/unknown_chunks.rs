@@ -39,7 +39,7 @@ impl UnknownChunks {
     }
 
     /// Inter-token latency.
-    pub fn unless_per_token(&self, label: &MetricLabel, requests: u64, metric: impl FnOnce() -> Metric) -> Metric {
+    pub fn unless_per_token(&self, label: &MetricLabel<'_>, requests: u64, metric: impl FnOnce() -> Metric) -> Metric {
         let why = if self.share > NEGLIGIBLE {
             "it is not known how many tokens each chunk has; see inter-chunk latency (icl)".to_owned()
         } else if self.coalesced > COALESCED {
@@ -56,7 +56,7 @@ impl UnknownChunks {
     /// Time per output token.
     pub fn unless_without_first_chunk(
         &self,
-        label: &MetricLabel,
+        label: &MetricLabel<'_>,
         requests: u64,
         metric: impl FnOnce() -> Metric,
     ) -> Metric {

@@ -1,14 +1,19 @@
-//! The highest rate at which all limits hold: which rate to try next, from what has been tried. Pure.
+//! The highest rate at which all limits hold: what a search found, and which rate to try next where each test only passes or
+//! fails, as LoadGen's do. Pure.
 //!
 //! Doubling from the lowest rate until one misses, then halving the gap until it is within the requested precision, then
 //! the best rate once more with other seeds, because a server just after an overload, or a lucky minute, may pass once.
-//! The answer is an interval: the limits held at its lower end, twice, and were missed at its upper end.
+//! The answer is an interval: the limits held at its lower end, twice, and were missed at its upper end. A search by the limits
+//! of the stage is another one, since it measures how near each probe is to them: its interval is that of the estimate of
+//! [`crate::stats::RateSearcher`].
 
 mod limit_margin;
 mod report;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::stats::RateEstimate;
 
 pub use report::{
     EarlierSearch, LimitJudgement, LimitSearch, LoadgenJudgement, ProbeJudgement, SearchGoal, SearchJudge, SearchProbe,
@@ -43,13 +48,21 @@ pub enum ProbeStep {
     NotEvenLow,
 }
 
-/// The answer, requests per second.
+/// The answer, requests per second: the 95 % interval of an estimate, or by LoadGen's rules two rates that were tried.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FoundRate {
-    /// The limits held here.
+    /// The lower end. By LoadGen's rules a test held here.
     pub at_least: f64,
-    /// They were missed here; null when they held at the highest rate that was allowed.
+    /// The upper end. By LoadGen's rules a test was missed here. Null when it is not below the highest rate that was allowed.
     pub below: Option<f64>,
+}
+
+impl FoundRate {
+    /// The rate of the estimate, within the ends of its interval as they were rounded for this answer.
+    pub fn estimated(&self, estimate: &RateEstimate) -> f64 {
+        // Those of a file may be in any order, with which `clamp` would panic.
+        estimate.rate.max(self.at_least).min(self.below.unwrap_or(f64::INFINITY))
+    }
 }
 
 impl RateBounds {

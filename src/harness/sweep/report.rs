@@ -14,6 +14,7 @@ use super::knee::{self, Knee};
 use super::level::{PointRole, SweepLevel};
 use super::point::SweepPoint;
 use crate::event::Verdict;
+use crate::harness::gpu::are_of_servers;
 use crate::harness::{FurtherLimits, RunIdentity, RunResult, Slo};
 
 /// The file.
@@ -187,9 +188,10 @@ impl SweepReport {
 
 impl GpuCount {
     fn of(identity: &RunIdentity) -> Option<Self> {
-        if !identity.gpus.is_empty() {
-            let count = identity.gpus.iter().map(|gpu| gpu.count).sum();
-            return Some(Self { count, source: identity.gpus[0].source.clone() });
+        // Of a host's GPUs an attached server may use one.
+        let mut of_servers = identity.gpus.iter().filter(|gpu| are_of_servers(&gpu.population)).peekable();
+        if let Some(source) = of_servers.peek().map(|gpu| gpu.source.clone()) {
+            return Some(Self { count: of_servers.map(|gpu| gpu.count).sum(), source });
         }
         // All servers run the same engine; several engines have several sizes.
         let [engine] = identity.engines.as_slice() else { return None };
@@ -214,6 +216,8 @@ pub fn sweep_schema() -> serde_json::Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::harness::gpu::{HOST_GPUS, LEASED_GPUS};
+    use crate::harness::{EngineIdentity, GpuIdentity};
 
     /// `UPDATE=1 cargo test` writes it anew.
     #[test]
@@ -224,6 +228,24 @@ mod tests {
             std::fs::write(&path, &now).unwrap();
         }
         assert!(std::fs::read_to_string(&path).unwrap_or_default() == now, "regenerate with UPDATE=1");
+    }
+
+    #[test]
+    fn the_gpus_of_a_host_are_not_those_of_an_attached_server() {
+        let gpus = |population: &str| GpuIdentity {
+            count: 8,
+            population: population.to_owned(),
+            source: "nvidia-smi".to_owned(),
+            ..GpuIdentity::default()
+        };
+        let count = |identity: &RunIdentity| GpuCount::of(identity).map(|gpus| gpus.count);
+        let mut identity = RunIdentity { gpus: vec![gpus(LEASED_GPUS)], ..RunIdentity::default() };
+        assert_eq!(count(&identity), Some(8));
+        identity.gpus = vec![gpus(HOST_GPUS)];
+        assert_eq!(count(&identity), None, "how many it uses is not known");
+        identity.engines.push(EngineIdentity::default());
+        identity.engines[0].build.insert("tp_size".to_owned(), "1".to_owned());
+        assert_eq!(count(&identity), Some(1), "its engine is known");
     }
 
     #[test]

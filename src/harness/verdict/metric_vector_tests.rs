@@ -131,6 +131,63 @@ fn close(found: Option<f64>, expected: f64) {
     assert!((found - expected).abs() < 0.005, "{found} is not {expected}");
 }
 
+/// Every other request is cancelled early: its tokens are in the seconds of the run, and in no rate.
+#[test]
+fn tokens_of_cancelled_requests_are_not_in_the_steady_rate() {
+    let mut all = Collector::new();
+    for index in 0..600 {
+        let at = index * 10;
+        let chunks: Vec<(u64, u32)> = (1..=4).map(|token| (at + token * 10, 1)).collect();
+        let end = if index % 2 == 0 { RequestEnd::Ok } else { RequestEnd::CancelledEarly };
+        ended(&mut all, index, (at, at, at + 40), 4, &chunks, end);
+    }
+    let result = summarised(&spec(600), all).result;
+    // 50 successful requests a second, of four tokens each.
+    let (steady, full) = (result.steady.unwrap().output_tokens_per_s.unwrap(), result.rates.output_tokens.unwrap());
+    assert!((steady - 200.0).abs() < 3.0 && (steady / full - 1.0).abs() < 0.02, "{steady} {full}");
+    assert!((390..=400).contains(&result.slices[2].tokens), "{:?}", result.slices[2]);
+}
+
+/// LoadGen's calls to a server that counts the tokens of each answer, with its time stamps.
+#[test]
+fn every_metric_has_the_zero_point_and_the_token_source_of_its_run() {
+    let mut all = Collector::new();
+    for index in 0..100 {
+        let at = index * 10;
+        ended(&mut all, index, (at, at, at + 20), 2, &[(at + 10, 1), (at + 20, 1)], RequestEnd::Ok);
+    }
+    let (records, _) = all.split();
+    let mut all = Collector::new();
+    for record in &records {
+        let mut record = record;
+        (record.turn, record.session) = ((record.index % 2) as u32, record.index / 2);
+        all.records.push(record);
+    }
+    let spec = BenchSpec {
+        scenario: LoadPattern::Outside(CallSource::AtTimes),
+        request: Request { return_perf_metrics: true, ..Request::default() },
+        ..spec(100)
+    };
+    let measured = summarize_with(&spec, all, |output| output.count = TokenCounting::Usage).judge();
+    let result = measured.result;
+    let source = TokenCounting::Usage.source();
+    assert_eq!(result.tokens.source, source);
+    let (steady, sessions) = (result.steady.unwrap(), result.load.sessions.unwrap());
+    for (metric, zero_point) in [
+        (&result.latency.ttft, "external_call"),
+        (&result.latency.itl_token, "previous_chunk"),
+        (&steady.ttft, "external_call"),
+        (&steady.tpot, "first_chunk"),
+        (&steady.e2e, "external_call"),
+        (&sessions.ttft_first, "external_call"),
+        (&sessions.ttft_later, "end_of_turn_and_pause"),
+    ] {
+        assert_eq!((metric.zero_point.as_str(), metric.token_source.as_str()), (zero_point, source.as_str()));
+    }
+    // The server's stamps count no tokens.
+    assert_eq!(result.server.unwrap().ttft.token_source, "");
+}
+
 /// Five requests: one with a role chunk before and a usage chunk after its tokens and a chunk of three, one that the
 /// client delayed for 500 ms, a one-token answer, one with an empty text as first token, one error.
 #[test]

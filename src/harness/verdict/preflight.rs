@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use crate::event::Endpoint;
+use crate::harness::measure::metric::is_maximum;
 use crate::harness::measure::verdict_check::VerdictCheck;
 use crate::harness::verdict::{CPU, LAG, LAG_HARD};
 use crate::harness::{
@@ -234,10 +235,10 @@ impl PreflightResult {
             let is_hard = lag > self.lag_hard_bound_ms;
             let severity = if is_hard { ReasonSeverity::InvalidClient } else { ReasonSeverity::Warning };
             let bound = if is_hard { self.lag_hard_bound_ms } else { self.lag_bound_ms };
-            // p99 of fewer is their maximum.
-            let what = match self.requests {
-                few @ 0..100 => format!("the latest of {few} issues was"),
-                _ => "p99 of issues is".to_owned(),
+            let what = if is_maximum(self.requests, 0.99) {
+                format!("the latest of {} issues was", self.requests)
+            } else {
+                "p99 of issues is".to_owned()
             };
             add(
                 severity,
@@ -398,9 +399,13 @@ mod tests {
                 format!("{late} p99 of issues is 6.00 ms behind schedule, the bound is 5.00 ms")
             )]
         );
-        let few = PreflightResult { requests: 69, ..preflight_result(1.5, 0.4, 0.4) };
-        let text = format!("{late} the latest of 69 issues was 1.50 ms behind schedule, the bound is 1.00 ms");
-        assert_eq!(found(&few), [(ReasonSeverity::Warning, text)]);
+        // The p99 of a hundred issues is their maximum, too.
+        for requests in [69, 100] {
+            let few = PreflightResult { requests, ..preflight_result(1.5, 0.4, 0.4) };
+            let text =
+                format!("{late} the latest of {requests} issues was 1.50 ms behind schedule, the bound is 1.00 ms");
+            assert_eq!(found(&few), [(ReasonSeverity::Warning, text)]);
+        }
         let [(severity, text)] = &found(&preflight_result(0.1, 0.4, 0.6))[..] else { panic!("one") };
         assert_eq!(*severity, ReasonSeverity::Warning);
         assert!(text.ends_with("1,000 tokens took 0.50 ms of CPU: the planned 40000 tokens/s need 60 % of a core of each of 2 load workers, which leaves no room for twice as many (bound 85 %)"), "{text}");

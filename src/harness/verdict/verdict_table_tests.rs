@@ -245,7 +245,7 @@ fn sound_measurements_are_valid() {
 fn findings(queue: Queue, load: f64, requests: usize, seed: u64) -> [bool; 4] {
     let records = collected(&queue.run(load, requests, seed)).records.end();
     let stability = Stability::of(&spec(requests as u64), &records);
-    let steady = Steady::of(&records, &[], stability.freeze.as_ref());
+    let steady = Steady::of(&records, &[], stability.freeze.as_ref(), "schedule", "output_ids");
     [
         stability.growth.is_some_and(|growth| growth.is_likely()),
         steady.is_some_and(|steady| steady.drift.is_significant()),

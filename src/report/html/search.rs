@@ -1,9 +1,13 @@
 //! A search for the highest rate, as a table of its probes and a picture: each probe's p99 against its rate, the limit, and
-//! the interval that was found.
+//! the interval that was found. By the limits of the stage it is the 95 % interval of an estimate; by LoadGen's rules it lies
+//! between a test that was VALID and one that was not.
 
 use super::block::Block;
 use super::svg::{Anchor, SvgCanvas, number, steps};
-use crate::harness::{LimitSearch, LoadgenJudgement, ProbeJudgement, SearchProbe, SearchReport, SearchRules};
+use crate::harness::{
+    FoundRate, LimitSearch, LoadgenJudgement, ProbeJudgement, SearchProbe, SearchReport, SearchRules,
+};
+use crate::stats::RateEstimate;
 
 const SIZE: (f64, f64) = (470.0, 250.0);
 const LEFT: f64 = 58.0;
@@ -24,21 +28,16 @@ pub(super) fn section(report: &SearchReport) -> Block {
         ("TTFT", report.ttft_p99_limit_ms, |probe| probe.ttft_p99_ms),
         ("TPOT", report.tpot_p99_limit_ms, |probe| probe.tpot_p99_ms),
     ];
-    let limits: Vec<String> = latencies
-        .iter()
-        .filter_map(|(name, limit, _)| Some(format!("{name} p99 ≤ {} ms", number((*limit)?))))
-        .collect();
-    let about = match rules {
-        SearchRules::Loadgen { .. } => {
-            "an interval. At its lower end a test as long as the rules want it was VALID by LoadGen and without errors; at its upper end a test was not, short or whole. TTFT and TPOT are LoadGen's, of all queries of a test, from its schedule. What stands above is the whole test at the lower end."
-        }
-        SearchRules::Limits(_) => {
-            "an interval. At its lower end the limits held, twice; at its upper end they were missed. Every probe is a whole measurement with its own result.json; TTFT from schedule, of successful requests, full window. What stands above is the last probe at the lower end."
-        }
+    let loadgen = "an interval. At its lower end a test as long as the rules want it was VALID by LoadGen and without errors; at its upper end a test was not, short or whole. TTFT and TPOT are LoadGen's, of all queries of a test, from its schedule. What stands above is the whole test at the lower end.";
+    let (estimate, about) = match rules {
+        SearchRules::Loadgen { .. } => (None, loadgen.to_owned()),
+        SearchRules::Limits(LimitSearch { estimate, .. }) => (*estimate, about_limits(estimate.as_ref(), report)),
     };
+    let limits = limits(report).join(" and ");
+    let with = if limits.is_empty() { limits } else { format!(" with {limits}") };
     let mut block = Block {
         title: "The search for the highest rate",
-        about: format!("Highest rate with {}: {about}", limits.join(" and ")),
+        about: format!("Highest rate{with}: {about}"),
         head: vec!["probe", "req/s", "TTFT p99 ms", "TPOT p99 ms", "tokens/s", "limits"],
         ..Block::default()
     };
@@ -49,7 +48,13 @@ pub(super) fn section(report: &SearchReport) -> Block {
         number(bounds.high),
         number(bounds.precision * 100.0)
     );
-    block.facts.push(["requests per second".to_owned(), format!("{}{upper}", number(low)), bounds]);
+    if let Some(estimate) = &estimate {
+        let rate = number(found.estimated(estimate));
+        let note = format!("where the margins of {} probes near the limits cross 0", estimate.probes);
+        block.facts.push(["requests per second".to_owned(), rate, note]);
+    }
+    let name = if estimate.is_some() { "its 95 % interval" } else { "requests per second" };
+    block.facts.push([name.to_owned(), format!("{}{upper}", number(low)), bounds]);
     if let SearchRules::Limits(LimitSearch { started_from: Some(earlier), .. }) = rules {
         let note = format!("found by the earlier search {}; its probes are not in this estimate", earlier.path);
         block.facts.push(["started near".to_owned(), number(earlier.rate()), note]);
@@ -74,13 +79,43 @@ pub(super) fn section(report: &SearchReport) -> Block {
     for (name, limit, latency) in latencies {
         let points = probes.iter().filter_map(|probe| Some((probe.probe.rate, latency(probe)?, probe.probe.met)));
         if let Some(limit) = limit {
-            block.plots.extend(draw(name, &points.collect::<Vec<_>>(), limit, (low, high)));
+            block.plots.extend(draw(name, &points.collect::<Vec<_>>(), limit, found, estimate.is_some()));
         }
     }
     block
 }
 
-fn draw(name: &str, points: &[(f64, f64, bool)], limit: f64, found: (f64, Option<f64>)) -> Option<String> {
+/// The limits as texts. A file of LoadGen's rules or of an earlier version has those of the two latencies alone.
+fn limits(report: &SearchReport) -> Vec<String> {
+    if let SearchRules::Limits(LimitSearch { goal: Some(goal), .. }) = &report.rules {
+        return goal.limits.clone();
+    }
+    [("TTFT", report.ttft_p99_limit_ms), ("TPOT", report.tpot_p99_limit_ms)]
+        .into_iter()
+        .filter_map(|(name, limit)| Some(format!("{name} p99 ≤ {} ms", number(limit?))))
+        .collect()
+}
+
+/// What was found by the limits of the stage, and what is above.
+fn about_limits(estimate: Option<&RateEstimate>, report: &SearchReport) -> String {
+    let SearchReport { probes, found, .. } = report;
+    let last = probes.iter().rev().find(|tried| tried.probe.rate.total_cmp(&found.at_least).is_eq());
+    let came = last.map_or("is not known", |last| if last.probe.met { "held" } else { "missed" });
+    let found = match (estimate, found.below) {
+        (Some(estimate), _) => format!(
+            "estimated as {} req/s, with a 95 % interval; the last probe, at its lower end, {came}.",
+            number(found.estimated(estimate))
+        ),
+        // Of an earlier version, which did not write its estimate.
+        (None, Some(_)) => format!("an interval; the last probe, at its lower end, {came}."),
+        (None, None) => "not reached: the limits held at the highest rate that may be tried.".to_owned(),
+    };
+    format!(
+        "{found} Every probe is a whole measurement with its own result.json; TTFT from schedule, of successful requests, full window. What stands above is the last probe at the lower end."
+    )
+}
+
+fn draw(name: &str, points: &[(f64, f64, bool)], limit: f64, found: &FoundRate, is_estimated: bool) -> Option<String> {
     let widest = points.iter().map(|point| point.0).fold(0.0, f64::max);
     let largest = points.iter().map(|point| point.1).fold(0.0, f64::max);
     if points.is_empty() || widest <= 0.0 || limit <= 0.0 {
@@ -95,8 +130,9 @@ fn draw(name: &str, points: &[(f64, f64, bool)], limit: f64, found: (f64, Option
     let title = format!("{name} p99 of each probe, ms");
     let mut picture = SvgCanvas::new(SIZE.0, SIZE.1, &title);
     picture.text(2.0, 14.0, "title", Anchor::Start, &title);
-    let (low, high) = (found.0, found.1.unwrap_or(right));
-    let between = format!("found: {} – {} req/s", number(low), found.1.map_or_else(|| "more".to_owned(), number));
+    let (low, high) = (found.at_least, found.below.unwrap_or(right));
+    let kind = if is_estimated { "95 % interval" } else { "found" };
+    let between = format!("{kind}: {} – {} req/s", number(low), found.below.map_or_else(|| "more".to_owned(), number));
     picture.rect((x(low), TOP), ((x(high) - x(low)).max(1.5), y(0.0) - TOP), "found", &between);
     for value in &upright {
         picture.line((LEFT, y(*value)), (SIZE.0 - RIGHT, y(*value)), "grid");

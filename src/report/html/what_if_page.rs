@@ -89,7 +89,8 @@ fn cells(keys: &[&str], row: &WhatIfRow) -> Vec<String> {
 }
 
 /// Requests that are there at once wait for minutes.
-fn time(ms: f64) -> String {
+fn time(ms: Option<f64>) -> String {
+    let Some(ms) = ms else { return "n/a".to_owned() };
     if ms >= 10_000.0 { format!("{} s", number(ms / 1e3)) } else { format!("{} ms", number(ms)) }
 }
 
@@ -104,9 +105,9 @@ fn numbers(rows: &[WhatIfRow]) -> Vec<[String; 3]> {
     if let Some((row, numbers)) = best(WhatIfRow::tokens_per_gpu) {
         all.push(["most of a GPU", "tok/s/GPU", &number(row.tokens_per_gpu(numbers)), &row.name()].map(str::to_owned));
     }
-    let fastest = best(|_, numbers| if numbers.tpot_p50 > 0.0 { -numbers.tpot_p50 } else { f64::NEG_INFINITY });
-    if let Some((row, numbers)) = fastest {
-        all.push(["shortest TPOT p50", "ms", &number(numbers.tpot_p50), &row.name()].map(str::to_owned));
+    let tpots = known().filter_map(|(row, numbers)| Some((row, numbers.tpot_p50?)));
+    if let Some((row, shortest)) = tpots.min_by(|a, b| a.1.total_cmp(&b.1)) {
+        all.push(["shortest TPOT p50", "ms", &number(shortest), &row.name()].map(str::to_owned));
     }
     all.into_iter().map(|[name, unit, value, what]| [name, format!("{value} {unit}"), what]).collect()
 }
@@ -131,7 +132,7 @@ fn front(rows: &[WhatIfRow]) -> Option<String> {
 /// What a GPU does over what a user sees. A point is on the front where none has more of both.
 fn per_gpu(rows: &[WhatIfRow]) -> Option<String> {
     let point = |row: &WhatIfRow, numbers: &WhatIfNumbers| {
-        let each = if numbers.tpot_p50 > 0.0 { 1e3 / numbers.tpot_p50 } else { f64::NAN };
+        let each = numbers.tpot_p50.filter(|tpot| *tpot > 0.0).map_or(f64::NAN, |tpot| 1e3 / tpot);
         (each, row.tokens_per_gpu(numbers))
     };
     let on_front = |row: &WhatIfRow, numbers: &WhatIfNumbers, rows: &[WhatIfRow]| {
@@ -195,22 +196,22 @@ fn curve(
     limits: &[LatencyLimit],
     name: &str,
     metric: LimitedMetric,
-    of: fn(&WhatIfNumbers) -> f64,
+    of: fn(&WhatIfNumbers) -> Option<f64>,
 ) -> Option<String> {
     let series = curves.iter().enumerate().map(|(place, (at, row))| {
         let highest = row.outcome.as_ref().ok().and_then(|numbers| numbers.rate).unwrap_or(f64::INFINITY);
-        let points = row.curve.iter().map(|numbers| {
-            let rate = numbers.rate.unwrap_or_default();
-            ChartPoint {
+        let points = row.curve.iter().filter_map(|numbers| {
+            let (rate, ms) = (numbers.rate.unwrap_or_default(), of(numbers)?);
+            Some(ChartPoint {
                 x: rate,
-                y: of(numbers),
+                y: ms,
                 interval: None,
                 label: String::new(),
-                hint: format!("{}: {name} {} ms at {} req/s", row.name(), number(of(numbers)), number(rate)),
+                hint: format!("{}: {name} {} ms at {} req/s", row.name(), number(ms), number(rate)),
                 kind: if rate > highest { PointKind::OverLimit } else { PointKind::Valid },
                 is_knee: false,
                 on_front: false,
-            }
+            })
         });
         ChartSeries { place, name: (at + 1).to_string(), points: points.collect(), is_front: false }
     });
@@ -237,10 +238,10 @@ mod tests {
         WhatIfNumbers {
             rate: Some(rate),
             tokens_per_second: 100.0 * rate,
-            ttft_p50: 50.0,
-            ttft_p99: 90.0 * rate,
-            tpot_p50: tpot,
-            tpot_p99: 2.0 * tpot,
+            ttft_p50: Some(50.0),
+            ttft_p99: Some(90.0 * rate),
+            tpot_p50: Some(tpot),
+            tpot_p99: Some(2.0 * tpot),
             pauses: 0,
         }
     }

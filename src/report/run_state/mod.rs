@@ -91,6 +91,17 @@ pub enum TaskPhase {
 }
 
 impl TaskPhase {
+    pub const ALL: [Self; 8] = [
+        Self::Running,
+        Self::Up,
+        Self::Ran,
+        Self::Cached,
+        Self::Skipped,
+        Self::Failed,
+        Self::Cancelled,
+        Self::Retrying,
+    ];
+
     pub const fn is_finished(self) -> bool {
         !matches!(self, Self::Running | Self::Up | Self::Retrying)
     }

@@ -9,10 +9,11 @@ const DIGITS: u8 = 3;
 const HOUR_DIGITS: u8 = 2;
 const HOUR: u64 = 3_600_000_000_000;
 
-/// The requests that arrived in one hour.
+/// One hour: the requests that arrived in it, with their latencies, and the tokens of the answers that ended in it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FleetHour {
     pub requests: u64,
+    /// Of servers that fall behind less than what the requests of this hour want.
     pub output_tokens: u64,
     /// µs.
     pub ttft: Histogram<u64>,
@@ -34,7 +35,8 @@ pub struct FleetResult {
     pub replicas: u64,
     pub busy_ns: u64,
     pub steps: u64,
-    /// When the last token came, nanoseconds.
+    /// The length of the load, and when the last token came, nanoseconds.
+    pub load_ns: u64,
     pub end: u64,
     /// µs.
     pub ttft: Histogram<u64>,
@@ -62,6 +64,7 @@ impl FleetResult {
             replicas: 0,
             busy_ns: 0,
             steps: 0,
+            load_ns: (seconds * 1e9) as u64,
             end: 0,
             ttft: histogram(DIGITS),
             tpot: histogram(DIGITS),
@@ -70,9 +73,9 @@ impl FleetResult {
         }
     }
 
-    fn hour(&mut self, arrival: u64) -> &mut FleetHour {
+    fn hour(&mut self, at: u64) -> &mut FleetHour {
         let last = self.hours.len() - 1;
-        &mut self.hours[((arrival / HOUR) as usize).min(last)]
+        &mut self.hours[((at / HOUR) as usize).min(last)]
     }
 
     pub(super) fn arrived(&mut self, at: u64) {
@@ -90,8 +93,11 @@ impl FleetResult {
         self.e2e.saturating_record(us(arrival, last));
         let tpot = (tokens > 1).then(|| us(first, last) / (tokens - 1));
         self.tpot.saturating_record_n(tpot.unwrap_or(1), u64::from(tpot.is_some()));
+        // What is produced after the load is of none of its hours.
+        if last < self.load_ns {
+            self.hour(last).output_tokens += tokens;
+        }
         let hour = self.hour(arrival);
-        hour.output_tokens += tokens;
         hour.ttft.saturating_record(ttft);
         hour.tpot.saturating_record_n(tpot.unwrap_or(1), u64::from(tpot.is_some()));
     }
@@ -140,9 +146,42 @@ impl FleetResult {
         }
     }
 
+    /// From the first arrival to the last token, and at least as long as the load, seconds.
+    pub fn seconds(&self) -> f64 {
+        self.end.max(self.load_ns) as f64 / 1e9
+    }
+
+    /// How long after the end of the load the last token came, seconds.
+    pub fn late_s(&self) -> f64 {
+        self.end.saturating_sub(self.load_ns) as f64 / 1e9
+    }
+
     /// The share of the replicas' time in which they computed.
     pub fn busy_share(&self) -> f64 {
         let time = self.replicas as f64 * self.end as f64;
         if time > 0.0 { self.busy_ns as f64 / time } else { 0.0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    #[test]
+    fn tokens_are_of_the_hour_in_which_their_answer_ends() {
+        let mut result = FleetResult::empty(7_200.0);
+        for ([arrival, first, last], tokens) in
+            [([10, 11, 20], 100), ([3_590, 3_595, 3_610], 50), ([7_190, 7_195, 7_300], 30)]
+        {
+            let at = |seconds: u64| seconds * 1_000_000_000;
+            result.arrived(at(arrival));
+            result.answered(at(arrival), at(first), at(last), tokens);
+        }
+        let hours: Vec<(u64, u64)> = result.hours.iter().map(|hour| (hour.requests, hour.output_tokens)).collect();
+        assert_eq!(hours, [(2, 100), (1, 50)]);
+        // The last answer is of the fleet, and of no hour of the load.
+        assert_eq!((result.output_tokens, result.seconds(), result.late_s()), (180, 7_300.0, 100.0));
     }
 }

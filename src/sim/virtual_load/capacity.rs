@@ -22,10 +22,13 @@ pub struct Capacity {
 pub struct UnknownMetric;
 
 /// Why there is no capacity.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum CapacityError {
     #[error(transparent)]
     Metric(#[from] UnknownMetric),
+    /// As in a measurement, which is INVALID then.
+    #[error("there is no {} to check against the limit {} of {} ms", .limit.name(), .limit.key(), .limit.ms)]
+    NoValue { limit: LatencyLimit },
     #[error("a request can never run: {0}")]
     Fit(#[from] NeverFits),
 }
@@ -174,6 +177,17 @@ mod tests {
         let above = served_at(&server, 2, &workload(), found.result.requests, found.rate * 1.05).unwrap();
         assert!(!above.holds(&limits).unwrap(), "{}", found.rate);
         assert_eq!(capacity(&server, 2, &workload(), 1000, &limits).unwrap(), found);
+    }
+
+    #[test]
+    fn answers_of_one_token_have_no_tpot_that_could_hold() {
+        let server = twin(&spec(), &TwinServing::default()).unwrap();
+        let workload = VirtualWorkload { output_tokens: Length::Fixed(1), ..workload() };
+        let result = served_at(&server, 1, &workload, 50, 5.0).unwrap();
+        assert_eq!(result.statistic(LimitedMetric::Tpot, Statistic::P50), Ok(None));
+        assert!(result.statistic(LimitedMetric::Ttft, Statistic::P50).unwrap().is_some());
+        let why = capacity(&server, 1, &workload, 50, &[limit(LimitedMetric::Tpot, 12.0)]).unwrap_err().to_string();
+        assert_eq!(why, "there is no TPOT p99 to check against the limit tpot_p99 of 12 ms");
     }
 
     #[test]

@@ -96,7 +96,7 @@ mod tests {
     }
 
     fn number(result: &VirtualResult, metric: LimitedMetric, statistic: Statistic) -> f64 {
-        result.statistic(metric, statistic).unwrap()
+        result.statistic(metric, statistic).unwrap().unwrap()
     }
 
     #[test]

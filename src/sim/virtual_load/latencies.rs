@@ -1,6 +1,6 @@
 //! What a load measured, in virtual time.
 
-use super::capacity::UnknownMetric;
+use super::capacity::{CapacityError, UnknownMetric};
 use crate::sim::core::{Served, SimulatedRequest};
 use crate::spec::{LatencyLimit, LimitedMetric, Statistic};
 
@@ -64,8 +64,8 @@ impl VirtualResult {
         if self.seconds > 0.0 { self.output_tokens as f64 / self.seconds } else { 0.0 }
     }
 
-    /// One number of one latency, ms. A latency without values is 0.
-    pub fn statistic(&self, metric: LimitedMetric, statistic: Statistic) -> Result<f64, UnknownMetric> {
+    /// One number of one latency, ms. `None`: no request has this latency, as answers of one token have no TPOT.
+    pub fn statistic(&self, metric: LimitedMetric, statistic: Statistic) -> Result<Option<f64>, UnknownMetric> {
         let values = match metric {
             LimitedMetric::Ttft => &self.ttft,
             LimitedMetric::Tpot => &self.tpot,
@@ -73,12 +73,12 @@ impl VirtualResult {
             LimitedMetric::Itl | LimitedMetric::Icl | LimitedMetric::MaxStall => return Err(UnknownMetric),
         };
         if values.is_empty() {
-            return Ok(0.0);
+            return Ok(None);
         }
-        Ok(match statistic.quantile() {
+        Ok(Some(match statistic.quantile() {
             None => values.iter().sum::<f64>() / values.len() as f64,
             Some(share) => values[((values.len() as f64 * share) as usize).min(values.len() - 1)],
-        })
+        }))
     }
 
     /// Whether the servers kept up: they end not much later than the last request would alone.
@@ -87,12 +87,13 @@ impl VirtualResult {
     }
 
     /// Whether the servers keep up and every limit holds.
-    pub(super) fn holds(&self, limits: &[LatencyLimit]) -> Result<bool, UnknownMetric> {
+    pub(super) fn holds(&self, limits: &[LatencyLimit]) -> Result<bool, CapacityError> {
         if !self.keeps_up() {
             return Ok(false);
         }
         for limit in limits {
-            if self.statistic(limit.metric, limit.statistic)? > limit.ms {
+            let found = self.statistic(limit.metric, limit.statistic)?;
+            if found.ok_or(CapacityError::NoValue { limit: *limit })? > limit.ms {
                 return Ok(false);
             }
         }

@@ -50,7 +50,7 @@ pub async fn measure(
     let scraper = server_metrics::start(&spec.endpoints)?;
     // Since when answers are measured, and how many there are.
     let far: Mutex<Option<(Instant, u64, u64)>> = Mutex::new(None);
-    let gpus = telemetry.as_ref().map(|telemetry| telemetry.gpu_count() as u32);
+    let gpus = telemetry.as_ref().and_then(telemetry::TelemetrySampler::gpus_of_servers);
     let answered = Arc::new(AtomicU64::new(0));
     let live = Mutex::new(LiveNumbers::new(spec.stop.time(), gpus));
     let mut measuring = Box::pin(harness::measure(spec, &stop, |progress| {

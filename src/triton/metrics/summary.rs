@@ -246,10 +246,42 @@ fn gauge(series: &MetricSeries, servers: &[Vec<Point>], window: Duration) -> (Se
     (metric, line)
 }
 
-/// Shares and sizes do not add up over servers.
+/// In the names of gauges, or as a label's value: shares, means, times and numbers that count steps. Written out as far as
+/// `_usage` and `_rate` say too little: `nv_gpu_power_usage` is in watts, and `generation` contains `ratio`.
+const NO_SUMS: [&str; 24] = [
+    // Triton, TensorRT-LLM's backend
+    "fraction",
+    "tokens_per",
+    "utilization",
+    "cache_util",
+    "timestamp",
+    "iteration_counter",
+    "micro_batch_id",
+    "kv_cache_transfer_ms",
+    // vLLM
+    "usage_perc",
+    "acceptance_rate",
+    "spec_decode_efficiency",
+    // SGLang
+    "token_usage",
+    "mamba_usage",
+    "hit_rate",
+    "accept_rate",
+    "accept_length",
+    "token_ratio",
+    "is_cuda_graph",
+    "transfer_speed",
+    "transfer_latency",
+    "transfer_bootstrap",
+    "transfer_alloc",
+    "engine_startup_time",
+    "engine_load_weights_time",
+];
+
+/// Gauges that do not add up over servers, and quantiles.
 fn is_share(series: &MetricSeries) -> bool {
-    let words = ["fraction", "tokens_per", "utilization", "timestamp", "iteration_counter", "micro_batch_id"];
-    words.iter().any(|word| series.name.contains(word) || series.labels.values().any(|value| value == word))
+    series.labels.contains_key("quantile")
+        || NO_SUMS.iter().any(|word| series.name.contains(word) || series.labels.values().any(|value| value == word))
 }
 
 fn named(series: &MetricSeries, servers: &[Vec<Point>]) -> ServerMetric {
@@ -417,6 +449,51 @@ mod tests {
         // The servers have no counters of time.
         let names: Vec<&str> = server_metrics.derived.iter().map(|derived| derived.name.as_str()).collect();
         assert_eq!(names, ["mean batch size"]);
+    }
+
+    #[test]
+    fn two_servers_whose_caches_are_nearly_full_are_not_fuller_than_full() {
+        let series = |name: &str, labels: &[(&str, &str)]| MetricSeries {
+            key: name.to_owned(),
+            name: name.to_owned(),
+            labels: labels.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+            kind: MetricKind::Gauge,
+        };
+        let point = |value| vec![Point { round: 0, at: 0.5, value }];
+        let of = |series: &MetricSeries| {
+            let (metric, line) = gauge(series, &[point(0.9), point(0.7)], Duration::from_secs(1));
+            assert_eq!(metric.mean, Some(line[0].1));
+            (metric.over_servers, line[0].1)
+        };
+        for name in [
+            "vllm:kv_cache_usage_perc",
+            "vllm:gpu_cache_usage_perc",
+            "vllm:gpu_prefix_cache_hit_rate",
+            "vllm:spec_decode_draft_acceptance_rate",
+            "sglang:token_usage",
+            "sglang:swa_token_usage",
+            "sglang:cache_hit_rate",
+            "sglang:spec_accept_length",
+            "sglang:new_token_ratio",
+            "nv_gpu_utilization",
+        ] {
+            assert_eq!(of(&series(name, &[("model_name", "m")])), ("mean".to_owned(), 0.8), "{name}");
+        }
+        assert_eq!(of(&series("nv_inference_request_summary_us", &[("quantile", "0.99")])).0, "mean");
+        let blocks = "nv_trt_llm_kv_cache_block_metrics";
+        assert_eq!(of(&series(blocks, &[("kv_cache_block_type", "fraction")])).0, "mean");
+        // Watts, requests, tokens per second and flags do.
+        for name in [
+            "nv_gpu_power_usage",
+            "vllm:num_requests_running",
+            "vllm:engine_sleep_state",
+            "sglang:gen_throughput",
+            "sglang:num_used_tokens",
+        ] {
+            assert_eq!(of(&series(name, &[])), ("sum".to_owned(), 1.6), "{name}");
+        }
+        let generating = [("inflight_batcher_specific_metric", "generation_requests")];
+        assert_eq!(of(&series("nv_trt_llm_inflight_batcher_metrics", &generating)).0, "sum");
     }
 
     #[test]

@@ -148,7 +148,7 @@ fn whole_loads_that_the_fit_has_not_seen_come_out_near_what_was_measured() {
     };
     let all = offline(&server, 1, &workload, 800).unwrap();
     let at_20 = served_at(&server, 1, &workload, 2000, 20.0).unwrap();
-    let of = |metric| at_20.statistic(metric, Statistic::P50).unwrap();
+    let of = |metric| at_20.statistic(metric, Statistic::P50).unwrap().unwrap();
     let (ttft, tpot) = (of(LimitedMetric::Ttft), of(LimitedMetric::Tpot));
     let shown = format!("{:.0} tok/s, TTFT p50 {ttft:.1} ms, TPOT p50 {tpot:.2} ms", all.tokens_per_second());
     assert!((all.tokens_per_second() / 5625.0 - 1.0).abs() < 0.15, "{shown}");
@@ -187,7 +187,8 @@ fn another_gpu_comes_out_near_what_was_measured_on_it() {
     };
     let all = offline(&server, 1, &workload, 1000).unwrap();
     let at_20 = served_at(&server, 1, &workload, 2000, 20.0).unwrap();
-    let mean = |result: &regatta::sim::VirtualResult, metric| result.statistic(metric, Statistic::Mean).unwrap();
+    let mean =
+        |result: &regatta::sim::VirtualResult, metric| result.statistic(metric, Statistic::Mean).unwrap().unwrap();
     let found = [
         (all.tokens_per_second(), 5681.0, 6088.0),
         (mean(&all, LimitedMetric::Ttft), 7200.0, 8300.0),
@@ -234,7 +235,7 @@ fn loads_on_an_h100_that_the_fit_has_not_seen_come_out_near_what_was_measured() 
         adapters: Vec::new(),
         seed: 1,
     };
-    let number = |result: &VirtualResult, metric, one| result.statistic(metric, one).unwrap();
+    let number = |result: &VirtualResult, metric, one| result.statistic(metric, one).unwrap().unwrap();
     let (ttft, tpot, mean, p50) = (LimitedMetric::Ttft, LimitedMetric::Tpot, Statistic::Mean, Statistic::P50);
     let mut table = String::from("| load | | measured | simulated | error |\n|---|---|---|---|---|\n");
     let mut wrong = Vec::new();

@@ -68,7 +68,7 @@ fn of_a_user(spec: &EngineSpec) -> f64 {
         seed: 5,
     };
     let ran = with_users(&twin(spec, &TwinServing::default()).unwrap(), 1, &workload, 10, 1).unwrap();
-    1e3 / ran.statistic(LimitedMetric::Tpot, Statistic::Mean).unwrap()
+    1e3 / ran.statistic(LimitedMetric::Tpot, Statistic::Mean).unwrap().unwrap()
 }
 
 /// "Pushing Latency Boundaries: Optimizing DeepSeek-R1 Performance on NVIDIA B200 GPUs" (TensorRT-LLM's technical blog 1): one user, 1,000 and 2,000

@@ -62,7 +62,35 @@ fn a_search_is_an_interval_with_all_its_probes() {
     for wanted in ["limit 400 ms", "found: 40 – 44 req/s", "▲ 9,000", "40 req/s: TTFT p99 25 ms"] {
         assert!(picture.contains(wanted), "{wanted}");
     }
+    assert!(
+        block.about.starts_with("Highest rate with TTFT p99 ≤ 400 ms: an interval; the last probe"),
+        "{}",
+        block.about
+    );
     assert!(serde_json::from_value::<SearchReport>(json!({ "probes": [] })).is_err());
+}
+
+#[test]
+fn the_interval_of_a_search_by_limits_is_that_of_its_estimate() {
+    let mut search = json!({ "model": "tiny", "limits": ["E2E p95 ≤ 4s"],
+        "estimate": { "rate": 115.2, "low": 110.0, "high": 121.0, "probes": 6, "slope": 8.0 },
+        "bounds": { "low": 10.0, "high": 160.0, "precision": 0.1 }, "found": { "at_least": 110.0, "below": 121.0 },
+        "probes": [{ "rate": 118.0, "met": true }, { "rate": 110.0, "met": false, "why": "limits: E2E p95" }] });
+    let block = |search: &serde_json::Value| {
+        let search: SearchReport = serde_json::from_value(search.clone()).expect("a search");
+        sections(&test_runs::result(), Some(&search)).remove(0)
+    };
+    let found = block(&search);
+    let wanted = "Highest rate with E2E p95 ≤ 4s: estimated as 115 req/s, with a 95 % interval; the last probe, at its lower end, missed.";
+    assert!(found.about.starts_with(wanted), "{}", found.about);
+    assert_eq!([&found.facts[0][1], &found.facts[1][1]], ["115", "110 – 121"]);
+    assert_eq!(found.facts[1][0], "its 95 % interval");
+    // Without an estimate there is no interval of one.
+    search["estimate"] = serde_json::Value::Null;
+    search["found"] = json!({ "at_least": 160.0, "below": null });
+    let highest = block(&search);
+    assert!(highest.about.contains("the limits held at the highest rate that may be tried"), "{}", highest.about);
+    assert_eq!(highest.facts[0][1], "160 or more");
 }
 
 #[test]

@@ -110,7 +110,10 @@ pub async fn perform(
     write(context.lease.out.join(FILE), serde_json::to_vec_pretty(&search_report).unwrap_or_default())?;
     warnings.extend(tried.iter().filter_map(measured_again));
     warnings.extend(warnings_of(tried, found.at_least));
-    let done = with_identity(&context.lease.out, headline(&found, estimate.as_ref(), &spec, tried.len()));
+    let done = with_identity(
+        &context.lease.out,
+        headline(&found, estimate.as_ref(), &start_point::limits(&spec), tried.len()),
+    );
     Ok(Done { warnings, ..done })
 }
 
@@ -142,10 +145,15 @@ fn warnings_of(tried: &[LimitProbe], rate: f64) -> Vec<String> {
 /// Rates that can be read and typed again, within those that may be tried.
 fn rounded_rates(estimate: Option<&RateEstimate>, bounds: &RateBounds) -> FoundRate {
     let Some(estimate) = estimate else { return FoundRate { at_least: bounds.high, below: None } };
-    let scale = 10f64.powi(3 - estimate.rate.abs().log10().floor() as i32);
+    let scale = scale_of(estimate);
     let at_least = ((estimate.low * scale).floor() / scale).clamp(bounds.low, bounds.high);
     let below = (estimate.high * scale).ceil() / scale;
     FoundRate { at_least, below: (below < bounds.high).then_some(below.max(at_least)) }
+}
+
+/// Times this, a rate has four whole digits.
+fn scale_of(estimate: &RateEstimate) -> f64 {
+    10f64.powi(3 - estimate.rate.abs().log10().floor() as i32)
 }
 
 /// What it will cost, before it costs it.
@@ -170,14 +178,49 @@ fn cost_estimate(spec: &BenchSpec, bounds: &RateBounds) -> String {
 }
 
 /// The estimate, its interval, and what it is the highest rate for.
-fn headline(found: &FoundRate, estimate: Option<&RateEstimate>, spec: &BenchSpec, probes: usize) -> String {
-    let limits = start_point::limits(spec).join(", ");
-    match (estimate, found.below) {
-        (Some(estimate), Some(below)) => format!(
-            "{:.1} req/s at {limits}  (95 % interval {} … {below}, {probes} probes)",
-            estimate.rate.clamp(found.at_least, below),
-            found.at_least
-        ),
-        _ => format!("{} req/s or more at {limits}  (95 % interval, {probes} probes)", found.at_least),
+fn headline(found: &FoundRate, estimate: Option<&RateEstimate>, limits: &[String], probes: usize) -> String {
+    let limits = limits.join(", ");
+    let Some(estimate) = estimate else {
+        let highest = found.at_least;
+        return format!("{highest} req/s or more at {limits}  (the highest rate that may be tried, {probes} probes)");
+    };
+    let scale = scale_of(estimate);
+    let rate = (found.estimated(estimate) * scale).round() / scale;
+    let upper = found.below.map_or_else(|| "or more".to_owned(), |below| format!("… {below}"));
+    format!("{rate} req/s at {limits}  (95 % interval {} {upper}, {probes} probes)", found.at_least)
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    #[test]
+    fn only_an_estimate_has_an_interval() {
+        let bounds = RateBounds { low: 10.0, high: 160.0, precision: 0.02 };
+        let line = |estimate: Option<RateEstimate>| {
+            let limits = ["TTFT p99 ≤ 400ms".to_owned()];
+            headline(&rounded_rates(estimate.as_ref(), &bounds), estimate.as_ref(), &limits, 7)
+        };
+        let estimate = |rate, low, high| Some(RateEstimate { rate, low, high, probes: 6, slope: 8.0 });
+        assert_eq!(
+            line(estimate(115.2, 110.0, 121.0)),
+            "115.2 req/s at TTFT p99 ≤ 400ms  (95 % interval 110 … 121, 7 probes)"
+        );
+        assert_eq!(
+            line(estimate(150.0, 140.0, 170.0)),
+            "150 req/s at TTFT p99 ≤ 400ms  (95 % interval 140 or more, 7 probes)"
+        );
+        assert!(
+            headline(
+                &FoundRate { at_least: 0.038, below: Some(0.045) },
+                estimate(0.0412, 0.038, 0.045).as_ref(),
+                &[],
+                4
+            )
+            .starts_with("0.0412 req/s")
+        );
+        assert_eq!(line(None), "160 req/s or more at TTFT p99 ≤ 400ms  (the highest rate that may be tried, 7 probes)");
     }
 }

@@ -47,9 +47,9 @@ pub struct TelemetrySampler {
 }
 
 impl TelemetrySampler {
-    /// How many GPUs it watches: those of the servers, where they were leased to them.
-    pub const fn gpu_count(&self) -> usize {
-        self.gpus.len()
+    /// How many GPUs the servers have, where those that it watches are theirs.
+    pub fn gpus_of_servers(&self) -> Option<u32> {
+        gpu::are_of_servers(&self.population).then_some(self.gpus.len() as u32)
     }
 }
 
@@ -121,11 +121,7 @@ async fn watch(context: &TaskContext, leased: &[u32]) -> Result<TelemetrySampler
             return Err(NoTelemetry::Refused(message));
         }
     };
-    let population = if leased.is_empty() {
-        "all GPUs of this host, since none was leased to the servers".to_owned()
-    } else {
-        "the GPUs leased to the servers under test".to_owned()
-    };
+    let population = if leased.is_empty() { gpu::HOST_GPUS } else { gpu::LEASED_GPUS }.to_owned();
     let cuda = match run_probe(context, gpu::asking_for_versions()).await {
         Ok((how, text)) if how.is_success() => gpu::cuda_version(&text),
         // One from before this query; the rest goes on.
