@@ -1,6 +1,6 @@
 //! What is in an output, as another machine can make use of it: no times, no inodes, no place.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
@@ -117,7 +117,7 @@ const MOST_PARTS: usize = 1000;
 
 /// Whether a link leads out of the folder that it is in. `links`: all of the folder's, by path; a part of a target may be one itself, and
 /// `..` behind it is above where it leads. One that cannot be followed to its end leads out.
-pub fn leads_out(path: &Path, target: &Path, links: &HashMap<&Path, &Path>) -> bool {
+pub fn leads_out(path: &Path, target: &Path, links: &BTreeMap<&Path, &Path>) -> bool {
     let mut at = path.parent().unwrap_or(path).to_owned();
     // Parts that are still to go, the next one last.
     let mut left: Vec<Component<'_>> = target.components().rev().collect();

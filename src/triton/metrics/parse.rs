@@ -311,7 +311,7 @@ mod tests {
 
     #[test]
     fn an_answer_of_many_families_is_read_in_order_and_one_without_end_is_refused() {
-        let text = |lines: usize| (0..lines).map(|line| format!("m{line} 1\n")).collect::<String>();
+        let text = |lines: usize| (0..lines).map(|line| format!("m{line} 1\n")).collect::<Vec<_>>().concat();
         let exposition = Exposition::parse(&text(MOST_LINES)).unwrap();
         assert_eq!(exposition.families.len(), MOST_LINES);
         assert_eq!(exposition.families[7].name, "m7");
