@@ -36,7 +36,11 @@ pub(super) fn on_host(awake: bool) -> Result<CliExit, CommandError> {
     runtime.block_on(async {
         run_agent(AgentInput { orders, lines: receiver, send: Arc::new(send_message) }).await;
         for leftover in process::sweep(Duration::from_secs(1)).await {
-            print_error(&format!("ended {} ({}), which the stage had left running\n", leftover.pid, leftover.command));
+            print_error(&format!(
+                "ended {} ({}), which the stage had left running\n",
+                leftover.program(),
+                leftover.pid
+            ));
         }
     });
     runtime.shutdown_background();

@@ -306,6 +306,10 @@ fn url(text: &str, usual: u16) -> Result<TritonUrl, ArgumentError> {
         Some((other, _)) => return Err(mistake(&format!("`{other}` is not known"))),
     };
     let rest = rest.split('/').next().unwrap_or_default();
+    // Without the text, which has the secret in it.
+    if rest.contains('@') {
+        return Err((ErrorKind::InvalidValue, "an address of a server holds no user, password or token".to_owned()));
+    }
     // An IPv6 address has colons of its own, and brackets around it.
     let (host, port) = match rest.rsplit_once(':') {
         Some((host, port)) if !host.contains(':') || host.ends_with(']') => {

@@ -6,6 +6,7 @@ mod check_formats;
 mod diagnostic;
 mod error_chain;
 mod feature_left_out;
+mod masked_passwords;
 mod render;
 mod source;
 mod suggest;

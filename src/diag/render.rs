@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 
+use super::masked_passwords::masked;
 use super::{Diagnostic, Diagnostics, Label, Severity, SourceText};
 
 impl Diagnostic {
@@ -60,7 +61,7 @@ impl Window {
         let start = source.line_start(line);
         let end = source.line_start(source.line_of(last) + 1);
         // Same length in bytes, so that ranges stay right; control characters must not reach a terminal.
-        let text = source.text().get(start..end).unwrap_or("");
+        let text = masked(source.text().get(start..end).unwrap_or(""));
         let bytes = text.as_bytes();
         let shown = text.char_indices().map(|(at, c)| match c {
             '\n' | '\t' => c,

@@ -22,6 +22,8 @@ pub struct Endpoint {
 /// Why a text names no endpoints.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EndpointError {
+    #[error("there is no server in it")]
+    NoServer,
     #[error("there is nothing next to a `|`{list}")]
     Empty { list: InList },
     #[error("an address holds no user and password; `--api-key-env NAME` sends a key, which is never shown")]
@@ -115,12 +117,12 @@ fn bracketed(host: &str) -> String {
 fn host_and_rest<'a>(piece: &'a str, text: &str) -> Result<(&'a str, &'a str), EndpointError> {
     let list = InList((piece != text).then(|| text.to_owned()));
     let own = || piece.to_owned();
+    // Reported without the text: it would be the password that is shown. Errors in other pieces show the list.
+    if text.contains('@') {
+        return Err(EndpointError::Credentials);
+    }
     if piece.is_empty() {
         return Err(EndpointError::Empty { list });
-    }
-    // Reported without the text: it would be the password that is shown.
-    if piece.contains('@') {
-        return Err(EndpointError::Credentials);
     }
     if let Some((scheme, rest)) = piece.split_once("://") {
         let (scheme, rest) = (scheme.to_owned(), rest.to_owned());

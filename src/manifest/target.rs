@@ -44,10 +44,21 @@ pub enum TargetError {
     Scheme(String),
 }
 
+impl TargetError {
+    /// The text holds a password or a token: it must not be shown.
+    pub const fn is_of_credentials(&self) -> bool {
+        matches!(self, Self::Endpoint(EndpointError::Credentials))
+    }
+}
+
 /// Reads `host:port,port|host:port`, or URLs with `|` between them: one endpoint for each port.
 pub fn targets(text: &str) -> Result<Targets, TargetError> {
     if !text.contains("://") {
         return Ok(Targets { endpoints: Endpoint::list(text)?, ..Targets::default() });
+    }
+    // Before anything else: other errors show the text.
+    if text.split('|').any(has_userinfo) {
+        return Err(EndpointError::Credentials.into());
     }
     let mut all: Option<Targets> = None;
     for part in text.split('|').map(str::trim) {
@@ -65,6 +76,12 @@ pub fn targets(text: &str) -> Result<Targets, TargetError> {
         }
     }
     all.ok_or(TargetError::NoServer)
+}
+
+/// Something stands before the `@` of the host.
+fn has_userinfo(part: &str) -> bool {
+    let rest = part.split_once("://").map_or(part, |(_, rest)| rest);
+    rest.split('/').next().is_some_and(|authority| authority.contains('@'))
 }
 
 fn same(a: &Targets, b: &Targets) -> bool {
@@ -159,6 +176,18 @@ mod tests {
     fn an_invalid_target_reports_why() {
         let why = |text: &str| targets(text).unwrap_err().to_string();
         assert_eq!(why("a"), "`a` is not host:port");
+        for text in [
+            "openai://sk-token@host",
+            "http://me:sk-token@host",
+            "ftp://sk-token@host",
+            "http://a|http://sk-token@host/x@y",
+            "a|sk-token@host:1",
+            "a:x|sk-token@host:1",
+        ] {
+            assert_eq!(targets(text), Err(EndpointError::Credentials.into()), "{text}");
+            assert!(!why(text).contains("sk-token"));
+        }
+        assert!(targets("http://a/v2/models/m@1/generate").is_ok());
         assert!(why("a:x").contains("is not a port"));
         assert!(why("grpcs://a:1").contains("TLS is supported over HTTP only"));
         assert!(why("ftp://a:1").contains("none of http, https, grpc, openai"));

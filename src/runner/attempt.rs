@@ -10,10 +10,11 @@ use tokio::sync::oneshot;
 use super::batches::BatchSlot;
 use super::keying::{Keyed, TaskOutput, own_patterns, resolve};
 use super::options::EventEmitter;
+use super::outside_links;
 use super::provenance::{UpstreamProvenance, upstream_provenance};
 use super::task_executor::{Lease, ResolvedTask, TaskExecutor};
 use super::time_limit::{catch_panics, isolate_panics, within};
-use crate::event::{Done, Endpoint, Failure, FailureKind, GpuId, RunId, Stop, TaskId};
+use crate::event::{Done, Endpoint, Event, Failure, FailureKind, GpuId, RunId, Stop, TaskId};
 use crate::plan::{Need, Plan, SharedTask, Task};
 use crate::runner::store::{
     Digests, HashedFolder, ListedFolder, OutputCache, PathError, TaskRecord, left_running, list_folder,
@@ -70,6 +71,7 @@ impl AttemptInputs {
     ) -> Result<(Done, Option<HashedFolder>), Failure> {
         let assignment = self.assignment()?;
         let stop = self.stop.clone();
+        let known: Vec<PathBuf> = assignment.inputs.values().flatten().chain(&assignment.outputs).cloned().collect();
         let lease = Lease {
             task: self.task.clone(),
             attempt: self.attempt,
@@ -97,6 +99,9 @@ impl AttemptInputs {
             return Ok((done, None));
         }
         let listed = self.check(folder)?;
+        if let Some(text) = outside_links::notice(&listed, &known).map_err(|e| system(&e))? {
+            (self.emit)(Event::Notice { task: Some(self.task.id.clone()), text });
+        }
         // Hashing a large output is work for another core, not for the loop. A stop request waits for it, so that finished work
         // is not lost; a second stop request does not wait.
         let sealed = if listed.is_large() {

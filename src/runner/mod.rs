@@ -18,6 +18,7 @@ mod keying;
 mod options;
 mod output_check;
 mod output_source;
+mod outside_links;
 mod predict;
 mod predict_keys;
 mod provenance;

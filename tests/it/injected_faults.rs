@@ -3,7 +3,7 @@
 //! `strace` counts the calls of each thread and injects the fault at the n-th. Between them they cover each fact of the journal, each
 //! line of the records, each file that is published by a rename, each link and each folder.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -85,14 +85,19 @@ fn accepted(world: &World) -> Vec<String> {
 }
 
 fn under_strace(world: &World, fault: Fault, nth: usize) -> Ended {
-    let plain = world.command(&["run", "m"]);
+    let files: Vec<PathBuf> = fault.files.iter().map(|file| world.path(".regatta").join(file)).collect();
+    inject(world, &["run", "m"], fault.calls, &format!("{}:when={nth}{}", fault.what, fault.rest), &files)
+}
+
+/// Runs with a fault in some calls: of all files, or of these; the calls are in `trace`.
+pub fn inject(world: &World, args: &[&str], calls: &str, what: &str, files: &[PathBuf]) -> Ended {
+    let plain = world.command(args);
     let mut command = Command::new("timeout");
     command.args(["180", "strace", "-f", "-y", "-qq", "-o"]).arg(world.path("trace"));
-    for file in fault.files {
-        command.arg("-P").arg(world.path(".regatta").join(file));
+    for file in files {
+        command.arg("-P").arg(file);
     }
-    command.arg(format!("--trace={}", fault.calls));
-    command.arg(format!("--inject={}:{}:when={nth}{}", fault.calls, fault.what, fault.rest));
+    command.arg(format!("--trace={calls}")).arg(format!("--inject={calls}:{what}"));
     command.arg(plain.get_program()).args(plain.get_args()).current_dir(world.path(""));
     for (name, value) in plain.get_envs() {
         match value {
@@ -180,4 +185,22 @@ fn a_slow_disk_delays_a_run_and_changes_nothing() {
     assert_eq!(ended.code, 0, "{ended:?}");
     assert_eq!(world.read("latest/b/out"), RIGHT);
     assert!(world.good(&["run", "m"]).ran().is_empty());
+}
+
+#[test]
+#[ignore = "needs strace"]
+fn on_a_filesystem_whose_lock_server_is_away_a_run_goes_on_with_a_notice() {
+    for errno in ["ENOLCK", "EOPNOTSUPP"] {
+        let mut world = World::with(TWO);
+        let folder = world.path("");
+        world.env("W", folder);
+        world.file("s.txt", "text\n");
+        let lock = [world.path(".regatta/lock")];
+        let ended = inject(&world, &["run", "m"], "flock", &format!("error={errno}"), &lock);
+        assert_eq!(ended.code, 0, "{errno}: {ended:?}");
+        assert!(world.read("trace").contains("(INJECTED)"), "{errno}");
+        ended.shows("this filesystem has no locks");
+        assert_eq!(world.read("latest/b/out"), RIGHT);
+        assert!(world.good(&["run", "m"]).ran().is_empty());
+    }
 }

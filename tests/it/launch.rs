@@ -380,8 +380,16 @@ stages:
         assert_eq!(ended.code, 0, "{ended:?}");
         ended
             .shows("leader, tensorrt_llm: TP2·PP1, 2 ranks, by mpirun")
-            .shows("rank 1: worker, never opens its ports, GPU 1");
+            .shows("rank 1: worker, never opens its ports, GPU 1")
+            .shows("--output-filename");
     }
+    // What mpirun writes itself does not go past what takes secrets out of the log.
+    let body = "stages:\n  triton:\n    gpus: 2\n    secrets: [TOKEN]\n    serve: { triton: { repository: latest/repository } }\n";
+    world.manifest("m", body);
+    let ended = world.regatta(&["plan", "m", "--launch"]);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    ended.shows("rank 1: worker, never opens its ports, GPU 1");
+    assert!(!ended.stdout.contains("--output-filename"), "{}", ended.stdout);
     for ended in plan(", world_size: 4") {
         assert_eq!(ended.code, 2, "{ended:?}");
         ended.shows("world_size is 4, and the engine needs 2 (tp × pp): server 0");

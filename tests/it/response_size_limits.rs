@@ -1,14 +1,21 @@
 //! Answers without end: each part has a limit, the request fails with it, and no more is read.
 
+use std::collections::BTreeMap;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener};
+use std::time::Duration;
+
 use pretty_assertions::assert_eq;
+use regatta::event::Endpoint;
 use regatta::harness::{BenchSpec, FailureClass, RequestEnd};
 use regatta::spec::{Length, Request, ResponseSizeLimits};
 use regatta::triton::proto::inference::{ModelInferRequest, ModelStreamInferResponse};
+use regatta::triton::{HttpAddress, HttpClient, TritonClient};
 
 use crate::harness as kserve;
 use crate::openai::script::{Do, HEAD, Scripted, chunk, good};
 use crate::openai::{chat, measure};
-use crate::scripted_server::{Act, Scripted as GrpcServer, response};
+use crate::scripted_server::{Act, Scripted as GrpcServer, response, wait_for};
 
 const LIMITS: ResponseSizeLimits = ResponseSizeLimits {
     body: Some(300_000),
@@ -154,4 +161,81 @@ fn messages_over_grpc_have_the_same_budget() {
     let (class, why) = failure(&spec);
     assert_eq!(class, FailureClass::TooLarge, "{why}");
     assert!(why.contains("`request.response_limits.total`"), "{why}");
+}
+
+/// The reason of a refusal is a text without end: at any speed the request fails with what has come of it.
+#[test]
+fn a_refusal_without_end_is_a_refusal_and_neither_a_stall_nor_too_large() {
+    let head = "HTTP/1.1 500 Internal Server Error\r\nContent-Length: 99999999999\r\n\r\n".to_owned();
+    let fast = vec![Do::Send(head.clone()), Do::Flood("out of memory ".repeat(100))];
+    let drip = [Do::Send("out of memory ".to_owned()), Do::Wait(Duration::from_millis(50))];
+    let slow: Vec<Do> = std::iter::once(Do::Send(head)).chain(drip.into_iter().cycle().take(400)).collect();
+    for (what, steps) in [("fast", fast), ("slow", slow)] {
+        let server = Scripted::start(move |_| steps.clone());
+        let mut spec = chat(&server, 1);
+        spec.stall_timeout = Duration::from_secs(10);
+        let began = std::time::Instant::now();
+        let (class, why) = failure(&spec);
+        assert_eq!(class, FailureClass::Server, "{what}: {why}");
+        assert!(why.starts_with("HTTP status 500: out of memory out of memory"), "{what}: {why}");
+        assert!(began.elapsed() < Duration::from_secs(8), "{what}: {:?}", began.elapsed());
+        let taken = server.flooded.load(std::sync::atomic::Ordering::SeqCst);
+        assert!(taken < 32 << 20, "{what}: {taken} bytes");
+    }
+}
+
+fn endless_error(_: &ModelInferRequest) -> Vec<ModelStreamInferResponse> {
+    vec![ModelStreamInferResponse { error_message: "no room ".repeat(1 << 17), ..Default::default() }]
+}
+
+#[test]
+fn of_an_error_over_grpc_as_much_is_kept_as_over_http() {
+    for stream in [regatta::spec::StreamMode::PerRequest, regatta::spec::StreamMode::Shared] {
+        let script = kserve::script(|_| Act::Play { gap: Duration::ZERO, messages: endless_error });
+        let server = GrpcServer::start(true, None, script);
+        let mut spec = kserve::spec(&server, 1);
+        spec.pace.stream = stream;
+        let (class, why) = failure(&spec);
+        assert_eq!(class, FailureClass::Server, "{why}");
+        assert!(why.contains("no room no room") && why.len() < 600, "{} bytes: {}", why.len(), &why[..100]);
+    }
+}
+
+/// Answers each request with a head, and with a text over and over again until the other side hangs up.
+fn endless_server(head: &'static str, text: &'static str) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let mut socket = listener.accept().unwrap().0;
+        let _ = socket.read(&mut [0; 4096]);
+        let piece = text.repeat(1_000);
+        let _ = socket.write_all(head.as_bytes());
+        while socket.write_all(piece.as_bytes()).is_ok() {}
+    });
+    address
+}
+
+#[test]
+fn what_a_server_reports_of_itself_has_a_limit() {
+    let http =
+        |address: SocketAddr| HttpClient::new(HttpAddress { host: "127.0.0.1".to_owned(), port: address.port() });
+    let metrics = endless_server("HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n", "a_metric{label=\"x\"} 1\n");
+    let error = wait_for(async { http(metrics).text("/metrics").await }).unwrap_err().to_string();
+    assert!(error.ends_with("the answer is longer than 16 MiB, the limit"), "{error}");
+
+    let open = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: ";
+    let events = endless_server(open, "xxxxxxxx");
+    let error = wait_for(async {
+        let mut client = http(events);
+        let mut events = client.generate_stream("m", &serde_json::json!({})).await.unwrap();
+        events.next().await.unwrap().map(drop)
+    });
+    let error = error.unwrap_err().to_string();
+    assert!(error.ends_with("the answer is longer than 16 MiB, the limit"), "{error}");
+
+    let server = GrpcServer::start(true, None, kserve::script(|_| Act::Refuse));
+    let endpoint: Endpoint = server.address.to_string().parse().unwrap();
+    let error = wait_for(async { TritonClient::connect(&endpoint).await.unwrap().log_settings(BTreeMap::new()).await });
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("message length too large") && error.contains("16777216 bytes"), "{error}");
 }

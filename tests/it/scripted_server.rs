@@ -258,6 +258,13 @@ impl GrpcInferenceService for Service {
         Ok(Response::new(ModelReadyResponse { ready: request.into_inner().name == "tensorrt_llm" }))
     }
 
+    /// Longer than any report of a server.
+    async fn log_settings(&self, _: Request<LogSettingsRequest>) -> Result<Response<LogSettingsResponse>, Status> {
+        use log_settings_response::{SettingValue, setting_value::ParameterChoice};
+        let long = SettingValue { parameter_choice: Some(ParameterChoice::StringParam("x".repeat(17 << 20))) };
+        Ok(Response::new(LogSettingsResponse { settings: [("log_file".to_owned(), long)].into() }))
+    }
+
     async fn server_live(&self, _: Request<ServerLiveRequest>) -> Result<Response<ServerLiveResponse>, Status> {
         nothing()
     }

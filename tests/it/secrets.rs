@@ -136,6 +136,75 @@ fn no_process_of_a_run_has_a_secret_among_its_arguments() {
 }
 
 #[test]
+fn an_address_with_a_password_is_refused_without_it() {
+    const PASSWORD: &str = "hunter2-4711";
+    let hides = |ended: &Ended| {
+        assert_eq!(ended.code, 2, "{ended:?}");
+        assert!(!format!("{ended:?}").contains(PASSWORD), "{ended:?}");
+        assert!(ended.stderr.contains("holds no user"), "{ended:?}");
+    };
+    for stage in [
+        format!(
+            "bench: {{ target: 'http://me:{PASSWORD}@host:1', model: m, scenario: offline, stop: {{ requests: 1 }} }}"
+        ),
+        format!(
+            "bench: {{ target: 'openai://{PASSWORD}@host', model: m, scenario: offline, stop: {{ requests: 1 }} }}"
+        ),
+        format!("serve: {{ attach: {{ endpoints: 'a|me:{PASSWORD}@host:1' }} }}"),
+        format!("serve: {{ attach: {{ endpoints: ['a:1', 'me:{PASSWORD}@host:1'] }} }}"),
+    ] {
+        let world = World::with(&format!("stages:\n  a:\n    {stage}\n"));
+        hides(&world.regatta(&["plan", "m"]));
+        hides(&world.regatta(&["run", "m"]));
+    }
+    let world = World::new();
+    for target in
+        [format!("openai://{PASSWORD}@host"), format!("http://me:{PASSWORD}@host:1"), format!("me:{PASSWORD}@host:1")]
+    {
+        hides(&world.regatta(&["bench", &target, "-m", "m"]));
+        hides(&world.regatta(&["triton", "status", &target.replace("openai", "grpc")]));
+    }
+}
+
+/// The address of a mirror may hold them; only requests do.
+#[test]
+fn the_password_of_a_model_hub_is_in_no_message_and_no_file() {
+    const PASSWORD: &str = "hunter2-4711";
+    let mut world = World::with("stages:\n  a: { weights: { hf: owner/model, with: https } }\n");
+    let home = world.path("home");
+    world.env("HF_HOME", &home).env("NO_PROXY", "127.0.0.1");
+    // Once no server is there, once it refuses.
+    let refusal = "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        use std::io::{Read as _, Write as _};
+        for mut socket in listener.incoming().map_while(Result::ok) {
+            let _ = socket.read(&mut [0; 4096]);
+            let _ = socket.write_all(refusal.as_bytes());
+        }
+    });
+    for host in ["127.0.0.1:9".to_owned(), address.to_string()] {
+        world.env("HF_ENDPOINT", format!("http://me:{PASSWORD}@{host}/"));
+        let ended = world.regatta(&["run", "m", "--events", "jsonl"]);
+        assert_eq!(ended.code, 1, "{ended:?}");
+        assert!(
+            format!("{ended:?}").contains(&format!("http://{host}")),
+            "the rest of the address is shown: {ended:?}"
+        );
+        assert!(!format!("{ended:?}").contains(PASSWORD), "{ended:?}");
+    }
+    for entry in walkdir::WalkDir::new(world.path("")).into_iter().flatten().filter(|it| it.file_type().is_file()) {
+        let bytes = fs::read(entry.path()).expect("a file");
+        assert!(
+            !bytes.windows(PASSWORD.len()).any(|window| window == PASSWORD.as_bytes()),
+            "{}",
+            entry.path().display()
+        );
+    }
+}
+
+#[test]
 fn a_run_gives_others_no_more_rights_than_the_umask_leaves_them() {
     for (umask, forbidden) in [("077", 0o077), ("027", 0o027), ("022", 0o022)] {
         let world = World::new();

@@ -119,3 +119,20 @@ fn a_secret_that_is_not_set_is_told() {
     world.manifest("m", "stages:\n  a: { secrets: [TOKEN_OF_NO_ONE], shell: 'true' }\n");
     world.good(&["run", "m"]).shows("TOKEN_OF_NO_ONE is not set");
 }
+
+/// What a link leads to is no part of an output: where no key has it, a change of it goes unnoticed.
+#[test]
+fn a_link_out_of_an_output_is_named_with_its_target_when_the_output_is_made() {
+    let world = World::new();
+    world.file("set/x", "1").file("declared/x", "1");
+    world.manifest(
+        "m",
+        "stages:\n  a: { shell: 'ln -s ../../../set data' }\n\
+         \x20 b: { inputs: { d: declared }, shell: 'ln -s {{ inputs.d }} data; ln -s {{ stages.a.out }}/data of-a; ln -s data here' }\n",
+    );
+    let ended = world.good(&["run", "m"]);
+    ended.shows("data is a link out of its output, to ../../../set: what is there is no part of the output");
+    assert_eq!(ended.stdout.matches("is a link out of").count(), 1, "{}", ended.stdout);
+    let again = world.good(&["run", "m"]);
+    assert!(!again.stdout.contains("is a link out of"), "{}", again.stdout);
+}

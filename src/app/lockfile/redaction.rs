@@ -2,6 +2,8 @@
 
 use serde_json::Value;
 
+use crate::exec::process::redacted;
+
 /// A shorter one would hide text that only looks like it.
 const SHORTEST: usize = 4;
 
@@ -22,7 +24,7 @@ impl PrivateValues {
 
     /// A text without them: only the last name of an absolute path is kept.
     pub fn text(&self, text: &str) -> String {
-        let mut text = self.secrets.iter().fold(text.to_owned(), |text, secret| text.replace(secret.as_str(), "***"));
+        let mut text = redacted(text, &self.secrets);
         if text.contains("://") {
             text = without_credentials(&text);
         }

@@ -25,7 +25,7 @@ pub(super) fn clean_up_after_crash(
         emit(Event::Notice { task: None, text: format!("removed {what}, which an earlier run left behind") });
     }
     for leftover in process::end_leftovers(home.state(), id) {
-        let text = format!("ended {} ({}), which an earlier run left running", leftover.pid, leftover.command);
+        let text = format!("ended {} ({}), which an earlier run left running", leftover.program(), leftover.pid);
         emit(Event::Notice { task: None, text });
     }
     for folder in unfinished(home, output_cache) {

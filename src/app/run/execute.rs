@@ -445,7 +445,7 @@ impl PreparedRun {
             _ => running.await.map(|summary| (summary, None)),
         };
         for leftover in process::sweep(Duration::from_secs(1)).await {
-            let text = format!("ended {} ({}), which a stage had left running", leftover.pid, leftover.command);
+            let text = format!("ended {} ({}), which a stage had left running", leftover.program(), leftover.pid);
             emit(Event::Notice { task: None, text });
         }
         if let Some(store) = shared_store {

@@ -1,6 +1,7 @@
 //! What to start, and how it ended. Data only.
 
 use super::confinement::{Confinement, ConfinementError};
+use super::redact::redacted;
 use crate::units::shell_word;
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -177,7 +178,16 @@ impl ExitKind {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Leftover {
     pub pid: i32,
+    /// Its command line. It may hold secrets of a stage.
     pub command: String,
+}
+
+impl Leftover {
+    /// The program alone, for a message where the secrets are not known that the arguments may hold.
+    pub fn program(&self) -> &str {
+        let path = self.command.split_whitespace().next().unwrap_or_default();
+        path.rsplit('/').next().unwrap_or(path)
+    }
 }
 
 /// Why a command could not be started.
@@ -226,12 +236,8 @@ pub fn shown(argv: &[OsString], env: &[(String, Option<OsString>)], secrets: &[S
         .filter_map(|(name, value)| Some(format!("{name}={}", shell_word(&value.as_ref()?.to_string_lossy()))))
         .collect();
     words.extend(argv.iter().map(|word| shell_word(&word.to_string_lossy())));
-    let mut line = words.join(" ");
-    for secret in secrets.iter().filter(|secret| !secret.is_empty()) {
-        line = line.replace(secret.as_str(), "***");
-        line = line.replace(shell_word(secret).as_str(), "***");
-    }
-    line
+    let quoted = secrets.iter().filter(|secret| !secret.is_empty()).map(|secret| shell_word(secret));
+    redacted(&words.join(" "), &secrets.iter().cloned().chain(quoted).collect::<Vec<_>>())
 }
 
 #[cfg(test)]
@@ -253,6 +259,16 @@ mod tests {
     fn a_shown_command_holds_no_secret() {
         let line = shown(&words(&["curl", "-H", "Bearer s3cret", "x's"]), &[], &["s3cret".into(), "x's".into()]);
         assert_eq!(line, "curl -H 'Bearer ***' ***");
+        // One that begins another, and one in the quotes of the other.
+        let line = shown(&words(&["a", "tok-1234", "x y"]), &[], &["tok".into(), "tok-1234".into(), "x y".into()]);
+        assert_eq!(line, "a *** ***");
+    }
+
+    #[test]
+    fn of_a_leftover_the_program_is_named_without_its_arguments() {
+        let leftover = |command: &str| Leftover { pid: 1, command: command.to_owned() };
+        assert_eq!(leftover("/usr/bin/python3 server.py --token s3cret").program(), "python3");
+        assert_eq!(leftover("").program(), "");
     }
 
     #[test]

@@ -52,6 +52,17 @@ impl Redactor {
     }
 }
 
+/// A text without secret values.
+pub fn redacted(text: &str, secrets: &[String]) -> String {
+    if !secrets.iter().any(|secret| text.contains(secret.as_str())) {
+        return text.to_owned();
+    }
+    let mut redactor = Redactor::new(secrets);
+    let mut bytes = redactor.push(text.as_bytes());
+    bytes.extend(redactor.finish());
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -76,6 +87,14 @@ mod tests {
     fn the_start_of_a_secret_is_given_out_when_it_stays_a_start() {
         assert_eq!(through(&["hunter2"], &[b"hun", b"dred"]), b"hundred");
         assert_eq!(through(&["hunter2"], &[b"hun"]), b"hun");
+    }
+
+    #[test]
+    fn of_a_secret_that_begins_another_no_rest_is_left_in_whatever_order_they_are_named() {
+        for secrets in [["tok", "tok-1234"], ["tok-1234", "tok"]] {
+            let secrets = secrets.map(str::to_owned);
+            assert_eq!(redacted("key=tok-1234 tok ü", &secrets), "key=*** *** ü");
+        }
     }
 
     proptest! {

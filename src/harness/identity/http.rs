@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 use super::bounded_text::bounded;
 use crate::harness::Http;
-use crate::harness::transport::http::Connector;
+use crate::harness::transport::http::{Connector, without_key};
 
 /// Bytes of a body. vLLM's and Triton's `/metrics` have some hundred thousand.
 const MOST_BYTES: usize = 4 << 20;
@@ -35,11 +35,27 @@ pub(super) struct IdentityReply {
     /// The `server:` header.
     pub server: Option<String>,
     pub body: Bytes,
+    /// The key that was sent; nothing that is read of the answer has it.
+    key: Option<String>,
 }
 
 impl IdentityReply {
     pub fn json(&self) -> Option<Value> {
-        serde_json::from_slice(&self.body).ok()
+        let mut value = serde_json::from_slice(&self.body).ok()?;
+        if let Some(key) = &self.key {
+            take_key_out(&mut value, key);
+        }
+        Some(value)
+    }
+}
+
+/// After its escapes were read: a server may write a key in many ways.
+fn take_key_out(value: &mut Value, key: &str) {
+    match value {
+        Value::String(text) => *text = without_key(std::mem::take(text), Some(key)),
+        Value::Array(values) => values.iter_mut().for_each(|value| take_key_out(value, key)),
+        Value::Object(members) => members.values_mut().for_each(|value| take_key_out(value, key)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
 
@@ -92,9 +108,12 @@ impl IdentityClient {
             if answer.status() != hyper::StatusCode::OK {
                 return None;
             }
-            let server = answer.headers().get("server").and_then(|value| bounded(value.to_str().ok()?));
+            let server = answer
+                .headers()
+                .get("server")
+                .and_then(|value| bounded(&without_key(value.to_str().ok()?.to_owned(), self.key.as_deref())));
             let body = Limited::new(answer.into_body(), MOST_BYTES).collect().await.ok()?.to_bytes();
-            Some(IdentityReply { server, body })
+            Some(IdentityReply { server, body, key: self.key.clone() })
         };
         // Both on this task: nothing is left behind after the timeout.
         let mut connection = std::pin::pin!(connection);
@@ -105,5 +124,22 @@ impl IdentityClient {
             // The connection may end when the answer is complete and not yet read to its end.
             _ = &mut connection => question.await,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_that_a_server_repeats_is_not_read_however_it_is_written() {
+        let body = r#"{"version": "0.9 sk-61f/0a", "data": [{"root": "sk-61f\/0a", "n": 1}, "sk-\u0036\u0031f/0a"], "cut": "x sk-61"}"#;
+        let reply = IdentityReply {
+            server: None,
+            body: Bytes::from_static(body.as_bytes()),
+            key: Some("sk-61f/0a".to_owned()),
+        };
+        let expected = r#"{"version":"0.9 ***","data":[{"root":"***","n":1},"***"],"cut":"x ***"}"#;
+        assert_eq!(reply.json().unwrap().to_string(), expected);
     }
 }

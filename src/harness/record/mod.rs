@@ -153,7 +153,7 @@ pub enum FailureClass {
     Stall,
     /// Fewer tokens than requested, and neither a final marker nor an end token to justify it; or none at all.
     Short,
-    /// Not done within its deadline.
+    /// Not done within its deadline, or not within the longest time of any answer.
     Deadline,
     /// The answer exceeds one of `request.response_limits`.
     TooLarge,

@@ -1,5 +1,7 @@
 //! How large an answer may be. Servers are not trusted: memory stays bounded whatever one sends.
 
+use std::time::Duration;
+
 use crate::harness::FailureClass;
 use crate::spec::ResponseSizeLimits;
 
@@ -25,6 +27,9 @@ impl Default for ResponseBounds {
 }
 
 type Fault = (FailureClass, String);
+
+/// What the longest answer is counted from, where `stall_timeout` is shorter.
+const SHORTEST_TIME_OUT: Duration = Duration::from_mins(1);
 
 impl ResponseBounds {
     /// With the usual ones for what is left out. Without any, a message with logits may be as long as gRPC allows.
@@ -69,6 +74,31 @@ impl ResponseBounds {
         Err((
             FailureClass::TooLarge,
             format!("the answer has not ended after {tokens} tokens, and {requested} were requested"),
+        ))
+    }
+
+    /// Of an answer whose first token came so long ago. A server that sends a token just before each stall time-out would otherwise occupy
+    /// a request for days.
+    pub(in crate::harness) fn check_duration(
+        since_first: Duration,
+        stall: Duration,
+        requested: u32,
+    ) -> Result<(), Fault> {
+        // Ten time-outs and a sixth of one for each token, of at least a minute: far above real answers, and servers for which the
+        // time-out was raised have more.
+        let time_out = stall.max(SHORTEST_TIME_OUT);
+        let longest = time_out.saturating_mul(10).saturating_add((time_out / 6).saturating_mul(requested));
+        if since_first <= longest {
+            return Ok(());
+        }
+        Err((
+            FailureClass::Deadline,
+            format!(
+                "the answer has not ended {:.0} s after its first token, and {requested} tokens were requested: the limit is {:.0} s, ten times \
+                 `stall_timeout` and a sixth of it for each token",
+                since_first.as_secs_f64(),
+                longest.as_secs_f64()
+            ),
         ))
     }
 
@@ -121,6 +151,22 @@ mod tests {
         let (class, text) = ResponseBounds::check_tokens(5_000, 100).unwrap_err();
         assert_eq!(class, FailureClass::TooLarge);
         assert_eq!(text, "the answer has not ended after 5000 tokens, and 100 were requested");
+    }
+
+    #[test]
+    fn an_answer_may_be_slow_and_not_endless() {
+        let seconds = Duration::from_secs;
+        let check = |since, stall| ResponseBounds::check_duration(seconds(since), seconds(stall), 100);
+        assert_eq!(check(1_600, 60), Ok(()));
+        let (class, text) = check(1_601, 60).unwrap_err();
+        assert_eq!(class, FailureClass::Deadline);
+        assert!(
+            text.starts_with("the answer has not ended 1601 s after its first token, and 100 tokens were"),
+            "{text}"
+        );
+        // A shorter time-out does not shorten it, a longer one makes it longer.
+        assert_eq!((check(1_600, 1), check(16_000, 600)), (Ok(()), Ok(())));
+        assert_eq!(ResponseBounds::check_duration(Duration::MAX, Duration::MAX, u32::MAX), Ok(()));
     }
 
     #[test]

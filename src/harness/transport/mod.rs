@@ -4,6 +4,7 @@
 pub(super) mod call;
 pub(super) mod connect_error;
 pub(super) mod connection;
+pub(super) mod error_text;
 pub(super) mod handshake_error;
 pub(super) mod held_bytes;
 pub(super) mod http;

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ready_when::ReadyWhen;
 use super::{TritonServer, TrtllmServe, Vllm};
-use crate::event::Endpoint;
+use crate::event::{Endpoint, EndpointError};
 
 /// Which server. Started when the first stage that needs it starts; always stopped afterwards.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
@@ -108,9 +108,9 @@ pub struct EndpointPorts {
 
 impl Endpoints {
     /// The servers, in the order in which they are written. On error: which entry of a list (none for a text), and why.
-    pub fn read(&self) -> Result<Vec<Endpoint>, (Option<usize>, String)> {
+    pub fn read(&self) -> Result<Vec<Endpoint>, (Option<usize>, EndpointError)> {
         let list = match self {
-            Self::Text(text) => return Endpoint::list(text).map_err(|error| (None, error.to_string())),
+            Self::Text(text) => return Endpoint::list(text).map_err(|error| (None, error)),
             Self::List(list) => list,
         };
         let mut all = Vec::new();
@@ -122,9 +122,9 @@ impl Endpoints {
                     .parse()
                     .map(|endpoint| vec![Endpoint { http: ports.http, metrics: ports.metrics, ..endpoint }]),
             };
-            all.extend(read.map_err(|error| (Some(index), error.to_string()))?);
+            all.extend(read.map_err(|error| (Some(index), error))?);
         }
-        if all.is_empty() { Err((None, "there is no server in it".to_owned())) } else { Ok(all) }
+        if all.is_empty() { Err((None, EndpointError::NoServer)) } else { Ok(all) }
     }
 }
 

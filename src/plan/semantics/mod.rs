@@ -23,6 +23,7 @@ pub use packaging::packages;
 use std::fmt::Write as _;
 
 use crate::diag::{Diagnostic, Diagnostics, did_you_mean};
+use crate::event::EndpointError;
 use crate::manifest::model::{Bench, Host, InputPaths, RepositoryLayout, ShellScript, Stage};
 use crate::manifest::{Node, targets};
 use crate::spec::{
@@ -106,14 +107,25 @@ struct StageChecker<'a> {
 
 impl StageChecker<'_> {
     fn push_error(&mut self, path: &[&str], what: &str, label: &str, hint: Option<String>) {
+        let message = format!("{} {what}", self.key_name(path));
+        self.found.push(Diagnostic::error(message).at(self.node.place(path), label).maybe_hint(hint));
+    }
+
+    /// Without the line of the manifest, which has the secret in it.
+    fn push_credentials_error(&mut self, path: &[&str]) {
+        let message = format!("{}: {}", self.key_name(path), EndpointError::Credentials);
+        self.found.push(Diagnostic::error(message));
+    }
+
+    /// The stage's key as messages name it.
+    fn key_name(&self, path: &[&str]) -> String {
         let mut message = format!("`stages.{}", self.name);
         for step in path {
             let index = step.bytes().all(|byte| byte.is_ascii_digit());
             let _ = if index { write!(message, "[{step}]") } else { write!(message, ".{step}") };
         }
-        message.push_str("` ");
-        message.push_str(what);
-        self.found.push(Diagnostic::error(message).at(self.node.place(path), label).maybe_hint(hint));
+        message.push('`');
+        message
     }
 
     fn common(&mut self, stage: &Stage) {
@@ -529,8 +541,10 @@ impl StageChecker<'_> {
             self.push_error(&["bench", "target"], "must be a server", "this is a folder or a file", hint);
             return;
         }
-        if let Err(error) = targets(target) {
-            self.push_error(&["bench", "target"], "must name servers", &error.to_string(), hint);
+        match targets(target) {
+            Ok(_) => {}
+            Err(error) if error.is_of_credentials() => self.push_credentials_error(&["bench", "target"]),
+            Err(error) => self.push_error(&["bench", "target"], "must name servers", &error.to_string(), hint),
         }
     }
 }

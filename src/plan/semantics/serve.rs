@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::StageChecker;
 use crate::diag::{Diagnostic, nearest};
+use crate::event::EndpointError;
 use crate::manifest::model::{
     AttachServer, Endpoints, ModelControl, RateLimit, ReadyWhen, Serve, TritonServer, TrtllmServe, Vllm,
 };
@@ -132,7 +133,15 @@ impl StageChecker<'_> {
             let index = index.map(|index| index.to_string());
             let mut path = vec!["serve", "attach", "endpoints"];
             path.extend(index.as_deref());
-            self.push_error(&path, "must name servers", &why, Some(GRAMMAR.to_owned()));
+            self.push_servers_error(&path, &why);
+        }
+    }
+
+    fn push_servers_error(&mut self, path: &[&str], why: &EndpointError) {
+        if *why == EndpointError::Credentials {
+            self.push_credentials_error(path);
+        } else {
+            self.push_error(path, "must name servers", &why.to_string(), Some(GRAMMAR.to_owned()));
         }
     }
 
@@ -166,7 +175,7 @@ impl StageChecker<'_> {
             match &server.triton_grpc_ports {
                 Some(text) => {
                     if let Err((_, why)) = Endpoints::Text(text.clone()).read() {
-                        self.push_triton_error("triton_grpc_ports", "must name servers", &why, GRAMMAR);
+                        self.push_servers_error(&["serve", "triton", "triton_grpc_ports"], &why);
                     }
                 }
                 None => self.push_triton_error(

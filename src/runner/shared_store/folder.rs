@@ -45,10 +45,16 @@ impl Folder {
         what: impl FnOnce(&Self, &Path) -> io::Result<T> + Send + 'static,
     ) -> Result<T, SharedStoreError> {
         let folder = Arc::clone(self);
-        let path = self.root.join(name);
+        let (path, object) = (self.root.join(name), name.to_owned());
         spawn_blocking(move || {
             folder.is_there()?;
-            what(&folder, &path).map_err(|error| io_error(&path, &error))
+            what(&folder, &path).map_err(|error| match error.kind() {
+                // Another kind of file in the place of this one; the rest of the store may be whole.
+                io::ErrorKind::InvalidInput => {
+                    SharedStoreError::Damaged { object, why: format!("cannot be read: {error}") }
+                }
+                _ => io_error(&path, &error),
+            })
         })
         .await
         .map_err(|error| SharedStoreError::Local(error.to_string()))?
@@ -64,10 +70,7 @@ impl Folder {
     }
 
     pub(super) async fn size(self: &Arc<Self>, name: &str) -> Result<Option<u64>, SharedStoreError> {
-        self.run_blocking(name, |_, path| {
-            Ok(open(path)?.map(|file| file.metadata()).transpose()?.map(|meta| meta.len()))
-        })
-        .await
+        self.run_blocking(name, |_, path| read(path, |_, length| Ok(length))).await
     }
 
     pub(super) async fn get(
@@ -76,19 +79,19 @@ impl Folder {
         range: Option<Range<u64>>,
     ) -> Result<Option<Bytes>, SharedStoreError> {
         self.run_blocking(name, move |_, path| {
-            let Some(file) = open(path)? else { return Ok(None) };
-            let length = file.metadata()?.len();
-            let range = range.unwrap_or(0..length);
-            let end = range.end.min(length);
-            if end.saturating_sub(range.start) > LARGEST_OBJECT {
-                return Err(io::Error::new(
-                    io::ErrorKind::FileTooLarge,
-                    "it is larger than anything that is read at once",
-                ));
-            }
-            let mut bytes = vec![0; end.saturating_sub(range.start) as usize];
-            file.read_exact_at(&mut bytes, range.start)?;
-            Ok(Some(bytes.into()))
+            read(path, |file, length| {
+                let range = range.clone().unwrap_or(0..length);
+                let end = range.end.min(length);
+                if end.saturating_sub(range.start) > LARGEST_OBJECT {
+                    return Err(io::Error::new(
+                        io::ErrorKind::FileTooLarge,
+                        "it is larger than anything that is read at once",
+                    ));
+                }
+                let mut bytes = vec![0; end.saturating_sub(range.start) as usize];
+                file.read_exact_at(&mut bytes, range.start)?;
+                Ok(bytes.into())
+            })
         })
         .await
     }
@@ -217,12 +220,14 @@ fn flatten_join<T>(done: Result<io::Result<T>, tokio::task::JoinError>) -> io::R
     done.map_err(io::Error::other)?
 }
 
-/// Opens it. A stale handle, or a name that the folder lists and that cannot be opened yet, is tried again.
-fn open(path: &Path) -> io::Result<Option<File>> {
+/// Opens it and reads, given its length. With a stale handle, or a name that the folder lists and that cannot be opened yet, all of it
+/// is tried again.
+fn read<T>(path: &Path, take: impl Fn(&File, u64) -> io::Result<T>) -> io::Result<Option<T>> {
+    let once = || open_regular(path).and_then(|(file, metadata)| take(&file, metadata.len()));
     let mut pause = PAUSE;
     for _ in 1..TRIES {
-        match open_regular(path).map(|(file, _)| file) {
-            Ok(file) => return Ok(Some(file)),
+        match once() {
+            Ok(taken) => return Ok(Some(taken)),
             Err(e) if is_stale(&e) => {}
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
                 if !is_listed(path) {
@@ -234,8 +239,8 @@ fn open(path: &Path) -> io::Result<Option<File>> {
         sleep(pause);
         pause *= 2;
     }
-    match open_regular(path).map(|(file, _)| file) {
-        Ok(file) => Ok(Some(file)),
+    match once() {
+        Ok(taken) => Ok(Some(taken)),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(e) => Err(e),
     }

@@ -60,7 +60,8 @@ pub(super) async fn pull(
 /// output.
 pub(super) async fn read(inner: &StoreState, name: &Digest) -> Result<Option<SharedOutput>, SharedStoreError> {
     let object = bucket::record(name);
-    let Some(bytes) = inner.bucket.get(&object).await? else { return Ok(None) };
+    let got = inner.bucket.get(&object).await.inspect_err(|trouble| inner.note_damage(trouble))?;
+    let Some(bytes) = got else { return Ok(None) };
     let trouble = match SharedOutput::open(&bytes, inner.signatures.trusted()) {
         Ok(shared) => return Ok(Some(shared)),
         Err(RecordError::Signature(why)) => SharedStoreError::Untrusted { object, why },

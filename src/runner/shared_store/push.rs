@@ -133,7 +133,7 @@ fn has_damaged_file(inner: &StoreState, record: &TaskRecord) -> bool {
 }
 
 fn unfit_for_others(folder: &Path, items: &[ParcelItem]) -> Option<String> {
-    if let Some(why) = items.iter().find_map(link_escape) {
+    if let Some(why) = link_escape(items) {
         return Some(why);
     }
     // What is in `.git` is no part of an output's digest, so its completeness could not be checked.
@@ -196,7 +196,11 @@ async fn send_files(
 /// Whether a blob is there as it must be; `examine` reads it.
 async fn is_good(inner: &StoreState, digest: Digest, size: u64, examine: bool) -> Result<bool, SharedStoreError> {
     let object = blob(&digest);
-    if inner.is_damaged(&object) || inner.bucket.size(&object).await? != Some(size) {
+    let found = match inner.bucket.size(&object).await {
+        Err(SharedStoreError::Damaged { .. }) => return Ok(false),
+        found => found?,
+    };
+    if inner.is_damaged(&object) || found != Some(size) {
         return Ok(false);
     }
     Ok(!examine || examined(inner, &object, digest, size).await?)

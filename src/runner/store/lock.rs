@@ -60,7 +60,7 @@ impl ProjectLock {
         let unprotected = match try_lock_past_readers(&file, pause) {
             Ok(()) => false,
             Err(TryLockError::WouldBlock) => return Ok(LockAttempt::No(LockHolder::read(&file, pause))),
-            Err(TryLockError::Error(e)) if e.kind() == std::io::ErrorKind::Unsupported => true,
+            Err(TryLockError::Error(e)) if has_no_locks(&e) => true,
             Err(TryLockError::Error(e)) => return Err(e).at("lock", &path),
         };
         // To find a name takes a while, in which the holder before this one must not be taken for this one.
@@ -134,6 +134,12 @@ fn try_lock_past_readers(file: &File, mut pause: impl FnMut()) -> Result<(), Try
     file.try_lock()
 }
 
+/// The filesystem has no locks, or no server that keeps them; the standard library has no kind for the latter.
+fn has_no_locks(error: &std::io::Error) -> bool {
+    error.kind() == std::io::ErrorKind::Unsupported
+        || error.raw_os_error() == Some(rustix::io::Errno::NOLCK.raw_os_error())
+}
+
 fn pause() {
     thread::sleep(PAUSE);
 }
@@ -192,6 +198,13 @@ mod tests {
             ProjectLock::holder(&home).map(|holder| (holder.run, holder.serving)),
             Some(("now".to_owned(), false))
         );
+    }
+
+    #[test]
+    fn a_filesystem_without_locks_is_told_from_one_that_fails() {
+        let of = |errno: rustix::io::Errno| has_no_locks(&errno.into());
+        assert!(of(rustix::io::Errno::NOLCK) && of(rustix::io::Errno::OPNOTSUPP));
+        assert!(!of(rustix::io::Errno::IO) && !of(rustix::io::Errno::STALE));
     }
 
     #[test]

@@ -82,7 +82,7 @@ pub use lock::{LockAttempt, LockHolder, ProjectLock};
 pub use output_cache::{Lookup, OutputCache};
 pub use outputs::{HashedFolder, ListedFolder, list_folder};
 pub use plan_cache::{CompilerId, NoOpConditions, PlanSources, WatchedOutput, WatchedPaths, WatchedTask};
-pub use portable_output::{ParcelItem, digest_of, link_escape, unfit};
+pub use portable_output::{ParcelItem, digest_of, leads_out, link_escape, unfit};
 pub use progress_file::{ProgressFile, read_progress};
 pub use record::TaskRecord;
 pub use run_tags::{remove_tag, set_tag, tagged_run, tags_of};

@@ -105,6 +105,21 @@ impl ListedFolder {
         bytes > 4 << 20 || self.entries.len() > 256
     }
 
+    /// Where it is.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Each link in it, relative to it, and where it leads, as written.
+    pub fn links(&self) -> Result<Vec<(PathBuf, PathBuf)>, PathError> {
+        let links = self.entries.iter().filter(|entry| entry.stamp.kind == EntryKind::Link);
+        let target = |entry: &OutputEntry| {
+            let path = self.folder.join(&entry.path);
+            Ok((entry.path.clone(), fs::read_link(&path).at("read", &path)?))
+        };
+        links.map(target).collect()
+    }
+
     /// Hashes names, kinds and contents.
     pub fn seal(self) -> Result<HashedFolder, PathError> {
         let Self { folder, mut entries } = self;

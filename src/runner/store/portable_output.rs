@@ -1,6 +1,6 @@
 //! What is in an output, as another machine can make use of it: no times, no inodes, no place.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
@@ -93,39 +93,59 @@ pub fn unfit(items: &[ParcelItem]) -> Option<String> {
                 item.digest.is_none()
             }
             EntryKind::File | EntryKind::Program => item.digest.is_some(),
-            EntryKind::Link => {
-                if let Some(why) = link_escape(item) {
-                    return Some(why);
-                }
-                item.digest == Some(Digest::of(item.target.as_os_str().as_bytes()))
-            }
+            EntryKind::Link => item.digest == Some(Digest::of(item.target.as_os_str().as_bytes())),
             EntryKind::Other => false,
         };
         if !digest_is_right || is_root && item.kind != EntryKind::Folder {
             return Some(format!("the entries of `{name}` contradict each other"));
         }
     }
-    items.is_empty().then(|| "it is empty".to_owned())
+    if items.is_empty() { Some("it is empty".to_owned()) } else { link_escape(items) }
 }
 
-/// As text, if a link leads out of the output that it is in: on another machine it would lead elsewhere, or nowhere.
-pub fn link_escape(item: &ParcelItem) -> Option<String> {
-    if item.kind != EntryKind::Link {
-        return None;
-    }
-    let mut depth = item.path.components().count() as i64 - 1;
-    for part in item.target.components() {
+/// As text, the first link that leads out of the output that it is in: on another machine it would lead elsewhere, or nowhere.
+pub fn link_escape(items: &[ParcelItem]) -> Option<String> {
+    let links = || items.iter().filter(|item| item.kind == EntryKind::Link);
+    let by_path = links().map(|item| (item.path.as_path(), item.target.as_path())).collect();
+    let item = links().find(|item| leads_out(&item.path, &item.target, &by_path))?;
+    Some(format!("{} is a link out of it, to {}", item.path.display(), item.target.display()))
+}
+
+/// Parts that one target is followed through, those of links in it included. Real ones have some dozens; links may lead to each other
+/// for ever.
+const MOST_PARTS: usize = 1000;
+
+/// Whether a link leads out of the folder that it is in. `links`: all of the folder's, by path; a part of a target may be one itself, and
+/// `..` behind it is above where it leads. One that cannot be followed to its end leads out.
+pub fn leads_out(path: &Path, target: &Path, links: &BTreeMap<&Path, &Path>) -> bool {
+    let mut at = path.parent().unwrap_or(path).to_owned();
+    // Parts that are still to go, the next one last.
+    let mut left: Vec<Component<'_>> = target.components().rev().collect();
+    let mut parts = 0;
+    while let Some(part) = left.pop() {
+        parts += 1;
         match part {
-            Component::Normal(_) => depth += 1,
-            Component::ParentDir => depth -= 1,
+            _ if parts > MOST_PARTS => return true,
+            Component::RootDir | Component::Prefix(_) => return true,
             Component::CurDir => {}
-            Component::RootDir | Component::Prefix(_) => depth = -1,
-        }
-        if depth < 0 {
-            return Some(format!("{} is a link out of it, to {}", item.path.display(), item.target.display()));
+            Component::ParentDir => {
+                if !at.pop() {
+                    return true;
+                }
+            }
+            Component::Normal(name) => {
+                at.push(name);
+                // Where the last part leads is its own affair: it is in the list, too.
+                if !left.is_empty()
+                    && let Some(target) = links.get(at.as_path())
+                {
+                    at.pop();
+                    left.extend(target.components().rev());
+                }
+            }
         }
     }
-    None
+    false
 }
 
 #[cfg(test)]
@@ -164,6 +184,14 @@ mod tests {
         assert_refused(&[link("l", "/etc")], "link out of it");
         assert_refused(&[link("a/l", "../../x")], "link out of it");
         assert_refused(&[link("l", "a/../../x")], "link out of it");
+        // A part of a target may be a link itself: `..` behind it is above where it leads.
+        let deep = [item("a/c", EntryKind::Folder), item("a/c/d", EntryKind::Folder), link("a/c/d/up", "../../..")];
+        let and = |last: ParcelItem| deep.iter().cloned().chain([last]).collect::<Vec<_>>();
+        assert_eq!(with(&and(link("q", "a/c/d/up/a/b"))), None);
+        assert_refused(&and(link("q", "a/c/d/up/..")), "q is a link out of it, to a/c/d/up/..");
+        assert_refused(&and(link("a/q", "./c/d/up/a/../../x")), "link out of it");
+        assert_refused(&[link("one", "a/../two/x"), link("two", "one/x")], "link out of it");
+        assert_eq!(with(&[link("self", "self")]), None, "it leads nowhere");
         assert_refused(&[ParcelItem { digest: None, ..item("x", EntryKind::File) }], "contradict");
         assert_refused(&[ParcelItem { digest: Some(Digest::of(b"other")), ..link("l", "a") }], "contradict");
         assert!(unfit(&[]).is_some());

@@ -9,6 +9,7 @@ use crate::event::GpuId;
 use crate::exec::container::ContainerSpec;
 use crate::manifest::model;
 use crate::manifest::model::TritonServer;
+use crate::plan::Task;
 use crate::stages::container::{self, named_paths};
 use crate::triton::SpecProblem;
 use crate::triton::launch::{BasePorts, LaunchSpec, LaunchTuning, Ports, ServerSpec, place};
@@ -22,6 +23,12 @@ pub struct LaunchContext<'a> {
     pub stage_env: Vec<String>,
     /// A path of the manifest, seen from the server.
     pub path: &'a dyn Fn(&str) -> String,
+}
+
+/// Where `mpirun` writes the output of ranks. Of a stage with secrets nowhere: they are taken out of the server's log alone, from which
+/// each rank's own is made.
+pub fn rank_logs(task: &Task, folder: impl FnOnce() -> String) -> String {
+    if task.secrets.is_empty() { folder() } else { String::new() }
 }
 
 pub fn spec(server: &TritonServer, mut servers: Vec<ServerSpec>, place: LaunchContext<'_>) -> LaunchSpec {

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use super::facts::{self, repositories};
-use super::launch::{self, LaunchContext};
+use super::launch::{self, LaunchContext, rank_logs};
 use super::planned_server::{PlannedServer, ReadinessProbe, ServerCommand, StopTarget, log_of, placed};
 use super::ports::{HOST, check_free, choose, free_ports};
 use super::{repository_copies, trtllm_argv, vllm_argv};
@@ -81,7 +81,9 @@ fn tritons(context: &TaskContext, server: &TritonServer) -> Result<Vec<PlannedSe
         models: facts::models(repository),
         reads: facts::paths_named_in(repository),
         ports: *ports,
-        rank_logs: log_of(context, index, count).path().with_extension("ranks").display().to_string(),
+        rank_logs: rank_logs(&context.lease.task, || {
+            log_of(context, index, count).path().with_extension("ranks").display().to_string()
+        }),
     });
     let place = LaunchContext {
         gpus: context.lease.gpus.clone(),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::engine_copies::EngineCopies;
 use super::facts::{self, groups_of, repositories};
-use super::launch::{self, LaunchContext};
+use super::launch::{self, LaunchContext, rank_logs};
 use super::preview_container::{ContainerPreview, container_name};
 use super::{trtllm_argv, vllm_argv};
 use crate::event::{Endpoint, GpuId, TaskId};
@@ -169,7 +169,7 @@ impl PreviewContext<'_> {
         for (index, (one, ports)) in servers.iter_mut().zip(ports).enumerate() {
             one.ports = ports;
             let number = if count == 1 { String::new() } else { format!(".{index}") };
-            one.rank_logs = format!("<logs>/{}{number}.ranks", self.task.id);
+            one.rank_logs = rank_logs(self.task, || format!("<logs>/{}{number}.ranks", self.task.id));
         }
         let place = LaunchContext {
             gpus: self.gpus(),

@@ -218,10 +218,7 @@ impl TaskContext {
 
     /// Without secret values.
     pub fn redacted(&self, text: &str) -> String {
-        self.secrets
-            .iter()
-            .filter(|secret| !secret.is_empty())
-            .fold(text.to_owned(), |text, secret| text.replace(secret.as_str(), "***"))
+        process::redacted(text, &self.secrets)
     }
 }
 

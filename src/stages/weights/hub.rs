@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::failures::refused;
 use super::index::{ExpectedFile, HubIndex};
 use crate::event::{Failure, FailureKind};
-use crate::units::size;
+use crate::units::{credentials, size, userinfo, without_credentials};
 
 const USUAL: &str = "https://huggingface.co";
 /// A connection that gives nothing for so long is given up.
@@ -24,6 +24,7 @@ const LARGEST_LISTING: usize = 64 << 20;
 #[derive(Clone, Debug)]
 pub(super) struct Hub {
     client: Client,
+    /// With the user and password that `HF_ENDPOINT` may hold: only requests have them.
     endpoint: String,
     name: String,
     token: Option<String>,
@@ -66,9 +67,21 @@ impl Hub {
         self.token.as_deref()
     }
 
+    /// What no message and no log may show.
+    pub(super) fn secrets(&self) -> impl Iterator<Item = String> {
+        let userinfo = userinfo(&self.endpoint).filter(|_| credentials(&self.endpoint).is_some()).map(str::to_owned);
+        self.token.clone().into_iter().chain(userinfo).chain(credentials(&self.endpoint))
+    }
+
+    /// Its address as it may be shown.
+    fn shown(&self) -> String {
+        without_credentials(&self.endpoint)
+    }
+
     /// Its files at a revision, with sizes and digests.
     pub(super) async fn index(&self, revision: &str) -> Result<HubIndex, Failure> {
-        let url = format!("{}/api/models/{}/revision/{}?blobs=true", self.endpoint, self.name, escaped(revision));
+        let path = format!("api/models/{}/revision/{}?blobs=true", self.name, escaped(revision));
+        let url = format!("{}/{path}", self.endpoint);
         let answer = async {
             let request = self.client.get(&url).timeout(LISTING_TIME);
             let response = request.send().await.map_err(|error| FetchError::Broken(chain(&error)))?;
@@ -78,12 +91,13 @@ impl Hub {
         };
         let answer = answer.await.map_err(|lost| match lost {
             FetchError::Broken(why) => {
-                Failure::new(FailureKind::System, format!("{} cannot be queried: {why}", self.endpoint))
+                Failure::new(FailureKind::System, format!("{} cannot be queried: {why}", self.shown()))
                     .hint("is there a network? HF_ENDPOINT names another hub, `weights.path` a folder")
             }
             FetchError::Final(failure) => *failure,
         })?;
-        HubIndex::read(&answer).map_err(|why| refused(format!("the answer of {url} is not usable: {why}")))
+        HubIndex::read(&answer)
+            .map_err(|why| refused(format!("the answer of {}/{path} is not usable: {why}", self.shown())))
     }
 
     /// A file's bytes from an offset on: the response, and whether it begins there or at 0.
@@ -123,7 +137,7 @@ impl Hub {
 
     /// What the hub's messages mean for the user.
     fn refusal(&self, status: StatusCode, code: &str, message: &str, what: &str) -> Failure {
-        let Self { endpoint, name, .. } = self;
+        let (endpoint, name) = (self.shown(), &self.name);
         let page = format!("{endpoint}/{name}");
         let suffix = if message.is_empty() { String::new() } else { format!(" ({message})") };
         let failure = |text: String| refused(format!("{name}: {text}{suffix}"));

@@ -45,8 +45,8 @@ pub async fn perform(context: TaskContext, weights: &Weights) -> Result<Done, Fa
 
 async fn from_hub(mut context: TaskContext, weights: &Weights, name: &str) -> Result<Done, Failure> {
     let token = token::find(&weights.token_env);
-    context.hide(token.clone());
     let hub = Hub::new(name, token)?;
+    context.hide(hub.secrets());
     context.lease.report_progress(format!("asking for {name}"), 0, None);
     let index = tokio::select! {
         index = hub.index(&weights.revision) => index?,

@@ -37,6 +37,12 @@ pub enum ClientErrorKind {
     Timeout(Duration),
     #[error("the answer is not understood: {0}")]
     Malformed(String),
+    /// It was not read further.
+    #[error("the answer is longer than {} MiB, the limit", limit >> 20)]
+    TooLong {
+        /// Bytes.
+        limit: usize,
+    },
 }
 
 /// What kept a connection from being made, as far as it decides what to try.
@@ -111,7 +117,10 @@ impl ClientError {
             ClientErrorKind::Http { status, message } => {
                 return refusal_hint(code_of(*status), message).map(str::to_owned);
             }
-            ClientErrorKind::Address(_) | ClientErrorKind::Protocol(_) | ClientErrorKind::Malformed(_) => return None,
+            ClientErrorKind::Address(_)
+            | ClientErrorKind::Protocol(_)
+            | ClientErrorKind::Malformed(_)
+            | ClientErrorKind::TooLong { .. } => return None,
         };
         Some(hint.to_owned())
     }

@@ -43,6 +43,8 @@ pub use tensor::{DataType, InferRequest, Tensor, TensorData, TensorError, tensor
 
 /// Triton's own limit for one message.
 const MESSAGE_LIMIT: usize = i32::MAX as usize;
+/// Bytes of what a server reports of itself: health, metadata, configurations, statistics. The largest have a few megabytes.
+const LONGEST_REPORT: usize = 16 << 20;
 /// A server answers a query about itself at once, unless it has a problem.
 const DEADLINE: Duration = Duration::from_secs(10);
 
@@ -88,7 +90,7 @@ impl TritonClient {
 
     fn over(channel: Channel, address: String) -> Self {
         let service = GrpcInferenceServiceClient::new(channel.clone())
-            .max_decoding_message_size(MESSAGE_LIMIT)
+            .max_decoding_message_size(LONGEST_REPORT)
             .max_encoding_message_size(MESSAGE_LIMIT);
         Self { service, health: HealthClient::new(channel), address, deadline: DEADLINE }
     }
@@ -100,7 +102,7 @@ impl TritonClient {
         self
     }
 
-    /// The largest answer that is accepted, bytes: for untrusted servers.
+    /// Another limit of what the server reports of itself than 16 MiB, bytes. Answers to inferences have Triton's own limit.
     #[must_use]
     pub fn message_limit(mut self, bytes: usize) -> Self {
         self.service = self.service.max_decoding_message_size(bytes);
@@ -165,15 +167,20 @@ impl TritonClient {
         })
     }
 
+    /// Tensors of an answer may be as long as Triton allows.
+    fn inference(&self) -> GrpcInferenceServiceClient<Channel> {
+        self.service.clone().max_decoding_message_size(MESSAGE_LIMIT)
+    }
+
     /// One request, one answer. Decoupled models refuse with `Unimplemented`.
     pub async fn infer(&self, request: ModelInferRequest) -> Result<ModelInferResponse, ClientError> {
         let text = of("ModelInfer", &request.model_name, &request.model_version);
-        self.call(text, self.service.clone().model_infer(request)).await
+        self.call(text, self.inference().model_infer(request)).await
     }
 
     /// Many requests on one stream, each with any number of answers.
     pub fn stream(&self) -> InferStream {
-        InferStream::open(self.service.clone(), self.address.clone(), self.deadline)
+        InferStream::open(self.inference(), self.address.clone(), self.deadline)
     }
 
     /// Every model in the server's repositories; with `ready`, only those that answer.

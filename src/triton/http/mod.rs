@@ -10,7 +10,7 @@ use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::{BodyExt as _, Full};
+use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper::{Method, Request, Response, StatusCode};
@@ -26,6 +26,10 @@ pub use sse::SseEvents;
 pub use sse_parser::{SseEvent, SseParser};
 
 const DEADLINE: Duration = Duration::from_secs(10);
+/// Bytes of what a server reports of itself: metadata, configurations, metrics. The largest have a few megabytes.
+const LONGEST_REPORT: usize = 16 << 20;
+/// Bytes of the answer to an inference, as of one message over gRPC.
+const LONGEST_INFERENCE: usize = 256 << 20;
 
 /// Where a server listens for HTTP.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,18 +96,18 @@ impl HttpClient {
 
     /// Every model in the server's repositories.
     pub async fn repository_index(&mut self) -> Result<Value, ClientError> {
-        self.post("/v2/repository/index", &Value::Object(serde_json::Map::new())).await
+        self.post("/v2/repository/index", &Value::Object(serde_json::Map::new()), LONGEST_REPORT).await
     }
 
     /// `{"inputs": [{"name", "datatype", "shape", "data"}, …]}`. Decoupled models refuse.
     pub async fn infer(&mut self, name: &str, body: &Value) -> Result<Value, ClientError> {
-        self.post(&format!("{}/infer", model(name, "")), body).await
+        self.post(&format!("{}/infer", model(name, "")), body, LONGEST_INFERENCE).await
     }
 
     /// Exactly one answer. A model that gives another number of them is answered with 200 and an `error` in the body:
     /// that is an error here.
     pub async fn generate(&mut self, name: &str, body: &Value) -> Result<Value, ClientError> {
-        self.post(&format!("{}/generate", model(name, "")), body).await
+        self.post(&format!("{}/generate", model(name, "")), body, LONGEST_INFERENCE).await
     }
 
     /// Answers as they come. The status is that of the first one; later errors come as events, with status 200.
@@ -115,7 +119,7 @@ impl HttpClient {
             return Ok(SseEvents::new(response.into_body(), request, self.address.to_string(), self.deadline));
         }
         let status = response.status();
-        let text = self.body(&request, response).await?;
+        let text = self.body(&request, response, LONGEST_REPORT).await?;
         Err(self.refusal_error(request, status, &text))
     }
 
@@ -124,7 +128,7 @@ impl HttpClient {
         let request = format!("GET {path}");
         let response = self.send(Method::GET, path, Bytes::new()).await?;
         let status = response.status();
-        let text = self.body(&request, response).await?;
+        let text = self.body(&request, response, LONGEST_REPORT).await?;
         if status.is_success() { Ok(text) } else { Err(self.refusal_error(request, status, &text)) }
     }
 
@@ -133,7 +137,7 @@ impl HttpClient {
         let request = format!("GET {path}");
         let response = self.send(Method::GET, path, Bytes::new()).await?;
         let status = response.status();
-        let text = self.body(&request, response).await?;
+        let text = self.body(&request, response, LONGEST_REPORT).await?;
         match status {
             StatusCode::OK => Ok(true),
             // Triton's negative answer.
@@ -147,11 +151,11 @@ impl HttpClient {
         self.json(format!("GET {path}"), StatusCode::OK, &text)
     }
 
-    async fn post(&mut self, path: &str, body: &Value) -> Result<Value, ClientError> {
+    async fn post(&mut self, path: &str, body: &Value, longest: usize) -> Result<Value, ClientError> {
         let request = format!("POST {path}");
         let response = self.send(Method::POST, path, Bytes::from(body.to_string())).await?;
         let status = response.status();
-        let text = self.body(&request, response).await?;
+        let text = self.body(&request, response, longest).await?;
         if status.is_success() {
             self.json(request, status, &text)
         } else {
@@ -224,10 +228,12 @@ impl HttpClient {
         })
     }
 
-    async fn body(&mut self, text: &str, response: Response<Incoming>) -> Result<String, ClientError> {
-        let why = match timeout(self.deadline, response.into_body().collect()).await {
+    /// All of a body; one beyond `longest` bytes is not read to its end.
+    async fn body(&mut self, text: &str, response: Response<Incoming>, longest: usize) -> Result<String, ClientError> {
+        let why = match timeout(self.deadline, Limited::new(response.into_body(), longest).collect()).await {
             Ok(Ok(body)) => return Ok(String::from_utf8_lossy(&body.to_bytes()).into_owned()),
-            Ok(Err(error)) => ClientErrorKind::connect(&error),
+            Ok(Err(error)) if error.is::<LengthLimitError>() => ClientErrorKind::TooLong { limit: longest },
+            Ok(Err(error)) => ClientErrorKind::connect(&*error),
             Err(_) => ClientErrorKind::Timeout(self.deadline),
         };
         self.open = None;

@@ -14,6 +14,9 @@ use super::refusal;
 use super::sse_parser::SseParser;
 use crate::triton::client::{ClientError, ClientErrorKind};
 
+/// Bytes of one event. One has some hundreds.
+const LONGEST_EVENT: usize = 16 << 20;
+
 /// The answers of one `generate_stream`. Dropping it closes the connection, which cancels the request.
 #[derive(Debug)]
 pub struct SseEvents {
@@ -63,6 +66,10 @@ impl SseEvents {
                     self.at = Instant::now();
                     if let Ok(data) = frame.into_data() {
                         self.read(&data);
+                    }
+                    if self.parser.held() > LONGEST_EVENT {
+                        self.is_finished = true;
+                        return Some(Err(self.error(ClientErrorKind::TooLong { limit: LONGEST_EVENT })));
                     }
                 }
                 Ok(None) => {

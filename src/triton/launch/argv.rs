@@ -27,8 +27,8 @@ pub(super) fn ranks(spec: &LaunchSpec, index: usize, decided: &ServerLayout, fir
             let shm_prefix = format!("prefix{}_", first + number);
             let loads = if number == 0 { spec.tuning.load_model.clone() } else { of.models() };
             let argv = of.server_args(&shm_prefix, &loads);
-            let log = (decided.launcher == Launcher::Mpi && decided.world_size > 1)
-                .then(|| format!("{}/1/rank.{number}", server.rank_logs));
+            let has_log = decided.launcher == Launcher::Mpi && decided.world_size > 1 && !server.rank_logs.is_empty();
+            let log = has_log.then(|| format!("{}/1/rank.{number}", server.rank_logs));
             let rank =
                 Rank { rank: number, role: of.role(), opens_ports: number == 0, gpu: of.gpu(), loads, shm_prefix, log };
             RankCommand { rank, argv }

@@ -119,7 +119,7 @@ pub(super) fn server(
     let mut env = if spec.container.is_some() { outside } else { inside };
     env.retain(|(_, value)| !value.is_empty());
     let mut logs = Vec::new();
-    if decided.launcher == Launcher::Mpi && world_size > 1 {
+    if decided.launcher == Launcher::Mpi && world_size > 1 && !server_spec.rank_logs.is_empty() {
         logs.push(server_spec.rank_logs.clone());
     }
     logs.extend(spec.tuning.log_file.as_ref().map(|file| file.replace("{server}", &index.to_string())));
@@ -186,7 +186,7 @@ fn mpirun(spec: &LaunchSpec, server: &ServerSpec, argvs: Vec<Vec<String>>, names
     if !mpi.hosts.is_empty() {
         head.extend(["--host".to_owned(), mpi.hosts.join(",")]);
     }
-    if argvs.len() > 1 {
+    if argvs.len() > 1 && !server.rank_logs.is_empty() {
         head.extend(["--output-filename".to_owned(), server.rank_logs.clone()]);
     }
     head.extend(mpi.args.iter().cloned());
@@ -290,7 +290,7 @@ impl LauncherContext<'_> {
             }
         }
         mounts.extend(self.server_spec.reads.iter().map(|path| format!("{path}:{path}:ro")));
-        if self.several && self.spec.launcher != Some(Launcher::Srun) {
+        if self.several && self.spec.launcher != Some(Launcher::Srun) && !self.server_spec.rank_logs.is_empty() {
             mounts.push(format!("{0}:{0}", self.server_spec.rank_logs));
         }
         let traces = self.spec.tuning.trace_config.iter().filter_map(|setting| setting.strip_prefix("triton,file="));

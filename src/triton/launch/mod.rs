@@ -37,7 +37,8 @@
 //! - Pinned and CUDA pools of 0 and no peer access, for an orchestrator that spawns: always, not only if
 //!   `NVIDIA_TRITON_SERVER_VERSION` is greater than 24.06 (without that variable the script ends with a traceback); for
 //!   the GPUs of the server, not for all that `nvidia-smi` lists. `options` override it.
-//! - More than one rank: `mpirun --output-filename`, so that each rank has a log of its own.
+//! - More than one rank: `mpirun --output-filename`, so that each rank has a log of its own; not for a stage with secrets, which are
+//!   taken out of the server's log alone.
 
 mod argv;
 mod launch_plan;

@@ -45,7 +45,8 @@ pub struct ServerSpec {
     pub ports: Ports,
     /// What its model configurations and options name beyond that: files and folders that a container must have.
     pub reads: Vec<String>,
-    /// Where each rank's output goes when there are several: a folder.
+    /// Where `mpirun` writes each rank's output when there are several: a folder. Empty: nowhere, because it writes past whatever takes
+    /// secrets out of the log.
     pub rank_logs: String,
 }
 

@@ -77,6 +77,12 @@ fn a_leader_differs_from_the_script_only_where_the_page_says() {
     let spec = spec(1, 4, 2, 1);
     let server = plan(&spec).unwrap().servers.remove(0);
     assert_eq!(server.command[0], ["mpirun", "--allow-run-as-root", "--output-filename", "/logs/0.ranks"]);
+    // Of a stage with secrets the ranks' output goes through the log alone.
+    let mut secretive = spec.clone();
+    secretive.servers[0].rank_logs.clear();
+    let server = &plan(&secretive).unwrap().servers[0];
+    assert_eq!(server.command[0], ["mpirun", "--allow-run-as-root"]);
+    assert!(server.logs.is_empty() && server.ranks.iter().all(|rank| rank.log.is_none()));
     let theirs = script(&spec, 8, false);
     assert_eq!(server.command.len() - 1, theirs.len());
     let ports = |words: &[String]| words.iter().filter(|word| word.contains("-port=")).cloned().collect::<Vec<_>>();

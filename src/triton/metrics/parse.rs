@@ -14,6 +14,9 @@ pub struct MetricsError {
     pub why: SampleError,
 }
 
+/// Lines of one answer that are read: samples, and the descriptions of their families. The largest servers have some ten thousand.
+const MOST_LINES: usize = 200_000;
+
 /// What is wrong in the text of one sample; with the part that is.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SampleError {
@@ -34,6 +37,8 @@ pub enum SampleError {
     OpenLabel(String),
     #[error("label `{0}` has no value")]
     LabelWithoutValue(String),
+    #[error("no more than {} lines are read", MOST_LINES)]
+    TooMany,
 }
 
 /// How to interpret a family's numbers.
@@ -117,24 +122,21 @@ impl Exposition {
     pub fn parse(text: &str) -> Result<Self, MetricsError> {
         let mut families: Vec<MetricFamily> = Vec::new();
         let mut places: BTreeMap<String, usize> = BTreeMap::new();
-        let mut place = |families: &mut Vec<MetricFamily>, name: &str| {
-            *places.entry(name.to_owned()).or_insert_with(|| {
-                families.push(MetricFamily { name: name.to_owned(), ..MetricFamily::default() });
-                families.len() - 1
-            })
-        };
         for (index, line) in text.lines().enumerate() {
+            if index == MOST_LINES {
+                return Err(MetricsError { line: index + 1, why: SampleError::TooMany });
+            }
             let line = line.trim();
             if let Some(comment) = line.strip_prefix('#') {
                 let mut words = comment.trim_start().splitn(3, [' ', '\t']);
                 let (what, name, rest) = (words.next(), words.next().unwrap_or_default(), words.next());
                 match what {
                     Some("HELP") => {
-                        let at = place(&mut families, name);
+                        let at = place(&mut places, &mut families, name);
                         families[at].help = unescaped(rest.unwrap_or_default());
                     }
                     Some("TYPE") => {
-                        let at = place(&mut families, name);
+                        let at = place(&mut places, &mut families, name);
                         families[at].kind = match rest.unwrap_or_default().trim() {
                             "counter" => MetricKind::Counter,
                             "gauge" => MetricKind::Gauge,
@@ -147,8 +149,8 @@ impl Exposition {
                 }
             } else if !line.is_empty() {
                 let sample = sample(line).map_err(|why| MetricsError { line: index + 1, why })?;
-                let whole = families.iter().rposition(|family| holds(family, &sample.name));
-                let at = whole.unwrap_or_else(|| place(&mut families, &sample.name));
+                let at = family_of(&places, &families, &sample.name)
+                    .unwrap_or_else(|| place(&mut places, &mut families, &sample.name));
                 families[at].samples.push(sample);
             }
         }
@@ -160,15 +162,28 @@ impl Exposition {
     }
 }
 
-/// A histogram's family holds `_bucket`, `_sum` and `_count`; a summary's all but the first.
-fn holds(family: &MetricFamily, name: &str) -> bool {
-    let Some(part) = name.strip_prefix(&family.name) else { return false };
-    match family.kind {
-        _ if part.is_empty() => true,
-        MetricKind::Histogram => matches!(part, "_bucket" | "_sum" | "_count"),
-        MetricKind::Summary => matches!(part, "_sum" | "_count"),
-        _ => false,
-    }
+/// Where the family of a name is; it is made if it is not there.
+fn place(places: &mut BTreeMap<String, usize>, families: &mut Vec<MetricFamily>, name: &str) -> usize {
+    *places.entry(name.to_owned()).or_insert_with(|| {
+        families.push(MetricFamily { name: name.to_owned(), ..MetricFamily::default() });
+        families.len() - 1
+    })
+}
+
+/// Where the family is that a sample belongs to: a histogram's holds `_bucket`, `_sum` and `_count`; a summary's all but the first.
+/// Looked up, not searched for: a server may list any number of families.
+fn family_of(places: &BTreeMap<String, usize>, families: &[MetricFamily], name: &str) -> Option<usize> {
+    let whole = |part: &str| {
+        let at = *places.get(name.strip_suffix(part)?)?;
+        let holds = match families[at].kind {
+            MetricKind::Histogram => true,
+            MetricKind::Summary => part != "_bucket",
+            _ => false,
+        };
+        holds.then_some(at)
+    };
+    let parts = ["_bucket", "_sum", "_count"].into_iter().filter_map(whole);
+    parts.chain(places.get(name).copied()).max()
 }
 
 fn sample(line: &str) -> Result<MetricSample, SampleError> {
@@ -292,6 +307,16 @@ mod tests {
         assert_eq!(why("a{b=\"c} 1"), "line 1 is no metric: the value of label `b` has no end");
         assert_eq!(why("<html> 1"), "line 1 is no metric: `<html>` is no name");
         assert_eq!(why("a 1 2 3"), "line 1 is no metric: `3` is too much");
+    }
+
+    #[test]
+    fn an_answer_of_many_families_is_read_in_order_and_one_without_end_is_refused() {
+        let text = |lines: usize| (0..lines).map(|line| format!("m{line} 1\n")).collect::<Vec<_>>().concat();
+        let exposition = Exposition::parse(&text(MOST_LINES)).unwrap();
+        assert_eq!(exposition.families.len(), MOST_LINES);
+        assert_eq!(exposition.families[7].name, "m7");
+        let error = Exposition::parse(&text(MOST_LINES + 1)).unwrap_err().to_string();
+        assert_eq!(error, "line 200001 is no metric: no more than 200000 lines are read");
     }
 
     proptest! {

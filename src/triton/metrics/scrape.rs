@@ -16,6 +16,13 @@ use crate::triton::http::{HttpAddress, HttpClient};
 /// A server that takes longer than this is missed in this round.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// Bytes of memory that all polls of a run may hold together: the series of eight large servers for half a day. A server may give its
+/// series other names at each poll.
+const MOST_BYTES: usize = 4 << 30;
+/// What a series, and each of its labels, takes beside three copies of its key: entries in lists and maps.
+const SERIES_BYTES: usize = 256;
+const LABEL_BYTES: usize = 64;
+
 /// A poller. Dropping it ends it.
 pub struct Scraper {
     stop: oneshot::Sender<()>,
@@ -32,6 +39,13 @@ pub struct Scrape {
     pub ticks: Vec<ServerPoll>,
     /// CPU that polling and reading took, all of it.
     pub cpu: Duration,
+}
+
+/// Places in [`Scrape::series`] by key, and what all that is kept takes in memory, in bytes.
+#[derive(Default)]
+struct KnownSeries {
+    places: HashMap<String, u32>,
+    held: usize,
 }
 
 /// One number over time, at every server that has it.
@@ -51,6 +65,8 @@ pub enum ScrapeError {
     Query(ClientErrorKind),
     #[error(transparent)]
     Metrics(MetricsError),
+    #[error("the metrics of this run take more than {} GiB of memory, the limit", MOST_BYTES >> 30)]
+    Full,
 }
 
 /// One poll of one server.
@@ -111,7 +127,7 @@ async fn poll(servers: Vec<HttpAddress>, interval: Duration, mut receiver: onesh
     let mut clients: Vec<Option<HttpClient>> =
         servers.iter().map(|address| Some(HttpClient::new(address.clone()).deadline(PATIENCE))).collect();
     let mut scrape = Scrape { servers, interval, ..Scrape::default() };
-    let mut known = HashMap::new();
+    let mut known = KnownSeries::default();
     let mut clock = tokio::time::interval(interval);
     // A late round is not made up for: two at once would add no information.
     clock.set_missed_tick_behavior(MissedTickBehavior::Skip);
@@ -139,7 +155,7 @@ async fn poll(servers: Vec<HttpAddress>, interval: Duration, mut receiver: onesh
             clients[server] = Some(client);
             let text = text.map_err(|error| ScrapeError::Query(error.why));
             let exposition = text.and_then(|text| Exposition::parse(&text).map_err(ScrapeError::Metrics));
-            let values = exposition.map(|exposition| scrape.take(&exposition, &mut known));
+            let values = exposition.and_then(|exposition| scrape.take(&exposition, &mut known, MOST_BYTES));
             scrape.ticks.push(ServerPoll { round, server, at, took, values });
         }
         round += 1;
@@ -153,10 +169,27 @@ async fn poll(servers: Vec<HttpAddress>, interval: Duration, mut receiver: onesh
 }
 
 impl Scrape {
-    fn take(&mut self, exposition: &Exposition, known: &mut HashMap<String, u32>) -> Vec<(u32, f64)> {
-        let samples = exposition.samples().map(|(family, sample)| {
+    /// Err: with these values all polls would take more than `most` bytes. They are not kept.
+    fn take(
+        &mut self,
+        exposition: &Exposition,
+        known: &mut KnownSeries,
+        most: usize,
+    ) -> Result<Vec<(u32, f64)>, ScrapeError> {
+        let mut values = Vec::new();
+        for (family, sample) in exposition.samples() {
             let key = sample.key();
-            let place = known.get(&key).copied().unwrap_or_else(|| {
+            let before = known.places.get(&key).copied();
+            let series = match before {
+                Some(_) => 0,
+                None => 3 * key.len() + SERIES_BYTES + sample.labels.len() * LABEL_BYTES,
+            };
+            let of_values = (values.len() + 1) * size_of::<(u32, f64)>();
+            if known.held + series + of_values > most {
+                return Err(ScrapeError::Full);
+            }
+            known.held += series;
+            let place = before.unwrap_or_else(|| {
                 let place = self.series.len() as u32;
                 self.series.push(MetricSeries {
                     key: key.clone(),
@@ -171,12 +204,14 @@ impl Scrape {
                         kind => kind,
                     },
                 });
-                known.insert(key, place);
+                known.places.insert(key, place);
                 place
             });
-            (place, sample.value.0)
-        });
-        samples.collect()
+            values.push((place, sample.value.0));
+        }
+        values.shrink_to_fit();
+        known.held += size_of_val(values.as_slice());
+        Ok(values)
     }
 
     /// One JSON object for each server in each round; `at_s` counts from `zero`, and is negative before it.
@@ -208,5 +243,24 @@ pub(super) fn since(at: Instant, zero: Instant) -> f64 {
     match at.checked_duration_since(zero) {
         Some(after) => after.as_secs_f64(),
         None => -zero.duration_since(at).as_secs_f64(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_renames_its_series_at_each_poll_does_not_fill_memory() {
+        const MOST: usize = 10_000;
+        let (mut scrape, mut known) = (Scrape::default(), KnownSeries::default());
+        let mut poll = |text: String| scrape.take(&Exposition::parse(&text).unwrap(), &mut known, MOST);
+        let named = |round: usize| format!("a{{round=\"{round}\"}} 1\nb 2\n");
+        let rounds = (0..1_000).take_while(|round| poll(named(*round)).is_ok()).count();
+        assert!((10..40).contains(&rounds), "{rounds}");
+        let why = poll(named(2_000)).unwrap_err().to_string();
+        assert_eq!(why, "the metrics of this run take more than 4 GiB of memory, the limit");
+        assert!(known.held <= MOST, "{}", known.held);
+        assert!(scrape.series.len() <= rounds + 3);
     }
 }

@@ -8,6 +8,7 @@ use pretty_assertions::assert_eq;
 use super::cut_connection::CuttableConnection;
 use super::s3::{S3, SECRET, credentials};
 use super::{MANIFEST, machine, objects, ran, run, store, tree};
+use crate::injected_faults::inject;
 use crate::world::{Ended, World, signal, until};
 
 /// The object that holds a text of so many bytes or more.
@@ -262,4 +263,79 @@ fn kill9_while_fetching_and_what_has_come_is_not_fetched_again() {
     assert_eq!(tree(&one.path("latest/large")), tree(&two.path("latest/large")));
     let leftovers = objects(&two.path(".regatta/out"), ".regatta-parts");
     assert!(leftovers.is_empty(), "{leftovers:?}");
+}
+
+/// Where a file should be there is a pipe, or a device that never ends: it is not read, and made good.
+#[test]
+fn what_is_no_file_is_seen_named_and_replaced() {
+    let (folder, url) = store();
+    let [one, two, three] = [(); 3].map(|()| machine(MANIFEST));
+    run(&one, &url);
+    let record = objects(folder.path(), "/records/")
+        .into_iter()
+        .find(|path| fs::read_to_string(path).unwrap().contains("\"task\":\"source\""))
+        .unwrap();
+    let blob = largest(folder.path(), "/blobs/");
+    for (path, is_device) in [(&record, false), (&blob, true)] {
+        fs::remove_file(path).unwrap();
+        if is_device {
+            std::os::unix::fs::symlink("/dev/zero", path).unwrap();
+        } else {
+            let made = std::process::Command::new("mkfifo").arg(path).status().unwrap();
+            assert!(made.success());
+        }
+    }
+    let second = run(&two, &url);
+    second.shows("it is a pipe, a socket or a device, not a file");
+    assert!(!second.stdout.contains("cannot be used"), "the rest of the store is of use: {}", second.stdout);
+    assert_eq!(ran(&two), ["large", "source"]);
+    assert_eq!(tree(&two.path("latest/large")), tree(&one.path("latest/large")));
+    run(&three, &url);
+    assert!(ran(&three).is_empty(), "both are replaced");
+}
+
+/// NFS: a handle that the server no longer knows.
+#[test]
+#[ignore = "needs strace"]
+fn a_stale_handle_is_requested_again_and_one_that_stays_stale_costs_the_store() {
+    let (folder, url) = store();
+    let one = machine(MANIFEST);
+    run(&one, &url);
+    let files: Vec<_> = ["/records/", "/blobs/"].iter().flat_map(|part| objects(folder.path(), part)).collect();
+    for (calls, what) in [("openat", "error=ESTALE:when=1..2"), ("pread64", "error=ESTALE:when=1..2")] {
+        let world = machine(MANIFEST);
+        let ended = inject(&world, &["run", "m", "--store", &url], calls, what, &files);
+        assert!(world.read("trace").contains("(INJECTED)"), "{calls}");
+        assert_eq!(ended.code, 0, "{calls}: {ended:?}");
+        assert!(ran(&world).is_empty(), "{calls}: {}", ended.stdout);
+        assert!(!ended.stdout.contains("cannot be used"), "{calls}: {}", ended.stdout);
+        assert_eq!(tree(&world.path("latest/large")), tree(&one.path("latest/large")));
+    }
+    for calls in ["openat", "pread64"] {
+        let world = machine(MANIFEST);
+        let ended = inject(&world, &["run", "m", "--store", &url], calls, "error=ESTALE:when=1+", &files);
+        assert_eq!(ended.code, 0, "{calls}: {ended:?}");
+        assert_eq!(tree(&world.path("latest/large")), tree(&one.path("latest/large")), "{calls}");
+        assert_eq!(ended.stdout.matches("cannot be used; the run continues without it").count(), 1, "{}", ended.stdout);
+        assert_eq!(ran(&world), ["large", "last", "source"], "{calls}");
+    }
+}
+
+/// What could not be written is not there for others, and leaves nothing half behind that looks whole.
+#[test]
+#[ignore = "needs strace"]
+fn a_store_that_becomes_stale_while_it_is_written_has_nothing_half() {
+    // Calls with which the local state is not written.
+    for calls in ["fsync", "linkat"] {
+        let (_folder, url) = store();
+        let [one, two] = [(); 2].map(|()| machine(MANIFEST));
+        let ended = inject(&one, &["run", "m", "--store", &url], calls, "error=ESTALE", &[]);
+        assert!(one.read("trace").contains("(INJECTED)"), "{calls}");
+        assert_eq!(ended.code, 0, "{calls}: {ended:?}");
+        ended.shows("`regatta cache push m` puts them there");
+        let second = run(&two, &url);
+        assert!(!second.stdout.contains("does not match"), "{calls}: {}", second.stdout);
+        assert_eq!(tree(&two.path("latest/large")), tree(&one.path("latest/large")), "{calls}");
+        two.good(&["cache", "status", "m", "--verify", "--store", &url]).shows("both     large");
+    }
 }

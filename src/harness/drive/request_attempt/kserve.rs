@@ -11,6 +11,7 @@ use super::kserve_response_reader::{KserveResponseReader, ReadOutcome};
 use super::{RequestAttempt, RequestProgress, State};
 use crate::harness::record::FailureClass;
 use crate::harness::transport::call::CallKind;
+use crate::harness::transport::error_text::shortened;
 use crate::harness::transport::kserve::call_error::RpcFault;
 use crate::harness::transport::kserve::calls::send;
 use crate::harness::transport::kserve::grpc_messages::{Frames, ScannedResponse, frame, scan_stream};
@@ -124,7 +125,7 @@ impl RequestAttempt<'_> {
             while let Some(message) = frames.next().map_err(|e| fault(e.to_string()))? {
                 let seen = scan_stream(&message, &template.scan_request()).map_err(|e| fault(e.to_string()))?;
                 if let Some(error) = seen.error {
-                    return Err(fault(error.to_owned()));
+                    return Err(fault(shortened(error)));
                 }
             }
         }

@@ -10,6 +10,7 @@ use crate::harness::record::FailureClass;
 use crate::harness::spec::response_bounds::ResponseBounds;
 use crate::harness::tokens::{ChunkTokens, Violation, WireEvent};
 use crate::harness::transport::call::{CallKind, TokenCounting};
+use crate::harness::transport::error_text::shortened;
 use crate::harness::transport::held_bytes::HeldBytes;
 use crate::harness::transport::kserve::call_error::{RpcFault, broken_class};
 use crate::harness::transport::kserve::extra_outputs;
@@ -135,7 +136,7 @@ impl<'a> KserveResponseReader<'a> {
         }
         .map_err(|e| self.fault(e))?;
         if let Some(error) = seen.error {
-            return Err((FailureClass::Server, error.to_owned()));
+            return Err((FailureClass::Server, shortened(error)));
         }
         self.check(&seen, t_read);
         if self.state.final_marker.get() {

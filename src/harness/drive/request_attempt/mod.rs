@@ -21,7 +21,8 @@ use crate::harness::tokens::{Accounting, CountedTokens, TokenSource, Violation, 
 use crate::harness::transport::call::{CallKind, TokenCounting};
 use crate::harness::transport::connection::Connection;
 use crate::harness::transport::http::{
-    AnswerIds, ConnectionPool, HttpAttempt, HttpOutcome, HttpRequestTemplate, prompt_from_events,
+    AnswerIds, ConnectionPool, HttpAttempt, HttpOutcome, HttpRequestTemplate, answer_text_from_events,
+    prompt_from_events,
 };
 use crate::harness::transport::kserve::call_error::RpcFault;
 use crate::harness::transport::kserve::infer_request::InferRequestTemplate;
@@ -127,9 +128,7 @@ impl RequestAttempt<'_> {
             biased;
             result = self.exchange_messages(parts, &state) => result.map_err(Some),
             () = stop.cancelled() => Err(None),
-            () = self.wait_for_stall(&state.last_token) => {
-                Err(Some((FailureClass::Stall, format!("no token for {:.1} s", self.stall.as_secs_f64()))))
-            }
+            fault = self.wait_for_stall(&state.last_token) => Err(Some(fault)),
             limit = self.wait_for_deadline() => Err(Some((FailureClass::Deadline, format!("not done within {:.3} s", limit.as_secs_f64())))),
         };
         let t_end = self.clock.now();
@@ -189,6 +188,11 @@ impl RequestAttempt<'_> {
         (by, limit)
     }
 
+    /// Of all requests of the message; none where one has no limit.
+    fn limit_of_tokens(&self) -> Option<u32> {
+        self.planned.iter().try_fold(0_u32, |sum, planned| Some(sum.saturating_add(self.counting(planned).1?)))
+    }
+
     fn has_all(&self, parts: &[RequestProgress]) -> bool {
         parts.iter().zip(self.planned).all(|(part, planned)| part.counted.tokens >= self.requested_tokens(planned))
     }
@@ -240,16 +244,28 @@ impl RequestAttempt<'_> {
         }
     }
 
-    /// Resolves when no data has arrived for too long. One timer, moved only when it fires.
-    async fn wait_for_stall(&self, last_token: &Cell<Option<u64>>) {
+    /// Resolves when no data has arrived for too long, or data without an end. One timer, moved only when it fires.
+    async fn wait_for_stall(&self, last_token: &Cell<Option<u64>>) -> RpcFault {
         let stall = u64::try_from(self.stall.as_nanos()).unwrap_or(u64::MAX);
+        // The first token that was seen here: at most one time-out after the first of all.
+        let mut first = None;
         loop {
             // Before its first token a request may wait in the server's queue, as long as the server serves others.
             let last = last_token.get().unwrap_or_else(|| self.t_attempt.max(self.connection.last_token.get()));
             let now = self.clock.now();
             let Some(left) = last.saturating_add(stall).checked_sub(now).filter(|left| *left > 0) else {
-                return;
+                return (FailureClass::Stall, format!("no token for {:.1} s", self.stall.as_secs_f64()));
             };
+            first = first.or_else(|| last_token.get());
+            if let (Some(first), Some(requested)) = (first, self.limit_of_tokens())
+                && let Err(fault) = ResponseBounds::check_duration(
+                    Duration::from_nanos(now.saturating_sub(first)),
+                    self.stall,
+                    requested,
+                )
+            {
+                return fault;
+            }
             tokio::time::sleep(Duration::from_nanos(left)).await;
         }
     }
@@ -304,7 +320,7 @@ impl RequestAttempt<'_> {
         if let Some(kept) = part.http_outcome.events.take() {
             part.answer = part.answer.take().or_else(|| part.keeps.then(|| prompt_from_events(&kept)));
             // An answer that carries its count needs no other.
-            part.answer_text = part.answer_text.take().map(|_| AnswerText::of_events(&kept));
+            part.answer_text = part.answer_text.take().map(|_| answer_text_from_events(&kept));
         }
         state.t_cancel.set(part.http_outcome.t_cancel);
         outcome

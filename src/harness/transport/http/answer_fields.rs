@@ -2,6 +2,7 @@
 
 use super::json::{Json, NotJson};
 use crate::harness::tokens::{ChunkTokens, FinishReason, Usage};
+use crate::harness::transport::error_text::shortened;
 
 /// One event, or one whole answer.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -223,16 +224,14 @@ fn error<'a>(it: &mut Json<'a>, seen: &mut ScannedEvent<'a>) -> Result<(), NotJs
     }
 }
 
-/// A text as written in JSON, in readable form.
+/// The beginning of a text as written in JSON, in readable form.
 pub(super) fn decode_json_string(raw: &[u8]) -> String {
-    const LONGEST: usize = 400;
-    let quoted = [b"\"", raw, b"\""].concat();
-    let text = serde_json::from_slice(&quoted).unwrap_or_else(|_| String::from_utf8_lossy(raw).into_owned());
-    let text = text.trim();
-    match text.char_indices().nth(LONGEST) {
-        Some((at, _)) => format!("{}…", &text[..at]),
-        None => text.to_owned(),
-    }
+    shortened(&unescaped(raw).unwrap_or_else(|| String::from_utf8_lossy(raw).into_owned()))
+}
+
+/// A text as written in JSON, without its escapes.
+pub(super) fn unescaped(raw: &[u8]) -> Option<String> {
+    serde_json::from_slice(&[b"\"", raw, b"\""].concat()).ok()
 }
 
 #[cfg(test)]

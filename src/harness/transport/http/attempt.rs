@@ -3,9 +3,11 @@
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::pin::Pin;
+use std::time::Duration;
 
 use bytes::{Buf as _, Bytes};
 use tokio::io::{AsyncRead, AsyncWriteExt as _, ReadBuf};
+use tokio::time::{Instant, timeout_at};
 
 use super::http1_decoder::{DecodeError, DecodeStep, Decoder, USUAL_HEAD};
 use super::pool::ConnectionPool;
@@ -16,6 +18,10 @@ use crate::harness::clock::BenchClock;
 use crate::harness::record::FailureClass;
 use crate::harness::spec::response_bounds::ResponseBounds;
 use crate::harness::transport::connect_error::ConnectError;
+
+/// How long after its head the reason of a refusal is awaited. It comes with the head; a server that sends it byte by byte would otherwise
+/// occupy the request until it counts as stalled.
+const REASON_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The limit of an answer to a query before the run, bytes.
 const LONGEST_ANSWER: usize = 16 << 20;
@@ -105,14 +111,22 @@ impl HttpAttempt<'_> {
         let mut received = 0u64;
         let mut keeps_alive = false;
         let mut t_read = self.clock.now();
+        // Of an answer with an error status.
+        let mut reason_until: Option<Instant> = None;
         loop {
-            let length = poll_fn(|context| {
+            let reading = poll_fn(|context| {
                 let mut buffer = self.pool.buffer.borrow_mut();
                 let mut into = ReadBuf::new(&mut buffer);
                 Pin::new(&mut *socket).poll_read(context, &mut into).map_ok(|()| into.filled().len())
-            })
-            .await
-            .map_err(|error| (FailureClass::Stream, self.pool.connection_error_text(&error)))?;
+            });
+            let length = match reason_until {
+                None => reading.await,
+                Some(until) => match timeout_at(until, reading).await {
+                    Ok(length) => length,
+                    Err(_) => return Err(response_reader.refusal()),
+                },
+            };
+            let length = length.map_err(|error| (FailureClass::Stream, self.pool.connection_error_text(&error)))?;
             if length == 0 {
                 if decoder.may_end() {
                     response_reader.end(t_read)?;
@@ -124,7 +138,8 @@ impl HttpAttempt<'_> {
             t_read = self.clock.now();
             received += length as u64;
             if received > longest {
-                return Err(self.limits.body_exceeded());
+                let is_refusal = response_reader.is_refusal();
+                return Err(if is_refusal { response_reader.refusal() } else { self.limits.body_exceeded() });
             }
             // No other connection reads between here and the next wait.
             let buffer = self.pool.buffer.borrow();
@@ -136,6 +151,7 @@ impl HttpAttempt<'_> {
                     DecodeStep::Head(head) => {
                         keeps_alive = head.keeps_alive;
                         response_reader.head(head.status, head.is_events);
+                        reason_until = response_reader.is_refusal().then(|| Instant::now() + REASON_PATIENCE);
                     }
                     DecodeStep::Data(piece) => response_reader.data(piece, t_read)?,
                     DecodeStep::End => {

@@ -23,11 +23,11 @@ mod socket;
 mod tls;
 
 pub(in crate::harness) use answer_ids::AnswerIds;
-pub(in crate::harness) use answer_text::prompt_from_events;
+pub(in crate::harness) use answer_text::{answer_text_from_events, prompt_from_events};
 pub(in crate::harness) use attempt::{HttpAttempt, QueryError};
 pub(in crate::harness) use handshake::handshake;
 pub(in crate::harness) use pool::ConnectionPool;
 pub use read_answer::read_http_answer;
-pub(in crate::harness) use request_template::{HttpRequestTemplate, addressed};
+pub(in crate::harness) use request_template::{HttpRequestTemplate, addressed, without_key};
 pub(in crate::harness) use response_reader::HttpOutcome;
 pub(in crate::harness) use tls::{Connector, TlsError, TlsSetupError};

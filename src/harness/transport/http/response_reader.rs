@@ -14,6 +14,10 @@ use crate::triton::{SseEvent, SseParser};
 const LONGEST_ERROR: usize = 8 << 10;
 /// The limit of a name or id that a server sent, in an example.
 const LONGEST_NAME: usize = 80;
+/// Bytes of an answer's id that are compared, beside its length. Servers' ids have some dozens.
+const LONGEST_ID: usize = 256;
+/// Bytes that a kept event takes in memory beside its own: its place in a list, and what the allocator adds.
+const KEPT_EVENT: usize = 64;
 
 pub(super) type HttpFault = (FailureClass, String);
 
@@ -43,6 +47,27 @@ pub(crate) struct HttpOutcome {
     pub t_cancel: Option<u64>,
 }
 
+/// An `id` as far as it is kept: a server may send one as long as an event.
+#[derive(Debug)]
+struct AnswerId {
+    start: Vec<u8>,
+    length: usize,
+}
+
+impl AnswerId {
+    fn of(id: &[u8]) -> Self {
+        Self { start: Self::start_of(id).to_vec(), length: id.len() }
+    }
+
+    fn start_of(id: &[u8]) -> &[u8] {
+        &id[..id.len().min(LONGEST_ID)]
+    }
+
+    fn is(&self, id: &[u8]) -> bool {
+        self.length == id.len() && self.start == Self::start_of(id)
+    }
+}
+
 /// Listens to one answer.
 #[derive(Debug)]
 pub(super) struct HttpResponseReader<'h> {
@@ -55,11 +80,11 @@ pub(super) struct HttpResponseReader<'h> {
     /// A text without anything in it, at this time: a token if another follows.
     pending_empty_at: Option<u64>,
     /// The `id` of the first event; all of an answer have the same.
-    id: Option<Vec<u8>>,
+    id: Option<AnswerId>,
     is_finished: bool,
     /// `[DONE]`.
     is_done: bool,
-    /// Bytes of events that are kept for later.
+    /// What events that are kept for later take in memory, in bytes.
     kept: usize,
     held: HeldBytes,
     pub outcome: &'h mut HttpOutcome,
@@ -86,6 +111,11 @@ impl<'h> HttpResponseReader<'h> {
     pub fn head(&mut self, status: u16, is_events: bool) {
         self.status = status;
         self.is_events = is_events && status == 200;
+    }
+
+    /// The server refuses the request: what follows the head is its reason.
+    pub const fn is_refusal(&self) -> bool {
+        !matches!(self.status, 0 | 200)
     }
 
     /// Tokens so far.
@@ -116,7 +146,7 @@ impl<'h> HttpResponseReader<'h> {
             self.events = events;
             result?;
             limits.check_line(held)?;
-            return self.held.set(held + self.kept, &limits);
+            return self.held.set(held + self.kept_bytes(), &limits);
         }
         let is_error = self.status != 200;
         let most = if is_error { LONGEST_ERROR } else { limits.body_bytes() };
@@ -124,10 +154,11 @@ impl<'h> HttpResponseReader<'h> {
         if room < piece.len() && !is_error {
             return Err(limits.body_exceeded());
         }
-        let piece = &piece[..piece.len().min(room)];
-        self.held.set(self.body.len() + piece.len(), &limits)?;
-        self.body.extend_from_slice(piece);
-        Ok(())
+        let kept = &piece[..piece.len().min(room)];
+        self.held.set(self.body.len() + kept.len(), &limits)?;
+        self.body.extend_from_slice(kept);
+        // The rest is not awaited: it may never end.
+        if is_error && self.body.len() == most { Err(self.refusal()) } else { Ok(()) }
     }
 
     /// The body is whole; its last bytes were read at `t_read`.
@@ -180,6 +211,7 @@ impl<'h> HttpResponseReader<'h> {
 
     fn whole_answer(&mut self, whole: &[u8], t_read: u64) -> Result<(), HttpFault> {
         self.keep_event(whole);
+        self.held.set(whole.len() + self.kept_bytes(), &self.expected.limits)?;
         let seen = self.scan(whole)?;
         self.check_names(&seen, t_read);
         if let Some(error) = seen.error {
@@ -209,10 +241,15 @@ impl<'h> HttpResponseReader<'h> {
         Err((FailureClass::Server, why.to_owned()))
     }
 
+    /// What is kept of the answer until its end.
+    fn kept_bytes(&self) -> usize {
+        self.kept + self.outcome.ids.as_ref().map_or(0, |answer| size_of_val(answer.ids.as_slice()))
+    }
+
     fn keep_event(&mut self, event: &[u8]) {
         if let Some(kept) = self.outcome.events.as_mut().filter(|_| !self.outcome.account.has_ended()) {
             kept.push(event.to_vec());
-            self.kept += event.len();
+            self.kept += event.len() + KEPT_EVENT;
         }
     }
 
@@ -242,11 +279,11 @@ impl<'h> HttpResponseReader<'h> {
             }
         }
         match (seen.id, &self.id) {
-            (Some(id), Some(first)) if id != first.as_slice() => {
-                let example = format!("an event has the id {}, and the first one {}", plain(id), plain(first));
+            (Some(id), Some(first)) if !first.is(id) => {
+                let example = format!("an event has the id {}, and the first one {}", plain(id), plain(&first.start));
                 self.take(WireEvent::Violation(Violation::WrongId, example), t_read);
             }
-            (Some(id), None) => self.id = Some(id.to_vec()),
+            (Some(id), None) => self.id = Some(AnswerId::of(id)),
             _ => {}
         }
     }
@@ -284,7 +321,8 @@ impl<'h> HttpResponseReader<'h> {
         }
     }
 
-    fn refusal(&self) -> HttpFault {
+    /// The failure of a request that the server refuses, with what has come of its reason.
+    pub fn refusal(&self) -> HttpFault {
         let class = if matches!(self.status, 429 | 503) { FailureClass::Refused } else { FailureClass::Server };
         let text = match answer_fields::openai(&self.body) {
             Ok(ScannedEvent { error: Some(error), .. }) => answer_fields::decode_json_string(error),
@@ -427,6 +465,50 @@ mod tests {
         let (class, why) = refuse(429, "{\"error\":{\"message\":\"slow down\"}}");
         assert_eq!((class, why.as_str()), (FailureClass::Refused, "HTTP status 429: slow down"));
         assert_eq!(refuse(500, "").0, FailureClass::Server);
+        assert!(refuse(500, &"x".repeat(LONGEST_ERROR - 1)).1.starts_with("HTTP status 500: xxx"));
         assert_eq!(refuse(500, "oh").1, "HTTP status 500: oh");
+    }
+
+    #[test]
+    fn of_a_refusal_without_end_no_more_is_read_than_is_kept() {
+        let mut http_outcome = HttpOutcome::default();
+        let mut response_reader = HttpResponseReader::new(expected(Api::OpenaiChat), &mut http_outcome);
+        response_reader.head(503, false);
+        let piece = [b'x'; 1 << 10];
+        let pieces = (0..100).take_while(|at| response_reader.data(&piece, *at).is_ok()).count();
+        assert_eq!(pieces, LONGEST_ERROR / piece.len() - 1, "the one that fills it ends the request");
+        let (class, why) = response_reader.data(&piece, 100).unwrap_err();
+        assert_eq!(class, FailureClass::Refused);
+        assert!(why.starts_with("HTTP status 503: xxx") && why.len() < 500, "{why}");
+    }
+
+    #[test]
+    fn of_an_id_of_any_length_only_the_beginning_is_kept() {
+        let event =
+            |id: &str| format!("data: {{\"id\":\"{id}\",\"choices\":[{{\"delta\":{{\"content\":\"a\"}}}}]}}\n\n");
+        let long = "i".repeat(1 << 20);
+        let wrong = |second: &str| {
+            let mut http_outcome = HttpOutcome::default();
+            let mut response_reader = HttpResponseReader::new(expected(Api::OpenaiChat), &mut http_outcome);
+            response_reader.head(200, true);
+            for id in [long.as_str(), second] {
+                response_reader.data(event(id).as_bytes(), 1).unwrap();
+            }
+            assert_eq!(response_reader.id.as_ref().map(|id| id.start.len()), Some(LONGEST_ID));
+            counted(http_outcome).violations.each().count() > 0
+        };
+        assert!(!wrong(&long));
+        assert!(wrong(&long[1..]) && wrong("other"));
+    }
+
+    #[test]
+    fn what_many_small_kept_events_take_is_part_of_the_budget() {
+        let mut http_outcome = HttpOutcome { events: Some(Vec::new()), ..HttpOutcome::default() };
+        let limits = ResponseBounds { total: 64 << 10, ..ResponseBounds::default() };
+        let expected = ExpectedAnswer { limits, ..expected(Api::OpenaiChat) };
+        let mut response_reader = HttpResponseReader::new(expected, &mut http_outcome);
+        response_reader.head(200, true);
+        let outcome = (0..2_000).try_for_each(|at| response_reader.data(b"data: {}\n\n", at));
+        assert_eq!(outcome.unwrap_err().0, FailureClass::TooLarge);
     }
 }

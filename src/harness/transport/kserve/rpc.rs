@@ -8,6 +8,7 @@ use h2::{Reason, RecvStream};
 use http::{HeaderMap, Method, Request, Version};
 
 use super::call_error::{CallError, GrpcStatus, code};
+use crate::harness::transport::error_text::shortened;
 
 /// Sends requests over one HTTP/2 connection.
 pub(in crate::harness) type RpcSender = SendRequest<Bytes>;
@@ -95,7 +96,7 @@ pub(in crate::harness) fn check_status(headers: &HeaderMap) -> Result<(), GrpcSt
     if code == code::OK {
         return Ok(());
     }
-    let message = headers.get("grpc-message").map(|text| percent_decoded(text.as_bytes()));
+    let message = headers.get("grpc-message").map(|text| shortened(&percent_decoded(text.as_bytes())));
     Err(GrpcStatus { code, message })
 }
 

@@ -20,6 +20,7 @@ use super::rpc::{RpcPart, RpcSender, answer_of, check_status};
 use crate::harness::record::FailureClass;
 use crate::harness::spec::response_bounds::ResponseBounds;
 use crate::harness::tokens::{Violation, Violations};
+use crate::harness::transport::error_text::shortened;
 
 /// Messages that wait for the connection's flow control before senders wait too.
 const QUEUE: usize = 64;
@@ -245,7 +246,7 @@ fn route_for(
     }
     let under_way = format!("names none of the {count} requests on this shared stream, so all were given up");
     Err(StreamFailure::of_all(match error {
-        Some(error) => (FailureClass::Server, format!("an error {under_way}: {error}")),
+        Some(error) => (FailureClass::Server, format!("an error {under_way}: {}", shortened(error))),
         None => (FailureClass::Stream, format!("a response {under_way}")),
     }))
 }

@@ -50,8 +50,8 @@ pub async fn work(folder: &JobFolder, claim: &AttemptClaim) -> Result<(), NodeWo
     };
     // They might still write to the output, whose size is part of the end.
     for Leftover { pid, command } in process::sweep(SWEEP_GRACE).await {
-        let secrets = claim.spec.task.secrets.iter().filter_map(|name| variable(name));
-        let command = secrets.fold(command, |text, secret| text.replace(&secret, "***"));
+        let secrets: Vec<String> = claim.spec.task.secrets.iter().filter_map(|name| variable(name)).collect();
+        let command = process::redacted(&command, &secrets);
         let text = format!("it left a background process running, which has been ended: {command} ({pid})");
         claim.event_writer.event(Event::Notice { task: Some(claim.spec.task.id.clone()), text });
     }
