@@ -130,7 +130,7 @@ fn an_interrupt_between_two_runs_ends_the_list() {
     let stdout = fs::File::create(world.path("stdout")).expect("a file");
     let child = world.command(&["bulk", "list.yaml"]).stdout(stdout).stderr(stderr).spawn().expect("regatta");
     world.await_file("gated.started");
-    while filler.write(&[b'\n']).is_ok() {}
+    while filler.write(b"\n").is_ok() {}
     world.file("gate", "");
     until("the first run to end", || world.read("stdout").contains("1 ran"));
     signal(&child, "INT");

@@ -156,7 +156,7 @@ fn a_reader_that_panics_or_takes_too_much_is_found() {
     const TEST: &str = "a_reader_that_panics_or_takes_too_much_is_found";
     /// Names one of them for the process that replays.
     const READER: &str = "REGATTA_REPLAY_READER";
-    let bad: [(&str, fn(&[u8]), &str); 3] = [
+    let bad: [(&str, readers::Reader, &str); 3] = [
         ("panics", |_| panic!("found"), "exit status: 101"),
         ("takes memory", |_| drop(std::hint::black_box(vec![1_u8; 4 << 30])), "SIGABRT"),
         ("takes time", |_| while std::hint::black_box(true) {}, "SIGXCPU"),
