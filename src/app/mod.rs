@@ -13,6 +13,7 @@ mod error;
 mod explain;
 mod export_import;
 mod expression_guard;
+mod file_size_limit;
 mod find_result;
 mod history;
 mod host_agent;
@@ -65,6 +66,7 @@ use crate::mlperf::loadgen;
 
 /// Reads the command line and runs it.
 pub fn main() -> ExitCode {
+    file_size_limit::make_it_an_error();
     if let Some(offered) = cli::complete(std::env::args_os(), || Arc::new(ProjectOffers::here())) {
         // As it is: the shell's separator is a control character.
         let _ = std::io::stdout().write_all(offered.as_bytes()).inspect_err(output::note);

@@ -12,7 +12,7 @@ use blake3::hazmat::{
     ChainingValue, HasherExt as _, Mode, left_subtree_len, merge_subtrees_non_root, merge_subtrees_root,
 };
 
-use super::Digest;
+use super::{Digest, cores};
 
 /// A larger file is hashed by several cores.
 const PART: u64 = 1 << 20;
@@ -51,7 +51,8 @@ impl Digest {
             return whole(file, size);
         }
         let left = left_subtree_len(size);
-        let (one, other) = rayon::join(|| subtree(file, 0, left), || subtree(file, left, size - left));
+        let tree = || join(|| subtree(file, 0, left), || subtree(file, left, size - left));
+        let (one, other) = cores().map_or_else(tree, |cores| cores.install(tree));
         Ok(Self::from_bytes(*merge_subtrees_root(&one?, &other?, Mode::Hash).as_bytes()))
     }
 }
@@ -76,8 +77,13 @@ fn subtree(file: &File, at: u64, length: u64) -> io::Result<ChainingValue> {
         });
     }
     let left = left_subtree_len(length);
-    let (one, other) = rayon::join(|| subtree(file, at, left), || subtree(file, at + left, length - left));
+    let (one, other) = join(|| subtree(file, at, left), || subtree(file, at + left, length - left));
     Ok(merge_subtrees_non_root(&one?, &other?, Mode::Hash))
+}
+
+/// By two cores; one after the other on a thread that is not one of theirs.
+fn join<A: Send, B: Send>(one: impl FnOnce() -> A + Send, other: impl FnOnce() -> B + Send) -> (A, B) {
+    if rayon::current_thread_index().is_some() { rayon::join(one, other) } else { (one(), other()) }
 }
 
 fn read_part(file: &File, at: u64, into: &mut [u8]) -> io::Result<()> {
@@ -103,6 +109,19 @@ mod tests {
             let (file, _) = open_regular(file.path()).unwrap();
             assert_eq!(Digest::of_file(&file, length as u64).unwrap(), Digest::of(&bytes), "{length}");
         }
+    }
+
+    #[test]
+    fn without_a_thread_to_spare_it_is_the_same() {
+        let part = PART as usize;
+        let bytes: Vec<u8> = (0..5 * part + 1025).map(|at| (at % 251) as u8).collect();
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(&bytes).unwrap();
+        let (left, length) = (left_subtree_len(bytes.len() as u64), bytes.len() as u64);
+        // On this thread, which is no core's.
+        let (one, other) = join(|| subtree(file.as_file(), 0, left), || subtree(file.as_file(), left, length - left));
+        let root = merge_subtrees_root(&one.unwrap(), &other.unwrap(), Mode::Hash);
+        assert_eq!(Digest::from_bytes(*root.as_bytes()), Digest::of(&bytes));
     }
 
     #[test]

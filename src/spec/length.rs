@@ -33,9 +33,6 @@ pub struct Weighted {
     pub weight: f64,
 }
 
-/// Ten million tokens is the longest context that a model of today has.
-const LONGEST: u32 = 1 << 24;
-
 /// As a sentence has it: `128`, `200 ± 100 (lognormal, 16 to 512)`.
 impl fmt::Display for Length {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -44,7 +41,7 @@ impl fmt::Display for Length {
             Self::Fixed(tokens) => write!(f, "{tokens}"),
             Self::Uniform { min, max } => write!(f, "{min} to {max}"),
             // Without limits it has the largest number as its upper one.
-            Self::Normal { mean, stddev, min, max } if *max > LONGEST => {
+            Self::Normal { mean, stddev, min, max } if *max > Self::LONGEST => {
                 write!(f, "{mean} ± {stddev} (at least {min})")
             }
             Self::Normal { mean, stddev, min, max } => write!(f, "{mean} ± {stddev} ({min} to {max})"),
@@ -57,6 +54,9 @@ impl fmt::Display for Length {
 }
 
 impl Length {
+    /// Tokens. Ten million is the longest context that a model of today has.
+    pub const LONGEST: u32 = 1 << 24;
+
     pub(crate) const fn is_given(&self) -> bool {
         matches!(self, Self::Given)
     }
@@ -79,7 +79,7 @@ impl Length {
                 Some("mean and stddev must be finite, stddev at least 0")
             }
             Self::Lognormal { mean, .. } if *mean <= 0.0 => Some("the mean of a lognormal law must be above 0"),
-            _ if self.longest() > LONGEST => Some("must be at most 16777216 tokens, more than any model takes"),
+            _ if self.longest() > Self::LONGEST => Some("must be at most 16777216 tokens, more than any model takes"),
             Self::Empirical(values) => empirical_fault(values),
             _ => None,
         }

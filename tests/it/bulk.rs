@@ -1,10 +1,13 @@
 //! Lists of runs.
 
-use std::fs;
+use std::fs::{self, OpenOptions};
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 
 use pretty_assertions::assert_eq;
+use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
 
-use crate::world::{Ended, World, signal};
+use crate::world::{Ended, World, signal, until};
 
 /// `good` and `bad` count how often they ran; `measured` has a benchmark.
 fn world() -> World {
@@ -103,6 +106,42 @@ fn who_interrupts_a_run_ends_the_list() {
     assert_eq!(ended.code, 130, "{}{}", ended.stdout, ended.stderr);
     ended.shows("interrupted").shows("not run").shows("0 of 2 runs done");
     assert!(!world.path("good").exists());
+}
+
+/// The list reports each run before it begins. Here nothing takes up the report, so that it stands between two of them.
+#[test]
+fn an_interrupt_between_two_runs_ends_the_list() {
+    let world = world();
+    let wait = |name: &str, what: &str| {
+        let touched = world.path(name).display().to_string();
+        world.manifest(name, &format!("stages:\n  a: {{ timeout: 1m, shell: 'touch {touched}.started; {what}' }}\n"));
+    };
+    wait("gated", &format!("while [ ! -e {} ]; do sleep 0.02; done", world.path("gate").display()));
+    wait("long", "exec sleep 600");
+    world.file("list.yaml", "runs:\n- { run: gated }\n- { run: long }\n");
+    let pipe = world.path("stderr");
+    mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("a pipe");
+    let open = |options: &mut OpenOptions| {
+        options.custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(&pipe).expect("the pipe")
+    };
+    let kept_open = open(OpenOptions::new().read(true));
+    let mut filler = open(OpenOptions::new().write(true));
+    let stderr = OpenOptions::new().write(true).open(&pipe).expect("the pipe");
+    let stdout = fs::File::create(world.path("stdout")).expect("a file");
+    let child = world.command(&["bulk", "list.yaml"]).stdout(stdout).stderr(stderr).spawn().expect("regatta");
+    world.await_file("gated.started");
+    while filler.write(b"\n").is_ok() {}
+    world.file("gate", "");
+    until("the first run to end", || world.read("stdout").contains("1 ran"));
+    signal(&child, "INT");
+    drop(filler);
+    let mut reported = String::new();
+    fs::File::open(&pipe).and_then(|mut pipe| pipe.read_to_string(&mut reported)).expect("a text");
+    drop(kept_open);
+    let ended = Ended::of(child);
+    let all = format!("{reported}{}", world.read("stdout"));
+    assert_eq!(ended.code, 130, "{all}");
+    assert!(all.contains("bulk: 2 of 2") && all.contains("1 of 2 runs done"), "{all}");
 }
 
 #[test]

@@ -1,10 +1,12 @@
 //! What a manifest, an input and a header may not do to the program that reads them: each is an error, at once and in bounded memory.
 
-use std::os::unix::fs::symlink;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::process::Stdio;
 
 use pretty_assertions::assert_eq;
 
-use crate::world::World;
+use crate::world::{Ended, World};
 
 /// Runs a manifest of one stage in at most 4 GB of memory.
 fn bounded(world: &World, stage: &str) -> (i32, String) {
@@ -86,16 +88,60 @@ fn a_length_beyond_every_model_is_refused_before_anything_starts() {
     ended.shows("must be at most 16777216 tokens");
 }
 
+/// Runs a line of shell in the project; `$R` is the program.
+fn shell(world: &World, line: &str) -> Ended {
+    let mut command = std::process::Command::new("/bin/sh");
+    command.args(["-c", line]).current_dir(world.path("")).env("R", env!("CARGO_BIN_EXE_regatta"));
+    Ended::of(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("sh"))
+}
+
 #[test]
 fn a_file_that_may_not_grow_is_an_error_that_names_it() {
     let world = World::new();
     world.manifest("m", "stages:\n  a: { shell: 'true' }\n");
-    let line = format!("ulimit -f 1; exec '{}' run m", env!("CARGO_BIN_EXE_regatta"));
-    let ended =
-        std::process::Command::new("/bin/sh").args(["-c", &line]).current_dir(world.path("")).output().expect("sh");
-    let text = String::from_utf8_lossy(&ended.stderr);
-    assert_eq!(ended.status.code(), Some(1), "{ended:?}");
-    assert!(text.contains("File too large"), "{text}");
+    // The compiled plan, which is written before the run begins, is larger than the limit.
+    world.manifest(
+        "large",
+        &format!("stages:\n  a: {{ foreach: {{ n: {:?} }}, shell: 'true' }}\n", (0..300).collect::<Vec<_>>()),
+    );
+    for line in
+        ["ulimit -f 1; exec $R run m", "ulimit -f 4; exec $R run large", "ulimit -f 4; exec $R manual reference > text"]
+    {
+        let ended = shell(&world, line);
+        assert_eq!(ended.code, 1, "{line}: {ended:?}");
+        assert!(ended.stderr.contains("File too large"), "{line}: {ended:?}");
+    }
+    // Of a plan nothing needs to be kept. The limit holds for what a stage starts, and ends that as ever.
+    let planned = shell(&world, "ulimit -f 4; exec $R plan large");
+    assert_eq!(planned.code, 0, "{planned:?}");
+    world.manifest("writes", "stages:\n  a: { shell: 'ulimit -f 4; exec head -c 100000 /dev/zero > out' }\n");
+    let ended = shell(&world, "exec $R run writes");
+    assert_eq!(ended.code, 1, "{ended:?}");
+    ended.shows("ended by signal 25");
+}
+
+#[test]
+fn without_threads_to_spare_inputs_are_read_by_the_one_that_there_is() {
+    let world = World::new();
+    world.manifest("m", "stages:\n  a: { inputs: { x: large }, shell: 'true' }\n");
+    fs::write(world.path("large"), vec![7; 3 << 20]).expect("a file");
+    // Root may always start more of them, so that another user does it, who needs the folder.
+    let user = if rustix::process::getuid().is_root() {
+        let all = fs::Permissions::from_mode(0o777);
+        for path in ["", "manifests"] {
+            fs::set_permissions(world.path(path), all.clone()).expect("rights");
+        }
+        fs::copy(env!("CARGO_BIN_EXE_regatta"), world.path("regatta")).expect("a copy");
+        "setpriv --reuid 61234 --clear-groups "
+    } else {
+        fs::copy(env!("CARGO_BIN_EXE_regatta"), world.path("regatta")).expect("a copy");
+        ""
+    };
+    for threads in [1, 2] {
+        let ended = shell(&world, &format!("rm -rf .regatta; exec {user}prlimit --nproc={threads} ./regatta plan m"));
+        assert_eq!(ended.code, 0, "{threads}: {ended:?}");
+        ended.shows("1 to run");
+    }
 }
 
 #[test]

@@ -11,11 +11,10 @@ use std::path::{Path, PathBuf};
 
 use self::manifest::STAGE;
 use super::project::Project;
-use super::run::{self, RunEnd};
+use super::run::{self, RunEnd, StopSignals};
 use crate::app::error::CommandError;
 use crate::app::output::{print, print_error};
 use crate::cli::{self, BenchCommand, CliExit, Force, Global, Select};
-use crate::event::Stop;
 use crate::harness::{REPEATS, SWEEP, SWEEP_POINTS, SweepReport, read_result, repeat_folders};
 use crate::report::{Styler, sweep_table};
 use crate::runner::store::{ProjectLock, StateFolder};
@@ -41,7 +40,7 @@ pub(super) fn bench(global: &Global, request: &BenchCommand) -> Result<CliExit, 
     if let Some(simulated) = manifest::simulated(&request.target) {
         print_error(&format!("note: simulated server ({simulated}): its times are computed, not measured on a GPU\n"));
     }
-    let stop = Stop::new();
+    let signals = StopSignals::new();
     let ran = loop {
         let home = free_state_folder(&std::env::current_dir()?, &global.home);
         let global = &Global { home: home.state().to_owned(), ..global.clone() };
@@ -50,7 +49,7 @@ pub(super) fn bench(global: &Global, request: &BenchCommand) -> Result<CliExit, 
         manifest_file::remove_old(&home, |old| {
             project.compiler_of_run(&old.to_string_lossy(), &[], &Select::default(), None).drop_all();
         });
-        let ran = run::perform_beside_servers(global, &run_request(request, &path), request.json, &stop)?;
+        let ran = run::perform_beside_servers(global, &run_request(request, &path), request.json, &signals)?;
         if !ran.gave_way {
             break ran;
         }

@@ -18,7 +18,7 @@ use self::bulk_run::{BulkFile, BulkRun};
 use self::error::BulkFileError;
 use super::llmb_cluster::gpu_type_of_file;
 use super::project::Project;
-use super::run::{self, RunEnd};
+use super::run::{self, RunEnd, StopSignals};
 use crate::app::error::CommandError;
 use crate::app::output::{print, print_error};
 use crate::cli::{self, BulkRequest, CliExit, EventFormat, Global, OutputVerbosity, Select};
@@ -42,8 +42,10 @@ pub(super) fn bulk(global: &Global, request: &BulkRequest) -> Result<CliExit, Co
     }
     let mut ended: Vec<BulkRow> = Vec::new();
     let mut exits = Vec::new();
+    let signals = StopSignals::new();
     for (index, item) in items.iter().enumerate() {
-        if exits.last() == Some(&CliExit::Interrupted) {
+        if signals.stop().is_requested() || exits.last() == Some(&CliExit::Interrupted) {
+            exits.push(CliExit::Interrupted);
             ended.push(not_run(item));
             continue;
         }
@@ -52,7 +54,7 @@ pub(super) fn bulk(global: &Global, request: &BulkRequest) -> Result<CliExit, Co
             print_error(&format!("{line}\n"));
         }
         let begun = Instant::now();
-        let (exit, row) = match run::perform(global, &request_of(item, request), false) {
+        let (exit, row) = match run::perform_of_list(global, &request_of(item, request), &signals) {
             Ok(ran) => (ran.exit, end_of(item, &ran, begun)),
             Err(trouble) => (trouble.exit(), failed_row(item, &trouble)),
         };

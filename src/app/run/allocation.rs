@@ -15,12 +15,12 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::execute::{perform, serve};
-use super::signals::{install_handlers, interrupt};
+use super::signals::{StopSignals, interrupt, print_event};
 use crate::app::error::CommandError;
 use crate::app::output::{print_bytes, print_error};
 use crate::app::project::Project;
 use crate::cli::{self, CliExit, Global, KeyValueArg, RunTarget};
-use crate::event::{Digest, Event, Failure, FailureKind, Stop};
+use crate::event::{Digest, Failure, FailureKind};
 use crate::manifest::model::Slurm;
 use crate::manifest::{Manifest, ValueOrigin};
 use crate::runner::store::{JobFolder, StateFolder};
@@ -49,8 +49,8 @@ pub(super) fn submit_and_follow(
     let _alone = lock(&out)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     crate::exec::process::adopt_orphans()?;
-    let stop = Stop::new();
-    install_handlers(stop.clone(), interrupt, |event| print_event(&event))?;
+    let signals = StopSignals::new();
+    let _answered = signals.answer(interrupt, |event| print_event(&event))?;
     let home = project.home.state().to_owned();
     let folder = JobFolder::of(&home, &out);
     let allocation = AllocationRun {
@@ -60,7 +60,7 @@ pub(super) fn submit_and_follow(
         out: out.clone(),
         log: out.with_extension("log"),
         project: project.home.project().to_owned(),
-        stop,
+        stop: signals.stop().clone(),
         emit: Arc::new(|event| print_event(&event)),
     };
     let ended = runtime.block_on(async {
@@ -233,14 +233,6 @@ fn forward_output(output: &Path, at: &mut u64) {
     if let Ok(read) = read {
         *at += read as u64;
         print_bytes(&bytes);
-    }
-}
-
-fn print_event(event: &Event) {
-    match event {
-        Event::Notice { text, .. } => print_error(&format!("! {text}\n")),
-        Event::Stopping { why } => print_error(&format!("! stopping: {why}\n")),
-        _ => {}
     }
 }
 

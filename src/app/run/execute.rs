@@ -17,7 +17,7 @@ use super::otlp::{self, OtlpEndpoints, OtlpRecorder};
 use super::parallel_join::parallel_join;
 use super::progress_printer::ProgressPrinter;
 use super::run_end::{RunEnd, places, task_lines};
-use super::signals::{install_handlers, interrupt};
+use super::signals::{StopSignals, interrupt};
 use super::sink::EventSink;
 use crate::app::error::CommandError;
 use crate::app::output::print_error;
@@ -45,15 +45,24 @@ pub fn perform(global: &Global, request: &cli::RunRequest, aside: bool) -> Resul
     prepare_and_execute(global, request.clone(), aside, RunPurpose::Ordinary)
 }
 
+/// The same for one run of a list. `signals` are those of all its runs: a Ctrl-C between two of them ends the next.
+pub fn perform_of_list(
+    global: &Global,
+    request: &cli::RunRequest,
+    signals: &StopSignals,
+) -> Result<RunEnd, CommandError> {
+    prepare_and_execute(global, request.clone(), false, RunPurpose::OfList(signals))
+}
+
 /// The same, except that it does not wait for a run that keeps its servers up: see [`RunEnd::gave_way`].
-/// `stop` is that of all its tries: a Ctrl-C between two of them ends the next.
+/// `signals` are those of all its tries.
 pub fn perform_beside_servers(
     global: &Global,
     request: &cli::RunRequest,
     aside: bool,
-    stop: &Stop,
+    signals: &StopSignals,
 ) -> Result<RunEnd, CommandError> {
-    prepare_and_execute(global, request.clone(), aside, RunPurpose::BesideServers(stop))
+    prepare_and_execute(global, request.clone(), aside, RunPurpose::BesideServers(signals))
 }
 
 /// Starts the servers of a plan and keeps them up; the run is shown on stderr, except as events.
@@ -65,8 +74,10 @@ pub fn serve(global: &Global, request: &cli::ServeRequest) -> Result<CliExit, Co
 #[derive(Clone, Copy)]
 enum RunPurpose<'a> {
     Ordinary,
+    /// Others of the same command may come after it.
+    OfList(&'a StopSignals),
     /// It may use servers that another run keeps up.
-    BesideServers(&'a Stop),
+    BesideServers(&'a StopSignals),
     Serve(&'a cli::ServeRequest),
 }
 
@@ -155,7 +166,10 @@ fn prepare_and_execute(
         lock_report: holding,
         held,
         gives_way: matches!(purpose, RunPurpose::BesideServers(_)),
-        stop: if let RunPurpose::BesideServers(stop) = purpose { stop.clone() } else { Stop::new() },
+        signals: match purpose {
+            RunPurpose::OfList(signals) | RunPurpose::BesideServers(signals) => signals.clone(),
+            RunPurpose::Ordinary | RunPurpose::Serve(_) => StopSignals::new(),
+        },
         junit: request.junit.clone(),
         metrics_listen: request.metrics_listen,
         otlp,
@@ -197,7 +211,7 @@ struct PreparedRun {
     held: Option<KeptServers>,
     /// It does not wait for a run that keeps its servers up.
     gives_way: bool,
-    stop: Stop,
+    signals: StopSignals,
     /// Where to write JUnit XML.
     junit: Option<PathBuf>,
     metrics_listen: Option<SocketAddr>,
@@ -246,7 +260,8 @@ struct RunResources<'a> {
 impl PreparedRun {
     fn execute(mut self) -> Result<RunEnd, CommandError> {
         let home = self.project.home.clone();
-        let stop = self.stop.clone();
+        let signals = self.signals.clone();
+        let stop = signals.stop().clone();
         // Starting a process holds a thread until the new program is loaded, so one thread could not keep the cores busy.
         let threads = thread::available_parallelism().map_or(1, usize::from).clamp(1, 8);
         check_threads(threads + THREADS_BESIDE)?;
@@ -255,7 +270,12 @@ impl PreparedRun {
         let send = teller.send.clone();
         let held = self.held.as_ref().map(KeptServers::phase);
         let first = move |stop: &Stop| held.as_ref().and_then(ServingPhase::end).unwrap_or_else(|| interrupt(stop));
-        install_handlers(stop.clone(), first, move |event| drop(send.send(Some(event))))?;
+        let _answered = signals.answer(first, move |event| drop(send.send(Some(event))))?;
+        // While it was prepared, after another one of the same command.
+        if stop.is_requested() {
+            teller.close();
+            return Ok(RunEnd::without_tasks(CliExit::Interrupted));
+        }
         process::adopt_orphans()?;
         let lock = match take_lock(&home, self.gives_way, &stop, &teller.send)? {
             LockWait::Acquired(lock) => lock,

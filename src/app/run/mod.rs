@@ -17,8 +17,9 @@ mod signals;
 mod sink;
 
 pub(super) use allocation::run_in_allocation;
-pub(super) use execute::{perform, perform_beside_servers};
+pub(super) use execute::{perform, perform_beside_servers, perform_of_list};
 pub(super) use run_end::RunEnd;
+pub(super) use signals::StopSignals;
 
 use crate::app::error::CommandError;
 use crate::cli::{self, CliExit, Global, RunTarget};

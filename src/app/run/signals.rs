@@ -1,32 +1,116 @@
 //! What the first Ctrl-C does, and what another one does.
 
+use std::io;
+use std::sync::Arc;
 use std::thread;
 
+use parking_lot::Mutex;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::app::output::print_error;
 use crate::cli::CliExit;
 use crate::event::{Event, Stop};
 
-/// Once: `first`, which answers with the event to report; usually [`interrupt`]. Twice: kill what runs. A third time: exit; the watchdog ends
-/// the rest. On a thread of its own, so that it takes effect while the loop reads something large or waits for the lock.
-pub(super) fn install_handlers(
+/// The requests to stop (SIGINT, SIGTERM, SIGHUP) of one command, for all its runs: one that comes between two of them, or while the
+/// next one is prepared, ends that.
+#[derive(Clone, Default)]
+pub(in crate::app) struct StopSignals {
     stop: Stop,
-    first: impl Fn(&Stop) -> Event + Send + 'static,
-    send: impl Fn(Event) + Send + 'static,
-) -> std::io::Result<()> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
-    let [int, term, hup] = {
-        let _inside = runtime.enter();
-        [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()].map(signal)
-    };
-    let streams = [int?, term?, hup?];
-    // With a handler, which stays when this is dropped, a file that would exceed `ulimit -f` is an error of the write and not
-    // the end of this process. Programs that stages start do not inherit it.
-    {
-        let _inside = runtime.enter();
-        drop(signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?);
+    shared: Arc<Mutex<Shared>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    /// The handlers stay until the process ends.
+    are_installed: bool,
+    /// Of the run that is in progress.
+    answer: Option<Answer>,
+}
+
+/// What a run does about a signal.
+struct Answer {
+    /// About the first one; returns the event to report. Usually [`interrupt`].
+    first: Box<dyn Fn(&Stop) -> Event + Send>,
+    send: Box<dyn Fn(Event) + Send>,
+}
+
+/// Until it is dropped, a run answers the signals.
+pub(super) struct Attached<'a>(&'a StopSignals);
+
+impl Drop for Attached<'_> {
+    fn drop(&mut self) {
+        self.0.shared.lock().answer = None;
     }
-    thread::spawn(move || runtime.block_on(handle_signals(streams, stop, first, send)));
-    Ok(())
+}
+
+impl StopSignals {
+    /// Nothing is handled before the first run: until then a signal ends the process.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    pub fn stop(&self) -> &Stop {
+        &self.stop
+    }
+
+    /// From now on a signal does this. Once: `first`. Twice: kill what runs. A third time: exit; the watchdog ends the rest. On a thread
+    /// of its own, so that it takes effect while the loop reads something large or waits for the lock.
+    pub(super) fn answer(
+        &self,
+        first: impl Fn(&Stop) -> Event + Send + 'static,
+        send: impl Fn(Event) + Send + 'static,
+    ) -> io::Result<Attached<'_>> {
+        let mut shared = self.shared.lock();
+        shared.answer = Some(Answer { first: Box::new(first), send: Box::new(send) });
+        let attached = Attached(self);
+        if !shared.are_installed {
+            shared.are_installed = true;
+            drop(shared);
+            self.install()?;
+        }
+        Ok(attached)
+    }
+
+    fn install(&self) -> io::Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+        let [int, term, hup] = {
+            let _inside = runtime.enter();
+            [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()].map(signal)
+        };
+        let streams = [int?, term?, hup?];
+        let signals = self.clone();
+        let handle = move || runtime.block_on(signals.handle(streams));
+        thread::Builder::new().name("signals".to_owned()).spawn(handle).map(drop)
+    }
+
+    async fn handle(self, streams: [Signal; 3]) {
+        let [mut int, mut term, mut hup] = streams;
+        for count in 1.. {
+            tokio::select! {
+                _ = int.recv() => {}
+                _ = term.recv() => {}
+                _ = hup.recv() => {}
+            }
+            self.act(count);
+        }
+    }
+
+    /// About the signal with this number.
+    fn act(&self, count: u32) {
+        let shared = self.shared.lock();
+        match (&shared.answer, count) {
+            (Some(run), 1) => (run.send)((run.first)(&self.stop)),
+            (Some(run), 2) => {
+                self.stop.now();
+                (run.send)(stopping("killing what runs"));
+            }
+            (None, 1) => {
+                self.stop.request();
+                print_event(&stopping("interrupted; once more exits at once"));
+            }
+            _ => exit_interrupted(),
+        }
+    }
 }
 
 /// Stops starting, and ends what runs.
@@ -39,32 +123,44 @@ fn stopping(why: &str) -> Event {
     Event::Stopping { why: why.to_owned() }
 }
 
-async fn handle_signals(
-    streams: [tokio::signal::unix::Signal; 3],
-    stop: Stop,
-    first: impl Fn(&Stop) -> Event,
-    send: impl Fn(Event),
-) {
-    let [mut int, mut term, mut hup] = streams;
-    for count in 1.. {
-        tokio::select! {
-            _ = int.recv() => {}
-            _ = term.recv() => {}
-            _ = hup.recv() => {}
-        }
-        let event = match count {
-            1 => first(&stop),
-            2 => {
-                stop.now();
-                stopping("killing what runs")
-            }
-            _ => exit_interrupted(),
-        };
-        send(event);
+/// Where no display of a run shows it.
+pub(super) fn print_event(event: &Event) {
+    match event {
+        Event::Notice { text, .. } => print_error(&format!("! {text}\n")),
+        Event::Stopping { why } => print_error(&format!("! stopping: {why}\n")),
+        _ => {}
     }
 }
 
 #[expect(clippy::exit, reason = "third request to stop: exiting now; the watchdog ends the remaining processes")]
 fn exit_interrupted() -> ! {
     std::process::exit(i32::from(CliExit::Interrupted.code()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    #[test]
+    fn one_stop_is_that_of_all_runs_and_of_what_is_between_them() {
+        let signals = StopSignals::new();
+        let (send, receive) = channel();
+        let attached = |signals: &StopSignals| {
+            let send = send.clone();
+            signals.shared.lock().answer =
+                Some(Answer { first: Box::new(interrupt), send: Box::new(move |event| send.send(event).unwrap()) });
+        };
+        // The first run ends before the signal comes, and does not answer for the second one.
+        attached(&signals);
+        drop(Attached(&signals));
+        signals.act(1);
+        assert!(receive.try_recv().is_err());
+        assert!(signals.stop().is_requested() && !signals.stop().is_hard_requested());
+        attached(&signals);
+        signals.act(2);
+        assert_eq!(receive.recv().unwrap(), stopping("killing what runs"));
+        assert!(signals.stop().is_hard_requested());
+    }
 }

@@ -15,6 +15,7 @@ const REFUSALS: [&str; 2] = ["permission denied", "operation not permitted"];
 /// `TMPDIR` are a folder of its own, which is removed afterwards.
 pub async fn run_confined(context: &TaskContext, mut command: ProcessCommand) -> Result<(), Failure> {
     let lease = &context.lease;
+    refuse_open_folders(context)?;
     let scratch = lease.log.with_extension("scratch");
     fs::create_dir_all(&scratch).map_err(|error| cannot("made", &scratch, &error))?;
     let read = lease.assignment.inputs.values().flatten().chain(&lease.assignment.outputs).cloned().collect();
@@ -24,6 +25,25 @@ pub async fn run_confined(context: &TaskContext, mut command: ProcessCommand) ->
     let ended = context.run(command).await;
     fs::remove_dir_all(&scratch).map_err(|error| cannot("removed", &scratch, &error))?;
     ended.map(drop).map_err(|failure| explained(failure, &confinement))
+}
+
+/// In a folder of the system, which is open to every confined command, neither the project's files nor other stages' outputs are closed.
+fn refuse_open_folders(context: &TaskContext) -> Result<(), Failure> {
+    let folders = [("project", context.lease.project.as_path()), ("state folder", context.state())];
+    for (what, folder) in folders {
+        if let Some(system) = Confinement::system_folder_of(folder) {
+            let found = format!(
+                "it cannot be confined: the {what}, {}, is below {system}, which is open to every confined command",
+                folder.display()
+            );
+            let option = if what == "project" { "" } else { " (`--home`)" };
+            return Err(Failure::new(FailureKind::Spawn, found).hint(format!(
+                "move the {what}{option} to a folder that is not below {} or /dev, or remove `confine: true`",
+                SYSTEM_FOLDERS.join(", ")
+            )));
+        }
+    }
+    Ok(())
 }
 
 fn cannot(done: &str, scratch: &Path, error: &io::Error) -> Failure {
@@ -41,6 +61,12 @@ fn explained(failure: Failure, confinement: &Confinement) -> Failure {
     let Some(path) = refused.flat_map(paths).find(|path| path.exists() && !confinement.allows_reading(path)) else {
         return failure;
     };
+    if path.starts_with("/dev") {
+        let what = format!("it is confined, and {} is none of the devices that are open to it", path.display());
+        return failure
+            .cause(what)
+            .hint("`regatta manual security` has the list; remove `confine: true` if the stage needs it");
+    }
     failure.cause(format!("it is confined, and {} is not declared", path.display())).hint(format!(
         "declare it under `inputs:`, or refer to the stage that makes it; besides these, a stage with `confine: true` may read {}",
         SYSTEM_FOLDERS.join(", ")
@@ -76,6 +102,10 @@ mod tests {
             let explained = explained(failure, &Confinement::default());
             assert_eq!(explained.cause.unwrap(), format!("it is confined, and {shown} is not declared"), "{line}");
         }
+        let failure =
+            Failure::new(FailureKind::Exit(1), "exit code 1").tail(vec!["cat: /dev: Permission denied".to_owned()]);
+        let explained = super::explained(failure, &Confinement::default());
+        assert_eq!(explained.cause.unwrap(), "it is confined, and /dev is none of the devices that are open to it");
         let allowed = Confinement { read: vec![folder.path().to_owned()], write: Vec::new() };
         let failure =
             Failure::new(FailureKind::Exit(1), "exit code 1").tail(vec![format!("cat: {shown}: Permission denied")]);

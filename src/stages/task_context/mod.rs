@@ -89,13 +89,18 @@ impl TaskContext {
         shown.chain(self.lease.task.secrets.iter().cloned()).collect()
     }
 
+    /// The state folder, which holds `out/KEY-N`.
+    fn state(&self) -> &Path {
+        let out = &self.lease.out;
+        out.parent().and_then(Path::parent).unwrap_or(out)
+    }
+
     /// Reports which files of the project a command names that its stage does not declare.
     pub fn warn_of_undeclared(&self, argv: &[OsString]) {
         let lease = &self.lease;
-        let state = lease.out.parent().and_then(Path::parent).unwrap_or(&lease.out);
         for word in argv {
             let text = word.to_string_lossy();
-            for path in undeclared(&text, &lease.out, &lease.project, state, &lease.assignment.inputs) {
+            for path in undeclared(&text, &lease.out, &lease.project, self.state(), &lease.assignment.inputs) {
                 let name = path.strip_prefix(&lease.project).unwrap_or(&path).display();
                 lease.notice(format!("{name} is not under its `inputs:`, so a change to it would not be seen"));
             }

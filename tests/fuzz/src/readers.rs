@@ -13,8 +13,8 @@ use regatta::app::read_lock_file;
 use regatta::diag::SourceText;
 use regatta::event::{Digest, TaskId};
 use regatta::harness::{
-    Api, BenchSpec, DataKind, LoadPattern, NpyIntegers, PromptFile, PromptSource, SendingSpec, Slo, Transport, plan,
-    read_grpc_answer, read_http_answer,
+    Api, BenchSpec, DataKind, LoadPattern, NpyIntegers, PreviousAnswers, Prompt, PromptFile, PromptSource,
+    RequestSchedule, SendingSpec, Slo, Transport, plan, read_grpc_answer, read_http_answer,
 };
 use regatta::interop::{ImportSource, import_runs, read_config, read_line, read_script};
 use regatta::manifest::{Expressions, GivenValues, ManifestLibrary, Scope, load};
@@ -261,7 +261,25 @@ pub fn prompts(data: &[u8]) {
     let (choice, data) = choose(data);
     let kinds = [DataKind::Jsonl, DataKind::Sharegpt, DataKind::Mooncake, DataKind::Plan];
     let path = file("prompts", data);
-    let _ = plan(&prompts_of(kinds[choice % kinds.len()], &path));
+    if let Ok(schedule) = plan(&prompts_of(kinds[choice % kinds.len()], &path)) {
+        render(&schedule);
+    }
+}
+
+/// Writes the prompts out as both kinds of target get them, up to a long one: it costs seconds.
+fn render(schedule: &RequestSchedule) {
+    /// Tokens, or bytes of text.
+    const LONG: usize = 1 << 16;
+    let answers = PreviousAnswers {
+        answers: vec![Some(Prompt::Ids(vec![3, 4])), None, Some(Prompt::Text("an answer".to_owned()))],
+    };
+    for (index, planned) in (0..).zip(schedule.requests.iter().take(20)) {
+        let ids = schedule.ids(index, &planned, &answers).unwrap_or_default().len();
+        let text = schedule.text(index, &planned, &answers).unwrap_or_default().len();
+        if ids.max(text) > LONG {
+            break;
+        }
+    }
 }
 
 fn prompts_of(kind: DataKind, file: &Path) -> BenchSpec {

@@ -20,6 +20,7 @@ use crate::event::Digest;
 use crate::harness::schedule::data::{DataErrors, DataSummary, PromptPart, PromptRenderer, fault, file_digest};
 use crate::harness::schedule::random_draws::GENERATOR;
 use crate::harness::{BenchSpec, HarnessError, LoadPattern, PromptFile};
+use crate::spec::Length;
 
 /// The plan's file beside a result.
 pub(in crate::harness) const PLAN: &str = "plan.jsonl";
@@ -112,12 +113,25 @@ enum PlannedPromptError {
     Twice,
     #[error("`as` names request {request}, which has no `parts` before it")]
     NoParts { request: usize },
+    #[error(
+        "its parts have {tokens} tokens to draw, and may have at most {}, more than any model takes",
+        Length::LONGEST
+    )]
+    TooLong { tokens: u64 },
+}
+
+const fn not_too_long(tokens: u64) -> Result<(), PlannedPromptError> {
+    if tokens > Length::LONGEST as u64 { Err(PlannedPromptError::TooLong { tokens }) } else { Ok(()) }
 }
 
 /// The prompt that a line defines.
 fn prompt(line: &Line, before: &[PlannedRequest]) -> Result<Option<Arc<[PromptPart]>>, PlannedPromptError> {
     match (line.r#as, &line.parts) {
-        (None, parts) => Ok(parts.clone()),
+        (None, Some(parts)) => {
+            let drawn = parts.iter().map(|part| if let PromptPart::Drawn { tokens, .. } = part { *tokens } else { 0 });
+            not_too_long(drawn.map(u64::from).sum()).map(|()| Some(Arc::clone(parts)))
+        }
+        (None, None) => not_too_long(line.r#in.into()).map(|()| None),
         (Some(_), Some(_)) => Err(PlannedPromptError::Twice),
         (Some(first), None) => {
             let known = before.get(first).and_then(|planned| planned.parts.clone());

@@ -298,7 +298,8 @@ fn the_list_of_benchmark_core_model_is_read() {
 #[test]
 fn every_mistake_of_a_file_has_its_line() {
     let text = "{\"prompt\": \"fine\", \"output_length\": 3}\n{\"prompt\": \n\n{\"output_length\": 0, \"text\": \"x\"}\n\
-                {\"input_ids\": [1, -4], \"output_length\": 2}\n{\"colour\": \"red\"}\n{\"prompt\": \"a\", \"input_ids\": [3]}\n";
+                {\"input_ids\": [1, -4], \"output_length\": 2}\n{\"colour\": \"red\"}\n{\"prompt\": \"a\", \"input_ids\": [3]}\n\
+                {\"input_length\": 4294967295, \"output_length\": 1}\n";
     let (_folder, spec) = with_file("wrong.jsonl", text, DataKind::Jsonl);
     let why = plan(&spec).unwrap_err().to_string();
     for (line, what) in [
@@ -307,6 +308,7 @@ fn every_mistake_of_a_file_has_its_line() {
         (5, "-4 is no token id"),
         (6, "it has none of `prompt`"),
         (7, "more than one of"),
+        (8, "the input length is 4294967295, and must be at most 16777216 tokens"),
     ] {
         let message = why.lines().find(|message| message.contains(&format!("line {line}:")));
         assert!(message.is_some_and(|message| message.contains(what)), "line {line} is missing in:\n{why}");
@@ -372,6 +374,11 @@ fn a_written_plan_is_sent_again_exactly_and_a_changed_one_is_refused() {
     let line = bytes.lines().nth(4).unwrap();
     fs::write(&file, bytes.replacen(line, &line.replacen("\"out\":", "\"out\":1", 1), 1)).unwrap();
     assert!(plan(&replay).unwrap_err().to_string().contains("it was changed"));
+    // A few bytes that would be drawn as gigabytes.
+    let longer = line.replacen("\"tokens\":", "\"tokens\":4294900", 1);
+    assert_ne!(longer, line);
+    fs::write(&file, bytes.replacen(line, &longer, 1)).unwrap();
+    assert!(plan(&replay).unwrap_err().to_string().contains("may have at most 16777216, more than any model takes"));
     fs::write(&file, bytes.replacen("pcg64", "pcg32", 1)).unwrap();
     assert!(plan(&replay).unwrap_err().to_string().contains("drawn by pcg32"));
     fs::write(&file, &bytes).unwrap();
