@@ -19,7 +19,7 @@ use super::pull;
 use super::record::SharedOutput;
 use super::scan::{ScanPatterns, ScanResult};
 use super::store_state::{Shareability, StoreState, lock};
-use crate::event::Digest;
+use crate::event::{Digest, cores};
 use crate::runner::store::{ParcelItem, TaskRecord, link_escape};
 
 /// What became of an output that was to be shared.
@@ -321,7 +321,14 @@ fn read_through(
         if bytes.is_empty() {
             break;
         }
-        hasher.update_rayon(&bytes);
+        match cores() {
+            Some(cores) => cores.install(|| {
+                hasher.update_rayon(&bytes);
+            }),
+            None => {
+                hasher.update(&bytes);
+            }
+        }
         if let Some(found) = scanner.feed(&bytes) {
             return Ok(Some(found));
         }
