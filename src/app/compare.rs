@@ -7,7 +7,7 @@ use crate::app::error::CommandError;
 use crate::app::output::{print, print_error};
 use crate::cli::{CliExit, Compare, Global, Report};
 use crate::harness::REPEATS;
-use crate::interop::{self, Tool};
+use crate::interop::{self, MeasuredResult, Tool};
 use crate::report::compare::{
     self, CompareRules, ComparedResult, ComparedSweep, Comparison, FailCondition, FailConditionOutcome, RunSet,
 };
@@ -23,10 +23,8 @@ pub(super) fn compare(global: &Global, request: &Compare) -> Result<CliExit, Com
     let (mut firsts, mut sets) = (Vec::new(), Vec::new());
     for word in &request.results {
         let mut sheets = Vec::new();
-        let runs = find_runs(global, word)?;
-        for found in &runs {
-            repeats_are_here(found, gates.is_empty())?;
-        }
+        let runs = find_runs(global, word)?.into_iter().map(|found| as_one_run(found, gates.is_empty()));
+        let runs = runs.collect::<Result<Vec<_>, _>>()?;
         for found in &runs {
             sheets.push(match as_tool {
                 Some(tool) => ComparedResult::as_tool(&found.run, tool).map_err(CommandError::usage)?,
@@ -108,13 +106,13 @@ fn write_page(path: &std::path::Path, page: &str) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// A result of several runs is read as one where the folder of the runs is missing. That is a warning for a reader, and an error for
-/// a gate: it would judge by one run what was measured several times so that chance does not decide.
-fn repeats_are_here(found: &FoundResult, may_go_on: bool) -> Result<(), CommandError> {
-    let runs =
-        found.run.result.own().and_then(|result| result.repeats.as_ref()).map_or(0, |repeats| repeats.runs.len());
+/// A result of several runs is read as the first of them where the folder of the runs is missing: its requests and its spread are
+/// known, those of the others are not. That is a warning for a reader, and an error for a gate: it would judge by one run what was
+/// measured several times so that chance does not decide.
+fn as_one_run(mut found: FoundResult, may_go_on: bool) -> Result<FoundResult, CommandError> {
+    let runs = found.run.result.runs();
     if runs < 2 {
-        return Ok(());
+        return Ok(found);
     }
     let what =
         format!("{} is the result of {runs} runs, but their folder `{REPEATS}` is not next to it", found.run.name);
@@ -122,8 +120,11 @@ fn repeats_are_here(found: &FoundResult, may_go_on: bool) -> Result<(), CommandE
     if !may_go_on {
         return Err(CommandError::Usage(format!("{what}, and `--fail-if` needs all runs\n  hint: {hint}")));
     }
-    print_error(&format!("warning: {what}: it is compared as one run\n  hint: {hint}\n"));
-    Ok(())
+    print_error(&format!("warning: {what}: it is compared as one run, the first\n  hint: {hint}\n"));
+    if let MeasuredResult::Regatta(result) = &mut found.run.result {
+        result.repeats = None;
+    }
+    Ok(found)
 }
 
 /// Prints the outcome of a comparison for a gate, where the gate does not simply pass.

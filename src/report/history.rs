@@ -61,7 +61,16 @@ impl HistoryPoint {
         self.result.verdict.is_some_and(Verdict::is_valid)
     }
 
-    /// Its number; none where the result has none.
+    /// `VALID`; of several runs `VALID, mean of 5 runs`.
+    pub fn verdict_text(&self) -> String {
+        let verdict = self.result.verdict.map_or("not judged", Verdict::as_str);
+        match self.result.runs {
+            1 => verdict.to_owned(),
+            runs => format!("{verdict}, mean of {runs} runs"),
+        }
+    }
+
+    /// Its number, of several runs the mean over them; none where the result has none.
     pub fn value(&self, key: &MetricKey) -> Option<f64> {
         let measure = self.result.measures.iter().find(|measure| measure.key == key.metric)?;
         measure.stats.iter().find(|(stat, _)| *stat == key.stat).map(|(_, value)| *value)
@@ -233,11 +242,10 @@ fn head(series: &HistorySeries) -> Vec<(TextRole, String)> {
 
 fn row(series: &HistorySeries, place: usize, point: &HistoryPoint) -> Vec<(TextRole, String)> {
     let role = if point.is_valid() { TextRole::Plain } else { TextRole::Warning };
-    let verdict = point.result.verdict.map_or("not judged", Verdict::as_str);
     let mut cells = vec![
         (TextRole::Plain, to_the_second(&point.started)),
         (TextRole::Plain, clean(point.run.as_str())),
-        (role, verdict.to_owned()),
+        (role, point.verdict_text()),
     ];
     for metric in &series.metrics {
         let change = metric.changes.iter().find(|shift| shift.point == place);
@@ -307,7 +315,8 @@ fn series_json(series: &HistorySeries) -> Value {
             series.metrics.iter().map(|metric| (metric.key.to_string(), point.value(&metric.key))).collect();
         json!({
             "place": place, "run": point.run, "tags": point.tags, "started": point.started,
-            "verdict": point.result.verdict, "simulated": point.result.is_simulated(), "values": values,
+            "verdict": point.result.verdict, "simulated": point.result.is_simulated(), "mean_of_runs": point.result.runs,
+            "values": values,
         })
     };
     let change = |metric: &MetricHistory, shift: &LevelShift| {
@@ -388,6 +397,37 @@ mod tests {
         assert_eq!(json["series"][0]["changes"][0]["place"], 8);
         assert_eq!(json["series"][0]["points"][4]["verdict"], "invalid_client");
         assert_eq!(series(vec![of(0), of(1), of(2)], &[], 2)[0].points.len(), 2);
+    }
+
+    /// TTFT p99 of five runs is 200, 300, 300, 300, 300 ms: the result shows the first of them, and the measurement had 280 ms.
+    #[test]
+    fn a_measurement_of_several_runs_has_their_mean() {
+        let run = json!({ "folder": "repeats/01", "seed": 1, "verdict": "valid", "started": "" });
+        let over = |unit: &str, values: [f64; 5]| {
+            json!(crate::harness::AcrossRuns::of(unit, values.to_vec()).expect("several values"))
+        };
+        let result = test_runs::result_of(json!({
+            "latency": { "ttft": { "unit": "ms", "p99": 200.0, "p50": 90.0, "percentile_rule": "nearest rank" } },
+            "rates": { "output_tokens": 900.0 },
+            "requested": { "scenario": { "server": { "rate": 10.0 } } },
+            "repeats": { "runs": vec![run; 5], "shown": 1, "over_runs": {
+                "ttft_p99": over("ms", [200.0, 300.0, 300.0, 300.0, 300.0]),
+                "output_tokens": over("/s", [900.0, 1_000.0, 1_000.0, 1_000.0, 1_100.0]),
+            } },
+        }));
+        let measured = MeasuredRun { name: "load".to_owned(), result, request_traces: Vec::new() };
+        let point = HistoryPoint { result: ComparedResult::of(&measured), ..point(1, 1_000.0, "gpu7:8001", 10.0) };
+        let value = |key: &str| point.value(&MetricKey::read(key));
+        assert_eq!((value("ttft_p99"), value("output_tokens")), (Some(280.0), Some(1_000.0)));
+        assert_eq!(value("ttft_p50"), None, "not every run has it, and that of the first is not the measurement's");
+        let all = series(vec![point.clone()], &[MetricKey::read("ttft_p99")], 100);
+        let shown = text(&all, Styler::OFF);
+        assert!(shown.contains("VALID, mean of 5 runs  280"), "{shown}");
+        let json: Value = serde_json::from_str(&json(&all)).unwrap();
+        assert_eq!(
+            (&json["series"][0]["points"][0]["values"]["ttft_p99"], &json["series"][0]["points"][0]["mean_of_runs"]),
+            (&json!(280.0), &json!(5))
+        );
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub fn perform(context: &TaskContext, compare: &CompareResults) -> Result<Done, 
         let name = compare.rows.get(index).cloned().unwrap_or_else(|| scenario(first, index));
         let rules = CompareRules { force: compare.force, ..CompareRules::default() };
         ratios.measured(&name, &columns, &sets, &compare.metrics, rules);
-        let firsts = columns.iter().zip(row).filter_map(|(column, runs)| ServerRow::of(&name, column, runs.first()?));
+        let firsts = columns.iter().zip(row).filter_map(|(column, runs)| ServerRow::of(&name, column, runs));
         ratios.server.extend(firsts);
     }
     let metric = compare.metrics.first().map(String::as_str).unwrap_or_default();
@@ -41,6 +41,7 @@ pub fn perform(context: &TaskContext, compare: &CompareResults) -> Result<Done, 
     ratios.server.extend(compare.published_server.iter().map(|row| ServerRow {
         row: row.row.clone(),
         column: row.column.clone(),
+        runs: 1,
         target_qps: Some(row.target_qps),
         completed_qps: Some(row.completed_qps),
         output_tokens: Some(row.output_tokens),

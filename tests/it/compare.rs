@@ -100,7 +100,9 @@ fn a_result_without_its_repeats_is_compared_as_one_run_with_a_warning() {
     let world = World::new();
     let of_three = |result: &mut Value| {
         let run = |n: u64| json!({ "folder": format!("repeats/0{n}"), "seed": n, "verdict": "valid", "started": "" });
-        result["repeats"] = json!({ "runs": [run(1), run(2), run(3)], "shown": 1, "over_runs": {} });
+        result["repeats"] = json!({ "runs": [run(1), run(2), run(3)], "shown": 1, "over_runs": {
+            "ttft_mean": { "unit": "ms", "values": [1.0, 2.0, 3.0], "mean": 2.0, "stddev": 1.0, "low": 0.0, "high": 4.0 },
+        } });
     };
     result(&world, "alone", 0, of_three);
     result(&world, "whole", 0, of_three);
@@ -111,6 +113,9 @@ fn a_result_without_its_repeats_is_compared_as_one_run_with_a_warning() {
     let ended = world.regatta(&["compare", "whole", "alone"]);
     assert_eq!(ended.code, 0, "{ended:?}");
     ended.shows(missing).shows("it is compared as one run").shows("copy `repeats` with result.json");
+    let first: Value = serde_json::from_str(&world.read("alone/result.json")).unwrap();
+    let shown = delta(&compared(&world, &["whole", "alone"]), "ttft", "mean")["b"].clone();
+    assert_eq!(shown, first["latency"]["ttft"]["mean"], "the first run, whose requests are there");
     let gate = world.regatta(&["compare", "whole", "alone", "--fail-if", "ttft_p99>5%"]);
     assert_eq!(gate.code, 2, "{gate:?}");
     gate.shows(missing).shows("`--fail-if` needs all runs");

@@ -4,7 +4,9 @@ use std::path::Path;
 
 use pretty_assertions::assert_eq;
 use regatta::harness::{Api, BenchSpec, LoadPattern, Measured, VerdictCheck};
+use regatta::interop::{self, ExportFormat};
 use regatta::spec::{Length, Request};
+use serde_json::{Value, json};
 
 use crate::data::tokenizer;
 use crate::openai::script::{DONE, Do, END, HEAD, Scripted, chunk, role, token, usage};
@@ -121,6 +123,41 @@ fn tritons_text_is_counted_over_grpc_and_over_http_in_one_piece_and_in_many() {
         assert!(streamed.requests.iter().any(|record| record.chunks > 1));
         let whole = sold(BenchSpec { request: Request { streaming: Some(false), ..Request::default() }, ..spec });
         assert!(whole.requests.iter().all(|record| record.first_tokens == record.tokens), "one chunk has all of them");
+    }
+}
+
+/// Each answer has five tokens, and the server names that number for one of three: each format has all fifteen.
+#[test]
+fn exports_have_the_tokens_of_every_answer_whoever_counted_them() {
+    for usage_of in [None, Some(2)] {
+        let server = Scripted::start(move |number| answer((Some(number) == usage_of).then_some(5)));
+        let (_folder, mut spec) = with_tokenizer(BenchSpec { output_len: Length::Fixed(8), ..chat(&server, 3) });
+        spec.scenario = LoadPattern::Concurrency { users: 1.0.into() };
+        let measured = measure(&spec);
+        let records: Vec<_> = measured.requests.iter().collect();
+        let run = interop::MeasuredRun::of("text", &measured);
+        let file = |format: ExportFormat, name: &str| -> Value {
+            let exported = interop::export(&run, &records, format).expect("an export");
+            let file = exported.files.into_iter().find(|file| file.name == name).expect(name);
+            serde_json::from_slice(&file.bytes).expect("JSON")
+        };
+        let vllm = file(ExportFormat::Vllm, "vllm_bench.json");
+        assert_eq!((&vllm["total_output_tokens"], &vllm["output_lens"]), (&json!(15), &json!([5, 5, 5])));
+        let per_second = 15.0 / vllm["duration"].as_f64().expect("a duration");
+        assert!((vllm["output_throughput"].as_f64().expect("a rate") / per_second - 1.0).abs() < 1e-9, "{vllm:#}");
+        let aiperf = file(ExportFormat::AiPerf, "profile_export_aiperf.json");
+        assert_eq!(
+            (&aiperf["total_osl"]["avg"], &aiperf["output_sequence_length"]["count"]),
+            (&json!(15.0), &json!(3))
+        );
+        assert!(aiperf["output_token_throughput"]["avg"].as_f64() > Some(0.0), "{aiperf:#}");
+        let genai = file(ExportFormat::GenAiPerf, "profile_export_genai_perf.json");
+        assert_eq!(genai["output_sequence_length"]["avg"], 5.0);
+        assert!(genai["output_token_throughput"]["avg"].as_f64() > Some(0.0), "{genai:#}");
+        let report = file(ExportFormat::BenchmarkReport, "benchmark_report_v0.2.json");
+        let aggregate = &report["results"]["request_performance"]["aggregate"];
+        assert_eq!(aggregate["requests"]["output_length"]["mean"], 5.0);
+        assert!(aggregate["throughput"]["output_token_rate"]["mean"].as_f64() > Some(0.0), "{report:#}");
     }
 }
 

@@ -1,15 +1,10 @@
 //! A result in one line, and a line for each host.
 
 use super::metric::zero_point_text;
-use crate::harness::{AcrossRuns, HostShare, LoadPattern, LoadgenResult, Repeats, RunResult, Slo};
+use crate::harness::{HostShare, LoadPattern, LoadgenResult, Repeats, RunResult, Slo};
 use crate::units::grouped;
 
 impl RunResult {
-    /// A number of all runs, of a measurement that was made several times: `ttft_p99`, `output_tokens`.
-    pub fn over_runs(&self, name: &str) -> Option<&AcrossRuns> {
-        self.repeats.as_ref()?.over_runs.get(name)
-    }
-
     /// Whether a server was the built-in simulator.
     pub fn is_simulated(&self) -> bool {
         self.identity.as_ref().is_some_and(|identity| identity.simulated)
@@ -142,7 +137,7 @@ fn ms(value: Option<f64>) -> String {
 /// Three digits that matter, at most two behind the point.
 fn short(value: f64) -> String {
     match value.abs() {
-        size if size >= 99.95 => grouped(value.abs(), 0),
+        size if size >= 99.95 => grouped(value, 0),
         size if size >= 1.0 => format!("{value:.1}"),
         _ => format!("{value:.2}"),
     }
@@ -156,5 +151,7 @@ mod tests {
     fn numbers_are_short_and_grouped() {
         let texts: Vec<String> = [0.123, 9.84, 99.96, 212.4, 1_204.4, 1_234_567.0].map(short).to_vec();
         assert_eq!(texts, ["0.12", "9.8", "100", "212", "1,204", "1,234,567"]);
+        // The low end of a mean's interval over few runs may be below zero.
+        assert_eq!([-1_071.0, -9.84].map(short), ["-1,071", "-9.8"]);
     }
 }

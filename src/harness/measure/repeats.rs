@@ -26,7 +26,8 @@ pub struct Repeats {
     pub runs: Vec<RepeatedRun>,
     /// Which of the runs, from 1, all other numbers of this result are from.
     pub shown: u64,
-    /// By metric and statistic: `ttft_p99`, `output_tokens`. A number that not every run has is left out.
+    /// By metric and statistic: `ttft_p99`, `output_tokens`; counts, too: `requests_failed`, `ttft_n`. A number that not every
+    /// run has is left out.
     pub over_runs: BTreeMap<String, AcrossRuns>,
 }
 
@@ -45,7 +46,7 @@ pub struct RepeatedRun {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct AcrossRuns {
-    /// `ms` or `/s`.
+    /// `ms`, `s`, `/s` or `/J`; empty for counts and shares.
     pub unit: String,
     /// In the order of the runs.
     pub values: Vec<f64>,
@@ -62,6 +63,11 @@ impl AcrossRuns {
     pub fn of(unit: &str, values: Vec<f64>) -> Option<Self> {
         let (of, (low, high)) = (RunValues::of(&values)?, mean_interval(&values)?);
         Some(Self { unit: unit.to_owned(), values, mean: of.mean, stddev: of.variance.sqrt(), low, high })
+    }
+
+    /// Of a count, what all runs have together.
+    pub fn sum(&self) -> u64 {
+        self.values.iter().sum::<f64>() as u64
     }
 }
 

@@ -24,9 +24,10 @@ pub struct SweepPoint {
     /// Of its result, below the folder of `sweep.json`.
     #[serde(default)]
     pub folder: PathBuf,
+    /// Of the first run.
     #[serde(default)]
     pub seed: u64,
-    /// Start of set-up, RFC 3339, UTC.
+    /// Start of set-up of the first run, RFC 3339, UTC.
     #[serde(default)]
     pub started: String,
     #[serde(default)]
@@ -70,7 +71,8 @@ pub struct SweepPoint {
     /// Whether no other valid point has both more tokens per second for a user and more for the server.
     #[serde(default)]
     pub on_front: bool,
-    /// How many runs it is of. Of several, each number is their mean, and intervals are over the runs.
+    /// How many runs it is of. Of several, counts (`scheduled`, `ok`, `failed`, `n`) are their sums, each other number is their
+    /// mean, and intervals are over the runs.
     #[serde(default = "one_run")]
     pub runs: u64,
     /// Every number of each run, where there are several; by metric and statistic: `ttft_p99`, `output_tokens`.
@@ -183,23 +185,36 @@ impl SweepPoint {
         }
     }
 
-    /// With the means of several runs in place of the numbers of one. A number that not every run has is left out.
+    /// With the means of several runs in place of the numbers of one, and the sums of their counts. A number that not every run
+    /// has is left out; a count and a length of time that `over_runs` does not have stay as they are.
     #[must_use]
     pub fn with_runs(mut self, runs: u64, over_runs: BTreeMap<String, AcrossRuns>) -> Self {
         let mean = |name: &str| over_runs.get(name).map(|over| over.mean);
+        let sum = |name: &str| over_runs.get(name).map(AcrossRuns::sum);
         let number = |name: String| {
             let over = over_runs.get(&name)?;
             Some(MeasuredNumber { value: over.mean, low: Some(over.low), high: Some(over.high) })
         };
         for (name, latency) in [("ttft", &mut self.ttft), ("tpot", &mut self.tpot), ("e2e", &mut self.e2e)] {
             *latency = LatencySummary {
-                n: latency.n,
+                n: sum(&format!("{name}_n")).unwrap_or(latency.n),
                 mean: number(format!("{name}_mean")),
                 p50: number(format!("{name}_p50")),
                 p90: number(format!("{name}_p90")),
                 p99: number(format!("{name}_p99")),
             };
         }
+        for (name, count) in [
+            ("requests_scheduled", &mut self.scheduled),
+            ("requests_ok", &mut self.ok),
+            ("requests_failed", &mut self.failed),
+        ] {
+            *count = sum(name).unwrap_or(*count);
+        }
+        self.window_s = mean("window").unwrap_or(self.window_s);
+        // A closed loop offers no rate, also where arrivals have one.
+        self.offered_per_s = self.offered_per_s.map(|of_run| mean("offered").unwrap_or(of_run));
+        self.attainment = mean("attainment");
         self.requests_per_s = mean("requests_full");
         self.output_tokens_per_s = mean("output_tokens");
         self.goodput_per_s = mean("goodput");
@@ -234,5 +249,31 @@ impl SweepPoint {
             Some(Verdict::InvalidLoad) => !self.reasons.iter().any(Reason::is_load_not_reached),
             Some(Verdict::InvalidClient | Verdict::InvalidServer) => false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::harness::{Goodput, result_of_repeats};
+
+    #[test]
+    fn a_point_of_several_runs_has_their_means_and_the_sums_of_their_counts() {
+        let text = include_str!("../../../tests/golden/results/benchmark/result.json");
+        let one: RunResult = serde_json::from_str(text).unwrap();
+        let runs = [(24, 0, 10.0, 1.0), (22, 2, 12.0, 0.5), (20, 4, 14.0, 0.0)].map(|(ok, failed, window_s, share)| {
+            let mut run = one.clone();
+            (run.counts.scheduled, run.counts.ok, run.counts.failed, run.latency.ttft.n) = (24, ok, failed, ok);
+            (run.rates.window_s, run.rates.offered) = (window_s, Some(window_s / 2.0));
+            run.goodput = Some(Goodput { attainment: Some(share), requests: Some(share * 8.0), ..Goodput::default() });
+            run
+        });
+        let of = |result: &RunResult| SweepPoint::of(SweepLevel::Rate(5.0), None, PathBuf::new(), result);
+        let point = of(&result_of_repeats(&runs).unwrap());
+        assert_eq!((point.runs, point.scheduled, point.ok, point.failed, point.ttft.n), (3, 72, 66, 6, 66));
+        assert_eq!((point.window_s, point.offered_per_s), (12.0, Some(6.0)));
+        assert_eq!((point.attainment, point.goodput_per_s), (Some(0.5), Some(4.0)));
+        let alone = of(&runs[1]);
+        assert_eq!((alone.runs, alone.ok, alone.failed, alone.attainment), (1, 22, 2, Some(0.5)));
     }
 }

@@ -11,7 +11,17 @@ use crate::harness::{Reason, RunResult};
 
 /// Statistics of a metric that are reported over runs.
 const STATISTICS: [&str; 5] = ["mean", "p50", "p90", "p95", "p99"];
-const RATES: [&str; 3] = ["requests_full", "requests_loadgen_completed", "output_tokens"];
+const RATES: [&str; 4] = ["requests_full", "requests_loadgen_completed", "output_tokens", "offered"];
+/// Other numbers, each with its unit and its place in a result.
+const OTHERS: [(&str, &str, &str); 7] = [
+    ("goodput", "/s", "/goodput/requests"),
+    ("attainment", "", "/goodput/attainment"),
+    ("window", "s", "/rates/window_s"),
+    ("requests_scheduled", "", "/counts/scheduled"),
+    ("requests_ok", "", "/counts/ok"),
+    ("requests_failed", "", "/counts/failed"),
+    ("tokens_per_joule", "/J", "/gpu/tokens_per_joule"),
+];
 
 /// The result of all runs: the first run's numbers, the reasons of every run, and statistics over runs. `None` without runs.
 pub fn result_of_repeats(runs: &[RunResult]) -> Option<RunResult> {
@@ -63,11 +73,14 @@ fn over_runs(runs: &[RunResult]) -> BTreeMap<String, AcrossRuns> {
         for statistic in STATISTICS {
             add(format!("{metric}_{statistic}"), "ms", &format!("/latency/{metric}/{statistic}"));
         }
+        add(format!("{metric}_n"), "", &format!("/latency/{metric}/n"));
     }
     for rate in RATES {
         add(rate.to_owned(), "/s", &format!("/rates/{rate}"));
     }
-    add("goodput".to_owned(), "/s", "/goodput/requests");
+    for (name, unit, place) in OTHERS {
+        add(name.to_owned(), unit, place);
+    }
     all
 }
 
@@ -75,6 +88,24 @@ fn over_runs(runs: &[RunResult]) -> BTreeMap<String, AcrossRuns> {
 mod tests {
     use super::*;
     use crate::event::Verdict;
+
+    #[test]
+    fn of_all_runs_numbers_are_means_and_counts_are_sums() {
+        let text = include_str!("../../../tests/golden/results/benchmark/result.json");
+        let one: RunResult = serde_json::from_str(text).unwrap();
+        let runs = [(200.0, 0), (300.0, 2), (400.0, 1)].map(|(p99, failed)| {
+            let mut run = one.clone();
+            run.latency.ttft.p99 = Some(p99);
+            run.counts.failed = failed;
+            run
+        });
+        let whole = result_of_repeats(&runs).unwrap();
+        assert_eq!((whole.runs(), whole.latency.ttft.p99, whole.counts.failed), (3, Some(200.0), 0), "run 1 is shown");
+        assert_eq!(whole.number("ttft_p99", whole.latency.ttft.p99), Some(300.0));
+        assert_eq!(whole.count("requests_failed", whole.counts.failed), Some(3));
+        assert_eq!(whole.number("a number that no run has", Some(1.0)), None);
+        assert_eq!((one.number("ttft_p99", Some(1.0)), one.count("requests_failed", 4)), (Some(1.0), Some(4)));
+    }
 
     #[test]
     fn runs_of_different_servers_are_not_pooled() {

@@ -6,13 +6,14 @@ use crate::interop::metrics::{
     ChunkFilter, DeviationRule, MeasuredRun, MetricConcept, MissingMetric, SortedValues, Tool,
 };
 use crate::interop::results::exported::{
-    Exported, PERCENTILES, cell, counted_by_server, duration_s, facts, input_tokens, linear, ok, output_tokens,
+    Exported, PERCENTILES, cell, counted_otherwise, duration_s, facts, input_tokens, linear, ok, output_tokens,
     second_token, single, spread, statistics, tokens_per_user,
 };
 use crate::interop::results::identity;
 use serde_json::{Map, Value, json};
 
 const TOOL: Tool = Tool::AiPerf;
+const OUTPUT_LENGTH: &str = "output_sequence_length";
 
 /// Tag, heading with its unit, unit, values.
 type Spreads = Vec<(&'static str, &'static str, &'static str, SortedValues)>;
@@ -21,7 +22,7 @@ type Singles = Vec<(&'static str, &'static str, &'static str, f64)>;
 
 pub(in crate::interop) fn write(measured_run: &MeasuredRun, out: &mut Exported) {
     let spreads = spreads(measured_run, out);
-    let singles = singles(measured_run);
+    let singles = singles(measured_run, &spreads);
     let mut all = Map::new();
     all.insert("schema_version".to_owned(), json!("1.4"));
     for (tag, _, unit, values) in &spreads {
@@ -47,7 +48,7 @@ pub(in crate::interop) fn write(measured_run: &MeasuredRun, out: &mut Exported) 
     all.insert("error_summary".to_owned(), error_summary(measured_run));
     out.without("aiperf_version, benchmark_id: AIPerf did not run");
     out.without("telemetry_data, http_req_*, effective_*: a run has none");
-    counted_by_server(measured_run, out);
+    counted_otherwise(measured_run, out);
     out.json("profile_export_aiperf.json", &Value::Object(all));
     out.file("profile_export_aiperf.csv", csv(spreads, singles) + &identity::csv_section(measured_run));
     out.file("profile_export.jsonl", records(measured_run));
@@ -87,18 +88,19 @@ fn spreads(measured_run: &MeasuredRun, out: &mut Exported) -> Spreads {
         }
         None => out.without(format!("inter_chunk_latency: {}", MissingMetric::Timelines.reason())),
     }
-    all.push(("output_sequence_length", "Output Sequence Length (tokens)", "tokens", output_tokens(measured_run)));
+    if let Some(output) = output_tokens(measured_run, TOOL, OUTPUT_LENGTH, out) {
+        all.push((OUTPUT_LENGTH, "Output Sequence Length (tokens)", "tokens", output));
+    }
     all.push(("input_sequence_length", "Input Sequence Length (tokens)", "tokens", input_tokens(measured_run)));
     all
 }
 
-fn singles(measured_run: &MeasuredRun) -> Singles {
-    let (output, input) = (output_tokens(measured_run), input_tokens(measured_run));
-    let mut all: Singles = vec![
-        ("request_count", "Request Count", "requests", ok(measured_run).count() as f64),
-        ("total_osl", "Total Output Sequence Length (tokens)", "tokens", output.sum()),
-        ("total_isl", "Total Input Sequence Length (tokens)", "tokens", input.sum()),
-    ];
+fn singles(measured_run: &MeasuredRun, spreads: &Spreads) -> Singles {
+    let output = spreads.iter().find(|(tag, ..)| *tag == OUTPUT_LENGTH).map(|(_, _, _, lengths)| lengths.sum());
+    let mut all: Singles = vec![("request_count", "Request Count", "requests", ok(measured_run).count() as f64)];
+    all.extend(output.map(|sum| ("total_osl", "Total Output Sequence Length (tokens)", "tokens", sum)));
+    let input = input_tokens(measured_run).sum();
+    all.push(("total_isl", "Total Input Sequence Length (tokens)", "tokens", input));
     let failed = measured_run.request_traces.iter().filter(|one| !one.ok).count();
     if failed > 0 {
         all.push(("error_request_count", "Error Request Count", "requests", failed as f64));
@@ -109,7 +111,7 @@ fn singles(measured_run: &MeasuredRun) -> Singles {
     if let Some(seconds) = duration_s(measured_run, TOOL) {
         all.push(("benchmark_duration", "Benchmark Duration (sec)", "sec", seconds));
         let heading = "Output Token Throughput (tokens/sec)";
-        all.push(("output_token_throughput", heading, "tokens/sec", output.sum() / seconds));
+        all.extend(output.map(|sum| ("output_token_throughput", heading, "tokens/sec", sum / seconds)));
     }
     all
 }
@@ -160,7 +162,7 @@ fn records(measured_run: &MeasuredRun) -> String {
         let value =
             |concept| TOOL.by_request(concept, alone).ok().and_then(|values| values.first().map(|value| value.1));
         put("input_sequence_length", "tokens", one.input.map(f64::from));
-        put("output_sequence_length", "tokens", one.tokens.map(f64::from).filter(|_| one.ok));
+        put(OUTPUT_LENGTH, "tokens", TOOL.output_tokens(one).map(f64::from).filter(|_| one.ok));
         put("time_to_first_token", "ms", value(MetricConcept::Ttft));
         put("request_latency", "ms", value(MetricConcept::E2e));
         put("inter_token_latency", "ms", value(MetricConcept::Itl));

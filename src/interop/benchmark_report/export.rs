@@ -4,7 +4,7 @@
 //! the tool that has an exporter of this format.
 
 use crate::interop::metrics::{DeviationRule, MeasuredRun, MetricConcept, SortedValues, Tool};
-use crate::interop::results::exported::{Exported, counted_by_server, facts, input_tokens, ok, output_tokens, spread};
+use crate::interop::results::exported::{Exported, counted_otherwise, facts, input_tokens, ok, output_tokens, spread};
 use crate::interop::results::identity;
 use crate::spec::Length;
 use serde_json::{Map, Value, json};
@@ -25,22 +25,26 @@ pub(in crate::interop) fn write(measured_run: &MeasuredRun, out: &mut Exported) 
         }
     }
     let mut throughput = Map::new();
-    let (input, output) = (input_tokens(measured_run), output_tokens(measured_run));
+    let input = input_tokens(measured_run);
+    let output = output_tokens(measured_run, TOOL, "output_length, output_token_rate, total_token_rate", out);
     if let Some(rate) = TOOL.rate(&measured_run.request_traces).ok().filter(|rate| *rate > 0.0) {
         let seconds = ok(measured_run).count() as f64 / rate;
+        let output = output.as_ref().map(SortedValues::sum);
         for (name, units, value) in [
-            ("input_token_rate", "tokens/s", input.sum() / seconds),
-            ("output_token_rate", "tokens/s", output.sum() / seconds),
-            ("total_token_rate", "tokens/s", (input.sum() + output.sum()) / seconds),
-            ("request_rate", "queries/s", rate),
+            ("input_token_rate", "tokens/s", Some(input.sum() / seconds)),
+            ("output_token_rate", "tokens/s", output.map(|output| output / seconds)),
+            ("total_token_rate", "tokens/s", output.map(|output| (input.sum() + output) / seconds)),
+            ("request_rate", "queries/s", Some(rate)),
         ] {
-            throughput.insert(name.to_owned(), json!({ "units": units, "mean": value }));
+            if let Some(value) = value {
+                throughput.insert(name.to_owned(), json!({ "units": units, "mean": value }));
+            }
         }
     }
     let failed = measured_run.request_traces.iter().filter(|one| !one.ok).count();
     let mut requests = json!({ "total": measured_run.request_traces.len(), "failures": failed });
-    for (name, values) in [("input_length", &input), ("output_length", &output)] {
-        if values.n() > 0 {
+    for (name, values) in [("input_length", Some(&input)), ("output_length", output.as_ref())] {
+        if let Some(values) = values.filter(|values| values.n() > 0) {
             requests[name] = statistics("count", values);
         }
     }
@@ -63,7 +67,7 @@ pub(in crate::interop) fn write(measured_run: &MeasuredRun, out: &mut Exported) 
         Some(load) => report["scenario"] = json!({ "load": load }),
         None => out.without("scenario.load: the lengths of requests are of a kind that the shape does not know"),
     }
-    counted_by_server(measured_run, out);
+    counted_otherwise(measured_run, out);
     out.without(
         "normalized_time_per_output_token, observability, component_health: not measured as the shape means it",
     );

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use crate::interop::metrics::{MeasuredRun, MetricConcept, MissingMetric, SortedValues, Tool};
 use crate::interop::results::exported::{
-    Exported, PERCENTILES, cell, counted_by_server, duration_s, facts, input_tokens, ok, output_tokens, second_token,
+    Exported, PERCENTILES, cell, counted_otherwise, duration_s, facts, input_tokens, ok, output_tokens, second_token,
     single, spread, statistics, tokens_per_user,
 };
 use crate::interop::results::identity;
@@ -26,8 +26,10 @@ pub(in crate::interop) fn write(measured_run: &MeasuredRun, out: &mut Exported) 
     }
     let throughput = TOOL.rate(&measured_run.request_traces).ok();
     let per_user = itl.as_ref().map(tokens_per_user);
-    let (output, input) = (output_tokens(measured_run), input_tokens(measured_run));
-    let tokens_per_s = duration_s(measured_run, TOOL).map(|seconds| output.sum() / seconds);
+    let (output, input) =
+        (output_tokens(measured_run, TOOL, "output_sequence_length", out), input_tokens(measured_run));
+    let seconds = duration_s(measured_run, TOOL);
+    let tokens_per_s = output.as_ref().zip(seconds).map(|(output, seconds)| output.sum() / seconds);
     let mut put = |name: &str, value: Value| all.insert(name.to_owned(), value);
     if let Some(rate) = throughput {
         put("request_throughput", single("requests/sec", rate));
@@ -61,13 +63,14 @@ pub(in crate::interop) fn write(measured_run: &MeasuredRun, out: &mut Exported) 
     }
     for (name, heading, values) in [
         ("output_sequence_length", "Output Sequence Length (tokens)", output),
-        ("input_sequence_length", "Input Sequence Length (tokens)", input),
+        ("input_sequence_length", "Input Sequence Length (tokens)", Some(input)),
     ] {
+        let Some(values) = values else { continue };
         put(name, statistics("tokens", &values, false));
         rows.push((heading, values));
     }
     put("input_config", input_config(measured_run));
-    counted_by_server(measured_run, out);
+    counted_otherwise(measured_run, out);
     out.without("telemetry_stats, sessions: a run has none");
     out.json("profile_export_genai_perf.json", &Value::Object(all));
     let text = csv(&rows, tokens_per_s, throughput, ok(measured_run).count());

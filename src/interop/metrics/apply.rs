@@ -74,6 +74,11 @@ impl Tool {
         }
     }
 
+    /// Output tokens of a request as this tool counts them, or by another count where its own is missing.
+    pub fn output_tokens(self, one: &RequestTrace) -> Option<u32> {
+        self.rules().output_tokens(one)
+    }
+
     /// All values, pooled gaps too, with the tool's own rule for percentiles.
     pub fn spread(self, concept: MetricConcept, seen: &[RequestTrace]) -> Result<SortedValues, MissingMetric> {
         let rules = self.rules();
@@ -152,12 +157,15 @@ impl ToolRules {
         }
     }
 
-    fn tokens(&self, one: &RequestTrace) -> Result<u32, MissingMetric> {
+    fn output_tokens(&self, one: &RequestTrace) -> Option<u32> {
         match self.counted {
             TokenCountRule::Server => one.tokens.or(one.retokenised),
             TokenCountRule::Client => one.retokenised.or(one.tokens),
         }
-        .ok_or(MissingMetric::Tokens)
+    }
+
+    fn tokens(&self, one: &RequestTrace) -> Result<u32, MissingMetric> {
+        self.output_tokens(one).ok_or(MissingMetric::Tokens)
     }
 
     fn per_request(&self, one: &RequestTrace, how: PerRequestMetric) -> Result<Option<f64>, MissingMetric> {

@@ -37,7 +37,8 @@ pub enum MeasuredResult {
     Imported(Box<ImportedResult>),
 }
 
-/// A metric of a result with what the result states of its meaning.
+/// A metric of a result with what the result states of its meaning. Of a measurement of several runs its numbers are means over
+/// them; the rest is of the run that the result shows.
 #[derive(Clone, Copy, Debug)]
 pub struct StatedMetric<'a> {
     /// `ttft`, `tpot`, …
@@ -125,16 +126,25 @@ impl MeasuredResult {
         }
     }
 
-    /// `requests_full`, `requests_loadgen_completed` or `output_tokens` of the result's rates, per second.
+    /// How many runs the numbers are of.
+    pub fn runs(&self) -> usize {
+        self.own().map_or(1, RunResult::runs)
+    }
+
+    /// `requests_full`, `requests_loadgen_completed` or `output_tokens` of the result's rates, per second; of several runs the
+    /// mean over them.
     pub fn rate(&self, key: &str) -> Option<f64> {
         match self {
             Self::Imported(result) => result.rates.get(key).copied(),
-            Self::Regatta(result) => match key {
-                "requests_full" => result.rates.requests_full,
-                "requests_loadgen_completed" => result.rates.requests_loadgen_completed,
-                "output_tokens" => result.rates.output_tokens,
-                _ => None,
-            },
+            Self::Regatta(result) => {
+                let of_run = match key {
+                    "requests_full" => result.rates.requests_full,
+                    "requests_loadgen_completed" => result.rates.requests_loadgen_completed,
+                    "output_tokens" => result.rates.output_tokens,
+                    _ => return None,
+                };
+                result.number(key, of_run)
+            }
         }
     }
 
@@ -176,7 +186,7 @@ impl MeasuredResult {
                 .into_iter()
                 .map(|(key, it)| StatedMetric {
                     key,
-                    stats: [("mean", it.mean), ("p50", it.p50), ("p90", it.p90), ("p95", it.p95), ("p99", it.p99)],
+                    stats: result.statistics(key, it),
                     definition: None,
                     population: &it.population,
                     zero_point: &it.zero_point,

@@ -95,9 +95,9 @@ pub fn compat(measured_run: &MeasuredRun, tool: Tool) -> Vec<CompatRow> {
 fn row(measured_run: &MeasuredRun, tool: Tool, concept: MetricConcept) -> Option<CompatRow> {
     let (theirs, why) = number(measured_run, tool, concept);
     let imported_from = measured_run.result.imported().map(|result| result.imported.tool.as_str());
-    let ours = match measured_run.result.rate("requests_full") {
-        // The rate of an imported result has its tool's definition.
-        Some(rate) if concept == MetricConcept::Requests && imported_from.is_none() => {
+    // Of the same requests; the rate of an imported result has its tool's definition.
+    let ours = match measured_run.result.own().and_then(|own| own.rates.requests_full) {
+        Some(rate) if concept == MetricConcept::Requests => {
             Some(MetricStats { mean: Some(rate), ..MetricStats::default() })
         }
         _ => number(measured_run, Tool::Regatta, concept).0,

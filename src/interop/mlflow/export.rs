@@ -68,7 +68,10 @@ pub(in crate::interop) fn write(measured_run: &MeasuredRun, out: &mut Exported) 
         ("mlflow.source.type", "LOCAL"),
     ];
     let own = own.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
-    for (name, value) in own.chain(tags) {
+    let several = Some(measured_run.result.runs()).filter(|runs| *runs > 1);
+    let several = several
+        .map(|runs| ("regatta.runs".to_owned(), format!("{runs}: metrics are means over them, counts their sums")));
+    for (name, value) in own.chain(tags).chain(several) {
         out.file(format!("{run}/tags/{}", plain(&name)), value);
     }
     out.json(format!("{run}/artifacts/result.json"), &json!(measured_run.result));
@@ -81,7 +84,7 @@ fn run_id(measured_run: &MeasuredRun) -> String {
     hasher.finish().chars().take(32).collect()
 }
 
-/// `ttft_p99`, `output_tokens_per_s`, …
+/// `ttft_p99`, `output_tokens_per_s`, …: of a measurement of several runs, the means over them, and their counts together.
 fn metrics(measured_run: &MeasuredRun) -> Vec<(String, f64)> {
     let mut all = Vec::new();
     for metric in measured_run.result.metrics() {
@@ -97,13 +100,16 @@ fn metrics(measured_run: &MeasuredRun) -> Vec<(String, f64)> {
         all.extend(measured_run.result.rate(key).map(|rate| (name.to_owned(), rate)));
     }
     if let Some(own) = measured_run.result.own() {
-        all.extend([
-            ("requests_ok".to_owned(), own.counts.ok as f64),
-            ("requests_failed".to_owned(), own.counts.failed as f64),
-        ]);
+        for (name, of_run) in [("requests_ok", own.counts.ok), ("requests_failed", own.counts.failed)] {
+            all.extend(own.count(name, of_run).map(|count| (name.to_owned(), count as f64)));
+        }
         let goodput = own.goodput.as_ref();
-        all.extend(goodput.and_then(|goodput| Some(("goodput_per_s".to_owned(), goodput.requests?))));
-        all.extend(goodput.and_then(|goodput| Some(("slo_attainment".to_owned(), goodput.attainment?))));
+        for (key, name, of_run) in [
+            ("goodput", "goodput_per_s", goodput.and_then(|goodput| goodput.requests)),
+            ("attainment", "slo_attainment", goodput.and_then(|goodput| goodput.attainment)),
+        ] {
+            all.extend(own.number(key, of_run).map(|value| (name.to_owned(), value)));
+        }
     }
     all
 }
@@ -125,4 +131,35 @@ fn flatten(key: &str, value: &Value, all: &mut Vec<(String, String)>) {
 /// A key of MLflow is a file name of letters, digits and some signs.
 fn plain(name: &str) -> String {
     name.chars().map(|c| if c.is_ascii_alphanumeric() || "_-. ".contains(c) { c } else { '_' }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::harness::{RunResult, result_of_repeats};
+    use crate::interop::metrics::MeasuredResult;
+
+    #[test]
+    fn a_measurement_of_several_runs_has_their_means_and_all_failures() {
+        let text = include_str!("../../../tests/golden/results/benchmark/result.json");
+        let one: RunResult = serde_json::from_str(text).unwrap();
+        let runs = [(200.0, 10.0, 0), (300.0, 20.0, 2), (400.0, 60.0, 1)].map(|(p99, rate, failed)| {
+            let mut run = one.clone();
+            (run.latency.ttft.p99, run.rates.output_tokens, run.counts.failed) = (Some(p99), Some(rate), failed);
+            run
+        });
+        let whole = result_of_repeats(&runs).unwrap();
+        let result = MeasuredResult::Regatta(Box::new(whole));
+        let run = MeasuredRun { name: "load".to_owned(), result, request_traces: Vec::new() };
+        let found = metrics(&run);
+        let of = |name: &str| found.iter().find(|metric| metric.0 == name).map(|metric| metric.1);
+        assert_eq!(
+            (of("ttft_p99_ms"), of("output_tokens_per_s"), of("requests_failed")),
+            (Some(300.0), Some(30.0), Some(3.0))
+        );
+        let mut out = Exported::default();
+        write(&run, &mut out);
+        let tag = out.files.iter().find(|file| file.name.ends_with("/tags/regatta.runs")).expect("a mark");
+        assert!(tag.bytes.starts_with(b"3: metrics are means"), "{tag:?}");
+    }
 }

@@ -109,8 +109,19 @@ pub(in crate::interop) fn second_token(measured_run: &MeasuredRun) -> Option<Sor
     Some(linear(values))
 }
 
-pub(in crate::interop) fn output_tokens(measured_run: &MeasuredRun) -> SortedValues {
-    linear(ok(measured_run).filter_map(|one| one.tokens).map(f64::from))
+/// Output tokens of each successful request as a tool counts them. Where one has no count, a sum would be of the others alone: then
+/// a note, and nothing.
+pub(in crate::interop) fn output_tokens(
+    measured_run: &MeasuredRun,
+    tool: Tool,
+    name: &str,
+    out: &mut Exported,
+) -> Option<SortedValues> {
+    let counts: Option<Vec<u32>> = ok(measured_run).map(|one| tool.output_tokens(one)).collect();
+    if counts.is_none() {
+        out.without(format!("{name}: {}", MissingMetric::Tokens.reason()));
+    }
+    counts.map(|counts| linear(counts.into_iter().map(f64::from)))
 }
 
 pub(in crate::interop) fn input_tokens(measured_run: &MeasuredRun) -> SortedValues {
@@ -178,10 +189,14 @@ pub(in crate::interop) fn spread(
     }
 }
 
-/// A tool's own tokenizer counts text; where the server's count is taken, there is no such count.
-pub(in crate::interop) fn counted_by_server(measured_run: &MeasuredRun, out: &mut Exported) {
+/// A tool's own tokenizer counts text; where another count is taken, there is no such count.
+pub(in crate::interop) fn counted_otherwise(measured_run: &MeasuredRun, out: &mut Exported) {
     if ok(measured_run).any(|one| one.retokenised.is_none()) {
-        out.without("counts by a client's tokenizer: output tokens are the server's");
+        let source = match measured_run.result.token_source() {
+            "" => "the server",
+            source => source,
+        };
+        out.without(format!("counts by a client's tokenizer: output tokens are from {source}"));
     }
 }
 
@@ -201,4 +216,29 @@ pub(in crate::interop) fn duration_s(measured_run: &MeasuredRun, tool: Tool) -> 
 pub(in crate::interop) fn has_every_chunk(measured_run: &MeasuredRun) -> Result<(), MissingMetric> {
     let partly = |one: &RequestTrace| matches!(one.chunks, TracedChunks::Ends { count, .. } if count > 2);
     if measured_run.request_traces.iter().any(partly) { Err(MissingMetric::Timelines) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::interop::metrics::{MeasuredResult, vector};
+
+    #[test]
+    fn a_sum_of_tokens_is_of_every_answer_or_there_is_none() {
+        let text = include_str!("../../../tests/golden/results/benchmark/result.json");
+        let result = MeasuredResult::read(text).unwrap();
+        let mut run = MeasuredRun { name: "vector".to_owned(), result, request_traces: vector() };
+        let mut out = Exported::default();
+        let sum = |run: &MeasuredRun, tool, out: &mut Exported| Some(output_tokens(run, tool, "tokens", out)?.sum());
+        let by_client: u32 = ok(&run).filter_map(|one| one.retokenised).sum();
+        let by_server: u32 = ok(&run).filter_map(|one| one.tokens).sum();
+        assert_ne!(by_client, by_server);
+        assert_eq!(sum(&run, Tool::AiPerf, &mut out), Some(f64::from(by_client)), "AIPerf counts at the client");
+        assert_eq!(sum(&run, Tool::Vllm, &mut out), Some(f64::from(by_server)), "vLLM takes the server's count");
+        assert!(out.left_out.is_empty());
+        let first = run.request_traces.iter_mut().find(|one| one.ok).unwrap();
+        (first.tokens, first.retokenised) = (None, None);
+        assert_eq!(sum(&run, Tool::Vllm, &mut out), None);
+        assert_eq!(out.left_out, [format!("tokens: {}", MissingMetric::Tokens.reason())]);
+    }
 }

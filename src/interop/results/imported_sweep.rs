@@ -255,9 +255,15 @@ fn over_runs(tool: Tool, results: &[&ImportedResult]) -> BTreeMap<String, Across
             let values = results.iter().map(|result| of(result.latency.get(concept)?)).collect();
             add(format!("{name}_{stat}"), "ms", values);
         }
+        let counts = results.iter().map(|result| Some(result.latency.get(concept)?.n? as f64)).collect();
+        add(format!("{name}_n"), "", counts);
     }
-    for rate in ["requests_full", "output_tokens"] {
-        add(rate.to_owned(), "/s", results.iter().map(|result| result.rates.get(rate).copied()).collect());
+    for (name, unit, rate) in [
+        ("requests_full", "/s", "requests_full"),
+        ("output_tokens", "/s", "output_tokens"),
+        ("window", "s", "window_s"),
+    ] {
+        add(name.to_owned(), unit, results.iter().map(|result| result.rates.get(rate).copied()).collect());
     }
     all
 }

@@ -57,6 +57,10 @@ pub fn export(
     shape: ExportFormat,
 ) -> Result<Exported, ExportError> {
     let mut out = Exported::default();
+    let runs = measured_run.result.runs();
+    if runs > 1 && shape != ExportFormat::Mlflow {
+        out.without(format!("runs 2 to {runs} of {runs}: requests and numbers are those of run 1"));
+    }
     match shape {
         ExportFormat::GenAiPerf => {
             genai_perf::export::write(measured_run, &mut out);

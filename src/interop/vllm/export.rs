@@ -1,9 +1,10 @@
 //! The JSON object that `vllm bench serve --save-detailed` leaves.
 
+use crate::harness::{LoadLevel, LoadPattern, RunResult};
 use crate::interop::metrics::{
     ChunkFilter, DeviationRule, MeasuredRun, MetricConcept, MissingMetric, RequestTrace, Tool,
 };
-use crate::interop::results::exported::{Exported, facts, ok, spread};
+use crate::interop::results::exported::{Exported, facts, input_tokens, ok, output_tokens, spread};
 use crate::interop::results::identity;
 use crate::spec::Arrivals;
 use serde_json::{Map, Value, json};
@@ -26,24 +27,33 @@ pub(in crate::interop) fn write(measured_run: &MeasuredRun, out: &mut Exported) 
     }
     put("model_id", json!(facts.model()));
     put("num_prompts", json!(measured_run.request_traces.len()));
-    put("request_rate", facts.rate().map_or_else(|| json!("inf"), |rate| json!(rate)));
-    match facts.result.map(|result| result.requested.arrivals) {
-        Some(Arrivals::Poisson) => drop(put("burstiness", json!(1.0))),
-        _ => out.without("burstiness: the arrivals were not of the gamma family"),
+    match facts.result.map_or(Ok(json!("inf")), request_rate) {
+        Ok(rate) => drop(put("request_rate", rate)),
+        Err(why) => out.without(format!("request_rate: {why}")),
     }
-    let sum = |of: fn(&RequestTrace) -> Option<u32>| ok(measured_run).filter_map(of).map(u64::from).sum::<u64>();
-    let (input, output) = (sum(|one| one.input), sum(|one| one.tokens));
+    match facts.result.map_or(Err("the load is not known"), burstiness) {
+        Ok(burstiness) => drop(put("burstiness", json!(burstiness))),
+        Err(why) => out.without(format!("burstiness: {why}")),
+    }
+    let input = input_tokens(measured_run).sum() as u64;
+    let output =
+        output_tokens(measured_run, TOOL, "total_output_tokens, output_throughput, total_token_throughput", out);
+    let output = output.map(|output| output.sum() as u64);
     let completed = ok(measured_run).count();
     put("completed", json!(completed));
     put("failed", json!(measured_run.request_traces.len() - completed));
     put("total_input_tokens", json!(input));
-    put("total_output_tokens", json!(output));
+    if let Some(output) = output {
+        put("total_output_tokens", json!(output));
+    }
     if let Some(rate) = TOOL.rate(&measured_run.request_traces).ok().filter(|rate| *rate > 0.0) {
         let duration = completed as f64 / rate;
         put("duration", json!(duration));
         put("request_throughput", json!(rate));
-        put("output_throughput", json!(output as f64 / duration));
-        put("total_token_throughput", json!((input + output) as f64 / duration));
+        if let Some(output) = output {
+            put("output_throughput", json!(output as f64 / duration));
+            put("total_token_throughput", json!((input + output) as f64 / duration));
+        }
     }
     for (concept, name) in [
         (MetricConcept::Ttft, "ttft"),
@@ -65,6 +75,25 @@ pub(in crate::interop) fn write(measured_run: &MeasuredRun, out: &mut Exported) 
     out.json("vllm_bench.json", &Value::Object(all));
 }
 
+/// In requests per second. `inf`: no request waits for its time, as vLLM has it also with a limit on requests in flight.
+fn request_rate(result: &RunResult) -> Result<Value, &'static str> {
+    match &result.requested.scenario {
+        LoadPattern::Server { rate: LoadLevel::Fixed(rate) } => Ok(json!(rate)),
+        other if other.is_open_loop() => Err("the arrivals were not at one rate"),
+        _ => Ok(json!("inf")),
+    }
+}
+
+/// The shape of the gamma law that gaps between arrivals follow: 1/cv².
+fn burstiness(result: &RunResult) -> Result<f64, &'static str> {
+    match (&result.requested.scenario, result.requested.arrivals) {
+        (LoadPattern::Server { .. }, Arrivals::Poisson) => Ok(1.0),
+        (LoadPattern::Server { .. }, Arrivals::Gamma { cv }) => Ok(1.0 / (cv * cv)),
+        (LoadPattern::Server { .. }, Arrivals::Constant) => Err("the arrivals were not of the gamma family"),
+        _ => Err("the load was not one of arrivals at a rate, whose gaps have a law"),
+    }
+}
+
 /// One value for each request that was issued, seconds.
 fn details(measured_run: &MeasuredRun, all: &mut Map<String, Value>, out: &mut Exported) {
     let first = |one: &RequestTrace| one.first(ChunkFilter::Token).map_or(0.0, |chunk| (chunk.at - one.issue) / 1e3);
@@ -72,7 +101,7 @@ fn details(measured_run: &MeasuredRun, all: &mut Map<String, Value>, out: &mut E
     let each =
         |value: &dyn Fn(&RequestTrace) -> Value| measured_run.request_traces.iter().map(value).collect::<Value>();
     all.insert("input_lens".to_owned(), each(&|one| json!(one.input)));
-    all.insert("output_lens".to_owned(), each(&|one| json!(if one.ok { one.tokens } else { Some(0) })));
+    all.insert("output_lens".to_owned(), each(&|one| json!(if one.ok { TOOL.output_tokens(one) } else { Some(0) })));
     all.insert("ttfts".to_owned(), each(&|one| json!(first(one))));
     all.insert("latencies".to_owned(), each(&|one| json!(last(one))));
     all.insert("start_times".to_owned(), each(&|one| json!(one.issue / 1e3)));
@@ -85,5 +114,34 @@ fn details(measured_run: &MeasuredRun, all: &mut Map<String, Value>, out: &mut E
     match gaps {
         Some(gaps) => drop(all.insert("itls".to_owned(), json!(gaps))),
         None => out.without(format!("itls: {}", MissingMetric::Timelines.reason())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// vLLM draws gaps from a gamma law whose shape it calls burstiness: their coefficient of variation is 1/√shape.
+    #[test]
+    fn burstiness_is_the_shape_of_the_law_that_arrivals_follow() {
+        let text = include_str!("../../../tests/golden/results/benchmark/result.json");
+        let mut result: RunResult = serde_json::from_str(text).unwrap();
+        let fixed = LoadPattern::Server { rate: LoadLevel::Fixed(4.0) };
+        let users = LoadPattern::Concurrency { users: LoadLevel::Fixed(4.0) };
+        let trace = LoadPattern::Trace { speed: 1.0 };
+        let (poisson, gamma) = (Arrivals::Poisson, Arrivals::Gamma { cv: 2.0 });
+        let inf = Ok(json!("inf"));
+        for (scenario, arrivals, shape, rate) in [
+            (&fixed, poisson, Some(1.0), Ok(json!(4.0))),
+            (&fixed, gamma, Some(0.25), Ok(json!(4.0))),
+            (&fixed, Arrivals::Constant, None, Ok(json!(4.0))),
+            // These have no law, and `arrivals` has its default.
+            (&users, poisson, None, inf.clone()),
+            (&LoadPattern::Offline, poisson, None, inf),
+            (&trace, poisson, None, Err("the arrivals were not at one rate")),
+        ] {
+            (result.requested.scenario, result.requested.arrivals) = (scenario.clone(), arrivals);
+            assert_eq!((burstiness(&result).ok(), request_rate(&result)), (shape, rate), "{scenario:?} {arrivals:?}");
+        }
     }
 }

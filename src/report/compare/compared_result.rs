@@ -48,6 +48,8 @@ pub struct ComparedResult {
     pub name: String,
     /// None for an imported result, which has no verdict.
     pub verdict: Option<Verdict>,
+    /// How many runs its numbers are means over; 1 for a single run.
+    pub runs: usize,
     /// What was measured, if its file has that.
     pub identity: Option<RunIdentity>,
     /// The tool that the numbers come from.
@@ -106,11 +108,16 @@ impl ComparedResult {
         }
         for key in ["requests_full", "requests_loadgen_completed", "output_tokens"] {
             if let Some(rate) = measured_run.result.rate(key) {
-                sheet.measures.push(rate_measure(key, rate, rate_meaning(key, imported)));
+                let meaning = rate_meaning(key, imported, &sheet.counted);
+                sheet.measures.push(rate_measure(key, rate, meaning));
             }
         }
-        let gpu = measured_run.result.own().and_then(|result| result.gpu.as_ref());
-        sheet.measures.extend(gpu.and_then(|gpu| energy(gpu, &sheet.counted)));
+        if let Some(own) = measured_run.result.own()
+            && let Some(gpu) = &own.gpu
+            && let Some(tokens) = own.number("tokens_per_joule", gpu.tokens_per_joule)
+        {
+            sheet.measures.push(energy(gpu, tokens, &sheet.counted));
+        }
         sheet
     }
 
@@ -188,6 +195,7 @@ impl ComparedResult {
         let mean = |sum: Option<f64>| Some(sum? / ok?);
         Self {
             name: measured_run.name.clone(),
+            runs: result.runs(),
             identity: result.identity().cloned(),
             verdict: result.verdict(),
             tool,
@@ -285,9 +293,11 @@ fn counted(measured_run: &MeasuredRun) -> String {
     }
 }
 
-/// Regatta's own counts are the server's, unless there were none: then responses stood in for tokens, or the client counted.
+/// Regatta's own counts are the server's, unless there were none: then responses, chunks or the requested length stood in for
+/// tokens, or the client counted. Answers of several sources have no one counter.
 fn by_whom(source: &str) -> String {
-    if source.starts_with("responses") {
+    let stands_in = ["responses", "chunks", "requested"].iter().any(|what| source.starts_with(what));
+    if stands_in || source.contains("; ") {
         return source.to_owned();
     }
     let counter = if source.starts_with("retokenized") { "the client" } else { "the server" };
@@ -356,12 +366,15 @@ fn meaning(metric: &StatedMetric<'_>) -> MetricMeaning {
     }
 }
 
-fn rate_meaning(key: &str, imported: Option<Tool>) -> MetricMeaning {
+/// `counted`: the source of the tokens.
+fn rate_meaning(key: &str, imported: Option<Tool>, counted: &str) -> MetricMeaning {
     let entry = explain::entry(key);
+    let token_source = if key == "output_tokens" { counted } else { "" };
     let of_tool = |tool| {
         let of = MetricMeaning::of(tool, MetricConcept::Requests);
         let tokens = |meaning: MetricMeaning| MetricMeaning {
             formula: format!("output tokens over the window of: {}", meaning.formula),
+            token_source: token_source.to_owned(),
             ..meaning
         };
         if key == "output_tokens" { of.map(tokens) } else { of }
@@ -370,7 +383,7 @@ fn rate_meaning(key: &str, imported: Option<Tool>) -> MetricMeaning {
         formula: entry.map(|entry| entry.formula.to_owned()).unwrap_or_default(),
         population: String::new(),
         zero_point: entry.map(|entry| entry.zero_point.to_owned()).unwrap_or_default(),
-        token_source: String::new(),
+        token_source: token_source.to_owned(),
         window: "full".to_owned(),
         percentile_rule: String::new(),
     })
@@ -382,8 +395,8 @@ fn rate_measure(key: &str, rate: f64, meaning: MetricMeaning) -> Measure {
 }
 
 /// Tokens per joule of GPUs, which GPUs being part of what it means. `counted`: the source of the tokens.
-fn energy(gpu: &GpusUsage, counted: &str) -> Option<Measure> {
-    let stats = vec![("", gpu.tokens_per_joule?)];
+fn energy(gpu: &GpusUsage, tokens_per_joule: f64, counted: &str) -> Measure {
+    let stats = vec![("", tokens_per_joule)];
     let meaning = MetricMeaning {
         formula: gpu.tokens_per_joule_is.clone(),
         population: gpu.population.clone(),
@@ -393,7 +406,7 @@ fn energy(gpu: &GpusUsage, counted: &str) -> Option<Measure> {
         percentile_rule: String::new(),
     };
     let key = "tokens_per_joule".to_owned();
-    Some(Measure { key, unit: "/J", meaning, stats, values: Vec::new(), more_is_better: true })
+    Measure { key, unit: "/J", meaning, stats, values: Vec::new(), more_is_better: true }
 }
 
 /// The tool and concept that define a metric, to find its values by request.

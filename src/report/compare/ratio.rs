@@ -1,7 +1,9 @@
 //! The tables of the field: one way to measure compared with another, as a ratio, a row for each measurement.
 //!
-//! `ratio = other / base`, in percent of the first column. A ratio of unlike numbers is not formed.
+//! `ratio = other / base`, in percent of the first column; [`RatioMethod`] is how several runs come into it. A ratio of unlike
+//! numbers is not formed.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use minijinja::context;
@@ -16,6 +18,30 @@ use crate::report::terminal::styler::{Styler, TextRole, clean, table};
 
 const PAGE: &str = include_str!("../../../templates/report/ratios.html");
 
+/// What a ratio is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RatioMethod {
+    /// other / base; of several runs, of their means.
+    Means,
+    /// The geometric mean of the ratios of pairs of runs, which is not the ratio of the means.
+    Pairs,
+    /// other / base, of numbers that were published.
+    Published,
+}
+
+impl RatioMethod {
+    const fn as_text(self) -> &'static str {
+        match self {
+            Self::Means => "other / base, of several runs the ratio of their means",
+            Self::Pairs => {
+                "geometric mean of the ratios of pairs of runs with the same arrivals and prompts, not the ratio of the means beside it"
+            }
+            Self::Published => "other / base, as published",
+        }
+    }
+}
+
 /// One number of one row.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Ratio {
@@ -25,10 +51,13 @@ pub struct Ratio {
     pub unit: String,
     /// The column that is compared with the first.
     pub column: String,
+    /// Means over the runs of each side.
     pub base: Option<f64>,
     pub other: Option<f64>,
-    /// other / base, percent.
+    /// Percent.
     pub percent: Option<f64>,
+    /// What the percentage is; absent where there is none.
+    pub method: Option<RatioMethod>,
     /// 95 % interval of it, where there are several runs of both.
     pub interval: Option<PercentInterval>,
     pub judgement: Option<Judgement>,
@@ -130,6 +159,7 @@ impl Ratios {
             base: Some(base),
             other: Some(other),
             percent: (base != 0.0).then(|| other / base * 100.0),
+            method: (base != 0.0).then_some(RatioMethod::Published),
             interval: None,
             judgement: None,
             unlike: Vec::new(),
@@ -147,6 +177,21 @@ impl Ratios {
         let shown: Vec<String> = mine.map(|row| format!("{} {}", row.row, percent(row))).collect();
         let simulated = if self.any_simulated() { "SIMULATED  " } else { "" };
         Some(format!("{simulated}{} / {}, {}: {}", first.column, self.base, first.metric, shown.join(", ")))
+    }
+
+    /// How the ratios of measured rows were formed, each method a line, with its rows where there are several methods.
+    fn method_lines(&self) -> Vec<String> {
+        let mut rows: BTreeMap<RatioMethod, Vec<String>> = BTreeMap::new();
+        for row in self.rows.iter().filter(|row| row.source.is_none()) {
+            let Some(method) = row.method else { continue };
+            rows.entry(method).or_default().push(format!("{} {}, {}", row.row, row.metric, row.column));
+        }
+        let is_one = rows.len() == 1;
+        let line = |(method, rows): (RatioMethod, Vec<String>)| {
+            let of = if is_one { String::new() } else { format!(" of {}", rows.join("; ")) };
+            format!("ratio{of}: {}", method.as_text())
+        };
+        rows.into_iter().map(line).collect()
     }
 
     pub fn text(&self, styler: Styler) -> String {
@@ -179,6 +224,9 @@ impl Ratios {
             }
         }
         let mut out = table(styler, "", &rows);
+        for line in self.method_lines() {
+            let _ = writeln!(out, "{}", styler.tone(TextRole::Quiet, clean(&line)));
+        }
         if !self.server.is_empty() {
             out.push_str(&table(styler, "", &self.server_rows()));
         }
@@ -207,7 +255,7 @@ impl Ratios {
         value!({
             "server": self.server,
             "base": self.base,
-            "ratio": "other / base, percent, of means over runs; 95 % interval from the differences between runs, where there are several of both",
+            "ratio": "percent, as `method` of each row: `means`, other / base, of several runs the ratio of their means; `pairs`, the geometric mean of the ratios of pairs of runs with the same arrivals and prompts; `published`, other / base as published; 95 % interval from the differences between runs, where there are several of both",
             "simulated": self.any_simulated(),
             "measured": self.measured,
             "rows": self.rows,
@@ -230,7 +278,7 @@ impl Ratios {
         render_page(
             PAGE,
             context! {
-                title, base => &self.base, rows,
+                title, base => &self.base, rows, methods => self.method_lines(),
                 simulated => self.any_simulated(),
                 measured => self.identity_lines(),
                 server_heads => HEADS,
@@ -256,6 +304,9 @@ fn one(row: &str, column: &str, metric: &str, comparison: &Comparison) -> Ratio 
         base: found.and_then(|delta| delta.a),
         other: found.and_then(|delta| delta.b),
         percent: found.and_then(|delta| delta.percent).map(|percent| percent + 100.0),
+        method: found
+            .filter(|delta| delta.percent.is_some())
+            .map(|delta| if delta.paired { RatioMethod::Pairs } else { RatioMethod::Means }),
         interval: found
             .and_then(|delta| delta.interval)
             .map(|it| PercentInterval { low: it.low + 100.0, high: it.high + 100.0 }),
@@ -303,6 +354,7 @@ mod tests {
         ratios.server.push(ServerRow {
             row: "H200x1 Server".to_owned(),
             column: "triton".to_owned(),
+            runs: 1,
             target_qps: Some(12.5),
             completed_qps: Some(12.45),
             output_tokens: Some(3660.0),

@@ -1,4 +1,4 @@
-//! Server runs as NVIDIA's READMEs show them: the target, what was completed, and the two latencies, a row for each run.
+//! Server runs as NVIDIA's READMEs show them: the target, what was completed, and the two latencies, a row for each measurement.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -6,11 +6,13 @@ use serde_json::Value;
 use crate::harness::{LoadLevel, LoadPattern};
 use crate::interop::MeasuredRun;
 
-/// One run at a rate.
+/// One measurement at a rate.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ServerRow {
     pub row: String,
     pub column: String,
+    /// How many runs its numbers are means over.
+    pub runs: usize,
     pub target_qps: Option<f64>,
     pub completed_qps: Option<f64>,
     pub output_tokens: Option<f64>,
@@ -26,8 +28,24 @@ pub struct ServerRow {
 pub const HEADS: [&str; 5] = ["target QPS", "completed QPS", "output tok/s", "TTFT p99 ms", "TPOT p99 ms"];
 
 impl ServerRow {
-    /// `None`: the run was not at a rate.
-    pub fn of(row: &str, column: &str, run: &MeasuredRun) -> Option<Self> {
+    /// Of the runs of one measurement, the means of numbers that every run has. `None`: they were not at a rate.
+    pub fn of(row: &str, column: &str, runs: &[MeasuredRun]) -> Option<Self> {
+        let each: Vec<Self> = runs.iter().map(|run| Self::of_run(row, column, run)).collect::<Option<_>>()?;
+        let mean = |of: fn(&Self) -> Option<f64>| {
+            let values: Vec<f64> = each.iter().map(of).collect::<Option<_>>()?;
+            Some(values.iter().sum::<f64>() / values.len() as f64)
+        };
+        Some(Self {
+            runs: each.len(),
+            completed_qps: mean(|run| run.completed_qps),
+            output_tokens: mean(|run| run.output_tokens),
+            ttft_ms: mean(|run| run.ttft_ms),
+            tpot_ms: mean(|run| run.tpot_ms),
+            ..each.first()?.clone()
+        })
+    }
+
+    fn of_run(row: &str, column: &str, run: &MeasuredRun) -> Option<Self> {
         let imported = run.result.imported();
         let target_qps = if let Some(own) = run.result.own() {
             match &own.requested.scenario {
@@ -51,6 +69,7 @@ impl ServerRow {
         Some(Self {
             row: row.to_owned(),
             column: column.to_owned(),
+            runs: run.result.runs(),
             target_qps,
             completed_qps: run.result.rate("requests_loadgen_completed").or_else(|| run.result.rate("requests_full")),
             output_tokens: run.result.rate("output_tokens"),
@@ -66,8 +85,12 @@ impl ServerRow {
         all.map(|value| super::ratio::number(value, self.source.is_some()))
     }
 
-    /// Where the numbers are from, if that is a publication.
+    /// Where the numbers are from, if that is a publication, or of how many runs they are.
     pub fn remark(&self) -> String {
-        self.source.as_ref().map(|source| format!("published: {source}")).unwrap_or_default()
+        match (&self.source, self.runs) {
+            (Some(source), _) => format!("published: {source}"),
+            (None, 1) => String::new(),
+            (None, runs) => format!("means over {runs} runs"),
+        }
     }
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::interop::MeasuredRun;
+use crate::interop::{MeasuredRun, MetricMeaning};
 use crate::report::test_runs;
 use crate::stats::{ServiceTime, SimulatedQueue};
 
@@ -240,6 +240,103 @@ fn a_client_limited_result_is_labelled() {
     assert_eq!((words(&sets[0]), words(&sets[1])), ("INVALID(client)".to_owned(), "VALID".to_owned()));
     assert_eq!(text::doubts(&sets), ["A is INVALID(client): its numbers are as much the client's as the server's"]);
     assert_eq!(json(&sets, &[])["results"][0]["verdict"], "invalid_client");
+}
+
+/// A chunk of eight tokens is one where the server sends no usage: the same server then seems to be eight times as slow.
+#[test]
+fn output_rates_of_other_counts_are_not_subtracted() {
+    let run = |name: &str, source: &str, rate: f64| {
+        let mut run = measured_run(name, "plan", |_| 50.0);
+        change(&mut run, |file| {
+            file["tokens"] = json!({ "input": 3200, "output": 1200, "source": source });
+            file["rates"] = json!({ "output_tokens": rate, "requests_full": 10.0 });
+        });
+        ComparedResult::of(&run)
+    };
+    let (usage, chunks) = ("usage.completion_tokens", "chunks, each counted as one token");
+    let compare = |a: ComparedResult, b: ComparedResult| {
+        Comparison::of(&RunSet::single(a), &RunSet::single(b), CompareRules::default())
+    };
+    let apart = compare(run("a", usage, 8_000.0), run("b", chunks, 1_000.0));
+    let tokens = apart.find("output_tokens", "").unwrap();
+    assert_eq!((tokens.percent, tokens.judgement), (None, None));
+    assert_eq!(tokens.unlike, ["tokens: the server: usage.completion_tokens / chunks, each counted as one token"]);
+    assert!(apart.find("requests_full", "").unwrap().percent.is_some(), "requests are requests");
+    let gate: FailCondition = "output_tokens < -5%".parse().unwrap();
+    assert!(!matches!(gate.outcome(&apart), Ok(FailConditionOutcome::Exceeded(_))));
+    let alike = compare(run("a", usage, 8_000.0), run("b", usage, 7_000.0));
+    assert_eq!(alike.find("output_tokens", "").unwrap().percent, Some(-12.5));
+}
+
+/// What stands in for tokens is no count: it is not what an imported tool calls the server's.
+#[test]
+fn only_a_server_s_count_is_the_server_s() {
+    let token_source = |source: &str| {
+        let mut run = measured_run("a", "plan", |_| 50.0);
+        change(&mut run, |file| {
+            file["tokens"]["source"] = json!(source);
+            file["rates"] = json!({ "output_tokens": 10.0 });
+        });
+        ComparedResult::of(&run).measures.into_iter().find(|one| one.key == "output_tokens").unwrap().meaning
+    };
+    let theirs = MetricMeaning { token_source: "the server".to_owned(), ..token_source("output_ids") };
+    assert_eq!(theirs.differences(&token_source("usage.completion_tokens")), Vec::<String>::new());
+    for source in [
+        "chunks, each counted as one token",
+        "requested max_tokens, since the answer is one text",
+        "responses, each counted as one token",
+        "retokenized: each answer's joined text, by the tokenizer given",
+        "usage.completion_tokens; chunks, each counted as one token, for 2 of 3 answers that have none",
+    ] {
+        assert_eq!(theirs.differences(&token_source(source)).len(), 1, "{source}");
+    }
+}
+
+#[test]
+fn a_row_of_server_runs_has_the_means_over_them() {
+    let run = |rate: f64| {
+        let mut run = measured_run("a", "plan", |_| 50.0);
+        change(&mut run, |file| file["rates"] = json!({ "requests_full": rate, "output_tokens": rate * 100.0 }));
+        run
+    };
+    let row = ServerRow::of("Server", "a", &[run(10.0), run(12.0)]).unwrap();
+    assert_eq!((row.completed_qps, row.output_tokens, row.ttft_ms), (Some(11.0), Some(1_100.0), None));
+    assert_eq!(row.remark(), "means over 2 runs");
+    assert_eq!(ServerRow::of("Server", "a", &[run(10.0)]).unwrap().remark(), "");
+}
+
+/// 100 and 300 against 150 and 300: the means are 112.5 % of each other, the ratios of the pairs 150 % and 100 %.
+#[test]
+fn a_ratio_says_how_it_was_formed() {
+    let side = |name: &str, plans: [&str; 2], values: [f64; 2]| -> RunSet {
+        let sheets = plans.iter().zip(values).map(|(plan, value)| {
+            ComparedResult::as_tool(&measured_run(name, plan, move |_| value), crate::interop::Tool::Regatta).unwrap()
+        });
+        RunSet::new(name, sheets.collect()).unwrap()
+    };
+    let metrics = ["ttft_mean".to_owned()];
+    let columns = ["custom".to_owned(), "triton".to_owned()];
+    let base = || side("custom", ["1", "2"], [100.0, 300.0]);
+    let mut ratios = Ratios { base: "custom".to_owned(), ..Ratios::default() };
+    let paired = side("triton", ["1", "2"], [150.0, 300.0]);
+    ratios.measured("same seeds", &columns, &[base(), paired], &metrics, CompareRules::default());
+    let text = ratios.text(crate::report::Styler::OFF);
+    assert!(
+        text.contains("122.47 %") && text.contains("\nratio: geometric mean of the ratios of pairs of runs"),
+        "{text}"
+    );
+    let unpaired = side("triton", ["3", "4"], [150.0, 300.0]);
+    ratios.measured("other seeds", &columns, &[base(), unpaired], &metrics, CompareRules::default());
+    ratios.published("README", 10.0, "triton", 9.0, "samples", "v4.1");
+    let json = ratios.json();
+    let methods: Vec<&Value> = json["rows"].as_array().unwrap().iter().map(|row| &row["method"]).collect();
+    assert_eq!(methods, ["pairs", "means", "published"]);
+    let text = ratios.text(crate::report::Styler::OFF);
+    assert!(text.contains("112.50 %"), "{text}");
+    assert!(text.contains("ratio of other seeds ttft_mean, triton: other / base"), "{text}");
+    assert!(text.contains("ratio of same seeds ttft_mean, triton: geometric mean"), "{text}");
+    let page = ratios.html("ratios").unwrap();
+    assert!(page.contains("geometric mean of the ratios") && !page.contains("resampled"), "{page}");
 }
 
 #[test]

@@ -15,7 +15,7 @@ use super::step_plot::StepPlot;
 use super::svg::number;
 use crate::event::{TaskId, Verdict};
 use crate::harness::{
-    Counts, LoadPattern, Metric, Reason, RunIdentity, RunResult, SearchReport, TimeSlice, zero_point_text,
+    Counts, LoadPattern, Metric, Rates, Reason, RunIdentity, RunResult, SearchReport, TimeSlice, zero_point_text,
 };
 use crate::interop::MeasuredResult;
 
@@ -91,20 +91,17 @@ pub(super) fn section(task: &TaskId, result: &MeasuredResult, search: Option<&Se
 pub(super) const ROW: [&str; 7] =
     ["tok/s", "req/s", "TTFT p50, ms", "TTFT p99, ms", "TPOT p50, ms", "TPOT p99, ms", "failed"];
 
-/// Of several runs of one measurement, the means over them.
+/// Of several runs of one measurement, the means over them, and the failures of all.
 fn row(result: &MeasuredResult) -> Vec<String> {
-    let over = |name: &str| Some(result.own()?.over_runs(name)?.mean);
     let of = |key: &str, stat: &str| {
-        if let Some(mean) = over(&format!("{key}_{stat}")) {
-            return Some(mean);
-        }
         let metric = result.metrics().into_iter().find(|metric| metric.key == key)?;
         metric.stats.into_iter().find(|(name, _)| *name == stat)?.1
     };
-    let failed = result.own().map(|own| own.counts.failed as f64);
+    let failed =
+        result.own().and_then(|own| own.count("requests_failed", own.counts.failed)).map(|failed| failed as f64);
     let latencies =
         [("ttft", "p50"), ("ttft", "p99"), ("tpot", "p50"), ("tpot", "p99")].map(|(key, stat)| of(key, stat));
-    let rates = ["output_tokens", "requests_full"].map(|name| over(name).or_else(|| result.rate(name)));
+    let rates = ["output_tokens", "requests_full"].map(|name| result.rate(name));
     rates.into_iter().chain(latencies).chain([failed]).map(cell).collect()
 }
 
@@ -112,7 +109,12 @@ fn row(result: &MeasuredResult) -> Vec<String> {
 /// the run that the result shows.
 fn top(result: &RunResult, plots: &[String]) -> PageTop {
     let mean = |name: &str, key: &str, unit: &str, of_each: &str| {
-        let over = result.over_runs(key)?;
+        if result.runs() < 2 {
+            return None;
+        }
+        let Some(over) = result.over_runs(key) else {
+            return Some([name.to_owned(), "n/a".to_owned(), "not every run has this number".to_owned()]);
+        };
         let ends = format!("{} … {}", number(over.low), number(over.high));
         let what = format!("mean over {} runs, 95 % {ends}; of each run {of_each}", over.values.len());
         Some([name.to_owned(), format!("{} {unit}", number(over.mean)), what])
@@ -195,11 +197,15 @@ fn shared(metrics: &mut [MetricRow]) -> Vec<String> {
     lines
 }
 
-/// Name, value, and what was counted.
+/// Name, value, and what was counted, of the run that the result shows.
 fn first(result: &MeasuredResult) -> Vec<(String, String, String)> {
     let own = result.own();
     let imported = result.imported();
     let count = |of: fn(&Counts) -> u64| own.map(|own| of(&own.counts) as f64);
+    let rate = |name: &str, of_run: fn(&Rates) -> Option<f64>| match own {
+        Some(own) => of_run(&own.rates),
+        None => result.rate(name),
+    };
     let window = own.map(|own| own.rates.window_s).or_else(|| imported?.rates.get("window_s").copied());
     let failed = count(|counts| counts.failed).or_else(|| imported?.counts.failed);
     let tokens = match result.token_source() {
@@ -209,10 +215,14 @@ fn first(result: &MeasuredResult) -> Vec<(String, String, String)> {
     let all: [(&str, Option<f64>, String); 9] = [
         (
             "output tokens per second",
-            result.rate("output_tokens"),
+            rate("output_tokens", |rates| rates.output_tokens),
             format!("of successful requests, over the window{tokens}"),
         ),
-        ("requests per second", result.rate("requests_full"), "successful requests over the window".to_owned()),
+        (
+            "requests per second",
+            rate("requests_full", |rates| rates.requests_full),
+            "successful requests over the window".to_owned(),
+        ),
         (
             "offered per second",
             own.and_then(|own| own.rates.offered),

@@ -4,7 +4,7 @@ use minijinja::{Value as Safe, context};
 
 use super::svg::number;
 use super::trend_plot::{TrendPlot, TrendPoint};
-use crate::event::{RunTag, Verdict};
+use crate::event::RunTag;
 use crate::harness::RunIdentity;
 use crate::report::history::{HistorySeries, MetricHistory, level_sentence};
 use crate::report::page_template::render_page;
@@ -29,7 +29,7 @@ pub fn history(all: &[HistorySeries]) -> Result<String, minijinja::Error> {
                 started => to_the_second(&point.started),
                 run => point.run.to_string(),
                 tags => point.tags.iter().map(RunTag::to_string).collect::<Vec<String>>(),
-                verdict => point.result.verdict.map_or("not judged", Verdict::as_str),
+                verdict => point.verdict_text(),
                 tone => if point.is_valid() { "good" } else { "bad" },
                 values => series.metrics.iter().map(|metric| point.value(&metric.key).map_or_else(|| "–".to_owned(), number)).collect::<Vec<_>>(),
             }

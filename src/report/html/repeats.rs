@@ -36,8 +36,9 @@ pub(super) fn section(result: &RunResult) -> Option<Block> {
         title: "Runs",
         about: format!(
             "{} runs of the same measurement with different seeds. The interval is of the mean over runs, 95 %, by Student's t; \
-             the spread is the standard deviation between runs in percent of the mean. All other numbers on this page are of run {}, \
-             in which the populations, zero points and token sources are given.",
+             the spread is the standard deviation between runs in percent of the mean. The head of the page and its table of all results \
+             have the means, too, and the failures of all runs. All other numbers on this page are of run {}, in which the \
+             populations, zero points and token sources are given.",
             repeats.runs.len(),
             repeats.shown,
         ),

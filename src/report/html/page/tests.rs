@@ -277,11 +277,18 @@ fn repeated_runs_are_their_means() {
     let run = json!({ "folder": "repeats/01", "seed": 1, "verdict": "valid", "started": "" });
     let mut own = result().result.own().expect("one of Regatta's").clone();
     own.repeats = serde_json::from_value(json!({
-        "runs": [run, run, run], "shown": 1, "over_runs": { "output_tokens": over("/s", 1500.0), "ttft_p99": over("ms", 333.0) },
+        "runs": [run, run, run], "shown": 1,
+        "over_runs": { "output_tokens": over("/s", 1500.0), "ttft_p99": over("ms", 333.0), "requests_failed": over("", 7.0) },
     }))
     .expect("repeats");
     let repeated = PageResult { result: MeasuredResult::Regatta(Box::new(own)), ..result() };
+    let two = ["load/1", "load/2"].map(|task| PageResult { task: TaskId::new(task), ..repeated.clone() });
+    let table = page("repeated-two.html", &test_runs::valid(), &two);
+    let row = ["1,500", "n/a", "n/a", "333", "n/a", "n/a", "21"];
+    let cells = row.map(|text| format!(r#"<td class="n">{text}</td>"#)).concat();
+    assert!(table.contains(&cells), "means, and the failures of all runs");
     let page = page("repeated.html", &test_runs::valid(), &[repeated]);
     assert!(page.contains("<b>1,500 tok/s</b>") && page.contains("mean over 3 runs, 95 % 1,498 … 1,502"), "{page}");
     assert!(page.contains(r#"<td class="n">333</td>"#) && !page.contains(r#"<td class="n">1,204</td>"#), "{page}");
+    assert!(page.contains("not every run has this number"), "TPOT, which is not that of the first run: {page}");
 }
