@@ -33,6 +33,7 @@ use super::prompt::{PromptPart, RandomStream};
 use super::prompt_renderer::words_of;
 use super::tokenizer::PromptTokenizer;
 use crate::harness::{DataKind, HarnessError, PromptFile};
+use crate::spec::LONGEST_LENGTH;
 
 /// `--op-tokens-per-word` of `benchmark_core_model.py`.
 const TOKENS_PER_WORD: f64 = 1.3;
@@ -185,6 +186,8 @@ enum RowError {
     OutputLength,
     #[error("the input length must be at least 1")]
     InputLength,
+    #[error("{0} tokens are more than any model takes: at most {LONGEST_LENGTH}")]
+    TooLong(u32),
     #[error("a Mooncake trace needs `timestamp`, `input_length`, `output_length` and `hash_ids`")]
     Mooncake,
     #[error("`delay` must be ms, 0 or more")]
@@ -240,6 +243,10 @@ fn turn(row: Row, data: &PromptFile, prompt_tokenizer: Option<&PromptTokenizer>)
     let Row { prompt, input_ids, input_length, output_length, hash_ids, timestamp, delay, .. } = row;
     if output_length == Some(0) {
         return Err(RowError::OutputLength);
+    }
+    // Each token takes memory as soon as it is drawn.
+    if let Some(tokens) = input_length.max(output_length).filter(|tokens| *tokens > LONGEST_LENGTH) {
+        return Err(RowError::TooLong(tokens));
     }
     if data.kind == DataKind::Mooncake && (hash_ids.is_none() || timestamp.is_none() || output_length.is_none()) {
         return Err(RowError::Mooncake);

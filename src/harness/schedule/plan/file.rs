@@ -20,6 +20,7 @@ use crate::event::Digest;
 use crate::harness::schedule::data::{DataErrors, DataSummary, PromptPart, PromptRenderer, fault, file_digest};
 use crate::harness::schedule::random_draws::GENERATOR;
 use crate::harness::{BenchSpec, HarnessError, LoadPattern, PromptFile};
+use crate::spec::LONGEST_LENGTH;
 
 /// The plan's file beside a result.
 pub(in crate::harness) const PLAN: &str = "plan.jsonl";
@@ -110,12 +111,22 @@ pub(in crate::harness) fn write(path: &Path, schedule: &RequestSchedule) -> Resu
 enum PlannedPromptError {
     #[error("it has `parts` and `as`")]
     Twice,
+    #[error("{tokens} tokens are more than any model takes: at most {LONGEST_LENGTH}")]
+    TooLong { tokens: u32 },
     #[error("`as` names request {request}, which has no `parts` before it")]
     NoParts { request: usize },
 }
 
 /// The prompt that a line defines.
 fn prompt(line: &Line, before: &[PlannedRequest]) -> Result<Option<Arc<[PromptPart]>>, PlannedPromptError> {
+    let drawn = line.parts.iter().flat_map(|parts| parts.iter()).filter_map(|part| match part {
+        PromptPart::Drawn { tokens, .. } => Some(*tokens),
+        PromptPart::Ids(_) | PromptPart::Text(_) | PromptPart::PreviousAnswer { .. } => None,
+    });
+    // Each token takes memory as soon as it is drawn.
+    if let Some(tokens) = drawn.chain([line.r#in, line.out]).find(|tokens| *tokens > LONGEST_LENGTH) {
+        return Err(PlannedPromptError::TooLong { tokens });
+    }
     match (line.r#as, &line.parts) {
         (None, parts) => Ok(parts.clone()),
         (Some(_), Some(_)) => Err(PlannedPromptError::Twice),
