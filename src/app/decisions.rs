@@ -48,6 +48,6 @@ pub(super) fn decide(
     }
     let options = RunOptions { unchanged: unchanged(first), ..options.clone() };
     let output_cache = OutputCache::open(&project.home)?;
-    let stages = StageExecutor::new(project.home.state(), RunId::new("plan"));
+    let stages = StageExecutor::new(project.home.state(), RunId::new("plan")).without_queries();
     Ok(predict(plan, &stages, &output_cache, &Digests::load(&project.home), &options))
 }

@@ -1,4 +1,4 @@
-//! Ends the program when an expression of a manifest takes too much memory or time. Nothing has been started by then.
+//! Ends the program when a manifest, or one of its expressions, takes too much memory or time. Nothing has been started by then.
 
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
@@ -6,18 +6,33 @@ use std::time::{Duration, Instant};
 use super::output::print_error;
 use crate::cli::CliExit;
 use crate::diag::{Diagnostic, Diagnostics, Span};
-use crate::manifest::expression_in_progress;
+use crate::manifest::{GivenValues, Manifest, ManifestLibrary, expression_in_progress};
+use crate::plan::Plan;
 use crate::units::size;
 
 /// The most memory that this process may gain while one expression is computed, bytes.
 const MOST_MEMORY: u64 = 1_000_000_000;
 /// The longest that one expression may take.
 const MOST_TIME: Duration = Duration::from_mins(1);
+/// The most memory that it may gain while a manifest is read, or its plan made, bytes: a plan of 100,000 stages, the largest that there
+/// may be, takes 350 MB.
+const MOST_MEMORY_IN_ALL: u64 = 3_000_000_000;
+/// The longest that a manifest may take to be read, or its plan to be made: that of 100,000 stages takes two seconds.
+const MOST_TIME_IN_ALL: Duration = Duration::from_mins(10);
 /// Memory can grow by some 50 MB meanwhile.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// Does work that computes expressions of manifests, and watches it.
-pub(super) fn guarded<T>(work: impl FnOnce() -> T) -> T {
+/// [`crate::manifest::load`], watched.
+pub(super) fn load(library: &ManifestLibrary, what: &str, given: &GivenValues) -> Result<Manifest, Diagnostics> {
+    guarded(|| crate::manifest::load(library, what, given))
+}
+
+/// [`crate::plan::expand`], watched.
+pub(super) fn expand(manifest: &Manifest) -> Result<Plan, Diagnostics> {
+    guarded(|| crate::plan::expand(manifest))
+}
+
+fn guarded<T>(work: impl FnOnce() -> T) -> T {
     // The watcher ends when this is dropped.
     let _working = watch();
     work()
@@ -27,35 +42,45 @@ pub(super) fn guarded<T>(work: impl FnOnce() -> T) -> T {
 fn watch() -> Option<Sender<()>> {
     let (working, is_over) = channel();
     let watcher = std::thread::Builder::new().name("expressions".to_owned()).spawn(move || {
+        let (started, at_start) = (Instant::now(), resident());
         // When the expression began that was seen last, and the memory at that time.
         let mut seen: Option<(Instant, u64)> = None;
         while is_over.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {
-            let (Some((span, begun)), Some(memory)) = (expression_in_progress(), resident()) else { continue };
+            let Some(memory) = resident() else { continue };
+            let grown = memory.saturating_sub(at_start.unwrap_or(memory));
+            if let Some(limit) = exceeded((grown, MOST_MEMORY_IN_ALL), (started.elapsed(), MOST_TIME_IN_ALL)) {
+                refuse(Diagnostic::error(format!("this manifest takes {limit}")));
+            }
+            let Some((span, begun)) = expression_in_progress() else { continue };
             let before = match seen {
                 Some((known, before)) if known == begun => before,
                 _ => memory,
             };
             seen = Some((begun, before));
-            if let Some(limit) = exceeded(memory.saturating_sub(before), begun.elapsed()) {
-                refuse(&span, &limit);
+            if let Some(limit) = exceeded((memory.saturating_sub(before), MOST_MEMORY), (begun.elapsed(), MOST_TIME)) {
+                refuse(at_expression(&span, &limit));
             }
         }
     });
     watcher.is_ok().then_some(working)
 }
 
-fn exceeded(memory: u64, time: Duration) -> Option<String> {
-    if memory > MOST_MEMORY {
-        Some(format!("more than {} of memory", size(MOST_MEMORY)))
-    } else if time > MOST_TIME {
-        Some(format!("more than {} s", MOST_TIME.as_secs()))
+/// Each with its limit.
+fn exceeded((memory, most_memory): (u64, u64), (time, most_time): (Duration, Duration)) -> Option<String> {
+    if memory > most_memory {
+        Some(format!("more than {} of memory", size(most_memory)))
+    } else if time > most_time {
+        Some(format!("more than {} s", most_time.as_secs()))
     } else {
         None
     }
 }
 
-fn refuse(span: &Span, limit: &str) {
-    let fault = Diagnostic::error(format!("this expression takes {limit}")).at(span.first_line(), "");
+fn at_expression(span: &Span, limit: &str) -> Diagnostic {
+    Diagnostic::error(format!("this expression takes {limit}")).at(span.first_line(), "")
+}
+
+fn refuse(fault: Diagnostic) {
     print_error(&Diagnostics::from(fault.hint("compute less in a manifest")).render(false));
     #[expect(clippy::exit, reason = "what computes it cannot be interrupted")]
     std::process::exit(CliExit::Usage.code().into());
@@ -74,8 +99,9 @@ mod tests {
 
     #[test]
     fn memory_and_time_have_their_limits() {
-        assert_eq!(exceeded(MOST_MEMORY, MOST_TIME), None);
-        assert_eq!(exceeded(MOST_MEMORY + 1, Duration::ZERO).unwrap(), "more than 1.0 GB of memory");
-        assert_eq!(exceeded(0, Duration::from_secs(61)).unwrap(), "more than 60 s");
+        let of = |memory, time| exceeded((memory, MOST_MEMORY), (time, MOST_TIME));
+        assert_eq!(of(MOST_MEMORY, MOST_TIME), None);
+        assert_eq!(of(MOST_MEMORY + 1, Duration::ZERO).unwrap(), "more than 1.0 GB of memory");
+        assert_eq!(of(0, Duration::from_secs(61)).unwrap(), "more than 60 s");
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::env;
 
+use super::expression_guard::{expand, load};
 use super::llmb_cluster;
 use super::project::Project;
 use super::system_choice::choose_system;
@@ -10,8 +11,8 @@ use crate::app::error::CommandError;
 use crate::cli::Global;
 use crate::diag::{Diagnostics, MissingValue};
 use crate::interop::{RunLine, RunSetting, Translation, UntranslatedOption};
-use crate::manifest::{GivenValues, Manifest, load};
-use crate::plan::{Lifetime, Plan, expand};
+use crate::manifest::{GivenValues, Manifest};
+use crate::plan::{Lifetime, Plan};
 use crate::units::shell_word;
 
 /// The stage that a line names for servers; manifests call it by what they start.

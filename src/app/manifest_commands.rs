@@ -1,14 +1,12 @@
 //! The commands `check`, `show`, `list` and `schema`.
 
-use super::expression_guard::guarded;
+use super::expression_guard::expand;
 use super::project::{Project, colored};
 use crate::app::error::CommandError;
 use crate::app::output::{print, print_error};
 use crate::cli::{CheckFormat, CheckRequest, CliExit, Global, RunList, SchemaOf, ShowRequest};
 use crate::diag::{CheckProblem, CheckedManifest, check_github, check_json, check_sarif};
 use crate::manifest::{catalogue, schema as manifest_schema};
-
-use crate::plan::expand;
 use crate::report::{self, Styler};
 
 /// Every error of every manifest; one line for each good one.
@@ -17,7 +15,7 @@ pub(super) fn check(global: &Global, request: &CheckRequest) -> Result<CliExit, 
     let (mut checked, mut problems) = (Vec::new(), Vec::new());
     let is_text = request.format == CheckFormat::Text;
     for name in &request.manifests {
-        let plan = project.manifest(name, &[]).and_then(|manifest| Ok(guarded(|| expand(&manifest))?));
+        let plan = project.manifest(name, &[]).and_then(|manifest| Ok(expand(&manifest)?));
         let tasks = match plan {
             Ok(plan) => Some(plan.tasks.len()),
             Err(CommandError::Manifest(found)) => {

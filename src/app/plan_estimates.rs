@@ -12,11 +12,15 @@ use crate::mlperf::MlperfScenario;
 use crate::mlperf::dataset::{LengthDistribution, assumed_lengths};
 use crate::plan::{ActionKind, Plan, Task, loadgen};
 use crate::report::{BenchEstimate, EstimateBasis, EstimatedLoad, estimates_note};
-use crate::sim::{self, EngineLimits, NeverFits, VirtualResult, VirtualWorkload};
+use crate::sim::{self, EngineLimits, VirtualResult, VirtualWorkload};
 use crate::spec::{BenchSweep, Length, LimitedMetric, Scenario, Statistic};
 
 /// Requests of a load that are simulated, for each server that has requests of its own.
 const SAMPLE: usize = 5000;
+/// Requests of a load that are simulated at most, for all servers together: what needs more to be told has no estimate.
+const LARGEST_SAMPLE: usize = 1_000_000;
+/// Tokens of answers that are simulated at most. 5,000 requests with 4,000 tokens each have 20 million.
+const MOST_TOKENS: f64 = 1e9;
 /// Requests come faster than the servers answer them beyond this share of what full servers do: the end of a finite load, when few
 /// requests are left, hides a part of that.
 const BEHIND: f64 = 1.1;
@@ -168,7 +172,7 @@ impl<'a> PlanEstimates<'a> {
         if let Some(known) = self.known.get(&key) {
             return Some(*known);
         }
-        let (mut found, is_sampled) = servers.time(load, &workload).ok()?;
+        let (mut found, is_sampled) = servers.time(load, &workload)?;
         if bench.warmup > 0 {
             let alone = sim::with_users(&servers.limits, 1, &workload, 1, 1).ok()?;
             found.seconds += f64::from(bench.warmup) * alone.seconds / servers.speed;
@@ -183,10 +187,18 @@ impl<'a> PlanEstimates<'a> {
 }
 
 impl Servers {
-    /// What a load takes, and whether only a part of it was simulated.
-    fn time(&self, load: SentLoad, workload: &VirtualWorkload) -> Result<(EstimatedTime, bool), NeverFits> {
+    /// What a load takes, and whether only a part of it was simulated. `None`: they never hold such a request, or too much would have
+    /// to be simulated.
+    fn time(&self, load: SentLoad, workload: &VirtualWorkload) -> Option<(EstimatedTime, bool)> {
         // Full servers are so only in a load of several times what they hold.
-        let most = self.count * SAMPLE.max(2 * self.limits.max_batch_size);
+        let most = self.count.saturating_mul(SAMPLE.max(self.limits.max_batch_size.saturating_mul(2)));
+        let simulated = match load {
+            SentLoad::Users { users, .. } => SAMPLE.max(users.saturating_mul(2)),
+            SentLoad::AtOnce { .. } | SentLoad::Arrivals { .. } => most,
+        };
+        if simulated > LARGEST_SAMPLE || simulated as f64 * workload.output_tokens.mean() > MOST_TOKENS {
+            return None;
+        }
         let part = |count: f64, most: usize| (count.ceil() as usize).clamp(1, most);
         let of = |result: &VirtualResult, requests: f64, seconds: f64| EstimatedTime {
             seconds: seconds / self.speed,
@@ -195,26 +207,26 @@ impl Servers {
             falls_behind: false,
         };
         let paced = |result: &VirtualResult, requests: f64| result.seconds * requests / result.requests.max(1) as f64;
-        Ok(match load {
+        Some(match load {
             SentLoad::AtOnce { count } => {
-                let result = sim::offline(&self.limits, self.count, workload, part(count, most))?;
+                let result = sim::offline(&self.limits, self.count, workload, part(count, most)).ok()?;
                 let seconds = paced(&result, count);
                 (of(&result, count, seconds), count > most as f64)
             }
             SentLoad::Arrivals { count, rate } => {
                 let rate = rate / self.speed;
-                let result = sim::served_at(&self.limits, self.count, workload, part(count, SAMPLE), rate)?;
+                let result = sim::served_at(&self.limits, self.count, workload, part(count, SAMPLE), rate).ok()?;
                 let answer =
                     result.statistic(LimitedMetric::E2e, Statistic::Mean).ok().flatten().unwrap_or_default() / 1e3;
-                let full = sim::offline(&self.limits, self.count, workload, most)?;
+                let full = sim::offline(&self.limits, self.count, workload, most).ok()?;
                 let falls_behind = rate * paced(&full, 1.0) > BEHIND;
                 let seconds = if falls_behind { paced(&full, count) } else { count / rate + answer };
                 (EstimatedTime { falls_behind, ..of(&result, count, seconds) }, count > SAMPLE as f64)
             }
             SentLoad::Users { users, count, seconds } => {
-                let most = SAMPLE.max(2 * users);
+                let most = simulated;
                 let simulated = if count > 0.0 { part(count, most) } else { most };
-                let result = sim::with_users(&self.limits, self.count, workload, simulated, users)?;
+                let result = sim::with_users(&self.limits, self.count, workload, simulated, users).ok()?;
                 let pace = result.requests as f64 / result.seconds.max(f64::MIN_POSITIVE);
                 let count = count.max(seconds * self.speed * pace);
                 (of(&result, count, count / pace), count > most as f64)

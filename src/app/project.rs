@@ -6,12 +6,12 @@ use std::path::Path;
 use std::thread;
 
 use crate::app::error::CommandError;
-use crate::app::expression_guard::guarded;
+use crate::app::expression_guard::{expand, load};
 use crate::cli::{Force, Global, KeyValueArg, Select};
 use crate::diag::Diagnostics;
 use crate::event::{Digest, GpuId};
-use crate::manifest::{GivenValues, Manifest, ManifestLibrary, load};
-use crate::plan::{ActionKind, Plan, Task, expand};
+use crate::manifest::{GivenValues, Manifest, ManifestLibrary};
+use crate::plan::{ActionKind, Plan, Task};
 use crate::runner::store::{CompilerId, PlanSources, StateFolder};
 use crate::runner::{OutputCheck, RunOptions, TaskRole, task_roles};
 
@@ -36,7 +36,7 @@ impl Project {
 
     /// A manifest with what was given on the command line and in the environment.
     pub(super) fn manifest(&self, name: &str, settings: &[KeyValueArg]) -> Result<Manifest, CommandError> {
-        Ok(guarded(|| load(&self.manifests, name, &self.given(settings)))?)
+        Ok(load(&self.manifests, name, &self.given(settings))?)
     }
 
     /// Names one way to compile a manifest.
@@ -93,7 +93,7 @@ impl Project {
     /// The plan of other settings, for what can be known from it: nothing is stored, and no data of the project is looked up.
     pub(super) fn expanded(&self, name: &str, settings: &[KeyValueArg], select: &Select) -> Result<Plan, CommandError> {
         let manifest = self.manifest(name, settings)?;
-        repeated(Plan { manifest: name.to_owned(), ..guarded(|| expand(&manifest))? }, select)
+        repeated(Plan { manifest: name.to_owned(), ..expand(&manifest)? }, select)
     }
 
     /// The plan as it is written, from the stored one if none of its inputs has changed.
@@ -138,7 +138,7 @@ impl Project {
     /// Reads the manifest. The second value: what the plan was made from.
     fn compile(&self, name: &str, settings: &[KeyValueArg]) -> Result<(Plan, PlanSources), CommandError> {
         let manifest = self.manifest(name, settings)?;
-        let mut plan = Plan { manifest: name.to_owned(), ..guarded(|| expand(&manifest))? };
+        let mut plan = Plan { manifest: name.to_owned(), ..expand(&manifest)? };
         self.has_effect(name, settings, &manifest, &plan)?;
         let absent = super::shipped_inputs::provide(&mut plan, self.home.project(), self.home.state())
             .map_err(anyhow::Error::from)?;

@@ -40,6 +40,21 @@ pub fn open_regular(path: &Path) -> io::Result<(File, Metadata)> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, what))
 }
 
+/// The text of a regular file that has at most `most` bytes.
+///
+/// # Errors
+///
+/// Those of [`open_regular`] and of reading, that it has more, and that it is no text.
+pub fn read_regular(path: &Path, most: u64) -> io::Result<String> {
+    let (file, _) = open_regular(path)?;
+    let mut text = String::new();
+    file.take(most + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > most {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it has more than {most} bytes")));
+    }
+    Ok(text)
+}
+
 impl Digest {
     /// Of a file with `size` bytes: the same as of these bytes in memory.
     ///
@@ -146,6 +161,15 @@ mod tests {
         rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0).unwrap();
         for path in [pipe.as_path(), Path::new("/dev/zero"), folder.path()] {
             assert!(open_regular(path).unwrap_err().to_string().starts_with("it is a "));
+            assert!(read_regular(path, 9).unwrap_err().to_string().starts_with("it is a "));
         }
+    }
+
+    #[test]
+    fn a_text_is_read_up_to_its_limit() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(b"12345").unwrap();
+        assert_eq!(read_regular(file.path(), 5).unwrap(), "12345");
+        assert_eq!(read_regular(file.path(), 4).unwrap_err().to_string(), "it has more than 4 bytes");
     }
 }

@@ -18,7 +18,7 @@ mod stop;
 pub use cores::cores;
 pub use digest::{Digest, Hasher};
 pub use endpoint::{Endpoint, EndpointError};
-pub use file_digest::open_regular;
+pub use file_digest::{open_regular, read_regular};
 pub use gpu_id::{GpuId, GpuIdError};
 pub use id::{RunId, TaskId};
 pub use memory::{MemoryKind, OutOfMemory, ReducedSetting};

@@ -12,10 +12,12 @@ use minijinja::value::{Enumerator, Object, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior, Value};
 
 use super::expression_limits::bound;
+use super::expression_nesting::{CodeTooLong, check_nesting};
 use super::expression_progress::ExpressionProgress;
 use super::limited_text::LimitedText;
 use super::quick_expression::{quick, quick_text};
-use super::value::{MAX_TEXT, NoValue, node_of};
+use super::value::{MAX_TEXT, NoValue, is_too_deep, node_of};
+use super::value_budget::ValueBudget;
 use super::yaml_node::{MapEntry, Node, NodeValue, is_template};
 use crate::diag::{Diagnostic, Diagnostics, MissingValue, Span, did_you_mean};
 use crate::units::{DurationError, duration};
@@ -55,6 +57,7 @@ impl From<RenderError> for Error {
 /// Evaluates texts against scopes.
 pub struct Expressions {
     env: Environment<'static>,
+    budget: ValueBudget,
 }
 
 /// The names that an expression may use.
@@ -117,6 +120,9 @@ impl Expressions {
             if let Some(bare) = value.downcast_object_ref::<NoValue>() {
                 return Err(RenderError::explained(&bare.why, &bare.hint).into());
             }
+            if is_too_deep(value) {
+                return Err(RenderError::explained("this value is nested too deeply", "").into());
+            }
             minijinja::escape_formatter(out, state, value)
         });
         bound(&mut env);
@@ -129,23 +135,33 @@ impl Expressions {
         env.add_function("fail", |why: &str, hint: Option<&str>| {
             Err::<Value, Error>(RenderError::explained(why, hint.unwrap_or_default()).into())
         });
-        Self { env }
+        Self { env, budget: ValueBudget::default() }
+    }
+
+    /// Of all values that these expressions make, and of what is made from them.
+    pub const fn budget(&self) -> &ValueBudget {
+        &self.budget
     }
 
     /// The names that a text uses and does not define itself, e.g. `versions`.
     pub fn names_in(&self, text: &str) -> Vec<String> {
-        let found = self.env.template_from_str(text).map(|template| template.undeclared_variables(false));
-        let mut names: Vec<String> = found.unwrap_or_default().into_iter().collect();
-        names.sort();
-        names
+        self.undeclared_in(text, false)
     }
 
     /// What a text looks at, with the steps inside it: `tuning.kv_fraction`.
     pub fn paths_in(&self, text: &str) -> Vec<String> {
-        let found = self.env.template_from_str(text).map(|template| template.undeclared_variables(true));
-        let mut paths: Vec<String> = found.unwrap_or_default().into_iter().collect();
-        paths.sort();
-        paths
+        self.undeclared_in(text, true)
+    }
+
+    /// Sorted; none of a text that cannot be compiled, which is reported where it is computed.
+    fn undeclared_in(&self, text: &str, with_steps: bool) -> Vec<String> {
+        if check_nesting(text).is_err() {
+            return Vec::new();
+        }
+        let found = self.env.template_from_str(text).map(|template| template.undeclared_variables(with_steps));
+        let mut names: Vec<String> = found.unwrap_or_default().into_iter().collect();
+        names.sort();
+        names
     }
 
     /// The names in a text that exist nowhere, without computing anything: for manifests that have other errors,
@@ -153,10 +169,7 @@ impl Expressions {
     pub fn unknown_names(&self, node: &Node, known: &[&str], stages: &[&str], found: &mut Diagnostics) {
         match &node.tree {
             NodeValue::Text(text) if is_template(text) && !text.contains("defined") && !text.contains("default") => {
-                let names = self.env.template_from_str(text).map(|template| template.undeclared_variables(true));
-                let mut names: Vec<String> = names.unwrap_or_default().into_iter().collect();
-                names.sort();
-                for path in names {
+                for path in self.paths_in(text) {
                     let mut steps = path.split('.');
                     let first = steps.next().unwrap_or_default();
                     let at = find(&node.span, &path);
@@ -203,8 +216,22 @@ impl Expressions {
         Node::new(node.span.clone(), tree)
     }
 
-    /// Renders one text.
+    /// Renders one text. Once the budget is exceeded, which is reported, nothing is rendered any more, and no error is one more.
     pub fn text(&self, text: &str, scope: &Arc<Scope>, span: &Span) -> Result<Node, Vec<Diagnostic>> {
+        if self.budget.is_exceeded() {
+            return Err(Vec::new());
+        }
+        let node = self.computed(text, scope, span)?;
+        match self.budget.take_node(&node) {
+            Ok(()) => Ok(node),
+            Err(error) => Err(vec![Diagnostic::error(error.to_string()).at(span.first_line(), "this one is too much")]),
+        }
+    }
+
+    fn computed(&self, text: &str, scope: &Arc<Scope>, span: &Span) -> Result<Node, Vec<Diagnostic>> {
+        let too_long = |error: CodeTooLong| {
+            vec![Diagnostic::error("this expression is too long").at(span.first_line(), error.to_string())]
+        };
         let trimmed = text.trim();
         if let Some(inner) = trimmed.strip_prefix("{{").and_then(|rest| rest.strip_suffix("}}")) {
             let inner = inner.strip_prefix('-').unwrap_or(inner);
@@ -212,6 +239,7 @@ impl Expressions {
             if let Some(value) = quick(inner.trim(), scope) {
                 return node_of(&value, span);
             }
+            check_nesting(text).map_err(too_long)?;
             let _progress = ExpressionProgress::begin(span);
             match self.env.compile_expression(inner) {
                 Ok(expression) => {
@@ -242,6 +270,7 @@ impl Expressions {
         if let Some(text) = quick_text(text, scope) {
             return Ok(Node::new(span.clone(), NodeValue::Text(text.into())));
         }
+        check_nesting(text).map_err(too_long)?;
         let _progress = ExpressionProgress::begin(span);
         let template = match self.env.template_from_str(text) {
             Ok(template) => template,

@@ -6,6 +6,7 @@ use indexmap::IndexMap;
 
 use super::catalog_keys::check_catalog_keys;
 use super::expression::Expressions;
+use super::expression_stack::on_expression_stack;
 use super::library::FileId;
 use super::merge::merge_documents;
 use super::outline::ManifestOutline;
@@ -36,13 +37,15 @@ pub fn load(library: &ManifestLibrary, what: &str, given: &GivenValues) -> Resul
         };
         return Err(Diagnostic::error(format!("there is no manifest `{what}`")).maybe_hint(hint).into());
     };
-    let mut loader = Loader::default();
-    let result = loader.manifest(&file, given);
-    let found = loader.found.unique();
-    match result {
-        Some(manifest) if !found.has_errors() => Ok(manifest),
-        _ => Err(found),
-    }
+    on_expression_stack(|| {
+        let mut loader = Loader::default();
+        let result = loader.manifest(&file, given);
+        let found = loader.found.unique();
+        match result {
+            Some(manifest) if !found.has_errors() => Ok(manifest),
+            _ => Err(found),
+        }
+    })
 }
 
 /// The names of a manifest, with what was given so far; none where it cannot be read. Nothing that is wrong is reported.

@@ -27,12 +27,15 @@ pub(super) fn quick(path: &str, scope: &Scope) -> Option<Value> {
     value
 }
 
-/// A text whose expressions are all plain paths to texts. `None`: let minijinja do it.
+/// A text whose expressions are all plain paths to texts. `None`: let minijinja do it, which also reports what becomes too long.
 pub(super) fn quick_text(text: &str, scope: &Scope) -> Option<String> {
     let mut rendered = String::with_capacity(text.len());
     let mut rest = text;
     while let Some((before, after)) = rest.split_once('{') {
         rendered.push_str(before);
+        if rendered.len() > MAX_TEXT {
+            return None;
+        }
         match after.as_bytes().first() {
             Some(b'{') => {
                 let (path, tail) = after[1..].split_once("}}")?;
@@ -97,6 +100,15 @@ mod tests {
             assert!(quick.is_some(), "{text:?}");
             assert_eq!(quick, compiled(text), "{text:?}");
         }
+    }
+
+    #[test]
+    fn what_becomes_too_long_is_given_up_before_it_takes_memory() {
+        let globals = [("a".to_owned(), Value::from("x".repeat(MAX_TEXT)))].into_iter().collect();
+        let scope = Scope { globals: Arc::new(globals), local: Vec::new() };
+        assert_eq!(quick_text("{{ a }}", &scope).map(|text| text.len()), Some(MAX_TEXT));
+        // 100 GB, if it were made first.
+        assert_eq!(quick_text(&"{{ a }}".repeat(100_000), &scope), None);
     }
 
     #[test]

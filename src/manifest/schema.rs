@@ -101,3 +101,52 @@ fn or_expression(schema: &mut Value) {
     outer.insert("anyOf".to_owned(), json!([inner, { "$ref": "#/$defs/expression" }]));
     *schema = Value::Object(outer);
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// The names of integers without a maximum.
+    fn unbounded(schema: &Value, name: &str, found: &mut BTreeSet<String>) {
+        let is_narrow = matches!(schema["format"].as_str(), Some("uint16" | "int32"));
+        let is_integer = schema["type"] == "integer"
+            || schema["type"].as_array().is_some_and(|types| types.contains(&json!("integer")));
+        if is_integer && !is_narrow && schema["maximum"].is_null() {
+            found.insert(name.to_owned());
+        }
+        match schema {
+            Value::Object(pairs) => {
+                for (key, value) in pairs {
+                    match value.as_object().filter(|_| key == "properties") {
+                        Some(fields) => fields.iter().for_each(|(name, field)| unbounded(field, name, found)),
+                        None => unbounded(value, if key == "additionalProperties" { key } else { name }, found),
+                    }
+                }
+            }
+            Value::Array(items) => items.iter().for_each(|item| unbounded(item, name, found)),
+            _ => {}
+        }
+    }
+
+    /// A number that multiplies memory or time must be refused with its place, before it is used.
+    #[test]
+    fn every_count_has_a_maximum() {
+        let mut found = BTreeSet::new();
+        unbounded(&schema(), "", &mut found);
+        let known = [
+            // `ulimits` of a container, ids of adapters, seeds, clocks, bytes for a server: nothing is made of them here.
+            "additionalProperties",
+            "lora_task_id",
+            "seed",
+            "graphics",
+            "multimodal_gpu0_cuda_mem_pool_bytes",
+            // Lengths, which `Length::fault` checks, and a seed.
+            "fixed",
+            "max",
+            "min",
+        ];
+        assert_eq!(found, known.map(str::to_owned).into());
+    }
+}

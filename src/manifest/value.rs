@@ -55,6 +55,28 @@ pub fn node_of(value: &Value, span: &Span) -> Result<Node, Vec<Diagnostic>> {
     })
 }
 
+/// Whether a value is nested deeper than any of a manifest may be. Of very many values in it, only the first are looked at.
+pub fn is_too_deep(value: &Value) -> bool {
+    fn looks_deep(value: &Value, depth: usize, left: &mut usize) -> bool {
+        if !matches!(value.kind(), ValueKind::Seq | ValueKind::Map | ValueKind::Iterable) || *left == 0 {
+            return false;
+        }
+        if depth > MAX_DEPTH {
+            return true;
+        }
+        // The keys of a map are looked at as values, too: they may be lists.
+        let Ok(mut items) = value.try_iter() else { return false };
+        let is_map = value.kind() == ValueKind::Map;
+        items.any(|item| {
+            *left = left.saturating_sub(1);
+            let inside = if is_map { value.get_item(&item).unwrap_or_default() } else { Value::UNDEFINED };
+            *left > 0 && (looks_deep(&item, depth + 1, left) || looks_deep(&inside, depth + 1, left))
+        })
+    }
+    let mut left = MAX_VALUES;
+    looks_deep(value, 0, &mut left)
+}
+
 /// Why a value of an expression has no node.
 #[derive(Debug, thiserror::Error)]
 enum NoNode {
@@ -177,6 +199,18 @@ fn number_value(number: &Number) -> Value {
 mod tests {
     use super::*;
     use crate::diag::{Diagnostics, SourceText};
+
+    #[test]
+    fn depth_is_told_of_lists_and_maps_and_does_not_take_long() {
+        let list = |depth: usize| (0..depth).fold(Value::from(1), |inner, _| Value::from(vec![inner]));
+        assert!(!is_too_deep(&list(MAX_DEPTH + 1)));
+        assert!(is_too_deep(&list(MAX_DEPTH + 2)));
+        let map = |depth: usize| (0..depth).fold(Value::from(1), |inner, _| Value::from_pairs([("a", inner)]));
+        assert!(is_too_deep(&map(MAX_DEPTH + 2)));
+        // 2^60 values, of which each is the same.
+        let twice = (0..60).fold(Value::from(1), |inner, _| Value::from(vec![inner.clone(), inner]));
+        assert!(!is_too_deep(&twice));
+    }
 
     #[test]
     fn a_long_text_is_not_multiplied_by_a_list() {

@@ -18,7 +18,9 @@ use super::task::{Need, Plan, Task};
 use super::task_parts::ActionError;
 use crate::diag::{Diagnostic, Diagnostics};
 use crate::event::{Digest, Hasher};
-use crate::manifest::{Expressions, Manifest, ResolvedParam, ValueOrigin, order, shown};
+use crate::manifest::{
+    EXPRESSION_STACK, Expressions, Manifest, ResolvedParam, ValueOrigin, on_expression_stack, order, shown,
+};
 
 /// How much of a long circle is shown at either end.
 const SHOWN: usize = 6;
@@ -28,13 +30,16 @@ const SHOWN: usize = 6;
 /// # Errors
 /// Every error of every stage at once, each with its place in the YAML.
 pub fn expand(manifest: &Manifest) -> Result<Plan, Diagnostics> {
+    on_expression_stack(|| expand_with(&Expressions::new(), manifest))
+}
+
+fn expand_with(expressions: &Expressions, manifest: &Manifest) -> Result<Plan, Diagnostics> {
     let mut found = Diagnostics::new();
-    let expressions = Expressions::new();
-    let expanded = instances(manifest, &expressions, &mut found);
+    let expanded = instances(manifest, expressions, &mut found);
     if found.has_errors() {
         return Err(found.unique());
     }
-    let builder = PlanBuilder::new(manifest, &expressions, &expanded, directory(&expanded));
+    let builder = PlanBuilder::new(manifest, expressions, &expanded, directory(&expanded));
     let built = build_all(&builder, &expanded.all, &mut found);
     // The builder's index of names is as large as the plan.
     drop(builder);
@@ -85,8 +90,6 @@ type BuiltTask = Option<Box<TaskDraft>>;
 fn build_all(builder: &PlanBuilder<'_>, all: &[Instance], found: &mut Diagnostics) -> Vec<BuiltTask> {
     /// Fewer are built sooner than threads are started.
     const MANY: usize = 500;
-    /// Like that of the main thread.
-    const STACK: usize = 8 << 20;
     let build = |part: &[Instance]| {
         let mut found = Diagnostics::new();
         let drafts: Vec<_> = part.iter().map(|one| builder.build(one, &mut found).map(Box::new)).collect();
@@ -98,8 +101,9 @@ fn build_all(builder: &PlanBuilder<'_>, all: &[Instance], found: &mut Diagnostic
     thread::scope(|scope| {
         let build = &build;
         // Where no more threads can be had, this one builds everything.
-        let start =
-            |part| (part, thread::Builder::new().stack_size(STACK).spawn_scoped(scope, move || build(part)).ok());
+        let start = |part| {
+            (part, thread::Builder::new().stack_size(EXPRESSION_STACK).spawn_scoped(scope, move || build(part)).ok())
+        };
         let others: Vec<_> = parts.map(start).collect();
         let (mut built, errors) = build(first);
         found.append(errors);
@@ -214,4 +218,28 @@ fn explain(circle: &[usize], expanded: &ExpandedStages<'_>, built: &[BuiltTask])
         };
     }
     diagnostic.hint("remove one of these references")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::manifest::{GivenValues, ManifestLibrary, load};
+
+    #[test]
+    fn the_texts_of_all_tasks_have_a_limit_together() {
+        let folder = tempfile::tempdir().unwrap();
+        let long = "x".repeat(10_000);
+        let stage = format!("a: {{ foreach: {{ n: [1, 2, 3] }}, shell: {long} }}");
+        std::fs::write(folder.path().join("m.yaml"), format!("regatta: 1\nstages:\n  {stage}\n")).unwrap();
+        let manifest = load(&ManifestLibrary::new(folder.path()), "m.yaml", &GivenValues::default()).unwrap();
+        let left = |bytes: usize| {
+            let expressions = Expressions::new();
+            expressions.budget().take((1 << 30) - bytes).unwrap();
+            expand_with(&expressions, &manifest)
+        };
+        assert_eq!(left(40_000).unwrap().tasks.len(), 3);
+        let found = left(15_000).unwrap_err().render(false);
+        assert!(found.contains("the values of this manifest take more than 1.1 GB"), "{found}");
+        assert!(found.contains("m.yaml:3:3") && found.contains("\n1 error"), "{found}");
+    }
 }

@@ -84,6 +84,11 @@ impl<'a> PlanBuilder<'a> {
         let before = found.len();
         let mut rendering = self.rendering(instance, map);
         let mut node = rendering.stage(map, &stage.entry.node, found);
+        let budget = self.expressions.budget();
+        if budget.is_exceeded() {
+            // Its texts are as they were written. It is reported once, where that was.
+            return None;
+        }
         if found.len() == before && rendered_anything(map) {
             coerce(&mut node, stage_shape());
             check_rendered(&node, stage, &rendering.skipped, found);
@@ -112,6 +117,10 @@ impl<'a> PlanBuilder<'a> {
                 return None;
             }
         };
+        if let Err(error) = budget.take(text_of(&task)) {
+            found.push(Diagnostic::error(error.to_string()).at(stage.entry.key.clone(), "this stage is too much"));
+            return None;
+        }
         let is_compared =
             by_loadgen || matches!(task.kind, ActionKind::Engine | ActionKind::Repository | ActionKind::Mlperf);
         Some(TaskDraft {
@@ -369,6 +378,15 @@ fn task(stage: &StageOf<'_>, instance: &Instance, mut typed: Stage) -> Result<Ta
                 || matches!(&action, Action::Bench(bench) if bench.search.is_some() || bench.sweep.is_some() || bench.repeat > 1)
                 || matches!(&action, Action::Weights(weights) if weights.hf.is_some())),
     })
+}
+
+/// Bytes of its texts.
+fn text_of(task: &Task) -> usize {
+    let paths = task.inputs.values().flatten().chain(&task.outputs);
+    let env = task.env.iter().map(|(name, value)| name.len() + value.len());
+    let container = task.container.as_ref().map_or(0, String::len);
+    let about = task.about.as_ref().map_or(0, String::len);
+    task.action.len() + container + about + paths.map(String::len).sum::<usize>() + env.sum::<usize>()
 }
 
 fn retry(given: Retry) -> RetryRule {

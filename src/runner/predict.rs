@@ -1,12 +1,14 @@
 //! What a run would do, without doing it: `regatta plan`.
 
+use std::collections::BTreeMap;
+
 use crate::event::{Digest, TaskId};
-use crate::plan::{Lifetime, Plan};
+use crate::plan::{Lifetime, Plan, Task};
 use crate::runner::store::{Digests, Lookup, OutputCache};
 
 use super::keying::{key_of, look_up, reasons};
 use super::options::{RunOptions, TaskRole};
-use super::{TaskExecutor, result_age};
+use super::{OpenFact, TaskExecutor, result_age};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prediction {
@@ -31,12 +33,13 @@ const NOT_NEEDED: &str = "everything that needs it is cached";
 
 enum PredictedOutput {
     Digest(Digest),
-    /// It will run, and what it makes is not known before it has.
-    Open,
+    /// What it is or makes is not known before the run, and why.
+    Open(String),
     Nothing,
 }
 
-/// One decision for each task that is part of the run, in the plan's order. Reads inputs and outputs, writes nothing.
+/// One decision for each task that is part of the run, in the plan's order. Reads inputs and outputs, writes nothing. Facts that only
+/// a run looks up are taken to be as they were last.
 pub fn predict(
     plan: &Plan,
     work: &impl TaskExecutor,
@@ -55,7 +58,7 @@ pub fn predict(
         };
         let will_fail = |why: &str| {
             let decision = decide(Prediction::Run, vec![format!("will fail: {why}")]);
-            (PredictedOutput::Open, decision.map(|decision| Decision { fails: true, ..decision }))
+            (will_run(task), decision.map(|decision| Decision { fails: true, ..decision }))
         };
         if options.roles[ix] == TaskRole::NotNeeded {
             known.push(PredictedOutput::Nothing);
@@ -75,23 +78,28 @@ pub fn predict(
             decisions.push(decide(Prediction::Cached, Vec::new()));
             continue;
         }
-        let open: Vec<String> = task
-            .needs
-            .iter()
-            .filter(|need| need.data && matches!(known[need.task as usize], PredictedOutput::Open))
-            .map(|need| format!("{} will run", plan.tasks[need.task as usize].id))
-            .collect();
+        let why_open = |need: &crate::plan::Need| match &known[need.task as usize] {
+            PredictedOutput::Open(why) if need.data => Some(why.clone()),
+            _ => None,
+        };
+        let open: Vec<String> = task.needs.iter().filter_map(why_open).collect();
         let upstream = |need: u32| match &known[need as usize] {
             PredictedOutput::Digest(digest) => Some(*digest),
             _ => None,
         };
-        let keyed = key_of(plan, task, work.facts(task), upstream, output_cache, digests);
+        let open_facts = work.open_facts(task);
+        let facts = with_last_facts(work.facts(task), plan, task, &open_facts, output_cache);
+        let keyed = key_of(plan, task, facts, upstream, output_cache, digests);
         if let Ok(Some(less)) = keyed.as_ref().map(|keyed| &keyed.lowered) {
             lowered.push((ix, less.because()));
         }
         let (now, decision) = match (keyed, task.lifetime) {
             (Err(failure), _) => will_fail(&failure.what),
-            (Ok(_), Lifetime::Service) if !open.is_empty() => (PredictedOutput::Open, decide(Prediction::Run, open)),
+            (Ok(_), Lifetime::Service) if !open.is_empty() => (will_run(task), decide(Prediction::Run, open)),
+            (Ok(_), Lifetime::Service) if !open_facts.is_empty() => {
+                let why = open_facts.iter().map(|fact| format!("{}: only a run sees if {}", task.id, fact.condition));
+                (PredictedOutput::Open(why.collect::<Vec<_>>().join(", ")), decide(Prediction::Run, Vec::new()))
+            }
             (Ok(keyed), Lifetime::Service) => {
                 (PredictedOutput::Digest(keyed.digest), decide(Prediction::Run, Vec::new()))
             }
@@ -102,8 +110,10 @@ pub fn predict(
                 match look {
                     Lookup::Hit(record) if !forced && task.cache => {
                         let age = result_age::notice(task, &keyed.key, &record).map(|(_, text)| text);
+                        let conditions = open_facts.iter().map(|fact| format!("if {}", fact.condition));
+                        let reasons = age.into_iter().chain(conditions).collect();
                         as_before[ix] = options.unchanged.is_output_as_before(ix as u32, &record);
-                        (PredictedOutput::Digest(record.digest), decide(Prediction::Cached, age.into_iter().collect()))
+                        (PredictedOutput::Digest(record.digest), decide(Prediction::Cached, reasons))
                     }
                     _ if options.roles[ix] == TaskRole::Restore => {
                         will_fail("it is not done yet, and --only leaves it out")
@@ -115,7 +125,7 @@ pub fn predict(
                             own_changes(plan, task, &keyed, output_cache)
                         };
                         why.extend(open);
-                        (PredictedOutput::Open, decide(Prediction::Run, why))
+                        (will_run(task), decide(Prediction::Run, why))
                     }
                 }
             }
@@ -132,10 +142,31 @@ pub fn predict(
     decisions.into_iter().flatten().collect()
 }
 
+fn will_run(task: &Task) -> PredictedOutput {
+    PredictedOutput::Open(format!("{} will run", task.id))
+}
+
+/// The facts, with open ones as they were in the task's last key.
+fn with_last_facts(
+    mut facts: BTreeMap<String, String>,
+    plan: &Plan,
+    task: &Task,
+    open: &[OpenFact],
+    output_cache: &OutputCache,
+) -> BTreeMap<String, String> {
+    if !open.is_empty()
+        && let Some(last) = output_cache.last(&plan.name, &task.id).and_then(|last| last.key_fields())
+    {
+        let is_open = |name: &str| open.iter().any(|fact| name.starts_with(&fact.names));
+        facts.extend(last.facts.into_iter().filter(|(name, _)| is_open(name)));
+    }
+    facts
+}
+
 /// The same where the last run of this plan finished everything and nothing has changed since.
 pub fn predict_no_op(plan: &Plan, options: &RunOptions) -> Vec<Decision> {
     let tasks = plan.tasks.iter().zip(&options.roles).filter(|(_, role)| **role != TaskRole::NotNeeded);
-    let decide = |(task, _): (&crate::plan::Task, &TaskRole)| {
+    let decide = |(task, _): (&Task, &TaskRole)| {
         let (verdict, reasons) = match (&task.skipped, task.lifetime) {
             (Some(why), _) => (Prediction::Skipped, vec![why.clone()]),
             (None, Lifetime::Service) => (Prediction::Skipped, vec![NOT_NEEDED.to_owned()]),
@@ -147,12 +178,7 @@ pub fn predict_no_op(plan: &Plan, options: &RunOptions) -> Vec<Decision> {
 }
 
 /// Changes of the task itself, beside those that its upstream will bring.
-fn own_changes(
-    plan: &Plan,
-    task: &crate::plan::Task,
-    keyed: &super::keying::Keyed,
-    output_cache: &OutputCache,
-) -> Vec<String> {
+fn own_changes(plan: &Plan, task: &Task, keyed: &super::keying::Keyed, output_cache: &OutputCache) -> Vec<String> {
     let Some(old) = output_cache.last(&plan.name, &task.id).and_then(|last| last.key_fields()) else {
         return vec!["not in cache".to_owned()];
     };

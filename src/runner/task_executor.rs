@@ -27,11 +27,26 @@ pub trait TaskExecutor: Send + Sync + 'static {
         BTreeMap::new()
     }
 
+    /// Which of the facts `facts` leaves out, because only a run may start or query what a manifest names.
+    fn open_facts(&self, task: &Task) -> Vec<OpenFact> {
+        let _ = task;
+        Vec::new()
+    }
+
     /// Why an output is of no use any more although every file of it is there: what it names has gone from the machine.
     fn unusable_reason(&self, task: &Task, folder: &Path) -> Option<String> {
         let _ = (task, folder);
         None
     }
+}
+
+/// Facts of a key that are not known before a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenFact {
+    /// What their names begin with.
+    pub names: String,
+    /// When a kept output stays valid, after "if": `x:1 is still the same image, which only a run looks up`.
+    pub condition: String,
 }
 
 /// All that a stage gets from the runner. If a stage needs more, change the interface.

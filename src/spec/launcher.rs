@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::counts::MOST_PARTS;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Launcher {
@@ -50,7 +52,7 @@ pub struct Srun {
     pub args: Vec<String>,
     /// How many nodes one server takes. [default: srun decides]
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = MOST_PARTS))]
     pub nodes: Option<u32>,
 }
 

@@ -29,9 +29,13 @@ pub enum Length {
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Weighted {
+    #[schemars(range(max = LONGEST_LENGTH))]
     pub tokens: u32,
     pub weight: f64,
 }
+
+/// Ten million tokens is the longest context that a model of today has.
+pub const LONGEST_LENGTH: u32 = 1 << 24;
 
 /// As a sentence has it: `128`, `200 ± 100 (lognormal, 16 to 512)`.
 impl fmt::Display for Length {
@@ -41,7 +45,7 @@ impl fmt::Display for Length {
             Self::Fixed(tokens) => write!(f, "{tokens}"),
             Self::Uniform { min, max } => write!(f, "{min} to {max}"),
             // Without limits it has the largest number as its upper one.
-            Self::Normal { mean, stddev, min, max } if *max > Self::LONGEST => {
+            Self::Normal { mean, stddev, min, max } if *max > LONGEST_LENGTH => {
                 write!(f, "{mean} ± {stddev} (at least {min})")
             }
             Self::Normal { mean, stddev, min, max } => write!(f, "{mean} ± {stddev} ({min} to {max})"),
@@ -54,9 +58,6 @@ impl fmt::Display for Length {
 }
 
 impl Length {
-    /// Tokens. Ten million is the longest context that a model of today has.
-    pub const LONGEST: u32 = 1 << 24;
-
     pub(crate) const fn is_given(&self) -> bool {
         matches!(self, Self::Given)
     }
@@ -79,9 +80,25 @@ impl Length {
                 Some("mean and stddev must be finite, stddev at least 0")
             }
             Self::Lognormal { mean, .. } if *mean <= 0.0 => Some("the mean of a lognormal law must be above 0"),
-            _ if self.longest() > Self::LONGEST => Some("must be at most 16777216 tokens, more than any model takes"),
+            _ if self.longest() > LONGEST_LENGTH => Some("must be at most 16777216 tokens, more than any model takes"),
             Self::Empirical(values) => empirical_fault(values),
             _ => None,
+        }
+    }
+
+    /// About as many tokens as it gives; 0 where the data decides.
+    pub fn mean(&self) -> f64 {
+        match self {
+            Self::Given => 0.0,
+            Self::Fixed(tokens) => f64::from(*tokens),
+            Self::Uniform { min, max } => f64::midpoint(f64::from(*min), f64::from(*max)),
+            Self::Normal { mean, min, max, .. } | Self::Lognormal { mean, min, max, .. } => {
+                mean.max(f64::from(*min)).min(f64::from(*max))
+            }
+            Self::Empirical(values) => {
+                let weights: f64 = values.iter().map(|value| value.weight).sum();
+                values.iter().map(|value| f64::from(value.tokens) * value.weight).sum::<f64>() / weights
+            }
         }
     }
 

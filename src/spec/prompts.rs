@@ -3,7 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::length::Length;
+use super::counts::MOST_USERS;
+use super::length::{LONGEST_LENGTH, Length};
 
 /// The order in which the records of a file are taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
@@ -23,10 +24,10 @@ pub enum RecordOrder {
 #[schemars(deny_unknown_fields)]
 pub struct Prefixes {
     /// How many different ones.
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = MOST_USERS))]
     pub count: u32,
     /// Tokens of each.
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = LONGEST_LENGTH))]
     pub tokens: u32,
     /// Exponent of a Zipf law, which makes the first ones more frequent. Not given: all equally often.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -3,6 +3,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::counts::{MOST_PARTS, MOST_USERS};
+use super::length::LONGEST_LENGTH;
+
 use super::random_seed::RandomSeed;
 use super::response_size_limits::ResponseSizeLimits;
 use super::time_span::TimeSpan;
@@ -44,11 +47,11 @@ pub struct Request {
     pub min_length: Option<i32>,
     /// Above 1 only without streaming.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = MOST_PARTS))]
     pub beam_width: Option<u32>,
     /// Answers to each prompt. Tokens of all of them count as the request's. Needs a decoupled model above 1.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = MOST_PARTS))]
     pub num_return_sequences: Option<u32>,
     /// Of beam search.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -85,7 +88,7 @@ pub struct Request {
     pub exclude_input_in_output: Option<bool>,
     /// Prompts in one message; each is a request and measured separately. Needs a decoupled model above 1. Not a tensor.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = MOST_USERS))]
     pub batch: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cancel: Option<CancelPolicy>,
@@ -122,7 +125,7 @@ pub enum WordList {
 #[schemars(deny_unknown_fields)]
 pub struct CancelPolicy {
     /// When so many tokens have come.
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = LONGEST_LENGTH))]
     pub after_tokens: u32,
     /// Share of the requests, drawn with the bench's seed.
     #[serde(default = "all")]

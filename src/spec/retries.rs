@@ -5,6 +5,8 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::counts::MOST_USERS;
+
 use super::time_span::TimeSpan;
 
 /// Sends requests again that failed before they had a token. Every attempt is in requests.jsonl, latency counts from the first intended time, and a run with any is VALID WITH WARNINGS at best.
@@ -12,7 +14,7 @@ use super::time_span::TimeSpan;
 #[schemars(deny_unknown_fields)]
 pub struct Retries {
     /// At most so many times for one request.
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = MOST_USERS))]
     pub times: u32,
     /// Which failures.
     #[serde(default = "both")]

@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::length::LONGEST_LENGTH;
+
 /// Whose scheduler and KV cache rules a simulated engine follows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -56,6 +58,7 @@ pub struct SimCalibration {
     #[schemars(range(min = 0))]
     pub layer_us: f64,
     /// Steps of up to so many tokens have a CUDA graph.
+    #[schemars(range(max = LONGEST_LENGTH))]
     pub cuda_graph_tokens: u64,
     /// Once for each step that computes a prompt, ms.
     #[schemars(range(min = 0))]

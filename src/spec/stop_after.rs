@@ -5,6 +5,8 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::counts::MOST_REQUESTS;
+
 use super::time_span::TimeSpan;
 
 /// When the schedule ends: after so many requests, or the arrivals of so much time. At least one of them; both: whichever is longer.
@@ -12,7 +14,7 @@ use super::time_span::TimeSpan;
 #[schemars(deny_unknown_fields)]
 pub struct StopAfter {
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = MOST_REQUESTS))]
     pub requests: Option<u64>,
     /// `60s`, `10m`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

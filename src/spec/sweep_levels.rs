@@ -8,6 +8,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::ser::SerializeSeq;
 use serde::{Deserialize, Serialize, Serializer};
 
+use super::length::LONGEST_LENGTH;
+
 /// More points than this are an error in a manifest.
 const MOST: usize = 200;
 
@@ -51,6 +53,8 @@ pub enum SweepLevelsError {
     NotAboveZero,
     #[error("levels must be whole numbers here, and `{0}` is not")]
     NotWhole(String),
+    #[error("levels are at most {LONGEST_LENGTH} here, and `{0}` is more")]
+    TooHigh(String),
     #[error("there is no level")]
     Empty,
     #[error("there are more than {MOST} levels")]
@@ -70,8 +74,11 @@ impl SweepLevels {
         if levels.iter().any(|level| !level.is_finite() || *level <= 0.0) {
             return Err(SweepLevelsError::NotAboveZero);
         }
-        if let Some(level) = levels.iter().find(|level| is_whole && (level.fract() != 0.0 || **level > 1e9)) {
+        if let Some(level) = levels.iter().find(|level| is_whole && level.fract() != 0.0) {
             return Err(SweepLevelsError::NotWhole(level.to_string()));
+        }
+        if let Some(level) = levels.iter().find(|level| is_whole && **level > f64::from(LONGEST_LENGTH)) {
+            return Err(SweepLevelsError::TooHigh(level.to_string()));
         }
         levels.sort_by(f64::total_cmp);
         levels.dedup_by(|a, b| a.total_cmp(b).is_eq());
@@ -218,6 +225,7 @@ mod tests {
         assert_eq!(levels("0,1", false), Err(SweepLevelsError::NotAboveZero));
         assert_eq!(levels("0..4", false), Err(SweepLevelsError::NotAboveZero));
         assert_eq!(levels("1.5,2", true), Err(SweepLevelsError::NotWhole("1.5".to_owned())));
+        assert_eq!(levels("2000000000", true), Err(SweepLevelsError::TooHigh("2000000000".to_owned())));
         assert_eq!(levels("1..2:201", false), Err(SweepLevelsError::TooMany));
         assert_eq!(SweepLevels::List(Vec::new()).ascending(true), Err(SweepLevelsError::Empty));
     }

@@ -67,8 +67,9 @@ pub async fn perform(task_context: &TaskContext, image: &Image) -> Result<Done, 
     }
 }
 
-/// Why a finished stage is of no use any more: its image has been removed from the engine's store.
-pub fn missing_image(task: &Task, folder: &Path) -> Option<String> {
+/// Why a finished stage is of no use any more: its image has been removed from the engine's store. Without `may_query` a program of
+/// the manifest's own is not started for that.
+pub fn missing_image(task: &Task, folder: &Path, may_query: bool) -> Option<String> {
     let image = match task.typed_action() {
         Ok(Action::Image(image)) => image,
         Ok(_) => return None,
@@ -76,7 +77,10 @@ pub fn missing_image(task: &Task, folder: &Path) -> Option<String> {
     };
     let id = fs::read_to_string(folder.join(IMAGE)).ok()?;
     let id = id.trim();
-    let (_, program) = program(&image);
+    let (engine, program) = program(&image);
+    if !may_query && program != word(engine) {
+        return None;
+    }
     // The task that needs the image reports an unresponsive daemon.
     let absent = id.starts_with("sha256:")
         && inspect_image(&program, id).is_err_and(|failure| failure.kind == FailureKind::Refused);

@@ -29,7 +29,7 @@ use std::sync::Arc;
 use crate::event::{Done, Failure, RunId};
 use crate::manifest::model::{Action, HostOn};
 use crate::plan::{ActionKind, Task, read_action};
-use crate::runner::{Lease, TaskExecutor, within};
+use crate::runner::{Lease, OpenFact, TaskExecutor, within};
 use crate::stages::bench::identity;
 pub use container::{engine_problem, image_id, place_of};
 pub use engine::{EngineCommandError, decoder_model, engine_commands, engine_spec, gpu_timing, twin_serving};
@@ -56,6 +56,8 @@ pub struct StageExecutor {
     cluster: SlurmContext,
     /// Every task runs here, regardless of its stage's `host`: this is the place already.
     in_place: bool,
+    /// Whether programs and servers that a manifest names may be queried for a key.
+    may_query: bool,
     images: Arc<container::Images>,
 }
 
@@ -69,6 +71,7 @@ impl StageExecutor {
             program: None,
             cluster: SlurmContext::default(),
             in_place: false,
+            may_query: true,
             images: Arc::default(),
         }
     }
@@ -77,6 +80,13 @@ impl StageExecutor {
     #[must_use]
     pub fn in_place(mut self, in_place: bool) -> Self {
         self.in_place = in_place;
+        self
+    }
+
+    /// For a plan, which starts and queries nothing that a manifest names.
+    #[must_use]
+    pub fn without_queries(mut self) -> Self {
+        self.may_query = false;
         self
     }
 
@@ -119,17 +129,27 @@ impl TaskExecutor for StageExecutor {
         let is_lenient = task.kind == ActionKind::Shell && !task.strict;
         let strict = is_lenient.then(|| ("strict".to_owned(), "false".to_owned()));
         let confined = task.confine.then(|| ("confine".to_owned(), "true".to_owned()));
-        let mut facts: BTreeMap<_, _> =
-            format.into_iter().chain(strict).chain(confined).chain(container::image_fact(task, &self.images)).collect();
-        facts.extend(identity::facts(task));
+        let knows_image = self.may_query || container::open_image(task).is_none();
+        let image = knows_image.then(|| container::image_fact(task, &self.images)).flatten();
+        let mut facts: BTreeMap<_, _> = format.into_iter().chain(strict).chain(confined).chain(image).collect();
+        if self.may_query {
+            facts.extend(identity::facts(task));
+        }
         facts.extend(task.gpu_clocks.as_ref().map(|clocks| (GPU_CLOCKS.to_owned(), clocks.to_string())));
         facts
+    }
+
+    fn open_facts(&self, task: &Task) -> Vec<OpenFact> {
+        if self.may_query {
+            return Vec::new();
+        }
+        container::open_image(task).into_iter().chain(identity::open_facts(task)).collect()
     }
 
     fn unusable_reason(&self, task: &Task, folder: &Path) -> Option<String> {
         // What is on a node is not looked for here.
         let is_here = task.host.is_none() || self.in_place;
-        (is_here && task.kind == ActionKind::Image).then(|| image::missing_image(task, folder))?
+        (is_here && task.kind == ActionKind::Image).then(|| image::missing_image(task, folder, self.may_query))?
     }
 
     async fn perform(&self, lease: Lease) -> Result<Done, Failure> {

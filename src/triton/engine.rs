@@ -8,6 +8,11 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::event::read_regular;
+
+/// Bytes of a file that configures an engine or a model. `trtllm-build` writes some kB.
+pub const LARGEST_CONFIG: u64 = 16 << 20;
+
 /// `config.json`, as `trtllm-build` writes it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EngineConfig {
@@ -113,7 +118,8 @@ impl EngineConfig {
     /// Reads `config.json` of an engine folder and checks that every rank's file is there.
     pub fn load(folder: &Path) -> Result<Self, EngineError> {
         let path = folder.join("config.json");
-        let text = std::fs::read_to_string(&path).map_err(|source| EngineError::Read { path: path.clone(), source })?;
+        let text =
+            read_regular(&path, LARGEST_CONFIG).map_err(|source| EngineError::Read { path: path.clone(), source })?;
         let config = Self::parse(&text, &path)?;
         for rank in 0..config.ranks() {
             let path = folder.join(format!("rank{rank}.engine"));
@@ -211,6 +217,18 @@ mod tests {
         let text = TEXT.replace("\"world_size\":2", "\"world_size\":3");
         let error = EngineConfig::parse(&text, Path::new("config.json")).unwrap_err().to_string();
         assert!(error.ends_with("world_size 3 is not tp_size 2 × pp_size 1"), "{error}");
+    }
+
+    #[test]
+    fn a_config_without_an_end_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config.json");
+        std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
+        assert!(matches!(EngineConfig::load(folder.path()), Err(EngineError::Read { .. })));
+        std::fs::remove_file(&path).unwrap();
+        // As long as a file system allows, and empty.
+        std::fs::File::create(&path).unwrap().set_len(1 << 40).unwrap();
+        assert!(matches!(EngineConfig::load(folder.path()), Err(EngineError::Read { .. })));
     }
 
     #[test]

@@ -15,7 +15,9 @@ pub use client::{
     AwaitError, ClientError, ClientErrorKind, ConnectCause, DataType, InferRequest, InferStream, LoadOptions,
     LogSetting, StreamResponse, Tensor, TensorData, TensorError, TritonClient, await_ready, tensors_of,
 };
-pub use engine::{BuildConfig, EngineConfig, EngineError, Mapping, PluginConfig, PretrainedConfig, Quantization};
+pub use engine::{
+    BuildConfig, EngineConfig, EngineError, LARGEST_CONFIG, Mapping, PluginConfig, PretrainedConfig, Quantization,
+};
 pub use http::{HttpAddress, HttpClient, ListeningService, SseEvent, SseEvents, SseParser, probe};
 pub use metrics::{
     Derived, Exposition, MetricFamily, MetricKind, MetricSample, MetricSeries, MetricValue, MetricsError, Scrape,

@@ -76,6 +76,27 @@ fn a_plan_from_one_run_is_sent_again_by_another() {
     assert_eq!(due(&after), due(&before));
 }
 
+#[test]
+fn a_plan_with_a_length_that_no_model_takes_is_refused() {
+    let server = paced(Duration::ZERO);
+    let mut first = spec(server.address, LoadPattern::Offline, 2);
+    first.warmup = 0;
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), &measured(&first)).unwrap();
+    let file = folder.path().join("plan.jsonl");
+    let text = fs::read_to_string(&file).unwrap();
+    for key in ["\"in\":", "\"out\":", "\"tokens\":"] {
+        let Some((before, after)) = text.split_once(key) else { continue };
+        let rest = after.trim_start_matches(|c: char| c.is_ascii_digit());
+        fs::write(&file, format!("{before}{key}2000000000{rest}")).unwrap();
+        let mut again = spec(server.address, LoadPattern::Offline, 0);
+        (again.stop, again.warmup) = (StopAfter::default(), 0);
+        again.content.data = Some(from(file.clone(), DataKind::Plan));
+        let why = plan(&again).unwrap_err().to_string();
+        assert!(why.contains("2000000000 tokens are more than any model takes"), "{key} {why}");
+    }
+}
+
 /// A `.npy` of version 1.
 fn npy(path: &Path, descr: &str, shape: &str, bytes: &[u8]) {
     let mut head = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}");

@@ -1,22 +1,37 @@
 //! What a manifest, an input and a header may not do to the program that reads them: each is an error, at once and in bounded memory.
 
+use std::fmt::Write as _;
 use std::fs;
+use std::net::TcpListener;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
 use std::process::Stdio;
 
 use pretty_assertions::assert_eq;
+use regatta::exec::process::processor_time;
 
-use crate::world::{Ended, World};
+use crate::world::{Ended, World, signal, until};
 
 /// Runs a manifest of one stage in at most 4 GB of memory.
 fn bounded(world: &World, stage: &str) -> (i32, String) {
     world.manifest("m", &format!("stages:\n  a: {stage}\n"));
+    within_bounds(world, "run m")
+}
+
+/// Runs a command in at most 4 GB of memory and two minutes.
+fn within_bounds(world: &World, command: &str) -> (i32, String) {
     let program = env!("CARGO_BIN_EXE_regatta");
-    let line = format!("ulimit -v 4000000; exec '{program}' run m");
+    let line = format!("ulimit -v 4000000; exec timeout 120 '{program}' {command}");
     let ended =
         std::process::Command::new("/bin/sh").args(["-c", &line]).current_dir(world.path("")).output().expect("sh");
     let text = [ended.stdout, ended.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
     (ended.status.code().expect("an exit code"), text)
+}
+
+fn pipe(path: &Path) {
+    fs::create_dir_all(path.parent().expect("a parent")).expect("a folder");
+    assert!(std::process::Command::new("mkfifo").arg(path).status().expect("mkfifo").success());
 }
 
 #[test]
@@ -58,8 +73,7 @@ fn a_text_that_doubles_in_a_loop_is_an_error_that_names_it() {
 #[test]
 fn an_input_without_an_end_is_an_error_and_not_a_wait() {
     let world = World::new();
-    let pipe = std::process::Command::new("mkfifo").arg(world.path("pipe")).status().expect("mkfifo");
-    assert!(pipe.success());
+    pipe(&world.path("pipe"));
     world.file("folder/plain", "1");
     for input in ["pipe", "/dev/zero"] {
         let (code, text) = bounded(&world, &format!("{{ inputs: {{ x: {input} }}, shell: 'true' }}"));
@@ -181,4 +195,221 @@ fn a_link_out_of_an_output_is_named_with_its_target_when_the_output_is_made() {
     assert_eq!(ended.stdout.matches("is a link out of").count(), 1, "{}", ended.stdout);
     let again = world.good(&["run", "m"]);
     assert!(!again.stdout.contains("is a link out of"), "{}", again.stdout);
+}
+
+#[test]
+fn a_plan_starts_no_program_that_the_manifest_names() {
+    let world = World::new();
+    world.file("evil.sh", "#!/bin/sh\ntouch ran\necho \"sha256:$(printf '%064d' 1) []\"\n");
+    fs::set_permissions(world.path("evil.sh"), fs::Permissions::from_mode(0o755)).expect("permissions");
+    world.manifest(
+        "m",
+        "stages:\n  a: { container: { engine: docker, program: ./evil.sh, image: 'x:1' }, shell: 'true' }\n  b: { serve: { command: { words: [x] } }, container: { engine: podman, program: ./evil.sh, image: 'x:1' } }\n  c: { shell: 'echo {{ stages.b }}' }\n",
+    );
+    for command in ["plan", "check", "show"] {
+        world.good(&[command, "m"]);
+        assert!(!world.path("ran").exists(), "{command} ran it");
+    }
+    world.good(&["plan", "m"]).shows("b: only a run sees if x:1 is still the same image");
+    // A run starts it: that is what it is for.
+    world.regatta(&["run", "m", "--only", "a"]);
+    assert!(world.path("ran").exists());
+}
+
+#[test]
+fn a_plan_sends_nothing_to_a_server() {
+    let server = TcpListener::bind("127.0.0.1:0").expect("a port");
+    server.set_nonblocking(true).expect("a socket");
+    let address = server.local_addr().expect("an address");
+    let mut world = World::with(&format!(
+        "stages:\n  a:\n    cache: true\n    bench: {{ target: 'openai://{address}', model: m, api_key_env: TOKEN, scenario: concurrency, concurrency: 1, stop: {{ requests: 1 }}, input_tokens: {{ fixed: 8 }}, output_tokens: {{ fixed: 8 }} }}\n"
+    ));
+    world.env("TOKEN", "hunter2");
+    for command in ["plan", "check", "show"] {
+        world.good(&[command, "m"]);
+        let seen = server.accept().expect_err("a connection");
+        assert_eq!(seen.kind(), std::io::ErrorKind::WouldBlock, "{command}");
+    }
+}
+
+#[test]
+fn files_without_an_end_do_not_hold_up_a_plan() {
+    let world = World::new();
+    pipe(&world.path("repository/model/config.pbtxt"));
+    fs::create_dir_all(world.path("repository/other")).expect("a folder");
+    symlink("/dev/zero", world.path("repository/other/config.pbtxt")).expect("a link");
+    fs::create_dir_all(world.path("engine")).expect("a folder");
+    symlink("/dev/zero", world.path("engine/config.json")).expect("a link");
+    world.manifest(
+        "m",
+        "stages:\n  s: { serve: { triton: { repository: repository } } }\n  r: { repository: { engine: engine } }\n  t: { serve: { triton: { repository: '{{ stages.r.out }}' } } }\n",
+    );
+    for command in ["plan m", "plan m --launch"] {
+        let (code, text) = within_bounds(&world, command);
+        assert!([0, 2].contains(&code), "{command}: {code}\n{text}");
+        assert!(text.contains("not a file") || command == "plan m", "{text}");
+    }
+}
+
+#[test]
+fn folders_to_which_links_lead_in_many_ways_are_read_once() {
+    let world = World::new();
+    for n in 0..25 {
+        let folder = world.path(format!("bomb/{n}"));
+        fs::create_dir_all(&folder).expect("a folder");
+        world.file(&format!("bomb/{n}/file"), "1");
+        if n < 24 {
+            for link in ["a", "b"] {
+                symlink(world.path(format!("bomb/{}", n + 1)), folder.join(link)).expect("a link");
+            }
+        }
+    }
+    let stage = "{ inputs: { x: bomb }, shell: 'true' }";
+    let (code, text) = bounded(&world, stage);
+    assert_eq!(code, 0, "{text}");
+    assert_eq!(within_bounds(&world, "plan m").0, 0);
+    // A file that is reached by links only is still a part of it.
+    world.file("bomb/24/file", "2");
+    let (code, text) = within_bounds(&world, "run m");
+    assert!(code == 0 && text.contains("1 ran"), "{text}");
+}
+
+#[test]
+fn a_count_that_would_take_all_memory_is_refused_with_its_place() {
+    let load = "scenario: concurrency, concurrency: 1, stop: { requests: 1 }, input_tokens: { fixed: 8 }, output_tokens: { fixed: 8 }";
+    let bench = |from: &str, to: &str| format!("bench: {{ target: 'sim:', {} }}", load.replace(from, to));
+    let cases = [
+        ("gpus: 4000000000, shell: 'true'".to_owned(), "`stages.a.gpus` must be at most 4096"),
+        ("repository: { engine: e, triton_num_servers: 100000000 }".to_owned(), "must be at most 4096"),
+        ("serve: { vllm: { model: m, servers: 4000000000 } }".to_owned(), "must be at most 4096"),
+        ("serve: { triton: { repository: r, world_size: 4000000000 } }".to_owned(), "must be at most 4096"),
+        (bench("concurrency: 1", "concurrency: 4000000000"), "`stages.a.bench.concurrency` must be at most 1000000"),
+        (
+            bench("scenario", "prefixes: { count: 1, tokens: 2000000000 }, scenario"),
+            "`stages.a.bench.prefixes.tokens` must be at most 16777216",
+        ),
+        (
+            bench("concurrency: 1", "sweep: { concurrency: [1, 2000000] }"),
+            "`stages.a.bench.sweep.concurrency` must be at most 1000000",
+        ),
+        (bench("scenario", "data: { mooncake: x, block_tokens: 2000000000 }, scenario"), "must be at most 16777216"),
+    ];
+    for (stage, message) in cases {
+        let world = World::with(&format!("stages:\n  a: {{ {stage} }}\n"));
+        let (code, text) = within_bounds(&world, "plan m");
+        assert_eq!(code, 2, "{stage}\n{text}");
+        assert!(text.contains(message) && text.contains("manifests/m.yaml:4:"), "{stage}\n{text}");
+    }
+    let world = World::new();
+    let (code, text) = within_bounds(&world, "plan quickstart tuning.triton_num_servers=100000000");
+    assert_eq!(code, 2, "{text}");
+    assert!(text.contains("must be at most 4096"), "{text}");
+}
+
+#[test]
+fn a_length_in_a_file_that_no_model_takes_is_refused() {
+    let world = World::new();
+    for line in [r#"{"input_length": 2000000000}"#, r#"{"input_length": 8, "output_length": 2000000000}"#] {
+        world.file("lengths.jsonl", line);
+        let (code, text) = within_bounds(&world, "bench sim: -n 1 --data lengths.jsonl");
+        assert!(code != 0 && text.contains("2000000000 tokens are more than any model takes"), "{code}\n{text}");
+    }
+}
+
+#[test]
+fn a_model_of_a_repository_with_too_many_copies_is_refused() {
+    let world = World::new();
+    let config = "backend: \"tensorrtllm\"\ninstance_group [ { count: 2000000000 kind: KIND_CPU } ]\n";
+    for name in ["one", "two", "three"] {
+        world.file(&format!("repository/{name}/config.pbtxt"), config);
+    }
+    world.manifest(
+        "m",
+        "stages:\n  s: { serve: { triton: { repository: repository, mode: orchestrator, spawn_processes: false } } }\n",
+    );
+    let (code, text) = within_bounds(&world, "plan m --launch");
+    assert_eq!(code, 2, "{text}");
+    assert!(text.contains("would have 6000000000 ranks, and at most 4096 are started"), "{text}");
+}
+
+#[test]
+fn a_long_text_many_times_in_another_is_an_error() {
+    let world = World::new();
+    let long = "x".repeat(1_000_000);
+    let many = "{{a}}".repeat(8000);
+    world.manifest("m", &format!("vars: {{ a: {long} }}\nstages:\n  a: {{ shell: 'x{many}' }}\n"));
+    let (code, text) = within_bounds(&world, "plan m");
+    assert_eq!(code, 2, "{text}");
+    assert!(text.contains("this text becomes too long"), "{text}");
+}
+
+#[test]
+fn the_values_of_a_manifest_have_a_limit_together() {
+    let world = World::new();
+    let mut vars = String::new();
+    for n in 0..300 {
+        writeln!(vars, "  v{n}: \"{{{{ ['x' * 1000000] * 16 }}}}\"").expect("a text");
+    }
+    world.manifest("m", &format!("vars:\n{vars}stages:\n  a: {{ shell: 'true' }}\n"));
+    let (code, text) = within_bounds(&world, "plan m");
+    assert_eq!(code, 2, "{text}");
+    assert!(text.contains("the values of this manifest take more than 1.1 GB") && text.contains("\n1 error"), "{text}");
+}
+
+#[test]
+fn deep_values_and_long_chains_do_not_overflow_the_stack() {
+    let world = World::new();
+    let (open, close) = ("[".repeat(70), "]".repeat(70));
+    let deep = format!(
+        "{{% set ns = namespace(x=[]) %}}{{% for i in range(2300) %}}{{% set ns.x = {open}ns.x{close} %}}{{% endfor %}}"
+    );
+    for used in [
+        "x",
+        "{{ (ns.x ~ '') | length }}",
+        "{{ ns.x | tojson | length }}",
+        "{{ ns.x | string | length }}",
+        "{% set y = ns.x %}{{ [y] == [[y]] }}",
+        "{{ [ns.x, [ns.x]] | sort | length }}",
+        "{{ [ns.x, [ns.x]] | unique | length }}",
+        "{{ {ns.x: 1} | length }}",
+    ] {
+        world.manifest("m", &format!("stages:\n  a: {{ shell: \"{deep}{used}\" }}\n"));
+        let (code, text) = within_bounds(&world, "plan m");
+        assert_eq!(code, 0, "{used}\n{text}");
+    }
+    world.manifest("m", &format!("stages:\n  a: {{ shell: \"{deep}{{{{ ns.x }}}}\" }}\n"));
+    let (code, text) = within_bounds(&world, "plan m");
+    assert!(code == 2 && text.contains("this value is nested too deeply"), "{text}");
+    for chain in ["a + ", "- ", "not ", "a if a else "] {
+        let chain = chain.repeat(200_000);
+        let stages = format!("stages:\n  a: {{ foreach: {{ a: [1] }}, shell: 'x {{{{ {chain}a }}}}' }}\n");
+        world.manifest("m", &stages);
+        let (code, text) = within_bounds(&world, "plan m");
+        assert!(code == 2 && text.contains("this expression is too long"), "{code} {}", &text[..text.len().min(500)]);
+    }
+    let branches = "{% elif a %}x".repeat(10_000);
+    world.manifest(
+        "m",
+        &format!("stages:\n  a: {{ foreach: {{ a: [1] }}, shell: '{{% if a %}}{branches}{{% endif %}}' }}\n"),
+    );
+    let (code, text) = within_bounds(&world, "plan m");
+    assert!(code == 2 && text.contains("it has more than 1000 `elif`"), "{code}");
+}
+
+#[test]
+fn a_ctrl_c_ends_the_making_of_a_large_plan_at_once() {
+    let world = World::new();
+    world.manifest(
+        "m",
+        "vars: { n: '{{ range(300) | list }}' }\nstages:\n  a: { foreach: { x: '{{ n }}', y: '{{ n }}' }, shell: 'echo {{ x | upper }} {{ y | upper }}' }\n",
+    );
+    for command in ["plan", "check", "run"] {
+        let mut child = world.start(&[command, "m"]);
+        // It is in the middle of it.
+        until("it computes", || processor_time(child.id().cast_signed()) > 20);
+        signal(&child, "INT");
+        // One that did not hear it would end by itself, and well.
+        let ended = child.wait().expect("an end");
+        assert!(ended.signal() == Some(2) || ended.code() == Some(130), "{command}: {ended:?}");
+    }
 }

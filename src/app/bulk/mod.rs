@@ -16,6 +16,7 @@ use std::{fmt, fs};
 
 use self::bulk_run::{BulkFile, BulkRun};
 use self::error::BulkFileError;
+use super::expression_guard::expand;
 use super::llmb_cluster::gpu_type_of_file;
 use super::project::Project;
 use super::run::{self, RunEnd, StopSignals};
@@ -23,7 +24,6 @@ use crate::app::error::CommandError;
 use crate::app::output::{print, print_error};
 use crate::cli::{self, BulkRequest, CliExit, EventFormat, Global, OutputVerbosity, Select};
 use crate::interop::MeasuredResult;
-use crate::plan::expand;
 use crate::report::{self, BulkRow, Styler};
 
 pub(super) fn bulk(global: &Global, request: &BulkRequest) -> Result<CliExit, CommandError> {

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Data, Loadgen};
 use crate::spec::{
-    Arrivals, BenchSweep, Length, Limits, Prefixes, Protocol, Ramp, Request, Retries, Scenario, Sessions, SloLimits,
-    StopAfter, StreamMode, ThinkTime, TimeSpan, Tls,
+    Arrivals, BenchSweep, LARGEST_SHAPE, Length, Limits, MOST_PARTS, MOST_REQUESTS, MOST_USERS, Prefixes, Protocol,
+    Ramp, Request, Retries, Scenario, Sessions, SloLimits, StopAfter, StreamMode, ThinkTime, TimeSpan, Tls,
 };
 
 /// Requests to send and how to judge the answers. Names follow load-tools and NVIDIA's harness.
@@ -48,7 +48,7 @@ pub struct Bench {
     pub sweep: Option<BenchSweep>,
     /// Concurrency: the number of users.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = MOST_USERS))]
     pub concurrency: Option<u32>,
     /// In place of `rate` or `concurrency`: a level that changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -64,7 +64,7 @@ pub struct Bench {
     /// Server and Trace: arrivals beyond so many requests in flight wait in the client. Their latency counts the wait. With LoadGen over
     /// HTTP only, where each request under way has a connection: those of all scenarios.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = MOST_USERS))]
     pub max_in_flight: Option<u32>,
     /// Not needed with `data`: then each record is sent once.
     #[serde(default, skip_serializing_if = "StopAfter::is_open")]
@@ -81,7 +81,7 @@ pub struct Bench {
     pub prefixes: Option<Prefixes>,
     /// So many different prompts, drawn again and again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = MOST_REQUESTS))]
     pub distinct_prompts: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sessions: Option<Sessions>,
@@ -103,16 +103,17 @@ pub struct Bench {
     pub turn: Option<RepeatRole>,
     /// Requests before the measured ones, one after the other.
     #[serde(default)]
+    #[schemars(range(max = MOST_USERS))]
     pub warmup: u32,
     /// Continue the warm-up until so much time has passed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warmup_time: Option<TimeSpan>,
     /// gRPC connections to each server are `frontends × clients`.
     #[serde(default = "one")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = MOST_PARTS))]
     pub triton_num_frontends_per_model: u32,
     #[serde(default = "one")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = MOST_PARTS))]
     pub triton_num_clients_per_frontend: u32,
     #[serde(default, skip_serializing_if = "is_usual")]
     pub stream: StreamMode,
@@ -142,7 +143,7 @@ pub struct Bench {
     pub preflight: Preflight,
     /// Vocabulary for synthetic prompts.
     #[serde(default = "llama_vocabulary")]
-    #[schemars(range(min = 10))]
+    #[schemars(range(min = 10, max = LARGEST_SHAPE))]
     pub vocab_size: u32,
     /// End-of-sequence and padding token ids of the requests.
     #[serde(default = "two")]

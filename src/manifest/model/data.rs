@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::spec::RecordOrder;
+use crate::spec::{LONGEST_LENGTH, MOST_REQUESTS, RecordOrder};
 
 /// Prompts from a file: exactly one of `jsonl, sharegpt, mooncake, input_ids, plan`. Paths are relative to the current folder.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
@@ -32,11 +32,11 @@ pub struct Data {
     pub output_lengths: Option<String>,
     /// Only so many records from the top.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = MOST_REQUESTS))]
     pub first: Option<u64>,
     /// Leave out records with a prompt of more tokens than this; without a tokenizer, of more words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = LONGEST_LENGTH))]
     pub max_input_tokens: Option<u32>,
     #[serde(default)]
     pub order: RecordOrder,
@@ -45,7 +45,7 @@ pub struct Data {
     pub repeat: bool,
     /// Tokens that each hash id stands for.
     #[serde(default = "mooncake_block")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = LONGEST_LENGTH))]
     pub block_tokens: u32,
 }
 

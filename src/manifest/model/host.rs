@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::ssh::SshHost;
-use crate::spec::{JobTimeLimit, TimeSpan};
+use crate::spec::{JobTimeLimit, MOST_PARTS, MOST_USERS, TimeSpan};
 
 /// Where a stage runs: `local`, `slurm` (with the defaults of the cluster and `SBATCH_*`), `{ slurm: { … } }`, or for `serve`
 /// `{ ssh: [HOST, …] }`. No part of the key.
@@ -66,16 +66,17 @@ pub struct Slurm {
     pub time: Option<JobTimeLimit>,
     /// The command itself runs on the first of them; `srun` in it reaches all.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = MOST_PARTS))]
     pub nodes: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = MOST_PARTS))]
     pub tasks_per_node: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = MOST_PARTS))]
     pub cpus_per_task: Option<u32>,
     /// [default: the stage's `gpus`, divided by the nodes]
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = MOST_PARTS))]
     pub gpus_per_node: Option<u32>,
     /// In place of `gpus_per_node`, where a cluster requires it: `gpu:h100:8`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -113,7 +114,7 @@ pub struct Slurm {
     pub queue_timeout: Option<TimeSpan>,
     /// At most so many of a `foreach` run at the same time. [default: the cluster's limit]
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = MOST_USERS))]
     pub at_once: Option<u32>,
     /// Warn when a running job sends no heartbeat for so long.
     pub silence: TimeSpan,
@@ -122,6 +123,7 @@ pub struct Slurm {
     /// Interval of queue polls, one for all jobs of the run.
     pub poll: TimeSpan,
     /// How often a job that lost its node, or was preempted, is submitted again. Each attempt writes into a folder of its own.
+    #[schemars(range(max = MOST_USERS))]
     pub resubmit: u32,
 }
 

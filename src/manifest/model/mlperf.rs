@@ -4,7 +4,7 @@ use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::spec::{Division, Scenario, TestMode};
+use crate::spec::{Division, MOST_REQUESTS, Scenario, TestMode};
 
 /// One step of a submission.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
@@ -68,7 +68,7 @@ pub struct Synthetic {
     pub seed: u64,
     /// So many samples in place of the data set's own number: for rehearsals.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = MOST_REQUESTS))]
     pub samples: Option<u64>,
     /// Samples of this part of the data set only: `gpqa_diamond` of gpt-oss-120b for TEST07.
     #[serde(default, skip_serializing_if = "Option::is_none")]

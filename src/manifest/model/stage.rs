@@ -8,7 +8,7 @@ use super::{
     Bench, CompareResults, Container, Engine, Git, Host, Image, Mlperf, Repository, Serve, ShellScript, Template,
     TrtllmBench, Weights,
 };
-use crate::spec::{GpuClocks, TimeSpan};
+use crate::spec::{GpuClocks, MOST_PARTS, MOST_USERS, TimeSpan};
 
 /// A stage: common keys, and exactly one of `shell, git, image, template, weights, engine, repository, serve, bench,
 /// trtllm_bench, mlperf, compare`.
@@ -44,12 +44,14 @@ pub struct Stage {
     pub host: Option<Host>,
     /// How many GPUs it leases (→ `CUDA_VISIBLE_DEVICES`).
     #[serde(default)]
+    #[schemars(range(max = MOST_PARTS))]
     pub gpus: u32,
     /// Lock the clocks of its GPUs while it runs, and unlock them at its end, however it ends. Part of the key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu_clocks: Option<GpuClocks>,
     /// How many of the run's `-j` slots it takes. `bench` takes all by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = MOST_USERS))]
     pub cpus: Option<u32>,
     /// End it after this long: `90s`, `30m`, `2h`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::lora_config::LoraConfig;
 use super::speculative_config::SpeculativeConfig;
-use crate::spec::SimCalibration;
+use crate::spec::{LARGEST_SHAPE, LONGEST_LENGTH, MOST_PARAMETERS, MOST_PARTS, SimCalibration};
 
 /// A TensorRT-LLM engine. Names are those of NVIDIA's harness and of `trtllm-build`.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
@@ -21,10 +21,10 @@ pub struct Engine {
     /// int4_wo`.
     pub precision: String,
     #[serde(default = "one")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = MOST_PARTS))]
     pub tensor_parallelism: u32,
     #[serde(default = "one")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = MOST_PARTS))]
     pub pipeline_parallelism: u32,
     /// Folder of the Hugging Face checkpoint. The simulator needs none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -55,6 +55,7 @@ pub struct Engine {
     pub lora_config: Option<LoraConfig>,
     /// The largest step with a CUDA graph, tokens, of a simulated engine of vLLM (`calibration.scheduler: vllm`); 0: none has one, as with `enforce_eager`. [default: vLLM's, twice the tokens of a decode step of `max_batch_size` requests, at most the calibration's `cuda_graph_tokens`]
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = LONGEST_LENGTH))]
     pub max_cudagraph_capture_size: Option<u32>,
 }
 
@@ -112,22 +113,33 @@ pub struct ModelShape {
     /// As in `config.json`: `LlamaForCausalLM`.
     pub architecture: String,
     /// Weights in units of one parameter, e.g. 68976648192.
+    #[schemars(range(max = MOST_PARAMETERS))]
     pub parameters: u64,
     /// Parameters that one token touches (smaller than `parameters` for mixtures of experts).
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = MOST_PARAMETERS))]
     pub active_parameters: Option<u64>,
     /// Mixtures of experts: the experts of each layer. The simulator then reads only the weights of those that a batch touches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = LARGEST_SHAPE))]
     pub num_experts: Option<u32>,
     /// Mixtures of experts: the experts that one token uses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = LARGEST_SHAPE))]
     pub experts_per_token: Option<u32>,
+    #[schemars(range(max = LARGEST_SHAPE))]
     pub num_hidden_layers: u32,
+    #[schemars(range(max = LARGEST_SHAPE))]
     pub hidden_size: u32,
+    #[schemars(range(max = LARGEST_SHAPE))]
     pub intermediate_size: u32,
+    #[schemars(range(max = LARGEST_SHAPE))]
     pub num_attention_heads: u32,
+    #[schemars(range(max = LARGEST_SHAPE))]
     pub num_key_value_heads: u32,
+    #[schemars(range(max = LARGEST_SHAPE))]
     pub vocab_size: u32,
+    #[schemars(range(max = LONGEST_LENGTH))]
     pub max_position_embeddings: u32,
 }
 
@@ -138,6 +150,7 @@ pub struct SystemShape {
     /// `H200-SXM-141GBx1`
     pub name: String,
     /// GPUs in one host.
+    #[schemars(range(max = MOST_PARTS))]
     pub gpus: u32,
     /// Memory of one GPU, GB (10^9 bytes).
     pub memory_gb: f64,
@@ -161,18 +174,18 @@ pub struct Repository {
     pub engine: String,
     /// How many servers, each with its own repository.
     #[serde(default = "one")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = MOST_PARTS))]
     pub triton_num_servers: u32,
     /// GPUs that all servers share evenly; each server has as many copies of the engine as its part allows. Not given: those that the stage leases, or one copy in each.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = MOST_PARTS))]
     pub gpus: Option<u32>,
     /// What each repository holds: `five` (the models below), or `harness` (NVIDIA's: `model-<rank>` for each copy of the engine).
     #[serde(default, skip_serializing_if = "RepositoryLayout::is_five")]
     pub layout: RepositoryLayout,
     /// Copies of the engine in one server, in the harness layout. Not given: as many as its GPUs allow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = MOST_PARTS))]
     pub triton_num_models_per_server: Option<u32>,
     /// Token streaming (`decoupled`): true for Server and Interactive.
     #[serde(default)]

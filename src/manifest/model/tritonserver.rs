@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::container::Container;
 use super::ready_when::ReadyWhen;
-use crate::spec::{Launcher, Mpi, ServerMode, Srun};
+use crate::spec::{Launcher, MOST_PARTS, MOST_SECONDS, MOST_USERS, Mpi, ServerMode, Srun};
 
 /// A real `tritonserver`: one for each `triton_model_repo_<n>` of the repository. `regatta plan MANIFEST --launch` prints the exact commands.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
@@ -36,7 +36,7 @@ pub struct TritonServer {
     pub mode: Option<ServerMode>,
     /// MPI ranks of one server. Not given: tp × pp of the engine (leader), 1 (plain; orchestrator that spawns), 1 + all ranks (orchestrator that does not).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = MOST_PARTS))]
     pub world_size: Option<u32>,
     /// Orchestrator: its workers are spawned through MPI (true, the default), or are ranks that were started with it (false; each model then needs `participant_ids`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -88,12 +88,14 @@ pub struct TritonServer {
 
     /// Level of verbose logging; rank 0 only. `launch_triton_server.py --log` is 3. [Triton's default: 0]
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = MOST_PARTS))]
     pub log_verbose: Option<u32>,
     /// A file for rank 0's log, relative to the project; `{server}` is the server's number. What goes there is not in `regatta logs`. [default: the task's log]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log_file: Option<String>,
     /// Seconds that a server lets requests in flight finish when it is stopped. [Triton's default: 30]
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = MOST_SECONDS))]
     pub exit_timeout_secs: Option<u32>,
     /// The models that ranks other than 0 load. [default: those of the repository with the backend `tensorrtllm`, else `tensorrt_llm`]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -160,7 +162,7 @@ pub struct Trace {
     pub level: Vec<TraceLevel>,
     /// One request of so many. [Triton's default: 1000]
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = MOST_USERS))]
     pub rate: Option<u32>,
     /// Traces altogether; -1 is without limit. [Triton's default: -1]
     #[serde(default, skip_serializing_if = "Option::is_none")]

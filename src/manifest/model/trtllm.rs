@@ -3,6 +3,8 @@
 use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::spec::{LONGEST_LENGTH, MOST_PARTS, MOST_USERS};
 use serde_json::Value;
 
 use super::ready_when::ReadyWhen;
@@ -28,27 +30,28 @@ pub struct TrtllmServe {
     #[serde(default = "pytorch")]
     pub backend: String,
     #[serde(default = "one")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = MOST_PARTS))]
     pub tensor_parallelism: u32,
     #[serde(default = "one")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = MOST_PARTS))]
     pub pipeline_parallelism: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = MOST_PARTS))]
     pub moe_expert_parallelism: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = MOST_USERS))]
     pub max_batch_size: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = LONGEST_LENGTH))]
     pub max_num_tokens: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = LONGEST_LENGTH))]
     pub max_seq_len: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = MOST_PARTS))]
     pub max_beam_width: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = MOST_PARTS))]
     pub num_postprocess_workers: Option<u32>,
     /// Everything else that TensorRT-LLM's LLM takes, by its names: written to a file, named with `--extra_llm_api_options`.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
@@ -58,7 +61,7 @@ pub struct TrtllmServe {
     pub args: Vec<String>,
     /// Servers. Not given: as many as the leased GPUs allow, one without any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = MOST_PARTS))]
     pub servers: Option<u32>,
     /// Port of the first server; further ones count up. [default: free ports]
     #[serde(default, skip_serializing_if = "Option::is_none")]

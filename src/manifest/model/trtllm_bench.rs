@@ -3,6 +3,8 @@
 use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::spec::{LONGEST_LENGTH, MOST_PARTS, MOST_REQUESTS, MOST_USERS};
 use serde_json::Value;
 
 /// `trtllm-bench … throughput`: no server, no network. Its numbers become a `result.json` that names trtllm-bench as their source. Names
@@ -23,23 +25,23 @@ pub struct TrtllmBench {
     #[serde(default)]
     pub backend: TrtllmBenchBackend,
     #[serde(default = "one")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = MOST_PARTS))]
     pub tp: u32,
     #[serde(default = "one")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = MOST_PARTS))]
     pub pp: u32,
     /// Of mixtures of experts.
     #[serde(default = "one")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = MOST_PARTS))]
     pub ep: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = MOST_USERS))]
     pub max_batch_size: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = LONGEST_LENGTH))]
     pub max_num_tokens: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = LONGEST_LENGTH))]
     pub max_seq_len: Option<u32>,
     /// Share of the memory that is free after the model is loaded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -47,14 +49,15 @@ pub struct TrtllmBench {
     pub kv_cache_free_gpu_mem_fraction: Option<f64>,
     /// So many from the top of `dataset`. Not given: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = MOST_REQUESTS))]
     pub num_requests: Option<u64>,
     /// Requests before the measured ones. Not given: trtllm-bench's own default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = MOST_USERS))]
     pub warmup: Option<u32>,
     /// Requests in flight; -1 is all at once.
     #[serde(default = "all_at_once")]
-    #[schemars(range(min = -1))]
+    #[schemars(range(min = -1, max = MOST_USERS))]
     pub concurrency: i64,
     /// Token by token; without it there is neither TTFT nor TPOT.
     #[serde(default)]

@@ -3,6 +3,8 @@
 use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::spec::{LONGEST_LENGTH, MOST_PARTS, MOST_USERS};
 use serde_json::Value;
 
 use super::ready_when::ReadyWhen;
@@ -36,27 +38,27 @@ pub struct Vllm {
     pub load_format: Option<String>,
     /// GPUs that share every layer.
     #[serde(default = "one")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = MOST_PARTS))]
     pub tensor_parallel_size: u32,
     /// Groups of GPUs that share the layers.
     #[serde(default = "one")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = MOST_PARTS))]
     pub pipeline_parallel_size: u32,
     /// Engines behind the one port of a server; `servers` makes copies with a port each.
     #[serde(default = "one")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = MOST_PARTS))]
     pub data_parallel_size: u32,
     /// The longest sequence, prompt and answer, tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = LONGEST_LENGTH))]
     pub max_model_len: Option<u32>,
     /// Sequences in one step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = MOST_USERS))]
     pub max_num_seqs: Option<u32>,
     /// Tokens in one step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = LONGEST_LENGTH))]
     pub max_num_batched_tokens: Option<u32>,
     /// The share of each GPU's memory that vLLM may take, weights and KV cache together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -85,7 +87,7 @@ pub struct Vllm {
     pub args: Vec<String>,
     /// Servers. Not given: as many as the leased GPUs allow, one without any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = MOST_PARTS))]
     pub servers: Option<u32>,
     /// Port of the first server; further ones count up. [default: free ports]
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -2,14 +2,20 @@
 
 use super::StageChecker;
 use crate::manifest::model::Bench;
-use crate::spec::{BenchSweep, Length, Scenario};
+use crate::spec::{BenchSweep, Length, MOST_USERS, Scenario};
 
 impl StageChecker<'_> {
     pub(super) fn sweep(&mut self, bench: &Bench) {
         let Some(sweep) = &bench.sweep else { return };
         let key = ["bench", "sweep", sweep.key()];
-        if let Some(Err(error)) = sweep.levels().map(|levels| levels.ascending(sweep.is_whole())) {
-            self.push_error(&key, &format!("has no usable levels: {error}"), "here", None);
+        match sweep.levels().map(|levels| levels.ascending(sweep.is_whole())) {
+            Some(Err(error)) => self.push_error(&key, &format!("has no usable levels: {error}"), "here", None),
+            Some(Ok(levels)) if matches!(sweep, BenchSweep::Concurrency(_)) => {
+                if levels.last().is_some_and(|level| *level > f64::from(MOST_USERS)) {
+                    self.push_error(&key, &format!("must be at most {MOST_USERS}"), "so many users are too many", None);
+                }
+            }
+            _ => {}
         }
         if matches!(sweep, BenchSweep::Auto(count) if !(1..=200).contains(count)) {
             self.push_error(&key, "must be from 1 to 200", "so many rates are measured", None);

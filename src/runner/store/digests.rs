@@ -2,8 +2,10 @@
 
 use parking_lot::Mutex;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use globset::{GlobBuilder, GlobSetBuilder};
@@ -14,6 +16,9 @@ use super::file_stamp::FileStamp;
 use super::outputs::hash_file;
 use super::{StateFolder, sealed};
 use crate::event::{Digest, Hasher, open_regular};
+
+/// Files and folders of one input: the largest data sets have some million, and each is kept in memory.
+const MOST_ENTRIES: usize = 10_000_000;
 
 /// path → what it was when it was hashed. Kept in `.regatta/stats`; losing it costs a rehash, nothing else.
 #[derive(Debug, Default)]
@@ -40,6 +45,8 @@ pub enum InputError {
     Dangling { link: PathBuf, target: PathBuf },
     #[error("{} is a link to {}, and the input is inside that", link.display(), target.display())]
     Encloses { link: PathBuf, target: PathBuf },
+    #[error("{} has more than {most} files and folders", folder.display())]
+    TooMany { folder: PathBuf, most: usize },
     #[error("no file matches {0}")]
     NoMatch(String),
     #[error("{0} is not a pattern: {1}")]
@@ -116,7 +123,7 @@ impl Digests {
         let mut h = Hasher::new();
         let mut digest = None;
         for path in &paths {
-            let one = self.path(path, &mut seen)?;
+            let one = self.path(path, &mut seen, MOST_ENTRIES)?;
             digest = Some(one);
             h.field(path.strip_prefix(base).unwrap_or(path).as_os_str().as_bytes()).field(one.bytes());
         }
@@ -124,7 +131,7 @@ impl Digests {
         Ok(InputState { digest, paths, seen })
     }
 
-    fn path(&self, path: &Path, seen: &mut Vec<(PathBuf, FileStamp)>) -> Result<Digest, InputError> {
+    fn path(&self, path: &Path, seen: &mut Vec<(PathBuf, FileStamp)>, most: usize) -> Result<Digest, InputError> {
         use super::durable::WithPath as _;
         let Ok(stamp) = FileStamp::through_links(path) else { return Err(InputError::Missing(path.to_owned())) };
         if !stamp.is_folder() {
@@ -133,8 +140,14 @@ impl Digests {
             return Ok(digest);
         }
         let mut h = Hasher::new();
-        for item in WalkDir::new(path).follow_links(true).sort_by_file_name() {
+        // Links can lead to a folder in many ways, and to the next one in it in many again.
+        let mut walked: HashMap<(u64, u64), PathBuf> = HashMap::new();
+        let mut items = WalkDir::new(path).follow_links(true).sort_by_file_name().into_iter();
+        while let Some(item) = items.next() {
             let item = item.map_err(|e| walk_error(path, e))?;
+            if seen.len() >= most {
+                return Err(InputError::TooMany { folder: path.to_owned(), most });
+            }
             if item.path_is_symlink() {
                 refuse_enclosing(path, item.path())?;
             }
@@ -148,6 +161,17 @@ impl Digests {
                 seen.push((item.path().to_owned(), stamp));
             } else if stamp.is_folder() {
                 seen.push((item.path().to_owned(), stamp));
+                let metadata = fs::metadata(item.path()).at("look at", item.path())?;
+                match walked.entry((metadata.dev(), metadata.ino())) {
+                    Entry::Vacant(first) => {
+                        first.insert(name.to_owned());
+                    }
+                    // Its content is in the digest already.
+                    Entry::Occupied(first) => {
+                        h.field(first.get().as_os_str().as_bytes());
+                        items.skip_current_dir();
+                    }
+                }
             } else {
                 open_regular(item.path()).at("read", item.path())?;
             }
@@ -173,11 +197,16 @@ fn glob(
     let text = full.to_string_lossy().into_owned();
     let glob = GlobBuilder::new(&text).literal_separator(true).build().map_err(bad)?;
     let set = GlobSetBuilder::new().add(glob).build().map_err(bad)?;
+    let mut walked = 0;
     // Walk from the last folder that has no wildcard in its name.
     let fixed: PathBuf =
         full.components().take_while(|c| !c.as_os_str().to_string_lossy().contains(['*', '?', '[', '{'])).collect();
     for item in WalkDir::new(&fixed).sort_by_file_name() {
         let item = item.map_err(|e| walk_error(&fixed, e))?;
+        walked += 1;
+        if walked > MOST_ENTRIES {
+            return Err(InputError::TooMany { folder: fixed, most: MOST_ENTRIES });
+        }
         if item.file_type().is_dir() {
             if let Ok(stamp) = FileStamp::through_links(item.path()) {
                 seen.push((item.path().to_owned(), stamp));
@@ -208,4 +237,46 @@ fn walk_error(path: &Path, e: walkdir::Error) -> InputError {
     }
     let source = e.into_io_error().unwrap_or_else(|| std::io::Error::other("links lead in a circle"));
     InputError::Path(PathError { doing: "list", path: place, source })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn an_input_with_too_many_entries_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["a", "b"] {
+            fs::write(folder.path().join(name), name).unwrap();
+        }
+        let of = |most| Digests::default().path(folder.path(), &mut Vec::new(), most);
+        assert!(of(3).is_ok());
+        let error = of(2).unwrap_err().to_string();
+        assert!(error.ends_with("has more than 2 files and folders"), "{error}");
+    }
+
+    #[test]
+    fn a_folder_to_which_several_links_lead_is_part_of_the_digest() {
+        let folder = tempfile::tempdir().unwrap();
+        let (input, other) = (folder.path().join("input"), folder.path().join("other"));
+        fs::create_dir_all(input.join("1")).unwrap();
+        fs::create_dir_all(&other).unwrap();
+        for link in ["2", "3"] {
+            symlink(&other, input.join(link)).unwrap();
+        }
+        let of = |text: &str| {
+            fs::write(other.join("file"), text).unwrap();
+            let mut seen = Vec::new();
+            let digest = Digests::default().path(&input, &mut seen, MOST_ENTRIES).unwrap();
+            (digest, seen.len())
+        };
+        let (before, entries) = of("one");
+        assert_eq!(entries, 5, "the folder, those in it, and the file once");
+        assert_ne!(of("another").0, before);
+        fs::remove_file(input.join("3")).unwrap();
+        symlink(input.join("1"), input.join("3")).unwrap();
+        assert_ne!(of("one").0, before, "where a link leads is part of it");
+    }
 }

@@ -56,6 +56,10 @@ pub struct FoundImage {
 /// # Errors
 /// The program, its daemon or the image is not there: which of them, and what to do about it.
 pub fn inspect_image(program: &str, image: &str) -> Result<FoundImage, Failure> {
+    if image.starts_with('-') {
+        // The program would take it for an option of its own.
+        return Err(Failure::new(FailureKind::Refused, format!("`{image}` is not the name of an image")));
+    }
     let argv = [program, "image", "inspect", "--format", "{{.Id}} {{json .RepoDigests}}", image];
     match probe(argv, LIMIT) {
         ProbeResult::Answered(ProbeOutput { code: 0, out, .. }) => read(&out).ok_or_else(|| {
@@ -140,6 +144,12 @@ pub fn engine(container_engine: Option<crate::spec::ContainerEngine>, image: &st
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_option_is_not_a_name() {
+        let refused = inspect_image("/no/such/program", "--url=ssh://elsewhere").unwrap_err();
+        assert_eq!(refused.what, "`--url=ssh://elsewhere` is not the name of an image");
+    }
 
     const ID: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 

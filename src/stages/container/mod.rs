@@ -22,7 +22,7 @@ use crate::exec::container::ContainerSpec;
 use crate::exec::process::ProcessCommand;
 use crate::manifest::model;
 use crate::plan::{ActionError, Task};
-use crate::runner::Lease;
+use crate::runner::{Lease, OpenFact};
 pub use exit_meaning::{inner_exit, meaning};
 pub use images::{FoundImage, Images, engine, engine_problem, image_id, inspect_image, no_program};
 pub use run::{ContainerRunError, run, run_engine_ignoring_output};
@@ -149,23 +149,39 @@ pub fn place_of(task: &Task) -> Result<Option<ContainerSpec>, ActionError> {
     Ok(task.typed_container()?.map(|written| of_model(&written, "")))
 }
 
+/// The fact of a key that has an image's id.
+const IMAGE: &str = "image";
+
 /// The id of the image that a task names, if it is one of docker's or podman's: part of its key.
 pub fn image_fact(task: &Task, images: &Images) -> Option<(String, String)> {
+    let id = match with_image_id(task) {
+        Ok(container) => {
+            let container = container?;
+            images.first_seen(container.program(), &container.image).unwrap_or_else(|| "not on this machine".to_owned())
+        }
+        // The stage fails with it, if it is ever run.
+        Err(error) => error.to_string(),
+    };
+    Some((IMAGE.to_owned(), id))
+}
+
+/// Where only a program of the manifest's own knows the image: a plan starts none.
+pub fn open_image(task: &Task) -> Option<OpenFact> {
+    let container = with_image_id(task).ok()??;
+    let program = container.program.as_deref().filter(|program| *program != container.engine.program_name())?;
+    let condition = format!("{} is still the same image, for which a plan does not start {program}", container.image);
+    Some(OpenFact { names: IMAGE.to_owned(), condition })
+}
+
+/// The container of a task whose image has an id on this machine.
+fn with_image_id(task: &Task) -> Result<Option<ContainerSpec>, ActionError> {
     // What a node has under that name is not known here.
     if task.host.is_some() {
-        return None;
+        return Ok(None);
     }
-    let container = match place_of(task) {
-        Ok(container) => container?,
-        // The stage fails with it, if it is ever run.
-        Err(error) => return Some(("image".to_owned(), error.to_string())),
-    };
     // An image that a stage made is in the key by that stage's output.
-    if container.image.contains('⟦') {
-        return None;
-    }
-    let id = container.engine.is_detached().then(|| images.first_seen(container.program(), &container.image))?;
-    Some(("image".to_owned(), id.unwrap_or_else(|| "not on this machine".to_owned())))
+    let is_looked_up = |container: &ContainerSpec| container.engine.is_detached() && !container.image.contains('⟦');
+    Ok(place_of(task)?.filter(is_looked_up))
 }
 
 fn written(text: Option<&str>) -> Result<Option<model::Container>, Failure> {

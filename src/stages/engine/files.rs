@@ -1,11 +1,12 @@
 //! Whether a folder holds what TensorRT-LLM's tools leave: `config.json`, and a file for each rank.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::Read as _;
 use std::path::Path;
 
 use serde_json::Value;
 
+use crate::event::open_regular;
 use crate::manifest::model::{Engine, EngineOnly};
 
 /// Bytes of `config.json`; real ones have some ten thousand.
@@ -66,7 +67,7 @@ pub fn check(folder: &Path, engine: &Engine) -> Result<(), IncompleteEngine> {
 
 fn config(folder: &Path, what: &'static str) -> Result<Value, IncompleteEngine> {
     let path = folder.join("config.json");
-    let file = File::open(&path).map_err(|source| IncompleteEngine::NoConfig { what, source })?;
+    let (file, _) = open_regular(&path).map_err(|source| IncompleteEngine::NoConfig { what, source })?;
     let mut text = String::new();
     file.take(MOST_BYTES + 1)
         .read_to_string(&mut text)

@@ -3,12 +3,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::event::{Failure, FailureKind};
+use crate::event::{Failure, FailureKind, read_regular};
 use crate::stages::container::named_paths;
-use crate::triton::EngineConfig;
 use crate::triton::launch::LaunchModel;
 use crate::triton::pbtxt;
 use crate::triton::proto::inference::ModelConfig;
+use crate::triton::{EngineConfig, LARGEST_CONFIG};
 
 /// The backend that runs TensorRT-LLM engines.
 const BACKEND: &str = "tensorrtllm";
@@ -40,12 +40,16 @@ pub fn repositories(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
 
 /// Folder name and text of every model's config.pbtxt, by name.
 fn configs(repository: &Path) -> Vec<(String, String)> {
+    /// Bytes of all together; what is beyond them is no repository that a server loads.
+    const MOST: usize = 64 << 20;
+    let mut room = MOST;
     let mut found: Vec<(String, String)> = fs::read_dir(repository)
         .into_iter()
         .flatten()
         .flatten()
         .filter_map(|entry| {
-            let text = fs::read_to_string(entry.path().join("config.pbtxt")).ok()?;
+            let text = read_regular(&entry.path().join("config.pbtxt"), LARGEST_CONFIG).ok()?;
+            room = room.checked_sub(text.len())?;
             Some((entry.file_name().into_string().ok()?, text))
         })
         .collect();
@@ -61,7 +65,8 @@ pub fn paths_named_in(repository: &Path) -> Vec<String> {
         let Ok(config) = pbtxt::read_as_server(&text) else { continue };
         named.extend(named_paths::in_arguments(config.parameters.values().map(|value| value.string_value.trim())));
         let versions = fs::read_dir(repository.join(folder)).into_iter().flatten().flatten();
-        let files = versions.filter_map(|version| fs::read_to_string(version.path().join("model.json")).ok());
+        let files =
+            versions.filter_map(|version| read_regular(&version.path().join("model.json"), LARGEST_CONFIG).ok());
         named.extend(
             files.filter_map(|text| serde_json::from_str(&text).ok()).flat_map(|json| named_paths::in_json(&json)),
         );
@@ -106,4 +111,27 @@ fn model(folder: &str, config: &ModelConfig) -> LaunchModel {
 /// `0,1;2,3` → two groups.
 pub fn groups_of(text: &str) -> Vec<Vec<u32>> {
     text.split(';').map(|group| group.split(',').filter_map(|id| id.trim().parse().ok()).collect()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_model_whose_files_have_no_end_is_left_to_the_server() {
+        let folder = tempfile::tempdir().unwrap();
+        let repository = folder.path();
+        let pipe = |path: &Path| {
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0).unwrap();
+        };
+        pipe(&repository.join("pipe/config.pbtxt"));
+        fs::create_dir_all(repository.join("endless")).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", repository.join("endless/config.pbtxt")).unwrap();
+        pipe(&repository.join("vllm/1/model.json"));
+        fs::write(repository.join("vllm/config.pbtxt"), "backend: \"vllm\"").unwrap();
+        assert!(models(repository).is_empty());
+        assert!(paths_named_in(repository).is_empty());
+        assert_eq!(repositories(repository).unwrap(), [repository]);
+    }
 }

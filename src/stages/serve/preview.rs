@@ -8,6 +8,7 @@ use super::facts::{self, groups_of, repositories};
 use super::launch::{self, LaunchContext, rank_logs};
 use super::preview_container::{ContainerPreview, container_name};
 use super::{trtllm_argv, vllm_argv};
+use crate::diag::error_chain;
 use crate::event::{Endpoint, GpuId, TaskId};
 use crate::manifest::model::{
     Action, CommandServer, HostOn, Repository, Serve, SimServer, TritonServer, TrtllmServe, Vllm,
@@ -272,7 +273,7 @@ impl PreviewContext<'_> {
             ResolvedPath::Existing(folder) => {
                 let config = EngineConfig::load(&folder).map_err(|error| {
                     PreviewError::Unreadable(vec![problem(
-                        format!("the engine cannot be read: {error}"),
+                        format!("the engine cannot be read: {}", error_chain(&error)),
                         "is that the folder of an engine that was built?",
                     )])
                 })?;

@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue, RANGE};
 use reqwest::{Client, Response, StatusCode};
-use serde_json::Value;
 
 use super::failures::refused;
-use super::index::{ExpectedFile, HubIndex};
+use super::index::{ExpectedFile, HubAnswer, HubIndex};
 use crate::event::{Failure, FailureKind};
 use crate::units::{credentials, size, userinfo, without_credentials};
 
@@ -86,8 +85,8 @@ impl Hub {
             let request = self.client.get(&url).timeout(LISTING_TIME);
             let response = request.send().await.map_err(|error| FetchError::Broken(chain(&error)))?;
             let response = self.check_status(response, &format!("revision `{revision}`"))?;
-            serde_json::from_slice::<Value>(&listing(response).await?)
-                .map_err(|error| FetchError::Broken(format!("its answer is no JSON: {error}")))
+            serde_json::from_slice::<HubAnswer>(&listing(response).await?)
+                .map_err(|error| FetchError::Broken(format!("its answer cannot be read: {error}")))
         };
         let answer = answer.await.map_err(|lost| match lost {
             FetchError::Broken(why) => {
@@ -96,7 +95,7 @@ impl Hub {
             }
             FetchError::Final(failure) => *failure,
         })?;
-        HubIndex::read(&answer)
+        HubIndex::read(answer)
             .map_err(|why| refused(format!("the answer of {}/{path} is not usable: {why}", self.shown())))
     }
 
@@ -195,4 +194,17 @@ fn escaped(part: &str) -> String {
 pub(super) fn chain(error: &reqwest::Error) -> String {
     let text = with_causes(if error.is_timeout() { "it fell silent".to_owned() } else { String::new() }, error);
     if text.is_empty() { "the connection broke".to_owned() } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_listing_is_read_up_to_its_limit() {
+        let of = |size: usize| Response::from(http::Response::new(vec![b' '; size]));
+        assert_eq!(listing(of(LARGEST_LISTING)).await.unwrap().len(), LARGEST_LISTING);
+        let Err(FetchError::Broken(why)) = listing(of(LARGEST_LISTING + 1)).await else { panic!("it was read") };
+        assert_eq!(why, "its list of files has more than 67.1 MB");
+    }
 }

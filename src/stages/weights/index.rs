@@ -1,13 +1,18 @@
 //! What a repository of a hub holds at one commit: names, sizes, digests. Pure.
 
+use std::fmt;
 use std::path::{Component, Path};
 
-use serde_json::Value;
+use serde::Deserialize;
+use serde::de::{Deserializer, Error as _, SeqAccess, Visitor};
 
 use super::failures::refused;
 use super::hub_digest::HubDigest;
 use super::list::LIST;
 use crate::event::{Failure, FailureKind};
+
+/// Files of one repository. The public hub recommends fewer than so many; those of models have some hundred.
+const MOST_FILES: usize = 100_000;
 
 /// What is missing from the hub's answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -39,31 +44,87 @@ pub(super) struct ExpectedFile {
     pub sum: HubDigest,
 }
 
+/// The answer of `GET /api/models/NAME/revision/REV?blobs=true`, as far as it is read: what else it holds takes no memory.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct HubAnswer {
+    sha: Option<String>,
+    #[serde(deserialize_with = "siblings")]
+    siblings: Option<Vec<Sibling>>,
+}
+
+/// A file in it.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Sibling {
+    rfilename: Option<String>,
+    size: Option<u64>,
+    blob_id: Option<String>,
+    lfs: Option<LargeFile>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct LargeFile {
+    size: Option<u64>,
+    sha256: Option<String>,
+    oid: Option<String>,
+}
+
+/// Not more than a repository has: an empty one of three bytes would take a hundred.
+fn siblings<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<Sibling>>, D::Error> {
+    struct Files;
+    impl<'de> Visitor<'de> for Files {
+        type Value = Option<Vec<Sibling>>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a list of files")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
+            let mut files = Vec::new();
+            while let Some(file) = items.next_element()? {
+                files.push(file);
+                if files.len() > MOST_FILES {
+                    return Err(A::Error::custom(format_args!("it lists more than {MOST_FILES} files")));
+                }
+            }
+            Ok(Some(files))
+        }
+
+        fn visit_unit<E>(self) -> Result<Self::Value, E> {
+            Ok(None)
+        }
+    }
+    from.deserialize_any(Files)
+}
+
 impl HubIndex {
-    /// Reads the answer of `GET /api/models/NAME/revision/REV?blobs=true`.
-    pub(super) fn read(answer: &Value) -> Result<Self, HubAnswerError> {
-        let commit = answer.get("sha").and_then(Value::as_str).ok_or(HubAnswerError::NoCommit)?;
-        let siblings = answer.get("siblings").and_then(Value::as_array).ok_or(HubAnswerError::NoFiles)?;
-        let mut files = siblings.iter().map(ExpectedFile::read).collect::<Result<Vec<_>, _>>()?;
+    /// What the answer lists.
+    pub(super) fn read(answer: HubAnswer) -> Result<Self, HubAnswerError> {
+        let commit = answer.sha.ok_or(HubAnswerError::NoCommit)?;
+        let siblings = answer.siblings.ok_or(HubAnswerError::NoFiles)?;
+        let mut files = siblings.into_iter().map(ExpectedFile::read).collect::<Result<Vec<_>, _>>()?;
         files.sort_by(|a, b| a.path.cmp(&b.path));
-        Ok(Self { commit: commit.to_owned(), files })
+        Ok(Self { commit, files })
     }
 }
 
 impl ExpectedFile {
-    fn read(sibling: &Value) -> Result<Self, HubAnswerError> {
-        let path = sibling.get("rfilename").and_then(Value::as_str).ok_or(HubAnswerError::NoName)?;
-        let lacks = |what| HubAnswerError::Lacks { path: path.to_owned(), what };
-        let large = sibling.get("lfs").filter(|lfs| lfs.is_object());
-        let size = large.and_then(|lfs| lfs.get("size")).or_else(|| sibling.get("size")).and_then(Value::as_u64);
-        let sum = if let Some(lfs) = large {
-            let hex = lfs.get("sha256").or_else(|| lfs.get("oid")).and_then(Value::as_str);
-            HubDigest::Sha256(hex.ok_or_else(|| lacks("SHA-256"))?.trim_start_matches("sha256:").to_owned())
-        } else {
-            let hex = sibling.get("blobId").and_then(Value::as_str);
-            HubDigest::GitBlob(hex.ok_or_else(|| lacks("git digest (`blobId`)"))?.to_owned())
+    fn read(sibling: Sibling) -> Result<Self, HubAnswerError> {
+        let Sibling { rfilename, size, blob_id, lfs } = sibling;
+        let path = rfilename.ok_or(HubAnswerError::NoName)?;
+        let lacks = |what| HubAnswerError::Lacks { path: path.clone(), what };
+        let size = lfs.as_ref().and_then(|lfs| lfs.size).or(size).ok_or_else(|| lacks("size"));
+        let sum = match lfs {
+            Some(LargeFile { sha256, oid, .. }) => {
+                let hex = sha256.or(oid).ok_or_else(|| lacks("SHA-256"))?;
+                HubDigest::Sha256(hex.trim_start_matches("sha256:").to_owned())
+            }
+            None => HubDigest::GitBlob(blob_id.ok_or_else(|| lacks("git digest (`blobId`)"))?),
         };
-        Ok(Self { path: path.to_owned(), size: size.ok_or_else(|| lacks("size"))?, sum })
+        let size = size?;
+        Ok(Self { path, size, sum })
     }
 }
 
@@ -86,6 +147,8 @@ pub(super) fn differs(one: &ExpectedFile, found: &HubDigest) -> Failure {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
 
     #[test]
@@ -94,7 +157,7 @@ mod tests {
             {"rfilename": "model.safetensors", "size": 134, "blobId": "b1", "lfs": {"sha256": "ab", "size": 9000, "pointerSize": 134}},
             {"rfilename": "config.json", "size": 940, "blobId": "b2"},
         ]});
-        let index = HubIndex::read(&answer).unwrap();
+        let index = HubIndex::read(serde_json::from_value(answer).unwrap()).unwrap();
         let lines: Vec<String> =
             index.files.iter().map(|file| format!("{} {} {}", file.path, file.size, file.sum)).collect();
         assert_eq!(lines, ["config.json 940 git blob b2", "model.safetensors 9000 sha256 ab"]);
@@ -102,8 +165,8 @@ mod tests {
 
     #[test]
     fn what_could_not_be_checked_is_refused() {
-        let of =
-            |file: Value| HubIndex::read(&serde_json::json!({"sha": "c", "siblings": [file]})).unwrap_err().to_string();
+        let read = |answer: Value| HubIndex::read(serde_json::from_value(answer).unwrap());
+        let of = |file: Value| read(serde_json::json!({"sha": "c", "siblings": [file]})).unwrap_err().to_string();
         assert_eq!(
             of(serde_json::json!({"rfilename": "a", "size": 1})),
             "a has no git digest (`blobId`), so it could not be checked"
@@ -116,7 +179,21 @@ mod tests {
             of(serde_json::json!({"rfilename": "a", "lfs": {"size": 1}})),
             "a has no SHA-256, so it could not be checked"
         );
-        assert!(HubIndex::read(&serde_json::json!({})).is_err());
+        assert_eq!(read(serde_json::json!({"sha": null})).unwrap_err(), HubAnswerError::NoCommit);
+        assert_eq!(read(serde_json::json!({"sha": "c", "siblings": null})).unwrap_err(), HubAnswerError::NoFiles);
+    }
+
+    #[test]
+    fn an_answer_takes_no_more_memory_than_its_files() {
+        let many = "{},".repeat(MOST_FILES);
+        let refused = serde_json::from_str::<HubAnswer>(&format!("{{\"siblings\": [{many}{{}}]}}")).unwrap_err();
+        assert!(refused.to_string().starts_with("it lists more than 100000 files"), "{refused}");
+        let zeros = "0,".repeat(MOST_FILES);
+        let answer = format!("{{\"sha\": \"c\", \"other\": [{zeros}0], \"siblings\": []}}");
+        let index = HubIndex::read(serde_json::from_str(&answer).unwrap()).unwrap();
+        assert_eq!(index, HubIndex { commit: "c".to_owned(), files: Vec::new() });
+        // A list in place of the object is none, whatever is in it.
+        assert!(serde_json::from_str::<HubAnswer>(&format!("[{zeros}0]")).is_err());
     }
 
     #[test]

@@ -69,7 +69,7 @@ pub struct LaunchModel {
 impl LaunchModel {
     /// GPUs of one copy: tp × pp.
     pub fn ranks(&self) -> Option<u32> {
-        self.parallelism.map(|(tp, pp)| tp * pp)
+        self.parallelism.map(|(tp, pp)| tp.saturating_mul(pp))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::spec::{LaunchModel, LaunchSpec, ServerSpec};
 use crate::event::GpuId;
-use crate::spec::{Launcher, ServerMode};
+use crate::spec::{Launcher, MOST_PARTS, ServerMode};
 use crate::triton::SpecProblem;
 
 /// The configuration of one server.
@@ -77,6 +77,18 @@ impl ServerDecision<'_> {
                 world_size: 1,
                 gpus,
             };
+        }
+        let ranks =
+            |model: &LaunchModel| u64::from(model.ranks().unwrap_or(1)).saturating_mul(u64::from(model.copies.max(1)));
+        let workers = self.server.models.iter().map(ranks).fold(0, u64::saturating_add);
+        if workers.max(spec.world_size.unwrap_or(0).into()) > MOST_PARTS.into() {
+            let count = workers.max(spec.world_size.unwrap_or(0).into());
+            self.push_problem(
+                format!("{} would have {count} ranks, and at most {MOST_PARTS} are started", self.name),
+                "lower the copies in its config.pbtxt, or `world_size`",
+            );
+            let (mode, launcher) = (ServerMode::Plain, Launcher::None);
+            return ServerLayout { mode, launcher, spawns: false, world_size: 1, gpus };
         }
         let copies: u32 = self.server.models.iter().map(|model| model.copies.max(1)).sum();
         // Not every engine can be read from here; an unknown number of ranks counts as one.

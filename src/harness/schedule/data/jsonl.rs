@@ -33,7 +33,7 @@ use super::prompt::{PromptPart, RandomStream};
 use super::prompt_renderer::words_of;
 use super::tokenizer::PromptTokenizer;
 use crate::harness::{DataKind, HarnessError, PromptFile};
-use crate::spec::Length;
+use crate::spec::LONGEST_LENGTH;
 
 /// `--op-tokens-per-word` of `benchmark_core_model.py`.
 const TOKENS_PER_WORD: f64 = 1.3;
@@ -186,8 +186,8 @@ enum RowError {
     OutputLength,
     #[error("the input length must be at least 1")]
     InputLength,
-    #[error("the input length is {length}, and must be at most {} tokens, more than any model takes", Length::LONGEST)]
-    LongInput { length: u32 },
+    #[error("{0} tokens are more than any model takes: at most {LONGEST_LENGTH}")]
+    TooLong(u32),
     #[error("a Mooncake trace needs `timestamp`, `input_length`, `output_length` and `hash_ids`")]
     Mooncake,
     #[error("`delay` must be ms, 0 or more")]
@@ -244,6 +244,10 @@ fn turn(row: Row, data: &PromptFile, prompt_tokenizer: Option<&PromptTokenizer>)
     if output_length == Some(0) {
         return Err(RowError::OutputLength);
     }
+    // Each token takes memory as soon as it is drawn.
+    if let Some(tokens) = input_length.max(output_length).filter(|tokens| *tokens > LONGEST_LENGTH) {
+        return Err(RowError::TooLong(tokens));
+    }
     if data.kind == DataKind::Mooncake && (hash_ids.is_none() || timestamp.is_none() || output_length.is_none()) {
         return Err(RowError::Mooncake);
     }
@@ -267,8 +271,6 @@ fn turn(row: Row, data: &PromptFile, prompt_tokenizer: Option<&PromptTokenizer>)
             (vec![ids_part(&ids)?], Some(ids.len() as u32))
         }
         (None, None, Some(0), _) => return Err(RowError::InputLength),
-        // So many are drawn, whatever the size of the file.
-        (None, None, Some(length), _) if length > Length::LONGEST => return Err(RowError::LongInput { length }),
         (None, None, Some(length), None) => (Vec::new(), Some(length)),
         (None, None, Some(length), Some(blocks)) => (blocks_of(&blocks, length, data.block_tokens)?, Some(length)),
         (None, None, None, Some(_)) => return Err(RowError::HashesWithoutLength),

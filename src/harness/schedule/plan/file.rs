@@ -20,7 +20,7 @@ use crate::event::Digest;
 use crate::harness::schedule::data::{DataErrors, DataSummary, PromptPart, PromptRenderer, fault, file_digest};
 use crate::harness::schedule::random_draws::GENERATOR;
 use crate::harness::{BenchSpec, HarnessError, LoadPattern, PromptFile};
-use crate::spec::Length;
+use crate::spec::LONGEST_LENGTH;
 
 /// The plan's file beside a result.
 pub(in crate::harness) const PLAN: &str = "plan.jsonl";
@@ -111,27 +111,25 @@ pub(in crate::harness) fn write(path: &Path, schedule: &RequestSchedule) -> Resu
 enum PlannedPromptError {
     #[error("it has `parts` and `as`")]
     Twice,
+    #[error("{tokens} tokens are more than any model takes: at most {LONGEST_LENGTH}")]
+    TooLong { tokens: u64 },
     #[error("`as` names request {request}, which has no `parts` before it")]
     NoParts { request: usize },
-    #[error(
-        "its parts have {tokens} tokens to draw, and may have at most {}, more than any model takes",
-        Length::LONGEST
-    )]
-    TooLong { tokens: u64 },
-}
-
-const fn not_too_long(tokens: u64) -> Result<(), PlannedPromptError> {
-    if tokens > Length::LONGEST as u64 { Err(PlannedPromptError::TooLong { tokens }) } else { Ok(()) }
 }
 
 /// The prompt that a line defines.
 fn prompt(line: &Line, before: &[PlannedRequest]) -> Result<Option<Arc<[PromptPart]>>, PlannedPromptError> {
+    let drawn = line.parts.iter().flat_map(|parts| parts.iter()).map(|part| match part {
+        PromptPart::Drawn { tokens, .. } => u64::from(*tokens),
+        PromptPart::Ids(_) | PromptPart::Text(_) | PromptPart::PreviousAnswer { .. } => 0,
+    });
+    // Each token takes memory as soon as it is drawn.
+    let counts = [drawn.sum(), line.r#in.into(), line.out.into()];
+    if let Some(tokens) = counts.into_iter().find(|tokens| *tokens > u64::from(LONGEST_LENGTH)) {
+        return Err(PlannedPromptError::TooLong { tokens });
+    }
     match (line.r#as, &line.parts) {
-        (None, Some(parts)) => {
-            let drawn = parts.iter().map(|part| if let PromptPart::Drawn { tokens, .. } = part { *tokens } else { 0 });
-            not_too_long(drawn.map(u64::from).sum()).map(|()| Some(Arc::clone(parts)))
-        }
-        (None, None) => not_too_long(line.r#in.into()).map(|()| None),
+        (None, parts) => Ok(parts.clone()),
         (Some(_), Some(_)) => Err(PlannedPromptError::Twice),
         (Some(first), None) => {
             let known = before.get(first).and_then(|planned| planned.parts.clone());

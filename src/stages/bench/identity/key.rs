@@ -10,18 +10,20 @@ use crate::harness::{self, ServerIdentity, Transport};
 use crate::manifest::model::{Action, Bench};
 use crate::manifest::targets;
 use crate::plan::{ActionError, PlanReference, Task, read_action};
+use crate::runner::OpenFact;
 use crate::stages::bench::spec;
 use crate::stages::bench::telemetry::is_here;
 
 /// One fact for each thing that a server reports: `host:port version` → `0.11.2`. Empty unless the task's result is kept
-/// although its servers are not started by the run. Blocks until all of them have answered or the time limit is reached.
+/// although its servers are not started by the run. Blocks until all of them have answered or the time limit is reached. Sends what
+/// `api_key_env` names, so only a run may call it.
 pub fn facts(task: &Task) -> BTreeMap<String, String> {
     let fault = |error: ActionError| BTreeMap::from([("servers".to_owned(), error.to_string())]);
-    let endpoints = match task.typed_external() {
+    let endpoints = match queried_servers(task) {
         Ok(endpoints) => endpoints,
         Err(error) => return fault(error),
     };
-    if endpoints.is_empty() || !task.cache {
+    if endpoints.is_empty() {
         return BTreeMap::new();
     }
     let (protocol, model) = match protocol_and_model(task, &endpoints) {
@@ -37,6 +39,18 @@ pub fn facts(task: &Task) -> BTreeMap<String, String> {
         scope.spawn(asking).join().ok().flatten()
     });
     identity.unwrap_or_else(|| BTreeMap::from([("servers".to_owned(), "could not be queried".to_owned())]))
+}
+
+/// What only a run knows of the servers.
+pub fn open_facts(task: &Task) -> Vec<OpenFact> {
+    let condition = |server: &Endpoint| format!("{server} is still the same server, which only a run queries");
+    let open = |server: &Endpoint| OpenFact { names: format!("{server} "), condition: condition(server) };
+    queried_servers(task).unwrap_or_default().iter().map(open).collect()
+}
+
+/// The servers of a task whose result is kept although the run does not start them.
+fn queried_servers(task: &Task) -> Result<Vec<Endpoint>, ActionError> {
+    if task.cache { task.typed_external() } else { Ok(Vec::new()) }
 }
 
 /// The protocol and model of a benchmark. Other stages are commands; their servers are queried over KServe.

@@ -16,7 +16,7 @@ use crate::event::Endpoint;
 use crate::harness::{self, BenchSpec, HostIdentity, ManifestIdentity, RunIdentity, ServerIdentity, UnjudgedRun};
 use crate::plan::ActionKind;
 use crate::stages::task_context::TaskContext;
-pub use key::facts;
+pub use key::{facts, open_facts};
 
 /// The servers as they describe themselves now.
 pub async fn of_servers(spec: &BenchSpec) -> Vec<ServerIdentity> {

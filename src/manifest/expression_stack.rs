@@ -1,0 +1,24 @@
+//! A thread with a stack for deeply nested values.
+//!
+//! minijinja prints, compares and frees a value by calling itself for each level, none of which can be interrupted or replaced: a
+//! loop can put a value into a list, and that into a list, for as many levels as it may take steps. An overflow would end the program
+//! without a message.
+
+use std::thread;
+
+/// Bytes: one level takes up to 450 bytes, and an expression reaches at most as many levels as it may take steps (200,000). Only what
+/// is used of it becomes memory.
+pub const EXPRESSION_STACK: usize = 256 << 20;
+
+/// Does work that computes expressions, where these cannot overflow the stack. Where no more threads can be had, this one does it.
+pub fn on_expression_stack<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    // Taken by whichever thread does it.
+    let work = parking_lot::Mutex::new(Some(work));
+    let perform = || work.lock().take().map(|work| work());
+    let done = thread::scope(|scope| {
+        let builder = thread::Builder::new().name("manifest".to_owned()).stack_size(EXPRESSION_STACK);
+        let started = builder.spawn_scoped(scope, perform).ok()?;
+        started.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    });
+    done.or_else(perform).expect("the work is taken once")
+}
