@@ -66,7 +66,7 @@ fn a_rate_sweep_is_a_table() {
         ended.stdout.lines().filter(|line| !line.starts_with('✗') && line.contains("  INVALID(")).collect();
     let first: Vec<&str> = rows.iter().filter_map(|row| row.split_whitespace().next()).collect();
     assert_eq!(first, ["5", "10", "20"], "{}", ended.stdout);
-    ended.shows("req/s").shows("tok/s/user").shows("✗ 5 req/s: limits: TTFT p99");
+    ended.shows("req/s").shows("tok/s/user").shows("TTFT and E2E from schedule").shows("✗ 5 req/s: limits: TTFT p99");
     // A manifest has the same key.
     let dry = world.good(&["bench", "sim:", "--rate", "5..20:3", "--dry-run"]);
     dry.shows("sweep:").shows("rate: 5..20:3").shows("duration: 30s");
@@ -221,7 +221,7 @@ fn two_sweeps_are_compared_level_by_level_and_not_judged() {
     }
     assert_eq!(json["levels"][3]["points"][0], Value::Null, "A has no such level");
     // A folder of outputs whose only measurement is a sweep, such as `latest`.
-    bench(&world, &["-c", "1,2", "-n", "10"]);
+    bench(&world, &["-c", "1,2", "-n", "10"]).shows("TTFT and E2E from when the user became idle");
     world.good(&["compare", "a", "latest"]).shows("2 users").shows("B − A");
     // A point is a result like any other, and a sweep is none.
     let point = world.regatta(&["compare", "a", "b/points/01-c2"]);

@@ -60,12 +60,16 @@ pub struct SweepPoint {
     /// Their share of the scheduled requests.
     #[serde(default)]
     pub attainment: Option<f64>,
-    /// From the intended arrival.
+    /// What TTFT and E2E are counted from, as its result names it; empty where another tool or an earlier version measured.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub zero_point: String,
+    /// Who counted the output tokens, as its result names it; empty where another tool or an earlier version measured.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub token_source: String,
     #[serde(default)]
     pub ttft: LatencySummary,
     #[serde(default)]
     pub tpot: LatencySummary,
-    /// From the intended arrival.
     #[serde(default)]
     pub e2e: LatencySummary,
     /// Whether no other valid point has both more tokens per second for a user and more for the server.
@@ -146,6 +150,8 @@ impl SweepPoint {
             tokens_per_s_per_gpu: None,
             goodput_per_s: None,
             attainment: None,
+            zero_point: String::new(),
+            token_source: String::new(),
             ttft: LatencySummary::default(),
             tpot: LatencySummary::default(),
             e2e: LatencySummary::default(),
@@ -174,6 +180,8 @@ impl SweepPoint {
             tokens_per_s_per_user: latency.tpot.p50.filter(|tpot| *tpot > 0.0).map(|tpot| 1e3 / tpot),
             goodput_per_s: goodput.and_then(|goodput| goodput.requests),
             attainment: goodput.and_then(|goodput| goodput.attainment),
+            zero_point: latency.ttft.zero_point.clone(),
+            token_source: result.tokens.source.clone(),
             ttft: LatencySummary::of(&latency.ttft),
             tpot: LatencySummary::of(&latency.tpot),
             e2e: LatencySummary::of(&latency.e2e),

@@ -93,6 +93,26 @@ pub enum SweepError {
 }
 
 impl SweepReport {
+    /// What TTFT and E2E of its points are counted from, each once; of a sweep of an earlier version it is not known.
+    pub fn zero_points(&self) -> Vec<&str> {
+        self.distinct(|point| &point.zero_point)
+    }
+
+    /// Who counted the output tokens of its points, each once; of a sweep of an earlier version it is not known.
+    pub fn token_sources(&self) -> Vec<&str> {
+        self.distinct(|point| &point.token_source)
+    }
+
+    fn distinct(&self, of: impl Fn(&SweepPoint) -> &String) -> Vec<&str> {
+        let mut found: Vec<&str> = Vec::new();
+        for text in self.points.iter().map(|point| of(point).as_str()) {
+            if !text.is_empty() && !found.contains(&text) {
+                found.push(text);
+            }
+        }
+        found
+    }
+
     /// `points` in any order; `first` is the result of one of them.
     pub fn of(axis: &str, mut points: Vec<SweepPoint>, first: Option<&RunResult>) -> Self {
         let requested = first.map(|first| &first.requested);

@@ -126,7 +126,7 @@ fn meaning(report: &SweepReport, term: Term) -> Option<MetricMeaning> {
 /// In what the definitions of a term differ; empty where they are the same.
 fn unlike(first: &SweepReport, other: &SweepReport, term: Term) -> Vec<String> {
     let is_by_the_same = match (&first.imported, &other.imported) {
-        (None, None) => true,
+        (None, None) => return unlike_own(first, other, term),
         (Some(one), Some(another)) => one.tool == another.tool && one.token_source == another.token_source,
         _ => false,
     };
@@ -137,6 +137,18 @@ fn unlike(first: &SweepReport, other: &SweepReport, term: Term) -> Vec<String> {
         (Some(one), Some(another)) => one.differences(&another),
         _ => vec!["a definition is not known".to_owned()],
     }
+}
+
+/// The same of two sweeps of ours: an earlier version did not write down what would tell them apart.
+fn unlike_own(first: &SweepReport, other: &SweepReport, term: Term) -> Vec<String> {
+    let (what, one, another) = match term {
+        Term::Rate | Term::TimePerToken => ("tokens", first.token_sources(), other.token_sources()),
+        Term::Ttft | Term::E2e => ("zero point", first.zero_points(), other.zero_points()),
+    };
+    if one == another || one.is_empty() || another.is_empty() {
+        return Vec::new();
+    }
+    vec![format!("{what}: {} / {}", one.join("; "), another.join("; "))]
 }
 
 /// One number of a level, of the first sweep and of another.

@@ -3,6 +3,8 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::event::Verdict;
+use crate::harness::{SweepLevel, SweepPoint, SweepReport};
 use crate::interop::{MeasuredRun, MetricMeaning};
 use crate::report::test_runs;
 use crate::stats::{ServiceTime, SimulatedQueue};
@@ -384,4 +386,27 @@ fn results_of_different_servers_are_no_runs_of_one_measurement() {
     assert!(RunSet::new("a", vec![run("0.10.0"), run("0.10.0")]).is_ok());
     let why = RunSet::new("a", vec![run("0.10.0"), run("0.11.0")]).unwrap_err().to_string();
     assert!(why.contains("measured on: vllm 0.10.0 / vllm 0.11.0"), "{why}");
+}
+
+#[test]
+fn sweeps_whose_tokens_were_counted_by_others_have_no_difference_in_tokens() {
+    let sweep = |name: &str, zero_point: &str, token_source: &str| {
+        let point = SweepPoint {
+            verdict: Some(Verdict::Valid),
+            output_tokens_per_s: Some(1_000.0),
+            requests_per_s: Some(10.0),
+            zero_point: zero_point.to_owned(),
+            token_source: token_source.to_owned(),
+            ..SweepPoint::empty(SweepLevel::Rate(10.0), None)
+        };
+        ComparedSweep { name: name.to_owned(), report: SweepReport::of("rate", vec![point], None) }
+    };
+    let notes = |a: ComparedSweep, b: ComparedSweep| sweep_notes(&[a, b], CompareRules::default()).join("\n");
+    let [usage, chunks] = ["usage", "chunks"].map(|source| sweep("s", "schedule", source));
+    let found = notes(usage.clone(), chunks);
+    assert!(found.contains("rates (tokens: usage / chunks); TPOT (tokens: usage / chunks); such numbers"), "{found}");
+    assert!(!notes(usage.clone(), usage.clone()).contains("differently"));
+    assert!(!notes(usage.clone(), sweep("of an earlier version", "", "")).contains("differently"));
+    let found = notes(usage, sweep("s", "user_idle", "usage"));
+    assert!(found.contains("TTFT (zero point: schedule / user_idle); E2E (zero point"), "{found}");
 }

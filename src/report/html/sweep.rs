@@ -9,6 +9,7 @@ use super::svg::number;
 use super::sweep_charts::{NamedSweep, draw};
 use crate::event::Verdict;
 use crate::harness::{KneeState, LatencySummary, MeasuredNumber, RunIdentity, SweepOrigin, SweepPoint, SweepReport};
+use crate::report::terminal::from_zero_points;
 
 /// A sweep, ready for the template.
 #[derive(Serialize)]
@@ -136,7 +137,8 @@ fn numbers(report: &SweepReport) -> Vec<[String; 3]> {
     };
     if let Some((point, ttft)) = lowest(|point| &point.ttft) {
         let tpot = value(point.tpot.p50).map(|tpot| format!(", TPOT p50 {} ms", number(tpot))).unwrap_or_default();
-        let what = format!("the least of the valid points, from schedule; at {}{tpot}", point.level);
+        let from = from_zero_points(&[&point.zero_point]);
+        let what = format!("the least of the valid points, {from}; at {}{tpot}", point.level);
         all.push(["lowest TTFT p50".to_owned(), format!("{} ms", number(ttft)), what]);
     }
     all
@@ -202,7 +204,10 @@ fn row(report: &SweepReport, at: usize, point: &SweepPoint) -> SweepRow {
 fn notes(report: &SweepReport) -> Vec<String> {
     let mut notes = report.imported.as_ref().map_or_else(
         || {
-            vec!["Latencies in ms, TTFT and E2E from schedule, of successful requests; rates over the window of each point; tok/s are output tokens; tok/s/user is 1,000 / TPOT p50.".to_owned()]
+            vec![format!(
+                "Latencies in ms, TTFT and E2E {}, of successful requests; rates over the window of each point; tok/s are output tokens; tok/s/user is 1,000 / TPOT p50.",
+                from_zero_points(&report.zero_points())
+            )]
         },
         imported_notes,
     );

@@ -4,7 +4,9 @@ use std::fmt::Write as _;
 
 use super::styler::{Styler, TextRole, clean, counted};
 use crate::event::Verdict;
-use crate::harness::{KneeState, LatencySummary, MeasuredNumber, ReasonSeverity, SweepPoint, SweepReport};
+use crate::harness::{
+    KneeState, LatencySummary, MeasuredNumber, ReasonSeverity, SweepPoint, SweepReport, zero_point_text,
+};
 use crate::units::grouped;
 
 type Cell = (TextRole, String);
@@ -135,14 +137,31 @@ fn row(point: &SweepPoint, columns: ExtraColumns, is_knee: bool) -> Vec<Cell> {
     cells
 }
 
+/// `from schedule`, `from when the user became idle`; of a sweep of an earlier version it is not known.
+pub(in crate::report) fn from_zero_points(names: &[&str]) -> String {
+    let texts: Vec<String> = names.iter().filter(|name| !name.is_empty()).map(|name| zero_point_text(name)).collect();
+    if texts.is_empty() {
+        "from the zero point of each result".to_owned()
+    } else {
+        format!("from {}", texts.join(" or "))
+    }
+}
+
 fn notes(report: &SweepReport, styler: Styler, text: &mut String) {
     let mut note = |line: String| {
         let _ = writeln!(text, "{}", styler.tone(TextRole::Quiet, line));
     };
     match &report.imported {
-        None => note("TTFT, TPOT and E2E in ms, TTFT and E2E from schedule; tok/s are output tokens of successful requests; tok/s/user is 1,000 / TPOT p50".to_owned()),
+        None => note(format!(
+            "TTFT, TPOT and E2E in ms, TTFT and E2E {}; tok/s are output tokens of successful requests; tok/s/user is 1,000 / TPOT p50",
+            from_zero_points(&report.zero_points())
+        )),
         Some(origin) => {
-            note(format!("measured by {}, not by Regatta: its own numbers, with the definitions of {}", clean(&origin.tool), clean(&origin.title)));
+            note(format!(
+                "measured by {}, not by Regatta: its own numbers, with the definitions of {}",
+                clean(&origin.tool),
+                clean(&origin.title)
+            ));
             note("latencies in ms; tok/s are output tokens; tok/s/user is 1,000 / TPOT p50".to_owned());
         }
     }
