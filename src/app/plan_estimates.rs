@@ -19,7 +19,7 @@ use crate::spec::{BenchSweep, Length, LimitedMetric, Scenario, Statistic};
 const SAMPLE: usize = 5000;
 /// Requests of a load that are simulated at most, for all servers together: what needs more to be told has no estimate.
 const LARGEST_SAMPLE: usize = 1_000_000;
-/// Tokens of answers that are simulated at most. 5,000 requests with 4,000 tokens each have 20 million.
+/// Tokens of answers that are simulated at most, for all servers together: 50 servers with 5,000 answers of 4,000 tokens each.
 const MOST_TOKENS: f64 = 1e9;
 /// Requests come faster than the servers answer them beyond this share of what full servers do: the end of a finite load, when few
 /// requests are left, hides a part of that.
@@ -192,14 +192,15 @@ impl Servers {
     fn time(&self, load: SentLoad, workload: &VirtualWorkload) -> Option<(EstimatedTime, bool)> {
         // Full servers are so only in a load of several times what they hold.
         let most = self.count.saturating_mul(SAMPLE.max(self.limits.max_batch_size.saturating_mul(2)));
+        let part = |count: f64, most: usize| (count.ceil() as usize).clamp(1, most);
         let simulated = match load {
             SentLoad::Users { users, .. } => SAMPLE.max(users.saturating_mul(2)),
-            SentLoad::AtOnce { .. } | SentLoad::Arrivals { .. } => most,
+            SentLoad::AtOnce { count } => part(count, most),
+            SentLoad::Arrivals { .. } => most,
         };
         if simulated > LARGEST_SAMPLE || simulated as f64 * workload.output_tokens.mean() > MOST_TOKENS {
             return None;
         }
-        let part = |count: f64, most: usize| (count.ceil() as usize).clamp(1, most);
         let of = |result: &VirtualResult, requests: f64, seconds: f64| EstimatedTime {
             seconds: seconds / self.speed,
             requests,

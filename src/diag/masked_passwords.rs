@@ -10,7 +10,8 @@ pub(super) fn masked(text: &str) -> String {
     let mut bytes = text.as_bytes().to_vec();
     let mut start = 0;
     for word in text.split_inclusive(|c: char| c.is_whitespace() || matches!(c, '\'' | '"' | '|')) {
-        for (at, _) in word.match_indices('@') {
+        // Behind the name of an image stands its digest.
+        for (at, _) in word.match_indices('@').filter(|(at, _)| !word[at + 1..].starts_with("sha256:")) {
             if let Some(secret) = secret_before(&word[..at]) {
                 bytes[start + secret.start..start + secret.end].fill(b'*');
             }
@@ -48,6 +49,7 @@ mod tests {
             ("[https://tök@a/x@y, \"a:1|me:pw@b:2\"]", "[https://****@a/x@y, \"a:1|me:**@b:2\"]"),
             ("openai://sk-1@host http://a:1/v1", "openai://****@host http://a:1/v1"),
             ("url: ssh://git@host/x git@host:y", "url: ssh://git@host/x git@host:y"),
+            ("image: tritonserver:24.08@sha256:ab", "image: tritonserver:24.08@sha256:ab"),
             ("image: nvcr.io/triton:24.08@sha256:ab", "image: nvcr.io/triton:24.08@sha256:ab"),
             ("a: b\n", "a: b\n"),
         ] {

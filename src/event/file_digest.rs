@@ -44,15 +44,25 @@ pub fn open_regular(path: &Path) -> io::Result<(File, Metadata)> {
 ///
 /// # Errors
 ///
-/// Those of [`open_regular`] and of reading, that it has more, and that it is no text.
+/// Those of [`read_regular_bytes`], and that it is no text.
 pub fn read_regular(path: &Path, most: u64) -> io::Result<String> {
+    String::from_utf8(read_regular_bytes(path, most)?)
+        .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8"))
+}
+
+/// The bytes of a regular file that has at most `most`.
+///
+/// # Errors
+///
+/// Those of [`open_regular`] and of reading, and that it has more.
+pub fn read_regular_bytes(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let (file, _) = open_regular(path)?;
-    let mut text = String::new();
-    file.take(most + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > most {
+    let mut bytes = Vec::new();
+    file.take(most + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it has more than {most} bytes")));
     }
-    Ok(text)
+    Ok(bytes)
 }
 
 impl Digest {

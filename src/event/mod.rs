@@ -1,7 +1,7 @@
 //! The types of what can happen in a run: ids, digests, events, outcomes, and the stop request.
 //!
 //! A leaf: it uses no other room, and every room may use it. It holds data only; nothing here reads a
-//! clock, a file or the environment, but for the digest of a file, which all cores compute.
+//! clock, a file or the environment, but for files whose bytes or digest are wanted, which must have an end.
 
 mod cores;
 mod digest;
@@ -14,11 +14,12 @@ mod outcome;
 mod run_event;
 mod run_tag;
 mod stop;
+mod system_folders;
 
 pub use cores::cores;
 pub use digest::{Digest, Hasher};
 pub use endpoint::{Endpoint, EndpointError};
-pub use file_digest::{open_regular, read_regular};
+pub use file_digest::{open_regular, read_regular, read_regular_bytes};
 pub use gpu_id::{GpuId, GpuIdError};
 pub use id::{RunId, TaskId};
 pub use memory::{MemoryKind, OutOfMemory, ReducedSetting};
@@ -26,3 +27,4 @@ pub use outcome::{Done, Failure, FailureKind, TaskOutcome, Verdict};
 pub use run_event::{Event, ExternalResource, LiveMeasurement, TaskTally};
 pub use run_tag::{NotTag, RunTag};
 pub use stop::Stop;
+pub use system_folders::SYSTEM_FOLDERS;

@@ -50,6 +50,7 @@ pub use measure::goodput::Goodput;
 pub use measure::load_conditions::LoadConditions;
 pub use measure::loadgen::{LoadgenComparison, LoadgenResult, ReportingDelay};
 pub use measure::metric::{ConfidenceInterval, Metric, zero_point_text};
+pub use measure::mixed_source::are_counted_alike;
 pub use measure::repeats::{AcrossRuns, REPEATS, RepeatedRun, Repeats, repeat_folder, repeat_folders};
 pub use measure::request_times::FULL as FULL_WINDOW;
 pub use measure::result::{

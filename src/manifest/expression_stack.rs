@@ -8,7 +8,7 @@ use std::thread;
 
 /// Bytes: one level takes up to 450 bytes, and an expression reaches at most as many levels as it may take steps (200,000). Only what
 /// is used of it becomes memory.
-pub const EXPRESSION_STACK: usize = 256 << 20;
+pub const EXPRESSION_STACK: usize = 128 << 20;
 
 /// Does work that computes expressions, where these cannot overflow the stack. Where no more threads can be had, this one does it.
 pub fn on_expression_stack<T: Send>(work: impl FnOnce() -> T + Send) -> T {

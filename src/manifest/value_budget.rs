@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::yaml_node::{Node, NodeValue};
 use crate::units::size;
 
-/// Bytes. A plan of 100,000 stages, the largest that there may be, has some 40 MB of text; this is 10 kB for each of its stages.
+/// Bytes. A plan of 100,000 stages, the largest that there may be, has some 40 MB of text; this is 5 kB for each of its stages,
+/// as a text is counted when it is computed and again when it is that of a task.
 const MOST_MEMORY: usize = 1 << 30;
 /// Bytes that a value has beside its text.
 const VALUE: usize = 64;
@@ -15,7 +16,7 @@ const VALUE: usize = 64;
 #[error("the values of this manifest take more than {}", size(MOST_MEMORY as u64))]
 pub struct BudgetExceeded;
 
-/// Counts what is kept while a manifest is loaded, or its plan made; threads share it.
+/// Counts what is made while a manifest is loaded, or its plan made; threads share it.
 #[derive(Debug, Default)]
 pub struct ValueBudget(AtomicUsize);
 

@@ -135,7 +135,7 @@ fn product(
         let path = format!("stages.{stage}.foreach.{variable}");
         let NodeValue::List(items) = &rendered.tree else {
             // What could not be rendered is reported already.
-            if found.len() == before {
+            if found.len() == before && !expressions.budget().is_exceeded() {
                 let place = entry.node.place(&["foreach", variable]);
                 found.push(Diagnostic::error(format!("`{path}` must be a list")).at(place, "this is not a list"));
             }
@@ -214,7 +214,8 @@ fn when(
             }
             None => "when is false".to_owned(),
         }),
-        _ if found.len() > before => None,
+        // What could not be rendered is reported already.
+        _ if found.len() > before || expressions.budget().is_exceeded() => None,
         _ => {
             let value = shown(&rendered.json());
             let found_here = Diagnostic::error(format!("`stages.{stage}.when` must be true or false"));

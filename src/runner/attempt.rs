@@ -71,7 +71,6 @@ impl AttemptInputs {
     ) -> Result<(Done, Option<HashedFolder>), Failure> {
         let assignment = self.assignment()?;
         let stop = self.stop.clone();
-        let known: Vec<PathBuf> = assignment.inputs.values().flatten().chain(&assignment.outputs).cloned().collect();
         let lease = Lease {
             task: self.task.clone(),
             attempt: self.attempt,
@@ -99,7 +98,7 @@ impl AttemptInputs {
             return Ok((done, None));
         }
         let listed = self.check(folder)?;
-        if let Some(text) = outside_links::notice(&listed, &known).map_err(|e| system(&e))? {
+        if let Some(text) = outside_links::notice(&listed, || self.keyed_paths()).map_err(|e| system(&e))? {
             (self.emit)(Event::Notice { task: Some(self.task.id.clone()), text });
         }
         // Hashing a large output is work for another core, not for the loop. A stop request waits for it, so that finished work
@@ -166,6 +165,16 @@ impl AttemptInputs {
         }
         let host = self.task.host.as_ref().map(|host| resolve(host, true, &self.cache, &inputs, &made)).transpose()?;
         Ok(ResolvedTask { action, container, inputs, outputs, env, endpoints, gpus, host, lowered })
+    }
+
+    /// Whose content is in its key: its own inputs, and the outputs that it reads.
+    fn keyed_paths(&self) -> Vec<PathBuf> {
+        let inputs = self.keyed.inputs.values().flat_map(|input| input.paths.iter().cloned());
+        let outputs = self.outputs.iter().filter_map(|made| match made {
+            TaskOutput::Output(record) => Some(self.cache.folder(record)),
+            _ => None,
+        });
+        inputs.chain(outputs).collect()
     }
 
     /// What it was made from, computed on demand.

@@ -1,28 +1,38 @@
 //! Links in an output that lead to what is no part of it, and of nothing else that the task's key has.
 
-use std::path::{Path, PathBuf};
+use std::collections::HashSet;
+use std::fs;
+use std::path::{Component, Path, PathBuf};
 
 use super::store::{ListedFolder, PathError, leads_out};
+use crate::event::SYSTEM_FOLDERS;
 
-/// Belongs to the machine, like the programs that a stage runs; links of virtual environments and toolchains lead there.
-const SYSTEM: [&str; 9] = ["/bin", "/dev", "/lib", "/lib64", "/nix", "/proc", "/sbin", "/sys", "/usr"];
-
-/// One text about all of them. `known`: paths whose content is in the task's key, or that are outputs.
-pub(super) fn notice(listed: &ListedFolder, known: &[PathBuf]) -> Result<Option<String>, PathError> {
+/// One text about all of them. `known`: paths whose content is in the task's key, or that are outputs; only looked at where a link leads
+/// out.
+pub(super) fn notice(listed: &ListedFolder, known: impl FnOnce() -> Vec<PathBuf>) -> Result<Option<String>, PathError> {
     let links = listed.links()?;
     let by_path = links.iter().map(|(path, target)| (path.as_path(), target.as_path())).collect();
-    let known: Vec<PathBuf> =
-        known.iter().flat_map(|path| [Some(path.clone()), path.canonicalize().ok()]).flatten().collect();
-    let is_known = |target: &Path| {
-        let system = SYSTEM.iter().map(Path::new);
-        known.iter().map(PathBuf::as_path).chain([listed.folder()]).chain(system).any(|path| target.starts_with(path))
-    };
-    let mut outside = links.iter().filter(|(path, target)| {
-        let is_plain = !target.components().any(|part| part == std::path::Component::ParentDir);
-        leads_out(path, target, &by_path) && !(is_plain && is_known(target))
+    let mut outside = links.iter().filter(|(path, target)| leads_out(path, target, &by_path)).peekable();
+    if outside.peek().is_none() {
+        return Ok(None);
+    }
+    let system = SYSTEM_FOLDERS.iter().chain(&["/dev"]).map(PathBuf::from);
+    let known: HashSet<PathBuf> = known()
+        .into_iter()
+        .chain([listed.folder().to_owned()])
+        .chain(system)
+        .flat_map(|path| [fs::canonicalize(&path).ok(), Some(path)])
+        .flatten()
+        .collect();
+    let is_known = |place: &Path| place.ancestors().any(|above| known.contains(above));
+    let mut unknown = outside.filter(|(path, target)| {
+        let path = listed.folder().join(path);
+        // What a link in an earlier output leads to was named when that was made.
+        let target = plain(&path.parent().unwrap_or(&path).join(target));
+        !is_known(&target) && !fs::canonicalize(&path).is_ok_and(|end| is_known(&end))
     });
-    let Some((path, target)) = outside.next() else { return Ok(None) };
-    let others = match outside.count() {
+    let Some((path, target)) = unknown.next() else { return Ok(None) };
+    let others = match unknown.count() {
         0 => String::new(),
         1 => " (and 1 more such link)".to_owned(),
         n => format!(" (and {n} more such links)"),
@@ -33,6 +43,19 @@ pub(super) fn notice(listed: &ListedFolder, known: &[PathBuf]) -> Result<Option<
         path.display(),
         target.display()
     )))
+}
+
+/// A path without `..`, by its text alone.
+fn plain(path: &Path) -> PathBuf {
+    let mut found = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => drop(found.pop()),
+            Component::CurDir => {}
+            part => found.push(part),
+        }
+    }
+    found
 }
 
 #[cfg(test)]
@@ -50,17 +73,19 @@ mod tests {
         for folder in [&out.join("a"), &set, &input] {
             fs::create_dir_all(folder).unwrap();
         }
-        let text = || notice(&list_folder(&out).unwrap(), std::slice::from_ref(&input)).unwrap();
+        let text = || notice(&list_folder(&out).unwrap(), || vec![input.clone()]).unwrap();
         symlink("a", out.join("inside")).unwrap();
         symlink(out.join("a"), out.join("inside-as-well")).unwrap();
         symlink(input.join("x"), out.join("declared")).unwrap();
+        symlink("../input", out.join("declared-from-here")).unwrap();
         symlink("/usr/bin/python3", out.join("python")).unwrap();
         assert_eq!(text(), None);
         symlink(&set, out.join("data")).unwrap();
         let one = text().unwrap();
         assert!(one.starts_with(&format!("data is a link out of its output, to {}: what", set.display())), "{one}");
         symlink("../set", out.join("relative")).unwrap();
+        symlink(place.path().join("gone"), out.join("leads-nowhere")).unwrap();
         symlink(input.join("../set"), out.join("by-the-input")).unwrap();
-        assert!(text().unwrap().contains("(and 2 more such links)"));
+        assert!(text().unwrap().contains("(and 3 more such links)"));
     }
 }

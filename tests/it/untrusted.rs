@@ -249,6 +249,8 @@ fn files_without_an_end_do_not_hold_up_a_plan() {
         assert!([0, 2].contains(&code), "{command}: {code}\n{text}");
         assert!(text.contains("not a file") || command == "plan m", "{text}");
     }
+    let (code, text) = within_bounds(&world, "repository check repository");
+    assert!(code != 0 && text.contains("not a file"), "{code}\n{text}");
 }
 
 #[test]
@@ -404,7 +406,8 @@ fn a_ctrl_c_ends_the_making_of_a_large_plan_at_once() {
         "vars: { n: '{{ range(300) | list }}' }\nstages:\n  a: { foreach: { x: '{{ n }}', y: '{{ n }}' }, shell: 'echo {{ x | upper }} {{ y | upper }}' }\n",
     );
     for command in ["plan", "check", "run"] {
-        let mut child = world.start(&[command, "m"]);
+        let mut child =
+            world.command(&[command, "m"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts");
         // It is in the middle of it.
         until("it computes", || processor_time(child.id().cast_signed()) > 20);
         signal(&child, "INT");

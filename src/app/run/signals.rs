@@ -14,7 +14,7 @@ use crate::event::{Event, Stop};
 /// The requests to stop (SIGINT, SIGTERM, SIGHUP) of one command, for all its runs: one that comes between two of them, or while the
 /// next one is prepared, ends that.
 #[derive(Clone, Default)]
-pub(in crate::app) struct StopSignals {
+pub struct StopSignals {
     stop: Stop,
     shared: Arc<Mutex<Shared>>,
 }
@@ -63,10 +63,12 @@ impl StopSignals {
         let mut shared = self.shared.lock();
         shared.answer = Some(Answer { first: Box::new(first), send: Box::new(send) });
         let attached = Attached(self);
-        if !shared.are_installed {
-            shared.are_installed = true;
-            drop(shared);
+        let are_installed = shared.are_installed;
+        // It is taken again where `attached` ends because of an error.
+        drop(shared);
+        if !are_installed {
             self.install()?;
+            self.shared.lock().are_installed = true;
         }
         Ok(attached)
     }

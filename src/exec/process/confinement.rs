@@ -11,9 +11,8 @@ use landlock::{
     RulesetCreatedAttr as _, RulesetError, RulesetStatus,
 };
 
-/// Folders of the system that are open for reading as a whole: programs, libraries, settings. What is in them is not seen as an input.
-pub const SYSTEM_FOLDERS: [&str; 13] =
-    ["/bin", "/etc", "/gnu", "/lib", "/lib32", "/lib64", "/nix", "/opt", "/proc", "/run", "/sbin", "/sys", "/usr"];
+use crate::event::SYSTEM_FOLDERS;
+
 /// What is in it can be listed; only the devices below are open.
 const DEVICES: &str = "/dev";
 /// Devices that hold no files of a user, open for writing, too, and folders of such devices. `shm` is the exception: MPI, NCCL and CUDA's

@@ -20,6 +20,7 @@ mod latency;
 pub(super) mod load_conditions;
 pub(super) mod loadgen;
 pub(super) mod metric;
+pub(super) mod mixed_source;
 pub(super) mod preflight_result;
 pub(super) mod repeats;
 pub(super) mod request_times;

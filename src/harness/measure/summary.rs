@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::collector::Collector;
+use super::mixed_source::mixed;
 use super::request_times::ttft;
 use super::result::{
     ClientUsage, Connections, Counts, ExtraOutput, FailureCounts, LittlesLaw, Measured, Rates, Requested, RunResult,
@@ -242,12 +243,7 @@ fn source(count: TokenCounting, answers: &BTreeMap<TokenSource, u64>) -> String 
     match parts.len() {
         0 => count.source(),
         1 => parts.into_iter().map(|(_, source)| source).collect(),
-        _ => {
-            let each = parts.into_iter().enumerate().map(|(place, (answers, source))| {
-                if place == 0 { source } else { format!("{source}, for {answers} of {all} answers that have none") }
-            });
-            each.collect::<Vec<_>>().join("; ")
-        }
+        _ => mixed(parts, all),
     }
 }
 

@@ -15,6 +15,7 @@ use super::level::{PointRole, SweepLevel};
 use super::point::SweepPoint;
 use crate::event::Verdict;
 use crate::harness::gpu::are_of_servers;
+use crate::harness::measure::mixed_source::token_counters;
 use crate::harness::{FurtherLimits, RunIdentity, RunResult, Slo};
 
 /// The file.
@@ -95,17 +96,17 @@ pub enum SweepError {
 impl SweepReport {
     /// What TTFT and E2E of its points are counted from, each once; of a sweep of an earlier version it is not known.
     pub fn zero_points(&self) -> Vec<&str> {
-        self.distinct(|point| &point.zero_point)
+        self.distinct(|point| vec![point.zero_point.as_str()])
     }
 
     /// Who counted the output tokens of its points, each once; of a sweep of an earlier version it is not known.
     pub fn token_sources(&self) -> Vec<&str> {
-        self.distinct(|point| &point.token_source)
+        self.distinct(|point| token_counters(&point.token_source).into_iter().map(|(source, _)| source).collect())
     }
 
-    fn distinct(&self, of: impl Fn(&SweepPoint) -> &String) -> Vec<&str> {
+    fn distinct<'a>(&'a self, of: impl Fn(&'a SweepPoint) -> Vec<&'a str>) -> Vec<&'a str> {
         let mut found: Vec<&str> = Vec::new();
-        for text in self.points.iter().map(|point| of(point).as_str()) {
+        for text in self.points.iter().flat_map(of) {
             if !text.is_empty() && !found.contains(&text) {
                 found.push(text);
             }

@@ -6,6 +6,7 @@ use super::request_trace::ChunkFilter;
 use super::rules::{
     AnswerEnd, ChunkGapRule, ClockZero, MetricConcept, PerRequestMetric, RateRule, SingleTokenRule, Tool, ToolRules,
 };
+use crate::harness::are_counted_alike;
 
 /// Two numbers with one meaning may be subtracted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,7 +45,7 @@ impl MetricMeaning {
         // A tool that takes the server's count does not specify which of its counts.
         let is_some_server = |text: &str| text == "the server";
         let both_servers = [&self.token_source, &other.token_source].iter().all(|text| text.starts_with("the server"));
-        let same = self.token_source == other.token_source
+        let same = are_counted_alike(&self.token_source, &other.token_source)
             || both_servers && (is_some_server(&self.token_source) || is_some_server(&other.token_source));
         let tokens = (!same).then(|| format!("tokens: {} / {}", self.token_source, other.token_source));
         [

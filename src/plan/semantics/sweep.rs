@@ -10,10 +10,11 @@ impl StageChecker<'_> {
         let key = ["bench", "sweep", sweep.key()];
         match sweep.levels().map(|levels| levels.ascending(sweep.is_whole())) {
             Some(Err(error)) => self.push_error(&key, &format!("has no usable levels: {error}"), "here", None),
-            Some(Ok(levels)) if matches!(sweep, BenchSweep::Concurrency(_)) => {
-                if levels.last().is_some_and(|level| *level > f64::from(MOST_USERS)) {
-                    self.push_error(&key, &format!("must be at most {MOST_USERS}"), "so many users are too many", None);
-                }
+            Some(Ok(levels))
+                if matches!(sweep, BenchSweep::Concurrency(_))
+                    && levels.last().is_some_and(|level| *level > f64::from(MOST_USERS)) =>
+            {
+                self.push_error(&key, &format!("must be at most {MOST_USERS}"), "so many users are too many", None);
             }
             _ => {}
         }

@@ -32,11 +32,16 @@ pub enum NoDifference {
     )]
     NoNumber { condition: FailCondition, a: String, b: String, known: Vec<String> },
     #[error(
-        "`{condition}`: the two numbers are not alike: {}\n  hint: `--force` subtracts them anyway, `--as TOOL` computes both \
-         with one definition",
-        unlike.join("; ")
+        "`{condition}`: the two numbers are not alike: {}\n  hint: `--force` subtracts them anyway{}",
+        unlike.join("; "),
+        if has_one_definition(unlike) { ", `--as TOOL` computes both with one definition" } else { "" }
     )]
     Unlike { condition: FailCondition, unlike: Vec<String> },
+}
+
+/// Whether a tool's definition could be that of both numbers: what was not counted cannot be.
+pub(super) fn has_one_definition(unlike: &[String]) -> bool {
+    unlike.iter().any(|difference| !difference.starts_with("tokens: "))
 }
 
 const STATS: [&str; 5] = ["mean", "p50", "p90", "p95", "p99"];

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json as value};
 
+use super::fail_condition::has_one_definition;
 use super::{ComparedResult, Comparison, Delta, Judgement, RunSet};
 use crate::event::Verdict;
 use crate::report::terminal::percent::signed_percent;
@@ -115,8 +116,15 @@ fn one(comparison: &Comparison, b: &str, styler: Styler, out: &mut String) {
     for (n, reason) in reasons.iter().enumerate() {
         let _ = writeln!(out, "{} {}", styler.tone(TextRole::Warning, format!("≠{}", n + 1)), clean(reason));
     }
-    if comparison.deltas.iter().any(|delta| delta.percent.is_none() && !delta.unlike.is_empty()) {
-        let hint = "unlike numbers are not subtracted: `--as TOOL` computes both with one definition where both have records of each request, `--force` subtracts anyway";
+    let unlike: Vec<&Vec<String>> =
+        comparison.deltas.iter().filter(|delta| delta.percent.is_none()).map(|delta| &delta.unlike).collect();
+    if unlike.iter().any(|unlike| !unlike.is_empty()) {
+        let one_definition = if unlike.iter().any(|unlike| has_one_definition(unlike)) {
+            "`--as TOOL` computes both with one definition where both have records of each request, "
+        } else {
+            ""
+        };
+        let hint = format!("unlike numbers are not subtracted: {one_definition}`--force` subtracts anyway");
         let _ = writeln!(out, "{}", styler.tone(TextRole::Quiet, hint));
     }
 }

@@ -48,12 +48,13 @@ impl Folder {
         let (path, object) = (self.root.join(name), name.to_owned());
         spawn_blocking(move || {
             folder.is_there()?;
-            what(&folder, &path).map_err(|error| match error.kind() {
-                // Another kind of file in the place of this one; the rest of the store may be whole.
-                io::ErrorKind::InvalidInput => {
+            what(&folder, &path).map_err(|error| {
+                // Another kind of file in the place of this one (EINVAL of the system has its number); the rest of the store may be whole.
+                if error.kind() == io::ErrorKind::InvalidInput && error.raw_os_error().is_none() {
                     SharedStoreError::Damaged { object, why: format!("cannot be read: {error}") }
+                } else {
+                    io_error(&path, &error)
                 }
-                _ => io_error(&path, &error),
             })
         })
         .await

@@ -1,16 +1,13 @@
 //! Whether a folder holds what TensorRT-LLM's tools leave: `config.json`, and a file for each rank.
 
-use std::fs;
-use std::io::Read as _;
 use std::path::Path;
+use std::{fs, io};
 
 use serde_json::Value;
 
-use crate::event::open_regular;
+use crate::event::read_regular;
 use crate::manifest::model::{Engine, EngineOnly};
-
-/// Bytes of `config.json`; real ones have some ten thousand.
-const MOST_BYTES: u64 = 16 << 20;
+use crate::triton::LARGEST_CONFIG;
 
 /// What is missing from an output. `what` it is: a checkpoint or an engine.
 #[derive(Debug, thiserror::Error)]
@@ -19,8 +16,6 @@ pub enum IncompleteEngine {
     NoConfig { what: &'static str, source: std::io::Error },
     #[error("the config.json of the {what} cannot be read: {source}")]
     ReadConfig { what: &'static str, source: std::io::Error },
-    #[error("the config.json of the {what} cannot be read: it has more than {MOST_BYTES} bytes")]
-    LongConfig { what: &'static str },
     #[error("the config.json of the {what} cannot be read: {source}")]
     Config { what: &'static str, source: serde_json::Error },
     #[error("the config.json of the {what} names no rank")]
@@ -67,14 +62,10 @@ pub fn check(folder: &Path, engine: &Engine) -> Result<(), IncompleteEngine> {
 
 fn config(folder: &Path, what: &'static str) -> Result<Value, IncompleteEngine> {
     let path = folder.join("config.json");
-    let (file, _) = open_regular(&path).map_err(|source| IncompleteEngine::NoConfig { what, source })?;
-    let mut text = String::new();
-    file.take(MOST_BYTES + 1)
-        .read_to_string(&mut text)
-        .map_err(|source| IncompleteEngine::ReadConfig { what, source })?;
-    if text.len() as u64 > MOST_BYTES {
-        return Err(IncompleteEngine::LongConfig { what });
-    }
+    let text = read_regular(&path, LARGEST_CONFIG).map_err(|source| match source.kind() {
+        io::ErrorKind::NotFound => IncompleteEngine::NoConfig { what, source },
+        _ => IncompleteEngine::ReadConfig { what, source },
+    })?;
     serde_json::from_str(&text).map_err(|source| IncompleteEngine::Config { what, source })
 }
 

@@ -308,7 +308,7 @@ fn every_mistake_of_a_file_has_its_line() {
         (5, "-4 is no token id"),
         (6, "it has none of `prompt`"),
         (7, "more than one of"),
-        (8, "the input length is 4294967295, and must be at most 16777216 tokens"),
+        (8, "4294967295 tokens are more than any model takes: at most 16777216"),
     ] {
         let message = why.lines().find(|message| message.contains(&format!("line {line}:")));
         assert!(message.is_some_and(|message| message.contains(what)), "line {line} is missing in:\n{why}");

@@ -16,7 +16,7 @@ use crate::stages::bench::telemetry::is_here;
 
 /// One fact for each thing that a server reports: `host:port version` → `0.11.2`. Empty unless the task's result is kept
 /// although its servers are not started by the run. Blocks until all of them have answered or the time limit is reached. Sends what
-/// `api_key_env` names, so only a run may call it.
+/// `api_key_env` names, so no plan may call it.
 pub fn facts(task: &Task) -> BTreeMap<String, String> {
     let fault = |error: ActionError| BTreeMap::from([("servers".to_owned(), error.to_string())]);
     let endpoints = match queried_servers(task) {
