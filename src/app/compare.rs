@@ -6,8 +6,7 @@ use super::find_result::{FoundResult, find_all, find_runs, find_sweep};
 use crate::app::error::CommandError;
 use crate::app::output::{print, print_error};
 use crate::cli::{CliExit, Compare, Global, Report};
-use crate::harness::REPEATS;
-use crate::interop::{self, MeasuredResult, Tool};
+use crate::interop::{self, COPY_REPEATS, Tool};
 use crate::report::compare::{
     self, CompareRules, ComparedResult, ComparedSweep, Comparison, FailCondition, FailConditionOutcome, RunSet,
 };
@@ -110,19 +109,12 @@ fn write_page(path: &std::path::Path, page: &str) -> Result<(), CommandError> {
 /// known, those of the others are not. That is a warning for a reader, and an error for a gate: it would judge by one run what was
 /// measured several times so that chance does not decide.
 fn as_one_run(mut found: FoundResult, may_go_on: bool) -> Result<FoundResult, CommandError> {
-    let runs = found.run.result.runs();
-    if runs < 2 {
-        return Ok(found);
-    }
-    let what =
-        format!("{} is the result of {runs} runs, but their folder `{REPEATS}` is not next to it", found.run.name);
-    let hint = format!("copy `{REPEATS}` with result.json, or compare the folder that has both");
-    if !may_go_on {
-        return Err(CommandError::Usage(format!("{what}, and `--fail-if` needs all runs\n  hint: {hint}")));
-    }
-    print_error(&format!("warning: {what}: it is compared as one run, the first\n  hint: {hint}\n"));
-    if let MeasuredResult::Regatta(result) = &mut found.run.result {
-        result.repeats = None;
+    let name = found.run.name.clone();
+    if let Some(what) = found.run.without_other_runs(&name) {
+        if !may_go_on {
+            return Err(CommandError::Usage(format!("{what}, and `--fail-if` needs all runs\n  hint: {COPY_REPEATS}")));
+        }
+        print_error(&format!("warning: {what}: it is compared as one run, the first\n  hint: {COPY_REPEATS}\n"));
     }
     Ok(found)
 }

@@ -40,10 +40,10 @@ pub use command_line::{
 };
 pub use loadgen::LOG_FILES as LOADGEN_LOG_FILES;
 pub use metrics::{
-    ChunkFilter, ChunkKind, CompatRow, DeviationRule, ImportOrigin, ImportedCounts, ImportedMetric, ImportedResult,
-    ImportedTokens, ImportedVerdict, MeasuredResult, MeasuredRun, MetricConcept, MetricMeaning, MetricStats,
-    MissingMetric, PercentileRule, RequestTrace, SortedValues, StatedMetric, Tool, TracedChunk, TracedChunks,
-    UnknownTool, compat, vector,
+    COPY_REPEATS, ChunkFilter, ChunkKind, CompatRow, DeviationRule, ImportOrigin, ImportedCounts, ImportedMetric,
+    ImportedResult, ImportedTokens, ImportedVerdict, MeasuredResult, MeasuredRun, MetricConcept, MetricMeaning,
+    MetricStats, MissingMetric, PercentileRule, RequestTrace, SortedValues, StatedMetric, Tool, TracedChunk,
+    TracedChunks, UnknownTool, compat, vector,
 };
 pub use nvidia_harness::{gpu_name, read_config};
 pub use results::{

@@ -7,7 +7,7 @@ use std::path::Path;
 use super::task_context::TaskContext;
 use crate::event::{Done, Failure, FailureKind};
 use crate::harness::{LoadPattern, RequestRecord, RunResult, repeat_folders};
-use crate::interop::{MeasuredResult, MeasuredRun, RequestTrace};
+use crate::interop::{COPY_REPEATS, MeasuredResult, MeasuredRun, RequestTrace};
 use crate::manifest::model::CompareResults;
 use crate::report::Styler;
 use crate::report::compare::{CompareRules, ComparedResult, Ratios, RunSet, ServerRow};
@@ -82,17 +82,22 @@ fn read(context: &TaskContext, compare: &CompareResults) -> Result<Vec<Vec<Vec<M
     }
     (0..rows)
         .map(|row| {
-            let row = compare.results.iter().map(|(name, paths)| runs(name, &context.path(&paths.all()[row])));
+            let row = compare.results.iter().map(|(name, paths)| runs(context, name, &paths.all()[row]));
             row.collect::<Result<Vec<_>, _>>()
         })
         .collect()
 }
 
 /// The runs of one result: itself, or its repeats.
-fn runs(name: &str, folder: &Path) -> Result<Vec<MeasuredRun>, Failure> {
-    let repeats = repeat_folders(folder);
+fn runs(context: &TaskContext, name: &str, given: &str) -> Result<Vec<MeasuredRun>, Failure> {
+    let folder = context.path(given);
+    let repeats = repeat_folders(&folder);
     if repeats.is_empty() {
-        return Ok(vec![read_run(name, folder)?]);
+        let mut run = read_run(name, &folder)?;
+        if let Some(what) = run.without_other_runs(&format!("{name} ({given})")) {
+            context.lease.notice(format!("{what}: it is compared as one run, the first; {COPY_REPEATS}"));
+        }
+        return Ok(vec![run]);
     }
     (1..).zip(repeats).map(|(number, folder)| read_run(&format!("{name}, run {number}"), &folder)).collect()
 }

@@ -91,6 +91,12 @@ pub struct RateEstimate {
 pub enum RateStep {
     Probe(f64),
     Estimated(RateEstimate),
+    /// No probe is near the limit, so that nothing can be estimated: the highest rate that held, or the lowest that may be tried,
+    /// and the lowest that missed, where one did.
+    Bracketed {
+        low: f64,
+        high: Option<f64>,
+    },
     /// The limit held at the highest rate, twice.
     HeldAtHighest,
     /// The limit was missed at the lowest rate, twice.
@@ -159,11 +165,13 @@ impl RateSearcher {
         if probes.len() < self.most {
             return self.probe(rate);
         }
-        // Nothing near the limit in all probes: between the neighbours is all that is known.
         let held = probes.iter().filter(|probe| probe.whole < 0.0).map(|probe| probe.rate).fold(self.low, f64::max);
-        let missed = probes.iter().filter(|probe| probe.whole >= 0.0).map(|probe| probe.rate).fold(self.high, f64::min);
-        let (low, high) = (held.min(missed), held.max(missed));
-        RateStep::Estimated(RateEstimate { rate: (low * high).sqrt(), low, high, probes: 0, slope: PRIOR_SLOPE })
+        let missed = probes.iter().filter(|probe| probe.whole >= 0.0).map(|probe| probe.rate).min_by(f64::total_cmp);
+        // Chance can make a higher rate hold than one that missed.
+        RateStep::Bracketed {
+            low: missed.map_or(held, |missed| held.min(missed)),
+            high: missed.map(|missed| held.max(missed)),
+        }
     }
 }
 
@@ -359,6 +367,20 @@ mod tests {
         assert_eq!(search(|rate, _| held(rate)).0, RateStep::HeldAtHighest);
         let missed = |rate| ProbeOutcome { rate, whole: 3.0, first_half: 2.5, capacity: None };
         assert_eq!(search(|rate, _| missed(rate)).0, RateStep::MissedAtLowest);
+    }
+
+    #[test]
+    fn a_search_whose_probes_are_used_up_far_from_the_limit_estimates_nothing() {
+        let slow = RateSearcher { low: 1.0, high: 200.0, start: 1.0, ..SEARCH };
+        let far = |rate: f64, whole: f64| ProbeOutcome { rate, whole, first_half: whole, capacity: None };
+        // Each holds, and is near enough for small steps: eleven of them do not reach the highest rate.
+        let (step, probes) = search_by(&slow, |rate, _| far(rate, -0.5));
+        assert_eq!((probes.len(), step), (11, RateStep::Bracketed { low: probes[10].rate, high: None }));
+        assert!(probes[10].rate < 14.0, "{probes:?}");
+        // The last of them misses, far above the others.
+        let mut probes: Vec<ProbeOutcome> = (1..=10).map(|rate| far(f64::from(rate), -3.0)).collect();
+        probes.push(far(40.0, 3.0));
+        assert_eq!(slow.next(&probes), RateStep::Bracketed { low: 10.0, high: Some(40.0) });
     }
 
     /// FCFS servers with equal service times of 1 s and Poisson arrivals: TTFT − 1 s.

@@ -190,7 +190,7 @@ fn searches(runs: u64) {
                             });
                         }
                         RateStep::Estimated(estimate) => break Some(estimate),
-                        RateStep::HeldAtHighest | RateStep::MissedAtLowest => break None,
+                        RateStep::Bracketed { .. } | RateStep::HeldAtHighest | RateStep::MissedAtLowest => break None,
                     }
                 };
                 probes_made += probes.len();

@@ -119,6 +119,11 @@ fn a_result_without_its_repeats_is_compared_as_one_run_with_a_warning() {
     let gate = world.regatta(&["compare", "whole", "alone", "--fail-if", "ttft_p99>5%"]);
     assert_eq!(gate.code, 2, "{gate:?}");
     gate.shows(missing).shows("`--fail-if` needs all runs");
+    // So it is in a stage.
+    let ended = world.good(&["run", "ratio", "custom=whole", "triton=alone", "rows=Server", "metrics=ttft_mean"]);
+    ended.shows("(alone) is the result of 3 runs").shows("it is compared as one run, the first");
+    let table: Value = serde_json::from_str(&world.read("latest/ratio/comparison.json")).unwrap();
+    assert_eq!(table["rows"][0]["other"], first["latency"]["ttft"]["mean"]);
     // The file in place of its folder is the same result.
     for name in ["whole", "whole/result.json"] {
         let ended = world.regatta(&["compare", name, "whole"]);

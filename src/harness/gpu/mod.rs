@@ -23,9 +23,13 @@ pub const LEASED_GPUS: &str = "the GPUs leased to the servers under test";
 /// The population where none was leased: which of them the servers use is not known.
 pub const HOST_GPUS: &str = "all GPUs of this host, since none was leased to the servers";
 
-/// Whether the GPUs of a population are those of the servers. Only by their count may tokens be divided.
-pub fn are_of_servers(population: &str) -> bool {
-    population != HOST_GPUS
+/// The population where the servers name the GPUs themselves: Triton reports all that it can see, which its models may use or not.
+pub const REPORTED_GPUS: &str = "GPUs that the servers under test report";
+
+/// Whether so many GPUs of a population are those that the servers use: the leased ones, and the only one of their host. Only by
+/// their count may tokens be divided.
+pub fn are_of_servers(population: &str, count: u64) -> bool {
+    population == LEASED_GPUS || population == HOST_GPUS && count == 1
 }
 
 /// A GPU, as far as it is known.

@@ -48,7 +48,8 @@ pub enum ProbeStep {
     NotEvenLow,
 }
 
-/// The answer, requests per second: the 95 % interval of an estimate, or by LoadGen's rules two rates that were tried.
+/// The answer, requests per second: the 95 % interval of an estimate, or without one, as by LoadGen's rules, two rates that were
+/// tried.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FoundRate {
     /// The lower end. By LoadGen's rules a test held here.
@@ -58,10 +59,11 @@ pub struct FoundRate {
 }
 
 impl FoundRate {
-    /// The rate of the estimate, within the ends of its interval as they were rounded for this answer.
-    pub fn estimated(&self, estimate: &RateEstimate) -> f64 {
+    /// The rate of the estimate, within the ends of its interval as they were rounded for this answer, and not above the highest
+    /// rate that may be tried.
+    pub fn estimated(&self, estimate: &RateEstimate, bounds: &RateBounds) -> f64 {
         // Those of a file may be in any order, with which `clamp` would panic.
-        estimate.rate.max(self.at_least).min(self.below.unwrap_or(f64::INFINITY))
+        estimate.rate.max(self.at_least).min(self.below.unwrap_or(bounds.high)).min(bounds.high)
     }
 }
 

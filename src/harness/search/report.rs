@@ -4,7 +4,7 @@
 
 use std::path::PathBuf;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{FoundRate, RateBounds, RateProbe};
 use crate::event::{Digest, Verdict};
@@ -60,9 +60,16 @@ pub struct LimitSearch {
     /// The earlier search that set the first rates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_from: Option<EarlierSearch>,
-    /// The 95 % interval of the rate, requests per second. Null where the limits held at the highest rate.
-    #[serde(default)]
+    /// The rate and its 95 % interval, requests per second. Null where the limits held at the highest rate, and where no probe was
+    /// near them.
+    #[serde(default, deserialize_with = "of_probes")]
     pub estimate: Option<RateEstimate>,
+}
+
+/// Earlier versions wrote the middle between two far rates as an estimate of no probes.
+fn of_probes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<RateEstimate>, D::Error> {
+    let estimate = Option::<RateEstimate>::deserialize(deserializer)?;
+    Ok(estimate.filter(|estimate| estimate.probes > 0))
 }
 
 /// What a search is for: with another model or other limits there is another rate.
@@ -81,13 +88,13 @@ pub struct EarlierSearch {
     pub digest: Digest,
     /// What was found there, requests per second.
     pub found: FoundRate,
-    /// Null where the limits held at the highest rate of that search.
-    #[serde(default)]
+    /// Null where that search has none.
+    #[serde(default, deserialize_with = "of_probes")]
     pub estimate: Option<RateEstimate>,
 }
 
 impl EarlierSearch {
-    /// Its rate, requests per second: the estimate, or the highest one that was tried.
+    /// Its rate, requests per second: the estimate, or the highest one that held.
     pub fn rate(&self) -> f64 {
         self.estimate.map_or(self.found.at_least, |estimate| estimate.rate)
     }

@@ -14,7 +14,7 @@ use super::knee::{self, Knee};
 use super::level::{PointRole, SweepLevel};
 use super::point::SweepPoint;
 use crate::event::Verdict;
-use crate::harness::gpu::are_of_servers;
+use crate::harness::gpu::{HOST_GPUS, are_of_servers};
 use crate::harness::measure::mixed_source::token_counters;
 use crate::harness::{FurtherLimits, RunIdentity, RunResult, Slo};
 
@@ -209,11 +209,20 @@ impl SweepReport {
 
 impl GpuCount {
     fn of(identity: &RunIdentity) -> Option<Self> {
-        // Of a host's GPUs an attached server may use one.
-        let mut of_servers = identity.gpus.iter().filter(|gpu| are_of_servers(&gpu.population)).peekable();
-        if let Some(source) = of_servers.peek().map(|gpu| gpu.source.clone()) {
-            return Some(Self { count: of_servers.map(|gpu| gpu.count).sum(), source });
+        // Telemetry watches one population; its GPUs are several entries where they are not equal.
+        let watched = identity.gpus.first().map(|first| {
+            let count = identity.gpus.iter().map(|gpu| gpu.count).sum();
+            (first.population.as_str(), Self { count, source: first.source.clone() })
+        });
+        let is_certain = watched.as_ref().is_some_and(|(population, gpus)| are_of_servers(population, gpus.count));
+        if !is_certain && let Some(ranks) = Self::ranks(identity) {
+            return Some(ranks);
         }
+        // Of several GPUs of a host an attached server may use one.
+        watched.filter(|(population, _)| is_certain || *population != HOST_GPUS).map(|(_, gpus)| gpus)
+    }
+
+    fn ranks(identity: &RunIdentity) -> Option<Self> {
         // All servers run the same engine; several engines have several sizes.
         let [engine] = identity.engines.as_slice() else { return None };
         let size = |key: &str| engine.build.get(key).and_then(|text| text.parse::<u64>().ok());
@@ -237,7 +246,7 @@ pub fn sweep_schema() -> serde_json::Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::harness::gpu::{HOST_GPUS, LEASED_GPUS};
+    use crate::harness::gpu::{HOST_GPUS, LEASED_GPUS, REPORTED_GPUS};
     use crate::harness::{EngineIdentity, GpuIdentity};
 
     /// `UPDATE=1 cargo test` writes it anew.
@@ -252,21 +261,27 @@ mod tests {
     }
 
     #[test]
-    fn the_gpus_of_a_host_are_not_those_of_an_attached_server() {
-        let gpus = |population: &str| GpuIdentity {
-            count: 8,
+    fn tokens_are_divided_by_the_gpus_that_the_servers_use() {
+        let gpus = |population: &str, count| GpuIdentity {
+            count,
             population: population.to_owned(),
             source: "nvidia-smi".to_owned(),
             ..GpuIdentity::default()
         };
         let count = |identity: &RunIdentity| GpuCount::of(identity).map(|gpus| gpus.count);
-        let mut identity = RunIdentity { gpus: vec![gpus(LEASED_GPUS)], ..RunIdentity::default() };
-        assert_eq!(count(&identity), Some(8));
-        identity.gpus = vec![gpus(HOST_GPUS)];
+        let mut identity = RunIdentity { gpus: vec![gpus(HOST_GPUS, 8)], ..RunIdentity::default() };
         assert_eq!(count(&identity), None, "how many it uses is not known");
+        identity.gpus = vec![gpus(HOST_GPUS, 1)];
+        assert_eq!(count(&identity), Some(1), "it has no other");
+        identity.gpus = vec![gpus(REPORTED_GPUS, 6), gpus(REPORTED_GPUS, 2)];
+        assert_eq!(count(&identity), Some(8));
         identity.engines.push(EngineIdentity::default());
         identity.engines[0].build.insert("tp_size".to_owned(), "1".to_owned());
+        assert_eq!(count(&identity), Some(1), "a server reports all GPUs that it can see");
+        identity.gpus = vec![gpus(HOST_GPUS, 8)];
         assert_eq!(count(&identity), Some(1), "its engine is known");
+        identity.gpus = vec![gpus(LEASED_GPUS, 8)];
+        assert_eq!(count(&identity), Some(8), "the others are leased for it and idle");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use super::imported_result::ImportedResult;
 use super::request_trace::RequestTrace;
 use super::rules::Tool;
 use crate::event::Verdict;
-use crate::harness::{Measured, RunIdentity, RunResult, TimeSlice};
+use crate::harness::{Measured, REPEATS, RunIdentity, RunResult, TimeSlice};
 
 /// One run: its result and its requests.
 #[derive(Clone, Debug)]
@@ -26,6 +26,20 @@ impl MeasuredRun {
             result: MeasuredResult::Regatta(Box::new(measured.result.clone())),
             request_traces: measured.requests.iter().map(|record| RequestTrace::from(&record)).collect(),
         }
+    }
+}
+
+/// What to do about [`MeasuredRun::without_other_runs`].
+pub const COPY_REPEATS: &str = "copy `repeats` with result.json, or compare the folder that has both";
+
+impl MeasuredRun {
+    /// A result of several runs whose folder is missing becomes that of the first of them, whose requests and spread are known.
+    /// Returns what is missing; `name` is how the result is called there.
+    pub fn without_other_runs(&mut self, name: &str) -> Option<String> {
+        let runs = self.result.runs();
+        let MeasuredResult::Regatta(result) = &mut self.result else { return None };
+        result.repeats.take_if(|_| runs > 1)?;
+        Some(format!("{name} is the result of {runs} runs, but their folder `{REPEATS}` is not next to it"))
     }
 }
 

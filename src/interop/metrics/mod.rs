@@ -24,7 +24,7 @@ pub use imported_result::{
     ImportOrigin, ImportedCounts, ImportedMetric, ImportedResult, ImportedTokens, ImportedVerdict,
 };
 pub use meaning::MetricMeaning;
-pub use measured_run::{MeasuredResult, MeasuredRun, StatedMetric};
+pub use measured_run::{COPY_REPEATS, MeasuredResult, MeasuredRun, StatedMetric};
 pub use request_trace::{ChunkFilter, ChunkKind, RequestTrace, TracedChunk, TracedChunks};
 pub use rules::{MetricConcept, PercentileRule, Tool, UnknownTool};
 pub use spread::{DeviationRule, SortedValues};

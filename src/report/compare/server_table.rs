@@ -36,7 +36,7 @@ impl ServerRow {
             Some(values.iter().sum::<f64>() / values.len() as f64)
         };
         Some(Self {
-            runs: each.len(),
+            runs: each.iter().map(|run| run.runs).sum(),
             completed_qps: mean(|run| run.completed_qps),
             output_tokens: mean(|run| run.output_tokens),
             ttft_ms: mean(|run| run.ttft_ms),

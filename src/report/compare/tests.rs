@@ -305,6 +305,21 @@ fn a_row_of_server_runs_has_the_means_over_them() {
     assert_eq!((row.completed_qps, row.output_tokens, row.ttft_ms), (Some(11.0), Some(1_100.0), None));
     assert_eq!(row.remark(), "means over 2 runs");
     assert_eq!(ServerRow::of("Server", "a", &[run(10.0)]).unwrap().remark(), "");
+    // Those of a result of several runs are means already, until it is reduced to the run that it shows.
+    let mut whole = run(10.0);
+    change(&mut whole, |file| {
+        let run = json!({ "folder": "repeats/01", "seed": 1, "verdict": "valid", "started": "" });
+        let over = json!({ "mean": 12.0, "values": [10.0, 14.0] });
+        file["repeats"] = json!({ "runs": [run, run], "shown": 1, "over_runs": { "requests_full": over } });
+    });
+    let row = |run: &MeasuredRun| {
+        let row = ServerRow::of("Server", "a", std::slice::from_ref(run)).unwrap();
+        (row.completed_qps, row.remark())
+    };
+    assert_eq!(row(&whole), (Some(12.0), "means over 2 runs".to_owned()));
+    let missing = "./a is the result of 2 runs, but their folder `repeats` is not next to it";
+    assert_eq!(whole.without_other_runs("./a").as_deref(), Some(missing));
+    assert_eq!((row(&whole), whole.without_other_runs("./a")), ((Some(10.0), String::new()), None));
 }
 
 /// 100 and 300 against 150 and 300: the means are 112.5 % of each other, the ratios of the pairs 150 % and 100 %.

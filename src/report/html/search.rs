@@ -1,6 +1,6 @@
 //! A search for the highest rate, as a table of its probes and a picture: each probe's p99 against its rate, the limit, and
-//! the interval that was found. By the limits of the stage it is the 95 % interval of an estimate; by LoadGen's rules it lies
-//! between a test that was VALID and one that was not.
+//! the interval that was found. By the limits of the stage it is the 95 % interval of an estimate, or lies between probes where
+//! none was near the limits; by LoadGen's rules it lies between a test that was VALID and one that was not.
 
 use super::block::Block;
 use super::svg::{Anchor, SvgCanvas, number, steps};
@@ -42,19 +42,19 @@ pub(super) fn section(report: &SearchReport) -> Block {
         ..Block::default()
     };
     let upper = high.map_or_else(|| " or more".to_owned(), |high| format!(" – {}", number(high)));
-    let bounds = format!(
+    let searched = format!(
         "of scheduled arrivals; searched from {} to {}, to {} %",
         number(bounds.low),
         number(bounds.high),
         number(bounds.precision * 100.0)
     );
     if let Some(estimate) = &estimate {
-        let rate = number(found.estimated(estimate));
+        let rate = estimated(estimate, report, "");
         let note = format!("where the margins of {} probes near the limits cross 0", estimate.probes);
         block.facts.push(["requests per second".to_owned(), rate, note]);
     }
     let name = if estimate.is_some() { "its 95 % interval" } else { "requests per second" };
-    block.facts.push([name.to_owned(), format!("{}{upper}", number(low)), bounds]);
+    block.facts.push([name.to_owned(), format!("{}{upper}", number(low)), searched]);
     if let SearchRules::Limits(LimitSearch { started_from: Some(earlier), .. }) = rules {
         let note = format!("found by the earlier search {}; its probes are not in this estimate", earlier.path);
         block.facts.push(["started near".to_owned(), number(earlier.rate()), note]);
@@ -96,18 +96,29 @@ fn limits(report: &SearchReport) -> Vec<String> {
         .collect()
 }
 
+/// The rate of the estimate with its unit, `or more` where it is above all rates that may be tried.
+fn estimated(estimate: &RateEstimate, report: &SearchReport, unit: &str) -> String {
+    let or_more = if estimate.rate > report.bounds.high { " or more" } else { "" };
+    format!("{}{unit}{or_more}", number(report.found.estimated(estimate, &report.bounds)))
+}
+
 /// What was found by the limits of the stage, and what is above.
 fn about_limits(estimate: Option<&RateEstimate>, report: &SearchReport) -> String {
-    let SearchReport { probes, found, .. } = report;
+    let SearchReport { bounds, probes, found, .. } = report;
     let last = probes.iter().rev().find(|tried| tried.probe.rate.total_cmp(&found.at_least).is_eq());
     let came = last.map_or("is not known", |last| if last.probe.met { "held" } else { "missed" });
     let found = match (estimate, found.below) {
         (Some(estimate), _) => format!(
-            "estimated as {} req/s, with a 95 % interval; the last probe, at its lower end, {came}.",
-            number(found.estimated(estimate))
+            "estimated as {}, with a 95 % interval; the last probe, at its lower end, {came}.",
+            estimated(estimate, report, " req/s")
         ),
-        // Of an earlier version, which did not write its estimate.
-        (None, Some(_)) => format!("an interval; the last probe, at its lower end, {came}."),
+        (None, Some(_)) => format!("an interval, without an estimate; the last probe, at its lower end, {came}."),
+        (None, None) if found.at_least < bounds.high => {
+            format!(
+                "not reached: nothing above {} req/s was tried; the last probe, at this rate, {came}.",
+                number(found.at_least)
+            )
+        }
         (None, None) => "not reached: the limits held at the highest rate that may be tried.".to_owned(),
     };
     format!(

@@ -146,11 +146,6 @@ impl FleetResult {
         }
     }
 
-    /// From the first arrival to the last token, and at least as long as the load, seconds.
-    pub fn seconds(&self) -> f64 {
-        self.end.max(self.load_ns) as f64 / 1e9
-    }
-
     /// How long after the end of the load the last token came, seconds.
     pub fn late_s(&self) -> f64 {
         self.end.saturating_sub(self.load_ns) as f64 / 1e9
@@ -182,6 +177,6 @@ mod tests {
         let hours: Vec<(u64, u64)> = result.hours.iter().map(|hour| (hour.requests, hour.output_tokens)).collect();
         assert_eq!(hours, [(2, 100), (1, 50)]);
         // The last answer is of the fleet, and of no hour of the load.
-        assert_eq!((result.output_tokens, result.seconds(), result.late_s()), (180, 7_300.0, 100.0));
+        assert_eq!((result.output_tokens, result.late_s()), (180, 100.0));
     }
 }

@@ -63,7 +63,9 @@ fn a_search_is_an_interval_with_all_its_probes() {
         assert!(picture.contains(wanted), "{wanted}");
     }
     assert!(
-        block.about.starts_with("Highest rate with TTFT p99 ≤ 400 ms: an interval; the last probe"),
+        block
+            .about
+            .starts_with("Highest rate with TTFT p99 ≤ 400 ms: an interval, without an estimate; the last probe"),
         "{}",
         block.about
     );
@@ -85,6 +87,21 @@ fn the_interval_of_a_search_by_limits_is_that_of_its_estimate() {
     assert!(found.about.starts_with(wanted), "{}", found.about);
     assert_eq!([&found.facts[0][1], &found.facts[1][1]], ["115", "110 – 121"]);
     assert_eq!(found.facts[1][0], "its 95 % interval");
+    // The line through the probes may be 0 above all rates that may be tried.
+    search["estimate"]["rate"] = json!(170.0);
+    search["found"] = json!({ "at_least": 150.0, "below": null });
+    let above = block(&search);
+    assert!(above.about.contains("estimated as 160 req/s or more, with"), "{}", above.about);
+    assert_eq!([&above.facts[0][1], &above.facts[1][1]], ["160 or more", "150 or more"]);
+    // An estimate of no probes, as earlier versions wrote it, is none.
+    search["estimate"]["probes"] = json!(0);
+    search["found"] = json!({ "at_least": 110.0, "below": null });
+    let far = block(&search);
+    assert!(
+        far.about.contains("not reached: nothing above 110 req/s was tried; the last probe, at this rate, missed.")
+    );
+    assert_eq!(far.facts[0][..2], ["requests per second", "110 or more"]);
+    assert!(!far.facts.iter().flatten().any(|text| text.contains("95 %")), "{:?}", far.facts);
     // Without an estimate there is no interval of one.
     search["estimate"] = serde_json::Value::Null;
     search["found"] = json!({ "at_least": 160.0, "below": null });

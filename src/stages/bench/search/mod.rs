@@ -51,14 +51,13 @@ pub async fn perform(
     let search = started_from.as_ref().map_or(search, |earlier| earlier.begin(search));
     let prober = Prober { context, spec: &spec, watched, servers: &servers };
     let mut tried: Vec<LimitProbe> = Vec::new();
-    let estimate = loop {
+    let end = loop {
         let margins: Vec<ProbeOutcome> = tried.iter().map(|tried| tried.judgement.margin).collect();
         match search.next(&margins) {
             RateStep::Probe(rate) => {
                 tried.push(Box::pin(prober.probe(rate, tried.len())).await?);
             }
-            RateStep::Estimated(estimate) => break Some(estimate),
-            RateStep::HeldAtHighest => break None,
+            end @ (RateStep::Estimated(_) | RateStep::Bracketed { .. } | RateStep::HeldAtHighest) => break end,
             RateStep::MissedAtLowest => {
                 let why = tried.last().and_then(|last| last.why.clone()).unwrap_or_default();
                 let what = format!("the limits are missed even at {low} req/s");
@@ -68,9 +67,9 @@ pub async fn perform(
             }
         }
     };
-    let found = rounded_rates(estimate.as_ref(), &bounds);
+    let (found, estimate) = found_at(end, &bounds);
     let mut warnings = Vec::new();
-    if estimate.is_some() {
+    if end != RateStep::HeldAtHighest {
         let last = Box::pin(prober.probe(found.at_least, tried.len())).await?;
         if !last.probe.met {
             let why = last.why.as_deref().unwrap_or("a limit was missed");
@@ -112,7 +111,7 @@ pub async fn perform(
     warnings.extend(warnings_of(tried, found.at_least));
     let done = with_identity(
         &context.lease.out,
-        headline(&found, estimate.as_ref(), &start_point::limits(&spec), tried.len()),
+        headline(&found, estimate.as_ref(), &bounds, &start_point::limits(&spec), tried.len()),
     );
     Ok(Done { warnings, ..done })
 }
@@ -142,9 +141,17 @@ fn warnings_of(tried: &[LimitProbe], rate: f64) -> Vec<String> {
     lines
 }
 
+/// What a search found that ended with this step, and its estimate.
+fn found_at(end: RateStep, bounds: &RateBounds) -> (FoundRate, Option<RateEstimate>) {
+    match end {
+        RateStep::Estimated(estimate) => (rounded_rates(&estimate, bounds), Some(estimate)),
+        RateStep::Bracketed { low, high } => (FoundRate { at_least: low, below: high }, None),
+        _ => (FoundRate { at_least: bounds.high, below: None }, None),
+    }
+}
+
 /// Rates that can be read and typed again, within those that may be tried.
-fn rounded_rates(estimate: Option<&RateEstimate>, bounds: &RateBounds) -> FoundRate {
-    let Some(estimate) = estimate else { return FoundRate { at_least: bounds.high, below: None } };
+fn rounded_rates(estimate: &RateEstimate, bounds: &RateBounds) -> FoundRate {
     let scale = scale_of(estimate);
     let at_least = ((estimate.low * scale).floor() / scale).clamp(bounds.low, bounds.high);
     let below = (estimate.high * scale).ceil() / scale;
@@ -177,17 +184,32 @@ fn cost_estimate(spec: &BenchSpec, bounds: &RateBounds) -> String {
     )
 }
 
-/// The estimate, its interval, and what it is the highest rate for.
-fn headline(found: &FoundRate, estimate: Option<&RateEstimate>, limits: &[String], probes: usize) -> String {
+/// The estimate, its interval, and what it is the highest rate for; without an estimate the rates between which it is.
+fn headline(
+    found: &FoundRate,
+    estimate: Option<&RateEstimate>,
+    bounds: &RateBounds,
+    limits: &[String],
+    probes: usize,
+) -> String {
     let limits = limits.join(", ");
+    let FoundRate { at_least, below } = found;
     let Some(estimate) = estimate else {
-        let highest = found.at_least;
-        return format!("{highest} req/s or more at {limits}  (the highest rate that may be tried, {probes} probes)");
+        return match below {
+            Some(below) => format!(
+                "between {at_least} and {below} req/s at {limits}  (no probe near enough to the limits for an estimate, {probes} probes)"
+            ),
+            None => {
+                let which = if *at_least < bounds.high { "was" } else { "may be" };
+                format!("{at_least} req/s or more at {limits}  (the highest rate that {which} tried, {probes} probes)")
+            }
+        };
     };
     let scale = scale_of(estimate);
-    let rate = (found.estimated(estimate) * scale).round() / scale;
-    let upper = found.below.map_or_else(|| "or more".to_owned(), |below| format!("… {below}"));
-    format!("{rate} req/s at {limits}  (95 % interval {} {upper}, {probes} probes)", found.at_least)
+    let rate = (found.estimated(estimate, bounds) * scale).round() / scale;
+    let or_more = if estimate.rate > bounds.high { " or more" } else { "" };
+    let upper = below.map_or_else(|| "or more".to_owned(), |below| format!("… {below}"));
+    format!("{rate} req/s{or_more} at {limits}  (95 % interval {at_least} {upper}, {probes} probes)")
 }
 
 #[cfg(test)]
@@ -199,28 +221,47 @@ mod tests {
     #[test]
     fn only_an_estimate_has_an_interval() {
         let bounds = RateBounds { low: 10.0, high: 160.0, precision: 0.02 };
-        let line = |estimate: Option<RateEstimate>| {
+        let line = |end: RateStep| {
             let limits = ["TTFT p99 ≤ 400ms".to_owned()];
-            headline(&rounded_rates(estimate.as_ref(), &bounds), estimate.as_ref(), &limits, 7)
+            let (found, estimate) = found_at(end, &bounds);
+            headline(&found, estimate.as_ref(), &bounds, &limits, 7)
         };
-        let estimate = |rate, low, high| Some(RateEstimate { rate, low, high, probes: 6, slope: 8.0 });
+        let estimate = |rate, low, high| RateEstimate { rate, low, high, probes: 6, slope: 8.0 };
+        let estimated = |rate, low, high| line(RateStep::Estimated(estimate(rate, low, high)));
         assert_eq!(
-            line(estimate(115.2, 110.0, 121.0)),
+            estimated(115.2, 110.0, 121.0),
             "115.2 req/s at TTFT p99 ≤ 400ms  (95 % interval 110 … 121, 7 probes)"
         );
         assert_eq!(
-            line(estimate(150.0, 140.0, 170.0)),
+            estimated(150.0, 140.0, 170.0),
             "150 req/s at TTFT p99 ≤ 400ms  (95 % interval 140 or more, 7 probes)"
+        );
+        // The line through the probes may be 0 above all rates that may be tried.
+        assert_eq!(
+            estimated(170.0, 150.0, 190.0),
+            "160 req/s or more at TTFT p99 ≤ 400ms  (95 % interval 150 or more, 7 probes)"
+        );
+        assert_eq!(
+            line(RateStep::Bracketed { low: 13.78, high: None }),
+            "13.78 req/s or more at TTFT p99 ≤ 400ms  (the highest rate that was tried, 7 probes)"
+        );
+        assert_eq!(
+            line(RateStep::Bracketed { low: 40.0, high: Some(80.0) }),
+            "between 40 and 80 req/s at TTFT p99 ≤ 400ms  (no probe near enough to the limits for an estimate, 7 probes)"
         );
         assert!(
             headline(
                 &FoundRate { at_least: 0.038, below: Some(0.045) },
-                estimate(0.0412, 0.038, 0.045).as_ref(),
+                Some(&estimate(0.0412, 0.038, 0.045)),
+                &bounds,
                 &[],
                 4
             )
             .starts_with("0.0412 req/s")
         );
-        assert_eq!(line(None), "160 req/s or more at TTFT p99 ≤ 400ms  (the highest rate that may be tried, 7 probes)");
+        assert_eq!(
+            line(RateStep::HeldAtHighest),
+            "160 req/s or more at TTFT p99 ≤ 400ms  (the highest rate that may be tried, 7 probes)"
+        );
     }
 }

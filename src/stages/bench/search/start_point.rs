@@ -103,15 +103,17 @@ impl StartPoint {
     pub(super) fn begin(&self, search: RateSearcher) -> RateSearcher {
         match &self.0.estimate {
             Some(estimate) => search.near(estimate),
-            // The rate is above all that were tried, and how far is not known.
+            // The rate is above the highest that held, and how far is not known.
             None => RateSearcher { start: self.0.found.at_least.clamp(search.low, search.high), ..search },
         }
     }
 
     pub(super) fn notice(&self) -> String {
-        let rate = match &self.0.estimate {
-            Some(estimate) => format!("{:.1}", estimate.rate),
-            None => format!("{} or more", self.0.found.at_least),
+        let found = self.0.found;
+        let rate = match (&self.0.estimate, found.below) {
+            (Some(estimate), _) => format!("{:.1}", estimate.rate),
+            (None, Some(_)) => found.at_least.to_string(),
+            (None, None) => format!("{} or more", found.at_least),
         };
         format!("the first probes are near {rate} req/s, which {} found; its probes do not count here", self.0.path)
     }

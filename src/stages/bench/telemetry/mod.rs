@@ -49,7 +49,8 @@ pub struct TelemetrySampler {
 impl TelemetrySampler {
     /// How many GPUs the servers have, where those that it watches are theirs.
     pub fn gpus_of_servers(&self) -> Option<u32> {
-        gpu::are_of_servers(&self.population).then_some(self.gpus.len() as u32)
+        let count = self.gpus.len();
+        gpu::are_of_servers(&self.population, count as u64).then_some(count as u32)
     }
 }
 
@@ -262,7 +263,7 @@ pub fn of_servers(wanted: Wanted, measured: &mut UnjudgedRun) {
     }
     let gpu_context = GpuContext {
         source: "the servers' /metrics (nv_gpu_*, which Triton has from DCGM)".to_owned(),
-        population: "GPUs that the servers under test report".to_owned(),
+        population: gpu::REPORTED_GPUS.to_owned(),
         interval_s: scrape.interval.as_secs_f64(),
         ..GpuContext::default()
     };
