@@ -113,7 +113,7 @@ fn about_limits(estimate: Option<&RateEstimate>, report: &SearchReport) -> Strin
             estimated(estimate, report, " req/s")
         ),
         (None, Some(_)) => format!("an interval, without an estimate; the last probe, at its lower end, {came}."),
-        (None, None) if found.at_least < bounds.high => {
+        (None, None) if found.at_least < bounds.high || came == "missed" => {
             format!(
                 "not reached: nothing above {} req/s was tried; the last probe, at this rate, {came}.",
                 number(found.at_least)

@@ -108,6 +108,10 @@ fn the_interval_of_a_search_by_limits_is_that_of_its_estimate() {
     let highest = block(&search);
     assert!(highest.about.contains("the limits held at the highest rate that may be tried"), "{}", highest.about);
     assert_eq!(highest.facts[0][1], "160 or more");
+    search["probes"] =
+        json!([{ "rate": 160.0, "met": true }, { "rate": 160.0, "met": false, "why": "limits: E2E p95" }]);
+    let about = block(&search).about;
+    assert!(about.contains("nothing above 160 req/s was tried; the last probe, at this rate, missed"), "{about}");
 }
 
 #[test]
