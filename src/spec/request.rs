@@ -92,7 +92,8 @@ pub struct Request {
     pub batch: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cancel: Option<CancelPolicy>,
-    /// A request that is not finished so long after it was sent fails: `5s`. Not a tensor.
+    /// A request that is not finished so long after it was sent fails, with the class `deadline`: `5s`. Not a tensor. Left out: only an answer
+    /// that does not end fails with that class, see `stall_timeout`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deadline: Option<TimeSpan>,
     /// How large an answer may be, in bytes. A request whose answer exceeds a limit fails with the class `too_large`.

@@ -24,6 +24,7 @@ pub const SHARED: SendingSpec = SendingSpec {
     warmup_for: None,
     stream: StreamMode::Shared,
     retries: None,
+    answer_time_out: None,
 };
 
 /// One connection; so many users with one request under way each.

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 use super::bounded_text::bounded;
 use crate::harness::Http;
-use crate::harness::transport::http::{Connector, without_key};
+use crate::harness::transport::http::{Connector, description_without_key, take_key_out};
 
 /// Bytes of a body. vLLM's and Triton's `/metrics` have some hundred thousand.
 const MOST_BYTES: usize = 4 << 20;
@@ -42,20 +42,8 @@ pub(super) struct IdentityReply {
 impl IdentityReply {
     pub fn json(&self) -> Option<Value> {
         let mut value = serde_json::from_slice(&self.body).ok()?;
-        if let Some(key) = &self.key {
-            take_key_out(&mut value, key);
-        }
+        take_key_out(&mut value, self.key.as_deref());
         Some(value)
-    }
-}
-
-/// After its escapes were read: a server may write a key in many ways.
-fn take_key_out(value: &mut Value, key: &str) {
-    match value {
-        Value::String(text) => *text = without_key(std::mem::take(text), Some(key)),
-        Value::Array(values) => values.iter_mut().for_each(|value| take_key_out(value, key)),
-        Value::Object(members) => members.values_mut().for_each(|value| take_key_out(value, key)),
-        Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
 
@@ -111,7 +99,8 @@ impl IdentityClient {
             let server = answer
                 .headers()
                 .get("server")
-                .and_then(|value| bounded(&without_key(value.to_str().ok()?.to_owned(), self.key.as_deref())));
+                .and_then(|value| value.to_str().ok())
+                .and_then(|value| bounded(&description_without_key(value.to_owned(), self.key.as_deref())));
             let body = Limited::new(answer.into_body(), MOST_BYTES).collect().await.ok()?.to_bytes();
             Some(IdentityReply { server, body, key: self.key.clone() })
         };
@@ -133,13 +122,22 @@ mod tests {
 
     #[test]
     fn a_key_that_a_server_repeats_is_not_read_however_it_is_written() {
-        let body = r#"{"version": "0.9 sk-61f/0a", "data": [{"root": "sk-61f\/0a", "n": 1}, "sk-\u0036\u0031f/0a"], "cut": "x sk-61"}"#;
-        let reply = IdentityReply {
-            server: None,
-            body: Bytes::from_static(body.as_bytes()),
-            key: Some("sk-61f/0a".to_owned()),
-        };
-        let expected = r#"{"version":"0.9 ***","data":[{"root":"***","n":1},"***"],"cut":"x ***"}"#;
-        assert_eq!(reply.json().unwrap().to_string(), expected);
+        let body = r#"{"version": "0.9 sk-61f/0a", "data": [{"root": "sk-61f\/0a", "n": 1}, "sk-\u0036\u0031f/0a"], "cut": "x sk-61…"}"#;
+        let expected = r#"{"version":"0.9 ***","data":[{"root":"***","n":1},"***"],"cut":"x ***…"}"#;
+        assert_eq!(read(body, "sk-61f/0a"), expected);
+    }
+
+    fn read(body: &'static str, key: &str) -> String {
+        let reply =
+            IdentityReply { server: None, body: Bytes::from_static(body.as_bytes()), key: Some(key.to_owned()) };
+        reply.json().unwrap().to_string()
+    }
+
+    #[test]
+    fn a_key_that_is_in_names_by_chance_leaves_them_as_they_are() {
+        let body = r#"{"version":"0.11.2","id":"latest","why":"Invalid token"}"#;
+        for key in ["1", "test", "token-abc123"] {
+            assert_eq!(read(body, key), body, "{key}");
+        }
     }
 }

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use self::load_pattern::LoadPattern;
 use self::prompts::PromptSource;
-use self::response_bounds::ResponseBounds;
+use self::response_bounds::{ResponseBounds, SHORTEST_TIME_OUT};
 use self::sending::SendingSpec;
 use self::slo::Slo;
 use self::transport::Transport;
@@ -67,7 +67,8 @@ impl BenchSpec {
     /// The limits on an answer. Logits are large, so a message with them may be as long as gRPC allows.
     pub(super) fn response_bounds(&self) -> ResponseBounds {
         let has_logits = self.request.return_context_logits || self.request.return_generation_logits;
-        ResponseBounds::of(self.request.response_limits, has_logits)
+        let time_out = self.pace.answer_time_out.unwrap_or_else(|| self.stall_timeout.max(SHORTEST_TIME_OUT));
+        ResponseBounds { time_out, ..ResponseBounds::of(self.request.response_limits, has_logits) }
     }
 
     /// The promise to single requests: the one given, or what the limits say of the 99th of a hundred.

@@ -18,18 +18,27 @@ pub struct ResponseBounds {
     pub frame: u64,
     /// What all answers in flight hold in memory together.
     pub total: u64,
+    /// What the longest time of an answer is counted from.
+    pub time_out: Duration,
 }
 
 impl Default for ResponseBounds {
     fn default() -> Self {
-        Self { body: 64 << 20, header: 64 << 10, line: 16 << 20, frame: 256 << 20, total: 1 << 30 }
+        Self {
+            body: 64 << 20,
+            header: 64 << 10,
+            line: 16 << 20,
+            frame: 256 << 20,
+            total: 1 << 30,
+            time_out: SHORTEST_TIME_OUT,
+        }
     }
 }
 
 type Fault = (FailureClass, String);
 
 /// What the longest answer is counted from, where `stall_timeout` is shorter.
-const SHORTEST_TIME_OUT: Duration = Duration::from_mins(1);
+pub(super) const SHORTEST_TIME_OUT: Duration = Duration::from_mins(1);
 
 impl ResponseBounds {
     /// With the usual ones for what is left out. Without any, a message with logits may be as long as gRPC allows.
@@ -42,6 +51,7 @@ impl ResponseBounds {
             line: line.unwrap_or(usual.line),
             frame: frame.unwrap_or(usual.frame),
             total: total.unwrap_or(usual.total),
+            time_out: usual.time_out,
         };
         let bounds = if has_logits && bounds == usual { Self { frame: Self::LONGEST_FRAME, ..bounds } } else { bounds };
         match total {
@@ -79,14 +89,9 @@ impl ResponseBounds {
 
     /// Of an answer whose first token came so long ago. A server that sends a token just before each stall time-out would otherwise occupy
     /// a request for days.
-    pub(in crate::harness) fn check_duration(
-        since_first: Duration,
-        stall: Duration,
-        requested: u32,
-    ) -> Result<(), Fault> {
-        // Ten time-outs and a sixth of one for each token, of at least a minute: far above real answers, and servers for which the
-        // time-out was raised have more.
-        let time_out = stall.max(SHORTEST_TIME_OUT);
+    pub(in crate::harness) fn check_duration(&self, since_first: Duration, requested: u32) -> Result<(), Fault> {
+        // Ten time-outs and a sixth of one for each token: far above real answers, and servers for which the time-out was raised have more.
+        let time_out = self.time_out;
         let longest = time_out.saturating_mul(10).saturating_add((time_out / 6).saturating_mul(requested));
         if since_first <= longest {
             return Ok(());
@@ -95,7 +100,7 @@ impl ResponseBounds {
             FailureClass::Deadline,
             format!(
                 "the answer has not ended {:.0} s after its first token, and {requested} tokens were requested: the limit is {:.0} s, ten times \
-                 `stall_timeout` and a sixth of it for each token",
+                 {time_out:?} (`stall_timeout`, and at least a minute) and a sixth of it for each token",
                 since_first.as_secs_f64(),
                 longest.as_secs_f64()
             ),
@@ -156,7 +161,8 @@ mod tests {
     #[test]
     fn an_answer_may_be_slow_and_not_endless() {
         let seconds = Duration::from_secs;
-        let check = |since, stall| ResponseBounds::check_duration(seconds(since), seconds(stall), 100);
+        let of = |time_out| ResponseBounds { time_out, ..ResponseBounds::default() };
+        let check = |since, time_out| of(seconds(time_out)).check_duration(seconds(since), 100);
         assert_eq!(check(1_600, 60), Ok(()));
         let (class, text) = check(1_601, 60).unwrap_err();
         assert_eq!(class, FailureClass::Deadline);
@@ -164,9 +170,14 @@ mod tests {
             text.starts_with("the answer has not ended 1601 s after its first token, and 100 tokens were"),
             "{text}"
         );
-        // A shorter time-out does not shorten it, a longer one makes it longer.
-        assert_eq!((check(1_600, 1), check(16_000, 600)), (Ok(()), Ok(())));
-        assert_eq!(ResponseBounds::check_duration(Duration::MAX, Duration::MAX, u32::MAX), Ok(()));
+        assert!(
+            text.ends_with(
+                "the limit is 1600 s, ten times 60s (`stall_timeout`, and at least a minute) and a sixth of it for each token"
+            ),
+            "{text}"
+        );
+        assert_eq!(check(16_000, 600), Ok(()));
+        assert_eq!(of(Duration::MAX).check_duration(Duration::MAX, u32::MAX), Ok(()));
     }
 
     #[test]

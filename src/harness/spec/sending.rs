@@ -19,4 +19,7 @@ pub struct SendingSpec {
     pub stream: StreamMode,
     /// `None`: what failed has failed.
     pub retries: Option<Retries>,
+    /// An answer may take ten times as long after its first token, and a sixth of it for each token. `None`: `stall_timeout`, and at least a
+    /// minute. Tests shorten it.
+    pub answer_time_out: Option<Duration>,
 }

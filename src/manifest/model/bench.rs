@@ -120,7 +120,8 @@ pub struct Bench {
     /// Left out: failed requests are not sent again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retries: Option<Retries>,
-    /// A request fails when no token arrives for this long.
+    /// A request fails when no token arrives for this long. It also fails, with the class `deadline`, when its answer has not ended ten times
+    /// as long after its first token, and a sixth of it for each requested token, both of at least a minute.
     #[serde(default = "a_minute")]
     pub stall_timeout: TimeSpan,
     /// What must hold for the run to be VALID beyond the harness's own checks.

@@ -46,6 +46,7 @@ pub fn pace(bench: &Bench) -> SendingSpec {
         warmup_for: bench.warmup_time.as_ref().map(TimeSpan::time),
         stream: bench.stream,
         retries: bench.retries.clone(),
+        answer_time_out: None,
     }
 }
 

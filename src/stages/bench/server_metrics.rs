@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::event::{Endpoint, Failure, FailureKind};
 use crate::harness::{UnjudgedRun, host_of};
-use crate::triton::{HttpAddress, Scraper, ServerMetrics, summarise};
+use crate::triton::{HttpAddress, Scraper, ServerMetrics, summarise, summarise_part};
 
 /// Often enough for minutes of load, and seldom enough to cost nothing that can be measured.
 const EVERY: Duration = Duration::from_secs(1);
@@ -35,9 +35,11 @@ pub async fn finish(scraper: Scraper, endpoints: &[Endpoint], measured: &mut Unj
                 .iter()
                 .any(|one| host_of(one) == share.host && one.host == server.host && one.metrics == Some(server.port))
         };
-        let part = scrape.part(own);
-        share.server_metrics = (!part.servers.is_empty())
-            .then(|| ServerMetrics { series: BTreeMap::new(), ..summarise(&part, zero, window) });
+        share.server_metrics = scrape
+            .servers
+            .iter()
+            .any(own)
+            .then(|| ServerMetrics { series: BTreeMap::new(), ..summarise_part(&scrape, own, zero, window) });
     }
     measured.server_counted(summarise(&scrape, zero, window), scrape);
 }

@@ -85,8 +85,7 @@ impl Hub {
             let request = self.client.get(&url).timeout(LISTING_TIME);
             let response = request.send().await.map_err(|error| FetchError::Broken(chain(&error)))?;
             let response = self.check_status(response, &format!("revision `{revision}`"))?;
-            serde_json::from_slice::<HubAnswer>(&listing(response).await?)
-                .map_err(|error| FetchError::Broken(format!("its answer cannot be read: {error}")))
+            read_listing(&listing(response).await?, &format!("{}/{path}", self.shown()))
         };
         let answer = answer.await.map_err(|lost| match lost {
             FetchError::Broken(why) => {
@@ -177,6 +176,17 @@ async fn listing(mut response: Response) -> Result<Vec<u8>, FetchError> {
     Ok(bytes)
 }
 
+/// An answer that is whole and of another shape will be the same again; one that is cut or no JSON may be a proxy's, or the network's.
+fn read_listing(bytes: &[u8], from: &str) -> Result<HubAnswer, FetchError> {
+    serde_json::from_slice(bytes).map_err(|error| {
+        if error.is_data() {
+            FetchError::Final(Box::new(refused(format!("the answer of {from} is not usable: {error}"))))
+        } else {
+            FetchError::Broken(format!("its answer cannot be read: {error}"))
+        }
+    })
+}
+
 /// A part of a path, with what must not stand there as it is.
 fn escaped(part: &str) -> String {
     use std::fmt::Write as _;
@@ -206,5 +216,22 @@ mod tests {
         assert_eq!(listing(of(LARGEST_LISTING)).await.unwrap().len(), LARGEST_LISTING);
         let Err(FetchError::Broken(why)) = listing(of(LARGEST_LISTING + 1)).await else { panic!("it was read") };
         assert_eq!(why, "its list of files has more than 67.1 MB");
+    }
+
+    #[test]
+    fn a_listing_of_another_shape_is_no_matter_of_the_network() {
+        let many = format!(r#"{{"siblings":[{}{{}}]}}"#, "{},".repeat(100_000));
+        for (answer, expected) in [(r#"{"sha":7}"#, "invalid type"), (many.as_str(), "it lists more than 100000 files")]
+        {
+            let Err(FetchError::Final(failure)) = read_listing(answer.as_bytes(), "hub/api") else {
+                panic!("{expected}")
+            };
+            assert_eq!(failure.kind, FailureKind::Refused);
+            let text = format!("{failure:?}");
+            assert!(text.contains("the answer of hub/api is not usable: ") && text.contains(expected), "{text}");
+        }
+        for answer in ["{\"sha\":", "<html>"] {
+            assert!(matches!(read_listing(answer.as_bytes(), "hub/api"), Err(FetchError::Broken(_))), "{answer}");
+        }
     }
 }

@@ -6,7 +6,8 @@
 mod parse;
 mod scrape;
 mod summary;
+mod tracks;
 
 pub use parse::{Exposition, MetricFamily, MetricKind, MetricSample, MetricValue, MetricsError};
 pub use scrape::{MetricSeries, Scrape, Scraper, ServerPoll};
-pub use summary::{Derived, ServerMetric, ServerMetrics, summarise};
+pub use summary::{Derived, ServerMetric, ServerMetrics, summarise, summarise_part};

@@ -10,15 +10,19 @@ use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
 use super::parse::{Exposition, MetricKind, MetricValue, MetricsError};
+use super::summary::{POINTS, is_summarised};
+use super::tracks::MOST_POINT_BYTES;
 use crate::triton::client::ClientErrorKind;
 use crate::triton::http::{HttpAddress, HttpClient};
 
 /// A server that takes longer than this is missed in this round.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Bytes of memory that all polls of a run may hold together: the series of eight large servers for half a day. A server may give its
-/// series other names at each poll.
-const MOST_BYTES: usize = 4 << 30;
+/// Bytes of memory that all polls of a run, and summarising them, may take together: a poll each second of eight servers with ten thousand
+/// series each for ten minutes, or with eight hundred for two hours. Beyond that every second poll is dropped.
+const MOST_BYTES: usize = 1 << 30;
+/// The part of it for what is kept, and for its summary.
+const MOST_KEPT: usize = MOST_BYTES - MOST_POINT_BYTES;
 /// What a series, and each of its labels, takes beside three copies of its key: entries in lists and maps.
 const SERIES_BYTES: usize = 256;
 const LABEL_BYTES: usize = 64;
@@ -33,6 +37,7 @@ pub struct Scraper {
 #[derive(Debug, Default)]
 pub struct Scrape {
     pub servers: Vec<HttpAddress>,
+    /// Between polls that are kept; the longest where it had to grow.
     pub interval: Duration,
     /// The series that the numbers of [`ServerPoll::values`] belong to.
     pub series: Vec<MetricSeries>,
@@ -41,7 +46,7 @@ pub struct Scrape {
     pub cpu: Duration,
 }
 
-/// Places in [`Scrape::series`] by key, and what all that is kept takes in memory, in bytes.
+/// Places in [`Scrape::series`] by key, and what all that is kept takes in memory with its summary, in bytes.
 #[derive(Default)]
 struct KnownSeries {
     places: HashMap<String, u32>,
@@ -65,14 +70,14 @@ pub enum ScrapeError {
     Query(ClientErrorKind),
     #[error(transparent)]
     Metrics(MetricsError),
-    #[error("the metrics of this run take more than {} GiB of memory, the limit", MOST_BYTES >> 30)]
+    #[error("two polls of the servers' metrics take more than {} GiB of memory, the limit", MOST_BYTES >> 30)]
     Full,
 }
 
 /// One poll of one server.
 #[derive(Debug)]
 pub struct ServerPoll {
-    /// All servers are polled at once in each round.
+    /// All servers are polled at once in each round. Numbered as they are kept.
     pub round: u32,
     /// Place in [`Scrape::servers`].
     pub server: usize,
@@ -81,25 +86,6 @@ pub struct ServerPoll {
     pub took: Duration,
     /// Place in [`Scrape::series`] and value; or why there are none.
     pub values: Result<Vec<(u32, f64)>, ScrapeError>,
-}
-
-impl Scrape {
-    /// The part of the scrape for some of the servers.
-    #[must_use]
-    pub fn part(&self, is_its: impl Fn(&HttpAddress) -> bool) -> Self {
-        let own: Vec<usize> = (0..self.servers.len()).filter(|server| is_its(&self.servers[*server])).collect();
-        let tick = |tick: &ServerPoll| {
-            let server = own.iter().position(|own| *own == tick.server)?;
-            Some(ServerPoll { server, values: tick.values.clone(), ..*tick })
-        };
-        Self {
-            servers: own.iter().map(|server| self.servers[*server].clone()).collect(),
-            interval: self.interval,
-            series: self.series.clone(),
-            ticks: self.ticks.iter().filter_map(tick).collect(),
-            cpu: self.cpu,
-        }
-    }
 }
 
 impl Scraper {
@@ -131,6 +117,7 @@ async fn poll(servers: Vec<HttpAddress>, interval: Duration, mut receiver: onesh
     let mut clock = tokio::time::interval(interval);
     // A late round is not made up for: two at once would add no information.
     clock.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    let mut polled_every = interval;
     let mut round = 0;
     loop {
         let last = tokio::select! {
@@ -155,12 +142,16 @@ async fn poll(servers: Vec<HttpAddress>, interval: Duration, mut receiver: onesh
             clients[server] = Some(client);
             let text = text.map_err(|error| ScrapeError::Query(error.why));
             let exposition = text.and_then(|text| Exposition::parse(&text).map_err(ScrapeError::Metrics));
-            let values = exposition.and_then(|exposition| scrape.take(&exposition, &mut known, MOST_BYTES));
-            scrape.ticks.push(ServerPoll { round, server, at, took, values });
+            round = scrape.keep(round, (server, at, took), &exposition, &mut known, MOST_KEPT);
         }
         round += 1;
         if last {
             break;
+        }
+        if polled_every != scrape.interval {
+            polled_every = scrape.interval;
+            clock = tokio::time::interval_at(tokio::time::Instant::now() + polled_every, polled_every);
+            clock.set_missed_tick_behavior(MissedTickBehavior::Skip);
         }
     }
     let cpu = clock_gettime(ClockId::ThreadCPUTime);
@@ -169,6 +160,60 @@ async fn poll(servers: Vec<HttpAddress>, interval: Duration, mut receiver: onesh
 }
 
 impl Scrape {
+    /// Keeps one poll. Where all would take more than `most` bytes, every second round before it is dropped, and the interval doubles: what is
+    /// kept spans the run. Returns the number that its round then has.
+    fn keep(
+        &mut self,
+        mut round: u32,
+        (server, at, took): (usize, Instant, Duration),
+        exposition: &Result<Exposition, ScrapeError>,
+        known: &mut KnownSeries,
+        most: usize,
+    ) -> u32 {
+        loop {
+            let values = match exposition {
+                Ok(exposition) => self.take(exposition, known, most),
+                Err(why) => Err(why.clone()),
+            };
+            let poll = ServerPoll { round, server, at, took, values };
+            let bytes = bytes_of_poll(&poll);
+            let is_full = matches!(poll.values, Err(ScrapeError::Full)) || known.held + bytes > most;
+            // Two rounds are always kept: the first one, and this one.
+            if !is_full || round <= 1 {
+                known.held += bytes;
+                self.ticks.push(poll);
+                return round;
+            }
+            round = self.thin(round, known);
+        }
+    }
+
+    /// Drops every second round but not `current`, and the series that no other has. Returns the new number of `current`.
+    fn thin(&mut self, current: u32, known: &mut KnownSeries) -> u32 {
+        self.interval = self.interval.saturating_mul(2);
+        self.ticks.retain(|tick| tick.round % 2 == 0 || tick.round == current);
+        let mut places = vec![None; self.series.len()];
+        for (place, _) in self.ticks.iter().filter_map(|tick| tick.values.as_ref().ok()).flatten() {
+            places[*place as usize] = Some(0);
+        }
+        for (number, place) in places.iter_mut().flatten().enumerate() {
+            *place = number as u32;
+        }
+        let mut has_polls = places.iter().map(Option::is_some);
+        self.series.retain(|_| has_polls.next() == Some(true));
+        self.series.shrink_to_fit();
+        known.places = self.series.iter().map(|series| series.key.clone()).zip(0..).collect();
+        known.held = self.series.iter().map(|series| bytes_of_series(series, self.servers.len())).sum();
+        for tick in &mut self.ticks {
+            tick.round = tick.round.div_ceil(2);
+            for (place, _) in tick.values.iter_mut().flatten() {
+                *place = places[*place as usize].unwrap_or_default();
+            }
+            known.held += bytes_of_poll(tick);
+        }
+        current.div_ceil(2)
+    }
+
     /// Err: with these values all polls would take more than `most` bytes. They are not kept.
     fn take(
         &mut self,
@@ -179,38 +224,38 @@ impl Scrape {
         let mut values = Vec::new();
         for (family, sample) in exposition.samples() {
             let key = sample.key();
-            let before = known.places.get(&key).copied();
-            let series = match before {
-                Some(_) => 0,
-                None => 3 * key.len() + SERIES_BYTES + sample.labels.len() * LABEL_BYTES,
-            };
             let of_values = (values.len() + 1) * size_of::<(u32, f64)>();
-            if known.held + series + of_values > most {
-                return Err(ScrapeError::Full);
-            }
-            known.held += series;
-            let place = before.unwrap_or_else(|| {
-                let place = self.series.len() as u32;
-                self.series.push(MetricSeries {
-                    key: key.clone(),
-                    name: sample.name.clone(),
-                    labels: sample.labels.clone(),
-                    // The parts of a histogram or a summary only grow; its quantiles do not.
-                    kind: match family.kind {
-                        MetricKind::Histogram | MetricKind::Summary if sample.name != family.name => {
-                            MetricKind::Counter
-                        }
-                        MetricKind::Summary => MetricKind::Gauge,
-                        kind => kind,
-                    },
-                });
-                known.places.insert(key, place);
-                place
-            });
+            let place = match known.places.get(&key) {
+                Some(place) if known.held + of_values <= most => *place,
+                Some(_) => return Err(ScrapeError::Full),
+                None => {
+                    let series = MetricSeries {
+                        key: key.clone(),
+                        name: sample.name.clone(),
+                        labels: sample.labels.clone(),
+                        // The parts of a histogram or a summary only grow; its quantiles do not.
+                        kind: match family.kind {
+                            MetricKind::Histogram | MetricKind::Summary if sample.name != family.name => {
+                                MetricKind::Counter
+                            }
+                            MetricKind::Summary => MetricKind::Gauge,
+                            kind => kind,
+                        },
+                    };
+                    let bytes = bytes_of_series(&series, self.servers.len());
+                    if known.held + bytes + of_values > most {
+                        return Err(ScrapeError::Full);
+                    }
+                    known.held += bytes;
+                    let place = self.series.len() as u32;
+                    self.series.push(series);
+                    known.places.insert(key, place);
+                    place
+                }
+            };
             values.push((place, sample.value.0));
         }
         values.shrink_to_fit();
-        known.held += size_of_val(values.as_slice());
         Ok(values)
     }
 
@@ -238,6 +283,20 @@ impl Scrape {
     }
 }
 
+/// What a series takes: here, and in the summaries of the run and of each server's host.
+fn bytes_of_series(series: &MetricSeries, servers: usize) -> usize {
+    let once = 3 * series.key.len() + SERIES_BYTES + series.labels.len() * LABEL_BYTES;
+    if is_summarised(series) { once * (servers + 2) + POINTS * size_of::<(f64, f64)>() } else { once }
+}
+
+fn bytes_of_poll(poll: &ServerPoll) -> usize {
+    let values = match &poll.values {
+        Ok(values) => size_of_val(values.as_slice()),
+        Err(why) => why.to_string().len(),
+    };
+    size_of::<ServerPoll>() + values
+}
+
 /// Seconds from `zero`, negative before it.
 pub(super) fn since(at: Instant, zero: Instant) -> f64 {
     match at.checked_duration_since(zero) {
@@ -250,17 +309,51 @@ pub(super) fn since(at: Instant, zero: Instant) -> f64 {
 mod tests {
     use super::*;
 
+    /// Polls one server, and returns the rounds that are kept: when each was polled, in rounds, and its number of values.
+    fn kept(rounds: u32, most: usize, text: impl Fn(u32) -> String) -> (Scrape, Vec<(u64, usize)>) {
+        let address = HttpAddress { host: "h".to_owned(), port: 1 };
+        let mut scrape = Scrape { servers: vec![address], interval: Duration::from_secs(1), ..Scrape::default() };
+        let (mut known, mut round, begun) = (KnownSeries::default(), 0, Instant::now());
+        for polled in 0..rounds {
+            let exposition = Exposition::parse(&text(polled)).map_err(ScrapeError::Metrics);
+            let at = begun + Duration::from_secs(polled.into());
+            round = scrape.keep(round, (0, at, Duration::ZERO), &exposition, &mut known, most) + 1;
+            assert!(known.held <= most, "{} bytes after {polled}", known.held);
+            let counted: usize = scrape.series.iter().map(|series| bytes_of_series(series, 1)).sum();
+            assert_eq!(known.held, counted + scrape.ticks.iter().map(bytes_of_poll).sum::<usize>());
+        }
+        let numbers: Vec<u32> = scrape.ticks.iter().map(|tick| tick.round).collect();
+        assert_eq!(numbers, (0..round).collect::<Vec<_>>());
+        let kept = scrape.ticks.iter().map(|tick| ((tick.at - begun).as_secs(), tick.values.as_ref().unwrap().len()));
+        let kept = kept.collect();
+        (scrape, kept)
+    }
+
+    #[test]
+    fn polls_that_fill_memory_are_thinned_and_span_the_run() {
+        let (scrape, kept) = kept(1_000, 10_000, |polled| format!("a_total {polled}\n"));
+        assert!((10..100).contains(&kept.len()), "{kept:?}");
+        assert_eq!((kept[0].0, kept[kept.len() - 1].0), (0, 999));
+        assert!(kept.windows(2).all(|pair| Duration::from_secs(pair[1].0 - pair[0].0) <= scrape.interval), "{kept:?}");
+    }
+
     #[test]
     fn a_server_that_renames_its_series_at_each_poll_does_not_fill_memory() {
-        const MOST: usize = 10_000;
-        let (mut scrape, mut known) = (Scrape::default(), KnownSeries::default());
-        let mut poll = |text: String| scrape.take(&Exposition::parse(&text).unwrap(), &mut known, MOST);
-        let named = |round: usize| format!("a{{round=\"{round}\"}} 1\nb 2\n");
-        let rounds = (0..1_000).take_while(|round| poll(named(*round)).is_ok()).count();
-        assert!((10..40).contains(&rounds), "{rounds}");
-        let why = poll(named(2_000)).unwrap_err().to_string();
-        assert_eq!(why, "the metrics of this run take more than 4 GiB of memory, the limit");
-        assert!(known.held <= MOST, "{}", known.held);
-        assert!(scrape.series.len() <= rounds + 3);
+        let (scrape, kept) = kept(1_000, 10_000, |polled| format!("a{{round=\"{polled}\"}} 1\nb 2\n"));
+        assert!((4..40).contains(&kept.len()), "{kept:?}");
+        assert_eq!((kept[0].0, kept[kept.len() - 1].0), (0, 999));
+        assert!(scrape.series.len() <= kept.len() + 1);
+        let last = scrape.lines(Instant::now()).last().unwrap();
+        assert!(last.contains(r#""a{round=\"999\"}":1.0"#) && last.contains(r#""b":2.0"#), "{last}");
+    }
+
+    #[test]
+    fn a_poll_that_is_larger_than_memory_is_missed() {
+        let mut scrape = Scrape::default();
+        let large: String = (0..100).map(|number| format!("a{number} 1\n")).collect();
+        let exposition = Exposition::parse(&large).map_err(ScrapeError::Metrics);
+        scrape.keep(0, (0, Instant::now(), Duration::ZERO), &exposition, &mut KnownSeries::default(), 10_000);
+        let why = scrape.ticks[0].values.as_ref().unwrap_err().to_string();
+        assert_eq!(why, "two polls of the servers' metrics take more than 1 GiB of memory, the limit");
     }
 }

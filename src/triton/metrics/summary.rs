@@ -7,7 +7,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::MetricKind;
-use super::scrape::{MetricSeries, Scrape, since};
+use super::scrape::{MetricSeries, Scrape, ServerPoll};
+use super::tracks::{Point, baseline, tracks};
+use crate::triton::http::HttpAddress;
 
 /// Prometheus names that concern serving; the rest stays in the file of all numbers.
 const SERVING_PREFIXES: [&str; 9] = [
@@ -22,7 +24,7 @@ const SERVING_PREFIXES: [&str; 9] = [
     "sglang:",
 ];
 /// At most so many points of each series.
-const POINTS: usize = 300;
+pub(super) const POINTS: usize = 300;
 
 /// `/metrics` of the servers during a run, as the servers count: it explains the measurement and is no part of it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -30,8 +32,9 @@ const POINTS: usize = 300;
 pub struct ServerMetrics {
     /// `host:port` of each metrics endpoint.
     pub servers: Vec<String>,
+    /// Between polls: 1 s, and twice as much each time that all of them take too much memory and every second one is dropped.
     pub interval_s: f64,
-    /// Answers of `/metrics` that were read.
+    /// Answers of `/metrics` that were read, without those that were dropped.
     pub scrapes: u64,
     /// Times that a server did not answer, or not in Prometheus' format.
     pub missed: u64,
@@ -100,25 +103,47 @@ pub struct Derived {
 
 /// Sums a poll up. `zero` is the run's start, `window` how long it took.
 pub fn summarise(scrape: &Scrape, zero: Instant, window: Duration) -> ServerMetrics {
-    let read = scrape.ticks.iter().filter(|tick| tick.values.is_ok()).count() as u64;
-    let took = scrape.ticks.iter().filter(|tick| tick.values.is_ok()).map(|tick| tick.took.as_secs_f64() * 1e3);
-    let tracks = tracks(scrape, zero);
+    summarise_part(scrape, |_| true, zero, window)
+}
+
+/// The same, for some of the servers.
+pub fn summarise_part(
+    scrape: &Scrape,
+    is_its: impl Fn(&HttpAddress) -> bool,
+    zero: Instant,
+    window: Duration,
+) -> ServerMetrics {
+    let own: Vec<bool> = scrape.servers.iter().map(is_its).collect();
+    let ticks: Vec<&ServerPoll> = scrape.ticks.iter().filter(|tick| own[tick.server]).collect();
+    let read = ticks.iter().filter(|tick| tick.values.is_ok()).count() as u64;
+    let took = ticks.iter().filter(|tick| tick.values.is_ok()).map(|tick| tick.took.as_secs_f64() * 1e3);
     let mut out = ServerMetrics {
-        servers: scrape.servers.iter().map(ToString::to_string).collect(),
+        servers: scrape
+            .servers
+            .iter()
+            .zip(&own)
+            .filter(|(_, is_own)| **is_own)
+            .map(|(server, _)| server.to_string())
+            .collect(),
         interval_s: scrape.interval.as_secs_f64(),
         scrapes: read,
-        missed: scrape.ticks.len() as u64 - read,
-        first_miss: scrape.ticks.iter().find_map(|tick| tick.values.as_ref().err().map(ToString::to_string)),
+        missed: ticks.len() as u64 - read,
+        first_miss: ticks.iter().find_map(|tick| tick.values.as_ref().err().map(ToString::to_string)),
         scrape_ms_max: took.max_by(f64::total_cmp),
         cpu_ms: scrape.cpu.as_secs_f64() * 1e3,
         ..ServerMetrics::default()
     };
     let mut growths = CounterIncreases::default();
-    for (series, servers) in scrape.series.iter().zip(&tracks) {
-        if !SERVING_PREFIXES.iter().any(|start| series.name.starts_with(start)) {
-            continue;
+    let (mut from, mut to) = (None::<f64>, None::<f64>);
+    let tracks = tracks(&ticks, scrape.series.len(), own.len(), zero);
+    for (series, servers) in scrape.series.iter().zip(tracks) {
+        let servers = servers.as_slice();
+        for track in servers.iter().filter(|track| !track.is_empty()) {
+            let (first, last) = (baseline(track)[0].at, track[track.len() - 1].at);
+            from = Some(from.map_or(first, |known| known.min(first)));
+            to = Some(to.map_or(last, |known| known.max(last)));
         }
-        if is_left_out(series) {
+        if !is_summarised(series) {
             continue;
         }
         let is_counter = series.kind == MetricKind::Counter;
@@ -136,49 +161,20 @@ pub fn summarise(scrape: &Scrape, zero: Instant, window: Duration) -> ServerMetr
         }
         out.metrics.push(metric);
     }
-    let polled = tracks.iter().flatten().filter(|track| !track.is_empty());
-    let (mut from, mut to) = (None::<f64>, None::<f64>);
-    for track in polled {
-        let (first, last) = (baseline(track)[0].at, track[track.len() - 1].at);
-        from = Some(from.map_or(first, |known| known.min(first)));
-        to = Some(to.map_or(last, |known| known.max(last)));
-    }
     (out.from_s, out.to_s) = (from, to);
     out.derived = growths.derived();
     out
+}
+
+/// It is in the summary, and not only in the file of all numbers.
+pub(super) fn is_summarised(series: &MetricSeries) -> bool {
+    SERVING_PREFIXES.iter().any(|start| series.name.starts_with(start)) && !is_left_out(series)
 }
 
 /// A single bucket of a histogram is of little use, and the client library of vLLM and SGLang adds for each counter when it was
 /// made, and settings as labels of a constant. They are all in the file.
 fn is_left_out(series: &MetricSeries) -> bool {
     series.labels.contains_key("le") || series.name.ends_with("_created") || series.name.ends_with("_info")
-}
-
-/// One value of one server.
-#[derive(Clone, Copy, Debug)]
-struct Point {
-    round: u32,
-    /// s from the run's start.
-    at: f64,
-    value: f64,
-}
-
-/// Of each series, of each server: its points in time. What is no finite number is no point.
-fn tracks(scrape: &Scrape, zero: Instant) -> Vec<Vec<Vec<Point>>> {
-    let mut tracks = vec![vec![Vec::new(); scrape.servers.len()]; scrape.series.len()];
-    for tick in &scrape.ticks {
-        for (place, value) in tick.values.iter().flatten().filter(|(_, value)| value.is_finite()) {
-            let point = Point { round: tick.round, at: since(tick.at, zero), value: *value };
-            tracks[*place as usize][tick.server].push(point);
-        }
-    }
-    tracks
-}
-
-/// From the last point before the run's start on; all of them where there is none before.
-fn baseline(track: &[Point]) -> &[Point] {
-    let before = track.iter().take_while(|point| point.at <= 0.0).count();
-    &track[before.saturating_sub(1)..]
 }
 
 fn counter(series: &MetricSeries, servers: &[Vec<Point>]) -> (ServerMetric, Vec<(f64, f64)>) {
@@ -449,6 +445,17 @@ mod tests {
         // The servers have no counters of time.
         let names: Vec<&str> = server_metrics.derived.iter().map(|derived| derived.name.as_str()).collect();
         assert_eq!(names, ["mean batch size"]);
+    }
+
+    #[test]
+    fn a_host_has_the_metrics_of_its_own_servers() {
+        let (scrape, zero) = scrape(&[[Some((1.0, 2.0)), Some((10.0, 20.0))], [Some((3.0, 4.0)), None]]);
+        let of = |port| summarise_part(&scrape, |server| server.port == port, zero, Duration::from_secs(1));
+        let (first, second) = (of(1), of(2));
+        assert_eq!((first.servers, first.scrapes, first.missed), (vec!["h:1".to_owned()], 2, 0));
+        assert_eq!((first.metrics[0].increase, first.metrics[0].servers), (Some(2.0), 1));
+        assert_eq!((second.servers, second.scrapes, second.missed), (vec!["h:2".to_owned()], 1, 1));
+        assert_eq!((second.metrics[0].increase, second.metrics[0].last), (Some(0.0), 10.0));
     }
 
     #[test]

@@ -16,6 +16,8 @@ pub enum Do {
     Bytes(Vec<u8>),
     /// Over and over again, until the other side hangs up.
     Flood(String),
+    /// The same, with a pause after each.
+    Drip(String, Duration),
     Wait(Duration),
     /// Says nothing more and keeps the connection.
     Hang,
@@ -92,6 +94,10 @@ fn converse(
                         return None;
                     }
                     flooded.fetch_add(text.len() as u64, Ordering::SeqCst);
+                },
+                Do::Drip(text, pause) => loop {
+                    socket.write_all(text.as_bytes()).ok()?;
+                    thread::sleep(pause);
                 },
                 Do::Wait(time) => thread::sleep(time),
                 Do::Hang => {

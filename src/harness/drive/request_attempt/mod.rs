@@ -258,15 +258,12 @@ impl RequestAttempt<'_> {
             };
             first = first.or_else(|| last_token.get());
             if let (Some(first), Some(requested)) = (first, self.limit_of_tokens())
-                && let Err(fault) = ResponseBounds::check_duration(
-                    Duration::from_nanos(now.saturating_sub(first)),
-                    self.stall,
-                    requested,
-                )
+                && let Err(fault) =
+                    self.limits.check_duration(Duration::from_nanos(now.saturating_sub(first)), requested)
             {
                 return fault;
             }
-            tokio::time::sleep(Duration::from_nanos(left)).await;
+            tokio::time::sleep(Duration::from_nanos(left).min(self.limits.time_out)).await;
         }
     }
 

@@ -123,7 +123,7 @@ impl HttpAttempt<'_> {
                 None => reading.await,
                 Some(until) => match timeout_at(until, reading).await {
                     Ok(length) => length,
-                    Err(_) => return Err(response_reader.refusal()),
+                    Err(_) => return Err(response_reader.cut_refusal()),
                 },
             };
             let length = length.map_err(|error| (FailureClass::Stream, self.pool.connection_error_text(&error)))?;
@@ -139,7 +139,7 @@ impl HttpAttempt<'_> {
             received += length as u64;
             if received > longest {
                 let is_refusal = response_reader.is_refusal();
-                return Err(if is_refusal { response_reader.refusal() } else { self.limits.body_exceeded() });
+                return Err(if is_refusal { response_reader.cut_refusal() } else { self.limits.body_exceeded() });
             }
             // No other connection reads between here and the next wait.
             let buffer = self.pool.buffer.borrow();

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::attempt::get;
 use super::pool::ConnectionPool;
-use super::request_template::{HttpRequestTemplate, ServerModelInfo, headers, without_key};
+use super::request_template::{HttpRequestTemplate, ServerModelInfo, headers, take_key_out};
 use crate::harness::spec::transport::{Api, Http};
 use crate::harness::transport::connect_error::ConnectError;
 use crate::harness::transport::handshake_error::HandshakeError;
@@ -85,8 +85,9 @@ impl HandshakeClient<'_> {
         let (status, body) = answer
             .map_err(|_| HandshakeError::Late { what: path.to_owned(), patience: self.patience })?
             .map_err(|error| HandshakeError::Query { path: path.to_owned(), error })?;
-        let text = without_key(String::from_utf8_lossy(&body).into_owned(), self.key);
-        Ok((status, serde_json::from_str(&text).unwrap_or(Value::Null)))
+        let mut value = serde_json::from_str(&String::from_utf8_lossy(&body)).unwrap_or(Value::Null);
+        take_key_out(&mut value, self.key);
+        Ok((status, value))
     }
 }
 

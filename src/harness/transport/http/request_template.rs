@@ -251,14 +251,17 @@ fn path(http: &Http, model: &str, streams: bool) -> String {
     }
 }
 
-/// A text of the server without the key that it was sent.
+/// A text of the server without the key that it was sent. One that was cut ends with `…`.
 pub(in crate::harness) fn without_key(mut text: String, key: Option<&str>) -> String {
     let Some(key) = key.filter(|key| !key.is_empty()) else { return text };
     if text.contains(key) {
         text = text.replace(key, "***");
     }
-    // Texts of servers are cut at a length, and the cut may be in the middle of the key.
     let whole = text.trim_end_matches('…').len();
+    if whole == text.len() {
+        return text;
+    }
+    // The cut may be in the middle of the key.
     let cut =
         (LEAST_PART..key.len()).rev().find(|part| key.get(..*part).is_some_and(|start| text[..whole].ends_with(start)));
     if let Some(part) = cut {
@@ -269,6 +272,24 @@ pub(in crate::harness) fn without_key(mut text: String, key: Option<&str>) -> St
 
 /// Bytes of the beginning of a key that are taken out at the end of a text; fewer are there by chance.
 const LEAST_PART: usize = 4;
+
+/// Bytes of the shortest key that is taken out of what a server reports about itself: shorter ones are parts of versions and names by chance.
+const LEAST_KEY: usize = 6;
+
+/// A text that a server has about itself, without the key that it was sent.
+pub(in crate::harness) fn description_without_key(text: String, key: Option<&str>) -> String {
+    without_key(text, key.filter(|key| key.len() >= LEAST_KEY))
+}
+
+/// The same for all texts in a value. After their escapes were read: a server may write a key in many ways.
+pub(in crate::harness) fn take_key_out(value: &mut Value, key: Option<&str>) {
+    match value {
+        Value::String(text) => *text = description_without_key(std::mem::take(text), key),
+        Value::Array(values) => values.iter_mut().for_each(|value| take_key_out(value, key)),
+        Value::Object(members) => members.values_mut().for_each(|value| take_key_out(value, key)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
 
 pub(super) fn headers(key: Option<&str>, streams: bool) -> String {
     let accept = if streams { "text/event-stream, application/json" } else { "application/json" };

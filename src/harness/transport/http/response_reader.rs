@@ -14,6 +14,10 @@ use crate::triton::{SseEvent, SseParser};
 const LONGEST_ERROR: usize = 8 << 10;
 /// The limit of a name or id that a server sent, in an example.
 const LONGEST_NAME: usize = 80;
+/// The limit of an event that cannot be read, in the error.
+const LONGEST_EVENT: usize = 200;
+/// Bytes of an escape in JSON that a cut may leave.
+const LONGEST_ESCAPE: usize = 11;
 /// Bytes of an answer's id that are compared, beside its length. Servers' ids have some dozens.
 const LONGEST_ID: usize = 256;
 /// Bytes that a kept event takes in memory beside its own: its place in a list, and what the allocator adds.
@@ -124,10 +128,6 @@ impl<'h> HttpResponseReader<'h> {
     }
 
     fn take(&mut self, event: WireEvent, t_read: u64) {
-        let event = match event {
-            WireEvent::Violation(kind, example) => WireEvent::Violation(kind, without_key(example, self.expected.key)),
-            event => event,
-        };
         self.outcome.account.take(event, t_read);
     }
 
@@ -158,7 +158,7 @@ impl<'h> HttpResponseReader<'h> {
         self.held.set(self.body.len() + kept.len(), &limits)?;
         self.body.extend_from_slice(kept);
         // The rest is not awaited: it may never end.
-        if is_error && self.body.len() == most { Err(self.refusal()) } else { Ok(()) }
+        if is_error && self.body.len() == most { Err(self.cut_refusal()) } else { Ok(()) }
     }
 
     /// The body is whole; its last bytes were read at `t_read`.
@@ -258,29 +258,27 @@ impl<'h> HttpResponseReader<'h> {
             Api::Generate => answer_fields::generate(text),
             Api::OpenaiChat | Api::OpenaiCompletions => answer_fields::openai(text),
         };
-        seen.map_err(|error| {
-            (
-                FailureClass::Stream,
-                format!("{error}: {}", answer_fields::decode_json_string(&text[..text.len().min(200)])),
-            )
-        })
+        seen.map_err(|error| (FailureClass::Stream, format!("{error}: {}", beginning(text, text.len(), LONGEST_EVENT))))
     }
 
     /// Every event of an answer has the same id, and names the model of the request, or a version of it.
     fn check_names(&mut self, seen: &ScannedEvent<'_>, t_read: u64) {
-        let plain = |raw: &[u8]| answer_fields::decode_json_string(&raw[..raw.len().min(LONGEST_NAME)]);
-        let model = self.expected.model;
+        // The key is taken out of each piece, and not of the whole text: the end of a piece may have a part of it.
+        let ExpectedAnswer { model, key, .. } = self.expected;
+        let shown = |raw: &[u8], length: usize| without_key(beginning(raw, length, LONGEST_NAME), key);
         if let Some(raw) = seen.model.filter(|raw| !model.is_empty() && !raw.starts_with(model.as_bytes())) {
             // A name may have been escaped.
-            let found = plain(raw);
+            let found = beginning(raw, raw.len(), LONGEST_NAME);
             if !found.starts_with(model) && model.len() <= LONGEST_NAME {
+                let found = shown(raw, raw.len());
                 let example = format!("the answer names the model {found}, and {model} was requested");
                 self.take(WireEvent::Violation(Violation::WrongModel, example), t_read);
             }
         }
         match (seen.id, &self.id) {
             (Some(id), Some(first)) if !first.is(id) => {
-                let example = format!("an event has the id {}, and the first one {}", plain(id), plain(&first.start));
+                let (id, first) = (shown(id, id.len()), shown(&first.start, first.length));
+                let example = format!("an event has the id {id}, and the first one {first}");
                 self.take(WireEvent::Violation(Violation::WrongId, example), t_read);
             }
             (Some(id), None) => self.id = Some(AnswerId::of(id)),
@@ -321,8 +319,15 @@ impl<'h> HttpResponseReader<'h> {
         }
     }
 
-    /// The failure of a request that the server refuses, with what has come of its reason.
-    pub fn refusal(&self) -> HttpFault {
+    /// The failure of a request that the server refuses, with what has come of its reason, which has more.
+    pub fn cut_refusal(&self) -> HttpFault {
+        let (class, why) = self.refusal();
+        let is_marked = why.ends_with('…') || self.body.is_empty();
+        (class, if is_marked { why } else { format!("{why}…") })
+    }
+
+    /// The same where all of it has come.
+    fn refusal(&self) -> HttpFault {
         let class = if matches!(self.status, 429 | 503) { FailureClass::Refused } else { FailureClass::Server };
         let text = match answer_fields::openai(&self.body) {
             Ok(ScannedEvent { error: Some(error), .. }) => answer_fields::decode_json_string(error),
@@ -332,6 +337,18 @@ impl<'h> HttpResponseReader<'h> {
         let colon = if text.is_empty() { "" } else { ": " };
         (class, format!("HTTP status {}{colon}{text}", self.status))
     }
+}
+
+/// The beginning of a text that is written as in JSON and has `length` bytes, of which `raw` are at hand. With `…` where it was cut.
+fn beginning(raw: &[u8], length: usize, most: usize) -> String {
+    let piece = &raw[..raw.len().min(most)];
+    if piece.len() == length {
+        return answer_fields::decode_json_string(piece);
+    }
+    // The cut may be in the middle of a character, or of an escape: two of six bytes are one character.
+    let whole =
+        (0..=LONGEST_ESCAPE).find_map(|rest| answer_fields::unescaped(piece.get(..piece.len().checked_sub(rest)?)?));
+    whole.unwrap_or_else(|| String::from_utf8_lossy(piece).into_owned()) + "…"
 }
 
 #[cfg(test)]
@@ -467,6 +484,55 @@ mod tests {
         assert_eq!(refuse(500, "").0, FailureClass::Server);
         assert!(refuse(500, &"x".repeat(LONGEST_ERROR - 1)).1.starts_with("HTTP status 500: xxx"));
         assert_eq!(refuse(500, "oh").1, "HTTP status 500: oh");
+    }
+
+    #[test]
+    fn a_key_in_an_id_or_a_name_that_is_cut_is_not_shown_in_part() {
+        const KEY: &str = "sk-0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLM";
+        let long = format!("{}{KEY}", "x".repeat(50));
+        // The same, with escapes, of which the cut leaves a part.
+        let escaped = format!("{}\\u0073\\u006b{}", "x".repeat(50), &KEY[2..]);
+        let half = format!("{}{}\\u0036", "x".repeat(67), &KEY[..9]);
+        for id in [&long, &escaped, &half] {
+            let event = |id: &str, model: &str| {
+                format!(
+                    "data: {{\"id\":\"{id}\",\"model\":\"{model}\",\"choices\":[{{\"delta\":{{\"content\":\"a\"}}}}]}}\n\n"
+                )
+            };
+            for events in [
+                [event("1", "m"), event(id, "m")],
+                [event(id, "m"), event("1", "m")],
+                [event("1", "m"), event("1", id)],
+            ] {
+                let mut http_outcome = HttpOutcome::default();
+                let expected = ExpectedAnswer { model: "m", key: Some(KEY), ..expected(Api::OpenaiChat) };
+                let mut response_reader = HttpResponseReader::new(expected, &mut http_outcome);
+                response_reader.head(200, true);
+                response_reader.data(events.concat().as_bytes(), 1).unwrap();
+                let counted = counted(http_outcome);
+                let examples = format!("{:?}", counted.violations);
+                assert!(examples.contains("x***…") && !examples.contains("sk-0"), "{examples}");
+            }
+        }
+    }
+
+    #[test]
+    fn of_a_key_only_what_a_cut_may_have_left_is_taken_for_a_part() {
+        let key = Some("token-abc123");
+        for (from, to) in [
+            ("Invalid token", "Invalid token"),
+            ("Invalid token-abc123", "Invalid ***"),
+            ("Invalid token-ab…", "Invalid ***…"),
+            ("Invalid tok…", "Invalid tok…"),
+        ] {
+            assert_eq!(without_key(from.to_owned(), key), to);
+        }
+        let mut http_outcome = HttpOutcome::default();
+        let mut response_reader = HttpResponseReader::new(expected(Api::OpenaiChat), &mut http_outcome);
+        response_reader.head(401, false);
+        response_reader.data(b"Invalid token", 0).unwrap();
+        assert_eq!(response_reader.refusal().1, "HTTP status 401: Invalid token");
+        assert_eq!(response_reader.cut_refusal().1, "HTTP status 401: Invalid token…");
     }
 
     #[test]
