@@ -195,14 +195,13 @@ fn headline(
     let limits = limits.join(", ");
     let FoundRate { at_least, below } = found;
     let Some(estimate) = estimate else {
-        return match below {
-            Some(below) => format!(
+        return if let Some(below) = below {
+            format!(
                 "between {at_least} and {below} req/s at {limits}  (no probe near enough to the limits for an estimate, {probes} probes)"
-            ),
-            None => {
-                let which = if *at_least < bounds.high { "was" } else { "may be" };
-                format!("{at_least} req/s or more at {limits}  (the highest rate that {which} tried, {probes} probes)")
-            }
+            )
+        } else {
+            let which = if *at_least < bounds.high { "was" } else { "may be" };
+            format!("{at_least} req/s or more at {limits}  (the highest rate that {which} tried, {probes} probes)")
         };
     };
     let scale = scale_of(estimate);
