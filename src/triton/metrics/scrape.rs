@@ -350,7 +350,7 @@ mod tests {
     #[test]
     fn a_poll_that_is_larger_than_memory_is_missed() {
         let mut scrape = Scrape::default();
-        let large: String = (0..100).map(|number| format!("a{number} 1\n")).collect();
+        let large = (0..100).map(|number| format!("a{number} 1")).collect::<Vec<_>>().join("\n") + "\n";
         let exposition = Exposition::parse(&large).map_err(ScrapeError::Metrics);
         scrape.keep(0, (0, Instant::now(), Duration::ZERO), &exposition, &mut KnownSeries::default(), 10_000);
         let why = scrape.ticks[0].values.as_ref().unwrap_err().to_string();
