@@ -5,6 +5,7 @@
 
 mod parse;
 mod scrape;
+mod summarised_series;
 mod summary;
 mod tracks;
 

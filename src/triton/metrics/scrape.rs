@@ -10,8 +10,7 @@ use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
 use super::parse::{Exposition, MetricKind, MetricValue, MetricsError};
-use super::summary::{POINTS, is_summarised};
-use super::tracks::MOST_POINT_BYTES;
+use super::summarised_series::{MOST_POINT_BYTES, POINTS, is_summarised};
 use crate::triton::client::ClientErrorKind;
 use crate::triton::http::{HttpAddress, HttpClient};
 
@@ -286,7 +285,11 @@ impl Scrape {
 /// What a series takes: here, and in the summaries of the run and of each server's host.
 fn bytes_of_series(series: &MetricSeries, servers: usize) -> usize {
     let once = 3 * series.key.len() + SERIES_BYTES + series.labels.len() * LABEL_BYTES;
-    if is_summarised(series) { once * (servers + 2) + POINTS * size_of::<(f64, f64)>() } else { once }
+    if is_summarised(&series.name, &series.labels) {
+        once * (servers + 2) + POINTS * size_of::<(f64, f64)>()
+    } else {
+        once
+    }
 }
 
 fn bytes_of_poll(poll: &ServerPoll) -> usize {

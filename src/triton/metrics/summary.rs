@@ -8,23 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use super::MetricKind;
 use super::scrape::{MetricSeries, Scrape, ServerPoll};
+use super::summarised_series::{POINTS, is_summarised};
 use super::tracks::{Point, baseline, tracks};
 use crate::triton::http::HttpAddress;
-
-/// Prometheus names that concern serving; the rest stays in the file of all numbers.
-const SERVING_PREFIXES: [&str; 9] = [
-    "nv_inference_",
-    "nv_trt_llm_",
-    "nv_llm_",
-    "nv_gpu_",
-    "nv_energy_",
-    "nv_cpu_utilization",
-    "nv_cache_",
-    "vllm:",
-    "sglang:",
-];
-/// At most so many points of each series.
-pub(super) const POINTS: usize = 300;
 
 /// `/metrics` of the servers during a run, as the servers count: it explains the measurement and is no part of it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -143,7 +129,7 @@ pub fn summarise_part(
             from = Some(from.map_or(first, |known| known.min(first)));
             to = Some(to.map_or(last, |known| known.max(last)));
         }
-        if !is_summarised(series) {
+        if !is_summarised(&series.name, &series.labels) {
             continue;
         }
         let is_counter = series.kind == MetricKind::Counter;
@@ -164,17 +150,6 @@ pub fn summarise_part(
     (out.from_s, out.to_s) = (from, to);
     out.derived = growths.derived();
     out
-}
-
-/// It is in the summary, and not only in the file of all numbers.
-pub(super) fn is_summarised(series: &MetricSeries) -> bool {
-    SERVING_PREFIXES.iter().any(|start| series.name.starts_with(start)) && !is_left_out(series)
-}
-
-/// A single bucket of a histogram is of little use, and the client library of vLLM and SGLang adds for each counter when it was
-/// made, and settings as labels of a constant. They are all in the file.
-fn is_left_out(series: &MetricSeries) -> bool {
-    series.labels.contains_key("le") || series.name.ends_with("_created") || series.name.ends_with("_info")
 }
 
 fn counter(series: &MetricSeries, servers: &[Vec<Point>]) -> (ServerMetric, Vec<(f64, f64)>) {

@@ -4,9 +4,8 @@ use std::ops::Range;
 use std::time::Instant;
 
 use super::scrape::{ServerPoll, since};
+use super::summarised_series::MOST_POINT_BYTES;
 
-/// Bytes that the points of all series that are summarised at once take.
-pub(super) const MOST_POINT_BYTES: usize = 128 << 20;
 /// How many these are: lists have room for up to twice as many as they hold.
 const MOST_POINTS: usize = MOST_POINT_BYTES / (2 * size_of::<Point>());
 
