@@ -54,8 +54,7 @@ impl Variables {
                 (_, '<') if placeholder(&chars[at..]).is_some() => {
                     let length = placeholder(&chars[at..]).unwrap_or(1);
                     let written: String = chars[at..at + length].iter().collect();
-                    let option = out.split_whitespace().next_back().unwrap_or_default().to_owned();
-                    let value = UnknownValue::of_placeholder(&written, &option);
+                    let value = UnknownValue::of_placeholder(&written, last_word(&out));
                     out.push_str(&value.marker());
                     self.know(value);
                     at += length;
@@ -138,6 +137,13 @@ impl Variables {
             self.unknown.push(value);
         }
     }
+}
+
+/// The last word of a text, or its end where that is longer than the name of any option: each placeholder looks at it.
+fn last_word(text: &str) -> &str {
+    const LONGEST: usize = 256;
+    let start = text.char_indices().rev().nth(LONGEST).map_or(0, |(at, _)| at);
+    text[start..].split_whitespace().next_back().unwrap_or_default()
 }
 
 /// So that the value is that one text when the command is split: a blank in it separates only outside quotes.
