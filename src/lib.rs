@@ -23,8 +23,8 @@
 //! | room | what it does | may use |
 //! |---|---|---|
 //! | `diag` | errors that point at a place in a text, with hints | – |
-//! | `event` | what can happen in a run: ids, digests, events, outcomes | – |
-//! | `units` | numbers and arguments as text: sizes, counts, durations, digests, quoting for a shell, credentials in URLs | – |
+//! | `event` | what can happen in a run: ids, events, outcomes; digests, files that they are made of, and the cores that do it | – |
+//! | `units` | numbers, arguments and paths as text: sizes, counts, durations, digests, quoting for a shell, credentials in URLs | – |
 //! | `spec` | the settings of a manifest that the harness and the launch of servers act on: one type for each | units |
 //! | `stats` | statistics of several runs and of one: tests, intervals, effective sample sizes, searches; pure | – |
 //! | `manifest` | text → a checked `Manifest`; the JSON Schema | spec, diag, event, units |

@@ -2,10 +2,11 @@
 
 use std::collections::HashSet;
 use std::fs;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use super::store::{ListedFolder, PathError, leads_out};
 use crate::event::SYSTEM_FOLDERS;
+use crate::units::plain_path;
 
 /// One text about all of them. `known`: paths whose content is in the task's key, or that are outputs; only looked at where a link leads
 /// out.
@@ -28,7 +29,7 @@ pub(super) fn notice(listed: &ListedFolder, known: impl FnOnce() -> Vec<PathBuf>
     let mut unknown = outside.filter(|(path, target)| {
         let path = listed.folder().join(path);
         // What a link in an earlier output leads to was named when that was made.
-        let target = plain(&path.parent().unwrap_or(&path).join(target));
+        let target = plain_path(&path.parent().unwrap_or(&path).join(target));
         !is_known(&target) && !fs::canonicalize(&path).is_ok_and(|end| is_known(&end))
     });
     let Some((path, target)) = unknown.next() else { return Ok(None) };
@@ -43,19 +44,6 @@ pub(super) fn notice(listed: &ListedFolder, known: impl FnOnce() -> Vec<PathBuf>
         path.display(),
         target.display()
     )))
-}
-
-/// A path without `..`, by its text alone.
-fn plain(path: &Path) -> PathBuf {
-    let mut found = PathBuf::new();
-    for part in path.components() {
-        match part {
-            Component::ParentDir => drop(found.pop()),
-            Component::CurDir => {}
-            part => found.push(part),
-        }
-    }
-    found
 }
 
 #[cfg(test)]

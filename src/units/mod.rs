@@ -1,8 +1,9 @@
-//! Numbers and arguments as text: sizes, counts, durations, digests, quoting for a shell.
+//! Numbers, arguments and paths as text: sizes, counts, durations, digests, quoting for a shell.
 
 mod byte_size;
 mod digit_grouping;
 mod duration;
+mod plain_path;
 mod sha256;
 mod shell;
 mod url_credentials;
@@ -10,6 +11,7 @@ mod url_credentials;
 pub use byte_size::size;
 pub use digit_grouping::grouped;
 pub use duration::{DurationError, duration};
+pub use plain_path::plain_path;
 pub use sha256::{Sha256Of, sha256_of_file};
 pub use shell::shell_word;
 pub use url_credentials::{credentials, userinfo, without_credentials};

@@ -5,7 +5,9 @@
 //! text, so what a script opens by itself stays unseen.
 
 use std::collections::BTreeMap;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
+
+use crate::units::plain_path;
 
 /// Paths below `project` (but not below `state`) that the text names, that exist, and that no input covers; sorted.
 pub fn undeclared(
@@ -23,7 +25,7 @@ pub fn undeclared(
     let mut found: Vec<PathBuf> = text
         .split(ends)
         .filter(|word| word.starts_with(root) || word.contains("../"))
-        .map(|word| plain(&out.join(word)))
+        .map(|word| plain_path(&out.join(word)))
         .filter(|path| path.starts_with(project) && path != project && !path.starts_with(state))
         .filter(|path| !inputs.values().flatten().any(|input| path.starts_with(input)))
         .filter(|path| path.is_file())
@@ -31,21 +33,6 @@ pub fn undeclared(
     found.sort();
     found.dedup();
     found
-}
-
-/// Without `.` and `..`, by the text alone.
-fn plain(path: &Path) -> PathBuf {
-    let mut plain = PathBuf::with_capacity(path.as_os_str().len());
-    for part in path.components() {
-        match part {
-            Component::ParentDir => {
-                plain.pop();
-            }
-            Component::CurDir => {}
-            part => plain.push(part),
-        }
-    }
-    plain
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::time::Instant;
 use super::scrape::{ServerPoll, since};
 use super::summarised_series::MOST_POINT_BYTES;
 
-/// How many these are: lists have room for up to twice as many as they hold.
+/// Points of all series that are summarised at once: lists have room for up to twice as many as they hold.
 const MOST_POINTS: usize = MOST_POINT_BYTES / (2 * size_of::<Point>());
 
 /// One value of one server.
