@@ -187,6 +187,16 @@ fn bad() -> Vec<Case> {
         ended(&mut slow, index, (index * 10, at, at + 30), 1, &[(at + 30, 1)], RequestEnd::Ok);
     }
     cases.push(case("90 requests/s sent where 100 are scheduled", 300, slow, |_| ()));
+    let one_late = |requests: u64, late: u64, by: u64| {
+        let mut all = Collector::new();
+        for index in 0..requests {
+            let at = index * 10 + if index == late { by } else { 0 };
+            ended(&mut all, index, (index * 10, at, at + 30), 1, &[(at + 30, 1)], RequestEnd::Ok);
+        }
+        all
+    };
+    cases.push(case("the last one of 300 requests sent 100 ms late", 300, one_late(300, 299, 100), |_| ()));
+    cases.push(case("the first one of 6 requests sent 3 ms late", 6, one_late(6, 0, 3), |_| ()));
     let mut short = Collector::new();
     for index in 0..300 {
         let at = index * 10;
