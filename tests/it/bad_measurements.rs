@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use pretty_assertions::assert_eq;
 use regatta::event::Verdict;
-use regatta::harness::{Api, BenchSpec, LoadLevel, LoadPattern, ReasonSeverity, RunResult, Slo};
+use regatta::harness::{Api, BenchSpec, LoadLevel, LoadPattern, Reason, ReasonSeverity, RunResult, Slo};
 use regatta::spec::{Arrivals, GoodputLimit, Length, Limits, Retries, RetryOn};
 use regex::Regex;
 use serde_json::json;
@@ -400,10 +400,11 @@ impl Row {
 
 /// The verdict and the findings without those of the client.
 fn of_the_server(result: &RunResult) -> (Verdict, Vec<String>) {
-    // Where requests were late because of the client, their rate is the client's, too.
-    let is_client_late = result.reasons().iter().any(|reason| reason.check.as_str() == "lag");
-    let is_of_the_machine = |check: &str| OF_THE_MACHINE.contains(&check) || (check == "rate" && is_client_late);
-    let reasons: Vec<_> = result.reasons().iter().filter(|reason| !is_of_the_machine(reason.check.as_str())).collect();
+    let is_of_the_machine = |reason: &&Reason| {
+        let is_rate_of_client = reason.check.as_str() == "rate" && reason.severity == ReasonSeverity::InvalidClient;
+        is_rate_of_client || OF_THE_MACHINE.contains(&reason.check.as_str())
+    };
+    let reasons: Vec<&Reason> = result.reasons().iter().filter(|reason| !is_of_the_machine(reason)).collect();
     let verdict = match reasons.iter().map(|reason| reason.severity).min() {
         None => Verdict::Valid,
         Some(ReasonSeverity::Warning) => Verdict::ValidWithWarnings,
