@@ -164,9 +164,9 @@ fn directory(expanded: &ExpandedStages<'_>) -> Arc<Directory> {
         .stages
         .iter()
         .map(|stage| {
-            let instances = stage.instances.clone();
-            let instances =
-                instances.filter_map(|index| expanded.all.get(index).map(|one| known(one, index))).collect();
+            // Of known length: a list that grows has room for four.
+            let instances = stage.instances.clone().zip(&expanded.all[stage.instances.clone()]);
+            let instances = instances.map(|(index, one)| known(one, index)).collect();
             (stage.name.to_owned(), KnownStages { kind: stage.kind, instances })
         })
         .collect();

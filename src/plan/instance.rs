@@ -41,7 +41,13 @@ pub struct StageOf<'a> {
 
 /// Makes the instances of all stages, in manifest order.
 pub fn instances<'a>(manifest: &'a Manifest, expressions: &Expressions, found: &mut Diagnostics) -> ExpandedStages<'a> {
-    let mut made = ExpandedStages { all: Vec::new(), stages: Vec::new(), by_name: HashMap::new() };
+    // One task a stage at least.
+    let least = manifest.stages.len();
+    let mut made = ExpandedStages {
+        all: Vec::with_capacity(least),
+        stages: Vec::with_capacity(least),
+        by_name: HashMap::with_capacity(least),
+    };
     for (name, entry) in &manifest.stages {
         let begin = made.all.len();
         let coordinates = match product(manifest, name, entry, expressions, MAX_TASKS - begin, found) {

@@ -365,7 +365,7 @@ fn task(stage: &StageOf<'_>, instance: &Instance, mut typed: Stage) -> Result<Ta
         gpu_clocks: typed.gpu_clocks,
         cpus,
         timeout: typed.timeout.as_ref().map(TimeSpan::time),
-        retry: typed.retry.map(retry),
+        retry: typed.retry.map(retry).map(Box::new),
         cache: typed.cache.unwrap_or(true),
         external: None,
         share: typed.share,

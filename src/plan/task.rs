@@ -93,7 +93,7 @@ pub struct Task {
     /// `-j` slots; `None` takes all of them.
     pub cpus: Option<u32>,
     pub timeout: Option<Duration>,
-    pub retry: Option<RetryRule>,
+    pub retry: Option<Box<RetryRule>>,
     /// false: never taken from the store.
     pub cache: bool,
     /// JSON of the endpoints that it uses and that the run does not start. With `cache`, what they are is part of the key.

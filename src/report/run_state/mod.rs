@@ -70,7 +70,7 @@ pub struct TaskState {
     pub ready: Option<f64>,
     pub endpoints: Vec<Endpoint>,
     /// The last progress event; removed when the task ends.
-    pub progress: Option<TaskProgress>,
+    pub progress: Option<Box<TaskProgress>>,
     /// Process groups that are up.
     pub groups: Vec<i32>,
 }
@@ -282,7 +282,12 @@ impl RunState {
             }
             Event::ProcessStarted { task, pgid } => self.entry(task).groups.push(*pgid),
             Event::OutlivingStarted { .. } | Event::OutlivingRemoved { .. } | Event::MetricsServed { .. } => {}
-            Event::ProcessEnded { task, pgid } => self.entry(task).groups.retain(|group| group != pgid),
+            Event::ProcessEnded { task, pgid } => {
+                let groups = &mut self.entry(task).groups;
+                groups.retain(|group| group != pgid);
+                // Of thousands of tasks, few have a process.
+                groups.shrink_to_fit();
+            }
             Event::ServiceReady { task, endpoints, seconds } => {
                 let entry = self.set(task, TaskPhase::Up, at);
                 entry.service = true;
@@ -329,7 +334,8 @@ impl RunState {
                 // Progress events may come late; they never bring a task back, and a server that is ready no longer loads.
                 let is_over = |entry: &TaskState| entry.state.is_finished() || entry.state == TaskPhase::Up;
                 if let Some(entry) = self.tasks.get_mut(task).filter(|entry| !is_over(entry)) {
-                    entry.progress = Some(TaskProgress { text: text.clone(), done: *done, total: *total, live: *live });
+                    let progress = TaskProgress { text: text.clone(), done: *done, total: *total, live: *live };
+                    entry.progress = Some(Box::new(progress));
                 }
             }
             Event::Stopping { why } => self.stopping = Some(why.clone()),
