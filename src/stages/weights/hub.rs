@@ -176,7 +176,8 @@ async fn listing(mut response: Response) -> Result<Vec<u8>, FetchError> {
 
 /// An answer that is whole and of another shape will be the same again; one that is cut or no JSON may be a proxy's, or the network's.
 pub(super) fn read_listing(bytes: &[u8], from: &str) -> Result<HubIndex, FetchError> {
-    let unusable = |why: String| FetchError::Final(Box::new(refused(format!("the answer of {from} is not usable: {why}"))));
+    let unusable =
+        |why: String| FetchError::Final(Box::new(refused(format!("the answer of {from} is not usable: {why}"))));
     let answer = serde_json::from_slice(bytes).map_err(|error| {
         if error.is_data() {
             unusable(error.to_string())

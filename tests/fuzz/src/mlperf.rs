@@ -43,9 +43,9 @@ const SUBMITTED: [(&str, &[u8]); 16] = [
 const DETAIL: &[u8] = include_bytes!("../../golden/mlperf/logs/offline-valid/mlperf_log_detail.txt");
 const SUMMARY: &[u8] = include_bytes!("../../golden/mlperf/logs/offline-valid/mlperf_log_summary.txt");
 const ANSWERS: &[u8] = include_bytes!("../../golden/mlperf/logs/test06-server/mlperf_log_accuracy.json");
-const ACCURACY: &[u8] = b"{'rouge1': 44.4312, 'rouge2': 22.0352, 'rougeL': 28.6162, 'tokens_per_sample': 294.45}\nhash=x\n";
-const SAMPLES: &[u8] =
-    b"Time,11-21-2026 19:55:32.000,Watts,22.9,Volts,228.57,Amps,0.1279,PF,0.7808,Mark,x_testing\n";
+const ACCURACY: &[u8] =
+    b"{'rouge1': 44.4312, 'rouge2': 22.0352, 'rougeL': 28.6162, 'tokens_per_sample': 294.45}\nhash=x\n";
+const SAMPLES: &[u8] = b"Time,11-21-2026 19:55:32.000,Watts,22.9,Volts,228.57,Amps,0.1279,PF,0.7808,Mark,x_testing\n";
 
 /// The first byte decides which file of a submission it is.
 pub fn submission(data: &[u8]) {
@@ -126,7 +126,8 @@ fn sentences(data: &[u8]) {
     if let Ok(model) = SentenceModel::load(&model) {
         let text = String::from_utf8_lossy(text);
         let found = one_sentence_per_line(&model, &text);
-        let letters = |text: &str| text.chars().filter(|c| !c.is_whitespace()).collect::<String>();
+        // Python has a few spaces more.
+        let letters = |text: &str| text.chars().filter(|c| !c.is_whitespace() && !c.is_control()).collect::<String>();
         assert_eq!(letters(&found), letters(&text), "no letter is lost");
     }
 }

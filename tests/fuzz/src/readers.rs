@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use prost::Message as _;
 use regatta::app::read_lock_file;
-use regatta::diag::SourceText;
+use regatta::diag::{SourceText, is_panic_caught};
 use regatta::harness::{
     Api, BenchSpec, DataKind, LoadPattern, NpyIntegers, PreviousAnswers, Prompt, PromptFile, PromptSource,
     RequestSchedule, SendingSpec, Slo, Transport, plan, read_grpc_answer, read_http_answer,
@@ -81,6 +81,16 @@ thread_local! {
         let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
         Box::leak(Box::new(runtime))
     };
+}
+
+/// Panics of libraries that the program takes for errors are none here: the fuzzer's own hook would end the process at them.
+pub fn let_caught_panics_pass() {
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if !is_panic_caught() {
+            hook(panic);
+        }
+    }));
 }
 
 fn block_on<T>(what: impl Future<Output = T>) -> T {

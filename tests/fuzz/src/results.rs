@@ -32,8 +32,8 @@ fn result(text: &str, records: &[RequestRecord]) {
     for format in ExportFormat::ALL {
         let _ = export(&run, records, format);
     }
-    let sets = [run.clone(), MeasuredRun { name: "b".to_owned(), ..run }]
-        .map(|run| RunSet::single(ComparedResult::of(&run)));
+    let sets =
+        [run.clone(), MeasuredRun { name: "b".to_owned(), ..run }].map(|run| RunSet::single(ComparedResult::of(&run)));
     for force in [false, true] {
         let comparison = Comparison::of(&sets[0], &sets[1], CompareRules { force, ..CompareRules::default() });
         let comparisons = [comparison];

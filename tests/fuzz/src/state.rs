@@ -180,7 +180,11 @@ pub fn job_messages(data: &[u8]) {
     }
     let _ = (open_metrics(&state), junit_xml(&state));
     let _ = (job.number(), job.claimant(), job.heartbeat(), job.beats());
-    let _ = (abandoned(&home), superseded(&job, &TaskId::new("a")), left_running(&home, &TaskId::new("a"), &first_digest(&[0; 32])));
+    let _ = (
+        abandoned(&home),
+        superseded(&job, &TaskId::new("a")),
+        left_running(&home, &TaskId::new("a"), &first_digest(&[0; 32])),
+    );
     for name in ["progress.jsonl", "tags"] {
         file(&format!(".regatta/runs/r/{name}"), data);
     }
