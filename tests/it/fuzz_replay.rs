@@ -180,8 +180,12 @@ macro_rules! replays {
         })*
 
         #[test]
-        fn every_reader_has_its_replay() {
+        fn every_reader_has_its_replay_and_is_in_the_manual() {
             assert_eq!(readers::READERS.map(|(name, _)| name), [$(stringify!($name)),*]);
+            let chapter = include_str!("../manual/27-security.md");
+            for (name, _) in readers::READERS {
+                assert!(chapter.contains(&format!("`{name}`")), "{name}");
+            }
         }
     };
 }

@@ -29,7 +29,7 @@ use regatta::manifest::{Expressions, GivenValues, ManifestLibrary, Scope, load};
 use regatta::mlperf::{conf, log};
 use regatta::plan::expand;
 use regatta::spec::{Arrivals, Length, Limits, RecordOrder, Request, StopAfter};
-use regatta::triton::{pbtxt, proto, tensors_of};
+use regatta::triton::{pbtxt, proto, repository, tensors_of};
 use tokio::runtime::{Builder, Runtime};
 
 pub use checkpoints::{checkpoint, engine_config, hub_listing, tokenizer};
@@ -170,6 +170,8 @@ pub fn model_config(data: &[u8]) {
     let _ = pbtxt::unfilled(text);
     let _ = pbtxt::place_in(text, text.len() / 2);
     let _ = pbtxt::read_as_server(text);
+    let _ = repository::substitute(text, &|name| (name.len() % 2 == 0).then(|| "1".to_owned()));
+    let _ = repository::pairs(text);
     match pbtxt::read(text) {
         Ok(config) => {
             let _ = pbtxt::json(&config);
