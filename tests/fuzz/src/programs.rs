@@ -32,7 +32,11 @@ fn logs(text: &str) {
         let _ = diagnose_server(std::slice::from_ref(line));
     }
     let secret = text.get(..6).unwrap_or("secret").to_owned();
-    assert!(!redacted(text, &[secret.clone()]).contains(&secret) || "***".contains(&secret) || secret.contains('*'));
+    assert!(
+        !redacted(text, std::slice::from_ref(&secret)).contains(&secret)
+            || "***".contains(&secret)
+            || secret.contains('*')
+    );
 }
 
 fn gpus(text: &str) {

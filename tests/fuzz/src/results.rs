@@ -22,7 +22,8 @@ fn result(text: &str, records: &[RequestRecord]) {
     let own = read_result(&file("result.json", text.as_bytes()));
     if let Ok(own) = &own {
         let again = serde_json::to_string(own).expect("JSON");
-        let _ = result_of_repeats(&[own.clone(), own.clone()]);
+        let runs: Vec<_> = std::iter::repeat_n(own.clone(), 2).collect();
+        let _ = result_of_repeats(&runs);
         let _ = (own.verdict_text(), again);
     }
     let _ = import_runs("results", &[ImportSource { name: "result.json".to_owned(), text: text.to_owned() }]);
@@ -32,8 +33,8 @@ fn result(text: &str, records: &[RequestRecord]) {
     for format in ExportFormat::ALL {
         let _ = export(&run, records, format);
     }
-    let sets =
-        [run.clone(), MeasuredRun { name: "b".to_owned(), ..run }].map(|run| RunSet::single(ComparedResult::of(&run)));
+    let named = |name: &str| MeasuredRun { name: name.to_owned(), ..run.clone() };
+    let sets = vec![RunSet::single(ComparedResult::of(&run)), RunSet::single(ComparedResult::of(&named("b")))];
     for force in [false, true] {
         let comparison = Comparison::of(&sets[0], &sets[1], CompareRules { force, ..CompareRules::default() });
         let comparisons = [comparison];

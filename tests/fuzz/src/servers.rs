@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use regatta::event::Endpoint;
-use regatta::harness::{Api, Http, Transport, ask_identity, changes_of_servers, gpu};
+use regatta::harness::{Api, Http, ServerIdentity, Transport, ask_identity, changes_of_servers, gpu};
 use regatta::triton::{Exposition, HttpAddress, HttpClient, Scraper, summarise};
 use serde_json::json;
 
@@ -113,9 +113,10 @@ async fn identify(api: Api, address: &HttpAddress) {
         Endpoint { host: address.host.clone(), grpc: port, http: Some(port), metrics: Some(port), name: None };
     let found = ask_identity(&endpoint, &Transport::Http(Http::new(api)), "m").await;
     let text = serde_json::to_string(&found).expect("JSON");
-    assert_eq!(serde_json::from_str::<regatta::harness::ServerIdentity>(&text).expect("its own JSON"), found);
-    let _ = changes_of_servers(&[found.clone()], &[Default::default(), found.clone()]);
-    let _ = changes_of_servers(&[Default::default()], &[found]);
+    assert_eq!(serde_json::from_str::<ServerIdentity>(&text).expect("its own JSON"), found);
+    let before = [found.clone(), ServerIdentity::default()];
+    let _ = changes_of_servers(&before, &[ServerIdentity::default(), found.clone()]);
+    let _ = changes_of_servers(&before, &[found]);
 }
 
 async fn report(address: HttpAddress) {
@@ -155,7 +156,7 @@ pub fn server_metrics(data: &[u8]) {
 fn poll(answers: Vec<Vec<u8>>) {
     let (scrape, begun) = with_answers(answers, |address| {
         let begun = Instant::now();
-        let scraper = Scraper::start(vec![address.clone(), address], Duration::from_secs(60)).expect("a thread");
+        let scraper = Scraper::start(vec![address.clone(), address], Duration::from_mins(1)).expect("a thread");
         (block_on(scraper.finish()), begun)
     });
     for zero in [begun, Instant::now()] {
