@@ -35,7 +35,7 @@ const SOURCES: [Source; 28] = [
         &[".json", ".jsonl", ".txt"],
         &[0, 1, 2, 3, 4, 5],
     ),
-    ("own_results", &["golden/results/benchmark", "fuzz/seeds/own_results"], &[".json", ".jsonl"], &[0, 1, 2]),
+    ("own_results", &["golden/results/benchmark", "fuzz/seeds/own_results"], &[".json", ".jsonl"], &[0, 1, 2, 3]),
     ("npy", &["fuzz/seeds/npy"], &[""], &[]),
     ("prompts", &["fuzz/seeds/prompts"], &[""], &[0, 1, 2, 3]),
     ("hub_listing", &["fuzz/seeds/hub_listing"], &[""], &[]),
