@@ -1,16 +1,19 @@
 //! A panic of Regatta's own code becomes a message and an exit code of its own, after everything was cleaned up.
 
-use std::any::Any;
 use std::panic::{self, AssertUnwindSafe, PanicHookInfo};
 
 use super::output::print_error;
 use crate::cli::CliExit;
+use crate::diag::{is_panic_caught, panic_text};
 
 /// Does the work of a command. If it panics, what it holds is dropped (servers are stopped, locks are given back), and the
 /// message names the place in the source.
 pub(super) fn guard(work: impl FnOnce() -> CliExit) -> CliExit {
     let default_hook = panic::take_hook();
     panic::set_hook(Box::new(move |fault| {
+        if is_panic_caught() {
+            return;
+        }
         if std::env::var_os("RUST_BACKTRACE").is_some_and(|wanted| wanted != "0") {
             default_hook(fault);
         }
@@ -26,19 +29,15 @@ fn message(fault: &PanicHookInfo<'_>) -> String {
     format!(
         "error: a fault in Regatta itself: {}{at}\n  version {}; RUST_BACKTRACE=1 shows where it happened. Please report it with the \
          manifest or the command\n",
-        payload_text(fault.payload()),
+        panic_text(fault.payload()),
         env!("CARGO_PKG_VERSION"),
     )
-}
-
-fn payload_text(payload: &(dyn Any + Send)) -> &str {
-    let text = payload.downcast_ref::<&str>().copied();
-    text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("it panicked")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::diag::catch_panic;
 
     #[test]
     fn a_panic_has_a_code_of_its_own() {
@@ -47,9 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn its_text_is_that_of_the_panic() {
-        assert_eq!(payload_text(&"a"), "a");
-        assert_eq!(payload_text(&"b".to_owned()), "b");
-        assert_eq!(payload_text(&3_u8), "it panicked");
+    fn a_panic_of_a_library_that_is_an_error_is_no_fault() {
+        assert_eq!(guard(|| catch_panic(|| panic!("of a library")).unwrap_or(CliExit::Usage)), CliExit::Usage);
     }
 }

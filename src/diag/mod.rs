@@ -2,6 +2,7 @@
 //!
 //! A leaf: it has no dependency on YAML, manifests or Triton. It never prints; [`Diagnostics::render`] returns text.
 
+mod caught_panic;
 mod check_formats;
 mod diagnostic;
 mod error_chain;
@@ -11,6 +12,7 @@ mod render;
 mod source;
 mod suggest;
 
+pub use caught_panic::{LibraryPanic, catch_panic, is_panic_caught, panic_text};
 pub use check_formats::{CheckProblem, CheckedManifest, ProblemPlace, check_github, check_json, check_sarif};
 pub use diagnostic::{Diagnostic, Diagnostics, Label, MissingValue, Severity};
 pub use error_chain::{error_chain, with_causes};

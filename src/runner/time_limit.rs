@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 
+use crate::diag::panic_text;
 use crate::event::{Done, Failure, FailureKind, Stop};
 
 /// Work as a task of its own, so that a panic in a stage is a failure of that stage and not the end of the run, and work that blocks
@@ -21,10 +22,7 @@ where
 
 /// Work whose panic is a failure of its stage, on the caller's own thread: for a caller that does nothing else meanwhile.
 pub(super) async fn catch_panics(work: impl Future<Output = Result<Done, Failure>>) -> Result<Done, Failure> {
-    AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|panic| {
-        let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-        Err(panicked(&text.unwrap_or("a panic without a text")))
-    })
+    AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|panic| Err(panicked(&panic_text(&*panic))))
 }
 
 fn panicked(panic: &dyn std::fmt::Display) -> Failure {

@@ -42,7 +42,7 @@ use remote::slurm::{self, SlurmContext};
 pub use remote::slurm::{AllocationRun, AttemptClaim, NodeWorkerError, end_abandoned, in_allocation, work};
 pub use serve::{LaunchPreview, ServePreview, previews};
 use task_context::TaskContext;
-pub use weights::weights_size;
+pub use weights::{listed_size, weights_size};
 
 type BoxFuture<'a> = Pin<Box<dyn Future<Output = Result<Done, Failure>> + Send + 'a>>;
 

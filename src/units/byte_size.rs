@@ -1,4 +1,7 @@
-//! A number of bytes, for display.
+//! Numbers of bytes: for display, and how many there can be.
+
+/// All files of one folder have fewer: no file system holds more. Sums of sizes that others state stay far below what a number can hold.
+pub const MOST_BYTES: u64 = 1 << 60;
 
 /// `512 B`, `39.8 GB`, `141 GB`: decimal units, as disks and data sheets have them.
 pub fn size(bytes: u64) -> String {

@@ -180,8 +180,12 @@ macro_rules! replays {
         })*
 
         #[test]
-        fn every_reader_has_its_replay() {
+        fn every_reader_has_its_replay_and_is_in_the_manual() {
             assert_eq!(readers::READERS.map(|(name, _)| name), [$(stringify!($name)),*]);
+            let chapter = include_str!("../manual/27-security.md");
+            for (name, _) in readers::READERS {
+                assert!(chapter.contains(&format!("`{name}`")), "{name}");
+            }
         }
     };
 }
@@ -193,12 +197,26 @@ replays!(
     grpc_answer,
     sse,
     http,
+    server_reports,
+    server_metrics,
     journal,
     records,
+    state_caches,
+    job_messages,
+    shared_outputs,
+    shared_summaries,
     lock_file,
     loadgen_log,
     import_line,
     import_results,
+    own_results,
     npy,
-    prompts
+    prompts,
+    hub_listing,
+    checkpoint,
+    engine_config,
+    tokenizer,
+    submission,
+    mlperf_data,
+    program_output
 );

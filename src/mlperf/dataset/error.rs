@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::diag::FeatureLeftOut;
+use crate::diag::{FeatureLeftOut, LibraryPanic};
 use crate::harness::NpyError;
 
 #[derive(Debug, thiserror::Error)]
@@ -72,6 +72,8 @@ pub enum ParquetFileError {
         #[from]
         source: parquet::errors::ParquetError,
     },
+    #[error("Parquet error: {0}")]
+    Library(#[from] LibraryPanic),
     #[error(transparent)]
     LeftOut(#[from] FeatureLeftOut),
     #[error("Parquet error: {0}")]

@@ -13,10 +13,13 @@ use super::columns::Columns;
 use super::error::{ParquetFileError, SampleFileError};
 use super::row::RowSink;
 use super::row::{DatasetRow, RowValue};
+use crate::diag::catch_panic;
 
 /// Gives each row to `sink`. Err: what is wrong.
 pub fn read(file: &Path, columns: &Columns, sink: &mut RowSink<'_>) -> Result<(), SampleFileError> {
-    rows(file, columns, sink).map_err(|error| SampleFileError::Parquet { path: file.to_owned(), error })
+    // The library panics at some files that are damaged.
+    let read = catch_panic(|| rows(file, columns, sink)).unwrap_or_else(|panic| Err(panic.into()));
+    read.map_err(|error| SampleFileError::Parquet { path: file.to_owned(), error })
 }
 
 fn rows(file: &Path, columns: &Columns, sink: &mut RowSink<'_>) -> Result<(), ParquetFileError> {

@@ -20,8 +20,11 @@ impl AxisScale {
 
     /// Linear between round numbers around the values, for points whose distance from each other is what matters.
     pub fn close(values: &[f64], count: usize) -> Self {
-        let most = values.iter().copied().fold(0.0, f64::max);
-        let least = values.iter().copied().fold(f64::INFINITY, f64::min).min(most);
+        let most = finite(values).fold(0.0, f64::max);
+        let least = finite(values).fold(f64::INFINITY, f64::min).min(most);
+        if !(most - least).is_finite() {
+            return Self::linear(most, count);
+        }
         let width = steps((most - least).max(most * 0.05), count);
         let step = width.get(1).copied().unwrap_or(1.0);
         let (from, to) = ((least / step).floor() as i64, (most / step).ceil() as i64);
@@ -31,9 +34,10 @@ impl AxisScale {
 
     /// Linear from 0, or logarithmic where the values are far apart.
     pub fn fitting(values: &[f64], count: usize) -> Self {
-        let most = values.iter().copied().fold(0.0, f64::max);
-        let least = values.iter().copied().filter(|value| *value > 0.0).fold(f64::INFINITY, f64::min);
-        let is_wide = least.is_finite() && most > least * WIDE && values.iter().all(|value| *value > 0.0);
+        let most = finite(values).fold(0.0, f64::max);
+        let least = finite(values).filter(|value| *value >= f64::MIN_POSITIVE).fold(f64::INFINITY, f64::min);
+        let is_wide =
+            least.is_finite() && most > least * WIDE && values.iter().all(|value| *value >= f64::MIN_POSITIVE);
         if is_wide { Self::log(least, most) } else { Self::linear(most, count) }
     }
 
@@ -78,6 +82,11 @@ impl AxisScale {
     }
 }
 
+/// A quotient of numbers in a result may be infinite, and an axis up to there would have no end of ticks.
+fn finite(values: &[f64]) -> impl Iterator<Item = f64> {
+    values.iter().copied().filter(|value| value.is_finite())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -94,6 +103,13 @@ mod tests {
         assert!(close.share(35.0).abs() < 1e-9 && (close.share(55.0) - 1.0).abs() < 1e-9);
         assert_eq!(AxisScale::close(&[50.0], 4).ticks().len(), 2, "one value has an axis, too");
         assert!(!AxisScale::fitting(&[0.0, 900.0], 4).is_log(), "0 is on no logarithmic axis");
+        for values in [[5e-324, f64::INFINITY], [f64::NAN, 3.0], [f64::MIN, f64::MAX], [5e-324, f64::MAX], [5e-324; 2]]
+        {
+            for axis in [AxisScale::fitting(&values, 4), AxisScale::close(&values, 4), AxisScale::linear(values[1], 4)]
+            {
+                assert!((2..1000).contains(&axis.ticks().len()), "{values:?}: {:?}", axis.ticks());
+            }
+        }
         let decades = AxisScale::fitting(&[3.0, 40_000.0], 4);
         assert_eq!(decades.ticks(), [10.0, 100.0, 1000.0, 10_000.0]);
     }

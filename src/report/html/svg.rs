@@ -104,7 +104,8 @@ impl SvgCanvas {
 
 /// Round steps from 0 to at least `most`: at most `count` of them.
 pub(super) fn steps(most: f64, count: usize) -> Vec<f64> {
-    if !most.is_finite() || most <= 0.0 {
+    // A part of a smaller number may be 0, and it would take any number of those.
+    if !most.is_finite() || most < f64::MIN_POSITIVE {
         return vec![0.0, 1.0];
     }
     let raw = most / count as f64;

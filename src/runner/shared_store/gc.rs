@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::address::StoreAddress;
 use super::bucket::{BLOBS, Bucket, RECORDS, blob};
 use super::error::SharedStoreError;
-use super::listed_object::{ListedObject, TEMPORARY};
+use super::listed_object::{ListedObject, TEMPORARY, bytes_of};
 use super::record::SharedOutput;
 
 /// What stays.
@@ -63,12 +63,12 @@ pub async fn collect(
         let is_old = keep.younger_than.is_some_and(|limit| record.age >= limit);
         let more: u64 = files(&shared).filter(|(name, _)| !named.contains_key(name)).map(|(_, size)| size).sum();
         // Nothing older stays once one did not fit: what is left is the youngest.
-        full |= keep.max_bytes.is_some_and(|limit| held + more > limit);
+        full |= keep.max_bytes.is_some_and(|limit| held.saturating_add(more) > limit);
         if is_old || full {
             doomed.push(record);
             continue;
         }
-        held += more;
+        held = held.saturating_add(more);
         named.extend(files(&shared));
         removed.records_left += 1;
     }
@@ -90,15 +90,15 @@ pub async fn collect(
     let is_idle = |seen: &&ListedObject| !named.contains_key(&seen.name) && seen.age >= keep.grace;
     for idle in blobs.iter().filter(is_idle) {
         removed.blobs += 1;
-        removed.bytes += idle.size;
+        removed.bytes = removed.bytes.saturating_add(idle.size);
         if really {
             bucket.delete(&idle.name).await?;
         }
     }
-    removed.bytes_left = blobs.iter().map(|seen| seen.size).sum::<u64>() - removed.bytes;
+    removed.bytes_left = bytes_of(&blobs) - removed.bytes;
     // Temporary files that killed writers left behind.
     for left in bucket.list(TEMPORARY).await?.iter().filter(|seen| seen.age >= keep.grace) {
-        removed.bytes += left.size;
+        removed.bytes = removed.bytes.saturating_add(left.size);
         if really {
             bucket.delete(&left.name).await?;
         }

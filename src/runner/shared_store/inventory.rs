@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::bucket::{self, BLOBS, RECORDS, blob};
 use super::error::SharedStoreError;
+use super::listed_object::bytes_of;
 use super::machine::name;
 use super::pull::read;
 use super::push::{PushOutcome, examined, push};
@@ -58,7 +59,7 @@ impl SharedStore {
         Ok(Inventory {
             records: bucket.list(RECORDS).await?.len() as u64,
             blobs: blobs.len() as u64,
-            bytes: blobs.iter().map(|blob| blob.size).sum(),
+            bytes: bytes_of(&blobs),
         })
     }
 

@@ -14,5 +14,10 @@ pub(super) struct ListedObject {
     pub age: Duration,
 }
 
+/// A store may state any sizes.
+pub(super) fn bytes_of(objects: &[ListedObject]) -> u64 {
+    objects.iter().map(|object| object.size).fold(0, u64::saturating_add)
+}
+
 /// In a folder only: what is being written.
 pub(super) const TEMPORARY: &str = "regatta-1/tmp";

@@ -12,6 +12,7 @@ use super::file_stamp::EntryKind;
 use super::outputs::any_bytes;
 use super::{OutputCache, TaskRecord};
 use crate::event::{Digest, Hasher};
+use crate::units::MOST_BYTES;
 
 /// One thing in an output folder. The folder itself is the first one, with an empty path.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -74,6 +75,7 @@ pub fn digest_of(items: &[ParcelItem]) -> Digest {
 pub fn unfit(items: &[ParcelItem]) -> Option<String> {
     let mut folders: HashSet<&Path> = HashSet::new();
     let mut seen: HashSet<&Path> = HashSet::new();
+    let mut bytes = 0_u64;
     for (at, item) in items.iter().enumerate() {
         let path = item.path.as_path();
         let name = path.display();
@@ -98,6 +100,10 @@ pub fn unfit(items: &[ParcelItem]) -> Option<String> {
         };
         if !digest_is_right || is_root && item.kind != EntryKind::Folder {
             return Some(format!("the entries of `{name}` contradict each other"));
+        }
+        bytes = bytes.saturating_add(item.size);
+        if bytes > MOST_BYTES {
+            return Some(format!("with {name} ({} bytes) it has more than {MOST_BYTES} bytes, the limit", item.size));
         }
     }
     if items.is_empty() { Some("it is empty".to_owned()) } else { link_escape(items) }
@@ -193,6 +199,9 @@ mod tests {
         assert_refused(&[link("one", "a/../two/x"), link("two", "one/x")], "link out of it");
         assert_eq!(with(&[link("self", "self")]), None, "it leads nowhere");
         assert_refused(&[ParcelItem { digest: None, ..item("x", EntryKind::File) }], "contradict");
+        let large = |path: &str| ParcelItem { size: MOST_BYTES, ..item(path, EntryKind::File) };
+        assert_eq!(with(&[large("x")]), None);
+        assert_refused(&[large("x"), large("y")], "with y (1152921504606846976 bytes) it has more than");
         assert_refused(&[ParcelItem { digest: Some(Digest::of(b"other")), ..link("l", "a") }], "contradict");
         assert!(unfit(&[]).is_some());
         assert!(unfit(&[item("", EntryKind::File)]).is_some());

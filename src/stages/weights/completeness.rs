@@ -91,7 +91,7 @@ pub(super) fn is_cut_off(path: &Path) -> Result<(), IncompleteCheckpoint> {
         .map_err(|source| IncompleteCheckpoint::Header { name: name.clone(), source })?;
     let ends =
         header.as_object().into_iter().flatten().filter_map(|(_, tensor)| tensor.pointer("/data_offsets/1")?.as_u64());
-    let expected = 8 + length + ends.max().unwrap_or(0);
+    let expected = (8 + length).saturating_add(ends.max().unwrap_or(0));
     if expected == size {
         return Ok(());
     }
@@ -138,5 +138,9 @@ mod tests {
         );
         fs::write(&path, "x").unwrap();
         assert!(is_cut_off(&path).is_err());
+        let header = br#"{"t":{"data_offsets":[0,18446744073709551615]}}"#;
+        fs::write(&path, [&(header.len() as u64).to_le_bytes(), &header[..]].concat()).unwrap();
+        let error = is_cut_off(&path).unwrap_err().to_string();
+        assert!(error.contains(", and 18446744073709551615 by its header"), "{error}");
     }
 }

@@ -8,7 +8,7 @@ use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue, RANGE};
 use reqwest::{Client, Response, StatusCode};
 
 use super::failures::refused;
-use super::index::{ExpectedFile, HubAnswer, HubIndex};
+use super::index::{ExpectedFile, HubIndex};
 use crate::event::{Failure, FailureKind};
 use crate::units::{credentials, size, userinfo, without_credentials};
 
@@ -87,15 +87,13 @@ impl Hub {
             let response = self.check_status(response, &format!("revision `{revision}`"))?;
             read_listing(&listing(response).await?, &format!("{}/{path}", self.shown()))
         };
-        let answer = answer.await.map_err(|lost| match lost {
+        answer.await.map_err(|lost| match lost {
             FetchError::Broken(why) => {
                 Failure::new(FailureKind::System, format!("{} cannot be queried: {why}", self.shown()))
                     .hint("is there a network? HF_ENDPOINT names another hub, `weights.path` a folder")
             }
             FetchError::Final(failure) => *failure,
-        })?;
-        HubIndex::read(answer)
-            .map_err(|why| refused(format!("the answer of {}/{path} is not usable: {why}", self.shown())))
+        })
     }
 
     /// A file's bytes from an offset on: the response, and whether it begins there or at 0.
@@ -177,14 +175,17 @@ async fn listing(mut response: Response) -> Result<Vec<u8>, FetchError> {
 }
 
 /// An answer that is whole and of another shape will be the same again; one that is cut or no JSON may be a proxy's, or the network's.
-fn read_listing(bytes: &[u8], from: &str) -> Result<HubAnswer, FetchError> {
-    serde_json::from_slice(bytes).map_err(|error| {
+pub(super) fn read_listing(bytes: &[u8], from: &str) -> Result<HubIndex, FetchError> {
+    let unusable =
+        |why: String| FetchError::Final(Box::new(refused(format!("the answer of {from} is not usable: {why}"))));
+    let answer = serde_json::from_slice(bytes).map_err(|error| {
         if error.is_data() {
-            FetchError::Final(Box::new(refused(format!("the answer of {from} is not usable: {error}"))))
+            unusable(error.to_string())
         } else {
             FetchError::Broken(format!("its answer cannot be read: {error}"))
         }
-    })
+    })?;
+    HubIndex::read(answer).map_err(|why| unusable(why.to_string()))
 }
 
 /// A part of a path, with what must not stand there as it is.

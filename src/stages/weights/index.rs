@@ -10,6 +10,7 @@ use super::failures::refused;
 use super::hub_digest::HubDigest;
 use super::list::LIST;
 use crate::event::{Failure, FailureKind};
+use crate::units::MOST_BYTES;
 
 /// Files of one repository. The public hub recommends fewer than so many; those of models have some hundred.
 const MOST_FILES: usize = 100_000;
@@ -25,6 +26,8 @@ pub(super) enum HubAnswerError {
     NoName,
     #[error("{path} has no {what}, so it could not be checked")]
     Lacks { path: String, what: &'static str },
+    #[error("with {path} ({size} bytes) its files have more than {MOST_BYTES} bytes, the limit")]
+    TooLarge { path: String, size: u64 },
 }
 
 /// A repository at a commit.
@@ -106,6 +109,13 @@ impl HubIndex {
         let siblings = answer.siblings.ok_or(HubAnswerError::NoFiles)?;
         let mut files = siblings.into_iter().map(ExpectedFile::read).collect::<Result<Vec<_>, _>>()?;
         files.sort_by(|a, b| a.path.cmp(&b.path));
+        let mut bytes = 0_u64;
+        for ExpectedFile { path, size, .. } in &files {
+            bytes = bytes.saturating_add(*size);
+            if bytes > MOST_BYTES {
+                return Err(HubAnswerError::TooLarge { path: path.clone(), size: *size });
+            }
+        }
         Ok(Self { commit, files })
     }
 }
@@ -178,6 +188,10 @@ mod tests {
         assert_eq!(
             of(serde_json::json!({"rfilename": "a", "lfs": {"size": 1}})),
             "a has no SHA-256, so it could not be checked"
+        );
+        assert_eq!(
+            of(serde_json::json!({"rfilename": "a", "size": u64::MAX, "blobId": "x"})),
+            "with a (18446744073709551615 bytes) its files have more than 1152921504606846976 bytes, the limit"
         );
         assert_eq!(read(serde_json::json!({"sha": null})).unwrap_err(), HubAnswerError::NoCommit);
         assert_eq!(read(serde_json::json!({"sha": "c", "siblings": null})).unwrap_err(), HubAnswerError::NoFiles);

@@ -1,11 +1,11 @@
 //! Which files of a repository are wanted.
 
 use super::failures::refused;
-use super::index::{ExpectedFile, HubIndex};
+use super::index::{ExpectedFile, HubIndex, stays_inside};
 use crate::event::Failure;
 use crate::manifest::model::Weights;
 
-/// The files of a repository that are wanted; never none.
+/// The files of a repository that are wanted; never none, and each in the output folder.
 pub(super) fn chosen(index: &HubIndex, weights: &Weights) -> Result<Vec<ExpectedFile>, Failure> {
     let include = globs(&weights.include)?;
     let exclude = globs(&weights.exclude)?;
@@ -17,6 +17,7 @@ pub(super) fn chosen(index: &HubIndex, weights: &Weights) -> Result<Vec<Expected
         let names: Vec<&str> = index.files.iter().map(|file| file.path.as_str()).take(20).collect();
         return Err(refused("none of its files is wanted").hint(format!("it has {}", names.join(", "))));
     }
+    wanted.iter().try_for_each(|file| stays_inside(&file.path))?;
     Ok(wanted)
 }
 

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::failures::refused;
-use super::hub::Hub;
+use super::hub::{FetchError, Hub, read_listing};
+use super::index::HubIndex;
 use super::selection::chosen;
 use super::token;
 use crate::event::Failure;
@@ -22,6 +23,22 @@ pub fn weights_size(weights: &Weights, limit: Duration) -> Result<Option<u64>, F
         let hub = Hub::new(name, token::find(&weights.token_env))?;
         let index = tokio::time::timeout(limit, hub.index(&weights.revision)).await;
         let index = index.map_err(|_| refused(format!("the hub has not answered for {} s", limit.as_secs())))??;
-        Ok(Some(chosen(&index, weights)?.iter().map(|file| file.size).sum()))
+        size(&index, weights).map(Some)
     })
+}
+
+/// The same of a hub's answer whose bytes are at hand, without a connection.
+///
+/// # Errors
+/// It is no list of files, or names one that cannot be in an output folder.
+pub fn listed_size(answer: &[u8], weights: &Weights) -> Result<u64, Failure> {
+    let index = read_listing(answer, "the hub").map_err(|error| match error {
+        FetchError::Broken(why) => refused(why),
+        FetchError::Final(failure) => *failure,
+    })?;
+    size(&index, weights)
+}
+
+fn size(index: &HubIndex, weights: &Weights) -> Result<u64, Failure> {
+    Ok(chosen(index, weights)?.iter().map(|file| file.size).sum())
 }

@@ -2,16 +2,24 @@
 //! its input does not explain. Where two ways must agree, they are compared.
 #![allow(dead_code, reason = "each fuzz target uses one of them")]
 
+mod checkpoints;
+mod mlperf;
+mod programs;
+mod results;
+mod servers;
+mod shared;
+mod state;
+
 use std::cell::LazyCell;
 use std::fs;
+use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use prost::Message as _;
 use regatta::app::read_lock_file;
-use regatta::diag::SourceText;
-use regatta::event::{Digest, TaskId};
+use regatta::diag::{SourceText, is_panic_caught};
 use regatta::harness::{
     Api, BenchSpec, DataKind, LoadPattern, NpyIntegers, PreviousAnswers, Prompt, PromptFile, PromptSource,
     RequestSchedule, SendingSpec, Slo, Transport, plan, read_grpc_answer, read_http_answer,
@@ -20,33 +28,73 @@ use regatta::interop::{ImportSource, import_runs, read_config, read_line, read_s
 use regatta::manifest::{Expressions, GivenValues, ManifestLibrary, Scope, load};
 use regatta::mlperf::{conf, log};
 use regatta::plan::expand;
-use regatta::report::RunState;
-use regatta::runner::store::{OutputCache, StateFolder, garbage, read_journal};
 use regatta::spec::{Arrivals, Length, Limits, RecordOrder, Request, StopAfter};
-use regatta::triton::{pbtxt, proto, tensors_of};
+use regatta::triton::{pbtxt, proto, repository, tensors_of};
+use tokio::runtime::{Builder, Runtime};
+
+pub use checkpoints::{checkpoint, engine_config, hub_listing, tokenizer};
+pub use mlperf::{mlperf_data, submission};
+pub use programs::program_output;
+pub use results::own_results;
+pub use servers::{server_metrics, server_reports};
+pub use shared::{shared_outputs, shared_summaries};
+pub use state::{job_messages, journal, records, state_caches};
 
 pub type Reader = fn(&[u8]);
 
 /// The readers, by the names of their fuzz targets.
-pub const READERS: [(&str, Reader); 14] = [
+pub const READERS: [(&str, Reader); 28] = [
     ("manifest", manifest),
     ("expression", expression),
     ("model_config", model_config),
     ("grpc_answer", grpc_answer),
     ("sse", sse),
     ("http", http),
+    ("server_reports", server_reports),
+    ("server_metrics", server_metrics),
     ("journal", journal),
     ("records", records),
+    ("state_caches", state_caches),
+    ("job_messages", job_messages),
+    ("shared_outputs", shared_outputs),
+    ("shared_summaries", shared_summaries),
     ("lock_file", lock_file),
     ("loadgen_log", loadgen_log),
     ("import_line", import_line),
     ("import_results", import_results),
+    ("own_results", own_results),
     ("npy", npy),
     ("prompts", prompts),
+    ("hub_listing", hub_listing),
+    ("checkpoint", checkpoint),
+    ("engine_config", engine_config),
+    ("tokenizer", tokenizer),
+    ("submission", submission),
+    ("mlperf_data", mlperf_data),
+    ("program_output", program_output),
 ];
 
 thread_local! {
     static FOLDER: LazyCell<tempfile::TempDir> = LazyCell::new(|| tempfile::tempdir().expect("a temporary folder"));
+    /// It is never dropped: at a thread's end it could not wait for its own threads.
+    static RUNTIME: &'static Runtime = {
+        let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
+        Box::leak(Box::new(runtime))
+    };
+}
+
+/// Panics of libraries that the program takes for errors are none here: the fuzzer's own hook would end the process at them.
+pub fn let_caught_panics_pass() {
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if !is_panic_caught() {
+            hook(panic);
+        }
+    }));
+}
+
+fn block_on<T>(what: impl Future<Output = T>) -> T {
+    RUNTIME.with(|runtime| runtime.block_on(what))
 }
 
 /// A folder of this thread; it is removed at the end.
@@ -60,6 +108,11 @@ fn file(name: &str, data: &[u8]) -> PathBuf {
     fs::create_dir_all(path.parent().expect("a parent")).expect("a folder");
     fs::write(&path, data).expect("a file");
     path
+}
+
+/// The parts between bytes that are 0: what is read in several files or answers.
+fn parts(data: &[u8]) -> impl Iterator<Item = &[u8]> {
+    data.split(|byte| *byte == 0)
 }
 
 /// A choice, and the rest.
@@ -117,6 +170,8 @@ pub fn model_config(data: &[u8]) {
     let _ = pbtxt::unfilled(text);
     let _ = pbtxt::place_in(text, text.len() / 2);
     let _ = pbtxt::read_as_server(text);
+    let _ = repository::substitute(text, &|name| (name.len() % 2 == 0).then(|| "1".to_owned()));
+    let _ = repository::pairs(text);
     match pbtxt::read(text) {
         Ok(config) => {
             let _ = pbtxt::json(&config);
@@ -161,46 +216,6 @@ pub fn sse(data: &[u8]) {
     let (choice, data) = choose(data);
     let head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n";
     http_answer(choice, &[&head[..], data].concat());
-}
-
-/// The lines with the seals that the fuzzer cannot guess.
-fn sealed(data: &[u8]) -> Vec<u8> {
-    let mut text = Vec::new();
-    for line in data.split(|byte| *byte == b'\n') {
-        text.extend_from_slice(&blake3::hash(line).to_hex().as_bytes()[..16]);
-        text.push(b' ');
-        text.extend_from_slice(line);
-        text.push(b'\n');
-    }
-    text
-}
-
-pub fn journal(data: &[u8]) {
-    for bytes in [data.to_vec(), sealed(data)] {
-        let read = read_journal(&file("journal.jsonl", &bytes)).expect("a file");
-        let mut state = RunState::default();
-        for event in &read.events {
-            state.fold(event);
-        }
-    }
-}
-
-pub fn records(data: &[u8]) {
-    let home = StateFolder::new(folder(), folder().join(".regatta"));
-    for bytes in [data.to_vec(), sealed(data)] {
-        file(".regatta/records", &bytes);
-        let Ok(cache) = OutputCache::open(&home) else { continue };
-        for record in cache.records() {
-            let _ = record.key_fields();
-            let _ = cache.look_up(&record.key);
-            let _ = cache.last(&record.manifest, &record.task);
-            let _ = cache.compare(&record);
-            let _ = cache.stamps(&record);
-        }
-        let _ = cache.look_up(&Digest::of(data));
-        let _ = cache.last("m", &TaskId::new("a"));
-        let _ = garbage(&home, &cache, 1, 1);
-    }
 }
 
 pub fn lock_file(data: &[u8]) {

@@ -11,15 +11,21 @@ const LONGEST: u64 = 24 << 10;
 /// the reader chooses a format.
 type Source = (&'static str, &'static [&'static str], &'static [&'static str], &'static [u8]);
 
-const SOURCES: [Source; 14] = [
+const SOURCES: [Source; 28] = [
     ("manifest", &["golden/broken", "golden/good", "golden/launch/manifests", "../manifests"], &[".yaml", ".bin"], &[]),
     ("expression", &["fuzz/seeds/expression"], &[""], &[]),
     ("model_config", &["golden/repository", "../templates/triton"], &[".pbtxt", ".j2"], &[]),
     ("grpc_answer", &["golden/peers", "fuzz/seeds/grpc_answer"], &[".grpc", ""], &[0, 1]),
     ("sse", &["fuzz/seeds/sse"], &[""], &[0, 1, 2]),
     ("http", &["golden/peers", "fuzz/seeds/http"], &[".http"], &[0, 1, 2]),
+    ("server_reports", &["fuzz/seeds/server_reports"], &[""], &[]),
+    ("server_metrics", &["fuzz/seeds/server_metrics"], &[""], &[]),
     ("journal", &["fuzz/seeds/journal"], &[""], &[]),
     ("records", &["fuzz/seeds/records"], &[""], &[]),
+    ("state_caches", &["fuzz/seeds/state_caches"], &[""], &[]),
+    ("job_messages", &["fuzz/seeds/job_messages"], &[""], &[]),
+    ("shared_outputs", &["fuzz/seeds/shared_outputs"], &[""], &[]),
+    ("shared_summaries", &["fuzz/seeds/shared_summaries"], &[""], &[]),
     ("lock_file", &["fuzz/seeds/lock_file"], &[""], &[]),
     ("loadgen_log", &["golden/mlperf/logs"], &[""], &[]),
     ("import_line", &["golden/translate", "golden/pasted"], &[".line", ".lines", ".sh", ".py", ".sub"], &[]),
@@ -29,8 +35,16 @@ const SOURCES: [Source; 14] = [
         &[".json", ".jsonl", ".txt"],
         &[0, 1, 2, 3, 4, 5],
     ),
+    ("own_results", &["golden/results/benchmark", "fuzz/seeds/own_results"], &[".json", ".jsonl"], &[0, 1, 2, 3]),
     ("npy", &["fuzz/seeds/npy"], &[""], &[]),
     ("prompts", &["fuzz/seeds/prompts"], &[""], &[0, 1, 2, 3]),
+    ("hub_listing", &["fuzz/seeds/hub_listing"], &[""], &[]),
+    ("checkpoint", &["fuzz/seeds/checkpoint"], &[""], &[]),
+    ("engine_config", &["fuzz/seeds/engine_config"], &[""], &[]),
+    ("tokenizer", &["golden/mlperf", "fuzz/seeds/tokenizer"], &["tokenizer.json"], &[]),
+    ("submission", &["fuzz/seeds/submission"], &[""], &[]),
+    ("mlperf_data", &["fuzz/seeds/mlperf_data"], &[""], &[]),
+    ("program_output", &["fuzz/seeds/program_output"], &[""], &[]),
 ];
 
 fn files(folder: &Path, ends: &[&str], found: &mut Vec<PathBuf>) {

@@ -6,6 +6,9 @@ use super::log::{Log, after, number};
 use super::shortage::Shortage;
 use crate::event::MemoryKind;
 
+/// So many times the GPUs are advised at most: a manifest may name no more GPUs, and a log may name any number of bytes.
+const MOST_TIMES: f64 = 4096.0;
+
 /// Something on the GPU could not be allocated.
 pub fn gpu(log: &Log<'_>, line: &str) -> Diagnosis {
     if engine_server::is_vllm(log) {
@@ -38,7 +41,7 @@ pub fn gpu(log: &Log<'_>, line: &str) -> Diagnosis {
         }
         (_, _, Some(missing)) => {
             let (needed, free) = (needed.unwrap_or_default(), free.unwrap_or_default());
-            let times = (needed / free.max(0.1)).ceil().max(2.0) as u32;
+            let times = (needed / free.max(0.1)).ceil().clamp(2.0, MOST_TIMES) as u32;
             format!(
                 "{missing:.1} GiB are missing: multiply tensor_parallelism by {}, lower max_batch_size and max_num_tokens and build again, or check `nvidia-smi` for another process on the GPU",
                 times.next_power_of_two()

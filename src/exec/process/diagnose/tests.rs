@@ -98,6 +98,15 @@ fn an_older_pytorch_says_what_is_free_in_another_place() {
 }
 
 #[test]
+fn any_number_in_a_log_leads_to_a_number_of_gpus() {
+    begins(
+        &["torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 99999999999 GiB of which 0 GiB"],
+        "the GPU has too little memory for this: it requested 99999999999.0 GiB, and 0.0 GiB are free",
+        "99999999999.0 GiB are missing: multiply tensor_parallelism by 4096,",
+    );
+}
+
+#[test]
 fn an_allocation_without_numbers_still_names_the_knobs() {
     begins(
         &[

@@ -1,0 +1,13 @@
+#![no_main]
+
+#[path = "../src/readers.rs"]
+mod readers;
+#[path = "../src/seeds.rs"]
+mod seeds;
+
+fn begin() {
+    seeds::write_corpus("mlperf_data");
+    readers::let_caught_panics_pass();
+}
+
+libfuzzer_sys::fuzz_target!(init: begin(), |data: &[u8]| readers::mlperf_data(data));
