@@ -32,7 +32,7 @@ pub(in crate::interop) fn write(measured_run: &MeasuredRun, out: &mut Exported) 
         all.insert((*tag).to_owned(), single(unit, *value));
     }
     let facts = facts(measured_run);
-    let unanswered = facts.result.map_or(0, |result| result.counts.not_sent + result.counts.cancelled);
+    let unanswered = facts.result.map_or(0, |result| result.counts.not_sent.saturating_add(result.counts.cancelled));
     all.insert(
         "input_config".to_owned(),
         json!({

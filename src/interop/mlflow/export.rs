@@ -36,7 +36,7 @@ pub(in crate::interop) fn write(measured_run: &MeasuredRun, out: &mut Exported) 
     let meta = json!({
         "artifact_uri": format!("./{run}/artifacts"),
         // Set-up is before the window, and is not in it.
-        "end_time": started + window_ms as i64,
+        "end_time": started.saturating_add(window_ms as i64),
         "entry_point_name": "",
         "experiment_id": EXPERIMENT_ID,
         "lifecycle_stage": "active",

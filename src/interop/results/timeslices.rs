@@ -8,6 +8,8 @@ use crate::harness::{RequestEnd, RequestRecord};
 use crate::interop::metrics::MeasuredRun;
 
 const NS: u64 = 1_000_000_000;
+/// Rows, s: no run takes eleven days, and records may state any time.
+const MOST_SECONDS: u64 = 1_000_000;
 
 #[derive(Clone, Copy, Default)]
 struct TimesliceTotals {
@@ -24,8 +26,15 @@ struct TimesliceTotals {
 
 /// Tokens come from the result, which saw every chunk; all else from the records.
 pub(super) fn write(measured_run: &MeasuredRun, records: &[RequestRecord], out: &mut Exported) {
-    let last = records.iter().map(|record| record.t_end.max(record.t_sched)).max();
-    let mut seconds = vec![TimesliceTotals::default(); last.map_or(0, |last| (last / NS) as usize + 1)];
+    let stamps = |record: &RequestRecord| [record.t_sched, record.t_issue, record.t_end, record.t_first.unwrap_or(0)];
+    let count = records.iter().flat_map(stamps).max().map_or(0, |last| last / NS + 1);
+    if count > MOST_SECONDS {
+        out.without(format!(
+            "timeslices.csv: requests have times up to {count} s, and a row for each of more than {MOST_SECONDS} s is not written"
+        ));
+        return;
+    }
+    let mut seconds = vec![TimesliceTotals::default(); count as usize];
     let at = |ns: u64| (ns / NS) as usize;
     let mut change = vec![0i64; seconds.len() + 1];
     for record in records {

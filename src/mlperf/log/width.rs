@@ -30,8 +30,8 @@ impl Width {
         let count = answer.token_count.and_then(|count| u64::try_from(count).ok()).filter(|count| *count > 0);
         match count {
             _ if bytes == 0 => None,
-            Some(count) if bytes == 8 * count => Some(Self::Int64),
-            Some(count) if bytes == 4 * count => Some(Self::Int32),
+            Some(count) if count.checked_mul(8) == Some(bytes) => Some(Self::Int64),
+            Some(count) if count.checked_mul(4) == Some(bytes) => Some(Self::Int32),
             _ => {
                 let (eights, rest) = answer.data.as_chunks::<8>();
                 let is_wide = rest.is_empty() && eights.iter().all(|id| id[4..] == [0; 4]);
@@ -79,6 +79,11 @@ mod tests {
         assert_eq!(Width::of(&answer(&narrow, Some(2))), Some(Width::Int64));
         assert_eq!(Width::of(&answer(&narrow, None)), Some(Width::Int64));
         assert_eq!(Width::of(&answer(&narrow, Some(-1))), Some(Width::Int64));
+        assert_eq!(
+            Width::of(&answer(&narrow, Some((1 << 62) + 4))),
+            Some(Width::Int64),
+            "as many bytes as 4, with an overflow"
+        );
         assert_eq!(Width::of(&answer(&narrow[..12], None)), Some(Width::Int32));
         assert_eq!(Width::of(&answer(&[], Some(0))), None);
         assert_eq!(Width::Int64.ids(&narrow), Ok(vec![5, 7]));

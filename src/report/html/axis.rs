@@ -1,6 +1,6 @@
 //! One axis of a chart: where a number is on it, and which numbers are written beside it.
 
-use super::svg::steps;
+use super::svg::{LARGEST, steps};
 
 /// Numbers further apart than this, the largest against the smallest, are drawn on a logarithmic axis.
 const WIDE: f64 = 25.0;
@@ -20,11 +20,8 @@ impl AxisScale {
 
     /// Linear between round numbers around the values, for points whose distance from each other is what matters.
     pub fn close(values: &[f64], count: usize) -> Self {
-        let most = finite(values).fold(0.0, f64::max);
-        let least = finite(values).fold(f64::INFINITY, f64::min).min(most);
-        if !(most - least).is_finite() {
-            return Self::linear(most, count);
-        }
+        let most = drawn(values).fold(0.0, f64::max);
+        let least = drawn(values).fold(f64::INFINITY, f64::min).min(most);
         let width = steps((most - least).max(most * 0.05), count);
         let step = width.get(1).copied().unwrap_or(1.0);
         let (from, to) = ((least / step).floor() as i64, (most / step).ceil() as i64);
@@ -34,8 +31,8 @@ impl AxisScale {
 
     /// Linear from 0, or logarithmic where the values are far apart.
     pub fn fitting(values: &[f64], count: usize) -> Self {
-        let most = finite(values).fold(0.0, f64::max);
-        let least = finite(values).filter(|value| *value >= f64::MIN_POSITIVE).fold(f64::INFINITY, f64::min);
+        let most = drawn(values).fold(0.0, f64::max);
+        let least = drawn(values).filter(|value| *value >= f64::MIN_POSITIVE).fold(f64::INFINITY, f64::min);
         let is_wide =
             least.is_finite() && most > least * WIDE && values.iter().all(|value| *value >= f64::MIN_POSITIVE);
         if is_wide { Self::log(least, most) } else { Self::linear(most, count) }
@@ -82,9 +79,9 @@ impl AxisScale {
     }
 }
 
-/// A quotient of numbers in a result may be infinite, and an axis up to there would have no end of ticks.
-fn finite(values: &[f64]) -> impl Iterator<Item = f64> {
-    values.iter().copied().filter(|value| value.is_finite())
+/// A number in a result, or a quotient of two, may be as large as any, and an axis up to there would have no end of ticks.
+fn drawn(values: &[f64]) -> impl Iterator<Item = f64> {
+    values.iter().copied().filter(|value| value.abs() <= LARGEST)
 }
 
 #[cfg(test)]
@@ -103,8 +100,8 @@ mod tests {
         assert!(close.share(35.0).abs() < 1e-9 && (close.share(55.0) - 1.0).abs() < 1e-9);
         assert_eq!(AxisScale::close(&[50.0], 4).ticks().len(), 2, "one value has an axis, too");
         assert!(!AxisScale::fitting(&[0.0, 900.0], 4).is_log(), "0 is on no logarithmic axis");
-        for values in [[5e-324, f64::INFINITY], [f64::NAN, 3.0], [f64::MIN, f64::MAX], [5e-324, f64::MAX], [5e-324; 2]]
-        {
+        let odd = [f64::NAN, f64::INFINITY, f64::MIN, f64::MAX, 1.7e308, 1e300, 5e-324, -5e-324, 0.0, 3.0];
+        for values in odd.iter().flat_map(|one| odd.map(|other| [*one, other])) {
             for axis in [AxisScale::fitting(&values, 4), AxisScale::close(&values, 4), AxisScale::linear(values[1], 4)]
             {
                 assert!((2..1000).contains(&axis.ticks().len()), "{values:?}: {:?}", axis.ticks());
