@@ -16,7 +16,7 @@ pub struct LibraryPanic(String);
 /// The work of a library, on this thread.
 ///
 /// # Errors
-/// It panicked. What it had in its hands is to be dropped.
+/// It panicked. Everything that it may have left half changed is to be dropped.
 pub fn catch_panic<T>(work: impl FnOnce() -> T) -> Result<T, LibraryPanic> {
     let outer = IS_CAUGHT.replace(true);
     let done = catch_unwind(AssertUnwindSafe(work));

@@ -164,7 +164,7 @@ fn directory(expanded: &ExpandedStages<'_>) -> Arc<Directory> {
         .stages
         .iter()
         .map(|stage| {
-            // Of known length: a list that grows has room for four.
+            // Of known length, so that the list has no room to spare.
             let instances = stage.instances.clone().zip(&expanded.all[stage.instances.clone()]);
             let instances = instances.map(|(index, one)| known(one, index)).collect();
             (stage.name.to_owned(), KnownStages { kind: stage.kind, instances })

@@ -41,16 +41,16 @@ pub struct StageOf<'a> {
 
 /// Makes the instances of all stages, in manifest order.
 pub fn instances<'a>(manifest: &'a Manifest, expressions: &Expressions, found: &mut Diagnostics) -> ExpandedStages<'a> {
-    // One task a stage at least.
-    let least = manifest.stages.len();
+    // Most stages are one task.
+    let stages = manifest.stages.len();
     let mut made = ExpandedStages {
-        all: Vec::with_capacity(least),
-        stages: Vec::with_capacity(least),
-        by_name: HashMap::with_capacity(least),
+        all: Vec::with_capacity(stages),
+        stages: Vec::with_capacity(stages),
+        by_name: HashMap::with_capacity(stages),
     };
     for (name, entry) in &manifest.stages {
         let begin = made.all.len();
-        let coordinates = match product(manifest, name, entry, expressions, MAX_TASKS - begin, found) {
+        let coordinates = match product(manifest, name, entry, expressions, MAX_TASKS.saturating_sub(begin), found) {
             ForeachExpansion::Combinations(coordinates) => coordinates,
             ForeachExpansion::Empty(variable) => {
                 // A stage never leaves the plan without a message.

@@ -1,6 +1,6 @@
 //! Numbers of bytes: for display, and how many there can be.
 
-/// All files of one folder have fewer: no file system holds more. Sums of sizes that others state stay far below what a number can hold.
+/// More than any file system holds. Sums of sizes that others state stay far below what a number can hold.
 pub const MOST_BYTES: u64 = 1 << 60;
 
 /// `512 B`, `39.8 GB`, `141 GB`: decimal units, as disks and data sheets have them.

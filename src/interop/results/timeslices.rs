@@ -8,8 +8,8 @@ use crate::harness::{RequestEnd, RequestRecord};
 use crate::interop::metrics::MeasuredRun;
 
 const NS: u64 = 1_000_000_000;
-/// Rows, s: no run takes eleven days, and records may state any time.
-const MOST_SECONDS: u64 = 1_000_000;
+/// Eleven days: of more, the file would have hundreds of megabytes, and records may state any time.
+const MOST_ROWS: u64 = 1_000_000;
 
 #[derive(Clone, Copy, Default)]
 struct TimesliceTotals {
@@ -28,9 +28,9 @@ struct TimesliceTotals {
 pub(super) fn write(measured_run: &MeasuredRun, records: &[RequestRecord], out: &mut Exported) {
     let stamps = |record: &RequestRecord| [record.t_sched, record.t_issue, record.t_end, record.t_first.unwrap_or(0)];
     let count = records.iter().flat_map(stamps).max().map_or(0, |last| last / NS + 1);
-    if count > MOST_SECONDS {
+    if count > MOST_ROWS {
         out.without(format!(
-            "timeslices.csv: requests have times up to {count} s, and a row for each of more than {MOST_SECONDS} s is not written"
+            "timeslices.csv: it would have {count} rows, one a second, and more than {MOST_ROWS} are not written"
         ));
         return;
     }

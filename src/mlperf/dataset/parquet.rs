@@ -17,19 +17,18 @@ use crate::diag::catch_panic;
 
 /// Gives each row to `sink`. Err: what is wrong.
 pub fn read(file: &Path, columns: &Columns, sink: &mut RowSink<'_>) -> Result<(), SampleFileError> {
-    // The library panics at some files that are damaged.
-    let read = catch_panic(|| rows(file, columns, sink)).unwrap_or_else(|panic| Err(panic.into()));
-    read.map_err(|error| SampleFileError::Parquet { path: file.to_owned(), error })
+    rows(file, columns, sink).map_err(|error| SampleFileError::Parquet { path: file.to_owned(), error })
 }
 
 fn rows(file: &Path, columns: &Columns, sink: &mut RowSink<'_>) -> Result<(), ParquetFileError> {
-    let reader = SerializedFileReader::new(File::open(file).map_err(ParquetError::from)?)?;
+    let file = File::open(file).map_err(ParquetError::from)?;
+    let reader = called(|| SerializedFileReader::new(file))?;
     let schema = reader.metadata().file_metadata().schema();
     let known: Vec<Arc<Type>> =
         schema.get_fields().iter().filter(|field| columns.slot(field.name()).is_some()).cloned().collect();
     let wanted = Type::group_type_builder(schema.name()).with_fields(known).build()?;
-    for read in reader.get_row_iter(Some(wanted))? {
-        let read = read?;
+    let mut all = called(|| reader.get_row_iter(Some(wanted)))?;
+    while let Some(read) = called(|| all.next().transpose())? {
         let mut row = DatasetRow::default();
         for (name, field) in read.get_column_iter() {
             let unfit = || ParquetFileError::Value { column: name.clone(), value: field.to_string() };
@@ -39,6 +38,11 @@ fn rows(file: &Path, columns: &Columns, sink: &mut RowSink<'_>) -> Result<(), Pa
         sink(row);
     }
     Ok(())
+}
+
+/// The library panics at some files that are damaged.
+fn called<T>(work: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, ParquetFileError> {
+    Ok(catch_panic(work)??)
 }
 
 /// None: nothing that a data set holds.

@@ -22,6 +22,9 @@ impl AxisScale {
     pub fn close(values: &[f64], count: usize) -> Self {
         let most = drawn(values).fold(0.0, f64::max);
         let least = drawn(values).fold(f64::INFINITY, f64::min).min(most);
+        if most - least > LARGEST {
+            return Self::linear(most, count);
+        }
         let width = steps((most - least).max(most * 0.05), count);
         let step = width.get(1).copied().unwrap_or(1.0);
         let (from, to) = ((least / step).floor() as i64, (most / step).ceil() as i64);
@@ -73,13 +76,13 @@ impl AxisScale {
     pub fn share(&self, value: f64) -> f64 {
         let share = match self {
             Self::Linear { least, most, .. } => (value - least) / (most - least),
-            Self::Log { low, high, .. } => (value.max(*low) / low).ln() / (high / low).ln(),
+            Self::Log { low, high, .. } => (value.max(*low).ln() - low.ln()) / (high.ln() - low.ln()),
         };
         share.clamp(0.0, 1.0)
     }
 }
 
-/// A number in a result, or a quotient of two, may be as large as any, and an axis up to there would have no end of ticks.
+/// Those that an axis can reach: a number in a result, or a quotient of two, may be as large as any.
 fn drawn(values: &[f64]) -> impl Iterator<Item = f64> {
     values.iter().copied().filter(|value| value.abs() <= LARGEST)
 }
@@ -100,7 +103,8 @@ mod tests {
         assert!(close.share(35.0).abs() < 1e-9 && (close.share(55.0) - 1.0).abs() < 1e-9);
         assert_eq!(AxisScale::close(&[50.0], 4).ticks().len(), 2, "one value has an axis, too");
         assert!(!AxisScale::fitting(&[0.0, 900.0], 4).is_log(), "0 is on no logarithmic axis");
-        let odd = [f64::NAN, f64::INFINITY, f64::MIN, f64::MAX, 1.7e308, 1e300, 5e-324, -5e-324, 0.0, 3.0];
+        let odd =
+            [f64::NAN, f64::INFINITY, f64::MIN, f64::MAX, 1.7e308, 1e300, -1e300, -1e299, 5e-324, -5e-324, 0.0, 3.0];
         for values in odd.iter().flat_map(|one| odd.map(|other| [*one, other])) {
             for axis in [AxisScale::fitting(&values, 4), AxisScale::close(&values, 4), AxisScale::linear(values[1], 4)]
             {

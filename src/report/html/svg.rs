@@ -107,7 +107,7 @@ pub(super) const LARGEST: f64 = 1e300;
 
 /// Round steps from 0 to at least `most`: at most `count` of them.
 pub(super) fn steps(most: f64, count: usize) -> Vec<f64> {
-    // A part of a smaller number may be 0, and it would take any number of those.
+    // A step of a smaller number may be 0.
     if !(f64::MIN_POSITIVE..=LARGEST).contains(&most) {
         return vec![0.0, 1.0];
     }

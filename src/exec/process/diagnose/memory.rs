@@ -6,7 +6,7 @@ use super::log::{Log, after, number};
 use super::shortage::Shortage;
 use crate::event::MemoryKind;
 
-/// So many times the GPUs are advised at most: a manifest may name no more GPUs, and a log may name any number of bytes.
+/// The largest factor that a hint advises: a manifest may name no more GPUs, and a log may name any number of bytes.
 const MOST_TIMES: f64 = 4096.0;
 
 /// Something on the GPU could not be allocated.
