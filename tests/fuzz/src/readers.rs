@@ -42,7 +42,7 @@ pub use state::{job_messages, journal, records, state_caches};
 
 pub type Reader = fn(&[u8]);
 
-/// The readers, by the names of their fuzz targets.
+/// The readers, by name.
 pub const READERS: [(&str, Reader); 28] = [
     ("manifest", manifest),
     ("expression", expression),

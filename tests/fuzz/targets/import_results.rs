@@ -1,8 +1,0 @@
-#![no_main]
-
-#[path = "../src/readers.rs"]
-mod readers;
-#[path = "../src/seeds.rs"]
-mod seeds;
-
-libfuzzer_sys::fuzz_target!(init: seeds::write_corpus("import_results"), |data: &[u8]| readers::import_results(data));
