@@ -31,7 +31,7 @@ pub(super) fn clean_up_after_crash(
     match unfinished(home, output_cache) {
         Ok(folders) => folders.iter().for_each(|folder| drop(discard(folder))),
         Err(error) => {
-            emit(Event::Notice { task: None, text: format!("what an earlier run left is not removed: {error}") })
+            emit(Event::Notice { task: None, text: format!("what an earlier run left is not removed: {error}") });
         }
     }
 }

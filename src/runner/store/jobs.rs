@@ -344,6 +344,21 @@ mod tests {
     }
 
     #[test]
+    fn a_job_that_cannot_be_looked_at_is_neither_ended_nor_submitted_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = StateFolder::new(folder.path().to_owned(), folder.path().join(".regatta"));
+        let (task, key) = (TaskId::new("it"), Digest::of(b"key"));
+        let job = JobFolder::of(home.state(), &home.output(&format!("{}-0", key.short())));
+        create_folder(job.path()).unwrap();
+        // It is there, and cannot be followed, not even by root.
+        std::os::unix::fs::symlink("job.json", job.path().join("job.json")).unwrap();
+        let other = JobFolder::of(home.state(), &home.output("ffff-0"));
+        assert!(abandoned(&home).is_err());
+        assert!(left_running(&home, &task, &key).is_err());
+        assert!(superseded(&other, &task).is_err());
+    }
+
+    #[test]
     fn one_job_gets_the_claim() {
         let folder = tempfile::tempdir().unwrap();
         let job = JobFolder::at(folder.path());
