@@ -7,15 +7,15 @@ use super::project::Project;
 use crate::app::error::CommandError;
 use crate::app::output::print;
 use crate::cli::{CliExit, Gc, Global};
-use crate::event::RunId;
-use crate::runner::store::{Garbage, LockAttempt, OutputCache, ProjectLock, StateFolder, garbage, remove};
+use crate::event::{RunId, is_absence};
+use crate::runner::store::{Garbage, LockAttempt, OutputCache, ProjectLock, StateFolder, garbage, is_there, remove};
 use crate::units::size;
 
 pub(super) fn gc(global: &Global, request: Gc) -> Result<CliExit, CommandError> {
     let home = Project::open_current(global)?.home;
     let _lock = if request.yes { lock(&home)? } else { None };
     let output_cache = OutputCache::open(&home)?;
-    let found = garbage(&home, &output_cache, request.keep, request.keep.max(1));
+    let found = garbage(&home, &output_cache, request.keep, request.keep.max(1))?;
     print_garbage(&home, &found, request.yes);
     if request.yes {
         remove(&home, &output_cache, &found)?;
@@ -26,11 +26,12 @@ pub(super) fn gc(global: &Global, request: Gc) -> Result<CliExit, CommandError> 
 pub(super) fn clean(global: &Global, yes: bool) -> Result<CliExit, CommandError> {
     let home = Project::open_current(global)?.home;
     let _lock = if yes { lock(&home)? } else { None };
-    let all: Vec<Garbage> = [home.state().to_owned(), home.latest()]
-        .into_iter()
-        .filter(|path| path.exists() || path.is_symlink())
-        .map(|path| Garbage { bytes: bytes_in(&path), why: "all state of this project".to_owned(), path })
-        .collect();
+    let mut all = Vec::new();
+    for path in [home.state().to_owned(), home.latest()] {
+        if path.is_symlink() || is_there(&path)? {
+            all.push(Garbage { bytes: bytes_in(&path), why: "all state of this project".to_owned(), path });
+        }
+    }
     print_garbage(&home, &all, yes);
     if yes {
         // The links first: their targets can only be read while they exist.
@@ -55,9 +56,11 @@ fn remove_links(home: &StateFolder) -> std::io::Result<()> {
     for item in walkdir::WalkDir::new(home.latest()).contents_first(true).into_iter().flatten() {
         let path = item.path();
         if item.path_is_symlink() {
-            let ours =
-                fs::canonicalize(path).map_or(true, |to| state.as_ref().is_some_and(|state| to.starts_with(state)));
-            if ours {
+            let is_ours = match fs::canonicalize(path) {
+                Ok(to) => state.as_ref().is_some_and(|state| to.starts_with(state)),
+                Err(error) => is_absence(&error),
+            };
+            if is_ours {
                 fs::remove_file(path)?;
             }
         } else if item.file_type().is_dir() && fs::read_dir(path)?.next().is_none() {
@@ -69,10 +72,10 @@ fn remove_links(home: &StateFolder) -> std::io::Result<()> {
 
 /// Nothing is removed during a run. `None` where there is no state at all.
 fn lock(home: &StateFolder) -> Result<Option<ProjectLock>, CommandError> {
-    if !home.state().exists() {
+    if !is_there(home.state())? {
         return Ok(None);
     }
-    match ProjectLock::try_take(home, || RunId::new("cleaning"))? {
+    match ProjectLock::try_take(home, || Ok(RunId::new("cleaning")))? {
         LockAttempt::Acquired(lock) => Ok(Some(lock)),
         LockAttempt::No(held) => {
             let holder =

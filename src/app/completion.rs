@@ -28,7 +28,7 @@ impl ProjectOffers {
 
 impl Offers for ProjectOffers {
     fn manifests(&self) -> Vec<Offer> {
-        let all = self.0.iter().flat_map(|project| catalogue(&project.manifests));
+        let all = self.0.iter().flat_map(|project| catalogue(&project.manifests).unwrap_or_default());
         all.map(|listed| Offer::new(listed.name, listed.about)).collect()
     }
 
@@ -56,10 +56,10 @@ impl Offers for ProjectOffers {
         /// More than these are none to choose from.
         const MOST: usize = 50;
         let Some(home) = self.0.as_ref().map(|project| &project.home) else { return Vec::new() };
-        let newest = runs(home).into_iter().rev().take(MOST);
+        let newest = runs(home).unwrap_or_default().into_iter().rev().take(MOST);
         newest
             .flat_map(|run| {
-                let names = tags_of(home, &run).into_iter().map(|tag| tag.to_string());
+                let names = tags_of(home, &run).unwrap_or_default().into_iter().map(|tag| tag.to_string());
                 names.chain([run.to_string()]).collect::<Vec<_>>()
             })
             .map(|name| Offer::new(name, None))

@@ -10,6 +10,7 @@ use super::translate;
 use crate::app::error::CommandError;
 use crate::app::output::{print, print_error};
 use crate::cli::{CliExit, ExportRequest, Global, ImportRequest};
+use crate::event::is_absence;
 use crate::harness::{SWEEP, SWEEP_POINTS};
 use crate::interop::{self, ExportFormat, Imported, ImportedSweep, LocatedRun};
 use crate::report::compare::{CompareRules, ComparedSweep};
@@ -55,12 +56,12 @@ pub(super) fn import(global: &Global, request: &ImportRequest) -> Result<CliExit
             return translate::text(global, "standard input", &text);
         }
         // A line in quotes, as it was copied.
-        if let Some(text) = only.to_str().filter(|text| text.trim().contains(char::is_whitespace) && !only.exists()) {
+        if let Some(text) = only.to_str().filter(|text| text.trim().contains(char::is_whitespace) && is_absent(only)) {
             return translate::line(global, &[text.to_owned()]);
         }
     }
     let missing: Vec<String> =
-        request.paths.iter().filter(|path| !path.exists()).map(|path| path.display().to_string()).collect();
+        request.paths.iter().filter(|path| is_absent(path)).map(|path| path.display().to_string()).collect();
     if !missing.is_empty() {
         return Err(CommandError::Usage(format!("not there: {}", missing.join(", "))));
     }
@@ -142,4 +143,8 @@ fn write(folder: &Path, name: &str, bytes: &[u8]) -> Result<(), CommandError> {
     }
     fs::write(&path, bytes)
         .map_err(|error| anyhow::Error::from(error).context(format!("cannot write {}", path.display())).into())
+}
+
+fn is_absent(path: &Path) -> bool {
+    fs::metadata(path).is_err_and(|error| is_absence(&error))
 }

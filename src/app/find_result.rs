@@ -12,7 +12,7 @@ use crate::event::RunId;
 use crate::harness::{RequestRecord, SWEEP, SweepReport, repeat_folders};
 use crate::interop::{ImportError, Imported, MeasuredResult, MeasuredRun, RequestTrace, import_sweep};
 use crate::report::RunState;
-use crate::runner::store::{StateFolder, last_run, read_journal, runs, tagged_run};
+use crate::runner::store::{PathError, StateFolder, is_there, last_run, read_journal, runs, tagged_run};
 
 pub(super) const RESULT: &str = "result.json";
 pub(super) const SEEN: &str = "seen.jsonl";
@@ -113,16 +113,19 @@ pub(super) fn find_runs(global: &Global, word: &str) -> Result<Vec<FoundResult>,
 /// Where the results are that an argument names, and the name of each; at least one.
 fn places(global: &Global, word: &str) -> Result<Vec<(String, PathBuf)>, CommandError> {
     let path = Path::new(word);
-    if path.exists() {
+    if is_there(path)? {
         return Ok(vec![(word.to_owned(), path.to_owned())]);
     }
     let home = Project::open_current(global)?.home;
     let latest = home.latest().join(word);
-    if latest.join(RESULT).is_file() {
+    if is_there(&latest.join(RESULT))? {
         return Ok(vec![(word.to_owned(), latest)]);
     }
-    let of_tag = || word.parse().ok().and_then(|tag| tagged_run(&home, &tag));
-    if let Some(run) = runs(&home).into_iter().find(|run| run.as_str() == word).or_else(of_tag) {
+    let mut named = runs(&home)?.into_iter().find(|run| run.as_str() == word);
+    if let (None, Ok(tag)) = (&named, word.parse()) {
+        named = tagged_run(&home, &tag)?;
+    }
+    if let Some(run) = named {
         let folders = of_run(&home, &run)?;
         if folders.is_empty() {
             return Err(CommandError::Usage(format!("run {word} has no benchmark with a result that still exists")));
@@ -134,7 +137,7 @@ fn places(global: &Global, word: &str) -> Result<Vec<(String, PathBuf)>, Command
         return Ok(below);
     }
     // A benchmark that was not valid is in no `latest`, but can be shown all the same.
-    let last = last_run(&home).map(|run| of_run(&home, &run)).transpose()?.unwrap_or_default();
+    let last = last_run(&home)?.map(|run| of_run(&home, &run)).transpose()?.unwrap_or_default();
     let named = |name: &str| name == word || name.strip_prefix(word).is_some_and(|rest| rest.starts_with('/'));
     let of_last: Vec<_> = last.iter().filter(|(name, _)| named(name)).collect();
     if !of_last.is_empty() {
@@ -173,23 +176,24 @@ fn in_folder(folder: &Path, name: &str) -> Vec<(String, PathBuf)> {
 
 /// The benchmarks of a run, valid or not, that still have outputs.
 fn of_run(home: &StateFolder, run: &RunId) -> Result<Vec<(String, PathBuf)>, CommandError> {
-    results_of_run(home, run).map(|(_, results)| results)
+    Ok(results_of_run(home, run)?.1)
 }
 
 /// The manifest of a run, and the task and folder of each of its results that still exists.
-pub(super) fn results_of_run(
-    home: &StateFolder,
-    run: &RunId,
-) -> Result<(String, Vec<(String, PathBuf)>), CommandError> {
+pub(super) fn results_of_run(home: &StateFolder, run: &RunId) -> Result<(String, Vec<(String, PathBuf)>), PathError> {
     let mut run_state = RunState::new();
     for event in &read_journal(&home.run(run).join("journal.jsonl"))?.events {
         run_state.fold(event);
     }
-    let folder = |of_task: &crate::report::TaskState| {
-        of_task.out.clone().or_else(|| of_task.failure.as_ref()?.kept.clone()).filter(|out| out.join(RESULT).is_file())
-    };
-    let results =
-        run_state.tasks.iter().filter_map(|(task, of_task)| Some((task.to_string(), folder(of_task)?))).collect();
+    let mut results = Vec::new();
+    for (task, of_task) in &run_state.tasks {
+        let kept = || of_task.failure.as_ref()?.kept.clone();
+        if let Some(out) = of_task.out.clone().or_else(kept)
+            && is_there(&out.join(RESULT))?
+        {
+            results.push((task.to_string(), out));
+        }
+    }
     Ok((run_state.manifest, results))
 }
 

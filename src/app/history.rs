@@ -46,10 +46,14 @@ fn measurements(home: &StateFolder, request: &HistoryRequest) -> Result<Vec<Hist
     let has = |name: &str, part: &Option<String>| part.as_ref().is_none_or(|part| name.contains(part.as_str()));
     let mut known = HashSet::new();
     let mut points = Vec::new();
-    for run in runs(home) {
-        let tags = tags_of(home, &run);
-        // A run that was removed meanwhile, or whose journal has no beginning, has no results.
-        let Ok((manifest, results)) = results_of_run(home, &run) else { continue };
+    for run in runs(home)? {
+        let tags = tags_of(home, &run)?;
+        let (manifest, results) = match results_of_run(home, &run) {
+            Ok(found) => found,
+            // It was removed meanwhile.
+            Err(error) if error.is_absence() => continue,
+            Err(error) => return Err(error.into()),
+        };
         let manifest = shown_manifest(home, &manifest);
         for (task, folder) in results {
             let place = fs::canonicalize(&folder).unwrap_or(folder);
@@ -114,9 +118,9 @@ pub(super) fn tag(global: &Global, request: &TagRequest) -> Result<CliExit, Comm
         TagRequest::Set { tag, run } => {
             let run = match run {
                 Some(name) => {
-                    runs(&home).into_iter().find(|run| run.as_str() == name).ok_or_else(|| unknown(&home, name))?
+                    runs(&home)?.into_iter().find(|run| run.as_str() == name).ok_or_else(|| unknown(&home, name))?
                 }
-                None => last_run(&home)
+                None => last_run(&home)?
                     .ok_or_else(|| CommandError::Usage("nothing has run in this folder yet".to_owned()))?,
             };
             set_tag(&home, &run, tag)?;
@@ -135,7 +139,7 @@ pub(super) fn tag(global: &Global, request: &TagRequest) -> Result<CliExit, Comm
 }
 
 fn unknown(home: &StateFolder, name: &str) -> CommandError {
-    let names: Vec<String> = runs(home).iter().map(RunId::to_string).collect();
+    let names: Vec<String> = runs(home).unwrap_or_default().iter().map(RunId::to_string).collect();
     let hint = crate::diag::did_you_mean(name, names.iter().map(String::as_str));
     let hint = hint.unwrap_or_else(|| "`regatta runs` lists them".to_owned());
     CommandError::Usage(format!("there is no run `{name}`\n  hint: {hint}"))

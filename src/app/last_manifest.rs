@@ -8,7 +8,7 @@ use crate::runner::store::{last_run, read_journal};
 
 /// With its parameters, as they were given. `hint`: the command that names a manifest.
 pub(super) fn last_manifest(project: &Project, hint: &str) -> Result<(String, Vec<KeyValueArg>), CommandError> {
-    let run = last_run(&project.home);
+    let run = last_run(&project.home)?;
     let journal = run.map(|run| read_journal(&project.home.run(&run).join("journal.jsonl"))).transpose()?;
     let started = journal.and_then(|journal| {
         journal.events.into_iter().find_map(|event| match event {

@@ -58,7 +58,7 @@ pub(super) fn show(global: &Global, request: &ShowRequest) -> Result<CliExit, Co
 
 pub(super) fn list(global: &Global, request: RunList) -> Result<CliExit, CommandError> {
     let project = Project::open_current(global)?;
-    let all: Vec<report::ManifestRow> = catalogue(&project.manifests)
+    let all: Vec<report::ManifestRow> = catalogue(&project.manifests)?
         .into_iter()
         .map(|listed| report::ManifestRow {
             name: listed.name,

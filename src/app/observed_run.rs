@@ -14,7 +14,8 @@ pub(super) struct ObservedRun {
 
 impl ObservedRun {
     pub(super) fn read(home: &StateFolder, run: &RunId) -> Result<Self, PathError> {
-        Self::read_after(home, run, || is_held(home, run))
+        let is_held = is_held(home, run)?;
+        Self::read_after(home, run, || is_held)
     }
 
     /// `is_held` is asked first: the journal of a run that does not hold the lock any more is complete. In the other order a run
@@ -32,15 +33,14 @@ impl ObservedRun {
 }
 
 /// Whether that run's process still exists.
-pub(super) fn is_held(home: &StateFolder, run: &RunId) -> bool {
-    holding_run(home).is_some_and(|holding| holding == *run)
+pub(super) fn is_held(home: &StateFolder, run: &RunId) -> Result<bool, PathError> {
+    Ok(holding_run(home)?.is_some_and(|holding| holding == *run))
 }
 
 /// The run that the lock names, if its process is alive. The lock alone is not enough: the watchdog of a killed run holds it for a
 /// moment longer.
-pub(super) fn holding_run(home: &StateFolder) -> Option<RunId> {
-    let held = if home.lock().exists() { ProjectLock::holder(home) } else { None };
-    held.filter(|held| is_alive(held.pid)).map(|held| RunId::new(held.run))
+pub(super) fn holding_run(home: &StateFolder) -> Result<Option<RunId>, PathError> {
+    Ok(ProjectLock::holder(home)?.filter(|held| is_alive(held.pid)).map(|held| RunId::new(held.run)))
 }
 
 fn is_alive(pid: u32) -> bool {

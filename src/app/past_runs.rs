@@ -21,14 +21,16 @@ use crate::harness::{GatheredResult, SWEEP, SweepReport, gather_sweeps};
 use crate::interop::MeasuredResult;
 use crate::plan::Plan;
 use crate::report::{self, RunState, Styler, html};
-use crate::runner::store::{Latest, StateFolder, last_run, read_progress, runs, tags_of};
+use crate::runner::store::{
+    Latest, PathError, StateFolder, is_there, items_in, last_run, read_progress, runs, tags_of,
+};
 
 /// Erases the screen of a terminal, and goes to its upper left corner.
 const CLEAR: &str = "\x1b[2J\x1b[H";
 
 pub(super) fn status(global: &Global, request: Status) -> Result<CliExit, CommandError> {
     let home = Project::open_current(global)?.home;
-    let Some(run) = last_run(&home) else { return Err(no_run_error()) };
+    let Some(run) = last_run(&home)? else { return Err(no_run_error()) };
     let is_terminal = std::io::stdout().is_terminal();
     loop {
         let ObservedRun { state: mut run_state, is_alive: alive } = ObservedRun::read(&home, &run)?;
@@ -67,20 +69,24 @@ pub(super) fn list(global: &Global, request: &cli::RunsRequest) -> Result<CliExi
     }
     let home = Project::open_current(global)?.home;
     let mut rows = Vec::new();
-    let all = runs(&home);
+    let all = runs(&home)?;
     // After their names and before their journals: see `ObservedRun`.
-    let holding = holding_run(&home);
+    let holding = holding_run(&home)?;
     for run in all.iter().rev() {
         if rows.len() == request.most {
             break;
         }
-        // A run that has written nothing yet, or was removed meanwhile, is none.
-        let Ok(observed) = ObservedRun::read_after(&home, run, || holding.as_ref() == Some(run)) else { continue };
-        let ObservedRun { state, is_alive } = observed;
+        let ObservedRun { state, is_alive } =
+            match ObservedRun::read_after(&home, run, || holding.as_ref() == Some(run)) {
+                Ok(observed) => observed,
+                // It was removed meanwhile.
+                Err(error) if error.is_absence() => continue,
+                Err(error) => return Err(error.into()),
+            };
         let is_wanted = request.manifest.as_ref().is_none_or(|part| state.manifest.contains(part.as_str()));
         let is_good = state.finished.is_some_and(|end| end.exit == 0);
         if is_wanted && !(request.failed && (is_good || is_alive)) {
-            let mut row = report::RunRow::of(&state, tags_of(&home, run), is_alive);
+            let mut row = report::RunRow::of(&state, tags_of(&home, run)?, is_alive);
             row.manifest = shown_manifest(&home, &state.manifest);
             rows.push(row);
         }
@@ -119,7 +125,7 @@ fn list_shared(global: &Global, request: &cli::RunsRequest, store: &str) -> Resu
 
 /// The name of the last run.
 pub(super) fn last(global: &Global) -> Result<String, CommandError> {
-    last_run(&Project::open_current(global)?.home).map(|run| run.to_string()).ok_or_else(no_run_error)
+    last_run(&Project::open_current(global)?.home)?.map(|run| run.to_string()).ok_or_else(no_run_error)
 }
 
 fn no_run_error() -> CommandError {
@@ -131,9 +137,9 @@ fn no_run_error() -> CommandError {
 /// Without a stage: lists the logs. A stage may be a task id or the name of a stage with one log.
 pub(super) fn logs(global: &Global, request: &Logs) -> Result<CliExit, CommandError> {
     let home = Project::open_current(global)?.home;
-    let Some(newest) = last_run(&home) else { return Err(no_run_error()) };
+    let Some(newest) = last_run(&home)? else { return Err(no_run_error()) };
     let Some(wanted) = &request.stage else {
-        let logs = logs_in(&home.run(&newest));
+        let logs = logs_in(&home.run(&newest))?;
         for log in &logs {
             print(&format!("{}\n", name_of(log)));
         }
@@ -143,8 +149,8 @@ pub(super) fn logs(global: &Global, request: &Logs) -> Result<CliExit, CommandEr
         return Ok(CliExit::Done);
     };
     let file = TaskId::new(wanted.as_str()).file_name();
-    for run in runs(&home).iter().rev() {
-        let logs = logs_in(&home.run(run));
+    for run in runs(&home)?.iter().rev() {
+        let logs = logs_in(&home.run(run))?;
         let exact = logs.iter().find(|log| name_of(log) == file);
         let instances: Vec<_> = logs.iter().filter(|log| name_of(log).starts_with(&format!("{file}."))).collect();
         match (exact, instances.as_slice()) {
@@ -157,7 +163,7 @@ pub(super) fn logs(global: &Global, request: &Logs) -> Result<CliExit, CommandEr
             }
         }
     }
-    let known: Vec<String> = logs_in(&home.run(&newest)).iter().map(|log| name_of(log)).collect();
+    let known: Vec<String> = logs_in(&home.run(&newest))?.iter().map(|log| name_of(log)).collect();
     let hint = crate::diag::did_you_mean(wanted, known.iter().map(String::as_str));
     let hint = hint.unwrap_or_else(|| "`regatta logs` lists them; cached tasks write none".to_owned());
     Err(CommandError::Usage(format!("no run has a log of {wanted}\n  hint: {hint}")))
@@ -165,20 +171,14 @@ pub(super) fn logs(global: &Global, request: &Logs) -> Result<CliExit, CommandEr
 
 /// Tasks of the last run that have a log.
 pub(super) fn logged_tasks(home: &StateFolder) -> Vec<String> {
-    let newest = last_run(home).map(|run| logs_in(&home.run(&run))).unwrap_or_default();
+    let newest = last_run(home).ok().flatten().and_then(|run| logs_in(&home.run(&run)).ok()).unwrap_or_default();
     newest.iter().map(|log| name_of(log).replacen('.', "/", 1)).collect()
 }
 
-fn logs_in(folder: &Path) -> Vec<PathBuf> {
-    let mut logs: Vec<PathBuf> = fs::read_dir(folder)
-        .into_iter()
-        .flatten()
-        .flatten()
-        .map(|item| item.path())
-        .filter(|path| path.extension().is_some_and(|e| e == "log"))
-        .collect();
-    logs.sort();
-    logs
+fn logs_in(folder: &Path) -> Result<Vec<PathBuf>, PathError> {
+    let mut logs = items_in(folder)?;
+    logs.retain(|path| path.extension().is_some_and(|e| e == "log"));
+    Ok(logs)
 }
 
 fn name_of(log: &Path) -> String {
@@ -189,7 +189,7 @@ fn show(home: &StateFolder, run: &RunId, log: &Path, follow: bool) -> Result<Cli
     let mut file = fs::File::open(log)?;
     loop {
         // Check first, read after: what is written before the run ends is then always shown.
-        let going_on = follow && is_held(home, run);
+        let going_on = follow && is_held(home, run)?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes)?;
         print(&String::from_utf8_lossy(&bytes));
@@ -206,11 +206,11 @@ pub(super) fn report(global: &Global, request: &cli::Report) -> Result<CliExit, 
     let home = Project::open_current(global)?.home;
     let run = match &request.run {
         Some(name) => RunId::new(name.as_str()),
-        None => last_run(&home).ok_or_else(no_run_error)?,
+        None => last_run(&home)?.ok_or_else(no_run_error)?,
     };
     let page = home.run(&run).join("report.html");
-    if !page.is_file() {
-        let known: Vec<String> = runs(&home).iter().map(ToString::to_string).collect();
+    if !is_there(&page)? {
+        let known: Vec<String> = runs(&home)?.iter().map(ToString::to_string).collect();
         return Err(CommandError::Usage(format!("run {run} has no report\n  runs: {}", known.join(", "))));
     }
     print(&format!("{}\n", page.display()));
@@ -218,8 +218,8 @@ pub(super) fn report(global: &Global, request: &cli::Report) -> Result<CliExit, 
 }
 
 /// Not every kind of stage writes a log; a page must not point to a missing one.
-fn with_logs_that_are_there<'a>(run_state: &'a RunState, folder: &Path) -> Cow<'a, RunState> {
-    let there: HashSet<PathBuf> = logs_in(folder).into_iter().collect();
+fn with_logs_that_are_there<'a>(run_state: &'a RunState, folder: &Path) -> Result<Cow<'a, RunState>, PathError> {
+    let there: HashSet<PathBuf> = logs_in(folder)?.into_iter().collect();
     let is_missing = |log: &Option<PathBuf>| log.as_ref().is_some_and(|log| !there.contains(log));
     let mut shown = Cow::Borrowed(run_state);
     if run_state.tasks.values().any(|entry| is_missing(&entry.log)) {
@@ -227,7 +227,7 @@ fn with_logs_that_are_there<'a>(run_state: &'a RunState, folder: &Path) -> Cow<'
             entry.log = None;
         }
     }
-    shown
+    Ok(shown)
 }
 
 /// Output folders, and what failed tasks kept.
@@ -282,7 +282,7 @@ pub(super) fn write_report(
         fs::write(home.run(run).join(format!("sweep-{}.json", TaskId::new(name.as_str()).file_name())), sweep.text())?;
     }
     sweeps.extend(of_stages);
-    let run_state = &*with_logs_that_are_there(run_state, &home.run(run));
+    let run_state = &*with_logs_that_are_there(run_state, &home.run(run))?;
     let versions = vec![("regatta".to_owned(), env!("CARGO_PKG_VERSION").to_owned())];
     let about = html::RunOrigin { manifest_path: run_state.manifest.clone(), versions, ..html::RunOrigin::default() };
     let page = html::render(run_state, &about, &results, &sweeps, plan)?;

@@ -5,20 +5,20 @@ use std::path::{Path, PathBuf};
 
 use crate::manifest::{is_shipped, shipped};
 use crate::plan::Plan;
-use crate::runner::store::{PathError, replace};
+use crate::runner::store::{PathError, is_there, replace};
 
 /// Writes the shipped files that the plan's inputs name and the project does not have into the state folder, and lets the inputs
 /// lead there. Returns the paths in the project that would have been read: a file there would change the plan.
 ///
 /// # Errors
 ///
-/// A copy cannot be written.
+/// A copy cannot be written, or it cannot be known whether the project has a file.
 pub(super) fn provide(plan: &mut Plan, project: &Path, state: &Path) -> Result<Vec<PathBuf>, PathError> {
     let mut absent = Vec::new();
     for task in &mut plan.tasks {
         for path in task.inputs.values_mut().flatten() {
             let hiding = project.join(path.as_str());
-            if !is_shipped(path) || hiding.exists() {
+            if !is_shipped(path) || is_there(&hiding)? {
                 continue;
             }
             let copy = state.join("shipped").join(path.as_str());

@@ -3,6 +3,7 @@
 //! A leaf: it uses no other room, and every room may use it. It holds data only; nothing here reads a
 //! clock, a file or the environment, but for files whose bytes or digest are wanted, which must have an end.
 
+mod absence;
 mod cores;
 mod digest;
 mod endpoint;
@@ -16,6 +17,7 @@ mod run_tag;
 mod stop;
 mod system_folders;
 
+pub use absence::is_absence;
 pub use cores::cores;
 pub use digest::{Digest, Hasher};
 pub use endpoint::{Endpoint, EndpointError};

@@ -5,10 +5,12 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::Read as _;
+use std::io::{self, Read as _};
 use std::path::{Component, Path, PathBuf};
 
 use include_dir::{Dir, DirEntry, include_dir};
+
+use crate::event::is_absence;
 
 /// The most bytes that one manifest file may have.
 pub const MAX_BYTES: u64 = 16 << 20;
@@ -90,8 +92,15 @@ impl ManifestLibrary {
         let spelled_as_path = what.contains('/') || has_yaml_suffix(what);
         if spelled_as_path {
             for candidate in [path.to_owned(), self.root.join(path)] {
-                if candidate.is_file() {
-                    return fs::canonicalize(candidate).ok().map(|found| self.project_file_id(&found));
+                match fs::metadata(&candidate) {
+                    Ok(found) if found.is_file() => {
+                        return fs::canonicalize(candidate).ok().map(|found| self.project_file_id(&found));
+                    }
+                    // Reading it reports why it cannot be read.
+                    Err(error) if !is_absence(&error) => {
+                        return std::path::absolute(candidate).ok().map(|path| self.project_file_id(&path));
+                    }
+                    _ => {}
                 }
             }
             if let Some(rel) = normal("", what)
@@ -118,10 +127,15 @@ impl ManifestLibrary {
     }
 
     /// Names that can be run: `(name, file, shipped)`, project ones first, then shipped ones that are not hidden.
-    pub fn names(&self) -> Vec<(String, FileId, bool)> {
+    ///
+    /// # Errors
+    /// The project's cannot be listed.
+    pub fn names(&self) -> io::Result<Vec<(String, FileId, bool)>> {
         let mut seen = BTreeSet::new();
         let mut list = Vec::new();
-        let on_disk = disk_names(&self.root.join("manifests"));
+        let folder = self.root.join("manifests");
+        let on_disk = disk_names(&folder)
+            .map_err(|error| io::Error::new(error.kind(), format!("cannot list {}: {error}", folder.display())))?;
         let inside = MANIFESTS.entries().iter().map(|entry| -> Vec<String> {
             let name = entry.path().to_string_lossy().into_owned();
             match entry {
@@ -138,7 +152,7 @@ impl ManifestLibrary {
                 list.push((name, file, shipped));
             }
         }
-        list
+        Ok(list)
     }
 }
 
@@ -149,30 +163,40 @@ fn pipeline_of(dir: &Dir<'_>, systems: &Dir<'_>) -> Option<String> {
     dir.contains(format!("{name}.yaml")).then_some(name)
 }
 
-fn disk_names(folder: &Path) -> BTreeSet<String> {
-    let entries = |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten();
+fn disk_names(folder: &Path) -> io::Result<BTreeSet<String>> {
     let mut names = BTreeSet::new();
-    for entry in entries(folder) {
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if is_absence(&error) => return Ok(names),
+        Err(error) => return Err(error),
+    };
+    for entry in entries {
+        let entry = entry?;
         let (name, path) = (entry.file_name().to_string_lossy().into_owned(), entry.path());
         if let Some(stem) = name.strip_suffix(".yaml") {
             names.insert(stem.to_owned());
         } else if path.join("pipeline.yaml").is_file() {
             names.insert(name);
         } else {
-            let below = entries(&path).filter(|entry| entry.path().is_dir());
+            let below = fs::read_dir(&path).into_iter().flatten().flatten().filter(|entry| entry.path().is_dir());
             let below = below.map(|entry| format!("{name}/{}", entry.file_name().to_string_lossy()));
             names.extend(below.filter(|name| folder.join(format!("{name}.yaml")).is_file()));
         }
     }
-    names
+    Ok(names)
 }
 
 fn has_yaml_suffix(what: &str) -> bool {
     Path::new(what).extension().is_some_and(|ext| ext.eq_ignore_ascii_case("yaml") || ext.eq_ignore_ascii_case("yml"))
 }
 
+/// A file that cannot be looked at counts: reading it reports why.
 fn exists(file: &FileId) -> bool {
-    file.root.join(&file.rel).is_file() || shipped_file(&file.rel).is_some()
+    match fs::metadata(file.root.join(&file.rel)) {
+        Ok(found) if found.is_file() => true,
+        Err(error) if !is_absence(&error) => true,
+        _ => shipped_file(&file.rel).is_some(),
+    }
 }
 
 /// Why a file of a manifest is not read.
@@ -181,7 +205,7 @@ pub enum ManifestFileError {
     #[error("there is no such file")]
     Absent,
     #[error("{0}")]
-    Read(#[from] std::io::Error),
+    Read(#[from] io::Error),
     #[error("it is a link that leaves the project folder")]
     LeavesProject,
     #[error("it is larger than {} MiB", MAX_BYTES >> 20)]
@@ -200,7 +224,12 @@ impl FileId {
     /// The file's content. The error is a fragment that describes what is wrong with it.
     pub fn read(&self) -> Result<ReadSource, ManifestFileError> {
         let path = self.root.join(&self.rel);
-        if !path.is_file() {
+        let is_file = match fs::metadata(&path) {
+            Ok(found) => found.is_file(),
+            Err(error) if is_absence(&error) => false,
+            Err(error) => return Err(error.into()),
+        };
+        if !is_file {
             return match shipped_file(&self.rel) {
                 Some(bytes) => Ok(ReadSource { name: format!("shipped:{}", self.rel), bytes: bytes.to_vec() }),
                 None => Err(ManifestFileError::Absent),

@@ -28,7 +28,7 @@ const MAX_FILES: usize = 512;
 /// Everything that is wrong with it, at once, each with its place.
 pub fn load(library: &ManifestLibrary, what: &str, given: &GivenValues) -> Result<Manifest, Diagnostics> {
     let Some(file) = library.find(what) else {
-        let names = library.names();
+        let names = library.names().unwrap_or_default();
         let file = format!("{what}.yaml");
         let hint = if library.find(&file).is_some() {
             Some(format!("for the file, type `{file}`; a name without `.yaml` is looked up in `manifests/`"))

@@ -101,9 +101,12 @@ pub struct ListedManifest {
 }
 
 /// All manifests that can be run by name: the project's first, then the shipped ones that they do not hide.
-pub fn catalogue(library: &ManifestLibrary) -> Vec<ListedManifest> {
-    let names = library.names().into_iter();
-    names
+///
+/// # Errors
+/// The project's cannot be listed.
+pub fn catalogue(library: &ManifestLibrary) -> std::io::Result<Vec<ListedManifest>> {
+    let names = library.names()?.into_iter();
+    let listed = names
         .map(|(name, file, shipped)| {
             let location = if shipped { "shipped".to_owned() } else { file.rel.clone() };
             let text =
@@ -126,7 +129,8 @@ pub fn catalogue(library: &ManifestLibrary) -> Vec<ListedManifest> {
             };
             ListedManifest { name, about, location, broken }
         })
-        .collect()
+        .collect();
+    Ok(listed)
 }
 
 fn only_misses_parameters(found: &Diagnostics) -> bool {

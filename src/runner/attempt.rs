@@ -17,7 +17,7 @@ use super::time_limit::{catch_panics, isolate_panics, within};
 use crate::event::{Done, Endpoint, Event, Failure, FailureKind, GpuId, RunId, Stop, TaskId};
 use crate::plan::{Need, Plan, SharedTask, Task};
 use crate::runner::store::{
-    Digests, HashedFolder, ListedFolder, OutputCache, PathError, TaskRecord, left_running, list_folder,
+    Digests, HashedFolder, ListedFolder, OutputCache, PathError, TaskRecord, is_there, left_running, list_folder,
 };
 
 /// What a try needs, gathered by the loop.
@@ -53,9 +53,11 @@ impl AttemptInputs {
         let left = if self.attempt == 1 && self.task.host.is_some() {
             left_running(self.cache.home(), &self.task.id, &self.keyed.digest)
         } else {
-            None
+            Ok(None)
         };
-        let made = left.map_or_else(|| self.cache.new_folder(&self.task.id, &self.keyed.digest, self.task.resume), Ok);
+        let made = left.and_then(|left| {
+            left.map_or_else(|| self.cache.new_folder(&self.task.id, &self.keyed.digest, self.task.resume), Ok)
+        });
         let folder = match made {
             Ok(folder) => folder,
             Err(e) => return AttemptOutcome { result: Err(Box::new(system(&e))), folder: None, seconds: 0.0 },
@@ -131,11 +133,11 @@ impl AttemptInputs {
                     .map(|p| resolve(p, false, &self.cache, &BTreeMap::new(), &made).map(PathBuf::from))
                     .collect::<Result<_, _>>()?,
             };
-            if let Some(missing) = paths.iter().find(|p| !p.exists()) {
-                return Err(Failure::new(
-                    FailureKind::Files,
-                    format!("input {name}: {} does not exist", missing.display()),
-                ));
+            for path in &paths {
+                if !is_there(path).map_err(|e| system(&e))? {
+                    let what = format!("input {name}: {} does not exist", path.display());
+                    return Err(Failure::new(FailureKind::Files, what));
+                }
             }
             inputs.insert(name.clone(), paths);
         }
@@ -189,8 +191,12 @@ impl AttemptInputs {
 
     /// After the work: outputs are there, inputs and upstream outputs are what they were; then the folder is listed.
     fn check(&self, folder: &std::path::Path) -> Result<ListedFolder, Failure> {
-        let missing: Vec<&str> =
-            self.task.outputs.iter().map(String::as_str).filter(|name| !folder.join(name).exists()).collect();
+        let mut missing: Vec<&str> = Vec::new();
+        for name in &self.task.outputs {
+            if !is_there(&folder.join(name)).map_err(|e| system(&e))? {
+                missing.push(name);
+            }
+        }
         if !missing.is_empty() {
             return Err(Failure::new(FailureKind::Files, format!("it left no {}", missing.join(", "))).hint(
                 "a stage runs in its own output folder, $OUT; files named under `outputs:` must be there at the end",
@@ -198,13 +204,14 @@ impl AttemptInputs {
         }
         for (name, state) in &self.keyed.inputs {
             let patterns = &self.task.inputs[name];
-            if own_patterns(patterns) && !self.digests.unchanged(self.cache.home().project(), patterns, state) {
+            let is_unchanged = || self.digests.unchanged(self.cache.home().project(), patterns, state);
+            if own_patterns(patterns) && !is_unchanged().map_err(|e| system(&e))? {
                 return Err(Failure::new(FailureKind::InputChanged, format!("input {name} changed while it was read")));
             }
         }
         for (need, made) in self.task.needs.iter().zip(&self.outputs) {
             if let TaskOutput::Output(record) = made
-                && let Some(what) = self.cache.compare(record)
+                && let Some(what) = self.cache.compare(record).map_err(|e| system(&e))?
             {
                 return Err(Failure::new(
                     FailureKind::Refused,

@@ -9,7 +9,7 @@ use super::task_executor::TaskExecutor;
 use crate::event::{Digest, Endpoint, Failure, FailureKind, GpuId, ReducedSetting};
 use crate::plan::{Lifetime, Plan, PlanReference, Task};
 use crate::runner::store::{
-    Digests, InputError, InputState, KEY_VERSION, Lookup, OutputCache, TaskKey, TaskRecord, explain,
+    Digests, InputError, InputState, KEY_VERSION, Lookup, OutputCache, PathError, TaskKey, TaskRecord, explain,
 };
 
 /// What a settled task has to offer to those that need it.
@@ -119,14 +119,19 @@ fn with_container(task: &Task) -> String {
 }
 
 /// Looks a task's output up. One that names what has gone from the machine is spoiled.
-pub(super) fn look_up(work: &impl TaskExecutor, task: &Task, key: &Digest, output_cache: &OutputCache) -> Lookup {
-    match output_cache.look_up(key) {
+pub(super) fn look_up(
+    work: &impl TaskExecutor,
+    task: &Task,
+    key: &Digest,
+    output_cache: &OutputCache,
+) -> Result<Lookup, PathError> {
+    Ok(match output_cache.look_up(key)? {
         Lookup::Hit(record) => match work.unusable_reason(task, &output_cache.folder(&record)) {
             Some(what) => Lookup::Corrupt(what),
             None => Lookup::Hit(record),
         },
         other => other,
-    }
+    })
 }
 
 pub(super) fn input_failure(name: &str, e: &InputError) -> Failure {

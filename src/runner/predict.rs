@@ -106,9 +106,10 @@ pub fn predict(
             (Ok(keyed), Lifetime::Step) => {
                 let forced = options.forced[ix];
                 let look =
-                    if open.is_empty() { look_up(work, task, &keyed.digest, output_cache) } else { Lookup::Absent };
+                    if open.is_empty() { look_up(work, task, &keyed.digest, output_cache) } else { Ok(Lookup::Absent) };
                 match look {
-                    Lookup::Hit(record) if !forced && task.cache => {
+                    Err(error) => will_fail(&error.to_string()),
+                    Ok(Lookup::Hit(record)) if !forced && task.cache => {
                         let age = result_age::notice(task, &keyed.key, &record).map(|(_, text)| text);
                         let conditions = open_facts.iter().map(|fact| format!("if {}", fact.condition));
                         let reasons = age.into_iter().chain(conditions).collect();
@@ -118,7 +119,7 @@ pub fn predict(
                     _ if options.roles[ix] == TaskRole::Restore => {
                         will_fail("it is not done yet, and --only leaves it out")
                     }
-                    look => {
+                    Ok(look) => {
                         let mut why = if open.is_empty() || forced {
                             reasons(plan, task, &keyed, &look, output_cache, forced)
                         } else {

@@ -123,14 +123,14 @@ pub fn kill_and_rerun(subject: &Subject, undisturbed: &Undisturbed, at: &[f64]) 
     let mut ended = BTreeMap::new();
     let mut killed = Vec::new();
     for (nth, at) in at.iter().enumerate() {
-        let before = runs(&home).len();
+        let before = runs(&home).unwrap().len();
         let mut run = world.start(&subject.words());
         std::thread::sleep(Duration::from_secs_f64(*at));
         run.kill().expect("a kill");
         run.wait().expect("an end");
         // Records are only written by the one that is dead now.
         let output_cache = OutputCache::open(&home).expect("the records");
-        let journal = if runs(&home).len() > before { last_run(&home) } else { None };
+        let journal = if runs(&home).unwrap().len() > before { last_run(&home).unwrap() } else { None };
         if nth == 0 {
             outcome.phase = phase(&home, journal.as_ref());
         }
@@ -150,7 +150,7 @@ pub fn kill_and_rerun(subject: &Subject, undisturbed: &Undisturbed, at: &[f64]) 
     }
     outcome.rerun = begun.elapsed().as_secs_f64();
     outcome.check_rerun(&world, &again, undisturbed);
-    let rerun = last_run(&home);
+    let rerun = last_run(&home).unwrap();
     if outcome.invalid == 0 {
         // When everything was done before, the rerun writes no journal.
         let rerun = rerun.filter(|run| !killed.contains(run));
@@ -221,7 +221,7 @@ impl Outcome {
     }
 
     fn check_journals(&mut self, home: &StateFolder, killed: &[RunId]) {
-        for run in runs(home) {
+        for run in runs(home).expect("the runs") {
             let read = journal(home, &run);
             if let Some(line) = read.corrupt {
                 self.violations.push(format!("line {line} of the journal of {run} is corrupt"));

@@ -103,6 +103,25 @@ fn requests_are_spread_over_two_hosts_and_nothing_is_left_there() {
     assert!(page.contains("Hosts") && page.contains(&lab.host(2)), "the page has them, too");
 }
 
+#[test]
+#[ignore = "needs root, for network namespaces"]
+fn over_a_slow_link_the_same_is_measured() {
+    let lab = Lab::up(2);
+    let world = lab.world(&format!("{ENGINE}{SERVER}{}", measure(60)));
+    world.good(&["run", "m", "--until", "models"]);
+    lab.slow(1);
+    lab.slow(2);
+    let ended = world.good_when_undisturbed(&["run", "m"]);
+    let result = read_result(&world.path("latest/measure/result.json")).unwrap();
+    assert_eq!((result.counts.ok, result.counts.failed), (60, 0), "{ended:?}");
+    assert_eq!(
+        result.hosts.iter().map(|one| (one.host.clone(), one.failed)).collect::<Vec<_>>(),
+        [(lab.host(1), 0), (lab.host(2), 0)]
+    );
+    nobody_left(&world);
+    nobody_on(&lab, &[1, 2]);
+}
+
 /// NVIDIA's flow, on a system whose GPUs are in two machines.
 const TWO: &str = "regatta: 1
 include: [sim-gb200-x4.yaml]

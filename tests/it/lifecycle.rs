@@ -31,7 +31,7 @@ fn await_event(world: &World, what: &str) {
 
 fn journal(world: &World) -> Vec<Event> {
     let home = home(world);
-    read_journal(&home.run(&last_run(&home).unwrap()).join("journal.jsonl")).unwrap().events
+    read_journal(&home.run(&last_run(&home).unwrap().unwrap()).join("journal.jsonl")).unwrap().events
 }
 
 const GATED: &str = r#"

@@ -48,6 +48,7 @@ mod manual;
 mod metrics;
 mod mlperf_score;
 mod mpi;
+mod network_filesystem;
 mod notebook;
 mod openai;
 mod otlp;

@@ -59,3 +59,33 @@ fn manual() -> trycmd::TestCases {
     }
     cases
 }
+
+/// Each test that the chapter on faults names as `module::test` or as the beginning of one, `module::test_…`, exists.
+#[test]
+fn the_tests_that_the_chapter_on_faults_names_exist() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let chapter = std::fs::read_to_string(root.join("tests/manual/28-faults.md")).unwrap();
+    let mut named = 0;
+    for row in chapter.lines().filter(|line| line.starts_with('|')) {
+        let mut module = None;
+        for name in row.split('`').skip(1).step_by(2) {
+            // A beginning alone is of the module that the row named before it.
+            let (of, test) = match name.split_once("::") {
+                Some((of, test)) => (Some(of), test),
+                None if name.ends_with('…') => (module, name),
+                None => continue,
+            };
+            module = of;
+            let Some(of) = of else { continue };
+            let path = root.join(format!("tests/it/{of}.rs"));
+            let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            let function = match test.strip_suffix('…') {
+                Some(begin) => format!("fn {begin}"),
+                None => format!("fn {test}("),
+            };
+            assert!(text.contains(&function), "{} has no {test}", path.display());
+            named += 1;
+        }
+    }
+    assert!(named > 30, "{named}");
+}

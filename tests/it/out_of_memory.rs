@@ -39,7 +39,7 @@ const RULE: &str = "{ on: oom, lower: kv_cache_free_gpu_mem_fraction, by: 0.05, 
 
 fn journal(world: &World) -> Vec<Event> {
     let home = home(world);
-    let run = last_run(&home).expect("a run");
+    let run = last_run(&home).unwrap().expect("a run");
     read_journal(&home.run(&run).join("journal.jsonl")).expect("a journal").events
 }
 

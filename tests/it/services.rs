@@ -107,7 +107,7 @@ pub fn run_into_ready_timeout(world: &World, text: &str) -> Ended {
 /// The journal of the last run.
 pub fn journal(world: &World) -> Vec<Event> {
     let home = home(world);
-    read_journal(&home.run(&last_run(&home).unwrap()).join("journal.jsonl")).unwrap().events
+    read_journal(&home.run(&last_run(&home).unwrap().unwrap()).join("journal.jsonl")).unwrap().events
 }
 
 /// The run is over, everything it started is gone, and with a good server it goes on from there.

@@ -208,7 +208,7 @@ fn a_clock_that_steps_while_a_stage_runs_changes_nothing() {
         let seen: i64 = world.read("latest/b/out").trim().parse().unwrap();
         assert!((now() - seen).abs() > 80_000, "{step}: the clock of the run was stepped");
         let state = home(&world);
-        let journal = read_journal(&state.run(&last_run(&state).unwrap()).join("journal.jsonl")).unwrap();
+        let journal = read_journal(&state.run(&last_run(&state).unwrap().unwrap()).join("journal.jsonl")).unwrap();
         let durations = journal.events.iter().filter_map(|event| match event {
             Event::TaskFinished { seconds, .. } | Event::RunFinished { seconds, .. } => Some(*seconds),
             _ => None,
@@ -291,4 +291,59 @@ fn the_watchdogs_own_death_is_noticed_and_the_next_one_ends_what_is_left() {
     world.file("gate", "");
     world.good(&["run", "m"]);
     assert_eq!(world.read("latest/a/out"), "whole\n");
+}
+
+/// A link to itself is there and cannot be followed, not even by root: like a file on a filesystem of the network that does not answer.
+#[test]
+fn what_cannot_be_looked_at_is_not_taken_for_absent() {
+    let world = kinds();
+    let run = last_run(&home(&world)).unwrap().unwrap();
+    // What a job of an earlier run may be filling.
+    fs::create_dir(world.path(".regatta/out/0123-0")).unwrap();
+    let state = |below: &str| format!(".regatta/{below}");
+    let output = fs::canonicalize(world.path("latest/a")).unwrap();
+    let output = output.strip_prefix(fs::canonicalize(world.path("")).unwrap()).unwrap().to_str().unwrap().to_owned();
+    let all: [(String, &[&[&str]]); 9] = [
+        (
+            ".regatta".to_owned(),
+            &[
+                &["status"],
+                &["runs"],
+                &["logs"],
+                &["report"],
+                &["history"],
+                &["tag", "t"],
+                &["plan", "m"],
+                &["gc", "--yes"],
+                &["clean", "--yes"],
+            ],
+        ),
+        (state("runs"), &[&["status"], &["runs"], &["logs"], &["run", "m", "--force"], &["gc", "--yes"]]),
+        (state("lock"), &[&["status"], &["runs"], &["run", "m", "--force"]]),
+        (state(&format!("runs/{run}/tags")), &[&["runs"], &["gc", "--yes"]]),
+        (state(&format!("runs/{run}/journal.jsonl")), &[&["status"], &["runs"], &["gc", "--yes"]]),
+        (state("jobs"), &[&["run", "m", "--force"], &["gc", "--yes"]]),
+        ("manifests".to_owned(), &[&["run", "m"], &["list"]]),
+        ("manifests/m.yaml".to_owned(), &[&["run", "m"], &["plan", "m"], &["run", "manifests/m.yaml"]]),
+        (output, &[&["run", "m"]]),
+    ];
+    for (hidden, commands) in all {
+        let (path, aside) = (world.path(&hidden), world.path("aside"));
+        let was_there = fs::rename(&path, &aside).is_ok();
+        std::os::unix::fs::symlink(path.file_name().unwrap(), &path).unwrap();
+        for words in commands {
+            let ended = world.regatta(words);
+            let text = format!("{hidden}: {words:?}: {ended:?}");
+            let is_noted = hidden == ".regatta/jobs" && words[0] == "run";
+            assert!(is_noted || [1, 2].contains(&ended.code), "{text}");
+            assert!(text.contains("Too many levels of symbolic links") && text.contains(&hidden), "{text}");
+            assert!(!text.contains("panicked"), "{text}");
+        }
+        fs::remove_file(&path).unwrap();
+        if was_there {
+            fs::rename(&aside, &path).unwrap();
+        }
+        assert_eq!(world.good(&["run", "m"]).ran(), [""; 0], "{hidden}: nothing was lost");
+    }
+    world.good(&["runs"]).shows("kept");
 }

@@ -40,7 +40,12 @@ pub struct Ended {
 
 impl World {
     pub fn new() -> Self {
-        let folder = tempfile::Builder::new().prefix("regatta-world").tempdir().expect("a temporary folder");
+        Self::below(&std::env::temp_dir())
+    }
+
+    /// In a folder of its own below this one.
+    pub fn below(folder: &Path) -> Self {
+        let folder = tempfile::Builder::new().prefix("regatta-world").tempdir_in(folder).expect("a temporary folder");
         Self { folder, env: Vec::new() }
     }
 

@@ -17,7 +17,7 @@ use crate::app::output::{print, print_error};
 use crate::cli::{self, BenchCommand, CliExit, Force, Global, Select};
 use crate::harness::{REPEATS, SWEEP, SWEEP_POINTS, SweepReport, read_result, repeat_folders};
 use crate::report::{Styler, sweep_table};
-use crate::runner::store::{ProjectLock, StateFolder};
+use crate::runner::store::{PathError, ProjectLock, StateFolder};
 
 /// The parts of a run that are copied.
 const FILES: [&str; 3] = ["result.json", "requests.jsonl", "gpu.jsonl"];
@@ -42,7 +42,7 @@ pub(super) fn bench(global: &Global, request: &BenchCommand) -> Result<CliExit, 
     }
     let signals = StopSignals::new();
     let ran = loop {
-        let home = free_state_folder(&std::env::current_dir()?, &global.home);
+        let home = free_state_folder(&std::env::current_dir()?, &global.home)?;
         let global = &Global { home: home.state().to_owned(), ..global.clone() };
         let path = manifest_file::write(&home, &text)?;
         let project = Project::open_current(global)?;
@@ -83,9 +83,9 @@ fn run_request(request: &BenchCommand, manifest: &Path) -> cli::RunRequest {
 }
 
 /// The state folder; below it another one while `regatta serve` keeps servers up and holds the lock of the first.
-fn free_state_folder(project: &Path, given: &Path) -> StateFolder {
+fn free_state_folder(project: &Path, given: &Path) -> Result<StateFolder, PathError> {
     let mut home = StateFolder::new(project.to_owned(), project.join(given));
-    while let Some(holder) = ProjectLock::holder(&home).filter(|holder| holder.serving) {
+    while let Some(holder) = ProjectLock::holder(&home)?.filter(|holder| holder.serving) {
         let clients = home.clients();
         print_error(&format!(
             "note: `regatta serve` (process {}) uses {}; this benchmark is kept in {}\n",
@@ -95,7 +95,7 @@ fn free_state_folder(project: &Path, given: &Path) -> StateFolder {
         ));
         home = StateFolder::new(project.to_owned(), clients);
     }
-    home
+    Ok(home)
 }
 
 fn print_result(request: &BenchCommand, out: &Path, styler: Styler) -> Result<(), CommandError> {

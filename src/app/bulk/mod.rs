@@ -85,7 +85,7 @@ fn read(request: &BulkRequest, project: &Project) -> Result<BulkFile, CommandErr
                 Some(given) => Some(given.clone()),
                 None => gpu_type_of_file(Path::new(".")).map_err(|error| CommandError::Usage(error.to_string()))?,
             },
-            manifests: project.manifests.names().into_iter().map(|(name, ..)| name).collect(),
+            manifests: project.manifests.names()?.into_iter().map(|(name, ..)| name).collect(),
             has_system: request.settings.iter().any(|setting| setting.key == "system"),
         };
         cluster.items(jobs.map_err(unreadable)?).map_err(|error| wrong(&error))?

@@ -11,6 +11,7 @@ use std::path::Path;
 use crate::app::error::CommandError;
 use crate::app::output::print;
 use crate::cli::{CliExit, Global, MlperfAction};
+use crate::event::is_absence;
 use crate::mlperf::{self, Round, SubmissionReport};
 use crate::report::{self, Styler};
 
@@ -93,5 +94,9 @@ fn no_endpoints(found: &Path) -> CommandError {
 }
 
 fn require_folder(path: &Path) -> Result<(), CommandError> {
-    if path.is_dir() { Ok(()) } else { Err(CommandError::Usage(format!("{}: no such folder", path.display()))) }
+    match std::fs::metadata(path) {
+        Ok(found) if found.is_dir() => Ok(()),
+        Err(error) if !is_absence(&error) => Err(CommandError::Usage(format!("{}: {error}", path.display()))),
+        _ => Err(CommandError::Usage(format!("{}: no such folder", path.display()))),
+    }
 }

@@ -85,7 +85,7 @@ impl DependencyReader<'_> {
             let source = Resource { digest: [("gitCommit", commit.to_owned())].into(), ..Resource::default() };
             return Ok(vec![of_stage(made_by, Resource { uri: self.git_uri(made_by, commit), ..source })]);
         }
-        if is_direct && self.cache.compare(&record.clone().into()).is_none() {
+        if is_direct && self.cache.compare(&record.clone().into())?.is_none() {
             let files = files(self.cache, record, &folder)?;
             if !files.is_empty() {
                 return Ok(files.into_iter().map(|file| of_stage(made_by, file)).collect());

@@ -96,7 +96,7 @@ fn statement(
     let private = command::private(project, plan);
     let key = record.parsed_key().map_err(anyhow::Error::from)?;
     let folder = cache.folder(record);
-    let is_whole = || match cache.compare(record) {
+    let is_whole = || match cache.compare(record)? {
         None => Ok(()),
         Some(what) => {
             let hint = format!("`regatta run {}` makes it again", plan.manifest);

@@ -3,17 +3,17 @@
 use crate::event::{Event, ExternalResource, RunId};
 use crate::exec::process;
 use crate::runner::EventEmitter;
-use crate::runner::store::{OutputCache, StateFolder, discard, read_journal, unfinished};
+use crate::runner::store::{OutputCache, PathError, StateFolder, discard, read_journal, unfinished};
 
-/// Ends what a crashed run left running, and removes the remains of its unfinished attempts. `before` is that run.
+/// Ends what a crashed run left running, and removes the remains of its unfinished attempts. `outliving`: what it left beside its
+/// processes.
 pub(super) fn clean_up_after_crash(
     home: &StateFolder,
-    before: Option<&RunId>,
+    outliving: &[ExternalResource],
     id: &RunId,
     output_cache: &OutputCache,
     emit: &EventEmitter,
 ) {
-    let outliving = before.map(|run| leftover_resources(home, run)).unwrap_or_default();
     for thing in outliving.iter().filter(|thing| process::remove(thing)) {
         let what = match thing {
             ExternalResource::Container { name, .. } => format!("the container {name}"),
@@ -28,14 +28,17 @@ pub(super) fn clean_up_after_crash(
         let text = format!("ended {} ({}), which an earlier run left running", leftover.program(), leftover.pid);
         emit(Event::Notice { task: None, text });
     }
-    for folder in unfinished(home, output_cache) {
-        let _ = discard(&folder);
+    match unfinished(home, output_cache) {
+        Ok(folders) => folders.iter().for_each(|folder| drop(discard(folder))),
+        Err(error) => {
+            emit(Event::Notice { task: None, text: format!("what an earlier run left is not removed: {error}") });
+        }
     }
 }
 
 /// What was there and was not removed, by a run's journal.
-fn leftover_resources(home: &StateFolder, run: &RunId) -> Vec<ExternalResource> {
-    let Ok(journal) = read_journal(&home.run(run).join("journal.jsonl")) else { return Vec::new() };
+pub(super) fn leftover_resources(home: &StateFolder, run: &RunId) -> Result<Vec<ExternalResource>, PathError> {
+    let journal = read_journal(&home.run(run).join("journal.jsonl"))?;
     let mut left = Vec::new();
     for event in journal.events {
         match event {
@@ -46,5 +49,5 @@ fn leftover_resources(home: &StateFolder, run: &RunId) -> Vec<ExternalResource> 
     }
     // A name that a user chose may belong to an unrelated container by now.
     left.retain(|thing| !matches!(thing, ExternalResource::Container { name, .. } if !name.contains(run.as_str())));
-    left
+    Ok(left)
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::after_crash::clean_up_after_crash;
+use super::after_crash::{clean_up_after_crash, leftover_resources};
 use super::ci_files;
 use super::kept_servers::{self, KeptServers, ServingContext, ServingPhase};
 use super::lock_wait::{LockWait, take_lock};
@@ -295,8 +295,9 @@ impl PreparedRun {
         for plan in unfinished_plans(&home) {
             let _ = discard(&plan);
         }
-        let crashed = !ended_well(&home);
-        let before = last_run(&home);
+        let crashed = if ended_well(&home)? { None } else { last_run(&home)? };
+        // Before this run has a journal: the next one looks at that of the last run only.
+        let left = crashed.as_ref().map(|run| leftover_resources(&home, run)).transpose()?;
         let (opened, unchanged) = parallel_join(
             || OutputCache::open(&home),
             || UnchangedTasks::of(last.map(|last| last.tasks).unwrap_or_default()),
@@ -325,8 +326,8 @@ impl PreparedRun {
                 Err(error) => Event::Notice { task: None, text: format!("no metrics of this run: {address}: {error}") },
             });
         }
-        if crashed {
-            clean_up_after_crash(&home, before.as_ref(), &id, &output_cache, &emit);
+        if let Some(left) = left {
+            clean_up_after_crash(&home, &left, &id, &output_cache, &emit);
         }
         let work =
             RunResources { cache: &output_cache, digests: &digests, id: &id, stop: &stop, emit: &emit, lock: &lock };
@@ -435,7 +436,10 @@ impl PreparedRun {
         let (kept_services, ready) = self.held.as_ref().map(KeptServers::kept_services).unzip();
         let output_source = shared_store.clone().map(|store| Arc::new(store) as _);
         let options = RunOptions { output_source, kept_services, ..self.options.clone() };
-        let abandoned = abandoned(home);
+        let abandoned = abandoned(home).unwrap_or_else(|error| {
+            emit(Event::Notice { task: None, text: format!("jobs of earlier runs are not ended: {error}") });
+            Vec::new()
+        });
         if !abandoned.is_empty() {
             let emit = Arc::clone(emit);
             // A controller that does not answer must not delay the run.

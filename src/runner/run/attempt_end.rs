@@ -69,8 +69,17 @@ impl<W: TaskExecutor> Runner<W> {
             if let Some(folder) = folder {
                 let _ = std::fs::remove_dir_all(folder);
             }
-        } else {
-            failure.kept = folder.and_then(|folder| self.cache.set_aside(&task.id, &folder, task.resume));
+        } else if let Some(folder) = folder {
+            match self.cache.set_aside(&task.id, &folder, task.resume) {
+                Ok(kept) => failure.kept = kept,
+                // The stage could neither read nor write what is below it, and often not even log that.
+                Err(error) => {
+                    failure.cause.get_or_insert_with(|| error.to_string());
+                    failure.hint.get_or_insert_with(|| {
+                        "finished outputs are kept; run it again once the filesystem answers".to_owned()
+                    });
+                }
+            }
         }
         let blamed = self.stopped_by_server.remove(&ix);
         // A measurement records its own result, and keeps its verdict.

@@ -24,7 +24,7 @@ use super::schedule::{StartItem, TaskEnd, TaskIndex, TaskSchedule};
 use super::task_executor::TaskExecutor;
 use crate::event::{Digest, Endpoint, Event, Failure, FailureKind, GpuId, ReducedSetting, RunId, Stop, TaskId};
 use crate::plan::{Lifetime, Plan, SharedTask};
-use crate::runner::store::{Digests, Latest, OutputCache};
+use crate::runner::store::{Digests, Latest, Lookup, OutputCache};
 use key_state::KeyState;
 use schedule_items::items;
 
@@ -235,6 +235,7 @@ impl<W: TaskExecutor> Runner<W> {
             Vec::new()
         } else {
             let look = look_up(&*self.work, &task, &keyed.digest, &self.cache);
+            let look = look.unwrap_or_else(|error| Lookup::Corrupt(error.to_string()));
             reasons(&self.plan, &task, &keyed, &look, &self.cache, self.options.forced[ix as usize])
         };
         why.extend(keyed.lowered.as_ref().map(ReducedSetting::because));

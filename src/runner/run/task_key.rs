@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::{KeyState, Keyed, Runner, RunnerMessage, TaskOutput, TaskRole, look_up};
 use crate::event::Failure;
 use crate::plan::Lifetime;
+use crate::runner::attempt::system;
 use crate::runner::keying::{key_of, own_patterns};
 use crate::runner::schedule::{ScheduleState, TaskIndex};
 use crate::runner::store::Lookup;
@@ -67,7 +68,11 @@ impl<W: TaskExecutor> Runner<W> {
         if forced || !task.cache {
             return self.schedule.set_cache_miss(ix);
         }
-        match look_up(&*self.work, &task, &keyed.digest, &self.cache) {
+        let found = match look_up(&*self.work, &task, &keyed.digest, &self.cache) {
+            Ok(found) => found,
+            Err(error) => return self.fail(ix, 1, system(&error), 0.0),
+        };
+        match found {
             Lookup::Hit(record) => self.take_hit(ix, &record, None),
             _ if self.options.roles[ix as usize] == TaskRole::Restore && self.options.output_source.is_none() => {
                 self.missed(ix);

@@ -148,7 +148,12 @@ impl Folder {
                     Err(e) if e.io_error().is_some_and(|e| e.kind() == io::ErrorKind::NotFound) => continue,
                     Err(e) => return Err(e.into()),
                 };
-                let Ok(meta) = item.metadata() else { continue };
+                let meta = match item.metadata() {
+                    Ok(meta) => meta,
+                    Err(e) if e.io_error().is_some_and(|e| e.kind() == io::ErrorKind::NotFound) => continue,
+                    // What is left out of a list counts as unused where the store is cleaned.
+                    Err(e) => return Err(e.into()),
+                };
                 if meta.is_file() {
                     let name = item.path().strip_prefix(&folder.root).unwrap_or(item.path());
                     let age = meta.modified().ok().and_then(|at| now.duration_since(at).ok()).unwrap_or_default();

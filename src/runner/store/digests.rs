@@ -11,11 +11,11 @@ use std::path::{Path, PathBuf};
 use globset::{GlobBuilder, GlobSetBuilder};
 use walkdir::WalkDir;
 
-use super::durable::PathError;
+use super::durable::{PathError, is_there};
 use super::file_stamp::FileStamp;
 use super::outputs::hash_file;
 use super::{StateFolder, sealed};
-use crate::event::{Digest, Hasher, open_regular};
+use crate::event::{Digest, Hasher, is_absence, open_regular};
 
 /// Files and folders of one input: the largest data sets have some million, and each is kept in memory.
 const MOST_ENTRIES: usize = 10_000_000;
@@ -133,7 +133,7 @@ impl Digests {
 
     fn path(&self, path: &Path, seen: &mut Vec<(PathBuf, FileStamp)>, most: usize) -> Result<Digest, InputError> {
         use super::durable::WithPath as _;
-        let Ok(stamp) = FileStamp::through_links(path) else { return Err(InputError::Missing(path.to_owned())) };
+        let stamp = stamp_of_input(path)?;
         if !stamp.is_folder() {
             let (digest, stamp) = self.file(path)?;
             seen.push((path.to_owned(), stamp));
@@ -152,8 +152,7 @@ impl Digests {
                 refuse_enclosing(path, item.path())?;
             }
             let name = item.path().strip_prefix(path).unwrap_or(item.path());
-            let stamp =
-                FileStamp::through_links(item.path()).map_err(|_| InputError::Missing(item.path().to_owned()))?;
+            let stamp = stamp_of_input(item.path())?;
             h.field(name.as_os_str().as_bytes()).field(&[stamp.kind as u8]);
             if stamp.is_file() {
                 let (digest, stamp) = self.file(item.path())?;
@@ -180,10 +179,31 @@ impl Digests {
     }
 
     /// Whether an input still is what it was: by stamps, and by content where they differ.
-    pub fn unchanged(&self, base: &Path, patterns: &[String], then: &InputState) -> bool {
+    ///
+    /// # Errors
+    /// It cannot be read at all.
+    pub fn unchanged(&self, base: &Path, patterns: &[String], then: &InputState) -> Result<bool, PathError> {
         let same = then.seen.iter().all(|(path, stamp)| FileStamp::through_links(path).is_ok_and(|now| now == *stamp));
-        same || self.input(base, patterns).is_ok_and(|now| now.digest == then.digest)
+        if same {
+            return Ok(true);
+        }
+        match self.input(base, patterns) {
+            Ok(now) => Ok(now.digest == then.digest),
+            Err(InputError::Path(error)) if error.is_of_system() => Err(error),
+            Err(_) => Ok(false),
+        }
     }
+}
+
+fn stamp_of_input(path: &Path) -> Result<FileStamp, InputError> {
+    FileStamp::through_links(path).map_err(|source| {
+        let path = path.to_owned();
+        if is_absence(&source) {
+            InputError::Missing(path)
+        } else {
+            PathError { doing: "look at", path, source }.into()
+        }
+    })
 }
 
 fn glob(
@@ -231,7 +251,7 @@ fn refuse_enclosing(input: &Path, link: &Path) -> Result<(), InputError> {
 fn walk_error(path: &Path, e: walkdir::Error) -> InputError {
     let place = e.path().unwrap_or(path).to_owned();
     if let Ok(target) = fs::read_link(&place)
-        && !place.exists()
+        && is_there(&place).is_ok_and(|there| !there)
     {
         return InputError::Dangling { link: place, target };
     }

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
 
+use crate::event::is_absence;
+
 /// An I/O error with its path and the operation.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {doing} {}: {source}", path.display())]
@@ -14,6 +16,18 @@ pub struct PathError {
     pub doing: &'static str,
     pub path: PathBuf,
     pub source: io::Error,
+}
+
+impl PathError {
+    /// Nothing is there.
+    pub fn is_absence(&self) -> bool {
+        is_absence(&self.source)
+    }
+
+    /// The system could not read what may be there. Not so: it is absent, or it was read and is not what it should be.
+    pub(super) fn is_of_system(&self) -> bool {
+        self.source.raw_os_error().is_some() && !self.is_absence()
+    }
 }
 
 pub(super) trait WithPath<T> {
@@ -26,11 +40,46 @@ impl<T, E: Into<io::Error>> WithPath<T> for Result<T, E> {
     }
 }
 
+/// Whether something is there; links are followed.
+///
+/// # Errors
+/// It cannot be known.
+pub fn is_there(path: &Path) -> Result<bool, PathError> {
+    match fs::metadata(path) {
+        Ok(_) => Ok(true),
+        Err(error) if is_absence(&error) => Ok(false),
+        Err(error) => Err(error).at("look at", path),
+    }
+}
+
+/// What is in a folder, sorted; nothing where there is no folder.
+pub fn items_in(folder: &Path) -> Result<Vec<PathBuf>, PathError> {
+    let read =
+        || -> io::Result<Vec<PathBuf>> { fs::read_dir(folder)?.map(|item| item.map(|item| item.path())).collect() };
+    match read() {
+        Ok(mut items) => {
+            items.sort();
+            Ok(items)
+        }
+        Err(error) if is_absence(&error) => Ok(Vec::new()),
+        Err(error) => Err(error).at("list", folder),
+    }
+}
+
+/// A text file; `None` where there is none.
+pub(super) fn text_if_there(path: &Path) -> Result<Option<String>, PathError> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if is_absence(&error) => Ok(None),
+        Err(error) => Err(error).at("read", path),
+    }
+}
+
 /// A file of this store, published whole by [`replace()`]: one that is there and cannot be read is broken, not absent.
 pub(super) fn read_json_if_there<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, PathError> {
     match fs::read(path) {
         Ok(bytes) => serde_json::from_slice(&bytes).map(Some).at("read", path),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) if is_absence(&error) => Ok(None),
         Err(error) => Err(error).at("read", path),
     }
 }

@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use walkdir::WalkDir;
 
-use super::durable::{PathError, discard, half_written_by};
+use super::durable::{PathError, WithPath as _, discard, half_written_by, is_there, items_in};
 use super::{OutputCache, StateFolder, read_journal, runs, tags_of};
-use crate::event::{Event, RunId, TaskId};
+use crate::event::{Event, RunId, TaskId, is_absence};
 
 /// Something under the state folder that no longer has a use.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,53 +22,69 @@ pub struct Garbage {
 
 /// Outputs that no record names, older outputs of a task beyond its newest `keep`, and run folders beyond the newest
 /// `keep_runs`. Nothing of a run with a tag. Reads only.
-pub fn garbage(home: &StateFolder, output_cache: &OutputCache, keep: usize, keep_runs: usize) -> Vec<Garbage> {
+///
+/// # Errors
+/// What is to be kept cannot be known.
+pub fn garbage(
+    home: &StateFolder,
+    output_cache: &OutputCache,
+    keep: usize,
+    keep_runs: usize,
+) -> Result<Vec<Garbage>, PathError> {
     let mut kept = kept_folders(output_cache, keep);
-    let all = runs(home);
-    let tagged: Vec<&RunId> = all.iter().filter(|run| !tags_of(home, run).is_empty()).collect();
-    kept.extend(tagged.iter().flat_map(|run| folders_of_run(home, run)));
+    let all = runs(home)?;
+    let mut tagged = HashSet::new();
+    for run in &all {
+        if !tags_of(home, run)?.is_empty() {
+            kept.extend(folders_of_run(home, run)?);
+            tagged.insert(run);
+        }
+    }
     let named = output_cache.named_folders();
     let mut found = Vec::new();
-    for item in fs::read_dir(home.outputs()).into_iter().flatten().flatten() {
-        let name = item.file_name().to_string_lossy().into_owned();
+    for path in items_in(&home.outputs())? {
+        let name = name_of(&path);
         let folder = name.strip_suffix(".files").unwrap_or(&name);
         // A job may be filling it.
-        if kept.contains(folder) || home.jobs().join(folder).exists() {
+        if kept.contains(folder) || is_there(&home.jobs().join(folder))? {
             continue;
         }
         let why = if named.contains(folder) { "an older output" } else { "left by an attempt that did not finish" };
-        found.push(Garbage { bytes: size(&item.path()), path: item.path(), why: why.to_owned() });
+        found.push(Garbage { bytes: size(&path), path, why: why.to_owned() });
     }
-    for run in all.iter().take(all.len().saturating_sub(keep_runs)).filter(|run| !tagged.contains(run)) {
+    for run in all.iter().take(all.len().saturating_sub(keep_runs)).filter(|run| !tagged.contains(*run)) {
         let path = home.run(run);
         found.push(Garbage { bytes: size(&path), path, why: "journal and logs of an older run".to_owned() });
     }
     found.sort_by(|a, b| a.path.cmp(&b.path));
-    found
+    Ok(found)
 }
 
 /// Leftovers of a crash: files and links that were being replaced, and output folders of tries that did not end (no record
 /// names them, they were never shown, nothing continues in them).
-pub fn unfinished(home: &StateFolder, output_cache: &OutputCache) -> Vec<PathBuf> {
+///
+/// # Errors
+/// What is to be kept cannot be known.
+pub fn unfinished(home: &StateFolder, output_cache: &OutputCache) -> Result<Vec<PathBuf>, PathError> {
     let named = output_cache.named_folders();
-    let shown: HashSet<PathBuf> = fs::read_dir(home.failed())
-        .into_iter()
-        .flatten()
-        .flatten()
-        .filter_map(|link| fs::read_link(link.path()).ok())
-        .collect();
-    let mut found: Vec<PathBuf> = fs::read_dir(home.outputs())
-        .into_iter()
-        .flatten()
-        .flatten()
-        .filter(|item| {
-            let name = item.file_name().to_string_lossy().into_owned();
-            let folder = name.strip_suffix(".files").unwrap_or(&name);
-            let job = home.jobs().join(folder).exists();
-            !job && !named.contains(folder) && !folder.ends_with("-resume") && !shown.contains(&item.path())
-        })
-        .map(|item| item.path())
-        .collect();
+    let mut shown = HashSet::new();
+    for link in items_in(&home.failed())? {
+        match fs::read_link(&link) {
+            Ok(folder) => drop(shown.insert(folder)),
+            // It is no link, or it went meanwhile.
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput || is_absence(&error) => {}
+            Err(error) => return Err(error).at("read", &link),
+        }
+    }
+    let mut found = Vec::new();
+    for path in items_in(&home.outputs())? {
+        let name = name_of(&path);
+        let folder = name.strip_suffix(".files").unwrap_or(&name);
+        let is_used = named.contains(folder) || folder.ends_with("-resume") || shown.contains(&path);
+        if !is_used && !is_there(&home.jobs().join(folder))? {
+            found.push(path);
+        }
+    }
     let replaced = [home.state().to_owned(), home.plans(), home.failed()].into_iter().map(|folder| (folder, 1));
     for (folder, depth) in replaced.chain([(home.by_manifest(), usize::MAX), (home.bench_manifests(), 2)]) {
         let items = WalkDir::new(folder).min_depth(1).max_depth(depth).into_iter().flatten();
@@ -80,7 +97,7 @@ pub fn unfinished(home: &StateFolder, output_cache: &OutputCache) -> Vec<PathBuf
         |path: &PathBuf| path.with_extension("") == latest && path.is_symlink() && half_written_by(path).is_some();
     found.extend(beside.map(|item| item.path()).filter(is_ours));
     found.sort();
-    found
+    Ok(found)
 }
 
 /// Compiled plans that were being written by a process that is gone. They are written before the lock is taken, so no journal
@@ -94,15 +111,18 @@ pub fn unfinished_plans(home: &StateFolder) -> Vec<PathBuf> {
 }
 
 /// The names of the output folders that a run made or used.
-fn folders_of_run(home: &StateFolder, run: &RunId) -> Vec<String> {
-    let events = read_journal(&home.run(run).join("journal.jsonl")).map(|journal| journal.events).unwrap_or_default();
+fn folders_of_run(home: &StateFolder, run: &RunId) -> Result<Vec<String>, PathError> {
+    let events = read_journal(&home.run(run).join("journal.jsonl"))?.events;
     let out = |event: &Event| match event {
         Event::TaskCached { out, .. } | Event::TaskFinished { out, .. } => out.clone(),
         Event::TaskFailed { failure, .. } => failure.kept.clone(),
         _ => None,
     };
-    let name = |path: PathBuf| path.file_name().map(|name| name.to_string_lossy().into_owned());
-    events.iter().filter_map(out).filter_map(name).collect()
+    Ok(events.iter().filter_map(out).map(|path| name_of(&path)).collect())
+}
+
+fn name_of(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// The folders of each task's newest `keep` outputs, for each manifest.

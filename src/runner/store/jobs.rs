@@ -26,7 +26,9 @@ use std::path::{Path, PathBuf};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::durable::{PathError, WithPath as _, create_folder, discard, discard_aside, read_json_if_there, replace};
+use super::durable::{
+    PathError, WithPath as _, create_folder, discard, discard_aside, is_there, items_in, read_json_if_there, replace,
+};
 use super::{ArrayFiles, StateFolder};
 use crate::event::{Digest, TaskId};
 
@@ -214,42 +216,59 @@ impl JobFolder {
     }
 
     /// `None` also for a broken file: such a job is among the [`abandoned()`], and reported when they are ended.
-    fn head(&self) -> Option<HeadTask> {
-        self.read::<JobHeader>().ok().flatten().map(|head| head.task)
+    ///
+    /// # Errors
+    /// The system cannot read it now: its job may run.
+    fn head(&self) -> Result<Option<HeadTask>, PathError> {
+        match self.read::<JobHeader>() {
+            Err(error) if error.is_of_system() => Err(error),
+            read => Ok(read.ok().flatten().map(|head| head.task)),
+        }
     }
 }
 
 /// The output folder of an attempt at this task that an earlier run submitted and did not see end.
-pub fn left_running(home: &StateFolder, task: &TaskId, key: &Digest) -> Option<PathBuf> {
+pub fn left_running(home: &StateFolder, task: &TaskId, key: &Digest) -> Result<Option<PathBuf>, PathError> {
     let prefix = format!("{}-", key.short());
-    all(&home.jobs()).into_iter().find_map(|job| {
-        let name = job.path.file_name()?.to_str()?.to_owned();
-        let head = job.head().filter(|_| name.starts_with(&prefix))?;
-        let out = home.output(&name);
-        (head.id == *task && head.lifetime == "Step" && !job.is_cancelled() && out.is_dir()).then_some(out)
-    })
+    for job in all(&home.jobs())? {
+        let Some(name) = job.path.file_name().and_then(|name| name.to_str()).filter(|name| name.starts_with(&prefix))
+        else {
+            continue;
+        };
+        let Some(head) = job.head()? else { continue };
+        let out = home.output(name);
+        if head.id == *task && head.lifetime == "Step" && !job.is_cancelled() && is_there(&out)? {
+            return Ok(Some(out));
+        }
+    }
+    Ok(None)
 }
 
 /// Jobs of earlier runs that no run can resume: servers, and jobs that were to be ended.
-pub fn abandoned(home: &StateFolder) -> Vec<JobFolder> {
-    let mut found = all(&home.jobs());
-    found.retain(|job| job.is_cancelled() || job.head().is_none_or(|head| head.lifetime != "Step"));
-    found
+pub fn abandoned(home: &StateFolder) -> Result<Vec<JobFolder>, PathError> {
+    let mut found = Vec::new();
+    for job in all(&home.jobs())? {
+        if job.is_cancelled() || job.head()?.is_none_or(|head| head.lifetime != "Step") {
+            found.push(job);
+        }
+    }
+    Ok(found)
 }
 
 /// Jobs of earlier runs for a task that is about to be done by `own`: their outputs are not needed any more.
-pub fn superseded(own: &JobFolder, task: &TaskId) -> Vec<JobFolder> {
-    let mut found = own.path.parent().map(all).unwrap_or_default();
-    found.retain(|job| job != own && job.head().is_some_and(|head| head.id == *task));
-    found
+pub fn superseded(own: &JobFolder, task: &TaskId) -> Result<Vec<JobFolder>, PathError> {
+    let mut found = Vec::new();
+    for job in own.path.parent().map(all).transpose()?.unwrap_or_default() {
+        if job != *own && job.head()?.is_some_and(|head| head.id == *task) {
+            found.push(job);
+        }
+    }
+    Ok(found)
 }
 
 /// Every attempt without an observed end.
-fn all(jobs: &Path) -> Vec<JobFolder> {
-    let items = fs::read_dir(jobs).into_iter().flatten().flatten();
-    let mut all: Vec<JobFolder> = items.map(|item| JobFolder::at(item.path())).collect();
-    all.sort_by(|a, b| a.path.cmp(&b.path));
-    all
+fn all(jobs: &Path) -> Result<Vec<JobFolder>, PathError> {
+    Ok(items_in(jobs)?.into_iter().map(JobFolder::at).collect())
 }
 
 #[cfg(test)]
@@ -278,7 +297,7 @@ mod tests {
                 assert!(writer.join().is_ok());
             }
         });
-        assert_eq!(all(&jobs), []);
+        assert_eq!(all(&jobs).unwrap(), []);
     }
 
     #[test]
@@ -290,21 +309,21 @@ mod tests {
         fs::create_dir_all(&out).unwrap();
         let it = TaskId::new("it");
         let folder = JobFolder::of(home.state(), &out);
-        assert_eq!(left_running(&home, &it, &key), None);
+        assert_eq!(left_running(&home, &it, &key).unwrap(), None);
         folder.write(&job_json("it", "Step"), Some("#!/bin/sh\n")).unwrap();
-        assert_eq!(left_running(&home, &it, &key), Some(out));
-        assert_eq!(left_running(&home, &TaskId::new("other"), &key), None, "two tasks may have one key");
-        assert_eq!(left_running(&home, &it, &Digest::of(b"another")), None);
-        assert_eq!(abandoned(&home), []);
+        assert_eq!(left_running(&home, &it, &key).unwrap(), Some(out));
+        assert_eq!(left_running(&home, &TaskId::new("other"), &key).unwrap(), None, "two tasks may have one key");
+        assert_eq!(left_running(&home, &it, &Digest::of(b"another")).unwrap(), None);
+        assert_eq!(abandoned(&home).unwrap(), []);
         let other = JobFolder::of(home.state(), &home.output("ffff-0"));
-        assert_eq!(superseded(&other, &it), std::slice::from_ref(&folder), "for another key of the same task");
-        assert_eq!(superseded(&other, &TaskId::new("other")), []);
-        assert_eq!(superseded(&folder, &it), []);
+        assert_eq!(superseded(&other, &it).unwrap(), std::slice::from_ref(&folder), "for another key of the same task");
+        assert_eq!(superseded(&other, &TaskId::new("other")).unwrap(), []);
+        assert_eq!(superseded(&folder, &it).unwrap(), []);
         folder.cancel().unwrap();
-        assert_eq!(left_running(&home, &it, &key), None, "that one is to end");
-        assert_eq!(abandoned(&home), std::slice::from_ref(&folder));
+        assert_eq!(left_running(&home, &it, &key).unwrap(), None, "that one is to end");
+        assert_eq!(abandoned(&home).unwrap(), std::slice::from_ref(&folder));
         folder.remove().unwrap();
-        assert_eq!(abandoned(&home), []);
+        assert_eq!(abandoned(&home).unwrap(), []);
     }
 
     #[test]
@@ -321,7 +340,22 @@ mod tests {
         let error = job.read::<serde_json::Value>().unwrap_err().to_string();
         assert!(error.contains("0123-0/job.json: EOF while parsing"), "{error}");
         assert!(job.ended::<serde_json::Value>().is_err());
-        assert_eq!(abandoned(&home), [job]);
+        assert_eq!(abandoned(&home).unwrap(), [job]);
+    }
+
+    #[test]
+    fn a_job_that_cannot_be_looked_at_is_neither_ended_nor_submitted_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = StateFolder::new(folder.path().to_owned(), folder.path().join(".regatta"));
+        let (task, key) = (TaskId::new("it"), Digest::of(b"key"));
+        let job = JobFolder::of(home.state(), &home.output(&format!("{}-0", key.short())));
+        create_folder(job.path()).unwrap();
+        // It is there, and cannot be followed, not even by root.
+        std::os::unix::fs::symlink("job.json", job.path().join("job.json")).unwrap();
+        let other = JobFolder::of(home.state(), &home.output("ffff-0"));
+        assert!(abandoned(&home).is_err());
+        assert!(left_running(&home, &task, &key).is_err());
+        assert!(superseded(&other, &task).is_err());
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use super::StateFolder;
-use super::durable::{PathError, WithPath as _, create_folder};
+use super::durable::{PathError, WithPath as _, create_folder, is_there, items_in};
 use crate::event::{Event, RunId};
 
 /// More is not kept back.
@@ -116,28 +116,31 @@ pub fn fold_journal(path: &Path, mut take: impl FnMut(Event)) -> Result<ReadJour
 }
 
 /// All runs of a project, oldest first.
-pub fn runs(home: &StateFolder) -> Vec<RunId> {
-    run_names(home).into_iter().filter(|name| has_journal(home, name)).map(RunId::new).collect()
+pub fn runs(home: &StateFolder) -> Result<Vec<RunId>, PathError> {
+    let mut runs = Vec::new();
+    for name in run_names(home)? {
+        if has_journal(home, &name)? {
+            runs.push(RunId::new(name));
+        }
+    }
+    Ok(runs)
 }
 
 /// Folders of runs, sorted.
-fn run_names(home: &StateFolder) -> Vec<String> {
-    let mut names: Vec<String> = fs::read_dir(home.runs())
-        .map(|items| items.flatten().filter_map(|item| item.file_name().into_string().ok()).collect())
-        .unwrap_or_default();
-    names.sort();
-    names
+fn run_names(home: &StateFolder) -> Result<Vec<String>, PathError> {
+    let name = |path: PathBuf| path.file_name()?.to_str().map(str::to_owned);
+    Ok(items_in(&home.runs())?.into_iter().filter_map(name).collect())
 }
 
-fn has_journal(home: &StateFolder, name: &str) -> bool {
-    home.runs().join(name).join("journal.jsonl").is_file()
+fn has_journal(home: &StateFolder, name: &str) -> Result<bool, PathError> {
+    is_there(&home.runs().join(name).join("journal.jsonl"))
 }
 
 /// A name for a run that begins now: local time and process id. It sorts after the names of all runs before it, whatever the
 /// clock did meanwhile, because the last name is how a crash is noticed. The caller must hold the lock.
-pub fn name_run(home: &StateFolder) -> RunId {
+pub fn name_run(home: &StateFolder) -> Result<RunId, PathError> {
     let now = jiff::Zoned::now().strftime("%Y%m%d-%H%M%S.%3f").to_string();
-    name_after(last_run(home), &now)
+    Ok(name_after(last_run(home)?, &now))
 }
 
 fn name_after(last: Option<RunId>, now: &str) -> RunId {
@@ -152,16 +155,22 @@ fn name_after(last: Option<RunId>, now: &str) -> RunId {
     }
 }
 
-pub fn last_run(home: &StateFolder) -> Option<RunId> {
-    run_names(home).into_iter().rev().find(|name| has_journal(home, name)).map(RunId::new)
+pub fn last_run(home: &StateFolder) -> Result<Option<RunId>, PathError> {
+    for name in run_names(home)?.into_iter().rev() {
+        if has_journal(home, &name)? {
+            return Ok(Some(RunId::new(name)));
+        }
+    }
+    Ok(None)
 }
 
 /// Whether the last run came to its own end, whatever end that was. `false` after a crash or a `kill -9`.
-pub fn ended_well(home: &StateFolder) -> bool {
-    let Some(run) = last_run(home) else { return true };
-    let Ok(bytes) = fs::read(home.run(&run).join("journal.jsonl")) else { return false };
+pub fn ended_well(home: &StateFolder) -> Result<bool, PathError> {
+    let Some(run) = last_run(home)? else { return Ok(true) };
+    let path = home.run(&run).join("journal.jsonl");
+    let bytes = fs::read(&path).at("read", &path)?;
     let last = bytes.strip_suffix(b"\n").and_then(|b| b.rsplit(|b| *b == b'\n').next()).and_then(unseal);
-    matches!(last.and_then(|json| serde_json::from_slice(json).ok()), Some(Event::RunFinished { .. }))
+    Ok(matches!(last.and_then(|json| serde_json::from_slice(json).ok()), Some(Event::RunFinished { .. })))
 }
 
 #[cfg(test)]

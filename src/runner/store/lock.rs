@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::StateFolder;
 use super::durable::{PathError, WithPath as _, create_folder};
-use crate::event::RunId;
+use crate::event::{RunId, is_absence};
 
 /// How often to look again at what another process is about to change: a reader's lock, or a text that is being written.
 const LOOKS: usize = 10;
@@ -52,7 +52,10 @@ pub enum LockAttempt {
 impl ProjectLock {
     /// Does not wait for another run. `name` is called only when the lock has been taken, so that names of runs follow the order
     /// of runs.
-    pub fn try_take(home: &StateFolder, name: impl FnOnce() -> RunId) -> Result<LockAttempt, PathError> {
+    pub fn try_take(
+        home: &StateFolder,
+        name: impl FnOnce() -> Result<RunId, PathError>,
+    ) -> Result<LockAttempt, PathError> {
         let path = home.lock();
         create_folder(home.state())?;
         let file =
@@ -65,7 +68,7 @@ impl ProjectLock {
         };
         // To find a name takes a while, in which the holder before this one must not be taken for this one.
         file.set_len(0).at("write", &path)?;
-        let run = name();
+        let run = name()?;
         let lock = Self { file, unprotected, run };
         lock.write_holder(false).at("write", &path)?;
         Ok(LockAttempt::Acquired(lock))
@@ -82,11 +85,21 @@ impl ProjectLock {
     }
 
     /// The current holder of the lock, if there is one. Takes it for an instant if it is free.
-    pub fn holder(home: &StateFolder) -> Option<LockHolder> {
-        let file = File::open(home.lock()).ok()?;
+    ///
+    /// # Errors
+    /// The lock is there, and cannot be looked at.
+    pub fn holder(home: &StateFolder) -> Result<Option<LockHolder>, PathError> {
+        let path = home.lock();
+        let file = match File::open(&path) {
+            Ok(file) => file,
+            Err(error) if is_absence(&error) => return Ok(None),
+            Err(error) => return Err(error).at("open", &path),
+        };
         match file.try_lock_shared() {
-            Err(TryLockError::WouldBlock) => LockHolder::read(&file, pause),
-            _ => None,
+            Ok(()) => Ok(None),
+            Err(TryLockError::WouldBlock) => Ok(LockHolder::read(&file, pause)),
+            Err(TryLockError::Error(error)) if has_no_locks(&error) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(error).at("lock", &path),
         }
     }
 
@@ -153,7 +166,7 @@ mod tests {
     }
 
     fn taken(home: &StateFolder, name: &str) -> ProjectLock {
-        match ProjectLock::try_take(home, || RunId::new(name)).unwrap() {
+        match ProjectLock::try_take(home, || Ok(RunId::new(name))).unwrap() {
             LockAttempt::Acquired(lock) => lock,
             LockAttempt::No(holder) => panic!("held by {holder:?}"),
         }
@@ -189,13 +202,13 @@ mod tests {
         drop(before);
         let mut shown = None;
         let now = ProjectLock::try_take(&home, || {
-            shown = ProjectLock::holder(&home);
-            RunId::new("now")
+            shown = ProjectLock::holder(&home)?;
+            Ok(RunId::new("now"))
         });
         assert!(matches!(now, Ok(LockAttempt::Acquired(_))));
         assert_eq!(shown, None);
         assert_eq!(
-            ProjectLock::holder(&home).map(|holder| (holder.run, holder.serving)),
+            ProjectLock::holder(&home).unwrap().map(|holder| (holder.run, holder.serving)),
             Some(("now".to_owned(), false))
         );
     }
@@ -215,6 +228,6 @@ mod tests {
         let home = home(&folder);
         let lock = taken(&home, "r");
         lock.show_serving().unwrap();
-        assert!(ProjectLock::holder(&home).is_some_and(|holder| holder.serving && holder.run == "r"));
+        assert!(ProjectLock::holder(&home).unwrap().is_some_and(|holder| holder.serving && holder.run == "r"));
     }
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
 
-use super::durable::{PathError, WithPath as _, create_folder, point};
+use super::durable::{PathError, WithPath as _, create_folder, items_in, point};
 use super::outputs::{FolderChange, HashedFolder, compare};
 use super::parsed_records::RecordHistory;
 use super::record::{self, KeyText, RecordsFile, TaskRecord, WrittenLine};
@@ -71,12 +71,15 @@ impl OutputCache {
     }
 
     /// Looks a key up and compares what is there with its record.
-    pub fn look_up(&self, key: &Digest) -> Lookup {
-        let Some(record) = self.inner().by_key.get(key).cloned() else { return Lookup::Absent };
-        match self.verify(&record) {
+    ///
+    /// # Errors
+    /// What is there cannot be read: that is no reason to make it again.
+    pub fn look_up(&self, key: &Digest) -> Result<Lookup, PathError> {
+        let Some(record) = self.inner().by_key.get(key).cloned() else { return Ok(Lookup::Absent) };
+        Ok(match self.verify(&record)? {
             None => Lookup::Hit(record),
             Some(what) => Lookup::Corrupt(what),
-        }
+        })
     }
 
     /// The record of an output that was seen to be whole just now, by the stamps of all that is in it.
@@ -115,25 +118,26 @@ impl OutputCache {
     }
 
     /// `None` if the output is what it was when it was recorded. Looked at once in a process.
-    fn verify(&self, record: &Arc<TaskRecord>) -> Option<String> {
+    fn verify(&self, record: &Arc<TaskRecord>) -> Result<Option<String>, PathError> {
         if self.inner().verified.contains(&record.folder) {
-            return None;
+            return Ok(None);
         }
         self.compare(record)
     }
 
     /// The same, looking again even if it was whole before: after a stage that could have written into it.
-    pub fn compare(&self, record: &Arc<TaskRecord>) -> Option<String> {
+    pub fn compare(&self, record: &Arc<TaskRecord>) -> Result<Option<String>, PathError> {
         let folder = self.folder(record);
         let entries = match record.entries(&self.home) {
             Ok(entries) => entries,
-            Err(e) => return Some(e.to_string()),
+            Err(e) if e.is_of_system() => return Err(e),
+            Err(e) => return Ok(Some(e.to_string())),
         };
-        match compare(&folder, &entries, record.boot != record::boot()) {
+        match compare(&folder, &entries, record.boot != record::boot())? {
             FolderChange::Same => {}
             FolderChange::Changed(what) => {
                 self.inner().verified.remove(&record.folder);
-                return Some(what);
+                return Ok(Some(what));
             }
             FolderChange::TimesChanged(entries) => {
                 // Same content with other times: remember the new times, so that it is not read again next time.
@@ -148,7 +152,7 @@ impl OutputCache {
             }
         }
         self.inner().verified.insert(record.folder.clone());
-        None
+        Ok(None)
     }
 
     /// A run that may write begins: the caller holds the lock.
@@ -160,7 +164,7 @@ impl OutputCache {
             inner.compact(&self.home)?;
         }
         inner.file = Some(RecordsFile::open(&self.home.records(), inner.torn)?);
-        inner.has_failed = fs::read_dir(self.home.failed()).is_ok_and(|mut items| items.next().is_some());
+        inner.has_failed = !items_in(&self.home.failed())?.is_empty();
         inner.torn = 0;
         Ok(())
     }
@@ -203,7 +207,10 @@ impl OutputCache {
     ) -> Result<(Arc<TaskRecord>, bool), PathError> {
         let digest = key.digest();
         let fields = KeyText::of(key).map_err(io::Error::other).at("write", folder)?;
-        let before = self.last(manifest, task).filter(|r| r.digest == sealed.digest && self.verify(r).is_none());
+        let before = self.last(manifest, task).filter(|r| {
+            // One that cannot be read is left as it is: the new one takes its place.
+            r.digest == sealed.digest && self.verify(r).is_ok_and(|change| change.is_none())
+        });
         let unchanged = before.is_some();
         let (name, entries) = if let Some(before) = &before {
             // The same folder when a resumed stage changed nothing.
@@ -238,11 +245,13 @@ impl OutputCache {
     }
 
     /// Keeps what a failed try left, for inspection; the try before it is removed. `None` if there was nothing in it.
-    pub fn set_aside(&self, task: &TaskId, folder: &Path, resume: bool) -> Option<PathBuf> {
-        let empty = fs::read_dir(folder).map_or(true, |mut items| items.next().is_none());
-        if empty {
+    ///
+    /// # Errors
+    /// It cannot be looked at.
+    pub fn set_aside(&self, task: &TaskId, folder: &Path, resume: bool) -> Result<Option<PathBuf>, PathError> {
+        if items_in(folder)?.is_empty() {
             let _ = fs::remove_dir(folder);
-            return None;
+            return Ok(None);
         }
         self.inner().has_failed = true;
         let link = self.home.failed().join(task.file_name());
@@ -253,8 +262,7 @@ impl OutputCache {
         {
             let _ = fs::remove_dir_all(before);
         }
-        point(&link, folder).ok()?;
-        Some(folder.to_owned())
+        Ok(point(&link, folder).is_ok().then(|| folder.to_owned()))
     }
 
     /// Forgets what a failed try left, once the task is done.

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::durable::{PathError, WithPath as _};
 use super::file_stamp::{EntryKind, FileStamp};
-use crate::event::{Digest, Hasher, open_regular};
+use crate::event::{Digest, Hasher, is_absence, open_regular};
 
 /// One thing in an output folder. The folder itself is the entry with an empty path.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -202,28 +202,39 @@ pub(super) enum FolderChange {
 }
 
 /// Compares a folder with what was recorded: by stamps, and by content where a stamp differs or `distrust` is set.
-pub(super) fn compare(folder: &Path, entries: &[OutputEntry], distrust: bool) -> FolderChange {
+///
+/// # Errors
+/// It cannot be read at all, so whether it changed is not known.
+pub(super) fn compare(folder: &Path, entries: &[OutputEntry], distrust: bool) -> Result<FolderChange, PathError> {
     let mut suspicious = distrust;
     for entry in entries {
-        match FileStamp::of(&folder.join(&entry.path)) {
+        let path = folder.join(&entry.path);
+        match FileStamp::of(&path) {
             Ok(stamp) if stamp == entry.stamp => {}
             Ok(_) => {
                 suspicious = true;
                 break;
             }
+            Err(error) if !is_absence(&error) => return Err(error).at("look at", &path),
             Err(_) if entry.path.as_os_str().is_empty() => {
-                return FolderChange::Changed("its output is missing".to_owned());
+                return Ok(FolderChange::Changed("its output is missing".to_owned()));
             }
-            Err(_) => return FolderChange::Changed(format!("{} is missing in its output", entry.path.display())),
+            Err(_) => return Ok(FolderChange::Changed(format!("{} is missing in its output", entry.path.display()))),
         }
     }
     if !suspicious {
-        return FolderChange::Same;
+        return Ok(FolderChange::Same);
     }
     let now = match list_folder(folder).and_then(ListedFolder::seal) {
         Ok(now) => now.entries,
-        Err(e) => return FolderChange::Changed(format!("its output cannot be read: {e}")),
+        Err(e) if e.is_of_system() => return Err(e),
+        Err(e) => return Ok(FolderChange::Changed(format!("its output cannot be read: {e}"))),
     };
+    Ok(differences(entries, now))
+}
+
+/// Compares what was recorded with what is there.
+fn differences(entries: &[OutputEntry], now: Vec<OutputEntry>) -> FolderChange {
     for (old, new) in entries.iter().zip(&now) {
         if old.path != new.path {
             let (name, what) =

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::{Deserialize, Serialize};
 
-use super::durable::{PathError, create_folder};
+use super::durable::{PathError, create_folder, is_there};
 use super::parallel_map::parallel_map;
 use super::{FileStamp, StateFolder, sealed};
 use crate::event::{Digest, Hasher};
@@ -124,7 +124,7 @@ impl CompilerId {
     pub fn fresh_plan(&self, env: impl Fn(&str) -> Option<String>) -> Option<Digest> {
         let KeptSources { plan, sources: origins } = sealed::read(&self.path("from"))?;
         let is_fresh = origins.env.iter().all(|(name, value)| env(name) == *value)
-            && origins.absent.iter().all(|path| !path.exists())
+            && origins.absent.iter().all(|path| is_there(path).is_ok_and(|there| !there))
             && origins
                 .sources
                 .iter()

@@ -8,6 +8,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::list::Checked;
+use crate::event::is_absence;
 
 /// The index of a checkpoint in several files.
 const SHARDS: &str = "model.safetensors.index.json";
@@ -51,12 +52,22 @@ pub(super) fn check(folder: &Path, files: &[Checked]) -> Result<(), IncompleteCh
 
 /// The same for a folder that was filled elsewhere: here all of them must be there.
 pub(super) fn check_strictly(folder: &Path) -> Result<(), IncompleteCheckpoint> {
+    let is_there = |path: &Path| match fs::metadata(path) {
+        Ok(found) => Ok(found.is_file()),
+        Err(error) if is_absence(&error) => Ok(false),
+        Err(error) => Err(error),
+    };
     let index = folder.join(SHARDS);
-    if !index.is_file() {
+    if !is_there(&index).map_err(IncompleteCheckpoint::ReadIndex)? {
         return Ok(());
     }
     let named = shards(&index)?;
-    let missing: Vec<&str> = named.iter().map(String::as_str).filter(|name| !folder.join(name).is_file()).collect();
+    let mut missing: Vec<&str> = Vec::new();
+    for name in &named {
+        if !is_there(&folder.join(name)).map_err(|source| IncompleteCheckpoint::Read { name: name.clone(), source })? {
+            missing.push(name);
+        }
+    }
     if missing.is_empty() { Ok(()) } else { Err(lacking(&missing)) }
 }
 

@@ -90,6 +90,14 @@ impl Lab {
         self
     }
 
+    /// What goes to a host takes its time from now on: 32 kB come in a second.
+    pub fn slow(&self, number: u32) {
+        let mut command = Command::new("tc");
+        command.args(["qdisc", "add", "dev", &self.host(number), "root", "tbf"]);
+        let done = command.args(["rate", "256kbit", "burst", "4kb", "latency", "500ms"]).status();
+        assert!(done.expect("`tc`: apt-get install iproute2").success());
+    }
+
     /// An empty folder lies over this one on a host.
     pub fn hide(&self, number: u32, folder: &Path) {
         let mut command = Command::new(script());

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
 
 use crate::app::error::CommandError;
 use crate::app::lockfile::{LockFile, LockFileError, LockSection, read};
+use crate::event::is_absence;
 
 /// One run of a lock file; else lists the existing ones.
 pub(super) fn section_of<'a>(file: &'a LockFile, run: &str, path: &str) -> Result<&'a LockSection, CommandError> {
@@ -22,7 +22,11 @@ pub(super) fn section_of<'a>(file: &'a LockFile, run: &str, path: &str) -> Resul
 pub(super) fn open(word: &str) -> Result<LockFile, CommandError> {
     locked_at(word)?.ok_or_else(|| {
         let path = word.split('#').next().unwrap_or(word);
-        let what = if Path::new(path).exists() { "is no lock file" } else { "is not there" };
+        let what = match fs::metadata(path) {
+            Ok(_) => "is no lock file".to_owned(),
+            Err(error) if is_absence(&error) => "is not there".to_owned(),
+            Err(error) => format!("cannot be read: {error}"),
+        };
         CommandError::Usage(format!("{path} {what}\n  hint: `regatta run MANIFEST` writes one when all has ended well"))
     })
 }

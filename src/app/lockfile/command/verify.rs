@@ -87,7 +87,7 @@ fn pins(
     for (ix, key) in keys.into_iter().enumerate().filter(|(ix, _)| options.roles[*ix] == TaskRole::Run) {
         let task = &mut plan.tasks[ix];
         let (Some(Ok(key)), Some(entry)) = (key, section.stages.get(task.id.as_str())) else { continue };
-        if let Lookup::Hit(record) = output_cache.look_up(&key.digest())
+        if let Ok(Lookup::Hit(record)) = output_cache.look_up(&key.digest())
             && outcome(task.id.as_str(), entry, &resolved(task, &output_cache.folder(&record))?).is_empty()
         {
             continue;

@@ -31,7 +31,9 @@ const SERVICE_BEAT_INTERVAL: Duration = Duration::from_secs(5);
 pub async fn perform(mut lease: Lease, slurm: Slurm, home: &Path, cluster: &SlurmContext) -> Result<Done, Failure> {
     let (ready, batch_slot) = (lease.ready.take(), lease.batch_slot.take());
     let folder = JobFolder::of(home, &lease.out);
-    for text in cancel_jobs::end_abandoned_by(superseded(&folder, &lease.task.id), cluster).await {
+    let superseded = superseded(&folder, &lease.task.id);
+    let superseded = superseded.map_err(|error| Failure::new(FailureKind::System, error.to_string()))?;
+    for text in cancel_jobs::end_abandoned_by(superseded, cluster).await {
         lease.notice(text);
     }
     let (result, settled) = run_attempt(&lease, slurm, None, &folder, cluster, ready, batch_slot).await;
