@@ -148,7 +148,7 @@ impl CacheJob<'_> {
                 };
                 presences.insert(standing.task.clone(), presence);
                 (digest, None)
-            });
+            })?;
         for standing in standings {
             let presence = match presences.remove(&standing.task) {
                 Some(presence) => presence,
@@ -175,7 +175,7 @@ impl CacheJob<'_> {
         let select = Select { only: only.to_vec(), ..Select::default() };
         let scene = self.open_context(self.plan(manifest, settings, &select)?)?;
         let here =
-            task_statuses(&scene.plan, &scene.stages, &scene.cache, &scene.digests, &scene.options, |_| (None, None));
+            task_statuses(&scene.plan, &scene.stages, &scene.cache, &scene.digests, &scene.options, |_| (None, None))?;
         let chosen =
             |task: &TaskId| only.is_empty() || only.iter().any(|stage| task.as_str().split('/').next() == Some(stage));
         let (mut new, mut there, mut sent) = (0_u64, 0_u64, 0_u64);
@@ -233,23 +233,24 @@ impl CacheJob<'_> {
         let scene = self.open_context(planned)?;
         scene.cache.begin()?;
         let (mut came, mut failed) = (0_u64, None);
-        let all = task_statuses(&scene.plan, &scene.stages, &scene.cache, &scene.digests, &scene.options, |standing| {
-            let Some((key, digest)) = &standing.key else { return (None, None) };
-            let Some(fetched) = self.runtime.block_on(scene.store.get(&standing.task, key, digest)) else {
-                return (None, None);
-            };
-            match accept(&scene, &lock.run, &standing.task, key, fetched) {
-                Ok(record) => {
-                    came += 1;
-                    print(&format!("↓ {}\n", record.task));
-                    (Some(record.digest), Some(record))
+        let all =
+            task_statuses(&scene.plan, &scene.stages, &scene.cache, &scene.digests, &scene.options, |standing| {
+                let Some((key, digest)) = &standing.key else { return (None, None) };
+                let Some(fetched) = self.runtime.block_on(scene.store.get(&standing.task, key, digest)) else {
+                    return (None, None);
+                };
+                match accept(&scene, &lock.run, &standing.task, key, fetched) {
+                    Ok(record) => {
+                        came += 1;
+                        print(&format!("↓ {}\n", record.task));
+                        (Some(record.digest), Some(record))
+                    }
+                    Err(error) => {
+                        failed.get_or_insert(error);
+                        (None, None)
+                    }
                 }
-                Err(error) => {
-                    failed.get_or_insert(error);
-                    (None, None)
-                }
-            }
-        });
+            })?;
         scene.cache.sync()?;
         if let Some(error) = failed {
             return Err(error.into());

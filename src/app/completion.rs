@@ -6,7 +6,7 @@ use super::past_runs::logged_tasks;
 use super::project::Project;
 use crate::cli::{Color, Global, KeyValueArg, Offer, Offers, OutputVerbosity};
 use crate::manifest::{DeclaredParam, ManifestOutline, catalogue, outline};
-use crate::runner::store::{runs, tags_of};
+use crate::runner::store::{readable_runs, tags_of};
 
 /// Those of the project in the current folder; none where there is no current folder.
 pub(super) struct ProjectOffers(Option<Project>);
@@ -56,7 +56,7 @@ impl Offers for ProjectOffers {
         /// More than these are none to choose from.
         const MOST: usize = 50;
         let Some(home) = self.0.as_ref().map(|project| &project.home) else { return Vec::new() };
-        let newest = runs(home).unwrap_or_default().into_iter().rev().take(MOST);
+        let newest = readable_runs(home).unwrap_or_default().0.into_iter().rev().take(MOST);
         newest
             .flat_map(|run| {
                 let names = tags_of(home, &run).unwrap_or_default().into_iter().map(|tag| tag.to_string());

@@ -12,7 +12,7 @@ use crate::event::RunId;
 use crate::harness::{RequestRecord, SWEEP, SweepReport, repeat_folders};
 use crate::interop::{ImportError, Imported, MeasuredResult, MeasuredRun, RequestTrace, import_sweep};
 use crate::report::RunState;
-use crate::runner::store::{PathError, StateFolder, is_there, last_run, read_journal, runs, tagged_run};
+use crate::runner::store::{PathError, StateFolder, is_there, last_run, read_journal, readable_runs, tagged_run};
 
 pub(super) const RESULT: &str = "result.json";
 pub(super) const SEEN: &str = "seen.jsonl";
@@ -121,7 +121,7 @@ fn places(global: &Global, word: &str) -> Result<Vec<(String, PathBuf)>, Command
     if is_there(&latest.join(RESULT))? {
         return Ok(vec![(word.to_owned(), latest)]);
     }
-    let mut named = runs(&home)?.into_iter().find(|run| run.as_str() == word);
+    let mut named = readable_runs(&home)?.0.into_iter().find(|run| run.as_str() == word);
     if let (None, Ok(tag)) = (&named, word.parse()) {
         named = tagged_run(&home, &tag)?;
     }
@@ -188,9 +188,13 @@ pub(super) fn results_of_run(home: &StateFolder, run: &RunId) -> Result<(String,
     let mut results = Vec::new();
     for (task, of_task) in &run_state.tasks {
         let kept = || of_task.failure.as_ref()?.kept.clone();
-        if let Some(out) = of_task.out.clone().or_else(kept)
-            && is_there(&out.join(RESULT))?
-        {
+        let Some(out) = of_task.out.clone().or_else(kept) else { continue };
+        let has_result = match is_there(&out.join(RESULT)) {
+            // Where the project was before it was moved or copied: of no use, like what is not there any more.
+            Err(_) if !out.starts_with(home.outputs()) => false,
+            looked => looked?,
+        };
+        if has_result {
             results.push((task.to_string(), out));
         }
     }

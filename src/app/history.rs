@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use super::find_result::{RESULT, results_of_run};
+use super::past_runs::with_notes;
 use super::project::Project;
 use super::shared_results;
 use crate::app::error::CommandError;
@@ -15,7 +16,7 @@ use crate::interop::{MeasuredResult, MeasuredRun};
 use crate::report::compare::ComparedResult;
 use crate::report::history::{self, HistoryPoint, MetricKey};
 use crate::report::{Styler, html};
-use crate::runner::store::{StateFolder, last_run, remove_tag, runs, set_tag, tags_of};
+use crate::runner::store::{StateFolder, last_run, readable_runs, remove_tag, set_tag, tags_of};
 
 pub(super) fn history(global: &Global, request: &HistoryRequest) -> Result<CliExit, CommandError> {
     let home = Project::open_current(global)?.home;
@@ -46,7 +47,7 @@ fn measurements(home: &StateFolder, request: &HistoryRequest) -> Result<Vec<Hist
     let has = |name: &str, part: &Option<String>| part.as_ref().is_none_or(|part| name.contains(part.as_str()));
     let mut known = HashSet::new();
     let mut points = Vec::new();
-    for run in runs(home)? {
+    for run in with_notes(readable_runs(home)?) {
         let tags = tags_of(home, &run)?;
         let (manifest, results) = match results_of_run(home, &run) {
             Ok(found) => found,
@@ -117,9 +118,11 @@ pub(super) fn tag(global: &Global, request: &TagRequest) -> Result<CliExit, Comm
     match request {
         TagRequest::Set { tag, run } => {
             let run = match run {
-                Some(name) => {
-                    runs(&home)?.into_iter().find(|run| run.as_str() == name).ok_or_else(|| unknown(&home, name))?
-                }
+                Some(name) => readable_runs(&home)?
+                    .0
+                    .into_iter()
+                    .find(|run| run.as_str() == name)
+                    .ok_or_else(|| unknown(&home, name))?,
                 None => last_run(&home)?
                     .ok_or_else(|| CommandError::Usage("nothing has run in this folder yet".to_owned()))?,
             };
@@ -139,7 +142,7 @@ pub(super) fn tag(global: &Global, request: &TagRequest) -> Result<CliExit, Comm
 }
 
 fn unknown(home: &StateFolder, name: &str) -> CommandError {
-    let names: Vec<String> = runs(home).unwrap_or_default().iter().map(RunId::to_string).collect();
+    let names: Vec<String> = readable_runs(home).unwrap_or_default().0.iter().map(RunId::to_string).collect();
     let hint = crate::diag::did_you_mean(name, names.iter().map(String::as_str));
     let hint = hint.unwrap_or_else(|| "`regatta runs` lists them".to_owned());
     CommandError::Usage(format!("there is no run `{name}`\n  hint: {hint}"))

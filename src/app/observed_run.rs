@@ -1,6 +1,7 @@
 //! A run as another process sees it: what its journal holds, and whether it is still going on.
 
 use std::fs;
+use std::io;
 
 use crate::event::RunId;
 use crate::report::RunState;
@@ -40,7 +41,12 @@ pub(super) fn is_held(home: &StateFolder, run: &RunId) -> Result<bool, PathError
 /// The run that the lock names, if its process is alive. The lock alone is not enough: the watchdog of a killed run holds it for a
 /// moment longer.
 pub(super) fn holding_run(home: &StateFolder) -> Result<Option<RunId>, PathError> {
-    Ok(ProjectLock::holder(home)?.filter(|held| is_alive(held.pid)).map(|held| RunId::new(held.run)))
+    let holder = match ProjectLock::holder(home) {
+        // That of another user: the journals can be read all the same.
+        Err(error) if error.source.kind() == io::ErrorKind::PermissionDenied => None,
+        holder => holder?,
+    };
+    Ok(holder.filter(|held| is_alive(held.pid)).map(|held| RunId::new(held.run)))
 }
 
 fn is_alive(pid: u32) -> bool {

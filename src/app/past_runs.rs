@@ -22,7 +22,7 @@ use crate::interop::MeasuredResult;
 use crate::plan::Plan;
 use crate::report::{self, RunState, Styler, html};
 use crate::runner::store::{
-    Latest, PathError, StateFolder, is_there, items_in, last_run, read_progress, runs, tags_of,
+    Latest, PathError, StateFolder, is_there, items_in, last_run, read_progress, readable_runs, tags_of,
 };
 
 /// Erases the screen of a terminal, and goes to its upper left corner.
@@ -62,6 +62,14 @@ fn exit_of(run_state: &RunState, is_alive: bool) -> CliExit {
     }
 }
 
+/// Those that can be shown, with a line about each of the others.
+pub(super) fn with_notes((runs, unreadable): (Vec<RunId>, Vec<PathError>)) -> Vec<RunId> {
+    for error in unreadable {
+        print_error(&format!("left out: {error}\n"));
+    }
+    runs
+}
+
 /// The runs of this project, newest first.
 pub(super) fn list(global: &Global, request: &cli::RunsRequest) -> Result<CliExit, CommandError> {
     if let Some(store) = &request.store {
@@ -69,7 +77,7 @@ pub(super) fn list(global: &Global, request: &cli::RunsRequest) -> Result<CliExi
     }
     let home = Project::open_current(global)?.home;
     let mut rows = Vec::new();
-    let all = runs(&home)?;
+    let all = with_notes(readable_runs(&home)?);
     // After their names and before their journals: see `ObservedRun`.
     let holding = holding_run(&home)?;
     for run in all.iter().rev() {
@@ -149,7 +157,7 @@ pub(super) fn logs(global: &Global, request: &Logs) -> Result<CliExit, CommandEr
         return Ok(CliExit::Done);
     };
     let file = TaskId::new(wanted.as_str()).file_name();
-    for run in runs(&home)?.iter().rev() {
+    for run in readable_runs(&home)?.0.iter().rev() {
         let logs = logs_in(&home.run(run))?;
         let exact = logs.iter().find(|log| name_of(log) == file);
         let instances: Vec<_> = logs.iter().filter(|log| name_of(log).starts_with(&format!("{file}."))).collect();
@@ -210,7 +218,7 @@ pub(super) fn report(global: &Global, request: &cli::Report) -> Result<CliExit, 
     };
     let page = home.run(&run).join("report.html");
     if !is_there(&page)? {
-        let known: Vec<String> = runs(&home)?.iter().map(ToString::to_string).collect();
+        let known: Vec<String> = readable_runs(&home)?.0.iter().map(ToString::to_string).collect();
         return Err(CommandError::Usage(format!("run {run} has no report\n  runs: {}", known.join(", "))));
     }
     print(&format!("{}\n", page.display()));

@@ -90,16 +90,14 @@ impl ManifestLibrary {
     pub fn find(&self, what: &str) -> Option<FileId> {
         let path = Path::new(what);
         let spelled_as_path = what.contains('/') || has_yaml_suffix(what);
+        let mut unreadable = None;
         if spelled_as_path {
             for candidate in [path.to_owned(), self.root.join(path)] {
                 match fs::metadata(&candidate) {
                     Ok(found) if found.is_file() => {
                         return fs::canonicalize(candidate).ok().map(|found| self.project_file_id(&found));
                     }
-                    // Reading it reports why it cannot be read.
-                    Err(error) if !is_absence(&error) => {
-                        return std::path::absolute(candidate).ok().map(|path| self.project_file_id(&path));
-                    }
+                    Err(error) if !is_absence(&error) => unreadable = unreadable.or(Some(candidate)),
                     _ => {}
                 }
             }
@@ -114,6 +112,8 @@ impl ManifestLibrary {
             .filter_map(|rel| normal("", &rel))
             .map(|rel| FileId { root: self.root.clone(), rel })
             .find(exists)
+            // Reading it reports why it cannot be read.
+            .or_else(|| Some(self.project_file_id(&std::path::absolute(unreadable?).ok()?)))
     }
 
     fn project_file_id(&self, absolute: &Path) -> FileId {

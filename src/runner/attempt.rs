@@ -50,20 +50,25 @@ pub(super) struct AttemptOutcome {
 impl AttemptInputs {
     pub(super) async fn run<W: TaskExecutor>(self, work: Arc<W>) -> AttemptOutcome {
         let begun = Instant::now();
-        let left = if self.attempt == 1 && self.task.host.is_some() {
-            left_running(self.cache.home(), &self.task.id, &self.keyed.digest)
-        } else {
-            Ok(None)
-        };
-        let made = left.and_then(|left| {
-            left.map_or_else(|| self.cache.new_folder(&self.task.id, &self.keyed.digest, self.task.resume), Ok)
-        });
-        let folder = match made {
+        let folder = match self.folder() {
             Ok(folder) => folder,
-            Err(e) => return AttemptOutcome { result: Err(Box::new(system(&e))), folder: None, seconds: 0.0 },
+            Err(failure) => return AttemptOutcome { result: Err(Box::new(failure)), folder: None, seconds: 0.0 },
         };
         let result = self.work_in(&folder, work).await.map_err(Box::new);
         AttemptOutcome { result, folder: Some(folder), seconds: begun.elapsed().as_secs_f64() }
+    }
+
+    /// Where it works: a new folder, or that of a job which an earlier run left running.
+    fn folder(&self) -> Result<PathBuf, Failure> {
+        if self.attempt == 1 && self.task.host.is_some() {
+            let left = left_running(self.cache.home(), &self.task.id, &self.keyed.digest);
+            // Not to be tried again: a second attempt would take the place of a job that may still run.
+            let left = left.map_err(|error| Failure { kind: FailureKind::Refused, ..system(&error) })?;
+            if let Some(folder) = left {
+                return Ok(folder);
+            }
+        }
+        self.cache.new_folder(&self.task.id, &self.keyed.digest, self.task.resume).map_err(|error| system(&error))
     }
 
     async fn work_in<W: TaskExecutor>(

@@ -107,6 +107,10 @@ pub fn predict(
                 let forced = options.forced[ix];
                 let look =
                     if open.is_empty() { look_up(work, task, &keyed.digest, output_cache) } else { Ok(Lookup::Absent) };
+                let look = match look {
+                    Err(_) if forced || !task.cache => Ok(Lookup::Absent),
+                    look => look,
+                };
                 match look {
                     Err(error) => will_fail(&error.to_string()),
                     Ok(Lookup::Hit(record)) if !forced && task.cache => {

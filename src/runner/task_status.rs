@@ -7,7 +7,7 @@ use super::options::{RunOptions, TaskRole};
 use super::task_executor::TaskExecutor;
 use crate::event::{Digest, TaskId};
 use crate::plan::{Lifetime, Plan};
-use crate::runner::store::{Digests, Lookup, OutputCache, TaskKey, TaskRecord};
+use crate::runner::store::{Digests, Lookup, OutputCache, PathError, TaskKey, TaskRecord};
 
 /// One step of a plan.
 #[derive(Clone, Debug)]
@@ -21,6 +21,9 @@ pub struct TaskStatus {
 
 /// Every step that is part of `options`, in the plan's order. `elsewhere` is queried for what is not here; the keys downstream
 /// use the digest of an output that it knows, and a record that it gives is here from then on.
+///
+/// # Errors
+/// An output here cannot be looked at.
 pub fn task_statuses(
     plan: &Plan,
     work: &impl TaskExecutor,
@@ -28,7 +31,7 @@ pub fn task_statuses(
     digests: &Digests,
     options: &RunOptions,
     mut elsewhere: impl FnMut(&TaskStatus) -> (Option<Digest>, Option<Arc<TaskRecord>>),
-) -> Vec<TaskStatus> {
+) -> Result<Vec<TaskStatus>, PathError> {
     let mut known: Vec<Option<Digest>> = Vec::with_capacity(plan.tasks.len());
     let mut standings = Vec::new();
     for (ix, task) in plan.tasks.iter().enumerate() {
@@ -52,7 +55,7 @@ pub fn task_statuses(
         }
         let mut standing = TaskStatus { task: task.id.clone(), key: keyed.map(|k| (k.key, k.digest)), record: None };
         if let Some((_, digest)) = &standing.key
-            && let Ok(Lookup::Hit(record)) = look_up(work, task, digest, output_cache)
+            && let Lookup::Hit(record) = look_up(work, task, digest, output_cache)?
         {
             standing.record = Some(record);
         }
@@ -68,5 +71,5 @@ pub fn task_statuses(
         known.push(digest);
         standings.push(standing);
     }
-    standings
+    Ok(standings)
 }

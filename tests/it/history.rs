@@ -66,6 +66,20 @@ fn runs_of_one_benchmark_are_a_series_and_a_tag_keeps_what_it_measured() {
     assert_eq!(points(&world, &["output_tokens"]).len(), 1);
 }
 
+/// A link to itself cannot be followed, not even by root: like a folder of another user.
+#[test]
+fn results_where_a_project_was_before_it_was_moved_are_left_out() {
+    let (before, now) = (World::new(), World::new());
+    bench(&before, "1");
+    bench(&now, "2");
+    let run = fs::read_dir(before.path(".regatta/runs")).unwrap().next().unwrap().unwrap();
+    fs::rename(run.path(), now.path(".regatta/runs").join(run.file_name())).unwrap();
+    fs::remove_dir_all(before.path(".regatta")).unwrap();
+    std::os::unix::fs::symlink(".regatta", before.path(".regatta")).unwrap();
+    assert_eq!(points(&now, &["output_tokens"]).len(), 1);
+    now.good(&["runs"]);
+}
+
 #[test]
 fn a_misspelt_metric_and_an_unknown_run_are_errors_with_a_hint() {
     let world = World::new();

@@ -119,7 +119,10 @@ impl Share {
         let plain = self.world.command(words);
         let folder = self.server.folder.join(client).join(self.world.path("").file_name().expect("a name"));
         let mut command = Command::new("sh");
-        command.args(["-c", r#"read -r _; exec timeout 60 "$0" "$@""#]).arg(plain.get_program()).args(plain.get_args());
+        command
+            .args(["-c", r#"read -r _ || exit; exec timeout 60 "$0" "$@""#])
+            .arg(plain.get_program())
+            .args(plain.get_args());
         for (name, value) in plain.get_envs() {
             match value {
                 Some(value) => command.env(name, value),
@@ -182,16 +185,19 @@ impl Prepared {
 fn two_clients_share_the_outputs_and_the_lock() {
     let share = Share::with(STAGES);
     let first = share.under_way();
-    let second = share.prepare("two", &["run", "m"]).begin();
+    let mut second = share.prepare("two", &["run", "m"]).begin();
+    let (mut told, mut lines) = (String::new(), BufReader::new(second.stdout.take().expect("its output")));
+    while !told.contains("waiting for run") {
+        assert_ne!(lines.read_line(&mut told).expect("a line"), 0, "{told}");
+    }
     let refused = share.regatta("two", &["clean", "--yes"]);
     assert_eq!(refused.code, 2);
     refused.shows("is working in this folder");
-    assert_eq!(share.good("two", &["status"]).code, 0, "it is shown while it runs");
+    share.good("two", &["status"]).shows("running  b");
     share.say("go");
     assert_eq!(Ended::of(first).code, 0);
-    let second = Ended::of(second);
-    assert_eq!(second.code, 0, "{second:?}");
-    second.shows("waiting for run");
+    lines.read_to_string(&mut told).expect("its output");
+    assert!(second.wait().expect("an end").success(), "{told}");
     assert_eq!(share.ran(), "abc", "what one client made, the other one finds");
     for client in ["one", "two"] {
         assert!(share.good(client, &["run", "m"]).ran().is_empty(), "{client}");

@@ -436,10 +436,10 @@ impl PreparedRun {
         let (kept_services, ready) = self.held.as_ref().map(KeptServers::kept_services).unzip();
         let output_source = shared_store.clone().map(|store| Arc::new(store) as _);
         let options = RunOptions { output_source, kept_services, ..self.options.clone() };
-        let abandoned = abandoned(home).unwrap_or_else(|error| {
-            emit(Event::Notice { task: None, text: format!("jobs of earlier runs are not ended: {error}") });
-            Vec::new()
-        });
+        let (abandoned, unknown) = abandoned(home);
+        for error in unknown {
+            emit(Event::Notice { task: None, text: format!("a job of an earlier run is not ended: {error}") });
+        }
         if !abandoned.is_empty() {
             let emit = Arc::clone(emit);
             // A controller that does not answer must not delay the run.

@@ -1,5 +1,6 @@
 //! The end of an attempt: an output to accept, a failure to try again or to report, a server that has ended.
 
+use std::io;
 use std::path::PathBuf;
 
 use super::{AttemptOutcome, Runner, RunnerMessage, Running, TaskEnd, TaskOutput};
@@ -74,10 +75,14 @@ impl<W: TaskExecutor> Runner<W> {
                 Ok(kept) => failure.kept = kept,
                 // The stage could neither read nor write what is below it, and often not even log that.
                 Err(error) => {
-                    failure.cause.get_or_insert_with(|| error.to_string());
-                    failure.hint.get_or_insert_with(|| {
-                        "finished outputs are kept; run it again once the filesystem answers".to_owned()
-                    });
+                    // Unless that is the failure itself.
+                    if failure.kind != FailureKind::System {
+                        failure.cause.get_or_insert_with(|| error.to_string());
+                    }
+                    if error.source.kind() != io::ErrorKind::PermissionDenied {
+                        let hint = "finished outputs are kept; run it again once the filesystem answers";
+                        failure.hint.get_or_insert_with(|| hint.to_owned());
+                    }
                 }
             }
         }

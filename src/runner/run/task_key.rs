@@ -70,7 +70,10 @@ impl<W: TaskExecutor> Runner<W> {
         }
         let found = match look_up(&*self.work, &task, &keyed.digest, &self.cache) {
             Ok(found) => found,
-            Err(error) => return self.fail(ix, 1, system(&error), 0.0),
+            Err(error) => {
+                let again = format!("if it stays so, `--force {}` makes it again", task.stage);
+                return self.fail(ix, 1, system(&error).hint(again), 0.0);
+            }
         };
         match found {
             Lookup::Hit(record) => self.take_hit(ix, &record, None),

@@ -66,10 +66,10 @@ pub fn items_in(folder: &Path) -> Result<Vec<PathBuf>, PathError> {
     }
 }
 
-/// A text file; `None` where there is none.
+/// A text file; `None` where there is none. What is no text in it is replaced.
 pub(super) fn text_if_there(path: &Path) -> Result<Option<String>, PathError> {
-    match fs::read_to_string(path) {
-        Ok(text) => Ok(Some(text)),
+    match fs::read(path) {
+        Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
         Err(error) if is_absence(&error) => Ok(None),
         Err(error) => Err(error).at("read", path),
     }

@@ -244,15 +244,25 @@ pub fn left_running(home: &StateFolder, task: &TaskId, key: &Digest) -> Result<O
     Ok(None)
 }
 
-/// Jobs of earlier runs that no run can resume: servers, and jobs that were to be ended.
-pub fn abandoned(home: &StateFolder) -> Result<Vec<JobFolder>, PathError> {
-    let mut found = Vec::new();
-    for job in all(&home.jobs())? {
-        if job.is_cancelled() || job.head()?.is_none_or(|head| head.lifetime != "Step") {
+/// Jobs of earlier runs that no run can resume: servers, and jobs that were to be ended. Beside them, why others are not known.
+pub fn abandoned(home: &StateFolder) -> (Vec<JobFolder>, Vec<PathError>) {
+    let (mut found, mut unknown) = (Vec::new(), Vec::new());
+    let jobs = all(&home.jobs()).unwrap_or_else(|error| {
+        unknown.push(error);
+        Vec::new()
+    });
+    for job in jobs {
+        if job.is_cancelled() {
             found.push(job);
+            continue;
+        }
+        match job.head() {
+            Ok(head) if head.as_ref().is_none_or(|head| head.lifetime != "Step") => found.push(job),
+            Ok(_) => {}
+            Err(error) => unknown.push(error),
         }
     }
-    Ok(found)
+    (found, unknown)
 }
 
 /// Jobs of earlier runs for a task that is about to be done by `own`: their outputs are not needed any more.
@@ -314,16 +324,16 @@ mod tests {
         assert_eq!(left_running(&home, &it, &key).unwrap(), Some(out));
         assert_eq!(left_running(&home, &TaskId::new("other"), &key).unwrap(), None, "two tasks may have one key");
         assert_eq!(left_running(&home, &it, &Digest::of(b"another")).unwrap(), None);
-        assert_eq!(abandoned(&home).unwrap(), []);
+        assert_eq!(abandoned(&home).0, []);
         let other = JobFolder::of(home.state(), &home.output("ffff-0"));
         assert_eq!(superseded(&other, &it).unwrap(), std::slice::from_ref(&folder), "for another key of the same task");
         assert_eq!(superseded(&other, &TaskId::new("other")).unwrap(), []);
         assert_eq!(superseded(&folder, &it).unwrap(), []);
         folder.cancel().unwrap();
         assert_eq!(left_running(&home, &it, &key).unwrap(), None, "that one is to end");
-        assert_eq!(abandoned(&home).unwrap(), std::slice::from_ref(&folder));
+        assert_eq!(abandoned(&home).0, std::slice::from_ref(&folder));
         folder.remove().unwrap();
-        assert_eq!(abandoned(&home).unwrap(), []);
+        assert_eq!(abandoned(&home).0, []);
     }
 
     #[test]
@@ -340,7 +350,7 @@ mod tests {
         let error = job.read::<serde_json::Value>().unwrap_err().to_string();
         assert!(error.contains("0123-0/job.json: EOF while parsing"), "{error}");
         assert!(job.ended::<serde_json::Value>().is_err());
-        assert_eq!(abandoned(&home).unwrap(), [job]);
+        assert_eq!(abandoned(&home).0, [job]);
     }
 
     #[test]
@@ -353,7 +363,10 @@ mod tests {
         // It is there, and cannot be followed, not even by root.
         std::os::unix::fs::symlink("job.json", job.path().join("job.json")).unwrap();
         let other = JobFolder::of(home.state(), &home.output("ffff-0"));
-        assert!(abandoned(&home).is_err());
+        let server = JobFolder::of(home.state(), &home.output("0000-0"));
+        server.write(&job_json("server", "Service"), None).unwrap();
+        let (found, unknown) = abandoned(&home);
+        assert_eq!((found.as_slice(), unknown.len()), (&[server][..], 1), "it does not hide the others");
         assert!(left_running(&home, &task, &key).is_err());
         assert!(superseded(&other, &task).is_err());
     }

@@ -116,20 +116,32 @@ pub fn fold_journal(path: &Path, mut take: impl FnMut(Event)) -> Result<ReadJour
 }
 
 /// All runs of a project, oldest first.
+///
+/// # Errors
+/// One of them cannot be looked at.
 pub fn runs(home: &StateFolder) -> Result<Vec<RunId>, PathError> {
-    let mut runs = Vec::new();
-    for name in run_names(home)? {
-        if has_journal(home, &name)? {
-            runs.push(RunId::new(name));
-        }
-    }
-    Ok(runs)
+    let (runs, unreadable) = readable_runs(home)?;
+    unreadable.into_iter().next().map_or(Ok(runs), Err)
 }
 
-/// Folders of runs, sorted.
+/// Those that can be looked at, oldest first, and why others cannot.
+pub fn readable_runs(home: &StateFolder) -> Result<(Vec<RunId>, Vec<PathError>), PathError> {
+    let (mut runs, mut unreadable) = (Vec::new(), Vec::new());
+    for name in run_names(home)? {
+        match has_journal(home, &name) {
+            Ok(true) => runs.push(RunId::new(name)),
+            Ok(false) => {}
+            Err(error) => unreadable.push(error),
+        }
+    }
+    Ok((runs, unreadable))
+}
+
+/// Folders of runs, sorted. Another folder, as some filesystems have, does not begin with a date.
 fn run_names(home: &StateFolder) -> Result<Vec<String>, PathError> {
     let name = |path: PathBuf| path.file_name()?.to_str().map(str::to_owned);
-    Ok(items_in(&home.runs())?.into_iter().filter_map(name).collect())
+    let is_run = |name: &String| name.starts_with(|first: char| first.is_ascii_digit());
+    Ok(items_in(&home.runs())?.into_iter().filter_map(name).filter(is_run).collect())
 }
 
 fn has_journal(home: &StateFolder, name: &str) -> Result<bool, PathError> {

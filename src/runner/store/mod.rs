@@ -75,7 +75,9 @@ pub use gc::{Garbage, garbage, remove, unfinished, unfinished_plans};
 pub use home::StateFolder;
 pub use incoming::{Incoming, PartialFile, free_bytes};
 pub use jobs::{JobFolder, abandoned, left_running, superseded};
-pub use journal::{Journal, ReadJournal, ended_well, fold_journal, last_run, name_run, read_journal, runs};
+pub use journal::{
+    Journal, ReadJournal, ended_well, fold_journal, last_run, name_run, read_journal, readable_runs, runs,
+};
 pub use key::{KEY_VERSION, TaskKey};
 pub use latest::Latest;
 pub use lock::{LockAttempt, LockHolder, ProjectLock};

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::durable::{PathError, replace, text_if_there};
-use super::{StateFolder, runs};
+use super::{StateFolder, readable_runs};
 use crate::event::{RunId, RunTag};
 
 fn file(home: &StateFolder, run: &RunId) -> PathBuf {
@@ -16,9 +16,9 @@ pub fn tags_of(home: &StateFolder, run: &RunId) -> Result<Vec<RunTag>, PathError
     Ok(text.lines().filter_map(|line| line.parse().ok()).collect())
 }
 
-/// The run with that tag.
+/// The run with that tag, of those that can be looked at.
 pub fn tagged_run(home: &StateFolder, tag: &RunTag) -> Result<Option<RunId>, PathError> {
-    for run in runs(home)?.into_iter().rev() {
+    for run in readable_runs(home)?.0.into_iter().rev() {
         if tags_of(home, &run)?.contains(tag) {
             return Ok(Some(run));
         }

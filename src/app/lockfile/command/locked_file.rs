@@ -23,9 +23,9 @@ pub(super) fn open(word: &str) -> Result<LockFile, CommandError> {
     locked_at(word)?.ok_or_else(|| {
         let path = word.split('#').next().unwrap_or(word);
         let what = match fs::metadata(path) {
-            Ok(_) => "is no lock file".to_owned(),
-            Err(error) if is_absence(&error) => "is not there".to_owned(),
-            Err(error) => format!("cannot be read: {error}"),
+            Ok(_) => "is no lock file",
+            Err(error) if is_absence(&error) => "is not there",
+            Err(error) => return anyhow::anyhow!("cannot read {path}: {error}").into(),
         };
         CommandError::Usage(format!("{path} {what}\n  hint: `regatta run MANIFEST` writes one when all has ended well"))
     })
