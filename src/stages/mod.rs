@@ -149,7 +149,11 @@ impl TaskExecutor for StageExecutor {
     fn unusable_reason(&self, task: &Task, folder: &Path) -> Option<String> {
         // What is on a node is not looked for here.
         let is_here = task.host.is_none() || self.in_place;
-        (is_here && task.kind == ActionKind::Image).then(|| image::missing_image(task, folder, self.may_query))?
+        match task.kind {
+            ActionKind::Image if is_here => image::missing_image(task, folder, self.may_query),
+            ActionKind::Repository if is_here => repository::output_elsewhere(folder, &self.home.join("out")),
+            _ => None,
+        }
     }
 
     async fn perform(&self, lease: Lease) -> Result<Done, Failure> {

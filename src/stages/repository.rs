@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use walkdir::WalkDir;
+
 use super::task_context::TaskContext;
 use crate::event::{Done, Failure, FailureKind};
 use crate::manifest::model::{Repository, RepositoryLayout};
@@ -55,6 +57,34 @@ pub fn perform(context: &TaskContext, repository: &Repository) -> Result<Done, F
     })
 }
 
+/// Why a finished repository is of no use any more: a config of it names an output of this project, mostly the engine, by the place where
+/// the project was when it was made. `outputs` is the folder of outputs now. No key has that place: it differs from machine to machine.
+pub fn output_elsewhere(folder: &Path, outputs: &Path) -> Option<String> {
+    let configs = WalkDir::new(folder).min_depth(2).max_depth(3).into_iter().flatten();
+    configs.filter(|item| item.file_name() == "config.pbtxt").find_map(|item| {
+        let text = fs::read_to_string(item.path()).ok()?;
+        let named = text.split(['"', ',', ';']).map(Path::new).filter(|path| path.is_absolute());
+        let elsewhere =
+            named.flat_map(Path::ancestors).find(|path| is_output(path) && path.parent() != Some(outputs))?;
+        let config = item.path().strip_prefix(folder).unwrap_or(item.path()).display();
+        Some(format!("{config} names {}, where this project was before", elsewhere.display()))
+    })
+}
+
+/// Named as the runner names an output: `…/out/KEY-N`.
+fn is_output(path: &Path) -> bool {
+    let is_named = |name: &str| {
+        name.split_once('-').is_some_and(|(key, n)| {
+            key.len() == 16
+                && key.bytes().all(|byte| byte.is_ascii_hexdigit())
+                && !n.is_empty()
+                && n.bytes().all(|byte| byte.is_ascii_digit())
+        })
+    };
+    path.file_name().and_then(|name| name.to_str()).is_some_and(is_named)
+        && path.parent().is_some_and(|outputs| outputs.ends_with("out"))
+}
+
 /// Reads what was written as a server would: each repository has models, each with a version and a config that can be read.
 fn verify_written(repositories: &[PathBuf]) -> Result<(), Failure> {
     let broken = |path: &Path, why: String| {
@@ -84,6 +114,29 @@ fn verify_written(repositories: &[PathBuf]) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_repository_that_names_an_output_at_another_place_is_of_no_use() {
+        let folder = tempfile::tempdir().unwrap();
+        let model = folder.path().join("triton_model_repo_0/tensorrt_llm");
+        fs::create_dir_all(&model).unwrap();
+        let outputs = Path::new("/now/.regatta/out");
+        let reason = |engine: &str| {
+            let text = format!("parameters {{ key: \"gpt_model_path\" value {{ string_value: \"{engine}\" }} }}");
+            fs::write(model.join("config.pbtxt"), text).unwrap();
+            output_elsewhere(folder.path(), outputs)
+        };
+        assert_eq!(
+            reason("/before/.regatta/out/0123456789abcdef-4/engine").unwrap(),
+            "triton_model_repo_0/tensorrt_llm/config.pbtxt names /before/.regatta/out/0123456789abcdef-4, where this project was before"
+        );
+        // Its own, and paths that are not the runner's, which may be those of a container.
+        for engine in
+            ["/now/.regatta/out/0123456789abcdef-4/engine", "/before/out/engine", "/engines/0123456789abcdef-4", ""]
+        {
+            assert_eq!(reason(engine), None, "{engine}");
+        }
+    }
 
     #[test]
     fn a_repository_that_is_not_whole_is_refused() {

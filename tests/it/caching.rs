@@ -215,3 +215,22 @@ fn a_run_of_the_old_text_does_not_stand_for_the_new_one() {
     assert_eq!(world.good(&["run", "m"]).ran(), ["one"]);
     assert_eq!(world.read("latest/one/out"), "new\n");
 }
+
+#[test]
+fn a_model_repository_is_made_again_where_its_project_was_moved() {
+    let (before, now) = (World::new(), World::new());
+    let bench = |world: &World, seed: &str| {
+        let load = ["--offline", "-n", "8", "--input-tokens", "32", "--output-tokens", "4", "--seed", seed];
+        let ended = world.regatta(&[&["bench", "sim:"], &load[..]].concat());
+        // A measurement beside other tests may find that its client was late.
+        assert!([0, 3, 4].contains(&ended.code), "{ended:?}");
+        ended
+    };
+    bench(&before, "1");
+    fs::rename(before.path(".regatta"), now.path(".regatta")).unwrap();
+    let moved = bench(&now, "2");
+    moved.shows("where this project was before");
+    let has_made = |ended: &Ended, task: &str| ended.ran().iter().any(|ran| ran == task);
+    assert!(has_made(&moved, "repository") && !has_made(&moved, "engine"), "{moved:?}");
+    assert!(!has_made(&bench(&now, "3"), "repository"), "once");
+}
