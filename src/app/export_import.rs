@@ -10,7 +10,7 @@ use super::translate;
 use crate::app::error::CommandError;
 use crate::app::output::{print, print_error};
 use crate::cli::{CliExit, ExportRequest, Global, ImportRequest};
-use crate::event::is_absence;
+use crate::event::metadata_if_there;
 use crate::harness::{SWEEP, SWEEP_POINTS};
 use crate::interop::{self, ExportFormat, Imported, ImportedSweep, LocatedRun};
 use crate::report::compare::{CompareRules, ComparedSweep};
@@ -146,5 +146,5 @@ fn write(folder: &Path, name: &str, bytes: &[u8]) -> Result<(), CommandError> {
 }
 
 fn is_absent(path: &Path) -> bool {
-    fs::metadata(path).is_err_and(|error| is_absence(&error))
+    matches!(metadata_if_there(path), Ok(None))
 }

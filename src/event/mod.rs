@@ -1,7 +1,8 @@
 //! The types of what can happen in a run: ids, digests, events, outcomes, and the stop request.
 //!
 //! A leaf: it uses no other room, and every room may use it. It holds data only; nothing here reads a
-//! clock, a file or the environment, but for files whose bytes or digest are wanted, which must have an end.
+//! clock, a file or the environment, but for files whose bytes or digest are wanted, which must have an end, and for whether a file
+//! is there.
 
 mod absence;
 mod cores;
@@ -17,7 +18,7 @@ mod run_tag;
 mod stop;
 mod system_folders;
 
-pub use absence::is_absence;
+pub use absence::{is_absence, metadata_if_there};
 pub use cores::cores;
 pub use digest::{Digest, Hasher};
 pub use endpoint::{Endpoint, EndpointError};

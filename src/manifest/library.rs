@@ -10,7 +10,7 @@ use std::path::{Component, Path, PathBuf};
 
 use include_dir::{Dir, DirEntry, include_dir};
 
-use crate::event::is_absence;
+use crate::event::{is_absence, metadata_if_there};
 
 /// The most bytes that one manifest file may have.
 pub const MAX_BYTES: u64 = 16 << 20;
@@ -93,12 +93,12 @@ impl ManifestLibrary {
         let mut unreadable = None;
         if spelled_as_path {
             for candidate in [path.to_owned(), self.root.join(path)] {
-                match fs::metadata(&candidate) {
-                    Ok(found) if found.is_file() => {
+                match metadata_if_there(&candidate) {
+                    Ok(Some(found)) if found.is_file() => {
                         return fs::canonicalize(candidate).ok().map(|found| self.project_file_id(&found));
                     }
-                    Err(error) if !is_absence(&error) => unreadable = unreadable.or(Some(candidate)),
-                    _ => {}
+                    Ok(_) => {}
+                    Err(_) => unreadable = unreadable.or(Some(candidate)),
                 }
             }
             if let Some(rel) = normal("", what)
@@ -192,11 +192,8 @@ fn has_yaml_suffix(what: &str) -> bool {
 
 /// A file that cannot be looked at counts: reading it reports why.
 fn exists(file: &FileId) -> bool {
-    match fs::metadata(file.root.join(&file.rel)) {
-        Ok(found) if found.is_file() => true,
-        Err(error) if !is_absence(&error) => true,
-        _ => shipped_file(&file.rel).is_some(),
-    }
+    let found = metadata_if_there(&file.root.join(&file.rel));
+    found.map_or(true, |found| found.is_some_and(|found| found.is_file())) || shipped_file(&file.rel).is_some()
 }
 
 /// Why a file of a manifest is not read.
@@ -224,12 +221,7 @@ impl FileId {
     /// The file's content. The error is a fragment that describes what is wrong with it.
     pub fn read(&self) -> Result<ReadSource, ManifestFileError> {
         let path = self.root.join(&self.rel);
-        let is_file = match fs::metadata(&path) {
-            Ok(found) => found.is_file(),
-            Err(error) if is_absence(&error) => false,
-            Err(error) => return Err(error.into()),
-        };
-        if !is_file {
+        if !metadata_if_there(&path)?.is_some_and(|found| found.is_file()) {
             return match shipped_file(&self.rel) {
                 Some(bytes) => Ok(ReadSource { name: format!("shipped:{}", self.rel), bytes: bytes.to_vec() }),
                 None => Err(ManifestFileError::Absent),

@@ -11,7 +11,7 @@ use super::scalar;
 use super::yaml_node::{MapEntry, Node, NodeValue, shown};
 use super::{GivenValues, ValueOrigin};
 use crate::diag::{Diagnostic, Diagnostics, MissingValue, Span, did_you_mean, list_of, nearest};
-use crate::event::is_absence;
+use crate::event::metadata_if_there;
 
 /// A parameter's value and where it came from.
 #[derive(Clone, Debug)]
@@ -273,14 +273,11 @@ fn path(text: &str, need: Option<PathNeed>) -> Result<Value, ParamError> {
         };
     }
     let absolute = std::path::absolute(Path::new(text)).map_err(|error| ParamError::new(error.to_string()))?;
-    match std::fs::metadata(&absolute) {
-        Ok(_) => {}
-        Err(error) if is_absence(&error) => {
-            return Err(ParamError::new(format!("there is no file or folder `{text}`")));
-        }
-        Err(error) => return Err(ParamError::new(format!("`{text}` cannot be looked at: {error}"))),
+    match metadata_if_there(&absolute) {
+        Ok(Some(_)) => Ok(Value::String(absolute.to_string_lossy().into_owned())),
+        Ok(None) => Err(ParamError::new(format!("there is no file or folder `{text}`"))),
+        Err(error) => Err(ParamError::new(format!("`{text}` cannot be looked at: {error}"))),
     }
-    Ok(Value::String(absolute.to_string_lossy().into_owned()))
 }
 
 fn bounded(number: f64, bounds: Option<&NumberBounds>, what: &str) -> Result<(), ParamError> {

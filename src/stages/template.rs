@@ -15,7 +15,7 @@ use walkdir::WalkDir;
 
 use super::task_context::TaskContext;
 use crate::diag::{did_you_mean, list_of};
-use crate::event::{Done, Failure, FailureKind, is_absence};
+use crate::event::{Done, Failure, FailureKind, metadata_if_there};
 use crate::manifest::LimitedText;
 use crate::manifest::model::Template;
 
@@ -26,20 +26,16 @@ const LONGEST_FILE: usize = 256 << 20;
 
 pub fn perform(context: &TaskContext, template: &Template) -> Result<Done, Failure> {
     let from = context.path(&template.from);
-    let found = fs::metadata(&from);
-    if found.as_ref().is_ok_and(fs::Metadata::is_file) {
+    let found = metadata_if_there(&from)
+        .map_err(|error| Failure::new(FailureKind::System, format!("cannot look at {}: {error}", from.display())))?;
+    if found.as_ref().is_some_and(fs::Metadata::is_file) {
         return Err(Failure::new(
             FailureKind::Files,
             format!("{} is a file, and `from` names a folder", from.display()),
         )
         .hint("name the folder that it is in; files in it that end in `.j2` are rendered, others are copied"));
     }
-    if let Err(error) = &found
-        && !is_absence(error)
-    {
-        return Err(Failure::new(FailureKind::System, format!("cannot look at {}: {error}", from.display())));
-    }
-    if !found.is_ok_and(|found| found.is_dir()) {
+    if !found.is_some_and(|found| found.is_dir()) {
         return Err(Failure::new(FailureKind::Files, format!("there is no folder {}", from.display()))
             .hint("`from` is a path relative to the current folder"));
     }

@@ -7,7 +7,7 @@ use std::path::Path;
 use rustix::process::{Resource, getrlimit};
 
 use super::needs::Needs;
-use crate::event::is_absence;
+use crate::event::metadata_if_there;
 use crate::report::{DoctorFinding, FindingLevel};
 
 /// Python models of Triton take a megabyte each, NCCL some tens of megabytes for each rank.
@@ -37,8 +37,7 @@ fn memory() -> String {
 
 fn disk(needs: &Needs, folder: &Path) -> DoctorFinding {
     // The folder above one that cannot be looked at may be on another disk.
-    let is_absent = |folder: &Path| fs::metadata(folder).is_err_and(|error| is_absence(&error));
-    let there = folder.ancestors().find(|folder| !is_absent(folder)).unwrap_or(folder);
+    let there = folder.ancestors().find(|folder| !matches!(metadata_if_there(folder), Ok(None))).unwrap_or(folder);
     let free = free(there);
     let found = free.map_or_else(|| "cannot be read".to_owned(), |free| format!("{} free", units::size(free)));
     let finding = DoctorFinding::fact("disk", found);

@@ -11,7 +11,7 @@ use std::path::Path;
 use crate::app::error::CommandError;
 use crate::app::output::print;
 use crate::cli::{CliExit, Global, MlperfAction};
-use crate::event::is_absence;
+use crate::event::metadata_if_there;
 use crate::mlperf::{self, Round, SubmissionReport};
 use crate::report::{self, Styler};
 
@@ -94,9 +94,9 @@ fn no_endpoints(found: &Path) -> CommandError {
 }
 
 fn require_folder(path: &Path) -> Result<(), CommandError> {
-    match std::fs::metadata(path) {
-        Ok(found) if found.is_dir() => Ok(()),
-        Err(error) if !is_absence(&error) => Err(CommandError::Usage(format!("{}: {error}", path.display()))),
-        _ => Err(CommandError::Usage(format!("{}: no such folder", path.display()))),
+    match metadata_if_there(path) {
+        Ok(Some(found)) if found.is_dir() => Ok(()),
+        Ok(_) => Err(CommandError::Usage(format!("{}: no such folder", path.display()))),
+        Err(error) => Err(CommandError::Usage(format!("{}: {error}", path.display()))),
     }
 }

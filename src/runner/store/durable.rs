@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
 
-use crate::event::is_absence;
+use crate::event::{is_absence, metadata_if_there};
 
 /// An I/O error with its path and the operation.
 #[derive(Debug, thiserror::Error)]
@@ -45,11 +45,7 @@ impl<T, E: Into<io::Error>> WithPath<T> for Result<T, E> {
 /// # Errors
 /// It cannot be known.
 pub fn is_there(path: &Path) -> Result<bool, PathError> {
-    match fs::metadata(path) {
-        Ok(_) => Ok(true),
-        Err(error) if is_absence(&error) => Ok(false),
-        Err(error) => Err(error).at("look at", path),
-    }
+    metadata_if_there(path).map(|found| found.is_some()).at("look at", path)
 }
 
 /// What is in a folder, sorted; nothing where there is no folder.

@@ -8,7 +8,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::list::Checked;
-use crate::event::is_absence;
+use crate::event::metadata_if_there;
 
 /// The index of a checkpoint in several files.
 const SHARDS: &str = "model.safetensors.index.json";
@@ -52,11 +52,7 @@ pub(super) fn check(folder: &Path, files: &[Checked]) -> Result<(), IncompleteCh
 
 /// The same for a folder that was filled elsewhere: here all of them must be there.
 pub(super) fn check_strictly(folder: &Path) -> Result<(), IncompleteCheckpoint> {
-    let is_there = |path: &Path| match fs::metadata(path) {
-        Ok(found) => Ok(found.is_file()),
-        Err(error) if is_absence(&error) => Ok(false),
-        Err(error) => Err(error),
-    };
+    let is_there = |path: &Path| metadata_if_there(path).map(|found| found.is_some_and(|found| found.is_file()));
     let index = folder.join(SHARDS);
     if !is_there(&index).map_err(IncompleteCheckpoint::ReadIndex)? {
         return Ok(());

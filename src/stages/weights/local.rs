@@ -11,7 +11,7 @@ use super::failures::{refused, stopped, system};
 use super::hub_digest::HubDigest;
 use super::list::{Checked, LIST, write_list};
 use super::selection::globs;
-use crate::event::{Done, Failure, FailureKind, is_absence};
+use crate::event::{Done, Failure, FailureKind, metadata_if_there};
 use crate::manifest::model::Weights;
 use crate::stages::task_context::TaskContext;
 
@@ -53,10 +53,9 @@ pub(super) async fn perform(context: &TaskContext, weights: &Weights, path: &str
 
 /// Names of the files, sorted; names that begin with a dot are not part of the weights.
 fn names(folder: &Path, weights: &Weights) -> Result<Vec<String>, Failure> {
-    match std::fs::metadata(folder) {
-        Ok(found) if found.is_dir() => {}
-        Err(error) if !is_absence(&error) => return Err(system(folder, &error)),
-        _ => return Err(refused(format!("{} is no folder", folder.display()))),
+    let found = metadata_if_there(folder).map_err(|error| system(folder, &error))?;
+    if !found.is_some_and(|found| found.is_dir()) {
+        return Err(refused(format!("{} is no folder", folder.display())));
     }
     let (include, exclude) = (globs(&weights.include)?, globs(&weights.exclude)?);
     let is_hidden = |name: &std::ffi::OsStr| name.to_string_lossy().starts_with('.');

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
 
 use crate::app::error::CommandError;
 use crate::app::lockfile::{LockFile, LockFileError, LockSection, read};
-use crate::event::is_absence;
+use crate::event::metadata_if_there;
 
 /// One run of a lock file; else lists the existing ones.
 pub(super) fn section_of<'a>(file: &'a LockFile, run: &str, path: &str) -> Result<&'a LockSection, CommandError> {
@@ -22,9 +23,9 @@ pub(super) fn section_of<'a>(file: &'a LockFile, run: &str, path: &str) -> Resul
 pub(super) fn open(word: &str) -> Result<LockFile, CommandError> {
     locked_at(word)?.ok_or_else(|| {
         let path = word.split('#').next().unwrap_or(word);
-        let what = match fs::metadata(path) {
-            Ok(_) => "is no lock file",
-            Err(error) if is_absence(&error) => "is not there",
+        let what = match metadata_if_there(Path::new(path)) {
+            Ok(Some(_)) => "is no lock file",
+            Ok(None) => "is not there",
             Err(error) => return anyhow::anyhow!("cannot read {path}: {error}").into(),
         };
         CommandError::Usage(format!("{path} {what}\n  hint: `regatta run MANIFEST` writes one when all has ended well"))
