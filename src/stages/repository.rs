@@ -8,6 +8,7 @@ use walkdir::WalkDir;
 use super::task_context::TaskContext;
 use crate::event::{Done, Failure, FailureKind};
 use crate::manifest::model::{Repository, RepositoryLayout};
+use crate::runner::store::is_output_elsewhere;
 use crate::sim;
 use crate::triton::repository::{Layout, RepositoryError, write};
 use crate::triton::{RepositorySpec, pbtxt};
@@ -58,31 +59,17 @@ pub fn perform(context: &TaskContext, repository: &Repository) -> Result<Done, F
 }
 
 /// Why a finished repository is of no use any more: a config of it names an output of this project, mostly the engine, by the place where
-/// the project was when it was made. `outputs` is the folder of outputs now. No key has that place: it differs from machine to machine.
-pub fn output_elsewhere(folder: &Path, outputs: &Path) -> Option<String> {
+/// the project was when it was made. `state` is the state folder now. No key has that place: it differs from machine to machine.
+pub fn output_elsewhere(folder: &Path, state: &Path) -> Option<String> {
     let configs = WalkDir::new(folder).min_depth(2).max_depth(3).into_iter().flatten();
     configs.filter(|item| item.file_name() == "config.pbtxt").find_map(|item| {
         let text = fs::read_to_string(item.path()).ok()?;
-        let named = text.split(['"', ',', ';']).map(Path::new).filter(|path| path.is_absolute());
-        let elsewhere =
-            named.flat_map(Path::ancestors).find(|path| is_output(path) && path.parent() != Some(outputs))?;
+        let mut named =
+            text.split(['"', ',', ';']).map(Path::new).filter(|path| path.is_absolute()).flat_map(Path::ancestors);
+        let elsewhere = named.find(|path| is_output_elsewhere(path, state))?;
         let config = item.path().strip_prefix(folder).unwrap_or(item.path()).display();
         Some(format!("{config} names {}, where this project was before", elsewhere.display()))
     })
-}
-
-/// Named as the runner names an output: `…/out/KEY-N`.
-fn is_output(path: &Path) -> bool {
-    let is_named = |name: &str| {
-        name.split_once('-').is_some_and(|(key, n)| {
-            key.len() == 16
-                && key.bytes().all(|byte| byte.is_ascii_hexdigit())
-                && !n.is_empty()
-                && n.bytes().all(|byte| byte.is_ascii_digit())
-        })
-    };
-    path.file_name().and_then(|name| name.to_str()).is_some_and(is_named)
-        && path.parent().is_some_and(|outputs| outputs.ends_with("out"))
 }
 
 /// Reads what was written as a server would: each repository has models, each with a version and a config that can be read.
@@ -120,16 +107,20 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let model = folder.path().join("triton_model_repo_0/tensorrt_llm");
         fs::create_dir_all(&model).unwrap();
-        let outputs = Path::new("/now/.regatta/out");
+        let state = Path::new("/now/.regatta");
         let reason = |engine: &str| {
             let text = format!("parameters {{ key: \"gpt_model_path\" value {{ string_value: \"{engine}\" }} }}");
             fs::write(model.join("config.pbtxt"), text).unwrap();
-            output_elsewhere(folder.path(), outputs)
+            output_elsewhere(folder.path(), state)
         };
         assert_eq!(
             reason("/before/.regatta/out/0123456789abcdef-4/engine").unwrap(),
             "triton_model_repo_0/tensorrt_llm/config.pbtxt names /before/.regatta/out/0123456789abcdef-4, where this project was before"
         );
+        // A resumed output, and one from a shared store.
+        for folder in ["0123456789abcdef-fedcba9876543210-resume", "0123456789abcdef-0-from-resume"] {
+            assert!(reason(&format!("/before/.regatta/out/{folder}/tokenizer")).is_some(), "{folder}");
+        }
         // Its own, and paths that are not the runner's, which may be those of a container.
         for engine in
             ["/now/.regatta/out/0123456789abcdef-4/engine", "/before/out/engine", "/engines/0123456789abcdef-4", ""]

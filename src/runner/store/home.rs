@@ -6,6 +6,8 @@ use crate::event::{Digest, RunId, TaskId};
 
 /// The name of a state folder that is not given with `--home`.
 const USUAL_NAME: &str = ".regatta";
+/// The folder of outputs, in the state folder.
+const OUTPUTS: &str = "out";
 
 /// The state folder of one project. Making a `StateFolder` touches nothing on disk.
 #[derive(Clone, Debug)]
@@ -56,11 +58,11 @@ impl StateFolder {
     }
 
     pub fn outputs(&self) -> PathBuf {
-        self.state.join("out")
+        self.state.join(OUTPUTS)
     }
 
     pub fn output(&self, folder: &str) -> PathBuf {
-        self.below(&["out", folder])
+        self.below(&[OUTPUTS, folder])
     }
 
     pub fn jobs(&self) -> PathBuf {
@@ -116,4 +118,13 @@ impl StateFolder {
     pub fn by_manifest(&self) -> PathBuf {
         self.state.join("by-manifest")
     }
+}
+
+/// Whether a path is named as the outputs of a state folder are (see [`super::OutputCache::new_folder`]), and not in `state`, which is
+/// this project's.
+pub fn is_output_elsewhere(path: &Path, state: &Path) -> bool {
+    let is_key = |key: &str| key.len() == 16 && key.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    name.split_once('-').is_some_and(|(key, _)| is_key(key))
+        && path.parent().is_some_and(|outputs| outputs.ends_with(OUTPUTS) && outputs.parent() != Some(state))
 }

@@ -72,7 +72,7 @@ pub use durable::{PathError, discard, is_there, items_in, point, replace};
 pub use explain::explain;
 pub use file_stamp::{EntryKind, FileStamp};
 pub use gc::{Garbage, garbage, remove, unfinished, unfinished_plans};
-pub use home::StateFolder;
+pub use home::{StateFolder, is_output_elsewhere};
 pub use incoming::{Incoming, PartialFile, free_bytes};
 pub use jobs::{JobFolder, abandoned, left_running, superseded};
 pub use journal::{
