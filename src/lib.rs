@@ -23,7 +23,7 @@
 //! | room | what it does | may use |
 //! |---|---|---|
 //! | `diag` | errors that point at a place in a text, with hints; panics of libraries as errors | – |
-//! | `event` | what can happen in a run: ids, events, outcomes; digests, files that they are made of, and the cores that do it | – |
+//! | `event` | what can happen in a run: ids, events, outcomes; digests, files that they are made of, when a file counts as absent, and the cores that do it | – |
 //! | `units` | numbers, arguments and paths as text: sizes, counts, durations, digests, quoting for a shell, credentials in URLs | – |
 //! | `spec` | the settings of a manifest that the harness and the launch of servers act on: one type for each | units |
 //! | `stats` | statistics of several runs and of one: tests, intervals, effective sample sizes, searches; pure | – |

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use super::find_result::{RESULT, results_of_run};
-use super::past_runs::with_notes;
+use super::past_runs::report_unreadable;
 use super::project::Project;
 use super::shared_results;
 use crate::app::error::CommandError;
@@ -47,7 +47,7 @@ fn measurements(home: &StateFolder, request: &HistoryRequest) -> Result<Vec<Hist
     let has = |name: &str, part: &Option<String>| part.as_ref().is_none_or(|part| name.contains(part.as_str()));
     let mut known = HashSet::new();
     let mut points = Vec::new();
-    for run in with_notes(readable_runs(home)?) {
+    for run in report_unreadable(readable_runs(home)?) {
         let tags = tags_of(home, &run)?;
         let (manifest, results) = match results_of_run(home, &run) {
             Ok(found) => found,

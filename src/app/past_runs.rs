@@ -62,8 +62,8 @@ fn exit_of(run_state: &RunState, is_alive: bool) -> CliExit {
     }
 }
 
-/// Those that can be shown, with a line about each of the others.
-pub(super) fn with_notes((runs, unreadable): (Vec<RunId>, Vec<PathError>)) -> Vec<RunId> {
+/// Prints a line about each run that cannot be looked at, and returns the others.
+pub(super) fn report_unreadable((runs, unreadable): (Vec<RunId>, Vec<PathError>)) -> Vec<RunId> {
     for error in unreadable {
         print_error(&format!("left out: {error}\n"));
     }
@@ -77,7 +77,7 @@ pub(super) fn list(global: &Global, request: &cli::RunsRequest) -> Result<CliExi
     }
     let home = Project::open_current(global)?.home;
     let mut rows = Vec::new();
-    let all = with_notes(readable_runs(&home)?);
+    let all = report_unreadable(readable_runs(&home)?);
     // After their names and before their journals: see `ObservedRun`.
     let holding = holding_run(&home)?;
     for run in all.iter().rev() {
