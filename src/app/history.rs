@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use super::find_result::{RESULT, results_of_run};
-use super::past_runs::report_unreadable;
+use super::past_runs::{or_left_out, report_unreadable};
 use super::project::Project;
 use super::shared_results;
 use crate::app::error::CommandError;
@@ -16,7 +16,7 @@ use crate::interop::{MeasuredResult, MeasuredRun};
 use crate::report::compare::ComparedResult;
 use crate::report::history::{self, HistoryPoint, MetricKey};
 use crate::report::{Styler, html};
-use crate::runner::store::{StateFolder, last_run, readable_runs, remove_tag, set_tag, tags_of};
+use crate::runner::store::{PathError, StateFolder, last_run, readable_runs, remove_tag, set_tag, tags_of};
 
 pub(super) fn history(global: &Global, request: &HistoryRequest) -> Result<CliExit, CommandError> {
     let home = Project::open_current(global)?.home;
@@ -48,13 +48,8 @@ fn measurements(home: &StateFolder, request: &HistoryRequest) -> Result<Vec<Hist
     let mut known = HashSet::new();
     let mut points = Vec::new();
     for run in report_unreadable(readable_runs(home)?) {
-        let tags = tags_of(home, &run)?;
-        let (manifest, results) = match results_of_run(home, &run) {
-            Ok(found) => found,
-            // It was removed meanwhile.
-            Err(error) if error.is_absence() => continue,
-            Err(error) => return Err(error.into()),
-        };
+        let read = tags_of(home, &run).and_then(|tags| Ok((tags, results_of_run(home, &run)?)));
+        let Some((tags, (manifest, results))) = or_left_out(read) else { continue };
         let manifest = shown_manifest(home, &manifest);
         for (task, folder) in results {
             let place = fs::canonicalize(&folder).unwrap_or(folder);
@@ -62,7 +57,9 @@ fn measurements(home: &StateFolder, request: &HistoryRequest) -> Result<Vec<Hist
                 continue;
             }
             let file = place.join(RESULT);
-            let text = fs::read_to_string(&file)?;
+            let text = fs::read_to_string(&file);
+            let text = text.map_err(|source| PathError { doing: "read", path: file.clone(), source });
+            let Some(text) = or_left_out(text) else { continue };
             let Ok(result) = MeasuredResult::read(&text) else {
                 print_error(&format!("left out: {} is of another version\n", file.display()));
                 continue;

@@ -70,6 +70,16 @@ pub(super) fn report_unreadable((runs, unreadable): (Vec<RunId>, Vec<PathError>)
     runs
 }
 
+/// What was read; else prints a line about it, unless it was removed meanwhile.
+pub(super) fn or_left_out<T>(read: Result<T, PathError>) -> Option<T> {
+    if let Err(error) = &read
+        && !error.is_absence()
+    {
+        print_error(&format!("left out: {error}\n"));
+    }
+    read.ok()
+}
+
 /// The runs of this project, newest first.
 pub(super) fn list(global: &Global, request: &cli::RunsRequest) -> Result<CliExit, CommandError> {
     if let Some(store) = &request.store {
@@ -84,17 +94,13 @@ pub(super) fn list(global: &Global, request: &cli::RunsRequest) -> Result<CliExi
         if rows.len() == request.most {
             break;
         }
-        let ObservedRun { state, is_alive } =
-            match ObservedRun::read_after(&home, run, || holding.as_ref() == Some(run)) {
-                Ok(observed) => observed,
-                // It was removed meanwhile.
-                Err(error) if error.is_absence() => continue,
-                Err(error) => return Err(error.into()),
-            };
+        let observed = ObservedRun::read_after(&home, run, || holding.as_ref() == Some(run));
+        let Some(ObservedRun { state, is_alive }) = or_left_out(observed) else { continue };
         let is_wanted = request.manifest.as_ref().is_none_or(|part| state.manifest.contains(part.as_str()));
         let is_good = state.finished.is_some_and(|end| end.exit == 0);
         if is_wanted && !(request.failed && (is_good || is_alive)) {
-            let mut row = report::RunRow::of(&state, tags_of(&home, run)?, is_alive);
+            let Some(tags) = or_left_out(tags_of(&home, run)) else { continue };
+            let mut row = report::RunRow::of(&state, tags, is_alive);
             row.manifest = shown_manifest(&home, &state.manifest);
             rows.push(row);
         }

@@ -81,6 +81,24 @@ fn results_where_a_project_was_before_it_was_moved_are_left_out() {
 }
 
 #[test]
+fn a_run_that_cannot_be_read_does_not_hide_the_others() {
+    let world = World::new();
+    bench(&world, "1");
+    bench(&world, "2");
+    let all = points(&world, &["output_tokens"]);
+    let [first, second] = [0, 1].map(|at| all[at]["run"].as_str().unwrap());
+    std::os::unix::fs::symlink("tags", world.path(format!(".regatta/runs/{first}/tags"))).unwrap();
+    let left = points(&world, &["output_tokens"]);
+    assert_eq!(left.iter().map(|point| &point["run"]).collect::<Vec<_>>(), [second]);
+    for words in [&["history", "output_tokens"][..], &["runs"]] {
+        let ended = world.good(words);
+        assert!(ended.stdout.contains(second) && !ended.stdout.contains(first), "{}", ended.stdout);
+        let noted = ended.stderr.lines().filter(|line| line.starts_with("left out: cannot read ")).count();
+        assert_eq!((noted, ended.stderr.contains(first)), (1, true), "{}", ended.stderr);
+    }
+}
+
+#[test]
 fn a_misspelt_metric_and_an_unknown_run_are_errors_with_a_hint() {
     let world = World::new();
     bench(&world, "1");
