@@ -50,6 +50,7 @@ macro_rules! others {
 
 others!(
     anyhow::Error,
+    crate::harness::HarnessError,
     crate::plan::ActionError,
     crate::plan::UnreadablePlan,
     std::io::Error,

@@ -98,16 +98,18 @@ pub(super) fn find_runs(global: &Global, word: &str) -> Result<Vec<FoundResult>,
     }
     let below = if path.is_dir() && !path.join(RESULT).is_file() { in_folder(path, word) } else { Vec::new() };
     let places = if below.is_empty() { places(global, word)? } else { below };
-    let runs = places.into_iter().flat_map(|(name, path)| {
+    let mut runs = Vec::new();
+    for (name, path) in places {
         let beside = if path.is_file() { path.parent().unwrap_or(Path::new(".")) } else { &path };
-        let repeats = repeat_folders(beside);
+        let repeats = repeat_folders(beside)?;
         if repeats.is_empty() {
-            return vec![(name, path)];
+            runs.push(read(&name, &path)?);
         }
-        let of = |(n, folder)| (format!("{name}, run {n}"), folder);
-        (1..).zip(repeats).map(of).collect::<Vec<_>>()
-    });
-    runs.map(|(name, path)| read(&name, &path)).collect()
+        for (n, folder) in (1..).zip(repeats) {
+            runs.push(read(&format!("{name}, run {n}"), &folder)?);
+        }
+    }
+    Ok(runs)
 }
 
 /// Where the results are that an argument names, and the name of each; at least one.

@@ -91,7 +91,7 @@ fn read(context: &TaskContext, compare: &CompareResults) -> Result<Vec<Vec<Vec<M
 /// The runs of one result: itself, or its repeats.
 fn runs(context: &TaskContext, name: &str, given: &str) -> Result<Vec<MeasuredRun>, Failure> {
     let folder = context.path(given);
-    let repeats = repeat_folders(&folder);
+    let repeats = repeat_folders(&folder).map_err(|error| Failure::new(FailureKind::Files, error.to_string()))?;
     if repeats.is_empty() {
         let mut run = read_run(name, &folder)?;
         if let Some(what) = run.without_other_runs(&format!("{name} ({given})")) {

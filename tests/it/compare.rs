@@ -130,6 +130,12 @@ fn a_result_without_its_repeats_is_compared_as_one_run_with_a_warning() {
         assert!(!ended.stderr.contains("is not next to it"), "{ended:?}");
         assert_eq!(compared(&world, &[name, "whole"])["comparisons"][0]["a_runs"], json!(3));
     }
+    // A link to itself cannot be followed, like a result on a filesystem that does not answer: it is not left out.
+    std::fs::remove_file(world.path("whole/repeats/02/result.json")).unwrap();
+    std::os::unix::fs::symlink("result.json", world.path("whole/repeats/02/result.json")).unwrap();
+    let ended = world.regatta(&["compare", "whole", "alone"]);
+    assert_eq!(ended.code, 1, "{ended:?}");
+    ended.shows("cannot look at whole/repeats/02/result.json");
 }
 
 #[test]

@@ -17,7 +17,7 @@ use crate::app::output::{print, print_error};
 use crate::cli::{self, BenchCommand, CliExit, Force, Global, Select};
 use crate::harness::{REPEATS, SWEEP, SWEEP_POINTS, SweepReport, read_result, repeat_folders};
 use crate::report::{Styler, sweep_table};
-use crate::runner::store::{PathError, ProjectLock, StateFolder};
+use crate::runner::store::{PathError, ProjectLock, StateFolder, is_there};
 
 /// The parts of a run that are copied.
 const FILES: [&str; 3] = ["result.json", "requests.jsonl", "gpu.jsonl"];
@@ -100,7 +100,7 @@ fn free_state_folder(project: &Path, given: &Path) -> Result<StateFolder, PathEr
 
 fn print_result(request: &BenchCommand, out: &Path, styler: Styler) -> Result<(), CommandError> {
     let sweep = out.join(SWEEP);
-    if sweep.exists() {
+    if is_there(&sweep)? {
         print(&if request.json {
             fs::read_to_string(&sweep)?
         } else {
@@ -110,13 +110,13 @@ fn print_result(request: &BenchCommand, out: &Path, styler: Styler) -> Result<()
     }
     let path = out.join("result.json");
     // A benchmark that could not begin has none; the run has reported why.
-    if !path.exists() {
+    if !is_there(&path)? {
         return Ok(());
     }
     if request.json {
         print(&fs::read_to_string(&path)?);
     } else {
-        let result = read_result(&path).map_err(anyhow::Error::from)?;
+        let result = read_result(&path)?;
         print(&table::text(&result, styler));
         if let Some(repeats) = &result.repeats {
             print(&styler.fit(repeats_table::text(repeats)));
@@ -126,15 +126,19 @@ fn print_result(request: &BenchCommand, out: &Path, styler: Styler) -> Result<()
 }
 
 /// Folders of a sweep's points, in their order.
-fn point_folders(out: &Path) -> Vec<PathBuf> {
-    let report = SweepReport::read(&out.join(SWEEP)).ok();
-    report.map(|report| report.points.iter().map(|point| out.join(&point.folder)).collect()).unwrap_or_default()
+fn point_folders(out: &Path) -> Result<Vec<PathBuf>, CommandError> {
+    let path = out.join(SWEEP);
+    if !is_there(&path)? {
+        return Ok(Vec::new());
+    }
+    let report = SweepReport::read(&path).map_err(anyhow::Error::from)?;
+    Ok(report.points.iter().map(|point| out.join(&point.folder)).collect())
 }
 
 /// Copies of what the run left, to the requested paths.
 fn export(request: &BenchCommand, ran: &RunEnd, out: &Path, manifest: &str) -> Result<(), CommandError> {
     let copy = |from: &Path, to: &Path| -> Result<(), CommandError> {
-        if from.exists() {
+        if is_there(from)? {
             fs::copy(from, to)
                 .map_err(|error| anyhow::anyhow!("cannot copy {} to {}: {error}", from.display(), to.display()))?;
         }
@@ -155,11 +159,13 @@ fn export(request: &BenchCommand, ran: &RunEnd, out: &Path, manifest: &str) -> R
             fs::remove_file(&curve)?;
         }
         copy(&out.join(SWEEP), &curve)?;
-        let points = point_folders(out).into_iter().flat_map(|point| {
-            let runs = repeat_folders(&point);
-            std::iter::once(point).chain(runs)
-        });
-        for run in repeat_folders(out).into_iter().chain(points) {
+        let mut runs = repeat_folders(out)?;
+        for point in point_folders(out)? {
+            let repeats = repeat_folders(&point)?;
+            runs.push(point);
+            runs.extend(repeats);
+        }
+        for run in runs {
             let to = folder.join(run.strip_prefix(out).unwrap_or(&run));
             fs::create_dir_all(&to).map_err(|error| anyhow::anyhow!("cannot make {}: {error}", to.display()))?;
             for name in FILES {

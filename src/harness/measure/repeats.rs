@@ -12,7 +12,8 @@ use std::path::{Path, PathBuf};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::event::Verdict;
+use crate::event::{Verdict, is_absence, metadata_if_there};
+use crate::harness::HarnessError;
 use crate::stats::{RunValues, mean_interval};
 
 /// The folder of the runs, below that of their result.
@@ -77,11 +78,55 @@ pub fn repeat_folder(number: u32) -> PathBuf {
 }
 
 /// Folders of the runs that `folder` has the result of, in their order; none where it was measured once.
-pub fn repeat_folders(folder: &Path) -> Vec<PathBuf> {
-    let below = std::fs::read_dir(folder.join(REPEATS)).into_iter().flatten().flatten().take(MOST);
-    let mut found: Vec<PathBuf> =
-        below.map(|item| item.path()).filter(|path| path.join("result.json").is_file()).collect();
+///
+/// # Errors
+/// Whether one is there cannot be known.
+pub fn repeat_folders(folder: &Path) -> Result<Vec<PathBuf>, HarnessError> {
+    let below = folder.join(REPEATS);
+    let items = match std::fs::read_dir(&below) {
+        Err(error) if is_absence(&error) => return Ok(Vec::new()),
+        items => items.map_err(|error| unreadable(&below, error))?,
+    };
+    let mut found = Vec::new();
+    for item in items.take(MOST) {
+        let run = item.map_err(|error| unreadable(&below, error))?.path();
+        let result = run.join("result.json");
+        if metadata_if_there(&result).map_err(|error| unreadable(&result, error))?.is_some_and(|found| found.is_file())
+        {
+            found.push(run);
+        }
+    }
     let number = |path: &PathBuf| path.file_name().and_then(|name| name.to_str()?.parse::<u64>().ok());
     found.sort_by_key(|path| (number(path).is_none(), number(path), path.clone()));
-    found
+    Ok(found)
+}
+
+fn unreadable(path: &Path, source: std::io::Error) -> HarnessError {
+    HarnessError::System { what: format!("cannot look at {}", path.display()), source }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    /// A link to itself cannot be followed, not even by root: like a result on a filesystem that does not answer.
+    #[test]
+    fn a_run_whose_result_cannot_be_looked_at_is_not_left_out() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(repeat_folders(folder.path()).unwrap(), [] as [PathBuf; 0]);
+        let runs = [10, 9].map(|number| folder.path().join(repeat_folder(number)));
+        for run in &runs {
+            fs::create_dir_all(run).unwrap();
+            fs::write(run.join("result.json"), "{}").unwrap();
+        }
+        fs::create_dir(folder.path().join(repeat_folder(11))).unwrap();
+        assert_eq!(repeat_folders(folder.path()).unwrap(), [runs[1].clone(), runs[0].clone()]);
+        let result = runs[0].join("result.json");
+        fs::remove_file(&result).unwrap();
+        std::os::unix::fs::symlink("result.json", &result).unwrap();
+        let error = repeat_folders(folder.path()).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("cannot look at {}: ", result.display())), "{error}");
+    }
 }

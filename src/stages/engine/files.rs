@@ -1,11 +1,11 @@
 //! Whether a folder holds what TensorRT-LLM's tools leave: `config.json`, and a file for each rank.
 
+use std::io;
 use std::path::Path;
-use std::{fs, io};
 
 use serde_json::Value;
 
-use crate::event::read_regular;
+use crate::event::{metadata_if_there, read_regular};
 use crate::manifest::model::{Engine, EngineOnly};
 use crate::triton::LARGEST_CONFIG;
 
@@ -22,6 +22,8 @@ pub enum IncompleteEngine {
     NoRank { what: &'static str },
     #[error("the {what} has no {name}, or it is empty")]
     NoFile { what: &'static str, name: String },
+    #[error("{name} of the {what} cannot be looked at: {source}")]
+    LookAtFile { what: &'static str, name: String, source: std::io::Error },
     #[error("the {what} lacks {missing} of its {ranks} files, {first} to {last}")]
     NoFiles { what: &'static str, missing: usize, ranks: u64, first: String, last: String },
 }
@@ -42,10 +44,15 @@ pub fn check(folder: &Path, engine: &Engine) -> Result<(), IncompleteEngine> {
             None => u64::from(engine.tensor_parallelism * engine.pipeline_parallelism),
         },
     };
-    let is_there = |name: &str| fs::metadata(folder.join(name)).is_ok_and(|file| file.is_file() && file.len() > 0);
+    let mut missing: Vec<String> = Vec::new();
     // A damaged config could contain any number.
-    let missing: Vec<String> =
-        (0..ranks.min(4096)).map(|rank| format!("rank{rank}.{suffix}")).filter(|name| !is_there(name)).collect();
+    for name in (0..ranks.min(4096)).map(|rank| format!("rank{rank}.{suffix}")) {
+        match metadata_if_there(&folder.join(&name)) {
+            Ok(Some(file)) if file.is_file() && file.len() > 0 => {}
+            Ok(_) => missing.push(name),
+            Err(source) => return Err(IncompleteEngine::LookAtFile { what, name, source }),
+        }
+    }
     match missing.as_slice() {
         [] if ranks > 0 => Ok(()),
         [] => Err(IncompleteEngine::NoRank { what }),
@@ -71,6 +78,8 @@ fn config(folder: &Path, what: &'static str) -> Result<Value, IncompleteEngine> 
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn engine(change: &Value) -> Engine {
@@ -100,6 +109,10 @@ mod tests {
         fs::write(folder.path().join("rank0.engine"), "ftrt").unwrap();
         fs::write(folder.path().join("rank1.engine"), "").unwrap();
         assert_eq!(of(&none), "the engine has no rank1.engine, or it is empty");
+        fs::remove_file(folder.path().join("rank1.engine")).unwrap();
+        std::os::unix::fs::symlink("rank1.engine", folder.path().join("rank1.engine")).unwrap();
+        let text = of(&none);
+        assert!(text.starts_with("rank1.engine of the engine cannot be looked at: "), "{text}");
         // The config takes precedence over the manifest, and a checkpoint that was given decides.
         let config = r#"{"pretrained_config": {"mapping": {"world_size": 1}}}"#;
         fs::write(folder.path().join("config.json"), config).unwrap();
