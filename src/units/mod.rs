@@ -8,7 +8,7 @@ mod sha256;
 mod shell;
 mod url_credentials;
 
-pub use byte_size::{MOST_BYTES, size};
+pub use byte_size::{MOST_BYTES, first_beyond_limit, size};
 pub use digit_grouping::grouped;
 pub use duration::{DurationError, duration};
 pub use plain_path::plain_path;

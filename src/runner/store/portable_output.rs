@@ -12,7 +12,7 @@ use super::file_stamp::EntryKind;
 use super::outputs::any_bytes;
 use super::{OutputCache, TaskRecord};
 use crate::event::{Digest, Hasher};
-use crate::units::MOST_BYTES;
+use crate::units::{MOST_BYTES, first_beyond_limit};
 
 /// One thing in an output folder. The folder itself is the first one, with an empty path.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -75,7 +75,6 @@ pub fn digest_of(items: &[ParcelItem]) -> Digest {
 pub fn unfit(items: &[ParcelItem]) -> Option<String> {
     let mut folders: HashSet<&Path> = HashSet::new();
     let mut seen: HashSet<&Path> = HashSet::new();
-    let mut bytes = 0_u64;
     for (at, item) in items.iter().enumerate() {
         let path = item.path.as_path();
         let name = path.display();
@@ -101,10 +100,9 @@ pub fn unfit(items: &[ParcelItem]) -> Option<String> {
         if !digest_is_right || is_root && item.kind != EntryKind::Folder {
             return Some(format!("the entries of `{name}` contradict each other"));
         }
-        bytes = bytes.saturating_add(item.size);
-        if bytes > MOST_BYTES {
-            return Some(format!("with {name} ({} bytes) it has more than {MOST_BYTES} bytes, the limit", item.size));
-        }
+    }
+    if let Some(ParcelItem { path, size, .. }) = first_beyond_limit(items, |item| item.size) {
+        return Some(format!("with {} ({size} bytes) it has more than {MOST_BYTES} bytes, the limit", path.display()));
     }
     if items.is_empty() { Some("it is empty".to_owned()) } else { link_escape(items) }
 }

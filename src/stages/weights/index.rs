@@ -10,7 +10,7 @@ use super::failures::refused;
 use super::hub_digest::HubDigest;
 use super::list::LIST;
 use crate::event::{Failure, FailureKind};
-use crate::units::MOST_BYTES;
+use crate::units::{MOST_BYTES, first_beyond_limit};
 
 /// Files of one repository. The public hub recommends fewer than so many; those of models have some hundred.
 const MOST_FILES: usize = 100_000;
@@ -109,12 +109,8 @@ impl HubIndex {
         let siblings = answer.siblings.ok_or(HubAnswerError::NoFiles)?;
         let mut files = siblings.into_iter().map(ExpectedFile::read).collect::<Result<Vec<_>, _>>()?;
         files.sort_by(|a, b| a.path.cmp(&b.path));
-        let mut bytes = 0_u64;
-        for ExpectedFile { path, size, .. } in &files {
-            bytes = bytes.saturating_add(*size);
-            if bytes > MOST_BYTES {
-                return Err(HubAnswerError::TooLarge { path: path.clone(), size: *size });
-            }
+        if let Some(ExpectedFile { path, size, .. }) = first_beyond_limit(&files, |file| file.size) {
+            return Err(HubAnswerError::TooLarge { path: path.clone(), size: *size });
         }
         Ok(Self { commit, files })
     }
