@@ -20,15 +20,16 @@ pub fn read(file: &Path, columns: &Columns, sink: &mut RowSink<'_>) -> Result<()
     rows(file, columns, sink).map_err(|error| SampleFileError::Parquet { path: file.to_owned(), error })
 }
 
+/// The library panics at some files that are damaged.
 fn rows(file: &Path, columns: &Columns, sink: &mut RowSink<'_>) -> Result<(), ParquetFileError> {
     let file = File::open(file).map_err(ParquetError::from)?;
-    let reader = called(|| SerializedFileReader::new(file))?;
+    let reader = catch_panic(|| SerializedFileReader::new(file))??;
     let schema = reader.metadata().file_metadata().schema();
     let known: Vec<Arc<Type>> =
         schema.get_fields().iter().filter(|field| columns.slot(field.name()).is_some()).cloned().collect();
     let wanted = Type::group_type_builder(schema.name()).with_fields(known).build()?;
-    let mut all = called(|| reader.get_row_iter(Some(wanted)))?;
-    while let Some(read) = called(|| all.next().transpose())? {
+    let mut all = catch_panic(|| reader.get_row_iter(Some(wanted)))??;
+    while let Some(read) = catch_panic(|| all.next().transpose())?? {
         let mut row = DatasetRow::default();
         for (name, field) in read.get_column_iter() {
             let unfit = || ParquetFileError::Value { column: name.clone(), value: field.to_string() };
@@ -38,11 +39,6 @@ fn rows(file: &Path, columns: &Columns, sink: &mut RowSink<'_>) -> Result<(), Pa
         sink(row);
     }
     Ok(())
-}
-
-/// The library panics at some files that are damaged.
-fn called<T>(work: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, ParquetFileError> {
-    Ok(catch_panic(work)??)
 }
 
 /// None: nothing that a data set holds.
