@@ -37,6 +37,7 @@ mod history;
 mod hosts;
 mod identity;
 mod image_registry;
+mod kept_part;
 mod language;
 mod launch;
 mod launch_containers;

@@ -3,8 +3,8 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use pretty_assertions::assert_eq;
 use tempfile::TempDir;
 
 use crate::campaign::nobody_left;
+use crate::kept_part::{KeptPart, script};
 use crate::ports::free_port;
 use crate::world::{Ended, World, signal_pid, until};
 
@@ -28,9 +29,7 @@ const AWAY: &str = "Transport endpoint is not connected (os error 107)";
 
 /// The server and its two mounts, which are gone when this is dropped.
 struct Server {
-    keeper: Child,
-    /// The keeper takes everything away when this closes.
-    alive: Option<ChildStdin>,
+    _part: KeptPart,
     folder: PathBuf,
     port: u16,
 }
@@ -42,9 +41,7 @@ struct Share {
     server: Server,
 }
 
-fn script() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/parts/network_filesystem.sh")
-}
+const SCRIPT: &str = "network_filesystem.sh";
 
 impl Server {
     fn up() -> Self {
@@ -52,26 +49,8 @@ impl Server {
         let n = COUNT.fetch_add(1, Ordering::Relaxed);
         let folder = std::env::temp_dir().join(format!("regatta-network-{}-{n}", std::process::id()));
         let port = free_port();
-        let mut keeper = Command::new(script())
-            .arg("keep")
-            .arg(&folder)
-            .arg(port.to_string())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("network_filesystem.sh");
-        let alive = keeper.stdin.take();
-        let mut line = String::new();
-        BufReader::new(keeper.stdout.take().expect("its output")).read_line(&mut line).expect("a line");
-        let mut server = Self { keeper, alive, folder, port };
-        if line.trim() != "up" {
-            drop(server.alive.take());
-            let mut why = String::new();
-            let _ = server.keeper.stderr.take().expect("stderr").read_to_string(&mut why);
-            panic!("no filesystem of the network: {line}{why}");
-        }
-        server
+        let part = KeptPart::up(script(SCRIPT).arg("keep").arg(&folder).arg(port.to_string()));
+        Self { _part: part, folder, port }
     }
 
     fn send(&self, signal: &str) {
@@ -91,16 +70,9 @@ impl Server {
 
     /// It is back, and both clients have found it.
     fn serve(&self) {
-        let done = Command::new(script()).arg("serve").arg(&self.folder).arg(self.port.to_string()).status();
+        let done = script(SCRIPT).arg("serve").arg(&self.folder).arg(self.port.to_string()).status();
         assert!(done.expect("network_filesystem.sh").success());
         until("the clients to be connected again", || self.answers() == [true; 2]);
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        drop(self.alive.take());
-        let _ = self.keeper.wait();
     }
 }
 

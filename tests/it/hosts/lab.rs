@@ -1,24 +1,18 @@
 //! Real sshd on several hosts, each a network and a process space of its own, for one test.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::kept_part::{KeptPart, script};
 use crate::world::World;
 
 /// Hosts that are gone when this is dropped.
 pub struct Lab {
-    keeper: Child,
-    /// The keeper takes them down when this closes.
-    alive: Option<ChildStdin>,
+    _part: KeptPart,
     folder: PathBuf,
     prefix: String,
-}
-
-fn script() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/parts/hosts.sh")
 }
 
 impl Lab {
@@ -29,26 +23,8 @@ impl Lab {
         let folder = std::env::temp_dir().join(format!("regatta-hosts-{id}-{n}"));
         // The name of a network device has fifteen bytes.
         let prefix = format!("h{id}x{n}n");
-        let mut keeper = Command::new(script())
-            .arg("keep")
-            .arg(&folder)
-            .args([&prefix, &hosts.to_string()])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("hosts.sh");
-        let alive = keeper.stdin.take();
-        let mut line = String::new();
-        BufReader::new(keeper.stdout.take().expect("its output")).read_line(&mut line).expect("a line");
-        let mut lab = Self { keeper, alive, folder, prefix };
-        if line.trim() != "up" {
-            drop(lab.alive.take());
-            let mut why = String::new();
-            let _ = lab.keeper.stderr.take().expect("stderr").read_to_string(&mut why);
-            panic!("no hosts: {line}{why}");
-        }
-        lab
+        let part = KeptPart::up(script("hosts.sh").arg("keep").arg(&folder).args([&prefix, &hosts.to_string()]));
+        Self { _part: part, folder, prefix }
     }
 
     /// The name of a host; the first is 1.
@@ -84,8 +60,7 @@ impl Lab {
 
     /// `cut`, `heal`, `crash`, `boot`.
     pub fn does(&self, what: &str, number: u32) -> &Self {
-        let done =
-            Command::new(script()).arg(what).arg(&self.folder).arg(self.host(number)).status().expect("hosts.sh");
+        let done = script("hosts.sh").arg(what).arg(&self.folder).arg(self.host(number)).status().expect("hosts.sh");
         assert!(done.success(), "{what} {number}");
         self
     }
@@ -100,7 +75,7 @@ impl Lab {
 
     /// An empty folder lies over this one on a host.
     pub fn hide(&self, number: u32, folder: &Path) {
-        let mut command = Command::new(script());
+        let mut command = script("hosts.sh");
         let done = command.arg("hide").arg(&self.folder).arg(self.host(number)).arg(folder).status().expect("hosts.sh");
         assert!(done.success());
     }
@@ -108,7 +83,7 @@ impl Lab {
     /// Commands of the processes of a host that are this program's, or its servers'.
     pub fn running(&self, number: u32) -> Vec<String> {
         let output =
-            Command::new(script()).arg("pids").arg(&self.folder).arg(self.host(number)).output().expect("hosts.sh");
+            script("hosts.sh").arg("pids").arg(&self.folder).arg(self.host(number)).output().expect("hosts.sh");
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         text.lines().filter(|line| line.contains("/regatta ")).map(str::to_owned).collect()
     }
@@ -117,12 +92,5 @@ impl Lab {
     pub fn calls(&self) -> Vec<String> {
         let calls = fs::read_to_string(self.folder.join("calls")).unwrap_or_default();
         calls.lines().map(str::to_owned).collect()
-    }
-}
-
-impl Drop for Lab {
-    fn drop(&mut self) {
-        drop(self.alive.take());
-        let _ = self.keeper.wait();
     }
 }

@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 
 use tempfile::TempDir;
 
+use crate::kept_part::script;
 use crate::ports::free_port;
 use crate::world::{World, until};
 
@@ -64,8 +65,7 @@ impl Drop for S3 {
 fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/parts/s3.sh");
-        let ended = Command::new(script).stdin(Stdio::null()).output().expect("tests/parts/s3.sh");
+        let ended = script("s3.sh").stdin(Stdio::null()).output().expect("tests/parts/s3.sh");
         let stderr = String::from_utf8_lossy(&ended.stderr).into_owned();
         assert!(ended.status.success(), "the S3 server could not be installed:\n{stderr}");
         PathBuf::from(String::from_utf8_lossy(&ended.stdout).trim())

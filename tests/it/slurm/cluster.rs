@@ -1,18 +1,16 @@
 //! A real Slurm for one test: a controller and four virtual nodes.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Read as _};
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
 
+use crate::kept_part::{KeptPart, script};
 use crate::world::{World, alive_with, until};
 
 /// A cluster that is gone when this is dropped.
 pub struct Cluster {
-    keeper: Child,
-    /// The keeper takes the cluster down when this closes.
-    alive: Option<ChildStdin>,
+    _part: KeptPart,
     folder: PathBuf,
     prefix: String,
 }
@@ -40,29 +38,15 @@ impl Cluster {
         // Below the ephemeral ports; twenty for each cluster, and a number returns only after forty clusters.
         let port = 12_000 + (id % 20) as u16 * 800 + (n % 40) * 20;
         let prefix = format!("t{id}x{n}n");
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/parts/slurm.sh");
-        let mut keeper = Command::new(script)
-            .arg("keep")
-            .arg(&folder)
-            .args(["4", &port.to_string(), &prefix])
-            .args(links.then(|| format!("10.{}.{}", 80 + id % 100, n)))
-            .env("CONFIGURATION", lines)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("slurm.sh");
-        let alive = keeper.stdin.take();
-        let mut line = String::new();
-        BufReader::new(keeper.stdout.take().expect("its output")).read_line(&mut line).expect("a line");
-        let mut cluster = Self { keeper, alive, folder, prefix };
-        if line.trim() != "up" {
-            drop(cluster.alive.take());
-            let mut why = String::new();
-            let _ = cluster.keeper.stderr.take().expect("stderr").read_to_string(&mut why);
-            panic!("no Slurm: {line}{why}");
-        }
-        cluster
+        let part = KeptPart::up(
+            script("slurm.sh")
+                .arg("keep")
+                .arg(&folder)
+                .args(["4", &port.to_string(), &prefix])
+                .args(links.then(|| format!("10.{}.{}", 80 + id % 100, n)))
+                .env("CONFIGURATION", lines),
+        );
+        Self { _part: part, folder, prefix }
     }
 
     /// A project that submits to this cluster.
@@ -129,8 +113,7 @@ impl Cluster {
 
     /// `cut` or `heal`: a node's link.
     pub fn link(what: &str, node: &str) {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/parts/slurm.sh");
-        assert!(Command::new(script).args([what, node]).status().expect("slurm.sh").success());
+        assert!(script("slurm.sh").args([what, node]).status().expect("slurm.sh").success());
     }
 
     pub fn pid(&self, daemon: &str) -> i32 {
@@ -189,7 +172,5 @@ impl Drop for Cluster {
                 eprintln!("{name}:\n{}", lines[lines.len().saturating_sub(40)..].join("\n"));
             }
         }
-        drop(self.alive.take());
-        let _ = self.keeper.wait();
     }
 }
