@@ -11,6 +11,9 @@
 
 #![allow(clippy::print_stdout, clippy::disallowed_methods, reason = "a benchmark starts programs and prints a table")]
 
+#[path = "../it/kept_part.rs"]
+#[allow(dead_code, reason = "the tests use the rest")]
+mod kept_part;
 #[path = "../it/ports.rs"]
 #[allow(dead_code, reason = "the tests use the rest")]
 mod ports;

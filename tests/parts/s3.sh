@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# An S3-compatible server for the tests: its bucket is a folder. Installed into target/tools, once. Prints its path.
+# An S3-compatible server for the tests: its bucket is a folder. Installed once, outside of the clone. Prints its path.
 # The tests move little data, so it is built with little optimisation, in half of the time; `--optimised` replaces it by
-# an optimised build, for the figures of `cargo bench --bench share`.
+# an optimised build, for the figures of `cargo bench --bench shared_store`.
 set -euo pipefail
-cd "$(dirname "$0")/../.."
-tools=$PWD/target/tools
+version=0.14.1
+tools=${XDG_CACHE_HOME:-$HOME/.cache}/regatta-tests/s3s-fs-$version
 profile=(--debug)
 [ "${1:-}" != --optimised ] || profile=(--force)
 if [ ! -x "$tools/bin/s3s-fs" ] || [ "${profile[0]}" = --force ]; then
@@ -13,6 +13,6 @@ if [ ! -x "$tools/bin/s3s-fs" ] || [ "${profile[0]}" = --force ]; then
   export CARGO_TARGET_DIR
   trap 'rm -rf "$CARGO_TARGET_DIR"' EXIT
   export CARGO_PROFILE_DEV_DEBUG=0 CARGO_PROFILE_DEV_OPT_LEVEL=1
-  cargo install "${profile[@]}" --quiet --locked s3s-fs --version 0.14.1 --features binary --root "$tools" >&2
+  cargo install "${profile[@]}" --quiet --locked s3s-fs --version "$version" --features binary --root "$tools" >&2
 fi
 printf '%s\n' "$tools/bin/s3s-fs"

@@ -87,7 +87,29 @@ impl UnknownValue {
 
 /// A text with its unknown values as they were written.
 pub(in crate::interop) fn as_written(text: &str, unknown: &[UnknownValue]) -> String {
-    unknown.iter().fold(text.to_owned(), |text, value| text.replace(&value.marker(), &value.written))
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find("{{") {
+        // Of more braces the innermost are the marker's.
+        let at = at + rest[at..].bytes().take_while(|byte| *byte == b'{').count() - 2;
+        let inner = &rest[at + 2..];
+        let marked = inner.find("}}").and_then(|end| {
+            let value = unknown.iter().find(|value| value.name == inner[..end])?;
+            Some((value, &inner[end + 2..]))
+        });
+        out.push_str(&rest[..at]);
+        rest = match marked {
+            Some((value, behind)) => {
+                out.push_str(&value.written);
+                behind
+            }
+            None => {
+                out.push_str("{{");
+                inner
+            }
+        };
+    }
+    out + rest
 }
 
 /// Parameters for the unknown values that a manifest's stages use, and the stages with their expressions as people write
@@ -124,5 +146,24 @@ fn replace(value: &mut Value, marker: &str, with: &str) -> bool {
         Value::Array(all) => all.iter_mut().fold(false, |found, one| replace(one, marker, with) | found),
         Value::Object(all) => all.values_mut().fold(false, |found, one| replace(one, marker, with) | found),
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn markers_become_what_was_written_once() {
+        let unknown = [UnknownValue::of_variable("A"), UnknownValue::of_placeholder("<model dir>", "")];
+        for (text, expected) in [
+            ("{{model_dir}}/x {{a}}", "<model dir>/x ${A}"),
+            ("{{{a}}}", "{${A}}"),
+            ("{{other}} {{a", "{{other}} {{a"),
+            ("{{x {{a}}", "{{x ${A}"),
+            ("", ""),
+        ] {
+            assert_eq!(as_written(text, &unknown), expected, "{text}");
+        }
     }
 }

@@ -17,6 +17,8 @@ pub(in crate::interop) struct Variables {
     used: BTreeSet<String>,
     /// In the order in which they were met.
     pub unknown: Vec<UnknownValue>,
+    /// Their names.
+    known: BTreeSet<String>,
 }
 
 impl Variables {
@@ -133,7 +135,7 @@ impl Variables {
     }
 
     fn know(&mut self, value: UnknownValue) {
-        if !self.unknown.iter().any(|known| known.name == value.name) {
+        if self.known.insert(value.name.clone()) {
             self.unknown.push(value);
         }
     }
