@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 use crate::event::{Digest, TaskId};
 use crate::spec::GpuClocks;
 
+use super::PlanReference;
+
 /// Everything a run needs to know of a manifest. Serialisable without loss (postcard), so that a fast no-op need not parse YAML.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
@@ -151,6 +153,19 @@ impl Task {
     /// measurements and commands: they may be repeated on purpose.
     pub const fn is_determined_by_key(&self) -> bool {
         matches!(self.kind, ActionKind::Engine | ActionKind::Git | ActionKind::Template | ActionKind::Repository)
+    }
+
+    /// Whether it repeats the other one on purpose: the same measurement or the same command, of its own or of an equal server's.
+    pub fn repeats(&self, other: &Self) -> bool {
+        let is_repeatable =
+            matches!(self.kind, ActionKind::Bench | ActionKind::TrtllmBench | ActionKind::Mlperf | ActionKind::Shell);
+        let without_names = |text: &str| PlanReference::replace_in(text, |_| Some(String::new()));
+        let values = |task: &Self| {
+            let inputs = task.inputs.values().flatten();
+            let texts = [&task.action].into_iter().chain(&task.container).chain(inputs).chain(task.env.values());
+            texts.map(|text| without_names(text).ok()).collect::<Option<Vec<_>>>()
+        };
+        is_repeatable && self.kind == other.kind && self.id != other.id && values(self) == values(other)
     }
 }
 

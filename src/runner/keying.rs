@@ -121,17 +121,33 @@ fn with_container(task: &Task) -> String {
 /// Looks a task's output up. One that names what has gone from the machine is spoiled.
 pub(super) fn look_up(
     work: &impl TaskExecutor,
+    plan: &Plan,
     task: &Task,
     key: &Digest,
     output_cache: &OutputCache,
 ) -> Result<Lookup, PathError> {
-    Ok(match output_cache.look_up(key)? {
+    let found = match repeated(plan, task, key, output_cache) {
+        None => output_cache.look_up(key)?,
+        Some(newest) => match output_cache.last(&plan.name, &task.id) {
+            Some(own) if own.key == *key && own.folder != newest.folder => output_cache.look_at(own)?,
+            _ => Lookup::OfRepeated(newest.task.clone()),
+        },
+    };
+    Ok(match found {
         Lookup::Hit(record) => match work.unusable_reason(task, &output_cache.folder(&record)) {
             Some(what) => Lookup::Corrupt(what),
             None => Lookup::Hit(record),
         },
         other => other,
     })
+}
+
+/// The newest output of a key where another task of the plan made it, which this one repeats: two measurements do not become one.
+fn repeated(plan: &Plan, task: &Task, key: &Digest, output_cache: &OutputCache) -> Option<Arc<TaskRecord>> {
+    let newest = output_cache.newest(key)?;
+    let is_of_another = newest.manifest == plan.name && newest.task != task.id;
+    let maker = plan.tasks.iter().find(|other| is_of_another && other.id == newest.task)?;
+    task.repeats(maker).then_some(newest)
 }
 
 pub(super) fn input_failure(name: &str, e: &InputError) -> Failure {
@@ -159,8 +175,10 @@ pub(super) fn reasons(
     if !task.cache {
         return vec![why_not_cached(task)];
     }
-    if let Lookup::Corrupt(what) = look {
-        return vec![what.clone()];
+    match look {
+        Lookup::Corrupt(what) => return vec![what.clone()],
+        Lookup::OfRepeated(other) => return vec![format!("it repeats {other}, whose output is another one")],
+        Lookup::Hit(_) | Lookup::Absent => {}
     }
     let Some(last) = output_cache.last(&plan.name, &task.id) else { return vec!["not in cache".to_owned()] };
     let mut why = last.key_fields().map(|old| explain(&old, &keyed.key)).unwrap_or_default();

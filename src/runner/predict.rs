@@ -105,8 +105,11 @@ pub fn predict(
             }
             (Ok(keyed), Lifetime::Step) => {
                 let forced = options.forced[ix];
-                let look =
-                    if open.is_empty() { look_up(work, task, &keyed.digest, output_cache) } else { Ok(Lookup::Absent) };
+                let look = if open.is_empty() {
+                    look_up(work, plan, task, &keyed.digest, output_cache)
+                } else {
+                    Ok(Lookup::Absent)
+                };
                 let look = match look {
                     Err(_) if forced || !task.cache => Ok(Lookup::Absent),
                     look => look,

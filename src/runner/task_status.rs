@@ -55,7 +55,7 @@ pub fn task_statuses(
         }
         let mut standing = TaskStatus { task: task.id.clone(), key: keyed.map(|k| (k.key, k.digest)), record: None };
         if let Some((_, digest)) = &standing.key
-            && let Lookup::Hit(record) = look_up(work, task, digest, output_cache)?
+            && let Lookup::Hit(record) = look_up(work, plan, task, digest, output_cache)?
         {
             standing.record = Some(record);
         }

@@ -1,6 +1,7 @@
 //! Nothing old is passed off as new: what is measured again, what a kept measurement says of itself, and whose last run a reason is
 //! about.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::net::SocketAddr;
 use std::process::Stdio;
@@ -113,6 +114,38 @@ fn a_reason_is_there_also_where_tasks_share_an_output() {
     world.manifest("m", &manifest("two"));
     let planned = world.good(&["plan", "m"]);
     assert_eq!(planned.stdout.matches("template.with.what: one → two").count(), 2, "{}", planned.stdout);
+}
+
+/// Two runs of the same that are compared must not be one: whatever ends first, and whatever else changes in the manifest.
+#[test]
+fn what_is_repeated_in_a_manifest_keeps_an_output_of_its_own() {
+    const UUID: &str = "cat /proc/sys/kernel/random/uuid > out";
+    let stages = |names: &[&str]| {
+        let stage = |name: &&str| {
+            let needs = if *name == "again" { "needs: [one], " } else { "" };
+            format!("  {name}: {{ {needs}shell: {UUID} }}\n")
+        };
+        names.iter().map(stage).fold("stages:\n".to_owned(), |text, stage| text + &stage)
+    };
+    let world = World::new();
+    world.manifest("m", &stages(&["one", "again", "beside"]));
+    let made = || ["one", "again", "beside"].map(|name| world.read(&format!("latest/{name}/out")));
+    let ran = world.good(&["run", "m"]).ran();
+    assert_eq!(BTreeSet::from_iter(ran), ["again", "beside", "one"].map(str::to_owned).into());
+    let first = made();
+    assert_eq!(BTreeSet::from(first.clone()).len(), 3);
+    world.manifest("m", &(stages(&["one", "again", "beside"]) + "  other: { shell: 'true' }\n"));
+    assert_eq!(world.good(&["run", "m"]).ran(), ["other"]);
+    world.good(&["gc", "--yes"]);
+    world.manifest("m", &stages(&["one", "again", "beside", "more"]));
+    world.good(&["plan", "m"]).shows("run     more").shows("it repeats ");
+    assert_eq!(world.good(&["run", "m"]).ran(), ["more"]);
+    assert_eq!(made(), first);
+    // Under another name it is the same, where nothing in the manifest is repeated.
+    world.manifest("n", &stages(&["one"]));
+    world.good(&["run", "n"]);
+    world.manifest("n", &stages(&["uno"]));
+    assert!(world.good(&["run", "n"]).ran().is_empty());
 }
 
 #[test]

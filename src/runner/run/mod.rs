@@ -234,7 +234,7 @@ impl<W: TaskExecutor> Runner<W> {
         } else if service {
             Vec::new()
         } else {
-            let look = look_up(&*self.work, &task, &keyed.digest, &self.cache);
+            let look = look_up(&*self.work, &self.plan, &task, &keyed.digest, &self.cache);
             let look = look.unwrap_or_else(|error| Lookup::Corrupt(error.to_string()));
             reasons(&self.plan, &task, &keyed, &look, &self.cache, self.options.forced[ix as usize])
         };

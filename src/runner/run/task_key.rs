@@ -68,7 +68,7 @@ impl<W: TaskExecutor> Runner<W> {
         if forced || !task.cache {
             return self.schedule.set_cache_miss(ix);
         }
-        let found = match look_up(&*self.work, &task, &keyed.digest, &self.cache) {
+        let found = match look_up(&*self.work, &self.plan, &task, &keyed.digest, &self.cache) {
             Ok(found) => found,
             Err(error) => {
                 let again = format!("if it stays so, `--force {}` makes it again", task.stage);
@@ -77,6 +77,8 @@ impl<W: TaskExecutor> Runner<W> {
         };
         match found {
             Lookup::Hit(record) => self.take_hit(ix, &record, None),
+            // What other machines have under this key may be the output of the one that it repeats.
+            Lookup::OfRepeated(_) => self.missed(ix),
             _ if self.options.roles[ix as usize] == TaskRole::Restore && self.options.output_source.is_none() => {
                 self.missed(ix);
             }

@@ -48,6 +48,8 @@ pub enum Lookup {
     Hit(Arc<TaskRecord>),
     /// Done once, but its output has changed since: the reason as text.
     Corrupt(String),
+    /// Done by this task of the same plan, which the requested one repeats.
+    OfRepeated(TaskId),
     Absent,
 }
 
@@ -75,11 +77,23 @@ impl OutputCache {
     /// # Errors
     /// What is there cannot be read: that is no reason to make it again.
     pub fn look_up(&self, key: &Digest) -> Result<Lookup, PathError> {
-        let Some(record) = self.inner().by_key.get(key).cloned() else { return Ok(Lookup::Absent) };
+        self.newest(key).map_or(Ok(Lookup::Absent), |record| self.look_at(record))
+    }
+
+    /// The same for a record that is known.
+    ///
+    /// # Errors
+    /// As those of `look_up`.
+    pub fn look_at(&self, record: Arc<TaskRecord>) -> Result<Lookup, PathError> {
         Ok(match self.verify(&record)? {
             None => Lookup::Hit(record),
             Some(what) => Lookup::Corrupt(what),
         })
+    }
+
+    /// The newest output of a key, whatever it is now.
+    pub fn newest(&self, key: &Digest) -> Option<Arc<TaskRecord>> {
+        self.inner().by_key.get(key).cloned()
     }
 
     /// The record of an output that was seen to be whole just now, by the stamps of all that is in it.
@@ -315,7 +329,9 @@ impl OutputCache {
 
     /// Folders under `out/` that some record names.
     pub fn named_folders(&self) -> HashSet<String> {
-        self.inner().by_key.values().map(|r| r.folder.clone()).collect()
+        let mut named = self.last_folders();
+        named.extend(self.inner().by_key.values().map(|r| r.folder.clone()));
+        named
     }
 
     /// The folder of each task's last output, in every manifest.
@@ -392,9 +408,11 @@ impl Inner {
     /// Rewrites `records` without the lines that newer ones replaced. A task's last record stays last.
     #[expect(clippy::iter_over_hash_type, reason = "sorted below")]
     fn compact(&mut self, home: &StateFolder) -> Result<(), PathError> {
-        // What was made again under the same key replaces what other tasks adopted before.
+        // What was made again under the same key replaces what other manifests adopted before. In the same manifest another task's
+        // may be a repetition.
         for last in self.by_task.values_mut().flat_map(HashMap::values_mut) {
-            if let Some(newest) = self.by_key.get(&last.key).filter(|newest| newest.folder != last.folder) {
+            let is_newer = |newest: &&Arc<TaskRecord>| newest.folder != last.folder && newest.manifest != last.manifest;
+            if let Some(newest) = self.by_key.get(&last.key).filter(is_newer) {
                 let (manifest, task) = (last.manifest.clone(), last.task.clone());
                 *last = Arc::new(TaskRecord { manifest, task, ..TaskRecord::clone(newest) });
             }
