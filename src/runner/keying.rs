@@ -177,7 +177,7 @@ pub(super) fn reasons(
     }
     match look {
         Lookup::Corrupt(what) => return vec![what.clone()],
-        Lookup::OfRepeated(other) => return vec![format!("it repeats {other}, whose output is another one")],
+        Lookup::OfRepeated(other) => return vec![format!("it repeats {other}, and each keeps an output of its own")],
         Lookup::Hit(_) | Lookup::Absent => {}
     }
     let Some(last) = output_cache.last(&plan.name, &task.id) else { return vec!["not in cache".to_owned()] };
