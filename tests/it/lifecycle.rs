@@ -266,6 +266,20 @@ fn only_runs_a_stage_alone_if_what_it_needs_is_there() {
     assert_eq!(world.count("count"), 2);
 }
 
+/// `plan` and `run` refuse alike what would run a stage that `--only` leaves out.
+#[test]
+fn a_forced_stage_outside_only_is_refused() {
+    let world = world(CHAIN);
+    world.good(&["run", "m"]);
+    for command in ["plan", "run"] {
+        let ended = world.regatta(&[command, "m", "--force", "a", "--only", "b"]);
+        assert_eq!(ended.code, 2, "{ended:?}");
+        ended.shows("`--force a` forces what `--only b` leaves out").shows("add `--only a`");
+    }
+    assert_eq!(world.good(&["run", "m", "--force", "b", "--only", "b"]).ran(), ["b"]);
+    assert_eq!(world.good(&["run", "m", "--force", "--only", "b"]).ran(), ["b"]);
+}
+
 #[test]
 fn force_runs_what_is_done_and_early_cut_off_spares_the_rest() {
     let world = world(CHAIN);
