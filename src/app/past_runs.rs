@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
+use super::find_result::named_run;
 use super::history::shown_manifest;
 use super::observed_run::{ObservedRun, holding_run, is_held};
 use super::output::is_closed;
@@ -219,7 +220,7 @@ fn show(home: &StateFolder, run: &RunId, log: &Path, follow: bool) -> Result<Cli
 pub(super) fn report(global: &Global, request: &cli::Report) -> Result<CliExit, CommandError> {
     let home = Project::open_current(global)?.home;
     let run = match &request.run {
-        Some(name) => RunId::new(name.as_str()),
+        Some(name) => named_run(&home, name)?.unwrap_or_else(|| RunId::new(name.as_str())),
         None => last_run(&home)?.ok_or_else(no_run_error)?,
     };
     let page = home.run(&run).join("report.html");
