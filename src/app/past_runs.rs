@@ -156,7 +156,7 @@ pub(super) fn logs(global: &Global, request: &Logs) -> Result<CliExit, CommandEr
     let Some(wanted) = &request.stage else {
         let logs = logs_in(&home.run(&newest))?;
         for log in &logs {
-            print(&format!("{}\n", name_of(log)));
+            print(&format!("{}\n", task_of(log)));
         }
         if logs.is_empty() {
             print_error("the last run wrote no logs: nothing had to run, or no stage that prints\n");
@@ -173,12 +173,12 @@ pub(super) fn logs(global: &Global, request: &Logs) -> Result<CliExit, CommandEr
             (None, [log]) => return show(&home, &newest, log, request.follow),
             (None, []) => {}
             (None, several) => {
-                let names: Vec<String> = several.iter().map(|log| name_of(log).replacen('.', "/", 1)).collect();
+                let names: Vec<String> = several.iter().map(|log| task_of(log)).collect();
                 return Err(CommandError::Usage(format!("{wanted} has several tasks: {}", names.join(", "))));
             }
         }
     }
-    let known: Vec<String> = logs_in(&home.run(&newest))?.iter().map(|log| name_of(log)).collect();
+    let known: Vec<String> = logs_in(&home.run(&newest))?.iter().map(|log| task_of(log)).collect();
     let hint = crate::diag::did_you_mean(wanted, known.iter().map(String::as_str));
     let hint = hint.unwrap_or_else(|| "`regatta logs` lists them; cached tasks write none".to_owned());
     Err(CommandError::Usage(format!("no run has a log of {wanted}\n  hint: {hint}")))
@@ -187,7 +187,7 @@ pub(super) fn logs(global: &Global, request: &Logs) -> Result<CliExit, CommandEr
 /// Tasks of the last run that have a log.
 pub(super) fn logged_tasks(home: &StateFolder) -> Vec<String> {
     let newest = last_run(home).ok().flatten().and_then(|run| logs_in(&home.run(&run)).ok()).unwrap_or_default();
-    newest.iter().map(|log| name_of(log).replacen('.', "/", 1)).collect()
+    newest.iter().map(|log| task_of(log)).collect()
 }
 
 fn logs_in(folder: &Path) -> Result<Vec<PathBuf>, PathError> {
@@ -200,6 +200,11 @@ fn name_of(log: &Path) -> String {
     log.file_stem().unwrap_or_default().to_string_lossy().into_owned()
 }
 
+/// The task that wrote a log. The name of a stage has no dot.
+fn task_of(log: &Path) -> String {
+    name_of(log).replacen('.', "/", 1)
+}
+
 fn show(home: &StateFolder, run: &RunId, log: &Path, follow: bool) -> Result<CliExit, CommandError> {
     let mut file = fs::File::open(log)?;
     loop {
@@ -209,6 +214,9 @@ fn show(home: &StateFolder, run: &RunId, log: &Path, follow: bool) -> Result<Cli
         file.read_to_end(&mut bytes)?;
         print(&String::from_utf8_lossy(&bytes));
         if !going_on || is_closed() {
+            if file.stream_position()? == 0 {
+                print_error(&format!("{} printed nothing\n", task_of(log)));
+            }
             return Ok(CliExit::Done);
         }
         thread::sleep(Duration::from_millis(100));

@@ -429,6 +429,34 @@ fn status_and_logs_say_what_is_going_on_and_what_was() {
     wrong.shows("no run has a log of b");
 }
 
+/// The tasks of a `foreach` have the names that every other command has for them.
+#[test]
+fn logs_are_named_by_their_tasks() {
+    let world = world(
+        "stages:\n  each: { foreach: { x: [c, d] }, shell: '{{ \"echo in d\" if x == \"d\" else \"true\" }}' }\n",
+    );
+    world.good(&["run", "m"]);
+    assert_eq!(world.good(&["logs"]).stdout, "each/c\neach/d\n");
+    let wrong = world.regatta(&["logs", "each/cc"]);
+    assert_eq!(wrong.code, 2);
+    wrong.shows("did you mean `each/c`?");
+    world.good(&["logs", "each/c"]).shows("each/c printed nothing");
+    world.good(&["logs", "each/d"]).shows("in d\n");
+}
+
+/// Set and empty is how shells express "not set".
+#[test]
+fn an_empty_home_is_not_set() {
+    let mut world = world(CHAIN);
+    world.env("REGATTA_HOME", "");
+    world.good(&["list"]);
+    world.good(&["run", "m"]);
+    assert!(world.path(".regatta").is_dir());
+    let typed = world.regatta(&["list", "--home", ""]);
+    assert_eq!(typed.code, 2);
+    typed.shows("`--home` has an empty name");
+}
+
 #[test]
 fn a_run_that_was_killed_is_said_to_be_broken_off() {
     let world = world(GATED);
