@@ -68,7 +68,7 @@ pub(crate) struct BenchArgs {
     /// What starts it: `"python3 -m vllm.entrypoints.openai.api_server"` [default: `vllm serve`].
     #[arg(help_heading = SERVED, long, value_name = "COMMAND", requires = "serve")]
     pub program: Option<String>,
-    /// GPUs that the server may lease: a count, or ids with commas [default: all of the machine].
+    /// GPUs that the server may lease: a count (`0`: none), or ids with commas (`0,2`; `0,` is GPU 0 alone) [default: all of the machine].
     #[arg(help_heading = SERVED, long, value_name = "N|LIST", requires = "serve")]
     pub gpus: Option<String>,
     /// Further arguments of the server.

@@ -37,7 +37,7 @@ pub(super) struct RunModeArgs {
     /// (`http://localhost:4318`) [default: OTEL_EXPORTER_OTLP_ENDPOINT, if set].
     #[arg(help_heading = HOW, long, value_name = "URL", value_hint = ValueHint::Url)]
     pub otlp: Option<String>,
-    /// GPUs this run may lease: a count, or ids with commas (`0,2`; `3,` is GPU 3 alone) [default: all].
+    /// GPUs this run may lease: a count (`0`: none), or ids with commas (`0,2`; `0,` is GPU 0 alone) [default: all].
     #[arg(help_heading = HOW, long, value_name = "N|LIST")]
     pub gpus: Option<String>,
     #[command(flatten)]

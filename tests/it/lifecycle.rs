@@ -362,7 +362,7 @@ fn more_gpus_than_there_are_is_refused_in_words() {
     let world = world("stages:\n  a: { gpus: 4, shell: 'echo > out' }\n");
     let ended = world.regatta(&["run", "m", "--gpus", "0,1"]);
     assert_eq!(ended.code, 1);
-    ended.shows("it needs 4 GPUs, and this run can lease 2").shows("--gpus");
+    ended.shows("it needs 4 GPUs, and this run can lease 2").shows("`--gpus 0,` GPU 0 alone");
 }
 
 // ── Secrets ───────────────────────────────────────────────────────────────────────────────────────────────────────
