@@ -109,6 +109,17 @@ pub struct TokenLength {
 fn invalid_value<T>(text: impl Into<String>) -> Result<T, ArgumentError> {
     Err((ErrorKind::InvalidValue, text.into()))
 }
+/// `--program`, split as a shell splits it.
+fn program(text: &str) -> Result<Vec<String>, ArgumentError> {
+    let open = || {
+        (
+            ErrorKind::InvalidValue,
+            format!("`--program {text}`: a quote is not closed\n  hint: close it, or write `\\` before it"),
+        )
+    };
+    shlex::split(text).ok_or_else(open)
+}
+
 
 pub(super) fn into_command(mut args: BenchArgs) -> Result<BenchCommand, ArgumentError> {
     // `--goodput` takes arguments up to the next option: a TARGET behind it is the last of them.
@@ -123,6 +134,7 @@ pub(super) fn into_command(mut args: BenchArgs) -> Result<BenchCommand, Argument
         ));
     };
     let is_http = protocol.is_some_and(|protocol| protocol != "kserve");
+    let program = args.program.as_deref().map(program).transpose()?.unwrap_or_default();
     let allowed = args.gpus.as_deref().map(gpus).transpose()?;
     let serve = args.serve.map(|engine| BenchServer {
         gpus: allowed,
@@ -131,7 +143,7 @@ pub(super) fn into_command(mut args: BenchArgs) -> Result<BenchCommand, Argument
         },
         tp: args.tp,
         copies: args.copies,
-        program: args.program.iter().flat_map(|text| text.split_whitespace()).map(str::to_owned).collect(),
+        program,
         args: args.server_args.clone(),
     });
     if let Some(address) = serve.as_ref().and(target.contains("://").then_some(&target)) {
@@ -402,6 +414,18 @@ mod tests {
         let line = Line::try_parse_from(words)?;
         Ok(into_command(line.args).map_err(|(_, text)| text)?)
     }
+    #[test]
+    fn a_program_is_split_as_a_shell_splits_it() {
+        let program = |text: &str| {
+            let line =
+                Line::try_parse_from(["bench", "gpt2", "--serve", "vllm", "--program", text]).expect("arguments");
+            let serve = into_command(line.args).map(|bench| bench.serve.expect("a server").program);
+            serve.map_err(|(_, text)| text)
+        };
+        assert_eq!(program("sh -c 'two words'").unwrap(), ["sh", "-c", "two words"]);
+        assert!(program("sh -c 'open").unwrap_err().contains("a quote is not closed"));
+    }
+
 
     #[test]
     fn genai_perfs_tutorial_is_understood_word_for_word() {
