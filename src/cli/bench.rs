@@ -1,6 +1,5 @@
 //! From the arguments of `regatta bench` to what they mean, other tools' arguments included.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::error::ErrorKind;
@@ -64,7 +63,7 @@ pub struct BenchCommand {
     pub profile_export_file: Option<PathBuf>,
     pub timelines: bool,
     pub junit: Option<PathBuf>,
-    pub metrics_listen: Option<SocketAddr>,
+    pub metrics_listen: Option<String>,
     pub otlp: Option<String>,
     pub json: bool,
     pub dry_run: bool,
@@ -109,6 +108,7 @@ pub struct TokenLength {
 fn invalid_value<T>(text: impl Into<String>) -> Result<T, ArgumentError> {
     Err((ErrorKind::InvalidValue, text.into()))
 }
+
 /// `--program`, split as a shell splits it.
 fn program(text: &str) -> Result<Vec<String>, ArgumentError> {
     let open = || {
@@ -119,7 +119,6 @@ fn program(text: &str) -> Result<Vec<String>, ArgumentError> {
     };
     shlex::split(text).ok_or_else(open)
 }
-
 
 pub(super) fn into_command(mut args: BenchArgs) -> Result<BenchCommand, ArgumentError> {
     // `--goodput` takes arguments up to the next option: a TARGET behind it is the last of them.
@@ -134,8 +133,8 @@ pub(super) fn into_command(mut args: BenchArgs) -> Result<BenchCommand, Argument
         ));
     };
     let is_http = protocol.is_some_and(|protocol| protocol != "kserve");
-    let program = args.program.as_deref().map(program).transpose()?.unwrap_or_default();
     let allowed = args.gpus.as_deref().map(gpus).transpose()?;
+    let program = args.program.as_deref().map(program).transpose()?.unwrap_or_default();
     let serve = args.serve.map(|engine| BenchServer {
         gpus: allowed,
         engine: match engine {
@@ -414,6 +413,7 @@ mod tests {
         let line = Line::try_parse_from(words)?;
         Ok(into_command(line.args).map_err(|(_, text)| text)?)
     }
+
     #[test]
     fn a_program_is_split_as_a_shell_splits_it() {
         let program = |text: &str| {
@@ -425,7 +425,6 @@ mod tests {
         assert_eq!(program("sh -c 'two words'").unwrap(), ["sh", "-c", "two words"]);
         assert!(program("sh -c 'open").unwrap_err().contains("a quote is not closed"));
     }
-
 
     #[test]
     fn genai_perfs_tutorial_is_understood_word_for_word() {

@@ -1,10 +1,10 @@
 //! The options of `regatta bench`: its own names, with GenAI-Perf's and `benchmark_core_model`'s as aliases.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args, ValueEnum, ValueHint, value_parser};
 
+use super::common_args::host_and_port;
 use crate::spec::SweepLevels;
 
 const WHERE: &str = "Target";
@@ -192,8 +192,8 @@ pub(crate) struct BenchArgs {
     #[arg(help_heading = OUT, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub junit: Option<PathBuf>,
     /// Answer `GET /metrics` here while it measures, in OpenMetrics' format. With port 0, a free one.
-    #[arg(help_heading = OUT, long, value_name = "HOST:PORT")]
-    pub metrics_listen: Option<SocketAddr>,
+    #[arg(help_heading = OUT, long, value_name = "HOST:PORT", value_parser = host_and_port)]
+    pub metrics_listen: Option<String>,
     /// Send the run as a trace and its result as metrics at the end, to this OTLP collector over HTTP
     /// (`http://localhost:4318`) [default: OTEL_EXPORTER_OTLP_ENDPOINT, if set].
     #[arg(help_heading = OUT, long, value_name = "URL", value_hint = ValueHint::Url)]
