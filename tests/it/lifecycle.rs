@@ -440,8 +440,11 @@ fn logs_are_named_by_their_tasks() {
     let wrong = world.regatta(&["logs", "each/cc"]);
     assert_eq!(wrong.code, 2);
     wrong.shows("did you mean `each/c`?");
-    world.good(&["logs", "each/c"]).shows("each/c printed nothing");
+    world.good(&["logs", "each/c"]).shows("each.c.log is empty: its task printed nothing");
     world.good(&["logs", "each/d"]).shows("in d\n");
+    world.manifest("n", "stages:\n  each: { foreach: { x: [0.5], y: [e] }, shell: echo it }\n");
+    world.good(&["run", "n"]);
+    assert_eq!(world.good(&["logs"]).stdout, "each/0.5/e\n");
 }
 
 /// Set and empty is how shells express "not set".
