@@ -45,9 +45,16 @@ pub(super) fn compare(global: &Global, request: &Compare) -> Result<CliExit, Com
         write_page(path, &html::compare(&firsts, &sets, &comparisons).map_err(anyhow::Error::from)?)?;
     }
     let mut exit = CliExit::Done;
+    // What an INVALID run measured passes no gate, however good its numbers are.
+    for set in sets.iter().filter(|_| !gates.is_empty()) {
+        for line in compare::invalid_runs(set) {
+            print_error(&format!("--fail-if fails: {} is {line}\n", set.name));
+            exit = CliExit::DifferenceExceeded;
+        }
+    }
     for comparison in &comparisons {
         for gate in &gates {
-            exit = exit.max(check(gate, comparison)?);
+            exit = exit.max(check(gate, comparison, as_tool)?);
         }
         if !comparison.has_any() {
             exit = exit.max(CliExit::Usage);
@@ -120,10 +127,10 @@ fn as_one_run(mut found: FoundResult, may_go_on: bool) -> Result<FoundResult, Co
 }
 
 /// Prints the outcome of a comparison for a gate, where the gate does not simply pass.
-fn check(gate: &FailCondition, comparison: &Comparison) -> Result<CliExit, CommandError> {
+fn check(gate: &FailCondition, comparison: &Comparison, as_tool: Option<Tool>) -> Result<CliExit, CommandError> {
     let percent = |delta: &compare::Delta| delta.percent.unwrap_or_default();
     let name = &comparison.b;
-    Ok(match gate.outcome(comparison).map_err(CommandError::usage)? {
+    Ok(match gate.outcome(comparison).map_err(|error| CommandError::usage(error.as_tool(as_tool)))? {
         FailConditionOutcome::Passed(_) => CliExit::Done,
         FailConditionOutcome::Inconclusive(delta) => {
             let more =
@@ -133,6 +140,10 @@ fn check(gate: &FailCondition, comparison: &Comparison) -> Result<CliExit, Comma
             CliExit::Done
         }
         FailConditionOutcome::Exceeded(delta) => {
+            if delta.percent.is_some_and(f64::is_infinite) {
+                print_error(&format!("{gate} holds for {name}: its value is infinite\n"));
+                return Ok(CliExit::DifferenceExceeded);
+            }
             let how = if comparison.is_judged() {
                 format!("shown at 95 % with {} and {} runs", comparison.a_runs, comparison.b_runs)
             } else {

@@ -13,7 +13,8 @@ pub(super) struct ProjectOffers(Option<Project>);
 
 impl ProjectOffers {
     pub(super) fn here() -> Self {
-        let home = env::var_os("REGATTA_HOME").map_or_else(|| ".regatta".into(), Into::into);
+        let home =
+            env::var_os("REGATTA_HOME").filter(|home| !home.is_empty()).map_or_else(|| ".regatta".into(), Into::into);
         let global = Global { home, color: Color::Never, loudness: OutputVerbosity::Normal };
         Self(Project::open_current(&global).ok())
     }

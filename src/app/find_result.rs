@@ -44,7 +44,7 @@ pub(super) fn find_all(global: &Global, word: &str) -> Result<Vec<FoundResult>, 
     places(global, word)?.iter().map(|(name, path)| read(name, path)).collect()
 }
 
-/// The sweep that an argument names: a `sweep.json`, its folder, or a task that left one. `None`: it names something else.
+/// The sweep that an argument names: a `sweep.json`, its folder, a task that left one, or a run with no other measurement. `None`: it names something else.
 pub(super) fn find_sweep(global: &Global, word: &str) -> Result<Option<SweepReport>, CommandError> {
     let path = Path::new(word);
     let read = |path: &Path| SweepReport::read(path).map(Some).map_err(|error| anyhow::Error::from(error).into());
@@ -66,7 +66,40 @@ pub(super) fn find_sweep(global: &Global, word: &str) -> Result<Option<SweepRepo
     }
     let home = Project::open_current(global)?.home;
     let file = home.latest().join(word).join(SWEEP);
-    if file.is_file() { read(&file) } else { Ok(None) }
+    if file.is_file() {
+        return read(&file);
+    }
+    match named_run(&home, word)? {
+        Some(run) => only_sweep_of_run(&home, &run, word)?.map_or(Ok(None), |file| read(&file)),
+        None => Ok(None),
+    }
+}
+
+/// The sweep of a run that has measured nothing else.
+fn only_sweep_of_run(home: &StateFolder, run: &RunId, word: &str) -> Result<Option<PathBuf>, CommandError> {
+    if !of_run(home, run)?.is_empty() {
+        return Ok(None);
+    }
+    let mut sweeps = files_of_run(home, run, SWEEP)?.1;
+    match (sweeps.pop(), sweeps.len()) {
+        (Some((_, folder)), 0) => Ok(Some(folder.join(SWEEP))),
+        (None, _) => Ok(None),
+        (Some(last), _) => {
+            sweeps.push(last);
+            let folders: Vec<String> = sweeps.iter().map(|(_, folder)| folder.display().to_string()).collect();
+            let (count, hint) = (sweeps.len(), format!("name one of their folders: {}", folders.join(", ")));
+            Err(CommandError::Usage(format!("run {word} has {count} sweeps\n  hint: {hint}")))
+        }
+    }
+}
+
+/// The run with that name or tag.
+pub(super) fn named_run(home: &StateFolder, word: &str) -> Result<Option<RunId>, PathError> {
+    let named = readable_runs(home)?.0.into_iter().find(|run| run.as_str() == word);
+    match (named, word.parse()) {
+        (None, Ok(tag)) => tagged_run(home, &tag),
+        (named, _) => Ok(named),
+    }
 }
 
 /// The sweep in a folder of outputs, such as `latest`, where it is the only measurement.
@@ -123,11 +156,7 @@ fn places(global: &Global, word: &str) -> Result<Vec<(String, PathBuf)>, Command
     if is_there(&latest.join(RESULT))? {
         return Ok(vec![(word.to_owned(), latest)]);
     }
-    let mut named = readable_runs(&home)?.0.into_iter().find(|run| run.as_str() == word);
-    if let (None, Ok(tag)) = (&named, word.parse()) {
-        named = tagged_run(&home, &tag)?;
-    }
-    if let Some(run) = named {
+    if let Some(run) = named_run(&home, word)? {
         let folders = of_run(&home, &run)?;
         if folders.is_empty() {
             return Err(CommandError::Usage(format!("run {word} has no benchmark with a result that still exists")));
@@ -183,6 +212,11 @@ fn of_run(home: &StateFolder, run: &RunId) -> Result<Vec<(String, PathBuf)>, Com
 
 /// The manifest of a run, and the task and folder of each of its results that still exists.
 pub(super) fn results_of_run(home: &StateFolder, run: &RunId) -> Result<(String, Vec<(String, PathBuf)>), PathError> {
+    files_of_run(home, run, RESULT)
+}
+
+/// The manifest of a run, and the task and folder of each output with that file.
+fn files_of_run(home: &StateFolder, run: &RunId, file: &str) -> Result<(String, Vec<(String, PathBuf)>), PathError> {
     let mut run_state = RunState::new();
     for event in &read_journal(&home.run(run).join("journal.jsonl"))?.events {
         run_state.fold(event);
@@ -191,12 +225,12 @@ pub(super) fn results_of_run(home: &StateFolder, run: &RunId) -> Result<(String,
     for (task, of_task) in &run_state.tasks {
         let kept = || of_task.failure.as_ref()?.kept.clone();
         let Some(out) = of_task.out.clone().or_else(kept) else { continue };
-        let has_result = match is_there(&out.join(RESULT)) {
+        let has_file = match is_there(&out.join(file)) {
             // Where the project was before it was moved or copied: of no use, like what is not there any more.
             Err(_) if !out.starts_with(home.outputs()) => false,
             looked => looked?,
         };
-        if has_result {
+        if has_file {
             results.push((task.to_string(), out));
         }
     }

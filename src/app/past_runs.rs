@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
+use super::find_result::named_run;
 use super::history::shown_manifest;
 use super::observed_run::{ObservedRun, holding_run, is_held};
 use super::output::is_closed;
@@ -154,8 +155,9 @@ pub(super) fn logs(global: &Global, request: &Logs) -> Result<CliExit, CommandEr
     let Some(newest) = last_run(&home)? else { return Err(no_run_error()) };
     let Some(wanted) = &request.stage else {
         let logs = logs_in(&home.run(&newest))?;
+        let names = LogNames::of(&home, &newest);
         for log in &logs {
-            print(&format!("{}\n", name_of(log)));
+            print(&format!("{}\n", names.task(log)));
         }
         if logs.is_empty() {
             print_error("the last run wrote no logs: nothing had to run, or no stage that prints\n");
@@ -172,12 +174,14 @@ pub(super) fn logs(global: &Global, request: &Logs) -> Result<CliExit, CommandEr
             (None, [log]) => return show(&home, &newest, log, request.follow),
             (None, []) => {}
             (None, several) => {
-                let names: Vec<String> = several.iter().map(|log| name_of(log).replacen('.', "/", 1)).collect();
+                let of_logs = LogNames::of(&home, run);
+                let names: Vec<String> = several.iter().map(|log| of_logs.task(log)).collect();
                 return Err(CommandError::Usage(format!("{wanted} has several tasks: {}", names.join(", "))));
             }
         }
     }
-    let known: Vec<String> = logs_in(&home.run(&newest))?.iter().map(|log| name_of(log)).collect();
+    let names = LogNames::of(&home, &newest);
+    let known: Vec<String> = logs_in(&home.run(&newest))?.iter().map(|log| names.task(log)).collect();
     let hint = crate::diag::did_you_mean(wanted, known.iter().map(String::as_str));
     let hint = hint.unwrap_or_else(|| "`regatta logs` lists them; cached tasks write none".to_owned());
     Err(CommandError::Usage(format!("no run has a log of {wanted}\n  hint: {hint}")))
@@ -185,8 +189,9 @@ pub(super) fn logs(global: &Global, request: &Logs) -> Result<CliExit, CommandEr
 
 /// Tasks of the last run that have a log.
 pub(super) fn logged_tasks(home: &StateFolder) -> Vec<String> {
-    let newest = last_run(home).ok().flatten().and_then(|run| logs_in(&home.run(&run)).ok()).unwrap_or_default();
-    newest.iter().map(|log| name_of(log).replacen('.', "/", 1)).collect()
+    let Some(run) = last_run(home).ok().flatten() else { return Vec::new() };
+    let names = LogNames::of(home, &run);
+    logs_in(&home.run(&run)).unwrap_or_default().iter().map(|log| names.task(log)).collect()
 }
 
 fn logs_in(folder: &Path) -> Result<Vec<PathBuf>, PathError> {
@@ -199,6 +204,22 @@ fn name_of(log: &Path) -> String {
     log.file_stem().unwrap_or_default().to_string_lossy().into_owned()
 }
 
+/// The tasks of a run, by the names of their logs.
+struct LogNames(BTreeMap<String, String>);
+
+impl LogNames {
+    fn of(home: &StateFolder, run: &RunId) -> Self {
+        // Without a journal that can be read, logs keep the names of their files.
+        let state = ObservedRun::read(home, run).map(|observed| observed.state).unwrap_or_default();
+        Self(state.tasks.keys().map(|task| (task.file_name(), task.to_string())).collect())
+    }
+
+    fn task(&self, log: &Path) -> String {
+        let name = name_of(log);
+        self.0.get(&name).cloned().unwrap_or(name)
+    }
+}
+
 fn show(home: &StateFolder, run: &RunId, log: &Path, follow: bool) -> Result<CliExit, CommandError> {
     let mut file = fs::File::open(log)?;
     loop {
@@ -208,6 +229,9 @@ fn show(home: &StateFolder, run: &RunId, log: &Path, follow: bool) -> Result<Cli
         file.read_to_end(&mut bytes)?;
         print(&String::from_utf8_lossy(&bytes));
         if !going_on || is_closed() {
+            if file.stream_position()? == 0 {
+                print_error(&format!("{} is empty: its task printed nothing\n", log.display()));
+            }
             return Ok(CliExit::Done);
         }
         thread::sleep(Duration::from_millis(100));
@@ -219,7 +243,7 @@ fn show(home: &StateFolder, run: &RunId, log: &Path, follow: bool) -> Result<Cli
 pub(super) fn report(global: &Global, request: &cli::Report) -> Result<CliExit, CommandError> {
     let home = Project::open_current(global)?.home;
     let run = match &request.run {
-        Some(name) => RunId::new(name.as_str()),
+        Some(name) => named_run(&home, name)?.unwrap_or_else(|| RunId::new(name.as_str())),
         None => last_run(&home)?.ok_or_else(no_run_error)?,
     };
     let page = home.run(&run).join("report.html");

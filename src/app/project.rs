@@ -228,7 +228,19 @@ pub(super) fn options(
     let forced = match &select.force {
         Force::Nothing => vec![false; plan.tasks.len()],
         Force::All => roles.iter().map(|role| *role == TaskRole::Run).collect(),
-        Force::Stages(names) => plan.select(&[], names)?,
+        Force::Stages(names) => {
+            for name in names.iter().filter(|_| !select.only.is_empty()) {
+                let named = plan.select(&[], std::slice::from_ref(name))?;
+                if !named.iter().zip(&roles).any(|(named, role)| *named && *role == TaskRole::Run) {
+                    let only = select.only.join(", ");
+                    return Err(CommandError::Usage(format!(
+                        "`--force {name}` forces what `--only {only}` leaves out\n  hint: add `--only {name}`, or leave out one of the two"
+                    )));
+                }
+            }
+            let named = plan.select(&[], names)?;
+            named.into_iter().zip(&roles).map(|(named, role)| named && *role == TaskRole::Run).collect()
+        }
     };
     Ok(RunOptions {
         jobs,

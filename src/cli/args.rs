@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use clap::builder::{OsStringValueParser, TypedValueParser as _};
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 
@@ -27,6 +28,9 @@ use super::value_error::ArgumentValueError;
 // Headings stand at each option: a heading for a whole group would also take in what follows the group.
 const EVERYWHERE: &str = "Global options";
 
+/// The state folder where neither `--home` nor `REGATTA_HOME` names one.
+pub(super) const DEFAULT_HOME: &str = ".regatta";
+
 /// Reproducible LLM-serving benchmarks from one YAML manifest: build, serve, benchmark, report.
 #[derive(Debug, Parser)]
 #[command(name = "regatta", version, max_term_width = 100, subcommand_required = true, arg_required_else_help = true)]
@@ -42,7 +46,9 @@ pub(super) struct CliArgs {
 pub(super) struct GlobalArgs {
     /// Where Regatta keeps its state: outputs, journal, logs, reports.
     #[arg(help_heading = EVERYWHERE, long, global = true, value_name = "DIR", env = "REGATTA_HOME", hide_env_values = true)]
-    #[arg(default_value = ".regatta", value_hint = ValueHint::DirPath)]
+    #[arg(default_value = DEFAULT_HOME, value_hint = ValueHint::DirPath)]
+    // clap's own parser refuses an empty variable without naming it.
+    #[arg(value_parser = OsStringValueParser::new().map(PathBuf::from))]
     pub home: PathBuf,
     /// When to use colour; `auto` honours NO_COLOR.
     #[arg(help_heading = EVERYWHERE, long, global = true, value_name = "WHEN", default_value = "auto")]

@@ -1,6 +1,5 @@
 //! From the arguments of `regatta bench` to what they mean, other tools' arguments included.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::error::ErrorKind;
@@ -64,7 +63,7 @@ pub struct BenchCommand {
     pub profile_export_file: Option<PathBuf>,
     pub timelines: bool,
     pub junit: Option<PathBuf>,
-    pub metrics_listen: Option<SocketAddr>,
+    pub metrics_listen: Option<String>,
     pub otlp: Option<String>,
     pub json: bool,
     pub dry_run: bool,
@@ -110,6 +109,17 @@ fn invalid_value<T>(text: impl Into<String>) -> Result<T, ArgumentError> {
     Err((ErrorKind::InvalidValue, text.into()))
 }
 
+/// `--program`, split as a shell splits it.
+fn program(text: &str) -> Result<Vec<String>, ArgumentError> {
+    let open = || {
+        (
+            ErrorKind::InvalidValue,
+            format!("`--program {text}`: a quote is not closed\n  hint: close it, or write `\\` before it"),
+        )
+    };
+    shlex::split(text).ok_or_else(open)
+}
+
 pub(super) fn into_command(mut args: BenchArgs) -> Result<BenchCommand, ArgumentError> {
     // `--goodput` takes arguments up to the next option: a TARGET behind it is the last of them.
     if args.target.is_none() && args.url.is_none() {
@@ -124,6 +134,7 @@ pub(super) fn into_command(mut args: BenchArgs) -> Result<BenchCommand, Argument
     };
     let is_http = protocol.is_some_and(|protocol| protocol != "kserve");
     let allowed = args.gpus.as_deref().map(gpus).transpose()?;
+    let program = args.program.as_deref().map(program).transpose()?.unwrap_or_default();
     let serve = args.serve.map(|engine| BenchServer {
         gpus: allowed,
         engine: match engine {
@@ -131,7 +142,7 @@ pub(super) fn into_command(mut args: BenchArgs) -> Result<BenchCommand, Argument
         },
         tp: args.tp,
         copies: args.copies,
-        program: args.program.iter().flat_map(|text| text.split_whitespace()).map(str::to_owned).collect(),
+        program,
         args: args.server_args.clone(),
     });
     if let Some(address) = serve.as_ref().and(target.contains("://").then_some(&target)) {
@@ -401,6 +412,18 @@ mod tests {
         let words = std::iter::once("bench").chain(line.split_whitespace());
         let line = Line::try_parse_from(words)?;
         Ok(into_command(line.args).map_err(|(_, text)| text)?)
+    }
+
+    #[test]
+    fn a_program_is_split_as_a_shell_splits_it() {
+        let program = |text: &str| {
+            let line =
+                Line::try_parse_from(["bench", "gpt2", "--serve", "vllm", "--program", text]).expect("arguments");
+            let serve = into_command(line.args).map(|bench| bench.serve.expect("a server").program);
+            serve.map_err(|(_, text)| text)
+        };
+        assert_eq!(program("sh -c 'two words'").unwrap(), ["sh", "-c", "two words"]);
+        assert!(program("sh -c 'open").unwrap_err().contains("a quote is not closed"));
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! The options of `regatta bench`: its own names, with GenAI-Perf's and `benchmark_core_model`'s as aliases.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args, ValueEnum, ValueHint, value_parser};
 
+use super::common_args::host_and_port;
 use crate::spec::SweepLevels;
 
 const WHERE: &str = "Target";
@@ -68,7 +68,7 @@ pub(crate) struct BenchArgs {
     /// What starts it: `"python3 -m vllm.entrypoints.openai.api_server"` [default: `vllm serve`].
     #[arg(help_heading = SERVED, long, value_name = "COMMAND", requires = "serve")]
     pub program: Option<String>,
-    /// GPUs that the server may lease: a count, or ids with commas [default: all of the machine].
+    /// GPUs that the server may lease: a count (`0`: none), or ids with commas (`0,2`; `0,` is GPU 0 alone) [default: all of the machine].
     #[arg(help_heading = SERVED, long, value_name = "N|LIST", requires = "serve")]
     pub gpus: Option<String>,
     /// Further arguments of the server.
@@ -192,8 +192,8 @@ pub(crate) struct BenchArgs {
     #[arg(help_heading = OUT, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub junit: Option<PathBuf>,
     /// Answer `GET /metrics` here while it measures, in OpenMetrics' format. With port 0, a free one.
-    #[arg(help_heading = OUT, long, value_name = "HOST:PORT")]
-    pub metrics_listen: Option<SocketAddr>,
+    #[arg(help_heading = OUT, long, value_name = "HOST:PORT", value_parser = host_and_port)]
+    pub metrics_listen: Option<String>,
     /// Send the run as a trace and its result as metrics at the end, to this OTLP collector over HTTP
     /// (`http://localhost:4318`) [default: OTEL_EXPORTER_OTLP_ENDPOINT, if set].
     #[arg(help_heading = OUT, long, value_name = "URL", value_hint = ValueHint::Url)]

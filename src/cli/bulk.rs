@@ -30,7 +30,7 @@ pub(super) struct BulkArgs {
     /// How many tasks of a run may run at once [default: the number of cores].
     #[arg(help_heading = HOW, short, long, value_name = "N")]
     pub jobs: Option<NonZeroUsize>,
-    /// GPUs that the runs may lease: a count, or ids with commas [default: all].
+    /// GPUs that the runs may lease: a count (`0`: none), or ids with commas (`0,2`; `0,` is GPU 0 alone) [default: all].
     #[arg(help_heading = HOW, long, value_name = "N|LIST")]
     pub gpus: Option<String>,
     #[command(flatten)]

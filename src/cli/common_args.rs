@@ -3,6 +3,7 @@
 use clap::{Args, ValueHint};
 
 use super::key_value_arg::KeyValueArg;
+use super::value_error::ArgumentValueError;
 
 /// The heading of options that choose stages.
 pub(super) const CHOICE: &str = "Stage selection";
@@ -17,4 +18,31 @@ pub(super) struct Subject {
     /// Parameters of the manifest.
     #[arg(value_name = "KEY=VALUE")]
     pub settings: Vec<KeyValueArg>,
+}
+
+/// `HOST:PORT`, a name or an address; it is looked up when it is listened on.
+pub(super) fn host_and_port(text: &str) -> Result<String, ArgumentValueError> {
+    let parts = text.rsplit_once(':').filter(|(host, _)| {
+        let is_bare_ipv6 = host.contains(':') && !(host.starts_with('[') && host.ends_with(']'));
+        !host.is_empty() && !is_bare_ipv6 && !host.contains(char::is_whitespace) && !host.contains('/')
+    });
+    match parts.map(|(_, port)| port.parse::<u16>()) {
+        Some(Ok(_)) => Ok(text.to_owned()),
+        _ => Err(ArgumentValueError::NotHostPort),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_may_be_a_name_or_an_address() {
+        for good in ["localhost:0", "127.0.0.1:9100", "[::1]:9100", "node-3.cluster:80"] {
+            assert_eq!(host_and_port(good).as_deref(), Ok(good));
+        }
+        for wrong in ["localhost", ":9100", "localhost:port", "::1:80", "http://localhost:80", "localhost:70000"] {
+            assert_eq!(host_and_port(wrong), Err(ArgumentValueError::NotHostPort), "{wrong}");
+        }
+    }
 }

@@ -22,7 +22,7 @@ pub enum CliExit {
     InvalidServer,
     /// It differs from the lock file, and `--locked` was given.
     Differs,
-    /// A comparison shows a difference that `--fail-if` does not allow.
+    /// A comparison shows a difference that `--fail-if` does not allow, or has an INVALID side.
     DifferenceExceeded,
     /// Regatta's own code panicked (`EX_SOFTWARE` of sysexits.h).
     OwnFault,

@@ -15,7 +15,7 @@ pub enum GpuSelection {
 
 pub(super) fn gpus(text: &str) -> Result<GpuSelection, ArgumentError> {
     let mistake = |what: String| {
-        let hint = "a count (`--gpus 2`), ids with commas (`--gpus 0,2`; `--gpus 3,` is GPU 3 alone), or MIG instances (`--gpus MIG-<uuid>`, as `nvidia-smi -L` prints it)";
+        let hint = "a count (`--gpus 2`; `--gpus 0` is none), ids with commas (`--gpus 0,2`; `--gpus 0,` is GPU 0 alone), or MIG instances (`--gpus MIG-<uuid>`, as `nvidia-smi -L` prints it)";
         (ErrorKind::InvalidValue, format!("`--gpus {text}`: {what}\n  hint: {hint}"))
     };
     let number = |word: &str| word.trim().parse::<u32>().map_err(|_| mistake(format!("`{word}` is not a number")));

@@ -332,7 +332,7 @@ pub(super) const COMPARE: &str = concat!(
     "  0    compared\n",
     "  1    the command failed\n",
     "  2    the results are not comparable, or the command line is wrong\n",
-    "  7    a --fail-if condition is true\n",
+    "  7    with --fail-if: its condition is true, or a result is INVALID\n",
     "  70   a fault in Regatta itself\n",
     "  130  interrupted\n",
     "  141  the reader of the output closed it (`| head`)\n",

@@ -4,9 +4,12 @@ use std::ffi::OsString;
 use std::io;
 
 use clap::error::ErrorKind;
+use clap::parser::ValueSource;
 use clap::{CommandFactory, FromArgMatches};
 
-use super::args::{CliArgs, CliCommand, ColorWord, GraphWord, RepositoryCommand, SchemaWord, SelectArgs, SimCommand};
+use super::args::{
+    CliArgs, CliCommand, ColorWord, DEFAULT_HOME, GraphWord, RepositoryCommand, SchemaWord, SelectArgs, SimCommand,
+};
 use super::argument_error::{ArgumentError, reject_duplicates};
 use super::bench;
 use super::bulk;
@@ -88,7 +91,12 @@ fn color_of(words: &[OsString]) -> clap::ColorChoice {
 fn read(command: clap::Command, words: &[OsString]) -> Result<Invocation, clap::Error> {
     let mut format = command.clone();
     let matches = command.try_get_matches_from(words).map_err(|error| explain_force(error, words, &mut format))?;
-    let typed = CliArgs::from_arg_matches(&matches)?;
+    let mut typed = CliArgs::from_arg_matches(&matches)?;
+    // Set and empty is how shells express "not set".
+    let is_of_environment = matches.value_source("home") == Some(ValueSource::EnvVariable);
+    if is_of_environment && typed.global.home.as_os_str().is_empty() {
+        typed.global.home = DEFAULT_HOME.into();
+    }
     into_invocation(typed).map_err(|(kind, text)| format.error(kind, text))
 }
 
@@ -126,7 +134,10 @@ fn into_invocation(typed: CliArgs) -> Result<Invocation, ArgumentError> {
         },
     };
     if global.home.as_os_str().is_empty() {
-        return Err((ErrorKind::InvalidValue, "the state folder has an empty name\n  hint: unset REGATTA_HOME".into()));
+        return Err((
+            ErrorKind::InvalidValue,
+            "`--home` has an empty name\n  hint: leave it out, or name a folder".into(),
+        ));
     }
     Ok(Invocation { global, job: job(command)? })
 }

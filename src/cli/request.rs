@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
@@ -147,7 +146,7 @@ pub struct RunRequest {
     /// Where to write JUnit XML.
     pub junit: Option<PathBuf>,
     /// Where to answer with the run's metrics while it is under way.
-    pub metrics_listen: Option<SocketAddr>,
+    pub metrics_listen: Option<String>,
     /// The base URL of an OTLP collector.
     pub otlp: Option<String>,
 }

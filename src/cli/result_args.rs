@@ -106,8 +106,9 @@ pub(super) struct CompareArgs {
     /// Also subtract numbers with different definitions.
     #[arg(long)]
     pub force: bool,
-    /// Exit with 7 when another result differs so from the first: `ttft_p99 > +5%`, `output_tokens < -2%`. The names are those
-    /// of result.json, with the statistic. With several runs on each side the difference must be shown to be beyond the limit;
+    /// Exit with 7 when another result differs so from the first, `ttft_p99 > +5%` or `output_tokens < -2%`, or when one of them
+    /// is INVALID. The names are those of result.json, with the statistic: `p50`, `p75`, `p90`, `p95`, `p99`, `mean` or `max`.
+    /// `ttft_adjusted_p99` counts failed requests as infinitely late. With several runs on each side the difference must be shown to be beyond the limit;
     /// with one run on a side the two numbers alone decide. Repeatable.
     #[arg(long, value_name = "CONDITION")]
     pub fail_if: Vec<String>,

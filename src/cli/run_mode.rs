@@ -1,7 +1,6 @@
 //! How a run happens: the options that `run` and `serve` share, and what they mean.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
@@ -9,7 +8,7 @@ use clap::{Args, ValueEnum, ValueHint};
 
 use super::argument_error::{ArgumentError, reject_duplicates};
 use super::cache::StoreArgs;
-use super::common_args::HOW;
+use super::common_args::{HOW, host_and_port};
 use super::gpu_selection::gpus;
 use super::key_value_arg::KeyValueArg;
 use super::lock::{LockingArgs, locking};
@@ -31,13 +30,13 @@ pub(super) struct RunModeArgs {
     #[arg(help_heading = HOW, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub junit: Option<PathBuf>,
     /// Answer `GET /metrics` here while the run is under way, in OpenMetrics' format. With port 0, a free one.
-    #[arg(help_heading = HOW, long, value_name = "HOST:PORT")]
-    pub metrics_listen: Option<SocketAddr>,
+    #[arg(help_heading = HOW, long, value_name = "HOST:PORT", value_parser = host_and_port)]
+    pub metrics_listen: Option<String>,
     /// Send the run as a trace and its results as metrics at the end, to this OTLP collector over HTTP
     /// (`http://localhost:4318`) [default: OTEL_EXPORTER_OTLP_ENDPOINT, if set].
     #[arg(help_heading = HOW, long, value_name = "URL", value_hint = ValueHint::Url)]
     pub otlp: Option<String>,
-    /// GPUs this run may lease: a count, or ids with commas (`0,2`; `3,` is GPU 3 alone) [default: all].
+    /// GPUs this run may lease: a count (`0`: none), or ids with commas (`0,2`; `0,` is GPU 0 alone) [default: all].
     #[arg(help_heading = HOW, long, value_name = "N|LIST")]
     pub gpus: Option<String>,
     #[command(flatten)]

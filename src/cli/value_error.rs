@@ -15,6 +15,8 @@ pub(super) enum ArgumentValueError {
     NotPair,
     #[error("it must be above 0 and below 100")]
     Percent,
+    #[error("write HOST:PORT, for example localhost:9100, 0.0.0.0:9100 or [::1]:9100")]
+    NotHostPort,
     #[error("`{0}` is no age; write 30d, 12h, 90m or 45s")]
     Age(String),
     #[error("`{0}` is no size; write 500GiB, 2TB or a number of bytes")]

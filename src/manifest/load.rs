@@ -151,6 +151,7 @@ impl Loader {
             vars,
             globals: globals.into(),
             given: uses.readers,
+            deciding: uses.deciding,
             new_var_arguments: uses.new_var_arguments,
             sources: std::mem::take(&mut self.sources),
             env,

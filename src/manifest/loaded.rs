@@ -27,6 +27,8 @@ pub struct Manifest {
     pub globals: Arc<IndexMap<String, minijinja::Value>>,
     /// Each argument of the command line, and the stages that read what it sets.
     pub given: BTreeMap<String, BTreeSet<String>>,
+    /// The same for the stages whose `foreach` or `when` reads it.
+    pub deciding: BTreeMap<String, BTreeSet<String>>,
     /// Arguments of the command line that may change nothing, and the diagnostic if the plan is the same without them.
     pub new_var_arguments: Vec<(String, Diagnostic)>,
     pub(super) sources: Vec<(String, Digest)>,

@@ -16,6 +16,8 @@ use crate::diag::{Diagnostic, Diagnostics, nearest};
 pub struct OverrideUsage {
     /// `requests=64` → its stages.
     pub readers: BTreeMap<String, BTreeSet<String>>,
+    /// The same for the stages whose `foreach` or `when` reads it: there it decides what is skipped.
+    pub deciding: BTreeMap<String, BTreeSet<String>>,
     /// Arguments that add a key to a var whose keys are looked up by computed names: `tuning.kvfraction=0.8` beside
     /// `tuning[scenario]`. The diagnostic is reported only if the plan is the same without the argument.
     pub new_var_arguments: Vec<(String, Diagnostic)>,
@@ -41,8 +43,21 @@ pub fn readers(
         .collect()
     };
     let (vars, stages) = (mentions(section("vars")), mentions(section("stages")));
+    let conditions: Vec<(String, Vec<String>)> = section("stages")
+        .into_iter()
+        .flatten()
+        .map(|(name, entry)| {
+            let mut paths = Vec::new();
+            for key in ["foreach", "when"] {
+                if let Some(entry) = entry.node.get(key) {
+                    mentioned(&entry.node, expressions, &mut paths);
+                }
+            }
+            (name.clone(), paths)
+        })
+        .collect();
     let every: BTreeSet<String> = stages.iter().map(|(name, _)| name.clone()).collect();
-    let (mut all, mut new_var_arguments) = (BTreeMap::new(), Vec::new());
+    let (mut all, mut deciding, mut new_var_arguments) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
     for (name, value) in given.params.iter().filter(|(name, _)| !is_place(name)) {
         let Some(chosen) = params.get(name) else { continue };
         // A catalog parameter selects a file that may change any stage, so every stage counts as its reader.
@@ -53,6 +68,7 @@ pub fn readers(
             let wrong = Diagnostic::error(format!("{name}={value} changes nothing: no stage uses `{name}`"));
             found.push(wrong.related(chosen.declared.clone(), "declared here").hint("remove it"));
         }
+        deciding.insert(format!("{name}={value}"), reading(name, &vars, &conditions));
         all.insert(format!("{name}={value}"), users);
     }
     for one in overrides {
@@ -62,6 +78,12 @@ pub fn readers(
             ["vars", rest @ ..] => reading(&rest.join("."), &vars, &stages),
             _ => BTreeSet::new(),
         };
+        let decides = match path.as_slice() {
+            ["stages", _, "foreach" | "when", ..] => users.clone(),
+            ["vars", rest @ ..] => reading(&rest.join("."), &vars, &conditions),
+            _ => BTreeSet::new(),
+        };
+        deciding.insert(one.argument.text().to_owned(), decides);
         let is_unread = users.is_empty() && !every.is_empty();
         let is_new_var_argument = !one.is_known && path.first() == Some(&"vars");
         if is_unread || is_new_var_argument {
@@ -85,7 +107,7 @@ pub fn readers(
         }
         all.insert(one.argument.text().to_owned(), users);
     }
-    OverrideUsage { readers: all, new_var_arguments }
+    OverrideUsage { readers: all, deciding, new_var_arguments }
 }
 
 /// The stages that look at a path, themselves or through vars.

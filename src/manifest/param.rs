@@ -18,6 +18,8 @@ use crate::event::metadata_if_there;
 pub struct ResolvedParam {
     pub value: Value,
     pub origin: ValueOrigin,
+    /// Whether it is the default, which may have been given all the same.
+    pub is_default: bool,
     /// The place that declares the parameter.
     pub declared: Span,
 }
@@ -31,6 +33,21 @@ pub struct ParamResolver<'a> {
     pub catalog: Vec<String>,
 }
 
+/// What a parameter is that has no default and was not given. `None`: it must be given.
+fn value_without_default(kind: &str, rule: &Param) -> Option<Value> {
+    match kind {
+        "list" => Some(Value::Array(Vec::new())),
+        "switch" => Some(Value::Bool(false)),
+        "path" if rule.path == Some(PathNeed::Optional) => Some(Value::Null),
+        _ => None,
+    }
+}
+
+/// `1` and `1.0` are one number.
+fn is_same(one: &Value, other: &Value) -> bool {
+    one == other || one.as_f64().zip(other.as_f64()).is_some_and(|(one, other)| one.total_cmp(&other).is_eq())
+}
+
 impl ParamResolver<'_> {
     /// The value. `None` with something in `found` when it is wrong.
     pub fn choose(&self, found: &mut Diagnostics) -> Option<ResolvedParam> {
@@ -42,7 +59,16 @@ impl ParamResolver<'_> {
             return None;
         }
         let (value, origin) = value?;
-        Some(ResolvedParam { value, origin, declared: self.entry.key.clone() })
+        let is_default = matches!(origin, ValueOrigin::Default(_))
+            || self.default(kind, &rule).is_some_and(|default| is_same(&default, &value));
+        Some(ResolvedParam { value, origin, is_default, declared: self.entry.key.clone() })
+    }
+
+    fn default(&self, kind: &str, rule: &Param) -> Option<Value> {
+        match self.entry.node.get("default") {
+            Some(default) => self.check(kind, rule, &default.node).ok(),
+            None => value_without_default(kind, rule),
+        }
     }
 
     fn value(&self, kind: &str, rule: &Param, found: &mut Diagnostics) -> Option<(Value, ValueOrigin)> {
@@ -83,12 +109,9 @@ impl ParamResolver<'_> {
                 }
             };
         }
-        let origin = ValueOrigin::Default(self.entry.key.clone());
-        match kind {
-            "list" => Some((Value::Array(Vec::new()), origin)),
-            "switch" => Some((Value::Bool(false), origin)),
-            "path" if rule.path == Some(PathNeed::Optional) => Some((Value::Null, origin)),
-            _ => {
+        match value_without_default(kind, rule) {
+            Some(value) => Some((value, ValueOrigin::Default(self.entry.key.clone()))),
+            None => {
                 let example = match kind {
                     "choice" => rule.choice.as_ref().and_then(|all| all.first()).map(shown),
                     "catalog" => self.catalog.first().cloned(),

@@ -78,7 +78,8 @@ fn expand_with(expressions: &Expressions, manifest: &Manifest) -> Result<Plan, D
         manifest_digest: digest(manifest),
         params: params(manifest),
         of_environment: of_environment(manifest),
-        given: manifest.given.clone(),
+        at_default: at_default(manifest),
+        given: given(manifest, &tasks),
         tasks,
     })
 }
@@ -143,6 +144,20 @@ fn check_is_complete(expanded: &ExpandedStages<'_>, built: &[BuiltTask], sorted:
 
 fn params(manifest: &Manifest) -> BTreeMap<String, String> {
     manifest.params.iter().map(|(name, chosen)| (name.clone(), shown(&chosen.value))).collect()
+}
+
+fn at_default(manifest: &Manifest) -> BTreeSet<String> {
+    manifest.params.iter().filter(|(_, chosen)| chosen.is_default).map(|(name, _)| name.clone()).collect()
+}
+
+/// Each argument with its stages; with none where it may be why one of them is skipped, which is something that it changes.
+fn given(manifest: &Manifest, tasks: &[Task]) -> BTreeMap<String, BTreeSet<String>> {
+    let is_skipped = |stage: &String| tasks.iter().any(|task| task.skipped.is_some() && task.stage == *stage);
+    let decides = |word: &String| manifest.deciding.get(word).is_some_and(|stages| stages.iter().any(is_skipped));
+    let of = |(word, users): (&String, &BTreeSet<String>)| {
+        (word.clone(), if decides(word) { BTreeSet::new() } else { users.clone() })
+    };
+    manifest.given.iter().map(of).collect()
 }
 
 fn of_environment(manifest: &Manifest) -> BTreeMap<String, String> {

@@ -66,11 +66,16 @@ pub fn instances<'a>(manifest: &'a Manifest, expressions: &Expressions, found: &
             let id = id_of(name, &coordinates);
             let skipped = when(manifest, name, entry, &coordinates, expressions, found);
             if !coordinates.is_empty()
-                && let Some(_first) = ids.insert(id.clone(), made.all.len())
+                && let Some(first) = ids.insert(id.clone(), made.all.len())
             {
                 let place = entry.node.place(&["foreach"]);
                 let collision = Diagnostic::error(format!("two tasks would be called `{id}`"));
-                found.push(collision.at(place, "two values here make the same name").hint("remove the repeated value"));
+                let earlier = &made.all[first].coordinates;
+                found.push(
+                    collision
+                        .at(place, "two values here make the same name")
+                        .hint(collision_hint(earlier, &coordinates)),
+                );
             }
             made.all.push(Instance { id, stage: made.stages.len(), coordinates, skipped });
         }
@@ -79,6 +84,17 @@ pub fn instances<'a>(manifest: &'a Manifest, expressions: &Expressions, found: &
         made.stages.push(StageOf { name, entry, kind: kind_of(entry), instances });
     }
     made
+}
+
+/// What to do about two places in a `foreach` that make one name.
+fn collision_hint(earlier: &Coordinates, later: &Coordinates) -> String {
+    let mut pairs = earlier.iter().zip(later).map(|((_, one), (_, other))| (one, other));
+    pairs.find(|(one, other)| one != other).map_or_else(
+        || "remove the repeated value".to_owned(),
+        |(one, other)| {
+            format!("`{one}` and `{other}` are the same in the name of a task: rename one of them, or add a variable that differs")
+        },
+    )
 }
 
 fn kind_of(entry: &MapEntry) -> ActionKind {

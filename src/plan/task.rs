@@ -24,6 +24,8 @@ pub struct Plan {
     pub params: BTreeMap<String, String>,
     /// Those of them that a variable of the environment decided: name → variable.
     pub of_environment: BTreeMap<String, String>,
+    /// Parameters that have their default, given or not.
+    pub at_default: BTreeSet<String>,
     /// Each option of the command line, and the stages that read what it sets.
     pub given: BTreeMap<String, BTreeSet<String>>,
     /// Topological: `needs` point to earlier tasks only.
@@ -34,13 +36,14 @@ impl Plan {
     /// A copy without tasks.
     #[must_use]
     pub fn without_tasks(&self) -> Self {
-        let Self { name, manifest, manifest_digest, params, of_environment, given, tasks: _ } = self;
+        let Self { name, manifest, manifest_digest, params, of_environment, at_default, given, tasks: _ } = self;
         Self {
             name: name.clone(),
             manifest: manifest.clone(),
             manifest_digest: *manifest_digest,
             params: params.clone(),
             of_environment: of_environment.clone(),
+            at_default: at_default.clone(),
             given: given.clone(),
             tasks: Vec::new(),
         }

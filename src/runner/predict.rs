@@ -123,7 +123,13 @@ pub fn predict(
                         as_before[ix] = options.unchanged.is_output_as_before(ix as u32, &record);
                         (PredictedOutput::Digest(record.digest), decide(Prediction::Cached, reasons))
                     }
-                    _ if options.roles[ix] == TaskRole::Restore => {
+                    // A run takes it from the cache, if what it is made from comes out as it was.
+                    _ if options.roles[ix] == TaskRole::Restore && !open.is_empty() => {
+                        let mut why = open;
+                        why.push("it must be in the cache then, because --only leaves it out".to_owned());
+                        (will_run(task), decide(Prediction::Run, why))
+                    }
+                    _ if options.roles[ix] == TaskRole::Restore && task.cache => {
                         will_fail("it is not done yet, and --only leaves it out")
                     }
                     Ok(look) => {

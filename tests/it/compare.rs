@@ -64,6 +64,68 @@ fn a_slower_server_is_worse_and_fails_the_gate() {
     assert_eq!(gate("nothing_p99>5%", "before", "after").code, 2);
 }
 
+/// An INVALID side passes no gate, and every INVALID run is named; numbers that count failures are infinite, and numbers for a gate.
+#[test]
+fn an_invalid_side_fails_every_gate() {
+    let world = World::new();
+    let refusing = |result: &mut Value| {
+        result["verdict"] = json!("invalid_server");
+        result["latency"]["ttft_adjusted"] =
+            json!({ "n": 32, "unanswered": 8, "p50": 13.0, "p90": null, "p95": null, "p99": null });
+    };
+    result(&world, "good", 0, |_| {});
+    result(&world, "bad", 0, refusing);
+    let gate = |condition: &str, a: &str, b: &str| world.regatta(&["compare", a, b, "--fail-if", condition]);
+    let failed = gate("ttft_p99>500%", "good", "bad");
+    assert_eq!(failed.code, 7);
+    failed
+        .shows("--fail-if fails: bad is INVALID(server)")
+        .shows("the server gave errors, and those requests are in no latency");
+    assert_eq!(gate("ttft_p99>500%", "bad", "good").code, 7);
+    assert_eq!(world.regatta(&["compare", "good", "bad"]).code, 0);
+    let infinite = gate("ttft_adjusted_p99>500%", "good", "bad");
+    assert_eq!(infinite.code, 7);
+    infinite.shows("ttft_adjusted_p99>500% holds for bad: its value is infinite");
+    assert_eq!(gate("ttft_adjusted_p99>5%", "good", "good").code, 0);
+    // A number of infinite requests is no difference in chance, also where the verdict is valid.
+    result(&world, "valid", 0, |result| {
+        refusing(result);
+        result["verdict"] = json!("valid");
+    });
+    assert_eq!(gate("ttft_adjusted_p99>500%", "good", "valid").code, 7);
+    for run in 1..=3 {
+        result(&world, &format!("side/{run}"), 0, |result| {
+            if run != 2 {
+                refusing(result)
+            }
+        });
+        result(&world, &format!("plain/{run}"), 0, |_| {});
+    }
+    let several = gate("ttft_p99>500%", "plain", "side");
+    assert_eq!(several.code, 7);
+    several.shows("--fail-if fails: side is INVALID(server)").shows(" in side/1; side/3: the server gave errors");
+    assert!(several.stdout.contains("B is INVALID(server)"), "{}", several.stdout);
+}
+
+/// Every statistic of result.json is a name for a gate.
+#[test]
+fn a_gate_takes_every_statistic_of_a_result() {
+    let world = World::new();
+    let set = |max: f64| {
+        move |result: &mut Value| {
+            result["latency"]["ttft"]["p75"] = json!(15.0);
+            result["latency"]["ttft"]["max"] = json!(max);
+        }
+    };
+    result(&world, "a", 0, set(20.0));
+    result(&world, "b", 0, set(30.0));
+    let gate = |condition: &str| world.regatta(&["compare", "a", "b", "--fail-if", condition]);
+    assert_eq!((gate("ttft_p75>1%").code, gate("ttft_max>40%").code, gate("ttft_max>60%").code), (0, 7, 0));
+    let missing = world.regatta(&["compare", "a", "b", "--as", "vllm", "--fail-if", "output_tokens<-2%"]);
+    assert_eq!(missing.code, 2);
+    missing.shows("do not both have that number as vllm").shows("leave out `--as`");
+}
+
 /// Three runs a side, by a list, by a folder of results, and by `repeats/`: one family of rows, judged by how runs differ.
 #[test]
 fn several_runs_of_a_side_are_judged() {
@@ -146,6 +208,8 @@ fn another_load_is_not_compared_unless_forced() {
     let refused = world.regatta(&["compare", "a", "b"]);
     assert_eq!(refused.code, 2);
     refused.shows("load: request_rate 40 / 50").shows("--force");
+    // No tool's definitions make one load of two.
+    assert!(!refused.stdout.contains("--as TOOL"), "{}", refused.stdout);
     assert!(delta(&compared(&world, &["a", "b"]), "ttft", "mean")["percent"].is_null());
     let forced = compared(&world, &["a", "b", "--force"]);
     let ttft = delta(&forced, "ttft", "mean");

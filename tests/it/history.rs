@@ -51,6 +51,8 @@ fn runs_of_one_benchmark_are_a_series_and_a_tag_keeps_what_it_measured() {
     // Where a run is named, its tag is as good.
     let compared = world.regatta(&["compare", "before-upgrade", "bench"]);
     assert!(compared.stdout.contains("before-upgrade"), "{}\n{}", compared.stdout, compared.stderr);
+    let report = world.good(&["report", "before-upgrade"]).stdout;
+    assert!(fs::read(report.trim()).is_ok() && report != world.good(&["report"]).stdout, "{report}");
 
     let page = world.path("trend.html");
     assert_eq!(world.regatta(&["history", "--html", page.to_str().unwrap()]).code, 0);

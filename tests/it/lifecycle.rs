@@ -266,6 +266,20 @@ fn only_runs_a_stage_alone_if_what_it_needs_is_there() {
     assert_eq!(world.count("count"), 2);
 }
 
+/// `plan` and `run` refuse alike what would run a stage that `--only` leaves out.
+#[test]
+fn a_forced_stage_outside_only_is_refused() {
+    let world = world(CHAIN);
+    world.good(&["run", "m"]);
+    for command in ["plan", "run"] {
+        let ended = world.regatta(&[command, "m", "--force", "a", "--only", "b"]);
+        assert_eq!(ended.code, 2, "{ended:?}");
+        ended.shows("`--force a` forces what `--only b` leaves out").shows("add `--only a`");
+    }
+    assert_eq!(world.good(&["run", "m", "--force", "b", "--only", "b"]).ran(), ["b"]);
+    assert_eq!(world.good(&["run", "m", "--force", "--only", "b"]).ran(), ["b"]);
+}
+
 #[test]
 fn force_runs_what_is_done_and_early_cut_off_spares_the_rest() {
     let world = world(CHAIN);
@@ -348,7 +362,7 @@ fn more_gpus_than_there_are_is_refused_in_words() {
     let world = world("stages:\n  a: { gpus: 4, shell: 'echo > out' }\n");
     let ended = world.regatta(&["run", "m", "--gpus", "0,1"]);
     assert_eq!(ended.code, 1);
-    ended.shows("it needs 4 GPUs, and this run can lease 2").shows("--gpus");
+    ended.shows("it needs 4 GPUs, and this run can lease 2").shows("`--gpus 0,` GPU 0 alone");
 }
 
 // ── Secrets ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -413,6 +427,37 @@ fn status_and_logs_say_what_is_going_on_and_what_was() {
     let wrong = world.regatta(&["logs", "b"]);
     assert_eq!(wrong.code, 2);
     wrong.shows("no run has a log of b");
+}
+
+/// The tasks of a `foreach` have the names that every other command has for them.
+#[test]
+fn logs_are_named_by_their_tasks() {
+    let world = world(
+        "stages:\n  each: { foreach: { x: [c, d] }, shell: '{{ \"echo in d\" if x == \"d\" else \"true\" }}' }\n",
+    );
+    world.good(&["run", "m"]);
+    assert_eq!(world.good(&["logs"]).stdout, "each/c\neach/d\n");
+    let wrong = world.regatta(&["logs", "each/cc"]);
+    assert_eq!(wrong.code, 2);
+    wrong.shows("did you mean `each/c`?");
+    world.good(&["logs", "each/c"]).shows("each.c.log is empty: its task printed nothing");
+    world.good(&["logs", "each/d"]).shows("in d\n");
+    world.manifest("n", "stages:\n  each: { foreach: { x: [0.5], y: [e] }, shell: echo it }\n");
+    world.good(&["run", "n"]);
+    assert_eq!(world.good(&["logs"]).stdout, "each/0.5/e\n");
+}
+
+/// Set and empty is how shells express "not set".
+#[test]
+fn an_empty_home_is_not_set() {
+    let mut world = world(CHAIN);
+    world.env("REGATTA_HOME", "");
+    world.good(&["list"]);
+    world.good(&["run", "m"]);
+    assert!(world.path(".regatta").is_dir());
+    let typed = world.regatta(&["list", "--home", ""]);
+    assert_eq!(typed.code, 2);
+    typed.shows("`--home` has an empty name");
 }
 
 #[test]

@@ -21,7 +21,7 @@ fn scraped(address: &str) -> String {
 fn a_run_under_way_can_be_scraped() {
     let world = World::new();
     let words = ["bench", "sim:", "-c", "2", "--duration", "60s", "--input-tokens", "32", "--output-tokens", "16"];
-    let mut run = world.start(&[&words[..], &["--metrics-listen", "127.0.0.1:0"]].concat());
+    let mut run = world.start(&[&words[..], &["--metrics-listen", "localhost:0"]].concat());
     let mut lines = BufReader::new(run.stdout.take().unwrap()).lines().map_while(Result::ok);
     let address = lines.find_map(|line| {
         let (_, rest) = line.split_once("metrics of this run: http://")?;

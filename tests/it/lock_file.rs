@@ -244,6 +244,10 @@ fn without_a_lock_of_this_run_there_is_nothing_to_hold_to() {
     let ended = world.regatta(&["run", "m", "batch=3", "--locked"]);
     assert_eq!(ended.code, 6);
     ended.shows("regatta.lock has no run `m batch=3`").shows("it has: m");
+    // A default that is given is the run without it.
+    world.good(&["run", "m", "batch=8", "--locked"]);
+    world.good(&["run", "m", "batch=8"]);
+    assert!(!world.read(FILE).contains("batch=8"), "{}", world.read(FILE));
     world.file(FILE, "lock: 1\n<<<<<<< ours\n");
     let ended = world.regatta(&["run", "m", "--locked"]);
     assert_eq!(ended.code, 2);

@@ -50,6 +50,25 @@ fn the_chapter_of_mlperf_is_true() {
     manual().case("tests/manual/12-*.md");
 }
 
+/// The example of chapter 2 quotes its paths: it runs in a folder whose name has a space, too.
+#[test]
+fn the_example_of_the_language_runs_in_a_folder_with_a_space() {
+    let folder = tempfile::tempdir().expect("a folder").path().join("with space");
+    let world = crate::world::World::below(&{
+        std::fs::create_dir_all(&folder).expect("a folder");
+        folder
+    });
+    let manifests = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/manual/02-manifest-language.in");
+    for entry in walkdir::WalkDir::new(&manifests).into_iter().map(|entry| entry.expect("a file of ours")) {
+        if entry.file_type().is_file() {
+            let to = entry.path().strip_prefix(&manifests).expect("below it").display().to_string();
+            world.file(&to, &std::fs::read_to_string(entry.path()).expect("text"));
+        }
+    }
+    world.good(&["run", "language"]);
+    assert_eq!(world.read("latest/compare/table.txt").lines().count(), 2);
+}
+
 fn manual() -> trycmd::TestCases {
     let cases = trycmd::TestCases::new();
     cases.register_bin("regatta", trycmd::cargo::cargo_bin!("regatta"));

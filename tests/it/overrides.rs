@@ -180,6 +180,10 @@ fn a_word_that_changes_nothing_is_a_mistake_and_one_that_changes_nothing_here_is
     ended.shows("requests=5 changes nothing here: only b would use it, and is skipped or not selected");
     assert_eq!(world.read("latest/a/out"), "0.5\n");
     world.good(&["plan", "m", "requests=5", "--only", "a"]).shows("requests=5 changes nothing here");
+    // What makes a stage skipped changes something.
+    world.manifest("n", "params: { xs: { list: [a, b], default: [a] }, on: { switch: {}, default: true } }\nstages:\n  a: { foreach: { x: '{{ xs }}' }, shell: 'echo {{ x }}' }\n  b: { when: '{{ on }}', shell: 'echo b' }\n");
+    let skipping = world.good(&["plan", "n", "xs=", "on=false"]);
+    assert!(!format!("{}{}", skipping.stdout, skipping.stderr).contains("changes nothing"), "{skipping:?}");
     let shown = world.good(&["show", "m", "tuning.kv_fraction=0.5"]).stdout;
     let line = shown.lines().find(|line| line.starts_with("vars.tuning.kv_fraction")).expect("the value");
     assert_eq!(line.split_whitespace().collect::<Vec<_>>(), ["vars.tuning.kv_fraction", "0.5", "command", "line"]);

@@ -83,6 +83,28 @@ fn a_run_is_written_in_the_files_of_other_tools() {
     );
 }
 
+/// Where no model was requested, it is the one that the server reported; where neither is known, that is listed.
+#[test]
+fn vllms_file_has_the_model_that_was_served() {
+    let world = World::new();
+    let mut result: Value = serde_json::from_str(&fs::read_to_string(race().join("result.json")).unwrap()).unwrap();
+    let mut export = |served: Value| {
+        result["asked"]["model"] = "".into();
+        result["identity"]["servers"][0]["model"] = served;
+        world.file("run/result.json", &result.to_string());
+        world.file("run/requests.jsonl", &fs::read_to_string(race().join("requests.jsonl")).unwrap());
+        let ended = world.good(&["export", "run", "--as", "vllm", "--out", "out"]);
+        let file = fs::read_dir(world.path("out")).unwrap().flatten().next().unwrap().path();
+        (ended, serde_json::from_str::<Value>(&fs::read_to_string(file).unwrap()).unwrap())
+    };
+    let (ended, file) = export("gpt2".into());
+    assert_eq!(file["model_id"], "gpt2");
+    assert!(!ended.stderr.contains("model_id"), "{ended:?}");
+    let (ended, file) = export(Value::Null);
+    assert_eq!(file.get("model_id"), None);
+    ended.shows("left out: model_id: ");
+}
+
 #[test]
 fn what_is_written_for_a_tool_has_its_definition_and_not_ours() {
     let world = World::new();

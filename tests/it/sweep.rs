@@ -223,6 +223,13 @@ fn two_sweeps_are_compared_level_by_level_and_not_judged() {
     // A folder of outputs whose only measurement is a sweep, such as `latest`.
     bench(&world, &["-c", "1,2", "-n", "10"]).shows("TTFT and E2E from when the user became idle");
     world.good(&["compare", "a", "latest"]).shows("2 users").shows("B − A");
+    // So is a run, by its tag or its name.
+    world.good(&["tag", "one"]);
+    let run = world.good(&["runs", "--json"]).stdout;
+    let run: Value = serde_json::from_str(&run).unwrap();
+    let run = run["runs"][0]["run"].as_str().unwrap_or_else(|| panic!("{run:#}"));
+    world.good(&["compare", "a", "one"]).shows("2 users").shows("B − A");
+    world.good(&["compare", "one", run]).shows("2 users").shows("B − A");
     // A point is a result like any other, and a sweep is none.
     let point = world.regatta(&["compare", "a", "b/points/01-c2"]);
     assert_eq!(point.code, 2, "{point:?}");

@@ -77,7 +77,7 @@ fn run_request(request: &BenchCommand, manifest: &Path) -> cli::RunRequest {
         locking: cli::LockMode::Ignore,
         env: std::collections::BTreeMap::new(),
         junit: request.junit.clone(),
-        metrics_listen: request.metrics_listen,
+        metrics_listen: request.metrics_listen.clone(),
         otlp: request.otlp.clone(),
     }
 }

@@ -1,6 +1,5 @@
 //! One run on this machine: the lock, the journal, the watchdog, the loop, the run state, the exit code.
 
-use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -171,7 +170,7 @@ fn prepare_and_execute(
             RunPurpose::Ordinary | RunPurpose::Serve(_) => StopSignals::new(),
         },
         junit: request.junit.clone(),
-        metrics_listen: request.metrics_listen,
+        metrics_listen: request.metrics_listen.clone(),
         otlp,
     };
     prepared.execute()
@@ -214,7 +213,7 @@ struct PreparedRun {
     signals: StopSignals,
     /// Where to write JUnit XML.
     junit: Option<PathBuf>,
-    metrics_listen: Option<SocketAddr>,
+    metrics_listen: Option<String>,
     /// Where the run goes as a trace and as metrics.
     otlp: OtlpEndpoints,
 }
@@ -306,7 +305,7 @@ impl PreparedRun {
         let output_cache = Arc::new(opened?);
         output_cache.begin()?;
         let digests = Arc::new(Digests::load(&home));
-        let scraped = self.metrics_listen.map(|_| Arc::new(parking_lot::Mutex::new(RunState::new())));
+        let scraped = self.metrics_listen.as_ref().map(|_| Arc::new(parking_lot::Mutex::new(RunState::new())));
         let sink = Arc::new(EventSink::new(&home, &id, &lock, teller.send.clone(), stop.clone(), scraped.clone())?);
         let recorder = (!self.otlp.is_empty()).then(|| Arc::new(parking_lot::Mutex::new(OtlpRecorder::new())));
         let emit: EventEmitter = {
@@ -319,7 +318,7 @@ impl PreparedRun {
             })
         };
         self.emit_run_started(&id, &lock, &emit);
-        if let (Some(address), Some(state)) = (self.metrics_listen, scraped) {
+        if let (Some(address), Some(state)) = (&self.metrics_listen, scraped) {
             let bound = runtime.block_on(metrics_listener::listen(address, state));
             emit(match bound {
                 Ok(bound) => Event::MetricsServed { url: format!("http://{bound}/metrics") },

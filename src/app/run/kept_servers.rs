@@ -122,7 +122,7 @@ impl KeptServers {
         }
         let names = users.iter().map(|task| format!("`{}`", task.id)).collect::<Vec<_>>().join(", ");
         let (together, hint) = match users.as_slice() {
-            [_] => ("needs", "`--gpus N` or `--gpus 0,1,…` sets the GPUs that a run may lease".to_owned()),
+            [_] => ("needs", "`--gpus` sets the GPUs that a run may lease: `--gpus N` any N of them, `--gpus 0,1` these, `--gpus 0,` GPU 0 alone".to_owned()),
             _ => ("together need", format!("serve one of them: `regatta serve {} {}`", plan.name, users[0].id)),
         };
         Err(CommandError::Usage(format!(

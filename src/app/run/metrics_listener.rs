@@ -20,8 +20,8 @@ use crate::report::{OPEN_METRICS_TYPE, RunState, open_metrics};
 /// A client that has not sent its request by then is closed.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Binds the address, and answers for as long as the runtime lives. Returns the address with its port.
-pub(super) async fn listen(address: SocketAddr, state: Arc<Mutex<RunState>>) -> std::io::Result<SocketAddr> {
+/// Binds the `HOST:PORT`, and answers for as long as the runtime lives. Returns the address with its port.
+pub(super) async fn listen(address: &str, state: Arc<Mutex<RunState>>) -> std::io::Result<SocketAddr> {
     let listener = TcpListener::bind(address).await?;
     let bound = listener.local_addr()?;
     tokio::spawn(async move {

@@ -59,6 +59,8 @@ pub struct StatedMetric<'a> {
     pub key: &'a str,
     /// By name, ms.
     pub stats: [(&'static str, Option<f64>); 5],
+    /// Statistics of Regatta's own file beside those that every tool has.
+    pub own_stats: [(&'static str, Option<f64>); 2],
     /// Another tool's; Regatta's own are the same in each result.
     pub definition: Option<&'a str>,
     pub population: &'a str,
@@ -201,6 +203,7 @@ impl MeasuredResult {
                 .map(|(key, it)| StatedMetric {
                     key,
                     stats: result.statistics(key, it),
+                    own_stats: [("p75", it.p75), ("max", it.max)],
                     definition: None,
                     population: &it.population,
                     zero_point: &it.zero_point,
@@ -215,6 +218,7 @@ impl MeasuredResult {
                 .map(|(key, it)| StatedMetric {
                     key,
                     stats: [("mean", it.mean), ("p50", it.p50), ("p90", it.p90), ("p95", it.p95), ("p99", it.p99)],
+                    own_stats: [("p75", None), ("max", None)],
                     definition: Some(&it.definition),
                     population: &it.population,
                     zero_point: &it.zero_point,

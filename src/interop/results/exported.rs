@@ -49,7 +49,11 @@ pub(in crate::interop) struct RunFacts<'a> {
 
 impl RunFacts<'_> {
     pub(in crate::interop) fn model(&self) -> Option<&str> {
-        self.result.map(|result| result.requested.model.as_str()).filter(|model| !model.is_empty())
+        let result = self.result?;
+        // Where no model was requested, the server's only one was measured.
+        let served =
+            result.identity.iter().flat_map(|identity| &identity.servers).find_map(|server| server.model.as_deref());
+        Some(result.requested.model.as_str()).filter(|model| !model.is_empty()).or(served)
     }
 
     pub(in crate::interop) fn urls(&self) -> &[String] {

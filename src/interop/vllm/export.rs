@@ -25,7 +25,10 @@ pub(in crate::interop) fn write(measured_run: &MeasuredRun, out: &mut Exported) 
     for (name, value) in identity::entries(measured_run) {
         put(&format!("regatta_{}", name.replace([' ', '-'], "_")), json!(value));
     }
-    put("model_id", json!(facts.model()));
+    match facts.model() {
+        Some(model) => drop(put("model_id", json!(model))),
+        None => out.without("model_id: the result has no name of the model"),
+    }
     put("num_prompts", json!(measured_run.request_traces.len()));
     match facts.result.map_or(Ok(json!("inf")), request_rate) {
         Ok(rate) => drop(put("request_rate", rate)),

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use crate::event::Verdict;
-use crate::harness::RunIdentity;
 use crate::harness::gpu::GpusUsage;
+use crate::harness::{Adjusted, RunIdentity};
 use crate::interop::{ImportedResult, MeasuredRun, MetricConcept, MetricMeaning, SortedValues, StatedMetric, Tool};
 use crate::report::explain;
 
@@ -24,6 +24,10 @@ pub struct Measure {
 }
 
 impl Measure {
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        self.meaning.differences(&other.meaning).is_empty()
+    }
+
     pub(super) fn stat(&self, name: &str) -> Option<f64> {
         self.stats.iter().find(|(stat, _)| *stat == name).map(|(_, value)| *value)
     }
@@ -66,6 +70,8 @@ pub struct ComparedResult {
     /// The source of the token counts.
     counted: String,
     pub measures: Vec<Measure>,
+    /// What only a gate looks at: more statistics of the measures, and the percentiles that count failures, which may be infinite.
+    pub(super) gate_measures: Vec<Measure>,
 }
 
 const STATS: [&str; 5] = ["mean", "p50", "p90", "p95", "p99"];
@@ -104,6 +110,8 @@ impl ComparedResult {
                 .and_then(|concept| as_tool.by_request(concept, &measured_run.request_traces).ok())
                 .unwrap_or_default();
             let (key, meaning) = (metric.key.to_owned(), meaning(&metric));
+            let own_stats = metric.own_stats.into_iter().filter_map(|(stat, value)| Some((stat, value?))).collect();
+            sheet.gate_measures.push(gate_measure(&key, meaning.clone(), own_stats));
             sheet.measures.push(Measure { key, unit: "ms", meaning, stats, values, more_is_better: false });
         }
         for key in ["requests_full", "requests_loadgen_completed", "output_tokens"] {
@@ -117,6 +125,10 @@ impl ComparedResult {
             && let Some(tokens) = own.number("tokens_per_joule", gpu.tokens_per_joule)
         {
             sheet.measures.push(energy(gpu, tokens, &sheet.counted));
+        }
+        if let Some(own) = measured_run.result.own() {
+            let of_all = [("ttft_adjusted", &own.latency.ttft_adjusted), ("e2e_adjusted", &own.latency.e2e_adjusted)];
+            sheet.gate_measures.extend(of_all.into_iter().filter(|(_, it)| it.n > 0).map(adjusted));
         }
         sheet
     }
@@ -153,6 +165,9 @@ impl ComparedResult {
                     let values = tool.by_request(concept, &measured_run.request_traces).unwrap_or_default();
                     let stats = stats(&spread);
                     let key = concept.name().to_owned();
+                    let more = [("p75", spread.at(0.75)), ("max", spread.max())];
+                    let more = more.into_iter().filter_map(|(stat, value)| Some((stat, value?))).collect();
+                    sheet.gate_measures.push(gate_measure(&key, meaning.clone(), more));
                     sheet.measures.push(Measure { key, unit: "ms", meaning, stats, values, more_is_better: false });
                 }
                 Err(why) => missing.push(format!("{}: {}", concept.title(), why.reason())),
@@ -208,13 +223,8 @@ impl ComparedResult {
             ),
             counted: counted(measured_run),
             measures: Vec::new(),
+            gate_measures: Vec::new(),
         }
-    }
-
-    /// The measure of the same name and meaning.
-    pub(super) fn like(&self, measure: &Measure) -> Option<&Measure> {
-        let found = self.measures.iter().find(|other| other.key == measure.key)?;
-        found.meaning.differences(&measure.meaning).is_empty().then_some(found)
     }
 
     /// What makes numbers unlike where it differs, as text by name.
@@ -387,6 +397,25 @@ fn rate_meaning(key: &str, imported: Option<Tool>, counted: &str) -> MetricMeani
         window: "full".to_owned(),
         percentile_rule: String::new(),
     })
+}
+
+fn gate_measure(key: &str, meaning: MetricMeaning, stats: Vec<(&'static str, f64)>) -> Measure {
+    Measure { key: key.to_owned(), unit: "ms", meaning, stats, values: Vec::new(), more_is_better: false }
+}
+
+/// Percentiles that count a request without an answer as infinitely late.
+fn adjusted((key, it): (&str, &Adjusted)) -> Measure {
+    let entry = explain::entry(key);
+    let meaning = MetricMeaning {
+        formula: entry.map(|entry| entry.formula.to_owned()).unwrap_or_default(),
+        population: String::new(),
+        zero_point: entry.map(|entry| entry.zero_point.to_owned()).unwrap_or_default(),
+        token_source: String::new(),
+        window: "full".to_owned(),
+        percentile_rule: String::new(),
+    };
+    let stats = [("p50", it.p50), ("p90", it.p90), ("p95", it.p95), ("p99", it.p99)];
+    gate_measure(key, meaning, stats.map(|(stat, value)| (stat, value.unwrap_or(f64::INFINITY))).to_vec())
 }
 
 fn rate_measure(key: &str, rate: f64, meaning: MetricMeaning) -> Measure {

@@ -117,6 +117,9 @@ pub struct Comparison {
     /// How servers, GPUs, engines, clients and manifests differ, including what was varied.
     pub identity: Vec<IdentityDifference>,
     pub deltas: Vec<Delta>,
+    /// Of what only a gate looks at.
+    #[serde(skip)]
+    gate_deltas: Vec<Delta>,
 }
 
 impl Comparison {
@@ -124,14 +127,15 @@ impl Comparison {
         let (mut unlike_load, notes) = a.first().unlike_load(b.first());
         unlike_load.extend(identity::simulated_and_real(a.first(), b.first()));
         let pairing = Pairing::of(a, b, &unlike_load);
-        let others: Vec<_> = b.rows().collect();
-        let mut deltas: Vec<Delta> = a
-            .rows()
-            .filter_map(|one| {
+        let differences = |of_a: Vec<RunSetRow<'_>>, of_b: Vec<RunSetRow<'_>>| -> Vec<Delta> {
+            let of = |one: RunSetRow<'_>| {
                 let same = |other: &&RunSetRow<'_>| other.measure.key == one.measure.key && other.stat == one.stat;
-                difference(&one, others.iter().find(same)?, &unlike_load, &pairing, rules.force)
-            })
-            .collect();
+                difference(&one, of_b.iter().find(same)?, &unlike_load, &pairing, rules.force)
+            };
+            of_a.into_iter().filter_map(of).collect()
+        };
+        let mut deltas = differences(a.rows().collect(), b.rows().collect());
+        let gate_deltas = differences(a.gate_rows().collect(), b.gate_rows().collect());
         set_judgements(&mut deltas, a, rules.margins);
         Self {
             a: a.name.clone(),
@@ -145,6 +149,7 @@ impl Comparison {
             pairing,
             identity: identity::differences(a.first(), b.first()),
             deltas,
+            gate_deltas,
         }
         .without_claims(a.first(), b.first())
     }
@@ -170,7 +175,12 @@ impl Comparison {
     }
 
     pub fn find(&self, metric: &str, stat: &str) -> Option<&Delta> {
-        self.deltas.iter().find(|delta| delta.metric == metric && delta.stat == stat)
+        self.gated().find(|delta| delta.metric == metric && delta.stat == stat)
+    }
+
+    /// All rows that a gate may name.
+    pub(super) fn gated(&self) -> impl Iterator<Item = &Delta> {
+        self.deltas.iter().chain(&self.gate_deltas)
     }
 }
 
@@ -193,6 +203,9 @@ fn difference(
     let rules = [&a.measure.meaning.percentile_rule, &b.measure.meaning.percentile_rule];
     if a.stat.starts_with('p') && rules[0] != rules[1] {
         unlike.push(format!("percentile rule: {} / {}", rules[0], rules[1]));
+    }
+    if a.values.iter().chain(&b.values).any(|value| value.is_infinite()) {
+        return Some(infinite(a, b, unlike, force));
     }
     let sides = if pairing.is_paired() {
         ComparedSamples::paired(&a.values, &pairing.ordered(&b.values))?
@@ -218,6 +231,34 @@ fn difference(
         paired: percent.is_some() && sides.is_paired(),
         sides: percent.map(|_| sides),
     })
+}
+
+/// A number of a run is infinite: by itself that is no chance, so there is nothing to test.
+fn infinite(a: &RunSetRow<'_>, b: &RunSetRow<'_>, unlike: Vec<String>, force: bool) -> Delta {
+    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+    let [one, other] = [&a.values, &b.values].map(|values| mean(values));
+    let percent = match (one.is_infinite(), other.is_infinite()) {
+        (true, true) => 0.0,
+        (true, false) => -100.0,
+        (false, _) => f64::INFINITY,
+    };
+    Delta {
+        metric: a.measure.key.clone(),
+        stat: a.stat,
+        unit: a.measure.unit,
+        a: Some(one),
+        b: Some(other),
+        a_stddev: None,
+        b_stddev: None,
+        percent: (unlike.is_empty() || force).then_some(percent),
+        interval: None,
+        p: None,
+        judgement: None,
+        runs_needed: None,
+        unlike,
+        paired: false,
+        sides: None,
+    }
 }
 
 /// All rows that were subtracted, as one family.

@@ -3,6 +3,7 @@
 use std::str::FromStr;
 
 use super::{Comparison, Delta};
+use crate::interop::Tool;
 use crate::stats;
 
 /// A difference that fails the comparison.
@@ -27,10 +28,16 @@ pub struct NotCondition(String);
 pub enum NoDifference {
     /// `known` are the numbers that both have.
     #[error(
-        "`{condition}`: {a} and {b} do not both have that number\n  hint: they have {}",
-        if known.is_empty() { "there are none".to_owned() } else { known.join(", ") }
+        "`{condition}`: {a} and {b} do not both have that number\n  hint: {}",
+        if known.is_empty() { "they have no number in common".to_owned() } else { format!("they have {}", known.join(", ")) }
     )]
     NoNumber { condition: FailCondition, a: String, b: String, known: Vec<String> },
+    /// The same where a tool's definitions computed the numbers.
+    #[error(
+        "`{condition}`: {a} and {b} do not both have that number as {tool}\n  hint: leave out `--as`, or take one of {}",
+        known.join(", ")
+    )]
+    NoNumberAs { condition: FailCondition, a: String, b: String, known: Vec<String>, tool: &'static str },
     #[error(
         "`{condition}`: the two numbers are not alike: {}\n  hint: `--force` subtracts them anyway{}",
         unlike.join("; "),
@@ -39,12 +46,27 @@ pub enum NoDifference {
     Unlike { condition: FailCondition, unlike: Vec<String> },
 }
 
-/// Whether a tool's definition could be that of both numbers: what was not counted cannot be.
-pub(super) fn has_one_definition(unlike: &[String]) -> bool {
-    unlike.iter().any(|difference| !difference.starts_with("tokens: "))
+impl NoDifference {
+    /// The numbers were computed with this tool's definitions.
+    #[must_use]
+    pub fn as_tool(self, tool: Option<Tool>) -> Self {
+        match (self, tool) {
+            (Self::NoNumber { condition, a, b, known }, Some(tool)) => {
+                Self::NoNumberAs { condition, a, b, known, tool: tool.name() }
+            }
+            (other, _) => other,
+        }
+    }
 }
 
-const STATS: [&str; 5] = ["mean", "p50", "p90", "p95", "p99"];
+/// Whether one definition of both numbers would make them alike: another load stays another load, and what was not counted stays so.
+pub(super) fn has_one_definition(unlike: &[String]) -> bool {
+    let of_definition = ["formula: ", "zero point: ", "population: ", "window: ", "percentile rule: "];
+    let is_of_definition = |difference: &String| of_definition.iter().any(|what| difference.starts_with(what));
+    !unlike.is_empty() && unlike.iter().all(is_of_definition)
+}
+
+const STATS: [&str; 7] = ["mean", "p50", "p75", "p90", "p95", "p99", "max"];
 
 impl FromStr for FailCondition {
     type Err = NotCondition;
@@ -89,8 +111,7 @@ impl FailCondition {
     pub fn outcome<'a>(&self, comparison: &'a Comparison) -> Result<FailConditionOutcome<'a>, NoDifference> {
         let Some(delta) = comparison.find(&self.metric, &self.stat) else {
             let known = comparison
-                .deltas
-                .iter()
+                .gated()
                 .map(|delta| {
                     if delta.stat.is_empty() {
                         delta.metric.clone()

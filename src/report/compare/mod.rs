@@ -28,7 +28,7 @@ pub use server_table::ServerRow;
 pub use sweep_comparison::{ComparedSweep, sweeps_json, sweeps_text};
 pub(in crate::report) use sweep_comparison::{identity_of_sweeps, sweep_notes, sweep_rows};
 pub(in crate::report) use text::{doubts, judgement_text, letter, method};
-pub use text::{json, text};
+pub use text::{invalid_runs, json, text};
 
 #[cfg(test)]
 mod tests;

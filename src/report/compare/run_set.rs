@@ -77,9 +77,22 @@ impl RunSet {
 
     /// Numbers that every run has, with one meaning.
     pub(super) fn rows(&self) -> impl Iterator<Item = RunSetRow<'_>> {
-        self.first().measures.iter().flat_map(move |measure| {
+        self.rows_of(|run| &run.measures)
+    }
+
+    /// The same of what only a gate looks at.
+    pub(super) fn gate_rows(&self) -> impl Iterator<Item = RunSetRow<'_>> {
+        self.rows_of(|run| &run.gate_measures)
+    }
+
+    fn rows_of<'a>(
+        &'a self,
+        measures: impl Fn(&'a ComparedResult) -> &'a [Measure] + Copy + 'a,
+    ) -> impl Iterator<Item = RunSetRow<'a>> {
+        measures(self.first()).iter().flat_map(move |measure| {
             measure.stats.iter().filter_map(move |(stat, _)| {
-                let values: Option<Vec<f64>> = self.runs.iter().map(|run| run.like(measure)?.stat(stat)).collect();
+                let of = |run| measures(run).iter().find(|other| other.key == measure.key && other.is_like(measure));
+                let values: Option<Vec<f64>> = self.runs.iter().map(|run| of(run)?.stat(stat)).collect();
                 Some(RunSetRow { measure, stat, values: values? })
             })
         })

@@ -56,18 +56,24 @@ const fn verdict_role(verdict: Option<Verdict>) -> TextRole {
 
 /// Warnings for results that are no measurements of a server.
 pub(in crate::report) fn doubts(sets: &[RunSet]) -> Vec<String> {
-    let doubt = |(n, set): (usize, &RunSet)| {
-        let sheet = set.worst();
-        let why = match sheet.verdict? {
-            Verdict::InvalidClient => "its numbers are as much the client's as the server's",
-            Verdict::InvalidLoad => "the load was not reached, or a limit missed",
-            Verdict::InvalidServer => "the server gave errors, and those requests are in no latency",
-            Verdict::Valid | Verdict::ValidWithWarnings => return None,
-        };
-        let which = if set.runs().len() > 1 { format!(" in {}", sheet.name) } else { String::new() };
-        Some(format!("{} is {}{which}: {why}", letter(n), sheet.verdict_word()))
+    let of_set = |(n, set)| invalid_runs(set).into_iter().map(move |line| format!("{} is {line}", letter(n)));
+    sets.iter().enumerate().flat_map(of_set).collect()
+}
+
+/// A line for each INVALID verdict of a side: `INVALID(server) in after/1; after/3: why`.
+pub fn invalid_runs(set: &RunSet) -> Vec<String> {
+    let reasons = [
+        (Verdict::InvalidServer, "the server gave errors, and those requests are in no latency"),
+        (Verdict::InvalidClient, "its numbers are as much the client's as the server's"),
+        (Verdict::InvalidLoad, "the load was not reached, or a limit missed"),
+    ];
+    let line = |(verdict, why): (Verdict, &str)| {
+        let runs: Vec<_> = set.runs().iter().filter(|run| run.verdict == Some(verdict)).collect();
+        let names: Vec<&str> = runs.iter().map(|run| run.name.as_str()).collect();
+        let which = if set.runs().len() > 1 { format!(" in {}", clean(&names.join("; "))) } else { String::new() };
+        Some(format!("{}{which}: {why}", runs.first()?.verdict_word()))
     };
-    sets.iter().enumerate().filter_map(doubt).collect()
+    reasons.into_iter().filter_map(line).collect()
 }
 
 /// `A`, `B`, …: how a result is called in a table.

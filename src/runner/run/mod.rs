@@ -344,7 +344,7 @@ impl<W: TaskExecutor> Runner<W> {
             FailureKind::Refused,
             format!("it needs {wanted} GPUs, and this run can lease {}", self.options.gpus.len()),
         )
-        .hint("`--gpus N` or `--gpus 0,1,…` sets the GPUs that a run may lease");
+        .hint("`--gpus` sets the GPUs that a run may lease: `--gpus N` any N of them, `--gpus 0,1` these, `--gpus 0,` GPU 0 alone");
         self.fail(ix, 1, failure, 0.0);
     }
 

@@ -27,15 +27,18 @@ pub fn private(project: &Project, plan: &Plan) -> PrivateValues {
 }
 
 /// The name of a run in a lock file: its manifest and the parameters that were given, by an argument or by a variable, in the
-/// order of their names.
+/// order of their names. A given default is the same run as one that is not given.
 pub fn name(project: &Project, plan: &Plan, settings: &[KeyValueArg]) -> String {
     let private = private(project, plan);
     // As it was written in both: the same run has the same name.
     let by_word = settings.iter().map(|setting| (setting.key.as_str(), setting.value.clone()));
     let by_variable = plan.of_environment.iter();
     let by_variable = by_variable.filter_map(|(name, variable)| Some((name.as_str(), project.variable(variable)?)));
-    let given: BTreeMap<&str, String> =
-        by_variable.chain(by_word).map(|(name, value)| (name, private.text(&value))).collect();
+    let given: BTreeMap<&str, String> = by_variable
+        .chain(by_word)
+        .filter(|(name, _)| !plan.at_default.contains(*name))
+        .map(|(name, value)| (name, private.text(&value)))
+        .collect();
     let given = given.iter().map(|(key, value)| format!(" {key}={value}"));
     std::iter::once(plan.name.clone()).chain(given).collect()
 }

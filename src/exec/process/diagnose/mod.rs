@@ -163,7 +163,7 @@ const TABLE: &[(CauseMatcher, KnownCause)] = &[
         ]),
         KnownCause {
             cause: "a file is not there",
-            hint: "declare it under `inputs:` and use `{{ inputs.NAME }}`: the stage runs in its own empty folder",
+            hint: "declare it under `inputs:` and use `\"{{ inputs.NAME }}\"`: the stage runs in its own empty folder, and a path with spaces needs the quotes",
         },
     ),
     (
