@@ -37,6 +37,10 @@ pub struct BenchCommand {
     pub warmup: u32,
     /// A key of the manifest's `bench.data`, and the file.
     pub data: Option<(&'static str, PathBuf)>,
+    /// The data begin again at their end.
+    pub repeat_data: bool,
+    /// Records of the data with a longer prompt are left out.
+    pub max_input_len: Option<u32>,
     /// A path, or the name of one that is elsewhere.
     pub tokenizer: Option<String>,
     /// `None`: as the data are.
@@ -95,6 +99,8 @@ pub enum BenchLoad {
     Offline,
     /// Several levels, one after the other.
     Sweep(BenchSweep),
+    /// The data at their time stamps, so many times as fast.
+    Trace(f64),
 }
 
 /// A length in tokens.
@@ -153,14 +159,23 @@ pub(super) fn into_command(mut args: BenchArgs) -> Result<BenchCommand, Argument
     } else {
         target
     };
+    let tls = tls(&args);
+    if !tls.is_empty() && !target.starts_with("https://") {
+        let options = [(args.insecure, "--insecure"), (args.cacert.is_some(), "--cacert"), (true, "--cert")];
+        let option = options.into_iter().find_map(|(is_given, option)| is_given.then_some(option)).unwrap_or_default();
+        return invalid_value(format!(
+            "`{option}` is for a target with `https://`, and TARGET has none\n  hint: `https://HOST:PORT/v1` is OpenAI's interface with TLS"
+        ));
+    }
     let has_load = args.concurrency.is_some() || args.rate.is_some() || args.offline || args.sweep.is_some();
     let has_end = args.requests.is_some() || args.duration.is_some() || args.measurement_interval.is_some();
     // A first try: some seconds, and more than one request at a time.
     let is_first_try = target.starts_with("sim:") && !has_load && !has_end && args.data.is_none();
-    let load = if is_first_try { BenchLoad::Concurrency(16) } else { load(&args)? };
+    let data = data(&args)?;
+    let kind = data.as_ref().map(|(kind, _)| *kind);
+    let load = if is_first_try { BenchLoad::Concurrency(16) } else { load(&args, kind)? };
     let is_sweep = matches!(load, BenchLoad::Sweep(_));
     let duration = args.duration.clone().or_else(|| args.measurement_interval.map(|ms| format!("{ms}ms")));
-    let data = data(&args)?;
     // The same time for each level: a count that suits one level does not suit another.
     let is_open = duration.is_none() && args.requests.is_none() && data.is_none();
     let duration = duration.or_else(|| (is_sweep && is_open).then(|| "30s".to_owned()));
@@ -181,6 +196,19 @@ pub(super) fn into_command(mut args: BenchArgs) -> Result<BenchCommand, Argument
     if input.is_some_and(|input| input.max.is_some_and(|most| most < input.mean)) {
         return invalid_value("`--max-input-len` is below the mean `--input-tokens`");
     }
+    if args.repeat_data && matches!(load, BenchLoad::Trace(_)) {
+        return invalid_value(
+            "a trace is sent once, at its time stamps: `--repeat-data` needs another load, such as `--rate`",
+        );
+    }
+    let limits = args.limit.iter().map(|text| limit(text)).collect::<Result<Vec<_>, _>>()?;
+    let has = |wanted: &str| limits.iter().any(|(key, _)| key == wanted);
+    let has_promise = !args.goodput.is_empty() || args.ttft_p99.is_some() || args.tpot_p99.is_some();
+    if has("goodput") && !has_promise && !has("ttft_p99") && !has("tpot_p99") {
+        return invalid_value(
+            "`--limit goodput=…` needs the SLO of each request\n  hint: `--goodput ttft:450 tpot:40`, in ms",
+        );
+    }
     Ok(BenchCommand {
         target,
         serve,
@@ -188,15 +216,17 @@ pub(super) fn into_command(mut args: BenchArgs) -> Result<BenchCommand, Argument
         protocol,
         endpoint: args.endpoint.clone(),
         api_key_env: args.api_key_env.clone(),
-        tls: tls(&args),
+        tls,
         connections: args.connections,
-        notices: notices(&args, &load),
+        notices: notices(&args, &load, kind),
         load,
         is_constant: args.arrivals == Some(ArrivalsWord::Constant),
         requests,
         duration,
         repeat: args.repeat,
         warmup: args.warmup,
+        repeat_data: args.repeat_data,
+        max_input_len: args.max_input_len.filter(|_| data.is_some()),
         data,
         tokenizer: args.tokenizer.clone(),
         input,
@@ -215,7 +245,7 @@ pub(super) fn into_command(mut args: BenchArgs) -> Result<BenchCommand, Argument
         vocab_size: args.vocab_size,
         ttft_p99: args.ttft_p99.clone(),
         tpot_p99: args.tpot_p99.clone(),
-        limits: args.limit.iter().map(|text| limit(text)).collect::<Result<_, _>>()?,
+        limits,
         slo: args.goodput.iter().map(|word| parse_goodput_limit(word)).collect::<Result<_, _>>()?,
         is_shared: args.stream == StreamWord::Shared,
         stall_timeout: args.stall_timeout,
@@ -230,7 +260,14 @@ pub(super) fn into_command(mut args: BenchArgs) -> Result<BenchCommand, Argument
     })
 }
 
-fn load(args: &BenchArgs) -> Result<BenchLoad, ArgumentError> {
+/// `data`: what kind of data there are.
+fn load(args: &BenchArgs, data: Option<&str>) -> Result<BenchLoad, ArgumentError> {
+    if let Some(speed) = args.trace {
+        if !(speed.is_finite() && speed > 0.0) {
+            return invalid_value(format!("`--trace={speed}`: the speed must be above 0"));
+        }
+        return Ok(BenchLoad::Trace(speed));
+    }
     if let Some(rates) = args.sweep {
         return Ok(BenchLoad::Sweep(BenchSweep::Auto(rates)));
     }
@@ -256,6 +293,7 @@ fn load(args: &BenchArgs) -> Result<BenchLoad, ArgumentError> {
             _ => BenchLoad::Sweep(BenchSweep::Rate(rates.clone())),
         }),
         None if args.offline => Ok(BenchLoad::Offline),
+        None if data == Some("mooncake") => Ok(BenchLoad::Trace(1.0)),
         // As GenAI-Perf has it.
         None => Ok(BenchLoad::Concurrency(1)),
     }
@@ -371,7 +409,8 @@ fn parse_goodput_limit(word: &str) -> Result<(&'static str, f64), ArgumentError>
     }
 }
 
-fn notices(args: &BenchArgs, load: &BenchLoad) -> Vec<String> {
+/// `data`: what kind of data there are.
+fn notices(args: &BenchArgs, load: &BenchLoad, data: Option<&str>) -> Vec<String> {
     let mut notices = Vec::new();
     let mut note = |is_given: bool, text: &str| {
         if is_given {
@@ -393,6 +432,39 @@ fn notices(args: &BenchArgs, load: &BenchLoad) -> Vec<String> {
         is_genai_perfs && matches!(load, BenchLoad::Rate(_)) && args.arrivals.is_none(),
         "arrivals at a rate are Poisson here and equally spaced in GenAI-Perf: `--arrivals constant` is its law",
     );
+    let (has_data, is_replay) = (data.is_some(), data == Some("plan"));
+    let has_rate = match load {
+        BenchLoad::Rate(_) => true,
+        BenchLoad::Sweep(sweep) => !matches!(sweep, BenchSweep::Concurrency(_)),
+        BenchLoad::Concurrency(_) | BenchLoad::Offline | BenchLoad::Trace(_) => false,
+    };
+    let has_duration = args.duration.is_some() || args.measurement_interval.is_some();
+    note(
+        has_data && (args.input_tokens.is_some() || args.input_tokens_stddev > 0.0),
+        "--input-tokens and its deviation are not used: prompts come from --data, as long as they are there",
+    );
+    note(
+        has_data && args.output_tokens.is_none() && args.output_tokens_stddev > 0.0,
+        "--output-tokens-stddev is not used: without --output-tokens answers are as long as the data have it",
+    );
+    note(has_data && args.prompt_source.is_some(), "--prompt-source is not used: prompts come from --data");
+    note(
+        is_replay && (args.output_tokens.is_some() || args.max_input_len.is_some() || args.repeat_data),
+        "--output-tokens, --max-input-len and --repeat-data are not used: a plan's requests are sent as they are, once",
+    );
+    note(
+        is_replay && (args.requests.is_some() || has_duration),
+        "--requests and --duration are not used: all requests of the plan are sent",
+    );
+    note(
+        args.repeat_data && !is_replay && args.requests.is_none() && !has_duration,
+        "--repeat-data is not used: without --requests or --duration each record is sent once",
+    );
+    note(
+        args.arrivals.is_some() && !has_rate,
+        "--arrivals is not used: only a load at a --rate has a distribution of arrivals",
+    );
+    note(*load == BenchLoad::Offline && has_duration, "--duration is not used: all requests are sent at once");
     notices
 }
 
@@ -498,6 +570,43 @@ mod tests {
         assert_eq!((bench.data, bench.input, bench.requests), (Some(("jsonl", "prompts.jsonl".into())), None, None));
         assert!(read("h:1 --data x.txt").unwrap_err().to_string().contains("--data-kind"));
         assert_eq!(read("h:1 --data x.txt --data-kind mooncake --osl 5").unwrap().output.unwrap().mean, 5);
+    }
+
+    #[test]
+    fn a_trace_is_replayed_at_its_time_stamps_unless_a_load_is_given() {
+        let load = |line: &str| read(&format!("h:1 --data t.jsonl {line}")).map(|bench| bench.load);
+        assert_eq!(load("--data-kind mooncake").unwrap(), BenchLoad::Trace(1.0));
+        assert_eq!(load("--trace=2").unwrap(), BenchLoad::Trace(2.0));
+        assert_eq!(load("--fixed-schedule").unwrap(), BenchLoad::Trace(1.0));
+        assert_eq!(load("--data-kind mooncake -c 4").unwrap(), BenchLoad::Concurrency(4));
+        assert_eq!(load("--data-kind mooncake --offline").unwrap(), BenchLoad::Offline);
+        assert_eq!(load("").unwrap(), BenchLoad::Concurrency(1));
+        let why = |line: &str| load(line).unwrap_err().to_string();
+        assert!(why("--trace=0").contains("above 0") && why("--trace --rate 2").contains("cannot be used with"));
+        assert!(why("--trace --repeat-data").contains("sent once"));
+    }
+
+    #[test]
+    fn an_option_without_effect_is_noticed() {
+        let noticed = |line: &str| read(line).unwrap().notices.join("; ");
+        let data = |line: &str| noticed(&format!("h:1 --data p.jsonl {line}"));
+        assert_eq!(data("--max-input-len 2 --output-tokens 3 -n 2 --repeat-data"), "");
+        assert!(data("--input-tokens 9").contains("--input-tokens and its deviation are not used"));
+        assert!(data("--output-tokens-stddev 9").contains("--output-tokens-stddev is not used"));
+        assert!(data("--repeat-data").contains("--repeat-data is not used"));
+        assert!(data("--data-kind plan --duration 3s").contains("--duration are not used"));
+        assert!(noticed("h:1 -c 2 --arrivals constant").contains("--arrivals is not used"));
+        assert_eq!(noticed("h:1 --rate 2 --arrivals constant"), "");
+        assert_eq!(noticed("h:1 --sweep --arrivals constant"), "");
+        assert!(noticed("h:1 --offline --duration 3s").contains("--duration is not used"));
+    }
+
+    #[test]
+    fn options_of_tls_need_a_target_with_it() {
+        let why = |line: &str| read(line).unwrap_err().to_string();
+        assert!(why("openai://h:1 -k").contains("`--insecure` is for a target with `https://`"));
+        assert!(why("h:1 --cacert ca.pem").contains("`--cacert` is for a target with `https://`"));
+        assert!(read("https://h:1/v1 -k").is_ok());
     }
 
     #[test]

@@ -88,6 +88,9 @@ pub(crate) struct BenchArgs {
     /// All requests at once.
     #[arg(help_heading = LOAD, long, group = "load")]
     pub offline: bool,
+    /// Each record of --data at its time stamp, SPEED times as fast [default: 1; the load of a trace, where no other is given].
+    #[arg(help_heading = LOAD, long, visible_alias = "fixed-schedule", value_name = "SPEED", num_args = 0..=1, require_equals = true, default_missing_value = "1", requires = "data", group = "load")]
+    pub trace: Option<f64>,
     /// The distribution of arrivals at a rate [default: poisson].
     #[arg(help_heading = LOAD, long, visible_aliases = ["request-distribution", "time-delay-dist"], value_name = "LAW")]
     pub arrivals: Option<ArrivalsWord>,
@@ -114,16 +117,19 @@ pub(crate) struct BenchArgs {
     /// The format of the file, where its name does not show it.
     #[arg(help_heading = WHAT, long, value_name = "KIND", requires = "data")]
     pub data_kind: Option<DataWord>,
+    /// Begin again at the end of the data. Not given, it is an error if they end before --requests or --duration is reached.
+    #[arg(help_heading = WHAT, long, requires = "data")]
+    pub repeat_data: bool,
     /// A tokenizer.json, or its folder: prompts get exactly their tokens. Answers are counted by the server, and with this where it sends text only.
     #[arg(help_heading = WHAT, long, visible_alias = "tokenizer-dir", value_name = "PATH", value_hint = ValueHint::AnyPath)]
     pub tokenizer: Option<String>,
-    /// Tokens of a prompt: their mean [default: 550, or as the data are].
+    /// Tokens of a made-up prompt: their mean [default: 550].
     #[arg(help_heading = WHAT, long, visible_aliases = ["synthetic-input-tokens-mean", "isl", "input-mean"], value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub input_tokens: Option<u32>,
     /// Their standard deviation; 0 makes all prompts equally long.
     #[arg(help_heading = WHAT, long, visible_aliases = ["synthetic-input-tokens-stddev", "isl-stddev", "input-stdev"], value_name = "N", default_value_t = 0.0)]
     pub input_tokens_stddev: f64,
-    /// No prompt is longer than this.
+    /// No prompt is longer than this. Longer ones of --data are left out; without a tokenizer their words are counted.
     #[arg(help_heading = WHAT, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_input_len: Option<u32>,
     /// Tokens of an answer: their mean [default: 128, or as the data are].
@@ -284,7 +290,7 @@ pub(crate) enum DataWord {
     Jsonl,
     /// Conversations.
     Sharegpt,
-    /// A trace: time stamps, lengths and shared prefixes.
+    /// A trace: time stamps, lengths and shared prefixes. Without a load of its own it is replayed at its time stamps, as with --trace.
     Mooncake,
     /// Token ids, a row for each prompt.
     InputIds,

@@ -98,7 +98,8 @@ pub enum ScheduleError {
     #[error("sample {sample} was called for, and there are {samples}")]
     UnknownSample { sample: u32, samples: usize },
     #[error(
-        "the data end after {drawn} requests, before `stop` is reached: repeat them with `repeat: true`, or request less"
+        "the data end after {drawn} requests, before `stop` is reached: repeat them with `data.repeat: true` (`--repeat-data` of `bench`), or \
+         request less"
     )]
     DataEnd { drawn: u64 },
     #[error("the rate falls to 0 after {drawn} requests, and `stop` requires {required}")]

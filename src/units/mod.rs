@@ -2,6 +2,7 @@
 
 mod byte_size;
 mod digit_grouping;
+mod distinct_decimals;
 mod duration;
 mod plain_path;
 mod sha256;
@@ -10,6 +11,7 @@ mod url_credentials;
 
 pub use byte_size::{MOST_BYTES, first_beyond_limit, size};
 pub use digit_grouping::grouped;
+pub use distinct_decimals::distinct_decimals;
 pub use duration::{DurationError, duration};
 pub use plain_path::plain_path;
 pub use sha256::{Sha256Of, sha256_of_file};

@@ -206,10 +206,41 @@ fn what_cannot_be_meant_is_refused_before_anything_starts() {
         (vec!["bench", "host"], "is not host:port"),
         (vec!["bench", "h:1", "--rate", "5", "--offline"], "cannot be used with"),
         (vec!["bench", "h:1", "--rate", "0"], "must be above 0"),
+        (vec!["bench", "openai://h:1", "-k"], "`--insecure` is for a target with `https://`"),
+        (vec!["bench", "h:1", "--limit", "goodput=95%"], "`--goodput ttft:450 tpot:40`"),
+        (vec!["bench", "h:1", "--tokenizer", "/nope"], "`--tokenizer /nope`: there is no such file"),
+        (vec!["bench", "https://h:1/v1", "--cacert", "nope.pem"], "`--cacert nope.pem`: there is no such file"),
+        (vec!["bench", "h:1", "--data", "nope.jsonl"], "`--data nope.jsonl`: there is no such file"),
+        (vec!["bench", "h:1", "--api-key-env", "NO_SUCH_KEY"], "`--api-key-env NO_SUCH_KEY`"),
     ] {
         let ended = world.regatta(&words);
         assert_eq!(ended.code, 2, "{words:?}\n{}{}", ended.stdout, ended.stderr);
         ended.shows(message);
     }
     assert!(!world.path(".regatta").exists());
+}
+
+#[test]
+fn an_error_of_the_manifest_names_the_option_that_it_comes_from() {
+    let world = World::new();
+    for (words, message) in [
+        (["--ttft-p99", "abc"], "`--ttft-p99` must be a duration: `abc` is not a duration"),
+        (["--limit", "foo=3"], "`--limit foo=3`: unknown key `foo`"),
+        (["--duration", "abc"], "`--duration` must be a duration"),
+    ] {
+        let ended = world.regatta(&["bench", "h:1", words[0], words[1]]);
+        assert_eq!(ended.code, 2, "{words:?}\n{}{}", ended.stdout, ended.stderr);
+        ended.shows(message);
+        assert!(!ended.stderr.contains("bench.yaml"), "{}", ended.stderr);
+    }
+}
+
+#[test]
+fn quiet_leaves_the_table_out_and_keeps_the_json() {
+    let world = World::new();
+    let words = ["bench", "sim:", "-q", "-n", "4", "--input-tokens", "8", "--output-tokens", "2"];
+    let ended = world.regatta(&words);
+    measured(&ended);
+    assert_eq!(ended.stdout, "", "{}", ended.stderr);
+    assert!(json(&world.regatta(&[&words[..], &["--json"]].concat()))["counts"].is_object());
 }

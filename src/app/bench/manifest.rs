@@ -129,6 +129,12 @@ fn measurement(request: &BenchCommand, target: &str) -> Result<Value, CommandErr
             put("scenario", json!("concurrency"));
             put("concurrency", json!(users));
         }
+        BenchLoad::Trace(speed) => {
+            put("scenario", json!("trace"));
+            if (speed - 1.0).abs() > f64::EPSILON {
+                put("speed", json!(speed));
+            }
+        }
         BenchLoad::Sweep(sweep) => {
             let scenario = if matches!(sweep, BenchSweep::Concurrency(_)) { "concurrency" } else { "server" };
             put("scenario", json!(scenario));
@@ -154,7 +160,14 @@ fn measurement(request: &BenchCommand, target: &str) -> Result<Value, CommandErr
         }
     }
     if let Some((kind, file)) = &request.data {
-        put("data", json!({*kind: file}));
+        let mut data = Map::from_iter([((*kind).to_owned(), json!(file))]);
+        if request.repeat_data {
+            data.insert("repeat".to_owned(), json!(true));
+        }
+        if let Some(most) = request.max_input_len {
+            data.insert("max_input_tokens".to_owned(), json!(most));
+        }
+        put("data", Value::Object(data));
     }
     if let Some(path) = request.tokenizer.as_deref().and_then(tokenizer) {
         put("tokenizer", json!(path));

@@ -3,6 +3,8 @@
 mod intervals_table;
 pub(super) mod manifest;
 mod manifest_file;
+mod option_checks;
+mod option_errors;
 mod repeats_table;
 mod table;
 
@@ -14,7 +16,7 @@ use super::project::Project;
 use super::run::{self, RunEnd, StopSignals};
 use crate::app::error::CommandError;
 use crate::app::output::{print, print_error};
-use crate::cli::{self, BenchCommand, CliExit, Force, Global, Select};
+use crate::cli::{self, BenchCommand, CliExit, Force, Global, OutputVerbosity, Select};
 use crate::harness::{REPEATS, SWEEP, SWEEP_POINTS, SweepReport, read_result, repeat_folders};
 use crate::report::{Styler, sweep_table};
 use crate::runner::store::{PathError, ProjectLock, StateFolder, is_there};
@@ -25,6 +27,13 @@ const FILES: [&str; 3] = ["result.json", "requests.jsonl", "gpu.jsonl"];
 pub(super) fn bench(global: &Global, request: &BenchCommand) -> Result<CliExit, CommandError> {
     for notice in &request.notices {
         print_error(&format!("note: {notice}\n"));
+    }
+    option_checks::check_files(request)?;
+    if let Some(file) = option_checks::unused_time_stamps(request) {
+        print_error(&format!(
+            "note: the time stamps in {} are not used: the load is given, or the usual one; `--trace` sends each record at its own\n",
+            file.display()
+        ));
     }
     if let Some(name) = request.tokenizer.as_deref().filter(|name| manifest::tokenizer(name).is_none()) {
         print_error(&format!(
@@ -37,6 +46,7 @@ pub(super) fn bench(global: &Global, request: &BenchCommand) -> Result<CliExit, 
         print(&text);
         return Ok(CliExit::Done);
     }
+    option_checks::check_key(request)?;
     if let Some(simulated) = manifest::simulated(&request.target) {
         print_error(&format!("note: simulated server ({simulated}): its times are computed, not measured on a GPU\n"));
     }
@@ -49,14 +59,19 @@ pub(super) fn bench(global: &Global, request: &BenchCommand) -> Result<CliExit, 
         manifest_file::remove_old(&home, |old| {
             project.compiler_of_run(&old.to_string_lossy(), &[], &Select::default(), None).drop_all();
         });
-        let ran = run::perform_beside_servers(global, &run_request(request, &path), request.json, &signals)?;
+        let ran = run::perform_beside_servers(global, &run_request(request, &path), request.json, &signals)
+            .map_err(|error| option_errors::name_options(error, request, &text))?;
         if !ran.gave_way {
             break ran;
         }
     };
     if let Some((_, out)) = ran.outs.iter().find(|(task, _)| task.as_str() == STAGE) {
-        print_result(request, out, Styler::chosen(global.color.choice()))?;
-        export(request, &ran, out, &text)?;
+        let is_quiet = global.loudness == OutputVerbosity::Quiet;
+        // A script that reads the result wants it, whatever else is printed.
+        if request.json || !is_quiet {
+            print_result(request, out, Styler::chosen(global.color.choice()))?;
+        }
+        export(request, &ran, out, &text, is_quiet)?;
     }
     Ok(ran.exit)
 }
@@ -136,7 +151,13 @@ fn point_folders(out: &Path) -> Result<Vec<PathBuf>, CommandError> {
 }
 
 /// Copies of what the run left, to the requested paths.
-fn export(request: &BenchCommand, ran: &RunEnd, out: &Path, manifest: &str) -> Result<(), CommandError> {
+fn export(
+    request: &BenchCommand,
+    ran: &RunEnd,
+    out: &Path,
+    manifest: &str,
+    is_quiet: bool,
+) -> Result<(), CommandError> {
     let copy = |from: &Path, to: &Path| -> Result<(), CommandError> {
         if is_there(from)? {
             fs::copy(from, to)
@@ -176,7 +197,9 @@ fn export(request: &BenchCommand, ran: &RunEnd, out: &Path, manifest: &str) -> R
             copy(report, &folder.join("report.html"))?;
         }
         fs::write(folder.join("manifest.yaml"), manifest)?;
-        print_error(&format!("copied to {}\n", folder.display()));
+        if !is_quiet {
+            print_error(&format!("copied to {}\n", folder.display()));
+        }
     }
     if let Some(file) = &request.profile_export_file {
         copy(&out.join("requests.jsonl"), file)?;

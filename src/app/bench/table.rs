@@ -237,9 +237,24 @@ fn meanings(rows: &[(&str, &Metric)], text: &mut String) {
     for (meaning, names) in known {
         let _ = writeln!(text, "{}: {meaning}", names.join(", "));
     }
-    if let Some((_, metric)) = rows.first() {
-        let _ = writeln!(text, "Percentiles: {}", metric.percentile_rule);
+    let _ = writeln!(text, "Percentiles: {}", percentile_rules(rows));
+}
+
+/// The rule of the first row, and what others add to it.
+fn percentile_rules(rows: &[(&str, &Metric)]) -> String {
+    let mut rules: Vec<(&str, Vec<&str>)> = Vec::new();
+    for (name, metric) in rows.iter().filter(|(_, metric)| metric.absent.is_none()) {
+        let name = name.trim().trim_end_matches(" (ms)");
+        match rules.iter_mut().find(|(rule, _)| *rule == metric.percentile_rule) {
+            Some((_, names)) => names.push(name),
+            None => rules.push((&metric.percentile_rule, vec![name])),
+        }
     }
+    let Some(((usual, _), others)) = rules.split_first() else { return "n/a".to_owned() };
+    others.iter().fold((*usual).to_owned(), |text, (rule, names)| {
+        let further = rule.strip_prefix(usual).unwrap_or(rule).trim_start_matches(", ");
+        format!("{text}; of {} {further}", names.join(", "))
+    })
 }
 
 fn verdict(result: &RunResult, text: &mut String) {

@@ -43,7 +43,9 @@ pub use unjudged_run::UnjudgedRun;
 
 use self::evidence::Evidence;
 use super::tokens::CHUNKS;
-use super::{BenchSpec, CallSource, FailureClass, LoadPattern, LoadgenResult, Metric, Mismatch, Transport, Violation};
+use super::{
+    Api, BenchSpec, CallSource, FailureClass, LoadPattern, LoadgenResult, Metric, Mismatch, Transport, Violation,
+};
 use crate::harness::measure::metric::is_maximum;
 use crate::harness::measure::preflight_result::PreflightResult;
 use crate::harness::measure::result::RunResult;
@@ -53,6 +55,7 @@ use crate::harness::measure::verdict_check::VerdictCheck;
 use crate::harness::measure::verdict_reason::{ReasonSeverity, VerdictReasons};
 use crate::harness::transport::call::TokenCounting;
 use crate::spec::{Arrivals, GoodputLimit};
+use crate::units::distinct_decimals;
 
 const RATE: f64 = 0.01;
 /// Of runs whose every lag is within the second bound: of few requests 1 % of the time is a few milliseconds.
@@ -287,7 +290,10 @@ fn limits(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
         let (name, key, most) = (limit.name(), limit.key(), limit.ms);
         let text = match result.latency.of(limit.metric).statistic(limit.statistic) {
             Some(found) if found <= most => continue,
-            Some(found) => format!("{name} is {found:.1} ms, the limit {key} is {most:.1} ms"),
+            Some(found) => {
+                let (found, most) = distinct_decimals(found, most, 1);
+                format!("{name} is {found} ms, the limit {key} is {most} ms")
+            }
             None => format!("there is no {name} to check against the limit {key} of {most:.1} ms"),
         };
         found.add(VerdictCheck::Limits, ReasonSeverity::InvalidLoad, text);
@@ -309,16 +315,18 @@ fn goodput(limit: GoodputLimit, result: &RunResult, found: &mut VerdictReasons) 
     let text = match limit {
         GoodputLimit::Share(percent) => match goodput.attainment {
             Some(share) if share >= percent.share() => None,
-            Some(share) => Some(format!(
-                "{:.2} % of the requests kept `slo`, the limit goodput is {:.2} %",
-                share * 100.0,
-                percent.share() * 100.0
-            )),
+            Some(share) => {
+                let (share, least) = distinct_decimals(share * 100.0, percent.share() * 100.0, 2);
+                Some(format!("{share} % of the requests kept `slo`, the limit goodput is {least} %"))
+            }
             None => Some(format!("there is no goodput to check against the limit of {:.2} %", percent.share() * 100.0)),
         },
         GoodputLimit::PerSecond(least) => match goodput.requests {
             Some(rate) if rate >= least => None,
-            Some(rate) => Some(format!("goodput is {rate:.2} requests/s, the limit goodput is {least:.2}/s")),
+            Some(rate) => {
+                let (rate, least) = distinct_decimals(rate, least, 2);
+                Some(format!("goodput is {rate} requests/s, the limit goodput is {least}/s"))
+            }
             None => Some(format!("there is no goodput to check against the limit of {least:.2}/s")),
         },
     };
@@ -372,6 +380,13 @@ fn prompts(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
     }
 }
 
+/// Requests of OpenAI's interfaces do, unless `extra` has other options of the stream.
+fn requests_usage(spec: &BenchSpec) -> bool {
+    let Transport::Http(http) = &spec.protocol else { return false };
+    let is_openai = matches!(http.api, Api::OpenaiChat | Api::OpenaiCompletions);
+    is_openai && http.extra.get("stream_options").is_none_or(|options| options["include_usage"] == true)
+}
+
 fn answers(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
     let tokens = &result.tokens;
     // With an external driver an output length is a limit, not a request.
@@ -403,9 +418,14 @@ fn answers(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
         found.add(VerdictCheck::Tokens, ReasonSeverity::Warning, text);
     }
     if tokens.source.contains(CHUNKS) {
-        let text = "output tokens were not counted: the server sends no usage, and chunks stand in; set `extra: \
-                    {stream_options: {include_usage: true}}`, or name a `tokenizer`"
-            .to_owned();
+        let why = if result.counts.violations.contains_key(&Violation::AboveRequested) {
+            "the server's `usage` has more tokens than were requested, so it is not used, and chunks stand in; name a `tokenizer`"
+        } else if requests_usage(spec) {
+            "the server sends no usage, although each request has `stream_options.include_usage`, and chunks stand in; name a `tokenizer`"
+        } else {
+            "the server sends no usage, and chunks stand in; set `extra: {stream_options: {include_usage: true}}`, or name a `tokenizer`"
+        };
+        let text = format!("output tokens were not counted: {why}");
         found.add(VerdictCheck::Tokens, ReasonSeverity::Warning, text);
     } else if tokens.chunk_tokens_unknown > 0 && tokens.source == TokenCounting::Usage.source() {
         let text = format!(

@@ -254,7 +254,7 @@ impl RequestAttempt<'_> {
             let last = last_token.get().unwrap_or_else(|| self.t_attempt.max(self.connection.last_token.get()));
             let now = self.clock.now();
             let Some(left) = last.saturating_add(stall).checked_sub(now).filter(|left| *left > 0) else {
-                return (FailureClass::Stall, format!("no token for {:.1} s", self.stall.as_secs_f64()));
+                return (FailureClass::Stall, format!("no token for {} s", self.stall.as_secs_f64()));
             };
             first = first.or_else(|| last_token.get());
             if let (Some(first), Some(requested)) = (first, self.limit_of_tokens())

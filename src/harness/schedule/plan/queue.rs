@@ -9,7 +9,7 @@ use super::planned_requests::{PlannedReader, PlannedRequests};
 use super::schedule::{RequestSchedule, belongs};
 use super::session_drawer::SessionDrawer;
 use crate::harness::schedule::data::PromptRenderer;
-use crate::harness::{BenchSpec, DataKind, HarnessError};
+use crate::harness::{BenchSpec, DataKind, HarnessError, ScheduleError};
 
 /// Requests drawn before the start where only a duration ends the run; later ones are drawn as they are needed.
 pub(super) const AHEAD: u64 = 4_096;
@@ -32,7 +32,7 @@ struct State {
     ahead: Option<PlannedRequest>,
     /// How many were taken.
     next: usize,
-    /// The error from drawing sessions.
+    /// The error from drawing sessions, or that the data ended too early.
     failed: Option<HarnessError>,
 }
 
@@ -87,7 +87,13 @@ impl PlanQueue {
             return None;
         }
         match state.session(self.batch) {
-            Ok(session) if session.is_empty() => None,
+            Ok(session) if session.is_empty() => {
+                // A plan that goes on until the duration ends has no other end than that of the data.
+                if !self.has_all() {
+                    state.failed = Some(ScheduleError::DataEnd { drawn: first as u64 }.into());
+                }
+                None
+            }
             Ok(session) => {
                 state.next = first + session.len();
                 Some((first as u64, session))

@@ -332,6 +332,28 @@ fn data_that_end_too_early_are_a_mistake_unless_they_may_be_repeated() {
     assert_eq!(plan_of(&spec).data.unwrap().records, 1);
 }
 
+/// How many requests users need is known only when they take them.
+#[test]
+fn data_that_end_before_the_duration_of_a_closed_loop_are_an_error_too() {
+    let text = "{\"input_ids\": [5, 6], \"output_length\": 3}\n{\"input_ids\": [7], \"output_length\": 4}\n";
+    let (_folder, mut spec) = with_file("two.jsonl", text, DataKind::Jsonl);
+    spec.scenario = LoadPattern::Concurrency { users: 1.0.into() };
+    spec.stop = StopAfter { requests: None, duration: Some(Duration::from_secs(10).into()) };
+    let queue = |spec: &BenchSpec| PlanQueue::new(&Arc::new(plan_of(spec)), spec).unwrap();
+    let second = 1_000_000_000;
+
+    let early = queue(&spec);
+    assert!(early.take(0).is_some() && early.take(second).is_some() && early.take(2 * second).is_none());
+    assert!(early.close().unwrap_err().to_string().contains("the data end after 2 requests"));
+    let in_time = queue(&spec);
+    assert!(in_time.take(0).is_some() && in_time.take(second).is_some() && in_time.take(10 * second).is_none());
+    assert_eq!(in_time.close().unwrap().requests.len(), 2);
+    spec.content.data.as_mut().unwrap().repeat = true;
+    let repeated = queue(&spec);
+    assert!((0..9).all(|at| repeated.take(at * second).is_some()));
+    assert_eq!(repeated.close().unwrap().requests.len(), 9);
+}
+
 #[test]
 fn conversations_become_a_question_or_a_session() {
     let text = r#"[

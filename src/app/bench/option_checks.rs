@@ -1,0 +1,69 @@
+//! What a `regatta bench` line names has to be there before anything starts.
+
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::manifest;
+use crate::app::error::CommandError;
+use crate::cli::{BenchCommand, BenchLoad};
+use crate::runner::store::is_there;
+
+/// A longer first line is not read for its time stamp.
+const LONGEST_LINE: u64 = 1 << 20;
+
+pub(super) fn check_files(request: &BenchCommand) -> Result<(), CommandError> {
+    let tls = |key: &str| request.tls.get(key).and_then(Value::as_str).map(Path::new);
+    let files = [
+        ("--data", request.data.as_ref().map(|(_, file)| file.as_path())),
+        ("--cacert", tls("ca")),
+        ("--cert", tls("client_cert")),
+        ("--key", tls("client_key")),
+    ];
+    for (option, file) in files.into_iter().filter_map(|(option, file)| Some((option, file?))) {
+        if !is_there(file)? {
+            return Err(CommandError::Usage(format!("`{option} {}`: there is no such file", file.display())));
+        }
+    }
+    let Some(name) = request.tokenizer.as_deref().filter(|name| manifest::tokenizer(name).is_none()) else {
+        return Ok(());
+    };
+    if is_there(Path::new(name))? {
+        return Err(CommandError::Usage(format!("`--tokenizer {name}`: it has no tokenizer.json")));
+    }
+    if is_path(name) {
+        return Err(CommandError::Usage(format!("`--tokenizer {name}`: there is no such file or folder")));
+    }
+    Ok(())
+}
+
+/// Not `NAME` or `OWNER/NAME` of a model hub.
+fn is_path(name: &str) -> bool {
+    name.starts_with(['/', '.', '~']) || name.ends_with(".json") || name.matches('/').count() > 1
+}
+
+pub(super) fn check_key(request: &BenchCommand) -> Result<(), CommandError> {
+    match &request.api_key_env {
+        Some(name) if std::env::var(name).is_err() => Err(CommandError::Usage(format!(
+            "`--api-key-env {name}`: the environment variable is not set, or it is not text"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// The file of data whose time stamps another load leaves unused.
+pub(super) fn unused_time_stamps(request: &BenchCommand) -> Option<&Path> {
+    let (kind, file) = request.data.as_ref().filter(|_| !matches!(request.load, BenchLoad::Trace(_)))?;
+    (*kind == "mooncake" || *kind == "jsonl" && has_time_stamp(file).unwrap_or(false)).then_some(file)
+}
+
+/// Whether the first record has one. What cannot be read is reported when all of it is read.
+fn has_time_stamp(file: &Path) -> Option<bool> {
+    // Data that come from a pipe can be read once only.
+    let file = File::open(file).ok().filter(|file| file.metadata().is_ok_and(|data| data.is_file()))?;
+    let mut first = String::new();
+    BufReader::new(file.take(LONGEST_LINE)).read_line(&mut first).ok()?;
+    Some(serde_json::from_str::<Value>(&first).ok()?.get("timestamp").is_some())
+}
