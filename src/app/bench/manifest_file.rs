@@ -5,6 +5,8 @@ use std::cmp::Reverse;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use anyhow::Context as _;
+
 use crate::runner::store::{StateFolder, discard, replace};
 
 /// The newest are kept: a run needs its manifest until it is planned, and `regatta run` takes one that its journal names. Older ones
@@ -16,7 +18,8 @@ const NAME: &str = "bench.yaml";
 pub(super) fn write(home: &StateFolder, text: &str) -> anyhow::Result<PathBuf> {
     let path = home.bench_manifest(text.as_bytes()).join(NAME);
     let written = || -> anyhow::Result<()> {
-        fs::create_dir_all(path.parent().unwrap_or(home.state()))?;
+        let folder = path.parent().unwrap_or(home.state());
+        fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
         // Also where it is there: it is the newest now.
         Ok(replace(&path, text.as_bytes())?)
     };
