@@ -93,7 +93,7 @@ fn links_into_state(home: &StateFolder) -> std::io::Result<Vec<PathBuf>> {
         })
     };
     let mut links = Vec::new();
-    for item in walkdir::WalkDir::new(home.latest()).contents_first(true) {
+    for item in walkdir::WalkDir::new(home.latest()).follow_root_links(false).contents_first(true) {
         match item {
             Ok(item) if item.path_is_symlink() && leads_into_state(item.path())? => links.push(item.into_path()),
             Ok(_) => {}
