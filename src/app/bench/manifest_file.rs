@@ -33,6 +33,8 @@ pub(super) fn remove_old(home: &StateFolder, planned: impl Fn(&Path)) {
     let items = fs::read_dir(home.bench_manifests()).into_iter().flatten().flatten();
     let mut folders: Vec<_> =
         items.filter_map(|item| Some((item.metadata().ok()?.modified().ok()?, item.path()))).collect();
+    // Others are not Regatta's.
+    folders.retain(|(_, folder)| folder.join(NAME).is_file());
     folders.sort_by_key(|(modified, _)| Reverse(*modified));
     for (_, folder) in folders.into_iter().skip(KEPT) {
         planned(&folder.join(NAME));
