@@ -1,18 +1,22 @@
 //! `regatta gc` and `regatta clean`: what could be deleted; `--yes` deletes it.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Component, Path, PathBuf};
 
 use super::project::Project;
 use crate::app::error::CommandError;
-use crate::app::output::print;
+use crate::app::output::{print, print_error};
 use crate::cli::{CliExit, Gc, Global};
 use crate::event::{RunId, is_absence};
-use crate::runner::store::{Garbage, LockAttempt, OutputCache, ProjectLock, StateFolder, garbage, is_there, remove};
+use crate::manifest::is_shipped;
+use crate::runner::store::{
+    Garbage, LockAttempt, OutputCache, ProjectLock, StateFolder, StateItems, garbage, is_there, remove,
+};
 use crate::units::size;
 
 pub(super) fn gc(global: &Global, request: Gc) -> Result<CliExit, CommandError> {
     let home = Project::open_current(global)?.home;
+    items_of(&home)?;
     let _lock = if request.yes { lock(&home)? } else { None };
     let output_cache = OutputCache::open(&home)?;
     let found = garbage(&home, &output_cache, request.keep, request.keep.max(1))?;
@@ -25,49 +29,102 @@ pub(super) fn gc(global: &Global, request: Gc) -> Result<CliExit, CommandError> 
 
 pub(super) fn clean(global: &Global, yes: bool) -> Result<CliExit, CommandError> {
     let home = Project::open_current(global)?.home;
-    let _lock = if yes { lock(&home)? } else { None };
+    let items = items_of(&home)?;
+    let lock = if yes { lock(&home)? } else { None };
+    let why = if is_within_project(&home) {
+        "all state of this project"
+    } else {
+        "all state of every project that uses this folder"
+    };
     let mut all = Vec::new();
-    for path in [home.state().to_owned(), home.latest()] {
-        if path.is_symlink() || is_there(&path)? {
-            all.push(Garbage { bytes: bytes_in(&path), why: "all state of this project".to_owned(), path });
-        }
+    if is_there(home.state())? && !(items.own.is_empty() && !items.others.is_empty()) {
+        let bytes = items.own.iter().map(|path| bytes_in(path)).sum();
+        all.push(Garbage { path: home.state().to_owned(), bytes, why: why.to_owned() });
     }
-    print_garbage(&home, &all, yes);
+    let links = links_into_state(&home)?;
+    if !links.is_empty() {
+        all.push(Garbage { path: home.latest(), bytes: 0, why: why.to_owned() });
+    }
     if yes {
         // The links first: their targets can only be read while they exist.
-        for item in all.iter().rev() {
-            if item.path == home.latest() {
-                remove_links(&home)?;
-            } else {
-                fs::remove_dir_all(&item.path)?;
-            }
+        for link in &links {
+            fs::remove_file(link)?;
+            let folders = link.ancestors().skip(1).take_while(|folder| folder.starts_with(home.latest()));
+            // One with other things in it stays.
+            let _ = folders.map_while(|folder| fs::remove_dir(folder).ok()).count();
         }
+        items.remove()?;
+    }
+    drop(lock);
+    print_garbage(&home, &all, yes);
+    for other in &items.others {
+        print_error(&format!("note: {} stays: Regatta did not make it\n", shown(&home, other).display()));
     }
     Ok(CliExit::Done)
 }
 
-/// Links into the state, links to nothing, and the folders they leave empty. A folder `latest` may have existed before, with
-/// other things in it.
-fn remove_links(home: &StateFolder) -> std::io::Result<()> {
-    let state = fs::canonicalize(home.state()).ok();
-    if home.latest().is_symlink() {
-        return fs::remove_file(home.latest());
+/// What is in the state folder.
+fn items_of(home: &StateFolder) -> Result<StateItems, CommandError> {
+    StateItems::of(home, &is_shipped)?.ok_or_else(|| {
+        CommandError::Usage(format!(
+            "{} is no folder with state of Regatta, so nothing in it is removed\n  hint: `--home` and REGATTA_HOME name the \
+             folder in which runs keep their state",
+            shown(home, home.state()).display()
+        ))
+    })
+}
+
+/// Otherwise other projects may use the state folder, too.
+fn is_within_project(home: &StateFolder) -> bool {
+    match (fs::canonicalize(home.project()), fs::canonicalize(home.state())) {
+        (Ok(project), Ok(state)) => state.starts_with(project),
+        _ => home.state().starts_with(home.project()),
     }
-    for item in walkdir::WalkDir::new(home.latest()).contents_first(true).into_iter().flatten() {
-        let path = item.path();
-        if item.path_is_symlink() {
-            let is_ours = match fs::canonicalize(path) {
-                Ok(to) => state.as_ref().is_some_and(|state| to.starts_with(state)),
-                Err(error) => is_absence(&error),
-            };
-            if is_ours {
-                fs::remove_file(path)?;
-            }
-        } else if item.file_type().is_dir() && fs::read_dir(path)?.next().is_none() {
-            fs::remove_dir(path)?;
+}
+
+/// The link `latest`; or the links in a folder of that name, which may have existed before, with other things in it. Only those
+/// that lead into the state.
+fn links_into_state(home: &StateFolder) -> std::io::Result<Vec<PathBuf>> {
+    let leads_into_state = |link: &Path| -> std::io::Result<bool> {
+        let target = link.parent().unwrap_or(link).join(fs::read_link(link)?);
+        Ok(match (fs::canonicalize(&target), fs::canonicalize(home.state())) {
+            (Ok(to), Ok(state)) => to.starts_with(state),
+            _ => without_dots(&target).starts_with(without_dots(home.state())),
+        })
+    };
+    let mut links = Vec::new();
+    for item in walkdir::WalkDir::new(home.latest()).follow_root_links(false).contents_first(true) {
+        match item {
+            Ok(item) if item.path_is_symlink() && leads_into_state(item.path())? => links.push(item.into_path()),
+            Ok(_) => {}
+            Err(error) if error.io_error().is_some_and(is_absence) => {}
+            Err(error) => return Err(error.into()),
         }
     }
-    Ok(())
+    Ok(links)
+}
+
+/// The path without `.` and `..`, as it is written: of a link to nothing, there is nothing to look at.
+fn without_dots(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => drop(plain.pop()),
+            Component::CurDir => {}
+            part => plain.push(part),
+        }
+    }
+    plain
+}
+
+/// A path as it is shown: relative to the project, if it is in it.
+fn shown(home: &StateFolder, path: &Path) -> PathBuf {
+    let plain = without_dots(path);
+    match plain.strip_prefix(home.project()) {
+        Ok(below) if below.as_os_str().is_empty() => PathBuf::from("."),
+        Ok(below) => below.to_owned(),
+        Err(_) => plain,
+    }
 }
 
 /// Nothing is removed during a run. `None` where there is no state at all.
@@ -88,10 +145,8 @@ fn lock(home: &StateFolder) -> Result<Option<ProjectLock>, CommandError> {
 }
 
 fn print_garbage(home: &StateFolder, found: &[Garbage], yes: bool) {
-    let base = home.project();
     for item in found {
-        let path = item.path.strip_prefix(base).unwrap_or(&item.path);
-        print(&format!("{:>10}  {}  {}\n", size(item.bytes), path.display(), item.why));
+        print(&format!("{:>10}  {}  {}\n", size(item.bytes), shown(home, &item.path).display(), item.why));
     }
     let total = size(found.iter().map(|item| item.bytes).sum());
     match (found.len(), yes) {

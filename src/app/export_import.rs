@@ -8,10 +8,11 @@ use super::find_result::{RESULT, SEEN, find};
 use super::import_sources::located_runs;
 use super::translate;
 use crate::app::error::CommandError;
+use crate::app::out_folder::OutFolder;
 use crate::app::output::{print, print_error};
 use crate::cli::{CliExit, ExportRequest, Global, ImportRequest};
 use crate::event::metadata_if_there;
-use crate::harness::{SWEEP, SWEEP_POINTS};
+use crate::harness::SWEEP;
 use crate::interop::{self, ExportFormat, Imported, ImportedSweep, LocatedRun};
 use crate::report::compare::{CompareRules, ComparedSweep};
 use crate::report::{Styler, html, sweep_table};
@@ -24,7 +25,7 @@ pub(super) fn export(global: &Global, request: &ExportRequest) -> Result<CliExit
             request.result
         )));
     }
-    fs::create_dir_all(&request.out)?;
+    create_folder(&request.out)?;
     for shape in ExportFormat::ALL.into_iter().filter(|shape| request.formats.iter().any(|name| name == shape.name())) {
         let exported = interop::export(&found.run, &found.records, shape).map_err(anyhow::Error::from)?;
         for file in &exported.files {
@@ -81,6 +82,7 @@ pub(super) fn import(global: &Global, request: &ImportRequest) -> Result<CliExit
         return sweep(global, request, runs);
     }
     let Some(only) = runs.pop() else { return Ok(CliExit::Done) };
+    OutFolder::of(&request.out)?;
     put_result(&request.out, &only.run, true)?;
     Ok(CliExit::Done)
 }
@@ -91,9 +93,7 @@ fn sweep(global: &Global, request: &ImportRequest, runs: Vec<LocatedRun>) -> Res
     let ImportedSweep { report, results } = interop::import_sweep(&name, runs).map_err(CommandError::usage)?;
     let out = &request.out;
     // Points of an earlier import would be taken for those of this one.
-    if out.join(SWEEP).is_file() && out.join(SWEEP_POINTS).is_dir() {
-        fs::remove_dir_all(out.join(SWEEP_POINTS))?;
-    }
+    OutFolder::of(out)?.remove()?;
     for (folder, run) in &results {
         put_result(&out.join(folder), run, false)?;
     }
@@ -107,7 +107,7 @@ fn sweep(global: &Global, request: &ImportRequest, runs: Vec<LocatedRun>) -> Res
 
 /// A result with its requests. `is_printed`: the paths of the files.
 fn put_result(out: &Path, imported: &Imported, is_printed: bool) -> Result<(), CommandError> {
-    fs::create_dir_all(out)?;
+    create_folder(out)?;
     let put = if is_printed { put } else { write };
     let result = serde_json::to_string_pretty(&imported.result).map_err(anyhow::Error::from)?;
     put(out, RESULT, format!("{result}\n").as_bytes())?;
@@ -139,10 +139,15 @@ fn put(folder: &Path, name: &str, bytes: &[u8]) -> Result<(), CommandError> {
 fn write(folder: &Path, name: &str, bytes: &[u8]) -> Result<(), CommandError> {
     let path = folder.join(name);
     if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder)?;
+        create_folder(folder)?;
     }
     fs::write(&path, bytes)
         .map_err(|error| anyhow::Error::from(error).context(format!("cannot write {}", path.display())).into())
+}
+
+fn create_folder(path: &Path) -> Result<(), CommandError> {
+    fs::create_dir_all(path)
+        .map_err(|error| anyhow::Error::from(error).context(format!("cannot create {}", path.display())).into())
 }
 
 fn is_absent(path: &Path) -> bool {

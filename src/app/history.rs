@@ -4,6 +4,8 @@ use std::collections::{BTreeSet, HashSet};
 use std::fs;
 use std::path::Path;
 
+use anyhow::Context as _;
+
 use super::find_result::{RESULT, results_of_run};
 use super::past_runs::{or_left_out, report_unreadable};
 use super::project::Project;
@@ -36,7 +38,8 @@ pub(super) fn history(global: &Global, request: &HistoryRequest) -> Result<CliEx
         history::text(&series, Styler::chosen(global.color.choice()))
     });
     if let Some(path) = &request.html {
-        fs::write(path, html::history(&series).map_err(anyhow::Error::from)?)?;
+        let page = html::history(&series).map_err(anyhow::Error::from)?;
+        fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))?;
         print_error(&format!("page: {}\n", path.display()));
     }
     Ok(CliExit::Done)

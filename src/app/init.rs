@@ -4,6 +4,8 @@ use std::fs;
 use std::io::{ErrorKind, Write as _};
 use std::path::Path;
 
+use anyhow::Context as _;
+
 use super::error::CommandError;
 use super::output::print;
 use crate::cli::{CliExit, InitRequest};
@@ -53,7 +55,7 @@ fn everything(folder: &Path) -> Result<CliExit, CommandError> {
 /// Whether it was written: a file that is there stays as it is.
 fn write_new(target: &Path, bytes: &[u8]) -> Result<bool, CommandError> {
     if let Some(parent) = target.parent() {
-        fs::create_dir_all(parent)?;
+        fs::create_dir_all(parent).with_context(|| format!("cannot create {}", parent.display()))?;
     }
     match fs::File::create_new(target).and_then(|mut file| file.write_all(bytes)) {
         Ok(()) => Ok(true),

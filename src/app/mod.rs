@@ -27,6 +27,7 @@ mod manifest_commands;
 mod manual;
 mod mlperf;
 mod observed_run;
+mod out_folder;
 mod output;
 mod own_fault;
 mod past_runs;

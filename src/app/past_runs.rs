@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
+use anyhow::Context as _;
+
 use super::find_result::named_run;
 use super::history::shown_manifest;
 use super::observed_run::{ObservedRun, holding_run, is_held};
@@ -317,7 +319,8 @@ pub(super) fn write_report(
     }
     let of_stages = gathered(&results, &folders);
     for (name, sweep) in &of_stages {
-        fs::write(home.run(run).join(format!("sweep-{}.json", TaskId::new(name.as_str()).file_name())), sweep.text())?;
+        let path = home.run(run).join(format!("sweep-{}.json", TaskId::new(name.as_str()).file_name()));
+        fs::write(&path, sweep.text()).with_context(|| format!("cannot write {}", path.display()))?;
     }
     sweeps.extend(of_stages);
     let run_state = &*with_logs_that_are_there(run_state, &home.run(run))?;
@@ -325,6 +328,6 @@ pub(super) fn write_report(
     let about = html::RunOrigin { manifest_path: run_state.manifest.clone(), versions, ..html::RunOrigin::default() };
     let page = html::render(run_state, &about, &results, &sweeps, plan)?;
     let path = home.run(run).join("report.html");
-    fs::write(&path, page)?;
+    fs::write(&path, page).with_context(|| format!("cannot write {}", path.display()))?;
     Ok(Latest::new(home, &plan.name).point_report(&path)?)
 }

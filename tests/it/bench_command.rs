@@ -244,3 +244,58 @@ fn quiet_leaves_the_table_out_and_keeps_the_json() {
     assert_eq!(ended.stdout, "", "{}", ended.stderr);
     assert!(json(&world.regatta(&[&words[..], &["--json"]].concat()))["counts"].is_object());
 }
+
+#[test]
+fn a_folder_that_is_named_with_out_keeps_what_regatta_did_not_write() {
+    let world = World::new();
+    world.file("survey/points/gps.csv", "x").file("survey/manifest.yaml", "mine");
+    let short = ["bench", "sim:", "-n", "3", "--osl", "4"];
+    let to = |folder, more: &[&'static str]| world.regatta(&[&short[..], &["--out", folder], more].concat());
+    let refused = to("survey", &[]);
+    assert_eq!(refused.code, 2, "{refused:?}");
+    refused.shows(
+        "`--out survey` would replace what Regatta did not write there: survey/manifest.yaml, survey/points/gps.csv",
+    );
+    assert!(!world.path(".regatta").exists(), "nothing was measured");
+    assert_eq!((world.read("survey/points/gps.csv"), world.read("survey/manifest.yaml")), ("x".into(), "mine".into()));
+    let imported = world.regatta(&["import", "survey", "--out", "survey"]);
+    assert_ne!(imported.code, 0);
+
+    world.file("kept/notes", "mine");
+    measured(&to("kept", &["--repeat", "2"]));
+    assert!(world.path("kept/repeats/02/result.json").exists());
+    measured(&to("kept", &[]));
+    assert!(!world.path("kept/repeats").exists(), "what an earlier `--out` left is replaced");
+    assert_eq!(world.read("kept/notes"), "mine");
+    let words = ["bench", "openai://127.0.0.1:1", "-m", "m", "-n", "1", "--out", "kept"];
+    let failed = world.regatta(&words);
+    assert_ne!(failed.code, 0);
+    failed.shows("note: kept still has the result of an earlier run");
+}
+
+#[test]
+fn the_requests_of_several_runs_do_not_go_into_one_file() {
+    let world = World::new();
+    for several in [["-c", "1,2"], ["--repeat", "2"]] {
+        let words = [&["bench", "sim:", "-n", "3", "--profile-export-file", "x.jsonl"][..], &several].concat();
+        let refused = world.regatta(&words);
+        assert_eq!(refused.code, 2, "{refused:?}");
+        refused
+            .shows("`--profile-export-file` has the requests of one run, and this measures several")
+            .shows("--out DIR");
+    }
+    assert!(!world.path(".regatta").exists(), "nothing was measured");
+}
+
+#[test]
+fn a_file_that_cannot_be_written_is_named() {
+    let world = World::new();
+    world.file("file", "");
+    let refused = world.regatta(&["bench", "sim:", "-n", "3", "--home", "file/state"]);
+    assert_eq!(refused.code, 1, "{refused:?}");
+    refused.shows("cannot create ").shows("file/state");
+    measured(&world.regatta(&["bench", "sim:", "-n", "3", "--osl", "4"]));
+    let refused = world.regatta(&["history", "--html", "absent/x.html"]);
+    assert_eq!(refused.code, 1, "{refused:?}");
+    refused.shows("cannot write absent/x.html");
+}

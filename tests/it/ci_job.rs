@@ -49,3 +49,18 @@ fn a_ci_job_gets_junit_and_a_summary() {
     world.good(&["run", "one", "--junit", "again.xml"]);
     assert!(world.read("again.xml").contains("tests=\"1\" failures=\"0\""));
 }
+
+#[test]
+fn a_junit_file_that_cannot_be_written_fails_the_command() {
+    let world = World::new();
+    world.manifest("one", "stages:\n  a: { shell: 'true' }\n").manifest("bad", "stages:\n  a: { shell: 'exit 3' }\n");
+    for file in ["absent/x.xml", "/dev/full"] {
+        let ended = world.regatta(&["run", "one", "--junit", file]);
+        assert_eq!(ended.code, 1, "{ended:?}");
+        ended.shows(&format!("error: cannot write {file}: "));
+    }
+    let bench = ["bench", "sim:", "-n", "3", "--osl", "4", "--junit", "absent/x.xml"];
+    let ended = world.regatta(&bench);
+    assert!([1, 3, 4].contains(&ended.code), "{ended:?}");
+    ended.shows("error: cannot write absent/x.xml: ");
+}

@@ -506,6 +506,45 @@ fn clean_shows_what_would_go_and_with_yes_all_of_it_goes() {
 }
 
 #[test]
+fn clean_refuses_a_folder_that_has_no_state_in_it() {
+    let world = world(CHAIN);
+    world.file("docs/thesis.tex", "mine").file("docs/out/mine", "mine").file("docs/records", "mine");
+    for words in [&["clean", "--yes"][..], &["clean"], &["gc", "--yes"]] {
+        for home in ["docs", "."] {
+            let refused = world.regatta(&[words, &["--home", home]].concat());
+            assert_eq!(refused.code, 2, "{words:?} {home}");
+            refused.shows("is no folder with state of Regatta");
+        }
+    }
+    assert_eq!(fs::read_dir(world.path("docs")).unwrap().count(), 3);
+    assert_eq!(world.read("docs/records"), "mine");
+}
+
+#[test]
+fn clean_and_gc_leave_what_others_put_into_a_state_folder() {
+    let mut world = world(CHAIN);
+    world.env("REGATTA_HOME", world.path("docs"));
+    world.file("docs/thesis.tex", "mine").file("docs/out/mine", "mine");
+    world.good(&["run", "m"]);
+    world.good(&["gc"]).shows("nothing to remove");
+    world.good(&["clean", "--yes"]).shows("docs  all state of this project").shows("docs/thesis.tex stays");
+    let left: Vec<_> = walkdir::WalkDir::new(world.path("docs")).sort_by_file_name().into_iter().flatten().collect();
+    let left: Vec<_> = left.iter().map(|item| item.path().strip_prefix(world.path("")).unwrap().to_owned()).collect();
+    assert_eq!(left, ["docs", "docs/out", "docs/out/mine", "docs/thesis.tex"].map(std::path::PathBuf::from));
+}
+
+#[test]
+fn clean_says_where_the_state_may_be_that_of_other_projects_too() {
+    let mut world = world(CHAIN);
+    let elsewhere = World::new();
+    world.env("REGATTA_HOME", elsewhere.path("state"));
+    world.good(&["run", "m"]);
+    world.good(&["clean"]).shows("all state of every project that uses this folder");
+    world.good(&["clean", "--yes"]).shows("all state of every project that uses this folder");
+    assert!(!elsewhere.path("state").exists());
+}
+
+#[test]
 fn nothing_is_cleaned_up_under_a_run() {
     let world = world(GATED);
     let run = world.start(&["run", "m"]);

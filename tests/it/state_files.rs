@@ -299,7 +299,7 @@ fn what_cannot_be_looked_at_is_not_taken_for_absent() {
     let world = kinds();
     let run = last_run(&home(&world)).unwrap().unwrap();
     // What a job of an earlier run may be filling.
-    fs::create_dir(world.path(".regatta/out/0123-0")).unwrap();
+    fs::create_dir(world.path(".regatta/out/0123456789abcdef-0")).unwrap();
     let state = |below: &str| format!(".regatta/{below}");
     let output = fs::canonicalize(world.path("latest/a")).unwrap();
     let output = output.strip_prefix(fs::canonicalize(world.path("")).unwrap()).unwrap().to_str().unwrap().to_owned();

@@ -34,6 +34,13 @@ pub fn text(request: &BenchCommand) -> Result<String, CommandError> {
     serde_yaml::to_string(&Value::Object(manifest(request)?)).map_err(|error| anyhow::Error::from(error).into())
 }
 
+/// Whether a text is a manifest as [`text`] writes it.
+pub fn is_bench_manifest(text: &str) -> bool {
+    let manifest: Value = serde_yaml::from_str(text).unwrap_or_default();
+    let is_about_bench = manifest["about"].as_str().is_some_and(|about| about.starts_with("regatta bench "));
+    manifest["regatta"] == 1 && manifest["name"] == STAGE && is_about_bench
+}
+
 /// The same, key by key.
 pub fn manifest(request: &BenchCommand) -> Result<Map<String, Value>, CommandError> {
     let mut stages = Map::new();

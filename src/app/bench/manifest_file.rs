@@ -5,6 +5,8 @@ use std::cmp::Reverse;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use anyhow::Context as _;
+
 use crate::runner::store::{StateFolder, discard, replace};
 
 /// The newest are kept: a run needs its manifest until it is planned, and `regatta run` takes one that its journal names. Older ones
@@ -16,7 +18,8 @@ const NAME: &str = "bench.yaml";
 pub(super) fn write(home: &StateFolder, text: &str) -> anyhow::Result<PathBuf> {
     let path = home.bench_manifest(text.as_bytes()).join(NAME);
     let written = || -> anyhow::Result<()> {
-        fs::create_dir_all(path.parent().unwrap_or(home.state()))?;
+        let folder = path.parent().unwrap_or(home.state());
+        fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
         // Also where it is there: it is the newest now.
         Ok(replace(&path, text.as_bytes())?)
     };
@@ -30,6 +33,8 @@ pub(super) fn remove_old(home: &StateFolder, planned: impl Fn(&Path)) {
     let items = fs::read_dir(home.bench_manifests()).into_iter().flatten().flatten();
     let mut folders: Vec<_> =
         items.filter_map(|item| Some((item.metadata().ok()?.modified().ok()?, item.path()))).collect();
+    // Others are not Regatta's.
+    folders.retain(|(_, folder)| folder.join(NAME).is_file());
     folders.sort_by_key(|(modified, _)| Reverse(*modified));
     for (_, folder) in folders.into_iter().skip(KEPT) {
         planned(&folder.join(NAME));

@@ -15,18 +15,22 @@ use self::manifest::STAGE;
 use super::project::Project;
 use super::run::{self, RunEnd, StopSignals};
 use crate::app::error::CommandError;
+use crate::app::out_folder::{FILES, OutFolder};
 use crate::app::output::{print, print_error};
-use crate::cli::{self, BenchCommand, CliExit, Force, Global, OutputVerbosity, Select};
-use crate::harness::{REPEATS, SWEEP, SWEEP_POINTS, SweepReport, read_result, repeat_folders};
+use crate::cli::{self, BenchCommand, BenchLoad, CliExit, Force, Global, OutputVerbosity, Select};
+use crate::harness::{SWEEP, SweepReport, read_result, repeat_folders};
 use crate::report::{Styler, sweep_table};
 use crate::runner::store::{PathError, ProjectLock, StateFolder, is_there};
-
-/// The parts of a run that are copied.
-const FILES: [&str; 3] = ["result.json", "requests.jsonl", "gpu.jsonl"];
 
 pub(super) fn bench(global: &Global, request: &BenchCommand) -> Result<CliExit, CommandError> {
     for notice in &request.notices {
         print_error(&format!("note: {notice}\n"));
+    }
+    if request.profile_export_file.is_some() && (request.repeat > 1 || matches!(request.load, BenchLoad::Sweep(_))) {
+        return Err(CommandError::usage(
+            "`--profile-export-file` has the requests of one run, and this measures several\n  hint: `--out DIR` has those of \
+             each, in its folders `points` and `repeats`",
+        ));
     }
     option_checks::check_files(request)?;
     if let Some(file) = option_checks::unused_time_stamps(request) {
@@ -50,30 +54,42 @@ pub(super) fn bench(global: &Global, request: &BenchCommand) -> Result<CliExit, 
     if let Some(simulated) = manifest::simulated(&request.target) {
         print_error(&format!("note: simulated server ({simulated}): its times are computed, not measured on a GPU\n"));
     }
-    let signals = StopSignals::new();
-    let ran = loop {
-        let home = free_state_folder(&std::env::current_dir()?, &global.home)?;
-        let global = &Global { home: home.state().to_owned(), ..global.clone() };
-        let path = manifest_file::write(&home, &text)?;
-        let project = Project::open_current(global)?;
-        manifest_file::remove_old(&home, |old| {
-            project.compiler_of_run(&old.to_string_lossy(), &[], &Select::default(), None).drop_all();
-        });
-        let ran = run::perform_beside_servers(global, &run_request(request, &path), request.json, &signals)
-            .map_err(|error| option_errors::name_options(error, request, &text))?;
-        if !ran.gave_way {
-            break ran;
-        }
-    };
-    if let Some((_, out)) = ran.outs.iter().find(|(task, _)| task.as_str() == STAGE) {
+    // Before anything is measured.
+    let earlier = request.out.as_deref().map(OutFolder::of).transpose()?;
+    let exported = measure(global, request, &text).and_then(|ran| {
+        let task = ran.outs.iter().find(|(task, _)| task.as_str() == STAGE);
+        let Some((_, out)) = task else { return Ok((ran.exit, false)) };
         let is_quiet = global.loudness == OutputVerbosity::Quiet;
         // A script that reads the result wants it, whatever else is printed.
         if request.json || !is_quiet {
             print_result(request, out, Styler::chosen(global.color.choice()))?;
         }
-        export(request, &ran, out, &text, is_quiet)?;
+        Ok((ran.exit, export(request, &ran, out, &text, is_quiet)?))
+    });
+    if let Some(folder) = request.out.as_deref().filter(|_| earlier.is_some_and(|earlier| earlier.has_result))
+        && !matches!(exported, Ok((_, true)))
+    {
+        print_error(&format!("note: {} still has the result of an earlier run\n", folder.display()));
     }
-    Ok(ran.exit)
+    exported.map(|(exit, _)| exit)
+}
+
+fn measure(global: &Global, request: &BenchCommand, text: &str) -> Result<RunEnd, CommandError> {
+    let signals = StopSignals::new();
+    loop {
+        let home = free_state_folder(&std::env::current_dir()?, &global.home)?;
+        let global = &Global { home: home.state().to_owned(), ..global.clone() };
+        let path = manifest_file::write(&home, text)?;
+        let project = Project::open_current(global)?;
+        manifest_file::remove_old(&home, |old| {
+            project.compiler_of_run(&old.to_string_lossy(), &[], &Select::default(), None).drop_all();
+        });
+        let ran = run::perform_beside_servers(global, &run_request(request, &path), request.json, &signals)
+            .map_err(|error| option_errors::name_options(error, request, text))?;
+        if !ran.gave_way {
+            return Ok(ran);
+        }
+    }
 }
 
 fn run_request(request: &BenchCommand, manifest: &Path) -> cli::RunRequest {
@@ -150,14 +166,14 @@ fn point_folders(out: &Path) -> Result<Vec<PathBuf>, CommandError> {
     Ok(report.points.iter().map(|point| out.join(&point.folder)).collect())
 }
 
-/// Copies of what the run left, to the requested paths.
+/// Copies of what the run left, to the requested paths. Whether there is a result that could be copied.
 fn export(
     request: &BenchCommand,
     ran: &RunEnd,
     out: &Path,
     manifest: &str,
     is_quiet: bool,
-) -> Result<(), CommandError> {
+) -> Result<bool, CommandError> {
     let copy = |from: &Path, to: &Path| -> Result<(), CommandError> {
         if is_there(from)? {
             fs::copy(from, to)
@@ -165,22 +181,12 @@ fn export(
         }
         Ok(())
     };
-    if let Some(folder) = &request.out {
-        fs::create_dir_all(folder).map_err(|error| anyhow::anyhow!("cannot make {}: {error}", folder.display()))?;
-        for name in FILES {
-            copy(&out.join(name), &folder.join(name))?;
-        }
-        // Parts of an earlier measurement would be taken for those of this one.
-        let (earlier, curve) = ([REPEATS, SWEEP_POINTS].map(|name| folder.join(name)), folder.join(SWEEP));
-        for earlier in earlier.iter().filter(|earlier| earlier.is_dir()) {
-            fs::remove_dir_all(earlier)
-                .map_err(|error| anyhow::anyhow!("cannot remove {}: {error}", earlier.display()))?;
-        }
-        if curve.exists() {
-            fs::remove_file(&curve)?;
-        }
-        copy(&out.join(SWEEP), &curve)?;
-        let mut runs = repeat_folders(out)?;
+    let has_result = is_there(&out.join("result.json"))? || is_there(&out.join(SWEEP))?;
+    if let Some(folder) = request.out.as_deref().filter(|_| has_result) {
+        // Something may have been put there meanwhile.
+        OutFolder::of(folder)?.remove()?;
+        let mut runs = vec![out.to_owned()];
+        runs.extend(repeat_folders(out)?);
         for point in point_folders(out)? {
             let repeats = repeat_folders(&point)?;
             runs.push(point);
@@ -193,10 +199,12 @@ fn export(
                 copy(&run.join(name), &to.join(name))?;
             }
         }
+        copy(&out.join(SWEEP), &folder.join(SWEEP))?;
         if let Some(report) = &ran.report {
             copy(report, &folder.join("report.html"))?;
         }
-        fs::write(folder.join("manifest.yaml"), manifest)?;
+        let path = folder.join("manifest.yaml");
+        fs::write(&path, manifest).map_err(|error| anyhow::anyhow!("cannot write {}: {error}", path.display()))?;
         if !is_quiet {
             print_error(&format!("copied to {}\n", folder.display()));
         }
@@ -204,5 +212,5 @@ fn export(
     if let Some(file) = &request.profile_export_file {
         copy(&out.join("requests.jsonl"), file)?;
     }
-    Ok(())
+    Ok(has_result)
 }

@@ -8,6 +8,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
+use anyhow::Context as _;
 use serde_json::{Value, json};
 
 use self::dependencies::{DependencyReader, files, whole};
@@ -41,7 +42,9 @@ pub(super) fn provenance(global: &Global, request: &ProvenanceRequest) -> Result
     };
     let text = text.map_err(anyhow::Error::from)?;
     match &request.out {
-        Some(path) => fs::write(path, format!("{text}\n"))?,
+        Some(path) => {
+            fs::write(path, format!("{text}\n")).with_context(|| format!("cannot write {}", path.display()))?
+        }
         None => print(&format!("{text}\n")),
     }
     Ok(CliExit::Done)

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use serde_json::Value;
 
 use super::execute::{perform, serve};
@@ -45,7 +46,7 @@ pub(super) fn submit_and_follow(
     let name: Vec<String> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let own = format!("run-{}", Digest::of(name.join("\0").as_bytes()).short());
     let out = project.home.state().join("allocations").join(&own);
-    std::fs::create_dir_all(&out)?;
+    std::fs::create_dir_all(&out).with_context(|| format!("cannot create {}", out.display()))?;
     let _alone = lock(&out)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     crate::exec::process::adopt_orphans()?;

@@ -10,19 +10,20 @@ use crate::report::{RunState, junit_xml, markdown_summary};
 /// The variable in which GitHub Actions names the file of the job's summary.
 pub(super) const STEP_SUMMARY: &str = "GITHUB_STEP_SUMMARY";
 
-/// Writes them. A file that cannot be written is reported, and does not change how the run ended.
-pub(super) fn write(state: &RunState, junit: Option<&Path>, step_summary: Option<&Path>) {
-    let report = |path: &Path, result: std::io::Result<()>| {
-        if let Err(error) = result {
-            print_error(&format!("warning: cannot write {}: {error}\n", path.display()));
+/// Writes them. Whether the JUnit file was written, if one is requested: it is the user's output. The summary is for readers only, so
+/// the run ends as it would have ended without it.
+pub(super) fn write(state: &RunState, junit: Option<&Path>, step_summary: Option<&Path>) -> bool {
+    let written = |severity: &str, path: &Path, result: std::io::Result<()>| {
+        if let Err(error) = &result {
+            print_error(&format!("{severity}: cannot write {}: {error}\n", path.display()));
         }
+        result.is_ok()
     };
-    if let Some(path) = junit {
-        report(path, fs::write(path, junit_xml(state)));
-    }
+    let is_written = junit.is_none_or(|path| written("error", path, fs::write(path, junit_xml(state))));
     if let Some(path) = step_summary {
         // Other steps of the job have written theirs into the same file.
         let appended = OpenOptions::new().create(true).append(true).open(path);
-        report(path, appended.and_then(|mut file| file.write_all(markdown_summary(state).as_bytes())));
+        written("warning", path, appended.and_then(|mut file| file.write_all(markdown_summary(state).as_bytes())));
     }
+    is_written
 }

@@ -369,7 +369,8 @@ impl PreparedRun {
         let places = RunPaths { logs: Some(home.run(&id)), report: report.clone(), ..places(&home) };
         let step_summary = self.project.variable(ci_files::STEP_SUMMARY).map(PathBuf::from);
         let run_state = live.finish(&places);
-        ci_files::write(&run_state, self.junit.as_deref(), step_summary.as_deref());
+        let is_written = ci_files::write(&run_state, self.junit.as_deref(), step_summary.as_deref());
+        let exit = if exit == CliExit::Done && !is_written { CliExit::Failed } else { exit };
         if let Some(recorder) = recorder {
             otlp::send(&recorder.lock(), &self.otlp);
         }

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use walkdir::WalkDir;
 
 use super::durable::{PathError, WithPath as _, discard, half_written_by, is_there, items_in};
+use super::home::is_output_name;
+use super::own_items::is_own_file;
 use super::{OutputCache, StateFolder, read_journal, runs, tags_of};
 use crate::event::{Event, RunId, TaskId, is_absence};
 
@@ -45,8 +47,8 @@ pub fn garbage(
     for path in items_in(&home.outputs())? {
         let name = name_of(&path);
         let folder = name.strip_suffix(".files").unwrap_or(&name);
-        // A job may be filling it.
-        if kept.contains(folder) || is_there(&home.jobs().join(folder))? {
+        // A user's own, or a job may be filling it.
+        if !is_output_name(folder) || kept.contains(folder) || is_there(&home.jobs().join(folder))? {
             continue;
         }
         let why = if named.contains(folder) { "an older output" } else { "left by an attempt that did not finish" };
@@ -81,11 +83,14 @@ pub fn unfinished(home: &StateFolder, output_cache: &OutputCache) -> Result<Vec<
         let name = name_of(&path);
         let folder = name.strip_suffix(".files").unwrap_or(&name);
         let is_used = named.contains(folder) || folder.ends_with("-resume") || shown.contains(&path);
-        if !is_used && !is_there(&home.jobs().join(folder))? {
+        if is_output_name(folder) && !is_used && !is_there(&home.jobs().join(folder))? {
             found.push(path);
         }
     }
-    let replaced = [home.state().to_owned(), home.plans(), home.failed()].into_iter().map(|folder| (folder, 1));
+    found.extend(
+        items_in(home.state())?.into_iter().filter(|path| half_written_by(path).is_some() && is_own_file(path)),
+    );
+    let replaced = [home.plans(), home.failed()].into_iter().map(|folder| (folder, 1));
     for (folder, depth) in replaced.chain([(home.by_manifest(), usize::MAX), (home.bench_manifests(), 2)]) {
         let items = WalkDir::new(folder).min_depth(1).max_depth(depth).into_iter().flatten();
         found.extend(items.map(walkdir::DirEntry::into_path).filter(|path| half_written_by(path).is_some()));

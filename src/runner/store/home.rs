@@ -93,6 +93,11 @@ impl StateFolder {
         self.below(&["runs", run.as_str(), &format!("{}.log", task.file_name())])
     }
 
+    /// Whether it has the name of a state folder that no user named.
+    pub fn has_usual_name(&self) -> bool {
+        self.state.file_name().is_some_and(|name| name == USUAL_NAME)
+    }
+
     /// In one allocation: outputs are asked for many times in each stage.
     fn below(&self, names: &[&str]) -> PathBuf {
         let length = names.iter().map(|name| name.len() + 1).sum::<usize>();
@@ -110,7 +115,7 @@ impl StateFolder {
     /// The link that leads to the outputs of the manifest that ran last: see [`super::Latest`]. It is beside a folder of the
     /// usual name, and inside one that a user named: nothing is written into the folder above that.
     pub fn latest(&self) -> PathBuf {
-        let beside = self.state.parent().filter(|_| self.state.file_name().is_some_and(|name| name == USUAL_NAME));
+        let beside = self.state.parent().filter(|_| self.has_usual_name());
         beside.unwrap_or(&self.state).join("latest")
     }
 
@@ -120,11 +125,20 @@ impl StateFolder {
     }
 }
 
+/// Whether a name is one that [`Digest::short`] gives.
+pub(super) fn is_short_digest(name: &str) -> bool {
+    name.len() == 16 && name.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// Whether a name is one that an output folder can have (see [`super::OutputCache::new_folder`]).
+pub(super) fn is_output_name(name: &str) -> bool {
+    name.split_once('-').is_some_and(|(key, _)| is_short_digest(key))
+}
+
 /// Whether a path is named as the outputs of a state folder are (see [`super::OutputCache::new_folder`]), and not in `state`, which is
 /// this project's.
 pub fn is_output_elsewhere(path: &Path, state: &Path) -> bool {
-    let is_key = |key: &str| key.len() == 16 && key.bytes().all(|byte| byte.is_ascii_hexdigit());
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    name.split_once('-').is_some_and(|(key, _)| is_key(key))
+    is_output_name(name)
         && path.parent().is_some_and(|outputs| outputs.ends_with(OUTPUTS) && outputs.parent() != Some(state))
 }

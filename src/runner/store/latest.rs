@@ -127,7 +127,7 @@ fn remove_conflicting(latest: &Path, link: &Path) -> Result<(), PathError> {
 }
 
 /// Whether there is nothing in a folder but links and folders of links.
-fn only_links(folder: &Path) -> bool {
+pub(super) fn only_links(folder: &Path) -> bool {
     walkdir::WalkDir::new(folder)
         .into_iter()
         .all(|item| item.is_ok_and(|item| item.file_type().is_dir() || item.path_is_symlink()))

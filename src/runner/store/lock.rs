@@ -7,6 +7,7 @@
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read as _, Seek as _};
 use std::os::unix::fs::FileExt as _;
+use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
@@ -133,6 +134,11 @@ impl LockHolder {
         }
         None
     }
+}
+
+/// Whether the text of a file is that of a lock.
+pub(super) fn is_lock(path: &Path) -> bool {
+    std::fs::read(path).is_ok_and(|text| serde_json::from_slice::<LockHolder>(&text).is_ok())
 }
 
 /// A command that asks for the holder of a free lock has it for an instant ([`ProjectLock::holder`]): it is no run, so it is waited

@@ -11,6 +11,7 @@
 //!   out/<key>-<n>/       the outputs, each written once, in place; never moved
 //!   jobs/<key>-<n>/      messages to and from a job on another machine, until its end was seen (`jobs`)
 //!   allocations/<run>/   a whole run that is submitted as one job: its lock and what it prints
+//!   shipped/             copies of input files that the program has in it
 //!   clients/             another state folder, of benchmarks beside `regatta serve`
 //!   arrays/              scripts of job arrays, and what the batch system prints for their elements
 //!   failed/<task>        → the output folder of the last failed try
@@ -56,6 +57,7 @@ mod latest;
 mod lock;
 mod output_cache;
 mod outputs;
+mod own_items;
 mod parallel_map;
 mod parsed_records;
 mod plan_cache;
@@ -83,6 +85,7 @@ pub use latest::Latest;
 pub use lock::{LockAttempt, LockHolder, ProjectLock};
 pub use output_cache::{Lookup, OutputCache};
 pub use outputs::{HashedFolder, ListedFolder, list_folder};
+pub use own_items::StateItems;
 pub use plan_cache::{CompilerId, NoOpConditions, PlanSources, WatchedOutput, WatchedPaths, WatchedTask};
 pub use portable_output::{ParcelItem, digest_of, leads_out, link_escape, unfit};
 pub use progress_file::{ProgressFile, read_progress};

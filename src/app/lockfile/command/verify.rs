@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use anyhow::Context as _;
+
 use super::current;
 use super::locked_file::{section_of, unreadable};
 use crate::app::error::CommandError;
@@ -43,7 +45,8 @@ pub fn enforce(
     let run = current::name(project, plan, &request.settings);
     let section = locked(project, file, &run)?;
     let output_cache = OutputCache::open(&project.home)?;
-    std::fs::create_dir_all(project.home.state())?;
+    let state = project.home.state();
+    std::fs::create_dir_all(state).with_context(|| format!("cannot create {}", state.display()))?;
     let keys = current::keys(project, plan, options, &output_cache);
     let found = current::predicted_differences(&section, project, plan, options, &keys)?;
     let stops = found.iter().filter(|one| strictness.stops(one)).count();

@@ -1,0 +1,165 @@
+//! A folder that a user names with `--out` for the copy of a result: what in it an earlier copy left, and what is the user's own.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::bench::manifest::is_bench_manifest;
+use crate::app::error::CommandError;
+use crate::harness::{REPEATS, SWEEP, SWEEP_POINTS, SweepReport, read_result};
+use crate::runner::store::{discard, items_in};
+
+/// The files of one run that are copied.
+pub(super) const FILES: [&str; 3] = ["result.json", "requests.jsonl", "gpu.jsonl"];
+/// How many files a message names.
+const NAMED: usize = 5;
+
+/// What is in the way of a copy.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct OutFolder {
+    /// Whether an earlier copy is there.
+    pub has_result: bool,
+    /// Files of an earlier copy.
+    own: Vec<PathBuf>,
+    /// The folders that these are in, the deepest last.
+    folders: Vec<PathBuf>,
+    /// What would be replaced, and was not written by Regatta.
+    others: Vec<PathBuf>,
+}
+
+impl OutFolder {
+    /// # Errors
+    /// What is in the folder cannot be known, or some of it would be replaced and was not written by Regatta.
+    pub(super) fn of(folder: &Path) -> Result<Self, CommandError> {
+        let mut found = Self::default();
+        let is_result = read_result(&folder.join("result.json")).is_ok();
+        let is_sweep = SweepReport::read(&folder.join(SWEEP)).is_ok();
+        found.has_result = is_result || is_sweep;
+        for path in items_in(folder)? {
+            let is_own = match path.file_name().and_then(|name| name.to_str()).unwrap_or_default() {
+                "result.json" => is_result,
+                SWEEP => is_sweep,
+                "requests.jsonl" | "seen.jsonl" | "gpu.jsonl" | "report.html" | "sweep.html" => found.has_result,
+                "manifest.yaml" => {
+                    found.has_result && fs::read_to_string(&path).is_ok_and(|text| is_bench_manifest(&text))
+                }
+                REPEATS | SWEEP_POINTS => {
+                    found.read_runs(path)?;
+                    continue;
+                }
+                _ => continue,
+            };
+            if is_own && path.is_file() { &mut found.own } else { &mut found.others }.push(path);
+        }
+        if found.others.is_empty() { Ok(found) } else { Err(found.refusal(folder)) }
+    }
+
+    /// A folder with a folder for each run.
+    fn read_runs(&mut self, folder: PathBuf) -> Result<(), CommandError> {
+        if !folder.is_dir() || folder.is_symlink() {
+            self.others.push(folder);
+            return Ok(());
+        }
+        self.folders.push(folder.clone());
+        for run in items_in(&folder)? {
+            if read_result(&run.join("result.json")).is_err() {
+                self.others.push(run);
+                continue;
+            }
+            self.folders.push(run.clone());
+            for item in items_in(&run)? {
+                if item.ends_with(REPEATS) {
+                    self.read_runs(item)?;
+                } else if FILES.iter().any(|name| item.ends_with(name)) || item.ends_with("seen.jsonl") {
+                    self.own.push(item);
+                } else {
+                    self.others.push(item);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn refusal(&self, folder: &Path) -> CommandError {
+        let names: Vec<String> = self.others.iter().take(NAMED).map(|path| path.display().to_string()).collect();
+        let more = match self.others.len().saturating_sub(NAMED) {
+            0 => String::new(),
+            count => format!(" and {count} more"),
+        };
+        CommandError::Usage(format!(
+            "`--out {}` would replace what Regatta did not write there: {}{more}\n  hint: name another folder, or move these away",
+            folder.display(),
+            names.join(", ")
+        ))
+    }
+
+    /// Removes the earlier copy: its parts would be taken for those of the next one.
+    ///
+    /// # Errors
+    /// A file of it cannot be removed.
+    pub(super) fn remove(&self) -> Result<(), CommandError> {
+        for path in &self.own {
+            discard(path)?;
+        }
+        for folder in self.folders.iter().rev() {
+            // One with other things in it stays.
+            let _ = fs::remove_dir(folder);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RESULT: &str = include_str!("../../tests/golden/results/benchmark/result.json");
+
+    fn folder_with(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        folder
+    }
+
+    #[test]
+    fn what_an_earlier_copy_left_is_removed_and_the_rest_stays() {
+        let manifest = "regatta: 1\nname: bench\nabout: regatta bench sim:h100\n";
+        let folder = folder_with(&[
+            ("manifest.yaml", manifest),
+            ("notes", "mine"),
+            ("points/01-2/repeats/01/result.json", RESULT),
+            ("points/01-2/result.json", RESULT),
+            ("report.html", ""),
+            ("requests.jsonl", ""),
+            ("result.json", RESULT),
+        ]);
+        let Ok(found) = OutFolder::of(folder.path()) else { panic!("refused") };
+        assert!(found.has_result);
+        assert!(found.remove().is_ok());
+        assert_eq!(items_in(folder.path()).unwrap(), [folder.path().join("notes")]);
+    }
+
+    #[test]
+    fn what_is_not_of_regatta_is_refused_by_its_name() {
+        for (name, text) in [
+            ("manifest.yaml", "mine"),
+            ("points/gps.csv", "x"),
+            ("points/01-2/requests.jsonl", "x"),
+            ("repeats/01/x", "x"),
+            ("requests.jsonl", "x"),
+            ("result.json", "{}"),
+        ] {
+            let folder = folder_with(&[(name, text)]);
+            let Err(CommandError::Usage(why)) = OutFolder::of(folder.path()) else { panic!("{name} is taken") };
+            let first = name.rsplit_once('/').map_or(name, |(above, _)| above);
+            assert!(why.contains(first), "{why}");
+            assert!(folder.path().join(name).exists());
+        }
+        let beside = folder_with(&[("result.json", RESULT), ("manifest.yaml", "mine")]);
+        assert!(OutFolder::of(beside.path()).is_err());
+        assert!(OutFolder::of(&beside.path().join("absent")).is_ok());
+    }
+}
