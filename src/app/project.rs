@@ -228,7 +228,7 @@ pub(super) fn options(
     let forced = match &select.force {
         Force::Nothing => vec![false; plan.tasks.len()],
         Force::All => roles.iter().map(|role| *role == TaskRole::Run).collect(),
-        Force::Stages(names) => plan.select(&[], names)?,
+        Force::Stages(names) | Force::Uncached(names) => plan.select(&[], names)?,
     };
     Ok(RunOptions {
         jobs,
@@ -236,6 +236,7 @@ pub(super) fn options(
         keep_going,
         roles,
         forced,
+        resumes_forced: matches!(select.force, Force::Uncached(_)),
         output_source: None,
         kept_services: None,
         gate: OutputCheck::default(),
