@@ -228,7 +228,7 @@ pub(super) fn options(
     let forced = match &select.force {
         Force::Nothing => vec![false; plan.tasks.len()],
         Force::All => roles.iter().map(|role| *role == TaskRole::Run).collect(),
-        Force::Stages(names) => {
+        Force::Stages(names) | Force::Uncached(names) => {
             for name in names.iter().filter(|_| !select.only.is_empty()) {
                 let named = plan.select(&[], std::slice::from_ref(name))?;
                 if !named.iter().zip(&roles).any(|(named, role)| *named && *role == TaskRole::Run) {
@@ -248,6 +248,7 @@ pub(super) fn options(
         keep_going,
         roles,
         forced,
+        resumes_forced: matches!(select.force, Force::Uncached(_)),
         output_source: None,
         kept_services: None,
         gate: OutputCheck::default(),

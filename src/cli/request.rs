@@ -216,6 +216,8 @@ pub enum Force {
     #[default]
     Nothing,
     Stages(Vec<String>),
+    /// These are not taken from the cache; a measurement that was interrupted goes on.
+    Uncached(Vec<String>),
     All,
 }
 

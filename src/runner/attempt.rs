@@ -15,9 +15,10 @@ use super::provenance::{UpstreamProvenance, upstream_provenance};
 use super::task_executor::{Lease, ResolvedTask, TaskExecutor};
 use super::time_limit::{catch_panics, isolate_panics, within};
 use crate::event::{Done, Endpoint, Event, Failure, FailureKind, GpuId, RunId, Stop, TaskId};
-use crate::plan::{Need, Plan, SharedTask, Task};
+use crate::plan::{ActionKind, Need, Plan, SharedTask, Task};
 use crate::runner::store::{
-    Digests, HashedFolder, ListedFolder, OutputCache, PathError, TaskRecord, is_there, left_running, list_folder,
+    Digests, HashedFolder, ListedFolder, OutputCache, PathError, TaskRecord, discard, is_there, items_in, left_running,
+    list_folder,
 };
 
 /// What a try needs, gathered by the loop.
@@ -26,6 +27,8 @@ pub(super) struct AttemptInputs {
     pub task: SharedTask,
     pub keyed: Arc<Keyed>,
     pub attempt: u32,
+    /// Nothing of a measurement that was interrupted counts.
+    pub is_anew: bool,
     pub gpus: Vec<GpuId>,
     pub batch_slot: Option<BatchSlot>,
     /// For each need, by its place in `task.needs`.
@@ -68,7 +71,15 @@ impl AttemptInputs {
                 return Ok(folder);
             }
         }
-        self.cache.new_folder(&self.task.id, &self.keyed.digest, self.task.resume).map_err(|error| system(&error))
+        let folder = self.cache.new_folder(&self.task.id, &self.keyed.digest, self.task.resume);
+        let folder = folder.map_err(|error| system(&error))?;
+        // A forced measurement is made as a whole: nothing of one that was cut off counts.
+        if self.is_anew && self.attempt == 1 && self.task.kind == ActionKind::Bench {
+            for item in items_in(&folder).map_err(|error| system(&error))? {
+                discard(&item).map_err(|error| system(&error))?;
+            }
+        }
+        Ok(folder)
     }
 
     async fn work_in<W: TaskExecutor>(

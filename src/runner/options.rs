@@ -39,6 +39,8 @@ pub struct RunOptions {
     pub roles: Vec<TaskRole>,
     /// For each task of the plan: run it even if it is done.
     pub forced: Vec<bool>,
+    /// Whether a forced measurement that was interrupted goes on; otherwise all of it is measured again.
+    pub resumes_forced: bool,
     /// What other machines have made, and may have of this one.
     pub output_source: Option<Arc<dyn OutputSource>>,
     /// Services that stay up for the caller.

@@ -8,6 +8,7 @@ use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
 use crate::campaign::nobody_left;
+use crate::openai::script::{Do, Scripted, good};
 use crate::services::{SERVE, bench, scripted, world};
 use crate::world::{Ended, World, signal, until};
 
@@ -141,6 +142,50 @@ fn repeats_that_were_cut_off_are_not_made_again() {
         }
     }
     nobody_left(&world);
+}
+
+/// Starts three runs of a measurement and interrupts the second.
+fn cut_off_in_the_second(world: &World) {
+    let run = world.start(&["run", "m"]);
+    let is_first_kept = || {
+        let folders = fs::read_dir(world.path(".regatta/out")).into_iter().flatten().flatten();
+        folders.into_iter().any(|folder| folder.path().join("repeats/01/result.json").exists())
+    };
+    until("the first run", is_first_kept);
+    signal(&run, "INT");
+    let cut = Ended::of(run);
+    assert_eq!(cut.code, 130, "{cut:?}");
+}
+
+#[test]
+fn force_measures_also_those_again_that_were_finished_before_it_was_cut_off() {
+    let world = world(&[
+        &scripted(SERVE, "ready: { timeout: 1m }"),
+        &bench("server", 24, ", rate: 30, repeat: 3, preflight: \"off\""),
+    ]);
+    cut_off_in_the_second(&world);
+    let begun = std::time::SystemTime::now();
+    let ended = world.regatta(&["run", "m", "--force", "measure"]);
+    ended_well(&ended);
+    let folder = if ended.code == 0 { "latest/measure" } else { ".regatta/failed/measure" };
+    for number in 1..=3 {
+        let result = fs::metadata(world.path(format!("{folder}/repeats/0{number}/result.json"))).unwrap();
+        assert!(result.modified().unwrap() > begun, "run {number} was measured again");
+    }
+    nobody_left(&world);
+}
+
+#[test]
+fn repeats_on_a_server_that_does_not_report_its_start_are_all_made_again() {
+    let server = Scripted::start(|_| vec![Do::Send(good())]);
+    let world = World::with(&format!(
+        "stages:\n  measure:\n    bench: {{ target: \"openai://{}\", model: m, scenario: concurrency, concurrency: 1, stop: {{ duration: 2s }}, input_tokens: {{ fixed: 8 }}, output_tokens: {{ fixed: 4 }}, repeat: 3, preflight: \"off\" }}\n",
+        server.address
+    ));
+    cut_off_in_the_second(&world);
+    let ended = world.regatta(&["run", "m"]);
+    ended_well(&ended);
+    ended.shows("1 run that was finished is measured again: the server does not report when it started");
 }
 
 #[test]

@@ -33,6 +33,7 @@ async fn run_tasks(world: &World, tasks: Vec<Task>, jobs: u32, executor: impl Ta
         keep_going: false,
         roles: vec![TaskRole::Run; tasks.len()],
         forced: vec![false; tasks.len()],
+        resumes_forced: false,
         output_source: None,
         kept_services: None,
         gate: OutputCheck::default(),

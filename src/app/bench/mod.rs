@@ -97,7 +97,7 @@ fn run_request(request: &BenchCommand, manifest: &Path) -> cli::RunRequest {
         manifest: manifest.to_string_lossy().into_owned(),
         settings: Vec::new(),
         // Parts of a simulator may be cached; a measurement never is.
-        select: Select { force: Force::Stages(vec![STAGE.to_owned()]), ..Select::default() },
+        select: Select { force: Force::Uncached(vec![STAGE.to_owned()]), ..Select::default() },
         jobs: None,
         keep_going: false,
         events: cli::EventFormat::Terminal,

@@ -264,6 +264,7 @@ impl<W: TaskExecutor> Runner<W> {
             task,
             keyed,
             attempt,
+            is_anew: self.options.forced[ix as usize] && !self.options.resumes_forced,
             gpus: gpus.clone(),
             batch_slot: slot,
             outputs: made,

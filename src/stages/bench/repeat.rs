@@ -7,7 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::measurement::{failure, headline_details, measure, task_outcome};
-use super::resume::{Servers, discard_parts_if_finished};
+use super::resume::{self, Servers};
 use super::saved_run::{before, keep};
 use crate::event::{Done, Failure, FailureKind};
 use crate::harness::preflight::PreflightResult;
@@ -25,8 +25,7 @@ pub async fn perform(
     watched: Telemetry,
     mut preflight: Option<PreflightResult>,
 ) -> Result<Done, Failure> {
-    discard_parts_if_finished(&context.lease.out, &context.lease.out.join("result.json"), harness::REPEATS)?;
-    let servers = Servers::now(context, spec).await;
+    let servers = resume::begin(context, spec, &context.lease.out.join("result.json"), harness::REPEATS).await?;
     let all = Runs { times, folder: &context.lease.out, name: "" };
     let results = Box::pin(runs(context, spec, all, &servers, watched, &mut preflight)).await?;
     summarize_results(context, &results)

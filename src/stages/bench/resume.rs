@@ -8,7 +8,8 @@ use serde::de::IgnoredAny;
 
 use super::identity;
 use crate::event::{Failure, FailureKind};
-use crate::harness::{BenchSpec, RunResult, ServerIdentity, changes_of_servers};
+use crate::harness::{self, BenchSpec, RunResult, ServerIdentity, changes_of_servers};
+use crate::runner::store::discard;
 use crate::stages::task_context::TaskContext;
 
 /// The servers as they are when the stage goes on.
@@ -19,20 +20,65 @@ pub(super) struct Servers {
 }
 
 impl Servers {
-    pub async fn now(context: &TaskContext, spec: &BenchSpec) -> Self {
+    async fn now(context: &TaskContext, spec: &BenchSpec) -> Self {
         Self { now: identity::of_servers(spec).await, is_ours: context.lease.task.external.is_none() }
     }
 
-    /// Whether a finished part measured these servers, as far as they report what they are. Of servers that others start a
-    /// restart is a change.
+    /// Whether a finished part measured these servers, as they report what they are.
     pub fn are_those_of(&self, result: &RunResult) -> bool {
-        let Some(identity) = &result.identity else { return true };
-        let started = |servers: &[ServerIdentity]| -> Vec<Option<f64>> {
+        self.difference(result).is_none()
+    }
+
+    /// Why a finished part is not known to have measured these servers. Of servers that others start a restart is a change, and
+    /// one that does not report when it started may have been restarted.
+    fn difference(&self, result: &RunResult) -> Option<&'static str> {
+        const CHANGED: &str = "the server is another one now";
+        const RESTARTED: &str = "the server has been started again since";
+        const UNKNOWN: &str = "the server does not report when it started, so it may be another one now";
+        let before = result.identity.as_ref().map_or(&[][..], |identity| &identity.servers);
+        if result.identity.is_some() && !changes_of_servers(before, &self.now).is_empty() {
+            return Some(CHANGED);
+        }
+        let started = |servers: &[ServerIdentity]| -> Option<Vec<f64>> {
             servers.iter().map(|server| server.start_time_seconds).collect()
         };
-        changes_of_servers(&identity.servers, &self.now).is_empty()
-            && (self.is_ours || started(&identity.servers) == started(&self.now))
+        match (started(before), started(&self.now)) {
+            _ if self.is_ours => None,
+            (Some(before), Some(now)) if !now.is_empty() => (before != now).then_some(RESTARTED),
+            _ => Some(UNKNOWN),
+        }
     }
+}
+
+/// Begins or resumes a measurement of several parts: see [`discard_parts_if_finished`]. A notice shows how many finished parts are
+/// measured again because their servers are not known to be those that are there now.
+pub(super) async fn begin(
+    context: &TaskContext,
+    spec: &BenchSpec,
+    end: &Path,
+    parts: &str,
+) -> Result<Servers, Failure> {
+    let out = &context.lease.out;
+    discard_parts_if_finished(out, end, parts)?;
+    let servers = Servers::now(context, spec).await;
+    let items: Vec<_> = walkdir::WalkDir::new(out.join(parts)).into_iter().flatten().collect();
+    let mut found = Vec::new();
+    for path in items.iter().map(walkdir::DirEntry::path).filter(|path| path.ends_with("result.json")) {
+        let Ok(result) = harness::read_result(path) else { continue };
+        if let (Some(why), Some(part)) = (servers.difference(&result), path.parent()) {
+            // It would be taken for one of those that are measured now. A mean of repeats is no run of its own.
+            found.extend(result.repeats.is_none().then_some(why));
+            discard(part).map_err(|error| Failure::new(FailureKind::System, error.to_string()))?;
+        }
+    }
+    if let Some(why) = found.first() {
+        let count = match found.len() {
+            1 => "1 run that was finished is measured".to_owned(),
+            count => format!("{count} runs that were finished are measured"),
+        };
+        context.lease.notice(format!("{count} again: {why}"));
+    }
+    Ok(servers)
 }
 
 /// Where it is noted that a measurement has ended without a result.
@@ -50,7 +96,7 @@ pub(super) fn ended_without_result(out: &Path, parts: &str, failure: Failure) ->
 
 /// Removes the parts if the stage had finished, which `end` shows, or had ended without a result: it resumes only if it was
 /// interrupted. What was finished once is measured again, because a selection of successful parts would be biased.
-pub(super) fn discard_parts_if_finished(out: &Path, end: &Path, parts: &str) -> Result<(), Failure> {
+fn discard_parts_if_finished(out: &Path, end: &Path, parts: &str) -> Result<(), Failure> {
     let (mark, parts) = (mark(out, parts), out.join(parts));
     if parts.is_dir() && (is_whole(end) || mark.is_file()) {
         fs::remove_dir_all(&parts).map_err(|error| cannot("remove", &parts, &error))?;
@@ -103,7 +149,8 @@ mod tests {
     #[test]
     fn a_part_that_another_server_answered_does_not_count() {
         let text = include_str!("../../../tests/golden/results/benchmark/result.json");
-        let result: RunResult = serde_json::from_str(text).unwrap();
+        let mut result: RunResult = serde_json::from_str(text).unwrap();
+        result.identity.as_mut().unwrap().servers.iter_mut().for_each(|server| server.start_time_seconds = Some(0.5));
         let now = result.identity.as_ref().unwrap().servers.clone();
         let servers = |change: fn(&mut ServerIdentity), is_ours| {
             let mut now = now.clone();
@@ -115,5 +162,12 @@ mod tests {
         // Its own servers are started anew each time; another's are not.
         assert!(servers(|server| server.start_time_seconds = Some(1.0), true).are_those_of(&result));
         assert!(!servers(|server| server.start_time_seconds = Some(1.0), false).are_those_of(&result));
+        // One that does not report its start may be another one.
+        let mut unknown = result.clone();
+        unknown.identity.as_mut().unwrap().servers.iter_mut().for_each(|server| server.start_time_seconds = None);
+        assert!(!servers(|server| server.start_time_seconds = None, false).are_those_of(&unknown));
+        assert!(servers(|server| server.start_time_seconds = None, true).are_those_of(&unknown));
+        unknown.identity = None;
+        assert!(!servers(|_| {}, false).are_those_of(&unknown));
     }
 }

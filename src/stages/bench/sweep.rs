@@ -8,7 +8,7 @@ use std::path::Path;
 use super::measurement::{headline_details, measure};
 use super::preflight::preflight;
 use super::repeat::{Runs, keep_result, runs};
-use super::resume::{Servers, discard_parts_if_finished};
+use super::resume;
 use super::saved_run::{before, keep};
 use crate::event::{Done, Failure, FailureKind, Verdict};
 use crate::harness::{
@@ -29,8 +29,7 @@ pub async fn perform(
     let plan =
         SweepPlan::of(sweep).map_err(|error| Failure::new(FailureKind::Refused, format!("`bench.sweep`: {error}")))?;
     let end = context.lease.out.join(SWEEP);
-    discard_parts_if_finished(&context.lease.out, &end, SWEEP_POINTS)?;
-    let servers = Servers::now(context, spec).await;
+    let servers = resume::begin(context, spec, &end, SWEEP_POINTS).await?;
     let mut points: Vec<SweepPoint> = Vec::new();
     let mut first: Option<RunResult> = None;
     let mut reused = 0;

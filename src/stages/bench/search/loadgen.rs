@@ -16,7 +16,7 @@ use crate::mlperf::log::{DETAIL_FILE, Detail};
 use crate::mlperf::{LatencyLimits, TEST_FILE, explain};
 use crate::plan::loadgen::{Cost, full_test, short, test_request};
 use crate::stages::bench::loadgen::run_test;
-use crate::stages::bench::resume::{Servers, discard_parts_if_finished, ended_without_result};
+use crate::stages::bench::resume::{self, Servers, ended_without_result};
 use crate::stages::task_context::TaskContext;
 
 /// A probe that was judged by LoadGen.
@@ -36,8 +36,7 @@ pub async fn perform(
     }
     let cost = Cost::of(bench).ok_or_else(|| refused("the rules do not allow the tests of this search"))?;
     context.lease.notice(cost.to_string());
-    discard_parts_if_finished(&context.lease.out, &context.lease.out.join(FILE), PROBES)?;
-    let servers = Servers::now(context, spec).await;
+    let servers = resume::begin(context, spec, &context.lease.out.join(FILE), PROBES).await?;
     let mut probes: Vec<LoadgenProbe> = Vec::new();
     let found = loop {
         let history: Vec<SearchTest> = probes

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use self::start_point::{StartPoint, goal_of};
-use super::resume::{Servers, discard_parts_if_finished, ended_without_result};
+use super::resume::{self, ended_without_result};
 use crate::event::{Done, Failure, FailureKind, Verdict};
 use crate::harness::{BenchSpec, FoundRate, LimitSearch, RateBounds, Reason, SearchReport, SearchRules};
 use crate::manifest::model::{self, Telemetry};
@@ -45,8 +45,7 @@ pub async fn perform(
     if let Some(earlier) = &started_from {
         context.lease.notice(earlier.notice());
     }
-    discard_parts_if_finished(&context.lease.out, &context.lease.out.join(FILE), PROBES)?;
-    let servers = Servers::now(context, &spec).await;
+    let servers = resume::begin(context, &spec, &context.lease.out.join(FILE), PROBES).await?;
     let search = RateSearcher { low, high, start: start.unwrap_or(low), second: None, precision, most: ESTIMATING };
     let search = started_from.as_ref().map_or(search, |earlier| earlier.begin(search));
     let prober = Prober { context, spec: &spec, watched, servers: &servers };
