@@ -37,7 +37,7 @@ pub(super) fn clean(global: &Global, yes: bool) -> Result<CliExit, CommandError>
         "all state of every project that uses this folder"
     };
     let mut all = Vec::new();
-    if is_there(home.state())? && !(items.own.is_empty() && !items.others.is_empty()) {
+    if (items.others.is_empty() || !items.own.is_empty()) && is_there(home.state())? {
         let bytes = items.own.iter().map(|path| bytes_in(path)).sum();
         all.push(Garbage { path: home.state().to_owned(), bytes, why: why.to_owned() });
     }

@@ -41,7 +41,7 @@ pub(super) fn check_files(request: &BenchCommand) -> Result<(), CommandError> {
 
 /// Not `NAME` or `OWNER/NAME` of a model hub.
 fn is_path(name: &str) -> bool {
-    name.starts_with(['/', '.', '~']) || name.ends_with(".json") || name.matches('/').count() > 1
+    name.starts_with(['/', '.', '~']) || name.to_lowercase().ends_with(".json") || name.matches('/').count() > 1
 }
 
 pub(super) fn check_key(request: &BenchCommand) -> Result<(), CommandError> {

@@ -43,7 +43,7 @@ pub(super) fn provenance(global: &Global, request: &ProvenanceRequest) -> Result
     let text = text.map_err(anyhow::Error::from)?;
     match &request.out {
         Some(path) => {
-            fs::write(path, format!("{text}\n")).with_context(|| format!("cannot write {}", path.display()))?
+            fs::write(path, format!("{text}\n")).with_context(|| format!("cannot write {}", path.display()))?;
         }
         None => print(&format!("{text}\n")),
     }
