@@ -109,25 +109,23 @@ impl ParamResolver<'_> {
                 }
             };
         }
-        match value_without_default(kind, rule) {
-            Some(value) => Some((value, ValueOrigin::Default(self.entry.key.clone()))),
-            None => {
-                let example = match kind {
-                    "choice" => rule.choice.as_ref().and_then(|all| all.first()).map(shown),
-                    "catalog" => self.catalog.first().cloned(),
-                    _ => None,
-                };
-                let example = example.unwrap_or_else(|| "…".to_owned());
-                let mut hint = format!("give it: {name}={example}");
-                if let Some(variable) = &rule.env {
-                    hint = format!("{hint}, or set the environment variable {variable}");
-                }
-                let missing = Diagnostic::error(format!("the parameter `{name}` has no value"))
-                    .missing(MissingValue::Parameter(name.to_owned()));
-                found.push(missing.at(self.entry.key.clone(), "it has no default").hint(hint));
-                None
-            }
+        if let Some(value) = value_without_default(kind, rule) {
+            return Some((value, ValueOrigin::Default(self.entry.key.clone())));
         }
+        let example = match kind {
+            "choice" => rule.choice.as_ref().and_then(|all| all.first()).map(shown),
+            "catalog" => self.catalog.first().cloned(),
+            _ => None,
+        };
+        let example = example.unwrap_or_else(|| "…".to_owned());
+        let mut hint = format!("give it: {name}={example}");
+        if let Some(variable) = &rule.env {
+            hint = format!("{hint}, or set the environment variable {variable}");
+        }
+        let missing = Diagnostic::error(format!("the parameter `{name}` has no value"))
+            .missing(MissingValue::Parameter(name.to_owned()));
+        found.push(missing.at(self.entry.key.clone(), "it has no default").hint(hint));
+        None
     }
 
     /// A value typed on the command line, or of a variable. `between` separates the values of a list.

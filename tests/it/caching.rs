@@ -129,7 +129,7 @@ fn what_is_repeated_in_a_manifest_keeps_an_output_of_its_own() {
     };
     let world = World::new();
     world.manifest("m", &stages(&["one", "again", "beside"]));
-    let made = || ["one", "again", "beside"].map(|name| world.read(&format!("latest/{name}/out")));
+    let made = || ["one", "again", "beside"].map(|name| world.read(format!("latest/{name}/out")));
     let ran = world.good(&["run", "m"]).ran();
     assert_eq!(BTreeSet::from_iter(ran), ["again", "beside", "one"].map(str::to_owned).into());
     let first = made();

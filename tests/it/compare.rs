@@ -96,7 +96,7 @@ fn an_invalid_side_fails_every_gate() {
     for run in 1..=3 {
         result(&world, &format!("side/{run}"), 0, |result| {
             if run != 2 {
-                refusing(result)
+                refusing(result);
             }
         });
         result(&world, &format!("plain/{run}"), 0, |_| {});

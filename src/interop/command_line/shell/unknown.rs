@@ -98,15 +98,12 @@ pub(in crate::interop) fn as_written(text: &str, unknown: &[UnknownValue]) -> St
             Some((value, &inner[end + 2..]))
         });
         out.push_str(&rest[..at]);
-        rest = match marked {
-            Some((value, behind)) => {
-                out.push_str(&value.written);
-                behind
-            }
-            None => {
-                out.push_str("{{");
-                inner
-            }
+        rest = if let Some((value, behind)) = marked {
+            out.push_str(&value.written);
+            behind
+        } else {
+            out.push_str("{{");
+            inner
         };
     }
     out + rest
