@@ -145,8 +145,10 @@ pub(super) fn look_up(
 /// The newest output of a key where another task of the plan made it, which this one repeats: two measurements do not become one.
 fn repeated(plan: &Plan, task: &Task, key: &Digest, output_cache: &OutputCache) -> Option<Arc<TaskRecord>> {
     let newest = output_cache.newest(key)?;
-    let is_of_another = newest.manifest == plan.name && newest.task != task.id;
-    let maker = plan.tasks.iter().find(|other| is_of_another && other.id == newest.task)?;
+    if newest.manifest != plan.name || newest.task == task.id {
+        return None;
+    }
+    let maker = plan.tasks.iter().find(|other| other.id == newest.task)?;
     task.repeats(maker).then_some(newest)
 }
 
