@@ -63,6 +63,7 @@ fn a_newcomer_tries_it_with_nothing() {
     }
     ended.shows("Time to first token (ms)").shows("clock from schedule").shows("tokens from output_ids");
     ended.shows("20  ok of 20 scheduled; 0 failed").shows("Percentiles: nearest rank");
+    ended.shows("; of Inter-token latency, Inter-chunk latency from a histogram of 3 digits");
     assert!(world.path("latest/report.html").exists());
     let again = world.regatta(&words);
     measured(&again);
