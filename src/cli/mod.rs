@@ -9,6 +9,7 @@ mod args;
 mod argument_error;
 mod bench;
 mod bench_args;
+mod bench_notices;
 mod bulk;
 mod cache;
 mod common_args;

@@ -338,6 +338,9 @@ fn miscounted() -> Vec<Case> {
         exact("tokens that are not counted", "sends no usage", tokens, |_| {
             Answer { tokens: 4, counted: None, ..PLAIN }.steps()
         }),
+        exact("a count above the limit", "counts 9 tokens of 4 requested", tokens, |_| {
+            Answer { tokens: 4, counted: Some(9), ..PLAIN }.steps()
+        }),
         exact("answers without their end", "sends no [DONE]", tokens, |_| {
             Answer { tokens: 4, counted: Some(4), is_ended: false, ..PLAIN }.steps()
         }),
