@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use super::bench::manifest::is_bench_manifest;
 use crate::app::error::CommandError;
-use crate::harness::{REPEATS, SWEEP, SWEEP_POINTS, SweepReport, read_result};
+use crate::harness::{REPEATS, SWEEP, SWEEP_POINTS, SweepReport};
+use crate::interop::MeasuredResult;
 use crate::runner::store::{discard, items_in};
 
 /// The files of one run that are copied.
@@ -31,7 +32,7 @@ impl OutFolder {
     /// What is in the folder cannot be known, or some of it would be replaced and was not written by Regatta.
     pub(super) fn of(folder: &Path) -> Result<Self, CommandError> {
         let mut found = Self::default();
-        let is_result = read_result(&folder.join("result.json")).is_ok();
+        let is_result = has_result(folder);
         let is_sweep = SweepReport::read(&folder.join(SWEEP)).is_ok();
         found.has_result = is_result || is_sweep;
         for path in items_in(folder)? {
@@ -61,7 +62,7 @@ impl OutFolder {
         }
         self.folders.push(folder.clone());
         for run in items_in(&folder)? {
-            if read_result(&run.join("result.json")).is_err() {
+            if !has_result(&run) {
                 self.others.push(run);
                 continue;
             }
@@ -106,6 +107,11 @@ impl OutFolder {
         }
         Ok(())
     }
+}
+
+/// Whether a measurement's result is there, or an imported one.
+fn has_result(folder: &Path) -> bool {
+    fs::read_to_string(folder.join("result.json")).is_ok_and(|text| MeasuredResult::read(&text).is_ok())
 }
 
 #[cfg(test)]
