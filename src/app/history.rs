@@ -18,7 +18,7 @@ use crate::interop::{MeasuredResult, MeasuredRun};
 use crate::report::compare::ComparedResult;
 use crate::report::history::{self, HistoryPoint, MetricKey};
 use crate::report::{Styler, html};
-use crate::runner::store::{PathError, StateFolder, last_run, readable_runs, remove_tag, set_tag, tags_of};
+use crate::runner::store::{StateFolder, WithPath as _, last_run, readable_runs, remove_tag, set_tag, tags_of};
 
 pub(super) fn history(global: &Global, request: &HistoryRequest) -> Result<CliExit, CommandError> {
     let home = Project::open_current(global)?.home;
@@ -60,9 +60,7 @@ fn measurements(home: &StateFolder, request: &HistoryRequest) -> Result<Vec<Hist
                 continue;
             }
             let file = place.join(RESULT);
-            let text = fs::read_to_string(&file);
-            let text = text.map_err(|source| PathError { doing: "read", path: file.clone(), source });
-            let Some(text) = or_left_out(text) else { continue };
+            let Some(text) = or_left_out(fs::read_to_string(&file).at("read", &file)) else { continue };
             let Ok(result) = MeasuredResult::read(&text) else {
                 print_error(&format!("left out: {} is of another version\n", file.display()));
                 continue;

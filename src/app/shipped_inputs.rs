@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::manifest::{is_shipped, shipped};
 use crate::plan::Plan;
-use crate::runner::store::{PathError, is_there, replace};
+use crate::runner::store::{PathError, WithPath as _, is_there, replace};
 
 /// Writes the shipped files that the plan's inputs name and the project does not have into the state folder, and lets the inputs
 /// lead there. Returns the paths in the project that would have been read: a file there would change the plan.
@@ -45,11 +45,7 @@ fn write(path: &str, copy: &Path) -> Result<(), PathError> {
             continue;
         }
         if let Some(parent) = target.parent() {
-            fs::create_dir_all(parent).map_err(|source| PathError {
-                doing: "create",
-                path: parent.to_owned(),
-                source,
-            })?;
+            fs::create_dir_all(parent).at("create", parent)?;
         }
         replace(&target, bytes)?;
     }

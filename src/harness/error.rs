@@ -22,6 +22,12 @@ pub enum HarnessError {
     /// Files of prompts; all that is wrong with one, each a sentence.
     #[error("{} cannot be used: {}", file.display(), faults.join("\n  "))]
     Data { file: PathBuf, faults: Vec<String> },
+    /// Of a closed loop it shows while it runs.
+    #[error(
+        "the data end after {drawn} requests, before `stop` is reached: repeat them with `data.repeat: true` (`--repeat-data` of `bench`), or \
+         request less"
+    )]
+    DataEnd { drawn: u64 },
     #[error("cannot connect to {endpoint}: {source}")]
     Connect { endpoint: String, source: HandshakeFailure },
     #[error("{}", no_model(endpoint, model, source))]
@@ -97,11 +103,6 @@ pub enum ScheduleError {
     /// Of an external driver.
     #[error("sample {sample} was called for, and there are {samples}")]
     UnknownSample { sample: u32, samples: usize },
-    #[error(
-        "the data end after {drawn} requests, before `stop` is reached: repeat them with `data.repeat: true` (`--repeat-data` of `bench`), or \
-         request less"
-    )]
-    DataEnd { drawn: u64 },
     #[error("the rate falls to 0 after {drawn} requests, and `stop` requires {required}")]
     RateEnd { drawn: u64, required: u64 },
     #[error("the law of arrivals has impossible numbers")]

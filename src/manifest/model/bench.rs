@@ -69,7 +69,7 @@ pub struct Bench {
     /// Not needed with `data`: then each record is sent once.
     #[serde(default, skip_serializing_if = "StopAfter::is_open")]
     pub stop: StopAfter,
-    /// Prompt length, tokens. Not given: as in the data.
+    /// Prompt length, tokens. With `data`: of records without one.
     #[serde(default, skip_serializing_if = "Length::is_given")]
     pub input_tokens: Length,
     /// Answer length, tokens. Not given: as in the data.

@@ -30,7 +30,12 @@ impl PathError {
     }
 }
 
-pub(super) trait WithPath<T> {
+/// Names the path that an operation was about.
+pub trait WithPath<T> {
+    /// `doing`: what could not be done, as in "cannot list".
+    ///
+    /// # Errors
+    /// The error itself, with the path.
     fn at(self, doing: &'static str, path: &Path) -> Result<T, PathError>;
 }
 

@@ -150,6 +150,7 @@ pub fn failure(error: &HarnessError) -> Failure {
         | HarnessError::NoApiKey { .. }
         | HarnessError::OtherModel { .. }
         | HarnessError::Data { .. }
+        | HarnessError::DataEnd { .. }
         | HarnessError::Model { .. }
         | HarnessError::Request { .. } => FailureKind::Refused,
         HarnessError::Connect { .. } | HarnessError::Warmup { .. } => FailureKind::Service,

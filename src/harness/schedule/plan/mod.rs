@@ -111,14 +111,16 @@ impl End {
     }
 
     /// Data that end too early are an error, not a shorter benchmark. A trace ends where it ends.
-    fn hold(&self, ended: Option<DrawEnd>, drawn: u64, spec: &BenchSpec) -> Result<(), ScheduleError> {
+    fn hold(&self, ended: Option<DrawEnd>, drawn: u64, spec: &BenchSpec) -> Result<(), HarnessError> {
         let Some(ended) = ended else { return Ok(()) };
         let requested = spec.stop.requests.unwrap_or(0);
         let is_short = drawn < requested || (self.is_timed && spec.stop.duration.is_some());
         match ended {
             _ if self.is_all_data || matches!(spec.scenario, LoadPattern::Trace { .. }) => Ok(()),
-            DrawEnd::DataUsedUp if is_short => Err(ScheduleError::DataEnd { drawn }),
-            DrawEnd::RateReachedZero if drawn < requested => Err(ScheduleError::RateEnd { drawn, required: requested }),
+            DrawEnd::DataUsedUp if is_short => Err(HarnessError::DataEnd { drawn }),
+            DrawEnd::RateReachedZero if drawn < requested => {
+                Err(ScheduleError::RateEnd { drawn, required: requested }.into())
+            }
             DrawEnd::DataUsedUp | DrawEnd::RateReachedZero => Ok(()),
         }
     }

@@ -9,7 +9,7 @@ use super::planned_requests::{PlannedReader, PlannedRequests};
 use super::schedule::{RequestSchedule, belongs};
 use super::session_drawer::SessionDrawer;
 use crate::harness::schedule::data::PromptRenderer;
-use crate::harness::{BenchSpec, DataKind, HarnessError, ScheduleError};
+use crate::harness::{BenchSpec, DataKind, HarnessError};
 
 /// Requests drawn before the start where only a duration ends the run; later ones are drawn as they are needed.
 pub(super) const AHEAD: u64 = 4_096;
@@ -90,7 +90,7 @@ impl PlanQueue {
             Ok(session) if session.is_empty() => {
                 // A plan that goes on until the duration ends has no other end than that of the data.
                 if !self.has_all() {
-                    state.failed = Some(ScheduleError::DataEnd { drawn: first as u64 }.into());
+                    state.failed = Some(HarnessError::DataEnd { drawn: first as u64 });
                 }
                 None
             }

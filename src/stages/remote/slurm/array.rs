@@ -5,6 +5,7 @@
 //! that is submitted again later is a job of its own, or an element of another array.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -20,7 +21,7 @@ use super::pending_members::{ArrayMember, EnqueueResult};
 use super::submit_until_queued::{FIRST_RETRY_DELAY, LONGEST_RETRY_DELAY, SUBMISSION_DELAY, absent, rejection_failure};
 use crate::event::{Event, Failure, FailureKind};
 use crate::runner::BatchSlot;
-use crate::runner::store::PathError;
+use crate::runner::store::{PathError, WithPath as _};
 
 /// Submits an element, together with the others of its batch. `Ok(false)`: a stop was requested
 /// meanwhile, and it may be there or not.
@@ -70,8 +71,7 @@ impl ArrayMember {
         reply: oneshot::Sender<EnqueueResult>,
     ) -> Result<Self, PathError> {
         let spec = &attempt.spec;
-        let program = batch_script::program(&spec.slurm, &spec.project);
-        let program = program.map_err(|source| PathError { doing: "find", path: "this program".into(), source })?;
+        let program = batch_script::program(&spec.slurm, &spec.project).at("find", Path::new("this program"))?;
         Ok(Self {
             job: spec.job(),
             task: spec.task.id.clone(),
@@ -201,7 +201,7 @@ impl ArraySubmission {
         let members = &self.pending_members[..n];
         let first = &members[0];
         let files = first.folder.arrays();
-        let folders: Vec<(u32, &std::path::Path)> =
+        let folders: Vec<(u32, &Path)> =
             members.iter().map(|member| (member.element(), member.folder.path())).collect();
         let elements: Vec<u32> = members.iter().map(ArrayMember::element).collect();
         let name = first.job.name.clone();

@@ -1,5 +1,7 @@
 //! Everything a job needs is written before it is submitted, so that a later reader finds all of it.
 
+use std::path::Path;
+
 use tokio::task::spawn_blocking;
 
 use super::batch_script;
@@ -8,7 +10,7 @@ use super::context::SlurmContext;
 use super::job_protocol::JobSpec;
 use crate::manifest::model::Slurm;
 use crate::plan::ActionKind;
-use crate::runner::store::{JobFolder, PathError};
+use crate::runner::store::{JobFolder, PathError, WithPath as _};
 use crate::runner::{BatchSlot, Lease, UpstreamProvenance};
 
 /// The array's name and its place there, for a task of a batch; `None` where it is a job of its own.
@@ -57,15 +59,11 @@ pub async fn write_job_spec(
         slurm,
         words,
     };
-    let program = batch_script::program(&spec.slurm, &spec.project).map_err(|source| PathError {
-        doing: "find",
-        path: "this program".into(),
-        source,
-    })?;
+    let program = batch_script::program(&spec.slurm, &spec.project).at("find", Path::new("this program"))?;
     let comment = format!("{} of {}", spec.task.id, spec.project.display());
     let script = element.is_none().then(|| batch_script::script(&program, folder.path(), &comment));
     let folder = folder.clone();
     // It waits for the disk, and a thousand elements of an array do so at once.
     let written = spawn_blocking(move || folder.write(&spec, script.as_deref()).map(|()| spec)).await;
-    written.unwrap_or_else(|panic| Err(PathError { doing: "write", path: "job.json".into(), source: panic.into() }))
+    written.at("write", Path::new("job.json")).flatten()
 }
