@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::env;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread;
+
+use anyhow::Context as _;
 
 use crate::app::error::CommandError;
 use crate::app::expression_guard::{expand, load};
@@ -15,6 +17,12 @@ use crate::plan::{ActionKind, Plan, Task};
 use crate::runner::store::{CompilerId, PlanSources, StateFolder};
 use crate::runner::{OutputCheck, RunOptions, TaskRole, task_roles};
 
+/// # Errors
+/// It was removed, or may not be looked at.
+pub(super) fn current_folder() -> Result<PathBuf, CommandError> {
+    Ok(env::current_dir().context("the current folder cannot be used")?)
+}
+
 pub(super) struct Project {
     pub home: StateFolder,
     pub manifests: ManifestLibrary,
@@ -25,7 +33,7 @@ pub(super) struct Project {
 impl Project {
     /// The current folder. Touches nothing.
     pub(super) fn open_current(global: &Global) -> Result<Self, CommandError> {
-        let folder = env::current_dir()?;
+        let folder = current_folder()?;
         let state = folder.join(&global.home);
         Ok(Self {
             manifests: ManifestLibrary::new(&folder),

@@ -11,11 +11,11 @@ use crate::cli::StoreSelection;
 use crate::event::{Done, Event, RunId, TaskId};
 use crate::interop::MeasuredResult;
 use crate::plan::{ActionKind, Plan, Task};
-use crate::runner::EventEmitter;
 use crate::runner::shared_store::{
     ResultSummary, SharedSummaries, SignaturePolicy, StoreAddress, share_summaries, shared_summaries,
 };
 use crate::runner::store::StateFolder;
+use crate::runner::{EventEmitter, usable_secret_values};
 
 /// Puts the valid results of a run into the store. A store that is away is a warning.
 pub(super) async fn share(
@@ -33,9 +33,8 @@ pub(super) async fn share(
         let Some(task) = benches.get(id) else { continue };
         let Ok(text) = fs::read_to_string(out.join(RESULT)) else { continue };
         let Ok(result) = serde_json::from_str(&text) else { continue };
-        let secrets = task.secrets.iter().filter_map(|name| std::env::var(name).ok());
         let places = [home.state(), home.project()].map(|place| place.display().to_string());
-        let hidden: Vec<String> = places.into_iter().chain(secrets).collect();
+        let hidden: Vec<String> = places.into_iter().chain(usable_secret_values(&task.secrets)).collect();
         let headline = done.headline.clone().unwrap_or_default();
         summaries.push(ResultSummary::here(run.clone(), &plan.name, id.as_str(), &headline, result, &hidden));
     }

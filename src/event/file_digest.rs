@@ -56,13 +56,15 @@ pub fn read_regular(path: &Path, most: u64) -> io::Result<String> {
 ///
 /// Those of [`open_regular`] and of reading, and that it has more.
 pub fn read_regular_bytes(path: &Path, most: u64) -> io::Result<Vec<u8>> {
-    let (file, _) = open_regular(path)?;
-    let mut bytes = Vec::new();
-    file.take(most + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > most {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it has more than {most} bytes")));
+    let (file, metadata) = open_regular(path)?;
+    let too_large = || io::Error::new(io::ErrorKind::FileTooLarge, format!("it has more than {most} bytes"));
+    if metadata.len() > most {
+        return Err(too_large());
     }
-    Ok(bytes)
+    let mut bytes = Vec::with_capacity(usize::try_from(metadata.len()).unwrap_or_default());
+    // It may grow meanwhile, and files of the system have no size.
+    file.take(most + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most { Err(too_large()) } else { Ok(bytes) }
 }
 
 impl Digest {

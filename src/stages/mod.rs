@@ -198,7 +198,7 @@ impl StageExecutor {
             Some(clocks) => Some(Box::pin(LockedClocks::lock(&lease, clocks)).await?),
             None => None,
         };
-        let mut context = TaskContext::new(lease, &self.home, &self.run);
+        let mut context = TaskContext::new(lease, &self.home, &self.run)?;
         context.slurm_container = slurm_container.or(pyxis);
         if !is_pyxis {
             context.place = Box::pin(container::TaskContainer::of(&context.lease, &context.mark, &self.images)).await?;

@@ -1,8 +1,10 @@
 //! What a manifest, an input and a header may not do to the program that reads them: each is an error, at once and in bounded memory.
 
+use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::fs;
 use std::net::TcpListener;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
@@ -178,6 +180,17 @@ fn a_secret_that_is_not_set_is_told() {
     let world = World::new();
     world.manifest("m", "stages:\n  a: { secrets: [TOKEN_OF_NO_ONE], shell: 'true' }\n");
     world.good(&["run", "m"]).shows("TOKEN_OF_NO_ONE is not set");
+}
+
+#[test]
+fn a_secret_that_cannot_be_found_in_a_text_is_refused() {
+    let mut world = World::new();
+    world.env("TOKEN", OsStr::from_bytes(b"abc\xffdef"));
+    world.manifest("m", "stages:\n  a: { secrets: [TOKEN], shell: 'echo $TOKEN' }\n");
+    let ended = world.regatta(&["run", "m"]);
+    assert_eq!(ended.code, 1, "{ended:?}");
+    ended.shows("the secret TOKEN is not UTF-8");
+    assert!(!format!("{ended:?}").contains("def"), "{ended:?}");
 }
 
 /// What a link leads to is no part of an output: where no key has it, a change of it goes unnoticed.

@@ -1,6 +1,6 @@
 //! The words that the other chapters are written in: a project folder, and the real program in it.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 /// A project folder of its own.
 pub struct World {
     folder: TempDir,
-    env: Vec<(String, String)>,
+    env: Vec<(String, OsString)>,
 }
 
 /// A test that fails in the middle of a run must not leave the run behind, and shows how far it came.
@@ -87,7 +87,7 @@ impl World {
     }
 
     pub fn env(&mut self, name: &str, value: impl AsRef<Path>) -> &mut Self {
-        self.env.push((name.to_owned(), value.as_ref().to_string_lossy().into_owned()));
+        self.env.push((name.to_owned(), value.as_ref().into()));
         self
     }
 

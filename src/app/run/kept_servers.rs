@@ -11,6 +11,7 @@ use tokio::task::{JoinError, JoinHandle};
 use super::endpoint_rows::endpoint_rows;
 use crate::app::error::CommandError;
 use crate::app::output::{print, print_error};
+use crate::app::project::current_folder;
 use crate::cli::{self, CliExit, EventFormat};
 use crate::event::{Endpoint, Event, RunId, Stop};
 use crate::exec::process::{self, ExitKind, ProcessCommand};
@@ -94,7 +95,7 @@ impl KeptServers {
             return Err(CommandError::Usage(format!("`{name}` is skipped: {why}")));
         }
         if let Some(program) = request.command.first() {
-            let command = ProcessCommand::new(request.command.clone(), std::env::current_dir()?, "/dev/null");
+            let command = ProcessCommand::new(request.command.clone(), current_folder()?, "/dev/null");
             if !command.is_found() {
                 return Err(CommandError::Usage(format!(
                     "the command `{}` was not found, or is not executable",

@@ -7,7 +7,7 @@ const LONGEST: usize = 200;
 
 /// One line of at most 200 characters. The user part of a URL is taken out.
 pub(super) fn bounded(text: &str) -> Option<String> {
-    let line: String = text.chars().filter(|c| !c.is_control()).take(LONGEST).collect();
+    let line: String = text.trim().chars().map(|c| if c.is_control() { '·' } else { c }).take(LONGEST).collect();
     let line = without_credentials(line.trim());
     (!line.is_empty()).then_some(line)
 }
@@ -42,7 +42,7 @@ mod tests {
             ("meta/Llama-3.1-8B", "meta/Llama-3.1-8B"),
             ("https://me:secret@hub.example/a/b?token=t#x", "https://hub.example/a/b"),
             ("s3://key@bucket", "s3://bucket"),
-            ("a\u{1b}[31mb\nc", "a[31mbc"),
+            ("a\u{1b}[31mb\nc", "a·[31mb·c"),
         ] {
             assert_eq!(bounded(from).as_deref(), Some(to));
         }

@@ -22,7 +22,7 @@ use super::store_state::{Shareability, StoreState, lock};
 use crate::event::{Stop, TaskId};
 use crate::plan::Plan;
 use crate::runner::store::{OutputCache, TaskRecord};
-use crate::runner::{EventEmitter, OutputRequest, OutputSource, PendingFetch};
+use crate::runner::{EventEmitter, OutputRequest, OutputSource, PendingFetch, usable_secret_values};
 use crate::units::size;
 
 /// Transfers that are under way at once; each holds one part of a file in memory.
@@ -62,9 +62,8 @@ impl SharedStore {
         let places = [home.project().to_owned(), home.state().to_owned()];
         let mut tasks = HashMap::new();
         for task in plan.tasks.iter().filter(|task| why_not(plan, task).is_none()) {
-            let of_stage = task.secrets.iter().filter_map(|name| std::env::var(name).ok());
             let of_key = signatures.signer().map(|key| key.secret_lines().to_vec()).unwrap_or_default();
-            let secrets: Vec<String> = of_stage.chain(of_key).collect();
+            let secrets: Vec<String> = usable_secret_values(&task.secrets).chain(of_key).collect();
             let places: Vec<_> = places.iter().map(std::path::PathBuf::as_path).collect();
             let of = match machine.facts_for(task) {
                 Ok(machine) => {

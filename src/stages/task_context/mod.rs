@@ -13,7 +13,7 @@ use super::remote::slurm::srun_container_argv;
 use crate::event::{Event, Failure, FailureKind, GpuId, RunId, Stop};
 use crate::exec::process::{self, AttemptLog, ConfinementError, ExitKind, ProcessCommand, ProcessExit, SpawnError};
 use crate::manifest::model::SlurmContainer;
-use crate::runner::Lease;
+use crate::runner::{Lease, secret_values};
 use undeclared::undeclared;
 
 /// How many of the last lines a failure shows.
@@ -36,7 +36,9 @@ pub struct TaskContext {
 }
 
 impl TaskContext {
-    pub fn new(lease: Lease, home: &Path, run: &RunId) -> Self {
+    /// # Errors
+    /// A secret could not be kept out of logs.
+    pub fn new(lease: Lease, home: &Path, run: &RunId) -> Result<Self, Failure> {
         let mut shown: Vec<(String, Option<OsString>)> =
             lease.assignment.env.iter().map(|(name, value)| (name.clone(), Some(value.into()))).collect();
         shown.push(("OUT".to_owned(), Some(lease.out.clone().into())));
@@ -61,13 +63,14 @@ impl TaskContext {
         let mark = format!("{run}.{}.{}", lease.task.id.file_name(), lease.attempt);
         let mut secrets = Vec::new();
         for name in &lease.task.secrets {
-            match std::env::var(name) {
-                Ok(value) if !value.is_empty() => secrets.push(value),
-                _ => lease.notice(format!("{name} is not set, and the stage's `secrets:` name it: it runs without")),
+            let values = secret_values(name).map_err(|error| Failure::new(FailureKind::Refused, error.to_string()))?;
+            if values.is_empty() {
+                lease.notice(format!("{name} is not set, and the stage's `secrets:` name it: it runs without"));
             }
+            secrets.extend(values);
         }
         let log = AttemptLog::from_now(&lease.log);
-        Self { lease, env, shown_env: shown, secrets, log, mark, place: None, slurm_container: None }
+        Ok(Self { lease, env, shown_env: shown, secrets, log, mark, place: None, slurm_container: None })
     }
 
     /// A command of this task: in its output folder, with its environment, its log and its secrets.

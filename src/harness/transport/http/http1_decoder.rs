@@ -209,7 +209,14 @@ fn read_head(response: &httparse::Response<'_, '_>) -> Result<(ResponseHead, Sta
         if is("transfer-encoding") {
             is_chunked = value().ends_with("chunked");
         } else if is("content-length") {
-            length = Some(value().parse().map_err(|_| NotHttp("its length is no number"))?);
+            let value = value();
+            // `parse` takes a sign.
+            let given = value.parse().ok().filter(|_| value.bytes().all(|byte| byte.is_ascii_digit()));
+            let given = given.ok_or(NotHttp("its length is no number"))?;
+            // RFC 9112, section 6.3: the next answer of this connection could begin at either.
+            if length.replace(given).is_some_and(|before| before != given) {
+                return Err(NotHttp("it has two lengths"));
+            }
         } else if is("connection") {
             let value = value();
             if value.contains("close") {
@@ -296,6 +303,9 @@ mod tests {
         let until_close = read(&[b"HTTP/1.1 200 OK\r\n\r\nall", b" of it"]).unwrap();
         assert_eq!((until_close.0.unwrap().keeps_alive, until_close.1), (false, b"all of it".to_vec()));
         assert!(read(&[b"SSH-2.0-OpenSSH\r\n"]).is_err());
+        assert!(read(&[b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\nok"]).is_ok());
+        assert!(read(&[b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nok"]).is_err());
+        assert!(read(&[b"HTTP/1.1 200 OK\r\nContent-Length: +2\r\n\r\nok"]).is_err());
         assert!(read(&[b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"]).is_err());
     }
 

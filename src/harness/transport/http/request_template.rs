@@ -254,6 +254,10 @@ fn path(http: &Http, model: &str, streams: bool) -> String {
 /// A text of the server without the key that it was sent. One that was cut ends with `…`.
 pub(in crate::harness) fn without_key(mut text: String, key: Option<&str>) -> String {
     let Some(key) = key.filter(|key| !key.is_empty()) else { return text };
+    // A terminal drops them, and would put the key's letters together.
+    if text.contains(|c: char| c.is_control() && c != '\n') {
+        text = text.replace(|c: char| c.is_control() && c != '\n', "·");
+    }
     if text.contains(key) {
         text = text.replace(key, "***");
     }

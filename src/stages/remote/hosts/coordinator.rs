@@ -54,7 +54,7 @@ struct Coordinator<'a> {
 /// Does a `serve` stage on all places.
 pub async fn perform(mut lease: Lease, places: Vec<HostPlace>, home: &Path, run: &RunId) -> Result<Done, Failure> {
     let send_ready = lease.ready.take();
-    let context = TaskContext::new(lease, home, run);
+    let context = TaskContext::new(lease, home, run)?;
     let mut crew = Coordinator::start(&context, &places)?;
     let result = crew.work(send_ready).await;
     crew.end(result.is_err()).await;

@@ -16,7 +16,7 @@ use crate::event::{Done, Endpoint, Event, Failure, GpuId, RunId, Stop};
 use crate::exec::process::{self, Leftover};
 use crate::plan::Lifetime;
 use crate::runner::store::{JobFolder, PathError};
-use crate::runner::{Lease, isolate_panics, within};
+use crate::runner::{Lease, isolate_panics, usable_secret_values, within};
 use crate::stages::StageExecutor;
 
 /// How often the job looks whether it is to end.
@@ -50,7 +50,7 @@ pub async fn work(folder: &JobFolder, claim: &AttemptClaim) -> Result<(), NodeWo
     };
     // They might still write to the output, whose size is part of the end.
     for Leftover { pid, command } in process::sweep(SWEEP_GRACE).await {
-        let secrets: Vec<String> = claim.spec.task.secrets.iter().filter_map(|name| variable(name)).collect();
+        let secrets: Vec<String> = usable_secret_values(&claim.spec.task.secrets).collect();
         let command = process::redacted(&command, &secrets);
         let text = format!("it left a background process running, which has been ended: {command} ({pid})");
         claim.event_writer.event(Event::Notice { task: Some(claim.spec.task.id.clone()), text });
