@@ -76,9 +76,21 @@ pub(super) fn print(text: &str) {
 }
 
 pub(super) fn print_bytes(bytes: &[u8]) {
-    let mut out = anstream::stdout();
-    // Errors are recorded, and decide the exit code.
-    let _ = out.write_all(bytes).and_then(|()| out.flush()).inspect_err(|error| STDOUT.note(error));
+    PiecePrinter::new().print(bytes);
+}
+
+/// The same for a text that comes in pieces, which may end within a character or a colour code.
+pub(super) struct PiecePrinter(anstream::AutoStream<io::Stdout>);
+
+impl PiecePrinter {
+    pub fn new() -> Self {
+        Self(anstream::stdout())
+    }
+
+    pub fn print(&mut self, bytes: &[u8]) {
+        // Errors are recorded, and decide the exit code.
+        let _ = self.0.write_all(bytes).and_then(|()| self.0.flush()).inspect_err(|error| STDOUT.note(error));
+    }
 }
 
 /// JSON to stdout, piece by piece as it is made: there are no colour codes in it to look for.

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
-use std::io::{IsTerminal as _, Read as _, Seek as _, SeekFrom};
+use std::io::{IsTerminal as _, Read as _, Seek as _};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use anyhow::Context as _;
 use super::find_result::named_run;
 use super::history::shown_manifest;
 use super::observed_run::{ObservedRun, holding_run, is_held};
-use super::output::is_closed;
+use super::output::{PiecePrinter, is_closed};
 use super::project::Project;
 use super::shared_results;
 use crate::app::error::CommandError;
@@ -224,12 +224,20 @@ impl LogNames {
 
 fn show(home: &StateFolder, run: &RunId, log: &Path, follow: bool) -> Result<CliExit, CommandError> {
     let mut file = fs::File::open(log)?;
+    let mut printer = PiecePrinter::new();
+    let mut piece = vec![0; 64 << 10];
     loop {
         // Check first, read after: what is written before the run ends is then always shown.
         let going_on = follow && is_held(home, run)?;
-        let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes)?;
-        print(&String::from_utf8_lossy(&bytes));
+        loop {
+            match file.read(&mut piece)? {
+                0 => break,
+                length => printer.print(&piece[..length]),
+            }
+            if is_closed() {
+                break;
+            }
+        }
         if !going_on || is_closed() {
             if file.stream_position()? == 0 {
                 print_error(&format!("{} is empty: its task printed nothing\n", log.display()));
@@ -237,8 +245,6 @@ fn show(home: &StateFolder, run: &RunId, log: &Path, follow: bool) -> Result<Cli
             return Ok(CliExit::Done);
         }
         thread::sleep(Duration::from_millis(100));
-        let at = file.stream_position()?;
-        file.seek(SeekFrom::Start(at))?;
     }
 }
 
@@ -298,7 +304,7 @@ pub(super) fn write_report(
     run_state: &RunState,
     plan: &Plan,
     measured: &[(TaskId, PathBuf)],
-) -> Result<PathBuf, CommandError> {
+) -> anyhow::Result<PathBuf> {
     let mut results = Vec::new();
     let mut sweeps = Vec::new();
     let mut folders = BTreeMap::new();

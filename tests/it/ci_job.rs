@@ -64,3 +64,15 @@ fn a_junit_file_that_cannot_be_written_fails_the_command() {
     assert!([1, 3, 4].contains(&ended.code), "{ended:?}");
     ended.shows("error: cannot write absent/x.xml: ");
 }
+
+#[test]
+fn a_report_that_cannot_be_written_is_named() {
+    let mut world = World::new();
+    let folder = world.path("");
+    world.env("W", folder);
+    world.manifest(
+        "m",
+        "stages:\n  a: { shell: 'for run in \"$W\"/.regatta/runs/*; do mkdir \"$run/report.html\"; done' }\n",
+    );
+    world.good(&["run", "m"]).shows("warning: this run has no report: cannot write").shows("report.html");
+}

@@ -341,6 +341,24 @@ fn fullout_a_full_disk_fails_the_stage_and_the_next_run_goes_on() {
 
 #[test]
 #[ignore = "needs root, for a file system that is full"]
+fn fullresume_a_full_disk_leaves_what_a_stage_resumes_from() {
+    let ended = on_a_small_disk(
+        r#"mkdir manifests && cat > manifests/m.yaml <<'END'
+regatta: 1
+name: m
+stages:
+  a:
+    resume: true
+    shell: 'if [ -e part ]; then cp part out; else echo kept > part; head -c 3000000 /dev/zero > "$D/ballast"; fi'
+END
+        $R run m; echo "full: $?"
+        rm ballast; $R run m; echo "again: $?"; cat latest/a/out"#,
+    );
+    ended.shows("full: 1").shows("the disk is full").shows("again: 0").shows("kept\n");
+}
+
+#[test]
+#[ignore = "needs root, for a file system that is full"]
 fn fulldb_a_full_disk_under_the_state_stops_the_run_and_the_next_one_goes_on() {
     let ended = on_a_small_disk(
         r#"mkdir manifests && printf 'regatta: 1\nname: m\nstages:\n  a: { shell: echo one > out }\n  b: { shell: "cat {{ stages.a.out }}/out > out" }\n' > manifests/m.yaml

@@ -404,7 +404,7 @@ stages:
 #[test]
 fn status_and_logs_say_what_is_going_on_and_what_was() {
     let world = world(
-        "stages:\n  a: { shell: 'echo first line; touch \"$W/started\"; while [ ! -e \"$W/gate\" ]; do sleep 0.02; done; echo last line' }\n",
+        "stages:\n  a: { shell: 'echo first line; printf \"caf\\\\303\"; touch \"$W/started\"; while [ ! -e \"$W/gate\" ]; do sleep 0.02; done; printf \"\\\\251\\\\nlast line\\\\n\"' }\n",
     );
     let ended = world.regatta(&["status"]);
     assert_eq!(ended.code, 2);
@@ -415,12 +415,13 @@ fn status_and_logs_say_what_is_going_on_and_what_was() {
     world.good(&["logs"]).shows("a\n");
     let followed = fs::File::create(world.path("followed")).unwrap();
     let follower = world.command(&["logs", "-f", "a"]).stdout(followed).stderr(Stdio::piped()).spawn().unwrap();
-    until("the log to be followed", || world.read("followed").contains("first line"));
+    let is_followed = || fs::read(world.path("followed")).unwrap().starts_with(b"first line");
+    until("the log to be followed", is_followed);
     world.file("gate", "");
     assert_eq!(Ended::of(run).code, 0);
     assert_eq!(Ended::of(follower).code, 0, "the follower leaves when the run does");
-    assert_eq!(world.read("followed"), "first line\nlast line\n");
-    world.good(&["logs", "a"]).shows("first line\nlast line\n");
+    assert_eq!(world.read("followed"), "first line\ncafé\nlast line\n");
+    world.good(&["logs", "a"]).shows("first line\ncafé\nlast line\n");
     world.good(&["status"]).shows("done");
     let status: serde_json::Value = serde_json::from_str(&world.good(&["status", "--json"]).stdout).unwrap();
     assert_eq!(status["run_state"]["finished"]["exit"], 0, "{status}");

@@ -18,7 +18,7 @@ use super::progress_printer::ProgressPrinter;
 use super::run_end::{RunEnd, places, task_lines};
 use super::signals::{StopSignals, interrupt};
 use super::sink::EventSink;
-use crate::app::error::CommandError;
+use crate::app::error::{CommandError, with_causes};
 use crate::app::output::print_error;
 use crate::app::planning::refuse_impossible_launches;
 use crate::app::project::{Project, gpus_here, options};
@@ -358,17 +358,24 @@ impl PreparedRun {
         let outs = past_runs::outputs(live.state(), &summary.done);
         let (measured, run_state) = (std::mem::take(&mut summary.measured), live.state());
         let (report, ()) = parallel_join(
-            || past_runs::write_report(&home, &id, run_state, &self.plan, &measured).ok(),
+            || past_runs::write_report(&home, &id, run_state, &self.plan, &measured),
             || {
                 if broken.is_none() {
                     self.record_no_op_conditions(&id, summary);
                 }
             },
         );
+        let (report, report_error) = match report {
+            Ok(report) => (Some(report), None),
+            Err(error) => (None, Some(error)),
+        };
         let lines = task_lines(live.state());
         let places = RunPaths { logs: Some(home.run(&id)), report: report.clone(), ..places(&home) };
         let step_summary = self.project.variable(ci_files::STEP_SUMMARY).map(PathBuf::from);
         let run_state = live.finish(&places);
+        if let Some(error) = report_error {
+            print_error(&format!("warning: this run has no report: {}\n", with_causes(&error)));
+        }
         let is_written = ci_files::write(&run_state, self.junit.as_deref(), step_summary.as_deref());
         let exit = if exit == CliExit::Done && !is_written { CliExit::Failed } else { exit };
         if let Some(recorder) = recorder {

@@ -19,13 +19,19 @@ use crate::report::{OPEN_METRICS_TYPE, RunState, open_metrics};
 
 /// A client that has not sent its request by then is closed.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
+/// After a connection that could not be accepted: what the system lacks may be there again.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// Binds the `HOST:PORT`, and answers for as long as the runtime lives. Returns the address with its port.
 pub(super) async fn listen(address: &str, state: Arc<Mutex<RunState>>) -> std::io::Result<SocketAddr> {
     let listener = TcpListener::bind(address).await?;
     let bound = listener.local_addr()?;
     tokio::spawn(async move {
-        while let Ok((socket, _)) = listener.accept().await {
+        loop {
+            let Ok((socket, _)) = listener.accept().await else {
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            };
             let state = Arc::clone(&state);
             let service = service_fn(move |request| {
                 let answer = answer(&request, &state);
@@ -41,14 +47,30 @@ pub(super) async fn listen(address: &str, state: Arc<Mutex<RunState>>) -> std::i
     Ok(bound)
 }
 
-fn answer(request: &hyper::Request<hyper::body::Incoming>, state: &Mutex<RunState>) -> Response<Full<Bytes>> {
-    let mut response = if request.method() == Method::GET && request.uri().path() == "/metrics" {
-        Response::new(Full::from(open_metrics(&state.lock())))
+fn answer<B>(request: &hyper::Request<B>, state: &Mutex<RunState>) -> Response<Full<Bytes>> {
+    let (status, content_type, body) = if request.method() == Method::GET && request.uri().path() == "/metrics" {
+        (StatusCode::OK, OPEN_METRICS_TYPE, Full::from(open_metrics(&state.lock())))
     } else {
-        let mut response = Response::new(Full::from("GET /metrics\n"));
-        *response.status_mut() = StatusCode::NOT_FOUND;
-        response
+        (StatusCode::NOT_FOUND, "text/plain; charset=utf-8", Full::from("GET /metrics\n"))
     };
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(OPEN_METRICS_TYPE));
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_metrics_have_the_type_of_metrics() {
+        let state = Mutex::new(RunState::new());
+        let of = |path: &str| {
+            let response = answer(&hyper::Request::get(path).body(()).unwrap(), &state);
+            (response.status().as_u16(), response.headers()[CONTENT_TYPE].to_str().unwrap().to_owned())
+        };
+        assert_eq!(of("/metrics"), (200, OPEN_METRICS_TYPE.to_owned()));
+        assert_eq!(of("/"), (404, "text/plain; charset=utf-8".to_owned()));
+    }
 }

@@ -70,7 +70,12 @@ impl EventSink {
                     if let Some(hold) = inner.hold.take() {
                         let printer = self.printer.clone();
                         let on_loss = move |text| drop(printer.send(Some(Event::Notice { task: None, text })));
-                        inner.watchdog = WatchdogHandle::start(&self.exe, &self.id, hold, on_loss).ok();
+                        match WatchdogHandle::start(&self.exe, &self.id, hold, on_loss.clone()) {
+                            Ok(watchdog) => inner.watchdog = Some(watchdog),
+                            Err(error) => on_loss(format!(
+                                "the process that ends everything if this run is killed cannot be started ({error}): the next run would end what is left"
+                            )),
+                        }
                     }
                 }
                 Event::ProcessStarted { pgid, .. } => {
@@ -108,5 +113,29 @@ impl EventSink {
             warden.finish();
         }
         inner.broken.take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+    use crate::event::TaskId;
+    use crate::runner::store::LockAttempt;
+
+    #[test]
+    fn a_run_without_a_watchdog_says_so() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = StateFolder::new(folder.path().into(), folder.path().join(".regatta"));
+        let id = RunId::new("r");
+        let LockAttempt::Acquired(lock) = ProjectLock::try_take(&home, || Ok(id.clone())).unwrap() else { panic!() };
+        let (send, receive) = mpsc::channel();
+        let Ok(mut sink) = EventSink::new(&home, &id, &lock, send, Stop::new(), None) else { panic!() };
+        sink.exe = folder.path().join("absent");
+        let task = TaskId::new("a");
+        sink.take(&Event::TaskStarted { task, attempt: 1, service: false, reasons: Vec::new(), log: None });
+        let Ok(Some(Event::Notice { text, .. })) = receive.recv() else { panic!("no notice") };
+        assert!(text.contains("cannot be started"), "{text}");
     }
 }

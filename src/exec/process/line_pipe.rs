@@ -21,7 +21,10 @@ pub struct LineWriter {
 #[derive(Debug)]
 pub struct LineReader {
     pipe: Receiver,
+    /// The beginning of a line that has not ended yet.
     rest: Vec<u8>,
+    /// That line is too long.
+    is_too_long: bool,
     lines: VecDeque<String>,
     open: bool,
 }
@@ -39,7 +42,13 @@ impl LineWriter {
 
 impl LineReader {
     pub(super) fn new(read: OwnedFd) -> io::Result<Self> {
-        Ok(Self { pipe: Receiver::from_owned_fd(read)?, rest: Vec::new(), lines: VecDeque::new(), open: true })
+        Ok(Self {
+            pipe: Receiver::from_owned_fd(read)?,
+            rest: Vec::new(),
+            is_too_long: false,
+            lines: VecDeque::new(),
+            open: true,
+        })
     }
 
     /// The next line, without its end. `None`: no writer is left.
@@ -81,14 +90,24 @@ impl LineReader {
         true
     }
 
-    fn take(&mut self, bytes: &[u8]) {
-        self.rest.extend_from_slice(bytes);
-        while let Some(at) = self.rest.iter().position(|byte| *byte == b'\n') {
-            let line: Vec<u8> = self.rest.drain(..=at).collect();
-            self.lines.push_back(String::from_utf8_lossy(&line).trim_end().to_owned());
-        }
-        if self.rest.len() > LONGEST {
+    fn take(&mut self, mut bytes: &[u8]) {
+        while let Some(at) = memchr::memchr(b'\n', bytes) {
+            self.extend_line(&bytes[..at]);
+            bytes = &bytes[at + 1..];
+            if !std::mem::take(&mut self.is_too_long) {
+                self.lines.push_back(String::from_utf8_lossy(&self.rest).trim_end().to_owned());
+            }
             self.rest.clear();
+        }
+        self.extend_line(bytes);
+    }
+
+    fn extend_line(&mut self, bytes: &[u8]) {
+        self.is_too_long |= self.rest.len() + bytes.len() > LONGEST;
+        if self.is_too_long {
+            self.rest = Vec::new();
+        } else {
+            self.rest.extend_from_slice(bytes);
         }
     }
 }
@@ -109,5 +128,16 @@ mod tests {
         assert_eq!(reader.rest(), ["two", "three"]);
         drop(writer);
         assert_eq!(reader.line().await, None);
+    }
+
+    #[tokio::test]
+    async fn a_line_that_is_too_long_is_left_out_to_its_end() {
+        let (read, _write) = pipe_with(PipeFlags::CLOEXEC).unwrap();
+        let mut reader = LineReader::new(read).unwrap();
+        reader.take(b"one\nx");
+        reader.take(&vec![b'x'; LONGEST]);
+        reader.take(b"the rest of it\ntwo\nthr");
+        reader.take(b"ee\n");
+        assert_eq!(reader.lines, ["one", "two", "three"]);
     }
 }

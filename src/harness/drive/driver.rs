@@ -258,7 +258,7 @@ fn sum_progress(lives: &[Arc<LiveCounts>], scheduled: Option<u64>) -> BenchProgr
     }
 }
 
-/// A worker's thread as the driver sees it. The thread ends when its `go` is dropped or the run is cancelled.
+/// A worker's thread as the driver sees it. The thread ends when `start_at` is dropped or the run is cancelled.
 struct WorkerThread {
     ready: oneshot::Receiver<Result<(), HarnessError>>,
     start_at: oneshot::Sender<u64>,

@@ -7,6 +7,7 @@
 //! may have generated other tokens than the tokenizer finds in the same text; the two rarely differ by more than a few.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::panic::resume_unwind;
 
 use super::answer_text::AnswerText;
 use super::collector::Collector;
@@ -40,13 +41,7 @@ pub(in crate::harness) fn count(schedule: &RequestSchedule, how: TokenCounting, 
             .sum::<Option<u32>>()?;
         Some((*index, (sum, first.min(sum))))
     };
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let counted: BTreeMap<u64, (u32, u32)> = std::thread::scope(|scope| {
-        let parts = answer_texts.chunks(answer_texts.len().div_ceil(cores));
-        let threads: Vec<_> =
-            parts.map(|part| scope.spawn(move || part.iter().filter_map(one).collect::<Vec<_>>())).collect();
-        threads.into_iter().flat_map(|thread| thread.join().unwrap_or_default()).collect()
-    });
+    let counted: BTreeMap<u64, (u32, u32)> = on_all_cores(&answer_texts, one).into_iter().collect();
     all.records = all.records.map(|record| match counted.get(&record.index) {
         Some((tokens, first)) if record.ended == RequestEnd::Ok => RequestRecord {
             tokens: *tokens,
@@ -60,8 +55,32 @@ pub(in crate::harness) fn count(schedule: &RequestSchedule, how: TokenCounting, 
     });
 }
 
+/// What `one` finds of each item. It panics where `one` does.
+fn on_all_cores<T: Sync, R: Send>(items: &[T], one: impl Fn(&T) -> Option<R> + Sync) -> Vec<R> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let one = &one;
+    std::thread::scope(|scope| {
+        let parts = items.chunks(items.len().div_ceil(cores));
+        let threads: Vec<_> =
+            parts.map(|part| scope.spawn(move || part.iter().filter_map(one).collect::<Vec<_>>())).collect();
+        let found = threads.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        found.flatten().collect()
+    })
+}
+
 /// Without the prompt, where a server that answers in one piece repeats it in front.
 fn own<'t>(schedule: &RequestSchedule, planned: Option<&PlannedRequest>, index: u64, text: &'t str) -> &'t str {
     let prompt = planned.and_then(|planned| schedule.text(index, planned, &PreviousAnswers::default()).ok());
     prompt.and_then(|prompt| text.strip_prefix(prompt.as_str())).unwrap_or(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::on_all_cores;
+
+    #[test]
+    #[should_panic(expected = "no count")]
+    fn a_part_that_cannot_be_counted_is_not_left_out() {
+        on_all_cores(&[1, 2], |n| if *n == 2 { panic!("no count") } else { Some(*n) });
+    }
 }

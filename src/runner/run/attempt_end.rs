@@ -59,18 +59,22 @@ impl<W: TaskExecutor> Runner<W> {
         ix: TaskIndex,
         running: Running,
         mut failure: Failure,
-        folder: Option<PathBuf>,
+        mut folder: Option<PathBuf>,
         seconds: f64,
     ) {
         let task = self.task(ix);
-        if self.cache.home().is_full() {
-            // Often the stage could not even log why. What it left is in the way of the next try.
-            failure.cause = Some("the disk is full; the unfinished output was removed".to_owned());
-            failure.hint = Some("`regatta gc` lists what can be removed; finished outputs are kept".to_owned());
-            if let Some(folder) = folder {
-                let _ = std::fs::remove_dir_all(folder);
-            }
-        } else if let Some(folder) = folder {
+        let is_measured = matches!(failure.kind, FailureKind::Invalid(_));
+        let is_full = self.cache.home().is_full();
+        // What is left is in the way of the next try, unless that goes on with it, or it is a result.
+        let is_removed = is_full
+            && !task.resume
+            && !is_measured
+            && folder.take_if(|folder| std::fs::remove_dir_all(folder).is_ok()).is_some();
+        // Often the stage could not even log why.
+        if is_full && !is_measured {
+            note_full_disk(&mut failure, is_removed);
+        }
+        if let Some(folder) = folder {
             match self.cache.set_aside(&task.id, &folder, task.resume) {
                 Ok(kept) => failure.kept = kept,
                 // The stage could neither read nor write what is below it, and often not even log that.
@@ -88,7 +92,7 @@ impl<W: TaskExecutor> Runner<W> {
         }
         let blamed = self.stopped_by_server.remove(&ix);
         // A measurement records its own result, and keeps its verdict.
-        if let (Some(server), false) = (blamed, matches!(failure.kind, FailureKind::Invalid(_))) {
+        if let (Some(server), false) = (blamed, is_measured) {
             let server = self.id(server);
             failure.cause = Some(format!("its server {server} ended; see its failure"));
             failure.kind = FailureKind::Service;
@@ -186,5 +190,30 @@ impl<W: TaskExecutor> Runner<W> {
     fn a_dependent_failed(&self, ix: TaskIndex) -> bool {
         let failed = |id: &TaskId| self.summary.failures.iter().any(|(task, _)| task == id);
         self.plan.tasks.iter().any(|task| task.needs.iter().any(|need| need.task == ix) && failed(&task.id))
+    }
+}
+
+/// What the failure itself says of its cause is more exact.
+fn note_full_disk(failure: &mut Failure, is_removed: bool) {
+    let end = if is_removed { "; the unfinished output was removed" } else { "" };
+    failure.cause.get_or_insert_with(|| format!("the disk is full{end}"));
+    let hint = "`regatta gc` lists what can be removed; finished outputs are kept";
+    failure.hint.get_or_insert_with(|| hint.to_owned());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_the_cause_of_what_has_no_other() {
+        let mut failure = Failure::new(FailureKind::Exit(1), "exit code 1");
+        note_full_disk(&mut failure, false);
+        assert_eq!(failure.cause.as_deref(), Some("the disk is full"));
+        let known =
+            Failure::new(FailureKind::System, "it does not come").cause("the hub broke off").hint("run it again");
+        let mut failure = known.clone();
+        note_full_disk(&mut failure, true);
+        assert_eq!(failure, known);
     }
 }

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
 
 use super::attempt::{AttemptInputs, AttemptOutcome};
 use super::batches::{BatchSlot, Batches};
@@ -140,6 +141,7 @@ impl<W: TaskExecutor> Runner<W> {
         sync.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let (stop, release) = (self.stop.clone(), self.services_release());
         let (mut stopping, mut released) = (false, false);
+        let mut syncing: Option<JoinHandle<()>> = None;
         self.note_skipped();
         loop {
             self.advance();
@@ -164,8 +166,12 @@ impl<W: TaskExecutor> Runner<W> {
                     }
                 }
                 _ = sync.tick() => {
-                    let output_cache = Arc::clone(&self.cache);
-                    drop(tokio::task::spawn_blocking(move || output_cache.sync()));
+                    // A slow disk may still be at the one before.
+                    if syncing.as_ref().is_none_or(JoinHandle::is_finished) {
+                        let output_cache = Arc::clone(&self.cache);
+                        // The last one, at the end of the run, returns the first error of all.
+                        syncing = Some(tokio::task::spawn_blocking(move || drop(output_cache.sync())));
+                    }
                 }
             }
         }
@@ -189,11 +195,13 @@ impl<W: TaskExecutor> Runner<W> {
                 self.start_all(starts);
                 continue;
             }
-            if let Some(ix) = self.schedule.deadlocked_task() {
-                self.cannot_have_gpus(ix);
-                continue;
+            if self.schedule.deadlocked_task().is_none() {
+                return;
             }
-            return;
+            // They hold nothing that another one waits for.
+            while let Some(ix) = self.schedule.deadlocked_task() {
+                self.cannot_have_gpus(ix);
+            }
         }
     }
 

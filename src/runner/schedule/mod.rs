@@ -284,7 +284,7 @@ impl TaskSchedule {
     /// Something that may begin now, earliest in the plan first. A step that cannot have its slots yet is not overtaken
     /// while other steps run, so that a big one gets its turn.
     pub fn next_to_start(&mut self) -> Option<StartItem> {
-        /// Of steps that wait.
+        /// Of steps that wait, while something is in progress after which they are looked at again.
         const MOST_LOOKED_AT: usize = 256;
         if self.halted {
             return None;
@@ -301,7 +301,8 @@ impl TaskSchedule {
         // A step that takes all slots must not be disturbed, not even by the loading of the next one's server; unless
         // nothing moves any more, for then the next one's server may be what holds the GPUs of this one's.
         let mut alone_before = self.running_alone > 0;
-        for _ in 0..MOST_LOOKED_AT {
+        let most = if self.in_progress == 0 { usize::MAX } else { MOST_LOOKED_AT };
+        for _ in 0..most {
             let ix = next?;
             next = self.ready.range((Bound::Excluded(ix), Bound::Unbounded)).next().copied();
             let node = &self.nodes[ix as usize];

@@ -119,6 +119,24 @@ fn a_server_stays_up_until_its_last_dependent_ends() {
 }
 
 #[test]
+fn a_server_gets_its_next_dependent_behind_any_number_of_steps_that_wait_for_its_gpus() {
+    let mut items = vec![ScheduledTask { gpus: 1, ..service(&[]) }, step(&[0])];
+    items.resize(302, ScheduledTask { gpus: 1, ..step(&[]) });
+    items.push(step(&[0]));
+    let mut s = TaskSchedule::new(items, 4, [GpuId::Index(0)]);
+    while let Some(ix) = s.next_to_key() {
+        if ix == 0 { s.set_keyed(ix) } else { s.set_cache_miss(ix) }
+    }
+    assert_eq!(s.next_to_start().map(|x| x.task), Some(0));
+    s.up(0);
+    assert_eq!(s.next_to_start().map(|x| x.task), Some(1));
+    assert_eq!(s.next_to_start(), None);
+    s.finish_task(1, TaskEnd::Done);
+    assert_eq!(s.next_to_start().map(|x| x.task), Some(302));
+    assert_eq!(s.deadlocked_task(), None);
+}
+
+#[test]
 fn two_servers_that_need_all_gpus_take_turns() {
     let gpu = |i: ScheduledTask| ScheduledTask { gpus: 8, ..i };
     let items = vec![gpu(service(&[])), gpu(service(&[])), step(&[0]), step(&[1])];

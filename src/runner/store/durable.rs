@@ -1,4 +1,7 @@
-//! Temp, write, sync, rename, sync the folder: the one way a file is replaced. And errors that name the path.
+//! Temp, write, sync, rename: the one way a file is replaced. And errors that name the path.
+//!
+//! After a power cut a file is the old or the new one, whole. The new name itself lasts once the filesystem has written the folder, at
+//! the latest with the flush at the end of a run (`OutputCache::sync`): to sync the folder each time would take as long again.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -142,7 +145,8 @@ pub fn point(link: &Path, target: &Path) -> Result<(), PathError> {
     fs::rename(&temp, link).at("publish", link)
 }
 
-/// What a crash between the two steps of a replacement leaves is `<name>.tmp<process id>`: which process that was.
+/// What a crash between the two steps of a replacement leaves has `tmp<process id>` for its extension, in the place of the file's own:
+/// which process that was.
 pub(super) fn half_written_by(path: &Path) -> Option<u32> {
     path.extension()?.to_str()?.strip_prefix("tmp")?.parse().ok()
 }

@@ -1,13 +1,14 @@
 //! The cache: what is done, by key; where it lies; whether it still is what it was.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
+use rustix::io::Errno;
 
 use super::durable::{PathError, WithPath as _, create_folder, items_in, point};
 use super::outputs::{FolderChange, HashedFolder, compare};
@@ -21,6 +22,8 @@ use crate::event::{Digest, Done, RunId, TaskId};
 pub struct OutputCache {
     home: StateFolder,
     inner: Mutex<Inner>,
+    /// Held while records are flushed to the disk.
+    syncing: Mutex<()>,
     /// Makes the folder of every try new.
     nonce: AtomicU64,
 }
@@ -36,7 +39,10 @@ struct Inner {
     history: RecordHistory,
     torn: u64,
     file: Option<RecordsFile>,
+    /// Records were appended since the last flush began.
     unsynced: bool,
+    /// The first flush that failed. The system reports that once, and what was not written may be lost: no later flush makes up for it.
+    sync_error: Option<Errno>,
     /// Failed tries may have left something.
     has_failed: bool,
 }
@@ -61,7 +67,7 @@ impl OutputCache {
             inner.index_record(Arc::clone(record));
         }
         inner.history = history;
-        Ok(Self { home: home.clone(), inner: Mutex::new(inner), nonce: AtomicU64::new(0) })
+        Ok(Self { home: home.clone(), inner: Mutex::new(inner), syncing: Mutex::new(()), nonce: AtomicU64::new(0) })
     }
 
     pub fn home(&self) -> &StateFolder {
@@ -296,30 +302,39 @@ impl OutputCache {
 
     /// Flushes everything recorded so far to the disk, then records that in a line. One `syncfs` for all: thousands of small
     /// outputs would each cost an `fsync` of 2–3 ms.
+    ///
+    /// # Errors
+    /// This flush failed, or an earlier one of this run.
     pub fn sync(&self) -> Result<(), PathError> {
+        self.sync_by(|file| rustix::fs::syncfs(file))
+    }
+
+    fn sync_by(&self, flush: impl FnOnce(&File) -> Result<(), Errno>) -> Result<(), PathError> {
+        // The last call waits for a flush that is under way.
+        let _syncing = self.syncing.lock();
         let path = self.home.records();
         let file = {
-            let inner = self.inner();
-            if !inner.unsynced {
-                return Ok(());
+            let mut inner = self.inner();
+            if let Some(error) = inner.sync_error {
+                return Err(error).at("sync", &path);
             }
-            match &inner.file {
-                Some(file) => file.try_clone()?,
-                None => return Ok(()),
-            }
+            let Some(file) = inner.file.as_ref().filter(|_| inner.unsynced) else { return Ok(()) };
+            let file = file.try_clone()?;
+            inner.unsynced = false;
+            file
         };
-        rustix::fs::syncfs(&file).map_err(io::Error::from).at("sync", &path)?;
-        let mut inner = self.inner();
-        inner.unsynced = false;
-        let inner = &mut *inner;
-        match &mut inner.file {
-            Some(file) => {
-                let line = file.append(&WrittenLine::Synced)?;
-                inner.history.push_synced(&line);
-                Ok(())
-            }
-            None => Ok(()),
+        let flushed = flush(&file);
+        let inner = &mut *self.inner();
+        if let Err(error) = flushed {
+            inner.sync_error = Some(error);
+            return Err(error).at("sync", &path);
         }
+        // What was appended meanwhile may not be on the disk: the next flush covers it, and the line follows that one.
+        if let Some(file) = inner.file.as_mut().filter(|_| !inner.unsynced) {
+            let line = file.append(&WrittenLine::Synced)?;
+            inner.history.push_synced(&line);
+        }
+        Ok(())
     }
 
     /// The run has ended, and everything was synced: makes the next one's start quick.
@@ -439,5 +454,71 @@ impl Inner {
         self.history = history;
         self.torn = 0;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runner::store::{KEY_VERSION, list_folder};
+
+    fn begun(folder: &Path) -> OutputCache {
+        let home = StateFolder::new(folder.into(), folder.join(".regatta"));
+        let cache = OutputCache::open(&home).unwrap();
+        cache.begin().unwrap();
+        cache
+    }
+
+    fn append(cache: &OutputCache, n: usize) {
+        let key = TaskKey {
+            version: KEY_VERSION,
+            action: n.to_string(),
+            env: BTreeMap::new(),
+            secrets: Vec::new(),
+            outputs: Vec::new(),
+            facts: BTreeMap::new(),
+            inputs: BTreeMap::new(),
+            upstream: BTreeMap::new(),
+        };
+        let task = TaskId::new(format!("t{n}"));
+        let folder = cache.new_folder(&task, &key.digest(), false).unwrap();
+        fs::write(folder.join("out"), n.to_string()).unwrap();
+        let sealed = list_folder(&folder).unwrap().seal().unwrap();
+        cache.accept(&RunId::new("r"), "m", &task, &key, &folder, sealed, Done::default(), 0.5, None).unwrap();
+    }
+
+    /// How many records there are, and how many of them count as synced.
+    fn counts(cache: &OutputCache) -> (usize, usize) {
+        let (history, _) = record::read(cache.home()).unwrap();
+        (history.records.len(), history.synced)
+    }
+
+    #[test]
+    fn a_record_that_is_appended_during_a_flush_is_synced_by_the_next_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = begun(folder.path());
+        append(&cache, 0);
+        cache
+            .sync_by(|_| {
+                append(&cache, 1);
+                Ok(())
+            })
+            .unwrap();
+        assert_eq!(counts(&cache), (2, 0));
+        cache.sync().unwrap();
+        assert_eq!(counts(&cache), (2, 2));
+        cache.sync_by(|_| panic!("there is nothing to flush")).unwrap();
+    }
+
+    #[test]
+    fn a_flush_that_failed_is_an_error_until_the_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = begun(folder.path());
+        append(&cache, 0);
+        cache.sync_by(|_| Err(Errno::IO)).unwrap_err();
+        append(&cache, 1);
+        let error = cache.sync().unwrap_err();
+        assert_eq!(error.source.raw_os_error(), Some(Errno::IO.raw_os_error()));
+        assert_eq!(counts(&cache), (2, 0));
     }
 }

@@ -14,6 +14,7 @@ use super::planned_server::{PlannedServer, StopTarget};
 use super::watch;
 use crate::event::{ExternalResource, Failure, FailureKind, Stop};
 use crate::exec::process::{self, ProcessCommand, ProcessExit, Running};
+use crate::spec::MOST_SECONDS;
 use crate::stages::container::run_engine_ignoring_output;
 use crate::stages::task_context::TaskContext;
 
@@ -37,7 +38,8 @@ pub fn grace(argv: &[OsString]) -> Duration {
         let at = words.iter().position(|word| word == "--exit-timeout-secs")?;
         words.get(at + 1)?.parse().ok()
     };
-    joined.or_else(apart).map_or(EXIT_TIMEOUT, Duration::from_secs) + MARGIN
+    let most = u64::from(MOST_SECONDS);
+    joined.or_else(apart).map_or(EXIT_TIMEOUT, |seconds: u64| Duration::from_secs(seconds.min(most))) + MARGIN
 }
 
 /// Gives the regions of Python models unique names, so that what a killed server leaves in `/dev/shm` can be
@@ -161,6 +163,8 @@ mod tests {
         assert_eq!(grace(&words("tritonserver")), Duration::from_secs(35));
         assert_eq!(grace(&words("tritonserver --exit-timeout-secs=2")), Duration::from_secs(7));
         assert_eq!(grace(&words("tritonserver --exit-timeout-secs 120 -x")), Duration::from_secs(125));
+        let most = Duration::from_secs(u64::from(MOST_SECONDS) + 5);
+        assert_eq!(grace(&words("tritonserver --exit-timeout-secs=18446744073709551615")), most);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Fetches files of a hub: several at once, each from where it was cut off, its digest worked out on the way.
 
+use std::convert::Infallible;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -7,8 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
+use bytes::Bytes;
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::{JoinHandle, JoinSet, spawn_blocking};
 
 use super::checked_files::CheckedFiles;
 use super::failures::{stopped, system};
@@ -24,6 +26,8 @@ const AT_ONCE: usize = 4;
 /// Tries in a row that bring no new byte.
 const TRIES: u32 = 5;
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
+/// Pieces of a file that have come and are not written yet.
+const PIECES: usize = 64;
 
 /// Every wanted file, whole and checked.
 pub(super) async fn all(
@@ -33,6 +37,26 @@ pub(super) async fn all(
     wanted: &[ExpectedFile],
     memory: &mut CheckedFiles,
 ) -> Result<Vec<Checked>, Failure> {
+    let (writing, mut written) = mpsc::channel(1);
+    let ended = fetch_each(context, hub, index, wanted, memory, writing).await;
+    // What goes on from here, as the next try, must not meet one that still writes.
+    tokio::select! {
+        _ = written.recv() => {}
+        () = context.lease.stop.hard_requested() => {}
+    }
+    ended?;
+    Ok(wanted.iter().map(|one| Checked { path: one.path.clone(), size: one.size, sum: one.sum.clone() }).collect())
+}
+
+/// `writing` is held until the last file is written, also after a failure.
+async fn fetch_each(
+    context: &TaskContext,
+    hub: &Hub,
+    index: &HubIndex,
+    wanted: &[ExpectedFile],
+    memory: &mut CheckedFiles,
+    writing: mpsc::Sender<Infallible>,
+) -> Result<(), Failure> {
     let total: u64 = wanted.iter().map(|file| file.size).sum();
     let done = Arc::new(AtomicU64::new(0));
     let places = Arc::new(Semaphore::new(AT_ONCE));
@@ -49,6 +73,7 @@ pub(super) async fn all(
             one: one.clone(),
             path,
             done: Arc::clone(&done),
+            writing: writing.clone(),
         };
         let places = Arc::clone(&places);
         running.spawn(async move {
@@ -60,7 +85,7 @@ pub(super) async fn all(
     loop {
         tokio::select! {
             ended = running.join_next() => match ended {
-                None => break,
+                None => return Ok(()),
                 // Dropping the others keeps their bytes: the next try goes on from there.
                 Some(ended) => {
                     let one = ended.map_err(|error| Failure::new(FailureKind::System, error.to_string()))??;
@@ -71,7 +96,6 @@ pub(super) async fn all(
             () = context.lease.stop.requested() => return Err(stopped()),
         }
     }
-    Ok(wanted.iter().map(|one| Checked { path: one.path.clone(), size: one.size, sum: one.sum.clone() }).collect())
 }
 
 /// One file being fetched.
@@ -82,6 +106,7 @@ struct Fetching {
     path: PathBuf,
     /// Bytes of all files that are there.
     done: Arc<AtomicU64>,
+    writing: mpsc::Sender<Infallible>,
 }
 
 impl Fetching {
@@ -104,11 +129,11 @@ impl Fetching {
 
     /// Until all bytes are there, over as many connections as it takes.
     async fn to_the_end(&self) -> Result<FileHasher, Failure> {
-        let (mut file, mut have) = self.open().map_err(|error| system(&self.path, &error))?;
+        let (file, mut have) = self.open().map_err(|error| system(&self.path, &error))?;
         let mut sum = self.one.sum.begin(self.one.size);
         if have > 0 {
             let path = self.path.clone();
-            sum = tokio::task::spawn_blocking(move || {
+            sum = spawn_blocking(move || {
                 sum.read(&path, have)?;
                 Ok(sum)
             })
@@ -117,10 +142,11 @@ impl Fetching {
             .map_err(|error: io::Error| system(&self.path, &error))?;
         }
         self.done.fetch_add(have, Ordering::Relaxed);
+        let mut writer = FileWriter::start(file, sum, self.writing.clone());
         let mut vain = 0;
         while have < self.one.size {
             let before = have;
-            match self.some(&mut file, &mut have, &mut sum).await {
+            match self.some(&mut writer, &mut have).await {
                 Ok(()) => {}
                 Err(FetchError::Final(failure)) => return Err(*failure),
                 Err(FetchError::Broken(why)) => {
@@ -137,8 +163,7 @@ impl Fetching {
                 }
             }
         }
-        file.sync_data().map_err(|error| system(&self.path, &error))?;
-        Ok(sum)
+        writer.finish().await.map_err(|error| system(&self.path, &error))
     }
 
     /// The file with what an earlier try left of it.
@@ -156,14 +181,14 @@ impl Fetching {
     }
 
     /// What one connection brings.
-    async fn some(&self, file: &mut File, have: &mut u64, sum: &mut FileHasher) -> Result<(), FetchError> {
+    async fn some(&self, writer: &mut FileWriter, have: &mut u64) -> Result<(), FetchError> {
         let (mut response, is_rest) = self.hub.file(&self.commit, &self.one, *have).await?;
         if *have > 0 && !is_rest {
             // A server without support for ranges begins again.
-            file.set_len(0).map_err(|error| lost(&self.path, &error))?;
+            let anew = FilePiece::Anew(self.one.sum.begin(self.one.size));
+            writer.take(anew).await.map_err(|error| lost(&self.path, &error))?;
             self.done.fetch_sub(*have, Ordering::Relaxed);
             *have = 0;
-            *sum = self.one.sum.begin(self.one.size);
         }
         while let Some(bytes) = response.chunk().await.map_err(|error| FetchError::Broken(chain(&error)))? {
             let room = (self.one.size - *have) as usize;
@@ -171,10 +196,10 @@ impl Fetching {
                 let what = format!("{} is longer than the {} bytes that the hub reports", self.one.path, self.one.size);
                 return Err(FetchError::Final(Box::new(Failure::new(FailureKind::Files, what))));
             }
-            file.write_all(&bytes).map_err(|error| lost(&self.path, &error))?;
-            sum.update(&bytes);
-            *have += bytes.len() as u64;
-            self.done.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+            let length = bytes.len() as u64;
+            writer.take(FilePiece::Bytes(bytes)).await.map_err(|error| lost(&self.path, &error))?;
+            *have += length;
+            self.done.fetch_add(length, Ordering::Relaxed);
         }
         if *have < self.one.size {
             return Err(FetchError::Broken("the connection ended early".to_owned()));
@@ -183,7 +208,102 @@ impl Fetching {
     }
 }
 
+/// Writes a file, and its digest's hasher takes it in, on a thread of its own: a disk may be slow, and hashing takes a core.
+struct FileWriter {
+    pieces: mpsc::Sender<FilePiece>,
+    written: JoinHandle<io::Result<(File, FileHasher)>>,
+}
+
+enum FilePiece {
+    Bytes(Bytes),
+    /// The file begins again.
+    Anew(FileHasher),
+}
+
+impl FileWriter {
+    /// `sum` has taken in what is in the file. `writing` is held to the end.
+    fn start(mut file: File, mut sum: FileHasher, writing: mpsc::Sender<Infallible>) -> Self {
+        let (pieces, mut taken) = mpsc::channel(PIECES);
+        let written = spawn_blocking(move || {
+            let _writing = writing;
+            while let Some(piece) = taken.blocking_recv() {
+                match piece {
+                    FilePiece::Bytes(bytes) => {
+                        file.write_all(&bytes)?;
+                        sum.update(&bytes);
+                    }
+                    FilePiece::Anew(begun) => {
+                        file.set_len(0)?;
+                        sum = begun;
+                    }
+                }
+            }
+            Ok((file, sum))
+        });
+        Self { pieces, written }
+    }
+
+    async fn take(&mut self, piece: FilePiece) -> io::Result<()> {
+        if self.pieces.send(piece).await.is_ok() {
+            return Ok(());
+        }
+        // It has ended before all pieces came, so with an error.
+        (&mut self.written).await?.and(Err(io::Error::other("it ended early")))
+    }
+
+    /// Once all is on the disk.
+    async fn finish(self) -> io::Result<FileHasher> {
+        drop(self.pieces);
+        let (file, sum) = self.written.await??;
+        spawn_blocking(move || file.sync_data()).await??;
+        Ok(sum)
+    }
+}
+
 /// A disk that does not take it will not take it from another connection.
 fn lost(path: &Path, error: &io::Error) -> FetchError {
     FetchError::Final(Box::new(system(path, error)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::hub_digest::HubDigest;
+    use super::*;
+
+    fn writer(path: &Path) -> FileWriter {
+        let file = OpenOptions::new().create(true).append(true).open(path).unwrap();
+        FileWriter::start(file, begun(), mpsc::channel(1).0)
+    }
+
+    fn begun() -> FileHasher {
+        HubDigest::GitBlob(String::new()).begin(6)
+    }
+
+    fn piece(bytes: &'static str) -> FilePiece {
+        FilePiece::Bytes(Bytes::from_static(bytes.as_bytes()))
+    }
+
+    #[tokio::test]
+    async fn a_file_that_begins_again_has_the_digest_of_what_is_in_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x");
+        let mut writer = writer(&path);
+        for piece in [piece("other"), FilePiece::Anew(begun()), piece("hel"), piece("lo\n")] {
+            writer.take(piece).await.unwrap();
+        }
+        let sum = writer.finish().await.unwrap().finish();
+        assert_eq!(sum.to_string(), "git blob ce013625030ba8dba906f756967f9e9ca394464a");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "hello\n");
+    }
+
+    #[tokio::test]
+    async fn a_full_disk_ends_the_fetch_with_its_error() {
+        let mut writer = writer(Path::new("/dev/full"));
+        let error = loop {
+            if let Err(error) = writer.take(piece("x")).await {
+                break error;
+            }
+        };
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+    }
 }

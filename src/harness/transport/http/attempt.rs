@@ -146,8 +146,7 @@ impl HttpAttempt<'_> {
             let mut input = &buffer[..length];
             loop {
                 match decoder.step(&mut input).map_err(not_decoded)? {
-                    DecodeStep::More if input.is_empty() => break,
-                    DecodeStep::More => {}
+                    DecodeStep::More => break,
                     DecodeStep::Head(head) => {
                         keeps_alive = head.keeps_alive;
                         response_reader.head(head.status, head.is_events);
@@ -221,8 +220,7 @@ pub(super) async fn get(pool: &ConnectionPool, request: &str) -> Result<(u16, Ve
         let mut input = &buffer[..length];
         loop {
             match decoder.step(&mut input).map_err(|error| QueryError::Decode { error, is_secure })? {
-                DecodeStep::More if input.is_empty() => break,
-                DecodeStep::More => {}
+                DecodeStep::More => break,
                 DecodeStep::Head(head) => (status, keeps_alive) = (head.status, head.keeps_alive),
                 DecodeStep::Data(piece) if body.len() + piece.len() > LONGEST_ANSWER => {
                     return Err(QueryError::TooLong);

@@ -90,7 +90,11 @@ impl Decoder {
                 return Ok(DecodeStep::More);
             }
             match &mut self.state {
-                State::Head => return self.step_head(input),
+                State::Head => {
+                    if let Some(head) = self.step_head(input)? {
+                        return Ok(DecodeStep::Head(head));
+                    }
+                }
                 State::Size { size, digits, is_past } => {
                     let byte = first(input);
                     match byte {
@@ -146,7 +150,8 @@ impl Decoder {
         }
     }
 
-    fn step_head<'a>(&mut self, input: &mut &'a [u8]) -> Result<DecodeStep<'a>, DecodeError> {
+    /// `None` before the end of the head, and after an interim one.
+    fn step_head(&mut self, input: &mut &[u8]) -> Result<Option<ResponseHead>, DecodeError> {
         let before = self.head.len();
         let room = self.longest_head.saturating_add(1) - before;
         self.head.extend_from_slice(&input[..input.len().min(room)]);
@@ -155,7 +160,7 @@ impl Decoder {
         let is_worth_parsing = before == 0 || has_end(&self.head[before.saturating_sub(3)..]);
         if !is_worth_parsing && self.head.len() <= self.longest_head {
             *input = &[];
-            return Ok(DecodeStep::More);
+            return Ok(None);
         }
         let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
         let mut response = httparse::Response::new(&mut headers);
@@ -165,17 +170,17 @@ impl Decoder {
                 return Err(DecodeError::HeaderTooLong);
             }
             *input = &[];
-            return Ok(DecodeStep::More);
+            return Ok(None);
         };
         let (head, body) = read_head(&response)?;
         *input = &input[length - before..];
         self.head.clear();
         // 100 Continue and other interim responses precede the answer.
         if (100..200).contains(&head.status) {
-            return Ok(DecodeStep::More);
+            return Ok(None);
         }
         self.state = body;
-        Ok(DecodeStep::Head(head))
+        Ok(Some(head))
     }
 }
 
@@ -254,8 +259,7 @@ mod tests {
             let mut input = *piece;
             loop {
                 match decoder.step(&mut input)? {
-                    DecodeStep::More if input.is_empty() => break,
-                    DecodeStep::More => {}
+                    DecodeStep::More => break,
                     DecodeStep::Head(found) => head = Some(found),
                     DecodeStep::Data(data) => body.extend_from_slice(data),
                     DecodeStep::End => {

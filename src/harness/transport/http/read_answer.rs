@@ -19,8 +19,7 @@ pub fn read_http_answer<'a>(api: Api, pieces: impl IntoIterator<Item = &'a [u8]>
     for (time, mut input) in (0..).zip(pieces) {
         loop {
             match decoder.step(&mut input).map_err(|error| (FailureClass::Stream, error.to_string()))? {
-                DecodeStep::More if input.is_empty() => break,
-                DecodeStep::More => {}
+                DecodeStep::More => break,
                 DecodeStep::Head(head) => reader.head(head.status, head.is_events),
                 DecodeStep::Data(piece) => reader.data(piece, time)?,
                 DecodeStep::End => {

@@ -10,12 +10,12 @@ mod start_point;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use self::start_point::{StartPoint, goal_of};
 use super::resume::{self, ended_without_result};
-use crate::event::{Done, Failure, FailureKind, Verdict};
+use crate::event::{Done, Failure, FailureKind, Verdict, is_absence};
 use crate::harness::{BenchSpec, FoundRate, LimitSearch, RateBounds, Reason, SearchReport, SearchRules};
 use crate::manifest::model::{self, Telemetry};
 use crate::spec::TimeSpan;
@@ -99,11 +99,9 @@ pub async fn perform(
     let tried = &search_report.probes;
     // The result of this stage is the last measurement at the rate that was found.
     if let Some(best) = tried.iter().rev().find(|tried| tried.probe.rate.total_cmp(&found.at_least).is_eq()) {
-        for name in ["result.json", "requests.jsonl", "plan.jsonl", "server-metrics.jsonl", "gpu.jsonl"] {
-            if let Ok(bytes) = fs::read(context.lease.out.join(&best.folder).join(name)) {
-                write(context.lease.out.join(name), bytes)?;
-            }
-        }
+        let (out, of_best) = (context.lease.out.clone(), context.lease.out.join(&best.folder));
+        let copied = tokio::task::spawn_blocking(move || copy_result(&of_best, &out)).await;
+        copied.map_err(|error| Failure::new(FailureKind::System, error.to_string()))??;
     }
     write(context.lease.out.join(FILE), serde_json::to_vec_pretty(&search_report).unwrap_or_default())?;
     warnings.extend(tried.iter().filter_map(measured_again));
@@ -113,6 +111,19 @@ pub async fn perform(
         headline(&found, estimate.as_ref(), &bounds, &start_point::limits(&spec), tried.len()),
     );
     Ok(Done { warnings, ..done })
+}
+
+/// Copies the files of a measurement; which of them there are depends on what was measured.
+fn copy_result(from: &Path, to: &Path) -> Result<(), Failure> {
+    for name in ["result.json", "requests.jsonl", "plan.jsonl", "server-metrics.jsonl", "gpu.jsonl"] {
+        let from = from.join(name);
+        if let Err(error) = fs::copy(&from, to.join(name))
+            && !(is_absence(&error) && matches!(from.try_exists(), Ok(false)))
+        {
+            return Err(Failure::new(FailureKind::System, format!("`{}` cannot be copied: {error}", from.display())));
+        }
+    }
+    Ok(())
 }
 
 /// The warnings: of the probe that provides the result, each in full; of the others, how many probes have which.
@@ -215,6 +226,21 @@ mod tests {
     use pretty_assertions::assert_eq;
 
     use super::*;
+
+    #[test]
+    fn a_file_of_the_best_probe_may_be_absent_and_must_not_be_lost() {
+        let folder = tempfile::tempdir().unwrap();
+        let (from, to) = (folder.path().join("from"), folder.path().join("to"));
+        fs::create_dir(&from).unwrap();
+        fs::create_dir(&to).unwrap();
+        fs::write(from.join("result.json"), "{}").unwrap();
+        copy_result(&from, &to).unwrap();
+        assert_eq!(fs::read_to_string(to.join("result.json")).unwrap(), "{}");
+        // Like a file that cannot be read.
+        fs::create_dir(from.join("requests.jsonl")).unwrap();
+        let failure = copy_result(&from, &to).unwrap_err();
+        assert!(failure.what.contains("requests.jsonl` cannot be copied"), "{}", failure.what);
+    }
 
     #[test]
     fn only_an_estimate_has_an_interval() {
