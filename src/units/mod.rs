@@ -1,4 +1,4 @@
-//! Numbers, arguments and paths as text: sizes, counts, durations, digests, quoting for a shell.
+//! Numbers, arguments and paths as text: sizes, counts, durations, digests, quoting for a shell, credentials in URLs.
 
 mod byte_size;
 mod digit_grouping;
@@ -16,4 +16,4 @@ pub use duration::{DurationError, duration};
 pub use plain_path::plain_path;
 pub use sha256::{Sha256Of, sha256_of_file};
 pub use shell::shell_word;
-pub use url_credentials::{credentials, userinfo, without_credentials};
+pub use url_credentials::{UrlParts, credentials, userinfo, without_credentials};
