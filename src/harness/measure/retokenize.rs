@@ -8,10 +8,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::answer_text::AnswerText;
 use super::collector::Collector;
 use crate::harness::schedule::data::PreviousAnswers;
-use crate::harness::tokens::TokenSource;
+use crate::harness::tokens::{AnswerText, TokenSource};
 use crate::harness::transport::call::TokenCounting;
 use crate::harness::{PlannedRequest, RequestEnd, RequestRecord, RequestRecords, RequestSchedule};
 
