@@ -9,10 +9,10 @@ mod sha256;
 mod shell;
 mod url_credentials;
 
-pub use byte_size::{MOST_BYTES, first_beyond_limit, size};
+pub use byte_size::{MOST_FILES_BYTES, first_beyond_limit, size};
 pub use digit_grouping::grouped;
 pub use distinct_decimals::distinct_decimals;
-pub use duration::{DurationError, duration};
+pub use duration::{DurationError, parse_duration};
 pub use plain_path::plain_path;
 pub use sha256::{Sha256Of, sha256_of_file};
 pub use shell::shell_word;
