@@ -1,7 +1,7 @@
 //! `regatta gc` and `regatta clean`: what could be deleted; `--yes` deletes it.
 
 use std::fs;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use super::project::Project;
 use crate::app::error::CommandError;
@@ -12,7 +12,7 @@ use crate::manifest::is_shipped;
 use crate::runner::store::{
     Garbage, LockAttempt, OutputCache, ProjectLock, StateFolder, StateItems, garbage, is_there, remove,
 };
-use crate::units::size;
+use crate::units::{plain_path, size};
 
 pub(super) fn gc(global: &Global, request: Gc) -> Result<CliExit, CommandError> {
     let home = Project::open_current(global)?.home;
@@ -89,7 +89,8 @@ fn links_into_state(home: &StateFolder) -> std::io::Result<Vec<PathBuf>> {
         let target = link.parent().unwrap_or(link).join(fs::read_link(link)?);
         Ok(match (fs::canonicalize(&target), fs::canonicalize(home.state())) {
             (Ok(to), Ok(state)) => to.starts_with(state),
-            _ => without_dots(&target).starts_with(without_dots(home.state())),
+            // Of a link to nothing, there is nothing to look at.
+            _ => plain_path(&target).starts_with(plain_path(home.state())),
         })
     };
     let mut links = Vec::new();
@@ -104,22 +105,9 @@ fn links_into_state(home: &StateFolder) -> std::io::Result<Vec<PathBuf>> {
     Ok(links)
 }
 
-/// The path without `.` and `..`, as it is written: of a link to nothing, there is nothing to look at.
-fn without_dots(path: &Path) -> PathBuf {
-    let mut plain = PathBuf::new();
-    for part in path.components() {
-        match part {
-            Component::ParentDir => drop(plain.pop()),
-            Component::CurDir => {}
-            part => plain.push(part),
-        }
-    }
-    plain
-}
-
 /// A path as it is shown: relative to the project, if it is in it.
 fn shown(home: &StateFolder, path: &Path) -> PathBuf {
-    let plain = without_dots(path);
+    let plain = plain_path(path);
     match plain.strip_prefix(home.project()) {
         Ok(below) if below.as_os_str().is_empty() => PathBuf::from("."),
         Ok(below) => below.to_owned(),

@@ -160,7 +160,7 @@ pub(super) fn into_command(mut args: BenchArgs) -> Result<BenchCommand, Argument
     } else {
         target
     };
-    let tls = tls(&args);
+    let tls = tls(&args)?;
     if !tls.is_empty() && !target.starts_with("https://") {
         let options = [(args.insecure, "--insecure"), (args.cacert.is_some(), "--cacert"), (true, "--cert")];
         let option = options.into_iter().find_map(|(is_given, option)| is_given.then_some(option)).unwrap_or_default();
@@ -301,11 +301,21 @@ fn load(args: &BenchArgs, data: Option<&str>) -> Result<BenchLoad, ArgumentError
     }
 }
 
-fn tls(args: &BenchArgs) -> Map<String, Value> {
-    let files = [("ca", &args.cacert), ("client_cert", &args.cert), ("client_key", &args.key)];
+fn tls(args: &BenchArgs) -> Result<Map<String, Value>, ArgumentError> {
     let files =
-        files.into_iter().filter_map(|(key, file)| Some((key.to_owned(), Value::from(file.as_ref()?.to_str()?))));
-    files.chain(args.insecure.then(|| ("insecure".to_owned(), Value::from(true)))).collect()
+        [("--cacert", "ca", &args.cacert), ("--cert", "client_cert", &args.cert), ("--key", "client_key", &args.key)];
+    let mut tls = Map::new();
+    for (option, key, file) in files {
+        let Some(file) = file else { continue };
+        let Some(text) = file.to_str() else {
+            return invalid_value(format!("`{option} {}`: the path is not UTF-8", file.display()));
+        };
+        tls.insert(key.to_owned(), Value::from(text));
+    }
+    if args.insecure {
+        tls.insert("insecure".to_owned(), Value::from(true));
+    }
+    Ok(tls)
 }
 
 /// What the file is, by its kind or by its name.
@@ -439,6 +449,21 @@ mod tests {
         };
         assert_eq!(program("sh -c 'two words'").unwrap(), ["sh", "-c", "two words"]);
         assert!(program("sh -c 'open").unwrap_err().contains("a quote is not closed"));
+    }
+
+    #[test]
+    fn a_certificate_whose_path_is_not_utf_8_is_an_error() {
+        use std::os::unix::ffi::OsStrExt as _;
+
+        let file = std::ffi::OsStr::from_bytes(b"c\xff.pem");
+        for options in [&["--cacert"][..], &["--cert", "--key"]] {
+            let words = ["bench", "https://h:1"].map(std::ffi::OsStr::new).into_iter();
+            let files = options.iter().flat_map(|option| [std::ffi::OsStr::new(option), file]);
+            let line = Line::try_parse_from(words.chain(files)).expect("arguments");
+            let (kind, text) = into_command(line.args).expect_err("no path");
+            assert_eq!(kind, ErrorKind::InvalidValue);
+            assert!(text.contains(options[0]) && text.contains("is not UTF-8"), "{text}");
+        }
     }
 
     #[test]

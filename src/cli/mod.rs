@@ -2,8 +2,8 @@
 //!
 //! [`parse()`] reads a command line and gives an [`Invocation`] that needs no further checking, or a [`CliParseError`] with what
 //! to print and the code to leave with. The module has no access to manifests, the store and runs: other modules check whether
-//! a stage of that name exists. It reads no file; of the environment it reads `REGATTA_HOME`, `REGATTA_COMPLETE` and, through the
-//! terminal library, `NO_COLOR`.
+//! a stage of that name exists. It reads no file; of the environment it reads `REGATTA_HOME`, `GPU_TYPE`, `REGATTA_COMPLETE` and,
+//! through the terminal library, `NO_COLOR`.
 
 mod args;
 mod argument_error;

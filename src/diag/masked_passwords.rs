@@ -32,6 +32,10 @@ fn secret_before(before: &str) -> Option<Range<usize>> {
         return None;
     }
     match (userinfo.find(':'), scheme) {
+        // `http://secret:`, without a password, as `curl -u` takes it.
+        (Some(colon), Some(scheme)) if colon + 1 == userinfo.len() && !scheme.ends_with("ssh") => {
+            Some(start..start + colon)
+        }
         (Some(colon), _) => Some(start + colon + 1..before.len()),
         (None, Some(scheme)) if !scheme.ends_with("ssh") => Some(start..before.len()),
         _ => None,
@@ -47,6 +51,7 @@ mod tests {
         for (text, shown) in [
             ("target: 'http://me:pw@host:1'", "target: 'http://me:**@host:1'"),
             ("[https://tök@a/x@y, \"a:1|me:pw@b:2\"]", "[https://****@a/x@y, \"a:1|me:**@b:2\"]"),
+            ("url: https://tok:@host/x ssh://git:@host", "url: https://***:@host/x ssh://git:@host"),
             ("openai://sk-1@host http://a:1/v1", "openai://****@host http://a:1/v1"),
             ("url: ssh://git@host/x git@host:y", "url: ssh://git@host/x git@host:y"),
             ("image: tritonserver:24.08@sha256:ab", "image: tritonserver:24.08@sha256:ab"),

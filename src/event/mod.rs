@@ -26,7 +26,7 @@ pub use file_digest::{open_regular, read_regular, read_regular_bytes};
 pub use gpu_id::{GpuId, GpuIdError};
 pub use id::{RunId, TaskId};
 pub use memory::{MemoryKind, OutOfMemory, ReducedSetting};
-pub use outcome::{Done, Failure, FailureKind, TaskOutcome, Verdict};
+pub use outcome::{Done, Failure, FailureKind, Verdict};
 pub use run_event::{Event, ExternalResource, LiveMeasurement, TaskTally};
 pub use run_tag::{NotTag, RunTag};
 pub use stop::Stop;

@@ -143,13 +143,3 @@ pub enum FailureKind {
     /// The run was stopped.
     Interrupted,
 }
-
-/// The four ways a task leaves a run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum TaskOutcome {
-    Ran(Done),
-    Cached(Done),
-    Skipped { why: String },
-    Failed(Box<Failure>),
-}

@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use super::record::FailureClass;
-use super::transport::http::TlsSetupError;
 use crate::tokenizer::TokenizerError;
 
 /// Reads after "failed: ".
@@ -14,7 +13,7 @@ pub enum HarnessError {
     #[error("the benchmark cannot be planned: {0}")]
     Schedule(#[from] ScheduleError),
     #[error("the benchmark cannot be planned: {0}")]
-    Tls(#[from] TlsSetupError),
+    Tls(#[source] TransportFailure),
     #[error(
         "the benchmark cannot be planned: the key is to be in the environment variable {variable}, which is not set"
     )]
@@ -29,9 +28,9 @@ pub enum HarnessError {
     )]
     DataEnd { drawn: u64 },
     #[error("cannot connect to {endpoint}: {source}")]
-    Connect { endpoint: String, source: HandshakeFailure },
+    Connect { endpoint: String, source: TransportFailure },
     #[error("{}", no_model(endpoint, model, source))]
-    Model { endpoint: String, model: String, source: HandshakeFailure },
+    Model { endpoint: String, model: String, source: TransportFailure },
     /// One request template is for all servers.
     #[error(
         "{endpoint} does not offer model `{model}`: it is another model (streaming, tensors or batching) than on the first server"
@@ -53,7 +52,7 @@ pub enum HarnessError {
 }
 
 /// An empty name stands for the only model of a server, which this one is not.
-fn no_model(endpoint: &str, model: &str, source: &HandshakeFailure) -> String {
+fn no_model(endpoint: &str, model: &str, source: &TransportFailure) -> String {
     if model.is_empty() {
         format!(
             "no model is named, and {endpoint} has more than one, or none: {source}; set `model` (`regatta bench`: -m NAME)"
@@ -63,13 +62,13 @@ fn no_model(endpoint: &str, model: &str, source: &HandshakeFailure) -> String {
     }
 }
 
-/// Why a server or its model was not ready for a measurement. What it wraps belongs to a transport, and this file is below
-/// them.
+/// Why connections cannot be secured, or why a server or its model was not ready for a measurement. What it wraps belongs to a
+/// transport, and this file is below them.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
-pub struct HandshakeFailure(Box<dyn std::error::Error + Send + Sync>);
+pub struct TransportFailure(Box<dyn std::error::Error + Send + Sync>);
 
-impl HandshakeFailure {
+impl TransportFailure {
     pub(super) fn new(cause: impl std::error::Error + Send + Sync + 'static) -> Self {
         Self(Box::new(cause))
     }

@@ -9,12 +9,10 @@
 //!                                         └ transport: connections, messages, answers      └ search: the next rate to try
 //! ```
 //!
-//! Folders use each other in one direction, and no circle of imports is larger than two files:
+//! A folder uses only those to the left of it, and no circle of imports is larger than two files; `tests/it/circles.rs` checks both:
 //!
 //! ```text
-//!  clock  error  spool  tokens ← record ← spec ← schedule ← transport ← identity ← measure ← verdict ← drive
-//!                                                                            ├ search
-//!                                                                            └ sweep
+//!  clock  gpu  spool  tokens ← record ← error ← spec ← schedule ← transport ← identity ← measure ← search  sweep  verdict ← drive
 //! ```
 //!
 //! Never starts a server, never prints, never decides what a verdict means for the pipeline.
@@ -37,7 +35,7 @@ mod verdict;
 
 pub use drive::driver::{BenchProgress, measure, measure_outside, run};
 pub use drive::external_driver::{CallInlet, ExternalObserver};
-pub use error::{HandshakeFailure, HarnessError, ResultFormatError, ScheduleError, UnsupportedRequest};
+pub use error::{HarnessError, ResultFormatError, ScheduleError, TransportFailure, UnsupportedRequest};
 pub use identity::{
     EngineIdentity, GpuIdentity, HostIdentity, IdentityDifference, ManifestIdentity, RunIdentity, ServerIdentity,
     Simulation, ask_all as ask_identities, changes_of_servers, identity_differences, query_identity as ask_identity,
@@ -52,7 +50,6 @@ pub use measure::loadgen::{LoadgenComparison, LoadgenResult, ReportingDelay};
 pub use measure::metric::{ConfidenceInterval, Metric, zero_point_text};
 pub use measure::mixed_source::are_counted_alike;
 pub use measure::repeats::{AcrossRuns, REPEATS, RepeatedRun, Repeats, repeat_folder, repeat_folders};
-pub use measure::request_times::FULL as FULL_WINDOW;
 pub use measure::result::{
     Cancellations, ClientUsage, Connections, Counts, ExtraOutput, FailureCounts, FurtherLimits, LatencyMetrics,
     LittlesLaw, Measured, MinGoodput, Rates, Requested, RequestedRetries, RunResult, ServerSide, TimeSlice,

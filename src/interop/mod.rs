@@ -34,9 +34,9 @@ mod typed_server;
 mod vllm;
 
 pub use command_line::{
-    GpuScale, ProblemKind, RunLine, RunSetting, ScriptBench, Sweep, SystemNeed, TOOLS as COMMAND_LINE_TOOLS,
-    TranslatedBench, TranslatedScript, Translation, TranslationError, TranslationKind, TranslationProblem,
-    UnknownNumber, UnknownValue, UntranslatedOption, origin, read_line, read_script,
+    GpuScale, ProblemKind, RunLine, RunSetting, ScriptBench, Sweep, SystemNeed, TranslatedBench, TranslatedScript,
+    Translation, TranslationError, TranslationKind, TranslationProblem, UnknownNumber, UnknownValue,
+    UntranslatedOption, origin, read_line, read_script,
 };
 pub use loadgen::LOG_FILES as LOADGEN_LOG_FILES;
 pub use metrics::{
@@ -47,7 +47,6 @@ pub use metrics::{
 };
 pub use nvidia_harness::{gpu_name, read_config};
 pub use results::{
-    COLUMNS as REQUEST_COLUMNS, Column, ExportError, ExportFile, ExportFormat, Exported, FORMATS as IMPORT_FORMATS,
-    ImportError, ImportSource, Imported, ImportedSweep, LocatedRun, export, import, import_runs, import_sweep,
-    requests_schema,
+    COLUMNS as REQUEST_COLUMNS, Column, ExportError, ExportFile, ExportFormat, Exported, ImportError, ImportSource,
+    Imported, ImportedSweep, LocatedRun, export, import, import_runs, import_sweep, requests_schema,
 };

@@ -21,7 +21,7 @@ pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, Tra
         return Err(TranslationError::new("`triton` alone does nothing"));
     };
     if command == "profile" {
-        return genai_perf::translate("triton profile", false, rest);
+        return genai_perf::translate("triton profile", genai_perf::Subcommand::Profile, rest);
     }
     let mut sheet = TranslationBuilder::default();
     let line = read(TOOL, TABLE, rest, &mut sheet);

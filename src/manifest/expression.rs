@@ -20,7 +20,7 @@ use super::value::{MAX_TEXT, NoValue, is_too_deep, node_of};
 use super::value_budget::ValueBudget;
 use super::yaml_node::{MapEntry, Node, NodeValue, is_template};
 use crate::diag::{Diagnostic, Diagnostics, MissingValue, Span, did_you_mean};
-use crate::units::{DurationError, duration};
+use crate::units::{DurationError, parse_duration};
 
 /// Steps that one text may take: enough for loops over thousands of values, far from a minute.
 const FUEL: u64 = 200_000;
@@ -129,7 +129,7 @@ impl Expressions {
         // `10m` → 600000, for programs that count so.
         env.add_filter("milliseconds", |text: &str| {
             let wrong = |error: DurationError| Error::new(ErrorKind::InvalidOperation, error.to_string());
-            duration(text).map(|time| time.as_millis() as u64).map_err(wrong)
+            parse_duration(text).map(|time| time.as_millis() as u64).map_err(wrong)
         });
         // What is impossible, with the manifest's own message: `{{ a if b else fail('why not', 'what to do') }}`.
         env.add_function("fail", |why: &str, hint: Option<&str>| {

@@ -44,9 +44,9 @@ pub use package::{FinishedTask, PackageEntry, PackageRequest, Unpacked, WrittenP
 pub use provenance::{LOCK_FILE, LockedResult, LockedRun, PackageProvenance, ProvenanceError, ProvenanceStage};
 pub use round::{Accuracy, Audit, Benchmark, LatencyLimits, LoadgenPin, Round, Seeds};
 pub use submission_check::{
-    ExaminedResult, FindingWeight, GateCheck, GateFinding, JudgedRun, MEASUREMENT_FIELDS, MeasuredPower,
-    SubmissionReport, UnexaminedBenchmark, examine, round_of, run_value,
+    ExaminedResult, FindingWeight, GateCheck, GateFinding, JudgedRun, MeasuredPower, SubmissionReport,
+    UnexaminedBenchmark, examine, round_of, run_value,
 };
-pub use system::{Accelerator, FIELDS, MissingField, SystemField, gpus_of_table, is_meaningful};
+pub use system::{Accelerator, FIELDS, MissingField, SystemField, gpus_of_table};
 pub use test_record::{DatasetRecord, MlperfScenario, TEST_FILE, TestRecord, TestRecordError};
 pub use test_request::{ResolvedTest, RuleError, TestRequest};

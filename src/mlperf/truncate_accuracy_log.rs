@@ -10,6 +10,8 @@ use crate::units::sha256_of_file;
 pub const LONGEST: u64 = 10 * 1024;
 /// So many bytes stay at either end.
 const VIEWABLE: u64 = 4096;
+/// Stands where the middle was.
+const CUT: &[u8] = b"\n\n...\n\n";
 
 /// Copies a log, without its middle if it is long; gives the SHA-256 of the whole.
 pub fn truncated(from: &Path, to: &Path) -> io::Result<String> {
@@ -22,10 +24,17 @@ pub fn truncated(from: &Path, to: &Path) -> io::Result<String> {
         return Ok(hash);
     }
     io::copy(&mut (&mut source).take(VIEWABLE), &mut target)?;
-    target.write_all(b"\n\n...\n\n")?;
+    target.write_all(CUT)?;
     source.seek(SeekFrom::Start(size - VIEWABLE))?;
     io::copy(&mut source, &mut target)?;
     Ok(hash)
+}
+
+/// Whether a log is without its middle. One that is longer than such logs are is a whole one, and is not read further.
+pub fn is_truncated(log: &Path) -> io::Result<bool> {
+    let mut start = Vec::new();
+    File::open(log)?.take(LONGEST + 1).read_to_end(&mut start)?;
+    Ok(start.len() as u64 <= LONGEST && start.windows(CUT.len()).any(|part| part == CUT))
 }
 
 /// All hashes that an `accuracy.txt` names: lines of `hash=` and letters or digits, as the official checker reads them.
@@ -50,6 +59,9 @@ mod tests {
         let cut = std::fs::read_to_string(&to).unwrap();
         assert_eq!(cut, format!("{}\n\n...\n\n{}", &whole[..4096], &whole[whole.len() - 4096..]));
         assert_eq!(hash, sha256_of_file(&from).unwrap());
+        assert!(is_truncated(&to).unwrap() && !is_truncated(&from).unwrap());
+        std::fs::write(&from, [cut.as_bytes(), &[b' '; LONGEST as usize]].concat()).unwrap();
+        assert!(!is_truncated(&from).unwrap(), "longer than a truncated one");
 
         std::fs::write(&from, "[]\n").unwrap();
         assert_eq!(truncated(&from, &to).unwrap(), sha256_of_file(&to).unwrap());

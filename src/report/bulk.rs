@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use crate::report::terminal::styler::{Styler, TextRole, clean, counted, cut, duration, table};
+use crate::report::terminal::styler::{Styler, TextRole, clean, counted, cut, duration_text, table};
 
 /// One run of the list.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,7 +40,7 @@ pub fn bulk_table(ended: &[BulkRow], paint: Styler) -> String {
             (TextRole::Quiet, (index + 1).to_string()),
             (tone, one.outcome.to_owned()),
             (TextRole::Plain, one.exit.map_or_else(|| "–".to_owned(), |exit| format!("exit {exit}"))),
-            (TextRole::Quiet, one.seconds.map(duration).unwrap_or_default()),
+            (TextRole::Quiet, one.seconds.map(duration_text).unwrap_or_default()),
             (TextRole::Name, clean(&one.run)),
         ]);
     }

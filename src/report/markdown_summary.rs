@@ -4,14 +4,14 @@ use std::fmt::Write as _;
 
 use super::run_state::{RunState, TaskPhase};
 use super::tables::run_word;
-use super::terminal::styler::{clean, counted, duration};
+use super::terminal::styler::{clean, counted, duration_text};
 use super::terminal::summary::{failure_text, reasons_of};
 
 /// A heading, a table of results, and the failures.
 pub fn markdown_summary(state: &RunState) -> String {
     let (_, word) = run_word(state, false);
     let word = word.split(';').next().unwrap_or(word);
-    let took = state.finished.map(|end| format!(" in {}", duration(end.seconds))).unwrap_or_default();
+    let took = state.finished.map(|end| format!(" in {}", duration_text(end.seconds))).unwrap_or_default();
     let mut out = format!("### {}: {word}{took}\n\n", cell(&state.manifest));
     let results: Vec<_> =
         state.tasks.iter().filter_map(|(task, one)| Some((task, one.headline.as_deref()?, &one.warnings))).collect();

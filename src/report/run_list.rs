@@ -6,7 +6,7 @@ use serde_json::json;
 use super::run_state::RunState;
 use super::tables::run_word;
 use crate::event::RunTag;
-use crate::report::terminal::styler::{Styler, TextRole, clean, duration, ragged, to_the_second};
+use crate::report::terminal::styler::{Styler, TextRole, clean, duration_text, ragged, to_the_second};
 
 /// One run of the list.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -89,7 +89,7 @@ pub fn run_list(rows: &[RunRow], styler: Styler) -> String {
         lines.push(vec![
             (TextRole::Name, clean(&row.run)),
             (row.role, row.state.to_owned()),
-            (TextRole::Plain, row.seconds.map(duration).unwrap_or_default()),
+            (TextRole::Plain, row.seconds.map(duration_text).unwrap_or_default()),
             (TextRole::Strong, clean(&row.manifest)),
             (TextRole::Quiet, counts.join(", ")),
             (TextRole::Name, row.tags.iter().map(RunTag::as_str).collect::<Vec<_>>().join(" ")),

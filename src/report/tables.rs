@@ -6,7 +6,9 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::run_state::RunState;
-use crate::report::terminal::styler::{Styler, TextRole, clean, counted, cut, duration, ragged, table, to_the_second};
+use crate::report::terminal::styler::{
+    Styler, TextRole, clean, counted, cut, duration_text, ragged, table, to_the_second,
+};
 
 /// A manifest that can be run by name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -92,7 +94,7 @@ pub fn run_status(run_state: &RunState, alive: bool, styler: Styler) -> String {
             let row = vec![
                 (TextRole::Plain, entry.label().to_owned()),
                 (TextRole::Name, task.to_string()),
-                (TextRole::Plain, entry.seconds.map(duration).unwrap_or_default()),
+                (TextRole::Plain, entry.seconds.map(duration_text).unwrap_or_default()),
                 (TextRole::Quiet, clean(summary.unwrap_or_default())),
             ];
             let below = |text: String| {

@@ -8,7 +8,7 @@ use std::time::Instant;
 use tokio::sync::oneshot;
 
 use super::batches::BatchSlot;
-use super::keying::{Keyed, TaskOutput, own_patterns, resolve};
+use super::keying::{Keyed, Quoting, TaskOutput, own_patterns, resolve};
 use super::options::EventEmitter;
 use super::outside_links;
 use super::provenance::{UpstreamProvenance, upstream_provenance};
@@ -146,7 +146,7 @@ impl AttemptInputs {
                 Some(state) => state.paths.clone(),
                 None => patterns
                     .iter()
-                    .map(|p| resolve(p, false, &self.cache, &BTreeMap::new(), &made).map(PathBuf::from))
+                    .map(|p| resolve(p, Quoting::AsIs, &self.cache, &BTreeMap::new(), &made).map(PathBuf::from))
                     .collect::<Result<_, _>>()?,
             };
             for path in &paths {
@@ -162,16 +162,16 @@ impl AttemptInputs {
             _ => None,
         });
         let outputs = outputs.collect();
-        let action = resolve(&self.task.action, true, &self.cache, &inputs, &made)?;
+        let action = resolve(&self.task.action, Quoting::Json, &self.cache, &inputs, &made)?;
         let container = match &self.task.container {
-            Some(container) => Some(resolve(container, true, &self.cache, &inputs, &made)?),
+            Some(container) => Some(resolve(container, Quoting::Json, &self.cache, &inputs, &made)?),
             None => None,
         };
         let env = self
             .task
             .env
             .iter()
-            .map(|(name, value)| Ok((name.clone(), resolve(value, false, &self.cache, &inputs, &made)?)))
+            .map(|(name, value)| Ok((name.clone(), resolve(value, Quoting::AsIs, &self.cache, &inputs, &made)?)))
             .collect::<Result<_, Failure>>()?;
         let (mut endpoints, mut gpus, mut lowered) = (Vec::new(), Vec::new(), Vec::new());
         for made in &self.outputs {
@@ -181,7 +181,12 @@ impl AttemptInputs {
                 lowered.extend(less.iter().cloned());
             }
         }
-        let host = self.task.host.as_ref().map(|host| resolve(host, true, &self.cache, &inputs, &made)).transpose()?;
+        let host = self
+            .task
+            .host
+            .as_ref()
+            .map(|host| resolve(host, Quoting::Json, &self.cache, &inputs, &made))
+            .transpose()?;
         Ok(ResolvedTask { action, container, inputs, outputs, env, endpoints, gpus, host, lowered })
     }
 

@@ -204,10 +204,18 @@ fn why_not_cached(task: &Task) -> String {
     }
 }
 
+/// How values are written that replace references.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Quoting {
+    AsIs,
+    /// They stand inside of JSON's texts.
+    Json,
+}
+
 /// Replaces references in a text. `made` answers for needs by task id.
 pub(super) fn resolve<'a>(
     text: &str,
-    json: bool,
+    quoting: Quoting,
     output_cache: &OutputCache,
     inputs: &BTreeMap<String, Vec<PathBuf>>,
     made: &impl Fn(&str) -> Option<&'a TaskOutput>,
@@ -216,7 +224,7 @@ pub(super) fn resolve<'a>(
         return Ok(text.to_owned());
     }
     let quote = |text: String| {
-        if json {
+        if quoting == Quoting::Json {
             let quoted = serde_json::Value::String(text).to_string();
             quoted[1..quoted.len() - 1].to_owned()
         } else {

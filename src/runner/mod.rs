@@ -44,7 +44,7 @@ pub use predict_keys::predict_keys;
 pub use provenance::{UpstreamProvenance, UpstreamTask, upstream_provenance};
 pub use run::run;
 pub use secret_values::{SecretNotText, secret_values, usable_secret_values};
-pub use signing::{KeyError, PublicKey, Signature, SignatureError, SigningKey, TrustedKeys, pre_authentication};
+pub use signing::{KeyError, PublicKey, Signature, SignatureError, SigningKey, TrustedKeys};
 pub use task_executor::{Lease, OpenFact, ResolvedTask, TaskExecutor};
 pub use task_status::{TaskStatus, task_statuses};
 pub use time_limit::{isolate_panics, within};

@@ -148,7 +148,7 @@ pub fn write(spec: &EngineSpec, out: &Path) -> Result<(), SimEngineError> {
 }
 
 /// The size limit for a rank's file of a simulated engine; such a file has some hundred bytes.
-const MOST_BYTES: u64 = 1 << 20;
+const MOST_RANK_FILE_BYTES: u64 = 1 << 20;
 
 /// Reads a simulated engine: its config and the file of rank 0 (all ranks are the same).
 pub fn load(folder: &Path) -> Result<(EngineConfig, RankFile), SimEngineError> {
@@ -158,7 +158,7 @@ pub fn load(folder: &Path) -> Result<(EngineConfig, RankFile), SimEngineError> {
     let of_another_kind = || wrong("not a simulated engine; this server has no GPU to run another kind".to_owned());
     // A real one has tens of gigabytes, which are not read to find that out.
     let length = fs::metadata(&path).map_err(|error| wrong(error.to_string()))?.len();
-    if length > MOST_BYTES {
+    if length > MOST_RANK_FILE_BYTES {
         return Err(of_another_kind());
     }
     let bytes = fs::read(&path).map_err(|error| wrong(error.to_string()))?;

@@ -2,7 +2,7 @@
 //!
 //! One discrete-event core, two clocks: virtual ([`simulate`]) and real ([`serve()`]). Step times come from data sheets and
 //! from coefficients that [`calibrate()`] fits to the step logs of real servers; a result of either is a model, never a
-//! measurement. Uses `triton` and `spec`; never prints, never starts a process.
+//! measurement. Never prints, never starts a process.
 
 mod calibrate;
 mod core;

@@ -13,4 +13,4 @@ pub const MOST_PARAMETERS: u64 = 1_000_000_000_000_000;
 /// Seconds: a month.
 pub const MOST_SECONDS: u32 = 31 * 86_400;
 /// Bytes of an answer: 1 TiB.
-pub const MOST_BYTES: u64 = 1 << 40;
+pub const MOST_ANSWER_BYTES: u64 = 1 << 40;

@@ -43,7 +43,9 @@ pub use acceptance_rate::{AcceptanceRate, AcceptanceRateError};
 pub use arrivals::Arrivals;
 pub use bench_sweep::BenchSweep;
 pub use container::{ContainerEngine, ContainerGpus};
-pub use counts::{LARGEST_SHAPE, MOST_BYTES, MOST_PARAMETERS, MOST_PARTS, MOST_REQUESTS, MOST_SECONDS, MOST_USERS};
+pub use counts::{
+    LARGEST_SHAPE, MOST_ANSWER_BYTES, MOST_PARAMETERS, MOST_PARTS, MOST_REQUESTS, MOST_SECONDS, MOST_USERS,
+};
 pub use division::Division;
 pub use goodput_limit::{GoodputLimit, GoodputLimitError};
 pub use gpu_clocks::GpuClocks;

@@ -4,7 +4,7 @@ use super::goodput_limit::GoodputLimit;
 use super::job_time_limit::JobTimeLimit;
 use super::percent::Percent;
 use super::text_schema::{GOODPUT, JOB_TIME_LIMIT, PERCENT, TIME_SPAN};
-use crate::units::duration;
+use crate::units::parse_duration;
 
 /// What a text must be.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ impl TextFormat {
             examples: "for example `90s`, `30m`, `1h30m` or `250ms`",
             sample: "1s",
             unit: "s",
-            fault: |text| duration(text).err().map(|error| error.to_string()),
+            fault: |text| parse_duration(text).err().map(|error| error.to_string()),
         },
         Self {
             name: JOB_TIME_LIMIT,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::text_schema::{TIME_SPAN, text_schema};
-use crate::units::{DurationError, duration};
+use crate::units::{DurationError, parse_duration};
 
 /// `90s`, `1h30m`, `250ms`. It keeps its text, so that an action reads as its manifest does; two are equal when they last
 /// equally long.
@@ -20,7 +20,7 @@ impl TimeSpan {
     /// # Errors
     /// The text is not a duration.
     pub fn parse(text: &str) -> Result<Self, DurationError> {
-        Ok(Self { text: text.to_owned(), time: duration(text)? })
+        Ok(Self { text: text.to_owned(), time: parse_duration(text)? })
     }
 
     /// `30m`.

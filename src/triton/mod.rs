@@ -1,5 +1,5 @@
 //! Clients for a Triton server, and its files: KServe v2 over gRPC and HTTP, metrics, config.pbtxt, model
-//! repository, engine `config.json`. Uses `event`; never starts a process, never measures, never prints.
+//! repository, engine `config.json`. Never starts a process, never measures, never prints.
 
 mod client;
 mod engine;

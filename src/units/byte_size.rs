@@ -1,14 +1,14 @@
 //! Numbers of bytes: for display, and how many there can be.
 
-/// More than any file system holds. Sums of sizes that others state stay far below what a number can hold.
-pub const MOST_BYTES: u64 = 1 << 60;
+/// Of files together: more than any file system holds. Sums of sizes that others state stay far below what a number can hold.
+pub const MOST_FILES_BYTES: u64 = 1 << 60;
 
-/// The first item with which those up to it have more than [`MOST_BYTES`] together.
+/// The first item with which those up to it have more than [`MOST_FILES_BYTES`] together.
 pub fn first_beyond_limit<T>(items: impl IntoIterator<Item = T>, size: impl Fn(&T) -> u64) -> Option<T> {
     let mut bytes = 0_u64;
     items.into_iter().find(|item| {
         bytes = bytes.saturating_add(size(item));
-        bytes > MOST_BYTES
+        bytes > MOST_FILES_BYTES
     })
 }
 

@@ -9,7 +9,7 @@ pub struct DurationError(pub String);
 
 /// Reads a duration. Units: `ms, s, m, h, d`, largest first, each at most once; a fraction is allowed (`1.5h`).
 /// The error is a fragment that fits after the text in a message.
-pub fn duration(text: &str) -> Result<Duration, DurationError> {
+pub fn parse_duration(text: &str) -> Result<Duration, DurationError> {
     const UNITS: [(&str, f64); 5] = [("d", 86_400.0), ("h", 3_600.0), ("m", 60.0), ("s", 1.0), ("ms", 0.001)];
     let wrong = || DurationError(text.to_owned());
     let mut rest = text.trim();
@@ -39,7 +39,7 @@ mod tests {
 
     #[test]
     fn people_write_them_like_this() {
-        let ms = |text: &str| duration(text).map(|d| d.as_millis()).ok();
+        let ms = |text: &str| parse_duration(text).map(|d| d.as_millis()).ok();
         assert_eq!(ms("90s"), Some(90_000));
         assert_eq!(ms("1h30m"), Some(5_400_000));
         assert_eq!(ms("250ms"), Some(250));

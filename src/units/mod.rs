@@ -1,4 +1,4 @@
-//! Numbers, arguments and paths as text: sizes, counts, durations, digests, quoting for a shell.
+//! Numbers, arguments and paths as text: sizes, counts, durations, digests, quoting for a shell, credentials in URLs.
 
 mod byte_size;
 mod digit_grouping;
@@ -9,11 +9,11 @@ mod sha256;
 mod shell;
 mod url_credentials;
 
-pub use byte_size::{MOST_BYTES, first_beyond_limit, size};
+pub use byte_size::{MOST_FILES_BYTES, first_beyond_limit, size};
 pub use digit_grouping::grouped;
 pub use distinct_decimals::distinct_decimals;
-pub use duration::{DurationError, duration};
+pub use duration::{DurationError, parse_duration};
 pub use plain_path::plain_path;
 pub use sha256::{Sha256Of, sha256_of_file};
 pub use shell::shell_word;
-pub use url_credentials::{credentials, userinfo, without_credentials};
+pub use url_credentials::{UrlParts, credentials, userinfo, without_credentials};

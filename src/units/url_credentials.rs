@@ -1,34 +1,60 @@
 //! User and password in a URL: `https://user:password@host/path`.
 
+/// The parts of `scheme://userinfo@host/path?query`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UrlParts<'t> {
+    pub scheme: &'t str,
+    /// What stands before the last `@` in front of the host.
+    pub userinfo: Option<&'t str>,
+    /// With its port.
+    pub host: &'t str,
+    /// From the first `/`, `?` or `#` behind the host on.
+    pub rest: &'t str,
+}
+
+impl<'t> UrlParts<'t> {
+    /// `None`: a text without `://`.
+    pub fn of(url: &'t str) -> Option<Self> {
+        let (scheme, rest) = url.split_once("://")?;
+        let (authority, rest) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+        let (userinfo, host) = match authority.rsplit_once('@') {
+            Some((userinfo, host)) => (Some(userinfo), host),
+            None => (None, authority),
+        };
+        Some(Self { scheme, userinfo, host, rest })
+    }
+
+    /// The password; over http also a user alone, as in `https://token@host` and `https://token:@host`.
+    fn secret(&self) -> Option<&'t str> {
+        let (user, password) = self.userinfo?.split_once(':').unwrap_or((self.userinfo?, ""));
+        let secret = if password.is_empty() && self.is_http() { user } else { password };
+        Some(secret).filter(|secret| !secret.is_empty())
+    }
+
+    fn is_http(&self) -> bool {
+        // `git+https` is one, too.
+        let last = self.scheme.rsplit('+').next().unwrap_or_default();
+        ["http", "https"].iter().any(|scheme| last.eq_ignore_ascii_case(scheme))
+    }
+}
+
 /// The secret part of `scheme://user:password@host/…`, or of `scheme://token@host/…` for http.
 pub fn credentials(url: &str) -> Option<String> {
-    let (scheme, _) = url.split_once("://")?;
-    let userinfo = userinfo(url)?;
-    match userinfo.split_once(':') {
-        Some((_, password)) => Some(password.to_owned()),
-        None if scheme.starts_with("http") => Some(userinfo.to_owned()),
-        None => None,
-    }
-    .filter(|secret| !secret.is_empty())
+    UrlParts::of(url)?.secret().map(str::to_owned)
 }
 
 /// What stands before the `@` of the host.
 pub fn userinfo(url: &str) -> Option<&str> {
-    let (_, rest) = url.split_once("://")?;
-    rest.split('/').next()?.rsplit_once('@').map(|(userinfo, _)| userinfo)
+    UrlParts::of(url)?.userinfo
 }
 
-/// The URL as it may be shown and published.
+/// The URL as it may be shown and published. `ssh://git:password@host` keeps its user, which is part of the address.
 pub fn without_credentials(url: &str) -> String {
-    if credentials(url).is_none() {
-        return url.to_owned();
-    }
-    match url.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest, rest.split('/').next()?))) {
-        Some((scheme, rest, authority)) => {
-            let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
-            format!("{scheme}://{host}{}", &rest[authority.len()..])
-        }
-        None => url.to_owned(),
+    let Some(parts) = UrlParts::of(url).filter(|parts| parts.secret().is_some()) else { return url.to_owned() };
+    let UrlParts { scheme, userinfo, host, rest } = parts;
+    match userinfo.and_then(|userinfo| userinfo.split(':').next()).filter(|user| !user.is_empty() && !parts.is_http()) {
+        Some(user) => format!("{scheme}://{user}@{host}{rest}"),
+        None => format!("{scheme}://{host}{rest}"),
     }
 }
 
@@ -38,11 +64,26 @@ mod tests {
 
     #[test]
     fn credentials_are_what_stands_before_the_host() {
-        assert_eq!(credentials("https://me:tok@host/x@y").as_deref(), Some("tok"));
-        assert_eq!(credentials("https://tok@host/x").as_deref(), Some("tok"));
-        assert_eq!(credentials("ssh://git@host/x"), None);
-        assert_eq!(credentials("/a/path"), None);
-        assert_eq!(without_credentials("https://me:tok@host/x@y"), "https://host/x@y");
-        assert_eq!(without_credentials("git@host:x"), "git@host:x");
+        for (url, secret, shown) in [
+            ("https://me:tok@host/x@y", Some("tok"), "https://host/x@y"),
+            ("https://tok@host/x", Some("tok"), "https://host/x"),
+            // As `curl -u tok:` has it.
+            ("https://tok:@host/x", Some("tok"), "https://host/x"),
+            ("HTTPS://tok@host", Some("tok"), "HTTPS://host"),
+            ("git+https://tok@host", Some("tok"), "git+https://host"),
+            ("https://:pw@host", Some("pw"), "https://host"),
+            ("https://me:p@w@host:1?a#b", Some("p@w"), "https://host:1?a#b"),
+            ("ssh://git:pw@host/x", Some("pw"), "ssh://git@host/x"),
+            ("ssh://git@host/x", None, "ssh://git@host/x"),
+            ("ssh://git:@host/x", None, "ssh://git:@host/x"),
+            ("https://host?a=b@c", None, "https://host?a=b@c"),
+            ("https://host#a:b@c", None, "https://host#a:b@c"),
+            ("https://@host", None, "https://@host"),
+            ("git@host:x", None, "git@host:x"),
+            ("/a/path", None, "/a/path"),
+        ] {
+            assert_eq!(credentials(url).as_deref(), secret, "{url}");
+            assert_eq!(without_credentials(url), shown);
+        }
     }
 }

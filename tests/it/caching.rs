@@ -191,7 +191,7 @@ fn a_plan_that_looks_only_where_it_must_decides_as_one_that_looks_at_everything(
         "stages:\n  a: { inputs: { f: a.txt }, shell: \"cp {{ inputs.f }} out\" }\n  b: { inputs: { f: b.txt }, shell: \"cp {{ inputs.f }} out\" }\n  c: { shell: \"cat {{ stages.a.out }}/out {{ stages.b.out }}/out > out\" }\n  d: { shell: \"cat {{ stages.b.out }}/out > out\" }\n  e: { when: false, shell: \"true\" }\n",
     );
     world.file("a.txt", "a\n").file("b.txt", "b\n");
-    // Stamps of files that were written just now are not trusted.
+    // Stamps of files that were written just now are not trusted. A file's ctime counts too, and nothing but time makes it older.
     std::thread::sleep(std::time::Duration::from_millis(50));
     world.good(&["run", "m"]);
     let both = |what: &str| {

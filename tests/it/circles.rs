@@ -1,4 +1,4 @@
-//! No circle of imports among the files of a room is larger than two.
+//! No circle of imports among the files of a room is larger than two, and the folders of `harness` use each other as its page draws them.
 //!
 //! A path counts as an import of the file that defines its last known name, whatever re-exports lie between: `use super::Name`
 //! is an import of the file where `Name` is, and a `pub use` in a `mod.rs` is none. Tests inside the files are left out.
@@ -60,15 +60,68 @@ fn a_circle_of_files_is_found_through_doors_and_use() {
     assert_eq!(circles(&of_two_and_in_tests), Vec::<Vec<String>>::new());
 }
 
+#[test]
+fn the_folders_of_harness_use_those_to_the_left_only() {
+    assert_eq!(uses_to_the_right("harness", &sources()), Vec::<String>::new());
+}
+
+#[test]
+fn a_use_to_the_right_is_found() {
+    let file = |path: &str, text: &str| File { path: path.to_owned(), text: text.to_owned() };
+    let files = [
+        file("lib.rs", "pub mod room;"),
+        file("room/mod.rs", "//! ```text\n//!  a  b ← c\n//! ```\nmod a;\nmod b;\nmod c;\npub use b::B;\nmod d;\n"),
+        file("room/a/mod.rs", "mod part;\n"),
+        file("room/a/part.rs", "use crate::room::B;\n"),
+        file("room/b.rs", "pub struct B;\nfn f() { super::c::f() }\n"),
+        file("room/c.rs", "use crate::room::B;\npub fn f() {}\n"),
+        file("room/d.rs", ""),
+    ];
+    assert_eq!(uses_to_the_right("room", &files), ["room/a/part.rs: b", "room/b.rs: c", "room/d.rs is not drawn"]);
+}
+
+/// Files of a room that use a folder which the drawing of its page, `a  b ← c`, does not have to the left of their own.
+fn uses_to_the_right(room: &str, files: &[File]) -> Vec<String> {
+    let page = files.iter().find(|file| file.path == format!("{room}/mod.rs")).expect("a page");
+    let drawing = page.text.lines().filter_map(|line| line.strip_prefix("//!")).find(|line| line.contains(" ← "));
+    let mut levels: BTreeMap<&str, usize> = BTreeMap::new();
+    for (level, folders) in drawing.expect("a drawing").split('←').enumerate() {
+        levels.extend(folders.split_whitespace().map(|folder| (folder, level)));
+    }
+    let modules = modules(files);
+    let inside = |place: &Place| (place.len() > 1 && place[0] == room).then(|| place[1].clone());
+    let mut found = BTreeSet::new();
+    for (place, used) in imports(&modules) {
+        let (Some(own), file) = (inside(place), &modules[place].file) else { continue };
+        let Some(level) = levels.get(own.as_str()) else {
+            found.insert(format!("{file} is not drawn"));
+            continue;
+        };
+        let others = used.iter().filter_map(inside).filter(|other| *other != own);
+        found.extend(
+            others
+                .filter(|other| levels.get(other.as_str()).is_none_or(|other| other >= level))
+                .map(|other| format!("{file}: {other}")),
+        );
+    }
+    found.into_iter().collect()
+}
+
+/// Of each module, the others in which the items are defined that it uses.
+fn imports(modules: &BTreeMap<Place, Module>) -> BTreeMap<&Place, BTreeSet<Place>> {
+    let mut imports: BTreeMap<&Place, BTreeSet<Place>> = BTreeMap::new();
+    for (place, module) in modules {
+        let written = module.imports.iter().filter(|import| !import.is_public).map(|import| &import.path);
+        let found = written.chain(&module.paths).filter_map(|path| definer(modules, path, place));
+        imports.insert(place, found.filter(|other| other != place).collect());
+    }
+    imports
+}
+
 /// The files of each circle that is too large.
 fn circles(files: &[File]) -> Vec<Vec<String>> {
     let modules = modules(files);
-    let mut imports: BTreeMap<&Place, BTreeSet<Place>> = BTreeMap::new();
-    for (place, module) in &modules {
-        let written = module.imports.iter().filter(|import| !import.is_public).map(|import| &import.path);
-        let found = written.chain(&module.paths).filter_map(|path| definer(&modules, path, place));
-        imports.insert(place, found.filter(|other| other != place).collect());
-    }
+    let imports = imports(&modules);
     let reach: BTreeMap<&Place, BTreeSet<&Place>> =
         modules.keys().map(|place| (place, reachable(place, &imports))).collect();
     let mut circles: BTreeSet<Vec<String>> = BTreeSet::new();

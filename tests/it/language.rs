@@ -315,6 +315,34 @@ fn every_shipped_manifest_loads_and_expands() {
     assert!(shipped().any(|(path, bytes)| path == "schemas/manifest.json" && !bytes.is_empty()));
 }
 
+/// The tables leave the simulated twins out where each system has one.
+#[test]
+fn the_page_of_the_manifests_lists_their_systems() {
+    let folder = root().join("manifests");
+    let page = fs::read_to_string(folder.join("README.md")).expect("a page");
+    let mut listed: Vec<&str> = Vec::new();
+    for row in page.lines().filter_map(|line| line.strip_prefix("| `")) {
+        let Some((workload, systems)) = row.trim_end_matches(" |").split_once("` | ") else { continue };
+        if !folder.join(workload).is_dir() {
+            continue;
+        }
+        listed.push(workload);
+        let systems: Vec<&str> = systems.split(", ").collect();
+        let has_twins = systems.iter().any(|system| system.starts_with("sim-"));
+        let files = fs::read_dir(folder.join(workload)).expect("a folder").flatten();
+        let names = files.filter_map(|file| Some(file.file_name().to_str()?.strip_suffix(".yaml")?.to_owned()));
+        let mut names: Vec<String> =
+            names.filter(|name| name != "pipeline" && (has_twins || !name.starts_with("sim-"))).collect();
+        names.sort();
+        assert_eq!(systems, names, "{workload}");
+    }
+    let pipelines = fs::read_dir(&folder).expect("a folder").flatten();
+    let pipelines = pipelines.filter(|item| item.path().join("pipeline.yaml").is_file());
+    let missing: Vec<_> =
+        pipelines.map(|item| item.file_name()).filter(|name| !listed.iter().any(|listed| name == listed)).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
 #[test]
 fn a_link_out_of_the_project_is_not_followed() {
     let (folder, library) = project("regatta: 1\ninclude: [out.yaml]\nstages: {}\n");

@@ -1,6 +1,7 @@
 //! `bench.search`: the highest rate at which the limits hold, as an interval, with every probe kept.
 
 use std::fs;
+use std::io::Write as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -38,21 +39,44 @@ stages:
       vocab_size: 1000
 "#;
 
-/// Beside other tests the client may not get enough of the machine; then the search says so and ends, rightly.
-fn found_or_client(ended: &Ended) -> bool {
+const TRIES: usize = 3;
+
+/// Beside other tests the client may not get enough of the machine; then the search says so and ends, rightly, and is tried again.
+fn tested(what: &str, manifest: &str, attempt: impl Fn(&World) -> Attempt) {
+    let is_disturbed = |_| {
+        let world = World::with(manifest);
+        let attempt = attempt(&world);
+        nobody_left(&world);
+        attempt == Attempt::ClientDisturbed
+    };
+    if (0..TRIES).all(is_disturbed) {
+        // Past the harness, which keeps what a good test prints.
+        let _ = writeln!(std::io::stderr(), "NOT TESTED: {what}, because this machine was too busy for the client");
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Attempt {
+    Tested,
+    ClientDisturbed,
+}
+
+fn is_client_disturbed(ended: &Ended) -> bool {
     assert!([0, 3].contains(&ended.code), "{}\n{}", ended.stdout, ended.stderr);
     if ended.code == 3 {
         ended.shows("it is the client that is measured, not the server");
     }
-    ended.code == 0
+    ended.code == 3
 }
 
 #[test]
 fn the_highest_rate_is_an_interval_and_the_cost_is_told_beforehand() {
-    let world = World::with(SLOW);
-    let ended = world.regatta(&["run", "m"]);
-    ended.shows("searching from 20 to 160 req/s to 25 %: at most 12 probes");
-    if found_or_client(&ended) {
+    tested("the interval of a search", SLOW, |world| {
+        let ended = world.regatta(&["run", "m"]);
+        ended.shows("searching from 20 to 160 req/s to 25 %: at most 12 probes");
+        if is_client_disturbed(&ended) {
+            return Attempt::ClientDisturbed;
+        }
         let search: Value = serde_json::from_str(&world.read("latest/find/search.json")).unwrap();
         let (low, high) = (search["found"]["at_least"].as_f64().unwrap(), search["found"]["below"].as_f64().unwrap());
         let estimate = &search["estimate"];
@@ -91,8 +115,8 @@ fn the_highest_rate_is_an_interval_and_the_cost_is_told_beforehand() {
                 "the same requests at the same times"
             );
         }
-    }
-    nobody_left(&world);
+        Attempt::Tested
+    });
 }
 
 /// The result of the first probe of `SLOW`, whether its search is over or not.
@@ -108,60 +132,65 @@ fn made(path: &Path) -> (u64, i64) {
 
 #[test]
 fn a_search_that_was_cut_off_goes_on_with_the_probes_that_it_has() {
-    let world = World::with(SLOW);
-    let run = world.start(&["run", "m"]);
-    until("the first probe", || first_probe(&world).is_some());
-    signal(&run, "INT");
-    let ended = Ended::of(run);
-    if ended.code == 3 {
-        // The probe after it was the client's fault before the signal came.
-        return;
-    }
-    assert_eq!(ended.code, 130, "{ended:?}");
-    let path = first_probe(&world).unwrap();
-    let before = made(&path);
-    // One that measured its own client, beside other tests, is rightly measured again.
-    let is_kept = !fs::read_to_string(&path).unwrap().contains("\"verdict\": \"invalid_client\"");
-    let again = world.regatta(&["run", "m"]);
-    if found_or_client(&again) && is_kept {
+    tested("a search that was cut off and goes on", SLOW, |world| {
+        let run = world.start(&["run", "m"]);
+        until("the first probe", || first_probe(world).is_some());
+        signal(&run, "INT");
+        let ended = Ended::of(run);
+        if ended.code == 3 {
+            // The probe after it was the client's fault before the signal came.
+            return Attempt::ClientDisturbed;
+        }
+        assert_eq!(ended.code, 130, "{ended:?}");
+        let path = first_probe(world).unwrap();
+        let before = made(&path);
+        // One that measured its own client, beside other tests, is rightly measured again.
+        let is_kept = !fs::read_to_string(&path).unwrap().contains("\"verdict\": \"invalid_client\"");
+        let again = world.regatta(&["run", "m"]);
+        if is_client_disturbed(&again) || !is_kept {
+            return Attempt::ClientDisturbed;
+        }
         assert_eq!(made(&world.path("latest/find/probes/01-20/result.json")), before, "it was not measured again");
-    }
-    nobody_left(&world);
+        Attempt::Tested
+    });
 }
 
 #[test]
 fn a_probe_whose_client_was_disturbed_is_measured_once_more() {
-    let world = World::with(SLOW);
-    let run = world.start(&["run", "m"]);
-    let outputs = world.path(".regatta/out");
-    let disturbed = || {
-        let folders = fs::read_dir(&outputs).ok()?.flatten();
-        let result = folders.map(|folder| folder.path().join("probes/01-20/result.json")).find(|path| path.exists())?;
-        let result: Value = serde_json::from_str(&fs::read_to_string(result).ok()?).ok()?;
-        Some((result["verdict"] == "invalid_client", format!("{}: {}", result["verdict"], result["reasons"])))
-    };
-    // The program is stopped and goes on, again and again, until it has seen that its first probe was late because of that.
-    until_within(Duration::from_mins(5), "the first probe", || {
-        signal(&run, "STOP");
-        thread::sleep(Duration::from_millis(250));
-        signal(&run, "CONT");
-        // Time to go on, which a busy machine shares out.
-        thread::sleep(Duration::from_millis(100));
-        disturbed().is_some()
-    });
-    let (is_clients, why) = disturbed().expect("it is there");
-    assert!(is_clients, "{why}");
-    let ended = Ended::of(run);
-    ended.shows("probe 1 at 20 req/s: the client was disturbed, and it is measured once more: lag");
-    if found_or_client(&ended) {
+    tested("a search whose first probe is measured twice", SLOW, |world| {
+        let run = world.start(&["run", "m"]);
+        let outputs = world.path(".regatta/out");
+        let disturbed = || {
+            let folders = fs::read_dir(&outputs).ok()?.flatten();
+            let result =
+                folders.map(|folder| folder.path().join("probes/01-20/result.json")).find(|path| path.exists())?;
+            let result: Value = serde_json::from_str(&fs::read_to_string(result).ok()?).ok()?;
+            Some((result["verdict"] == "invalid_client", format!("{}: {}", result["verdict"], result["reasons"])))
+        };
+        // The program is stopped and goes on, again and again, until it has seen that its first probe was late because of that.
+        until_within(Duration::from_mins(5), "the first probe", || {
+            signal(&run, "STOP");
+            thread::sleep(Duration::from_millis(250));
+            signal(&run, "CONT");
+            // Time to go on, which a busy machine shares out.
+            thread::sleep(Duration::from_millis(100));
+            disturbed().is_some()
+        });
+        let (is_clients, why) = disturbed().expect("it is there");
+        assert!(is_clients, "{why}");
+        let ended = Ended::of(run);
+        ended.shows("probe 1 at 20 req/s: the client was disturbed, and it is measured once more: lag");
+        if is_client_disturbed(&ended) {
+            return Attempt::ClientDisturbed;
+        }
         ended.shows("the probe at 20 req/s was measured twice, because of the client: lag");
         let search: Value = serde_json::from_str(&world.read("latest/find/search.json")).unwrap();
         let first = &search["probes"][0];
         assert!(first["first_invalid"].as_str().unwrap().starts_with("lag"), "{first:#}");
         assert_eq!(first["folder"], "probes/01-20-again");
         assert_ne!(first["verdict"], "invalid_client", "{first:#}");
-    }
-    nobody_left(&world);
+        Attempt::Tested
+    });
 }
 
 /// A result of a search for this server, as far as another search reads it.
@@ -177,21 +206,23 @@ fn earlier(rate: f64, limit: &str) -> String {
 #[test]
 fn a_search_begins_at_an_earlier_one_and_its_content_is_part_of_the_key() {
     let begin = "precision: 0.25, start_from: earlier/search.json }";
-    let world = World::with(&SLOW.replace("precision: 0.25 }", begin));
-    let refused = world.regatta(&["run", "m"]);
-    assert_ne!(refused.code, 0, "{refused:?}");
-    refused.shows("earlier/search.json");
-    world.file("earlier/search.json", "{}");
-    world
-        .regatta(&["run", "m"])
-        .shows("`earlier/search.json` is no result of a search")
-        .shows("the folder that has it");
-    world.file("earlier/search.json", &earlier(50.0, "1s"));
-    world.regatta(&["run", "m"]).shows("its limits are TTFT p99 ≤ 1s, and here TTFT p99 ≤ 400ms");
-    world.file("earlier/search.json", &earlier(50.0, "400ms"));
-    let ended = world.regatta(&["run", "m"]);
-    ended.shows("the first probes are near 50.0 req/s, which earlier/search.json found");
-    if found_or_client(&ended) {
+    tested("a search that begins at an earlier one", &SLOW.replace("precision: 0.25 }", begin), |world| {
+        let refused = world.regatta(&["run", "m"]);
+        assert_ne!(refused.code, 0, "{refused:?}");
+        refused.shows("earlier/search.json");
+        world.file("earlier/search.json", "{}");
+        world
+            .regatta(&["run", "m"])
+            .shows("`earlier/search.json` is no result of a search")
+            .shows("the folder that has it");
+        world.file("earlier/search.json", &earlier(50.0, "1s"));
+        world.regatta(&["run", "m"]).shows("its limits are TTFT p99 ≤ 1s, and here TTFT p99 ≤ 400ms");
+        world.file("earlier/search.json", &earlier(50.0, "400ms"));
+        let ended = world.regatta(&["run", "m"]);
+        ended.shows("the first probes are near 50.0 req/s, which earlier/search.json found");
+        if is_client_disturbed(&ended) {
+            return Attempt::ClientDisturbed;
+        }
         let search: Value = serde_json::from_str(&world.read("latest/find/search.json")).unwrap();
         let from = &search["started_from"];
         assert_eq!((&from["path"], &from["estimate"]["rate"]), (&json!("earlier/search.json"), &json!(50.0)));
@@ -204,21 +235,23 @@ fn a_search_begins_at_an_earlier_one_and_its_content_is_part_of_the_key() {
         world.file("earlier/search.json", &world.read("latest/find/search.json"));
         let again = world.regatta(&["run", "m"]);
         again.shows("input bench.search.start_from changed");
-    }
-    nobody_left(&world);
+        Attempt::Tested
+    });
 }
 
 #[test]
 fn limits_that_cannot_be_met_are_said() {
-    let world = World::with(&SLOW.replace("ttft_p99: 400ms", "ttft_p99: 1ms"));
-    let ended = world.regatta(&["run", "m"]);
-    assert!([3, 4].contains(&ended.code), "{ended:?}");
-    if ended.code == 4 {
+    tested("a search whose limits cannot be met", &SLOW.replace("ttft_p99: 400ms", "ttft_p99: 1ms"), |world| {
+        let ended = world.regatta(&["run", "m"]);
+        assert!([3, 4].contains(&ended.code), "{ended:?}");
+        if ended.code == 3 {
+            return Attempt::ClientDisturbed;
+        }
         ended.shows("the limits are missed even at 20 req/s").shows("begin lower (`search.low`)");
         // What has ended is measured again, and not read: the machine may have been busy.
-        let first = made(&first_probe(&world).unwrap());
+        let first = made(&first_probe(world).unwrap());
         assert!([3, 4].contains(&world.regatta(&["run", "m"]).code));
-        assert_ne!(made(&first_probe(&world).unwrap()), first);
-    }
-    nobody_left(&world);
+        assert_ne!(made(&first_probe(world).unwrap()), first);
+        Attempt::Tested
+    });
 }

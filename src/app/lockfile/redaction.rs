@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use crate::exec::process::redacted;
+use crate::units::without_credentials;
 
 /// A shorter one would hide text that only looks like it.
 const SHORTEST: usize = 4;
@@ -26,7 +27,7 @@ impl PrivateValues {
     pub fn text(&self, text: &str) -> String {
         let mut text = redacted(text, &self.secrets);
         if text.contains("://") {
-            text = without_credentials(&text);
+            text = without_credentials_in(&text);
         }
         for (folder, instead) in &self.folders {
             if text == *folder {
@@ -61,22 +62,17 @@ impl PrivateValues {
     }
 }
 
-/// `https://me:token@host/x` → `https://host/x`, wherever it stands; `ssh://git@host` needs its user.
-fn without_credentials(text: &str) -> String {
+/// `https://me:token@host/x` → `https://host/x`, wherever it stands.
+fn without_credentials_in(text: &str) -> String {
     let mut parts = text.split("://");
     let mut out = parts.next().unwrap_or_default().to_owned();
     for part in parts {
-        let is_http = out.ends_with("http") || out.ends_with("https");
-        let end = part.find(|c: char| c == '/' || c == '"' || c == '\'' || c.is_whitespace()).unwrap_or(part.len());
-        let (authority, rest) = part.split_at(end);
-        let shown = match authority.rsplit_once('@') {
-            Some((_, host)) if is_http => host.to_owned(),
-            Some((user, host)) => format!("{}@{host}", user.split(':').next().unwrap_or_default()),
-            None => authority.to_owned(),
-        };
-        out.push_str("://");
-        out.push_str(&shown);
-        out.push_str(rest);
+        let scheme = out.trim_end_matches(|c: char| c.is_ascii_alphanumeric()).len();
+        let end = part.find(|c: char| c == '"' || c == '\'' || c.is_whitespace()).unwrap_or(part.len());
+        let url = format!("{}://{}", &out[scheme..], &part[..end]);
+        out.truncate(scheme);
+        out.push_str(&without_credentials(&url));
+        out.push_str(&part[end..]);
     }
     out
 }
@@ -102,6 +98,8 @@ mod tests {
             ("https://me:tok@host/x@y", "https://host/x@y"),
             ("a https://tok@h b http://u:p@h/", "a https://h b http://h/"),
             ("ssh://git:pw@host/x", "ssh://git@host/x"),
+            ("clone 'ü:https://tok:@h' https://h?a=b@c", "clone 'ü:https://h' https://h?a=b@c"),
+            ("http://u:p@a|http://v:q@b", "http://a|http://b"),
             ("⟦out:clone⟧/examples", "⟦out:clone⟧/examples"),
         ] {
             assert_eq!(private.text(text), redacted);

@@ -12,7 +12,7 @@ use crate::cli::{BalancerPolicy, CliExit, FleetRequest, Global, WhatIf};
 use crate::report::{FleetRow, Styler, WhatIfProblem, fleet_json, fleet_text};
 use crate::sim::{self, Balancer, Failures, Fleet, RateOverTime};
 use crate::spec::{LatencyLimit, Prefixes};
-use crate::units::duration;
+use crate::units::parse_duration;
 
 pub(super) fn answer(
     global: &Global,
@@ -100,7 +100,7 @@ fn day(text: &str) -> Result<RateOverTime, CommandError> {
 fn failures(text: &str) -> Result<Failures, CommandError> {
     let wrong = || CommandError::usage(format!("--failures: `{text}` is not TIME,REPAIR, as in `30d,10m`"));
     let (between, repair) = text.split_once(',').ok_or_else(wrong)?;
-    let seconds = |text: &str| duration(text.trim()).map(|time| time.as_secs_f64()).map_err(|_| wrong());
+    let seconds = |text: &str| parse_duration(text.trim()).map(|time| time.as_secs_f64()).map_err(|_| wrong());
     let failures = Failures { mean_time_between: seconds(between)?, repair: seconds(repair)? };
     if failures.mean_time_between < 1.0 || failures.repair <= 0.0 { Err(wrong()) } else { Ok(failures) }
 }

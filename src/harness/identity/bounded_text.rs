@@ -2,13 +2,15 @@
 
 use serde_json::Value;
 
+use crate::units::UrlParts;
+
 /// Characters.
 const LONGEST: usize = 200;
 
 /// One line of at most 200 characters. The user part of a URL is taken out.
 pub(super) fn bounded(text: &str) -> Option<String> {
     let line: String = text.trim().chars().map(|c| if c.is_control() { '·' } else { c }).take(LONGEST).collect();
-    let line = without_credentials(line.trim());
+    let line = address_only(line.trim());
     (!line.is_empty()).then_some(line)
 }
 
@@ -23,12 +25,9 @@ pub(super) fn bounded_value(value: &Value) -> Option<String> {
 }
 
 /// `https://user:key@host/path?token=x` → `https://host/path`.
-fn without_credentials(text: &str) -> String {
-    let Some((scheme, rest)) = text.split_once("://") else { return text.to_owned() };
-    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-    let (authority, path) = rest.split_at(end);
-    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
-    let path = path.split(['?', '#']).next().unwrap_or_default();
+fn address_only(text: &str) -> String {
+    let Some(UrlParts { scheme, host, rest, .. }) = UrlParts::of(text) else { return text.to_owned() };
+    let path = rest.split(['?', '#']).next().unwrap_or_default();
     format!("{scheme}://{host}{path}")
 }
 

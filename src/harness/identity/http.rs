@@ -17,7 +17,7 @@ use crate::harness::Http;
 use crate::harness::transport::http::{Connector, description_without_key, take_key_out};
 
 /// Bytes of a body. vLLM's and Triton's `/metrics` have some hundred thousand.
-const MOST_BYTES: usize = 4 << 20;
+const MOST_BODY_BYTES: usize = 4 << 20;
 
 /// Queries one server over HTTP/1.1.
 pub(super) struct IdentityClient {
@@ -101,7 +101,7 @@ impl IdentityClient {
                 .get("server")
                 .and_then(|value| value.to_str().ok())
                 .and_then(|value| bounded(&description_without_key(value.to_owned(), self.key.as_deref())));
-            let body = Limited::new(answer.into_body(), MOST_BYTES).collect().await.ok()?.to_bytes();
+            let body = Limited::new(answer.into_body(), MOST_BODY_BYTES).collect().await.ok()?.to_bytes();
             Some(IdentityReply { server, body, key: self.key.clone() })
         };
         // Both on this task: nothing is left behind after the timeout.

@@ -18,7 +18,7 @@ pub(super) const SIMULATOR_KIND: &str = "regatta-simulator";
 /// Its extension that reports how fast its time runs: `simulated_time(speed=10)`.
 const SPEED: &str = "simulated_time(speed=";
 /// Bytes of one answer: a configuration with many parameters has some ten thousand.
-const MOST_BYTES: usize = 4 << 20;
+const MOST_MESSAGE_BYTES: usize = 4 << 20;
 /// The most models of an ensemble that are also queried; TensorRT-LLM's ensemble has three.
 const MOST_BEHIND: usize = 8;
 
@@ -30,7 +30,7 @@ pub(super) async fn by_grpc(
     identity: &mut ServerIdentity,
 ) -> Option<()> {
     let client = tokio::time::timeout(limit, TritonClient::connect(endpoint)).await.ok()?.ok()?;
-    let client = client.deadline(limit).message_limit(MOST_BYTES);
+    let client = client.deadline(limit).message_limit(MOST_MESSAGE_BYTES);
     if let Ok(server) = client.server_metadata().await {
         server_is(&server.name, &server.version, server.extensions.iter().map(String::as_str), identity);
     }

@@ -1,10 +1,9 @@
 //! Gathers ended requests of one worker: exact records, histograms for token pools, tokens per second.
 
-use super::answer_text::AnswerText;
 use super::histogram::ValueHistogram;
 use crate::harness::record::{RecordWriter, RequestEnd, RequestRecord, RequestRecords};
 use crate::harness::spool::SpoolContext;
-use crate::harness::tokens::{CountedTokens, TokenSource, Violations};
+use crate::harness::tokens::{AnswerText, CountedTokens, TokenSource, Violations};
 use crate::harness::transport::kserve::extra_outputs::OutputTallies;
 
 const SECOND: u64 = 1_000_000_000;

@@ -6,7 +6,6 @@
 
 pub(super) mod adjusted;
 mod all_runs;
-pub(super) mod answer_text;
 pub(super) mod arrival_law;
 pub(super) mod by_host;
 pub(super) mod cached_input;

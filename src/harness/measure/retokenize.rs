@@ -9,10 +9,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::resume_unwind;
 
-use super::answer_text::AnswerText;
 use super::collector::Collector;
 use crate::harness::schedule::data::PreviousAnswers;
-use crate::harness::tokens::TokenSource;
+use crate::harness::tokens::{AnswerText, TokenSource};
 use crate::harness::transport::call::TokenCounting;
 use crate::harness::{PlannedRequest, RequestEnd, RequestRecord, RequestRecords, RequestSchedule};
 

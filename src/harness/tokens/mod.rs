@@ -9,6 +9,7 @@
 //! computed per token.
 
 mod account;
+mod answer_text;
 mod event;
 mod finish;
 mod live_counts;
@@ -18,6 +19,7 @@ mod usage;
 mod violation;
 
 pub(super) use account::{Accounting, CountedTokens};
+pub(super) use answer_text::AnswerText;
 pub(super) use event::{ChunkTokens, WireEvent};
 pub use finish::FinishReason;
 pub(super) use live_counts::{LiveCounts, LiveTotals};

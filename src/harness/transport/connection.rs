@@ -1,4 +1,4 @@
-//! One HTTP/2 connection to one server: tracks the server's stream limit, reconnects.
+//! A worker's way to one server: an HTTP/2 connection, which tracks the server's stream limit and reconnects, or a pool of HTTP/1.1 connections.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -36,7 +36,7 @@ const SMALL_FRAMES: usize = usize::MAX;
 /// Streams before the server's own limit is known, as gRPC's libraries have it. Requests do not go before that.
 const STREAMS_AT_FIRST: usize = 100;
 
-/// A place for one HTTP/2 connection, or for as many HTTP/1.1 connections as are needed. Belongs to one worker.
+/// Belongs to one worker.
 pub(in crate::harness) struct Connection {
     /// Position in `BenchSpec::endpoints`.
     pub endpoint: u32,

@@ -7,10 +7,9 @@ use super::evidence::Evidence;
 use super::set_verdict;
 use crate::event::ReducedSetting;
 use crate::harness::gpu::{self, GpuContext, GpuTrace, GpusUsage};
+use crate::harness::measure::request_times::FULL;
 use crate::harness::measure::result::{Measured, RunResult, Versions};
-use crate::harness::{
-    BenchSpec, FULL_WINDOW, HostShare, LoadgenResult, RequestRecords, RunIdentity, ServerIdentity, preflight,
-};
+use crate::harness::{BenchSpec, HostShare, LoadgenResult, RequestRecords, RunIdentity, ServerIdentity, preflight};
 use crate::triton::{Scrape, ServerMetrics};
 
 /// A run that has no verdict yet. Everything that is known of it is put in before [`UnjudgedRun::judge`], which is the only
@@ -82,7 +81,7 @@ impl UnjudgedRun {
     pub fn gpus_read(&mut self, trace: GpuTrace, context: GpuContext) {
         let result = &mut self.measured.result;
         let context = GpuContext {
-            window: FULL_WINDOW.to_owned(),
+            window: FULL.to_owned(),
             window_s: result.rates.window_s,
             tokens_per_s: result.rates.output_tokens,
             token_source: result.tokens.source.clone(),

@@ -18,7 +18,7 @@ use crate::interop::{
 };
 
 /// The programs with supported command lines.
-pub const TOOLS: [&str; 35] = [
+pub(super) const TOOLS: [&str; 35] = [
     "genai-perf",
     "aiperf",
     "vllm",
@@ -172,9 +172,11 @@ fn alone(path: &str, name: &str, env: &Env, arguments: &[String]) -> Result<Tran
     }
     match (name, arguments.first().map(String::as_str)) {
         ("code.main", _) => run_args::translate_run_args(arguments),
-        ("genai-perf" | "genai_perf", Some("analyze")) => {
-            genai_perf::command_line::translate("genai-perf analyze", true, &arguments[1..])
-        }
+        ("genai-perf" | "genai_perf", Some("analyze")) => genai_perf::command_line::translate(
+            "genai-perf analyze",
+            genai_perf::command_line::Subcommand::Analyze,
+            &arguments[1..],
+        ),
         (
             "genai-perf" | "genai_perf",
             Some(other @ ("config" | "template" | "process-export-files" | "compare" | "process")),
@@ -184,9 +186,11 @@ fn alone(path: &str, name: &str, env: &Env, arguments: &[String]) -> Result<Tran
                 "`genai-perf {other}` has no meaning here: it measures nothing itself; lines of `profile` and `analyze` are imported"
             ),
         ),
-        ("genai-perf" | "genai_perf", _) => {
-            genai_perf::command_line::translate("genai-perf profile", false, strip(arguments, "profile"))
-        }
+        ("genai-perf" | "genai_perf", _) => genai_perf::command_line::translate(
+            "genai-perf profile",
+            genai_perf::command_line::Subcommand::Profile,
+            strip(arguments, "profile"),
+        ),
         ("aiperf", _) => aiperf::command_line::translate(strip(arguments, "profile")),
         ("benchmark_serving.py" | "tensorrt_llm.serve.scripts.benchmark_serving", _) => {
             vllm::command_line::benchmark_serving(env, arguments)

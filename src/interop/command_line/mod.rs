@@ -24,7 +24,6 @@ pub(super) mod translated_bench;
 pub(super) mod translation;
 pub(super) mod translation_error;
 
-pub use command::TOOLS;
 pub use line::read_line;
 pub use script::read_script;
 pub use shell::{UnknownNumber, UnknownValue};

@@ -64,9 +64,17 @@ const TELLING: [(&str, &str); 9] = [
     ("--prompt-source", "without data, prompts are synthetic"),
 ];
 
+/// Which of GenAI-Perf's commands a line is, or has the options of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(in crate::interop) enum Subcommand {
+    Profile,
+    /// Measures several levels, also where no option names them.
+    Analyze,
+}
+
 pub(in crate::interop) fn translate(
     tool: &'static str,
-    is_analyze: bool,
+    command: Subcommand,
     words: &[String],
 ) -> Result<Translation, TranslationError> {
     let mut sheet = TranslationBuilder::default();
@@ -81,7 +89,9 @@ pub(in crate::interop) fn translate(
             option(given, is_http, &line, &mut load, &mut sheet);
         }
     }
-    if is_analyze || ["--sweep-type", "--sweep-range", "--sweep-list"].iter().any(|name| line.has(name)) {
+    if command == Subcommand::Analyze
+        || ["--sweep-type", "--sweep-range", "--sweep-list"].iter().any(|name| line.has(name))
+    {
         sweep(&line, &mut load, &mut sheet);
     }
     CONVERSATIONS.put(&line, &mut load, &mut sheet);

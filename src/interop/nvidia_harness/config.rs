@@ -14,7 +14,7 @@ use crate::interop::command_line::translation_error::TranslationError;
 
 const TOOL: &str = "a config of NVIDIA's MLPerf code";
 /// A larger file is no config.
-const MOST_BYTES: usize = 1 << 20;
+const MOST_CONFIG_BYTES: usize = 1 << 20;
 
 /// What configs mean here. `files` are names and texts, base classes first; `pick` names settings, all where it is empty;
 /// `shape` gives `engine.model` of a benchmark.
@@ -26,7 +26,7 @@ pub fn read_config(
     let mut sheet = TranslationBuilder::default();
     let mut read = ConfigFile::default();
     for (name, text) in files {
-        if text.len() > MOST_BYTES {
+        if text.len() > MOST_CONFIG_BYTES {
             sheet.push_error(format!("{name} is {} bytes long: no config is", text.len()));
         } else {
             read.file(name, text, &mut sheet);

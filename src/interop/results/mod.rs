@@ -18,6 +18,6 @@ mod write;
 pub use export_error::ExportError;
 pub use exported::{ExportFile, Exported};
 pub use imported_sweep::{ImportedSweep, LocatedRun, import_sweep};
-pub use read::{FORMATS, ImportError, ImportSource, Imported, import, import_runs};
+pub use read::{ImportError, ImportSource, Imported, import, import_runs};
 pub use request_columns::{COLUMNS, Column, schema as requests_schema};
 pub use write::{ExportFormat, export};

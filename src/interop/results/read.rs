@@ -91,7 +91,7 @@ struct RunFiles {
 }
 
 /// The formats that are known, for help and errors.
-pub const FORMATS: [&str; 11] = [
+const FORMATS: [&str; 11] = [
     "GenAI-Perf profile_export_genai_perf.json",
     "perf_analyzer profile_export.json (raw)",
     "AIPerf profile_export_aiperf.json",

@@ -128,7 +128,7 @@ fn accuracy(tree: &mut SubmissionTree, from: &Path, to: &Path) -> Result<LockedR
     }
     let hash = sha256_of_file(&log).map_err(AssembleError::io(&log))?;
     let mut text = fs::read_to_string(&scores).map_err(AssembleError::io(&scores))?;
-    let is_truncated = fs::read(&log).map_err(AssembleError::io(&log))?.windows(7).any(|part| part == b"\n\n...\n\n");
+    let is_truncated = truncate_accuracy_log::is_truncated(&log).map_err(AssembleError::io(&log))?;
     match truncate_accuracy_log::hashes(&text).as_slice() {
         [] => text = format!("{}\n\nhash={hash}\n", text.trim_end()),
         // A log that was truncated before has the hash of the whole beside it.

@@ -1,6 +1,5 @@
 //! An accuracy run: over the whole data set, good enough, and with the hash of its log.
 
-use crate::units::sha256_of_file;
 use std::path::Path;
 
 use indexmap::IndexMap;
@@ -9,10 +8,14 @@ use super::finding::{FindingWeight, GateFindings};
 use super::gate_check::GateCheck;
 use super::loadgen;
 use super::tree::ResultEntry;
+use crate::event::is_absence;
 use crate::mlperf::accuracy::{written_metric, written_name};
 use crate::mlperf::log::Detail;
 use crate::mlperf::truncate_accuracy_log::{self, LONGEST};
 use crate::mlperf::{Accuracy, Benchmark, LockedRun, MlperfScenario, Round};
+use crate::units::sha256_of_file;
+
+const SCORE: &str = "`mlperf: { score: … }` writes it from the accuracy run";
 
 pub(super) struct AccuracyRun {
     pub detail: Option<Detail>,
@@ -54,27 +57,32 @@ pub(super) fn check(
             to.find(weight, GateCheck::AccuracySamples, &at, what, why, "run with the whole data set");
         }
     }
-    let metrics = scores(to, &folder.join("accuracy.txt"), benchmark, entry.is_closed());
-    log(to, &folder, locked);
+    let at = folder.join("accuracy.txt");
+    let why = "it has the scores of the accuracy run";
+    let mut metrics = IndexMap::new();
+    match std::fs::read_to_string(&at) {
+        Ok(text) => {
+            if text.trim().is_empty() {
+                to.refuse(GateCheck::EmptyFile, &at, "it is empty", why, SCORE);
+            } else {
+                metrics = scores(to, &at, &text, benchmark, entry.is_closed());
+            }
+            log(to, &folder, &text, locked);
+        }
+        Err(error) => {
+            to.refuse_unread(&at, &error, why, SCORE);
+            if is_absence(&error) {
+                log(to, &folder, "", locked);
+            }
+        }
+    }
     AccuracyRun { detail, metrics }
 }
 
 /// The scores in `accuracy.txt`, against the round's bounds.
-fn scores(to: &mut GateFindings, at: &Path, benchmark: &Benchmark, closed: bool) -> IndexMap<String, f64> {
-    let fix = "`mlperf: { score: … }` writes it from the accuracy run";
+fn scores(to: &mut GateFindings, at: &Path, text: &str, benchmark: &Benchmark, closed: bool) -> IndexMap<String, f64> {
     let mut metrics = IndexMap::new();
-    let text = match std::fs::read_to_string(at) {
-        Ok(text) if !text.trim().is_empty() => text,
-        Ok(_) => {
-            to.refuse(GateCheck::EmptyFile, at, "it is empty", "it has the scores of the accuracy run", fix);
-            return metrics;
-        }
-        Err(_) => {
-            to.refuse(GateCheck::MissingFile, at, "it is missing", "it has the scores of the accuracy run", fix);
-            return metrics;
-        }
-    };
-    let found = written_scores(&text, benchmark);
+    let found = written_scores(text, benchmark);
     for (name, bounds) in &benchmark.accuracy {
         let values = found.get(name).map_or(&[][..], Vec::as_slice);
         let Some(last) = values.last() else {
@@ -83,7 +91,7 @@ fn scores(to: &mut GateFindings, at: &Path, benchmark: &Benchmark, closed: bool)
                 let written = written_name(name);
                 let what = format!("there is no {name} (`'{written}': …`) in it");
                 let weight = if closed { FindingWeight::Refused } else { FindingWeight::Review };
-                to.find(weight, GateCheck::Accuracy, at, what, "the round asks for it", fix);
+                to.find(weight, GateCheck::Accuracy, at, what, "the round asks for it", SCORE);
             }
             continue;
         };
@@ -125,10 +133,9 @@ fn written_scores(text: &str, benchmark: &Benchmark) -> IndexMap<String, Vec<f64
 }
 
 /// The accuracy log: there, truncated, and the one that `accuracy.txt` has the hash of.
-fn log(to: &mut GateFindings, folder: &Path, locked: Option<&LockedRun>) {
+fn log(to: &mut GateFindings, folder: &Path, scores: &str, locked: Option<&LockedRun>) {
     let at = folder.join("mlperf_log_accuracy.json");
-    let text = std::fs::read_to_string(folder.join("accuracy.txt")).unwrap_or_default();
-    let hashes = truncate_accuracy_log::hashes(&text);
+    let hashes = truncate_accuracy_log::hashes(scores);
     let score = "`mlperf: { score: … }` writes it, `truncate_accuracy_log` of mlcommons/inference, too";
     let text_at = folder.join("accuracy.txt");
     let why = "the hash identifies its accuracy log";
@@ -143,28 +150,17 @@ fn log(to: &mut GateFindings, folder: &Path, locked: Option<&LockedRun>) {
         to.refuse(GateCheck::Hash, &text_at, format!("its hash is no SHA-256: {hash:?}"), why, score);
         return;
     }
-    let Ok(size) = std::fs::metadata(&at).map(|meta| meta.len()) else {
-        to.refuse(
-            GateCheck::MissingFile,
-            &at,
-            "it is missing",
-            "the accuracy log goes with the result, truncated",
-            "pack it again",
-        );
-        return;
+    let (goes_with, pack) = ("the accuracy log goes with the result, truncated", "pack it again");
+    let size = match std::fs::metadata(&at).map(|meta| meta.len()) {
+        Ok(0) => return to.refuse(GateCheck::EmptyFile, &at, "it is empty", goes_with, pack),
+        Ok(size) => size,
+        Err(error) => return to.refuse_unread(&at, &error, goes_with, pack),
     };
-    if size == 0 {
-        to.refuse(
-            GateCheck::EmptyFile,
-            &at,
-            "it is empty",
-            "the accuracy log goes with the result, truncated",
-            "pack it again",
-        );
-        return;
-    }
-    let actual = sha256_of_file(&at).unwrap_or_default();
-    let cut = std::fs::read(&at).is_ok_and(|bytes| bytes.windows(7).any(|part| part == b"\n\n...\n\n"));
+    let read = sha256_of_file(&at).and_then(|hash| Ok((hash, truncate_accuracy_log::is_truncated(&at)?)));
+    let (actual, cut) = match read {
+        Ok(read) => read,
+        Err(error) => return to.refuse_unread(&at, &error, goes_with, pack),
+    };
     if size > LONGEST {
         let what = format!("it is not truncated: {size} bytes, at most {LONGEST}");
         to.refuse(

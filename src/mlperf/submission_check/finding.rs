@@ -1,10 +1,12 @@
 //! The findings of the gate: what, where, why, and what to do.
 
+use std::io;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
 use super::gate_check::GateCheck;
+use crate::event::is_absence;
 use crate::mlperf::SubmissionLayout;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -80,6 +82,15 @@ impl<'a> GateFindings<'a> {
         fix: impl Into<String>,
     ) {
         self.find(FindingWeight::Review, check, place, what, why, fix);
+    }
+
+    /// A file that is missing, or that cannot be read.
+    pub(super) fn refuse_unread(&mut self, place: &Path, error: &io::Error, why: &str, fix: &str) {
+        if is_absence(error) {
+            self.refuse(GateCheck::MissingFile, place, "it is missing", why, fix);
+        } else {
+            self.refuse(GateCheck::UnreadableFile, place, format!("it cannot be read: {error}"), why, fix);
+        }
     }
 
     /// One or the other, where the weight depends on the round or on the place.

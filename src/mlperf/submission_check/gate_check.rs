@@ -128,6 +128,8 @@ pub enum GateCheck {
     TornLog,
     #[strum(serialize = "two systems")]
     TwoSystems,
+    #[strum(serialize = "unreadable file")]
+    UnreadableFile,
     #[strum(serialize = "unreadable JSON")]
     UnreadableJSON,
     #[strum(serialize = "unreadable log")]

@@ -55,12 +55,12 @@ pub(super) fn check(
         } else {
             "it has the commands to repeat the result"
         };
-        let (check, what) = match std::fs::metadata(&at).map(|meta| meta.len()) {
-            Ok(0) => (GateCheck::EmptyFile, "it is empty"),
-            Ok(_) => continue,
-            Err(_) => (GateCheck::MissingFile, "it is missing"),
-        };
-        to.refuse(check, &at, what, why, "pack again; `mlperf: { package: … }` writes it");
+        let fix = "pack again; `mlperf: { package: … }` writes it";
+        match std::fs::metadata(&at).map(|meta| meta.len()) {
+            Ok(0) => to.refuse(GateCheck::EmptyFile, &at, "it is empty", why, fix),
+            Ok(_) => {}
+            Err(error) => to.refuse_unread(&at, &error, why, fix),
+        }
     }
     measurements(to, entry, &folder);
     source_of_benchmark(to, entry);

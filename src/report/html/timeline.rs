@@ -2,7 +2,7 @@
 
 use super::svg::{Anchor, SvgCanvas, number, steps};
 use crate::report::run_state::{RunState, TaskPhase, TaskState};
-use crate::report::terminal::styler::duration;
+use crate::report::terminal::styler::duration_text;
 
 const WIDTH: f64 = 960.0;
 const ROW: f64 = 24.0;
@@ -56,8 +56,8 @@ pub(super) fn draw(run_state: &RunState) -> Option<(String, usize)> {
     for (row, (name, entry, from, to)) in rows.iter().enumerate() {
         let y = TOP + row as f64 * ROW;
         picture.text(left - 10.0, y + 15.5, "name", Anchor::End, &shortened(name, 44));
-        let took = duration(entry.seconds.unwrap_or(to - from));
-        let hint = format!("{name}: {} for {took}, from {}", entry.state.as_str(), duration(*from));
+        let took = duration_text(entry.seconds.unwrap_or(to - from));
+        let hint = format!("{name}: {} for {took}, from {}", entry.state.as_str(), duration_text(*from));
         let wide = (x(*to) - x(*from)).max(2.0);
         picture.rect((x(*from), y + 4.0), (wide, ROW - 8.0), class(entry), &hint);
         if let Some(ready) = entry.ready.filter(|ready| *ready < to - from) {

@@ -7,7 +7,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::event::TaskId;
 use crate::report::run_state::{RunState, TaskPhase, TaskState};
-use crate::report::terminal::styler::{Styler, clean, duration};
+use crate::report::terminal::styler::{Styler, clean, duration_text};
 
 /// Redraws per second, at most.
 const HERTZ: u8 = 10;
@@ -106,7 +106,7 @@ fn style(styler: Styler, template: &str) -> ProgressStyle {
 }
 
 fn show(bar: &ProgressBar, task: &TaskId, entry: &TaskState, since: Instant, styler: Styler) {
-    let for_long = duration(since.elapsed().as_secs_f64());
+    let for_long = duration_text(since.elapsed().as_secs_f64());
     let total = entry.progress.as_ref().and_then(|progress| progress.total).filter(|total| *total > 0);
     let text = entry.progress.as_ref().map(|progress| clean(&progress.text)).unwrap_or_default();
     bar.set_prefix(task.to_string());

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use crate::event::{Event, TaskId};
 use crate::report::run_state::{RunState, TaskPhase, TaskState};
-use crate::report::terminal::styler::{Styler, TextRole, as_typed, clean, counted, duration};
+use crate::report::terminal::styler::{Styler, TextRole, as_typed, clean, counted, duration_text};
 
 /// The runner's reason for a task without a record.
 const FIRST_TIME: &str = "not in cache";
@@ -28,7 +28,7 @@ pub(super) fn line(event: &Event, run_state: &RunState, verbosity: Verbosity, st
             let (sign, tone) = if *will_retry { ("↻", TextRole::Warning) } else { ("✗", TextRole::Bad) };
             let again = if *will_retry { format!("; attempt {attempt} failed, trying again") } else { String::new() };
             let what = clean(&failure.what);
-            put(out, styler, (tone, sign), task, &format!("{}  {what}{again}", duration(*seconds)), "");
+            put(out, styler, (tone, sign), task, &format!("{}  {what}{again}", duration_text(*seconds)), "");
         }
         Event::Notice { task, text } => {
             let about = task.as_ref().map(|task| format!("{task}: ")).unwrap_or_default();
@@ -82,10 +82,10 @@ pub(super) fn line(event: &Event, run_state: &RunState, verbosity: Verbosity, st
         }
         Event::ServiceReady { task, endpoints, seconds } => {
             let at = endpoints.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-            put(out, styler, (TextRole::Good, "▲"), task, &format!("ready after {}", duration(*seconds)), &at);
+            put(out, styler, (TextRole::Good, "▲"), task, &format!("ready after {}", duration_text(*seconds)), &at);
         }
         Event::ServiceStopped { task, seconds } => {
-            put(out, styler, (TextRole::Quiet, "▼"), task, &format!("stopped, was up {}", duration(*seconds)), "");
+            put(out, styler, (TextRole::Quiet, "▼"), task, &format!("stopped, was up {}", duration_text(*seconds)), "");
         }
         Event::TaskFinished { task, done, unchanged, seconds, .. } => {
             let entry = run_state.tasks.get(task);
@@ -93,7 +93,7 @@ pub(super) fn line(event: &Event, run_state: &RunState, verbosity: Verbosity, st
             if entry.is_some_and(|entry| entry.service) {
                 return;
             }
-            let mut summary = duration(*seconds);
+            let mut summary = duration_text(*seconds);
             if let Some(headline) = &done.headline {
                 // The brackets at its end hold how the numbers were measured; the summary shows that.
                 let numbers = headline.split_once(" (").map_or(headline.as_str(), |(numbers, _)| numbers);
@@ -134,7 +134,7 @@ pub(super) fn running_lines(run_state: &RunState, now: f64, before: f64, styler:
             let of = progress.total.map_or_else(String::new, |total| format!("{} of {total} ", progress.done));
             format!("{of}{}, ", clean(&progress.text))
         });
-        let since = duration(now - state.started.unwrap_or(now));
+        let since = duration_text(now - state.started.unwrap_or(now));
         put(out, styler, (TextRole::Quiet, "…"), task, &format!("{far}running for {since}"), "");
     }
 }

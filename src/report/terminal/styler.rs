@@ -100,7 +100,7 @@ pub fn cut(text: &str, most: usize) -> String {
 }
 
 /// `8 ms`, `1.2 s`, `42 s`, `3m 07s`, `2h 05m`.
-pub fn duration(seconds: f64) -> String {
+pub fn duration_text(seconds: f64) -> String {
     if !seconds.is_finite() || seconds < 0.0 {
         return "?".to_owned();
     }
@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn durations_read_well_at_every_scale() {
         let shown: Vec<String> =
-            [0.0, 0.0084, 0.9996, 1.24, 9.96, 59.6, 187.0, 3599.6, 7_512.0, f64::NAN].map(duration).to_vec();
+            [0.0, 0.0084, 0.9996, 1.24, 9.96, 59.6, 187.0, 3599.6, 7_512.0, f64::NAN].map(duration_text).to_vec();
         assert_eq!(shown.join(" | "), "0 ms | 8 ms | 1.0 s | 1.2 s | 10 s | 1m 00s | 3m 07s | 1h 00m | 2h 05m | ?");
     }
 

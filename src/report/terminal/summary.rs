@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use super::styler::{Styler, TextRole, clean, clean_lines, counted, duration, ragged, table};
+use super::styler::{Styler, TextRole, clean, clean_lines, counted, duration_text, ragged, table};
 use crate::event::{Failure, FailureKind, TaskId};
 use crate::report::run_state::{RunState, TaskPhase, TaskState};
 
@@ -56,7 +56,7 @@ fn write_finished(run_state: &RunState, styler: Styler, out: &mut String) {
             vec![
                 (TextRole::Good, "✓".to_owned()),
                 (TextRole::Name, task.to_string()),
-                (TextRole::Plain, entry.seconds.map(duration).unwrap_or_default()),
+                (TextRole::Plain, entry.seconds.map(duration_text).unwrap_or_default()),
                 (TextRole::Quiet, notes.join(", ")),
             ]
         })
@@ -168,7 +168,7 @@ fn verdict_role(word: &str) -> TextRole {
 /// One failure: command, last lines, likely cause, what to try, and where to look.
 pub fn failed(task: &TaskId, entry: &TaskState, failure: &Failure, styler: Styler) -> String {
     let mut out = String::new();
-    let took = entry.seconds.map(duration).filter(|took| !failure.what.contains(took));
+    let took = entry.seconds.map(duration_text).filter(|took| !failure.what.contains(took));
     let after = took.map(|took| format!(" after {took}")).unwrap_or_default();
     let tries = if entry.attempts > 1 { format!(" (attempt {})", entry.attempts) } else { String::new() };
     let word = match failure.kind {
@@ -252,7 +252,7 @@ fn closing(run_state: &RunState, places: &RunPaths, styler: Styler, out: &mut St
     if parts.is_empty() {
         parts.push("nothing to do".to_owned());
     }
-    let time = run_state.finished.map(|end| format!(" in {}", duration(end.seconds))).unwrap_or_default();
+    let time = run_state.finished.map(|end| format!(" in {}", duration_text(end.seconds))).unwrap_or_default();
     let _ = writeln!(out, "{} {}{time}", styler.tone(tone, word), parts.join(", "));
     let mut line = |name: &str, path: Option<&PathBuf>| {
         if let Some(path) = path {

@@ -7,7 +7,7 @@ mod public_key;
 mod signing_key;
 mod trusted_keys;
 
-pub use public_key::{PublicKey, pre_authentication};
+pub use public_key::PublicKey;
 #[cfg(test)]
 pub(in crate::runner) use signing_key::tests::example_key;
 pub use signing_key::{KeyError, Signature, SigningKey};

@@ -54,7 +54,7 @@ pub(super) fn short(id: &str) -> &str {
 
 /// What a signature is over, by DSSE 1.0: type and payload with their lengths, so that a signature for one purpose is none for
 /// another.
-pub fn pre_authentication(payload_type: &str, payload: &[u8]) -> Vec<u8> {
+pub(super) fn pre_authentication(payload_type: &str, payload: &[u8]) -> Vec<u8> {
     let mut bytes = format!("DSSEv1 {} {payload_type} {} ", payload_type.len(), payload.len()).into_bytes();
     bytes.extend_from_slice(payload);
     bytes

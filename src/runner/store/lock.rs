@@ -42,6 +42,14 @@ pub struct ProjectLock {
     pub run: RunId,
 }
 
+/// What the holder has the lock for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum LockUse {
+    Run,
+    /// It keeps its servers up.
+    Serve,
+}
+
 /// What became of a try.
 #[derive(Debug)]
 pub enum LockAttempt {
@@ -71,18 +79,19 @@ impl ProjectLock {
         file.set_len(0).at("write", &path)?;
         let run = name()?;
         let lock = Self { file, unprotected, run };
-        lock.write_holder(false).at("write", &path)?;
+        lock.write_holder(LockUse::Run).at("write", &path)?;
         Ok(LockAttempt::Acquired(lock))
     }
 
-    fn write_holder(&self, serving: bool) -> std::io::Result<()> {
+    fn write_holder(&self, what_for: LockUse) -> std::io::Result<()> {
+        let serving = what_for == LockUse::Serve;
         let holder = LockHolder { run: self.run.to_string(), pid: std::process::id(), serving };
         self.file.write_all_at(holder.line().as_bytes(), 0)
     }
 
     /// Shows other commands that this run keeps its servers up.
     pub fn show_serving(&self) -> std::io::Result<()> {
-        self.write_holder(true)
+        self.write_holder(LockUse::Serve)
     }
 
     /// The current holder of the lock, if there is one. Takes it for an instant if it is free.
@@ -195,7 +204,7 @@ mod tests {
         let home = home(&folder);
         let lock = taken(&home, "r");
         lock.file.set_len(0).unwrap();
-        let read = LockHolder::read(&File::open(home.lock()).unwrap(), || lock.write_holder(false).unwrap());
+        let read = LockHolder::read(&File::open(home.lock()).unwrap(), || lock.write_holder(LockUse::Run).unwrap());
         assert_eq!(read.map(|holder| holder.run), Some("r".to_owned()));
     }
 

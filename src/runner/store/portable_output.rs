@@ -12,7 +12,7 @@ use super::file_stamp::EntryKind;
 use super::outputs::any_bytes;
 use super::{OutputCache, TaskRecord};
 use crate::event::{Digest, Hasher};
-use crate::units::{MOST_BYTES, first_beyond_limit};
+use crate::units::{MOST_FILES_BYTES, first_beyond_limit};
 
 /// One thing in an output folder. The folder itself is the first one, with an empty path.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -102,7 +102,10 @@ pub fn unfit(items: &[ParcelItem]) -> Option<String> {
         }
     }
     if let Some(ParcelItem { path, size, .. }) = first_beyond_limit(items, |item| item.size) {
-        return Some(format!("with {} ({size} bytes) it has more than {MOST_BYTES} bytes, the limit", path.display()));
+        return Some(format!(
+            "with {} ({size} bytes) it has more than {MOST_FILES_BYTES} bytes, the limit",
+            path.display()
+        ));
     }
     if items.is_empty() { Some("it is empty".to_owned()) } else { link_escape(items) }
 }
@@ -197,7 +200,7 @@ mod tests {
         assert_refused(&[link("one", "a/../two/x"), link("two", "one/x")], "link out of it");
         assert_eq!(with(&[link("self", "self")]), None, "it leads nowhere");
         assert_refused(&[ParcelItem { digest: None, ..item("x", EntryKind::File) }], "contradict");
-        let large = |path: &str| ParcelItem { size: MOST_BYTES, ..item(path, EntryKind::File) };
+        let large = |path: &str| ParcelItem { size: MOST_FILES_BYTES, ..item(path, EntryKind::File) };
         assert_eq!(with(&[large("x")]), None);
         assert_refused(&[large("x"), large("y")], "with y (1152921504606846976 bytes) it has more than");
         assert_refused(&[ParcelItem { digest: Some(Digest::of(b"other")), ..link("l", "a") }], "contradict");

@@ -10,7 +10,7 @@ use super::failures::refused;
 use super::hub_digest::HubDigest;
 use super::list::LIST;
 use crate::event::{Failure, FailureKind};
-use crate::units::{MOST_BYTES, first_beyond_limit};
+use crate::units::{MOST_FILES_BYTES, first_beyond_limit};
 
 /// Files of one repository. The public hub recommends fewer than so many; those of models have some hundred.
 const MOST_FILES: usize = 100_000;
@@ -26,7 +26,7 @@ pub(super) enum HubAnswerError {
     NoName,
     #[error("{path} has no {what}, so it could not be checked")]
     Lacks { path: String, what: &'static str },
-    #[error("with {path} ({size} bytes) its files have more than {MOST_BYTES} bytes, the limit")]
+    #[error("with {path} ({size} bytes) its files have more than {MOST_FILES_BYTES} bytes, the limit")]
     TooLarge { path: String, size: u64 },
 }
 

@@ -19,9 +19,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Bytes of memory that all polls of a run, and summarising them, may take together: a poll each second of eight servers with ten thousand
 /// series each for ten minutes, or with eight hundred for two hours. Beyond that every second poll is dropped.
-const MOST_BYTES: usize = 1 << 30;
+const MOST_POLLS_BYTES: usize = 1 << 30;
 /// The part of it for what is kept, and for its summary.
-const MOST_KEPT: usize = MOST_BYTES - MOST_POINT_BYTES;
+const MOST_KEPT: usize = MOST_POLLS_BYTES - MOST_POINT_BYTES;
 /// What a series, and each of its labels, takes beside three copies of its key: entries in lists and maps.
 const SERIES_BYTES: usize = 256;
 const LABEL_BYTES: usize = 64;
@@ -69,7 +69,7 @@ pub enum ScrapeError {
     Query(ClientErrorKind),
     #[error(transparent)]
     Metrics(MetricsError),
-    #[error("two polls of the servers' metrics take more than {} GiB of memory, the limit", MOST_BYTES >> 30)]
+    #[error("two polls of the servers' metrics take more than {} GiB of memory, the limit", MOST_POLLS_BYTES >> 30)]
     Full,
 }
 

@@ -484,6 +484,30 @@ fn a_good_submission_passes() {
     assert_eq!(mlperf::round_of(folder.path()).unwrap().name, "v6.1");
 }
 
+/// A folder stands for what cannot be read, and so does text that is no UTF-8.
+#[test]
+fn a_file_that_cannot_be_read_is_no_missing_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let submission = good(folder.path());
+    let [scores, log] = ["accuracy.txt", "mlperf_log_accuracy.json"].map(|name| format!("/accuracy/{name}"));
+    fs::write(submission.of(&format!("Server{scores}")), b"\xff").unwrap();
+    fs::write(submission.of("Offline/TEST06/verify_accuracy.txt"), b"\xff").unwrap();
+    let instead = submission.of(&format!("Interactive{log}"));
+    fs::remove_file(&instead).unwrap();
+    fs::create_dir(&instead).unwrap();
+    fs::write(instead.join("part"), "x").unwrap();
+    let examined = examine(&submission.0);
+    for place in
+        [format!("Server{scores}"), "Offline/TEST06/verify_accuracy.txt".to_owned(), format!("Interactive{log}")]
+    {
+        let found: Vec<_> = examined.findings.iter().filter(|finding| finding.place.ends_with(&place)).collect();
+        assert!(
+            matches!(found[..], [one] if one.check == GateCheck::UnreadableFile && one.what.starts_with("it cannot be read: ")),
+            "{place}: {found:#?}"
+        );
+    }
+}
+
 /// 605 samples of 4,001 W and 3,999 W in turn: the mean of the first 605.
 #[test]
 fn power_is_the_average_while_the_run_lasted() {

@@ -12,12 +12,11 @@ use tokio_util::sync::CancellationToken;
 use super::external_driver::CallListener;
 use crate::harness::PlannedRequest;
 use crate::harness::clock::BenchClock;
-use crate::harness::measure::answer_text::AnswerText;
 use crate::harness::measure::collector::Collector;
 use crate::harness::record::{FailureClass, RequestEnd, ServerStamps};
 use crate::harness::schedule::data::Prompt;
 use crate::harness::spec::response_bounds::ResponseBounds;
-use crate::harness::tokens::{Accounting, CountedTokens, TokenSource, Violation, WireEvent};
+use crate::harness::tokens::{Accounting, AnswerText, CountedTokens, TokenSource, Violation, WireEvent};
 use crate::harness::transport::call::{CallKind, TokenCounting};
 use crate::harness::transport::connection::Connection;
 use crate::harness::transport::http::{

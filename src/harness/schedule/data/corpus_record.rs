@@ -11,7 +11,7 @@ use super::prompt::PromptPart;
 use crate::harness::HarnessError;
 
 /// The most memory for the content of a file; more is refused and not swapped.
-const MOST_BYTES: usize = 4 << 30;
+const MOST_CONTENT_BYTES: usize = 4 << 30;
 
 /// One record: a session, most often of one turn.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -43,12 +43,12 @@ pub(super) struct MemoryBudget<'a> {
 
 impl<'a> MemoryBudget<'a> {
     pub const fn of(file: &'a Path) -> Self {
-        Self { left: MOST_BYTES, file }
+        Self { left: MOST_CONTENT_BYTES, file }
     }
 
     pub fn take(&mut self, bytes: usize) -> Result<(), HarnessError> {
         self.left = self.left.checked_sub(bytes).ok_or_else(|| {
-            let gib = MOST_BYTES >> 30;
+            let gib = MOST_CONTENT_BYTES >> 30;
             fault(self.file, format!("more than {gib} GiB of prompts would be kept: take fewer with `first: 10000`"))
         })?;
         Ok(())

@@ -5,8 +5,8 @@
 
 use super::answer_fields::unescaped;
 use super::json::{Json, NotJson};
-use crate::harness::measure::answer_text::AnswerText;
 use crate::harness::schedule::data::Prompt;
+use crate::harness::tokens::AnswerText;
 
 /// The requests never lead to a choice with an index beyond this.
 const MOST_CHOICES: usize = 255;

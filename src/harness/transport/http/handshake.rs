@@ -10,7 +10,7 @@ use super::request_template::{HttpRequestTemplate, ServerModelInfo, headers, tak
 use crate::harness::spec::transport::{Api, Http};
 use crate::harness::transport::connect_error::ConnectError;
 use crate::harness::transport::handshake_error::HandshakeError;
-use crate::harness::{BenchSpec, HandshakeFailure, HarnessError};
+use crate::harness::{BenchSpec, HarnessError, TransportFailure};
 
 const PATIENCE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(50);
@@ -24,12 +24,12 @@ pub(crate) async fn handshake(
     let endpoint = pool.authority();
     let absent = |error: HandshakeError| HarnessError::Connect {
         endpoint: endpoint.clone(),
-        source: HandshakeFailure::new(error),
+        source: TransportFailure::new(error),
     };
     let model = |error: HandshakeError| HarnessError::Model {
         endpoint: endpoint.clone(),
         model: spec.model.clone(),
-        source: HandshakeFailure::new(error),
+        source: TransportFailure::new(error),
     };
     let key = match &http.api_key_env {
         None => None,

@@ -30,4 +30,4 @@ pub(in crate::harness) use pool::ConnectionPool;
 pub use read_answer::read_http_answer;
 pub(in crate::harness) use request_template::{HttpRequestTemplate, addressed, description_without_key, take_key_out};
 pub(in crate::harness) use response_reader::HttpOutcome;
-pub(in crate::harness) use tls::{Connector, TlsError, TlsSetupError};
+pub(in crate::harness) use tls::{Connector, TlsError};

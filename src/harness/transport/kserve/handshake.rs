@@ -8,7 +8,7 @@ use super::grpc_messages;
 use super::infer_request::{InferRequestTemplate, ModelMetadata, OfferedTensors};
 use crate::harness::transport::connection::Connection;
 use crate::harness::transport::handshake_error::HandshakeError;
-use crate::harness::{BenchSpec, HandshakeFailure, HarnessError};
+use crate::harness::{BenchSpec, HarnessError, TransportFailure};
 use crate::triton::proto::inference::model_config::SchedulingChoice;
 use crate::triton::proto::inference::model_metadata_response::TensorMetadata;
 use crate::triton::proto::inference::{
@@ -24,12 +24,12 @@ pub(in crate::harness) async fn handshake(
     let endpoint = link.authority();
     let absent = |error: HandshakeError| HarnessError::Connect {
         endpoint: endpoint.clone(),
-        source: HandshakeFailure::new(error),
+        source: TransportFailure::new(error),
     };
     let refuse = |error: HandshakeError| HarnessError::Model {
         endpoint: endpoint.clone(),
         model: spec.model.clone(),
-        source: HandshakeFailure::new(error),
+        source: TransportFailure::new(error),
     };
     link.sender().await.map_err(|error| absent(error.into()))?;
     match answer::<ServerReadyResponse>(link, spec, "ServerReady", &ServerReadyRequest {}).await {

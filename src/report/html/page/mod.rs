@@ -17,7 +17,7 @@ use crate::interop::MeasuredResult;
 use crate::plan::{ActionKind, Plan, Task};
 use crate::report::page_template::render_page;
 use crate::report::run_state::{RunState, TaskPhase, TaskState};
-use crate::report::terminal::styler::{as_typed, clean, clean_lines, counted, duration, to_the_second};
+use crate::report::terminal::styler::{as_typed, clean, clean_lines, counted, duration_text, to_the_second};
 use crate::report::terminal::summary::{failure_text, reasons_of};
 
 const PAGE: &str = include_str!("../../../../templates/report/page.html");
@@ -132,7 +132,7 @@ pub fn render(
             }).collect::<Vec<_>>(),
             result_columns => bench::ROW,
             results_total => benches.len(),
-            took => run_state.finished.map(|end| duration(end.seconds)),
+            took => run_state.finished.map(|end| duration_text(end.seconds)),
             tally => Serde(run_state.tally),
             total => counted(total, "task"),
             not_needed,
@@ -252,7 +252,7 @@ fn rows(run_state: &RunState, about: &RunOrigin, wanted: impl Fn(TaskPhase) -> b
         Row {
             task: task.to_string(),
             state: if entry.service && entry.state == TaskPhase::Ran { "served" } else { entry.label() },
-            took: entry.seconds.map(duration).unwrap_or_default(),
+            took: entry.seconds.map(duration_text).unwrap_or_default(),
             summary: lines.join("; "),
             key: about.keys.get(task).map(Digest::short).unwrap_or_default(),
             out: entry.out.as_ref().map(|path| path.display().to_string()).unwrap_or_default(),
@@ -280,7 +280,7 @@ fn failures(run_state: &RunState) -> Vec<FailureEntry> {
                     FailureKind::Invalid(verdict) => verdict.as_str(),
                     _ => "failed",
                 },
-                took: entry.seconds.map(duration).filter(|took| !failure.what.contains(took)).unwrap_or_default(),
+                took: entry.seconds.map(duration_text).filter(|took| !failure.what.contains(took)).unwrap_or_default(),
                 what: clean(failure_text(failure)).replace("  ", " · "),
                 command: failure.command.as_deref().map(clean_lines),
                 cause: failure.cause.as_deref().filter(|_| reasons_of(failure).is_empty()).map(clean),

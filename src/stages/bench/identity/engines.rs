@@ -15,7 +15,7 @@ use crate::runner::UpstreamProvenance;
 use crate::sim;
 
 /// Bytes of `config.json`; real ones have some ten thousand.
-const MOST_BYTES: u64 = 4 << 20;
+const MOST_CONFIG_BYTES: u64 = 4 << 20;
 /// Of an engine's folder.
 const MOST_FILES: usize = 10_000;
 
@@ -104,7 +104,7 @@ fn read(folder: &Path) -> Option<EngineIdentity> {
         return None;
     }
     let mut text = String::new();
-    File::open(path).ok()?.take(MOST_BYTES).read_to_string(&mut text).ok()?;
+    File::open(path).ok()?.take(MOST_CONFIG_BYTES).read_to_string(&mut text).ok()?;
     let config: Value = serde_json::from_str(&text).ok()?;
     let mut build = BTreeMap::new();
     for (place, names) in FLAGS {

@@ -17,6 +17,7 @@ pub(in crate::harness) use self::errors::TlsError;
 use self::errors::TlsRefusal;
 pub(super) use self::errors::alert;
 use self::trust::{AnyCertificate, TlsFileError, certificates, private_key, trusted};
+use crate::harness::{HarnessError, TransportFailure};
 use crate::spec::Tls;
 
 /// Why connections cannot be secured.
@@ -29,6 +30,12 @@ pub enum TlsSetupError {
     Provider(#[source] rustls::Error),
     #[error("tls.client_cert and tls.client_key do not go together: {0}")]
     Pair(#[source] rustls::Error),
+}
+
+impl From<TlsSetupError> for HarnessError {
+    fn from(error: TlsSetupError) -> Self {
+        Self::Tls(TransportFailure::new(error))
+    }
 }
 
 /// Read once for a run; every connection is made with it.
