@@ -74,6 +74,14 @@ pub(super) fn import(global: &Global, request: &ImportRequest) -> Result<CliExit
     {
         return translate::script(global, script);
     }
+    if let [config] = request.paths.as_slice()
+        && let Some(tool) = config_tool(config)
+    {
+        return Err(CommandError::Usage(format!(
+            "{} is a config of {tool}, which is not read: give its settings as options of {tool}'s command line, and import that: `regatta import -- LINE`",
+            config.display()
+        )));
+    }
     if !request.pick.is_empty() {
         return Err(CommandError::Usage("--pick is for configs of NVIDIA's MLPerf code, which end in .py".to_owned()));
     }
@@ -128,6 +136,15 @@ fn is_script(path: &Path) -> bool {
     let mut first = [0; 2];
     let mut begins = || fs::File::open(path).and_then(|mut file| file.read_exact(&mut first)).is_ok();
     ["sh", "bash", "sub", "sbatch", "slurm"].contains(&suffix) || path.is_file() && begins() && first == *b"#!"
+}
+
+/// The load tool whose config a file is.
+fn config_tool(path: &Path) -> Option<&'static str> {
+    /// No config is longer.
+    const MOST_BYTES: u64 = 1 << 20;
+    let is_yaml = path.extension().is_some_and(|suffix| suffix == "yaml" || suffix == "yml");
+    let is_small = fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() <= MOST_BYTES);
+    interop::tool_of_config(&(is_yaml && is_small).then(|| fs::read_to_string(path).ok()).flatten()?)
 }
 
 fn put(folder: &Path, name: &str, bytes: &[u8]) -> Result<(), CommandError> {

@@ -26,6 +26,7 @@ mod results;
 mod sglang;
 mod slurm;
 mod tensorrt_llm;
+mod tool_configs;
 mod triton_backend;
 mod triton_cli;
 mod trtllm_bench;
@@ -50,3 +51,4 @@ pub use results::{
     COLUMNS as REQUEST_COLUMNS, Column, ExportError, ExportFile, ExportFormat, Exported, ImportError, ImportSource,
     Imported, ImportedSweep, LocatedRun, export, import, import_runs, import_sweep, requests_schema,
 };
+pub use tool_configs::tool_of_config;

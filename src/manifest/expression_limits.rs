@@ -8,6 +8,7 @@ use minijinja::value::{Kwargs, Rest, StringInput, ValueOrKwargs};
 use minijinja::{Environment, Error, ErrorKind, State, Value, filters};
 
 use super::value::MAX_TEXT;
+use crate::diag::catch_panic;
 
 /// Replaces them in an environment.
 pub(super) fn bound(env: &mut Environment<'static>) {
@@ -49,11 +50,10 @@ fn format(state: &mut State, text: &Value, values: Rest<ValueOrKwargs>) -> Resul
     if written.split('%').skip(1).any(is_width) {
         return Err(Error::new(ErrorKind::InvalidOperation, "`*` in a format is not supported: write the number"));
     }
-    let is_wide = |name: &str| !name.split(')').next().unwrap_or_default().is_ascii();
-    if written.split("%%").flat_map(|part| part.split("%(").skip(1)).any(is_wide) {
-        return Err(Error::new(ErrorKind::InvalidOperation, "a name in `%(…)` is made of ASCII letters"));
-    }
-    filters::format(state, text, values)
+    // It panics at some names that are not ASCII.
+    catch_panic(|| filters::format(state, text, values)).unwrap_or_else(|_| {
+        Err(Error::new(ErrorKind::InvalidOperation, "a name in `%(…)` is made of ASCII letters"))
+    })
 }
 
 /// Items are counted where they are texts, as they are joined.

@@ -55,7 +55,7 @@ pub use launcher::{Launcher, Mpi, Srun};
 pub use length::{LONGEST_LENGTH, Length, Weighted};
 pub use limits::Limits;
 pub use percent::{Percent, PercentError};
-pub use prompts::{History, Prefixes, RecordOrder, Sessions};
+pub use prompts::{DelayPlace, History, Prefixes, RecordOrder, Sessions};
 pub use protocol::{Protocol, requests_token_ids};
 pub use ramp::{Ramp, RampStep};
 pub use random_seed::RandomSeed;

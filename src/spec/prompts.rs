@@ -19,6 +19,17 @@ pub enum RecordOrder {
     Random,
 }
 
+/// Which pause the `delay` of a record is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum DelayPlace {
+    /// Before its own turn, as in AIPerf's files.
+    #[default]
+    BeforeTurn,
+    /// After its answer, before the next turn of its session, as in GenAI-Perf's files. It is always so in perf_analyzer's.
+    AfterAnswer,
+}
+
 /// Beginnings that prompts share, in front of each and on top of its length.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
@@ -34,11 +45,11 @@ pub struct Prefixes {
     pub zipf: Option<f64>,
 }
 
-/// Conversations: the next turn is sent after the answer to the one before, and a pause (`think_time`).
+/// Conversations: the next turn is sent after the answer to the one before, and a pause (`think_time`). Over `openai-chat` what came before it are messages of `user` and `assistant` in turn; over other protocols all is one text.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Sessions {
-    /// Turns of each; of data with conversations, at most so many.
+    /// Turns of each; of data with conversations, at most so many, or `given`: all.
     pub turns: Length,
     #[serde(default)]
     pub history: History,

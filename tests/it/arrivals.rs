@@ -10,7 +10,7 @@ use regatta::harness::{
     RequestRecords, SendingSpec, Slo, Transport, run,
 };
 use regatta::sim::SimOptions;
-use regatta::spec::{Arrivals, History, Length, Limits, RecordOrder, Request, Sessions, StopAfter};
+use regatta::spec::{Arrivals, DelayPlace, History, Length, Limits, RecordOrder, Request, Sessions, StopAfter};
 
 use crate::scripted_server::{Act, Last, Scripted, wait_for};
 use crate::simulator::ground::{Files, Running};
@@ -183,6 +183,7 @@ pub fn from(file: std::path::PathBuf, kind: DataKind) -> PromptFile {
         order: RecordOrder::Given,
         repeat: false,
         block_tokens: 512,
+        delay: DelayPlace::BeforeTurn,
     }
 }
 

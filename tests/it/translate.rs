@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use pretty_assertions::assert_eq;
 use proptest::prelude::*;
 use regatta::interop::{ProblemKind, TranslationKind, read_config, read_line, read_script};
+use serde_json::json;
 
 use crate::world::{Ended, World};
 
@@ -281,6 +282,94 @@ fn defaults_of_other_load_tools_are_carried_over() {
         "guidellm run --backend kind=openai_http,target=h:8000 --profile kind=concurrent,streams=[1,2,4] --constraint kind=max_duration,seconds=30 --data kind=synthetic_text,prompt_tokens=8,output_tokens=4",
     );
     assert_eq!(same.args, swept.args);
+    // Ten requests, or twice as many as users.
+    for (line, requests) in
+        [("", "10"), ("--concurrency 4", "10"), ("--concurrency 64", "128"), ("--concurrency 8,32", "64")]
+    {
+        let aiperf = bench(&format!("aiperf profile --model m --isl 8 --osl 4 {line}"));
+        assert!(aiperf.args.join(" ").contains(&format!("--requests {requests} ")), "{line}: {aiperf:?}");
+    }
+    let conversations = bench("aiperf profile --model m --osl 4 --conversation-num 5 --request-count 100");
+    assert_eq!(conversations.keys["distinct_prompts"], 5);
+    // Seconds, and 16 tokens for a hash id.
+    let trace = bench("vllm bench serve --model m --dataset-name timed_trace --dataset-path t.jsonl");
+    assert_eq!((&trace.keys["speed"], &trace.keys["data"]["block_tokens"]), (&json!(0.001), &json!(16)));
+    let slow = bench(
+        "guidellm run --backend target=h:8000 --data kind=mooncake,path=t.jsonl --profile kind=replay,time_scale=2 --constraint kind=max_requests,count=9",
+    );
+    assert_eq!((&slow.keys["speed"], &slow.keys["data"]), (&json!(0.0005), &json!({"first": 9})));
+    assert!(slow.args.contains(&"--ignore-eos".to_owned()), "{slow:?}");
+    let sweep = bench(
+        "guidellm run --data kind=synthetic_text,prompt_tokens=8,output_tokens=4 --profile kind=sweep,sweep_size=10,rampup_duration=10,strategy_type=poisson",
+    );
+    assert!(sweep.args.join(" ").contains("--arrivals poisson"), "{sweep:?}");
+}
+
+#[test]
+fn lines_that_would_measure_another_load_are_refused_with_what_to_do() {
+    let world = World::new();
+    for (line, names) in [
+        (
+            "guidellm run \\\n  --backend kind=openai_http,target=http://localhost:8000,model=meta-llama/Llama-3.1-8B-Instruct,request_format=/v1/chat/completions \\\n  --profile kind=concurrent,streams=10 \\\n  --constraint kind=max_requests,count=150 \\\n  --data kind=synthetic_text,prefix_tokens=512,prompt_tokens=128,output_tokens=256 \\\n  --data kind=synthetic_text,prompt_tokens=256,prompt_token_stdev=32,output_tokens=128 \\\n  --data kind=synthetic_text,prompt_tokens=64,output_tokens=128,output_tokens_stdev=16 \\\n  --data-preprocessor kind=turn_pivot",
+            &["prefix_tokens=512", "prompt_token_stdev=32", "output_tokens_stdev=16", "turns: { fixed: 3 }"][..],
+        ),
+        (
+            "guidellm run \\\n  --backend \"kind=openai_http,target=http://localhost:8000\" \\\n  --data \"kind=synthetic_text,prompt_tokens=200\" \\\n  --data \"kind=synthetic_image,resolution=720p,output_tokens=64\"",
+            &["`--data kind=synthetic_text,prompt_tokens=200`", "resolution=720p"],
+        ),
+        (
+            "guidellm run \\\n    --backend kind=openai_http,target=http://localhost:8000 \\\n    --profile kind=replay \\\n    --data \"kind=trace_synthetic,path=replay.jsonl,timestamp_column=ts,prompt_tokens_column=input_tokens,output_tokens_column=generated_tokens\"",
+            &["rename `ts` to `timestamp`, `generated_tokens` to `output_length`"],
+        ),
+        (
+            "aiperf profile --model m --url localhost:8000 --user-centric-rate 1.0 --num-users 15 --session-turns-mean 20 --benchmark-duration 60 --osl 100",
+            &["turns of a user begin 15 s apart", "--concurrency 15"],
+        ),
+        ("genai-perf --help", &["`genai-perf --help` has no meaning here"]),
+        ("genai-perf create-template", &["`genai-perf create-template` has no meaning here"]),
+        ("--dataset-path file.jsonl --num-prompts 3", &["`--dataset-path` begins a line", "lacks a `\\`"]),
+    ] {
+        let ended = world.regatta(&["import", "--", line]);
+        assert_eq!((ended.code, ended.stdout.as_str()), (2, ""), "{line}: {ended:?}");
+        names.iter().for_each(|name| {
+            ended.shows(name);
+        });
+    }
+    world.file("unknown.sh", "./train --x\nmakemodel\n");
+    ended_shows(&world, "unknown.sh", "it calls `makemodel`, `train`");
+    world.file("genai_perf_config.yaml", "model_names: [gpt2]\nendpoint:\n  type: chat\n");
+    ended_shows(&world, "genai_perf_config.yaml", "is a config of GenAI-Perf, which is not read");
+}
+
+fn ended_shows(world: &World, file: &str, text: &str) {
+    let ended = world.regatta(&["import", file]);
+    assert_eq!(ended.code, 2, "{ended:?}");
+    ended.shows(text);
+}
+
+#[test]
+fn todays_lines_of_fill_template_are_one_repository_and_other_models_keep_their_own_values() {
+    let page = "python3 tensorrt_llm/triton_backend/tools/fill_template.py -i llama_ifb/preprocessing/config.pbtxt tokenizer_dir:/llama,tokenizer_type:llama,triton_max_batch_size:64,preprocessing_instance_count:1\n\
+        python3 tensorrt_llm/triton_backend/tools/fill_template.py -i llama_ifb/tensorrt_llm_bls/config.pbtxt triton_max_batch_size:64,decoupled_mode:False,bls_instance_count:1,accumulate_tokens:False,logits_datatype:TYPE_FP32,prompt_embedding_table_data_type:TYPE_FP16\n\
+        python3 tensorrt_llm/triton_backend/tools/fill_template.py -i llama_ifb/ensemble/config.pbtxt triton_max_batch_size:64,logits_datatype:TYPE_FP32\n\
+        python3 tensorrt_llm/triton_backend/tools/fill_template.py -i llama_ifb/tensorrt_llm/config.pbtxt triton_backend:tensorrtllm,triton_max_batch_size:64,decoupled_mode:False,max_beam_width:1,engine_dir:/engine,logits_datatype:TYPE_FP32,prompt_embedding_table_data_type:TYPE_FP16\n\
+        python3 tensorrt_llm/triton_backend/tools/fill_template.py -i llama_ifb/whisper_bls/config.pbtxt engine_dir:/engine,n_mels:128,zero_pad:false,triton_max_batch_size:8\n";
+    let TranslationKind::Script(script) = read_script("page.sh", page).expect("understood").kind else {
+        panic!("a script");
+    };
+    let parameters = &script.stages["generate_triton_config"]["repository"]["parameters"];
+    assert_eq!(parameters["prompt_embedding_table_data_type"], "TYPE_FP16");
+    assert_eq!((&parameters["triton_max_batch_size"], parameters.get("n_mels")), (&json!(64), None));
+}
+
+#[test]
+fn settings_of_trtllm_bench_are_read_from_a_file_beside_it() {
+    let world = World::new();
+    let line = "trtllm-bench --model m throughput --dataset d.jsonl --extra_llm_api_options ./options.yml";
+    world.good(&["import", "--", line]).shows("the content of that file belongs under `options`");
+    world.file("options.yml", "enable_attention_dp: true\ncuda_graph_config: { max_batch_size: 8 }\n");
+    let printed = world.good(&["import", "--", line]).stdout;
+    assert!(printed.contains("enable_attention_dp: true") && !printed.contains("belongs under"), "{printed}");
 }
 
 fn words(line: &str) -> Vec<String> {

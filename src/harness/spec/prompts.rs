@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::harness::HarnessError;
-use crate::spec::{Prefixes, RecordOrder, Sessions};
+use crate::spec::{DelayPlace, Prefixes, RecordOrder, Sessions};
 
 /// Where prompts come from, beside the lengths that the spec draws.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -41,6 +41,8 @@ pub struct PromptFile {
     pub repeat: bool,
     /// Tokens that a hash id of a Mooncake trace stands for.
     pub block_tokens: u32,
+    #[serde(default)]
+    pub delay: DelayPlace,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -5,6 +5,7 @@ use bytes::{BufMut as _, Bytes, BytesMut};
 use super::connection::Connection;
 use super::http::{self, HttpRequestTemplate};
 use crate::harness::schedule::data::{PreviousAnswers, Prompt};
+use crate::harness::spec::transport::Api;
 use crate::harness::transport::call::{CallKind, TokenCounting};
 use crate::harness::transport::kserve::infer_request::InferRequestTemplate;
 use crate::harness::transport::kserve::{grpc_messages, handshake};
@@ -59,6 +60,8 @@ impl RequestEncoder {
     ) -> Result<Prompt, HarnessError> {
         Ok(if self.takes_ids() {
             Prompt::Ids(schedule.ids(index, planned, previous)?)
+        } else if self.is_chat() {
+            Prompt::Chat(schedule.chat(index, planned, previous)?)
         } else {
             Prompt::Text(schedule.text(index, planned, previous)?)
         })
@@ -113,6 +116,10 @@ impl RequestEncoder {
             Self::Kserve(form) => form.takes_ids(),
             Self::Http(dialect) => dialect.prompt_ids,
         }
+    }
+
+    const fn is_chat(&self) -> bool {
+        matches!(self, Self::Http(dialect) if matches!(dialect.api, Api::OpenaiChat))
     }
 
     pub fn call(&self) -> CallKind {

@@ -59,6 +59,9 @@ pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, Tra
             ),
         );
     }
+    if let Some(rate) = line.value("--user-centric-rate") {
+        return TranslationBuilder::nothing(TOOL, user_centric(rate, line.value("--num-users")));
+    }
     if let Some(name) = line.value("--public-dataset").filter(|name| *name != "sharegpt") {
         return TranslationBuilder::nothing(
             TOOL,
@@ -89,6 +92,23 @@ pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, Tra
     CONVERSATIONS.put(&line, &mut load, &mut sheet);
     defaults(&line, &mut load, &mut sheet);
     sheet.finish(TOOL, load.means())
+}
+
+/// Why turns at a fixed distance are not sent, and what is.
+fn user_centric(rate: &str, users: Option<&str>) -> String {
+    let number = |text: &str| text.parse::<f64>().ok().filter(|number| *number > 0.0);
+    let users = users.unwrap_or("N");
+    let gap = match (number(rate), number(users)) {
+        (Some(rate), Some(users)) => format!("{} s", number_text(users / rate)),
+        _ => format!("{users}/{rate} s"),
+    };
+    format!(
+        "`{TOOL} --user-centric-rate {rate}` has no meaning here: there the turns of a user begin {gap} apart, here a user pauses from the end of an answer on; `--concurrency {users}` with `think_time: {{ fixed: … }}`, of {gap} less the time of an answer, is near it"
+    )
+}
+
+fn number_text(value: f64) -> String {
+    number((value * 1e3).round() / 1e3).to_string()
 }
 
 fn option(given: &GivenOption, line: &ParsedLine, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) {
@@ -242,14 +262,19 @@ fn defaults(line: &ParsedLine, load: &mut TranslatedLoad, sheet: &mut Translatio
         load.put("--warmup", if line.has("--warmup-duration") { "1" } else { "0" });
     }
     if !load.has("--requests") && !load.has("--duration") && !load.has("--data") {
-        load.put("--requests", "10");
-        sheet.note("neither a number of requests nor a duration is given: 10 requests, as AIPerf has it");
+        let users = load.highest("--concurrency").or_else(|| line.value("--concurrency")?.parse().ok()).unwrap_or(1.0);
+        let requests = (users as u64).saturating_mul(2).max(10);
+        load.put("--requests", requests.to_string());
+        sheet.note(if load.is_swept() { format!("neither a number of requests nor a duration is given: {requests} requests at each level; there 10, or twice the users of the level") } else { format!("neither a number of requests nor a duration is given: {requests} requests, as AIPerf has it") });
     }
     // The first of its limits ends it.
     if load.has("--requests")
         && let Some(duration) = load.remove("--duration")
     {
         duration_beside_requests(format!("--benchmark-duration {}", duration.trim_end_matches('s')), sheet);
+    }
+    if !load.has("--output-tokens") && load.get("--data-kind") == Some("mooncake") {
+        sheet.note("of a line without `output_length` the model decides the length there; here it needs `output_tokens`, which is then that of all lines");
     }
     if !load.has("--output-tokens") && load.get("--data-kind").is_none_or(|kind| kind == "jsonl") {
         if load.has("--data") {

@@ -1,5 +1,9 @@
 //! One command: which program it calls, and what that means here.
 
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
 use super::no_meaning::no_meaning;
 use super::prefix::{keep, need_own_line};
 use super::program::{Env, Program, program};
@@ -68,13 +72,21 @@ pub(super) struct Surroundings {
     before: Vec<String>,
     /// The file that the command's output is redirected to.
     pub written_to: Option<String>,
+    /// Files that the text writes, with their content.
+    pub written: BTreeMap<String, String>,
     /// How many commands it is inside: `docker run IMAGE COMMAND`.
     depth: usize,
 }
 
 impl Surroundings {
     fn inside(&self) -> Self {
-        Self { folder: self.folder.clone(), before: Vec::new(), depth: self.depth + 1, ..Self::default() }
+        Self { folder: self.folder.clone(), depth: self.depth + 1, written: self.written.clone(), ..Self::default() }
+    }
+
+    /// The content of a file that the text writes, or that is there.
+    fn content(&self, file: &str) -> Option<String> {
+        let name = file.strip_prefix("./").unwrap_or(file);
+        self.written.get(name).cloned().or_else(|| small_file(Path::new(&self.path(file))))
     }
 
     /// Those of a command whose output goes to this file.
@@ -91,6 +103,13 @@ impl Surroundings {
             _ => path.to_owned(),
         }
     }
+}
+
+/// The text of a file; none of one that is too large for settings.
+fn small_file(path: &Path) -> Option<String> {
+    const MOST_BYTES: u64 = 1 << 20;
+    let is_small = fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() <= MOST_BYTES);
+    is_small.then(|| fs::read_to_string(path).ok()).flatten()
 }
 
 /// What a command means here; on error everything that is wrong with it.
@@ -135,7 +154,9 @@ pub(super) fn translate(words: &[String], surroundings: &Surroundings) -> Result
         ("sglang.launch_server", _) => sglang::command_line::module(name, env, arguments)?,
         ("llama-server", _) => command_server::llama_server(path, env, arguments)?,
         ("text-generation-launcher", _) => command_server::text_generation_launcher(env, arguments)?,
-        ("trtllm-bench", _) => trtllm_bench::command_line::translate(env, arguments)?,
+        ("trtllm-bench", _) => {
+            trtllm_bench::command_line::translate(env, arguments, &|file| surroundings.content(file))?
+        }
         ("convert_checkpoint.py" | "quantize.py", _) => {
             convert_checkpoint::translate(env, &surroundings.path(path), arguments, &|path| surroundings.path(path))?
         }
@@ -160,6 +181,11 @@ pub(super) fn translate(words: &[String], surroundings: &Surroundings) -> Result
 
 /// Programs whose variables change nothing here, except for a key.
 fn alone(path: &str, name: &str, env: &Env, arguments: &[String]) -> Result<Translation, TranslationError> {
+    if path.starts_with("--") && !run_args::begin(path, arguments) {
+        return Err(TranslationError::new(format!(
+            "`{path}` begins a line and is no command: the line before it lacks a `\\` at its end"
+        )));
+    }
     if path.starts_with("--") {
         let mut words = vec![path.to_owned()];
         words.extend_from_slice(arguments);
@@ -179,7 +205,17 @@ fn alone(path: &str, name: &str, env: &Env, arguments: &[String]) -> Result<Tran
         ),
         (
             "genai-perf" | "genai_perf",
-            Some(other @ ("config" | "template" | "process-export-files" | "compare" | "process")),
+            Some(
+                other @ ("config"
+                | "template"
+                | "create-template"
+                | "process-export-files"
+                | "compare"
+                | "process"
+                | "--help"
+                | "-h"
+                | "--version"),
+            ),
         ) => TranslationBuilder::nothing(
             "genai-perf",
             format!(

@@ -52,8 +52,14 @@ impl ConversationOptions {
         if pause > 0.0 {
             load.keys.insert("think_time".to_owned(), self.pause(pause, spread, sheet));
         }
+        // More turns than so many conversations have begin them again.
+        let turns_of_all = (count * turns).ceil();
+        let requests = load.get("--requests").and_then(|requests| requests.parse::<f64>().ok());
+        if count > 0.0 && requests.is_some_and(|requests| requests > turns_of_all) && !load.has("--data") {
+            load.keys.insert("distinct_prompts".to_owned(), number(turns_of_all));
+        }
         if count > 0.0 && !load.has("--requests") && !load.has("--duration") {
-            load.put("--requests", (count * turns).ceil().to_string());
+            load.put("--requests", turns_of_all.to_string());
             if deviation > 0.0 {
                 sheet
                     .note(format!("{} {count}: as many requests as so many conversations have on average", self.count));

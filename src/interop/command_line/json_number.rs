@@ -8,6 +8,6 @@ pub(in crate::interop) fn number(value: f64) -> Value {
 }
 
 /// As an argument: a text without its quotes.
-pub(super) fn plain(value: &Value) -> String {
+pub(in crate::interop) fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

@@ -11,6 +11,8 @@ pub fn read_line(words: &[String]) -> Result<Translation, TranslationError> {
     let mut translation = match words {
         // One argument is a line that was quoted.
         [line] => read_text(None, line)?,
+        // The prompt of a terminal.
+        [prompt, words @ ..] if prompt == "$" => translate(words, &Surroundings::default())?,
         words => translate(words, &Surroundings::default())?,
     };
     on_the_host(&mut translation);

@@ -144,6 +144,16 @@ impl TranslatedLoad {
         }
     }
 
+    /// A key of `bench.data`.
+    pub fn put_data_key(&mut self, key: &str, value: Value) {
+        self.keys.entry("data").or_insert_with(|| json!({}))[key] = value;
+    }
+
+    /// Conversations as the data have them, each turn with the answers that came before it in front.
+    pub fn sessions_of_data(&mut self) {
+        self.keys.insert("sessions".to_owned(), json!({"turns": "given", "history": "answers"}));
+    }
+
     pub fn is_swept(&self) -> bool {
         self.sweep.is_some()
     }
@@ -235,8 +245,13 @@ fn extra_field(load: &mut TranslatedLoad, sheet: &mut TranslationBuilder, name: 
             load.put("--output-tokens", value);
         }
         _ if value.contains("{{") => {
-            sheet
-                .push_untranslated(format!("--extra-inputs {name}:{value}"), "`{{` begins an expression in a manifest");
+            let is_unset = value.starts_with("{{") && value.ends_with("}}") && !value.contains([' ', '"']);
+            let why = if is_unset {
+                "the text does not set that value: write it in its place"
+            } else {
+                "`{{` begins an expression in a manifest"
+            };
+            sheet.push_untranslated(format!("--extra-inputs {name}:{value}"), why);
         }
         _ if is_http => load.add("--extra", format!("{name}:{value}")),
         _ => sheet.push_untranslated(

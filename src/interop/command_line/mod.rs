@@ -1,6 +1,6 @@
 //! Other tools' command lines and scripts, read as text: what each argument means here, and what has no place.
 //!
-//! Nothing is run, and no file is opened but those with the settings of a `vllm bench sweep`. Every argument of a line ends in one of three places: in what is done here, in the
+//! Nothing is run, and no file is opened but those with the settings of a `vllm bench sweep` or of a `trtllm-bench`. Every argument of a line ends in one of three places: in what is done here, in the
 //! notes (carried over, and not quite the same), or in what was left, with why. An unknown argument is an error.
 
 mod command;

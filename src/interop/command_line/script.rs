@@ -11,7 +11,7 @@ use super::host_paths::on_the_host;
 use super::loops::{end_of_loop, for_loop, waiting_loop};
 use super::no_meaning::no_meaning;
 use super::program::{assignment, program};
-use super::shell::{UnknownValue, Variables, WrittenCommand, as_written, split};
+use super::shell::{UnknownValue, Variables, WrittenCommand, as_written, split, without_prompts};
 use super::stage_container::put_container;
 use super::stage_names::{unique, with_unique_names};
 use super::translation::{
@@ -35,6 +35,7 @@ pub fn read_script(name: &str, text: &str) -> Result<Translation, TranslationErr
 
 /// `name` is that of its file; a pasted line has none.
 pub(super) fn read_text(name: Option<&str>, text: &str) -> Result<Translation, TranslationError> {
+    let text = &*without_prompts(text, &|name| TOOLS.contains(&name));
     let commands = split(text).map_err(|line| {
         let error = TranslationError::new(ProblemKind::OpenQuote);
         match name {
@@ -84,6 +85,8 @@ struct Script {
     /// Commands that were read, those of a loop once for each of its values.
     read: usize,
     tools: BTreeSet<&'static str>,
+    /// Programs that are not known here.
+    unknown_programs: Vec<String>,
     sheet: TranslationBuilder,
 }
 
@@ -243,6 +246,8 @@ impl Script {
         }
         let written_to = command.written_to.as_deref().map(|file| self.variables.expand(file));
         if let Some(file) = written_to.as_deref().filter(|_| name == "cat" && command.has_here_document) {
+            let name = file.strip_prefix("./").unwrap_or(file).to_owned();
+            self.surroundings.written.insert(name, command.here_document.clone());
             let file = as_written(file, &self.variables.unknown);
             let why = format!("the text writes `{file}`, and that is not done here: write the file before the run");
             return self.sheet.push_untranslated(format!("{place}: cat > {file}"), why);
@@ -250,10 +255,21 @@ impl Script {
         match translate(&all, &self.surroundings.with_output(written_to)) {
             Ok(mut translation) => {
                 self.place_exported(&name, &exported, &mut translation);
+                // What was read of a file that the text writes is in the stage.
+                for file in &translation.read_files {
+                    let file = as_written(file, &self.variables.unknown);
+                    let file = file.strip_prefix("./").unwrap_or(&file);
+                    let is_written = |argument: &str| {
+                        let written = argument.rsplit_once("cat > ").map(|(_, written)| written);
+                        written.is_some_and(|written| written.strip_prefix("./").unwrap_or(written) == file)
+                    };
+                    self.sheet.untranslated.retain(|one| !is_written(&one.argument));
+                }
                 self.take(place, translation);
             }
             Err(error) if self.name.is_none() => self.sheet.problems.extend(error.problems),
             Err(error) if error.has_unknown_program() => {
+                self.unknown_programs.extend(error.unknown_programs().map(str::to_owned));
                 let text = command.text.split_whitespace().take(4).collect::<Vec<_>>().join(" ");
                 self.sheet.push_untranslated(format!("{place}: {text} …"), "a `shell` stage runs it");
             }
@@ -488,7 +504,11 @@ impl Script {
             whole.stages.is_empty() && whole.benches.is_empty() && whole.runs.is_empty() && whole.commands.is_empty();
         if is_empty && self.without.is_empty() && self.container.is_none() {
             if self.sheet.problems.is_empty() {
-                self.sheet.push_error(ProblemKind::NoKnownCommand);
+                let mut programs = self.unknown_programs;
+                programs.retain(|program| !program.is_empty());
+                programs.sort_unstable();
+                programs.dedup();
+                self.sheet.push_error(ProblemKind::NoKnownCommand { programs });
             }
             return Err(with_variables_named(self.sheet.problems, &unknown));
         }

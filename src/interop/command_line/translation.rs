@@ -20,6 +20,8 @@ pub struct Translation {
     pub unknown: Vec<UnknownValue>,
     /// Paths that the stages of a manifest write, and the expression for each.
     pub produced: Vec<(String, String)>,
+    /// Files whose content is in the translation, as they were written.
+    pub read_files: Vec<String>,
 }
 
 impl Translation {
@@ -209,6 +211,7 @@ pub(in crate::interop) struct TranslationBuilder {
     pub problems: Vec<TranslationProblem>,
     unknown: Vec<UnknownValue>,
     produced: Vec<(String, String)>,
+    read_files: Vec<String>,
 }
 
 impl TranslationBuilder {
@@ -242,6 +245,11 @@ impl TranslationBuilder {
         self.produced.push((path.to_owned(), expression.into()));
     }
 
+    /// The content of this file is in the translation.
+    pub fn reads(&mut self, file: &str) {
+        self.read_files.push(file.to_owned());
+    }
+
     /// Takes over what was found of one command of several. `place` is where it stands.
     pub fn absorb(&mut self, place: &str, translation: &mut Translation) {
         // Commands of a loop have the same ones.
@@ -265,11 +273,11 @@ impl TranslationBuilder {
 
     /// The translation, or everything that keeps it from being one.
     pub fn finish(self, tool: &'static str, means: TranslationKind) -> Result<Translation, TranslationError> {
-        let Self { notes, untranslated, problems, unknown, produced } = self;
+        let Self { notes, untranslated, problems, unknown, produced, read_files } = self;
         if !problems.is_empty() {
             return Err(TranslationError { problems });
         }
-        Ok(Translation { tool, kind: means, notes, untranslated, unknown, produced })
+        Ok(Translation { tool, kind: means, notes, untranslated, unknown, produced, read_files })
     }
 }
 

@@ -18,9 +18,17 @@ impl TranslationError {
         Self { problems: self.problems.into_iter().map(|problem| problem.within(place)).collect() }
     }
 
+    /// The programs that are not known here.
+    pub(super) fn unknown_programs(&self) -> impl Iterator<Item = &str> {
+        self.problems.iter().filter_map(|problem| match &problem.kind {
+            ProblemKind::UnknownProgram { name, .. } => Some(name.as_str()),
+            _ => None,
+        })
+    }
+
     /// Whether it is only that a program is not known here.
     pub(super) fn has_unknown_program(&self) -> bool {
-        self.problems.iter().any(|problem| matches!(problem.kind, ProblemKind::UnknownProgram { .. }))
+        self.unknown_programs().next().is_some()
     }
 }
 
@@ -77,8 +85,8 @@ pub enum ProblemKind {
     NoCommand,
     #[error("there is no script behind python")]
     NoScript,
-    #[error("there is no command in it that is known here")]
-    NoKnownCommand,
+    #[error("there is no command in it that is known here{}", listed(programs))]
+    NoKnownCommand { programs: Vec<String> },
     #[error("there are {commands} commands in it; at most {most} are read")]
     TooManyCommands { commands: usize, most: usize },
     #[error("its loops make more than {most} commands")]
@@ -91,6 +99,18 @@ pub enum ProblemKind {
     /// Of one program: what is wrong with its arguments, as a sentence.
     #[error("{0}")]
     Arguments(String),
+}
+
+/// The first of some programs.
+fn listed(programs: &[String]) -> String {
+    const MOST: usize = 5;
+    let names: Vec<String> = programs.iter().take(MOST).map(|name| format!("`{name}`")).collect();
+    let rest = programs.len().saturating_sub(MOST);
+    match (names.as_slice(), rest) {
+        ([], _) => String::new(),
+        (names, 0) => format!(": it calls {}", names.join(", ")),
+        (names, rest) => format!(": it calls {} and {rest} more", names.join(", ")),
+    }
 }
 
 impl From<String> for ProblemKind {

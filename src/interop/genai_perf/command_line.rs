@@ -226,6 +226,11 @@ fn data(given: &GivenOption, line: &ParsedLine, load: &mut TranslatedLoad, sheet
     if let Some(file) = file.strip_prefix("payload:") {
         load.put("--data", file);
         load.put("--data-kind", "jsonl");
+        // Theirs is the pause behind the answer of its line.
+        load.put_data_key("delay", json!("after_answer"));
+        if line.has("--session-concurrency") {
+            load.sessions_of_data();
+        }
         if line.has("--session-delay-ratio") {
             sheet.push_untranslated(
                 format!("--session-delay-ratio {}", line.value("--session-delay-ratio").unwrap_or_default()),

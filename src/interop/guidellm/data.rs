@@ -4,6 +4,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
+use crate::interop::command_line::json_number::plain;
 use crate::interop::command_line::load::TranslatedLoad;
 use crate::interop::command_line::translation::{NoMeaning, TranslationBuilder};
 
@@ -14,8 +15,10 @@ pub(super) enum GuideLlmData {
     Synthetic(Map<String, Value>),
     /// JSON lines.
     JsonLines(String),
-    /// A trace in Mooncake's format.
-    Mooncake(String),
+    /// A trace in Mooncake's format: its fields.
+    Mooncake(Map<String, Value>),
+    /// A trace of time stamps and lengths: its fields.
+    Trace(Map<String, Value>),
     /// Anything else, as it was written.
     Other(String),
 }
@@ -56,6 +59,25 @@ impl GuideLlmData {
         }
     }
 
+    /// Of `kind=…,name=value`, or a JSON list of such objects.
+    pub fn of_option(text: &str) -> Vec<Self> {
+        match serde_json::from_str(text) {
+            Ok(Value::Array(all)) => all.iter().map(|one| Self::of_kind(&one.to_string())).collect(),
+            _ => vec![Self::of_kind(text)],
+        }
+    }
+
+    /// As the line has it, or nearly so.
+    pub fn written(&self) -> String {
+        match self {
+            Self::Synthetic(all) | Self::Mooncake(all) | Self::Trace(all) => {
+                let fields = all.iter().map(|(name, value)| format!("{name}={}", plain(value)));
+                fields.collect::<Vec<_>>().join(",")
+            }
+            Self::JsonLines(text) | Self::Other(text) => text.clone(),
+        }
+    }
+
     /// Of `kind=…,name=value`.
     pub fn of_kind(text: &str) -> Self {
         let all = pairs(text);
@@ -63,7 +85,8 @@ impl GuideLlmData {
         match (field("kind"), field("path").or(field("source"))) {
             (Some("synthetic_text"), _) => Self::Synthetic(all),
             (Some("json_file"), Some(path)) if is_json_lines(path) => Self::JsonLines(path.to_owned()),
-            (Some("trace_mooncake" | "mooncake"), Some(path)) => Self::Mooncake(path.to_owned()),
+            (Some("trace_mooncake" | "mooncake"), Some(_)) => Self::Mooncake(all),
+            (Some("trace_synthetic"), Some(_)) => Self::Trace(all),
             (None, _) => Self::read(text),
             _ => Self::Other(text.to_owned()),
         }
@@ -83,22 +106,56 @@ impl GuideLlmData {
             Self::JsonLines(path) => {
                 load.put("--data", path);
                 load.put("--data-kind", "jsonl");
-                sheet.note("of each line its `prompt` or `text` is read, and `output_length`");
+                sheet.note("of each line its `prompt` or `text` is read, and `output_length`; there a line with an output length is requested with ignore_eos, too: that is --ignore-eos");
                 Ok(None)
             }
-            Self::Mooncake(path) => {
-                load.put("--data", path);
-                load.put("--data-kind", "mooncake");
+            Self::Mooncake(all) => {
+                trace(all, "mooncake", load)?;
+                if let Some(tokens) = all.get("hash_id_block_size").and_then(Value::as_u64) {
+                    load.put_data_key("block_tokens", json!(tokens));
+                }
                 Ok(None)
             }
-            Self::Other(text) if text.contains("trace_synthetic") => Err(format!(
-                "the line has no meaning here: the columns of `{text}` are not read; a file of JSON lines with `timestamp`, `input_length` and `output_length` is: `data: {{ jsonl: FILE }}` with `scenario: trace`"
-            ).into()),
+            Self::Trace(all) => trace(all, "jsonl", load).map(|()| None),
             Self::Other(text) => Err(format!(
                 "the line has no meaning here: the data `{text}` are not read, and nothing is downloaded; save the prompts as JSON lines, `{{\"prompt\": …}}`, and give them with --data FILE.jsonl"
             ).into()),
         }
     }
+}
+
+/// The file of a trace. Each of its answers has the whole length.
+fn trace(all: &Map<String, Value>, kind: &str, load: &mut TranslatedLoad) -> Result<(), NoMeaning> {
+    const COLUMNS: [(&str, &[&str]); 4] = [
+        ("timestamp_column", &["timestamp"]),
+        ("prompt_tokens_column", &["input_length", "input_tokens"]),
+        ("output_tokens_column", &["output_length", "output_tokens", "max_tokens"]),
+        ("hash_ids_column", &["hash_ids"]),
+    ];
+    let field = |name: &str| all.get(name).and_then(Value::as_str);
+    let path = field("path").or(field("source")).unwrap_or_default();
+    let other: Vec<String> = COLUMNS
+        .iter()
+        .filter_map(|(column, known)| Some((field(column).filter(|name| !known.contains(name))?, known[0])))
+        .map(|(name, known)| format!("`{name}` to `{known}`"))
+        .collect();
+    if !other.is_empty() {
+        return Err(format!(
+            "the line has no meaning here: the columns of `{path}` have other names than those that are read; rename {} in the file and leave the option out",
+            other.join(", ")
+        )
+        .into());
+    }
+    if !is_json_lines(path) {
+        return Err(format!(
+            "the line has no meaning here: `{path}` is not read; save the trace as JSON lines, `{{\"timestamp\": 0.5, \"input_length\": 256, \"output_length\": 128}}`, in a file NAME.jsonl"
+        )
+        .into());
+    }
+    load.put("--data", path);
+    load.put("--data-kind", kind);
+    load.flag("--ignore-eos");
+    Ok(())
 }
 
 /// A mean, and the other properties of a length.
@@ -152,7 +209,7 @@ fn shape(all: &Map<String, Value>, load: &mut TranslatedLoad, sheet: &mut Transl
             }
             "turns" if value.as_u64() == Some(1) => {}
             "turns" => {
-                load.keys.insert("sessions".to_owned(), json!({"turns": {"fixed": value}}));
+                load.keys.insert("sessions".to_owned(), json!({"turns": {"fixed": value}, "history": "answers"}));
             }
             "source" => {
                 sheet.push_untranslated(format!("source={value}"), "prompts are made up with the seed, of no text");

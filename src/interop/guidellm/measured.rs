@@ -34,13 +34,19 @@ pub(super) struct GuideLlmRun {
     pub most_in_flight: Option<u64>,
     pub seconds: Option<f64>,
     pub requests: Option<u64>,
-    pub data: Option<GuideLlmData>,
+    pub data: Vec<GuideLlmData>,
+    /// The first data set has the first turns, the second one the second turns.
+    pub pivots_turns: bool,
+    /// Only so many records.
+    pub samples: Option<u64>,
     pub tokenizer: Option<String>,
     pub seed: Option<String>,
     /// A share of the run below 1, from there on requests or seconds.
     pub warmup: Option<f64>,
-    /// The speed of a trace.
-    pub speed: Option<f64>,
+    /// By how much the times between the requests of a trace are longer.
+    pub time_scale: Option<f64>,
+    /// Rates of a sweep have the arrivals of a Poisson process.
+    pub sweeps_poisson: bool,
 }
 
 impl GuideLlmRun {
@@ -49,14 +55,16 @@ impl GuideLlmRun {
         if let Err(why) = self.server(&mut load, &mut sheet) {
             return TranslationBuilder::nothing(TOOL, why);
         }
-        let samples = if let Some(data) = &self.data {
-            match data.put(&mut load, &mut sheet) {
-                Ok(samples) => samples,
-                Err(why) => return TranslationBuilder::nothing(TOOL, why),
+        let samples = match self.data.as_slice() {
+            [] => {
+                sheet.push_error("`guidellm` needs --data");
+                None
             }
-        } else {
-            sheet.push_error("`guidellm` needs --data");
-            None
+            [data] => match data.put(&mut load, &mut sheet) {
+                Ok(samples) => self.samples.or(samples),
+                Err(why) => return TranslationBuilder::nothing(TOOL, why),
+            },
+            several => return TranslationBuilder::nothing(TOOL, self.combined(several)),
         };
         // They stand in place of what the data set brings with it.
         self.fields.iter().for_each(|field| extra(&mut load, &mut sheet, field, true));
@@ -65,6 +73,22 @@ impl GuideLlmRun {
         load.put("--seed", self.seed.as_deref().unwrap_or("42"));
         let kind = self.load(load, &mut sheet);
         sheet.finish(TOOL, kind)
+    }
+
+    /// Why data sets that are combined are not sent.
+    fn combined(&self, several: &[GuideLlmData]) -> String {
+        let names: Vec<String> = several.iter().map(|data| format!("`--data {}`", data.written())).collect();
+        let (first, rest) = names.split_first().map_or(("", &[][..]), |(first, rest)| (first.as_str(), rest));
+        let rest = rest.join(", ");
+        if self.pivots_turns {
+            return format!(
+                "the line has no meaning here: each turn of its conversations has lengths of its own, those of {first} and then of {rest}; here all turns have the same: `sessions: {{ turns: {{ fixed: {} }} }}` with the lengths of one of them, or a file with a line for each turn, `{{\"session_id\": 1, \"input_length\": 128, \"output_length\": 256}}`, and --data FILE.jsonl",
+                several.len()
+            );
+        }
+        format!(
+            "the line has no meaning here: each of its requests is made of several data sets together, of {first} and of {rest}; text of one data set is sent: give one --data, with the lengths of all texts added up"
+        )
     }
 
     /// The sentence on an interface that is not measured.
@@ -115,9 +139,18 @@ impl GuideLlmRun {
                 sheet.note("neither a number of requests nor a duration is given: there it goes on until it is stopped, here it is 1000 requests");
             }
         }
-        if load.has("--data") && (load.has("--requests") || load.has("--duration")) {
-            load.keys.insert("data".to_owned(), json!({"repeat": true}));
+        if self.replays() {
+            // A trace is sent once, from its beginning.
+            if let Some(first) = load.remove("--requests").and_then(|count| count.parse::<u64>().ok()) {
+                load.put_data_key("first", json!(first));
+            }
+        } else if load.has("--data") && (load.has("--requests") || load.has("--duration")) {
+            load.put_data_key("repeat", json!(true));
         }
+    }
+
+    fn replays(&self) -> bool {
+        self.profile.as_deref() == Some("replay")
     }
 
     fn warm_up(&self, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) {
@@ -166,7 +199,15 @@ impl GuideLlmRun {
                     load.keys.insert("max_in_flight".to_owned(), json!(most));
                 }
             }
-            "replay" => load.trace(self.speed.unwrap_or(1.0)),
+            "replay" => {
+                if !load.has("--data") {
+                    sheet.push_error("`replay` sends a trace: --data kind=trace_synthetic,path=FILE.jsonl");
+                }
+                let scale = self.time_scale.or(self.levels.first().copied()).unwrap_or(1.0);
+                // Time stamps are in seconds there and in milliseconds here.
+                load.trace(1e-3 / scale);
+                sheet.note("there the time stamps of a trace are seconds, here `timestamp` is in milliseconds: `speed` makes up for it; for time stamps in milliseconds take it out");
+            }
             "sweep" => self.whole_sweep(&mut load, sheet),
             other if let Some(near) = nearest(other, PROFILES) => {
                 sheet.push_error(format!("`{other}` is no profile of GuideLLM; did you mean `{near}`?"));
@@ -198,7 +239,7 @@ impl GuideLlmRun {
         const STEPS: u32 = 10;
         let steps = self.levels.first().map_or(STEPS, |steps| *steps as u32);
         load.sweep_to_saturation(steps.saturating_sub(2).clamp(1, 200));
-        load.put("--arrivals", "constant");
+        load.put("--arrivals", if self.sweeps_poisson { "poisson" } else { "constant" });
         if let Some(most) = self.most_in_flight {
             load.keys.insert("max_in_flight".to_owned(), json!(most));
         }

@@ -71,7 +71,7 @@ fn option(given: &GivenOption, run: &mut GuideLlmRun, sheet: &mut TranslationBui
         "--request-type" => run.request_format = text(),
         "--profile" => run.profile = text(),
         "--rate" => run.levels.extend(levels(given, sheet)),
-        "--data" => run.data = Some(GuideLlmData::read(value)),
+        "--data" => run.data.push(GuideLlmData::read(value)),
         "--data-samples" => {
             if let Some(samples) = value.parse::<u64>().ok().filter(|samples| *samples > 0) {
                 run.requests.get_or_insert(samples);
@@ -90,6 +90,9 @@ fn option(given: &GivenOption, run: &mut GuideLlmRun, sheet: &mut TranslationBui
     }
 }
 
+/// Why parts of `extras` have no place.
+const OTHER_EXTRAS: &str = "of `extras` only the fields of its `body` are sent: a message has a role and a text";
+
 /// Fields of the backend, which may have a key among them.
 pub(super) fn backend(text: &str, run: &mut GuideLlmRun, sheet: &mut TranslationBuilder) {
     for (name, value) in pairs(text) {
@@ -107,9 +110,16 @@ pub(super) fn backend(text: &str, run: &mut GuideLlmRun, sheet: &mut Translation
             }
             "extras" if value.pointer("/body").is_some_and(Value::is_object) => {
                 run.fields.extend(value.pointer("/body").map(Value::to_string));
+                let all = value.as_object().into_iter().flatten();
+                for (name, _) in all.filter(|(name, _)| *name != "body") {
+                    sheet.push_untranslated(format!("extras.{name}=…"), OTHER_EXTRAS);
+                }
             }
-            // It may be a key.
-            name if name.contains("header") || name.starts_with("extras") => {
+            // They may have a key.
+            name if name.starts_with("extras") => {
+                sheet.push_untranslated(format!("{name}=…"), OTHER_EXTRAS);
+            }
+            name if name.contains("header") => {
                 sheet.push_untranslated(format!("{name}=…"), "further headers are not sent");
             }
             "verify" => sheet

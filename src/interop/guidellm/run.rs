@@ -6,6 +6,7 @@ use super::data::{GuideLlmData, pairs};
 use super::measured::GuideLlmRun;
 use super::options::backend;
 use crate::diag::{did_you_mean, nearest};
+use crate::interop::command_line::json_number::plain;
 use crate::interop::command_line::options::{GivenOption, Opt, flag, many, one, read};
 use crate::interop::command_line::translation::{Translation, TranslationBuilder};
 use crate::interop::command_line::translation_error::TranslationError;
@@ -54,8 +55,12 @@ fn option(given: &GivenOption, run: &mut GuideLlmRun, sheet: &mut TranslationBui
         "--profile" => profile(&fields, run, sheet),
         "--constraint" => constraint(given, kind, &fields, run, sheet),
         "--tokenizer" => run.tokenizer = fields.get("model").and_then(Value::as_str).map(str::to_owned),
-        "--data" => run.data = Some(GuideLlmData::of_kind(value)),
+        "--data" => run.data.extend(GuideLlmData::of_option(value)),
         "--seed" => run.seed = fields.get("value").or(fields.get("seed")).map(ToString::to_string),
+        "--data-preprocessor" if kind == "turn_pivot" => run.pivots_turns = true,
+        "--data-loader" if fields.get("samples").and_then(Value::as_u64).is_some_and(|samples| samples > 0) => {
+            run.samples = fields.get("samples").and_then(Value::as_u64);
+        }
         "--label" | "--output" | "--metrics" => {
             sheet.push_untranslated(
                 given.as_written(),
@@ -70,8 +75,18 @@ fn option(given: &GivenOption, run: &mut GuideLlmRun, sheet: &mut TranslationBui
 }
 
 /// Fields of a profile.
-const FIELDS: [&str; 9] =
-    ["kind", "rate", "streams", "sweep_size", "max_concurrency", "warmup", "cooldown", "time_scale", "rampup_duration"];
+const FIELDS: [&str; 10] = [
+    "kind",
+    "rate",
+    "streams",
+    "sweep_size",
+    "strategy_type",
+    "max_concurrency",
+    "warmup",
+    "cooldown",
+    "time_scale",
+    "rampup_duration",
+];
 
 /// Kinds of a constraint.
 const CONSTRAINTS: [&str; 7] = [
@@ -91,7 +106,10 @@ fn profile(fields: &Map<String, Value>, run: &mut GuideLlmRun, sheet: &mut Trans
             "rate" | "streams" | "sweep_size" => run.levels = numbers(value),
             "max_concurrency" => run.most_in_flight = value.as_u64(),
             "warmup" => run.warmup = share(value),
-            "time_scale" => run.speed = value.as_f64().filter(|scale| *scale > 0.0).map(|scale| 1.0 / scale),
+            "time_scale" => run.time_scale = value.as_f64().filter(|scale| *scale > 0.0),
+            "strategy_type" if value == "poisson" => run.sweeps_poisson = true,
+            "strategy_type" if value == "constant" => run.sweeps_poisson = false,
+            "strategy_type" => sheet.push_error(format!("`strategy_type={}`: constant or poisson", plain(value))),
             "cooldown" => sheet.push_untranslated(
                 format!("cooldown={value}"),
                 "all requests are measured to their end; `regatta report` shows the steady part",

@@ -7,7 +7,7 @@ pub(in crate::interop) use super::make_targets::make;
 use super::placeholder::placeholder;
 use super::system_name::system_name;
 use super::{tuning_fields, untranslated_fields};
-use crate::diag::did_you_mean;
+use crate::diag::{did_you_mean, nearest};
 use crate::interop::command_line::translation::{
     RunLine, RunSetting, SystemNeed, Translation, TranslationBuilder, TranslationKind,
 };
@@ -53,6 +53,15 @@ pub(super) struct HarnessFields {
     is_interactive: bool,
     skips_server_spawn: bool,
     endpoints: Option<RunSetting>,
+}
+
+/// Whether words that begin with an option are of RUN_ARGS, and not the rest of another command.
+pub(in crate::interop) fn begin(first: &str, rest: &[String]) -> bool {
+    const OWN: [&str; 7] =
+        ["benchmarks", "scenarios", "accuracy_target", "config_ver", "harness_type", "core_type", "test_mode"];
+    let words = std::iter::once(first).chain(rest.iter().map(String::as_str)).flat_map(str::split_whitespace);
+    let mut names = words.filter_map(|word| word.strip_prefix("--")?.split('=').next());
+    names.any(|name| OWN.contains(&name) || nearest(name, ["benchmarks", "scenarios"]).is_some())
 }
 
 /// The line alone.

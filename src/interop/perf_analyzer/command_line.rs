@@ -98,7 +98,7 @@ pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, Tra
     if !load.has("--concurrency") && !load.has("--rate") {
         load.put("--concurrency", "1");
     }
-    if !load.has("--requests") && !load.has("--measurement-interval") {
+    if !load.has("--requests") && !load.has("--measurement-interval") && !line.has("--session-concurrency") {
         load.put("--measurement-interval", "5000");
         sheet.note("neither a number of requests nor a duration is given: one window of its 5000 ms");
     }
@@ -223,8 +223,14 @@ fn option(
         "--input-data" => {
             load.put("--data", value);
             load.put("--data-kind", "jsonl");
-            // It begins again at their end.
-            load.keys.insert("data".to_owned(), serde_json::json!({"repeat": true}));
+            // It begins again at their end, and sends conversations once.
+            if !line.has("--session-concurrency") {
+                load.put_data_key("repeat", serde_json::json!(true));
+            }
+        }
+        "--session-concurrency" => {
+            load.put("--concurrency", value);
+            load.sessions_of_data();
         }
         name if name.starts_with("--ssl-https-ca") => load.put("--cacert", value),
         name if name.starts_with("--ssl-https-client-certificate-file") => load.put("--cert", value),

@@ -13,6 +13,11 @@ use crate::triton::repository::{PARAMETERS, pairs};
 
 const TOOL: &str = "fill_template.py";
 
+/// The backend's models.
+const MODELS: [&str; 5] = ["ensemble", "preprocessing", "tensorrt_llm", "postprocessing", "tensorrt_llm_bls"];
+/// Placeholders that templates of earlier releases had, without an effect since.
+const OLD_PLACEHOLDERS: [&str; 2] = ["tokenizer_type", "enable_trt_overlap"];
+
 static TABLE: &[Opt] = &[flag(&["--in_place", "-i"])];
 
 /// One file and its values.
@@ -69,7 +74,13 @@ pub(in crate::interop) fn filled(words: &[String], sheet: &mut TranslationBuilde
             return None;
         }
     };
-    for (name, _) in &values {
+    let (old, values): (Vec<_>, Vec<_>) =
+        values.into_iter().partition(|(name, _)| OLD_PLACEHOLDERS.contains(&name.as_str()));
+    for (name, value) in old {
+        sheet.push_untranslated(format!("{model}: {name}:{value}"), "templates of today have no such placeholder");
+    }
+    // The templates of other models are not shipped here.
+    for (name, _) in values.iter().filter(|_| MODELS.contains(&model)) {
         if !PARAMETERS.iter().any(|parameter| parameter.name == name) {
             let hint = did_you_mean(name, PARAMETERS.iter().map(|parameter| parameter.name)).unwrap_or_default();
             sheet.push_error(format!("`{name}` of {model} is not a known placeholder of the templates; {hint}"));
@@ -89,7 +100,7 @@ pub(in crate::interop) fn repository(files: &[FilledFile], sheet: &mut Translati
     let engine = find("engine_dir")?;
     let mut stage = Map::from_iter([("engine".to_owned(), json!(engine))]);
     let mut parameters = Map::new();
-    for file in files {
+    for file in files.iter().filter(|file| MODELS.contains(&file.model.as_str())) {
         for (name, value) in &file.values {
             match name.as_str() {
                 "engine_dir" => {}
@@ -108,10 +119,7 @@ pub(in crate::interop) fn repository(files: &[FilledFile], sheet: &mut Translati
             }
         }
     }
-    let models: Vec<&str> = ["ensemble", "preprocessing", "tensorrt_llm", "postprocessing", "tensorrt_llm_bls"]
-        .into_iter()
-        .filter(|model| files.iter().any(|file| file.model == *model))
-        .collect();
+    let models: Vec<&str> = MODELS.into_iter().filter(|model| files.iter().any(|file| file.model == *model)).collect();
     for file in files.iter().filter(|file| !models.contains(&file.model.as_str())) {
         sheet.push_untranslated(format!("{}/config.pbtxt", file.model), "it is none of the backend's five models");
     }

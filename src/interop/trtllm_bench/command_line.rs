@@ -29,7 +29,12 @@ fn product(line: &ParsedLine, names: &[&str]) -> u64 {
 }
 
 /// `trtllm-bench … throughput` is a stage; `latency` is the same engine behind trtllm-serve with one user.
-pub(in crate::interop) fn translate(env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
+/// `content` is that of a file.
+pub(in crate::interop) fn translate(
+    env: &Env,
+    words: &[String],
+    content: &dyn Fn(&str) -> Option<String>,
+) -> Result<Translation, TranslationError> {
     let mut sheet = TranslationBuilder::default();
     if let Some(at) = words.iter().position(|word| word == "prepare-dataset") {
         return prepare_dataset(words, at, sheet);
@@ -48,7 +53,7 @@ pub(in crate::interop) fn translate(env: &Env, words: &[String]) -> Result<Trans
     };
     match kind {
         "build" => return build(words, &line, sheet),
-        "throughput" => return throughput(env, &line, model, sheet),
+        "throughput" => return throughput(env, &line, model, content, sheet),
         _ => {}
     }
     sheet.note("trtllm-bench drives the engine in its own process; here the same engine is behind trtllm-serve, so HTTP and detokenizing are part of what is measured");

@@ -15,6 +15,7 @@ pub(super) fn throughput(
     env: &Env,
     line: &ParsedLine,
     model: &str,
+    content: &dyn Fn(&str) -> Option<String>,
     mut sheet: TranslationBuilder,
 ) -> Result<Translation, TranslationError> {
     if let (Some(_), Some(backend @ ("pytorch" | "_autodeploy"))) =
@@ -74,12 +75,16 @@ pub(super) fn throughput(
             "--streaming" => {
                 keys.insert(name.to_owned(), json!(true));
             }
-            "--extra_llm_api_options" => {
-                sheet.push_untranslated(
+            "--extra_llm_api_options" => match content(text).and_then(|content| options(&content)) {
+                Some(options) => {
+                    keys.insert("options".to_owned(), Value::Object(options));
+                    sheet.reads(text);
+                }
+                None => sheet.push_untranslated(
                     given.as_written(),
                     "the content of that file belongs under `options`, key by key",
-                );
-            }
+                ),
+            },
             "--report_json" => {
                 sheet.push_untranslated(
                     given.as_written(),
@@ -110,4 +115,10 @@ pub(super) fn throughput(
     sheet.note("the numbers are trtllm-bench's own; behind a server it is `serve: trtllm_serve` and a `bench`");
     let stages = Map::from_iter([("throughput".to_owned(), Value::Object(stage))]);
     sheet.finish(BENCH, manifest(BENCH, BENCH, stages))
+}
+
+/// The settings in a file of YAML; none where a shell would still change them.
+fn options(content: &str) -> Option<Map<String, Value>> {
+    let is_changed = content.contains(['$', '`']) || content.contains("{{");
+    serde_yaml::from_str(content).ok().filter(|_| !is_changed)
 }

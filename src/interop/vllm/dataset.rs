@@ -155,7 +155,10 @@ fn records(line: &ParsedLine, load: &mut TranslatedLoad, is_all: bool) {
     }
 }
 
-/// Mooncake's format, whose time stamps are in milliseconds.
+/// Tokens of a hash id, where a line does not set them.
+const TRACE_BLOCK_TOKENS: u32 = 16;
+
+/// Mooncake's format. Time stamps are in units of the multiplier, in seconds where none is given; here they are in milliseconds.
 fn trace(line: &ParsedLine, file: Option<&str>, load: &mut TranslatedLoad) {
     load.put("--data", file.unwrap_or("conversation_trace.jsonl"));
     load.put("--data-kind", "mooncake");
@@ -165,13 +168,12 @@ fn trace(line: &ParsedLine, file: Option<&str>, load: &mut TranslatedLoad) {
     if let Some(count) = load.remove("--requests").and_then(|count| count.parse::<u64>().ok()) {
         data.insert("first".to_owned(), json!(count));
     }
-    if let Some(tokens) = line.value("--timed-trace-chunk-hash-size").and_then(|text| text.parse::<u32>().ok()) {
-        data.insert("block_tokens".to_owned(), json!(tokens));
-    }
+    let block_tokens = line.value("--timed-trace-chunk-hash-size").and_then(|text| text.parse().ok());
+    data.insert("block_tokens".to_owned(), json!(block_tokens.unwrap_or(TRACE_BLOCK_TOKENS)));
     load.keys.insert("data".to_owned(), json!(data));
     if !line.has("--no-self-timed") {
         let unit = line.value("--timed-trace-sec-multiplier").and_then(|text| text.parse::<f64>().ok());
-        load.trace(unit.filter(|unit| *unit > 0.0).map_or(1.0, |unit| 1e-3 / unit));
+        load.trace(1e-3 / unit.filter(|unit| *unit > 0.0).unwrap_or(1.0));
     }
 }
 

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::spec::{LONGEST_LENGTH, MOST_REQUESTS, RecordOrder};
+use crate::spec::{DelayPlace, LONGEST_LENGTH, MOST_REQUESTS, RecordOrder};
 
 /// Prompts from a file: exactly one of `jsonl, sharegpt, mooncake, input_ids, plan`. Paths are relative to the current folder.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
@@ -15,7 +15,7 @@ pub struct Data {
     /// A list of conversations, as in ShareGPT_V3_unfiltered_cleaned_split.json.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sharegpt: Option<String>,
-    /// A trace with `timestamp, input_length, output_length, hash_ids`: equal hash ids are equal tokens.
+    /// A trace, one JSON object a line: `input_length`, with `hash_ids` if there are (equal ids are equal tokens), or `text_input`; `output_length` and `timestamp` (ms).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mooncake: Option<String>,
     /// Token ids: rows of a `.npy` (see `lengths`), or a list a line in a `.jsonl`.
@@ -47,6 +47,8 @@ pub struct Data {
     #[serde(default = "mooncake_block")]
     #[schemars(range(min = 1, max = LONGEST_LENGTH))]
     pub block_tokens: u32,
+    #[serde(default)]
+    pub delay: DelayPlace,
 }
 
 const fn mooncake_block() -> u32 {

@@ -81,5 +81,6 @@ fn data(given: &Data, project: &Path) -> Option<harness::PromptFile> {
         order: given.order,
         repeat: given.repeat,
         block_tokens: given.block_tokens,
+        delay: given.delay,
     })
 }

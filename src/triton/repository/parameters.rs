@@ -1,6 +1,6 @@
 //! The parameters of the config.pbtxt templates: their names, permitted values and defaults.
 //!
-//! Names, kinds and defaults are those of TensorRT-LLM's Triton backend v0.19. A parameter is either bare in the
+//! Names, kinds and defaults are those of TensorRT-LLM's Triton backend from v0.19 on. A parameter is either bare in the
 //! text, where an unfilled `${…}` makes the file unreadable, or as the text of a `parameters` entry, where it reaches the
 //! backend. `None` as default means that the line is not written, so that the backend takes its own. Four defaults are
 //! this program's, for benchmarks: the batch size is the engine's, decoupling follows `streaming`,
@@ -108,12 +108,14 @@ pub const PARAMETERS: &[Parameter] = &[
     bare("max_queue_delay_microseconds", ParameterKind::Count(0), Some("0"), BATCHED, "how long the dynamic batcher waits for more requests"),
     bare("max_queue_size", ParameterKind::Count(0), Some("0"), BATCHED, "requests that may wait; 0 is no limit"),
     bare("logits_datatype", FLOATS, Some("TYPE_FP32"), LOGITS, "type of context and generation logits"),
+    bare("prompt_embedding_table_data_type", FLOATS, Some("TYPE_FP16"), LOGITS, "type of the prompt embedding table; the same in all models that pass it on"),
     bare("decoupled_mode", ParameterKind::Switch, None, STREAMED, "any number of answers for a request: token streaming"),
     text("tokenizer_dir", ParameterKind::Text, None, TOKENIZED, "tokenizer_dir", "", "folder of the tokenizer"),
     // preprocessing and postprocessing.
     bare("preprocessing_instance_count", ParameterKind::Count(1), Some("1"), PRE, "processes of the tokenizer"),
     text("add_special_tokens", ParameterKind::Switch, Some("true"), PRE, "add_special_tokens", "true", "whether the tokenizer adds its own tokens"),
     text("multimodal_model_path", ParameterKind::Text, None, PRE, "multimodal_model_path", "none", "engine of the vision model"),
+    text("hf_model_path", ParameterKind::Text, None, PRE, "hf_model_path", "none", "folder of the model as Hugging Face has it, for models with images"),
     text("max_num_images", ParameterKind::Count(1), None, PRE, "max_num_images", "none", "images in one request"),
     bare("postprocessing_instance_count", ParameterKind::Count(1), Some("1"), POST, "processes of the detokenizer"),
     text("skip_special_tokens", ParameterKind::Switch, Some("true"), POST, "skip_special_tokens", "true", "whether special tokens are left out of the text"),

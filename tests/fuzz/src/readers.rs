@@ -28,7 +28,7 @@ use regatta::interop::{ImportSource, import_runs, read_config, read_line, read_s
 use regatta::manifest::{Expressions, GivenValues, ManifestLibrary, Scope, load};
 use regatta::mlperf::{conf, log};
 use regatta::plan::expand;
-use regatta::spec::{Arrivals, Length, Limits, RecordOrder, Request, StopAfter};
+use regatta::spec::{Arrivals, DelayPlace, Length, Limits, RecordOrder, Request, StopAfter};
 use regatta::triton::{pbtxt, proto, repository, tensors_of};
 use tokio::runtime::{Builder, Runtime};
 
@@ -308,6 +308,7 @@ fn prompts_of(kind: DataKind, file: &Path) -> BenchSpec {
         order: RecordOrder::Given,
         repeat: true,
         block_tokens: 512,
+        delay: DelayPlace::BeforeTurn,
     };
     BenchSpec {
         endpoints: vec!["127.0.0.1:1".parse().expect("an endpoint")],

@@ -82,12 +82,12 @@ impl RequestProgress {
             let ids = raw.as_chunks::<4>().0.iter().map(|id| i32::from_le_bytes(*id));
             match self.answer.get_or_insert_with(|| Prompt::Ids(Vec::new())) {
                 Prompt::Ids(answer) => answer.extend(ids),
-                Prompt::Text(_) => {}
+                Prompt::Text(_) | Prompt::Chat(_) => {}
             }
         } else if let Some((_, text)) = raw.split_first_chunk::<4>() {
             match self.answer.get_or_insert_with(|| Prompt::Text(String::new())) {
                 Prompt::Text(answer) => answer.push_str(&String::from_utf8_lossy(text)),
-                Prompt::Ids(_) => {}
+                Prompt::Ids(_) | Prompt::Chat(_) => {}
             }
         }
     }

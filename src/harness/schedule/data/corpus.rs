@@ -140,6 +140,7 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
+    use crate::spec::DelayPlace;
 
     fn data(order: RecordOrder, repeat: bool) -> PromptFile {
         PromptFile {
@@ -152,6 +153,7 @@ mod tests {
             order,
             repeat,
             block_tokens: 512,
+            delay: DelayPlace::BeforeTurn,
         }
     }
 

@@ -9,7 +9,7 @@
 //! | `output_length` | `output_tokens`, `max_tokens` | |
 //! | `timestamp` | | ms |
 //! | `session_id` | `session` | lines of one session are its turns, in order |
-//! | `delay` | | ms after the answer before |
+//! | `delay` | | ms after the answer before, or of its own turn: `data.delay` |
 //!
 //! Other keys are ignored.
 //!
@@ -33,7 +33,7 @@ use super::prompt::{PromptPart, RandomStream};
 use super::prompt_renderer::words_of;
 use super::tokenizer::PromptTokenizer;
 use crate::harness::{DataKind, HarnessError, PromptFile};
-use crate::spec::LONGEST_LENGTH;
+use crate::spec::{DelayPlace, LONGEST_LENGTH};
 
 /// `--op-tokens-per-word` of `benchmark_core_model.py`.
 const TOKENS_PER_WORD: f64 = 1.3;
@@ -72,8 +72,10 @@ pub(super) fn read(
     let file = data.file.as_path();
     let opened = File::open(file).map_err(|error| fault(file, error.to_string()))?;
     let mut reader: Box<dyn BufRead> = Box::new(BufReader::with_capacity(1 << 20, opened));
-    if let Some(lines) = list_as_lines(&mut reader, data)? {
-        reader = Box::new(Cursor::new(lines));
+    let mut delay = data.delay;
+    if let Some(list) = list_as_lines(&mut reader, data)? {
+        reader = Box::new(Cursor::new(list.lines));
+        delay = list.delay;
     }
     let mut mistakes = DataErrors::of(file);
     let mut entries: Vec<CorpusRecord> = Vec::new();
@@ -131,11 +133,26 @@ pub(super) fn read(
         }
     }
     mistakes.end()?;
+    if delay == DelayPlace::AfterAnswer {
+        for entry in &mut entries {
+            let mut before = None;
+            for turn in &mut entry.turns {
+                std::mem::swap(&mut turn.pause_ns, &mut before);
+            }
+        }
+    }
     Ok(entries)
 }
 
-/// The elements of a file that is one JSON list, a line each; `None`: it is no such file, and nothing of it was taken.
-fn list_as_lines(reader: &mut Box<dyn BufRead>, data: &PromptFile) -> Result<Option<Vec<u8>>, HarnessError> {
+/// A file that is one JSON list.
+struct RecordList {
+    /// Its elements, a line each.
+    lines: Vec<u8>,
+    delay: DelayPlace,
+}
+
+/// `None`: it is no JSON list, and nothing of it was taken.
+fn list_as_lines(reader: &mut Box<dyn BufRead>, data: &PromptFile) -> Result<Option<RecordList>, HarnessError> {
     let file = data.file.as_path();
     let unreadable = |error: &dyn std::fmt::Display| fault(file, error.to_string());
     let begin = reader.fill_buf().map_err(|error| unreadable(&error))?.trim_ascii_start();
@@ -143,7 +160,8 @@ fn list_as_lines(reader: &mut Box<dyn BufRead>, data: &PromptFile) -> Result<Opt
     if data.kind == DataKind::Jsonl && perf_analyzer::is_begun(begin) {
         let whole = serde_json::from_reader(reader).map_err(|error| unreadable(&error))?;
         let records = perf_analyzer::records(whole).map_err(|error| unreadable(&error))?;
-        return as_lines(records.into_iter().map(Value::Object)).map(Some).map_err(|error| unreadable(&error));
+        let lines = as_lines(records.into_iter().map(Value::Object)).map_err(|error| unreadable(&error))?;
+        return Ok(Some(RecordList { lines, delay: DelayPlace::AfterAnswer }));
     }
     let is_list = begin.strip_prefix(b"[").is_some_and(|rest| rest.trim_ascii_start().first() == Some(&b'{'));
     if data.kind != DataKind::Jsonl || !is_list {
@@ -165,7 +183,8 @@ fn list_as_lines(reader: &mut Box<dyn BufRead>, data: &PromptFile) -> Result<Opt
             _ => Value::Object(item),
         }
     });
-    as_lines(records).map(Some).map_err(|error| unreadable(&error))
+    let lines = as_lines(records).map_err(|error| unreadable(&error))?;
+    Ok(Some(RecordList { lines, delay: data.delay }))
 }
 
 fn as_lines(records: impl Iterator<Item = Value>) -> Result<Vec<u8>, serde_json::Error> {
@@ -188,8 +207,6 @@ enum RowError {
     InputLength,
     #[error("{0} tokens are more than any model takes: at most {LONGEST_LENGTH}")]
     TooLong(u32),
-    #[error("a Mooncake trace needs `timestamp`, `input_length`, `output_length` and `hash_ids`")]
-    Mooncake,
     #[error("`delay` must be ms, 0 or more")]
     Delay,
     #[error("the prompt is empty")]
@@ -247,9 +264,6 @@ fn turn(row: Row, data: &PromptFile, prompt_tokenizer: Option<&PromptTokenizer>)
     // Each token takes memory as soon as it is drawn.
     if let Some(tokens) = input_length.max(output_length).filter(|tokens| *tokens > LONGEST_LENGTH) {
         return Err(RowError::TooLong(tokens));
-    }
-    if data.kind == DataKind::Mooncake && (hash_ids.is_none() || timestamp.is_none() || output_length.is_none()) {
-        return Err(RowError::Mooncake);
     }
     let pause_ns = match delay.map(ns) {
         Some(None) => return Err(RowError::Delay),
@@ -311,7 +325,7 @@ fn blocks_of(blocks: &[u64], length: u32, block: u32) -> Result<Vec<PromptPart>,
 fn size_in_memory(turn: &CorpusTurn) -> usize {
     let parts = turn.parts.iter().map(|part| match part {
         PromptPart::Ids(ids) => ids.len() * 4,
-        PromptPart::Text(text) => text.len(),
+        PromptPart::Text(text) | PromptPart::RecordedAnswer(text) => text.len(),
         PromptPart::Drawn { .. } | PromptPart::PreviousAnswer { .. } => 0,
     });
     size_of::<CorpusTurn>() + turn.parts.len() * size_of::<PromptPart>() + parts.sum::<usize>()

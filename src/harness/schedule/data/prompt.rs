@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 /// Answers of the turns before, for a history that is made of them.
 #[derive(Clone, Debug, Default)]
@@ -16,6 +17,8 @@ pub struct PreviousAnswers {
 pub enum Prompt {
     Ids(Vec<i32>),
     Text(String),
+    /// Texts of the user and of the assistant in turn, the user's first and last.
+    Chat(Vec<String>),
 }
 
 impl Prompt {
@@ -24,22 +27,23 @@ impl Prompt {
         match self {
             Self::Ids(ids) => ids.len(),
             Self::Text(text) => text.len(),
+            Self::Chat(texts) => texts.iter().map(String::len).sum(),
         }
     }
 
-    /// None for a text.
+    /// None for text.
     pub(in crate::harness) fn as_ids(&self) -> &[i32] {
         match self {
             Self::Ids(ids) => ids,
-            Self::Text(_) => &[],
+            Self::Text(_) | Self::Chat(_) => &[],
         }
     }
 
-    /// None for ids.
+    /// None for ids, and for messages of a chat.
     pub(in crate::harness) fn as_text(&self) -> &str {
         match self {
             Self::Text(text) => text,
-            Self::Ids(_) => "",
+            Self::Ids(_) | Self::Chat(_) => "",
         }
     }
 
@@ -47,6 +51,10 @@ impl Prompt {
         match self {
             Self::Ids(ids) => ids.as_slice().into(),
             Self::Text(text) => text.as_str().into(),
+            Self::Chat(texts) => {
+                let roles = ["user", "assistant"].into_iter().cycle();
+                texts.iter().zip(roles).map(|(text, role)| json!({"role": role, "content": text})).collect()
+            }
         }
     }
 }
@@ -62,6 +70,8 @@ pub(in crate::harness) enum PromptPart {
     },
     Ids(Arc<[i32]>),
     Text(Arc<str>),
+    /// An answer that the data have.
+    RecordedAnswer(Arc<str>),
     /// The answer to this turn of the session, as it came.
     PreviousAnswer {
         turn: u32,

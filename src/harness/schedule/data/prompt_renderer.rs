@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rand::RngExt;
 
-use super::prompt::{PreviousAnswers, Prompt, PromptPart};
+use super::prompt::{PreviousAnswers, Prompt, PromptPart, RandomStream};
 use super::tokenizer::PromptTokenizer;
 use crate::harness::schedule::random_draws;
 use crate::harness::schedule::random_draws::generator;
@@ -40,7 +40,9 @@ impl PromptRenderer {
     /// For a target that takes token ids.
     pub fn ids(&self, parts: &[PromptPart], previous: &PreviousAnswers) -> Result<Vec<i32>, HarnessError> {
         if self.tokenizer.is_some()
-            && parts.iter().any(|part| matches!(part, PromptPart::Drawn { .. } | PromptPart::Text(_)))
+            && parts.iter().any(|part| {
+                matches!(part, PromptPart::Drawn { .. } | PromptPart::Text(_) | PromptPart::RecordedAnswer(_))
+            })
         {
             // One source for both kinds of target: the ids are those of the text.
             let text = self.text(parts, previous)?;
@@ -60,12 +62,14 @@ impl PromptRenderer {
                     ));
                 }
                 PromptPart::Ids(given) => ids.extend_from_slice(given),
-                PromptPart::Text(text) => ids.extend(self.tokenizer()?.encode(text)?),
+                PromptPart::Text(text) | PromptPart::RecordedAnswer(text) => {
+                    ids.extend(self.tokenizer()?.encode(text)?);
+                }
                 PromptPart::PreviousAnswer { turn } => {
                     match previous.answers.get(*turn as usize).and_then(Option::as_ref) {
                         Some(Prompt::Ids(answer)) => ids.extend_from_slice(answer),
                         Some(Prompt::Text(answer)) => ids.extend(self.tokenizer()?.encode(answer)?),
-                        None => {}
+                        Some(Prompt::Chat(_)) | None => {}
                     }
                 }
             }
@@ -88,12 +92,12 @@ impl PromptRenderer {
                     (piece, true)
                 }
                 PromptPart::Ids(given) => (self.tokenizer()?.decode(given)?, false),
-                PromptPart::Text(given) => ((**given).to_owned(), false),
+                PromptPart::Text(given) | PromptPart::RecordedAnswer(given) => ((**given).to_owned(), false),
                 PromptPart::PreviousAnswer { turn } => {
                     match previous.answers.get(*turn as usize).and_then(Option::as_ref) {
                         Some(Prompt::Ids(answer)) => (self.tokenizer()?.decode(answer)?, false),
                         Some(Prompt::Text(answer)) => (answer.clone(), false),
-                        None => continue,
+                        Some(Prompt::Chat(_)) | None => continue,
                     }
                 }
             };
@@ -106,8 +110,33 @@ impl PromptRenderer {
         Ok(text)
     }
 
+    /// For a chat: texts of the user and of the assistant in turn, the user's first and last.
+    pub fn chat(&self, parts: &[PromptPart], previous: &PreviousAnswers) -> Result<Vec<String>, HarnessError> {
+        let mut texts = Vec::new();
+        let mut rest = parts;
+        while let Some(at) = rest.iter().position(|part| is_answer(part, previous)) {
+            texts.push(self.text(&rest[..at], previous)?);
+            texts.push(self.text(&rest[at..=at], previous)?);
+            rest = &rest[at + 1..];
+        }
+        texts.push(self.text(rest, previous)?);
+        Ok(texts)
+    }
+
     fn tokenizer(&self) -> Result<&PromptTokenizer, HarnessError> {
         Ok(self.tokenizer.as_deref().ok_or(ScheduleError::NoTokenizer)?)
+    }
+}
+
+/// Whether a part is what the assistant answered. Between the prompts around an answer that failed there is none.
+fn is_answer(part: &PromptPart, previous: &PreviousAnswers) -> bool {
+    match part {
+        PromptPart::Drawn { stream, .. } => *stream == RandomStream::Answer,
+        PromptPart::RecordedAnswer(_) => true,
+        PromptPart::PreviousAnswer { turn } => {
+            previous.answers.get(*turn as usize).is_some_and(|answer| answer.as_ref().is_some_and(|it| it.len() > 0))
+        }
+        PromptPart::Ids(_) | PromptPart::Text(_) => false,
     }
 }
 

@@ -121,7 +121,10 @@ enum PlannedPromptError {
 fn prompt(line: &Line, before: &[PlannedRequest]) -> Result<Option<Arc<[PromptPart]>>, PlannedPromptError> {
     let drawn = line.parts.iter().flat_map(|parts| parts.iter()).map(|part| match part {
         PromptPart::Drawn { tokens, .. } => u64::from(*tokens),
-        PromptPart::Ids(_) | PromptPart::Text(_) | PromptPart::PreviousAnswer { .. } => 0,
+        PromptPart::Ids(_)
+        | PromptPart::Text(_)
+        | PromptPart::RecordedAnswer(_)
+        | PromptPart::PreviousAnswer { .. } => 0,
     });
     // Each token takes memory as soon as it is drawn.
     let counts = [drawn.sum(), line.r#in.into(), line.out.into()];

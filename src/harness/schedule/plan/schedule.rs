@@ -52,6 +52,16 @@ impl RequestSchedule {
         self.renderer.text(&planned.recipe(index), previous_answers)
     }
 
+    /// The same prompt for a chat: texts of the user and of the assistant in turn, the user's first and last.
+    pub fn chat(
+        &self,
+        index: u64,
+        planned: &PlannedRequest,
+        previous_answers: &PreviousAnswers,
+    ) -> Result<Vec<String>, HarnessError> {
+        self.renderer.chat(&planned.recipe(index), previous_answers)
+    }
+
     /// A request of the same lengths with a prompt that is in no plan, so that warming up fills no cache with what is measured.
     pub fn warmup(&self, number: u64) -> PlannedRequest {
         let like = self.requests.get(number as usize % self.requests.len());
@@ -150,6 +160,9 @@ fn digest_part(part: &PromptPart, hasher: &mut Hasher) {
         }
         PromptPart::Text(text) => {
             hasher.field(b"text").field(text.as_bytes());
+        }
+        PromptPart::RecordedAnswer(text) => {
+            hasher.field(b"recorded answer").field(text.as_bytes());
         }
         PromptPart::PreviousAnswer { turn } => {
             hasher.field(b"heard").field(&turn.to_le_bytes());

@@ -263,7 +263,7 @@ impl SessionHistory {
             (History::Answers, _) => (PromptPart::PreviousAnswer { turn }, output_len),
             (History::Planned, Some(text)) => {
                 let tokens = given.and_then(|given| given.output_tokens).unwrap_or(output_len);
-                (PromptPart::Text(text), tokens)
+                (PromptPart::RecordedAnswer(text), tokens)
             }
             (History::Planned, None) => {
                 (PromptPart::Drawn { stream: RandomStream::Answer, number: index, tokens: output_len }, output_len)
@@ -283,7 +283,7 @@ fn tokens_of(part: &PromptPart) -> u32 {
     match part {
         PromptPart::Drawn { tokens, .. } => *tokens,
         PromptPart::Ids(ids) => ids.len() as u32,
-        PromptPart::Text(_) | PromptPart::PreviousAnswer { .. } => 0,
+        PromptPart::Text(_) | PromptPart::RecordedAnswer(_) | PromptPart::PreviousAnswer { .. } => 0,
     }
 }
 

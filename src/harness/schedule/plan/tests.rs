@@ -11,7 +11,7 @@ use crate::harness::measure::arrival_law;
 use crate::harness::{
     LoadLevel, LoadSegment, Pause, PreviousAnswers, Prompt, PromptFile, PromptSource, SendingSpec, Slo, Transport,
 };
-use crate::spec::{Arrivals, History, Length, Limits, Prefixes, RecordOrder, Request, Sessions, StopAfter};
+use crate::spec::{Arrivals, DelayPlace, History, Length, Limits, Prefixes, RecordOrder, Request, Sessions, StopAfter};
 
 fn spec(scenario: LoadPattern, arrivals: Arrivals, stop: StopAfter, seed: u64) -> BenchSpec {
     BenchSpec {
@@ -69,6 +69,7 @@ fn data(file: PathBuf, kind: DataKind) -> PromptFile {
         order: RecordOrder::Given,
         repeat: false,
         block_tokens: 512,
+        delay: DelayPlace::BeforeTurn,
     }
 }
 
@@ -239,6 +240,77 @@ fn a_session_grows_by_its_answers() {
     let first = ids(&request_schedule, 0);
     assert_eq!(second[first.len()..first.len() + 3], [7, 7, 7]);
     assert!(second.starts_with(&first) && request_schedule.requests.get(1).unwrap().needs_answers());
+}
+
+#[test]
+fn a_chat_has_the_answers_before_as_messages_of_their_own() {
+    let mut turns = spec(server(10.0), Arrivals::Constant, requests(3), 8);
+    for (history, answered) in [(History::Planned, true), (History::Answers, true), (History::Answers, false)] {
+        turns.content.sessions = Some(Sessions { turns: Length::Fixed(3), history });
+        turns.content.prefixes = Some(Prefixes { count: 1, tokens: 4, zipf: None });
+        let plan = plan_of(&turns);
+        let answer = answered.then(|| Prompt::Text("yes".to_owned()));
+        let previous = PreviousAnswers { answers: vec![answer, Some(Prompt::Text("no".to_owned()))] };
+        let texts = plan.chat(2, &plan.requests.get(2).unwrap(), &previous).unwrap();
+        // A turn without an answer is in one message with the next one.
+        assert_eq!(texts.len(), if answered { 5 } else { 3 }, "{texts:?}");
+        let messages = Prompt::Chat(texts.clone()).to_json();
+        let roles: Vec<&str> = messages.as_array().unwrap().iter().filter_map(|one| one["role"].as_str()).collect();
+        assert_eq!(roles[..3], ["user", "assistant", "user"]);
+        assert_eq!(messages[0]["content"], texts[0].as_str());
+        let whole = plan.text(2, &plan.requests.get(2).unwrap(), &previous).unwrap();
+        let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(words(&texts.join(" ")), words(&whole));
+        if history == History::Answers {
+            assert_eq!(texts[texts.len() - 2], "no");
+        }
+    }
+    let (_folder, mut recorded) = with_file(
+        "s.json",
+        r#"[{"conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}, {"from": "human", "value": "c"}, {"from": "gpt", "value": "d"}]}]"#,
+        DataKind::Sharegpt,
+    );
+    recorded.output_len = Length::Fixed(4);
+    recorded.content.sessions = Some(Sessions { turns: Length::Given, history: History::Planned });
+    let plan = plan_of(&recorded);
+    let texts = plan.chat(1, &plan.requests.get(1).unwrap(), &PreviousAnswers::default()).unwrap();
+    assert_eq!(texts, ["a", "b", "c"]);
+}
+
+#[test]
+fn a_delay_is_before_its_turn_or_after_its_answer() {
+    let lines = "{\"session_id\": 1, \"delay\": 10, \"prompt\": \"a\", \"output_length\": 2}\n\
+                 {\"session_id\": 2, \"prompt\": \"x\", \"output_length\": 2}\n\
+                 {\"session_id\": 1, \"delay\": 20, \"prompt\": \"b\", \"output_length\": 2}\n\
+                 {\"session_id\": 1, \"prompt\": \"c\", \"output_length\": 2}\n";
+    let pauses = |spec: &BenchSpec| -> Vec<u64> {
+        let later = |request: &PlannedRequest| request.turn > 0;
+        plan_of(spec).requests.iter().filter(later).map(|request| request.at_ns / 1_000_000).collect()
+    };
+    let (_folder, mut spec) = with_file("delays.jsonl", lines, DataKind::Jsonl);
+    assert_eq!(pauses(&spec), [20, 0]);
+    spec.content.data.as_mut().unwrap().delay = DelayPlace::AfterAnswer;
+    assert_eq!(pauses(&spec), [10, 20]);
+    let file = r#"{"data": [{"payload": [{"prompt": "a", "max_tokens": 2}], "session_id": ["s"], "delay": [3000]},
+                             {"payload": [{"prompt": "b", "max_tokens": 2}], "session_id": ["s"]}]}"#;
+    let (_folder, spec) = with_file("input_data.json", file, DataKind::Jsonl);
+    assert_eq!(pauses(&spec), [3000]);
+}
+
+#[test]
+fn a_line_of_a_trace_may_have_a_text_or_no_hash_ids() {
+    let lines = "{\"timestamp\": 0, \"input_length\": 9, \"output_length\": 2}\n\
+                 {\"timestamp\": 5, \"text_input\": \"one two\", \"output_length\": 3}\n";
+    let (_folder, mut trace) = with_file("trace.jsonl", lines, DataKind::Mooncake);
+    trace.scenario = LoadPattern::Trace { speed: 1.0 };
+    let lengths = |spec: &BenchSpec| -> Vec<(u32, u32)> {
+        plan_of(spec).requests.iter().map(|request| (request.input_len, request.output_len)).collect()
+    };
+    assert_eq!(lengths(&trace), [(9, 2), (2, 3)]);
+    let (_folder, mut short) = with_file("short.jsonl", "{\"input_length\": 9, \"hash_ids\": [1]}", DataKind::Mooncake);
+    assert!(plan(&short).unwrap_err().to_string().contains("has no output length"));
+    short.output_len = Length::Fixed(4);
+    assert_eq!(lengths(&short), [(9, 4)]);
 }
 
 fn plan_of(spec: &BenchSpec) -> RequestSchedule {

@@ -193,7 +193,7 @@ impl HttpRequestTemplate {
                 ("input_ids", prompt.to_json())
             }
             Api::Generate => ("text_input", prompt.to_json()),
-            Api::OpenaiChat => ("messages", json!([{"role": "user", "content": prompt.to_json()}])),
+            Api::OpenaiChat => ("messages", prompt.to_json()),
             Api::OpenaiCompletions => ("prompt", prompt.to_json()),
         };
         body.insert(key.to_owned(), value);

@@ -6,10 +6,12 @@
 
 mod arithmetic;
 mod split;
+mod terminal_prompt;
 mod unknown;
 mod variables;
 
 pub(in crate::interop) use split::{WrittenCommand, split};
+pub(in crate::interop) use terminal_prompt::without_prompts;
 pub use unknown::{UnknownNumber, UnknownValue};
 pub(in crate::interop) use unknown::{as_written, parameters};
 pub(in crate::interop) use variables::Variables;

@@ -10,6 +10,8 @@ pub(in crate::interop) struct WrittenCommand {
     pub written_to: Option<String>,
     /// Its input stands in the text: `<< EOF`.
     pub has_here_document: bool,
+    /// That text, as it stands.
+    pub here_document: String,
 }
 
 /// The commands of a text; on error the line in which a quote begins that is not closed.
@@ -73,11 +75,7 @@ impl Splitter {
     fn step(&mut self) -> Result<(), usize> {
         let Some(c) = self.peek(0) else { return Ok(()) };
         match c {
-            '\\' if self.peek(1) == Some('\n') => {
-                self.push(' ');
-                self.at += 2;
-                self.line += 1;
-            }
+            '\\' if self.end_of_blanks(self.at + 1).is_some() => self.continued_line(),
             '\\' => self.take(2),
             '\'' | '"' | '`' => return self.quoted(c),
             '$' if self.peek(1) == Some('(') => return self.unquoted_substitution(),
@@ -113,6 +111,34 @@ impl Splitter {
             }
         }
         Ok(())
+    }
+
+    /// The end of the line, where nothing but blanks is in front of it from there on.
+    fn end_of_blanks(&self, from: usize) -> Option<usize> {
+        let blanks = self.chars.get(from..)?.iter().take_while(|c| matches!(c, ' ' | '\t' | '\r')).count();
+        (self.chars.get(from + blanks) == Some(&'\n')).then_some(from + blanks)
+    }
+
+    /// Joins the next line. Pages have blanks behind the backslash, and comments between options: neither ends a command here.
+    fn continued_line(&mut self) {
+        self.push(' ');
+        let Some(end) = self.end_of_blanks(self.at + 1) else { return };
+        self.at = end + 1;
+        self.line += 1;
+        while let Some(length) = self.comment_before_option() {
+            self.at += length;
+            self.line += 1;
+        }
+    }
+
+    /// The length of a line that is a comment in front of a line with an option or another comment.
+    fn comment_before_option(&self) -> Option<usize> {
+        let rest = self.chars.get(self.at..)?;
+        let mut lines = rest.split_inclusive(|c| *c == '\n');
+        let begin = |line: &[char]| line.iter().copied().find(|c| !c.is_whitespace());
+        let comment = lines.next().filter(|line| begin(line) == Some('#'))?;
+        let next = lines.find(|line| begin(line) != Some('#'))?;
+        (begin(next) == Some('-')).then_some(comment.len())
     }
 
     /// A quoted part, with its quotes.
@@ -239,6 +265,10 @@ impl Splitter {
                 if line.trim_start_matches('\t') == word {
                     break;
                 }
+                if let Some(command) = self.commands.iter_mut().rfind(|command| command.has_here_document) {
+                    command.here_document.push_str(&line);
+                    command.here_document.push('\n');
+                }
             }
         }
     }
@@ -295,6 +325,11 @@ mod tests {
             ),
             [one(1, "a   b"), one(2, "cat"), one(5, "e --dataset <dataset path> --dir <> -v </path/to/x>:/y")]
         );
+    }
+
+    #[test]
+    fn a_continued_line_goes_on_behind_blanks_and_comments() {
+        assert_eq!(texts("a --b \\  \n  # why\n  --c \\\n# end\nd"), [one(1, "a --b    --c"), one(5, "d")]);
     }
 
     #[test]

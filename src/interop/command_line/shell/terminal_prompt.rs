@@ -1,0 +1,130 @@
+//! A text as a terminal shows it: the prompts in front of its lines.
+
+use std::borrow::Cow;
+
+/// The text without the prompts of a terminal; each line stays where it is. `is_program` knows the names of programs.
+///
+/// A line that begins with `$ `, or with the name of an environment or a host in front of it (`(venv) $ `, `me@host:~$ `), is a
+/// command. In a text with such lines a `> ` continues the line before, and where the first line is one, the others are what
+/// the commands printed, unless a program is called: they are left out. A `# ` is a comment, unless it is all that the text
+/// has: then it is the prompt of a superuser where the name of a program follows.
+pub(in crate::interop) fn without_prompts<'a>(text: &'a str, is_program: &dyn Fn(&str) -> bool) -> Cow<'a, str> {
+    let has_prompts = text.lines().any(|line| behind_prompt(line).is_some());
+    let is_comments = !has_prompts && is_comments(text);
+    if !has_prompts && !is_comments {
+        return Cow::Borrowed(text);
+    }
+    let mut first_lines = text.lines().skip_while(|line| line.trim().is_empty());
+    let has_output = first_lines.next().is_some_and(|line| behind_prompt(line).is_some()) && !text.contains("<<");
+    let calls_program = |line: &str| line.split_whitespace().next().is_some_and(is_program);
+    let mut open = OpenCommand::default();
+    let lines = text.split('\n').map(|line| {
+        let command = match behind_prompt(line) {
+            Some(command) => command,
+            None if open.is_continued && has_prompts => line.trim_start().strip_prefix("> ").unwrap_or(line),
+            None if is_comments => superuser_command(line, is_program).unwrap_or(line),
+            None if has_output && !open.goes_on() && !calls_program(line) => "",
+            None => line,
+        };
+        open.read(command);
+        command
+    });
+    Cow::Owned(lines.collect::<Vec<_>>().join("\n"))
+}
+
+/// Whether a command goes on behind the lines that were read.
+#[derive(Default)]
+struct OpenCommand {
+    is_continued: bool,
+    /// In a quote of this kind.
+    quote: Option<char>,
+}
+
+impl OpenCommand {
+    fn read(&mut self, line: &str) {
+        for c in line.chars() {
+            match self.quote {
+                Some(open) if open == c => self.quote = None,
+                None if c == '\'' || c == '"' => self.quote = Some(c),
+                _ => {}
+            }
+        }
+        self.is_continued = line.trim_end().ends_with('\\');
+    }
+
+    fn goes_on(&self) -> bool {
+        self.is_continued || self.quote.is_some()
+    }
+}
+
+/// What is behind the prompt of a line that has one.
+fn behind_prompt(line: &str) -> Option<&str> {
+    let mut rest = line.trim_start();
+    if let Some((name, behind)) = rest.strip_prefix('(').and_then(|inner| inner.split_once(") ")) {
+        if !is_name(name) {
+            return None;
+        }
+        rest = behind.trim_start();
+    }
+    if let Some(command) = rest.strip_prefix("$ ") {
+        return Some(command.trim_start());
+    }
+    // `me@host:~/folder$ `, `root@host:/# `
+    let (host, command) = rest.split_once(
+        ["$", "#"]
+            .map(|end| format!("{end} "))
+            .iter()
+            .find(|end| rest.split_once(end.as_str()).is_some_and(|(host, _)| !host.contains(char::is_whitespace)))?
+            .as_str(),
+    )?;
+    let (user, machine) = host.split_once('@')?;
+    let machine = machine.split(':').next().unwrap_or_default();
+    (is_name(user) && is_name(machine)).then(|| command.trim_start())
+}
+
+fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c))
+}
+
+/// Whether each of its lines is a comment, or continues one.
+fn is_comments(text: &str) -> bool {
+    let mut is_continued = false;
+    let mut lines = text.lines().filter(|line| !line.trim().is_empty()).peekable();
+    lines.peek().is_some()
+        && lines.all(|line| {
+            let is_comment = is_continued || line.trim_start().starts_with('#');
+            is_continued = is_comment && line.trim_end().ends_with('\\');
+            is_comment
+        })
+}
+
+fn superuser_command<'a>(line: &'a str, is_program: &dyn Fn(&str) -> bool) -> Option<&'a str> {
+    let command = line.trim_start().strip_prefix("# ")?;
+    command.split_whitespace().next().filter(|name| is_program(name)).map(|_| command)
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::without_prompts;
+
+    fn read(text: &str) -> String {
+        without_prompts(text, &|name| name == "aiperf").into_owned()
+    }
+
+    #[test]
+    fn prompts_of_users_are_taken_away_with_those_of_continued_lines() {
+        assert_eq!(read("$ a \\\n> --b\nc > d"), "a \\\n--b\n");
+        assert_eq!(read("$ a '{\n  x\n}'\n1,2\naiperf b"), "a '{\n  x\n}'\n\naiperf b");
+        assert_eq!(read("(venv) $ a\n(base) me@host-1:~/x$ b\nroot@7f3a:/workspace# c"), "a\nb\nc");
+    }
+
+    #[test]
+    fn a_comment_is_a_command_only_in_a_text_without_other_lines() {
+        assert_eq!(read("# aiperf profile \\\n  --model m\n"), "aiperf profile \\\n  --model m\n");
+        for text in ["# aiperf profile\nvllm serve m", "# aiperfs\n", "a \\\n> log", "a $ b", "x=(1 2) $ y", ""] {
+            assert_eq!(read(text), text);
+        }
+    }
+}
