@@ -51,9 +51,8 @@ fn format(state: &mut State, text: &Value, values: Rest<ValueOrKwargs>) -> Resul
         return Err(Error::new(ErrorKind::InvalidOperation, "`*` in a format is not supported: write the number"));
     }
     // It panics at some names that are not ASCII.
-    catch_panic(|| filters::format(state, text, values)).unwrap_or_else(|_| {
-        Err(Error::new(ErrorKind::InvalidOperation, "a name in `%(…)` is made of ASCII letters"))
-    })
+    catch_panic(|| filters::format(state, text, values))
+        .unwrap_or_else(|_| Err(Error::new(ErrorKind::InvalidOperation, "a name in `%(…)` is made of ASCII letters")))
 }
 
 /// Items are counted where they are texts, as they are joined.

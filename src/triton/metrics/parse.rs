@@ -189,8 +189,7 @@ fn family_of(places: &BTreeMap<String, usize>, families: &[MetricFamily], name: 
 fn sample(line: &str) -> Result<MetricSample, SampleError> {
     let end = line.find(|c: char| c == '{' || c.is_whitespace()).ok_or(SampleError::NoValue)?;
     let (name, mut rest) = line.split_at(end);
-    let fine = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':';
-    if name.is_empty() || !name.chars().all(fine) {
+    if !is_name(name, "_:") {
         return Err(SampleError::Name(name.to_owned()));
     }
     let mut labels = BTreeMap::new();
@@ -207,6 +206,10 @@ fn sample(line: &str) -> Result<MetricSample, SampleError> {
     }
 }
 
+fn is_name(text: &str, marks: &str) -> bool {
+    !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || marks.contains(c))
+}
+
 /// Reads up to the closing brace; what is left after it.
 fn labels<'a>(mut text: &'a str, into: &mut BTreeMap<String, String>) -> Result<&'a str, SampleError> {
     loop {
@@ -216,6 +219,9 @@ fn labels<'a>(mut text: &'a str, into: &mut BTreeMap<String, String>) -> Result<
         }
         let (name, rest) = text.split_once('=').ok_or(SampleError::OpenLabels)?;
         let name = name.trim();
+        if !is_name(name, "_:.-") {
+            return Err(SampleError::Name(name.to_owned()));
+        }
         let rest =
             rest.trim_start().strip_prefix('"').ok_or_else(|| SampleError::LabelWithoutValue(name.to_owned()))?;
         let mut escaped = false;
@@ -304,6 +310,7 @@ mod tests {
         let why = |text: &str| Exposition::parse(text).unwrap_err().to_string();
         assert_eq!(why("a 1\nb x\n"), "line 2 is no metric: `x` is no number");
         assert_eq!(why("a"), "line 1 is no metric: it has no value");
+        assert_eq!(why("a{b=\"c\"\u{b},d=\"e\"} 1"), "line 1 is no metric: `,d` is no name");
         assert_eq!(why("a{b=\"c} 1"), "line 1 is no metric: the value of label `b` has no end");
         assert_eq!(why("<html> 1"), "line 1 is no metric: `<html>` is no name");
         assert_eq!(why("a 1 2 3"), "line 1 is no metric: `3` is too much");
