@@ -331,9 +331,9 @@ fn lines_that_would_measure_another_load_are_refused_with_what_to_do() {
     ] {
         let ended = world.regatta(&["import", "--", line]);
         assert_eq!((ended.code, ended.stdout.as_str()), (2, ""), "{line}: {ended:?}");
-        names.iter().for_each(|name| {
+        for name in names {
             ended.shows(name);
-        });
+        }
     }
     world.file("unknown.sh", "./train --x\nmakemodel\n");
     ended_shows(&world, "unknown.sh", "it calls `makemodel`, `train`");
