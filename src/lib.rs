@@ -23,22 +23,23 @@
 //! | room | what it does | may use |
 //! |---|---|---|
 //! | `diag` | errors that point at a place in a text, with hints; panics of libraries as errors | – |
-//! | `event` | what can happen in a run: ids, events, outcomes; digests, files that they are made of, when a file counts as absent, and the cores that do it | – |
-//! | `units` | numbers, arguments and paths as text: sizes, counts, durations, digests, quoting for a shell, credentials in URLs | – |
+//! | `files` | reads files: whole, bounded and only where they have an end; their digests, made by all cores; when one counts as absent | units |
+//! | `event` | what can happen in a run: ids, events, outcomes | files |
+//! | `units` | numbers, arguments and paths as text: sizes, counts, durations, quoting for a shell, credentials in URLs | – |
 //! | `spec` | the settings of a manifest that the harness and the launch of servers act on: one type for each | units |
 //! | `stats` | statistics of several runs and of one: tests, intervals, effective sample sizes, searches; pure | – |
-//! | `manifest` | text → a checked `Manifest`; the JSON Schema | spec, diag, event, units |
-//! | `plan` | manifest and parameters → a frozen graph of tasks; pure data | manifest, triton, mlperf, spec, diag, event, units |
-//! | `runner` | what may start and what must stop; `store`: durable state on this machine; `shared_store`: outputs shared between machines, and the keys that sign them; owns `trait TaskExecutor` | plan, diag, event, units |
-//! | `exec` | where and how a command runs, is confined and followed, and is stopped for certain: `process`, `container` | spec, event, units |
+//! | `manifest` | text → a checked `Manifest`; the JSON Schema | spec, diag, files, event, units |
+//! | `plan` | manifest and parameters → a frozen graph of tasks; pure data | manifest, triton, mlperf, spec, diag, files, event, units |
+//! | `runner` | what may start and what must stop; `store`: durable state on this machine; `shared_store`: outputs shared between machines, and the keys that sign them; owns `trait TaskExecutor` | plan, diag, files, event, units |
+//! | `exec` | where and how a command runs, is confined and followed, and is stopped for certain: `process`, `container` | spec, files, event, units |
 //! | `tokenizer` | a model's `tokenizer.json`: text to token ids and back | diag |
-//! | `triton` | talks to Triton servers (KServe v2, metrics); reads, writes and checks model repositories and engines; plans launches | exec, spec, diag, event, units |
-//! | `harness` | sends requests on schedule over KServe v2, `generate` or OpenAI's interfaces, measures the answers, and gives a verdict | triton, tokenizer, stats, spec, diag, event, units |
-//! | `mlperf` | MLPerf's rules: rounds, LoadGen settings and logs, accuracy, audits, packages and their check; `loadgen`: its own LoadGen, driving the harness in a process of its own | harness, tokenizer, spec, diag, event, units |
-//! | `interop` | other tools: their command lines, their result files, what their metrics mean | triton, harness, spec, diag, event, units |
-//! | `sim` | simulated servers: same files, protocols and metrics, no GPU; their step times, fitted to real ones; load in virtual time, on one server or a fleet | triton, tokenizer, spec |
-//! | `stages` | executes each kind of task: on this machine, or elsewhere (`remote`: in a Slurm job, on hosts over ssh) | manifest, plan, runner, exec, triton, harness, interop, mlperf, sim, report, stats, spec, diag, event, units |
-//! | `report` | events and results → terminal, JSON, HTML, comparisons | plan, triton, harness, interop, mlperf, sim, stats, spec, event, units |
+//! | `triton` | talks to Triton servers (KServe v2, metrics); reads, writes and checks model repositories and engines; plans launches | exec, spec, diag, files, event, units |
+//! | `harness` | sends requests on schedule over KServe v2, `generate` or OpenAI's interfaces, measures the answers, and gives a verdict | triton, tokenizer, stats, spec, diag, files, event, units |
+//! | `mlperf` | MLPerf's rules: rounds, LoadGen settings and logs, accuracy, audits, packages and their check; `loadgen`: its own LoadGen, driving the harness in a process of its own | harness, tokenizer, spec, diag, files, event, units |
+//! | `interop` | other tools: their command lines, their result files, what their metrics mean | triton, harness, spec, diag, files, event, units |
+//! | `sim` | simulated servers: same files, protocols and metrics, no GPU; their step times, fitted to real ones; load in virtual time, on one server or a fleet | triton, tokenizer, spec, files |
+//! | `stages` | executes each kind of task: on this machine, or elsewhere (`remote`: in a Slurm job, on hosts over ssh) | manifest, plan, runner, exec, triton, harness, interop, mlperf, sim, report, stats, spec, diag, files, event, units |
+//! | `report` | events and results → terminal, JSON, HTML, comparisons | plan, triton, harness, interop, mlperf, sim, stats, spec, files, event, units |
 //! | `cli` | arguments → an `Invocation`; exit codes; what a shell completes | spec, event |
 //! | `app` | runs each command; `doctor`, `lockfile`; the only room that knows all others | all |
 //!
@@ -79,6 +80,7 @@ pub mod cli;
 pub mod diag;
 pub mod event;
 pub mod exec;
+pub mod files;
 pub mod harness;
 pub mod interop;
 pub mod manifest;

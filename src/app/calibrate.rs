@@ -10,6 +10,7 @@ use super::project::Project;
 use crate::app::error::CommandError;
 use crate::app::output::{print, print_error};
 use crate::cli::{Calibrate, CalibratedScheduler, CliExit, Global};
+use crate::files::read_text;
 use crate::manifest::ManifestLibrary;
 use crate::manifest::model::{ModelShape, SystemShape};
 use crate::report::{Styler, calibration_json, calibration_preset, calibration_text};
@@ -34,7 +35,7 @@ pub(super) fn calibrate(global: &Global, request: &Calibrate) -> Result<CliExit,
     };
     let mut logs = Vec::new();
     for path in &request.logs {
-        let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let text = read_text(path).with_context(|| format!("cannot read {}", path.display()))?;
         let log =
             sim::read_step_log(&text).map_err(|error| CommandError::usage(format!("{}: {error}", path.display())))?;
         logs.push(log);

@@ -7,7 +7,8 @@ use super::project::Project;
 use crate::app::error::CommandError;
 use crate::app::output::{print, print_error};
 use crate::cli::{CliExit, Gc, Global};
-use crate::event::{RunId, is_absence};
+use crate::event::RunId;
+use crate::files::is_absence;
 use crate::manifest::is_shipped;
 use crate::runner::store::{
     Garbage, LockAttempt, OutputCache, ProjectLock, StateFolder, StateItems, garbage, is_there, remove,

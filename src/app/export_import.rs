@@ -11,7 +11,7 @@ use crate::app::error::CommandError;
 use crate::app::out_folder::OutFolder;
 use crate::app::output::{print, print_error};
 use crate::cli::{CliExit, ExportRequest, Global, ImportRequest};
-use crate::event::metadata_if_there;
+use crate::files::{metadata_if_there, read_text};
 use crate::harness::SWEEP;
 use crate::interop::{self, ExportFormat, Imported, ImportedSweep, LocatedRun};
 use crate::report::compare::{CompareRules, ComparedSweep};
@@ -144,7 +144,7 @@ fn config_tool(path: &Path) -> Option<&'static str> {
     const MOST_BYTES: u64 = 1 << 20;
     let is_yaml = path.extension().is_some_and(|suffix| suffix == "yaml" || suffix == "yml");
     let is_small = fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() <= MOST_BYTES);
-    interop::tool_of_config(&(is_yaml && is_small).then(|| fs::read_to_string(path).ok()).flatten()?)
+    interop::tool_of_config(&(is_yaml && is_small).then(|| read_text(path).ok()).flatten()?)
 }
 
 fn put(folder: &Path, name: &str, bytes: &[u8]) -> Result<(), CommandError> {

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use super::output::print_error;
 use crate::cli::CliExit;
 use crate::diag::{Diagnostic, Diagnostics, Span};
+use crate::files::read_text;
 use crate::manifest::{GivenValues, Manifest, ManifestLibrary, expression_in_progress};
 use crate::plan::Plan;
 use crate::units::size;
@@ -88,7 +89,7 @@ fn refuse(fault: Diagnostic) {
 
 /// The memory that this process has, bytes.
 fn resident() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/self/status").ok()?;
+    let text = read_text("/proc/self/status").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     Some(line.split_whitespace().next()?.parse::<u64>().ok()? << 10)
 }

@@ -9,6 +9,7 @@ use super::project::Project;
 use crate::app::error::CommandError;
 use crate::cli::Global;
 use crate::event::RunId;
+use crate::files::read_text;
 use crate::harness::{RequestRecord, SWEEP, SweepReport, repeat_folders};
 use crate::interop::{ImportError, Imported, MeasuredResult, MeasuredRun, RequestTrace, import_sweep};
 use crate::report::RunState;
@@ -245,7 +246,7 @@ fn read_error(path: &Path) -> impl Fn(std::io::Error) -> CommandError {
 fn read(name: &str, path: &Path) -> Result<FoundResult, CommandError> {
     let file = if path.is_dir() { path.join(RESULT) } else { path.to_owned() };
     if file.is_file() {
-        let text = fs::read_to_string(&file).map_err(read_error(&file))?;
+        let text = read_text(&file).map_err(read_error(&file))?;
         if MeasuredResult::is_one(&text) {
             let result = MeasuredResult::read(&text)
                 .map_err(|error| anyhow::anyhow!("{} cannot be read: {error}", file.display()))?;

@@ -14,6 +14,7 @@ use crate::app::error::CommandError;
 use crate::app::output::{print, print_error};
 use crate::cli::{CliExit, Global, HistoryRequest, TagRequest};
 use crate::event::RunId;
+use crate::files::read_text;
 use crate::interop::{MeasuredResult, MeasuredRun};
 use crate::report::compare::ComparedResult;
 use crate::report::history::{self, HistoryPoint, MetricKey};
@@ -60,7 +61,7 @@ fn measurements(home: &StateFolder, request: &HistoryRequest) -> Result<Vec<Hist
                 continue;
             }
             let file = place.join(RESULT);
-            let Some(text) = or_left_out(fs::read_to_string(&file).at("read", &file)) else { continue };
+            let Some(text) = or_left_out(read_text(&file).at("read", &file)) else { continue };
             let Ok(result) = MeasuredResult::read(&text) else {
                 print_error(&format!("left out: {} is of another version\n", file.display()));
                 continue;

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::app::error::CommandError;
+use crate::files::read_text;
 use crate::interop::{self, ImportError, ImportSource, LOADGEN_LOG_FILES, LocatedRun};
 
 /// Folders below a named one are looked into so far.
@@ -107,7 +108,7 @@ fn file_name(path: &Path) -> String {
 
 fn read(files: &[PathBuf]) -> Result<Vec<ImportSource>, CommandError> {
     let source = |path: &PathBuf| {
-        let text = fs::read_to_string(path).map_err(read_error(path))?;
+        let text = read_text(path).map_err(read_error(path))?;
         Ok(ImportSource { name: file_name(path), text })
     };
     files.iter().map(source).collect()

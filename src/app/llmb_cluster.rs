@@ -1,7 +1,6 @@
 //! The cluster of an llmb-run installation: which GPUs it has, and which system of a manifest a number of them is.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
@@ -9,6 +8,7 @@ use serde_json::Value;
 
 use super::project::Project;
 use crate::app::doctor;
+use crate::files::read_text;
 use crate::interop::{GpuScale, gpu_name};
 use crate::manifest::Manifest;
 
@@ -26,7 +26,7 @@ pub(super) struct ClusterFileError {
 /// The GPU type of this folder's `cluster_config.yaml`: `gb200`. None: there is no such file, or it has no `gpu_type`.
 pub(super) fn gpu_type_of_file(folder: &Path) -> Result<Option<String>, ClusterFileError> {
     let path = folder.join(FILE);
-    let text = match fs::read_to_string(&path) {
+    let text = match read_text(&path) {
         Ok(text) => text,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(ClusterFileError { path, why: error.to_string() }),

@@ -1,9 +1,9 @@
 //! A run as another process sees it: what its journal holds, and whether it is still going on.
 
-use std::fs;
 use std::io;
 
 use crate::event::RunId;
+use crate::files::read_text;
 use crate::report::RunState;
 use crate::runner::store::{PathError, ProjectLock, StateFolder, fold_journal};
 
@@ -50,7 +50,7 @@ pub(super) fn holding_run(home: &StateFolder) -> Result<Option<RunId>, PathError
 }
 
 fn is_alive(pid: u32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let stat = read_text(format!("/proc/{pid}/stat")).unwrap_or_default();
     // The state follows the name, which may hold anything but ends at the last `)`.
     stat.rsplit(')').next().and_then(|rest| rest.trim_start().chars().next()).is_some_and(|state| !"ZX".contains(state))
 }

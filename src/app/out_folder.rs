@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::bench::manifest::is_bench_manifest;
 use crate::app::error::CommandError;
+use crate::files::read_text;
 use crate::harness::{REPEATS, SWEEP, SWEEP_POINTS, SweepReport};
 use crate::interop::MeasuredResult;
 use crate::runner::store::{discard, items_in};
@@ -40,9 +41,7 @@ impl OutFolder {
                 "result.json" => is_result,
                 SWEEP => is_sweep,
                 "requests.jsonl" | "seen.jsonl" | "gpu.jsonl" | "report.html" | "sweep.html" => found.has_result,
-                "manifest.yaml" => {
-                    found.has_result && fs::read_to_string(&path).is_ok_and(|text| is_bench_manifest(&text))
-                }
+                "manifest.yaml" => found.has_result && read_text(&path).is_ok_and(|text| is_bench_manifest(&text)),
                 REPEATS | SWEEP_POINTS => {
                     found.read_runs(path)?;
                     continue;
@@ -111,7 +110,7 @@ impl OutFolder {
 
 /// Whether a measurement's result is there, or an imported one.
 fn has_result(folder: &Path) -> bool {
-    fs::read_to_string(folder.join("result.json")).is_ok_and(|text| MeasuredResult::read(&text).is_ok())
+    read_text(folder.join("result.json")).is_ok_and(|text| MeasuredResult::read(&text).is_ok())
 }
 
 #[cfg(test)]

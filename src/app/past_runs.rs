@@ -20,6 +20,7 @@ use crate::app::error::CommandError;
 use crate::app::output::{print, print_error};
 use crate::cli::{self, CliExit, Global, Logs, Status};
 use crate::event::{Done, RunId, TaskId};
+use crate::files::{read_bytes, read_text};
 use crate::harness::{GatheredResult, SWEEP, SweepReport, gather_sweeps};
 use crate::interop::MeasuredResult;
 use crate::plan::Plan;
@@ -313,12 +314,12 @@ pub(super) fn write_report(
         if let Ok(sweep) = SweepReport::read(&out.join(SWEEP)) {
             sweeps.push((task.to_string(), sweep));
         }
-        if let Ok(text) = fs::read_to_string(out.join("result.json"))
+        if let Ok(text) = read_text(out.join("result.json"))
             && let Ok(result) = MeasuredResult::read(&text)
         {
             // A search keeps the result of its best probe; the others stand beside it. A file that this version cannot read
             // is left out, and the result is shown all the same.
-            let search = fs::read(out.join("search.json")).ok().and_then(|text| serde_json::from_slice(&text).ok());
+            let search = read_bytes(out.join("search.json")).ok().and_then(|text| serde_json::from_slice(&text).ok());
             folders.insert(task.clone(), out);
             results.push(html::PageResult { task, result, search });
         }

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::fs;
 
 use super::project::colored;
 use crate::app::error::CommandError;
 use crate::app::output::{print, print_error};
 use crate::cli::{CliExit, Global, RepositoryAction, RepositoryFill};
 use crate::diag::{Diagnostic, Diagnostics, Severity, Span};
+use crate::files::read_text;
 use crate::triton::repository::{FilledModel, PARAMETERS, TreeError, Values, check, fill_tree, pairs};
 
 pub(super) fn perform(global: &Global, request: &RepositoryAction) -> Result<CliExit, CommandError> {
@@ -76,7 +76,7 @@ fn values(request: &RepositoryFill) -> Result<Values, CommandError> {
     let mut values = Values { allow_unfilled: request.allow_unfilled, ..Values::default() };
     let mut given: Vec<(Option<String>, String, String)> = Vec::new();
     if let Some(path) = &request.values {
-        let text = fs::read_to_string(path)
+        let text = read_text(path)
             .map_err(|error| anyhow::Error::from(error).context(format!("cannot read {}", path.display())))?;
         let wrong = |what: String| CommandError::Usage(format!("{}: {what}", path.display()));
         let file: BTreeMap<String, serde_yaml::Value> =

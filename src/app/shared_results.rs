@@ -1,7 +1,6 @@
 //! Summaries of results in a shared store: put there after a run with a store, and read by `runs` and `history`.
 
 use std::collections::BTreeMap;
-use std::fs;
 
 use super::find_result::RESULT;
 use super::run_cache;
@@ -9,6 +8,7 @@ use crate::app::error::CommandError;
 use crate::app::output::print_error;
 use crate::cli::StoreSelection;
 use crate::event::{Done, Event, RunId, TaskId};
+use crate::files::read_text;
 use crate::interop::MeasuredResult;
 use crate::plan::{ActionKind, Plan, Task};
 use crate::runner::shared_store::{
@@ -31,7 +31,7 @@ pub(super) async fn share(
         plan.tasks.iter().filter(|task| task.kind == ActionKind::Bench).map(|task| (&task.id, task)).collect();
     for (id, done, out) in done {
         let Some(task) = benches.get(id) else { continue };
-        let Ok(text) = fs::read_to_string(out.join(RESULT)) else { continue };
+        let Ok(text) = read_text(out.join(RESULT)) else { continue };
         let Ok(result) = serde_json::from_str(&text) else { continue };
         let places = [home.state(), home.project()].map(|place| place.display().to_string());
         let hidden: Vec<String> = places.into_iter().chain(usable_secret_values(&task.secrets)).collect();

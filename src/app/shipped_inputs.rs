@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::files::read_bytes;
 use crate::manifest::{is_shipped, shipped};
 use crate::plan::Plan;
 use crate::runner::store::{PathError, WithPath as _, is_there, replace};
@@ -41,7 +42,7 @@ fn write(path: &str, copy: &Path) -> Result<(), PathError> {
             continue;
         };
         let target = if rest.is_empty() { copy.to_owned() } else { copy.join(&rest[1..]) };
-        if fs::read(&target).is_ok_and(|there| there == bytes) {
+        if read_bytes(&target).is_ok_and(|there| there == bytes) {
             continue;
         }
         if let Some(parent) = target.parent() {

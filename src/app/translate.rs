@@ -3,9 +3,9 @@
 //! stdout gets a manifest, or command lines for a shell; at its top what is not quite the same, and what could not be
 //! carried over. stderr gets how much that is. For a line without a meaning here stdout stays empty: the sentence on it is an error.
 
+use crate::files::read_text;
 use crate::units::shell_word;
 use std::fmt::Write as _;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
@@ -30,8 +30,7 @@ pub(super) fn line(global: &Global, words: &[String]) -> Result<CliExit, Command
 /// A script of command lines.
 pub(super) fn script(global: &Global, path: &Path) -> Result<CliExit, CommandError> {
     let name = path.display().to_string();
-    let text =
-        fs::read_to_string(path).map_err(|error| anyhow::Error::from(error).context(format!("cannot read {name}")))?;
+    let text = read_text(path).map_err(|error| anyhow::Error::from(error).context(format!("cannot read {name}")))?;
     self::text(global, &name, &text)
 }
 
@@ -46,8 +45,8 @@ pub(super) fn configs(paths: &[PathBuf], pick: &[String]) -> Result<CliExit, Com
     let mut files = Vec::new();
     for path in paths {
         let name = path.display().to_string();
-        let text = fs::read_to_string(path)
-            .map_err(|error| anyhow::Error::from(error).context(format!("cannot read {name}")))?;
+        let text =
+            read_text(path).map_err(|error| anyhow::Error::from(error).context(format!("cannot read {name}")))?;
         files.push((name, text));
     }
     let shape = |benchmark: &str| {

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Digest, Done, Endpoint, Failure, RunId, TaskId};
+use super::{Done, Endpoint, Failure, RunId, TaskId};
+use crate::files::Digest;
 
 /// What a benchmark has measured so far. Not a result: nothing is excluded yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]

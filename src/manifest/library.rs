@@ -10,7 +10,7 @@ use std::path::{Component, Path, PathBuf};
 
 use include_dir::{Dir, DirEntry, include_dir};
 
-use crate::event::{is_absence, metadata_if_there};
+use crate::files::{is_absence, metadata_if_there};
 
 /// The most bytes that one manifest file may have.
 pub const MAX_BYTES: u64 = 16 << 20;

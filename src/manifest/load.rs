@@ -17,7 +17,7 @@ use super::value_shape::{self, ValueShape};
 use super::yaml_node::{Map, MapEntry, Node, NodeValue};
 use super::{GivenValues, Manifest, ManifestLibrary, override_usage, overrides, param, read, vars};
 use crate::diag::{Diagnostic, Diagnostics, SourceText, Span, did_you_mean};
-use crate::event::Digest;
+use crate::files::Digest;
 
 /// How many files one manifest may be made of.
 const MAX_FILES: usize = 512;

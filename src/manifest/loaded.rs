@@ -11,7 +11,7 @@ use super::param::ResolvedParam;
 use super::yaml_node::{Map, Node, NodeValue, shown};
 use super::{load, read};
 use crate::diag::{Diagnostic, Diagnostics, MissingValue, SourceText};
-use crate::event::Digest;
+use crate::files::Digest;
 
 /// A manifest without errors in its structure: parameters chosen, vars computed, stages still with expressions.
 #[derive(Clone, Debug)]

@@ -11,7 +11,7 @@ use super::scalar;
 use super::yaml_node::{MapEntry, Node, NodeValue, shown};
 use super::{GivenValues, ValueOrigin};
 use crate::diag::{Diagnostic, Diagnostics, MissingValue, Span, did_you_mean, list_of, nearest};
-use crate::event::metadata_if_there;
+use crate::files::metadata_if_there;
 
 /// A parameter's value and where it came from.
 #[derive(Clone, Debug)]

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::TestRecord;
+use crate::files::read_text;
 use crate::spec::{Division, TestMode};
 
 /// Its name, below `<division>/<submitter>/documentation/`. Where a submission has several systems, each has one of its own:
@@ -97,7 +98,7 @@ impl PackageProvenance {
         names.retain(|name| Self::is_file_name(name));
         names.sort();
         let read = |name: String| {
-            let text = std::fs::read_to_string(folder.join(name)).map_err(ProvenanceError::Read)?;
+            let text = read_text(folder.join(name)).map_err(ProvenanceError::Read)?;
             serde_json::from_str(&text).map_err(ProvenanceError::Json)
         };
         names.into_iter().map(read).collect()

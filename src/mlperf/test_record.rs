@@ -1,12 +1,12 @@
 //! What one LoadGen test was: the file beside its logs, from which later stages read what the logs belong to.
 
-use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use super::Seeds;
+use crate::files::read_bytes;
 use crate::spec::{Division, Scenario, TestMode};
 
 /// The file beside LoadGen's logs that holds a [`TestRecord`].
@@ -89,7 +89,7 @@ impl TestRecord {
     /// The record in a folder of LoadGen's logs. None: there is none, so another harness wrote them.
     pub fn in_folder(folder: &Path) -> Result<Option<Self>, TestRecordError> {
         let path = folder.join(TEST_FILE);
-        match fs::read(&path) {
+        match read_bytes(&path) {
             Ok(bytes) => {
                 let record = serde_json::from_slice(&bytes);
                 record.map(Some).map_err(|source| TestRecordError::Json { path, source })

@@ -17,7 +17,7 @@ use super::semantics::{across, packages};
 use super::task::{Need, Plan, Task};
 use super::task_parts::ActionError;
 use crate::diag::{Diagnostic, Diagnostics};
-use crate::event::{Digest, Hasher};
+use crate::files::{Digest, Hasher};
 use crate::manifest::{
     EXPRESSION_STACK, Expressions, Manifest, ResolvedParam, ValueOrigin, on_expression_stack, order, shown,
 };

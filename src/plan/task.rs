@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::event::{Digest, TaskId};
+use crate::event::TaskId;
+use crate::files::Digest;
 use crate::spec::GpuClocks;
 
 use super::PlanReference;

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use crate::event::{Digest, Done, Event, Failure, FailureKind, RunId, TaskId, TaskTally};
+use crate::event::{Done, Event, Failure, FailureKind, RunId, TaskId, TaskTally};
+use crate::files::Digest;
 use crate::harness::RunResult;
 use crate::interop::{ChunkKind, MeasuredResult, RequestTrace, TracedChunk, TracedChunks};
 use crate::plan::{ActionKind, Lifetime, Need, Plan, Task};

@@ -1,12 +1,12 @@
 //! A task's key, and whether the cache has its output.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::task_executor::TaskExecutor;
-use crate::event::{Digest, Endpoint, Failure, FailureKind, GpuId, ReducedSetting};
+use crate::event::{Endpoint, Failure, FailureKind, GpuId, ReducedSetting};
+use crate::files::{Digest, read_text};
 use crate::plan::{Lifetime, Plan, PlanReference, Task};
 use crate::runner::store::{
     Digests, InputError, InputState, KEY_VERSION, Lookup, OutputCache, PathError, TaskKey, TaskRecord, explain,
@@ -259,7 +259,7 @@ pub(super) fn resolve<'a>(
 
 /// The content of the file `image` in the output of an `image` stage: an id, or `./file` beside it.
 fn image_in(folder: &Path) -> Option<String> {
-    let text = fs::read_to_string(folder.join("image")).ok()?;
+    let text = read_text(folder.join("image")).ok()?;
     let image = text.trim();
     Some(match image.strip_prefix("./") {
         Some(file) => folder.join(file).to_string_lossy().into_owned(),

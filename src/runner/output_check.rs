@@ -4,7 +4,8 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::event::{Digest, Failure};
+use crate::event::Failure;
+use crate::files::Digest;
 use crate::plan::Task;
 
 type Ask = dyn Fn(&Task, &Path, &Digest) -> Result<Vec<String>, Failure> + Send + Sync;

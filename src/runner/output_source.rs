@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use crate::event::{Digest, Done, TaskId};
+use crate::event::{Done, TaskId};
+use crate::files::Digest;
 use crate::runner::store::{HashedFolder, TaskKey, TaskRecord};
 
 /// A shared store. One implementation in the product (`shared_store::SharedStore`); runs without one have none.

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::event::{Digest, TaskId};
+use crate::event::TaskId;
+use crate::files::Digest;
 use crate::plan::{Lifetime, Plan, Task};
 use crate::runner::store::{Digests, Lookup, OutputCache};
 

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::event::{Digest, TaskId};
+use crate::event::TaskId;
+use crate::files::Digest;
 use crate::plan::{ActionKind, Lifetime, Plan, Task};
 use crate::runner::store::OutputCache;
 

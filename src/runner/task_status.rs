@@ -5,7 +5,8 @@ use std::sync::Arc;
 use super::keying::{key_of, look_up};
 use super::options::{RunOptions, TaskRole};
 use super::task_executor::TaskExecutor;
-use crate::event::{Digest, TaskId};
+use crate::event::TaskId;
+use crate::files::Digest;
 use crate::plan::{Lifetime, Plan};
 use crate::runner::store::{Digests, Lookup, OutputCache, PathError, TaskKey, TaskRecord};
 

@@ -11,6 +11,7 @@ use super::timing::{
     Coefficients, DecoderModel, Drafting, GpuMemory, GpuTiming, LoraCost, LoraSettings, ModelOnGpus, Parallelism,
     Precision, Speculation, derive, derive_drafter,
 };
+use crate::files::read_bytes;
 use crate::spec::{AcceptanceRateError, SimCalibration};
 use crate::triton::{BuildConfig, EngineConfig, EngineError, Mapping, PluginConfig, PretrainedConfig, Quantization};
 
@@ -161,7 +162,7 @@ pub fn load(folder: &Path) -> Result<(EngineConfig, RankFile), SimEngineError> {
     if length > MOST_RANK_FILE_BYTES {
         return Err(of_another_kind());
     }
-    let bytes = fs::read(&path).map_err(|error| wrong(error.to_string()))?;
+    let bytes = read_bytes(&path).map_err(|error| wrong(error.to_string()))?;
     let file: RankFile = serde_json::from_slice(&bytes).map_err(|_| of_another_kind())?;
     let fits = file.model.num_hidden_layers == config.pretrained_config.num_hidden_layers
         && file.model.hidden_size == config.pretrained_config.hidden_size;
@@ -331,7 +332,7 @@ pub(super) mod tests {
             write(&spec(), folder.path()).unwrap();
         }
         for file in ["config.json", "rank0.engine", "rank1.engine"] {
-            let bytes = |folder: &tempfile::TempDir| fs::read(folder.path().join(file)).unwrap();
+            let bytes = |folder: &tempfile::TempDir| read_bytes(folder.path().join(file)).unwrap();
             assert_eq!(bytes(&folders[0]), bytes(&folders[1]), "{file}");
         }
     }

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use super::task_context::TaskContext;
 use crate::event::{Done, Failure, FailureKind};
+use crate::files::read_text;
 use crate::harness::{LoadPattern, RequestRecord, RunResult, repeat_folders};
 use crate::interop::{COPY_REPEATS, MeasuredResult, MeasuredRun, RequestTrace};
 use crate::manifest::model::CompareResults;
@@ -105,7 +106,7 @@ fn runs(context: &TaskContext, name: &str, given: &str) -> Result<Vec<MeasuredRu
 /// A result with its requests, where they were kept.
 fn read_run(name: &str, folder: &Path) -> Result<MeasuredRun, Failure> {
     let path = folder.join("result.json");
-    let text = fs::read_to_string(&path).map_err(|error| {
+    let text = read_text(&path).map_err(|error| {
         cannot("read", &path, &error).hint("name the output of a `bench` stage: `{{ stages.NAME.outs }}`")
     })?;
     let result = MeasuredResult::read(&text)

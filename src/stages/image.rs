@@ -12,6 +12,7 @@ use serde_json::json;
 use super::container::{FoundImage, engine, inspect_image};
 use super::task_context::TaskContext;
 use crate::event::{Done, Failure, FailureKind};
+use crate::files::read_text;
 use crate::manifest::model::{Action, Image, ImageBuild};
 use crate::plan::Task;
 use crate::spec::ContainerEngine;
@@ -35,7 +36,7 @@ pub async fn perform(task_context: &TaskContext, image: &Image) -> Result<Done, 
             let argv = build_words(task_context, image, build, &program, &ids);
             // Its default attestations hold the time: every build would have another id.
             task_context.run(task_context.command(argv).set("BUILDX_NO_DEFAULT_ATTESTATIONS", "1")).await?;
-            let id = fs::read_to_string(&ids);
+            let id = read_text(&ids);
             let _ = fs::remove_file(&ids);
             let id = id.map_err(|error| system(format!("{program} wrote no id of what it built: {error}")))?;
             write_image_record(task_context, &program, id.trim(), build.tag.as_deref())
@@ -75,7 +76,7 @@ pub fn missing_image(task: &Task, folder: &Path, may_query: bool) -> Option<Stri
         Ok(_) => return None,
         Err(error) => return Some(error.to_string()),
     };
-    let id = fs::read_to_string(folder.join(IMAGE)).ok()?;
+    let id = read_text(folder.join(IMAGE)).ok()?;
     let id = id.trim();
     let (engine, program) = program(&image);
     if !may_query && program != word(engine) {

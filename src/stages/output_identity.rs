@@ -1,7 +1,6 @@
 //! What an output records about itself: which commit, which image, which weights, which program made it.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
@@ -9,6 +8,7 @@ use serde_json::{Map, Value};
 
 use super::{git, image, mlperf, weights};
 use crate::exec::process::probe;
+use crate::files::{read_bytes, read_text};
 use crate::manifest::model::{Action, Git, Mlperf};
 use crate::plan::{ActionError, Task};
 
@@ -42,7 +42,7 @@ pub fn resolved(task: &Task, folder: &Path) -> Result<BTreeMap<String, Value>, A
 }
 
 fn revision(clone: &Git, folder: &Path) -> BTreeMap<String, Value> {
-    let Ok(head) = fs::read_to_string(folder.join(git::REVISION)) else { return BTreeMap::new() };
+    let Ok(head) = read_text(folder.join(git::REVISION)) else { return BTreeMap::new() };
     let head = head.trim().to_owned();
     let picks = clone.cherry_picks.len();
     if picks == 0 {
@@ -71,7 +71,7 @@ fn checkpoint(folder: &Path) -> BTreeMap<String, Value> {
 }
 
 fn json(path: &Path) -> Option<Value> {
-    serde_json::from_slice(&fs::read(path).ok()?).ok()
+    serde_json::from_slice(&read_bytes(path).ok()?).ok()
 }
 
 fn fields(path: &Path, names: &[&str]) -> BTreeMap<String, Value> {
@@ -83,6 +83,8 @@ fn fields(path: &Path, names: &[&str]) -> BTreeMap<String, Value> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::event::TaskId;
     use crate::plan::ActionKind;

@@ -7,6 +7,7 @@ use walkdir::WalkDir;
 
 use super::task_context::TaskContext;
 use crate::event::{Done, Failure, FailureKind};
+use crate::files::read_text;
 use crate::manifest::model::{Repository, RepositoryLayout};
 use crate::runner::store::is_output_elsewhere;
 use crate::sim;
@@ -63,7 +64,7 @@ pub fn perform(context: &TaskContext, repository: &Repository) -> Result<Done, F
 pub fn output_elsewhere(folder: &Path, state: &Path) -> Option<String> {
     let configs = WalkDir::new(folder).min_depth(2).max_depth(3).into_iter().flatten();
     configs.filter(|item| item.file_name() == "config.pbtxt").find_map(|item| {
-        let text = fs::read_to_string(item.path()).ok()?;
+        let text = read_text(item.path()).ok()?;
         let mut named =
             text.split(['"', ',', ';']).map(Path::new).filter(|path| path.is_absolute()).flat_map(Path::ancestors);
         let elsewhere = named.find(|path| is_output_elsewhere(path, state))?;
@@ -88,7 +89,7 @@ fn verify_written(repositories: &[PathBuf]) -> Result<(), Failure> {
         }
         for model in models {
             let config = model.join("config.pbtxt");
-            let text = fs::read_to_string(&config).map_err(|error| broken(&config, error.to_string()))?;
+            let text = read_text(&config).map_err(|error| broken(&config, error.to_string()))?;
             pbtxt::read(&text).map_err(|error| broken(&config, error.to_string()))?;
             if !model.join("1").is_dir() {
                 return Err(broken(&model, "it has no version 1".to_owned()));

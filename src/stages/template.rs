@@ -15,7 +15,8 @@ use walkdir::WalkDir;
 
 use super::task_context::TaskContext;
 use crate::diag::{did_you_mean, list_of};
-use crate::event::{Done, Failure, FailureKind, metadata_if_there};
+use crate::event::{Done, Failure, FailureKind};
+use crate::files::{metadata_if_there, read_text};
 use crate::manifest::LimitedText;
 use crate::manifest::model::Template;
 
@@ -85,7 +86,7 @@ fn render(
     target: &Path,
     template: &Template,
 ) -> Result<(), Failure> {
-    let text = fs::read_to_string(source).map_err(|error| broken(source, &error))?;
+    let text = read_text(source).map_err(|error| broken(source, &error))?;
     let name = source.strip_prefix(from).unwrap_or(source).display().to_string();
     let mut rendered = LimitedText::new(LONGEST_FILE);
     environment

@@ -12,6 +12,7 @@ use serde_json::Value;
 use super::task_context::TaskContext;
 use crate::event::{Done, Failure, FailureKind};
 use crate::exec::process::StreamCopies;
+use crate::files::{read_bytes, read_text};
 use crate::interop::{self, ImportSource, Imported, ImportedResult};
 use crate::manifest::model::TrtllmBench;
 
@@ -43,7 +44,7 @@ pub async fn perform(context: &TaskContext, bench: &TrtllmBench) -> Result<Done,
     };
     context.run(context.command(argv.clone()).copies(copies)).await?;
 
-    let log = fs::read(&context.lease.log)
+    let log = read_bytes(&context.lease.log)
         .map_err(|error| Failure::new(FailureKind::System, format!("its log cannot be read: {error}")))?;
     let printed = log.get(context.log.begin() as usize..).unwrap_or_default();
     let empty = |error: NoBenchResult| context.failure(FailureKind::Files, error.to_string(), &argv);
@@ -135,7 +136,7 @@ enum NoBenchResult {
 
 /// Its numbers: from the report where it wrote one, which has all digits, else from what it printed.
 fn read_numbers(bench: &TrtllmBench, report: &Path, printed: &[u8]) -> Result<Imported, NoBenchResult> {
-    let source = match fs::read_to_string(report) {
+    let source = match read_text(report) {
         Ok(text) => ImportSource { name: format!("{}.json", bench.name), text },
         Err(_) => {
             ImportSource { name: format!("{}.out", bench.name), text: String::from_utf8_lossy(printed).into_owned() }

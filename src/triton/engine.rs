@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::event::read_regular;
+use crate::files::read_text_up_to;
 
 /// Bytes of a file that configures an engine or a model. `trtllm-build` writes some kB.
 pub const LARGEST_CONFIG: u64 = 16 << 20;
@@ -118,8 +118,8 @@ impl EngineConfig {
     /// Reads `config.json` of an engine folder and checks that every rank's file is there.
     pub fn load(folder: &Path) -> Result<Self, EngineError> {
         let path = folder.join("config.json");
-        let text =
-            read_regular(&path, LARGEST_CONFIG).map_err(|source| EngineError::Read { path: path.clone(), source })?;
+        let text = read_text_up_to(&path, LARGEST_CONFIG)
+            .map_err(|source| EngineError::Read { path: path.clone(), source })?;
         let config = Self::parse(&text, &path)?;
         for rank in 0..config.ranks() {
             let path = folder.join(format!("rank{rank}.engine"));

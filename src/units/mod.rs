@@ -5,7 +5,6 @@ mod digit_grouping;
 mod distinct_decimals;
 mod duration;
 mod plain_path;
-mod sha256;
 mod shell;
 mod url_credentials;
 
@@ -14,6 +13,5 @@ pub use digit_grouping::grouped;
 pub use distinct_decimals::distinct_decimals;
 pub use duration::{DurationError, parse_duration};
 pub use plain_path::plain_path;
-pub use sha256::{Sha256Of, sha256_of_file};
 pub use shell::shell_word;
 pub use url_credentials::{UrlParts, credentials, userinfo, without_credentials};

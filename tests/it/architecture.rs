@@ -222,6 +222,15 @@ fn violations(page: &Page, files: &[File]) -> Vec<String> {
             continue;
         };
         let tokens = tokens(&file.text);
+        // Tests read what they wrote.
+        let first_test = sequence(&tokens, &["mod", "tests", "{"]).first().copied().unwrap_or(tokens.len());
+        let is_test = file.path.ends_with("tests.rs") || file.path.contains("/tests/");
+        for read in ["read", "read_to_string"] {
+            let reads = sequence(&tokens[..first_test], &["fs", ":", ":", read, "("]);
+            for at in reads.into_iter().filter(|_| !is_test && room != "files") {
+                report(tokens[at].line, format!("`fs::{read}` takes pipes and any size: `files` reads whole files"));
+            }
+        }
         for print in ["println", "eprintln", "print", "eprint"] {
             if !MAY_PRINT.contains(&room) {
                 for at in sequence(&tokens, &[print, "!"]) {

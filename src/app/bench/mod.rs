@@ -18,6 +18,7 @@ use crate::app::error::CommandError;
 use crate::app::out_folder::{FILES, OutFolder};
 use crate::app::output::{print, print_error};
 use crate::cli::{self, BenchCommand, BenchLoad, CliExit, Force, Global, OutputVerbosity, Select};
+use crate::files::read_text;
 use crate::harness::{SWEEP, SweepReport, read_result, repeat_folders};
 use crate::report::{Styler, sweep_table};
 use crate::runner::store::{PathError, ProjectLock, StateFolder, is_there};
@@ -133,7 +134,7 @@ fn print_result(request: &BenchCommand, out: &Path, styler: Styler) -> Result<()
     let sweep = out.join(SWEEP);
     if is_there(&sweep)? {
         print(&if request.json {
-            fs::read_to_string(&sweep)?
+            read_text(&sweep)?
         } else {
             sweep_table(&SweepReport::read(&sweep).map_err(anyhow::Error::from)?, styler)
         });
@@ -145,7 +146,7 @@ fn print_result(request: &BenchCommand, out: &Path, styler: Styler) -> Result<()
         return Ok(());
     }
     if request.json {
-        print(&fs::read_to_string(&path)?);
+        print(&read_text(&path)?);
     } else {
         let result = read_result(&path)?;
         print(&table::text(&result, styler));

@@ -10,9 +10,9 @@ mod llmb_tuples;
 mod regatta_list;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::Path;
 use std::time::Instant;
-use std::{fmt, fs};
 
 use self::bulk_run::{BulkFile, BulkRun};
 use self::error::BulkFileError;
@@ -23,6 +23,7 @@ use super::run::{self, RunEnd, StopSignals};
 use crate::app::error::CommandError;
 use crate::app::output::{print, print_error};
 use crate::cli::{self, BulkRequest, CliExit, EventFormat, Global, OutputVerbosity, Select};
+use crate::files::read_text;
 use crate::interop::MeasuredResult;
 use crate::report::{self, BulkRow, Styler};
 
@@ -67,8 +68,8 @@ pub(super) fn bulk(global: &Global, request: &BulkRequest) -> Result<CliExit, Co
 
 fn read(request: &BulkRequest, project: &Project) -> Result<BulkFile, CommandError> {
     let path = &request.file;
-    let text = fs::read_to_string(path)
-        .map_err(|error| CommandError::Usage(format!("{} cannot be read: {error}", path.display())))?;
+    let text =
+        read_text(path).map_err(|error| CommandError::Usage(format!("{} cannot be read: {error}", path.display())))?;
     let wrong = |found: &dyn fmt::Display| {
         let lines = found.to_string().replace('\n', "\n  ");
         CommandError::Usage(format!("{} is no list of runs:\n  {lines}", path.display()))
@@ -165,7 +166,7 @@ fn end_of(item: &BulkRun, ran: &RunEnd, begun: Instant) -> BulkRow {
     let mut rates = BTreeMap::new();
     let mut headlines = Vec::new();
     for line in &ran.task_lines {
-        let result = line.out.as_ref().and_then(|out| fs::read_to_string(out.join("result.json")).ok());
+        let result = line.out.as_ref().and_then(|out| read_text(out.join("result.json")).ok());
         let Some(result) = result.and_then(|text| MeasuredResult::read(&text).ok()) else { continue };
         if let Some(headline) = &line.headline {
             headlines.push((line.task.to_string(), headline.clone()));

@@ -1,13 +1,12 @@
 //! What the kernel gives: memory, disk, shared memory, limits of a process.
 
 use crate::units;
-use std::fs;
 use std::path::Path;
 
 use rustix::process::{Resource, getrlimit};
 
 use super::needs::Needs;
-use crate::event::metadata_if_there;
+use crate::files::{metadata_if_there, read_text};
 use crate::report::{DoctorFinding, FindingLevel};
 
 /// Python models of Triton take a megabyte each, NCCL some tens of megabytes for each rank.
@@ -27,7 +26,7 @@ pub fn examine(needs: &Needs, folder: &Path) -> Vec<DoctorFinding> {
 
 fn memory() -> String {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let total = fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
+    let total = read_text("/proc/meminfo").ok().and_then(|text| {
         let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
         line.split_whitespace().next()?.parse::<u64>().ok()
     });

@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::needs::Needs;
 use super::{gpus, tools};
 use crate::exec::process::probe;
+use crate::files::{read_bytes, read_text};
 
 /// How long Python may take to look into the list of what is installed.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -44,7 +45,7 @@ fn version(program: &str, project: &Path) -> Option<String> {
     if name(program) == "tritonserver" {
         // bin/tritonserver, and beside bin its version.
         let folder = fs::canonicalize(&path).ok()?.parent()?.parent()?.to_owned();
-        let text = fs::read_to_string(folder.join("TRITON_VERSION")).ok()?;
+        let text = read_text(folder.join("TRITON_VERSION")).ok()?;
         return Some(text.trim().to_owned());
     }
     let line = tools::version_of(&path.display().to_string(), name(program))?;
@@ -63,7 +64,7 @@ fn found(program: &str, project: &Path) -> Option<PathBuf> {
 
 /// The version of the package, of the Python that a script names in its first line. The package is not imported.
 fn of_package(script: &Path, package: &str) -> Option<String> {
-    let text = fs::read(script).ok()?;
+    let text = read_bytes(script).ok()?;
     let first = text.split(|byte| *byte == b'\n').next()?;
     let line = std::str::from_utf8(first).ok()?.strip_prefix("#!")?.trim();
     let python: Vec<&str> = line.split_whitespace().collect();

@@ -1,10 +1,10 @@
 //! Everything that was requested, in the usual order of a diagnosis.
 
-use std::fs;
 use std::path::Path;
 
 use super::needs::Needs;
 use super::{checkpoint_disk, containers, gpus, hosts, limits, secrets, served_models, store_keys, tools};
+use crate::files::read_text;
 use crate::report::{DoctorFinding, FindingLevel};
 use crate::runner::store::StateFolder;
 
@@ -45,7 +45,7 @@ pub fn examine(needs: Option<&Needs>, home: &StateFolder) -> Vec<DoctorFinding> 
 
 /// Its display name, and the distribution family.
 fn os() -> (String, String) {
-    let text = fs::read_to_string("/etc/os-release").unwrap_or_default();
+    let text = read_text("/etc/os-release").unwrap_or_default();
     let field = |name: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
         line.unwrap_or_default().trim_matches('"').to_owned()

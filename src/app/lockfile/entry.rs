@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::PrivateValues;
-use crate::event::Digest;
+use crate::files::Digest;
 use crate::plan::{ActionError, ActionKind, Lifetime, Plan, Task, action_json};
 use crate::runner::store::TaskKey;
 

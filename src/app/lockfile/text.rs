@@ -7,7 +7,7 @@ use rayon::prelude::*;
 
 use super::LockFile;
 use super::run_text::{FileText, RunText};
-use crate::event::cores;
+use crate::files::cores;
 
 /// The version that is written, and the newest that is understood.
 const VERSION: u32 = 1;

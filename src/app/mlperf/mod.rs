@@ -11,7 +11,7 @@ use std::path::Path;
 use crate::app::error::CommandError;
 use crate::app::output::print;
 use crate::cli::{CliExit, Global, MlperfAction};
-use crate::event::metadata_if_there;
+use crate::files::metadata_if_there;
 use crate::mlperf::{self, Round, SubmissionReport};
 use crate::report::{self, Styler};
 

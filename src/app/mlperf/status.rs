@@ -12,6 +12,7 @@ use crate::app::error::CommandError;
 use crate::app::output::print;
 use crate::cli::{CliExit, Force, Global, KeyValueArg, Select};
 use crate::event::TaskId;
+use crate::files::{read_bytes, read_text};
 use crate::harness;
 use crate::manifest::model::{Action, Mlperf, MlperfEntry, MlperfPackage};
 use crate::mlperf;
@@ -225,7 +226,7 @@ fn accuracy(folder: &Path) -> Option<String> {
         Some(Err(unreadable)) => return Some(unreadable.to_string()),
         None => {}
     }
-    let text = std::fs::read_to_string(folder.join("accuracy.txt")).ok()?;
+    let text = read_text(folder.join("accuracy.txt")).ok()?;
     text.lines().find(|line| line.contains('{')).map(|line| line.trim().to_owned())
 }
 
@@ -252,7 +253,7 @@ struct UnreadableOutput {
 
 /// `None`: the stage left no such file.
 fn read_output(path: &Path) -> Option<Result<Value, UnreadableOutput>> {
-    let read = match std::fs::read(path) {
+    let read = match read_bytes(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return None,
         Err(error) => Err(error),
         Ok(bytes) => serde_json::from_slice(&bytes).map_err(std::io::Error::from),

@@ -7,12 +7,12 @@ use serde_json::Value;
 use super::statement::Resource;
 use crate::app::error::CommandError;
 use crate::app::lockfile::PrivateValues;
-use crate::event::Digest;
+use crate::files::Digest;
+use crate::files::sha256_of_file;
 use crate::plan::{ActionKind, Plan, Task};
 use crate::runner::store::{Digests, OutputCache, TaskKey, TaskRecord};
 use crate::runner::upstream_provenance;
 use crate::stages::resolved;
-use crate::units::sha256_of_file;
 
 /// The digest of a folder or of several files: BLAKE3 over their paths, kinds and digests, each with its length.
 pub(super) const TREE: &str = "regattaTree";

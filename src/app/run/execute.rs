@@ -27,8 +27,9 @@ use crate::cli::{
     self, CliExit, EventFormat, Force, Global, GpuSelection, KeyValueArg, LockMode, OutputVerbosity, RunTarget,
 };
 use crate::diag::FeatureLeftOut;
-use crate::event::{Digest, Event, GpuId, RunId, Stop};
+use crate::event::{Event, GpuId, RunId, Stop};
 use crate::exec::process::{self, ExitKind};
+use crate::files::Digest;
 use crate::plan::{Lifetime, Plan};
 use crate::report::{LiveOptions, RunPaths, RunState, Styler};
 use crate::runner::shared_store::{SignaturePolicy, StoreAddress};

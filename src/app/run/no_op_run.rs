@@ -5,7 +5,8 @@ use std::time::Instant;
 
 use super::run_end::{TaskLine, places, task_lines};
 use crate::app::output;
-use crate::event::{Digest, Event, RunId, TaskTally};
+use crate::event::{Event, RunId, TaskTally};
+use crate::files::Digest;
 use crate::plan::Plan;
 use crate::report::{LiveDisplay, LiveOptions};
 use crate::runner::store::{CompilerId, FileStamp, NoOpConditions, StateFolder};

@@ -12,6 +12,7 @@ use crate::app::error::CommandError;
 use crate::app::output::{print, print_error};
 use crate::cli::{CliExit, Global, OutputVerbosity, Selftest};
 use crate::event::{Endpoint, Stop, Verdict};
+use crate::files::read_text;
 use crate::harness::{self, BenchSpec, LoadPattern, Measured, ReasonSeverity, RequestEnd, Slo, VerdictCheck};
 use crate::sim::{GroundTruth, GroundTruthServer, ResponsePattern, ResponseScript};
 use crate::spec::{Arrivals, Length, Limits, StopAfter};
@@ -174,7 +175,7 @@ async fn measure(effort: &SelftestPlan, print_progress: impl Fn(&str)) -> Result
 
 /// Where the kernel reports it.
 fn load_average() -> Option<f64> {
-    std::fs::read_to_string("/proc/loadavg").ok()?.split_whitespace().next()?.parse().ok()
+    read_text("/proc/loadavg").ok()?.split_whitespace().next()?.parse().ok()
 }
 
 /// One measurement of a server of Regatta's own.

@@ -1,6 +1,5 @@
 //! `regatta what-if --day`: a day of a fleet whose replicas are the servers of a benchmark.
 
-use std::fs;
 use std::thread;
 
 use anyhow::Context as _;
@@ -9,6 +8,7 @@ use super::question::Question;
 use crate::app::error::CommandError;
 use crate::app::output::print;
 use crate::cli::{BalancerPolicy, CliExit, FleetRequest, Global, WhatIf};
+use crate::files::read_text;
 use crate::report::{FleetRow, Styler, WhatIfProblem, fleet_json, fleet_text};
 use crate::sim::{self, Balancer, Failures, Fleet, RateOverTime};
 use crate::spec::{LatencyLimit, Prefixes};
@@ -92,7 +92,7 @@ fn day(text: &str) -> Result<RateOverTime, CommandError> {
             return Ok(RateOverTime::day(low, high));
         }
     }
-    let lines = fs::read_to_string(text).with_context(|| format!("--day: cannot read {text}"))?;
+    let lines = read_text(text).with_context(|| format!("--day: cannot read {text}"))?;
     RateOverTime::parse(&lines).map_err(|error| CommandError::usage(format!("{text}: {error}")))
 }
 

@@ -4,6 +4,7 @@ use std::fs;
 
 use super::command::Leftover;
 use super::procfs;
+use crate::files::read_text;
 
 /// A process that listens on a port.
 pub type PortOwner = Leftover;
@@ -12,7 +13,7 @@ pub type PortOwner = Leftover;
 pub fn listener(port: u16) -> Option<PortOwner> {
     let sockets: Vec<String> = ["/proc/net/tcp", "/proc/net/tcp6"]
         .iter()
-        .filter_map(|table| fs::read_to_string(table).ok())
+        .filter_map(|table| read_text(table).ok())
         .flat_map(|table| {
             table
                 .lines()

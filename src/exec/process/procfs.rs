@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 use std::thread;
 use std::time::Duration;
 
+use crate::files::read_text;
 use rustix::process::{Pid, getpid};
 
 /// A line of `/proc/PID/stat`, as far as we need it.
@@ -32,7 +33,7 @@ const PF_KTHREAD: u32 = 0x0020_0000;
 
 /// Reads state, parent, process group and flags of a process.
 pub fn stat(pid: i32) -> Option<ProcessStat> {
-    parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+    parse_stat(&read_text(format!("/proc/{pid}/stat")).ok()?)
 }
 
 /// `PID (NAME) STATE PPID PGRP SESSION TTY TPGID FLAGS …`; the name may hold spaces and parentheses (man 5 proc_pid_stat).
@@ -72,7 +73,7 @@ pub fn command(pid: i32) -> String {
     if !words.is_empty() {
         return words.join(" ");
     }
-    fs::read_to_string(format!("/proc/{pid}/comm")).map_or_else(|_| "?".to_owned(), |name| format!("[{}]", name.trim()))
+    read_text(format!("/proc/{pid}/comm")).map_or_else(|_| "?".to_owned(), |name| format!("[{}]", name.trim()))
 }
 
 /// `cmdline` or `environ` of a process; nothing if it has none, is gone, or belongs to another user.
@@ -153,13 +154,13 @@ fn list_in(file: &File) -> io::Result<Vec<i32>> {
 
 /// When it was started, in ticks since the machine was: with its id, this names a process for good (field 22).
 pub fn started(pid: i32) -> Option<u64> {
-    let line = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let line = read_text(format!("/proc/{pid}/stat")).ok()?;
     line.rsplit_once(") ")?.1.split(' ').nth(19)?.parse().ok()
 }
 
 /// The processor time that it has used, in ticks (fields 14 and 15).
 pub fn processor_ticks(pid: i32) -> Option<u64> {
-    let line = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let line = read_text(format!("/proc/{pid}/stat")).ok()?;
     let mut times = line.rsplit_once(") ")?.1.split(' ').skip(11).take(2);
     let mut next = || times.next()?.parse::<u64>().ok();
     Some(next()? + next()?)

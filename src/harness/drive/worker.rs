@@ -11,6 +11,7 @@ use super::dispatcher::{DispatchCounts, Dispatcher};
 use super::job::WorkerJob;
 use super::pacer::{Alarms, Pacer};
 use super::request_attempt::{RequestAttempt, RequestProgress};
+use crate::files::read_text;
 use crate::harness::measure::collector::Collector;
 use crate::harness::measure::worker_output::WorkerOutput;
 use crate::harness::record::RequestEnd;
@@ -228,6 +229,6 @@ fn thread_cpu() -> u64 {
 
 /// Second number of schedstat: ns spent runnable but not running.
 fn run_queue_wait() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    let text = read_text("/proc/thread-self/schedstat").ok()?;
     text.split_whitespace().nth(1)?.parse().ok()
 }

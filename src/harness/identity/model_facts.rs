@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::ServerIdentity;
 use super::bounded_text::bounded;
-use crate::event::Digest;
+use crate::files::Digest;
 use crate::triton::pbtxt;
 use crate::triton::proto::inference::model_config::SchedulingChoice;
 use crate::triton::proto::inference::{ModelConfig, ModelMetadataResponse};

@@ -6,7 +6,7 @@ use super::ServerIdentity;
 use super::bounded_text::{bounded, bounded_value};
 use super::http::{IdentityClient, IdentityReply};
 use super::kserve::{SIMULATOR_KIND, server_by_http};
-use crate::event::Digest;
+use crate::files::Digest;
 
 /// `owned_by` in the servers' own source → kind.
 const OWNERS: [(&str, &str); 6] = [

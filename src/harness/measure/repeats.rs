@@ -12,7 +12,8 @@ use std::path::{Path, PathBuf};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::event::{Verdict, is_absence, metadata_if_there};
+use crate::event::Verdict;
+use crate::files::{is_absence, metadata_if_there};
 use crate::harness::HarnessError;
 use crate::stats::{RunValues, mean_interval};
 

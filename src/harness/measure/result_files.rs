@@ -8,6 +8,7 @@ use schemars::Schema;
 use schemars::generate::SchemaSettings;
 use schemars::transform::RecursiveTransform;
 
+use crate::files::read_text;
 use crate::harness::schedule::plan::{self, PLAN};
 use crate::harness::{HarnessError, Measured, ResultFormatError, RunResult};
 
@@ -60,7 +61,7 @@ fn put(path: &Path, fill: impl FnOnce(&mut BufWriter<File>) -> std::io::Result<(
 
 /// Reads a `result.json`.
 pub fn read_result(path: &Path) -> Result<RunResult, HarnessError> {
-    let text = std::fs::read_to_string(path)
+    let text = read_text(path)
         .map_err(|source| HarnessError::System { what: format!("cannot read {}", path.display()), source })?;
     let wrong = |source: ResultFormatError| HarnessError::Format { path: path.to_owned(), source };
     let result: RunResult = serde_json::from_str(&text).map_err(|error| wrong(error.into()))?;

@@ -4,7 +4,7 @@ use rand::RngExt;
 use rand_distr::{Distribution, LogNormal, Normal};
 use rand_pcg::Pcg64;
 
-use crate::event::Hasher;
+use crate::files::Hasher;
 use crate::harness::Pause;
 use crate::spec::{Length, Weighted};
 

@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{FoundRate, RateBounds, RateProbe};
-use crate::event::{Digest, Verdict};
+use crate::event::Verdict;
+use crate::files::Digest;
 use crate::harness::measure::verdict_reason::Reason;
 use crate::stats::{ProbeOutcome, RateEstimate};
 

@@ -14,6 +14,7 @@ use super::knee::{self, Knee};
 use super::level::{PointRole, SweepLevel};
 use super::point::SweepPoint;
 use crate::event::Verdict;
+use crate::files::read_bytes;
 use crate::harness::gpu::{HOST_GPUS, are_of_servers};
 use crate::harness::measure::mixed_source::token_counters;
 use crate::harness::{FurtherLimits, RunIdentity, RunResult, Slo};
@@ -160,7 +161,7 @@ impl SweepReport {
     /// The file cannot be read, or is no sweep of this version.
     pub fn read(path: &Path) -> Result<Self, SweepError> {
         let shown = || path.display().to_string();
-        let bytes = std::fs::read(path).map_err(|source| SweepError::Unreadable { path: shown(), source })?;
+        let bytes = read_bytes(path).map_err(|source| SweepError::Unreadable { path: shown(), source })?;
         let report: Self =
             serde_json::from_slice(&bytes).map_err(|source| SweepError::Format { path: shown(), source })?;
         if report.schema != SCHEMA {

@@ -1,16 +1,16 @@
 //! One command: which program it calls, and what that means here.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
 
 use super::no_meaning::no_meaning;
 use super::prefix::{keep, need_own_line};
 use super::program::{Env, Program, program};
-use super::script::read_text;
+use super::script::read_commands;
 use super::translation::{Translation, TranslationBuilder, TranslationKind};
 use super::translation_error::{ProblemKind, TranslationError};
 use crate::diag::did_you_mean;
+use crate::files::read_text_up_to;
 use crate::interop::nvidia_harness::run_args;
 use crate::interop::tensorrt_llm::{convert_checkpoint, trtllm_build};
 use crate::interop::triton_backend::{
@@ -108,8 +108,7 @@ impl Surroundings {
 /// The text of a file; none of one that is too large for settings.
 fn small_file(path: &Path) -> Option<String> {
     const MOST_BYTES: u64 = 1 << 20;
-    let is_small = fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() <= MOST_BYTES);
-    is_small.then(|| fs::read_to_string(path).ok()).flatten()
+    read_text_up_to(path, MOST_BYTES).ok()
 }
 
 /// What a command means here; on error everything that is wrong with it.
@@ -133,7 +132,7 @@ pub(super) fn translate(words: &[String], surroundings: &Surroundings) -> Result
         ("bash" | "sh" | "zsh", Some(flags))
             if flags.starts_with('-') && flags.ends_with('c') && arguments.len() > 1 =>
         {
-            read_text(None, &arguments[1])?
+            read_commands(None, &arguments[1])?
         }
         ("launch_triton_server.py", _) => launch_triton_server::translate(env, arguments)?,
         ("prepare_dataset.py", _) => {

@@ -2,7 +2,7 @@
 
 use super::command::{Surroundings, translate};
 use super::host_paths::on_the_host;
-use super::script::read_text;
+use super::script::read_commands;
 use super::translation::Translation;
 use super::translation_error::TranslationError;
 
@@ -10,7 +10,7 @@ use super::translation_error::TranslationError;
 pub fn read_line(words: &[String]) -> Result<Translation, TranslationError> {
     let mut translation = match words {
         // One argument is a line that was quoted.
-        [line] => read_text(None, line)?,
+        [line] => read_commands(None, line)?,
         // The prompt of a terminal.
         [prompt, words @ ..] if prompt == "$" => translate(words, &Surroundings::default())?,
         words => translate(words, &Surroundings::default())?,

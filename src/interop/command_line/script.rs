@@ -28,13 +28,13 @@ const MOST_COMMANDS: usize = 10_000;
 
 /// What a script means here; on error everything that is wrong with it.
 pub fn read_script(name: &str, text: &str) -> Result<Translation, TranslationError> {
-    let mut translation = read_text(Some(name), text)?;
+    let mut translation = read_commands(Some(name), text)?;
     on_the_host(&mut translation);
     Ok(translation)
 }
 
 /// `name` is that of its file; a pasted line has none.
-pub(super) fn read_text(name: Option<&str>, text: &str) -> Result<Translation, TranslationError> {
+pub(super) fn read_commands(name: Option<&str>, text: &str) -> Result<Translation, TranslationError> {
     let text = &*without_prompts(text, &|name| TOOLS.contains(&name));
     let commands = split(text).map_err(|line| {
         let error = TranslationError::new(ProblemKind::OpenQuote);

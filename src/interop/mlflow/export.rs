@@ -4,10 +4,10 @@
 
 use serde_json::{Value, json};
 
+use crate::files::Sha256Of;
 use crate::interop::metrics::MeasuredRun;
 use crate::interop::results::exported::{Exported, facts};
 use crate::interop::results::identity;
-use crate::units::Sha256Of;
 
 /// Of all runs of Regatta: its name, and its number in the form of MLflow's own.
 const EXPERIMENT: &str = "regatta";

@@ -2,11 +2,11 @@
 //! them. They are not shipped here: they are NLTK's data.
 
 use std::collections::{HashMap, HashSet};
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::characters::is_end;
 use super::word::{PunktToken, words};
+use crate::files::read_text;
 
 /// The files of a model, in the order in which they are digested.
 pub const FILES: [&str; 4] = ["abbrev_types.txt", "collocations.tab", "sent_starters.txt", "ortho_context.tab"];
@@ -46,10 +46,10 @@ pub enum ModelError {
 impl PunktModel {
     /// Reads a folder with [`FILES`].
     pub fn load(folder: &Path) -> Result<Self, ModelError> {
-        let mut digest = crate::units::Sha256Of::default();
+        let mut digest = crate::files::Sha256Of::default();
         let mut read = |name: &str| -> Result<(PathBuf, String), ModelError> {
             let path = folder.join(name);
-            let text = fs::read_to_string(&path).map_err(|source| ModelError::Read { path: path.clone(), source })?;
+            let text = read_text(&path).map_err(|source| ModelError::Read { path: path.clone(), source })?;
             digest.update(text.as_bytes());
             Ok((path, text))
         };

@@ -1,11 +1,10 @@
 //! From token ids to text.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::files::{Sha256Of, read_bytes};
 use crate::mlperf::synthetic_words;
 use crate::tokenizer::{Tokenizer, TokenizerError};
-use crate::units::Sha256Of;
 
 /// Why no text can be made of token ids.
 #[derive(Debug, thiserror::Error)]
@@ -41,11 +40,11 @@ impl TokenDecoder {
     /// Reads `tokenizer.json`, and `tokenizer_config.json` beside it where there is one.
     pub fn load(file: &Path, skips_special: bool) -> Result<Self, SpellerError> {
         let file = if file.is_dir() { file.join("tokenizer.json") } else { file.to_owned() };
-        let bytes = fs::read(&file).map_err(|source| SpellerError::Read { path: file.clone(), source })?;
+        let bytes = read_bytes(&file).map_err(|source| SpellerError::Read { path: file.clone(), source })?;
         let tokenizer =
             Tokenizer::from_bytes(&bytes).map_err(|source| SpellerError::Tokenizer { path: file.clone(), source })?;
         let config = file.with_file_name("tokenizer_config.json");
-        let cleans = match fs::read(&config) {
+        let cleans = match read_bytes(&config) {
             Err(_) => false,
             Ok(text) => {
                 let config: serde_json::Value = serde_json::from_slice(&text)

@@ -1,7 +1,6 @@
 //! LoadGen's logs of a result that another harness made, as a part of a submission.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use indexmap::IndexMap;
@@ -9,10 +8,10 @@ use serde_json::{Map, Value};
 
 use super::request::{AssembleError, ForeignResult};
 use super::tree::{FileSource, SubmissionTree};
+use crate::files::{read_bytes, read_text, sha256_of_file};
 use crate::mlperf::layout::{scenario_titled, test_folder, verdict_file};
 use crate::mlperf::{LockedResult, LockedRun, PackageProvenance, SubmissionLayout, truncate_accuracy_log};
 use crate::spec::{Division, TestMode};
-use crate::units::sha256_of_file;
 
 const SUMMARY: &str = "mlperf_log_summary.txt";
 const DETAIL: &str = "mlperf_log_detail.txt";
@@ -127,7 +126,7 @@ fn accuracy(tree: &mut SubmissionTree, from: &Path, to: &Path) -> Result<LockedR
         return Ok(run);
     }
     let hash = sha256_of_file(&log).map_err(AssembleError::io(&log))?;
-    let mut text = fs::read_to_string(&scores).map_err(AssembleError::io(&scores))?;
+    let mut text = read_text(&scores).map_err(AssembleError::io(&scores))?;
     let is_truncated = truncate_accuracy_log::is_truncated(&log).map_err(AssembleError::io(&log))?;
     match truncate_accuracy_log::hashes(&text).as_slice() {
         [] => text = format!("{}\n\nhash={hash}\n", text.trim_end()),
@@ -158,6 +157,6 @@ fn audit(tree: &mut SubmissionTree, test: TestMode, from: &Path, to: &Path) -> R
 }
 
 fn json(path: &Path) -> Result<Map<String, Value>, AssembleError> {
-    let bytes = fs::read(path).map_err(AssembleError::io(path))?;
+    let bytes = read_bytes(path).map_err(AssembleError::io(path))?;
     serde_json::from_slice(&bytes).map_err(|source| AssembleError::Json { path: path.to_owned(), source })
 }

@@ -7,10 +7,10 @@ use walkdir::WalkDir;
 
 use super::request::{AssembleError, AssembleRequest};
 use super::tree::{FileSource, SubmissionTree};
+use crate::files::sha256_of_file;
 use crate::mlperf::layout::scenario_titled;
 use crate::mlperf::{LockedResult, LockedRun, PackageProvenance, REHEARSAL_FILE, SubmissionLayout};
 use crate::spec::{Division, TestMode};
-use crate::units::sha256_of_file;
 
 const LOGS: [&str; 2] = ["mlperf_log_summary.txt", "mlperf_log_detail.txt"];
 const DIVISIONS: [&str; 3] = ["closed", "open", "network"];

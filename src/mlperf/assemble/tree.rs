@@ -5,8 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::request::AssembleError;
+use crate::files::{read_bytes, sha256_of_file};
 use crate::mlperf::{PackageProvenance, Round, SubmissionLayout, truncate_accuracy_log};
-use crate::units::sha256_of_file;
 
 /// Where the bytes of a file are from.
 #[derive(Clone, Debug)]
@@ -140,7 +140,7 @@ fn is_same(one: &FileSource, other: &FileSource) -> Result<bool, AssembleError> 
         | (FileSource::Truncated(one), FileSource::Truncated(other)) => hash(one)? == hash(other)?,
         (FileSource::Text(one), FileSource::Text(other)) => one == other,
         (FileSource::Copy(path), FileSource::Text(text)) | (FileSource::Text(text), FileSource::Copy(path)) => {
-            fs::read(path).map_err(AssembleError::io(path))? == text.as_bytes()
+            read_bytes(path).map_err(AssembleError::io(path))? == text.as_bytes()
         }
         _ => false,
     })

@@ -3,7 +3,6 @@
 mod systems;
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
@@ -14,6 +13,7 @@ use super::layout::scenario_titled;
 use super::log::{Detail, DetailError};
 use super::submission_check::{self, JudgedRun};
 use super::{MlperfScenario, PackageProvenance, Round, SubmissionLayout, TestRecord, TestRecordError};
+use crate::files::{read_bytes, read_text};
 use crate::spec::TestMode;
 use systems::{SystemKind, SystemPairs};
 
@@ -147,7 +147,7 @@ fn side(root: &Path) -> Result<ComparedSide, DiffError> {
             of_log(&detail, &mut settings);
         }
         let measurements = submitter.join(layout.measurements(&seen.system, &seen.benchmark, &seen.scenario));
-        of_conf(&fs::read_to_string(measurements.join("user.conf")).unwrap_or_default(), &mut settings);
+        of_conf(&read_text(measurements.join("user.conf")).unwrap_or_default(), &mut settings);
         settings.extend(seen.accuracy.iter().map(|(name, value)| (format!("accuracy {name}"), value.to_string())));
         of_lock(&submitter, seen, &mut settings);
         let system = Some(seen.system.clone());
@@ -177,7 +177,7 @@ fn single_run(folder: &Path) -> Result<(String, DiffedRun), DiffError> {
     };
     let mut settings = BTreeMap::new();
     of_log(&detail, &mut settings);
-    of_conf(&fs::read_to_string(folder.join("user.conf")).unwrap_or_default(), &mut settings);
+    of_conf(&read_text(folder.join("user.conf")).unwrap_or_default(), &mut settings);
     let judged = submission_check::run_value(folder, scenario).unwrap_or_default();
     Ok((name, DiffedRun { judged, settings }))
 }
@@ -222,7 +222,7 @@ fn of_lock(submitter: &Path, seen: &submission_check::ExaminedResult, settings: 
 /// What the submission writes about a system. A system without a description has no fields to compare.
 fn described(path: &Path, round: &Round) -> Result<DiffedRun, DiffError> {
     let unreadable = |why: String| DiffError::System { path: path.to_owned(), why };
-    let fields: serde_json::Map<String, Value> = match fs::read(path) {
+    let fields: serde_json::Map<String, Value> = match read_bytes(path) {
         Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| unreadable(error.to_string()))?,
         Err(error) if error.kind() == ErrorKind::NotFound => serde_json::Map::new(),
         Err(error) => return Err(unreadable(error.to_string())),

@@ -9,6 +9,7 @@ use super::job::{ChildJob, ChildMessage, LibraryFacts, LibraryProbe, LoadgenTest
 use super::own_percentiles;
 use super::samples::{self, SamplesError};
 use super::test_run::{TestOutcome, TestParts, end_at_once, run_loadgen};
+use crate::files::read_bytes;
 use crate::harness::{self, HarnessError, LoadgenResult, ReportingDelay, UnjudgedRun};
 use crate::mlperf::log::{DETAIL_FILE, Detail, DetailError};
 use crate::mlperf::{Benchmark, MlperfScenario, Round, TEST_FILE, TestRecord, conf};
@@ -64,7 +65,7 @@ impl ChildError {
 
 /// Runs the job file. `send` gets each line for the process that started this one.
 pub fn perform(job: &Path, send: &(dyn Fn(&ChildMessage) + Sync)) -> Result<(), ChildError> {
-    let text = std::fs::read(job).map_err(|source| ChildError::File { path: job.to_owned(), source })?;
+    let text = read_bytes(job).map_err(|source| ChildError::File { path: job.to_owned(), source })?;
     match serde_json::from_slice(&text) {
         Ok(ChildJob::Probe(probe)) => {
             send(&ChildMessage::Probed(probed(&probe)?));

@@ -1,11 +1,11 @@
 //! `dataset.jsonl`: one sample a line, in the order of LoadGen's indices.
 
-use std::fs::File;
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use crate::files::open_regular;
 use crate::harness::ExternalSample;
 
 /// Why the samples cannot be used.
@@ -47,7 +47,7 @@ impl Line {
 pub fn read(path: &Path, most: u32, is_synthetic: bool) -> Result<Vec<ExternalSample>, SamplesError> {
     let own = || path.to_owned();
     let unreadable = |source| SamplesError::Read { path: own(), source };
-    let file = File::open(path).map_err(unreadable)?;
+    let (file, _) = open_regular(path).map_err(unreadable)?;
     let mut samples = Vec::new();
     for (line, text) in (1..).zip(BufReader::with_capacity(1 << 20, file).lines()) {
         let text = text.map_err(unreadable)?;

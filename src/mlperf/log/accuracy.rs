@@ -11,7 +11,7 @@ use std::path::Path;
 use serde::Deserialize;
 
 use super::width::{TokenBytesError, Width};
-use crate::units::Sha256Of;
+use crate::files::{Sha256Of, open_regular};
 
 /// An answer longer than this is not one: 32,768 tokens of 8 bytes have half a million hexadecimal digits.
 const LONGEST: u64 = 64 << 20;
@@ -105,7 +105,7 @@ pub struct AnswerLog<R> {
 
 impl AnswerLog<BufReader<File>> {
     pub fn open(file: &Path) -> io::Result<Self> {
-        Ok(Self::new(BufReader::with_capacity(1 << 18, File::open(file)?)))
+        Ok(Self::new(BufReader::with_capacity(1 << 18, open_regular(file)?.0)))
     }
 }
 

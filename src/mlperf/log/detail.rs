@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs::File;
 use std::io::{BufRead, BufReader, Read as _};
 use std::path::Path;
 
@@ -11,6 +10,7 @@ use serde_json::Value;
 
 use super::super::Seeds;
 use super::DETAIL_FILE;
+use crate::files::open_regular;
 
 const MARK: &str = ":::MLLOG";
 /// LoadGen may log an error for every sample; a few are enough.
@@ -78,7 +78,7 @@ struct Metadata {
 impl Detail {
     /// Reads that of a run, in the folder that the run filled.
     pub fn of(folder: &Path) -> Result<Self, DetailError> {
-        Self::read(BufReader::new(File::open(folder.join(DETAIL_FILE))?))
+        Self::read(BufReader::new(open_regular(&folder.join(DETAIL_FILE))?.0))
     }
 
     /// Reads line by line.

@@ -136,7 +136,7 @@ fn a_log_is_digested_as_it_is_read() {
     let path = recorded("server-accuracy").join(ACCURACY_FILE);
     let mut answers = AnswerLog::open(&path).unwrap();
     assert!(answers.by_ref().all(|answer| answer.is_ok()));
-    assert_eq!(answers.sha256(), crate::units::sha256_of_file(&path).unwrap());
+    assert_eq!(answers.sha256(), crate::files::sha256_of_file(&path).unwrap());
 }
 
 /// As LoadGen writes it.

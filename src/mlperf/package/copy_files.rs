@@ -1,6 +1,6 @@
 //! Puts files where the round's layout requires them.
 
-use crate::units::sha256_of_file;
+use crate::files::{read_text, sha256_of_file};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -204,7 +204,7 @@ fn accuracy(to: &SubmitterFolder, entry: &PackageEntry, folder: &Path) -> Result
     }
     let hash = to.log(&entry.accuracy.join(ACCURACY), &inside.join(ACCURACY))?;
     let from = entry.score.join("accuracy.txt");
-    let mut text = fs::read_to_string(&from).map_err(|error| Unpacked::Io(from.clone(), error))?;
+    let mut text = read_text(&from).map_err(|error| Unpacked::Io(from.clone(), error))?;
     match truncate_accuracy_log::hashes(&text).as_slice() {
         [] => text = format!("{text}\nhash={hash}\n"),
         hashes if hashes.iter().all(|found| *found == hash) => {}

@@ -8,12 +8,12 @@ use super::finding::{FindingWeight, GateFindings};
 use super::gate_check::GateCheck;
 use super::loadgen;
 use super::tree::ResultEntry;
-use crate::event::is_absence;
+use crate::files::sha256_of_file;
+use crate::files::{is_absence, read_text};
 use crate::mlperf::accuracy::{written_metric, written_name};
 use crate::mlperf::log::Detail;
 use crate::mlperf::truncate_accuracy_log::{self, LONGEST};
 use crate::mlperf::{Accuracy, Benchmark, LockedRun, MlperfScenario, Round};
-use crate::units::sha256_of_file;
 
 const SCORE: &str = "`mlperf: { score: … }` writes it from the accuracy run";
 
@@ -60,7 +60,7 @@ pub(super) fn check(
     let at = folder.join("accuracy.txt");
     let why = "it has the scores of the accuracy run";
     let mut metrics = IndexMap::new();
-    match std::fs::read_to_string(&at) {
+    match read_text(&at) {
         Ok(text) => {
             if text.trim().is_empty() {
                 to.refuse(GateCheck::EmptyFile, &at, "it is empty", why, SCORE);

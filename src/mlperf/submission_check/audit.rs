@@ -5,6 +5,7 @@ use std::path::Path;
 use super::finding::GateFindings;
 use super::gate_check::GateCheck;
 use super::tree::{ResultEntry, folders};
+use crate::files::read_text;
 use crate::mlperf::audit::{NOT_JUDGED, test06_answers};
 use crate::mlperf::layout::{test_folder, verdict_file};
 use crate::mlperf::log::{DETAIL_FILE, Detail};
@@ -58,7 +59,7 @@ pub(super) fn check(to: &mut GateFindings, entry: &ResultEntry, benchmark: &Benc
 /// The numbers in the verification of TEST07 and TEST09, against their bounds: `TEST PASS` is only a line below them.
 fn values(to: &mut GateFindings, folder: &Path, test: TestMode, audit: &Audit) {
     let at = folder.join(verdict_file(test));
-    let Ok(text) = std::fs::read_to_string(&at) else { return };
+    let Ok(text) = read_text(&at) else { return };
     if !text.lines().any(|line| line.trim() == "TEST PASS") {
         return;
     }
@@ -143,7 +144,7 @@ fn audit_folder(entry: &ResultEntry, test: TestMode) -> std::path::PathBuf {
 fn verdict(to: &mut GateFindings, folder: &Path, test: TestMode, scenario: MlperfScenario) {
     let at = folder.join(verdict_file(test));
     let fix = "`mlperf: { verify: … }` writes it from the audit run; if the test fails, its message names the sample";
-    let text = match std::fs::read_to_string(&at) {
+    let text = match read_text(&at) {
         Ok(text) => text,
         Err(error) => return to.refuse_unread(&at, &error, "it has the result of the test", fix),
     };

@@ -7,6 +7,7 @@ use indexmap::IndexMap;
 
 use super::finding::GateFindings;
 use super::gate_check::GateCheck;
+use crate::files::read_text;
 use crate::mlperf::log::Detail;
 use crate::mlperf::{Benchmark, MlperfScenario};
 
@@ -163,7 +164,7 @@ fn lengths(to: &mut GateFindings, at: &Path, rates: &Rates, benchmark: &Benchmar
 /// The rates that the summary prints.
 fn summary(to: &mut GateFindings, folder: &Path, rates: &Rates) {
     let at = folder.join("mlperf_log_summary.txt");
-    let text = std::fs::read_to_string(&at).unwrap_or_default();
+    let text = read_text(&at).unwrap_or_default();
     let printed = |names: [&str; 2]| {
         text.lines().find_map(|line| {
             let (name, value) = line.split_once(':')?;

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::gate_check::GateCheck;
-use crate::event::is_absence;
+use crate::files::is_absence;
 use crate::mlperf::SubmissionLayout;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

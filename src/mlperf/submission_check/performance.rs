@@ -6,6 +6,7 @@ use super::finding::{FindingWeight, GateFindings};
 use super::gate_check::GateCheck;
 use super::tree::ResultEntry;
 use super::{JudgedRun, limits, loadgen};
+use crate::files::read_text;
 use crate::mlperf::log::Detail;
 use crate::mlperf::{Benchmark, MlperfScenario, Round};
 
@@ -59,7 +60,7 @@ fn valid(to: &mut GateFindings, folder: &Path, detail: &Detail) {
             "lower target_qps or lengthen the run as the summary recommends, and run again",
         );
     }
-    let summary = std::fs::read_to_string(folder.join("mlperf_log_summary.txt")).unwrap_or_default();
+    let summary = read_text(folder.join("mlperf_log_summary.txt")).unwrap_or_default();
     let stated = summary.lines().find_map(|line| line.strip_prefix("Result is : ")).map(str::trim);
     match stated {
         Some(stated) if stated != text => {

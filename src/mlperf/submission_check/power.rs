@@ -13,6 +13,7 @@ use super::finding::GateFindings;
 use super::gate_check::GateCheck;
 use super::power_samples::{PowerAverage, PowerWindow};
 use super::tree::{ResultEntry, files};
+use crate::files::{read_bytes, read_text};
 use crate::mlperf::SubmissionLayout;
 use crate::mlperf::log::{DETAIL_FILE, Detail, SUMMARY_FILE};
 
@@ -105,7 +106,7 @@ enum Meter {
 /// The samples of a run while it lasted. None: there are none, which is reported.
 fn average(to: &mut GateFindings, run: &Path, detail: &Detail, meter: Meter) -> Option<(PowerWindow, PowerAverage)> {
     let at = run.join(SAMPLES);
-    let text = std::fs::read_to_string(&at).ok()?;
+    let text = read_text(&at).ok()?;
     let why = "power is measured while LoadGen runs";
     let times = detail.text("power_begin").zip(detail.text("power_end"));
     let Some(window) = times.and_then(|(begin, end)| PowerWindow::of(begin, end)) else {
@@ -179,7 +180,7 @@ fn sessions(to: &mut GateFindings, above: &Path) {
     let mut recorded = serde_json::Map::new();
     for name in ["client.json", "server.json"] {
         let at = above.join("power").join(name);
-        let Ok(bytes) = std::fs::read(&at) else { continue };
+        let Ok(bytes) = read_bytes(&at) else { continue };
         let results =
             serde_json::from_slice::<Value>(&bytes).ok().and_then(|json| json["results"].as_object().cloned());
         let Some(results) = results else {
@@ -194,7 +195,7 @@ fn sessions(to: &mut GateFindings, above: &Path) {
     }
     for name in RECORDED {
         let at = above.join(name);
-        let Ok(bytes) = std::fs::read(&at) else { continue };
+        let Ok(bytes) = read_bytes(&at) else { continue };
         let is = format!("{:x}", Sha1::digest(&bytes));
         let why = "the sessions of the measurement record the SHA-1 of each of its files";
         match recorded.get(name).and_then(Value::as_str) {

@@ -1,6 +1,6 @@
 //! Checks a package against Regatta's own `regatta.lock`: a rehearsal, synthetic data, runs of two systems, files changed later.
 
-use crate::units::sha256_of_file;
+use crate::files::sha256_of_file;
 use std::collections::BTreeSet;
 use std::path::Path;
 

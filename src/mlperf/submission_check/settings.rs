@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::finding::{FindingWeight, GateFindings};
 use super::gate_check::GateCheck;
 use super::tree::{ResultEntry, files};
+use crate::files::{read_bytes, read_text};
 use crate::mlperf::log::Detail;
 use crate::mlperf::{MlperfScenario, Round, SubmissionLayout, TestRequest, conf};
 use crate::spec::{Division, TestMode};
@@ -64,7 +65,7 @@ pub(super) fn check(
     }
     measurements(to, entry, &folder);
     source_of_benchmark(to, entry);
-    if let Ok(text) = std::fs::read_to_string(folder.join("user.conf")) {
+    if let Ok(text) = read_text(folder.join("user.conf")) {
         let none = IndexMap::new();
         let request = TestRequest {
             round: &round.name,
@@ -109,7 +110,7 @@ fn measurements(to: &mut GateFindings, entry: &ResultEntry, folder: &Path) {
         return;
     };
     let at = folder.join(name);
-    let read = std::fs::read(&at).map_err(|error| error.to_string());
+    let read = read_bytes(&at).map_err(|error| error.to_string());
     let read = read
         .and_then(|bytes| serde_json::from_slice::<serde_json::Map<String, Value>>(&bytes).map_err(|e| e.to_string()));
     let fields = match read {

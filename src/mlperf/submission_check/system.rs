@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use super::finding::{FindingWeight, GateFindings};
 use super::gate_check::GateCheck;
 use super::tree::{Submitter, files};
+use crate::files::read_bytes;
 use crate::mlperf::system::FIELDS;
 pub(super) use crate::mlperf::system::is_meaningful;
 use crate::mlperf::{Benchmark, MlperfScenario, Round, SubmissionLayout};
@@ -68,7 +69,7 @@ pub(super) fn weight_of_empty(value: Option<&Value>) -> FindingWeight {
 
 /// Gives the type of the system. None: its description cannot be read.
 fn check_submitter(to: &mut GateFindings, at: &Path, submitter: &Submitter) -> Option<String> {
-    let read = std::fs::read(at).map_err(|error| error.to_string());
+    let read = read_bytes(at).map_err(|error| error.to_string());
     let read =
         read.and_then(|bytes| serde_json::from_slice::<Map<String, Value>>(&bytes).map_err(|error| error.to_string()));
     let fields = match read {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::files::read_bytes;
 use crate::mlperf::SubmissionLayout;
 
 /// One submitter in one division.
@@ -103,7 +104,7 @@ pub(super) fn submitters(root: &Path) -> Vec<Submitter> {
 }
 
 fn model_mapping(submitter: &Path) -> BTreeMap<String, String> {
-    let read = fs::read(submitter.join("model_mapping.json")).ok();
+    let read = read_bytes(submitter.join("model_mapping.json")).ok();
     read.and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default()
 }
 

@@ -7,6 +7,7 @@ use std::path::Path;
 use serde_json::{Map, Value};
 
 use super::Accelerator;
+use crate::files::read_text;
 
 /// Facts by the names of the system's JSON. What cannot be read is left out.
 pub fn machine(root: &Path, gpus: &[Accelerator]) -> Map<String, Value> {
@@ -16,7 +17,7 @@ pub fn machine(root: &Path, gpus: &[Accelerator]) -> Map<String, Value> {
             facts.insert(name.to_owned(), value);
         }
     };
-    let read = |path: &str| fs::read_to_string(root.join(path)).ok();
+    let read = |path: &str| read_text(root.join(path)).ok();
     put("number_of_nodes", Some(1.into()));
     if let Some(text) = read("proc/cpuinfo") {
         let cpu = Processors::of(&text);
@@ -82,7 +83,7 @@ fn caches(root: &Path) -> Option<String> {
     let folder = root.join("sys/devices/system/cpu/cpu0/cache");
     let mut found = Vec::new();
     for index in 0..8 {
-        let read = |name: &str| fs::read_to_string(folder.join(format!("index{index}/{name}"))).ok();
+        let read = |name: &str| read_text(folder.join(format!("index{index}/{name}"))).ok();
         let (Some(level), Some(kind), Some(size)) = (read("level"), read("type"), read("size")) else { continue };
         let letter = match kind.trim() {
             "Data" => "d",
@@ -108,7 +109,7 @@ fn storage(root: &Path) -> Option<(String, String)> {
         if ["loop", "ram", "zram", "dm-", "md", "sr", "fd"].iter().any(|prefix| name.starts_with(prefix)) {
             continue;
         }
-        let read = |file: &str| fs::read_to_string(item.path().join(file)).ok();
+        let read = |file: &str| read_text(item.path().join(file)).ok();
         let sectors: u64 = read("size")?.trim().parse().ok()?;
         bytes += sectors * 512;
         let spins = read("queue/rotational").is_some_and(|text| text.trim() == "1");
@@ -143,7 +144,7 @@ fn pcie(root: &Path) -> Option<String> {
         fs::read_dir(root.join("sys/bus/pci/devices")).ok()?.flatten().map(|item| item.path()).collect();
     devices.sort();
     devices.into_iter().find_map(|device| {
-        let read = |name: &str| Some(fs::read_to_string(device.join(name)).ok()?.trim().to_owned());
+        let read = |name: &str| Some(read_text(device.join(name)).ok()?.trim().to_owned());
         let display = read("class")?.starts_with("0x03");
         if read("vendor")? != "0x10de" || !display {
             return None;

@@ -9,7 +9,8 @@ use std::path::PathBuf;
 use indexmap::IndexMap;
 use serde::Serialize;
 
-use crate::event::{Digest, Endpoint, Event, Failure, FailureKind, LiveMeasurement, RunId, TaskId, TaskTally};
+use crate::event::{Endpoint, Event, Failure, FailureKind, LiveMeasurement, RunId, TaskId, TaskTally};
+use crate::files::Digest;
 
 /// The state of a run after the events so far.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]

@@ -1,9 +1,8 @@
 //! What ties an output to a kind of machine, beside its key.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 
-use crate::event::{Digest, Hasher};
+use crate::files::{Digest, Hasher, read_text};
 use crate::plan::{ActionKind, Task};
 
 /// The GPUs of a machine, as far as they decide what an engine is good for.
@@ -35,7 +34,7 @@ pub struct Machine {
 
 impl Machine {
     pub fn new(gpus: MachineGpus) -> Self {
-        let text = fs::read_to_string("/etc/os-release").unwrap_or_default();
+        let text = read_text("/etc/os-release").unwrap_or_default();
         Self { arch: std::env::consts::ARCH.to_owned(), system: system(&text), gpus }
     }
 

@@ -19,7 +19,7 @@ use super::pull;
 use super::record::SharedOutput;
 use super::scan::{ScanPatterns, ScanResult};
 use super::store_state::{Shareability, StoreState, lock};
-use crate::event::{Digest, cores};
+use crate::files::{Digest, cores};
 use crate::runner::store::{ParcelItem, TaskRecord, link_escape};
 
 /// What became of an output that was to be shared.

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::signature_policy::RECORD_TYPE;
 use super::signed_json;
-use crate::event::{Digest, Done, TaskId};
+use crate::event::{Done, TaskId};
+use crate::files::Digest;
 use crate::runner::signing::{SignatureError, SigningKey, TrustedKeys};
 use crate::runner::store::{ParcelItem, TaskKey, digest_of, unfit};
 

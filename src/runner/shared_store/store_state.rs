@@ -11,7 +11,8 @@ use super::bucket::Bucket;
 use super::error::SharedStoreError;
 use super::scan::ScanPatterns;
 use super::signature_policy::SignaturePolicy;
-use crate::event::{Digest, Event, TaskId};
+use crate::event::{Event, TaskId};
+use crate::files::Digest;
 use crate::runner::EventEmitter;
 use crate::runner::store::OutputCache;
 

@@ -14,7 +14,8 @@ use super::bucket::{Bucket, SUMMARIES, summary};
 use super::error::SharedStoreError;
 use super::signature_policy::{SUMMARY_TYPE, SignaturePolicy};
 use super::signed_json::{check, sign};
-use crate::event::{Digest, RunId};
+use crate::event::RunId;
+use crate::files::Digest;
 
 /// The version of a summary.
 const SCHEMA: u32 = 1;

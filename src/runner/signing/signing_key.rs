@@ -97,7 +97,7 @@ impl fmt::Debug for SigningKey {
 pub(super) fn read(path: &Path) -> Result<String, KeyError> {
     use std::io::Read as _;
     let unreadable = |source| KeyError::Unreadable { path: path.to_owned(), source };
-    let (file, _) = crate::event::open_regular(path).map_err(unreadable)?;
+    let (file, _) = crate::files::open_regular(path).map_err(unreadable)?;
     let mut text = String::new();
     file.take(LARGEST).read_to_string(&mut text).map_err(unreadable)?;
     Ok(text)

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
 
-use crate::event::{is_absence, metadata_if_there};
+use crate::files::{is_absence, metadata_if_there, read_bytes};
 
 /// An I/O error with its path and the operation.
 #[derive(Debug, thiserror::Error)]
@@ -72,7 +72,7 @@ pub fn items_in(folder: &Path) -> Result<Vec<PathBuf>, PathError> {
 
 /// A text file; `None` where there is none. What is no text in it is replaced.
 pub(super) fn text_if_there(path: &Path) -> Result<Option<String>, PathError> {
-    match fs::read(path) {
+    match read_bytes(path) {
         Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
         Err(error) if is_absence(&error) => Ok(None),
         Err(error) => Err(error).at("read", path),
@@ -81,7 +81,7 @@ pub(super) fn text_if_there(path: &Path) -> Result<Option<String>, PathError> {
 
 /// A file of this store, published whole by [`replace()`]: one that is there and cannot be read is broken, not absent.
 pub(super) fn read_json_if_there<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, PathError> {
-    match fs::read(path) {
+    match read_bytes(path) {
         Ok(bytes) => serde_json::from_slice(&bytes).map(Some).at("read", path),
         Err(error) if is_absence(&error) => Ok(None),
         Err(error) => Err(error).at("read", path),

@@ -104,7 +104,8 @@ fn short(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::{Digest, TaskId};
+    use crate::event::TaskId;
+    use crate::files::Digest;
 
     fn key(action: &str) -> TaskKey {
         TaskKey {

@@ -11,7 +11,8 @@ use super::durable::{PathError, WithPath as _, discard, half_written_by, is_ther
 use super::home::is_output_name;
 use super::own_items::is_own_file;
 use super::{OutputCache, StateFolder, read_journal, runs, tags_of};
-use crate::event::{Event, RunId, TaskId, is_absence};
+use crate::event::{Event, RunId, TaskId};
+use crate::files::is_absence;
 
 /// Something under the state folder that no longer has a use.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::event::{Digest, RunId, TaskId};
+use crate::event::{RunId, TaskId};
+use crate::files::Digest;
 
 /// The name of a state folder that is not given with `--home`.
 const USUAL_NAME: &str = ".regatta";

@@ -17,7 +17,7 @@ use super::file_stamp::{EntryKind, FileStamp};
 use super::outputs::{HashedFolder, hash_file, list_folder};
 use super::portable_output::ParcelItem;
 use super::{OutputCache, StateFolder};
-use crate::event::Digest;
+use crate::files::{Digest, read_text};
 
 /// Records which parts of a large file are there. Removed before the folder is sealed.
 const PARTS: &str = ".regatta-parts-";
@@ -140,7 +140,7 @@ impl Incoming {
     pub fn parts(&self, item: &ParcelItem) -> Result<PartialFile, PathError> {
         let path = self.folder.join(&item.path);
         let list = self.folder.join(parts_name(&item.digest.unwrap_or(Digest::of(b""))));
-        let text = if path.exists() { fs::read_to_string(&list).unwrap_or_default() } else { String::new() };
+        let text = if path.exists() { read_text(&list).unwrap_or_default() } else { String::new() };
         // A line without its end may be half a number.
         let there = text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n')?.parse().ok()).collect();
         let file = if path.exists() {

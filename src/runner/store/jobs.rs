@@ -30,7 +30,8 @@ use super::durable::{
     PathError, WithPath as _, create_folder, discard, discard_aside, is_there, items_in, read_json_if_there, replace,
 };
 use super::{ArrayFiles, StateFolder};
-use crate::event::{Digest, TaskId};
+use crate::event::TaskId;
+use crate::files::{Digest, read_text};
 
 /// One attempt's folder. Making this touches nothing on disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,7 +107,7 @@ impl JobFolder {
     }
 
     pub fn number(&self) -> Option<String> {
-        fs::read_to_string(self.path.join("number")).ok()
+        read_text(self.path.join("number")).ok()
     }
 
     /// False if another job works on it already, or did.
@@ -126,7 +127,7 @@ impl JobFolder {
     /// The number of the job that works on it. `None` also while the claim is there without its line end: a reader that took
     /// the empty file for another job's claim would cancel the job that is just writing it.
     pub fn claimant(&self) -> Option<String> {
-        let text = fs::read_to_string(self.path.join("claim")).ok()?;
+        let text = read_text(self.path.join("claim")).ok()?;
         text.strip_suffix('\n').map(str::to_owned)
     }
 
@@ -177,7 +178,7 @@ impl JobFolder {
 
     pub fn beats(&self) -> Option<String> {
         self.refresh_directory();
-        fs::read_to_string(self.path.join("beat")).ok()
+        read_text(self.path.join("beat")).ok()
     }
 
     /// The job's own sign of life.
@@ -187,7 +188,7 @@ impl JobFolder {
     }
 
     pub fn heartbeat(&self) -> Option<String> {
-        fs::read_to_string(self.path.join("alive")).ok().filter(|count| !count.is_empty())
+        read_text(self.path.join("alive")).ok().filter(|count| !count.is_empty())
     }
 
     /// Requests the job's end; works for any process that finds the folder later.

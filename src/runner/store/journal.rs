@@ -4,7 +4,7 @@
 //! seal is the first 8 bytes of BLAKE3 over the line, in hex. A bad last line is a torn write; a bad line before
 //! others is corruption and reported as such.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
@@ -13,6 +13,7 @@ use serde::Serialize;
 use super::StateFolder;
 use super::durable::{PathError, WithPath as _, create_folder, is_there, items_in};
 use crate::event::{Event, RunId};
+use crate::files::read_bytes;
 
 /// More is not kept back.
 const WAITING_BYTES: usize = 256 * 1024;
@@ -92,7 +93,7 @@ pub fn read_journal(path: &Path) -> Result<ReadJournal, PathError> {
 
 /// The same, one event at a time; none is in what it returns.
 pub fn fold_journal(path: &Path, mut take: impl FnMut(Event)) -> Result<ReadJournal, PathError> {
-    let bytes = fs::read(path).at("read", path)?;
+    let bytes = read_bytes(path).at("read", path)?;
     let mut read = ReadJournal::default();
     let mut rest = &bytes[..];
     let mut number = 0;
@@ -180,13 +181,15 @@ pub fn last_run(home: &StateFolder) -> Result<Option<RunId>, PathError> {
 pub fn ended_well(home: &StateFolder) -> Result<bool, PathError> {
     let Some(run) = last_run(home)? else { return Ok(true) };
     let path = home.run(&run).join("journal.jsonl");
-    let bytes = fs::read(&path).at("read", &path)?;
+    let bytes = read_bytes(&path).at("read", &path)?;
     let last = bytes.strip_suffix(b"\n").and_then(|b| b.rsplit(|b| *b == b'\n').next()).and_then(unseal);
     Ok(matches!(last.and_then(|json| serde_json::from_slice(json).ok()), Some(Event::RunFinished { .. })))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::event::TaskId;
 

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::event::{Digest, Hasher, TaskId};
+use crate::event::TaskId;
+use crate::files::{Digest, Hasher};
 
 /// Goes up when the meaning of a key changes.
 ///

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 
 use super::durable::{PathError, discard, point};
 use super::{FileStamp, StateFolder};
-use crate::event::{Digest, TaskId};
+use crate::event::TaskId;
+use crate::files::Digest;
 
 /// The links of one manifest.
 #[derive(Clone, Debug)]

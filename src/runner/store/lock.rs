@@ -15,7 +15,8 @@ use serde::{Deserialize, Serialize};
 
 use super::StateFolder;
 use super::durable::{PathError, WithPath as _, create_folder};
-use crate::event::{RunId, is_absence};
+use crate::event::RunId;
+use crate::files::{is_absence, read_bytes};
 
 /// How often to look again at what another process is about to change: a reader's lock, or a text that is being written.
 const LOOKS: usize = 10;
@@ -147,7 +148,7 @@ impl LockHolder {
 
 /// Whether the text of a file is that of a lock.
 pub(super) fn is_lock(path: &Path) -> bool {
-    std::fs::read(path).is_ok_and(|text| serde_json::from_slice::<LockHolder>(&text).is_ok())
+    read_bytes(path).is_ok_and(|text| serde_json::from_slice::<LockHolder>(&text).is_ok())
 }
 
 /// A command that asks for the holder of a free lock has it for an instant ([`ProjectLock::holder`]): it is no run, so it is waited

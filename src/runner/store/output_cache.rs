@@ -15,7 +15,8 @@ use super::outputs::{FolderChange, HashedFolder, compare};
 use super::parsed_records::RecordHistory;
 use super::record::{self, KeyText, RecordsFile, TaskRecord, WrittenLine};
 use super::{FileStamp, StateFolder, TaskKey, WatchedOutput};
-use crate::event::{Digest, Done, RunId, TaskId};
+use crate::event::{Done, RunId, TaskId};
+use crate::files::Digest;
 
 /// All records of a project. Opening it writes nothing.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::durable::{PathError, WithPath as _};
 use super::file_stamp::{EntryKind, FileStamp};
-use crate::event::{Digest, Hasher, is_absence, open_regular};
+use crate::files::{Digest, Hasher, is_absence, open_regular};
 
 /// One thing in an output folder. The folder itself is the entry with an empty path.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

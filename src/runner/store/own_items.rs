@@ -10,7 +10,7 @@ use super::durable::{PathError, WithPath as _, discard, half_written_by, items_i
 use super::home::{is_output_name, is_short_digest};
 use super::latest::only_links;
 use super::lock::is_lock;
-use crate::event::is_absence;
+use crate::files::is_absence;
 
 /// Files directly in a state folder.
 const FILES: [&str; 4] = ["lock", "records", "records.parsed", "stats"];

@@ -12,7 +12,8 @@ use serde::{Deserialize, Serialize};
 use super::outputs::OutputEntry;
 use super::record::{KeyText, TaskRecord};
 use super::{StateFolder, sealed};
-use crate::event::{Digest, Done, TaskId};
+use crate::event::{Done, TaskId};
+use crate::files::Digest;
 
 /// Fewer lines are read faster than looked up.
 const WORTH_IT: usize = 500;

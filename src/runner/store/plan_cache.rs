@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::durable::{PathError, create_folder, is_there};
 use super::parallel_map::parallel_map;
 use super::{FileStamp, StateFolder, sealed};
-use crate::event::{Digest, Hasher};
+use crate::files::{Digest, Hasher, read_bytes};
 use crate::plan::Plan;
 
 /// Names one way to compile: the binary, the manifest's name as typed and the parameters as typed; and one way to run that plan: the
@@ -128,7 +128,7 @@ impl CompilerId {
             && origins
                 .sources
                 .iter()
-                .all(|(path, digest)| fs::read(path).is_ok_and(|bytes| Digest::of(&bytes) == *digest));
+                .all(|(path, digest)| read_bytes(path).is_ok_and(|bytes| Digest::of(&bytes) == *digest));
         is_fresh.then_some(plan)
     }
 

@@ -11,7 +11,7 @@ use super::durable::{PathError, WithPath as _};
 use super::file_stamp::EntryKind;
 use super::outputs::any_bytes;
 use super::{OutputCache, TaskRecord};
-use crate::event::{Digest, Hasher};
+use crate::files::{Digest, Hasher};
 use crate::units::{MOST_FILES_BYTES, first_beyond_limit};
 
 /// One thing in an output folder. The folder itself is the first one, with an empty path.

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::StateFolder;
 use crate::event::{Event, RunId, TaskId};
+use crate::files::read_text;
 
 /// Between two versions of the file.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -62,6 +63,6 @@ fn path(home: &StateFolder, run: &RunId) -> PathBuf {
 
 /// The last progress of each task of a run that is under way.
 pub fn read_progress(home: &StateFolder, run: &RunId) -> Vec<Event> {
-    let text = fs::read_to_string(path(home, run)).unwrap_or_default();
+    let text = read_text(path(home, run)).unwrap_or_default();
     text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
 }

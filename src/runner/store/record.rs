@@ -1,6 +1,6 @@
 //! `records`: one sealed line for each finished task. What has a record is done; what has none is not.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,7 +12,8 @@ use super::durable::{PathError, WithPath as _};
 use super::outputs::OutputEntry;
 use super::parsed_records::RecordHistory;
 use super::{StateFolder, TaskKey};
-use crate::event::{Digest, Done, TaskId};
+use crate::event::{Done, TaskId};
+use crate::files::{Digest, read_bytes};
 
 /// A finished task: what it was made from, and where its output is.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -99,7 +100,7 @@ impl TaskRecord {
             return Ok(std::borrow::Cow::Borrowed(&self.entries));
         }
         let path = home.output(&format!("{}.files", self.folder));
-        let bytes = fs::read(&path).at("read", &path)?;
+        let bytes = read_bytes(&path).at("read", &path)?;
         let entries = postcard::from_bytes(&bytes).map_err(io::Error::other).at("read", &path)?;
         Ok(std::borrow::Cow::Owned(entries))
     }
@@ -211,5 +212,5 @@ impl RecordsFile {
 /// Which boot of the machine this is.
 pub(super) fn boot() -> Digest {
     static BOOT: std::sync::OnceLock<Digest> = std::sync::OnceLock::new();
-    *BOOT.get_or_init(|| Digest::of(&fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default()))
+    *BOOT.get_or_init(|| Digest::of(&read_bytes("/proc/sys/kernel/random/boot_id").unwrap_or_default()))
 }

@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use super::durable::{PathError, WithPath as _, create_folder, read_json_if_there, replace};
 use super::{OutputCache, StateFolder};
-use crate::event::{Digest, ReducedSetting, TaskId};
+use crate::event::{ReducedSetting, TaskId};
+use crate::files::Digest;
 
 #[derive(Serialize, Deserialize)]
 struct Note {

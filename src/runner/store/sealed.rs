@@ -5,7 +5,6 @@
 //! digest of the rest | head | length, 256 items | length, 256 items | …      a list, whose pieces are read on several threads
 //! ```
 
-use std::fs;
 use std::path::Path;
 
 use serde::Serialize;
@@ -13,7 +12,7 @@ use serde::de::DeserializeOwned;
 
 use super::durable::{PathError, replace_cache};
 use super::parallel_map::parallel_map;
-use crate::event::Digest;
+use crate::files::{Digest, read_bytes};
 
 /// Bytes of the digest.
 const SEAL: usize = 32;
@@ -29,7 +28,7 @@ pub(super) fn write(path: &Path, value: &impl Serialize) -> Result<(), PathError
 
 /// `None` for what is not there, and for anything odd about it.
 pub(super) fn read<T: DeserializeOwned>(path: &Path) -> Option<T> {
-    let bytes = fs::read(path).ok()?;
+    let bytes = read_bytes(path).ok()?;
     postcard::from_bytes(unseal(&bytes)?).ok()
 }
 
@@ -62,7 +61,7 @@ pub(super) fn read_list<H: DeserializeOwned, T: DeserializeOwned, R: Send>(
     path: &Path,
     take: impl Fn(T) -> R + Sync,
 ) -> Option<(H, Vec<R>)> {
-    list_of_bytes(&fs::read(path).ok()?, take)
+    list_of_bytes(&read_bytes(path).ok()?, take)
 }
 
 /// The same of a file that begins with this digest; `None` for another one, which is not checked any further.
@@ -71,7 +70,7 @@ pub(super) fn read_list_with<H: DeserializeOwned, T: DeserializeOwned, R: Send>(
     path: &Path,
     take: impl Fn(T) -> R + Sync,
 ) -> Option<(H, Vec<R>)> {
-    let bytes = fs::read(path).ok()?;
+    let bytes = read_bytes(path).ok()?;
     if !bytes.starts_with(digest.bytes()) {
         return None;
     }
@@ -130,6 +129,8 @@ fn unseal(bytes: &[u8]) -> Option<&[u8]> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn list(items: u32) -> (tempfile::TempDir, std::path::PathBuf) {

@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::load_error::{InstanceError, LoadError, LoadFailure};
 use super::loaded_model::{LoadedEngine, LoadedModel, ModelKind};
 use super::vllm;
+use crate::files::read_text;
 use crate::sim::core::{Chunking, SchedulerPolicy};
 use crate::sim::engine;
 use crate::sim::timing::GpuMemory;
@@ -54,7 +55,7 @@ fn folders(repository: &Path) -> Result<BTreeMap<String, PathBuf>, LoadError> {
 
 fn model(name: &str, folder: &Path) -> Result<LoadedModel, LoadError> {
     let path = folder.join("config.pbtxt");
-    let text = fs::read_to_string(&path).map_err(|source| LoadError::ReadConfig { path: path.clone(), source })?;
+    let text = read_text(&path).map_err(|source| LoadError::ReadConfig { path: path.clone(), source })?;
     let config = pbtxt::read_as_server(&text).map_err(|error| {
         let excerpt = error.excerpt(&text);
         LoadError::Config { path, error, excerpt }

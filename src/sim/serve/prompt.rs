@@ -1,11 +1,11 @@
 //! How many tokens a prompt of text has: as the repository's tokenizer counts them, else a stated estimate.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
 
 use super::load_error::{LoadError, LoadFailure};
 use super::loaded_model::LoadedModel;
+use crate::files::read_bytes;
 use crate::tokenizer::Tokenizer;
 
 /// A substitute for a tokenizer: bytes of UTF-8 for each token, about the ratio of tokenizers for English.
@@ -33,7 +33,7 @@ impl PromptTokens {
                 continue;
             }
             let failed = |why: String| vec![(model.name.clone(), LoadError::Tokenizer { file: file.clone(), why })];
-            let bytes = fs::read(&file).map_err(|error| failed(error.to_string()))?;
+            let bytes = read_bytes(&file).map_err(|error| failed(error.to_string()))?;
             let tokenizer = Tokenizer::from_bytes(&bytes).map_err(|error| failed(error.to_string()))?;
             let add_special_tokens = matches!(text("add_special_tokens"), Some("true" | "True" | "1"));
             return Ok(Self::Counted { tokenizer: Box::new(tokenizer), add_special_tokens });

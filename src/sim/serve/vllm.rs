@@ -3,7 +3,6 @@
 //!
 //! The `model` of `model.json` is a simulated engine folder here, where the real backend has a checkpoint.
 
-use std::fs;
 use std::path::Path;
 
 use serde_json::{Map, Value};
@@ -14,6 +13,7 @@ use super::load_error::{LoadError, VllmLoadError};
 use super::loaded_model::LoadedEngine;
 use super::prompt::PromptTokens;
 use super::tensor::RequestRefusal;
+use crate::files::read_text;
 use crate::sim::core::{Chunking, EngineLimits, SchedulerPolicy};
 use crate::sim::engine;
 use crate::sim::twin;
@@ -57,7 +57,7 @@ pub(super) fn engine(version: &Path) -> Result<LoadedEngine, LoadError> {
 }
 
 fn read(path: &Path) -> Result<LoadedEngine, VllmLoadError> {
-    let text = fs::read_to_string(path).map_err(VllmLoadError::Read)?;
+    let text = read_text(path).map_err(VllmLoadError::Read)?;
     let args: Map<String, Value> = serde_json::from_str(&text).map_err(VllmLoadError::Json)?;
     let model = args.get("model").and_then(Value::as_str).ok_or(VllmLoadError::NoModel)?;
     let fraction = args.get("gpu_memory_utilization").and_then(Value::as_f64).unwrap_or(0.9);

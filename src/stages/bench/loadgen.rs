@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use super::measurement::{task_outcome, wait_for_unresponsive_server};
 use super::{identity, search, server_metrics, telemetry};
 use crate::event::{Done, Failure, FailureKind, Verdict};
+use crate::files::read_bytes;
 use crate::harness::{self, BenchSpec, RunResult, Slo, UnjudgedRun};
 use crate::manifest::model::{self, Bench, Loadgen};
 use crate::mlperf::conf::conf;
@@ -230,7 +231,7 @@ fn dataset(folder: &Path, benchmark: &str) -> Result<DatasetRecord, Failure> {
         let failure = Failure::new(FailureKind::Refused, format!("{}: {what}", path.display()));
         failure.hint("`bench.loadgen.dataset` is the output of an `mlperf: { dataset: … }` stage")
     };
-    let text = fs::read(&path).map_err(|error| refuse(error.to_string()))?;
+    let text = read_bytes(&path).map_err(|error| refuse(error.to_string()))?;
     let dataset_record: DatasetRecord = serde_json::from_slice(&text).map_err(|error| refuse(error.to_string()))?;
     if dataset_record.benchmark != benchmark {
         return Err(refuse(format!(

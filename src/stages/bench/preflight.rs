@@ -9,6 +9,7 @@ use tokio::time::{sleep, timeout};
 use super::sidecar::Sidecar;
 use crate::event::Endpoint;
 use crate::exec::process::{ExitKind, SpawnError};
+use crate::files::read_text;
 use crate::harness::preflight::{NoPreflightResult, PreflightResult, PreflightTrial, WORTH_IT, expected};
 use crate::harness::{self, BenchSpec, HarnessError};
 use crate::manifest::model::Preflight as Wanted;
@@ -139,7 +140,7 @@ async fn endpoint(context: &TaskContext, server: &mut Sidecar) -> Result<Endpoin
     let file = server.file().to_owned();
     let read_endpoint = async {
         loop {
-            let text = std::fs::read_to_string(&file).unwrap_or_default();
+            let text = read_text(&file).unwrap_or_default();
             let port = text.split_once('\n').and_then(|(line, _)| line.strip_prefix("ready grpc=")?.parse().ok());
             if let Some(grpc) = port {
                 return Endpoint { host: "127.0.0.1".to_owned(), grpc, http: None, metrics: None, name: None };

@@ -8,6 +8,7 @@ use serde::de::IgnoredAny;
 
 use super::identity;
 use crate::event::{Failure, FailureKind};
+use crate::files::read_bytes;
 use crate::harness::{self, BenchSpec, RunResult, ServerIdentity, changes_of_servers};
 use crate::runner::store::discard;
 use crate::stages::task_context::TaskContext;
@@ -113,7 +114,7 @@ fn discard_parts_if_finished(out: &Path, end: &Path, parts: &str) -> Result<(), 
 
 /// One that was being written when the process was killed is no end.
 fn is_whole(end: &Path) -> bool {
-    fs::read(end).is_ok_and(|text| serde_json::from_slice::<IgnoredAny>(&text).is_ok())
+    read_bytes(end).is_ok_and(|text| serde_json::from_slice::<IgnoredAny>(&text).is_ok())
 }
 
 fn cannot(what: &str, path: &Path, error: &io::Error) -> Failure {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::event::Event;
 use crate::exec::process::{ExitKind, Running, SpawnError};
+use crate::files::read_bytes;
 use crate::stages::task_context::TaskContext;
 
 /// A process beside a task. Its start and end are reported to whatever cleans up after a killed run.
@@ -52,7 +53,7 @@ impl Sidecar {
 
     /// What it has written so far.
     pub fn written(&self) -> String {
-        String::from_utf8_lossy(&std::fs::read(&self.file).unwrap_or_default()).into_owned()
+        String::from_utf8_lossy(&read_bytes(&self.file).unwrap_or_default()).into_owned()
     }
 
     pub fn seconds(&self) -> f64 {

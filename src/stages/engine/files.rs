@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::event::{metadata_if_there, read_regular};
+use crate::files::{metadata_if_there, read_text_up_to};
 use crate::manifest::model::{Engine, EngineOnly};
 use crate::triton::LARGEST_CONFIG;
 
@@ -69,7 +69,7 @@ pub fn check(folder: &Path, engine: &Engine) -> Result<(), IncompleteEngine> {
 
 fn config(folder: &Path, what: &'static str) -> Result<Value, IncompleteEngine> {
     let path = folder.join("config.json");
-    let text = read_regular(&path, LARGEST_CONFIG).map_err(|source| match source.kind() {
+    let text = read_text_up_to(&path, LARGEST_CONFIG).map_err(|source| match source.kind() {
         io::ErrorKind::NotFound => IncompleteEngine::NoConfig { what, source },
         _ => IncompleteEngine::ReadConfig { what, source },
     })?;

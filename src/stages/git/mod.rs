@@ -11,6 +11,7 @@ use std::path::Path;
 
 use super::task_context::TaskContext;
 use crate::event::{Done, Failure, FailureKind};
+use crate::files::read_text;
 use crate::manifest::model::{CherryPick, Git};
 use crate::units::{credentials, userinfo, without_credentials};
 use command::GitCommand;
@@ -64,7 +65,7 @@ fn remove_credentials(dot_git: &Path, url: &str) -> Result<(), Failure> {
     let Some(userinfo) = userinfo(url).filter(|_| credentials(url).is_some()) else { return Ok(()) };
     let shown = format!("{userinfo}@");
     for entry in walkdir::WalkDir::new(dot_git).into_iter().flatten().filter(|entry| entry.file_name() == "config") {
-        if let Ok(text) = std::fs::read_to_string(entry.path())
+        if let Ok(text) = read_text(entry.path())
             && text.contains(&shown)
         {
             write(entry.path().parent().unwrap_or(dot_git), "config", &text.replace(&shown, ""))?;
@@ -193,9 +194,9 @@ async fn fetch_lfs(command: &GitCommand<'_>, git: &Git, url: &str) -> Result<(),
     }
     let required = git.lfs == Some(true);
     let attributes = command.stdout_of(&["ls-files", "--", ".gitattributes", "**/.gitattributes"]).await?;
-    let used = attributes.lines().any(|file| {
-        std::fs::read_to_string(command.context.lease.out.join(file)).is_ok_and(|text| text.contains("filter=lfs"))
-    });
+    let used = attributes
+        .lines()
+        .any(|file| read_text(command.context.lease.out.join(file)).is_ok_and(|text| text.contains("filter=lfs")));
     if !used && !required {
         return Ok(());
     }

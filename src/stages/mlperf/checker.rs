@@ -1,10 +1,10 @@
 //! The official submission checker of mlcommons/inference, where it is installed.
 
 use std::ffi::OsString;
-use std::fs;
 use std::path::Path;
 
 use crate::event::{Failure, FailureKind};
+use crate::files::read_text;
 use crate::manifest::model::MlperfPackage;
 use crate::mlperf::{Official, REPORT_FOLDER};
 use crate::stages::task_context::TaskContext;
@@ -30,7 +30,7 @@ pub(super) async fn run_official_checker(
     let mut argv: Vec<OsString> = ["sh", "-c", line, "checker"].map(OsString::from).to_vec();
     argv.extend([step.python.clone().into(), script.into_os_string(), round.into(), REPORT_FOLDER.into()]);
     let ran = context.run(context.command(argv)).await;
-    let text = fs::read_to_string(&log).unwrap_or_default();
+    let text = read_text(&log).unwrap_or_default();
     match ran {
         Err(failure) if !matches!(failure.kind, FailureKind::Exit(_)) => Err(failure),
         _ if text.contains("SUMMARY: ") => Ok(Official::of(&text)),

@@ -1,6 +1,6 @@
 //! `mlperf: { loadgen: … }` — LoadGen of a round, unaltered, as a shared library.
 
-use crate::units::{Sha256Of, sha256_of_file};
+use crate::files::{Sha256Of, read_bytes, read_text, sha256_of_file};
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -108,7 +108,7 @@ async fn sources(
             if path.is_dir() {
                 let mut all = Sha256Of::default();
                 for name in SOURCES {
-                    all.update(fs::read(path.join(name)).unwrap_or_default());
+                    all.update(read_bytes(path.join(name)).unwrap_or_default());
                 }
                 return Ok((path.clone(), name_of(&path), all.finish()));
             }
@@ -184,7 +184,7 @@ async fn compile(context: &TaskContext, cxx: &str, sources: &Path) -> Result<(),
     for (name, text) in loadgen::SHIM {
         fs::write(objects.join(name), text).map_err(|error| system(&objects.join(name), &error))?;
     }
-    let version = fs::read_to_string(sources.join("VERSION.txt")).unwrap_or_default();
+    let version = read_text(sources.join("VERSION.txt")).unwrap_or_default();
     let mut numbers = version.trim().split('.');
     let defined = [("MAJOR_VERSION", numbers.next()), ("MINOR_VERSION", numbers.next())];
     let half = |odd: usize| {

@@ -8,6 +8,7 @@ use serde_json::json;
 
 use super::checker;
 use crate::event::{Done, Failure, FailureKind};
+use crate::files::read_text;
 use crate::manifest::model::{self, MlperfPackage};
 use crate::mlperf::{
     self, FindingWeight, FinishedTask, GateFinding, MlperfScenario, Official, PackageRequest, ProvenanceStage,
@@ -43,7 +44,7 @@ fn order(context: &TaskContext, step: &MlperfPackage) -> Result<PackageRequest, 
     let gpus = match &step.nvidia_smi {
         Some(path) => {
             let path = context.path(path);
-            let text = fs::read_to_string(&path).map_err(|error| {
+            let text = read_text(&path).map_err(|error| {
                 Failure::new(FailureKind::Files, format!("`nvidia_smi`: {}: {error}", path.display()))
             })?;
             mlperf::gpus_of_table(&text)
@@ -127,8 +128,7 @@ fn command(origins: &UpstreamProvenance) -> String {
 fn made(origin: &UpstreamTask) -> Result<FinishedTask, Failure> {
     let text = |value: &dyn std::fmt::Display| value.to_string();
     // The git stage writes the commit beside the work tree.
-    let commit =
-        origin.folder.as_ref().and_then(|folder| fs::read_to_string(folder.join(super::super::git::REVISION)).ok());
+    let commit = origin.folder.as_ref().and_then(|folder| read_text(folder.join(super::super::git::REVISION)).ok());
     let action = serde_json::from_str(&origin.action).map_err(|error| {
         Failure::new(FailureKind::Refused, format!("the action of {} cannot be read: {error}", origin.task))
     })?;

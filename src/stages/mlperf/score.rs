@@ -5,6 +5,7 @@ use std::path::Path;
 
 use super::round;
 use crate::event::{Done, Failure, FailureKind};
+use crate::files::{read_bytes, read_text};
 use crate::manifest::model::MlperfScore;
 use crate::mlperf::accuracy::{ACCURACY_FILE, ACCURACY_TEXT, ScoreError, Scoring, score};
 use crate::mlperf::dataset::{DATASET_FILE, SAMPLES_FILE};
@@ -67,7 +68,7 @@ fn mode(run: &Path) -> Result<TestMode, Failure> {
 }
 
 fn read_official(file: &Path) -> Result<String, Failure> {
-    fs::read_to_string(file).map_err(|error| {
+    read_text(file).map_err(|error| {
         Failure::new(FailureKind::Files, format!("{}: {error}", file.display()))
             .hint("`official` is what the reference's evaluator printed: `python3 eval_accuracy.py … > FILE`")
     })
@@ -78,7 +79,7 @@ fn read_dataset_record(file: &Path) -> Result<DatasetRecord, Failure> {
         Failure::new(FailureKind::Files, format!("{}: {why}", file.display()))
             .hint("`dataset` is the output of a stage with `mlperf: { dataset: … }`")
     };
-    let text = fs::read(file).map_err(|error| no(&error))?;
+    let text = read_bytes(file).map_err(|error| no(&error))?;
     serde_json::from_slice(&text).map_err(|error| no(&error))
 }
 

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::event::{Done, Failure, FailureKind, Verdict};
+use crate::files::read_bytes;
 use crate::manifest::model::MlperfVerify;
 use crate::mlperf::accuracy::{ACCURACY_FILE, AccuracyReport};
 use crate::mlperf::audit::{self, Test07Score, VerifyError};
@@ -74,7 +75,7 @@ fn refused(error: &VerifyError) -> Failure {
 fn exact_match(score: &Path) -> Result<Test07Score, Failure> {
     let path = score.join(ACCURACY_FILE);
     let refuse = |what: String| Failure::new(FailureKind::Refused, format!("`{}` {what}", path.display()));
-    let text = fs::read(&path).map_err(|error| refuse(format!("cannot be read: {error}")))?;
+    let text = read_bytes(&path).map_err(|error| refuse(format!("cannot be read: {error}")))?;
     let report: AccuracyReport =
         serde_json::from_slice(&text).map_err(|error| refuse(format!("is no accuracy.json: {error}")))?;
     let metric = report.metrics.iter().find(|metric| metric.name == "exact_match");

@@ -10,6 +10,7 @@ use super::planned_server::{PlannedServer, ReadinessProbe, ServerCommand, StopTa
 use super::ports::{HOST, check_free, choose, free_ports};
 use super::{repository_copies, trtllm_argv, vllm_argv};
 use crate::event::{Endpoint, Failure, FailureKind};
+use crate::files::read_text;
 use crate::manifest::model::{CommandServer, Serve, SimServer, TritonServer};
 use crate::spec::Launcher;
 use crate::stages::container;
@@ -175,7 +176,7 @@ fn check_no_other_server(server: &TritonServer) -> Result<(), Failure> {
     if server.force {
         return Ok(());
     }
-    let comm = |pid: &str| std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    let comm = |pid: &str| read_text(format!("/proc/{pid}/comm")).unwrap_or_default();
     let pids: Vec<String> = std::fs::read_dir("/proc")
         .into_iter()
         .flatten()

@@ -7,7 +7,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::facts;
-use crate::event::{Failure, FailureKind, ReducedSetting, read_regular};
+use crate::event::{Failure, FailureKind, ReducedSetting};
+use crate::files::read_text_up_to;
 use crate::stages::task_context::TaskContext;
 use crate::triton::LARGEST_CONFIG;
 use crate::triton::pbtxt::{self, PbtxtDocument};
@@ -56,7 +57,8 @@ fn copy(from: &Path, to: &Path, parameter: &Parameter, lowered: &ReducedSetting)
     }
     for model in facts::models(from) {
         let path = to.join(&model.name).join("config.pbtxt");
-        let mut document = PbtxtDocument::parse(read_regular(&path, LARGEST_CONFIG)?).map_err(std::io::Error::other)?;
+        let mut document =
+            PbtxtDocument::parse(read_text_up_to(&path, LARGEST_CONFIG)?).map_err(std::io::Error::other)?;
         document.set_parameter(parameter.key, &lowered.to.to_string()).map_err(std::io::Error::other)?;
         // Outputs can be read-only; a copy keeps the mode.
         fs::remove_file(&path)?;
@@ -69,7 +71,7 @@ fn copy(from: &Path, to: &Path, parameter: &Parameter, lowered: &ReducedSetting)
 pub fn value(repository: &Path, name: &str) -> Option<f64> {
     let parameter = knob(name)?;
     let written = facts::models(repository).into_iter().filter_map(|model| {
-        let text = read_regular(&repository.join(&model.name).join("config.pbtxt"), LARGEST_CONFIG).ok()?;
+        let text = read_text_up_to(&repository.join(&model.name).join("config.pbtxt"), LARGEST_CONFIG).ok()?;
         let config = pbtxt::read_as_server(&text).ok()?;
         let text = config.parameters.get(parameter.key).map(|value| value.string_value.trim().to_owned());
         let written = text.and_then(|text| text.parse::<f64>().ok());

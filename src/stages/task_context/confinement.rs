@@ -5,9 +5,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::TaskContext;
-use crate::event::SYSTEM_FOLDERS;
 use crate::event::{Failure, FailureKind};
 use crate::exec::process::{Confinement, ProcessCommand};
+use crate::files::SYSTEM_FOLDERS;
 
 /// What programs print with the path of a file that was refused: EACCES of the C library, of Rust, Go and Python.
 const REFUSALS: [&str; 2] = ["permission denied", "operation not permitted"];

@@ -12,6 +12,7 @@ use super::container::{self, ContainerRunError, TaskContainer};
 use super::remote::slurm::srun_container_argv;
 use crate::event::{Event, Failure, FailureKind, GpuId, RunId, Stop};
 use crate::exec::process::{self, AttemptLog, ConfinementError, ExitKind, ProcessCommand, ProcessExit, SpawnError};
+use crate::files::read_bytes;
 use crate::manifest::model::SlurmContainer;
 use crate::runner::{Lease, secret_values};
 use undeclared::undeclared;
@@ -154,7 +155,7 @@ impl TaskContext {
     pub async fn run_for_stdout(&self, command: ProcessCommand) -> Result<String, Failure> {
         let answer = self.lease.log.with_extension("answer");
         self.run(command.answer(&answer)).await?;
-        let text = std::fs::read(&answer);
+        let text = read_bytes(&answer);
         let _ = std::fs::remove_file(&answer);
         let text =
             text.map_err(|error| Failure::new(FailureKind::System, format!("an answer cannot be read: {error}")))?;

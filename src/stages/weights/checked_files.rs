@@ -1,5 +1,6 @@
 //! Which files of an unfinished download have been checked, so that the next try does not read them again.
 
+use crate::files::read_text;
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -23,7 +24,7 @@ pub(super) struct CheckedFiles {
 impl CheckedFiles {
     pub(super) fn open(out: &Path) -> io::Result<Self> {
         let place = out.join(FILE);
-        let text = fs::read_to_string(&place).unwrap_or_default();
+        let text = read_text(&place).unwrap_or_default();
         // A line that was cut off is no line.
         let known = text.lines().filter_map(|line| serde_json::from_str::<(String, Stamp)>(line).ok()).collect();
         let file = OpenOptions::new().create(true).append(true).open(&place)?;

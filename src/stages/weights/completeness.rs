@@ -1,14 +1,14 @@
 //! Whether a checkpoint is whole: every shard that its index names is there, and no safetensors file is cut off.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::Path;
 
 use serde_json::Value;
 
 use super::list::Checked;
-use crate::event::metadata_if_there;
+use crate::files::{metadata_if_there, read_text};
 
 /// The index of a checkpoint in several files.
 const SHARDS: &str = "model.safetensors.index.json";
@@ -72,7 +72,7 @@ fn lacking(missing: &[&str]) -> IncompleteCheckpoint {
 }
 
 fn shards(index: &Path) -> Result<BTreeSet<String>, IncompleteCheckpoint> {
-    let text = fs::read_to_string(index).map_err(IncompleteCheckpoint::ReadIndex)?;
+    let text = read_text(index).map_err(IncompleteCheckpoint::ReadIndex)?;
     let value: Value = serde_json::from_str(&text).map_err(IncompleteCheckpoint::Index)?;
     let map = value.get("weight_map").and_then(Value::as_object).ok_or(IncompleteCheckpoint::NoWeightMap)?;
     Ok(map.values().filter_map(Value::as_str).map(str::to_owned).collect())
@@ -107,6 +107,8 @@ pub(super) fn is_cut_off(path: &Path) -> Result<(), IncompleteCheckpoint> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::stages::weights::hub_digest::HubDigest;
 

@@ -11,7 +11,8 @@ use super::failures::{refused, stopped, system};
 use super::hub_digest::HubDigest;
 use super::list::{Checked, LIST, write_list};
 use super::selection::globs;
-use crate::event::{Done, Failure, FailureKind, metadata_if_there};
+use crate::event::{Done, Failure, FailureKind};
+use crate::files::metadata_if_there;
 use crate::manifest::model::Weights;
 use crate::stages::task_context::TaskContext;
 

@@ -1,14 +1,14 @@
 //! The hub's token: from the environment, or from the file that `hf auth login` writes.
 
+use crate::files::read_text;
 use std::env;
-use std::fs;
 use std::path::PathBuf;
 
 /// A token without surrounding space, if there is one.
 pub(super) fn find(variable: &str) -> Option<String> {
     let given = env::var(variable).ok().or_else(|| {
         let files = [env::var_os("HF_TOKEN_PATH").map(PathBuf::from), home().map(|home| home.join("token"))];
-        files.into_iter().flatten().find_map(|file| fs::read_to_string(file).ok())
+        files.into_iter().flatten().find_map(|file| read_text(file).ok())
     });
     given.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty())
 }

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use super::substitute::{Placeholder, substitute};
 use crate::diag::{Diagnostic, Diagnostics, SourceText, did_you_mean};
+use crate::files::read_bytes;
 use crate::triton::pbtxt::{PbtxtDocument, PbtxtPlace, place_in};
 
 /// What `fill_template.py` fills by default.
@@ -66,7 +67,7 @@ pub fn fill_tree(templates: &Path, out: &Path, values: &Values) -> Result<Vec<Fi
         let entry = entry.map_err(|error| TreeError::Refused(error.to_string()))?;
         let relative = entry.path().strip_prefix(&from).unwrap_or(entry.path()).to_owned();
         if entry.file_name() == "config.pbtxt" && entry.file_type().is_file() {
-            let bytes = fs::read(entry.path()).map_err(io(entry.path()))?;
+            let bytes = read_bytes(entry.path()).map_err(io(entry.path()))?;
             let shown = templates.join(&relative);
             let Ok(text) = String::from_utf8(bytes) else {
                 mistakes.push(Diagnostic::error(format!("{} is not UTF-8", shown.display())));

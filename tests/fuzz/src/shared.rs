@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use regatta::event::{Digest, TaskId};
+use regatta::event::TaskId;
+use regatta::files::Digest;
 use regatta::plan::{ActionKind, Plan, Task};
 use regatta::runner::TrustedKeys;
 use regatta::runner::shared_store::{

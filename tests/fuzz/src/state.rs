@@ -4,7 +4,8 @@ use std::cell::LazyCell;
 use std::fs;
 use std::path::PathBuf;
 
-use regatta::event::{Digest, RunId, TaskId};
+use regatta::event::{RunId, TaskId};
+use regatta::files::Digest;
 use regatta::plan::{Plan, Task};
 use regatta::report::{RunState, junit_xml, open_metrics};
 use regatta::runner::store::{

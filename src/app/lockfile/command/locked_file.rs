@@ -1,12 +1,11 @@
 //! Opens a lock file, or one run of it, for commands that need it to exist.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
 
 use crate::app::error::CommandError;
 use crate::app::lockfile::{LockFile, LockFileError, LockSection, read};
-use crate::event::metadata_if_there;
+use crate::files::{metadata_if_there, read_text};
 
 /// One run of a lock file; else lists the existing ones.
 pub(super) fn section_of<'a>(file: &'a LockFile, run: &str, path: &str) -> Result<&'a LockSection, CommandError> {
@@ -35,7 +34,7 @@ pub(super) fn open(word: &str) -> Result<LockFile, CommandError> {
 /// `None`: there is nothing there, or something else.
 pub(super) fn locked_at(word: &str) -> Result<Option<LockFile>, CommandError> {
     let (path, run) = word.split_once('#').map_or((word, None), |(path, run)| (path, Some(run)));
-    let Ok(text) = fs::read_to_string(path) else { return Ok(None) };
+    let Ok(text) = read_text(path) else { return Ok(None) };
     let mut file = match read(&text) {
         Ok(file) => file,
         Err(LockFileError::Text(_)) if !text.lines().any(|line| line.starts_with("lock:")) => return Ok(None),

@@ -12,6 +12,7 @@ use crate::app::lockfile::{LockDifference, LockSection, LockedTask, Strictness, 
 use crate::app::project::Project;
 use crate::cli::{self, LockMode, LockStrictness};
 use crate::event::{Failure, FailureKind, TaskId};
+use crate::files::read_text;
 use crate::plan::{ActionError, Plan};
 use crate::report::Styler;
 use crate::runner::store::{Lookup, OutputCache};
@@ -70,7 +71,7 @@ pub fn enforce(
 
 fn locked(project: &Project, file: &Path, run: &str) -> Result<LockSection, CommandError> {
     let shown = file.display().to_string();
-    let text = std::fs::read_to_string(project.home.project().join(file)).map_err(|error| {
+    let text = read_text(project.home.project().join(file)).map_err(|error| {
         let hint = "a run without --locked that ends well writes it; `--lock FILE` names another";
         CommandError::Usage(format!("{shown} cannot be read: {error}\n  hint: {hint}"))
     })?;

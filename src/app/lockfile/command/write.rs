@@ -1,7 +1,6 @@
 //! The lock file after a successful run.
 
 use std::collections::HashSet;
-use std::fs;
 use std::io;
 use std::path::Path;
 
@@ -11,6 +10,7 @@ use crate::app::lockfile::{
 };
 use crate::app::project::Project;
 use crate::cli::{self, KeyValueArg, LockMode};
+use crate::files::read_text;
 use crate::plan::{ActionError, ActionKind, Plan};
 use crate::runner::store::{PathError, replace};
 use crate::runner::{KeyedTask, RunSummary, TaskRole};
@@ -31,7 +31,7 @@ pub fn write(
     let LockMode::Write(file) = locking else { return None };
     let cannot = |why: &dyn std::fmt::Display| Some(format!("{} was not written: {why}", file.display()));
     let path = project.home.project().join(file);
-    let before = match fs::read_to_string(&path) {
+    let before = match read_text(&path) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
         Err(error) => return cannot(&error),

@@ -1,5 +1,6 @@
 //! Whether a core is free for a worker that spins: looked at before the load and while it runs, because a machine may fill up.
 
+use crate::files::read_text;
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
@@ -69,7 +70,7 @@ fn cores() -> usize {
 
 /// Threads of this machine that run or are ready to.
 fn running() -> Option<usize> {
-    let load = std::fs::read_to_string("/proc/loadavg").ok()?;
+    let load = read_text("/proc/loadavg").ok()?;
     load.split_whitespace().nth(3)?.split('/').next()?.parse().ok()
 }
 

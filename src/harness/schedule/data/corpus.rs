@@ -11,7 +11,7 @@ use super::corpus_record::{CorpusRecord, CorpusTurn, DataSummary, MemoryBudget};
 use super::errors::fault;
 use super::tokenizer::PromptTokenizer;
 use super::{jsonl, padded_ids, sharegpt};
-use crate::event::{Digest, open_regular};
+use crate::files::{Digest, open_regular};
 use crate::harness::HarnessError;
 use crate::harness::schedule::random_draws::generator;
 use crate::harness::{DataKind, PromptFile};

@@ -6,7 +6,7 @@ use rand::RngExt;
 use rand_pcg::Pcg64;
 
 use super::errors::fault;
-use crate::event::{Digest, Hasher};
+use crate::files::{Digest, Hasher, read_bytes};
 use crate::harness::schedule::random_draws::generator;
 use crate::harness::{HarnessError, ScheduleError};
 use crate::tokenizer::Tokenizer;
@@ -40,7 +40,7 @@ impl PartialEq for PromptTokenizer {
 
 impl PromptTokenizer {
     pub fn load(file: &Path) -> Result<Self, HarnessError> {
-        let bytes = std::fs::read(file).map_err(|error| fault(file, error.to_string()))?;
+        let bytes = read_bytes(file).map_err(|error| fault(file, error.to_string()))?;
         let tokenizer = Tokenizer::from_bytes(&bytes).map_err(|error| fault(file, error.to_string()))?;
         let mut prompt_tokenizer = Self { tokenizer, words: Vec::new(), digest: Hasher::new().field(&bytes).finish() };
         prompt_tokenizer.words = prompt_tokenizer.single_words();

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::planned_request::{PlannedRequest, RequestTrigger};
 use super::planned_requests::PlannedRequests;
 use super::schedule::RequestSchedule;
-use crate::event::Digest;
+use crate::files::Digest;
 use crate::harness::schedule::data::{DataErrors, DataSummary, PromptPart, PromptRenderer, fault, file_digest};
 use crate::harness::schedule::random_draws::GENERATOR;
 use crate::harness::{BenchSpec, HarnessError, LoadPattern, PromptFile};

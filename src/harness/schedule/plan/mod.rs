@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use self::samples::sampled;
 use self::session_drawer::{DrawEnd, SessionDrawer};
-use crate::event::Digest;
+use crate::files::Digest;
 use crate::harness::schedule::data::PromptRenderer;
 use crate::harness::{BenchSpec, DataKind, HarnessError, LoadPattern, ScheduleError};
 pub(in crate::harness) use file::{PLAN, write};

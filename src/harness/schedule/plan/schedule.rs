@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::planned_request::{PlannedRequest, RequestTrigger};
 use super::planned_requests::PlannedRequests;
-use crate::event::{Digest, Hasher};
+use crate::files::{Digest, Hasher};
 use crate::harness::HarnessError;
 use crate::harness::schedule::data::{DataSummary, PreviousAnswers, PromptPart, PromptRenderer, RandomStream};
 use crate::harness::schedule::random_draws::GENERATOR;

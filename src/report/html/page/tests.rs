@@ -247,7 +247,7 @@ fn nothing_from_outside_becomes_markup() {
     );
     let found = json!({ "at_least": 1.0, "below": 2.0 });
     let search: SearchReport = serde_json::from_value(json!({
-        "started_from": { "path": evil, "digest": crate::event::Digest::of(b""), "found": found },
+        "started_from": { "path": evil, "digest": crate::files::Digest::of(b""), "found": found },
         "probes": [{ "rate": 1.0, "met": false, "why": evil, "folder": evil }], "found": found,
     }))
     .expect("a search");

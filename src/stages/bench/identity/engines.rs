@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::event::Digest;
+use crate::files::Digest;
 use crate::harness::{EngineIdentity, ServerIdentity};
 use crate::plan::ActionKind;
 use crate::runner::UpstreamProvenance;

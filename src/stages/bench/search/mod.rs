@@ -15,7 +15,8 @@ use std::time::Duration;
 
 use self::start_point::{StartPoint, goal_of};
 use super::resume::{self, ended_without_result};
-use crate::event::{Done, Failure, FailureKind, Verdict, is_absence};
+use crate::event::{Done, Failure, FailureKind, Verdict};
+use crate::files::is_absence;
 use crate::harness::{BenchSpec, FoundRate, LimitSearch, RateBounds, Reason, SearchReport, SearchRules};
 use crate::manifest::model::{self, Telemetry};
 use crate::spec::TimeSpan;

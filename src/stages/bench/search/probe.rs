@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::output::PROBES;
 use crate::event::{Failure, FailureKind, Verdict};
+use crate::files::read_bytes;
 use crate::harness::{
     BenchSpec, LimitJudgement, LoadPattern, RateProbe, Reason, ReasonSeverity, RunResult, SearchProbe,
 };
@@ -125,7 +126,7 @@ pub(super) fn second_folder(folder: &Path) -> PathBuf {
 
 /// What `before` finds, with its margin.
 fn probe_before(path: &Path, spec: &BenchSpec, servers: &Servers) -> Option<(RunResult, ProbeOutcome)> {
-    let margin = serde_json::from_slice(&fs::read(path.join(MARGIN)).ok()?).ok()?;
+    let margin = serde_json::from_slice(&read_bytes(path.join(MARGIN)).ok()?).ok()?;
     Some((before(path, spec, servers)?, margin))
 }
 

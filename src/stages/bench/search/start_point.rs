@@ -1,17 +1,15 @@
 //! `search.start_from` — the earlier search that a search begins from: the rate that it found, if it was for the same model and
 //! limits. Only where to look first is taken from it; its probes may be of a server that has changed since.
 
-use std::fs;
-use std::io::{self, Read as _};
 use std::path::Path;
 use std::time::Duration;
 
 use super::output::FILE;
-use crate::event::{Digest, Failure, FailureKind};
+use crate::event::{Failure, FailureKind};
+use crate::files::{Digest, read_bytes_up_to};
 use crate::harness::{BenchSpec, EarlierSearch, LimitSearch, SearchGoal, SearchReport, SearchRules};
 use crate::spec::GoodputLimit;
 use crate::stats::RateSearcher;
-use crate::units::size;
 
 /// The earlier search that a search begins from.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,22 +19,6 @@ const USE: &str = "`start_from` is the `search.json` of a finished search, or th
 
 /// Bytes of the largest `search.json` that is read; twelve probes take some tens of kB.
 const LARGEST: u64 = 16 << 20;
-
-/// The whole file, if it is one and not too large.
-fn bounded(path: &Path) -> io::Result<Vec<u8>> {
-    let file = fs::File::open(path)?;
-    let meta = file.metadata()?;
-    if !meta.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a file"));
-    }
-    let mut bytes = Vec::new();
-    file.take(LARGEST + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > LARGEST {
-        let what = format!("it is larger than {}", size(LARGEST));
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, what));
-    }
-    Ok(bytes)
-}
 
 /// What a search with this load is for.
 pub(super) fn goal_of(spec: &BenchSpec) -> SearchGoal {
@@ -70,7 +52,8 @@ impl StartPoint {
         } else {
             (path, given.to_owned())
         };
-        let bytes = bounded(&path).map_err(|error| refused(format!("cannot read `{shown}`: {error}"), USE))?;
+        let bytes = read_bytes_up_to(&path, LARGEST)
+            .map_err(|error| refused(format!("cannot read `{shown}`: {error}"), USE))?;
         let no_search = || refused(format!("`{shown}` is no result of a search"), USE);
         let report: SearchReport =
             serde_json::from_slice(&bytes).map_err(|error| no_search().cause(error.to_string()))?;
@@ -135,6 +118,8 @@ fn duration(ms: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use serde_json::{Value, json};
 
     use super::*;

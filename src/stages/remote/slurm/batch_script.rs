@@ -4,7 +4,7 @@ use crate::units::shell_word;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use crate::event::Digest;
+use crate::files::Digest;
 use crate::manifest::model::Slurm;
 use crate::spec::JobTimeLimit;
 use crate::stages::remote::slurm::commands::PREFIX;

@@ -17,7 +17,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::diag::{Diagnostic, Diagnostics, SourceText};
-use crate::event::read_regular_bytes;
+use crate::files::read_bytes_up_to;
 use crate::triton::pbtxt::PbtxtDocument;
 use crate::triton::{EngineConfig, LARGEST_CONFIG};
 use folders::{folders, name_of};
@@ -87,7 +87,7 @@ fn repository(
 fn read(folder: &Path, found: &mut Diagnostics) -> io::Result<Option<Model>> {
     let path = folder.join("config.pbtxt");
     let shown = path.display().to_string();
-    let bytes = match read_regular_bytes(&path, LARGEST_CONFIG) {
+    let bytes = match read_bytes_up_to(&path, LARGEST_CONFIG) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             found.push(

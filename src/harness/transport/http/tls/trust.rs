@@ -11,6 +11,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
+use crate::files::read_bytes_up_to;
+
 /// What is wrong with the files of `tls`. `option` is the key that names the file.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsFileError {
@@ -60,9 +62,14 @@ pub(super) fn trusted(
     Ok(Arc::new(NamedCertificates { inner, pinned }))
 }
 
+/// Bytes of the largest file of certificates that is read; those of all known authorities take a quarter of one MiB.
+const MOST_PEM_BYTES: u64 = 16 << 20;
+
 /// `option` is the key that names the file.
 pub(super) fn certificates(option: &'static str, file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsFileError> {
-    let found = CertificateDer::pem_file_iter(file).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let found = read_bytes_up_to(file, MOST_PEM_BYTES)
+        .map_err(pem::Error::Io)
+        .and_then(|bytes| CertificateDer::pem_slice_iter(&bytes).collect::<Result<Vec<_>, _>>());
     match found {
         Ok(all) if all.is_empty() => Err(TlsFileError::NoPemCertificate { option, file: file.to_owned() }),
         Ok(all) => Ok(all),
@@ -72,7 +79,8 @@ pub(super) fn certificates(option: &'static str, file: &Path) -> Result<Vec<Cert
 
 /// Errors never show the content of the file.
 pub(super) fn private_key(option: &'static str, file: &Path) -> Result<PrivateKeyDer<'static>, TlsFileError> {
-    PrivateKeyDer::from_pem_file(file).map_err(|error| {
+    let bytes = read_bytes_up_to(file, MOST_PEM_BYTES).map_err(pem::Error::Io);
+    bytes.and_then(|bytes| PrivateKeyDer::from_pem_slice(&bytes)).map_err(|error| {
         let file = file.to_owned();
         match error {
             pem::Error::Io(source) => TlsFileError::ReadKey { option, file, source },

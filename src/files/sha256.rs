@@ -1,10 +1,11 @@
-//! SHA-256: the digest that MLPerf's rules and published data sets use. Regatta's own is another (`event::Digest`).
+//! SHA-256: the digest that MLPerf's rules and published data sets use. Regatta's own is another ([`super::Digest`]).
 
-use std::fs::File;
 use std::io::{self, BufReader};
 use std::path::Path;
 
 use sha2::{Digest as _, Sha256};
+
+use super::open_regular;
 
 /// A digest in the making.
 #[derive(Clone, Debug, Default)]
@@ -23,7 +24,7 @@ impl Sha256Of {
 
 /// Of a file, read in pieces.
 pub fn sha256_of_file(path: &Path) -> io::Result<String> {
-    let mut file = BufReader::with_capacity(1 << 20, File::open(path)?);
+    let mut file = BufReader::with_capacity(1 << 20, open_regular(path)?.0);
     let mut digest = Sha256::new();
     io::copy(&mut file, &mut digest)?;
     Ok(format!("{:x}", digest.finalize()))

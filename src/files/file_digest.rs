@@ -3,10 +3,9 @@
 //! A file is read, never mapped: one that another process makes shorter meanwhile would end this process with SIGBUS.
 
 use std::cell::RefCell;
-use std::fs::{File, Metadata, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read as _};
-use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
-use std::path::Path;
+use std::os::unix::fs::FileExt as _;
 
 use blake3::hazmat::{
     ChainingValue, HasherExt as _, Mode, left_subtree_len, merge_subtrees_non_root, merge_subtrees_root,
@@ -22,49 +21,6 @@ const LEAF: u64 = 1 << 18;
 thread_local! {
     /// A core's leaf: fresh memory would be cleared by the kernel for each.
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-}
-
-/// Opens a file that can be read to an end: a pipe, a socket or a device is an error at once, never a wait.
-///
-/// # Errors
-///
-/// Those of opening it, and that it is not a regular file.
-pub fn open_regular(path: &Path) -> io::Result<(File, Metadata)> {
-    let file =
-        OpenOptions::new().read(true).custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed()).open(path)?;
-    let metadata = file.metadata()?;
-    if metadata.is_file() {
-        return Ok((file, metadata));
-    }
-    let what = if metadata.is_dir() { "it is a folder" } else { "it is a pipe, a socket or a device, not a file" };
-    Err(io::Error::new(io::ErrorKind::InvalidInput, what))
-}
-
-/// The text of a regular file that has at most `most` bytes.
-///
-/// # Errors
-///
-/// Those of [`read_regular_bytes`], and that it is no text.
-pub fn read_regular(path: &Path, most: u64) -> io::Result<String> {
-    String::from_utf8(read_regular_bytes(path, most)?)
-        .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8"))
-}
-
-/// The bytes of a regular file that has at most `most`.
-///
-/// # Errors
-///
-/// Those of [`open_regular`] and of reading, and that it has more.
-pub fn read_regular_bytes(path: &Path, most: u64) -> io::Result<Vec<u8>> {
-    let (file, metadata) = open_regular(path)?;
-    let too_large = || io::Error::new(io::ErrorKind::FileTooLarge, format!("it has more than {most} bytes"));
-    if metadata.len() > most {
-        return Err(too_large());
-    }
-    let mut bytes = Vec::with_capacity(usize::try_from(metadata.len()).unwrap_or_default());
-    // It may grow meanwhile, and files of the system have no size.
-    file.take(most + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > most { Err(too_large()) } else { Ok(bytes) }
 }
 
 impl Digest {
@@ -124,7 +80,10 @@ fn read_part(file: &File, at: u64, into: &mut [u8]) -> io::Result<()> {
 mod tests {
     use std::io::Write as _;
 
+    use std::path::Path;
+
     use super::*;
+    use crate::files::open_regular;
 
     #[test]
     fn it_is_the_digest_of_the_bytes_for_every_shape_of_the_tree() {
@@ -164,24 +123,5 @@ mod tests {
         file.set_len(2 * PART).unwrap();
         let error = Digest::of_file(&file, 4 * PART).unwrap_err();
         assert_eq!(error.to_string(), "it became shorter while it was read");
-    }
-
-    #[test]
-    fn what_has_no_end_is_refused_at_once() {
-        let folder = tempfile::tempdir().unwrap();
-        let pipe = folder.path().join("pipe");
-        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0).unwrap();
-        for path in [pipe.as_path(), Path::new("/dev/zero"), folder.path()] {
-            assert!(open_regular(path).unwrap_err().to_string().starts_with("it is a "));
-            assert!(read_regular(path, 9).unwrap_err().to_string().starts_with("it is a "));
-        }
-    }
-
-    #[test]
-    fn a_text_is_read_up_to_its_limit() {
-        let mut file = tempfile::NamedTempFile::new().unwrap();
-        file.write_all(b"12345").unwrap();
-        assert_eq!(read_regular(file.path(), 5).unwrap(), "12345");
-        assert_eq!(read_regular(file.path(), 4).unwrap_err().to_string(), "it has more than 4 bytes");
     }
 }
