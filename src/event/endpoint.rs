@@ -26,7 +26,7 @@ pub enum EndpointError {
     NoServer,
     #[error("there is nothing next to a `|`{list}")]
     Empty { list: InList },
-    #[error("an address holds no user and password; `--api-key-env NAME` sends a key, which is never shown")]
+    #[error("an address holds no user, password or token; `--api-key-env NAME` sends a key, which is never shown")]
     Credentials,
     /// `rest` is what follows the scheme.
     #[error("`{piece}`{list} begins with a scheme; write `{rest}` without `{scheme}://`")]

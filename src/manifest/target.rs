@@ -2,6 +2,7 @@
 
 use crate::event::{Endpoint, EndpointError};
 use crate::spec::Protocol;
+use crate::units::has_secret_parameter;
 
 /// The parts of a target's text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -57,7 +58,7 @@ pub fn targets(text: &str) -> Result<Targets, TargetError> {
         return Ok(Targets { endpoints: Endpoint::list(text)?, ..Targets::default() });
     }
     // Before anything else: other errors show the text.
-    if text.split('|').any(has_userinfo) {
+    if text.split('|').any(|part| has_userinfo(part) || has_secret_parameter(part)) {
         return Err(EndpointError::Credentials.into());
     }
     let mut all: Option<Targets> = None;

@@ -14,4 +14,4 @@ pub use distinct_decimals::distinct_decimals;
 pub use duration::{DurationError, parse_duration};
 pub use plain_path::plain_path;
 pub use shell::shell_word;
-pub use url_credentials::{UrlParts, credentials, userinfo, without_credentials};
+pub use url_credentials::{UrlParts, credentials, has_secret_parameter, userinfo, without_credentials};

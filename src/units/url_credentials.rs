@@ -1,4 +1,4 @@
-//! User and password in a URL: `https://user:password@host/path`.
+//! Secrets in a URL: `https://user:password@host/path`, `https://host/path?access_token=…`.
 
 /// The parts of `scheme://userinfo@host/path?query`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +48,33 @@ pub fn userinfo(url: &str) -> Option<&str> {
     UrlParts::of(url)?.userinfo
 }
 
+/// Names of parameters with a secret, without `_` and `-`.
+const SECRET_PARAMETERS: [&str; 14] = [
+    "accesskey",
+    "accesstoken",
+    "apikey",
+    "apitoken",
+    "auth",
+    "authtoken",
+    "key",
+    "passwd",
+    "password",
+    "privatetoken",
+    "secret",
+    "sig",
+    "signature",
+    "token",
+];
+
+/// Whether a parameter behind the path has a secret, by its name: `?access_token=…`, `#token=…`.
+pub fn has_secret_parameter(url: &str) -> bool {
+    let Some(at) = url.find(['?', '#']) else { return false };
+    url[at..].split(['?', '#', '&', ';']).filter_map(|parameter| parameter.split_once('=')).any(|(name, value)| {
+        let name = name.to_ascii_lowercase().replace(['_', '-'], "");
+        !value.is_empty() && SECRET_PARAMETERS.contains(&name.as_str())
+    })
+}
+
 /// The URL as it may be shown and published. `ssh://git:password@host` keeps its user, which is part of the address.
 pub fn without_credentials(url: &str) -> String {
     let Some(parts) = UrlParts::of(url).filter(|parts| parts.secret().is_some()) else { return url.to_owned() };
@@ -61,6 +88,24 @@ pub fn without_credentials(url: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_parameter_with_a_secret_is_known_by_its_name() {
+        for url in
+            ["https://h/x?access_token=a", "h:1/v1?a=b&API-Key=c", "https://h/x#token=t", "https://h?private_token=x"]
+        {
+            assert!(has_secret_parameter(url), "{url}");
+        }
+        for url in [
+            "https://h/token=a",
+            "https://h/x?api-version=2024-10-21",
+            "https://h/x?token=",
+            "https://h/x?tokens=5",
+            "h:1",
+        ] {
+            assert!(!has_secret_parameter(url), "{url}");
+        }
+    }
 
     #[test]
     fn credentials_are_what_stands_before_the_host() {

@@ -163,15 +163,28 @@ fn without_threads_to_spare_inputs_are_read_by_the_one_that_there_is() {
 #[test]
 fn an_address_with_a_password_is_refused_and_not_shown() {
     let world = World::new();
-    let ended = world.regatta(&["bench", "http://me:hunter2@127.0.0.1:1", "-n", "1"]);
-    assert_eq!(ended.code, 2);
-    ended.shows("an address holds no user and password");
-    world.manifest("m", "stages:\n  a: { git: { url: 'https://me:hunter2@host/x', rev: main } }\n");
-    let planned = world.regatta(&["plan", "m"]);
-    assert_eq!(planned.code, 2);
-    planned.shows("a URL holds a password or a token");
-    for text in [ended.stdout, ended.stderr, planned.stdout, planned.stderr] {
-        assert!(!text.contains("hunter2"), "{text}");
+    for words in [
+        &["http://me:hunter2@127.0.0.1:1"][..],
+        &["http://127.0.0.1:1/v1/chat/completions?api_key=hunter2"],
+        &["http://127.0.0.1:1", "--endpoint", "/v1/completions?token=hunter2"],
+    ] {
+        let ended = world.regatta(&[&["bench", "-m", "m", "-n", "1"], words].concat());
+        assert_eq!(ended.code, 2, "{ended:?}");
+        ended.shows("an address holds no user, password or token");
+        assert!(!format!("{ended:?}").contains("hunter2"), "{ended:?}");
+    }
+    for url in ["https://me:hunter2@host/x", "HTTPS://hunter2@host/x", "https://host/x?access_token=hunter2"] {
+        world.manifest("m", &format!("stages:\n  a: {{ git: {{ url: '{url}', rev: main }} }}\n"));
+        let planned = world.regatta(&["plan", "m"]);
+        assert_eq!(planned.code, 2);
+        planned.shows("a URL holds a password or a token");
+        assert!(!format!("{planned:?}").contains("hunter2"), "{planned:?}");
+    }
+    let kept =
+        walkdir::WalkDir::new(world.path(".regatta")).into_iter().flatten().filter(|item| item.file_type().is_file());
+    for file in kept {
+        let bytes = fs::read(file.path()).unwrap();
+        assert!(!bytes.windows(7).any(|part| part == b"hunter2"), "{}", file.path().display());
     }
 }
 

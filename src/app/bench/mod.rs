@@ -33,6 +33,7 @@ pub(super) fn bench(global: &Global, request: &BenchCommand) -> Result<CliExit, 
              each, in its folders `points` and `repeats`",
         ));
     }
+    option_checks::check_addresses(request)?;
     option_checks::check_files(request)?;
     if let Some(file) = option_checks::unused_time_stamps(request) {
         print_error(&format!(

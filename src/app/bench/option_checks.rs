@@ -9,10 +9,20 @@ use serde_json::Value;
 use super::manifest;
 use crate::app::error::CommandError;
 use crate::cli::{BenchCommand, BenchLoad};
+use crate::event::EndpointError;
+use crate::manifest::targets;
 use crate::runner::store::is_there;
+use crate::units::has_secret_parameter;
 
 /// A longer first line is not read for its time stamp.
 const LONGEST_LINE: u64 = 1 << 20;
+
+/// The manifest of a line is kept: it must have no secret in it.
+pub(super) fn check_addresses(request: &BenchCommand) -> Result<(), CommandError> {
+    let is_bad = targets(&request.target).is_err_and(|error| error.is_of_credentials())
+        || request.endpoint.as_deref().is_some_and(has_secret_parameter);
+    if is_bad { Err(CommandError::Usage(EndpointError::Credentials.to_string())) } else { Ok(()) }
+}
 
 pub(super) fn check_files(request: &BenchCommand) -> Result<(), CommandError> {
     let tls = |key: &str| request.tls.get(key).and_then(Value::as_str).map(Path::new);

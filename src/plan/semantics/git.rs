@@ -3,7 +3,7 @@
 use super::StageChecker;
 use crate::diag::Diagnostic;
 use crate::manifest::model::{CherryPick, Git};
-use crate::units::credentials;
+use crate::units::{credentials, has_secret_parameter};
 
 impl StageChecker<'_> {
     /// Plans, records and reports hold a stage's settings, and every user of the machine sees the arguments of `git`.
@@ -13,7 +13,7 @@ impl StageChecker<'_> {
             CherryPick::Commit(_) => None,
         });
         let urls = std::iter::once(&git.url).chain(picks);
-        if urls.filter(|url| credentials(url).is_some()).count() > 0 {
+        if urls.filter(|url| credentials(url).is_some() || has_secret_parameter(url)).count() > 0 {
             // Without the line of the manifest, which has the secret in it.
             self.found.push(
                 Diagnostic::error(format!("`stages.{}.git`: a URL holds a password or a token", self.name))

@@ -29,6 +29,7 @@ use crate::manifest::{Node, targets};
 use crate::spec::{
     Arrivals, CancelBy, GoodputLimit, Interface, Length, Protocol, Request, Scenario, StreamMode, WordList,
 };
+use crate::units::has_secret_parameter;
 
 use super::PlanReference;
 
@@ -388,6 +389,9 @@ impl StageChecker<'_> {
         self.sending(bench);
         self.tls(bench);
         self.target(&bench.target);
+        if bench.endpoint.as_deref().is_some_and(has_secret_parameter) {
+            self.push_credentials_error(&["bench", "endpoint"]);
+        }
     }
 
     fn tls(&mut self, bench: &Bench) {
