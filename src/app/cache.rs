@@ -87,10 +87,10 @@ impl CacheJob<'_> {
         Ok(CacheContext { plan, options, cache: output_cache, digests, stages, store })
     }
 
-    fn unusable(&self, trouble: &shared_store::SharedStoreError) -> CommandError {
-        let hint = trouble.hint();
+    fn unusable(&self, error: &shared_store::SharedStoreError) -> CommandError {
+        let hint = error.hint();
         let hint = if hint.is_empty() { String::new() } else { format!("\n  hint: {hint}") };
-        CommandError::Other(anyhow::anyhow!("the shared store {} cannot be used: {trouble}{hint}", self.address))
+        CommandError::Other(anyhow::anyhow!("the shared store {} cannot be used: {error}{hint}", self.address))
     }
 
     fn totals(&self) -> Result<Inventory, CommandError> {
@@ -131,8 +131,8 @@ impl CacheJob<'_> {
             let (_, key) = standing.key.as_ref()?;
             match self.runtime.block_on(scene.store.presence(&standing.task, key, verify)) {
                 Ok(presence) => Some(presence),
-                Err(trouble) => {
-                    broken.get_or_insert(trouble);
+                Err(error) => {
+                    broken.get_or_insert(error);
                     None
                 }
             }
@@ -156,8 +156,8 @@ impl CacheJob<'_> {
             };
             rows.push((standing, presence));
         }
-        if let Some(trouble) = broken {
-            return Err(self.unusable(&trouble));
+        if let Some(error) = broken {
+            return Err(self.unusable(&error));
         }
         let damaged =
             rows.iter().any(|(_, presence)| matches!(presence, Some(Presence::Damaged(_) | Presence::Untrusted(_))));

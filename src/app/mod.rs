@@ -84,14 +84,14 @@ pub fn main() -> ExitCode {
     color.write_global();
     let goes_on = outlives_its_reader(&request.job);
     let exit = own_fault::guard(|| {
-        perform(request).unwrap_or_else(|trouble| {
-            match &trouble {
+        perform(request).unwrap_or_else(|error| {
+            match &error {
                 CommandError::Manifest(found) => print_error(&found.render(project::colored(color))),
                 CommandError::Differs(message) => print_error(message),
                 CommandError::Usage(what) => print_error(&format!("error: {what}\n")),
                 CommandError::Other(error) => print_error(&format!("error: {}\n", error::with_causes(error))),
             }
-            trouble.exit()
+            error.exit()
         })
     });
     output::exit_code(exit, goes_on)
@@ -176,8 +176,8 @@ fn loadgen_test(job: &Path) -> CliExit {
     let send = |line: &loadgen::ChildMessage| print(&format!("{}\n", serde_json::json!(line)));
     match loadgen::perform(job, &send) {
         Ok(()) => CliExit::Done,
-        Err(trouble) => {
-            send(&loadgen::ChildMessage::Failed { why: trouble.to_string(), is_refused: trouble.is_refused() });
+        Err(error) => {
+            send(&loadgen::ChildMessage::Failed { why: error.to_string(), is_refused: error.is_refused() });
             CliExit::Failed
         }
     }

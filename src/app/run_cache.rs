@@ -81,10 +81,10 @@ pub(super) fn open(
     let machine = Machine::new(gpus_for(plan));
     match SharedStore::new(address, plan, &machine, Arc::clone(output_cache), Arc::clone(emit), signatures.clone()) {
         Ok(store) => Some(store),
-        Err(trouble) => {
-            let hint = trouble.hint();
+        Err(error) => {
+            let hint = error.hint();
             let text =
-                format!("the shared store {address} cannot be used; the run continues without it: {trouble}; {hint}");
+                format!("the shared store {address} cannot be used; the run continues without it: {error}; {hint}");
             emit(Event::Notice { task: None, text });
             None
         }

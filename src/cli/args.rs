@@ -179,8 +179,8 @@ pub(super) enum CliCommand {
     #[command(name = "__welcome", hide = true)]
     Welcome,
     /// Ends a run's processes if the run is killed.
-    #[command(name = "__warden", hide = true)]
-    Warden(WardenArgs),
+    #[command(name = "__watchdog", hide = true)]
+    Watchdog(WatchdogArgs),
     /// Answers requests without doing any work, for a preflight.
     #[command(name = "__null-server", hide = true)]
     NullServer(NullServerArgs),
@@ -554,7 +554,7 @@ pub(super) struct CompletionsArgs {
 }
 
 #[derive(Debug, Args)]
-pub(super) struct WardenArgs {
+pub(super) struct WatchdogArgs {
     /// The run's folder.
     #[arg(value_name = "RUN")]
     pub run: PathBuf,

@@ -258,7 +258,7 @@ fn job(command: CliCommand) -> Result<CliJob, ArgumentError> {
         CliCommand::Manual(args) => CliJob::Manual { chapter: args.chapter },
         CliCommand::Completions(args) => CliJob::Completions(args.shell),
         CliCommand::Welcome => CliJob::Welcome,
-        CliCommand::Warden(args) => CliJob::Watchdog { run: args.run },
+        CliCommand::Watchdog(args) => CliJob::Watchdog { run: args.run },
         CliCommand::NullServer(args) => CliJob::NullServer { first_ms: args.first_ms, gap_ms: args.gap_ms },
         CliCommand::OnNode(args) => CliJob::OnNode { folder: args.folder },
         CliCommand::OnHost(args) => CliJob::OnHost { awake: args.awake },

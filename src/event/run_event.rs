@@ -104,13 +104,17 @@ pub enum Event {
         pgid: i32,
     },
     /// Something that outlives its processes, to be removed by name: recorded before it can be there.
-    OutlivingStarted {
+    #[serde(alias = "outliving_started")]
+    ExternalResourceStarted {
         task: TaskId,
-        outliving: ExternalResource,
+        #[serde(alias = "outliving")]
+        resource: ExternalResource,
     },
-    OutlivingRemoved {
+    #[serde(alias = "outliving_removed")]
+    ExternalResourceRemoved {
         task: TaskId,
-        outliving: ExternalResource,
+        #[serde(alias = "outliving")]
+        resource: ExternalResource,
     },
     ServiceReady {
         task: TaskId,
@@ -184,8 +188,8 @@ impl Event {
             | Self::TaskStarted { task, .. }
             | Self::ProcessStarted { task, .. }
             | Self::ProcessEnded { task, .. }
-            | Self::OutlivingStarted { task, .. }
-            | Self::OutlivingRemoved { task, .. }
+            | Self::ExternalResourceStarted { task, .. }
+            | Self::ExternalResourceRemoved { task, .. }
             | Self::ServiceReady { task, .. }
             | Self::ServiceStopped { task, .. }
             | Self::TaskFinished { task, .. }

@@ -1,7 +1,7 @@
 //! Puts things that need each other in order, stable, without recursion; finds the circles.
 
 /// Each item once, after everything it needs (first come, first served), or a circle of items in the order in which
-/// one needs the next. Items that only stand behind a circle are left out: their trouble is reported with it.
+/// one needs the next. Items that only stand behind a circle are left out: their error is reported with it.
 pub fn order(needs: &[Vec<usize>]) -> Vec<Result<usize, Vec<usize>>> {
     #[derive(Clone, Copy, PartialEq)]
     enum Mark {

@@ -11,21 +11,21 @@ use crate::plan::{Lifetime, SharedTask, Task};
 /// A place among tasks that are started together. Dropping it, at any point of its task, means that the task runs on its own.
 #[derive(Debug)]
 pub struct BatchSlot {
-    party: Arc<str>,
+    batch: Arc<str>,
     ix: u32,
     undecided: Arc<watch::Sender<u32>>,
 }
 
 impl BatchSlot {
-    /// Seats for `n` tasks. `party`: no other group has that name, of this run or of another.
-    pub fn group(party: &str, n: u32) -> Vec<Self> {
-        let party: Arc<str> = party.into();
+    /// Slots for `n` tasks. `batch`: no other batch has that name, of this run or of another.
+    pub fn group(batch: &str, n: u32) -> Vec<Self> {
+        let batch: Arc<str> = batch.into();
         let undecided = Arc::new(watch::Sender::new(n));
-        (0..n).map(|ix| Self { party: Arc::clone(&party), ix, undecided: Arc::clone(&undecided) }).collect()
+        (0..n).map(|ix| Self { batch: Arc::clone(&batch), ix, undecided: Arc::clone(&undecided) }).collect()
     }
 
     pub fn name(&self) -> &str {
-        &self.party
+        &self.batch
     }
 
     /// Counted from 0.
@@ -51,7 +51,7 @@ impl Drop for BatchSlot {
 /// Puts those next to each other that could be one thing: tasks of one stage, elsewhere, with the same settings.
 pub(super) struct Batches<'a> {
     run: &'a RunId,
-    /// Parties of this run so far.
+    /// Batches of this run so far.
     count: &'a mut u32,
 }
 

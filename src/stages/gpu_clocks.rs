@@ -30,7 +30,7 @@ impl LockedClocks {
         let listed = GpuId::list(&lease.gpus);
         let lock = ExternalResource::GpuClocks { gpus, sudo: clocks.sudo };
         // Registered first: a run that is killed in between unlocks what was never locked, which changes nothing.
-        (lease.emit)(Event::OutlivingStarted { task: lease.task.id.clone(), outliving: lock.clone() });
+        (lease.emit)(Event::ExternalResourceStarted { task: lease.task.id.clone(), resource: lock.clone() });
         let locked = Self { task: lease.task.id.clone(), emit: Arc::clone(&lease.emit), lock };
         run(lease, &argv).await?;
         let [least, greatest] = clocks.graphics;
@@ -44,7 +44,7 @@ impl Drop for LockedClocks {
     fn drop(&mut self) {
         let Self { task, emit, lock } = self;
         if process::remove(lock) {
-            emit(Event::OutlivingRemoved { task: task.clone(), outliving: lock.clone() });
+            emit(Event::ExternalResourceRemoved { task: task.clone(), resource: lock.clone() });
             return;
         }
         let command = process::orders(lock).concat().join(" ");

@@ -152,10 +152,10 @@ stages:
     let mut run = world.start(&["run", "m"]);
     world.await_file("started");
     let pid = run.id();
-    let warden = warden_of(pid);
-    // A runner that stands still cannot see its warden go. (The other way round the kernel would wake a stopped warden
+    let watchdog = watchdog_of(pid);
+    // A runner that stands still cannot see its watchdog go. (The other way round the kernel would wake a stopped watchdog
     // when its runner dies: SIGCONT for a process group that becomes an orphan.)
-    for (pid, name) in [(pid as i32, Signal::STOP), (warden, Signal::KILL), (pid as i32, Signal::KILL)] {
+    for (pid, name) in [(pid as i32, Signal::STOP), (watchdog, Signal::KILL), (pid as i32, Signal::KILL)] {
         kill_process(Pid::from_raw(pid).unwrap(), name).unwrap();
     }
     run.wait().unwrap();
@@ -169,12 +169,13 @@ stages:
 }
 
 /// The process that ends what a killed run leaves.
-pub fn warden_of(run: u32) -> i32 {
+pub fn watchdog_of(run: u32) -> i32 {
     // A child is listed by the thread that started it.
     let threads = fs::read_dir(format!("/proc/{run}/task")).unwrap().flatten();
     let lists = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
     let children = lists.collect::<Vec<_>>().join(" ");
-    let is_warden =
-        |child: &&str| fs::read_to_string(format!("/proc/{child}/cmdline")).is_ok_and(|line| line.contains("__warden"));
-    children.split_whitespace().find(is_warden).expect("a warden").parse().unwrap()
+    let is_watchdog = |child: &&str| {
+        fs::read_to_string(format!("/proc/{child}/cmdline")).is_ok_and(|line| line.contains("__watchdog"))
+    };
+    children.split_whitespace().find(is_watchdog).expect("a watchdog").parse().unwrap()
 }

@@ -293,11 +293,11 @@ async fn in_its_own_process_a_runner_waits_to_be_killed() {
     let lock = fs::File::create(home.join("lock")).unwrap();
     rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
     let name = RunId::new(format!("test-{}", std::process::id()));
-    let warden = WatchdogHandle::start(Path::new(env!("CARGO_BIN_EXE_regatta")), &name, lock, |_| {}).unwrap();
+    let watchdog = WatchdogHandle::start(Path::new(env!("CARGO_BIN_EXE_regatta")), &name, lock, |_| {}).unwrap();
     let command = |text: &str| ProcessCommand::new(["/bin/sh", "-c", text], &home, home.join("log"));
     let deaf = "trap '' TERM; echo $$ > registered; while :; do sleep 1000; done";
     let registered = Running::start(command(deaf)).unwrap();
-    warden.add(registered.pgid());
+    watchdog.add(registered.pgid());
     let marked =
         command("echo $$ > unregistered; (setsid sh -c 'echo $$ > escaped; exec sleep 1000' &); exec sleep 1000");
     let unregistered = Running::start(marked.set("REGATTA_RUN", name.as_str())).unwrap();
@@ -314,10 +314,10 @@ async fn a_run_that_ends_in_order_sends_its_warden_away() {
     let dir = folder();
     let hold = fs::File::create(dir.path().join("lock")).unwrap();
     let name = RunId::new(format!("test-bye-{}", std::process::id()));
-    let warden = WatchdogHandle::start(Path::new(env!("CARGO_BIN_EXE_regatta")), &name, hold, |_| {}).unwrap();
+    let watchdog = WatchdogHandle::start(Path::new(env!("CARGO_BIN_EXE_regatta")), &name, hold, |_| {}).unwrap();
     let mut server = Running::start(shell(&dir, "exec sleep 1000").set("REGATTA_RUN", name.as_str())).unwrap();
-    warden.add(server.pgid());
-    warden.finish();
+    watchdog.add(server.pgid());
+    watchdog.finish();
     // It was told that all is well, so it did not touch what still runs.
     assert!(tokio::time::timeout(Duration::ZERO, server.ended()).await.is_err());
 }

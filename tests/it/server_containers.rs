@@ -165,10 +165,10 @@ fn what_a_killed_run_and_its_warden_left_is_removed_by_the_next_run() {
     let world = contained("", LONG_USER);
     let mut run = world.start(&["run", "m"]);
     world.await_file("using");
-    let warden = crate::crash::warden_of(run.id());
-    // A runner that stands still cannot see its warden go.
+    let watchdog = crate::crash::watchdog_of(run.id());
+    // A runner that stands still cannot see its watchdog go.
     send(run.id() as i32, "STOP");
-    send(warden, "KILL");
+    send(watchdog, "KILL");
     run.kill().unwrap();
     run.wait().unwrap();
     let podman = Podman::here();

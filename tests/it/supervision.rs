@@ -287,7 +287,7 @@ fn kill9_of_the_run_leaves_no_real_server_no_stub_and_no_shared_memory() {
     run.kill().unwrap();
     run.wait().unwrap();
     nobody_left(&world);
-    until("the warden to have removed the regions", || regions(&world).is_empty());
+    until("the watchdog to have removed the regions", || regions(&world).is_empty());
 }
 
 #[test]

@@ -57,7 +57,7 @@ pub(super) fn bulk(global: &Global, request: &BulkRequest) -> Result<CliExit, Co
         let begun = Instant::now();
         let (exit, row) = match run::perform_of_list(global, &request_of(item, request), &signals) {
             Ok(ran) => (ran.exit, end_of(item, &ran, begun)),
-            Err(trouble) => (trouble.exit(), failed_row(item, &trouble)),
+            Err(error) => (error.exit(), failed_row(item, &error)),
         };
         exits.push(exit);
         ended.push(row);
@@ -111,7 +111,7 @@ fn check(project: &Project, items: &[BulkRun]) -> Result<(), CommandError> {
             Project { env: item.env.clone(), home: project.home.clone(), manifests: project.manifests.clone() };
         match project.manifest(&item.manifest, &item.settings) {
             Err(CommandError::Manifest(found)) => wrong.push(format!("{item}\n{}", found.render(false))),
-            Err(trouble) => return Err(trouble),
+            Err(error) => return Err(error),
             Ok(manifest) => {
                 let unread: Vec<&str> = item
                     .env
@@ -195,13 +195,13 @@ fn end_of(item: &BulkRun, ran: &RunEnd, begun: Instant) -> BulkRow {
     }
 }
 
-fn failed_row(item: &BulkRun, trouble: &CommandError) -> BulkRow {
-    let why = match trouble {
+fn failed_row(item: &BulkRun, error: &CommandError) -> BulkRow {
+    let why = match error {
         CommandError::Manifest(found) => found.render(false),
         CommandError::Usage(what) | CommandError::Differs(what) => what.clone(),
         CommandError::Other(error) => format!("{error:#}"),
     };
-    BulkRow { outcome: "failed", exit: Some(trouble.exit().code()), reason: Some(why), ..not_run(item) }
+    BulkRow { outcome: "failed", exit: Some(error.exit().code()), reason: Some(why), ..not_run(item) }
 }
 
 fn not_run(item: &BulkRun) -> BulkRow {

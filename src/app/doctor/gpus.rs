@@ -31,8 +31,8 @@ struct Gpu {
 
 /// Lines on GPUs, driver and CUDA.
 pub fn examine(needs: &Needs) -> Vec<DoctorFinding> {
-    let (gpus, trouble) = query_gpus();
-    findings(&gpus, trouble, needs)
+    let (gpus, fault) = query_gpus();
+    findings(&gpus, fault, needs)
 }
 
 /// `GPUs`, `driver` and `CUDA`, as far as they are known.
@@ -50,7 +50,7 @@ pub fn names() -> Vec<String> {
 
 /// What there is, or why that is not known.
 fn query_gpus() -> (Gpus, Option<String>) {
-    let (gpus, trouble) = match probe(["nvidia-smi", QUERY, "--format=csv,noheader,nounits"], LIMIT) {
+    let (gpus, fault) = match probe(["nvidia-smi", QUERY, "--format=csv,noheader,nounits"], LIMIT) {
         ProbeResult::Answered(ProbeOutput { code: 0, out, .. }) => (read(&out), None),
         ProbeResult::Answered(ProbeOutput { out, err, .. }) => {
             let text = out.lines().chain(err.lines()).find(|line| !line.trim().is_empty());
@@ -63,12 +63,12 @@ fn query_gpus() -> (Gpus, Option<String>) {
         ProbeResult::Failed(why) => (Gpus::default(), Some(format!("nvidia-smi: {why}"))),
     };
     let cuda = gpus.driver.as_ref().and_then(|_| cuda(&probe(["nvidia-smi"], LIMIT).successful_output()?));
-    (Gpus { cuda, ..gpus }, trouble)
+    (Gpus { cuda, ..gpus }, fault)
 }
 
-fn findings(gpus: &Gpus, trouble: Option<String>, needs: &Needs) -> Vec<DoctorFinding> {
+fn findings(gpus: &Gpus, fault: Option<String>, needs: &Needs) -> Vec<DoctorFinding> {
     let count = gpus.list.len() as u32;
-    let found = trouble.unwrap_or_else(|| summary(&gpus.list));
+    let found = fault.unwrap_or_else(|| summary(&gpus.list));
     let mut first = DoctorFinding::fact("GPUs", found);
     if needs.gpus > 0 {
         let memory = needs.gpu_memory.as_ref();

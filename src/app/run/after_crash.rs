@@ -5,16 +5,16 @@ use crate::exec::process;
 use crate::runner::EventEmitter;
 use crate::runner::store::{OutputCache, PathError, StateFolder, discard, read_journal, unfinished};
 
-/// Ends what a crashed run left running, and removes the remains of its unfinished attempts. `outliving`: what it left beside its
+/// Ends what a crashed run left running, and removes the remains of its unfinished attempts. `external_resources`: what it left beside its
 /// processes.
 pub(super) fn clean_up_after_crash(
     home: &StateFolder,
-    outliving: &[ExternalResource],
+    external_resources: &[ExternalResource],
     id: &RunId,
     output_cache: &OutputCache,
     emit: &EventEmitter,
 ) {
-    for thing in outliving.iter().filter(|thing| process::remove(thing)) {
+    for thing in external_resources.iter().filter(|thing| process::remove(thing)) {
         let what = match thing {
             ExternalResource::Container { name, .. } => format!("the container {name}"),
             ExternalResource::SharedMemory { mark } => format!("shared memory (*{mark}*)"),
@@ -42,8 +42,8 @@ pub(super) fn leftover_resources(home: &StateFolder, run: &RunId) -> Result<Vec<
     let mut left = Vec::new();
     for event in journal.events {
         match event {
-            Event::OutlivingStarted { outliving, .. } => left.push(outliving),
-            Event::OutlivingRemoved { outliving, .. } => left.retain(|thing| *thing != outliving),
+            Event::ExternalResourceStarted { resource, .. } => left.push(resource),
+            Event::ExternalResourceRemoved { resource, .. } => left.retain(|thing| *thing != resource),
             _ => {}
         }
     }

@@ -79,23 +79,23 @@ impl EventSink {
                     }
                 }
                 Event::ProcessStarted { pgid, .. } => {
-                    if let Some(warden) = &inner.watchdog {
-                        warden.add(*pgid);
+                    if let Some(watchdog) = &inner.watchdog {
+                        watchdog.add(*pgid);
                     }
                 }
                 Event::ProcessEnded { pgid, .. } => {
-                    if let Some(warden) = &inner.watchdog {
-                        warden.remove(*pgid);
+                    if let Some(watchdog) = &inner.watchdog {
+                        watchdog.remove(*pgid);
                     }
                 }
-                Event::OutlivingStarted { outliving, .. } => {
-                    if let Some(warden) = &inner.watchdog {
-                        warden.register(outliving);
+                Event::ExternalResourceStarted { resource, .. } => {
+                    if let Some(watchdog) = &inner.watchdog {
+                        watchdog.register(resource);
                     }
                 }
-                Event::OutlivingRemoved { outliving, .. } => {
-                    if let Some(warden) = &inner.watchdog {
-                        warden.deregister(outliving);
+                Event::ExternalResourceRemoved { resource, .. } => {
+                    if let Some(watchdog) = &inner.watchdog {
+                        watchdog.deregister(resource);
                     }
                 }
                 _ => {}
@@ -109,8 +109,8 @@ impl EventSink {
         let mut inner = self.inner.lock();
         inner.hold = None;
         inner.progress.remove();
-        if let Some(warden) = inner.watchdog.take() {
-            warden.finish();
+        if let Some(watchdog) = inner.watchdog.take() {
+            watchdog.finish();
         }
         inner.broken.take()
     }

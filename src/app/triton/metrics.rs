@@ -93,12 +93,12 @@ fn rows(exposition: &Exposition, grep: Option<&str>, rate: impl Fn(&str, f64) ->
 }
 
 /// The wrong port is a likelier error than a broken server.
-async fn explain_wrong_port(to: &ServerConnection, trouble: CommandError) -> CommandError {
+async fn explain_wrong_port(to: &ServerConnection, error: CommandError) -> CommandError {
     let (host, port) = (&to.url.host, to.url.port);
     let which = match probe(host, port).await {
         ListeningService::Grpc => "gRPC",
         ListeningService::Http => "HTTP",
-        _ => return trouble,
+        _ => return error,
     };
     CommandError::Other(anyhow!(
         "port {port} of {host} is Triton's {which} port\n  hint: metrics are on the port of --metrics-port, 8002 by default"

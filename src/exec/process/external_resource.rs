@@ -12,8 +12,8 @@ const SHARED_MEMORY: &str = "/dev/shm";
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The orders that make sure that it is gone: program and arguments. Their failure means that there was nothing to do.
-pub fn orders(outliving: &ExternalResource) -> Vec<Vec<String>> {
-    match outliving {
+pub fn orders(resource: &ExternalResource) -> Vec<Vec<String>> {
+    match resource {
         // `rm -f` alone would request a graceful stop first and wait.
         ExternalResource::Container { program, name } => {
             [&["kill", name][..], &["rm", "-f", name]].map(|words| order(program, words)).to_vec()
@@ -32,11 +32,11 @@ fn order(program: &str, words: &[&str]) -> Vec<String> {
 }
 
 /// Removes it, and returns whether there was anything. For callers without a runtime: the watchdog, and the next run.
-pub fn remove(outliving: &ExternalResource) -> bool {
-    match outliving {
+pub fn remove(resource: &ExternalResource) -> bool {
+    match resource {
         // Each of them, whatever became of the one before.
         ExternalResource::Container { .. } | ExternalResource::GpuClocks { .. } => {
-            orders(outliving).iter().map(|order| succeeds(order, PATIENCE)).max() == Some(true)
+            orders(resource).iter().map(|order| succeeds(order, PATIENCE)).max() == Some(true)
         }
         ExternalResource::SharedMemory { mark } => !remove_shared_memory(mark).is_empty(),
     }

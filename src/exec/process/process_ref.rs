@@ -56,8 +56,8 @@ pub fn below(pid: i32) -> Vec<ProcessRef> {
     let mut look = vec![pid];
     while let Some(parent) = look.pop() {
         for child in procfs::children_of(parent) {
-            if let Some(kin) = ProcessRef::of(child) {
-                found.push(kin);
+            if let Some(process) = ProcessRef::of(child) {
+                found.push(process);
                 look.push(child);
             }
         }
@@ -84,18 +84,18 @@ mod tests {
         let pid = child.pids()[0] as i32;
         // Its parent is one of our threads, and other tests' threads end while we look. `posix_spawn` may return
         // before the new program has its command line.
-        let is_it = |kin: &ProcessRef| kin.pid == pid && kin.program() == "sleep";
+        let is_it = |process: &ProcessRef| process.pid == pid && process.program() == "sleep";
         let instant = Instant::now();
-        let kin = loop {
-            if let Some(kin) = below(id() as i32).into_iter().find(is_it) {
-                break kin;
+        let process = loop {
+            if let Some(process) = below(id() as i32).into_iter().find(is_it) {
+                break process;
             }
             assert!(instant.elapsed() < Duration::from_mins(1), "{pid} is not seen below us");
             std::thread::yield_now();
         };
-        assert!(kin.is_alive());
-        kin.terminate();
+        assert!(process.is_alive());
+        process.terminate();
         child.wait().unwrap();
-        assert!(!kin.is_alive());
+        assert!(!process.is_alive());
     }
 }

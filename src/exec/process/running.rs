@@ -60,7 +60,7 @@ pub async fn run(command: ProcessCommand, stop: &Stop, on_group: impl FnOnce(i32
 pub struct Running {
     child: Child,
     pidfd: AsyncFd<OwnedFd>,
-    family: ProcessGroup,
+    group: ProcessGroup,
     started: Instant,
     pump: Option<Pump>,
     /// Of its standard error, where that has a file of its own.
@@ -100,7 +100,7 @@ impl Running {
             Some(path) => Some(create(path)?),
             None => None,
         };
-        let (ends, talk) = if command.has_piped_stdio { open_pipes().map_err(other)? } else { (None, None) };
+        let (ends, pipes) = if command.has_piped_stdio { open_pipes().map_err(other)? } else { (None, None) };
         let mark = orphans::fresh_mark();
         let both = |output: File| Ok::<_, io::Error>((Stdio::from(output.try_clone()?), Stdio::from(output)));
         let (stdin, (stdout, stderr)) = match (ends, answer) {
@@ -148,8 +148,8 @@ impl Running {
         });
         match watched {
             Ok((group, pidfd)) => {
-                let family = ProcessGroup { group, mark };
-                Ok(Self { child, pidfd, family, started, pump, error_pump, pipes: talk, log: command.log, ended: None })
+                let group = ProcessGroup { group, mark };
+                Ok(Self { child, pidfd, group, started, pump, error_pump, pipes, log: command.log, ended: None })
             }
             Err(source) => {
                 let _ = child.kill();
@@ -162,7 +162,7 @@ impl Running {
 
     /// The process group, which is also the process id of its first process.
     pub fn pgid(&self) -> i32 {
-        Pid::as_raw(Some(self.family.group))
+        Pid::as_raw(Some(self.group.group))
     }
 
     /// Both ends of the pipes, once, with a command that [`ProcessCommand::has_piped_stdio`].
@@ -198,7 +198,7 @@ impl Running {
                         guard.clear_ready();
                     } else {
                         // The runtime is going away: there will be no wake-up.
-                        self.family.signal(Signal::KILL);
+                        self.group.signal(Signal::KILL);
                         let _ = self.child.wait();
                     }
                     true
@@ -230,7 +230,7 @@ impl Running {
     pub async fn wait(mut self) -> ProcessExit {
         let how = self.ended().await;
         let seconds = self.seconds();
-        let leftovers = self.family.end(LEFTOVER_GRACE).await;
+        let leftovers = self.group.end(LEFTOVER_GRACE).await;
         self.drain_output();
         ProcessExit { how, seconds, leftovers }
     }
@@ -239,7 +239,7 @@ impl Running {
     pub async fn stop(mut self, grace: Duration, stop: &Stop) -> ProcessExit {
         let deadline = tokio::time::Instant::now() + grace;
         if !stop.is_hard_requested() && self.ended.is_none() {
-            self.family.signal(Signal::TERM);
+            self.group.signal(Signal::TERM);
             tokio::select! {
                 biased;
                 _ = self.ended() => {}
@@ -248,15 +248,15 @@ impl Running {
             }
         }
         if self.ended.is_none() {
-            self.family.signal(Signal::KILL);
+            self.group.signal(Signal::KILL);
         }
         let how = self.ended().await;
         let seconds = self.seconds();
         // Others of the group got TERM too and have the rest of the grace.
         let rest = deadline.saturating_duration_since(tokio::time::Instant::now());
         tokio::select! {
-            _ = self.family.end(rest) => {}
-            () = stop.hard_requested() => { self.family.end(Duration::ZERO).await; }
+            _ = self.group.end(rest) => {}
+            () = stop.hard_requested() => { self.group.end(Duration::ZERO).await; }
         }
         self.drain_output();
         ProcessExit { how, seconds, leftovers: Vec::new() }
@@ -272,7 +272,7 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         if self.ended.is_none() {
-            self.family.signal(Signal::KILL);
+            self.group.signal(Signal::KILL);
             orphans::remove_awaited(self.pgid());
         }
         self.drain_output();

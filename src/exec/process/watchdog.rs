@@ -43,9 +43,9 @@ pub fn run_watchdog(run: &str, orders: impl BufRead) -> io::Result<()> {
     };
     match watch(orders) {
         RunnerExit::Bye => {}
-        RunnerExit::Alone(WatchdogRegistry { groups, external_resources: outliving }) => {
+        RunnerExit::Alone(WatchdogRegistry { groups, external_resources }) => {
             // First, while the programs that know their processes can still find them.
-            for thing in &outliving {
+            for thing in &external_resources {
                 remove(thing);
             }
             // A process that forks while we look at all of them can slip through one look, not through several.
@@ -55,7 +55,7 @@ pub fn run_watchdog(run: &str, orders: impl BufRead) -> io::Result<()> {
                 }
             }
             // Shared memory can come back for as long as there is a process to make it.
-            for thing in &outliving {
+            for thing in &external_resources {
                 remove(thing);
             }
         }
@@ -110,12 +110,12 @@ impl WatchdogRegistry {
     fn obey(&mut self, order: &str) {
         let Some((order, what)) = order.trim_end_matches('\n').split_at_checked(1) else { return };
         let group = || what.parse::<i32>().ok().filter(|group| *group > 1);
-        let outliving = || serde_json::from_str::<ExternalResource>(what).ok();
+        let resource = || serde_json::from_str::<ExternalResource>(what).ok();
         match order {
             "+" => self.groups.extend(group()),
             "-" => self.groups.retain(|known| Some(*known) != group()),
-            "o" => self.external_resources.extend(outliving()),
-            "x" => self.external_resources.retain(|known| Some(known) != outliving().as_ref()),
+            "o" => self.external_resources.extend(resource()),
+            "x" => self.external_resources.retain(|known| Some(known) != resource().as_ref()),
             _ => {}
         }
     }

@@ -55,7 +55,7 @@ impl fmt::Debug for Supervised {
 }
 
 impl WatchdogHandle {
-    /// Starts `exe __warden RUN`. `hold` stays open in the watchdog for as long as it lives. `on_loss` gets a sentence for the user
+    /// Starts `exe __watchdog RUN`. `hold` stays open in the watchdog for as long as it lives. `on_loss` gets a sentence for the user
     /// when the watchdog has ended before the run; by then another one has been started, if that was possible.
     pub fn start(
         exe: &Path,
@@ -98,17 +98,17 @@ impl WatchdogHandle {
     }
 
     /// This run is responsible for something that has no process group.
-    pub fn register(&self, outliving: &ExternalResource) {
+    pub fn register(&self, resource: &ExternalResource) {
         let mut state = self.0.state.lock();
-        state.external_resources.insert(outliving.clone());
-        state.process.order_about('o', outliving);
+        state.external_resources.insert(resource.clone());
+        state.process.order_about('o', resource);
     }
 
     /// It is gone.
-    pub fn deregister(&self, outliving: &ExternalResource) {
+    pub fn deregister(&self, resource: &ExternalResource) {
         let mut state = self.0.state.lock();
-        state.external_resources.remove(outliving);
-        state.process.order_about('x', outliving);
+        state.external_resources.remove(resource);
+        state.process.order_about('x', resource);
     }
 
     /// The run has ended in order: the watchdog goes without touching anything. Blocks until it is gone.
@@ -191,17 +191,17 @@ impl SupervisedState {
 impl WatchdogProcess {
     fn start(exe: &Path, run: &RunId, hold: &File) -> io::Result<Self> {
         let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
-        let expression = duct::cmd(exe, ["__warden", run.as_str()])
+        let expression = duct::cmd(exe, ["__watchdog", run.as_str()])
             .stdin_file(read)
             .stdout_file(hold.try_clone()?)
             .stderr_null()
             .unchecked()
-            .before_spawn(|warden| {
+            .before_spawn(|command| {
                 // The marks of an outer run must not make that run's watchdog end this one before it has done its work.
                 for name in [HOME, RUN, TASK, orphans::MARK] {
-                    warden.env_remove(name);
+                    command.env_remove(name);
                 }
-                warden.process_group(0);
+                command.process_group(0);
                 Ok(())
             });
         let starting = orphans::starting();
@@ -219,8 +219,8 @@ impl WatchdogProcess {
         }
     }
 
-    fn order_about(&self, order: char, outliving: &ExternalResource) {
-        if let Ok(text) = serde_json::to_string(outliving) {
+    fn order_about(&self, order: char, resource: &ExternalResource) {
+        if let Ok(text) = serde_json::to_string(resource) {
             self.order(&format!("{order}{text}\n"));
         }
     }

@@ -87,19 +87,19 @@ impl Dispatcher {
                 () = self.job.stop.cancelled() => false,
                 waited = pacer.until(self.job.clock.instant(due)) => { waited?; true }
             };
-            let boarded = if has_come { self.acquire_slot().await } else { None };
-            let Some(boarded) = boarded else {
+            let slot = if has_come { self.acquire_slot().await } else { None };
+            let Some(slot) = slot else {
                 add(&self.counts.not_sent, requests);
                 continue;
             };
-            let flight = self.depart(first, message.to_vec(), frame, boarded, due, None);
+            let under_way = self.dispatch(first, message.to_vec(), frame, slot, due, None);
             if rest {
-                let lane = Rc::clone(self);
+                let dispatcher = Rc::clone(self);
                 running.spawn_local(async move {
-                    let _ = lane.session(first, session, Some(flight), 0).await;
+                    let _ = dispatcher.session(first, session, Some(under_way), 0).await;
                 });
             } else {
-                running.spawn_local(async move { drop(flight.await) });
+                running.spawn_local(async move { drop(under_way.await) });
             }
             while running.try_join_next().is_some() {}
             // With a standing backlog the loop never waits: yield, so that answers are read.
@@ -111,7 +111,7 @@ impl Dispatcher {
     /// Dispatches requests as they are issued, until the inlet is closed.
     async fn dispatch_external(
         self: &Rc<Self>,
-        CallInbox { sample_cache: desk, mut arrivals }: CallInbox,
+        CallInbox { sample_cache, mut arrivals }: CallInbox,
         running: &mut JoinSet<()>,
     ) {
         loop {
@@ -121,7 +121,7 @@ impl Dispatcher {
                 arrival = arrivals.recv() => arrival,
             };
             let Some(ExternalCall { index, ticket, sample, at }) = arrival else { break };
-            let frame = match desk.message(sample, index) {
+            let frame = match sample_cache.message(sample, index) {
                 Ok(frame) => frame,
                 Err(error) => {
                     self.failed.borrow_mut().get_or_insert(error);
@@ -129,15 +129,16 @@ impl Dispatcher {
                     break;
                 }
             };
-            let (Some(planned), Some(boarded)) = (desk.sample(sample), self.acquire_slot().await) else {
+            let (Some(planned), Some(slot)) = (sample_cache.sample(sample), self.acquire_slot().await) else {
                 add(&self.counts.not_sent, 1);
                 continue;
             };
             let due = self.job.clock.at(at);
             let planned = PlannedRequest { at_ns: due.saturating_sub(self.t0), session: index, ..planned };
-            let listener = CallListener { sample_cache: Arc::clone(&desk), ticket, sample, clock: self.job.clock };
-            let flight = self.depart(index, vec![planned], frame, boarded, due, Some(listener));
-            running.spawn_local(async move { drop(flight.await) });
+            let listener =
+                CallListener { sample_cache: Arc::clone(&sample_cache), ticket, sample, clock: self.job.clock };
+            let under_way = self.dispatch(index, vec![planned], frame, slot, due, Some(listener));
+            running.spawn_local(async move { drop(under_way.await) });
             while running.try_join_next().is_some() {}
             // When many are issued at once, the first answers are read before the last request is sent.
             tokio::task::yield_now().await;
@@ -186,23 +187,23 @@ impl Dispatcher {
         let mut previous_answers = PreviousAnswers::default();
         let mut index = first;
         for message in self.job.messages(&session) {
-            let over = if let Some(flight) = under_way.take() {
-                flight.await
+            let over = if let Some(under_way) = under_way.take() {
+                under_way.await
             } else {
                 if index > first {
                     due += message.first().map_or(0, |turn| turn.at_ns);
                 }
-                let boarded = match self.frame(index, message, &previous_answers) {
-                    Some(frame) if self.until(due).await => self.acquire_slot().await.map(|boarded| (frame, boarded)),
+                let slot = match self.frame(index, message, &previous_answers) {
+                    Some(frame) if self.until(due).await => self.acquire_slot().await.map(|slot| (frame, slot)),
                     _ => None,
                 };
-                let Some((frame, boarded)) = boarded else {
+                let Some((frame, slot)) = slot else {
                     add(&self.counts.not_sent, session.len() as u64 - (index - first));
                     return None;
                 };
                 let at_ns = due.saturating_sub(self.t0);
                 let message = message.iter().map(|request| PlannedRequest { at_ns, ..request.clone() }).collect();
-                self.depart(index, message, frame, boarded, due, None).await
+                self.dispatch(index, message, frame, slot, due, None).await
             };
             due = over.t_end;
             index += message.len() as u64;
@@ -275,13 +276,13 @@ impl Dispatcher {
         }
     }
 
-    /// Counts a request as issued now; its future is the exchange.
-    fn depart(
+    /// Counts a request as issued now; its future ends with the answer.
+    fn dispatch(
         &self,
         index: u64,
         planned: Vec<PlannedRequest>,
         frame: Bytes,
-        AdmittedRequest { connection: link, permit }: AdmittedRequest,
+        AdmittedRequest { connection, permit }: AdmittedRequest,
         due: u64,
         listener: Option<CallListener>,
     ) -> impl Future<Output = MessageEnd> + use<> {
@@ -290,8 +291,8 @@ impl Dispatcher {
         self.job.live.issue(requests);
         let t_issue = self.job.clock.now().max(due);
         self.gauge.change(t_issue, requests as i64);
-        let flight = InFlightRequest {
-            connection: link,
+        let under_way = InFlightRequest {
+            connection,
             index,
             planned,
             frame,
@@ -310,7 +311,7 @@ impl Dispatcher {
             listener,
         };
         async move {
-            let over = flight.run().await;
+            let over = under_way.run().await;
             drop(permit);
             over
         }

@@ -84,15 +84,15 @@ pub async fn run(spec: &BenchSpec, stop: &Stop, progress: impl Fn(BenchProgress)
 pub async fn measure_outside(
     spec: &BenchSpec,
     samples: &[ExternalSample],
-    ear: Arc<dyn ExternalObserver>,
+    observer: Arc<dyn ExternalObserver>,
     open: impl FnOnce(CallInlet) + Send,
     stop: &Stop,
     progress: impl Fn(BenchProgress),
 ) -> Result<UnjudgedRun, HarnessError> {
     let schedule = Arc::new(plan::for_external_driver(spec, samples)?);
     let queue = PlanQueue::new(&schedule, spec)?;
-    let desk = Arc::new(SampleCache::new(Arc::clone(&schedule), ear));
-    let outside = ExternalDriverSetup { sample_cache: desk, send_inlet: Box::new(open) };
+    let sample_cache = Arc::new(SampleCache::new(Arc::clone(&schedule), observer));
+    let outside = ExternalDriverSetup { sample_cache, send_inlet: Box::new(open) };
     drive(Arc::new(spec.clone()), schedule, queue, Some(outside), stop, progress).await
 }
 
@@ -123,9 +123,9 @@ async fn drive(
     let _cancel_when_dropped = cancel.clone().drop_guard();
     let lives: Vec<Arc<LiveCounts>> = (0..workers(spec.connections(), users(&spec))).map(|_| Arc::default()).collect();
     let (inlets, mut outlets): (Vec<_>, Vec<_>) = lives.iter().map(|_| unbounded_channel()).unzip();
-    let mut crew = Vec::new();
+    let mut workers = Vec::new();
     for (number, live) in lives.iter().enumerate() {
-        crew.push(WorkerThread::start(WorkerJob {
+        workers.push(WorkerThread::start(WorkerJob {
             number,
             workers: lives.len(),
             spec: Arc::clone(&spec),
@@ -145,7 +145,7 @@ async fn drive(
             })),
         })?);
     }
-    for member in &mut crew {
+    for member in &mut workers {
         tokio::select! {
             ready = &mut member.ready => ready.map_err(|_| HarnessError::Worker { when: "while it was set up" })??,
             () = stop.requested() => return Err(HarnessError::Stopped),
@@ -154,9 +154,9 @@ async fn drive(
     let log = Arc::default();
     let t0 = match outside {
         None => clock.now() + RUN_UP.as_nanos() as u64,
-        Some(ExternalDriverSetup { sample_cache: desk, send_inlet: open }) => {
+        Some(ExternalDriverSetup { sample_cache, send_inlet: open }) => {
             let (tell_begun, begun) = oneshot::channel();
-            open(CallInlet::new(desk, inlets, Arc::clone(&log), tell_begun));
+            open(CallInlet::new(sample_cache, inlets, Arc::clone(&log), tell_begun));
             tokio::select! {
                 // No request was issued: there is no start time and nothing to count.
                 at = begun => at.map_or_else(|_| clock.now(), |at| clock.at(at)),
@@ -165,7 +165,7 @@ async fn drive(
         }
     };
     let mut results = Vec::new();
-    for member in crew {
+    for member in workers {
         // A worker that has ended is detected when its output is awaited.
         let _ = member.start_at.send(t0);
         results.push(member.share);

@@ -136,7 +136,7 @@ impl CallInlet {
             // A dispatcher that has ended accepts nothing more: its error ends the run, or the run was stopped. Later calls are
             // not part of the run.
             let is_taken =
-                self.workers.get(turn % self.workers.len().max(1)).is_some_and(|lane| lane.send(arrival).is_ok());
+                self.workers.get(turn % self.workers.len().max(1)).is_some_and(|worker| worker.send(arrival).is_ok());
             if !is_taken {
                 log.pop();
             }

@@ -61,9 +61,9 @@ impl WorkerJob {
                 return Err(HarnessError::OtherModel { endpoint: link.authority(), model });
             }
         }
-        let manner = Arc::new(request_encoder.ok_or_else(|| HarnessError::Worker { when: "it has no connection" })?);
+        let encoder = Arc::new(request_encoder.ok_or_else(|| HarnessError::Worker { when: "it has no connection" })?);
         if let Some(inbox) = self.inbox.take() {
-            inbox.sample_cache.set_encoder(&manner);
+            inbox.sample_cache.set_encoder(&encoder);
             self.inbox.set(Some(inbox));
         }
         let mut bytes = 0;
@@ -73,19 +73,19 @@ impl WorkerJob {
             if is_outside || bytes >= self.bodies.bytes / self.workers {
                 break;
             }
-            let body = manner.message(&self.schedule, index, message, &PreviousAnswers::default())?;
+            let body = encoder.message(&self.schedule, index, message, &PreviousAnswers::default())?;
             bytes += body.len();
             if !self.bodies.put(index, body) {
                 break;
             }
         }
         if self.number == 0 {
-            self.warm_up(&links, &manner).await?;
+            self.warm_up(&links, &encoder).await?;
         }
         self.open_connections(&links).await;
         let pacer = Pacer::for_arrivals(self.workers)
             .map_err(|source| HarnessError::System { what: "no timerfd".to_owned(), source })?;
-        Ok(PreparedWorker { job: self, links, encoder: manner, pacer })
+        Ok(PreparedWorker { job: self, links, encoder, pacer })
     }
 
     /// Over HTTP a request needs a connection of its own. Those that are due at the start have theirs by then, so that they leave
@@ -112,7 +112,7 @@ impl WorkerJob {
         due.min(self.spec.pace.max_in_flight.map_or(usize::MAX, |most| (most as usize).div_ceil(self.workers)))
     }
 
-    async fn warm_up(&self, links: &[Rc<Connection>], manner: &RequestEncoder) -> Result<(), HarnessError> {
+    async fn warm_up(&self, links: &[Rc<Connection>], encoder: &RequestEncoder) -> Result<(), HarnessError> {
         let until = self.spec.pace.warmup_for.map(|time| std::time::Instant::now() + time);
         let is_wanted =
             |number| number < self.spec.warmup || until.is_some_and(|until| std::time::Instant::now() < until);
@@ -122,8 +122,8 @@ impl WorkerJob {
             let link = &links[number as usize % links.len()];
             let answer = RequestAttempt {
                 connection: link,
-                encoder: manner,
-                frame: manner.message(&self.schedule, index, planned, &PreviousAnswers::default())?,
+                encoder,
+                frame: encoder.message(&self.schedule, index, planned, &PreviousAnswers::default())?,
                 id: index,
                 planned,
                 collector: None,
@@ -151,7 +151,7 @@ impl WorkerJob {
 impl PreparedWorker {
     /// Sends this worker's arrivals from `t0` (ns on the clock) and waits for every answer.
     pub async fn run(self, t0: u64) -> Result<WorkerOutput, HarnessError> {
-        let Self { job, links, encoder: manner, pacer } = self;
+        let Self { job, links, encoder, pacer } = self;
         let (keeps_timelines, workers) = (job.spec.timelines, job.workers);
         let connected_before: u32 = links.iter().map(|link| link.reconnects()).sum();
         let (idle_closed_before, resent_before) = idle_closes(&links);
@@ -160,10 +160,10 @@ impl PreparedWorker {
             drop(link.unmatched_messages.take());
         }
         let (cpu, wait) = (thread_cpu(), run_queue_wait());
-        let lane = Rc::new(Dispatcher {
+        let dispatcher = Rc::new(Dispatcher {
             job,
             links,
-            encoder: manner,
+            encoder,
             t0,
             collector: Rc::new(RefCell::new(Collector { keeps_timelines, ..Collector::one_of(workers) })),
             gauge: Rc::default(),
@@ -175,14 +175,14 @@ impl PreparedWorker {
         let no_timer = |source| HarnessError::System { what: "timerfd".to_owned(), source };
         let alarm_pacer = Pacer::new().map_err(no_timer)?;
         let outcome = tokio::select! {
-            ended = lane.run(&pacer) => ended,
-            error = lane.alarms.run(&alarm_pacer) => match error { Err(error) => Err(error), Ok(never) => match never {} },
+            ended = dispatcher.run(&pacer) => ended,
+            error = dispatcher.alarms.run(&alarm_pacer) => match error { Err(error) => Err(error), Ok(never) => match never {} },
         };
         outcome.map_err(no_timer)?;
-        if let Some(error) = lane.failed.take() {
+        if let Some(error) = dispatcher.failed.take() {
             return Err(error);
         }
-        let Dispatcher { job, links, encoder: manner, gauge, collector, counts, .. } = &*lane;
+        let Dispatcher { job, links, encoder, gauge, collector, counts, .. } = &*dispatcher;
         gauge.change(job.clock.now(), 0);
         let (idle_closed, resent) = idle_closes(links);
         let mut collected = collector.replace(Collector::new());
@@ -204,8 +204,8 @@ impl PreparedWorker {
             reconnects: links.iter().map(|link| link.reconnects()).sum::<u32>() - connected_before,
             streams: links.iter().map(|link| u64::from(link.streams.get())).sum(),
             opened: links.iter().map(|link| Some(u64::from(link.pool.as_ref()?.opened.get()))).sum(),
-            call: manner.call(),
-            count: manner.count(),
+            call: encoder.call(),
+            count: encoder.count(),
             pacing: pacer.kind(),
             idle_closed: idle_closed - idle_closed_before,
             resent: resent - resent_before,

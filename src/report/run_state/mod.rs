@@ -282,7 +282,9 @@ impl RunState {
                 entry.started = at;
             }
             Event::ProcessStarted { task, pgid } => self.entry(task).groups.push(*pgid),
-            Event::OutlivingStarted { .. } | Event::OutlivingRemoved { .. } | Event::MetricsServed { .. } => {}
+            Event::ExternalResourceStarted { .. }
+            | Event::ExternalResourceRemoved { .. }
+            | Event::MetricsServed { .. } => {}
             Event::ProcessEnded { task, pgid } => {
                 let groups = &mut self.entry(task).groups;
                 groups.retain(|group| group != pgid);

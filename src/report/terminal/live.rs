@@ -87,13 +87,14 @@ impl LiveDisplay {
     }
 
     fn with(look: LiveOptions, way: OutputMode, paint: Styler, to: Box<dyn Write + Send>) -> Self {
-        let ear = Verbosity { quiet: look.quiet, verbose: look.verbose, bars: matches!(way, OutputMode::Bars(_)) };
+        let verbosity =
+            Verbosity { quiet: look.quiet, verbose: look.verbose, bars: matches!(way, OutputMode::Bars(_)) };
         let now = Instant::now();
         let (run_state, pending) = (RunState::new(), String::new());
         Self {
             state: run_state,
             mode: way,
-            verbosity: ear,
+            verbosity,
             styler: paint,
             pending,
             to,

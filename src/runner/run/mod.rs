@@ -84,7 +84,7 @@ struct Runner<W> {
     /// The caller has the addresses of its services.
     services_announced: bool,
     /// Groups of tasks that were started together.
-    parties: u32,
+    batches: u32,
     summary: RunSummary,
     send: mpsc::UnboundedSender<RunnerMessage>,
 }
@@ -126,7 +126,7 @@ pub async fn run<W: TaskExecutor>(
         to_repeat: BTreeSet::new(),
         tries: BTreeMap::new(),
         services_announced: false,
-        parties: 0,
+        batches: 0,
         summary: RunSummary::default(),
         send,
     };
@@ -227,7 +227,7 @@ impl<W: TaskExecutor> Runner<W> {
     /// Everything that may start in this moment: those that could be one job array are linked with each other.
     fn start_all(&mut self, starts: Vec<StartItem>) {
         let tasks: Vec<SharedTask> = starts.iter().map(|start| self.task(start.task)).collect();
-        let slots = Batches::new(&self.run, &mut self.parties).assign_slots(&tasks);
+        let slots = Batches::new(&self.run, &mut self.batches).assign_slots(&tasks);
         for (start, slot) in starts.into_iter().zip(slots) {
             let attempt = 1 + self.tries.get(&start.task).copied().unwrap_or_default();
             self.start(start.task, attempt, start.gpus, slot);

@@ -77,7 +77,7 @@ impl SharedStore {
             Ok(Some(shared)) => shared,
             Err(SharedStoreError::Damaged { object, .. }) => return Ok(Presence::Damaged(vec![object])),
             Err(SharedStoreError::Untrusted { why, .. }) => return Ok(Presence::Untrusted(why)),
-            Err(trouble) => return Err(trouble),
+            Err(error) => return Err(error),
         };
         let mut damaged = BTreeSet::new();
         for item in shared.items.iter().filter(|item| item.is_file()) {

@@ -39,13 +39,13 @@ pub(super) async fn pull(
     let items: Arc<[ParcelItem]> = shared.items.clone().into();
     let sealed = match fill(inner, wanted, &shared, &incoming, &items).await {
         Ok(sealed) => sealed,
-        Err(trouble) => {
-            inner.note_damage(&trouble);
+        Err(error) => {
+            inner.note_damage(&error);
             // What has come is of use to the next run only if the rest can come, too.
-            if !trouble.is_of_the_store() {
+            if !error.is_of_the_store() {
                 let _ = incoming.discard();
             }
-            return Err(trouble);
+            return Err(error);
         }
     };
     Ok(Some(FetchedOutput {
@@ -61,15 +61,15 @@ pub(super) async fn pull(
 /// output.
 pub(super) async fn read(inner: &StoreState, name: &Digest) -> Result<Option<SharedOutput>, SharedStoreError> {
     let object = bucket::record(name);
-    let got = inner.bucket.get(&object).await.inspect_err(|trouble| inner.note_damage(trouble))?;
+    let got = inner.bucket.get(&object).await.inspect_err(|error| inner.note_damage(error))?;
     let Some(bytes) = got else { return Ok(None) };
-    let trouble = match SharedOutput::open(&bytes, inner.signatures.trusted()) {
+    let error = match SharedOutput::open(&bytes, inner.signatures.trusted()) {
         Ok(shared) => return Ok(Some(shared)),
         Err(RecordError::Signature(why)) => SharedStoreError::Untrusted { object, why },
         Err(error) => SharedStoreError::Damaged { object, why: error.to_string() },
     };
-    inner.note_damage(&trouble);
-    Err(trouble)
+    inner.note_damage(&error);
+    Err(error)
 }
 
 fn has_room(inner: &StoreState, shared: &SharedOutput) -> Result<(), SharedStoreError> {
@@ -168,10 +168,10 @@ async fn fetch_all(
                 Ok(())
             });
         } else if item.size <= PART {
-            let lane = lane(&inner).await?;
+            let permit = transfer_permit(&inner).await?;
             coming.spawn(async move {
                 small(&inner, &incoming, item, digest, &progress).await?;
-                drop(lane);
+                drop(permit);
                 Ok(())
             });
         } else {
@@ -230,7 +230,7 @@ async fn large(
             progress.more(range.end - range.start);
             continue;
         }
-        let lane = lane(inner).await?;
+        let permit = transfer_permit(inner).await?;
         let (inner, parts, object, progress) =
             (Arc::clone(inner), Arc::clone(&parts), Arc::clone(&object), Arc::clone(progress));
         coming.spawn(async move {
@@ -241,14 +241,14 @@ async fn large(
             }
             progress.more(bytes.len() as u64);
             spawn_blocking_io(move || parts.put(range.start, &bytes)).await??;
-            drop(lane);
+            drop(permit);
             Ok(())
         });
     }
     Ok(())
 }
 
-async fn lane(inner: &StoreState) -> Result<tokio::sync::OwnedSemaphorePermit, SharedStoreError> {
+async fn transfer_permit(inner: &StoreState) -> Result<tokio::sync::OwnedSemaphorePermit, SharedStoreError> {
     Arc::clone(&inner.transfer_permits)
         .acquire_owned()
         .await

@@ -40,8 +40,8 @@ enum PushBlocker {
 }
 
 impl<T: Into<SharedStoreError>> From<T> for PushBlocker {
-    fn from(trouble: T) -> Self {
-        Self::Error(trouble.into())
+    fn from(error: T) -> Self {
+        Self::Error(error.into())
     }
 }
 
@@ -83,7 +83,7 @@ pub(super) async fn push(
     let sent = match send_files(inner, &folder, &files, needles, again, &mut there).await {
         Ok(sent) => sent,
         Err(PushBlocker::NotShareable(why)) => return Ok(PushOutcome::NotShareable(why)),
-        Err(PushBlocker::Error(trouble)) => return Err(trouble),
+        Err(PushBlocker::Error(error)) => return Err(error),
     };
     let created = if is_damaged || (is_there && mends) {
         inner.bucket.put(&object, bytes).await?;
@@ -96,9 +96,9 @@ pub(super) async fn push(
     for (object, digest) in there {
         if inner.bucket.size(&object).await?.is_none()
             && let Some((path, size)) = files.get(&digest)
-            && let Err(PushBlocker::Error(trouble)) = send_file(inner, &folder.join(path), digest, *size, needles).await
+            && let Err(PushBlocker::Error(error)) = send_file(inner, &folder.join(path), digest, *size, needles).await
         {
-            return Err(trouble);
+            return Err(error);
         }
     }
     Ok(if created { PushOutcome::New { sent } } else { PushOutcome::AlreadyPresent })
@@ -116,7 +116,7 @@ async fn lacks_signature(
     match pull::read(inner, &name(&record.key, machine)).await {
         Ok(_) => Ok(false),
         Err(SharedStoreError::Untrusted { .. } | SharedStoreError::Damaged { .. }) => Ok(true),
-        Err(trouble) => Err(trouble),
+        Err(error) => Err(error),
     }
 }
 
@@ -168,7 +168,7 @@ async fn send_files(
         Ok::<(), PushBlocker>(())
     };
     for (size, digest) in order {
-        let lane = Arc::clone(&inner.transfer_permits)
+        let permit = Arc::clone(&inner.transfer_permits)
             .acquire_owned()
             .await
             .map_err(|e| SharedStoreError::Local(e.to_string()))?;
@@ -180,7 +180,7 @@ async fn send_files(
                 send_file(&inner, &path, digest, size, &needles).await?;
                 Some(size)
             };
-            drop(lane);
+            drop(permit);
             Ok((digest, bytes))
         });
         while let Some(done) = sending.try_join_next() {
@@ -258,7 +258,7 @@ async fn send_file(
                             inner.sent_bytes.fetch_add(size, Ordering::Relaxed);
                             continue;
                         }
-                        Err(trouble) => PushBlocker::Error(trouble),
+                        Err(error) => PushBlocker::Error(error),
                     }
                 }
                 Some(Piece::End) => break,

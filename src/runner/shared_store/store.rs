@@ -144,8 +144,8 @@ impl OutputSource for SharedStore {
             let object = name(&wanted.digest, machine);
             match pull(&inner, &wanted, &object).await {
                 Ok(fetched) => fetched,
-                Err(trouble) => {
-                    inner.report_error(Some(&wanted.task), &trouble);
+                Err(error) => {
+                    inner.report_error(Some(&wanted.task), &error);
                     None
                 }
             }
@@ -197,9 +197,9 @@ async fn send_one(inner: &Arc<StoreState>, record: &Arc<TaskRecord>) {
             inner.notice(Some(&record.task), format!("its output is not shared: {why}"));
         }
         Ok(PushOutcome::New { .. } | PushOutcome::AlreadyPresent) => {}
-        Err(trouble) => {
+        Err(error) => {
             inner.unsent.fetch_add(1, Ordering::Relaxed);
-            inner.report_error(Some(&record.task), &trouble);
+            inner.report_error(Some(&record.task), &error);
         }
     }
 }

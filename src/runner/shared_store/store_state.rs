@@ -64,14 +64,14 @@ impl StoreState {
     }
 
     /// Once for what is wrong with the store, each time for what is wrong with one output.
-    pub(super) fn report_error(&self, task: Option<&TaskId>, trouble: &SharedStoreError) {
-        if !trouble.is_of_the_store() {
-            return self.notice(task, with_hint(&trouble.to_string(), trouble));
+    pub(super) fn report_error(&self, task: Option<&TaskId>, error: &SharedStoreError) {
+        if !error.is_of_the_store() {
+            return self.notice(task, with_hint(&error.to_string(), error));
         }
-        if self.closed.set(trouble.clone()).is_ok() {
+        if self.closed.set(error.clone()).is_ok() {
             let what =
-                format!("the shared store {} cannot be used; the run continues without it: {trouble}", self.address);
-            self.notice(None, with_hint(&what, trouble));
+                format!("the shared store {} cannot be used; the run continues without it: {error}", self.address);
+            self.notice(None, with_hint(&what, error));
         }
     }
 
@@ -83,8 +83,8 @@ impl StoreState {
         lock(&self.damaged).contains(object)
     }
 
-    pub(super) fn note_damage(&self, trouble: &SharedStoreError) {
-        match trouble {
+    pub(super) fn note_damage(&self, error: &SharedStoreError) {
+        match error {
             SharedStoreError::Damaged { object, .. } => drop(lock(&self.damaged).insert(object.clone())),
             // Replaced only by one that is signed.
             SharedStoreError::Untrusted { object, .. } if self.signatures.signer().is_some() => {
@@ -95,8 +95,8 @@ impl StoreState {
     }
 }
 
-pub(super) fn with_hint(what: &str, trouble: &SharedStoreError) -> String {
-    match trouble.hint() {
+pub(super) fn with_hint(what: &str, error: &SharedStoreError) -> String {
+    match error.hint() {
         "" => what.to_owned(),
         hint => format!("{what}; {hint}"),
     }

@@ -112,12 +112,12 @@ impl TaskContainer {
             named,
         };
         let WrappedEngine { argv: words, env } = wrap_in(&container, &view)?;
-        let outliving = container.engine.is_detached().then(|| ExternalResource::Container {
+        let external_resource = container.engine.is_detached().then(|| ExternalResource::Container {
             program: container.program().to_owned(),
             name: container.safe_name(),
         });
         let argv = words.into_iter().map(OsString::from).chain(command.argv.iter().cloned()).collect();
-        Ok(ContainerCommand { command: ProcessCommand { argv, env, ..command.clone() }, external_resource: outliving })
+        Ok(ContainerCommand { command: ProcessCommand { argv, env, ..command.clone() }, external_resource })
     }
 }
 

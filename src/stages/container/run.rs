@@ -28,23 +28,23 @@ pub async fn run(
     command: &ProcessCommand,
     argv: &mut Vec<OsString>,
 ) -> Result<ProcessExit, ContainerRunError> {
-    let ContainerCommand { command, external_resource: outliving } =
+    let ContainerCommand { command, external_resource } =
         place.wrap(lease, command).map_err(ContainerRunError::Refused)?;
     argv.clone_from(&command.argv);
     let stop = &lease.stop;
     if stop.is_requested() {
         return Ok(ProcessExit { how: ExitKind::Stopped, seconds: 0.0, leftovers: Vec::new() });
     }
-    if let (true, Some(ExternalResource::Container { program, name })) = (place.is_named(), &outliving) {
+    if let (true, Some(ExternalResource::Container { program, name })) = (place.is_named(), &external_resource) {
         refuse_taken(program, name, &command).await.map_err(ContainerRunError::Refused)?;
     }
     let task = &lease.task.id;
-    if let Some(outliving) = outliving.clone() {
-        (lease.emit)(Event::OutlivingStarted { task: task.clone(), outliving });
+    if let Some(resource) = external_resource.clone() {
+        (lease.emit)(Event::ExternalResourceStarted { task: task.clone(), resource });
     }
-    let ran = to_its_end(lease, &command, outliving.as_ref(), stop).await;
-    if let Some(outliving) = outliving {
-        (lease.emit)(Event::OutlivingRemoved { task: task.clone(), outliving });
+    let ran = to_its_end(lease, &command, external_resource.as_ref(), stop).await;
+    if let Some(resource) = external_resource {
+        (lease.emit)(Event::ExternalResourceRemoved { task: task.clone(), resource });
     }
     ran.map_err(ContainerRunError::Spawn)
 }
@@ -52,7 +52,7 @@ pub async fn run(
 async fn to_its_end(
     lease: &Lease,
     command: &ProcessCommand,
-    outliving: Option<&ExternalResource>,
+    external_resource: Option<&ExternalResource>,
     stop: &Stop,
 ) -> Result<ProcessExit, SpawnError> {
     let mut running = Running::start(command.clone())?;
@@ -64,7 +64,9 @@ async fn to_its_end(
         () = stop.requested() => true,
     };
     let exit = if is_stop_requested {
-        if let (Some(ExternalResource::Container { program, name }), false) = (outliving, stop.is_hard_requested()) {
+        if let (Some(ExternalResource::Container { program, name }), false) =
+            (external_resource, stop.is_hard_requested())
+        {
             let seconds = STOP_AFTER.to_string();
             let words = [program.as_str(), "stop", "-t", &seconds, name].map(str::to_owned);
             tokio::select! {
@@ -72,14 +74,14 @@ async fn to_its_end(
                 () = stop.hard_requested() => {}
             }
         }
-        remove(command, outliving).await;
-        let grace = if outliving.is_some() { SHORT } else { command.grace };
+        remove(command, external_resource).await;
+        let grace = if external_resource.is_some() { SHORT } else { command.grace };
         ProcessExit { how: ExitKind::Stopped, ..running.stop(grace, stop).await }
     } else {
         let exit = running.wait().await;
         // A program that ended well has seen its container go.
         if !exit.how.is_success() {
-            remove(command, outliving).await;
+            remove(command, external_resource).await;
         }
         exit
     };
@@ -87,8 +89,8 @@ async fn to_its_end(
     Ok(exit)
 }
 
-async fn remove(order: &ProcessCommand, outliving: Option<&ExternalResource>) {
-    for words in outliving.into_iter().flat_map(process::orders) {
+async fn remove(order: &ProcessCommand, external_resource: Option<&ExternalResource>) {
+    for words in external_resource.into_iter().flat_map(process::orders) {
         run_engine_ignoring_output(order, &words, PATIENCE).await;
     }
 }

@@ -49,7 +49,7 @@ fn configs(repository: &Path) -> Vec<(String, String)> {
         .flatten()
         .flatten()
         .filter_map(|entry| {
-            let text = read_text_up_to(&entry.path().join("config.pbtxt"), LARGEST_CONFIG).ok()?;
+            let text = read_text_up_to(entry.path().join("config.pbtxt"), LARGEST_CONFIG).ok()?;
             room = room.checked_sub(text.len())?;
             Some((entry.file_name().into_string().ok()?, text))
         })
@@ -67,7 +67,7 @@ pub fn paths_named_in(repository: &Path) -> Vec<String> {
         named.extend(named_paths::in_arguments(config.parameters.values().map(|value| value.string_value.trim())));
         let versions = fs::read_dir(repository.join(folder)).into_iter().flatten().flatten();
         let files =
-            versions.filter_map(|version| read_text_up_to(&version.path().join("model.json"), LARGEST_CONFIG).ok());
+            versions.filter_map(|version| read_text_up_to(version.path().join("model.json"), LARGEST_CONFIG).ok());
         named.extend(
             files.filter_map(|text| serde_json::from_str(&text).ok()).flat_map(|json| named_paths::in_json(&json)),
         );

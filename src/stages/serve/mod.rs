@@ -131,15 +131,15 @@ impl Servers<'_> {
     /// Starts a server. What outlives it is written down before it can be there.
     async fn start(&mut self, index: usize, server: &mut PlannedServer) -> Result<Arc<PlannedServer>, Failure> {
         let (task, emit) = (self.context.lease.task.id.clone(), self.context.lease.emit.clone());
-        let mut outliving = stop::mark_shared_memory(&mut server.argv, &self.context.mark);
-        outliving.extend(stop::external_resource(&server.stop_target));
+        let mut external_resources = stop::mark_shared_memory(&mut server.argv, &self.context.mark);
+        external_resources.extend(stop::external_resource(&server.stop_target));
         if matches!(server.stop_target, StopTarget::Mpi { .. }) {
             // So that each line shows the rank it comes from.
             server.env.push(("OMPI_MCA_orte_tag_output".to_owned(), "1".into()));
         }
         stop::refuse_taken_name(self.context, server).await?;
-        for outliving in &outliving {
-            emit(Event::OutlivingStarted { task: task.clone(), outliving: outliving.clone() });
+        for resource in &external_resources {
+            emit(Event::ExternalResourceStarted { task: task.clone(), resource: resource.clone() });
         }
         let order = server.command(self.context);
         let running = Running::start(order.clone()).map_err(|error| self.context.not_started(&server.argv, &error))?;
@@ -153,7 +153,7 @@ impl Servers<'_> {
             server: Arc::clone(&server),
             running,
             order,
-            external_resources: outliving,
+            external_resources,
             quit,
             ready_endpoint: up,
             task,

@@ -71,7 +71,7 @@ fn copy(from: &Path, to: &Path, parameter: &Parameter, lowered: &ReducedSetting)
 pub fn value(repository: &Path, name: &str) -> Option<f64> {
     let parameter = knob(name)?;
     let written = facts::models(repository).into_iter().filter_map(|model| {
-        let text = read_text_up_to(&repository.join(&model.name).join("config.pbtxt"), LARGEST_CONFIG).ok()?;
+        let text = read_text_up_to(repository.join(&model.name).join("config.pbtxt"), LARGEST_CONFIG).ok()?;
         let config = pbtxt::read_as_server(&text).ok()?;
         let text = config.parameters.get(parameter.key).map(|value| value.string_value.trim().to_owned());
         let written = text.and_then(|text| text.parse::<f64>().ok());

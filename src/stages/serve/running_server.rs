@@ -53,17 +53,7 @@ pub struct RunningServer {
 
 impl RunningServer {
     pub async fn run(self) -> ServerExit {
-        let Self {
-            index,
-            server,
-            mut running,
-            order,
-            external_resources: outliving,
-            quit,
-            ready_endpoint: up,
-            task,
-            emit,
-        } = self;
+        let Self { index, server, mut running, order, external_resources, quit, ready_endpoint: up, task, emit } = self;
         let begun = Instant::now();
         let pgid = running.pgid();
         let seen = parking_lot::Mutex::new(WatchReport::default());
@@ -93,11 +83,11 @@ impl RunningServer {
         if let Some(splitter) = &mut splitter {
             let _ = splitter.step();
         }
-        for thing in outliving {
+        for thing in external_resources {
             if let ExternalResource::SharedMemory { mark } = &thing {
                 remove_shared_memory(mark);
             }
-            emit(Event::OutlivingRemoved { task: task.clone(), outliving: thing });
+            emit(Event::ExternalResourceRemoved { task: task.clone(), resource: thing });
         }
         emit(Event::ProcessEnded { task, pgid });
         ServerExit { server: index, exit, why, after, first_gone }

@@ -294,7 +294,7 @@ impl RequestAttempt<'_> {
         state: &State,
     ) -> Result<(), RpcFault> {
         let (Some(part), Some(planned)) = (parts.first_mut(), self.planned.first()) else { return Ok(()) };
-        let talk = HttpAttempt {
+        let attempt = HttpAttempt {
             pool,
             dialect,
             requested_tokens: planned.output_len,
@@ -309,7 +309,7 @@ impl RequestAttempt<'_> {
         part.http_outcome.events = keeps_events.then(Vec::new);
         part.http_outcome.ids =
             listener.map(|listener| AnswerIds::new(move |token, t_read| listener.first(token, t_read)));
-        let outcome = talk.perform(self.frame.clone(), &mut part.http_outcome).await;
+        let outcome = attempt.perform(self.frame.clone(), &mut part.http_outcome).await;
         if let Some(kept) = part.http_outcome.ids.take() {
             part.answer = Some(Prompt::Ids(kept.ids));
         }

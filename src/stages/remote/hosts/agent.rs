@@ -44,15 +44,15 @@ pub async fn run_agent(guarded: AgentInput) {
     }
     let mutex = Arc::new(Mutex::new(start_watchdog(&orders, &send)));
     let emit: Arc<dyn Fn(Event) + Send + Sync> = {
-        let (send, warden) = (Arc::clone(&send), Arc::clone(&mutex));
-        Arc::new(move |event| take(event, &warden, &send))
+        let (send, watchdog) = (Arc::clone(&send), Arc::clone(&mutex));
+        Arc::new(move |event| take(event, &watchdog, &send))
     };
     let how = tokio::select! {
         how = perform(&orders, &stop, emit, &send) => how,
         never = watch(&orders, &mut lines, &stop, &send) => match never {},
     };
-    if let Some(warden) = mutex.lock().take() {
-        warden.finish();
+    if let Some(watchdog) = mutex.lock().take() {
+        watchdog.finish();
     }
     send(&AgentMessage::Ended(Box::new(how)));
 }
@@ -88,12 +88,12 @@ fn start_watchdog(orders: &AgentOrders, send: &Arc<dyn Fn(&AgentMessage) + Send 
 
 /// Its processes concern only this machine; messages for the run are passed on.
 fn take(event: Event, mutex: &Mutex<Option<WatchdogHandle>>, send: &Arc<dyn Fn(&AgentMessage) + Send + Sync>) {
-    if let Some(warden) = &*mutex.lock() {
+    if let Some(watchdog) = &*mutex.lock() {
         match &event {
-            Event::ProcessStarted { pgid, .. } => warden.add(*pgid),
-            Event::ProcessEnded { pgid, .. } => warden.remove(*pgid),
-            Event::OutlivingStarted { outliving, .. } => warden.register(outliving),
-            Event::OutlivingRemoved { outliving, .. } => warden.deregister(outliving),
+            Event::ProcessStarted { pgid, .. } => watchdog.add(*pgid),
+            Event::ProcessEnded { pgid, .. } => watchdog.remove(*pgid),
+            Event::ExternalResourceStarted { resource, .. } => watchdog.register(resource),
+            Event::ExternalResourceRemoved { resource, .. } => watchdog.deregister(resource),
             _ => {}
         }
     }

@@ -15,7 +15,7 @@ use crate::event::{Done, Endpoint, Event, Failure, Stop, TaskId};
 use crate::exec::process::{ExitKind, LineReader, LineWriter, ProcessCommand, ProcessExit, Running, tail};
 
 /// To log in, to load this program, and to look around on a slow filesystem.
-const GREETING: Duration = Duration::from_secs(40);
+const HANDSHAKE: Duration = Duration::from_secs(40);
 /// How long ssh may take to end after the last message.
 const LEAVES: Duration = Duration::from_secs(3);
 /// How long a guard may take to kill what it has.
@@ -150,7 +150,7 @@ impl HostConnection {
                     let _ = outgoing.send(spec::BEAT.to_owned());
                     // The delay may be on our side: read what has arrived before judging.
                     self.drain_lines(&mut reader, &mut received_state);
-                    let patience = if received_state.has_handshake { SILENT } else { GREETING };
+                    let patience = if received_state.has_handshake { SILENT } else { HANDSHAKE };
                     if received_state.since.elapsed() > patience || killed.is_some_and(|at| at.elapsed() > KILLS) {
                         return received_state.lost();
                     }

@@ -1,4 +1,4 @@
-//! The run's side: all hosts together, from the first greeting to the last farewell.
+//! The run's side: all hosts together, from the first handshake to the end of the last connection.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -55,10 +55,10 @@ struct Coordinator<'a> {
 pub async fn perform(mut lease: Lease, places: Vec<HostPlace>, home: &Path, run: &RunId) -> Result<Done, Failure> {
     let send_ready = lease.ready.take();
     let context = TaskContext::new(lease, home, run)?;
-    let mut crew = Coordinator::start(&context, &places)?;
-    let result = crew.work(send_ready).await;
-    crew.end(result.is_err()).await;
-    crew.recheck_lost_hosts().await;
+    let mut coordinator = Coordinator::start(&context, &places)?;
+    let result = coordinator.work(send_ready).await;
+    coordinator.end(result.is_err()).await;
+    coordinator.recheck_lost_hosts().await;
     result
 }
 
@@ -72,7 +72,7 @@ impl<'a> Coordinator<'a> {
         let programs = handshake::programs(lease)?;
         let writes_origins = lease.task.kind == crate::plan::ActionKind::Bench;
         let origins = if writes_origins { (lease.origins)() } else { crate::runner::UpstreamProvenance::default() };
-        let mut crew = Coordinator {
+        let mut coordinator = Coordinator {
             context,
             places,
             hosts: places.iter().map(|_| Host::default()).collect(),
@@ -114,12 +114,12 @@ impl<'a> Coordinator<'a> {
                 heeds,
                 events: sender.clone(),
             };
-            crew.commands.push(order);
-            crew.logs.push(log);
-            crew.names.push(name);
-            crew.connections.spawn(link.run());
+            coordinator.commands.push(order);
+            coordinator.logs.push(log);
+            coordinator.names.push(name);
+            coordinator.connections.spawn(link.run());
         }
-        Ok(crew)
+        Ok(coordinator)
     }
 
     async fn work(&mut self, send_ready: Option<oneshot::Sender<Vec<Endpoint>>>) -> Result<Done, Failure> {
@@ -297,7 +297,7 @@ impl<'a> Coordinator<'a> {
             if lost.was_greeted {
                 let place = &self.places[host];
                 let of = format!("{}.again", place.name);
-                let command = command(self.context, place, &["__warden", &self.names[host]], &of);
+                let command = command(self.context, place, &["__watchdog", &self.names[host]], &of);
                 let may_answer = lost.how.is_some() && matches!(place.transport, HostTransport::Ssh { .. });
                 asking.spawn(async move { (host, may_answer && is_ended(command).await) });
             }

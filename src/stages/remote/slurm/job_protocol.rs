@@ -51,7 +51,8 @@ pub enum JobEvent {
     #[serde(alias = "told")]
     Event(Event),
     /// Something on the node that outlives its processes is about to be there, or is gone.
-    Outliving { thing: ExternalResource, there: bool },
+    #[serde(alias = "outliving")]
+    ExternalResource { thing: ExternalResource, there: bool },
     /// A service listens. Names of this machine are those of the node.
     Ready(Vec<Endpoint>),
 }

@@ -256,11 +256,11 @@ impl JobEventWriter {
     fn event(&self, event: Event) {
         match event {
             Event::Notice { .. } | Event::Progress { .. } => self.write_event(&JobEvent::Event(event)),
-            Event::OutlivingStarted { outliving: thing, .. } => {
-                self.write_event(&JobEvent::Outliving { thing, there: true });
+            Event::ExternalResourceStarted { resource: thing, .. } => {
+                self.write_event(&JobEvent::ExternalResource { thing, there: true });
             }
-            Event::OutlivingRemoved { outliving: thing, .. } => {
-                self.write_event(&JobEvent::Outliving { thing, there: false });
+            Event::ExternalResourceRemoved { resource: thing, .. } => {
+                self.write_event(&JobEvent::ExternalResource { thing, there: false });
             }
             _ => {}
         }

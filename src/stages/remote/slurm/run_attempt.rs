@@ -155,7 +155,7 @@ impl JobAttempt<'_> {
                         self.on_node.at(&node);
                         self.lease.report_progress(format!("job {number} on {node}"), 0, None);
                     }
-                    JobEvent::Outliving { thing, there } => self.on_node.update(thing, there),
+                    JobEvent::ExternalResource { thing, there } => self.on_node.update(thing, there),
                     JobEvent::Event(event) => (self.lease.emit)(event),
                     JobEvent::Ready(endpoints) => {
                         if let Some(ready) = ready.take() {
