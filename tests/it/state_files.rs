@@ -9,7 +9,7 @@ use regatta::event::Event;
 use regatta::runner::store::{last_run, read_journal};
 
 use crate::campaign::home;
-use crate::crash::warden_of;
+use crate::crash::watchdog_of;
 use crate::world::{Ended, World, alive_with, signal, signal_pid, until};
 
 /// `b` has more files than a record holds in its own line.
@@ -280,10 +280,10 @@ fn the_watchdogs_own_death_is_noticed_and_the_next_one_ends_what_is_left() {
     let mut run =
         world.command(&["run", "m"]).stdout(fs::File::create(world.path("run.txt")).unwrap()).spawn().unwrap();
     world.await_file("started");
-    let first = warden_of(run.id());
+    let first = watchdog_of(run.id());
     signal_pid(first, "KILL");
     until("the run to report it", || world.read("run.txt").contains("it was started again"));
-    let second = warden_of(run.id());
+    let second = watchdog_of(run.id());
     assert_ne!(first, second);
     run.kill().unwrap();
     run.wait().unwrap();
