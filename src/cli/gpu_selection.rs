@@ -14,19 +14,19 @@ pub enum GpuSelection {
 }
 
 pub(super) fn gpus(text: &str) -> Result<GpuSelection, ArgumentError> {
-    let mistake = |what: String| {
+    let invalid = |what: String| {
         let hint = "a count (`--gpus 2`; `--gpus 0` is none), ids with commas (`--gpus 0,2`; `--gpus 0,` is GPU 0 alone), or MIG instances (`--gpus MIG-<uuid>`, as `nvidia-smi -L` prints it)";
         (ErrorKind::InvalidValue, format!("`--gpus {text}`: {what}\n  hint: {hint}"))
     };
-    let number = |word: &str| word.trim().parse::<u32>().map_err(|_| mistake(format!("`{word}` is not a number")));
+    let number = |word: &str| word.trim().parse::<u32>().map_err(|_| invalid(format!("`{word}` is not a number")));
     if !text.contains(',') && !text.starts_with("MIG-") {
         return Ok(GpuSelection::Count(number(text)?));
     }
     let mut ids = Vec::new();
     for word in text.strip_suffix(',').unwrap_or(text).split(',') {
-        let id: GpuId = word.trim().parse().map_err(|error: GpuIdError| mistake(error.to_string()))?;
+        let id: GpuId = word.trim().parse().map_err(|error: GpuIdError| invalid(error.to_string()))?;
         if ids.contains(&id) {
-            return Err(mistake(format!("GPU {id} is there twice")));
+            return Err(invalid(format!("GPU {id} is there twice")));
         }
         ids.push(id);
     }

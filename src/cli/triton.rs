@@ -294,7 +294,7 @@ pub(super) fn into_command(args: TritonArgs) -> Result<Triton, ArgumentError> {
 }
 
 fn url(text: &str, usual: u16) -> Result<TritonUrl, ArgumentError> {
-    let mistake = |what: &str| {
+    let invalid = |what: &str| {
         let hint = "write `host:8001` or `grpc://host:8001` for gRPC, `http://host:8000` for HTTP";
         (ErrorKind::InvalidValue, format!("`{text}` is no address of a server: {what}\n  hint: {hint}"))
     };
@@ -302,8 +302,8 @@ fn url(text: &str, usual: u16) -> Result<TritonUrl, ArgumentError> {
         None => (TritonProtocol::Grpc, text, usual),
         Some(("grpc", rest)) => (TritonProtocol::Grpc, rest, usual),
         Some(("http", rest)) => (TritonProtocol::Http, rest, if usual == 8001 { 8000 } else { usual }),
-        Some(("https" | "grpcs", _)) => return Err(mistake("TLS is not supported here")),
-        Some((other, _)) => return Err(mistake(&format!("`{other}` is not known"))),
+        Some(("https" | "grpcs", _)) => return Err(invalid("TLS is not supported here")),
+        Some((other, _)) => return Err(invalid(&format!("`{other}` is not known"))),
     };
     let rest = rest.split('/').next().unwrap_or_default();
     // Without the text, which has the secret in it.
@@ -313,12 +313,12 @@ fn url(text: &str, usual: u16) -> Result<TritonUrl, ArgumentError> {
     // An IPv6 address has colons of its own, and brackets around it.
     let (host, port) = match rest.rsplit_once(':') {
         Some((host, port)) if !host.contains(':') || host.ends_with(']') => {
-            (host, port.parse().map_err(|_| mistake(&format!("`{port}` is not a port")))?)
+            (host, port.parse().map_err(|_| invalid(&format!("`{port}` is not a port")))?)
         }
         _ => (rest, usual),
     };
     if host.is_empty() {
-        return Err(mistake("it has no host"));
+        return Err(invalid("it has no host"));
     }
     Ok(TritonUrl { host: host.to_owned(), port, protocol: face })
 }
@@ -331,12 +331,12 @@ fn seconds(seconds: f64) -> Result<Duration, ArgumentError> {
 }
 
 fn input(word: &str) -> Result<(String, serde_json::Value), ArgumentError> {
-    let mistake = |what: String| {
+    let invalid = |what: String| {
         let hint = "for example `--input input_ids=[[1,2,3]]` or `--input 'text_input=\"hello\"'`";
         (ErrorKind::InvalidValue, format!("`--input {word}`: {what}\n  hint: {hint}"))
     };
-    let (name, json) = word.split_once('=').ok_or_else(|| mistake("it is not NAME=JSON".to_owned()))?;
-    let value = serde_json::from_str(json).map_err(|error| mistake(format!("`{json}` is not JSON: {error}")))?;
+    let (name, json) = word.split_once('=').ok_or_else(|| invalid("it is not NAME=JSON".to_owned()))?;
+    let value = serde_json::from_str(json).map_err(|error| invalid(format!("`{json}` is not JSON: {error}")))?;
     Ok((name.to_owned(), value))
 }
 

@@ -137,7 +137,7 @@ stages:
 }
 
 #[test]
-fn kill9_of_the_runner_and_its_warden_the_next_run_ends_what_they_left() {
+fn kill9_of_the_runner_and_its_watchdog_the_next_run_ends_what_they_left() {
     let mut world = World::with(
         r#"
 stages:

@@ -201,7 +201,7 @@ fn a_server_that_is_killed_on_its_host_is_told_as_that_host_tells_it() {
 
 #[test]
 #[ignore = "needs root, for network namespaces"]
-fn a_guard_that_is_killed_has_a_warden() {
+fn a_guard_that_is_killed_has_a_watchdog() {
     let (lab, world, run) = under_way();
     send(lab.the_one(2, "__host"), "KILL");
     let ended = ended(&world, run, "a guard was killed");

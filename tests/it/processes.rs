@@ -267,7 +267,7 @@ async fn in_its_own_process_escapers_are_ended() {
 }
 
 #[test]
-fn when_the_runner_is_killed_its_warden_ends_everything_and_then_frees_the_lock() {
+fn when_the_runner_is_killed_its_watchdog_ends_everything_and_then_frees_the_lock() {
     let dir = folder();
     let mut runner = alone("in_its_own_process_a_runner_waits_to_be_killed", dir.path()).spawn().unwrap();
     let up = dir.path().join("up");
@@ -310,7 +310,7 @@ async fn in_its_own_process_a_runner_waits_to_be_killed() {
 }
 
 #[tokio::test]
-async fn a_run_that_ends_in_order_sends_its_warden_away() {
+async fn a_run_that_ends_in_order_sends_its_watchdog_away() {
     let dir = folder();
     let hold = fs::File::create(dir.path().join("lock")).unwrap();
     let name = RunId::new(format!("test-bye-{}", std::process::id()));

@@ -161,7 +161,7 @@ fn kill9_of_the_run_leaves_no_container() {
 
 #[test]
 #[ignore = "needs podman"]
-fn what_a_killed_run_and_its_warden_left_is_removed_by_the_next_run() {
+fn what_a_killed_run_and_its_watchdog_left_is_removed_by_the_next_run() {
     let world = contained("", LONG_USER);
     let mut run = world.start(&["run", "m"]);
     world.await_file("using");

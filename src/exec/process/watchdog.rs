@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bye_frees_the_warden_of_its_duty() {
+    fn a_bye_ends_the_watchdog() {
         assert_eq!(watch(&b"+12\n+13\nbye\n"[..]), RunnerExit::Bye);
     }
 

@@ -168,26 +168,26 @@ fn read(scoring: &Scoring<'_>, bench: &Bench<'_>, progress: &mut dyn FnMut(u64))
         }
         drop(done);
         let mut outcomes: Vec<Option<ScoredAnswer>> = Vec::new();
-        let mut mistakes = AnswerErrors::default();
+        let mut errors = AnswerErrors::default();
         let (mut entries, mut answered, mut scored) = (0, vec![false; bench.references.len()], 0);
         let mut width: Option<Width> = None;
         let mut take = |(at, offset, outcome): (usize, u64, Result<ScoredAnswer, AnswerError>),
                         outcomes: &mut Vec<Option<ScoredAnswer>>,
-                        mistakes: &mut AnswerErrors| {
+                        errors: &mut AnswerErrors| {
             scored += 1;
             if scored % 1024 == 0 {
                 progress(scored);
             }
             match outcome {
                 Ok(outcome) => outcomes[at] = Some(outcome),
-                Err(error) => mistakes.push_error(offset, &error),
+                Err(error) => errors.push_error(offset, &error),
             }
         };
         while let Some(entry) = log.next().transpose()? {
             entries += 1;
             let index = entry.qsl_idx as usize;
             if index >= answered.len() {
-                mistakes.push_error(entry.offset, &AnswerError::NoSample { sample: index, samples: answered.len() });
+                errors.push_error(entry.offset, &AnswerError::NoSample { sample: index, samples: answered.len() });
                 continue;
             }
             if std::mem::replace(&mut answered[index], true) {
@@ -198,7 +198,7 @@ fn read(scoring: &Scoring<'_>, bench: &Bench<'_>, progress: &mut dyn FnMut(u64))
             if let (Some(first), Some(own), Some(_)) = (width, own, entry.token_count)
                 && first != own
             {
-                mistakes.push_error(entry.offset, &AnswerError::OtherWidth);
+                errors.push_error(entry.offset, &AnswerError::OtherWidth);
                 continue;
             }
             outcomes.push(None);
@@ -207,14 +207,14 @@ fn read(scoring: &Scoring<'_>, bench: &Bench<'_>, progress: &mut dyn FnMut(u64))
                 break;
             }
             while let Ok(result) = results.try_recv() {
-                take(result, &mut outcomes, &mut mistakes);
+                take(result, &mut outcomes, &mut errors);
             }
         }
         drop(jobs);
         for result in results {
-            take(result, &mut outcomes, &mut mistakes);
+            take(result, &mut outcomes, &mut errors);
         }
-        mistakes.end()?;
+        errors.end()?;
         let outcomes = outcomes.into_iter().flatten().collect();
         Ok(ReadLog { outcomes, log: AccuracyLogSummary { sha256: log.sha256(), entries, token_ids: width } })
     })

@@ -39,8 +39,8 @@ pub(super) struct SampleWriter {
     references: u64,
     /// Least, sum and most.
     tokens: (u64, u64, u64),
-    mistakes: Vec<String>,
-    more_mistakes: u64,
+    errors: Vec<String>,
+    more_errors: u64,
     line: Vec<u8>,
     failed: Option<std::io::Error>,
 }
@@ -57,8 +57,8 @@ impl SampleWriter {
             samples: 0,
             references: 0,
             tokens: (u64::MAX, 0, 0),
-            mistakes: Vec::new(),
-            more_mistakes: 0,
+            errors: Vec::new(),
+            more_errors: 0,
             line: Vec::new(),
             failed: None,
         })
@@ -101,10 +101,10 @@ impl SampleWriter {
     }
 
     fn push_error(&mut self, what: String) {
-        if self.mistakes.len() < MOST {
-            self.mistakes.push(what);
+        if self.errors.len() < MOST {
+            self.errors.push(what);
         } else {
-            self.more_mistakes += 1;
+            self.more_errors += 1;
         }
     }
 
@@ -112,17 +112,17 @@ impl SampleWriter {
     pub fn end(mut self, columns: &Columns) -> Result<(u64, u64, LengthSpread, String), DatasetError> {
         let written = self.failed.take().map_or_else(|| self.file.flush(), Err);
         written.map_err(|source| DatasetError::Write { path: self.path.clone(), source })?;
-        if self.more_mistakes > 0 {
-            self.mistakes.push(format!("… and {} more", self.more_mistakes));
+        if self.more_errors > 0 {
+            self.errors.push(format!("… and {} more", self.more_errors));
         }
-        if self.mistakes.iter().any(|mistake| mistake.ends_with("has no token ids")) {
-            self.mistakes.push(format!("token ids are looked for in the columns {}", columns.tokens.join(", ")));
+        if self.errors.iter().any(|error| error.ends_with("has no token ids")) {
+            self.errors.push(format!("token ids are looked for in the columns {}", columns.tokens.join(", ")));
         }
-        if self.mistakes.iter().any(|mistake| mistake.ends_with("it belongs to")) {
-            self.mistakes.push(format!("parts are looked for in the columns {}", columns.task.join(", ")));
+        if self.errors.iter().any(|error| error.ends_with("it belongs to")) {
+            self.errors.push(format!("parts are looked for in the columns {}", columns.task.join(", ")));
         }
-        if !self.mistakes.is_empty() {
-            return Err(DatasetError::Rows { messages: self.mistakes });
+        if !self.errors.is_empty() {
+            return Err(DatasetError::Rows { messages: self.errors });
         }
         let (min, sum, max) = self.tokens;
         let mean = sum as f64 / self.samples.max(1) as f64;

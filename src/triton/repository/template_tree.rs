@@ -61,7 +61,7 @@ pub fn fill_tree(templates: &Path, out: &Path, values: &Values) -> Result<Vec<Fi
     if fs::read_dir(out).is_ok_and(|mut entries| entries.next().is_some()) {
         return Err(TreeError::Refused(format!("{} is there already and not empty", out.display())));
     }
-    let mut mistakes = Diagnostics::new();
+    let mut errors = Diagnostics::new();
     let (mut configs, mut others, mut models) = (Vec::new(), Vec::new(), Vec::new());
     for entry in walkdir::WalkDir::new(&from).sort_by_file_name() {
         let entry = entry.map_err(|error| TreeError::Refused(error.to_string()))?;
@@ -70,7 +70,7 @@ pub fn fill_tree(templates: &Path, out: &Path, values: &Values) -> Result<Vec<Fi
             let bytes = read_bytes(entry.path()).map_err(io(entry.path()))?;
             let shown = templates.join(&relative);
             let Ok(text) = String::from_utf8(bytes) else {
-                mistakes.push(Diagnostic::error(format!("{} is not UTF-8", shown.display())));
+                errors.push(Diagnostic::error(format!("{} is not UTF-8", shown.display())));
                 continue;
             };
             // Python reads every kind of line end as one line feed.
@@ -78,7 +78,7 @@ pub fn fill_tree(templates: &Path, out: &Path, values: &Values) -> Result<Vec<Fi
             let source = SourceText::new(shown.display().to_string(), text);
             let model = entry.path().parent().and_then(Path::file_name).unwrap_or_default();
             let (text, filled) =
-                fill_model(&model.to_string_lossy(), out.join(&relative), &source, values, &mut mistakes);
+                fill_model(&model.to_string_lossy(), out.join(&relative), &source, values, &mut errors);
             configs.push((relative, text));
             models.push(filled);
         } else {
@@ -87,14 +87,14 @@ pub fn fill_tree(templates: &Path, out: &Path, values: &Values) -> Result<Vec<Fi
     }
     if models.is_empty() {
         let what = format!("{} holds no config.pbtxt", templates.display());
-        mistakes.push(
+        errors.push(
             Diagnostic::error(what).hint("name a folder whose folders are models: all_models/inflight_batcher_llm"),
         );
     } else {
-        unknown(values, &models, &mut mistakes);
+        unknown(values, &models, &mut errors);
     }
-    if mistakes.has_errors() {
-        return Err(TreeError::Diagnostics(mistakes));
+    if errors.has_errors() {
+        return Err(TreeError::Diagnostics(errors));
     }
     for (relative, is_folder) in others {
         let target = out.join(&relative);
@@ -116,7 +116,7 @@ fn fill_model(
     path: PathBuf,
     source: &SourceText,
     values: &Values,
-    mistakes: &mut Diagnostics,
+    errors: &mut Diagnostics,
 ) -> (String, FilledModel) {
     let preset = |name: &str| PRESETS.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
     let own = values.of.get(model);
@@ -144,47 +144,47 @@ fn fill_model(
             };
             let what = format!("`{name}` of {model} has no value");
             let hint = format!("give one: `{name}=…`");
-            mistakes.push(Diagnostic::error(what).at(source.span(bytes), fate).hint(hint));
+            errors.push(Diagnostic::error(what).at(source.span(bytes), fate).hint(hint));
         }
         filled.unfilled.insert(name);
     }
-    if !mistakes.has_errors() {
-        readable(source, &text, mistakes);
+    if !errors.has_errors() {
+        readable(source, &text, errors);
     }
     (text, filled)
 }
 
 /// A value can break a text: a quote in it ends the surrounding text.
-fn readable(template: &SourceText, text: &str, mistakes: &mut Diagnostics) {
+fn readable(template: &SourceText, text: &str, errors: &mut Diagnostics) {
     let source = SourceText::new(format!("{} (filled)", template.name()), text);
     let wrong = match PbtxtDocument::parse(text) {
         Ok(document) => document.config().1,
         Err(wrong) => vec![wrong],
     };
     for wrong in wrong {
-        mistakes.push(Diagnostic::error(wrong.message).at(source.span(wrong.bytes), "").maybe_hint(wrong.hint));
+        errors.push(Diagnostic::error(wrong.message).at(source.span(wrong.bytes), "").maybe_hint(wrong.hint));
     }
 }
 
 /// Every key that was given must be a placeholder somewhere.
-fn unknown(values: &Values, models: &[FilledModel], mistakes: &mut Diagnostics) {
+fn unknown(values: &Values, models: &[FilledModel], errors: &mut Diagnostics) {
     let names =
         |filled: &FilledModel| filled.replaced.keys().chain(&filled.unfilled).cloned().collect::<BTreeSet<String>>();
     let everywhere: BTreeSet<String> = models.iter().flat_map(names).collect();
     for key in values.all.keys().filter(|key| !everywhere.contains(*key)) {
         let what = format!("no template has a placeholder `{key}`: nothing would be replaced");
-        mistakes.push(Diagnostic::error(what).maybe_hint(did_you_mean(key, everywhere.iter().map(String::as_str))));
+        errors.push(Diagnostic::error(what).maybe_hint(did_you_mean(key, everywhere.iter().map(String::as_str))));
     }
     for (model, own) in &values.of {
         let Some(filled) = models.iter().find(|filled| filled.model == *model) else {
             let hint = did_you_mean(model, models.iter().map(|filled| filled.model.as_str()));
-            mistakes.push(Diagnostic::error(format!("there is no model `{model}`")).maybe_hint(hint));
+            errors.push(Diagnostic::error(format!("there is no model `{model}`")).maybe_hint(hint));
             continue;
         };
         let here = names(filled);
         for key in own.keys().filter(|key| !here.contains(*key)) {
             let what = format!("the template of `{model}` has no placeholder `{key}`: nothing would be replaced");
-            mistakes.push(Diagnostic::error(what).maybe_hint(did_you_mean(key, here.iter().map(String::as_str))));
+            errors.push(Diagnostic::error(what).maybe_hint(did_you_mean(key, here.iter().map(String::as_str))));
         }
     }
 }

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::{golden, program, same_as_golden};
 use crate::world::World;
 
-/// Two models with a handful of mistakes, and an engine that does not fit.
+/// Two models with a handful of errors, and an engine that does not fit.
 fn wrong() -> World {
     let world = World::new();
     world.file(

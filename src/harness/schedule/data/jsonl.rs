@@ -77,7 +77,7 @@ pub(super) fn read(
         reader = Box::new(Cursor::new(list.lines));
         delay = list.delay;
     }
-    let mut mistakes = DataErrors::of(file);
+    let mut errors = DataErrors::of(file);
     let mut entries: Vec<CorpusRecord> = Vec::new();
     let mut sessions: HashMap<String, usize> = HashMap::new();
     let mut line = Vec::new();
@@ -85,7 +85,7 @@ pub(super) fn read(
         line.clear();
         let mut limited = (&mut reader).take(LONGEST_LINE);
         let length = limited.read_until(b'\n', &mut line).map_err(|error| fault(file, error.to_string()))?;
-        if length == 0 || mistakes.has_too_many_errors() {
+        if length == 0 || errors.has_too_many_errors() {
             break;
         }
         if length as u64 == LONGEST_LINE {
@@ -97,7 +97,7 @@ pub(super) fn read(
         let row = match row(&line, data.kind) {
             Ok(row) => row,
             Err(error) => {
-                mistakes.at(number, error);
+                errors.at(number, error);
                 continue;
             }
         };
@@ -112,7 +112,7 @@ pub(super) fn read(
         }
         let at_ns = match row.timestamp.map(ns) {
             Some(None) => {
-                mistakes.at(number, "`timestamp` must be ms, 0 or more");
+                errors.at(number, "`timestamp` must be ms, 0 or more");
                 continue;
             }
             stamp => stamp.flatten(),
@@ -129,10 +129,10 @@ pub(super) fn read(
                     entries.push(CorpusRecord { at_ns, turns: vec![turn] });
                 }
             }
-            Err(error) => mistakes.at(number, error),
+            Err(error) => errors.at(number, error),
         }
     }
-    mistakes.end()?;
+    errors.end()?;
     if delay == DelayPlace::AfterAnswer {
         for entry in &mut entries {
             let mut before = None;

@@ -23,13 +23,13 @@ pub(super) fn read(data: &PromptFile, mut room: MemoryBudget<'_>) -> Result<Vec<
     let rows = data.first.map_or(rows, |first| rows.min(first as usize));
     let lengths = data.lengths.as_deref().map(|lengths| column(lengths, rows)).transpose()?;
     let outputs = data.output_lengths.as_deref().map(|lengths| column(lengths, rows)).transpose()?;
-    let mut mistakes = DataErrors::of(file);
+    let mut errors = DataErrors::of(file);
     let mut entries = Vec::with_capacity(rows);
     for row in 0..rows {
         let mut tokens = ids.take(columns).map_err(wrong)?;
         let length = lengths.as_ref().map_or(columns as i64, |lengths| lengths[row]);
         if length < 1 || length > columns as i64 {
-            mistakes.push_error(format!("row {row}: its length is {length}, and rows have {columns} tokens"));
+            errors.push_error(format!("row {row}: its length is {length}, and rows have {columns} tokens"));
             continue;
         }
         tokens.truncate(length as usize);
@@ -38,14 +38,13 @@ pub(super) fn read(data: &PromptFile, mut room: MemoryBudget<'_>) -> Result<Vec<
         let tokens = match converted {
             Ok(tokens) => tokens,
             Err(id) => {
-                mistakes
-                    .push_error(format!("row {row}: {id} is no token id (is it padding? then `lengths` is needed)"));
+                errors.push_error(format!("row {row}: {id} is no token id (is it padding? then `lengths` is needed)"));
                 continue;
             }
         };
         let output_tokens = match outputs.as_ref().map(|outputs| outputs[row]) {
             Some(output) if !(1..=i64::from(u32::MAX)).contains(&output) => {
-                mistakes.push_error(format!("row {row}: {output} is no output length"));
+                errors.push_error(format!("row {row}: {output} is no output length"));
                 continue;
             }
             output => output.map(|output| output as u32),
@@ -61,7 +60,7 @@ pub(super) fn read(data: &PromptFile, mut room: MemoryBudget<'_>) -> Result<Vec<
         };
         entries.push(CorpusRecord { at_ns: None, turns: vec![turn] });
     }
-    mistakes.end()?;
+    errors.end()?;
     Ok(entries)
 }
 

@@ -45,10 +45,10 @@ pub(super) fn read(
         return Err(error);
     }
     if let Err(error) = read {
-        let mut mistakes = DataErrors::of(file);
-        mistakes
+        let mut errors = DataErrors::of(file);
+        errors
             .push_error(format!("{error}; a list of {{\"conversations\": [{{\"from\", \"value\"}}, …]}} is expected"));
-        mistakes.end()?;
+        errors.end()?;
     }
     let skipped = (unanswered > 0)
         .then(|| format!("{unanswered} conversations do not begin with a question and its answer"))

@@ -171,7 +171,7 @@ pub(super) fn read(
         end_id: head.end_id,
         tokenizer: prompt_renderer.tokenizer.clone(),
     });
-    let mut mistakes = DataErrors::of(file);
+    let mut errors = DataErrors::of(file);
     let mut requests: Vec<PlannedRequest> = Vec::new();
     for (number, line) in (2..).zip(lines) {
         let line = line.map_err(|error| fault(file, error.to_string()))?;
@@ -186,15 +186,15 @@ pub(super) fn read(
                     turn: line.turn,
                     parts,
                 }),
-                Err(why) => mistakes.at(number, why),
+                Err(why) => errors.at(number, why),
             },
-            Err(error) => mistakes.at(number, error),
+            Err(error) => errors.at(number, error),
         }
-        if mistakes.has_too_many_errors() {
+        if errors.has_too_many_errors() {
             break;
         }
     }
-    mistakes.end()?;
+    errors.end()?;
     let is_closed = matches!(spec.scenario, LoadPattern::Concurrency { .. });
     if requests.iter().any(|request| request.turn == 0 && (request.due == RequestTrigger::User) != is_closed) {
         let was = if is_closed { "times and no users" } else { "users and no times" };
