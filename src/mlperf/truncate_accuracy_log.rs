@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::Path;
 
-use crate::files::sha256_of_file;
+use crate::files::{open_regular, sha256_of_file};
 
 /// The official checker treats a log of more bytes as not truncated.
 pub const LONGEST: u64 = 10 * 1024;
@@ -33,7 +33,7 @@ pub fn truncated(from: &Path, to: &Path) -> io::Result<String> {
 /// Whether a log is without its middle. One that is longer than such logs are is a whole one, and is not read further.
 pub fn is_truncated(log: &Path) -> io::Result<bool> {
     let mut start = Vec::new();
-    File::open(log)?.take(LONGEST + 1).read_to_end(&mut start)?;
+    open_regular(log)?.0.take(LONGEST + 1).read_to_end(&mut start)?;
     Ok(start.len() as u64 <= LONGEST && start.windows(CUT.len()).any(|part| part == CUT))
 }
 

@@ -16,9 +16,9 @@ use std::time::Duration;
 use self::start_point::{StartPoint, goal_of};
 use super::resume::{self, ended_without_result};
 use crate::event::{Done, Failure, FailureKind, Verdict};
-use crate::files::is_absence;
 use crate::harness::{BenchSpec, FoundRate, LimitSearch, RateBounds, Reason, SearchReport, SearchRules};
 use crate::manifest::model::{self, Telemetry};
+use crate::runner::store::{PathError, WithPath as _, is_there};
 use crate::spec::TimeSpan;
 use crate::stages::task_context::TaskContext;
 use crate::stats::{ProbeOutcome, RateEstimate, RateSearcher, RateStep};
@@ -102,7 +102,8 @@ pub async fn perform(
     if let Some(best) = tried.iter().rev().find(|tried| tried.probe.rate.total_cmp(&found.at_least).is_eq()) {
         let (out, of_best) = (context.lease.out.clone(), context.lease.out.join(&best.folder));
         let copied = tokio::task::spawn_blocking(move || copy_result(&of_best, &out)).await;
-        copied.map_err(|error| Failure::new(FailureKind::System, error.to_string()))??;
+        let failed = |error: &dyn std::error::Error| Failure::new(FailureKind::System, error.to_string());
+        copied.map_err(|error| failed(&error))?.map_err(|error| failed(&error))?;
     }
     write(context.lease.out.join(FILE), serde_json::to_vec_pretty(&search_report).unwrap_or_default())?;
     warnings.extend(tried.iter().filter_map(measured_again));
@@ -115,13 +116,11 @@ pub async fn perform(
 }
 
 /// Copies the files of a measurement; which of them there are depends on what was measured.
-fn copy_result(from: &Path, to: &Path) -> Result<(), Failure> {
+fn copy_result(from: &Path, to: &Path) -> Result<(), PathError> {
     for name in ["result.json", "requests.jsonl", "plan.jsonl", "server-metrics.jsonl", "gpu.jsonl"] {
         let from = from.join(name);
-        if let Err(error) = fs::copy(&from, to.join(name))
-            && !(is_absence(&error) && matches!(from.try_exists(), Ok(false)))
-        {
-            return Err(Failure::new(FailureKind::System, format!("`{}` cannot be copied: {error}", from.display())));
+        if is_there(&from)? {
+            fs::copy(&from, to.join(name)).at("copy", &from)?;
         }
     }
     Ok(())
@@ -239,8 +238,8 @@ mod tests {
         assert_eq!(fs::read_to_string(to.join("result.json")).unwrap(), "{}");
         // Like a file that cannot be read.
         fs::create_dir(from.join("requests.jsonl")).unwrap();
-        let failure = copy_result(&from, &to).unwrap_err();
-        assert!(failure.what.contains("requests.jsonl` cannot be copied"), "{}", failure.what);
+        let why = copy_result(&from, &to).unwrap_err().to_string();
+        assert!(why.starts_with("cannot copy ") && why.contains("requests.jsonl"), "{why}");
     }
 
     #[test]
