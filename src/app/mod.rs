@@ -9,6 +9,7 @@ mod compare;
 mod completion;
 mod decisions;
 mod doctor;
+mod earlier_runs;
 mod error;
 mod explain;
 mod export_import;

@@ -21,6 +21,8 @@ use crate::files::Digest;
 
 /// How many files one manifest may be made of.
 const MAX_FILES: usize = 512;
+/// Some editors begin a file with it.
+const BYTE_ORDER_MARK: char = '\u{feff}';
 
 /// Loads a manifest by name or path.
 ///
@@ -189,7 +191,7 @@ impl Loader {
         if !self.by_name.contains_key(&read.name) {
             self.sources.push((read.name.clone(), Digest::of(&read.bytes)));
         }
-        let text = match String::from_utf8(read.bytes) {
+        let mut text = match String::from_utf8(read.bytes) {
             Ok(text) => text,
             Err(error) => {
                 self.found.push(chain_of(not_utf8(&read.name, &error), chain));
@@ -198,7 +200,10 @@ impl Loader {
                 return None;
             }
         };
-        let source = SourceText::new(&read.name, text.strip_prefix('\u{feff}').unwrap_or(&text));
+        if text.starts_with(BYTE_ORDER_MARK) {
+            text.drain(..BYTE_ORDER_MARK.len_utf8());
+        }
+        let source = SourceText::new(&read.name, text);
         self.by_name.insert(read.name, file.clone());
         let node = self.parsed(&source, file, chain);
         self.broken |= node.is_none();

@@ -49,7 +49,8 @@ struct Rendering<'a> {
     expressions: &'a Expressions,
     scope: Arc<Scope>,
     seen: Arc<TouchedReferences>,
-    needs: BTreeMap<usize, Edge>,
+    /// In the order in which they were found; those with data before those without.
+    needs: Vec<(usize, Edge)>,
     /// Places that refer to a skipped stage, and which.
     skipped: Vec<(Span, TaskId, String)>,
 }
@@ -123,12 +124,12 @@ impl<'a> PlanBuilder<'a> {
         }
         let is_compared =
             by_loadgen || matches!(task.kind, ActionKind::Engine | ActionKind::Repository | ActionKind::Mlperf);
-        Some(TaskDraft {
-            task,
-            node: is_compared.then_some(node),
-            needs: rendering.needs.into_iter().collect(),
-            is_cached,
-        })
+        let mut needs = rendering.needs;
+        // The first mention of each stays: the sort keeps their order.
+        needs.sort_by_key(|(index, _)| *index);
+        needs.dedup_by_key(|(index, _)| *index);
+        needs.shrink_to_fit();
+        Some(TaskDraft { task, node: is_compared.then_some(node), needs, is_cached })
     }
 
     fn rendering(&self, instance: &Instance, map: &Map) -> Rendering<'a> {
@@ -146,7 +147,7 @@ impl<'a> PlanBuilder<'a> {
             expressions: self.expressions,
             scope: Arc::new(Scope { globals: Arc::clone(&self.manifest.globals), local }),
             seen,
-            needs: BTreeMap::new(),
+            needs: Vec::new(),
             skipped: Vec::new(),
         }
     }
@@ -157,7 +158,7 @@ impl<'a> PlanBuilder<'a> {
         stage: &StageOf<'_>,
         instance: &Instance,
         node: &Node,
-        needs: &mut BTreeMap<usize, Edge>,
+        needs: &mut Vec<(usize, Edge)>,
         found: &mut Diagnostics,
     ) {
         let Some(NodeValue::List(list)) = node.get("needs").map(|entry| &entry.node.tree) else { return };
@@ -177,7 +178,7 @@ impl<'a> PlanBuilder<'a> {
                     && other.skipped.is_none()
                     && coordinates_match(&other.coordinates, &instance.coordinates)
                 {
-                    needs.entry(index).or_insert_with(|| Edge { data: false, place: item.span.clone() });
+                    needs.push((index, Edge { data: false, place: item.span.clone() }));
                 }
             }
         }
@@ -231,8 +232,7 @@ impl Rendering<'_> {
         for touched in self.seen.take() {
             match touched {
                 ReferenceAccess::Edge(index) => {
-                    let edge = Edge { data: true, place: node.span.clone() };
-                    self.needs.entry(index).or_insert(edge);
+                    self.needs.push((index, Edge { data: true, place: node.span.clone() }));
                 }
                 ReferenceAccess::Skipped(id, why) => {
                     self.skipped.push((node.span.clone(), id.clone(), why.clone()));
@@ -325,7 +325,7 @@ pub struct UnwritableAction(#[from] serde_json::Error);
 /// The task of a stage that was checked.
 fn task(stage: &StageOf<'_>, instance: &Instance, mut typed: Stage) -> Result<Task, StageError> {
     let container = container(&mut typed);
-    let action = action(&typed).ok_or(StageError::NoAction)?;
+    let action = take_action(&mut typed).ok_or(StageError::NoAction)?;
     let paths = |paths: InputPaths| match paths {
         InputPaths::One(path) => vec![path],
         InputPaths::Many(paths) => paths,
@@ -341,7 +341,7 @@ fn task(stage: &StageOf<'_>, instance: &Instance, mut typed: Stage) -> Result<Ta
             }
         }
     }
-    let host = typed.host.as_ref().and_then(Host::remote);
+    let host = typed.host.as_deref().and_then(Host::remote);
     // A measurement has the machine to itself.
     let is_alone = matches!(stage.kind, ActionKind::Bench | ActionKind::TrtllmBench);
     let cpus = typed.cpus.or(if is_alone { None } else { Some(1) });
@@ -402,42 +402,29 @@ fn retry(given: Retry) -> RetryRule {
 
 /// Where its programs run. `serve: triton` has the key, too: it is given what stands beside `serve`.
 fn container(typed: &mut Stage) -> Option<Container> {
-    if let Some(Serve::Triton(server)) = &mut typed.serve {
-        server.container = server.container.take().or_else(|| typed.container.clone());
+    let container = typed.container.take().map(|container| *container);
+    if let Some(Serve::Triton(server)) = typed.serve.as_deref_mut() {
+        server.container = server.container.take().or(container);
         return server.container.clone();
     }
-    typed.container.clone()
+    container
 }
 
-fn action(typed: &Stage) -> Option<Action> {
-    let Stage {
-        shell,
-        git,
-        image,
-        template,
-        weights,
-        engine,
-        repository,
-        serve,
-        bench,
-        trtllm_bench,
-        mlperf,
-        compare,
-        ..
-    } = typed.clone();
+/// Its action, which is taken out of it.
+fn take_action(typed: &mut Stage) -> Option<Action> {
+    let shell = typed.shell.take().map(Action::Shell);
     shell
-        .map(Action::Shell)
-        .or(git.map(Action::Git))
-        .or(image.map(Action::Image))
-        .or(template.map(Action::Template))
-        .or(engine.map(Action::Engine))
-        .or(repository.map(Action::Repository))
-        .or(serve.map(Action::Serve))
-        .or(bench.map(|bench| Action::Bench(Box::new(bench))))
-        .or(mlperf.map(Action::Mlperf))
-        .or(weights.map(Action::Weights))
-        .or(trtllm_bench.map(Action::TrtllmBench))
-        .or(compare.map(Action::Compare))
+        .or_else(|| typed.git.take().map(Action::Git))
+        .or_else(|| typed.image.take().map(|image| Action::Image(*image)))
+        .or_else(|| typed.template.take().map(Action::Template))
+        .or_else(|| typed.engine.take().map(|engine| Action::Engine(*engine)))
+        .or_else(|| typed.repository.take().map(|repository| Action::Repository(*repository)))
+        .or_else(|| typed.serve.take().map(|serve| Action::Serve(*serve)))
+        .or_else(|| typed.bench.take().map(Action::Bench))
+        .or_else(|| typed.mlperf.take().map(|mlperf| Action::Mlperf(*mlperf)))
+        .or_else(|| typed.weights.take().map(|weights| Action::Weights(*weights)))
+        .or_else(|| typed.trtllm_bench.take().map(Action::TrtllmBench))
+        .or_else(|| typed.compare.take().map(Action::Compare))
 }
 
 /// JSON in which the order of free keys does not depend on how the YAML was written.

@@ -267,3 +267,29 @@ fn a_model_repository_is_made_again_where_its_project_was_moved() {
     assert!(has_made(&moved, "repository") && !has_made(&moved, "engine"), "{moved:?}");
     assert!(!has_made(&bench(&now, "3"), "repository"), "once");
 }
+
+/// The first run without a lock file, and the first plan of some stages, need no record of what an earlier run found unchanged.
+#[test]
+fn what_a_run_of_all_stages_looked_at_serves_other_ways_to_run_them() {
+    let world = World::with(
+        "stages:\n  a: { inputs: { f: a.txt }, shell: \"cp {{ inputs.f }} out\" }\n  b: { shell: \"cp {{ stages.a.out }}/out out\" }\n  c: { shell: \"cp {{ stages.b.out }}/out out\" }\n",
+    );
+    world.file("a.txt", "a\n");
+    // Stamps of files that were written just now are not trusted.
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    world.good(&["run", "m"]);
+    let [records, away] = ["records", "away"].map(|name| world.path(".regatta").join(name));
+    std::fs::rename(&records, &away).unwrap();
+    world.good(&["run", "m", "--no-lock"]).shows("3 cached");
+    world.good(&["plan", "m", "--until", "b"]).shows("2 tasks: 0 to run, 2 cached");
+    world.good(&["plan", "m", "--only", "c"]).shows("3 tasks: 0 to run, 3 cached");
+    std::fs::rename(&away, &records).unwrap();
+    assert!(world.good(&["run", "m", "--until", "b"]).ran().is_empty());
+    // What was looked at without a lock file says nothing about one.
+    world.file("a.txt", "other\n");
+    let before = world.read("regatta.lock");
+    assert_eq!(world.good(&["run", "m", "--no-lock"]).ran(), ["a", "b", "c"]);
+    assert_eq!(world.read("regatta.lock"), before);
+    assert!(world.good(&["run", "m"]).ran().is_empty());
+    assert_ne!(world.read("regatta.lock"), before);
+}

@@ -18,6 +18,7 @@ use super::progress_printer::ProgressPrinter;
 use super::run_end::{RunEnd, places, task_lines};
 use super::signals::{StopSignals, interrupt};
 use super::sink::EventSink;
+use crate::app::earlier_runs::{EarlierRun, earlier_runs};
 use crate::app::error::{CommandError, with_causes};
 use crate::app::output::print_error;
 use crate::app::planning::refuse_impossible_launches;
@@ -34,8 +35,7 @@ use crate::plan::{Lifetime, Plan};
 use crate::report::{LiveOptions, RunPaths, RunState, Styler};
 use crate::runner::shared_store::{SignaturePolicy, StoreAddress};
 use crate::runner::store::{
-    CompilerId, Digests, NoOpConditions, OutputCache, ProjectLock, abandoned, discard, ended_well, last_run,
-    unfinished_plans,
+    CompilerId, Digests, OutputCache, ProjectLock, abandoned, discard, ended_well, last_run, unfinished_plans,
 };
 use crate::runner::{self, EventEmitter, RunOptions, RunSummary, TaskRole, UnchangedTasks};
 use crate::stages::{StageExecutor, end_abandoned};
@@ -105,20 +105,24 @@ fn prepare_and_execute(
     let may_be_no_op =
         hold.is_none() && request.select.force == Force::Nothing && !matches!(request.locking, LockMode::Verify(..));
     let fresh = may_be_no_op.then(|| compiler.fresh_plan(|name| project.variable(name))).flatten();
-    let last = fresh.and_then(|plan| compiler.no_op_conditions(plan));
-    if let Some(rest) = &last
+    let earlier = fresh.and_then(|plan| {
+        earlier_runs(&project, &request.manifest, &request.settings, &request.select, lock, plan).next()
+    });
+    if let Some(earlier) = &earlier
+        && earlier.has_same_selection
+        && (earlier.has_same_lock || request.locking == LockMode::Ignore)
         && request.junit.is_none()
         && request.metrics_listen.is_none()
         && request.otlp.is_none()
-        && rest.is_unchanged()
+        && earlier.conditions.is_unchanged()
     {
-        let lines = report_no_op_run(rest, look, &project.home, begun);
+        let lines = report_no_op_run(&earlier.conditions, look, &project.home, begun);
         return Ok(RunEnd { task_lines: lines, ..RunEnd::without_tasks(CliExit::Done) });
     }
     let (mut plan, compiled) =
         project.plan_with_digest(&request.manifest, &request.settings, &request.select, &compiler, true)?;
     // The manifest may have changed since.
-    let last = last.filter(|last| Some(last.plan) == compiled);
+    let earlier = earlier.filter(|earlier| Some(earlier.conditions.plan) == compiled);
     if request.otlp.is_some() && !cfg!(feature = "otlp") {
         return Err(CommandError::usage(FeatureLeftOut("otlp")));
     }
@@ -155,7 +159,7 @@ fn prepare_and_execute(
         options,
         compiler,
         compiled,
-        last,
+        earlier,
         manifest: request.manifest.clone(),
         settings: request.settings.clone(),
         display_options: look,
@@ -195,8 +199,8 @@ struct PreparedRun {
     compiler: CompilerId,
     /// The digest of the stored plan.
     compiled: Option<Digest>,
-    /// What the last run of the same plan looked at.
-    last: Option<NoOpConditions>,
+    /// What an earlier run of the same plan looked at.
+    earlier: Option<EarlierRun>,
     manifest: String,
     settings: Vec<KeyValueArg>,
     display_options: LiveOptions,
@@ -290,8 +294,10 @@ impl PreparedRun {
         };
         let id = lock.run.clone();
         // Only now: while this run waited for the lock, another one may have changed anything.
-        let last = self.last.take();
-        let is_lock_file_as_written = last.as_ref().is_some_and(NoOpConditions::is_shared_unchanged);
+        let earlier = self.earlier.take();
+        let is_lock_file_as_written = earlier.as_ref().is_some_and(|earlier| {
+            earlier.has_same_selection && earlier.has_same_lock && earlier.conditions.is_shared_unchanged()
+        });
         for plan in unfinished_plans(&home) {
             let _ = discard(&plan);
         }
@@ -300,7 +306,7 @@ impl PreparedRun {
         let left = crashed.as_ref().map(|run| leftover_resources(&home, run)).transpose()?;
         let (opened, unchanged) = parallel_join(
             || OutputCache::open(&home),
-            || UnchangedTasks::of(last.map(|last| last.tasks).unwrap_or_default()),
+            || UnchangedTasks::of(earlier.map(|earlier| earlier.conditions.tasks).unwrap_or_default()),
         );
         self.options.unchanged = Arc::new(unchanged);
         let output_cache = Arc::new(opened?);

@@ -12,6 +12,7 @@ use crate::spec::{GpuClocks, MOST_PARTS, MOST_USERS, TimeSpan};
 
 /// A stage: common keys, and exactly one of `shell, git, image, template, weights, engine, repository, serve, bench,
 /// trtllm_bench, mlperf, compare`.
+// Its large parts are in boxes: a stage has one action at most, and a plan moves the whole several times.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Stage {
@@ -41,7 +42,7 @@ pub struct Stage {
     pub secrets: Vec<String>,
     /// Where it runs: `slurm` makes a job of it. [default: here]
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub host: Option<Host>,
+    pub host: Option<Box<Host>>,
     /// How many GPUs it leases (→ `CUDA_VISIBLE_DEVICES`).
     #[serde(default)]
     #[schemars(range(max = MOST_PARTS))]
@@ -76,7 +77,7 @@ pub struct Stage {
     pub confine: bool,
     /// Run its programs in a container: for `shell`, `engine`, `trtllm_bench`, every `serve` that starts a program and `mlperf: package`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub container: Option<Container>,
+    pub container: Option<Box<Container>>,
 
     /// Run a command: a text for `sh -eu -c` (with `pipefail` where the shell has it), or a list of arguments. It runs in its (empty) output folder, `$OUT`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -86,31 +87,31 @@ pub struct Stage {
     pub git: Option<Git>,
     /// Build or fetch a container image.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub image: Option<Image>,
+    pub image: Option<Box<Image>>,
     /// Render a folder of minijinja templates into files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template: Option<Template>,
     /// Get a model's checkpoint, and check every file of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub weights: Option<Weights>,
+    pub weights: Option<Box<Weights>>,
     /// Build a TensorRT-LLM engine, or the simulator's stand-in for one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub engine: Option<Engine>,
+    pub engine: Option<Box<Engine>>,
     /// Write Triton model repositories with their config.pbtxt files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub repository: Option<Repository>,
+    pub repository: Option<Box<Repository>>,
     /// Start servers and keep them running while any stage that references this one runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub serve: Option<Serve>,
+    pub serve: Option<Box<Serve>>,
     /// Send requests, measure the answers, give a verdict.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub bench: Option<Bench>,
+    pub bench: Option<Box<Bench>>,
     /// Run TensorRT-LLM's own benchmark, in process, without a server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trtllm_bench: Option<Box<TrtllmBench>>,
     /// A step of an MLPerf submission: LoadGen, data set, score, audit, package.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mlperf: Option<Mlperf>,
+    pub mlperf: Option<Box<Mlperf>>,
     /// Compare results of other stages, as ratios.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compare: Option<CompareResults>,

@@ -34,7 +34,7 @@ impl StageChecker<'_> {
         if let Some(why) = cannot_run_in_container(stage) {
             let hint = "`container` is for `shell`, `engine`, `trtllm_bench`, every `serve` that starts a program, `mlperf: package`";
             self.push_error(&["container"], "would have no effect", why, Some(hint.to_owned()));
-        } else if matches!(&stage.serve, Some(Serve::Triton(server)) if server.container.is_some()) {
+        } else if matches!(stage.serve.as_deref(), Some(Serve::Triton(server)) if server.container.is_some()) {
             let hint = Some("keep this one, or that of `serve.triton`".to_owned());
             self.push_error(&["container"], "is there twice", "`serve.triton` has one, too", hint);
         }
@@ -102,7 +102,7 @@ impl StageChecker<'_> {
 
 /// Why a stage starts no program that could run in a container.
 fn cannot_run_in_container(stage: &Stage) -> Option<&'static str> {
-    match (&stage.serve, &stage.mlperf) {
+    match (stage.serve.as_deref(), stage.mlperf.as_deref()) {
         (Some(Serve::Simulator(_)), _) => Some("the simulator is a part of this program"),
         (Some(Serve::Attach(_)), _) => Some("the servers are there already"),
         (_, Some(Mlperf::Package(_))) => None,

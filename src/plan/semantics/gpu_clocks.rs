@@ -15,7 +15,7 @@ impl StageChecker<'_> {
             let hint = Some("set `gpus`; or lock them in the stage that starts the servers".to_owned());
             self.push_error(&["gpu_clocks"], "needs GPUs of the stage", "`gpus` is 0", hint);
         }
-        let is_elsewhere = match stage.host.as_ref().and_then(Host::remote) {
+        let is_elsewhere = match stage.host.as_deref().and_then(Host::remote) {
             Some(HostOn::Ssh(_)) => true,
             Some(HostOn::Slurm(slurm)) => slurm.each_node,
             None => false,

@@ -11,7 +11,7 @@ impl StageChecker<'_> {
             let label = "an attempt that was cut off may still write into the folder that the next one continues in";
             self.push_error(&["resume"], "cannot be true with `host`", label, Some("take one of them away".to_owned()));
         }
-        if matches!(stage.serve, Some(Serve::Attach(_))) {
+        if matches!(stage.serve.as_deref(), Some(Serve::Attach(_))) {
             let hint = Some("take `host` away".to_owned());
             self.push_error(&["host"], "cannot be combined with `serve.attach`", "nothing is started", hint);
         }
@@ -22,7 +22,7 @@ impl StageChecker<'_> {
                     self.push_error(&["container"], "is there twice", "`host.slurm` has one, too", hint);
                 }
                 self.slurm(slurm);
-                if let (true, Some(Serve::Triton(server))) = (slurm.each_node, &stage.serve)
+                if let (true, Some(Serve::Triton(server))) = (slurm.each_node, stage.serve.as_deref())
                     && server.launcher == Some(Launcher::Srun)
                 {
                     let label = "each node starts its own ranks";
@@ -52,7 +52,7 @@ impl StageChecker<'_> {
 
     /// A stage that runs on several machines at once.
     fn many(&mut self, stage: &Stage, at: &[&str]) {
-        match &stage.serve {
+        match stage.serve.as_deref() {
             None => {
                 let hint = Some("remove it, or put the stage into a Slurm job: `host: slurm`".to_owned());
                 self.push_error(at, "is for `serve`", "this stage would do the same work several times", hint);

@@ -45,7 +45,7 @@ pub fn check(stage: &Stage, node: &Node, name: &str, found: &mut Diagnostics) {
     let mut checker = StageChecker { node, name, found };
     checker.common(stage);
     checker.containers(stage);
-    if let Some(host) = stage.host.as_ref().and_then(Host::remote) {
+    if let Some(host) = stage.host.as_deref().and_then(Host::remote) {
         checker.check_remote_stage(stage, &host);
     }
     if let Some(engine) = &stage.engine {

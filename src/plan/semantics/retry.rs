@@ -10,7 +10,7 @@ impl StageChecker<'_> {
             let hint = Some("add `times: 2`".to_owned());
             self.push_error(&["retry"], "needs `times`", "how often?", hint);
         }
-        if let Some(Serve::Attach(_)) = stage.serve {
+        if let Some(Serve::Attach(_)) = stage.serve.as_deref() {
             self.push_error(&["retry"], "has no effect", "the run does not start these servers", None);
         }
         let runs_nothing = stage.git.is_some() || stage.template.is_some() || stage.repository.is_some();
@@ -48,30 +48,26 @@ impl StageChecker<'_> {
         if retry.to.is_some_and(|to| !(to > 0.0 && to.is_finite())) {
             self.push_error(&["retry", "to"], "must be above 0", "the lowest value", None);
         }
-        let lacks = match stage {
-            Stage { engine: Some(_), .. } => None,
-            Stage { serve: Some(Serve::Simulator(_) | Serve::Triton(_)), .. } if is_of_a_model(knob) => None,
-            Stage { serve: Some(Serve::Simulator(_) | Serve::Triton(_)), .. } => {
-                Some("a server's models have no number of that name")
-            }
-            Stage { serve: Some(Serve::TrtllmServe(server)), .. } => {
+        let lacks = match (stage.serve.as_deref(), &stage.shell) {
+            _ if stage.engine.is_some() => None,
+            (Some(Serve::Simulator(_) | Serve::Triton(_)), _) if is_of_a_model(knob) => None,
+            (Some(Serve::Simulator(_) | Serve::Triton(_)), _) => Some("a server's models have no number of that name"),
+            (Some(Serve::TrtllmServe(server)), _) => {
                 let own = [("max_batch_size", server.max_batch_size), ("max_num_tokens", server.max_num_tokens)];
                 let is_own = own.iter().any(|(name, value)| name == knob && value.is_some());
                 let is_option = is_own || server.option(knob).is_some();
                 if is_option { None } else { unsupported_reason(&server.args, knob) }
             }
-            Stage { serve: Some(Serve::Vllm(server)), .. } => {
+            (Some(Serve::Vllm(server)), _) => {
                 if server.number(knob).is_some() {
                     None
                 } else {
                     unsupported_reason(&server.args, knob)
                 }
             }
-            Stage { serve: Some(Serve::Command(server)), .. } => unsupported_reason(&server.words, knob),
-            Stage { shell: Some(ShellScript::Words(words)), .. } => unsupported_reason(words, knob),
-            Stage { shell: Some(ShellScript::Text(_)), .. } => {
-                Some("the command is a text: write it as a list of arguments")
-            }
+            (Some(Serve::Command(server)), _) => unsupported_reason(&server.words, knob),
+            (_, Some(ShellScript::Words(words))) => unsupported_reason(words, knob),
+            (_, Some(ShellScript::Text(_))) => Some("the command is a text: write it as a list of arguments"),
             _ => Some("this stage has nothing to lower"),
         };
         if let Some(why) = lacks {

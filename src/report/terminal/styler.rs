@@ -73,6 +73,10 @@ impl Styler {
 
 /// A text from outside, safe to print: escape sequences removed, tabs widened, control characters removed or shown as `·`.
 pub fn clean(text: &str) -> String {
+    // Most texts, and a plan may have many.
+    if !text.contains(char::is_control) {
+        return text.to_owned();
+    }
     anstream::adapter::strip_str(text)
         .to_string()
         .chars()
