@@ -17,7 +17,7 @@ use super::time_limit::{catch_panics, isolate_panics, within};
 use crate::event::{Done, Endpoint, Event, Failure, FailureKind, GpuId, RunId, Stop, TaskId};
 use crate::plan::{ActionKind, Need, Plan, SharedTask, Task};
 use crate::runner::store::{
-    Digests, HashedFolder, ListedFolder, OutputCache, PathError, TaskRecord, discard, is_there, items_in, left_running,
+    Digests, HashedFolder, ListedFolder, OutputCache, TaskRecord, discard, is_there, items_in, left_running,
     list_folder,
 };
 
@@ -66,17 +66,16 @@ impl AttemptInputs {
         if self.attempt == 1 && self.task.host.is_some() {
             let left = left_running(self.cache.home(), &self.task.id, &self.keyed.digest);
             // Not to be tried again: a second attempt would take the place of a job that may still run.
-            let left = left.map_err(|error| Failure { kind: FailureKind::Refused, ..system(&error) })?;
+            let left = left.map_err(|error| Failure { kind: FailureKind::Refused, ..error.into() })?;
             if let Some(folder) = left {
                 return Ok(folder);
             }
         }
-        let folder = self.cache.new_folder(&self.task.id, &self.keyed.digest, self.task.resume);
-        let folder = folder.map_err(|error| system(&error))?;
+        let folder = self.cache.new_folder(&self.task.id, &self.keyed.digest, self.task.resume)?;
         // A forced measurement is made as a whole: nothing of one that was cut off counts.
         if self.is_anew && self.attempt == 1 && self.task.kind == ActionKind::Bench {
-            for item in items_in(&folder).map_err(|error| system(&error))? {
-                discard(&item).map_err(|error| system(&error))?;
+            for item in items_in(&folder)? {
+                discard(&item)?;
             }
         }
         Ok(folder)
@@ -116,7 +115,7 @@ impl AttemptInputs {
             return Ok((done, None));
         }
         let listed = self.check(folder)?;
-        if let Some(text) = outside_links::notice(&listed, || self.keyed_paths()).map_err(|e| system(&e))? {
+        if let Some(text) = outside_links::notice(&listed, || self.keyed_paths())? {
             (self.emit)(Event::Notice { task: Some(self.task.id.clone()), text });
         }
         // Hashing a large output is work for another core, not for the loop. A stop request waits for it, so that finished work
@@ -133,7 +132,7 @@ impl AttemptInputs {
         } else {
             listed.seal()
         };
-        sealed.map(|sealed| (done, Some(sealed))).map_err(|e| system(&e))
+        Ok((done, Some(sealed?)))
     }
 
     fn assignment(&self) -> Result<ResolvedTask, Failure> {
@@ -150,7 +149,7 @@ impl AttemptInputs {
                     .collect::<Result<_, _>>()?,
             };
             for path in &paths {
-                if !is_there(path).map_err(|e| system(&e))? {
+                if !is_there(path)? {
                     let what = format!("input {name}: {} does not exist", path.display());
                     return Err(Failure::new(FailureKind::Files, what));
                 }
@@ -214,7 +213,7 @@ impl AttemptInputs {
     fn check(&self, folder: &std::path::Path) -> Result<ListedFolder, Failure> {
         let mut missing: Vec<&str> = Vec::new();
         for name in &self.task.outputs {
-            if !is_there(&folder.join(name)).map_err(|e| system(&e))? {
+            if !is_there(&folder.join(name))? {
                 missing.push(name);
             }
         }
@@ -226,13 +225,13 @@ impl AttemptInputs {
         for (name, state) in &self.keyed.inputs {
             let patterns = &self.task.inputs[name];
             let is_unchanged = || self.digests.unchanged(self.cache.home().project(), patterns, state);
-            if own_patterns(patterns) && !is_unchanged().map_err(|e| system(&e))? {
+            if own_patterns(patterns) && !is_unchanged()? {
                 return Err(Failure::new(FailureKind::InputChanged, format!("input {name} changed while it was read")));
             }
         }
         for (need, made) in self.task.needs.iter().zip(&self.outputs) {
             if let TaskOutput::Output(record) = made
-                && let Some(what) = self.cache.compare(record).map_err(|e| system(&e))?
+                && let Some(what) = self.cache.compare(record)?
             {
                 return Err(Failure::new(
                     FailureKind::Refused,
@@ -241,17 +240,7 @@ impl AttemptInputs {
                 .hint("outputs are shared and must not be written to; copy what has to change into $OUT"));
             }
         }
-        list_folder(folder).map_err(|e| system(&e))
-    }
-}
-
-pub(super) fn system(e: &PathError) -> Failure {
-    let failure = Failure::new(FailureKind::System, e.to_string());
-    match e.source.kind() {
-        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
-            failure.cause("the disk is full").hint("`regatta gc` lists what can be removed; finished outputs are kept")
-        }
-        _ => failure,
+        Ok(list_folder(folder)?)
     }
 }
 
@@ -269,9 +258,7 @@ pub(super) fn accept(
     seconds: f64,
     from: Option<String>,
 ) -> Result<(Arc<TaskRecord>, bool), Failure> {
-    let accepted = output_cache
-        .accept(run, manifest, &task.id, &keyed.key, folder, sealed, done, seconds, from)
-        .map_err(|e| system(&e))?;
+    let accepted = output_cache.accept(run, manifest, &task.id, &keyed.key, folder, sealed, done, seconds, from)?;
     output_cache.clear_failed(&task.id);
     Ok(accepted)
 }

@@ -101,10 +101,12 @@ pub(super) fn key_of(
     } else {
         None
     };
+    let mut digest = base;
     if let Some(lowered) = &lowered {
         key.facts.insert(format!("lowered {}", lowered.knob), lowered.to.to_string());
+        digest = key.digest();
     }
-    Ok(Keyed { digest: key.digest(), key, inputs, base, lowered })
+    Ok(Keyed { digest, key, inputs, base, lowered })
 }
 
 /// The action, and where it is done, as one JSON object: so that a change of either is reported with its path.

@@ -36,7 +36,7 @@ mod unchanged_tasks;
 
 pub use batches::BatchSlot;
 pub use kept_services::{KeptService, KeptServices};
-pub use options::{EventEmitter, KeyedTask, RunOptions, RunSummary, TaskRole, WatchedRun, task_roles};
+pub use options::{EventEmitter, GPUS_HINT, KeyedTask, RunOptions, RunSummary, TaskRole, WatchedRun, task_roles};
 pub use output_check::OutputCheck;
 pub use output_source::{FetchedOutput, OutputRequest, OutputSource, PendingFetch};
 pub use predict::{Decision, Prediction, predict, predict_no_op};

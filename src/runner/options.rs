@@ -14,6 +14,9 @@ use crate::runner::store::{TaskKey, TaskRecord, WatchedPaths, WatchedTask};
 use super::output_source::OutputSource;
 use super::unchanged_tasks::UnchangedTasks;
 
+/// What a user can do where a run has too few GPUs.
+pub const GPUS_HINT: &str = "`--gpus` sets the GPUs that a run may lease: `--gpus N` any N of them, `--gpus 0,1` these, `--gpus 0,` GPU 0 alone";
+
 /// Where events go: the journal first, then all other receivers.
 pub type EventEmitter = Arc<dyn Fn(Event) + Send + Sync>;
 

@@ -18,7 +18,7 @@ use crate::exec::process::{self, ExitKind, ProcessCommand};
 use crate::plan::{ActionKind, Plan, Task};
 use crate::report::{self, EndpointRow};
 use crate::runner::store::{ProjectLock, StateFolder};
-use crate::runner::{EventEmitter, KeptService, KeptServices, RunOptions, RunSummary};
+use crate::runner::{EventEmitter, GPUS_HINT, KeptService, KeptServices, RunOptions, RunSummary};
 
 /// signal(7): a shell's code for a command that a signal ended is this and the signal's number.
 const SIGNALLED: i32 = 128;
@@ -123,7 +123,7 @@ impl KeptServers {
         }
         let names = users.iter().map(|task| format!("`{}`", task.id)).collect::<Vec<_>>().join(", ");
         let (together, hint) = match users.as_slice() {
-            [_] => ("needs", "`--gpus` sets the GPUs that a run may lease: `--gpus N` any N of them, `--gpus 0,1` these, `--gpus 0,` GPU 0 alone".to_owned()),
+            [_] => ("needs", GPUS_HINT.to_owned()),
             _ => ("together need", format!("serve one of them: `regatta serve {} {}`", plan.name, users[0].id)),
         };
         Err(CommandError::Usage(format!(

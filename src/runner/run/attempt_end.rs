@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use super::{AttemptOutcome, Runner, RunnerMessage, Running, TaskEnd, TaskOutput};
 use crate::event::{Event, Failure, FailureKind, TaskId};
 use crate::plan::Lifetime;
-use crate::runner::attempt::{accept, system};
+use crate::runner::attempt::accept;
 use crate::runner::schedule::{ScheduleState, TaskIndex};
 use crate::runner::task_executor::TaskExecutor;
 
@@ -21,13 +21,13 @@ impl<W: TaskExecutor> Runner<W> {
         let Some(keyed) = self.keyed(ix) else { return };
         let shown = self.show_latest();
         let result = result.and_then(|(done, sealed)| {
-            shown.map_err(|e| Box::new(system(&e)))?;
+            shown.map_err(|e| Box::new(e.into()))?;
             let folder = folder.as_deref().unwrap_or_else(|| self.cache.home().state());
             let sealed = sealed.ok_or_else(|| Box::new(Failure::new(FailureKind::System, "a step left no output")))?;
             let (record, unchanged) =
                 accept(&self.cache, &self.run, &self.plan.name, &task, &keyed, folder, sealed, done, seconds, None)
                     .map_err(Box::new)?;
-            self.latest.link(&task.id, &self.cache.folder(&record)).map_err(|e| Box::new(system(&e)))?;
+            self.latest.link(&task.id, &self.cache.folder(&record)).map_err(|e| Box::new(e.into()))?;
             self.passes(ix, &record).map_err(Box::new)?;
             Ok((record, unchanged))
         });

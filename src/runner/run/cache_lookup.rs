@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{Keyed, Runner, RunnerMessage, TaskEnd, TaskOutput, TaskRole};
 use crate::event::{Event, Failure, FailureKind, TaskId};
-use crate::runner::attempt::{accept, system};
+use crate::runner::attempt::accept;
 use crate::runner::output_source::{FetchedOutput, OutputRequest};
 use crate::runner::result_age;
 use crate::runner::schedule::{ScheduleState, TaskIndex};
@@ -77,7 +77,7 @@ impl<W: TaskExecutor> Runner<W> {
         let adopted = self.cache.adopt(&self.plan.name, &task.id, record);
         let record = match self.show_latest().and(adopted) {
             Ok(record) => record,
-            Err(e) => return self.fail(ix, 1, system(&e), 0.0),
+            Err(e) => return self.fail(ix, 1, e.into(), 0.0),
         };
         if let Err(failure) = self.passes(ix, &record) {
             return self.fail(ix, 1, failure, 0.0);
@@ -92,11 +92,11 @@ impl<W: TaskExecutor> Runner<W> {
         // The next run explains itself by this one, whichever task or manifest made the output.
         let record = match self.cache.adopt(&self.plan.name, &task.id, record) {
             Ok(record) => record,
-            Err(e) => return self.fail(ix, 1, system(&e), 0.0),
+            Err(e) => return self.fail(ix, 1, e.into(), 0.0),
         };
         let folder = self.cache.folder(&record);
         if let Err(e) = self.show_latest().and_then(|()| self.latest.link(&task.id, &folder)) {
-            return self.fail(ix, 1, system(&e), 0.0);
+            return self.fail(ix, 1, e.into(), 0.0);
         }
         if let Err(failure) = self.passes(ix, &record) {
             return self.fail(ix, 1, failure, 0.0);

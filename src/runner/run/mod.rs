@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 use super::attempt::{AttemptInputs, AttemptOutcome};
 use super::batches::{BatchSlot, Batches};
 use super::keying::{Keyed, TaskOutput, look_up, reasons};
-use super::options::{EventEmitter, RunOptions, RunSummary, TaskRole};
+use super::options::{EventEmitter, GPUS_HINT, RunOptions, RunSummary, TaskRole};
 use super::output_source::FetchedOutput;
 use super::schedule::{StartItem, TaskEnd, TaskIndex, TaskSchedule};
 use super::task_executor::TaskExecutor;
@@ -354,7 +354,7 @@ impl<W: TaskExecutor> Runner<W> {
             FailureKind::Refused,
             format!("it needs {wanted} GPUs, and this run can lease {}", self.options.gpus.len()),
         )
-        .hint("`--gpus` sets the GPUs that a run may lease: `--gpus N` any N of them, `--gpus 0,1` these, `--gpus 0,` GPU 0 alone");
+        .hint(GPUS_HINT);
         self.fail(ix, 1, failure, 0.0);
     }
 

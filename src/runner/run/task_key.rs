@@ -6,7 +6,6 @@ use std::sync::Arc;
 use super::{KeyState, Keyed, Runner, RunnerMessage, TaskOutput, TaskRole, look_up};
 use crate::event::Failure;
 use crate::plan::Lifetime;
-use crate::runner::attempt::system;
 use crate::runner::keying::{key_of, own_patterns};
 use crate::runner::schedule::{ScheduleState, TaskIndex};
 use crate::runner::store::Lookup;
@@ -72,7 +71,7 @@ impl<W: TaskExecutor> Runner<W> {
             Ok(found) => found,
             Err(error) => {
                 let again = format!("if it stays so, `--force {}` makes it again", task.stage);
-                return self.fail(ix, 1, system(&error).hint(again), 0.0);
+                return self.fail(ix, 1, Failure::from(error).hint(again), 0.0);
             }
         };
         match found {

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
 
+use crate::event::{Failure, FailureKind};
 use crate::files::{is_absence, metadata_if_there, read_bytes};
 
 /// An I/O error with its path and the operation.
@@ -30,6 +31,19 @@ impl PathError {
     /// The system could not read what may be there. Not so: it is absent, or it was read and is not what it should be.
     pub(super) fn is_of_system(&self) -> bool {
         self.source.raw_os_error().is_some() && !self.is_absence()
+    }
+}
+
+/// How a task fails by it.
+impl From<PathError> for Failure {
+    fn from(error: PathError) -> Self {
+        let failure = Self::new(FailureKind::System, error.to_string());
+        match error.source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => failure
+                .cause("the disk is full")
+                .hint("`regatta gc` lists what can be removed; finished outputs are kept"),
+            _ => failure,
+        }
     }
 }
 

@@ -13,6 +13,7 @@ use crate::event::{Done, Failure, FailureKind};
 use crate::manifest::model::LoadgenLibrary;
 use crate::mlperf::loadgen::{self, ChildMessage, LibraryFacts, LibraryProbe};
 use crate::mlperf::{Round, Seeds};
+use crate::runner::store::WithPath as _;
 use crate::stages::task_context::TaskContext;
 
 /// What later stages load.
@@ -87,12 +88,8 @@ pub async fn perform(context: &TaskContext, step: &LoadgenLibrary, program: Opti
         shim_sha256: shim.finish(),
     };
     let text = serde_json::to_vec_pretty(&loadgen_library_info).unwrap_or_default();
-    fs::write(out.join(RECORD_FILE), text).map_err(|error| system(&out.join(RECORD_FILE), &error))?;
+    fs::write(out.join(RECORD_FILE), text).at("write", &out.join(RECORD_FILE))?;
     Ok(Done { headline: Some(format!("LoadGen {}, revision {}", probed.version, probed.revision)), ..Done::default() })
-}
-
-fn system(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::new(FailureKind::System, format!("{}: {error}", path.display()))
 }
 
 /// The unpacked sources, the name of what they were in, and its SHA-256 (of a folder: that of its LoadGen sources).
@@ -116,9 +113,9 @@ async fn sources(
         }
         None => fetched(context, &step.python, version).await?,
     };
-    let digest = sha256_of_file(&archive).map_err(|error| system(&archive, &error))?;
+    let digest = sha256_of_file(&archive).at("read", &archive)?;
     let unpacked = out.join("src");
-    fs::create_dir_all(&unpacked).map_err(|error| system(&unpacked, &error))?;
+    fs::create_dir_all(&unpacked).at("create", &unpacked)?;
     let mut argv: Vec<OsString> = ["tar", "-xzf"].map(OsString::from).to_vec();
     argv.extend([archive.clone().into(), "-C".into(), unpacked.clone().into(), "--strip-components=1".into()]);
     context.run(context.command(argv)).await?;
@@ -132,13 +129,13 @@ fn name_of(path: &Path) -> String {
 /// With pip, which knows where packages come from on this machine.
 async fn fetched(context: &TaskContext, python: &str, version: &str) -> Result<PathBuf, Failure> {
     let folder = context.lease.out.join("sdist");
-    fs::create_dir_all(&folder).map_err(|error| system(&folder, &error))?;
+    fs::create_dir_all(&folder).at("create", &folder)?;
     let words = ["-m", "pip", "download", "--no-deps", "--no-binary", ":all:", "--disable-pip-version-check", "--dest"];
     let mut argv: Vec<OsString> = vec![python.into()];
     argv.extend(words.map(OsString::from));
     argv.extend([folder.clone().into(), format!("mlcommons-loadgen=={version}").into()]);
     context.run(context.command(argv)).await.map_err(|failure| explained(failure, python))?;
-    let archives = fs::read_dir(&folder).map_err(|error| system(&folder, &error))?;
+    let archives = fs::read_dir(&folder).at("list", &folder)?;
     let mut archives = archives.flatten().map(|entry| entry.path());
     archives.find(|path| path.to_string_lossy().ends_with(".tar.gz")).ok_or_else(|| {
         Failure::new(FailureKind::Refused, format!("pip brought no source distribution of mlcommons-loadgen {version}"))
@@ -178,11 +175,11 @@ async fn compiler(context: &TaskContext, cxx: &str) -> Result<String, Failure> {
 async fn compile(context: &TaskContext, cxx: &str, sources: &Path) -> Result<(), Failure> {
     const BY_LINK: &str = "loadgen";
     let objects = context.lease.out.join("objects");
-    fs::create_dir_all(&objects).map_err(|error| system(&objects, &error))?;
+    fs::create_dir_all(&objects).at("create", &objects)?;
     // `__FILE__` is what the compiler is given: by its path the library would differ from folder to folder, and could not be shared.
-    symlink(sources, objects.join(BY_LINK)).map_err(|error| system(&objects.join(BY_LINK), &error))?;
+    symlink(sources, objects.join(BY_LINK)).at("create", &objects.join(BY_LINK))?;
     for (name, text) in loadgen::SHIM {
-        fs::write(objects.join(name), text).map_err(|error| system(&objects.join(name), &error))?;
+        fs::write(objects.join(name), text).at("write", &objects.join(name))?;
     }
     let version = read_text(sources.join("VERSION.txt")).unwrap_or_default();
     let mut numbers = version.trim().split('.');
@@ -212,13 +209,13 @@ async fn compile(context: &TaskContext, cxx: &str, sources: &Path) -> Result<(),
     let map = format!("-Wl,--version-script={}", objects.join("shim.map").display());
     argv.extend([map.into(), "-pthread".into()]);
     context.run(context.command(argv)).await?;
-    fs::remove_dir_all(&objects).map_err(|error| system(&objects, &error))
+    Ok(fs::remove_dir_all(&objects).at("remove", &objects)?)
 }
 
 /// The library is loaded in a process of its own: what it does at loading is C++'s.
 async fn probe(context: &TaskContext, program: Option<&Path>) -> Result<LibraryFacts, Failure> {
     let conf = context.lease.out.join("probe.conf");
-    fs::write(&conf, "").map_err(|error| system(&conf, &error))?;
+    fs::write(&conf, "").at("write", &conf)?;
     let job =
         loadgen::ChildJob::Probe(LibraryProbe { library: context.lease.out.join(LIBRARY), user_conf: conf.clone() });
     let mut probed = None;

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::event::{Failure, FailureKind, Stop};
 use crate::mlperf::loadgen::{ChildJob, ChildMessage};
+use crate::runner::store::WithPath as _;
 use crate::stages::task_context::TaskContext;
 
 /// How often its lines are read.
@@ -28,7 +29,7 @@ pub async fn run(
         |path: &Path, error: &std::io::Error| Failure::new(FailureKind::System, format!("{}: {error}", path.display()));
     let job_file = context.lease.log.with_extension("job.json");
     let text = serde_json::to_vec(job).map_err(|error| Failure::new(FailureKind::System, error.to_string()))?;
-    fs::write(&job_file, text).map_err(|error| system(&job_file, &error))?;
+    fs::write(&job_file, text).at("write", &job_file)?;
     let program = match program {
         Some(program) => program.to_owned(),
         None => std::env::current_exe().map_err(|error| system(Path::new("this program"), &error))?,

@@ -15,6 +15,7 @@ use crate::manifest::model::{Bench, Loadgen};
 use crate::mlperf::log::{DETAIL_FILE, Detail};
 use crate::mlperf::{LatencyLimits, TEST_FILE, explain};
 use crate::plan::loadgen::{Cost, full_test, short, test_request};
+use crate::runner::store::WithPath as _;
 use crate::stages::bench::loadgen::run_test;
 use crate::stages::bench::resume::{self, Servers, ended_without_result};
 use crate::stages::task_context::TaskContext;
@@ -81,7 +82,7 @@ pub async fn perform(
         copy(&context.lease.out.join(&best.folder), &context.lease.out)?;
     }
     let path = context.lease.out.join(FILE);
-    fs::write(&path, json).map_err(|error| system(&path, &error))?;
+    fs::write(&path, json).at("write", &path)?;
     let upper = found.below.map_or_else(|| " or more".to_owned(), |below| format!("–{below}"));
     let whole = probes.iter().filter(|one| one.judgement.is_whole).count();
     let rehearsal = if loadgen.rehearse { ", a rehearsal" } else { "" };
@@ -181,17 +182,17 @@ fn read(path: &Path) -> Result<Detail, Failure> {
 /// What an unfinished test left is no beginning of another.
 fn empty(path: &Path) -> Result<(), Failure> {
     if path.exists() {
-        fs::remove_dir_all(path).map_err(|error| system(path, &error))?;
+        fs::remove_dir_all(path).at("remove", path)?;
     }
-    fs::create_dir_all(path).map_err(|error| system(path, &error))
+    Ok(fs::create_dir_all(path).at("create", path)?)
 }
 
 fn copy(from: &Path, to: &Path) -> Result<(), Failure> {
-    let entries = fs::read_dir(from).map_err(|error| system(from, &error))?;
+    let entries = fs::read_dir(from).at("list", from)?;
     for entry in entries {
-        let entry = entry.map_err(|error| system(from, &error))?;
+        let entry = entry.at("list", from)?;
         if entry.file_type().is_ok_and(|kind| kind.is_file()) {
-            fs::copy(entry.path(), to.join(entry.file_name())).map_err(|error| system(&entry.path(), &error))?;
+            fs::copy(entry.path(), to.join(entry.file_name())).at("copy", &entry.path())?;
         }
     }
     Ok(())
@@ -199,8 +200,4 @@ fn copy(from: &Path, to: &Path) -> Result<(), Failure> {
 
 fn refused(what: &str) -> Failure {
     Failure::new(FailureKind::Refused, what)
-}
-
-fn system(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::new(FailureKind::System, format!("`{}`: {error}", path.display()))
 }

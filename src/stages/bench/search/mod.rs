@@ -92,18 +92,13 @@ pub async fn perform(
         probes: tried,
         found,
     };
-    let write = |path: PathBuf, bytes: Vec<u8>| {
-        let error =
-            |error| Failure::new(FailureKind::System, format!("`{}` cannot be written: {error}", path.display()));
-        fs::write(&path, bytes).map_err(error)
-    };
+    let write = |path: PathBuf, bytes: Vec<u8>| fs::write(&path, bytes).at("write", &path);
     let tried = &search_report.probes;
     // The result of this stage is the last measurement at the rate that was found.
     if let Some(best) = tried.iter().rev().find(|tried| tried.probe.rate.total_cmp(&found.at_least).is_eq()) {
         let (out, of_best) = (context.lease.out.clone(), context.lease.out.join(&best.folder));
         let copied = tokio::task::spawn_blocking(move || copy_result(&of_best, &out)).await;
-        let failed = |error: &dyn std::error::Error| Failure::new(FailureKind::System, error.to_string());
-        copied.map_err(|error| failed(&error))?.map_err(|error| failed(&error))?;
+        copied.map_err(|error| Failure::new(FailureKind::System, error.to_string()))??;
     }
     write(context.lease.out.join(FILE), serde_json::to_vec_pretty(&search_report).unwrap_or_default())?;
     warnings.extend(tried.iter().filter_map(measured_again));

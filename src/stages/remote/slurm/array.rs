@@ -31,7 +31,7 @@ pub async fn until_submitted(
     known: JobExistence,
 ) -> EnqueueResult {
     let (reply, receiver) = oneshot::channel();
-    let member = ArrayMember::new(attempt, known, reply).map_err(|error| broken(&error))?;
+    let member = ArrayMember::new(attempt, known, reply)?;
     let cluster = attempt.cluster;
     attempt.lease.report_progress("is submitted", 0, None);
     let all = match batch_slot {
@@ -127,7 +127,7 @@ impl ArraySubmission {
             }
             let submission = match self.write_submission(n) {
                 Ok(submission) => submission,
-                Err(error) => return self.all_fail(&broken(&error)),
+                Err(error) => return self.all_fail(&error.into()),
             };
             let submitted = {
                 // A closed semaphore would be our own doing, and only mean more at once.
@@ -261,8 +261,4 @@ impl ArraySubmission {
 
 fn retry_message(why: &str) -> String {
     format!("Slurm has not taken its array yet: {why}; it is tried again")
-}
-
-fn broken(error: &PathError) -> Failure {
-    Failure::new(FailureKind::System, error.to_string())
 }

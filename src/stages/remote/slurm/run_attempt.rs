@@ -21,7 +21,7 @@ use super::{array, cancel_jobs};
 use crate::event::{Done, Endpoint, Failure, FailureKind};
 use crate::manifest::model::Slurm;
 use crate::plan::Lifetime;
-use crate::runner::store::{JobFolder, PathError, point, superseded};
+use crate::runner::store::{JobFolder, point, superseded};
 use crate::runner::{BatchSlot, Lease};
 use crate::spec::TimeSpan;
 
@@ -56,7 +56,7 @@ pub async fn run_attempt(
 ) -> (Result<Done, Failure>, bool) {
     let found: Option<JobSpec> = match folder.read() {
         Ok(found) => found,
-        Err(error) => return (Err(broken(&error)), false),
+        Err(error) => return (Err(error.into()), false),
     };
     let adopted = found.is_some();
     let spec = if let Some(spec) = found {
@@ -65,11 +65,11 @@ pub async fn run_attempt(
         let place = place(lease, batch_slot.as_ref(), folder, cluster).await;
         match write_job_spec(lease, slurm, words, folder, place).await {
             Ok(spec) => spec,
-            Err(error) => return (Err(broken(&error)), false),
+            Err(error) => return (Err(error.into()), false),
         }
     };
     if let Err(error) = point(&lease.log, &spec.log) {
-        return (Err(broken(&error)), false);
+        return (Err(error.into()), false);
     }
     let only =
         spec.slurm.export.as_ref().map(|names| names.iter().chain(&spec.task.secrets).cloned().collect::<Vec<_>>());
@@ -146,7 +146,7 @@ impl JobAttempt<'_> {
         let mut pulse = JobHeartbeat::of(&self.spec.slurm);
         loop {
             // Its end before its events: they were written first, so none comes after these.
-            let ended = self.folder.ended::<JobEnd>().map_err(|error| broken(&error))?;
+            let ended = self.folder.ended::<JobEnd>()?;
             let (lines, at) = self.folder.read_event_lines(offset);
             offset = at;
             for line in lines.iter().filter_map(|line| serde_json::from_str(line).ok()) {
@@ -230,8 +230,4 @@ impl JobAttempt<'_> {
             }
         }
     }
-}
-
-fn broken(error: &PathError) -> Failure {
-    Failure::new(FailureKind::System, error.to_string())
 }
