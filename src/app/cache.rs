@@ -15,8 +15,10 @@ use crate::plan::Plan;
 use crate::runner::shared_store::{
     self, Inventory, Presence, SharedStore, SignaturePolicy, StoreAddress, UploadOutcome,
 };
-use crate::runner::store::{Digests, Latest, LockAttempt, OutputCache, ProjectLock, TaskKey, TaskRecord, name_run};
-use crate::runner::{EventEmitter, FetchedOutput, PublicKey, RunOptions, TaskStatus, task_statuses};
+use crate::runner::store::{
+    Digests, FinishedOutput, Latest, LockAttempt, OutputCache, ProjectLock, TaskKey, TaskRecord, name_run,
+};
+use crate::runner::{EventEmitter, PublicKey, RunOptions, TaskStatus, task_statuses};
 use crate::stages::StageExecutor;
 use crate::units::size;
 
@@ -296,11 +298,9 @@ fn accept(
     run: &RunId,
     task: &TaskId,
     key: &TaskKey,
-    fetched: FetchedOutput,
+    fetched: FinishedOutput,
 ) -> Result<Arc<TaskRecord>, crate::runner::store::PathError> {
-    let FetchedOutput { folder, sealed, done, seconds, from } = fetched;
-    let (record, _) =
-        scene.cache.accept(run, &scene.plan.name, task, key, &folder, sealed, done, seconds, Some(from))?;
+    let (record, _) = scene.cache.accept(run, &scene.plan.name, task, key, fetched)?;
     Latest::new(scene.cache.home(), &scene.plan.name).point(task, &scene.cache.folder(&record))?;
     Ok(record)
 }

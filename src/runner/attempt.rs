@@ -17,8 +17,8 @@ use super::time_limit::{catch_panics, isolate_panics, within};
 use crate::event::{Done, Endpoint, Event, Failure, FailureKind, GpuId, RunId, Stop, TaskId};
 use crate::plan::{ActionKind, Need, Plan, SharedTask, Task};
 use crate::runner::store::{
-    Digests, HashedFolder, ListedFolder, OutputCache, TaskRecord, discard, is_there, items_in, left_running,
-    list_folder,
+    Digests, FinishedOutput, HashedFolder, ListedFolder, OutputCache, TaskRecord, discard, is_there, items_in,
+    left_running, list_folder,
 };
 
 /// What a try needs, gathered by the loop.
@@ -245,20 +245,15 @@ impl AttemptInputs {
 }
 
 /// The record an output was accepted under.
-#[expect(clippy::too_many_arguments, reason = "they are the parts of a record")]
 pub(super) fn accept(
     output_cache: &OutputCache,
     run: &RunId,
     manifest: &str,
     task: &Task,
     keyed: &Keyed,
-    folder: &std::path::Path,
-    sealed: HashedFolder,
-    done: Done,
-    seconds: f64,
-    from: Option<String>,
+    output: FinishedOutput,
 ) -> Result<(Arc<TaskRecord>, bool), Failure> {
-    let accepted = output_cache.accept(run, manifest, &task.id, &keyed.key, folder, sealed, done, seconds, from)?;
+    let accepted = output_cache.accept(run, manifest, &task.id, &keyed.key, output)?;
     output_cache.clear_failed(&task.id);
     Ok(accepted)
 }

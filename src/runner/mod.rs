@@ -38,7 +38,7 @@ pub use batches::BatchSlot;
 pub use kept_services::{KeptService, KeptServices};
 pub use options::{EventEmitter, GPUS_HINT, KeyedTask, RunOptions, RunSummary, TaskRole, WatchedRun, task_roles};
 pub use output_check::OutputCheck;
-pub use output_source::{FetchedOutput, OutputRequest, OutputSource, PendingFetch};
+pub use output_source::{OutputRequest, OutputSource, PendingFetch};
 pub use predict::{Decision, Prediction, predict, predict_no_op};
 pub use predict_keys::predict_keys;
 pub use provenance::{UpstreamProvenance, UpstreamTask, upstream_provenance};

@@ -1,13 +1,12 @@
 //! The runner's interface to the shared store: it is queried for an output that is not here, and notified of one that was made here.
 
 use std::future::Future;
-use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use crate::event::{Done, TaskId};
+use crate::event::TaskId;
 use crate::files::Digest;
-use crate::runner::store::{HashedFolder, TaskKey, TaskRecord};
+use crate::runner::store::{FinishedOutput, TaskKey, TaskRecord};
 
 /// A shared store. One implementation in the product (`shared_store::SharedStore`); runs without one have none.
 pub trait OutputSource: std::fmt::Debug + Send + Sync + 'static {
@@ -20,7 +19,7 @@ pub trait OutputSource: std::fmt::Debug + Send + Sync + 'static {
 }
 
 /// An answer under way.
-pub type PendingFetch = Pin<Box<dyn Future<Output = Option<FetchedOutput>> + Send>>;
+pub type PendingFetch = Pin<Box<dyn Future<Output = Option<FinishedOutput>> + Send>>;
 
 /// The requested output.
 #[derive(Clone, Debug)]
@@ -28,16 +27,4 @@ pub struct OutputRequest {
     pub task: TaskId,
     pub key: TaskKey,
     pub digest: Digest,
-}
-
-/// What another machine made, whole and checked, not yet accepted.
-#[derive(Debug)]
-pub struct FetchedOutput {
-    pub folder: PathBuf,
-    pub sealed: HashedFolder,
-    pub done: Done,
-    /// How long making it took there, s.
-    pub seconds: f64,
-    /// The store's name for the user.
-    pub from: String,
 }

@@ -8,6 +8,7 @@ use crate::event::{Event, Failure, FailureKind, TaskId};
 use crate::plan::Lifetime;
 use crate::runner::attempt::accept;
 use crate::runner::schedule::{ScheduleState, TaskIndex};
+use crate::runner::store::FinishedOutput;
 use crate::runner::task_executor::TaskExecutor;
 
 impl<W: TaskExecutor> Runner<W> {
@@ -22,11 +23,12 @@ impl<W: TaskExecutor> Runner<W> {
         let shown = self.show_latest();
         let result = result.and_then(|(done, sealed)| {
             shown.map_err(|e| Box::new(e.into()))?;
-            let folder = folder.as_deref().unwrap_or_else(|| self.cache.home().state());
-            let sealed = sealed.ok_or_else(|| Box::new(Failure::new(FailureKind::System, "a step left no output")))?;
+            let (Some(folder), Some(sealed)) = (folder.clone(), sealed) else {
+                return Err(Box::new(Failure::new(FailureKind::System, "a step left no output")));
+            };
+            let output = FinishedOutput { folder, sealed, done, seconds, from: None };
             let (record, unchanged) =
-                accept(&self.cache, &self.run, &self.plan.name, &task, &keyed, folder, sealed, done, seconds, None)
-                    .map_err(Box::new)?;
+                accept(&self.cache, &self.run, &self.plan.name, &task, &keyed, output).map_err(Box::new)?;
             self.latest.link(&task.id, &self.cache.folder(&record)).map_err(|e| Box::new(e.into()))?;
             self.passes(ix, &record).map_err(Box::new)?;
             Ok((record, unchanged))

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use super::{Keyed, Runner, RunnerMessage, TaskEnd, TaskOutput, TaskRole};
 use crate::event::{Event, Failure, FailureKind, TaskId};
 use crate::runner::attempt::accept;
-use crate::runner::output_source::{FetchedOutput, OutputRequest};
+use crate::runner::output_source::OutputRequest;
 use crate::runner::result_age;
 use crate::runner::schedule::{ScheduleState, TaskIndex};
-use crate::runner::store::{PathError, TaskRecord};
+use crate::runner::store::{FinishedOutput, PathError, TaskRecord};
 use crate::runner::task_executor::TaskExecutor;
 
 /// What a measurement leaves.
@@ -32,7 +32,7 @@ impl<W: TaskExecutor> Runner<W> {
         true
     }
 
-    pub(super) fn take_fetched(&mut self, ix: TaskIndex, fetched: Option<FetchedOutput>) {
+    pub(super) fn take_fetched(&mut self, ix: TaskIndex, fetched: Option<FinishedOutput>) {
         if self.schedule.state(ix) != ScheduleState::ComputingKey {
             return;
         }
@@ -40,20 +40,8 @@ impl<W: TaskExecutor> Runner<W> {
             return self.missed(ix);
         };
         let task = self.task(ix);
-        let FetchedOutput { folder, sealed, done, seconds, from } = fetched;
-        let from = Some(from);
-        match accept(
-            &self.cache,
-            &self.run,
-            &self.plan.name,
-            &task,
-            &keyed,
-            &folder,
-            sealed,
-            done,
-            seconds,
-            from.clone(),
-        ) {
+        let from = fetched.from.clone();
+        match accept(&self.cache, &self.run, &self.plan.name, &task, &keyed, fetched) {
             Ok((record, _)) => self.take_hit(ix, &record, from),
             Err(failure) => {
                 let text = format!("what another machine made could not be kept: {}", failure.what);

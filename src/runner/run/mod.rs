@@ -20,20 +20,19 @@ use super::attempt::{AttemptInputs, AttemptOutcome};
 use super::batches::{BatchSlot, Batches};
 use super::keying::{Keyed, TaskOutput, look_up, reasons};
 use super::options::{EventEmitter, GPUS_HINT, RunOptions, RunSummary, TaskRole};
-use super::output_source::FetchedOutput;
 use super::schedule::{StartItem, TaskEnd, TaskIndex, TaskSchedule};
 use super::task_executor::TaskExecutor;
 use crate::event::{Endpoint, Event, Failure, FailureKind, GpuId, ReducedSetting, RunId, Stop, TaskId};
 use crate::files::Digest;
 use crate::plan::{Lifetime, Plan, SharedTask};
-use crate::runner::store::{Digests, Latest, Lookup, OutputCache};
+use crate::runner::store::{Digests, FinishedOutput, Latest, Lookup, OutputCache};
 use key_state::KeyState;
 use schedule_items::items;
 
 enum RunnerMessage {
     Keyed(TaskIndex, Result<Keyed, Failure>),
     /// What the shared store has for a key.
-    RemoteLookup(TaskIndex, Option<Box<FetchedOutput>>),
+    RemoteLookup(TaskIndex, Option<Box<FinishedOutput>>),
     Ready(TaskIndex, Vec<Endpoint>),
     /// A step has ended, and its large output is being hashed.
     Hashing(TaskIndex),

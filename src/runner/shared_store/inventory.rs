@@ -14,8 +14,8 @@ use super::store_state::{Shareability, lock};
 use crate::event::TaskId;
 use crate::files::Digest;
 use crate::runner::signing::SignatureError;
-use crate::runner::store::{TaskKey, TaskRecord};
-use crate::runner::{FetchedOutput, OutputRequest, OutputSource as _};
+use crate::runner::store::{FinishedOutput, TaskKey, TaskRecord};
+use crate::runner::{OutputRequest, OutputSource as _};
 
 /// All of a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -106,7 +106,7 @@ impl SharedStore {
     }
 
     /// Brings an output here, not yet accepted. Problems have been reported.
-    pub async fn get(&self, task: &TaskId, key: &TaskKey, digest: &Digest) -> Option<FetchedOutput> {
+    pub async fn get(&self, task: &TaskId, key: &TaskKey, digest: &Digest) -> Option<FinishedOutput> {
         self.fetch(OutputRequest { task: task.clone(), key: key.clone(), digest: *digest }).await
     }
 

@@ -15,8 +15,8 @@ use super::record::{RecordError, SharedOutput};
 use super::store_state::StoreState;
 use crate::event::Event;
 use crate::files::Digest;
-use crate::runner::store::{HashedFolder, Incoming, ParcelItem, free_bytes};
-use crate::runner::{FetchedOutput, OutputRequest};
+use crate::runner::OutputRequest;
+use crate::runner::store::{FinishedOutput, HashedFolder, Incoming, ParcelItem, free_bytes};
 use crate::units::size;
 
 /// The output of a key; `None`: it is not there.
@@ -24,7 +24,7 @@ pub(super) async fn pull(
     inner: &Arc<StoreState>,
     wanted: &OutputRequest,
     name: &Digest,
-) -> Result<Option<FetchedOutput>, SharedStoreError> {
+) -> Result<Option<FinishedOutput>, SharedStoreError> {
     let Some(shared) = read(inner, name).await? else { return Ok(None) };
     if shared.key != wanted.digest || machine::name(&shared.key, &shared.machine) != *name {
         let damage = SharedStoreError::Damaged {
@@ -48,12 +48,12 @@ pub(super) async fn pull(
             return Err(error);
         }
     };
-    Ok(Some(FetchedOutput {
+    Ok(Some(FinishedOutput {
         folder: incoming.folder().to_owned(),
         sealed,
         done: shared.done,
         seconds: shared.seconds,
-        from: inner.address.clone(),
+        from: Some(inner.address.clone()),
     }))
 }
 

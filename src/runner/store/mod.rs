@@ -83,7 +83,7 @@ pub use journal::{
 pub use key::{KEY_VERSION, TaskKey};
 pub use latest::Latest;
 pub use lock::{LockAttempt, LockHolder, ProjectLock};
-pub use output_cache::{Lookup, OutputCache};
+pub use output_cache::{FinishedOutput, Lookup, OutputCache};
 pub use outputs::{HashedFolder, ListedFolder, list_folder};
 pub use own_items::StateItems;
 pub use plan_cache::{CompilerId, NoOpConditions, PlanSources, WatchedOutput, WatchedPaths, WatchedTask};

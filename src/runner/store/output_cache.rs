@@ -48,6 +48,18 @@ struct Inner {
     has_failed: bool,
 }
 
+/// An output that is whole and checked, and has no record yet: made here, or brought from the shared store.
+#[derive(Debug)]
+pub struct FinishedOutput {
+    pub folder: PathBuf,
+    pub sealed: HashedFolder,
+    pub done: Done,
+    /// How long making it took, s; where it was made.
+    pub seconds: f64,
+    /// The name of the shared store that it came from, for the user; `None`: it was made here.
+    pub from: Option<String>,
+}
+
 /// What the cache has for a key.
 #[derive(Clone, Debug)]
 pub enum Lookup {
@@ -211,23 +223,18 @@ impl OutputCache {
     }
 
     /// Accepts a finished output. If the task's last record holds the same bytes, that folder stays the output and the new one
-    /// goes away, so that paths that others wrote down stay true; then the second value is true. `from`: the shared store that
-    /// it came from, if it was not made here.
-    #[expect(clippy::too_many_arguments, reason = "they are the parts of a record")]
+    /// goes away, so that paths that others wrote down stay true; then the second value is true.
     pub fn accept(
         &self,
         run: &RunId,
         manifest: &str,
         task: &TaskId,
         key: &TaskKey,
-        folder: &Path,
-        sealed: HashedFolder,
-        done: Done,
-        seconds: f64,
-        from: Option<String>,
+        output: FinishedOutput,
     ) -> Result<(Arc<TaskRecord>, bool), PathError> {
+        let FinishedOutput { folder, sealed, done, seconds, from } = output;
         let digest = key.digest();
-        let fields = KeyText::of(key).map_err(io::Error::other).at("write", folder)?;
+        let fields = KeyText::of(key).map_err(io::Error::other).at("write", &folder)?;
         let before = self.last(manifest, task).filter(|r| {
             // One that cannot be read is left as it is: the new one takes its place.
             r.digest == sealed.digest && self.verify(r).is_ok_and(|change| change.is_none())
@@ -236,7 +243,7 @@ impl OutputCache {
         let (name, entries) = if let Some(before) = &before {
             // The same folder when a resumed stage changed nothing.
             if self.folder(before) != folder {
-                let _ = fs::remove_dir_all(folder);
+                let _ = fs::remove_dir_all(&folder);
             }
             (before.folder.clone(), before.entries.clone())
         } else {
@@ -485,7 +492,8 @@ mod tests {
         let folder = cache.new_folder(&task, &key.digest(), false).unwrap();
         fs::write(folder.join("out"), n.to_string()).unwrap();
         let sealed = list_folder(&folder).unwrap().seal().unwrap();
-        cache.accept(&RunId::new("r"), "m", &task, &key, &folder, sealed, Done::default(), 0.5, None).unwrap();
+        let output = FinishedOutput { folder, sealed, done: Done::default(), seconds: 0.5, from: None };
+        cache.accept(&RunId::new("r"), "m", &task, &key, output).unwrap();
     }
 
     /// How many records there are, and how many of them count as synced.

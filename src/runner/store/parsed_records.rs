@@ -210,7 +210,8 @@ mod tests {
             fs::write(folder.join("out"), n.to_string()).unwrap();
             let sealed = list_folder(&folder).unwrap().seal().unwrap();
             let done = Done { headline: Some(format!("{n}")), ..Done::default() };
-            cache.accept(&RunId::new("r"), "m", &task, &key, &folder, sealed, done, 0.5, None).unwrap();
+            let output = FinishedOutput { folder, sealed, done, seconds: 0.5, from: None };
+            cache.accept(&RunId::new("r"), "m", &task, &key, output).unwrap();
         }
         cache.sync().unwrap();
         cache.keep_parsed();
