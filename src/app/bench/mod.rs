@@ -11,7 +11,7 @@ mod table;
 use std::path::{Path, PathBuf};
 
 use self::manifest::STAGE;
-use super::project::{Project, current_folder};
+use super::project::{Project, current_folder, given_state_folder};
 use super::run::{self, RunEnd, StopSignals};
 use crate::app::error::CommandError;
 use crate::app::out_folder::{FILES, NewResult, OutFolder};
@@ -91,7 +91,7 @@ pub(super) fn bench(global: &Global, request: &BenchCommand) -> Result<CliExit, 
 fn measure(global: &Global, request: &BenchCommand, text: &str) -> Result<RunEnd, CommandError> {
     let signals = StopSignals::new();
     loop {
-        let home = free_state_folder(&current_folder()?, &global.home)?;
+        let home = free_state_folder(&current_folder()?, given_state_folder(global)?)?;
         let global = &Global { home: home.state().to_owned(), ..global.clone() };
         let path = manifest_file::write(&home, text)?;
         let project = Project::open_current(global)?;
