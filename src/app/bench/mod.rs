@@ -52,6 +52,8 @@ pub(super) fn bench(global: &Global, request: &BenchCommand) -> Result<CliExit, 
         return Ok(CliExit::Done);
     }
     option_checks::check_key(request)?;
+    current_folder()?;
+    given_state_folder(global)?;
     if let Some(simulated) = manifest::simulated(&request.target) {
         print_error(&format!("note: simulated server ({simulated}): its times are computed, not measured on a GPU\n"));
     }

@@ -125,10 +125,16 @@ pub fn copy_named(from: &Path, path: &Path) -> Result<(), PathError> {
 /// Links are followed. What is no regular file, as a device or a pipe, has no content that could be replaced: it is written to.
 fn write_named_with(path: &Path, fill: impl FnOnce(&mut File) -> io::Result<()>) -> Result<(), PathError> {
     let written = || -> io::Result<()> {
-        if metadata_if_there(path)?.is_some_and(|found| !found.is_file()) {
+        let earlier = metadata_if_there(path)?;
+        if earlier.as_ref().is_some_and(|found| !found.is_file()) {
             return fill(&mut OpenOptions::new().write(true).open(path)?);
         }
         let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let fill = |file: &mut File| {
+            // A file that only its owner may read stays one.
+            earlier.map_or(Ok(()), |found| file.set_permissions(found.permissions()))?;
+            fill(file)
+        };
         replace_with(&target, fill).map_err(|error| error.source)
     };
     written().at("write", path)
@@ -213,6 +219,8 @@ pub(super) fn discard_aside(folder: &Path) -> Result<(), PathError> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     /// As on a full disk: a part can be written.
@@ -239,10 +247,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let [file, link] = ["file", "link"].map(|name| folder.path().join(name));
         fs::write(&file, "old").unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
         symlink(&file, &link).unwrap();
         write_named(&link, "new").unwrap();
         assert!(link.is_symlink());
         assert_eq!(fs::read_to_string(&file).unwrap(), "new");
+        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
         copy_named(&file, Path::new("/dev/null")).unwrap();
         assert!(!Path::new("/dev/null").is_file());
         assert!(write_named(Path::new("/dev/full"), "x").is_err());
