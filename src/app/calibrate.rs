@@ -1,6 +1,5 @@
 //! `regatta sim calibrate`: from step logs to a preset of the simulator.
 
-use std::fs;
 use std::path::Path;
 
 use anyhow::Context as _;
@@ -14,6 +13,7 @@ use crate::files::read_text;
 use crate::manifest::ManifestLibrary;
 use crate::manifest::model::{ModelShape, SystemShape};
 use crate::report::{Styler, calibration_json, calibration_preset, calibration_text};
+use crate::runner::store::write_named;
 use crate::sim::{self, CalibrationTarget, Parallelism, Precision};
 use crate::spec::SimScheduler;
 use crate::stages::{decoder_model, gpu_timing};
@@ -64,7 +64,7 @@ pub(super) fn calibrate(global: &Global, request: &Calibrate) -> Result<CliExit,
     let preset = calibration_preset(&fit);
     match &request.output {
         Some(path) => {
-            fs::write(path, preset).with_context(|| format!("cannot write {}", path.display()))?;
+            write_named(path, preset)?;
             print_error(&format!("the preset is in {}\n", path.display()));
         }
         None if !request.json => print(&format!("\n{preset}")),

@@ -11,6 +11,7 @@ use crate::report::compare::{
     self, CompareRules, ComparedResult, ComparedSweep, Comparison, FailCondition, FailConditionOutcome, RunSet,
 };
 use crate::report::{self, Styler, html};
+use crate::runner::store::write_named;
 use crate::stats::Margins;
 
 pub(super) fn compare(global: &Global, request: &Compare) -> Result<CliExit, CommandError> {
@@ -106,8 +107,7 @@ fn compare_sweeps(global: &Global, request: &Compare, sweeps: &[ComparedSweep]) 
 }
 
 fn write_page(path: &std::path::Path, page: &str) -> Result<(), CommandError> {
-    std::fs::write(path, page)
-        .map_err(|error| anyhow::Error::from(error).context(format!("cannot write {}", path.display())))?;
+    write_named(path, page)?;
     print_error(&format!("the page: {}\n", path.display()));
     Ok(())
 }

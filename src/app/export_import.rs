@@ -8,7 +8,7 @@ use super::find_result::{RESULT, SEEN, find};
 use super::import_sources::located_runs;
 use super::translate;
 use crate::app::error::CommandError;
-use crate::app::out_folder::OutFolder;
+use crate::app::out_folder::NewResult;
 use crate::app::output::{print, print_error};
 use crate::cli::{CliExit, ExportRequest, Global, ImportRequest};
 use crate::files::{metadata_if_there, read_text};
@@ -16,6 +16,7 @@ use crate::harness::SWEEP;
 use crate::interop::{self, ExportFormat, Imported, ImportedSweep, LocatedRun};
 use crate::report::compare::{CompareRules, ComparedSweep};
 use crate::report::{Styler, html, sweep_table};
+use crate::runner::store::write_named;
 
 pub(super) fn export(global: &Global, request: &ExportRequest) -> Result<CliExit, CommandError> {
     let found = find(global, &request.result)?;
@@ -90,8 +91,13 @@ pub(super) fn import(global: &Global, request: &ImportRequest) -> Result<CliExit
         return sweep(global, request, runs);
     }
     let Some(only) = runs.pop() else { return Ok(CliExit::Done) };
-    OutFolder::of(&request.out)?;
-    put_result(&request.out, &only.run, true)?;
+    let new = NewResult::begin(&request.out)?;
+    put_result(&new, Path::new(""), &only.run)?;
+    new.publish()?;
+    let names = [Some(RESULT), (!only.run.seen.is_empty()).then_some(SEEN)];
+    for name in names.into_iter().flatten() {
+        print(&format!("{}\n", request.out.join(name).display()));
+    }
     Ok(CliExit::Done)
 }
 
@@ -99,33 +105,33 @@ pub(super) fn import(global: &Global, request: &ImportRequest) -> Result<CliExit
 fn sweep(global: &Global, request: &ImportRequest, runs: Vec<LocatedRun>) -> Result<CliExit, CommandError> {
     let name = request.paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" + ");
     let ImportedSweep { report, results } = interop::import_sweep(&name, runs).map_err(CommandError::usage)?;
-    let out = &request.out;
-    // Points of an earlier import would be taken for those of this one.
-    OutFolder::of(out)?.remove()?;
+    let new = NewResult::begin(&request.out)?;
     for (folder, run) in &results {
-        put_result(&out.join(folder), run, false)?;
+        put_result(&new, Path::new(folder), run)?;
     }
-    put(out, SWEEP, report.text().as_bytes())?;
+    new.write(Path::new(SWEEP), report.text())?;
     let page = html::compare_sweeps(&[ComparedSweep { name, report: report.clone() }], CompareRules::default())
         .map_err(anyhow::Error::from)?;
-    put(out, "sweep.html", page.as_bytes())?;
+    new.write(Path::new("sweep.html"), page)?;
+    new.publish()?;
+    for name in [SWEEP, "sweep.html"] {
+        print(&format!("{}\n", request.out.join(name).display()));
+    }
     print(&sweep_table(&report, Styler::chosen(global.color.choice())));
     Ok(CliExit::Done)
 }
 
-/// A result with its requests. `is_printed`: the paths of the files.
-fn put_result(out: &Path, imported: &Imported, is_printed: bool) -> Result<(), CommandError> {
-    create_folder(out)?;
-    let put = if is_printed { put } else { write };
+/// A result with its requests, in a folder of the new one.
+fn put_result(new: &NewResult, folder: &Path, imported: &Imported) -> Result<(), CommandError> {
     let result = serde_json::to_string_pretty(&imported.result).map_err(anyhow::Error::from)?;
-    put(out, RESULT, format!("{result}\n").as_bytes())?;
+    new.write(&folder.join(RESULT), format!("{result}\n"))?;
     if !imported.seen.is_empty() {
         let mut text = String::new();
         for one in &imported.seen {
             text.push_str(&serde_json::to_string(one).map_err(anyhow::Error::from)?);
             text.push('\n');
         }
-        put(out, SEEN, text.as_bytes())?;
+        new.write(&folder.join(SEEN), text)?;
     }
     Ok(())
 }
@@ -158,8 +164,7 @@ fn write(folder: &Path, name: &str, bytes: &[u8]) -> Result<(), CommandError> {
     if let Some(folder) = path.parent() {
         create_folder(folder)?;
     }
-    fs::write(&path, bytes)
-        .map_err(|error| anyhow::Error::from(error).context(format!("cannot write {}", path.display())).into())
+    Ok(write_named(&path, bytes)?)
 }
 
 fn create_folder(path: &Path) -> Result<(), CommandError> {

@@ -4,8 +4,6 @@ use std::collections::{BTreeSet, HashSet};
 use std::fs;
 use std::path::Path;
 
-use anyhow::Context as _;
-
 use super::find_result::{RESULT, results_of_run};
 use super::past_runs::{or_left_out, report_unreadable};
 use super::project::Project;
@@ -19,7 +17,9 @@ use crate::interop::{MeasuredResult, MeasuredRun};
 use crate::report::compare::ComparedResult;
 use crate::report::history::{self, HistoryPoint, MetricKey};
 use crate::report::{Styler, html};
-use crate::runner::store::{StateFolder, WithPath as _, last_run, readable_runs, remove_tag, set_tag, tags_of};
+use crate::runner::store::{
+    StateFolder, WithPath as _, last_run, readable_runs, remove_tag, set_tag, tags_of, write_named,
+};
 
 pub(super) fn history(global: &Global, request: &HistoryRequest) -> Result<CliExit, CommandError> {
     let home = Project::open_current(global)?.home;
@@ -40,7 +40,7 @@ pub(super) fn history(global: &Global, request: &HistoryRequest) -> Result<CliEx
     });
     if let Some(path) = &request.html {
         let page = html::history(&series).map_err(anyhow::Error::from)?;
-        fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))?;
+        write_named(path, page)?;
         print_error(&format!("page: {}\n", path.display()));
     }
     Ok(CliExit::Done)

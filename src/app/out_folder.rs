@@ -8,7 +8,9 @@ use crate::app::error::CommandError;
 use crate::files::read_text;
 use crate::harness::{REPEATS, SWEEP, SWEEP_POINTS, SweepReport};
 use crate::interop::MeasuredResult;
-use crate::runner::store::{discard, items_in};
+use crate::runner::store::{
+    PathError, WithPath as _, copy_named, discard, is_there, items_in, move_items, write_named,
+};
 
 /// The files of one run that are copied.
 pub(super) const FILES: [&str; 3] = ["result.json", "requests.jsonl", "gpu.jsonl"];
@@ -96,7 +98,7 @@ impl OutFolder {
     ///
     /// # Errors
     /// A file of it cannot be removed.
-    pub(super) fn remove(&self) -> Result<(), CommandError> {
+    fn remove(&self) -> Result<(), CommandError> {
         for path in &self.own {
             discard(path)?;
         }
@@ -105,6 +107,80 @@ impl OutFolder {
             let _ = fs::remove_dir(folder);
         }
         Ok(())
+    }
+}
+
+/// A result for a folder that a user names. It is collected in a folder of its own inside of that one, and takes the place of an
+/// earlier copy only when it is whole.
+pub(super) struct NewResult {
+    folder: PathBuf,
+    collected: PathBuf,
+    makes_folder: bool,
+    stays: bool,
+}
+
+impl NewResult {
+    /// # Errors
+    /// It would replace what Regatta did not write, or the folder cannot be used.
+    pub(super) fn begin(folder: &Path) -> Result<Self, CommandError> {
+        OutFolder::of(folder)?;
+        let new = Self {
+            folder: folder.to_owned(),
+            collected: folder.join(format!(".regatta.tmp{}", std::process::id())),
+            makes_folder: !is_there(folder)?,
+            stays: false,
+        };
+        // An earlier process with this number may have left one.
+        discard(&new.collected)?;
+        fs::create_dir_all(&new.collected).at("create", folder)?;
+        Ok(new)
+    }
+
+    /// Adds a copy of a file, under this path in the folder.
+    pub(super) fn copy(&self, from: &Path, name: &Path) -> Result<(), CommandError> {
+        let add = || self.place(name).and_then(|place| copy_named(from, &place));
+        add().map_err(|error| {
+            let to = self.folder.join(name);
+            anyhow::anyhow!("cannot copy {} to {}: {}", from.display(), to.display(), error.source).into()
+        })
+    }
+
+    /// Adds a file.
+    pub(super) fn write(&self, name: &Path, bytes: impl AsRef<[u8]>) -> Result<(), CommandError> {
+        let add = || self.place(name).and_then(|place| write_named(&place, bytes));
+        Ok(add().map_err(|error| PathError { doing: "write", path: self.folder.join(name), source: error.source })?)
+    }
+
+    fn place(&self, name: &Path) -> Result<PathBuf, PathError> {
+        let place = self.collected.join(name);
+        let above = place.parent().unwrap_or(&self.collected);
+        fs::create_dir_all(above).at("create", above)?;
+        Ok(place)
+    }
+
+    /// Replaces the earlier copy: its parts would be taken for those of this one.
+    pub(super) fn publish(mut self) -> Result<(), CommandError> {
+        // Something may have been put there meanwhile.
+        OutFolder::of(&self.folder)?.remove()?;
+        if let Err(error) = move_items(&self.collected, &self.folder) {
+            self.stays = true;
+            let place = self.collected.display();
+            return Err(anyhow::anyhow!("{error}\n  hint: what could not be moved is in {place}").into());
+        }
+        Ok(())
+    }
+}
+
+impl Drop for NewResult {
+    fn drop(&mut self) {
+        if self.stays {
+            return;
+        }
+        let _ = discard(&self.collected);
+        if self.makes_folder {
+            // Only if nothing is in it.
+            let _ = fs::remove_dir(&self.folder);
+        }
     }
 }
 
@@ -145,6 +221,39 @@ mod tests {
         assert!(found.has_result);
         assert!(found.remove().is_ok());
         assert_eq!(items_in(folder.path()).unwrap(), [folder.path().join("notes")]);
+    }
+
+    #[test]
+    fn an_earlier_copy_stays_until_the_new_one_is_whole() {
+        let files = [("notes", "mine"), ("requests.jsonl", "old"), ("result.json", RESULT)];
+        let folder = folder_with(&files);
+        let source = folder_with(&[("requests.jsonl", "new")]);
+        let begin = |folder: &Path| {
+            let Ok(new) = NewResult::begin(folder) else { panic!("refused") };
+            assert!(new.copy(&source.path().join("requests.jsonl"), Path::new("requests.jsonl")).is_ok());
+            new
+        };
+        let new = begin(folder.path());
+        let Err(CommandError::Other(why)) = new.copy(source.path(), Path::new("points/1/result.json")) else {
+            panic!("a folder is no file")
+        };
+        let to = folder.path().join("points/1/result.json");
+        let text = format!("cannot copy {} to {}: ", source.path().display(), to.display());
+        assert!(why.to_string().starts_with(&text), "{why}");
+        drop(new);
+        assert_eq!(items_in(folder.path()).unwrap(), files.map(|(name, _)| folder.path().join(name)));
+        assert_eq!(read_text(folder.path().join("requests.jsonl")).unwrap(), "old");
+
+        let new = begin(folder.path());
+        assert!(new.write(Path::new("points/1/result.json"), RESULT).is_ok());
+        assert!(new.publish().is_ok());
+        let names = ["notes", "points", "requests.jsonl"].map(|name| folder.path().join(name));
+        assert_eq!(items_in(folder.path()).unwrap(), names);
+        assert_eq!(read_text(folder.path().join("requests.jsonl")).unwrap(), "new");
+
+        let absent = folder.path().join("absent");
+        drop(begin(&absent));
+        assert!(!absent.exists());
     }
 
     #[test]

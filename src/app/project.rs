@@ -19,9 +19,31 @@ use crate::runner::store::{CompilerId, PlanSources, StateFolder};
 use crate::runner::{OutputCheck, RunOptions, TaskRole, task_roles};
 
 /// # Errors
-/// It was removed, or may not be looked at.
+/// It was removed, or may not be looked at, or its path is not UTF-8.
 pub(super) fn current_folder() -> Result<PathBuf, CommandError> {
-    Ok(env::current_dir().context("the current folder cannot be used")?)
+    let folder = env::current_dir().context("the current folder cannot be used")?;
+    check_is_text("the current folder", &folder)?;
+    Ok(folder)
+}
+
+/// The state folder, as it was given.
+///
+/// # Errors
+/// Its path is not UTF-8.
+pub(super) fn given_state_folder(global: &Global) -> Result<&Path, CommandError> {
+    check_is_text("the state folder", &global.home)?;
+    Ok(&global.home)
+}
+
+/// Plans, records and commands have paths as text: one that is none would be another path there.
+fn check_is_text(what: &str, path: &Path) -> Result<(), CommandError> {
+    if path.to_str().is_some() {
+        return Ok(());
+    }
+    Err(CommandError::Usage(format!(
+        "the path of {what} is not UTF-8: {}\n  hint: rename the part of it that is not, or use another folder",
+        path.display()
+    )))
 }
 
 pub(super) struct Project {
@@ -35,7 +57,7 @@ impl Project {
     /// The current folder. Touches nothing.
     pub(super) fn open_current(global: &Global) -> Result<Self, CommandError> {
         let folder = current_folder()?;
-        let state = folder.join(&global.home);
+        let state = folder.join(given_state_folder(global)?);
         Ok(Self {
             manifests: ManifestLibrary::new(&folder),
             home: StateFolder::new(folder, state),

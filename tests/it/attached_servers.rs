@@ -5,7 +5,9 @@ use std::process::Stdio;
 use regatta::sim::{Faults, SimOptions};
 use serde_json::json;
 
+use crate::harness::{AT_ONCE, script};
 use crate::ports::free_port;
+use crate::scripted_server::Scripted;
 use crate::simulator::ground::{Files, Running};
 use crate::world::{Ended, World, signal, until};
 
@@ -32,6 +34,14 @@ fn servers_that_are_as_they_should_be_are_used_and_named() {
     ended.shows("`tensorrt_llm` is tensorrtllm, decoupled, max_batch_size 512");
     // Eight requests are too few for a verdict on the load; that the servers were used is what counts.
     ended.shows("tok/s");
+}
+
+#[test]
+fn a_call_that_is_refused_is_named() {
+    let server = Scripted::start(true, None, script(|_| AT_ONCE));
+    let ended = bench(&server.address.to_string(), "server", "");
+    assert_eq!(ended.code, 1);
+    ended.shows(&format!("{}: ServerLive: not in the script (Unimplemented)", server.address));
 }
 
 #[test]

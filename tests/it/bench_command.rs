@@ -1,6 +1,7 @@
 //! `regatta bench TARGET`: one line, no manifest, and a table at the end.
 
 use std::io::{BufRead as _, BufReader};
+use std::os::unix::ffi::OsStrExt as _;
 use std::process::{Child, Stdio};
 
 use serde_json::Value;
@@ -269,10 +270,35 @@ fn a_folder_that_is_named_with_out_keeps_what_regatta_did_not_write() {
     measured(&to("kept", &[]));
     assert!(!world.path("kept/repeats").exists(), "what an earlier `--out` left is replaced");
     assert_eq!(world.read("kept/notes"), "mine");
+    let ended = to("kept", &["--profile-export-file", "/dev/full"]);
+    assert_eq!(ended.code, 1, "{ended:?}");
+    ended.shows("copied to kept").shows("cannot write /dev/full: No space left on device");
+    assert!(!ended.stderr.contains("an earlier run"), "{ended:?}");
     let words = ["bench", "openai://127.0.0.1:1", "-m", "m", "-n", "1", "--out", "kept"];
     let failed = world.regatta(&words);
     assert_ne!(failed.code, 0);
     failed.shows("note: kept still has the result of an earlier run");
+}
+
+#[test]
+fn a_folder_whose_path_is_not_text_is_refused() {
+    let world = World::new();
+    let folder = world.path(std::ffi::OsStr::from_bytes(b"nu\xff"));
+    std::fs::create_dir(&folder).unwrap();
+    let refused = |mut command: std::process::Command| {
+        let ended = Ended::of(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
+        assert_eq!(ended.code, 2, "{ended:?}");
+        ended
+    };
+    for words in [&["bench", "sim:", "-n", "5", "-q"][..], &["run", "m"], &["plan", "m"], &["runs"]] {
+        let mut command = world.command(words);
+        command.current_dir(&folder);
+        refused(command).shows("error: the path of the current folder is not UTF-8: /").shows("hint: rename");
+    }
+    let mut command = world.command(&["bench", "sim:", "-n", "5", "--home"]);
+    command.arg(&folder);
+    refused(command).shows("error: the path of the state folder is not UTF-8: /");
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
 }
 
 #[test]

@@ -98,6 +98,7 @@ mod simulator;
 mod slurm;
 mod stages;
 mod state_files;
+mod stream_limit;
 mod submission;
 mod supervision;
 mod sweep;

@@ -6,8 +6,8 @@ use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
 use pretty_assertions::assert_eq;
-use regatta::event::Endpoint;
-use regatta::harness::{BenchSpec, FailureClass, RequestEnd, SendingSpec};
+use regatta::event::{Endpoint, Stop};
+use regatta::harness::{BenchSpec, FailureClass, RequestEnd, SendingSpec, run};
 use regatta::spec::{Length, Request, ResponseSizeLimits};
 use regatta::triton::proto::inference::{ModelInferRequest, ModelStreamInferResponse};
 use regatta::triton::{HttpAddress, HttpClient, TritonClient};
@@ -179,6 +179,43 @@ fn messages_over_grpc_have_the_same_budget() {
     let (class, why) = failure(&spec);
     assert_eq!(class, FailureClass::TooLarge, "{why}");
     assert!(why.contains("`request.response_limits.total`"), "{why}");
+}
+
+/// Answers every call with messages of no bytes, without end.
+async fn empty_messages(listener: tokio::net::TcpListener) {
+    while let Ok((socket, _)) = listener.accept().await {
+        tokio::spawn(async move {
+            let Ok(mut connection) = h2::server::handshake(socket).await else { return };
+            while let Some(Ok((_, mut call))) = connection.accept().await {
+                tokio::spawn(async move {
+                    let Ok(mut body) = call.send_response(http::Response::new(()), false) else { return };
+                    loop {
+                        body.reserve_capacity(16 << 10);
+                        let Some(Ok(bytes)) = std::future::poll_fn(|context| body.poll_capacity(context)).await else {
+                            return;
+                        };
+                        // A message begins with five bytes: not compressed, and its length.
+                        if body.send_data(bytes::Bytes::from(vec![0; bytes]), false).is_err() {
+                            return;
+                        }
+                    }
+                });
+            }
+        });
+    }
+}
+
+#[test]
+fn an_answer_to_a_query_of_more_than_one_message_is_not_read_on() {
+    let spec = kserve::spec(&GrpcServer::start(true, None, kserve::script(|_| kserve::AT_ONCE)), 1);
+    let error = wait_for(async move {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let endpoints = vec![listener.local_addr().unwrap().to_string().parse().unwrap()];
+        tokio::spawn(empty_messages(listener));
+        run(&BenchSpec { endpoints, ..spec }, &Stop::new(), |_| {}).await.unwrap_err()
+    });
+    let text = error.to_string();
+    assert!(text.contains("ServerReady: the answer is not a gRPC stream: it has more than one message"), "{text}");
 }
 
 /// The reason of a refusal is a text without end: at any speed the request fails with what has come of it.

@@ -137,6 +137,22 @@ fn a_file_that_may_not_grow_is_an_error_that_names_it() {
 }
 
 #[test]
+fn a_file_that_a_user_names_is_whole_or_as_it_was() {
+    let world = World::new();
+    let result = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/results/benchmark");
+    let export = format!("exec $R export '{}' --as vllm --out out", result.display());
+    let limited = format!("ulimit -f 1; {export}");
+    let names = || fs::read_dir(world.path("out")).expect("a folder").count();
+    let ended = shell(&world, &limited);
+    assert_eq!((ended.code, names()), (1, 0), "{ended:?}");
+    ended.shows("cannot write out/vllm_bench.json: File too large");
+    assert_eq!(shell(&world, &export).code, 0);
+    let whole = world.read("out/vllm_bench.json");
+    assert_eq!(shell(&world, &limited).code, 1);
+    assert_eq!((world.read("out/vllm_bench.json"), names()), (whole, 1));
+}
+
+#[test]
 fn without_threads_to_spare_inputs_are_read_by_the_one_that_there_is() {
     let world = World::new();
     world.manifest("m", "stages:\n  a: { inputs: { x: large }, shell: 'true' }\n");

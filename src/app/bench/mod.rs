@@ -8,20 +8,19 @@ mod option_errors;
 mod repeats_table;
 mod table;
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use self::manifest::STAGE;
-use super::project::{Project, current_folder};
+use super::project::{Project, current_folder, given_state_folder};
 use super::run::{self, RunEnd, StopSignals};
 use crate::app::error::CommandError;
-use crate::app::out_folder::{FILES, OutFolder};
+use crate::app::out_folder::{FILES, NewResult, OutFolder};
 use crate::app::output::{print, print_error};
 use crate::cli::{self, BenchCommand, BenchLoad, CliExit, Force, Global, OutputVerbosity, Select};
 use crate::files::read_text;
 use crate::harness::{SWEEP, SweepReport, read_result, repeat_folders};
 use crate::report::{Styler, sweep_table};
-use crate::runner::store::{PathError, ProjectLock, StateFolder, is_there};
+use crate::runner::store::{PathError, ProjectLock, StateFolder, copy_named, is_there};
 
 pub(super) fn bench(global: &Global, request: &BenchCommand) -> Result<CliExit, CommandError> {
     for notice in &request.notices {
@@ -53,33 +52,48 @@ pub(super) fn bench(global: &Global, request: &BenchCommand) -> Result<CliExit, 
         return Ok(CliExit::Done);
     }
     option_checks::check_key(request)?;
+    current_folder()?;
+    given_state_folder(global)?;
     if let Some(simulated) = manifest::simulated(&request.target) {
         print_error(&format!("note: simulated server ({simulated}): its times are computed, not measured on a GPU\n"));
     }
     // Before anything is measured.
     let earlier = request.out.as_deref().map(OutFolder::of).transpose()?;
-    let exported = measure(global, request, &text).and_then(|ran| {
+    let mut is_replaced = false;
+    let exit = measure(global, request, &text).and_then(|ran| {
         let task = ran.outs.iter().find(|(task, _)| task.as_str() == STAGE);
-        let Some((_, out)) = task else { return Ok((ran.exit, false)) };
+        let Some((_, out)) = task else { return Ok(ran.exit) };
         let is_quiet = global.loudness == OutputVerbosity::Quiet;
         // A script that reads the result wants it, whatever else is printed.
         if request.json || !is_quiet {
             print_result(request, out, Styler::chosen(global.color.choice()))?;
         }
-        Ok((ran.exit, export(request, &ran, out, &text, is_quiet)?))
+        if let Some(folder) = &request.out {
+            is_replaced = copy_result(folder, &ran, out, &text)?;
+            if is_replaced && !is_quiet {
+                print_error(&format!("copied to {}\n", folder.display()));
+            }
+        }
+        let requests = out.join("requests.jsonl");
+        if let Some(file) = &request.profile_export_file
+            && is_there(&requests)?
+        {
+            copy_named(&requests, file)?;
+        }
+        Ok(ran.exit)
     });
     if let Some(folder) = request.out.as_deref().filter(|_| earlier.is_some_and(|earlier| earlier.has_result))
-        && !matches!(exported, Ok((_, true)))
+        && !is_replaced
     {
         print_error(&format!("note: {} still has the result of an earlier run\n", folder.display()));
     }
-    exported.map(|(exit, _)| exit)
+    exit
 }
 
 fn measure(global: &Global, request: &BenchCommand, text: &str) -> Result<RunEnd, CommandError> {
     let signals = StopSignals::new();
     loop {
-        let home = free_state_folder(&current_folder()?, &global.home)?;
+        let home = free_state_folder(&current_folder()?, given_state_folder(global)?)?;
         let global = &Global { home: home.state().to_owned(), ..global.clone() };
         let path = manifest_file::write(&home, text)?;
         let project = Project::open_current(global)?;
@@ -168,51 +182,31 @@ fn point_folders(out: &Path) -> Result<Vec<PathBuf>, CommandError> {
     Ok(report.points.iter().map(|point| out.join(&point.folder)).collect())
 }
 
-/// Copies of what the run left, to the requested paths. Whether there is a result that could be copied.
-fn export(
-    request: &BenchCommand,
-    ran: &RunEnd,
-    out: &Path,
-    manifest: &str,
-    is_quiet: bool,
-) -> Result<bool, CommandError> {
-    let copy = |from: &Path, to: &Path| -> Result<(), CommandError> {
-        if is_there(from)? {
-            fs::copy(from, to)
-                .map_err(|error| anyhow::anyhow!("cannot copy {} to {}: {error}", from.display(), to.display()))?;
-        }
-        Ok(())
-    };
-    let has_result = is_there(&out.join("result.json"))? || is_there(&out.join(SWEEP))?;
-    if let Some(folder) = request.out.as_deref().filter(|_| has_result) {
-        // Something may have been put there meanwhile.
-        OutFolder::of(folder)?.remove()?;
-        let mut runs = vec![out.to_owned()];
-        runs.extend(repeat_folders(out)?);
-        for point in point_folders(out)? {
-            let repeats = repeat_folders(&point)?;
-            runs.push(point);
-            runs.extend(repeats);
-        }
-        for run in runs {
-            let to = folder.join(run.strip_prefix(out).unwrap_or(&run));
-            fs::create_dir_all(&to).map_err(|error| anyhow::anyhow!("cannot make {}: {error}", to.display()))?;
-            for name in FILES {
-                copy(&run.join(name), &to.join(name))?;
-            }
-        }
-        copy(&out.join(SWEEP), &folder.join(SWEEP))?;
-        if let Some(report) = &ran.report {
-            copy(report, &folder.join("report.html"))?;
-        }
-        let path = folder.join("manifest.yaml");
-        fs::write(&path, manifest).map_err(|error| anyhow::anyhow!("cannot write {}: {error}", path.display()))?;
-        if !is_quiet {
-            print_error(&format!("copied to {}\n", folder.display()));
+/// Copies what the run left into a folder, if there is a result. Whether there is one.
+fn copy_result(folder: &Path, ran: &RunEnd, out: &Path, manifest: &str) -> Result<bool, CommandError> {
+    if !is_there(&out.join("result.json"))? && !is_there(&out.join(SWEEP))? {
+        return Ok(false);
+    }
+    let new = NewResult::begin(folder)?;
+    let copy = |from: &Path, name: &Path| if is_there(from)? { new.copy(from, name) } else { Ok(()) };
+    let mut runs = vec![out.to_owned()];
+    runs.extend(repeat_folders(out)?);
+    for point in point_folders(out)? {
+        let repeats = repeat_folders(&point)?;
+        runs.push(point);
+        runs.extend(repeats);
+    }
+    for run in runs {
+        let to = run.strip_prefix(out).unwrap_or(&run);
+        for name in FILES {
+            copy(&run.join(name), &to.join(name))?;
         }
     }
-    if let Some(file) = &request.profile_export_file {
-        copy(&out.join("requests.jsonl"), file)?;
+    copy(&out.join(SWEEP), Path::new(SWEEP))?;
+    if let Some(report) = &ran.report {
+        copy(report, Path::new("report.html"))?;
     }
-    Ok(has_result)
+    new.write(Path::new("manifest.yaml"), manifest)?;
+    new.publish()?;
+    Ok(true)
 }

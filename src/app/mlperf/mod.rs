@@ -14,6 +14,7 @@ use crate::cli::{CliExit, Global, MlperfAction};
 use crate::files::metadata_if_there;
 use crate::mlperf::{self, Round, SubmissionReport};
 use crate::report::{self, Styler};
+use crate::runner::store::write_named;
 
 pub(super) fn perform(global: &Global, request: MlperfAction) -> Result<CliExit, CommandError> {
     let styler = Styler::chosen(global.color.choice());
@@ -53,8 +54,7 @@ fn verdict(
     styler: Styler,
 ) -> Result<CliExit, CommandError> {
     if let Some(path) = csv {
-        std::fs::write(path, report::mlperf::results_csv(examined))
-            .map_err(|error| CommandError::Usage(format!("{}: {error}", path.display())))?;
+        write_named(path, report::mlperf::results_csv(examined)).map_err(CommandError::usage)?;
     }
     print(&if json {
         report::mlperf::examined_json(examined)

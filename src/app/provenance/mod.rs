@@ -8,7 +8,6 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::Context as _;
 use serde_json::{Value, json};
 
 use self::dependencies::{DependencyReader, files, whole};
@@ -22,7 +21,7 @@ use crate::app::output::print;
 use crate::cli::{CliExit, Force, Global, ProvenanceRequest, Select};
 use crate::diag::did_you_mean;
 use crate::plan::{Plan, Task};
-use crate::runner::store::{Digests, OutputCache, TaskRecord};
+use crate::runner::store::{Digests, OutputCache, TaskRecord, write_named};
 
 pub(super) fn provenance(global: &Global, request: &ProvenanceRequest) -> Result<CliExit, CommandError> {
     let project = Project::open_current(global)?;
@@ -43,7 +42,7 @@ pub(super) fn provenance(global: &Global, request: &ProvenanceRequest) -> Result
     let text = text.map_err(anyhow::Error::from)?;
     match &request.out {
         Some(path) => {
-            fs::write(path, format!("{text}\n")).with_context(|| format!("cannot write {}", path.display()))?;
+            write_named(path, format!("{text}\n"))?;
         }
         None => print(&format!("{text}\n")),
     }

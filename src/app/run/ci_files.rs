@@ -1,11 +1,12 @@
 //! What a run writes for the CI job that it is part of: JUnit XML where it is requested, and a part of the job's summary page.
 
-use std::fs::{self, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::path::Path;
 
 use crate::app::output::print_error;
 use crate::report::{RunState, junit_xml, markdown_summary};
+use crate::runner::store::{PathError, WithPath as _, write_named};
 
 /// The variable in which GitHub Actions names the file of the job's summary.
 pub(super) const STEP_SUMMARY: &str = "GITHUB_STEP_SUMMARY";
@@ -13,17 +14,18 @@ pub(super) const STEP_SUMMARY: &str = "GITHUB_STEP_SUMMARY";
 /// Writes them. Whether the JUnit file was written, if one is requested: it is the user's output. The summary is for readers only, so
 /// the run ends as it would have ended without it.
 pub(super) fn write(state: &RunState, junit: Option<&Path>, step_summary: Option<&Path>) -> bool {
-    let written = |severity: &str, path: &Path, result: std::io::Result<()>| {
+    let written = |severity: &str, result: Result<(), PathError>| {
         if let Err(error) = &result {
-            print_error(&format!("{severity}: cannot write {}: {error}\n", path.display()));
+            print_error(&format!("{severity}: {error}\n"));
         }
         result.is_ok()
     };
-    let is_written = junit.is_none_or(|path| written("error", path, fs::write(path, junit_xml(state))));
+    let is_written = junit.is_none_or(|path| written("error", write_named(path, junit_xml(state))));
     if let Some(path) = step_summary {
         // Other steps of the job have written theirs into the same file.
         let appended = OpenOptions::new().create(true).append(true).open(path);
-        written("warning", path, appended.and_then(|mut file| file.write_all(markdown_summary(state).as_bytes())));
+        let appended = appended.and_then(|mut file| file.write_all(markdown_summary(state).as_bytes()));
+        written("warning", appended.at("write", path));
     }
     is_written
 }

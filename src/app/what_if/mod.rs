@@ -6,16 +6,14 @@ mod disaggregated;
 mod fleet;
 mod question;
 
-use std::fs;
 use std::thread;
-
-use anyhow::Context as _;
 
 use super::project::Project;
 use crate::app::error::CommandError;
 use crate::app::output::{print, print_error};
 use crate::cli::{BalancerPolicy, CliExit, Global, Select, WhatIf};
 use crate::report::{Styler, WhatIfRow, html, what_if_json, what_if_text};
+use crate::runner::store::write_named;
 use crate::units::shell_word;
 use arguments::{grid, length, limits};
 use benchmarks::{Lengths, questions_of};
@@ -60,7 +58,7 @@ pub(super) fn what_if(global: &Global, request: &WhatIf) -> Result<CliExit, Comm
     if let Some(path) = &request.html {
         let limits = goal.unwrap_or_default();
         let page = html::what_if(&rows, &goal_text, &limits, &own_command(request)).map_err(anyhow::Error::from)?;
-        fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))?;
+        write_named(path, page)?;
         print_error(&format!("the page: {}\n", path.display()));
     }
     let goal = goal_text;

@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::{Notify, OwnedSemaphorePermit};
@@ -29,6 +30,8 @@ pub(in crate::harness) struct Dispatcher {
     pub freed: Rc<Notify>,
     pub alarms: Alarms,
     pub counts: DispatchCounts,
+    /// Since when the servers have allowed no request at a time, with none in flight; on the clock.
+    pub no_room_since: Cell<Option<u64>>,
     /// The error that ended the worker early.
     pub failed: RefCell<Option<HarnessError>>,
 }
@@ -51,6 +54,8 @@ fn add(count: &Cell<u64>, more: u64) {
 struct AdmittedRequest {
     connection: Rc<Connection>,
     permit: Option<OwnedSemaphorePermit>,
+    /// The servers have allowed no request at a time for the stall time-out: it is not sent.
+    is_refused: bool,
 }
 
 impl Dispatcher {
@@ -259,21 +264,41 @@ impl Dispatcher {
             None => None,
         };
         let mut has_waited = false;
-        loop {
+        let (link, is_refused) = loop {
             let turn = self.counts.turn.get() + 1;
             self.counts.turn.set(turn);
             if let Some(link) = least_busy(&self.links, turn) {
-                link.in_flight.set(link.in_flight.get() + 1);
-                add(&self.counts.waited_for_stream, u64::from(has_waited));
-                return Some(AdmittedRequest { connection: link, permit });
+                self.no_room_since.set(None);
+                break (link, false);
             }
             has_waited = true;
+            let left = self.patience_for_room();
+            if left.is_zero() {
+                // The limit may be raised while many are refused.
+                tokio::task::yield_now().await;
+                break (Rc::clone(&self.links[turn % self.links.len()]), true);
+            }
             tokio::select! {
                 biased;
                 () = self.job.stop.cancelled() => return None,
                 () = self.freed.notified() => {}
+                () = tokio::time::sleep(left) => {}
             }
+        };
+        link.in_flight.set(link.in_flight.get() + 1);
+        add(&self.counts.waited_for_stream, u64::from(has_waited));
+        Some(AdmittedRequest { connection: link, permit, is_refused })
+    }
+
+    /// How long a request may still wait for room. A request in flight makes room when it ends; with none, only the servers can.
+    fn patience_for_room(&self) -> Duration {
+        let stall = self.job.spec.stall_timeout;
+        let now = self.job.clock.now();
+        if self.no_room_since.get().is_none() && self.links.iter().all(|link| link.in_flight.get() == 0) {
+            self.no_room_since.set(Some(now));
         }
+        let waited = self.no_room_since.get().map_or(0, |since| now.saturating_sub(since));
+        stall.saturating_sub(Duration::from_nanos(waited))
     }
 
     /// Counts a request as issued now; its future ends with the answer.
@@ -282,7 +307,7 @@ impl Dispatcher {
         index: u64,
         planned: Vec<PlannedRequest>,
         frame: Bytes,
-        AdmittedRequest { connection, permit }: AdmittedRequest,
+        AdmittedRequest { connection, permit, is_refused }: AdmittedRequest,
         due: u64,
         listener: Option<CallListener>,
     ) -> impl Future<Output = MessageEnd> + use<> {
@@ -300,7 +325,7 @@ impl Dispatcher {
             t0: self.t0,
             collector: Rc::clone(&self.collector),
             gauge: Rc::clone(&self.gauge),
-            freed: Rc::clone(&self.freed),
+            is_refused,
             spec: Arc::clone(&self.job.spec),
             live: Arc::clone(&self.job.live),
             clock: self.job.clock,

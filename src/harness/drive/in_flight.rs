@@ -6,7 +6,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::external_driver::CallListener;
@@ -70,7 +69,8 @@ pub(in crate::harness) struct InFlightRequest {
     pub t0: u64,
     pub collector: Rc<RefCell<Collector>>,
     pub gauge: Rc<ConcurrencyGauge>,
-    pub freed: Rc<Notify>,
+    /// The servers have allowed no request at a time for the stall time-out: it is not sent.
+    pub is_refused: bool,
     pub spec: Arc<BenchSpec>,
     pub live: Arc<LiveCounts>,
     pub clock: BenchClock,
@@ -109,7 +109,7 @@ impl InFlightRequest {
         let AttemptAnswer { ended, final_marker, t_end, t_cancel } = answer;
         self.gauge.change(t_end, -(self.planned.len() as i64));
         self.connection.in_flight.set(self.connection.in_flight.get() - 1);
-        self.freed.notify_one();
+        self.connection.freed.notify_one();
         let from_start = |at: u64| at.saturating_sub(self.t0);
         let answer = parts.first_mut().and_then(|part| part.answer.take());
         let answer = self.notify_driver(answer, &parts, &ended, t_end);
@@ -216,6 +216,8 @@ impl InFlightRequest {
             deadline: self.spec.request.deadline.as_ref().map(TimeSpan::time),
             t_issue: self.t_issue,
             t_attempt,
+            // Sent again after a pause, it may find a server that allows it.
+            is_refused: self.is_refused && self.connection.max_in_flight() == 0,
         }
         .perform(&self.stop, &mut parts)
         .await;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
+use tokio::sync::Notify;
 
 use super::dispatcher::{DispatchCounts, Dispatcher};
 use super::job::WorkerJob;
@@ -32,12 +33,14 @@ pub(in crate::harness) struct PreparedWorker {
     links: Vec<Rc<Connection>>,
     encoder: Arc<RequestEncoder>,
     pacer: Pacer,
+    freed: Rc<Notify>,
 }
 
 impl WorkerJob {
     /// Connects, queries the model, serialises bodies, warms up.
     pub async fn prepare(self) -> Result<PreparedWorker, HarnessError> {
         let cells: Vec<_> = self.spec.endpoints.iter().map(|_| Rc::new(Cell::new(0))).collect();
+        let freed = Rc::<Notify>::default();
         let links: Vec<_> = self
             .spec_connections()
             .map(|at| {
@@ -47,6 +50,7 @@ impl WorkerJob {
                 let limits = self.spec.response_bounds();
                 let mut link =
                     Connection::new(at as u32, endpoint, &self.spec.protocol, mode, limits, self.clock, cell);
+                link.freed = Rc::clone(&freed);
                 if let (Some(pool), Some(tls)) = (&mut link.pool, &self.tls) {
                     pool.set_tls(tls.clone());
                 }
@@ -85,7 +89,7 @@ impl WorkerJob {
         self.open_connections(&links).await;
         let pacer = Pacer::for_arrivals(self.workers)
             .map_err(|source| HarnessError::System { what: "no timerfd".to_owned(), source })?;
-        Ok(PreparedWorker { job: self, links, encoder, pacer })
+        Ok(PreparedWorker { job: self, links, encoder, pacer, freed })
     }
 
     /// Over HTTP a request needs a connection of its own. Those that are due at the start have theirs by then, so that they leave
@@ -133,6 +137,7 @@ impl WorkerJob {
                 deadline: None,
                 t_issue: self.clock.now(),
                 t_attempt: self.clock.now(),
+                is_refused: false,
             }
             .perform(&self.stop, &mut [RequestProgress::default()])
             .await;
@@ -151,7 +156,7 @@ impl WorkerJob {
 impl PreparedWorker {
     /// Sends this worker's arrivals from `t0` (ns on the clock) and waits for every answer.
     pub async fn run(self, t0: u64) -> Result<WorkerOutput, HarnessError> {
-        let Self { job, links, encoder, pacer } = self;
+        let Self { job, links, encoder, pacer, freed } = self;
         let (keeps_timelines, workers) = (job.spec.timelines, job.workers);
         let connected_before: u32 = links.iter().map(|link| link.reconnects()).sum();
         let (idle_closed_before, resent_before) = idle_closes(&links);
@@ -167,9 +172,10 @@ impl PreparedWorker {
             t0,
             collector: Rc::new(RefCell::new(Collector { keeps_timelines, ..Collector::one_of(workers) })),
             gauge: Rc::default(),
-            freed: Rc::default(),
+            freed,
             alarms: Alarms::default(),
             counts: DispatchCounts::default(),
+            no_room_since: Cell::default(),
             failed: RefCell::default(),
         });
         let no_timer = |source| HarnessError::System { what: "timerfd".to_owned(), source };

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use h2::client::Builder;
 use http::Request;
 use tokio::net::TcpStream;
+use tokio::sync::Notify;
 
 use super::http::ConnectionPool;
 use super::kserve::stamped_socket::StampedSocket;
@@ -44,6 +45,8 @@ pub(in crate::harness) struct Connection {
     port: u16,
     clock: BenchClock,
     pub in_flight: Cell<usize>,
+    /// Notified when there may be room for a request that waits: one has ended, or the server's limit has changed.
+    pub freed: Rc<Notify>,
     /// When any stream of this server last had a token, as seen by this worker.
     pub last_token: Rc<Cell<u64>>,
     live: RefCell<Option<RpcSender>>,
@@ -91,6 +94,7 @@ impl Connection {
             pool,
             clock,
             in_flight: Cell::new(0),
+            freed: Rc::default(),
             last_token,
             live: RefCell::new(None),
             connecting: tokio::sync::Mutex::new(()),
@@ -222,12 +226,18 @@ impl Connection {
             .enable_push(false)
             .handshake(socket)
             .await?;
-        let max_streams = Rc::clone(&self.max_streams);
+        let (max_streams, freed) = (Rc::clone(&self.max_streams), Rc::clone(&self.freed));
         // Ends when the server closes; the worker's end takes it along.
         tokio::task::spawn_local(std::future::poll_fn(move |context| {
             let poll = Pin::new(&mut connection).poll(context);
-            if poll.is_pending() {
-                max_streams.set(connection.max_concurrent_send_streams());
+            let limit = match max_streams.get() {
+                _ if poll.is_pending() => connection.max_concurrent_send_streams(),
+                // The next request connects again, and that connection has a limit of its own.
+                0 => STREAMS_AT_FIRST,
+                last => last,
+            };
+            if max_streams.replace(limit) != limit {
+                freed.notify_waiters();
             }
             // Requests in flight receive the error on their own streams.
             poll.map(drop)

@@ -11,8 +11,8 @@ use super::kserve::call_error::CallError;
 pub(in crate::harness) enum HandshakeError {
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    #[error(transparent)]
-    Call(#[from] CallError),
+    #[error("{method}: {error}")]
+    Call { method: &'static str, error: CallError },
     #[error("{path}: {error}")]
     Query { path: String, error: QueryError },
     /// `what` is a path or a method.
@@ -46,6 +46,6 @@ pub(in crate::harness) enum HandshakeError {
 impl HandshakeError {
     /// Whether the server has no such method: then the question stays open.
     pub fn is_unimplemented(&self) -> bool {
-        matches!(self, Self::Call(error) if error.is_unimplemented())
+        matches!(self, Self::Call { error, .. } if error.is_unimplemented())
     }
 }

@@ -1,9 +1,9 @@
-//! Temp, write, sync, rename: the one way a file is replaced. And errors that name the path.
+//! Temp, write, sync, rename: the one way a file is replaced, also one that a user names. And errors that name the path.
 //!
 //! After a power cut a file is the old or the new one, whole. The new name itself lasts once the filesystem has written the folder, at
 //! the latest with the flush at the end of a run (`OutputCache::sync`): to sync the folder each time would take as long again.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -107,12 +107,16 @@ pub(super) fn create_folder(path: &Path) -> Result<(), PathError> {
 }
 
 /// Replaces a file so that a reader sees the old or the new one, never a part.
-#[expect(clippy::disallowed_methods, reason = "this is the one place that renames")]
 pub fn replace(path: &Path, bytes: &[u8]) -> Result<(), PathError> {
+    replace_with(path, |file| file.write_all(bytes))
+}
+
+#[expect(clippy::disallowed_methods, reason = "this is the one place that renames")]
+fn replace_with(path: &Path, fill: impl FnOnce(&mut File) -> io::Result<()>) -> Result<(), PathError> {
     let temp = path.with_extension(format!("tmp{}", std::process::id()));
     let written = (|| {
         let mut file = File::create(&temp).at("create", &temp)?;
-        file.write_all(bytes).at("write", &temp)?;
+        fill(&mut file).at("write", &temp)?;
         file.sync_data().at("sync", &temp)?;
         fs::rename(&temp, path).at("publish", path)
     })();
@@ -120,6 +124,44 @@ pub fn replace(path: &Path, bytes: &[u8]) -> Result<(), PathError> {
         let _ = fs::remove_file(&temp);
     }
     written
+}
+
+/// Writes a file that a user names. Where it cannot be written, as on a full disk, what was there stays.
+pub fn write_named(path: &Path, bytes: impl AsRef<[u8]>) -> Result<(), PathError> {
+    write_named_with(path, |file| file.write_all(bytes.as_ref()))
+}
+
+/// The same with what is in another file.
+pub fn copy_named(from: &Path, path: &Path) -> Result<(), PathError> {
+    write_named_with(path, |file| io::copy(&mut File::open(from)?, file).map(drop))
+}
+
+/// Links are followed. What is no regular file, as a device or a pipe, has no content that could be replaced: it is written to.
+fn write_named_with(path: &Path, fill: impl FnOnce(&mut File) -> io::Result<()>) -> Result<(), PathError> {
+    let written = || -> io::Result<()> {
+        let earlier = metadata_if_there(path)?;
+        if earlier.as_ref().is_some_and(|found| !found.is_file()) {
+            return fill(&mut OpenOptions::new().write(true).open(path)?);
+        }
+        let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let fill = |file: &mut File| {
+            // A file that only its owner may read stays one.
+            earlier.map_or(Ok(()), |found| file.set_permissions(found.permissions()))?;
+            fill(file)
+        };
+        replace_with(&target, fill).map_err(|error| error.source)
+    };
+    written().at("write", path)
+}
+
+/// Moves what is in a folder into another one of the same filesystem.
+#[expect(clippy::disallowed_methods, reason = "this is the one place that renames")]
+pub fn move_items(from: &Path, to: &Path) -> Result<(), PathError> {
+    for item in items_in(from)? {
+        let target = to.join(item.file_name().unwrap_or_default());
+        fs::rename(&item, &target).at("publish", &target)?;
+    }
+    Ok(())
 }
 
 /// The same for a file that is only a cache: not synced, because it is checked when it is read.
@@ -186,5 +228,47 @@ pub(super) fn discard_aside(folder: &Path) -> Result<(), PathError> {
     match fs::rename(folder, &aside) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e).at("rename", folder),
         _ => discard(&aside),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    /// As on a full disk: a part can be written.
+    fn full(file: &mut File) -> io::Result<()> {
+        file.write_all(b"half")?;
+        Err(io::Error::from_raw_os_error(28))
+    }
+
+    #[test]
+    fn a_named_file_that_cannot_be_written_whole_is_as_it_was() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("junit.xml");
+        let text = write_named_with(&path, full).unwrap_err().to_string();
+        assert!(text.starts_with(&format!("cannot write {}: No space left", path.display())), "{text}");
+        assert_eq!(items_in(folder.path()).unwrap(), [] as [PathBuf; 0]);
+        write_named(&path, "whole").unwrap();
+        write_named_with(&path, full).unwrap_err();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "whole");
+        assert_eq!(items_in(folder.path()).unwrap(), [path]);
+    }
+
+    #[test]
+    fn a_named_file_is_written_where_its_link_leads_and_a_device_stays_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let [file, link] = ["file", "link"].map(|name| folder.path().join(name));
+        fs::write(&file, "old").unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+        symlink(&file, &link).unwrap();
+        write_named(&link, "new").unwrap();
+        assert!(link.is_symlink());
+        assert_eq!(fs::read_to_string(&file).unwrap(), "new");
+        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+        copy_named(&file, Path::new("/dev/null")).unwrap();
+        assert!(!Path::new("/dev/null").is_file());
+        assert!(write_named(Path::new("/dev/full"), "x").is_err());
     }
 }

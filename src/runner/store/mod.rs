@@ -70,7 +70,9 @@ mod sealed;
 
 pub use arrays::ArrayFiles;
 pub use digests::{Digests, InputError, InputState};
-pub use durable::{PathError, WithPath, discard, is_there, items_in, point, replace};
+pub use durable::{
+    PathError, WithPath, copy_named, discard, is_there, items_in, move_items, point, replace, write_named,
+};
 pub use explain::explain;
 pub use file_stamp::{EntryKind, FileStamp};
 pub use gc::{Garbage, garbage, remove, unfinished, unfinished_plans};

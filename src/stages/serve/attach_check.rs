@@ -189,7 +189,7 @@ fn optional<T>(answer: Result<T, ClientError>) -> Result<Option<T>, Problem> {
     match answer {
         Ok(answer) => Ok(Some(answer)),
         Err(ClientError { why: ClientErrorKind::Refused { code: tonic::Code::Unimplemented, .. }, .. }) => Ok(None),
-        Err(error) => Err(Problem { what: format!("{}: {}", error.request, error.why), hint: error.hint() }),
+        Err(error) => Err(Problem { what: error.call_and_why(), hint: error.hint() }),
     }
 }
 
@@ -199,7 +199,7 @@ async fn unreachable(endpoint: &Endpoint, error: &ClientError) -> Problem {
         ListeningService::Metrics => "that is its metrics port, and gRPC is spoken here",
         ListeningService::OtherHttp => "something answers there that is no Triton: it speaks HTTP",
         ListeningService::Nothing | ListeningService::Grpc | ListeningService::Other => {
-            return Problem { what: error.why.to_string(), hint: error.hint() };
+            return Problem { what: error.call_and_why(), hint: error.hint() };
         }
     };
     Problem { what: what.to_owned(), hint: Some("give the port of --grpc-port, which is 8001 by default".to_owned()) }

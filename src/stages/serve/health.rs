@@ -148,8 +148,8 @@ enum NotHealthy {
     Late(Duration),
     #[error("no connection: {0}")]
     Port(#[source] std::io::Error),
-    #[error(transparent)]
-    Call(ClientErrorKind),
+    #[error("{}", .0.call_and_why())]
+    Call(ClientError),
     #[error("it reports that it is not live")]
     NotLive,
     #[error("it reports that {0} is not ready any more")]
@@ -161,7 +161,7 @@ impl From<ClientError> for NotHealthy {
     fn from(error: ClientError) -> Self {
         match error.why {
             ClientErrorKind::Timeout(limit) => Self::Late(limit),
-            why => Self::Call(why),
+            _ => Self::Call(error),
         }
     }
 }

@@ -175,7 +175,7 @@ async fn probe_server(server: &PlannedServer, endpoint: &Endpoint) -> Result<(St
         Ok(Ok(index)) => index,
         // Not every KServe server has a repository.
         Ok(Err(error)) if error.code().is_some() => Vec::new(),
-        Ok(Err(error)) => return Ok((Step::Live(at(), error.why.to_string()), None)),
+        Ok(Err(error)) => return Ok((Step::Live(at(), error.call_and_why()), None)),
         Err(_) => return Ok((Step::Live(at(), late()), None)),
     };
     let failed: Vec<String> = index

@@ -28,10 +28,10 @@ pub enum ClientErrorKind {
     #[error("{0}")]
     Protocol(String),
     /// The server's own message, and its gRPC status.
-    #[error("{message} ({code:?})")]
+    #[error("{} ({code:?})", or_no_message(message))]
     Refused { code: Code, message: String },
     /// The same over HTTP.
-    #[error("{message} (HTTP {status})")]
+    #[error("{} (HTTP {status})", or_no_message(message))]
     Http { status: u16, message: String },
     #[error("no answer within {:.1} s", .0.as_secs_f64())]
     Timeout(Duration),
@@ -81,6 +81,14 @@ impl ClientError {
         Self { request: request.into(), address: address.into(), why }
     }
 
+    /// Why, behind the call that it was: for a text that names the server itself. Without a connection no call was made.
+    pub fn call_and_why(&self) -> String {
+        match &self.why {
+            ClientErrorKind::Address(_) | ClientErrorKind::Connect { .. } => self.why.to_string(),
+            why => format!("{}: {why}", self.request),
+        }
+    }
+
     /// The gRPC status, where the server gave one.
     pub fn code(&self) -> Option<Code> {
         match &self.why {
@@ -124,6 +132,10 @@ impl ClientError {
         };
         Some(hint.to_owned())
     }
+}
+
+fn or_no_message(message: &str) -> &str {
+    if message.is_empty() { "no message" } else { message }
 }
 
 /// Triton's own mapping, reversed.
@@ -177,5 +189,24 @@ fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     match error.downcast_ref::<Status>() {
         Some(status) => with_causes(status.message().to_owned(), error),
         None => error_chain(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_names_its_call_also_where_the_server_says_nothing() {
+        let of = |why| ClientError::new("ServerLive", "host:8001", why).call_and_why();
+        let silent = ClientErrorKind::Refused { code: Code::Unimplemented, message: String::new() };
+        assert_eq!(of(silent), "ServerLive: no message (Unimplemented)");
+        assert_eq!(
+            of(ClientErrorKind::Http { status: 500, message: String::new() }),
+            "ServerLive: no message (HTTP 500)"
+        );
+        assert_eq!(of(ClientErrorKind::Timeout(Duration::from_secs(10))), "ServerLive: no answer within 10.0 s");
+        let connect = ClientErrorKind::Connect { cause: ConnectCause::Refused, text: "refused".to_owned() };
+        assert_eq!(of(connect), "no connection: refused");
     }
 }

@@ -29,8 +29,8 @@ pub enum NotReady {
     Starting,
     #[error("something answers there that is not a Triton server")]
     NotTriton,
-    #[error(transparent)]
-    Call(ClientErrorKind),
+    #[error("{}", .0.call_and_why())]
+    Call(ClientError),
 }
 
 /// What kept a connection from being made; the frequent causes in words, others as the system names them.
@@ -101,6 +101,6 @@ async fn probe_ready(address: &Address, endpoint: &Endpoint) -> Result<(), NotRe
         Err(ClientError { why: ClientErrorKind::Refused { code: Code::Unimplemented, .. }, .. }) => {
             Err(NotReady::NotTriton)
         }
-        Err(error) => Err(NotReady::Call(error.why)),
+        Err(error) => Err(NotReady::Call(error)),
     }
 }

@@ -45,6 +45,8 @@ pub(in crate::harness) struct RequestAttempt<'a> {
     pub t_issue: u64,
     /// The same, of this attempt.
     pub t_attempt: u64,
+    /// The server allows no request at a time, and is not asked.
+    pub is_refused: bool,
 }
 
 /// One request of a message, as responses make it.
@@ -125,6 +127,7 @@ impl RequestAttempt<'_> {
         let state = State::default();
         let outcome = tokio::select! {
             biased;
+            () = std::future::ready(()), if self.is_refused => Err(Some((FailureClass::Refused, self.no_stream_text()))),
             result = self.exchange_messages(parts, &state) => result.map_err(Some),
             () = stop.cancelled() => Err(None),
             fault = self.wait_for_stall(&state.last_token) => Err(Some(fault)),
@@ -170,6 +173,11 @@ impl RequestAttempt<'_> {
             }
         };
         AttemptAnswer { ended, final_marker, t_end, t_cancel }
+    }
+
+    fn no_stream_text(&self) -> String {
+        let seconds = self.stall.as_secs_f64();
+        format!("the server has allowed no request at a time for {seconds} s (SETTINGS_MAX_CONCURRENT_STREAMS is 0)")
     }
 
     /// What tokens are counted by, and how many the request allows.

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::HeaderValue;
 
 use super::call_error::CallError;
-use super::grpc_messages::Frames;
+use super::grpc_messages::{Frames, WireError};
 use super::rpc::{RpcPart, RpcResponse, answer_of, check_status};
 use crate::harness::transport::connection::Connection;
 
@@ -34,7 +34,7 @@ pub(in crate::harness) async fn send(
     answer_of(response.await.map_err(CallError::Broken)?)
 }
 
-/// One message in each direction, for the queries before the run.
+/// One message in each direction, for the queries before the run. At a second one in the answer nothing more is read.
 pub(in crate::harness) async fn unary_call(
     link: &Connection,
     method: &'static str,
@@ -42,17 +42,19 @@ pub(in crate::harness) async fn unary_call(
 ) -> Result<Bytes, CallError> {
     let mut answer = send(link, method, frame, None).await?;
     let mut frames = Frames::new(LONGEST_ANSWER);
-    let mut bytes = None;
+    let mut message = None;
     while let Some(part) = answer.part().await {
         match part.map_err(CallError::BrokenAnswer)? {
             RpcPart::Data(data) => {
                 frames.push(data);
-                if let Some(message) = frames.next().map_err(CallError::Wire)? {
-                    bytes = Some(message);
+                while let Some(next) = frames.next().map_err(CallError::Wire)? {
+                    if message.replace(next).is_some() {
+                        return Err(CallError::Wire(WireError::Malformed("it has more than one message")));
+                    }
                 }
             }
             RpcPart::Trailers(trailers) => check_status(&trailers)?,
         }
     }
-    bytes.ok_or(CallError::NoAnswer)
+    message.ok_or(CallError::NoAnswer)
 }

@@ -109,6 +109,7 @@ async fn answer<A: Message + Default>(
     let patience = spec.stall_timeout;
     let bytes: Bytes = tokio::time::timeout(patience, unary_call(link, method, grpc_messages::frame(question)))
         .await
-        .map_err(|_| HandshakeError::Late { what: method.to_owned(), patience })??;
+        .map_err(|_| HandshakeError::Late { what: method.to_owned(), patience })?
+        .map_err(|error| HandshakeError::Call { method, error })?;
     A::decode(bytes).map_err(|source| HandshakeError::Undecodable { method, source })
 }

@@ -97,6 +97,7 @@ pub(in crate::harness) fn check_status(headers: &HeaderMap) -> Result<(), GrpcSt
         return Ok(());
     }
     let message = headers.get("grpc-message").map(|text| shortened(&percent_decoded(text.as_bytes())));
+    let message = message.filter(|message| !message.is_empty());
     Err(GrpcStatus { code, message })
 }
 
@@ -135,6 +136,8 @@ mod tests {
         let busy = check_status(&trailers).unwrap_err();
         assert_eq!(busy.fault(false), (FailureClass::Refused, "gRPC status 14: busy ü".to_owned()));
         assert_eq!(busy.fault(true).0, FailureClass::Stream);
+        trailers.insert("grpc-message", "".parse().unwrap());
+        assert_eq!(check_status(&trailers).unwrap_err().to_string(), "gRPC status 14");
         trailers.insert("grpc-status", "3".parse().unwrap());
         assert_eq!(check_status(&trailers).unwrap_err().fault(false).0, FailureClass::Server);
         trailers.insert("grpc-status", "12".parse().unwrap());
