@@ -115,7 +115,7 @@ fn measured(stall_timeout: Duration, at_first: impl Fn(&Clients) + Send + Sync +
         ..spec(&server, 6)
     };
     let stop = Stop::new();
-    let running = async { tokio::time::timeout(Duration::from_secs(60), run(&spec, &stop, |_| {})).await };
+    let running = async { tokio::time::timeout(Duration::from_mins(1), run(&spec, &stop, |_| {})).await };
     wait_for(running).expect("the run ends").unwrap()
 }
 
