@@ -15,7 +15,7 @@ pub enum HarnessError {
     #[error("the benchmark cannot be planned: {0}")]
     Tls(#[source] TransportFailure),
     #[error(
-        "the benchmark cannot be planned: the key is to be in the environment variable {variable}, which is not set"
+        "the benchmark cannot be planned: the key is to be in the environment variable {variable}, which is not set or not text"
     )]
     NoApiKey { variable: String },
     /// Files of prompts; all that is wrong with one, each a sentence.

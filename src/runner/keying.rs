@@ -1,6 +1,7 @@
 //! A task's key, and whether the cache has its output.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -96,17 +97,24 @@ pub(super) fn key_of(
     };
     let base = key.digest();
     let may_be_lowered = task.retry.as_ref().is_some_and(|rule| rule.lower.is_some());
-    let lowered = if may_be_lowered {
-        output_cache.reduced_setting(&base).map_err(|e| Failure::new(FailureKind::Files, e.to_string()))?
-    } else {
-        None
-    };
+    let lowered =
+        if may_be_lowered { output_cache.reduced_setting(&base).map_err(|e| unreadable_setting(&e))? } else { None };
     let mut digest = base;
     if let Some(lowered) = &lowered {
         key.facts.insert(format!("lowered {}", lowered.knob), lowered.to.to_string());
         digest = key.digest();
     }
     Ok(Keyed { key, digest, inputs, base, lowered })
+}
+
+fn unreadable_setting(error: &PathError) -> Failure {
+    let failure = Failure::new(FailureKind::Files, error.to_string());
+    match error.source.kind() {
+        io::ErrorKind::InvalidData => {
+            failure.hint("remove that file: the stage then begins with the number in the manifest")
+        }
+        _ => failure,
+    }
 }
 
 /// The action, and where it is done, as one JSON object: so that a change of either is reported with its path.

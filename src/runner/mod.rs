@@ -43,7 +43,7 @@ pub use predict::{Decision, Prediction, predict, predict_no_op};
 pub use predict_keys::predict_keys;
 pub use provenance::{UpstreamProvenance, UpstreamTask, upstream_provenance};
 pub use run::run;
-pub use secret_values::{SecretNotText, secret_values, usable_secret_values};
+pub use secret_values::{SecretNotText, no_secret_text, secret_values, usable_secret_values};
 pub use signing::{KeyError, PublicKey, Signature, SignatureError, SigningKey, TrustedKeys};
 pub use task_executor::{Lease, OpenFact, ResolvedTask, TaskExecutor};
 pub use task_status::{TaskStatus, task_statuses};

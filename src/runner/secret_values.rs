@@ -1,6 +1,7 @@
 //! The values of a stage's secrets, in the forms in which a program may print them.
 
 use std::env::{self, VarError};
+use std::ffi::OsStr;
 
 /// A secret that could not be found in what a program prints.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -19,6 +20,15 @@ pub fn secret_values(name: &str) -> Result<Vec<String>, SecretNotText> {
         Ok(value) => Ok(forms(value)),
         Err(VarError::NotPresent) => Ok(Vec::new()),
         Err(VarError::NotUnicode(_)) => Err(SecretNotText { name: name.to_owned() }),
+    }
+}
+
+/// Why a variable has no value to hide, as it reads after its name.
+pub fn no_secret_text(value: Option<&OsStr>) -> &'static str {
+    match value {
+        None => "is not set",
+        Some(value) if value.is_empty() => "is empty",
+        Some(_) => "is only white space",
     }
 }
 
@@ -45,5 +55,11 @@ mod tests {
         assert_eq!(forms("abc".to_owned()), ["abc"]);
         assert_eq!(forms("abc\n".to_owned()), ["abc", "abc\n"]);
         assert!(forms(" \n".to_owned()).is_empty() && forms(String::new()).is_empty());
+    }
+
+    #[test]
+    fn an_empty_variable_is_not_called_unset() {
+        let texts = [None, Some(""), Some("\n")].map(|value| no_secret_text(value.map(OsStr::new)));
+        assert_eq!(texts, ["is not set", "is empty", "is only white space"]);
     }
 }

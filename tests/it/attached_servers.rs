@@ -93,6 +93,8 @@ fn everything_that_is_wrong_with_any_server_is_said_at_once() {
     ended.shows("max_batch_size is 16, there 512").shows("batch_scheduler_policy is `max_utilization`");
     ended.shows(&format!("{}: it is live and not ready", loading.address));
     ended.shows(&format!("127.0.0.1:{nothing}: no connection"));
+    let refused = ended.stdout.matches("Connection refused (os error 111)").count();
+    assert_eq!(refused, 1, "each cause is printed once: {}", ended.stdout);
 }
 
 #[test]

@@ -3,11 +3,17 @@
 //! `strace` counts the calls of each thread and injects the fault at the n-th. Between them they cover each fact of the journal, each
 //! line of the records, each file that is published by a rename, each link and each folder.
 
+use std::collections::BTreeSet;
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use regatta::runner::store::last_run;
+
+use crate::campaign::home;
+use crate::state_files::{kind, kinds, state_files};
 use crate::world::{Ended, World, alive_with, until};
 
 /// `a` and `b` count their runs; `b` is built on `a`.
@@ -92,12 +98,7 @@ fn under_strace(world: &World, fault: Fault, nth: usize) -> Ended {
 /// Runs with a fault in some calls: of all files, or of these; the calls are in `trace`.
 pub fn inject(world: &World, args: &[&str], calls: &str, what: &str, files: &[PathBuf]) -> Ended {
     let plain = world.command(args);
-    let mut command = Command::new("timeout");
-    command.args(["180", "strace", "-f", "-y", "-qq", "-o"]).arg(world.path("trace"));
-    for file in files {
-        command.arg("-P").arg(file);
-    }
-    command.arg(format!("--trace={calls}")).arg(format!("--inject={calls}:{what}"));
+    let mut command = strace(world, calls, what, files);
     command.arg(plain.get_program()).args(plain.get_args()).current_dir(world.path(""));
     for (name, value) in plain.get_envs() {
         match value {
@@ -107,6 +108,34 @@ pub fn inject(world: &World, args: &[&str], calls: &str, what: &str, files: &[Pa
     }
     let child = command.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::piped());
     Ended::of(child.stderr(std::process::Stdio::piped()).spawn().expect("timeout"))
+}
+
+fn strace(world: &World, calls: &str, what: &str, files: &[PathBuf]) -> Command {
+    let mut command = Command::new("timeout");
+    command.args(["180", "strace", "-f", "-y", "-qq", "-o"]).arg(world.path("trace"));
+    for file in files {
+        command.arg("-P").arg(file);
+    }
+    command.arg(format!("--trace={calls}")).arg(format!("--inject={calls}:{what}"));
+    command
+}
+
+/// Injects into a process that runs already: into files whose names are known only then.
+fn attach(world: &World, pid: u32, calls: &str, what: &str, files: &[PathBuf]) -> Child {
+    let attached = strace(world, calls, what, files)
+        .args(["-p", &pid.to_string()])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("timeout");
+    until("every thread to be traced", || {
+        let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+        threads.map(|thread| fs::read_to_string(thread.path().join("status")).unwrap_or_default()).all(|status| {
+            !status.lines().any(|line| line.strip_prefix("TracerPid:").is_some_and(|tracer| tracer.trim() == "0"))
+        })
+    });
+    attached
 }
 
 /// Tries each fault at the first call, the second, … until there is none any more.
@@ -160,6 +189,146 @@ fn a_write_or_sync_that_fails_is_an_error_and_the_next_run_goes_on() {
         fault("mkdir", "error=ENOSPC"),
         fault("syncfs,fdatasync", "error=EIO"),
     ]);
+}
+
+/// As [`TWO`]; `a` waits at a gate.
+const GATED: &str = r#"
+stages:
+  a:
+    inputs: { s: s.txt }
+    shell: 'echo a >> "$W/ran"; touch "$W/started"; while [ ! -e "$W/gate" ]; do sleep 0.02; done; cat {{ inputs.s }} > out; echo end >> out'
+  b: { shell: 'echo b >> "$W/ran"; cat {{ stages.a.out }}/out > out; echo end >> out' }
+"#;
+
+#[test]
+#[ignore = "needs strace"]
+fn a_journal_that_cannot_be_written_stops_the_run_and_the_next_one_goes_on() {
+    for error in ["ENOSPC", "EIO"] {
+        let mut tried = 0;
+        loop {
+            let mut world = World::with(GATED);
+            let folder = world.path("");
+            world.env("W", folder);
+            world.file("s.txt", "text\n");
+            let run = world.start(&["run", "m"]);
+            world.await_file("started");
+            let name = last_run(&home(&world)).expect("runs").expect("a run");
+            let journal = [home(&world).run(&name).join("journal.jsonl")];
+            let what = format!("error={error}:when={}", tried + 1);
+            let mut strace = attach(&world, run.id(), "write", &what, &journal);
+            world.file("gate", "");
+            let ended = Ended::of(run);
+            strace.wait().expect("an end");
+            if !world.read("trace").contains("(INJECTED)") {
+                assert_eq!(ended.code, 0, "{ended:?}");
+                break;
+            }
+            tried += 1;
+            let text = format!("{error} at write {tried}: {ended:?}");
+            assert_eq!(ended.code, 1, "{text}");
+            assert!(ended.stderr.contains(&format!("cannot write {}: ", journal[0].display())), "{text}");
+            assert!(!text.contains("panicked"), "{text}");
+            let mark = format!("REGATTA_HOME={}", world.path(".regatta").display());
+            until("all processes to be gone", || alive_with(&mark).is_empty());
+            let status = world.regatta(&["status"]);
+            assert!([0, 1, 130].contains(&status.code), "{text}: {status:?}");
+            let accepted = accepted(&world);
+            fs::write(world.path("ran"), "").expect("a file");
+            world.good(&["run", "m"]);
+            assert_eq!(world.read("latest/b/out"), RIGHT, "{text}");
+            let ran = world.read("ran");
+            assert!(
+                !accepted.iter().any(|task| ran.lines().any(|line| line == task)),
+                "{accepted:?} ran twice: {text}"
+            );
+            assert_eq!(world.good(&["run", "m"]).ran(), [""; 0], "{text}");
+        }
+        assert!(tried >= 3, "{error}: {tried} writes");
+    }
+}
+
+/// Kinds of files that are made again where they cannot be used.
+const CACHES: [&str; 5] = ["plan", "from", "rest", "stats", "parsed"];
+
+/// Their temporary names have the number of the process.
+#[test]
+#[ignore = "needs strace"]
+fn a_cache_that_cannot_be_written_is_left_out() {
+    let world = kinds();
+    let mut names: Vec<PathBuf> = state_files(&world);
+    names.retain(|path| CACHES.contains(&kind(path).as_str()));
+    for error in ["ENOSPC", "EIO"] {
+        for cache in &names {
+            let text = format!("{error}: {}", cache.display());
+            // Nothing to read: each is made anew.
+            let _ = fs::remove_dir_all(world.path(".regatta/plans"));
+            for name in ["stats", "records.parsed"] {
+                let _ = fs::remove_file(world.path(".regatta").join(name));
+            }
+            let _ = fs::remove_file(world.path("go"));
+            let plain = world.command(&["run", "m"]);
+            let mut shell = Command::new("sh");
+            shell.args(["-c", r#"while [ ! -e go ]; do sleep 0.02; done; exec "$@""#, "sh"]);
+            shell.arg(plain.get_program()).args(plain.get_args()).current_dir(world.path(""));
+            shell.env_remove("REGATTA_HOME").env_remove("REGATTA_STORE");
+            let piped = shell.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+            let run = piped.spawn().expect("sh");
+            let half = cache.with_extension(format!("tmp{}", run.id()));
+            let mut strace = attach(&world, run.id(), "write", &format!("error={error}:when=1+"), &[half.clone()]);
+            world.file("go", "");
+            let ended = Ended::of(run);
+            strace.wait().expect("an end");
+            assert!(world.read("trace").contains("(INJECTED)"), "{text}");
+            assert_eq!((ended.code, ended.ran()), (0, Vec::new()), "{text}: {ended:?}");
+            assert!(!half.exists() && !cache.exists(), "{text}: nothing half-written stays");
+            assert_eq!(world.read("latest/c/out"), "text\n");
+            assert_eq!(world.good(&["run", "m"]).ran(), [""; 0], "{text}");
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs strace"]
+fn a_state_file_that_cannot_be_read_is_named_or_only_a_cache_and_nothing_runs_again() {
+    let world = kinds();
+    let commands: [&[&str]; 6] = [&["run", "m"], &["status"], &["runs"], &["plan", "m"], &["gc"], &["run", "lowered"]];
+    for (error, message) in [("EIO", "Input/output error"), ("ESTALE", "Stale file handle")] {
+        let mut read = BTreeSet::new();
+        for path in state_files(&world) {
+            let kind = kind(&path);
+            let bench = ["plan", path.to_str().expect("a path")];
+            for words in commands.into_iter().chain((kind == "bench.yaml").then_some(&bench[..])) {
+                // Without the no-op's conditions, so that everything is looked at.
+                if !["plan", "from", "rest"].contains(&kind.as_str()) {
+                    let _ = fs::remove_dir_all(world.path(".regatta/plans"));
+                }
+                // Of all runs' journals, that of the last one is read.
+                let last = last_run(&home(&world)).expect("runs").expect("a run");
+                let path = if kind == "journal.jsonl" { home(&world).run(&last).join(&kind) } else { path.clone() };
+                let file = std::slice::from_ref(&path);
+                let ended = inject(&world, words, "read,pread64", &format!("error={error}:when=1+"), file);
+                let text = format!("{error}: {}: {words:?}: {ended:?}", path.display());
+                assert!(!text.contains("panicked") && ended.ran().is_empty(), "{text}");
+                if world.read("trace").contains("(INJECTED)") {
+                    read.insert(kind.clone());
+                    let is_cache = CACHES.contains(&kind.as_str());
+                    assert!(is_cache && ended.code == 0 || text.contains(message), "{text}");
+                    let named = path.strip_prefix(world.path("")).expect("below it").display().to_string();
+                    assert!(is_cache || text.matches(&named).count() > 1, "{text}");
+                    // Others are listed, and planned; `runs` and `plan` print what they leave out.
+                    assert!(is_cache || ["runs", "plan"].contains(&words[0]) || ended.code == 1, "{text}");
+                } else {
+                    assert!(ended.code <= 1, "{text}");
+                }
+                assert_eq!(world.good(&["run", "m"]).ran(), [""; 0], "{text}");
+            }
+        }
+        for kind in ["records", "parsed", "stats", "plan", "from", "rest", "files", "journal.jsonl", "tags"] {
+            assert!(read.contains(kind), "{error}: {kind} is not among {read:?}");
+        }
+        assert!(read.contains("lowered") && read.contains("bench.yaml"), "{error}: {read:?}");
+        world.good(&["run", "lowered"]);
+    }
 }
 
 #[test]

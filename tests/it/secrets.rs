@@ -136,6 +136,17 @@ fn no_process_of_a_run_has_a_secret_among_its_arguments() {
 }
 
 #[test]
+fn a_stage_without_its_secret_runs_and_a_notice_says_why_there_is_none() {
+    let mut world = World::new();
+    world.env("EMPTY_TOKEN", "").env("BLANK_TOKEN", " \n");
+    world.manifest("m", "stages:\n  a: { secrets: [UNSET_TOKEN, EMPTY_TOKEN, BLANK_TOKEN], shell: 'echo x > out' }\n");
+    let ended = world.good(&["run", "m"]);
+    for notice in ["UNSET_TOKEN is not set, and", "EMPTY_TOKEN is empty, and", "BLANK_TOKEN is only white space, and"] {
+        ended.shows(notice);
+    }
+}
+
+#[test]
 fn an_address_with_a_password_is_refused_without_it() {
     const PASSWORD: &str = "hunter2-4711";
     let hides = |ended: &Ended| {

@@ -1,6 +1,7 @@
 //! Files of the state folder that were cut off or altered, each kind; clocks that step; a runner that stands still; the death of the
 //! process that cleans up after a killed run.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -20,13 +21,35 @@ stages:
   c: { shell: 'cat {{ stages.b.out }}/file7 > out' }
 ";
 
-fn kinds() -> World {
+const FAILING: &str = "stages:\n  f: { shell: 'echo part > out; exit 3' }\n";
+
+/// Memory runs out with 2; with 1 it is enough.
+const LOWERED: &str = r#"
+stages:
+  o:
+    retry: { on: oom, lower: n, by: 1, to: 1 }
+    shell: [sh, -c, 'if [ "$2" = 2 ]; then echo "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 5.00 GiB."; exit 1; fi; echo $2 > out', sh, --n, "2"]
+"#;
+
+const BENCH: [&str; 9] = ["bench", "sim:", "-q", "-n", "4", "--input-tokens", "8", "--output-tokens", "2"];
+
+/// A state folder with files of every kind that a run here leaves.
+pub fn kinds() -> World {
     let world = World::with(KINDS);
+    world.manifest("failing", FAILING).manifest("lowered", LOWERED);
     world.file("s.txt", "text\n").file("t/one", "1\n");
+    assert_eq!(world.regatta(&["run", "failing"]).code, 1);
+    world.good(&["run", "lowered"]);
+    // Whether this measurement is valid depends on what else the machine does.
+    world.regatta(&BENCH);
     world.good(&["run", "m"]);
+    // As many as are kept parsed, too, and not so many that they are rewritten.
+    let records = world.read(".regatta/records");
+    let count = records.lines().filter(|line| line.contains("{\"record\":")).count();
+    world.file(".regatta/records", &records.repeat(700 / count));
     // Digests of files that were written just now are not kept: on a quick machine the first run may have none to keep.
-    until("the digests of the inputs to be kept", || {
-        let are_kept = world.path(".regatta/stats").exists();
+    until("the digests of the inputs and the parsed records to be kept", || {
+        let are_kept = world.path(".regatta/stats").exists() && world.path(".regatta/records.parsed").exists();
         if !are_kept {
             let _ = fs::remove_dir_all(world.path(".regatta/plans"));
             world.good(&["run", "m"]);
@@ -34,18 +57,59 @@ fn kinds() -> World {
         are_kept
     });
     world.good(&["tag", "kept"]);
+    // What a run that is killed leaves.
+    let run = last_run(&home(&world)).unwrap().unwrap();
+    world.file(&format!(".regatta/runs/{run}/progress.jsonl"), PROGRESS);
     world
 }
 
-/// All files of the state folder beside the outputs themselves.
-fn state_files(world: &World) -> Vec<PathBuf> {
+const PROGRESS: &str = "{\"event\":\"progress\",\"task\":\"a\",\"text\":\"reading\",\"done\":3,\"total\":10}\n";
+
+/// The kind of a file of the state folder: its name, or the end of it.
+pub fn kind(path: &Path) -> String {
+    let name = path.file_name().unwrap().to_string_lossy().into_owned();
+    let has_name_of_kind = name.ends_with(".jsonl") || name == "bench.yaml";
+    match path.extension() {
+        Some(end) if !has_name_of_kind && end != "json" => end.to_string_lossy().into_owned(),
+        Some(end) if end == "json" => path.parent().unwrap().file_name().unwrap().to_string_lossy().into_owned(),
+        _ => name,
+    }
+}
+
+/// What every world of [`kinds()`] has.
+pub const ALL_KINDS: [&str; 14] = [
+    "records",
+    "parsed",
+    "stats",
+    "lock",
+    "plan",
+    "from",
+    "rest",
+    "files",
+    "journal.jsonl",
+    "progress.jsonl",
+    "tags",
+    "lowered",
+    "bench.yaml",
+    "log",
+];
+
+/// Files of the state folder beside the outputs themselves.
+pub fn state_files(world: &World) -> Vec<PathBuf> {
     let state = world.path(".regatta");
     let all = walkdir::WalkDir::new(&state).sort_by_file_name().into_iter().map(|item| item.unwrap().into_path());
     let is_state = |path: &PathBuf| {
         let is_list = path.extension().is_some_and(|end| end == "files");
         path.is_file() && !path.is_symlink() && (is_list || !path.starts_with(state.join("out")))
     };
-    all.filter(is_state).collect()
+    let mut found: BTreeMap<String, usize> = BTreeMap::new();
+    // Two of each kind are enough: each run has a log and a page.
+    let is_new = |path: &PathBuf| {
+        let count = found.entry(kind(path)).or_default();
+        *count += 1;
+        *count <= 2
+    };
+    all.filter(is_state).filter(is_new).collect()
 }
 
 /// The forms of damage: cut to nothing, in the middle and before the last byte; a bit flipped at the start, in the middle, at the end.
@@ -80,9 +144,8 @@ fn remove_with_end(folder: &Path, end: &str) {
 fn every_kind_of_state_file_may_be_cut_or_altered_and_no_wrong_output_is_used() {
     let world = kinds();
     let files = state_files(&world);
-    let kind = |path: &Path| path.extension().or(path.file_name()).unwrap().to_string_lossy().into_owned();
-    let kinds: std::collections::BTreeSet<String> = files.iter().map(|path| kind(path)).collect();
-    for expected in ["records", "stats", "lock", "plan", "from", "rest", "files", "jsonl", "html", "log"] {
+    let kinds: BTreeSet<String> = files.iter().map(|path| kind(path)).collect();
+    for expected in ALL_KINDS.into_iter().chain(["html"]) {
         assert!(kinds.contains(expected), "no file of the kind {expected} among {kinds:?}");
     }
     for path in files {
@@ -109,7 +172,25 @@ fn every_kind_of_state_file_may_be_cut_or_altered_and_no_wrong_output_is_used() 
                     path.display()
                 );
             }
-            for command in [&["status"][..], &["runs"], &["plan", "m"]] {
+            match kind(&path).as_str() {
+                // Without it the stage would run out of memory again, and another number would be another measurement.
+                "lowered" => {
+                    let ended = world.regatta(&["run", "lowered"]);
+                    assert_eq!(ended.code, 1, "form {form}: {ended:?}");
+                    ended.shows(&format!("cannot read {}: it was cut off or altered", path.display()));
+                    ended.shows("remove that file");
+                }
+                "bench.yaml" => {
+                    world.regatta(&BENCH);
+                    assert_eq!(fs::read(&path).unwrap(), whole, "form {form}: it is written again");
+                }
+                _ => {}
+            }
+            let seldom: &[&[&str]] = match form {
+                1 | 4 => &[&["logs"], &["history"], &["report"], &["gc"], &["cache", "status", "m"]],
+                _ => &[],
+            };
+            for command in [&["status"][..], &["runs"], &["plan", "m"]].iter().chain(seldom) {
                 let ended = world.regatta(command);
                 assert!(
                     ended.code <= 2 && !ended.stderr.contains("panicked"),
@@ -121,6 +202,60 @@ fn every_kind_of_state_file_may_be_cut_or_altered_and_no_wrong_output_is_used() 
         if path.exists() {
             fs::write(&path, &whole).unwrap();
         }
+    }
+    world.good(&["run", "lowered"]);
+    assert_eq!(world.read("latest/o/out"), "1\n");
+}
+
+#[test]
+fn the_progress_of_a_run_that_was_cut_or_altered_is_not_shown_and_no_error() {
+    let world = gated();
+    let run = world.start(&["run", "m"]);
+    world.await_file("started");
+    let path = home(&world).run(&last_run(&home(&world)).unwrap().unwrap()).join("progress.jsonl");
+    fs::write(&path, PROGRESS).unwrap();
+    world.good(&["status"]).shows("reading");
+    for bytes in damaged(PROGRESS.as_bytes()) {
+        fs::write(&path, bytes).unwrap();
+        world.good(&["status"]);
+        world.good(&["status", "--json"]);
+    }
+    world.file("gate", "");
+    assert_eq!(Ended::of(run).code, 0);
+    assert!(!path.exists(), "it goes with the run");
+}
+
+#[test]
+fn a_damaged_link_to_what_a_failed_stage_left_removes_nothing_else() {
+    let world = World::with("stages:\n  a: { shell: 'echo whole > out' }\n");
+    world.good(&["run", "m"]);
+    let link = world.path(".regatta/failed/f");
+    let output = fs::canonicalize(world.path("latest/a")).unwrap();
+    world.file("mine/file", "mine\n");
+    let failing = |index: usize| FAILING.replace("echo part", &format!("echo {index}"));
+    for (index, target) in [world.path("mine"), output.clone(), "mine".into(), world.path("nowhere")].iter().enumerate()
+    {
+        world.manifest("failing", &failing(2 * index));
+        assert_eq!(world.regatta(&["run", "failing"]).code, 1);
+        let point = || {
+            fs::remove_file(&link).unwrap();
+            std::os::unix::fs::symlink(target, &link).unwrap();
+        };
+        let are_there = || {
+            assert_eq!(world.read("mine/file"), "mine\n", "{}", target.display());
+            assert_eq!(fs::read_to_string(output.join("out")).unwrap(), "whole\n", "{}", target.display());
+        };
+        point();
+        world.manifest("failing", &failing(2 * index + 1));
+        assert_eq!(world.regatta(&["run", "failing"]).code, 1);
+        are_there();
+        point();
+        world.good(&["gc", "--yes"]);
+        are_there();
+        world.manifest("failing", &failing(2 * index + 1).replace("; exit 3", ""));
+        world.good(&["run", "failing"]);
+        are_there();
+        assert!(!link.is_symlink(), "{}: it is forgotten", target.display());
     }
 }
 

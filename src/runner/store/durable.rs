@@ -8,8 +8,6 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use serde::de::DeserializeOwned;
-
 use crate::event::{Failure, FailureKind};
 use crate::files::{is_absence, metadata_if_there, read_bytes};
 
@@ -88,15 +86,6 @@ pub fn items_in(folder: &Path) -> Result<Vec<PathBuf>, PathError> {
 pub(super) fn text_if_there(path: &Path) -> Result<Option<String>, PathError> {
     match read_bytes(path) {
         Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
-        Err(error) if is_absence(&error) => Ok(None),
-        Err(error) => Err(error).at("read", path),
-    }
-}
-
-/// A file of this store, published whole by [`replace()`]: one that is there and cannot be read is broken, not absent.
-pub(super) fn read_json_if_there<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, PathError> {
-    match read_bytes(path) {
-        Ok(bytes) => serde_json::from_slice(&bytes).map(Some).at("read", path),
         Err(error) if is_absence(&error) => Ok(None),
         Err(error) => Err(error).at("read", path),
     }

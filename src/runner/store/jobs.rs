@@ -5,8 +5,7 @@
 //!   job.json     what is to be done; there before it is submitted
 //!   script       what the batch system runs; an array has one script for all, elsewhere (`arrays`)
 //!   number       the batch system's number for it, once that is known
-//!   claim        made by the job that works on it: a second one with the same task ends at once;
-//!                its number and a line end
+//!   claim        made by the job that works on it, with its number: a second one with the same task ends at once
 //!   events       what happens, one JSON line each
 //!   beat         counts up while a run waits for the job
 //!   alive        counts up while the job's own program runs
@@ -14,6 +13,8 @@
 //!   ended.json   how it ended, published whole
 //!   output       what the batch system and the job itself print
 //! ```
+//!
+//! `job.json`, `number`, `claim` and `ended.json` are sealed: a number that is off by a digit is another job's.
 //!
 //! Each attempt has an output folder of its own, and this folder has its name. So an attempt that was cut off and goes on
 //! writing does so in a folder that is not read any more. The folder is removed when its attempt has been judged; one that is
@@ -26,9 +27,8 @@ use std::path::{Path, PathBuf};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::durable::{
-    PathError, WithPath as _, create_folder, discard, discard_aside, is_there, items_in, read_json_if_there, replace,
-};
+use super::durable::{PathError, WithPath as _, create_folder, discard, discard_aside, is_there, items_in, replace};
+use super::sealed_json::{read_sealed_json, replace_sealed_json, sealed_json};
 use super::{ArrayFiles, StateFolder};
 use crate::event::TaskId;
 use crate::files::{Digest, read_text};
@@ -94,7 +94,7 @@ impl JobFolder {
     /// # Errors
     /// `job.json` is there and cannot be read: its job may run all the same.
     pub fn read<T: DeserializeOwned>(&self) -> Result<Option<T>, PathError> {
-        read_json_if_there(&self.path.join("job.json"))
+        read_sealed_json(&self.path.join("job.json"))
     }
 
     /// An error of the filesystem is no evidence that it is gone: a network's passes.
@@ -103,11 +103,12 @@ impl JobFolder {
     }
 
     pub fn note_number(&self, number: &str) -> Result<(), PathError> {
-        replace(&self.path.join("number"), number.as_bytes())
+        self.put("number", &number)
     }
 
+    /// `None` also for a file that was altered: it might name another job.
     pub fn number(&self) -> Option<String> {
-        read_text(self.path.join("number")).ok()
+        read_sealed_json(&self.path.join("number")).ok().flatten()
     }
 
     /// False if another job works on it already, or did.
@@ -115,7 +116,7 @@ impl JobFolder {
         let path = self.path.join("claim");
         match OpenOptions::new().write(true).create_new(true).open(&path) {
             Ok(mut file) => file
-                .write_all(format!("{number}\n").as_bytes())
+                .write_all(&sealed_json(&path, &number)?)
                 .and_then(|()| file.sync_all())
                 .at("write", &path)
                 .map(|()| true),
@@ -124,11 +125,10 @@ impl JobFolder {
         }
     }
 
-    /// The number of the job that works on it. `None` also while the claim is there without its line end: a reader that took
-    /// the empty file for another job's claim would cancel the job that is just writing it.
+    /// The number of the job that works on it. `None` also while the claim is not whole: a reader that took the empty file for
+    /// another job's claim would cancel the job that is just writing it.
     pub fn claimant(&self) -> Option<String> {
-        let text = read_text(self.path.join("claim")).ok()?;
-        text.strip_suffix('\n').map(str::to_owned)
+        read_sealed_json(&self.path.join("claim")).ok().flatten()
     }
 
     /// Opens the file of events for writing.
@@ -168,7 +168,7 @@ impl JobFolder {
     /// `ended.json` is there and cannot be read.
     pub fn ended<T: DeserializeOwned>(&self) -> Result<Option<T>, PathError> {
         self.refresh_directory();
-        read_json_if_there(&self.path.join("ended.json"))
+        read_sealed_json(&self.path.join("ended.json"))
     }
 
     pub fn beat(&self, count: u64) -> Result<(), PathError> {
@@ -211,9 +211,7 @@ impl JobFolder {
     }
 
     fn put(&self, name: &str, value: &impl Serialize) -> Result<(), PathError> {
-        let path = self.path.join(name);
-        let bytes = serde_json::to_vec(value).map_err(io::Error::other).at("write", &path)?;
-        replace(&path, &bytes)
+        replace_sealed_json(&self.path.join(name), value)
     }
 
     /// `None` also for a broken file: such a job is among the [`abandoned()`], and reported when they are ended.
@@ -349,9 +347,62 @@ mod tests {
             fs::write(job.path().join(name), "{").unwrap();
         }
         let error = job.read::<serde_json::Value>().unwrap_err().to_string();
-        assert!(error.contains("0123-0/job.json: EOF while parsing"), "{error}");
+        assert!(error.contains("0123-0/job.json: it was cut off or altered"), "{error}");
         assert!(job.ended::<serde_json::Value>().is_err());
         assert_eq!(abandoned(&home).0, [job]);
+    }
+
+    #[test]
+    fn a_file_that_was_cut_or_altered_is_no_other_jobs() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = StateFolder::new(folder.path().to_owned(), folder.path().join(".regatta"));
+        let (task, key) = (TaskId::new("it"), Digest::of(b"key"));
+        let out = home.output(&format!("{}-0", key.short()));
+        fs::create_dir_all(&out).unwrap();
+        let job = JobFolder::of(home.state(), &out);
+        let other = JobFolder::of(home.state(), &home.output("ffff-0"));
+        job.write(&job_json("it", "Step"), None).unwrap();
+        job.note_number("4711").unwrap();
+        assert!(job.claim("4711_3").unwrap());
+        job.end(&json!({ "code": 0 })).unwrap();
+        for name in ["job.json", "number", "claim", "ended.json"] {
+            let path = job.path().join(name);
+            let whole = fs::read(&path).unwrap();
+            let cut = (0..whole.len()).map(|length| whole[..length].to_vec());
+            let flipped = (0..whole.len() * 8).map(|bit| {
+                let mut bytes = whole.clone();
+                bytes[bit / 8] ^= 1 << (bit % 8);
+                bytes
+            });
+            for bytes in cut.chain(flipped) {
+                fs::write(&path, &bytes).unwrap();
+                let shown = String::from_utf8_lossy(&bytes);
+                let (read, ended) = (job.read::<serde_json::Value>(), job.ended::<serde_json::Value>());
+                match name {
+                    "number" => assert_eq!(job.number(), None, "{shown}"),
+                    "claim" => {
+                        assert_eq!(job.claimant(), None, "{shown}");
+                        assert!(!job.claim("4712").unwrap(), "it is taken all the same");
+                    }
+                    _ => {
+                        let error = if name == "job.json" { read.unwrap_err() } else { ended.unwrap_err() };
+                        assert_eq!(
+                            error.to_string(),
+                            format!("cannot read {}: it was cut off or altered", path.display())
+                        );
+                    }
+                }
+                if name == "job.json" {
+                    assert_eq!(left_running(&home, &task, &key).unwrap(), None, "{shown}");
+                    assert_eq!(superseded(&other, &task).unwrap(), [], "{shown}");
+                    assert_eq!(abandoned(&home).0, std::slice::from_ref(&job), "it is reported, and not forgotten");
+                }
+            }
+            fs::write(&path, whole).unwrap();
+            assert_eq!((job.number().as_deref(), job.claimant().as_deref()), (Some("4711"), Some("4711_3")));
+            assert_eq!(left_running(&home, &task, &key).unwrap(), Some(out.clone()));
+            assert_eq!(job.ended::<serde_json::Value>().unwrap(), Some(json!({ "code": 0 })));
+        }
     }
 
     #[test]

@@ -67,6 +67,7 @@ mod record;
 mod reduced_settings;
 mod run_tags;
 mod sealed;
+mod sealed_json;
 
 pub use arrays::ArrayFiles;
 pub use digests::{Digests, InputError, InputState};

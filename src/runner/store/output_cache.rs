@@ -11,6 +11,7 @@ use parking_lot::{Mutex, MutexGuard};
 use rustix::io::Errno;
 
 use super::durable::{PathError, WithPath as _, create_folder, items_in, point};
+use super::home::is_output_name;
 use super::outputs::{FolderChange, HashedFolder, compare};
 use super::parsed_records::RecordHistory;
 use super::record::{self, KeyText, RecordsFile, TaskRecord, WrittenLine};
@@ -283,11 +284,7 @@ impl OutputCache {
         }
         self.inner().has_failed = true;
         let link = self.home.failed().join(task.file_name());
-        if let Ok(before) = fs::read_link(&link)
-            && before != folder
-            && before.parent() == Some(&self.home.outputs())
-            && !resume
-        {
+        if let Some(before) = self.failed_folder(&link).filter(|before| before != folder && !resume) {
             let _ = fs::remove_dir_all(before);
         }
         Ok(point(&link, folder).is_ok().then(|| folder.to_owned()))
@@ -299,13 +296,22 @@ impl OutputCache {
             return;
         }
         let link = self.home.failed().join(task.file_name());
-        if let Ok(folder) = fs::read_link(&link) {
-            let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            let _ = fs::remove_file(&link);
-            if !self.inner().by_key.values().any(|r| r.folder == name) {
-                let _ = fs::remove_dir_all(folder);
-            }
+        let folder = self.failed_folder(&link);
+        let _ = fs::remove_file(&link);
+        if let Some(folder) = folder {
+            let _ = fs::remove_dir_all(folder);
         }
+    }
+
+    /// What a failed try left. `None` where the link leads to an output that a record names, or out of the outputs, as a damaged
+    /// one does: that is to stay.
+    fn failed_folder(&self, link: &Path) -> Option<PathBuf> {
+        let folder = fs::read_link(link).ok()?;
+        let name = folder.file_name()?.to_str()?;
+        let is_unfinished = folder.parent() == Some(&self.home.outputs())
+            && is_output_name(name)
+            && !self.named_folders().contains(name);
+        is_unfinished.then_some(folder)
     }
 
     /// Flushes everything recorded so far to the disk, then records that in a line. One `syncfs` for all: thousands of small

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::durable::{PathError, WithPath as _, create_folder, read_json_if_there, replace};
+use super::durable::{PathError, create_folder};
+use super::sealed_json::{read_sealed_json, replace_sealed_json};
 use super::{OutputCache, StateFolder};
 use crate::event::{ReducedSetting, TaskId};
 use crate::files::Digest;
@@ -29,7 +30,7 @@ impl OutputCache {
     /// Its file is there and cannot be read. Without the number the task would run out of memory again, under another key.
     pub fn reduced_setting(&self, key: &Digest) -> Result<Option<ReducedSetting>, PathError> {
         let path = path(self.home(), key);
-        Ok(read_json_if_there::<Note>(&path)?.map(|note| note.lowered))
+        Ok(read_sealed_json::<Note>(&path)?.map(|note| note.lowered))
     }
 
     pub fn record_reduced_setting(
@@ -39,9 +40,8 @@ impl OutputCache {
         lowered: &ReducedSetting,
     ) -> Result<(), PathError> {
         create_folder(&self.home().lowered())?;
-        let path = path(self.home(), key);
         let note = Note { task: task.clone(), lowered: lowered.clone() };
-        replace(&path, &serde_json::to_vec(&note).at("write", &path)?)
+        replace_sealed_json(&path(self.home(), key), &note)
     }
 
     /// The next run begins with the manifest's value.
@@ -65,9 +65,14 @@ mod tests {
         cache.record_reduced_setting(&key, &TaskId::new("server"), &lowered).unwrap();
         assert_eq!(cache.reduced_setting(&key).unwrap(), Some(lowered));
         let path = path(&home, &key);
-        fs::write(&path, "{\"task\": \"server\"").unwrap();
-        let error = cache.reduced_setting(&key).unwrap_err().to_string();
-        assert!(error.starts_with(&format!("cannot read {}: ", path.display())), "{error}");
+        let whole = fs::read(&path).unwrap();
+        // Another number would be another measurement, and JSON all the same.
+        let other = String::from_utf8(whole.clone()).unwrap().replace("4096", "4097");
+        for bytes in [&whole[..0], &whole[..20], &whole[..whole.len() - 1], other.as_bytes()] {
+            fs::write(&path, bytes).unwrap();
+            let error = cache.reduced_setting(&key).unwrap_err().to_string();
+            assert_eq!(error, format!("cannot read {}: it was cut off or altered", path.display()));
+        }
         cache.forget_lowered(&key);
         assert_eq!(cache.reduced_setting(&key).unwrap(), None);
     }

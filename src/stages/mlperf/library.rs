@@ -71,7 +71,7 @@ pub async fn perform(context: &TaskContext, step: &LoadgenLibrary, program: Opti
     if !mismatches.is_empty() {
         let failure = Failure::new(FailureKind::Refused, format!("this is not the LoadGen of {}", round.name));
         let hint = format!("take mlcommons-loadgen {}: seeds are built into each version", round.loadgen.version);
-        return Err(failure.cause(mismatches.join("; ")).hint(hint).tail(mismatches));
+        return Err(failure.cause(mismatches.join("\n")).hint(hint));
     }
     let mut shim = Sha256Of::default();
     for (_, text) in loadgen::SHIM {

@@ -110,7 +110,7 @@ pub async fn check(endpoints: &[Endpoint], expected: &ExpectedServer) -> Result<
         .filter_map(|problem| problem.hint.as_deref())
         .collect();
     hints.dedup();
-    let mut failure = Failure::new(FailureKind::Service, what).cause(lines.join("; ")).tail(lines);
+    let mut failure = Failure::new(FailureKind::Service, what).cause(lines.join("\n"));
     if let Some(first) = hints.first() {
         failure = failure.hint(*first);
     }

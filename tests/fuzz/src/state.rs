@@ -32,6 +32,12 @@ fn sealed(data: &[u8]) -> Vec<u8> {
     text
 }
 
+/// The whole as one line with its seal.
+fn one_sealed(data: &[u8]) -> Vec<u8> {
+    let data = data.trim_ascii_end();
+    [&blake3::hash(data).to_hex().as_bytes()[..16], b" ", data, b"\n"].concat()
+}
+
 pub fn journal(data: &[u8]) {
     for bytes in [data.to_vec(), sealed(data)] {
         let read = read_journal(&file("journal.jsonl", &bytes)).expect("a file");
@@ -162,7 +168,12 @@ pub fn job_messages(data: &[u8]) {
     let job = JobFolder::at(home.jobs().join("0000000000000000-0"));
     fs::create_dir_all(job.path()).expect("a folder");
     for (name, part) in FILES.iter().zip(parts(data)) {
-        fs::write(job.path().join(name), part).expect("a file");
+        let bytes = if ["events", "alive"].contains(name) { part.to_vec() } else { one_sealed(part) };
+        for bytes in [part, &bytes[..]] {
+            fs::write(job.path().join(name), bytes).expect("a file");
+            let _ = (job.read::<AgentOrders>().is_ok(), job.ended::<AgentMessage>().is_ok());
+            let _ = (job.number(), job.claimant());
+        }
     }
     let _ = job.read::<AgentOrders>().map(|orders| orders.iter().for_each(|orders| look_at_task(&orders.task)));
     let _ = job.ended::<AgentMessage>();
