@@ -216,14 +216,15 @@ stages:
     host: { slurm: { time: 10m, poll: 1s } }
     serve: { simulator: { repository: "{{ stages.models.out }}" } }
   user:
-    shell: 'echo {{ stages.server }} > out; cp "$W/.regatta/jobs"/*/claim number'
+    shell: 'echo {{ stages.server }} > out; cp "$W/.regatta/jobs"/*/claim claim'
 "#,
     );
     let ended = world.good(&["run", "m"]);
     ended.shows("▲ server").shows("▼ server");
     // The address at which the node answers, found when the server was up.
     assert!(world.read("latest/user/out").starts_with("127.0.0.1:"), "{}", world.read("latest/user/out"));
-    assert_eq!(world.read("latest/user/number"), "1\n");
+    let claim = world.read("latest/user/claim");
+    assert!(claim.ends_with(" \"1\"\n"), "a seal, and the number of the job: {claim}");
     // It ends by itself when it is asked to.
     patiently("its job to be over", || matches!(&cluster.jobs()[..], [job] if job.starts_with("COMPLETED")));
 }
