@@ -274,7 +274,8 @@ fn a_cache_that_cannot_be_written_is_left_out() {
             let piped = shell.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
             let run = piped.spawn().expect("sh");
             let half = cache.with_extension(format!("tmp{}", run.id()));
-            let mut strace = attach(&world, run.id(), "write", &format!("error={error}:when=1+"), &[half.clone()]);
+            let mut strace =
+                attach(&world, run.id(), "write", &format!("error={error}:when=1+"), std::slice::from_ref(&half));
             world.file("go", "");
             let ended = Ended::of(run);
             strace.wait().expect("an end");

@@ -68,7 +68,7 @@ const PROGRESS: &str = "{\"event\":\"progress\",\"task\":\"a\",\"text\":\"readin
 /// The kind of a file of the state folder: its name, or the end of it.
 pub fn kind(path: &Path) -> String {
     let name = path.file_name().unwrap().to_string_lossy().into_owned();
-    let has_name_of_kind = name.ends_with(".jsonl") || name == "bench.yaml";
+    let has_name_of_kind = path.extension().is_some_and(|end| end == "jsonl") || name == "bench.yaml";
     match path.extension() {
         Some(end) if !has_name_of_kind && end != "json" => end.to_string_lossy().into_owned(),
         Some(end) if end == "json" => path.parent().unwrap().file_name().unwrap().to_string_lossy().into_owned(),
