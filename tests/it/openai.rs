@@ -5,10 +5,10 @@ pub mod script;
 use std::time::Duration;
 
 use pretty_assertions::assert_eq;
-use regatta::event::{Endpoint, Stop};
+use regatta::event::{Endpoint, Stop, Verdict};
 use regatta::harness::{
     Api, BenchSpec, FailureClass, HarnessError, Http, LoadLevel, LoadPattern, Measured, RequestEnd, Slo, Transport,
-    VerdictCheck, run,
+    VerdictCheck, Violation, run,
 };
 use regatta::spec::{Arrivals, Length, Limits, Request, StopAfter};
 use serde_json::{Value, json};
@@ -166,6 +166,29 @@ fn connections(measured: &Measured) -> (u64, u64, u64) {
     let connections = &measured.result.connections;
     assert!(!measured.result.reasons().iter().any(|reason| reason.check == VerdictCheck::Reconnects));
     (connections.idle_closed, connections.resent, connections.reconnects)
+}
+
+/// A server that sends every answer twice: the second one is no answer to the next request.
+#[test]
+fn a_second_answer_to_one_request_makes_the_run_invalid() {
+    let later = |ms| {
+        vec![
+            Do::Wait(Duration::from_millis(50)),
+            Do::Send(good()),
+            Do::Wait(Duration::from_millis(ms)),
+            Do::Send(good()),
+        ]
+    };
+    let at_once = vec![Do::Wait(Duration::from_millis(50)), Do::Send(good() + &good())];
+    // In the last case, the next request is sent before the second answer comes, and takes it for its own.
+    for (case, script) in [at_once, later(0), later(1), later(10)].into_iter().enumerate() {
+        let server = Scripted::start(move |_| script.clone());
+        let measured = measure(&one_user(chat(&server, 6)));
+        let result = &measured.result;
+        assert!(result.counts.violations.contains_key(&Violation::AfterEnd), "{case}: {:?}", result.counts);
+        assert_eq!(result.verdict(), Verdict::InvalidServer, "{case}");
+        assert_eq!(result.connections.idle_closed, 0, "{case}");
+    }
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::Notify;
 
@@ -189,8 +190,14 @@ impl PreparedWorker {
             return Err(error);
         }
         let Dispatcher { job, links, encoder, gauge, collector, counts, .. } = &*dispatcher;
-        gauge.change(job.clock.now(), 0);
+        let t_end = job.clock.now();
+        gauge.change(t_end, 0);
+        let cpu_ns = thread_cpu().saturating_sub(cpu).saturating_sub(pacer.spun().as_nanos() as u64);
+        let wait_ns = run_queue_wait().zip(wait).map(|(after, before)| after.saturating_sub(before));
         let (idle_closed, resent) = idle_closes(links);
+        if !job.stop.is_cancelled() {
+            join_all(links.iter().filter_map(|link| link.pool.as_ref()).map(ConnectionPool::end)).await;
+        }
         let mut collected = collector.replace(Collector::new());
         for link in links {
             collected.violations.merge(link.unmatched_messages.take());
@@ -201,9 +208,9 @@ impl PreparedWorker {
             not_sent: counts.not_sent.get(),
             in_flight_at_end: gauge.now(),
             in_flight_area: gauge.area(),
-            cpu_ns: thread_cpu().saturating_sub(cpu).saturating_sub(pacer.spun().as_nanos() as u64),
-            wait_ns: run_queue_wait().zip(wait).map(|(after, before)| after.saturating_sub(before)),
-            wall_ns: job.clock.now().saturating_sub(t0),
+            cpu_ns,
+            wait_ns,
+            wall_ns: t_end.saturating_sub(t0),
             waited_for_stream: counts.waited_for_stream.get(),
             deferred: counts.deferred.get(),
             max_streams: max_streams.map(|max| max as u64),

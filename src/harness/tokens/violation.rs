@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Violation {
-    /// A message after the end of the answer: after `[DONE]`, or after the final response.
+    /// A message after the end of the answer: after `[DONE]`, or after the final response; over HTTP also bytes behind the whole answer, or on a
+    /// connection without a request in flight.
     AfterEnd,
     /// A second `[DONE]` or final response.
     SecondEnd,

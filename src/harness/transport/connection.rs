@@ -61,7 +61,7 @@ pub(in crate::harness) struct Connection {
     stream: RefCell<Option<Rc<SharedStream>>>,
     /// Shared streams so far.
     pub streams: Cell<u32>,
-    /// Messages on shared streams that belong to no request in flight.
+    /// Messages on shared streams, and bytes on HTTP connections, that belong to no request in flight.
     pub unmatched_messages: Rc<RefCell<Violations>>,
     limits: ResponseBounds,
     /// Set when the server is reached over HTTP/1.1.
@@ -87,6 +87,7 @@ impl Connection {
                 (port, Some(ConnectionPool::new(&endpoint.host, port)))
             }
         };
+        let unmatched_messages = pool.as_ref().map_or_else(Rc::default, |pool| Rc::clone(&pool.surplus));
         Self {
             endpoint: position,
             host: endpoint.host.clone(),
@@ -105,7 +106,7 @@ impl Connection {
             is_shared: mode == StreamMode::Shared,
             stream: RefCell::new(None),
             streams: Cell::new(0),
-            unmatched_messages: Rc::default(),
+            unmatched_messages,
             limits,
             heads: RefCell::default(),
         }

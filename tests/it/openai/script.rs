@@ -54,7 +54,11 @@ impl Scripted {
                 kept.lock().unwrap().push(socket.try_clone().unwrap());
                 let (recorded, script, number) = (Arc::clone(&recorded), Arc::clone(&script), Arc::clone(&number));
                 let taken = Arc::clone(&taken);
-                thread::spawn(move || converse(socket, &recorded, &*script, &number, &taken));
+                let kept = socket.try_clone().unwrap();
+                thread::spawn(move || {
+                    converse(socket, &recorded, &*script, &number, &taken);
+                    let _ = kept.shutdown(std::net::Shutdown::Both);
+                });
             }
         });
         Self { address, requests, flooded, open }

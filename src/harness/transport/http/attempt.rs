@@ -110,7 +110,8 @@ impl HttpAttempt<'_> {
         let longest = self.limits.body.saturating_add(self.limits.header);
         let mut received = 0u64;
         let mut keeps_alive = false;
-        let mut t_read = self.clock.now();
+        let t_sent = self.clock.now();
+        let mut t_read = t_sent;
         // Of an answer with an error status.
         let mut reason_until: Option<Instant> = None;
         loop {
@@ -136,6 +137,9 @@ impl HttpAttempt<'_> {
                 return Err((FailureClass::Stream, format!("the server closed the connection {where_it_was}")));
             }
             t_read = self.clock.now();
+            if received == 0 {
+                self.pool.note_first_byte(Duration::from_nanos(t_read.saturating_sub(t_sent)));
+            }
             received += length as u64;
             if received > longest {
                 let is_refusal = response_reader.is_refusal();
@@ -154,9 +158,12 @@ impl HttpAttempt<'_> {
                     }
                     DecodeStep::Data(piece) => response_reader.data(piece, t_read)?,
                     DecodeStep::End => {
+                        // Bytes after the answer belong to no request of this client.
+                        if !input.is_empty() {
+                            response_reader.surplus(input.len(), t_read);
+                        }
                         response_reader.end(t_read)?;
                         self.update_last_token(response_reader);
-                        // Bytes after the answer belong to no request of this client.
                         return Ok(keeps_alive && input.is_empty());
                     }
                 }
@@ -227,7 +234,7 @@ pub(super) async fn get(pool: &ConnectionPool, request: &str) -> Result<(u16, Ve
                 }
                 DecodeStep::Data(piece) => body.extend_from_slice(piece),
                 DecodeStep::End => {
-                    if keeps_alive {
+                    if keeps_alive && input.is_empty() {
                         pool.put(socket);
                     }
                     return Ok((status, body));

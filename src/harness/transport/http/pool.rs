@@ -2,17 +2,24 @@
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use futures_util::future::join_all;
 use tokio::net::{TcpStream, lookup_host};
 
-use super::socket::HttpSocket;
+use super::socket::{HttpSocket, IdleState};
 use super::tls::{self, Connector};
+use crate::harness::tokens::{Violation, Violations};
 use crate::harness::transport::connect_error::ConnectError;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// No new connection to a dead server is tried within this time: its requests fail at once.
 const RETRY_AFTER: Duration = Duration::from_millis(500);
+/// At the end of a run a server has as long for what it still sends as for its slowest answer, and this much more; in all no longer than
+/// the second time.
+const LAST_BYTES_SLACK: Duration = Duration::from_millis(100);
+const LAST_BYTES_PATIENCE: Duration = Duration::from_secs(5);
 
 pub(crate) struct ConnectionPool {
     host: String,
@@ -29,6 +36,10 @@ pub(crate) struct ConnectionPool {
     pub idle_closed: Cell<u32>,
     /// Requests sent again over a new connection, because the server closed a kept one before any byte of an answer.
     pub resent: Cell<u32>,
+    /// What came on connections without a request in flight.
+    pub surplus: Rc<RefCell<Violations>>,
+    /// The longest time from a request to the first byte of its answer.
+    slowest: Cell<Duration>,
     /// The read buffer that all connections of a worker share, one at a time.
     pub buffer: RefCell<Vec<u8>>,
 }
@@ -47,6 +58,8 @@ impl ConnectionPool {
             opened: Cell::new(0),
             idle_closed: Cell::new(0),
             resent: Cell::new(0),
+            surplus: Rc::default(),
+            slowest: Cell::default(),
             buffer: RefCell::new(vec![0; READ_AT_ONCE]),
         }
     }
@@ -71,16 +84,38 @@ impl ConnectionPool {
     /// A connection for one request, and whether it was used before.
     pub async fn take(&self) -> Result<(HttpSocket, bool), ConnectError> {
         while let Some((mut socket, is_used)) = self.idle.borrow_mut().pop() {
-            if socket.is_quiet() {
-                return Ok((socket, is_used));
+            match socket.idle_state() {
+                IdleState::Quiet => return Ok((socket, is_used)),
+                IdleState::Closed => self.idle_closed.set(self.idle_closed.get() + 1),
+                IdleState::Surplus => self.note_surplus(),
             }
-            self.idle_closed.set(self.idle_closed.get() + 1);
         }
         self.open().await.map(|socket| (socket, false))
     }
 
     pub fn put(&self, socket: HttpSocket) {
         self.idle.borrow_mut().push((socket, true));
+    }
+
+    fn note_surplus(&self) {
+        let example = || "the server sent bytes on a connection without a request in flight".to_owned();
+        self.surplus.borrow_mut().add(Violation::AfterEnd, example);
+    }
+
+    /// An answer began so long after its request.
+    pub fn note_first_byte(&self, after: Duration) {
+        self.slowest.set(self.slowest.get().max(after));
+    }
+
+    /// At the end of a run: a surplus answer that a request took for its own, because it came after the request was sent, leaves that
+    /// request's own answer to come.
+    pub async fn end(&self) {
+        let patience = (self.slowest.get() + LAST_BYTES_SLACK).min(LAST_BYTES_PATIENCE);
+        let used = self.idle.take().into_iter().filter(|(_, is_used)| *is_used);
+        let states = used.map(|(mut socket, _)| async move {
+            tokio::time::timeout(patience, socket.last_state()).await.is_ok_and(|state| state == IdleState::Surplus)
+        });
+        join_all(states).await.into_iter().filter(|is_surplus| *is_surplus).for_each(|_| self.note_surplus());
     }
 
     /// Opens `count` connections in advance.
@@ -152,6 +187,8 @@ impl ConnectionPool {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+
     use tokio::net::TcpListener;
 
     use super::*;
@@ -172,5 +209,62 @@ mod tests {
         assert!(pool.take().await.unwrap().1);
         assert!(!pool.take().await.unwrap().1);
         assert_eq!(pool.opened.get(), 4);
+    }
+    /// A pool with one connection that has carried a request, and the server's side of it.
+    async fn kept() -> (ConnectionPool, std::net::TcpStream) {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let pool = ConnectionPool::new("127.0.0.1", listener.local_addr().unwrap().port());
+        let (socket, _) = pool.take().await.unwrap();
+        let (server, _) = listener.accept().unwrap();
+        pool.put(socket);
+        // The reactor knows that there is nothing to read.
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        let (socket, is_used) = pool.take().await.unwrap();
+        assert!(is_used);
+        pool.put(socket);
+        drop(std::thread::spawn(move || listener.accept()));
+        (pool, server)
+    }
+
+    fn surplus(pool: &ConnectionPool) -> Vec<(Violation, u64)> {
+        pool.surplus.borrow().each().map(|(class, count, _)| (class, count)).collect()
+    }
+
+    #[tokio::test]
+    async fn bytes_on_an_idle_connection_are_no_next_answer_and_no_close() {
+        let (pool, mut server) = kept().await;
+        server.write_all(b"HTTP/1.1 200 OK\r\n").unwrap();
+        assert!(!pool.take().await.unwrap().1);
+        assert_eq!((surplus(&pool), pool.idle_closed.get()), (vec![(Violation::AfterEnd, 1)], 0));
+    }
+
+    #[tokio::test]
+    async fn a_close_with_or_without_status_408_is_no_surplus() {
+        for bytes in ["", "HTTP/1.1 408 Request Timeout\r\nConnection: close\r\n\r\n"] {
+            let (pool, mut server) = kept().await;
+            server.write_all(bytes.as_bytes()).unwrap();
+            drop(server);
+            assert!(!pool.take().await.unwrap().1);
+            assert_eq!((surplus(&pool), pool.idle_closed.get()), (vec![], 1));
+        }
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_is_still_to_come_at_the_end_is_surplus() {
+        for sends in [true, false] {
+            let (pool, mut server) = kept().await;
+            pool.note_first_byte(Duration::from_secs(3));
+            let server = std::thread::spawn(move || {
+                let end = std::io::Read::read(&mut server, &mut [0; 1]).unwrap();
+                std::thread::sleep(Duration::from_millis(20));
+                if sends {
+                    server.write_all(b"HTTP/1.1 200 OK\r\n").unwrap();
+                }
+                end
+            });
+            pool.end().await;
+            assert_eq!(server.join().unwrap(), 0);
+            assert_eq!(surplus(&pool).len(), usize::from(sends));
+        }
     }
 }

@@ -1,10 +1,12 @@
 //! One connection to a server: plain, or within TLS.
 
-use std::io;
+use std::io::{self, Read as _};
 use std::pin::Pin;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
@@ -13,20 +15,79 @@ pub(crate) enum HttpSocket {
     Secure(Box<TlsStream<TcpStream>>),
 }
 
+/// What has come on a connection without a request in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum IdleState {
+    Quiet,
+    Closed,
+    /// Bytes that belong to no request.
+    Surplus,
+}
+
+/// Some servers send this status before they close an idle connection (RFC 9110, 15.5.9).
+const REQUEST_TIMEOUT: [&[u8]; 2] = [b"HTTP/1.1 408", b"HTTP/1.0 408"];
+const LONGEST_START: usize = 12;
+
+impl IdleState {
+    /// Of a read with this result.
+    fn of_read(start: &[u8]) -> Self {
+        match start {
+            [] => Self::Closed,
+            start if REQUEST_TIMEOUT.contains(&start) => Self::Closed,
+            _ => Self::Surplus,
+        }
+    }
+}
+
+/// Reads what the kernel has, also where tokio does not know yet that it has something.
+struct Received<'s>(&'s TcpStream);
+
+impl io::Read for Received<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        Ok(recv(self.0, into, RecvFlags::DONTWAIT)?.1)
+    }
+}
+
 impl HttpSocket {
-    /// Nothing may come on an idle connection: its end would, or what belongs to no request.
-    pub fn is_quiet(&mut self) -> bool {
+    /// A system call, since tokio learns of new bytes only when its reactor runs: an answer that came since would pass for the next one's.
+    pub fn idle_state(&mut self) -> IdleState {
+        let mut start = [0; LONGEST_START];
         match self {
-            Self::Plain(socket) => {
-                socket.try_read(&mut [0]).is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
-            }
-            // TLS messages of its own, tickets for example, are read and carry no data.
+            Self::Plain(socket) => match recv(&*socket, &mut start, RecvFlags::PEEK | RecvFlags::DONTWAIT) {
+                Ok((_, length)) => IdleState::of_read(&start[..length]),
+                Err(Errno::AGAIN) => IdleState::Quiet,
+                Err(_) => IdleState::Closed,
+            },
             Self::Secure(stream) => {
-                let mut byte = [0];
-                let mut into = ReadBuf::new(&mut byte);
-                Pin::new(stream).poll_read(&mut Context::from_waker(Waker::noop()), &mut into).is_pending()
+                let (socket, session) = stream.get_mut();
+                loop {
+                    match session.reader().read(&mut start) {
+                        Ok(length) => return IdleState::of_read(&start[..length]),
+                        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                        Err(_) => return IdleState::Closed,
+                    }
+                    // TLS messages of its own, tickets for example, are read and carry no data.
+                    match session.read_tls(&mut Received(socket)) {
+                        Ok(1..) if session.process_new_packets().is_ok() => {}
+                        Err(error) if error.kind() == io::ErrorKind::WouldBlock => return IdleState::Quiet,
+                        Ok(_) | Err(_) => return IdleState::Closed,
+                    }
+                }
             }
         }
+    }
+
+    /// Closes our half and waits for what the server still sends: nothing but its own close, once it has answered every request.
+    pub async fn last_state(&mut self) -> IdleState {
+        match self.idle_state() {
+            IdleState::Quiet => {}
+            state => return state,
+        }
+        let mut start = [0; LONGEST_START];
+        if self.shutdown().await.is_err() {
+            return IdleState::Closed;
+        }
+        self.read(&mut start).await.map_or(IdleState::Closed, |length| IdleState::of_read(&start[..length]))
     }
 }
 
