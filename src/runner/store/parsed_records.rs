@@ -184,7 +184,7 @@ mod tests {
     use super::super::record;
     use super::*;
     use crate::event::RunId;
-    use crate::runner::store::{KEY_VERSION, OutputCache, TaskKey, list_folder};
+    use crate::runner::store::{FinishedOutput, KEY_VERSION, OutputCache, TaskKey, list_folder};
     use std::collections::BTreeMap;
 
     fn key(n: usize) -> TaskKey {
