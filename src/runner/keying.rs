@@ -106,7 +106,7 @@ pub(super) fn key_of(
         key.facts.insert(format!("lowered {}", lowered.knob), lowered.to.to_string());
         digest = key.digest();
     }
-    Ok(Keyed { digest, key, inputs, base, lowered })
+    Ok(Keyed { key, digest, inputs, base, lowered })
 }
 
 /// The action, and where it is done, as one JSON object: so that a change of either is reported with its path.
