@@ -21,10 +21,17 @@ pub(super) fn gc(global: &Global, request: Gc) -> Result<CliExit, CommandError> 
     let _lock = if request.yes { lock(&home)? } else { None };
     let output_cache = OutputCache::open(&home)?;
     let found = garbage(&home, &output_cache, request.keep, request.keep.max(1))?;
-    print_garbage(&home, &found, request.yes);
-    if request.yes {
-        remove(&home, &output_cache, &found)?;
+    if !request.yes {
+        print_garbage(&home, &found, false);
+        return Ok(CliExit::Done);
     }
+    let mut removed = Vec::new();
+    let ended = remove(&home, &output_cache, found, &mut removed);
+    if ended.is_ok() || !removed.is_empty() {
+        removed.sort_by(|a, b| a.path.cmp(&b.path));
+        print_garbage(&home, &removed, true);
+    }
+    ended?;
     Ok(CliExit::Done)
 }
 

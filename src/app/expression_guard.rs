@@ -1,5 +1,7 @@
-//! Ends the program when a manifest, or one of its expressions, takes too much memory or time. Nothing has been started by then.
+//! Ends the program when a manifest, one of its expressions, or a template of a stage takes too much memory or time. Nothing has been
+//! started by then for a manifest; what a run has started, its watchdog ends.
 
+use std::sync::Once;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
@@ -7,7 +9,7 @@ use super::output::print_error;
 use crate::cli::CliExit;
 use crate::diag::{Diagnostic, Diagnostics, Span};
 use crate::files::read_text;
-use crate::manifest::{GivenValues, Manifest, ManifestLibrary, expression_in_progress};
+use crate::manifest::{GivenValues, Manifest, ManifestLibrary, expression_in_progress, wait_for_expression};
 use crate::plan::Plan;
 use crate::units::size;
 
@@ -20,6 +22,11 @@ const MOST_TIME: Duration = Duration::from_mins(1);
 const MOST_MEMORY_IN_ALL: u64 = 3_000_000_000;
 /// The longest that a manifest may take to be read, or its plan to be made: that of 100,000 stages takes two seconds.
 const MOST_TIME_IN_ALL: Duration = Duration::from_mins(10);
+/// The most memory that this process may gain while a template of a stage is rendered, bytes. Its text has at most 256 MiB; other tasks
+/// may need some meanwhile.
+const MOST_MEMORY_OF_TEMPLATE: u64 = 2_000_000_000;
+/// The longest that one template may take: its steps take seconds, also on a busy machine.
+const MOST_TIME_OF_TEMPLATE: Duration = Duration::from_mins(5);
 /// Memory can grow by some 50 MB meanwhile.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
@@ -39,26 +46,57 @@ fn guarded<T>(work: impl FnOnce() -> T) -> T {
     work()
 }
 
+/// Watches the templates that stages render, from now on. Without a thread to spare, nothing is watched.
+pub(super) fn watch_templates() {
+    static WATCHER: Once = Once::new();
+    WATCHER.call_once(|| drop(std::thread::Builder::new().name("templates".to_owned()).spawn(watch_each_template)));
+}
+
+fn watch_each_template() {
+    let mut seen = SeenExpression::default();
+    loop {
+        wait_for_expression();
+        if let Some(memory) = resident()
+            && let Some((span, limit)) = seen.exceeded(memory, (MOST_MEMORY_OF_TEMPLATE, MOST_TIME_OF_TEMPLATE))
+        {
+            let fault = Diagnostic::error(format!("this template takes {limit}")).at(span.first_line(), "");
+            end(fault.hint("compute less in a template"), CliExit::Failed);
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+}
+
+/// The expression that was seen last: when it began, and the memory at that time.
+#[derive(Default)]
+struct SeenExpression(Option<(Instant, u64)>);
+
+impl SeenExpression {
+    /// Looks at the expression in progress. What it exceeds, and where it is.
+    fn exceeded(&mut self, memory: u64, (most_memory, most_time): (u64, Duration)) -> Option<(Span, String)> {
+        let (span, begun) = expression_in_progress()?;
+        let before = match self.0 {
+            Some((known, before)) if known == begun => before,
+            _ => memory,
+        };
+        self.0 = Some((begun, before));
+        let limit = exceeded((memory.saturating_sub(before), most_memory), (begun.elapsed(), most_time))?;
+        Some((span, limit))
+    }
+}
+
 /// Without a thread to spare, nothing is watched.
 fn watch() -> Option<Sender<()>> {
     let (working, is_over) = channel();
     let watcher = std::thread::Builder::new().name("expressions".to_owned()).spawn(move || {
         let (started, at_start) = (Instant::now(), resident());
-        // When the expression began that was seen last, and the memory at that time.
-        let mut seen: Option<(Instant, u64)> = None;
+        let mut seen = SeenExpression::default();
         while is_over.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {
             let Some(memory) = resident() else { continue };
             let grown = memory.saturating_sub(at_start.unwrap_or(memory));
             if let Some(limit) = exceeded((grown, MOST_MEMORY_IN_ALL), (started.elapsed(), MOST_TIME_IN_ALL)) {
                 refuse(Diagnostic::error(format!("this manifest takes {limit}")));
             }
-            let Some((span, begun)) = expression_in_progress() else { continue };
-            let before = match seen {
-                Some((known, before)) if known == begun => before,
-                _ => memory,
-            };
-            seen = Some((begun, before));
-            if let Some(limit) = exceeded((memory.saturating_sub(before), MOST_MEMORY), (begun.elapsed(), MOST_TIME)) {
+            if let Some((span, limit)) = seen.exceeded(memory, (MOST_MEMORY, MOST_TIME)) {
                 refuse(at_expression(&span, &limit));
             }
         }
@@ -82,9 +120,13 @@ fn at_expression(span: &Span, limit: &str) -> Diagnostic {
 }
 
 fn refuse(fault: Diagnostic) {
-    print_error(&Diagnostics::from(fault.hint("compute less in a manifest")).render(false));
+    end(fault.hint("compute less in a manifest"), CliExit::Usage);
+}
+
+fn end(fault: Diagnostic, exit: CliExit) {
+    print_error(&Diagnostics::from(fault).render(false));
     #[expect(clippy::exit, reason = "what computes it cannot be interrupted")]
-    std::process::exit(CliExit::Usage.code().into());
+    std::process::exit(exit.code().into());
 }
 
 /// The memory that this process has, bytes.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use crate::app::error::CommandError;
+use crate::app::expression_guard::watch_templates;
 use crate::app::output::print_error;
 use crate::cli::CliExit;
 use crate::exec::process;
@@ -33,6 +34,7 @@ pub(super) fn on_host(awake: bool) -> Result<CliExit, CommandError> {
     std::thread::spawn(move || forward_stdin_lines(&sender));
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     process::adopt_orphans()?;
+    watch_templates();
     runtime.block_on(async {
         run_agent(AgentInput { orders, lines: receiver, send: Arc::new(send_message) }).await;
         for leftover in process::sweep(Duration::from_secs(1)).await {

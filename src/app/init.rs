@@ -1,7 +1,6 @@
 //! `regatta init`: one manifest to begin with, or everything that is shipped. What is there already is left alone.
 
 use std::fs;
-use std::io::{ErrorKind, Write as _};
 use std::path::Path;
 
 use anyhow::Context as _;
@@ -10,6 +9,7 @@ use super::error::CommandError;
 use super::output::print;
 use crate::cli::{CliExit, InitRequest};
 use crate::manifest::shipped;
+use crate::runner::store::{is_there, write_named};
 
 /// What a run leaves in a project.
 const IGNORED: &[u8] = b".regatta\nlatest\n";
@@ -57,9 +57,10 @@ fn write_new(target: &Path, bytes: &[u8]) -> Result<bool, CommandError> {
     if let Some(parent) = target.parent() {
         fs::create_dir_all(parent).with_context(|| format!("cannot create {}", parent.display()))?;
     }
-    match fs::File::create_new(target).and_then(|mut file| file.write_all(bytes)) {
-        Ok(()) => Ok(true),
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),
-        Err(error) => Err(anyhow::Error::from(error).context(format!("cannot write {}", target.display())).into()),
+    // Also a link that leads nowhere is there.
+    if target.is_symlink() || is_there(target)? {
+        return Ok(false);
     }
+    write_named(target, bytes)?;
+    Ok(true)
 }

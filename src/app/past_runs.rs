@@ -8,8 +8,6 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::Context as _;
-
 use super::find_result::named_run;
 use super::history::shown_manifest;
 use super::observed_run::{ObservedRun, holding_run, is_held};
@@ -26,7 +24,7 @@ use crate::interop::MeasuredResult;
 use crate::plan::Plan;
 use crate::report::{self, RunState, Styler, html};
 use crate::runner::store::{
-    Latest, PathError, StateFolder, is_there, items_in, last_run, read_progress, readable_runs, tags_of,
+    Latest, PathError, StateFolder, is_there, items_in, last_run, read_progress, readable_runs, tags_of, write_named,
 };
 
 /// Erases the screen of a terminal, and goes to its upper left corner.
@@ -327,7 +325,7 @@ pub(super) fn write_report(
     let of_stages = gathered(&results, &folders);
     for (name, sweep) in &of_stages {
         let path = home.run(run).join(format!("sweep-{}.json", TaskId::new(name.as_str()).file_name()));
-        fs::write(&path, sweep.text()).with_context(|| format!("cannot write {}", path.display()))?;
+        write_named(&path, sweep.text())?;
     }
     sweeps.extend(of_stages);
     let run_state = &*with_logs_that_are_there(run_state, &home.run(run))?;
@@ -335,6 +333,6 @@ pub(super) fn write_report(
     let about = html::RunOrigin { manifest_path: run_state.manifest.clone(), versions, ..html::RunOrigin::default() };
     let page = html::render(run_state, &about, &results, &sweeps, plan)?;
     let path = home.run(run).join("report.html");
-    fs::write(&path, page).with_context(|| format!("cannot write {}", path.display()))?;
+    write_named(&path, page)?;
     Ok(Latest::new(home, &plan.name).point_report(&path)?)
 }

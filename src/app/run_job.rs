@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use super::expression_guard::watch_templates;
 use super::run;
 use crate::app::error::CommandError;
 use crate::app::output::print_error;
@@ -27,6 +28,7 @@ pub(super) fn run_job(folder: PathBuf) -> Result<CliExit, CommandError> {
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     process::adopt_orphans()?;
+    watch_templates();
     let done = runtime.block_on(work(&folder, &claim));
     runtime.shutdown_background();
     done.map_err(anyhow::Error::from)?;

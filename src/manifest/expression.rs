@@ -12,7 +12,7 @@ use minijinja::value::{Enumerator, Object, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior, Value};
 
 use super::expression_limits::bound;
-use super::expression_nesting::{CodeTooLong, check_nesting};
+use super::expression_nesting::{LongCode, check_nesting};
 use super::expression_progress::ExpressionProgress;
 use super::limited_text::LimitedText;
 use super::quick_expression::{quick, quick_text};
@@ -125,7 +125,7 @@ impl Expressions {
             }
             minijinja::escape_formatter(out, state, value)
         });
-        bound(&mut env);
+        bound::<MAX_TEXT>(&mut env);
         // `10m` → 600000, for programs that count so.
         env.add_filter("milliseconds", |text: &str| {
             let wrong = |error: DurationError| Error::new(ErrorKind::InvalidOperation, error.to_string());
@@ -229,7 +229,7 @@ impl Expressions {
     }
 
     fn computed(&self, text: &str, scope: &Arc<Scope>, span: &Span) -> Result<Node, Vec<Diagnostic>> {
-        let too_long = |error: CodeTooLong| {
+        let too_long = |error: LongCode| {
             vec![Diagnostic::error("this expression is too long").at(span.first_line(), error.to_string())]
         };
         let trimmed = text.trim();

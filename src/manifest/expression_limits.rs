@@ -7,43 +7,42 @@
 use minijinja::value::{Kwargs, Rest, StringInput, ValueOrKwargs};
 use minijinja::{Environment, Error, ErrorKind, State, Value, filters};
 
-use super::value::MAX_TEXT;
 use crate::diag::catch_panic;
 
-/// Replaces them in an environment.
-pub(super) fn bound(env: &mut Environment<'static>) {
-    env.add_filter("replace", replace);
-    env.add_filter("format", format);
-    env.add_filter("join", join);
-    env.add_filter("indent", indent);
+/// Replaces them in an environment. None of them makes a text of more than `MOST` bytes, or a list of more than `MOST` items.
+pub fn bound<const MOST: usize>(env: &mut Environment<'_>) {
+    env.add_filter("replace", replace::<MOST>);
+    env.add_filter("format", format::<MOST>);
+    env.add_filter("join", join::<MOST>);
+    env.add_filter("indent", indent::<MOST>);
     env.add_filter("tojson", tojson);
-    env.add_filter("batch", batch);
-    env.add_filter("slice", slice);
+    env.add_filter("batch", batch::<MOST>);
+    env.add_filter("slice", slice::<MOST>);
     env.add_test("divisibleby", is_divisible);
 }
 
-/// An error for what would become larger than any text of a manifest.
-fn fits(grown: usize, unit: &str) -> Result<(), Error> {
-    if grown > MAX_TEXT {
+/// An error for what would become larger.
+fn fits<const MOST: usize>(grown: usize, unit: &str) -> Result<(), Error> {
+    if grown > MOST {
         return Err(Error::new(ErrorKind::InvalidOperation, format!("it would become {grown} {unit}")));
     }
     Ok(())
 }
 
 /// Replaces every occurrence of a text by another.
-fn replace(text: &str, from: &str, to: &str) -> Result<String, Error> {
-    fits(text.matches(from).count().saturating_mul(to.len()), "bytes")?;
+fn replace<const MOST: usize>(text: &str, from: &str, to: &str) -> Result<String, Error> {
+    fits::<MOST>(text.matches(from).count().saturating_mul(to.len()), "bytes")?;
     Ok(text.replace(from, to))
 }
 
 /// `'%5.2f' | format(x)`. All numbers in the text together are at least what widths and precisions add. A width that is an argument
 /// (`%*d`) is refused.
-fn format(state: &mut State, text: &Value, values: Rest<ValueOrKwargs>) -> Result<Value, Error> {
+fn format<const MOST: usize>(state: &mut State, text: &Value, values: Rest<ValueOrKwargs>) -> Result<Value, Error> {
     let written = text.as_str().unwrap_or_default();
     let numbers = written.split(|c: char| !c.is_ascii_digit()).filter(|digits| !digits.is_empty());
     let padded =
         numbers.fold(0, |sum: usize, digits| sum.saturating_add(digits.parse::<usize>().unwrap_or(usize::MAX)));
-    fits(padded, "bytes")?;
+    fits::<MOST>(padded, "bytes")?;
     let is_width = |specification: &str| {
         specification.trim_start_matches(|c: char| c.is_ascii_digit() || "-+ #.".contains(c)).starts_with('*')
     };
@@ -56,7 +55,7 @@ fn format(state: &mut State, text: &Value, values: Rest<ValueOrKwargs>) -> Resul
 }
 
 /// Items are counted where they are texts, as they are joined.
-fn join(
+fn join<const MOST: usize>(
     state: &mut State,
     value: &Value,
     joiner: Option<StringInput<'_>>,
@@ -76,13 +75,13 @@ fn join(
         let mut grown = 0_usize;
         for item in items {
             grown = grown.saturating_add(length(item)).saturating_add(between);
-            fits(grown.saturating_sub(between), "bytes and more")?;
+            fits::<MOST>(grown.saturating_sub(between), "bytes and more")?;
         }
     }
     filters::join(state, value, joiner, attribute, named)
 }
 
-fn indent(
+fn indent<const MOST: usize>(
     text: StringInput<'_>,
     width: Option<usize>,
     first: Option<bool>,
@@ -91,7 +90,7 @@ fn indent(
 ) -> Result<Value, Error> {
     let spaces = width.map_or_else(|| named.peek::<Option<usize>>("width"), |width| Ok(Some(width)))?.unwrap_or(4);
     let lines = text.as_str().matches('\n').count().saturating_add(1);
-    fits(spaces.saturating_mul(lines), "bytes")?;
+    fits::<MOST>(spaces.saturating_mul(lines), "bytes")?;
     filters::indent(text, width, first, blank, named)
 }
 
@@ -107,15 +106,15 @@ fn tojson(value: &Value, indent: Option<Value>, named: Kwargs) -> Result<Value, 
     filters::tojson(value, indent, named)
 }
 
-fn batch(state: &State, value: Value, count: usize, fill: Option<Value>) -> Result<Value, Error> {
+fn batch<const MOST: usize>(state: &State, value: Value, count: usize, fill: Option<Value>) -> Result<Value, Error> {
     if fill.is_some() {
-        fits(count, "items")?;
+        fits::<MOST>(count, "items")?;
     }
     filters::batch(state, value, count, fill)
 }
 
-fn slice(state: &State, value: Value, count: usize, fill: Option<Value>) -> Result<Value, Error> {
-    fits(count, "lists")?;
+fn slice<const MOST: usize>(state: &State, value: Value, count: usize, fill: Option<Value>) -> Result<Value, Error> {
+    fits::<MOST>(count, "lists")?;
     filters::slice(state, value, count, fill)
 }
 
@@ -127,10 +126,11 @@ fn is_divisible(value: i128, divisor: i128) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::manifest::value::MAX_TEXT;
 
     fn evaluate(text: &str) -> Result<String, Error> {
         let mut env = Environment::new();
-        bound(&mut env);
+        bound::<MAX_TEXT>(&mut env);
         env.render_str(text, ())
     }
 

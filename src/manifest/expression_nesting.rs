@@ -11,15 +11,23 @@ const MOST_BRANCHES: usize = 1000;
 
 /// Why a text is not compiled.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum CodeTooLong {
+#[error("{excess}")]
+pub struct LongCode {
+    excess: CodeExcess,
+    /// Where the code begins, in bytes.
+    pub at: usize,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+enum CodeExcess {
     #[error("it has {}, and at most {} are read", size(*.0 as u64), size(LONGEST_CODE as u64))]
-    Expression(usize),
+    Length(usize),
     #[error("it has more than {MOST_BRANCHES} `elif`")]
     Branches,
 }
 
 /// Looks for code that is too long. Where it cannot be certain of an end, it takes the later one.
-pub(super) fn check_nesting(text: &str) -> Result<(), CodeTooLong> {
+pub fn check_nesting(text: &str) -> Result<(), LongCode> {
     let bytes = text.as_bytes();
     let mut at = 0;
     let mut branches = 0;
@@ -31,12 +39,12 @@ pub(super) fn check_nesting(text: &str) -> Result<(), CodeTooLong> {
                 let end = end_of_code(bytes, begin + 1, if *kind == b'{' { b'}' } else { b'%' });
                 let code = text.get(begin + 1..end).unwrap_or_default();
                 if code.len() > LONGEST_CODE {
-                    return Err(CodeTooLong::Expression(code.len()));
+                    return Err(LongCode { excess: CodeExcess::Length(code.len()), at: begin });
                 }
                 let word = code.trim_start_matches(['-', '+']).trim_start();
                 branches += usize::from(word.starts_with("elif"));
                 if branches > MOST_BRANCHES {
-                    return Err(CodeTooLong::Branches);
+                    return Err(LongCode { excess: CodeExcess::Branches, at: begin });
                 }
                 if *kind == b'%' && word.trim_end_matches(['-', '+']).trim_end() == "raw" {
                     after(text, end, "endraw")
@@ -94,13 +102,14 @@ mod tests {
             "{% set x = '%}' ~ a",
         ] {
             let text = format!("x {{ {begin}{chain} }}}} %}}");
-            assert!(matches!(check_nesting(&text), Err(CodeTooLong::Expression(_))), "{begin}");
+            assert!(matches!(check_nesting(&text).unwrap_err().excess, CodeExcess::Length(_)), "{begin}");
         }
         let text = format!("{{# {{{{ #}}{{{{ a{chain} }}}}");
         assert!(check_nesting(&text).is_err(), "a comment ends");
         let text = format!("{{% raw %}}{{{{ {{% endraw %}}{{{{ a{chain} }}}}");
         assert!(check_nesting(&text).is_err(), "a raw text ends");
-        assert_eq!(check_nesting(&"{% elif a %}x".repeat(1001)), Err(CodeTooLong::Branches));
+        let error = check_nesting(&"{% elif a %}x".repeat(1001)).unwrap_err();
+        assert_eq!(error, LongCode { excess: CodeExcess::Branches, at: 13_001 });
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! loop can put a value into a list, and that into a list, for as many levels as it may take steps. An overflow would end the program
 //! without a message.
 
-use std::thread;
+use std::{io, thread};
 
 /// Bytes: one level takes up to 450 bytes, and an expression reaches at most as many levels as it may take steps (200,000). Only what
 /// is used of it becomes memory.
@@ -15,10 +15,18 @@ pub fn on_expression_stack<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     // Taken by whichever thread does it.
     let work = parking_lot::Mutex::new(Some(work));
     let perform = || work.lock().take().map(|work| work());
-    let done = thread::scope(|scope| {
-        let builder = thread::Builder::new().name("manifest".to_owned()).stack_size(EXPRESSION_STACK);
-        let started = builder.spawn_scoped(scope, perform).ok()?;
-        started.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    });
+    let done = on_stack(EXPRESSION_STACK, perform).ok().flatten();
     done.or_else(perform).expect("the work is taken once")
+}
+
+/// Does work on a thread with a stack of so many bytes.
+///
+/// # Errors
+/// No such thread can be had.
+pub fn on_stack<T: Send>(bytes: usize, work: impl FnOnce() -> T + Send) -> io::Result<T> {
+    thread::scope(|scope| {
+        let builder = thread::Builder::new().name("manifest".to_owned()).stack_size(bytes);
+        let started = builder.spawn_scoped(scope, work)?;
+        Ok(started.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    })
 }

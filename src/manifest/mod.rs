@@ -40,8 +40,10 @@ mod vars;
 mod yaml_node;
 
 pub use expression::{Expressions, Scope};
-pub use expression_progress::expression_in_progress;
-pub use expression_stack::{EXPRESSION_STACK, on_expression_stack};
+pub use expression_limits::bound;
+pub use expression_nesting::check_nesting;
+pub use expression_progress::{ExpressionProgress, expression_in_progress, wait_for_expression};
+pub use expression_stack::{EXPRESSION_STACK, on_expression_stack, on_stack};
 pub use given_values::GivenValues;
 pub use library::{ManifestLibrary, is_shipped, shipped};
 pub use limited_text::LimitedText;

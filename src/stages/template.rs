@@ -14,14 +14,18 @@ use minijinja::{Environment, UndefinedBehavior};
 use walkdir::WalkDir;
 
 use super::task_context::TaskContext;
-use crate::diag::{did_you_mean, list_of};
+use crate::diag::{SourceText, catch_panic, did_you_mean, list_of};
 use crate::event::{Done, Failure, FailureKind};
 use crate::files::{metadata_if_there, read_text};
-use crate::manifest::LimitedText;
 use crate::manifest::model::Template;
+use crate::manifest::{EXPRESSION_STACK, ExpressionProgress, LimitedText, bound, check_nesting, on_stack};
 
-/// Steps that one template may take: seconds.
-const MOST_STEPS: u64 = 50_000_000;
+/// Steps that one template may take: ten times those of an expression in a manifest. A value is nested in at most as many others.
+const MOST_STEPS: u64 = 2_000_000;
+/// The stack for so many, bytes.
+const STACK: usize = 10 * EXPRESSION_STACK;
+/// The most bytes of a text, or items of a list, that one filter makes.
+const MOST_OF_FILTER: usize = 16 << 20;
 /// The longest file that a template may become, bytes.
 const LONGEST_FILE: usize = 256 << 20;
 
@@ -40,10 +44,7 @@ pub fn perform(context: &TaskContext, template: &Template) -> Result<Done, Failu
         return Err(Failure::new(FailureKind::Files, format!("there is no folder {}", from.display()))
             .hint("`from` is a path relative to the current folder"));
     }
-    let mut environment = Environment::new();
-    environment.set_undefined_behavior(UndefinedBehavior::Strict);
-    environment.set_syntax(keeping_line_ends()?);
-    environment.set_fuel(Some(MOST_STEPS));
+    let environment = environment()?;
     let mut targets = BTreeSet::new();
     for entry in WalkDir::new(&from).min_depth(1).sort_by_file_name() {
         let entry = entry.map_err(|error| broken(&from, &error.into()))?;
@@ -71,6 +72,15 @@ pub fn perform(context: &TaskContext, template: &Template) -> Result<Done, Failu
     Ok(Done { headline: Some(format!("{written} file{}", if written == 1 { "" } else { "s" })), ..Done::default() })
 }
 
+fn environment() -> Result<Environment<'static>, Failure> {
+    let mut environment = Environment::new();
+    environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    environment.set_syntax(keeping_line_ends()?);
+    environment.set_fuel(Some(MOST_STEPS));
+    bound::<MOST_OF_FILTER>(&mut environment);
+    Ok(environment)
+}
+
 /// A text file keeps its last line break.
 fn keeping_line_ends() -> Result<SyntaxConfig, Failure> {
     SyntaxConfig::builder()
@@ -88,22 +98,43 @@ fn render(
 ) -> Result<(), Failure> {
     let text = read_text(source).map_err(|error| broken(source, &error))?;
     let name = source.strip_prefix(from).unwrap_or(source).display().to_string();
+    let refused = |what: String| Failure::new(FailureKind::Refused, what);
+    let file = SourceText::new(name.as_str(), text.as_str());
+    check_nesting(&text)
+        .map_err(|error| refused(format!("{name}:{}: this expression is too long: {error}", file.line_of(error.at))))?;
+    let _progress = ExpressionProgress::begin(&file.start());
+    let rendered = on_stack(STACK, || catch_panic(|| render_text(environment, &name, &text, template)))
+        .map_err(|error| Failure::new(FailureKind::System, format!("no thread can render {name}: {error}")))?
+        .map_err(|panic| refused(format!("{name}: {panic}")))??;
+    fs::write(target, rendered).map_err(|error| broken(target, &error))?;
+    let mode = |path: &Path| {
+        let found = fs::metadata(path).map_err(|error| broken(path, &error))?;
+        Ok::<_, Failure>(found.permissions().mode())
+    };
+    let (given, made) = (mode(source)?, mode(target)?);
+    // Users that may read it may run it, and no others.
+    let executable = if given & 0o111 == 0 { 0 } else { (made & 0o444) >> 2 };
+    fs::set_permissions(target, Permissions::from_mode(made | executable)).map_err(|error| broken(target, &error))
+}
+
+/// What a template becomes.
+fn render_text(environment: &Environment<'_>, name: &str, text: &str, template: &Template) -> Result<String, Failure> {
     let mut rendered = LimitedText::new(LONGEST_FILE);
     environment
-        .template_from_named_str(&name, &text)
+        .template_from_named_str(name, text)
         .and_then(|compiled| {
             let values = minijinja::Value::from(minijinja::value::Serde(&template.with));
             compiled.render_captured_to(values, &mut rendered).map(drop)
         })
         .map_err(|error| {
-            let place = error.line().map_or_else(|| name.clone(), |line| format!("{name}:{line}"));
+            let place = error.line().map_or_else(|| name.to_owned(), |line| format!("{name}:{line}"));
             let detail =
                 error.detail().map_or_else(|| error.kind().to_string(), |detail| format!("{}: {detail}", error.kind()));
             if error.kind() != minijinja::ErrorKind::UndefinedError {
                 return Failure::new(FailureKind::Refused, format!("{place}: {detail}"));
             }
             let line = error.line().and_then(|line| text.lines().nth(line - 1)).unwrap_or_default();
-            let missing = missing_names(environment, &text, line, template);
+            let missing = missing_names(environment, text, line, template);
             let what = if missing.is_empty() {
                 detail
             } else {
@@ -114,15 +145,7 @@ fn render(
                 .cause("the template uses a name that `with` does not give")
                 .hint(hint.unwrap_or_else(|| "it gives none; write `with: { NAME: VALUE }`".to_owned()))
         })?;
-    fs::write(target, rendered.into_text()).map_err(|error| broken(target, &error))?;
-    let mode = |path: &Path| {
-        let found = fs::metadata(path).map_err(|error| broken(path, &error))?;
-        Ok::<_, Failure>(found.permissions().mode())
-    };
-    let (given, made) = (mode(source)?, mode(target)?);
-    // Users that may read it may run it, and no others.
-    let executable = if given & 0o111 == 0 { 0 } else { (made & 0o444) >> 2 };
-    fs::set_permissions(target, Permissions::from_mode(made | executable)).map_err(|error| broken(target, &error))
+    Ok(rendered.into_text())
 }
 
 /// The names of a line that a template uses and `with` does not give, in alphabetical order.
@@ -156,4 +179,69 @@ fn alternatives(missing: &str, template: &Template) -> Option<String> {
 
 fn broken(path: &Path, error: &io::Error) -> Failure {
     Failure::new(FailureKind::System, format!("{}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a template becomes, or why it does not.
+    fn outcome(text: &str) -> Result<String, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let [source, target] = ["t.j2", "t"].map(|name| folder.path().join(name));
+        fs::write(&source, text).unwrap();
+        let template = Template { from: "t".into(), with: std::iter::empty().collect() };
+        render(&environment().unwrap(), &source, folder.path(), &target, &template).map_err(|failure| failure.what)?;
+        Ok(fs::read_to_string(target).unwrap())
+    }
+
+    #[test]
+    fn a_long_chain_is_an_error_with_its_line() {
+        for chain in ["-".repeat(30_000), "1+".repeat(16_000), "not ".repeat(16_000)] {
+            let error = outcome(&format!("a\n{{{{ {chain}1 }}}}\n")).unwrap_err();
+            assert!(error.starts_with("t.j2:2: this expression is too long: it has "), "{error}");
+        }
+        let error = outcome(&format!("{{{{ 1{} }}}}", "|abs".repeat(16_000))).unwrap_err();
+        assert!(error.starts_with("t.j2:1: this expression is too long: it has "), "{error}");
+        let branches = format!("{{% if 0 %}}{}{{% endif %}}", "{% elif 0 %}\n".repeat(4000));
+        assert_eq!(
+            outcome(&branches).unwrap_err(),
+            "t.j2:1001: this expression is too long: it has more than 1000 `elif`"
+        );
+        // As long as they may be, they do not overflow.
+        assert_eq!(outcome(&format!("{{{{ 1{} }}}}", "|abs".repeat(2000))).unwrap(), "1");
+        assert_eq!(outcome(&format!("{{{{ {}1 }}}}", "-".repeat(8000))).unwrap(), "1");
+        assert!(outcome(&"{% if 1 %}".repeat(5000)).is_err());
+    }
+
+    #[test]
+    fn what_would_panic_or_grow_is_an_error() {
+        assert_eq!(outcome("{% if 4 is divisibleby(0) %}a{% else %}b{% endif %}").unwrap(), "b");
+        let error = outcome("{{ \"%(aé)s\"|format(1) }}").unwrap_err();
+        assert!(error.starts_with("t.j2:1: ") && error.contains("ASCII"), "{error}");
+        for grows in [
+            "range(100000)|join('x' * 100000)",
+            "'a\nb'|indent(2000000000)",
+            "'%2000000000d'|format(1)",
+            "[1]|batch(2000000000, 0)",
+            "[1]|slice(2000000000)",
+            "('x' * 100000)|replace('x', 'y' * 100000)",
+        ] {
+            let error = outcome(&format!("{{{{ ({grows})|length }}}}")).unwrap_err();
+            assert!(error.contains("it would become"), "{grows}: {error}");
+        }
+        // Longer than a text of a manifest may be.
+        assert_eq!(outcome("{{ (range(100000)|join('x' * 100))|length }}").unwrap(), "10488790");
+    }
+
+    #[test]
+    fn a_value_of_any_depth_has_a_stack() {
+        let deep = "[".repeat(60) + "n.x" + &"]".repeat(60);
+        let each = format!("{{% set n.x = {deep} %}}").repeat(40);
+        let text = format!(
+            "{{% set n = namespace(x=1) %}}{{% for a in range(100000) %}}{each}{{% if a == 700 %}}{{{{ n.x == n.x }}}}{{% endif %}}{{% endfor %}}"
+        );
+        let error = outcome(&text).unwrap_err();
+        assert!(error.contains("fuel"), "{error}");
+    }
 }

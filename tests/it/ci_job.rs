@@ -59,6 +59,11 @@ fn a_junit_file_that_cannot_be_written_fails_the_command() {
         assert_eq!(ended.code, 1, "{ended:?}");
         ended.shows(&format!("error: cannot write {file}: "));
     }
+    // No process reads it: the end of the run does not wait for one.
+    assert!(std::process::Command::new("mkfifo").arg(world.path("pipe")).status().unwrap().success());
+    let ended = world.regatta(&["run", "one", "--junit", "pipe"]);
+    assert_eq!(ended.code, 1, "{ended:?}");
+    ended.shows("error: cannot write pipe: no process reads it");
     let bench = ["bench", "sim:", "-n", "3", "--osl", "4", "--junit", "absent/x.xml"];
     let ended = world.regatta(&bench);
     assert!([1, 3, 4].contains(&ended.code), "{ended:?}");

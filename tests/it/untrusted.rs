@@ -60,6 +60,29 @@ fn an_expression_takes_no_gigabytes_and_does_not_panic() {
 }
 
 #[test]
+fn a_template_takes_no_gigabytes_and_does_not_overflow() {
+    let world = World::new();
+    world.manifest("m", "stages:\n  a: { template: { from: files } }\n");
+    let chain = format!("a\n{{{{ {}1 }}}}\n", "-".repeat(30_000));
+    let cases = [
+        (chain.as_str(), "t.j2:2: this expression is too long"),
+        ("{{ range(100000) | join('x' * 1000000) | length }}", "it would become"),
+    ];
+    for (template, message) in cases {
+        world.file("files/t.j2", template);
+        let (ended, text) = within_bounds(&world, "run m");
+        assert_eq!(ended, 1, "{message}\n{text}");
+        assert!(text.contains(message), "{message}\n{text}");
+    }
+    world.file("files/t.j2", "{{ ([1] * 100000000) | list | length }}");
+    let ended = world.regatta(&["run", "m"]);
+    assert_eq!(ended.code, 1, "{ended:?}");
+    ended.shows("this template takes more than 2.0 GB of memory").shows("t.j2:1");
+    world.file("files/t.j2", "{{ 1 }}\n");
+    world.good(&["run", "m"]);
+}
+
+#[test]
 fn a_text_that_doubles_in_a_loop_is_an_error_that_names_it() {
     let world = World::new();
     let doubled =
@@ -150,6 +173,32 @@ fn a_file_that_a_user_names_is_whole_or_as_it_was() {
     let whole = world.read("out/vllm_bench.json");
     assert_eq!(shell(&world, &limited).code, 1);
     assert_eq!((world.read("out/vllm_bench.json"), names()), (whole, 1));
+}
+
+#[test]
+fn a_manifest_that_could_not_be_written_whole_is_written_by_the_next_init() {
+    let world = World::new();
+    let ended = shell(&world, "ulimit -f 1; exec $R init new --example quickstart");
+    assert_eq!(ended.code, 1, "{ended:?}");
+    ended.shows("cannot write new/manifests/quickstart.yaml: File too large");
+    assert_eq!(fs::read_dir(world.path("new/manifests")).expect("a folder").count(), 0);
+    world.good(&["init", "new", "--example", "quickstart"]).shows("new/manifests/quickstart.yaml: written");
+    fs::remove_file(world.path("new/.gitignore")).expect("a file");
+    symlink("absent", world.path("new/.gitignore")).expect("a link");
+    world.good(&["init", "new", "--example", "quickstart"]).shows("new/.gitignore: there already, left alone");
+    assert!(!world.path("new/absent").exists());
+}
+
+#[test]
+fn a_page_that_could_not_be_written_whole_is_not_there() {
+    let world = World::new();
+    world.manifest("m", "stages:\n  a: { shell: 'true' }\n");
+    let ended = shell(&world, "ulimit -f 20; exec $R run m");
+    assert_eq!(ended.code, 0, "{ended:?}");
+    ended.shows("warning: this run has no report: cannot write").shows("File too large");
+    let ended = world.regatta(&["report"]);
+    assert_eq!(ended.code, 2, "{ended:?}");
+    ended.shows("has no report");
 }
 
 #[test]

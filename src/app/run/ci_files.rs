@@ -1,12 +1,10 @@
 //! What a run writes for the CI job that it is part of: JUnit XML where it is requested, and a part of the job's summary page.
 
-use std::fs::OpenOptions;
-use std::io::Write as _;
 use std::path::Path;
 
 use crate::app::output::print_error;
 use crate::report::{RunState, junit_xml, markdown_summary};
-use crate::runner::store::{PathError, WithPath as _, write_named};
+use crate::runner::store::{PathError, append_named, write_named};
 
 /// The variable in which GitHub Actions names the file of the job's summary.
 pub(super) const STEP_SUMMARY: &str = "GITHUB_STEP_SUMMARY";
@@ -23,9 +21,7 @@ pub(super) fn write(state: &RunState, junit: Option<&Path>, step_summary: Option
     let is_written = junit.is_none_or(|path| written("error", write_named(path, junit_xml(state))));
     if let Some(path) = step_summary {
         // Other steps of the job have written theirs into the same file.
-        let appended = OpenOptions::new().create(true).append(true).open(path);
-        let appended = appended.and_then(|mut file| file.write_all(markdown_summary(state).as_bytes()));
-        written("warning", appended.at("write", path));
+        written("warning", append_named(path, markdown_summary(state)));
     }
     is_written
 }

@@ -20,6 +20,7 @@ use super::signals::{StopSignals, interrupt};
 use super::sink::EventSink;
 use crate::app::earlier_runs::{EarlierRun, earlier_runs};
 use crate::app::error::{CommandError, with_causes};
+use crate::app::expression_guard::watch_templates;
 use crate::app::output::print_error;
 use crate::app::planning::refuse_impossible_launches;
 use crate::app::project::{Project, gpus_here, options};
@@ -463,6 +464,7 @@ impl PreparedRun {
                 }
             });
         }
+        watch_templates();
         let stages = Arc::new(StageExecutor::new(home.state(), (*id).clone()).in_place(self.in_place));
         let running = runner::run(
             Arc::clone(&self.plan),

@@ -5,8 +5,12 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{OpenOptionsExt as _, symlink};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
 
 use crate::event::{Failure, FailureKind};
 use crate::files::{is_absence, metadata_if_there, read_bytes};
@@ -26,6 +30,11 @@ impl PathError {
         is_absence(&self.source)
     }
 
+    /// The disk, or the user's part of it, is full.
+    pub(super) fn is_full_disk(&self) -> bool {
+        matches!(self.source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+    }
+
     /// The system could not read what may be there. Not so: it is absent, or it was read and is not what it should be.
     pub(super) fn is_of_system(&self) -> bool {
         self.source.raw_os_error().is_some() && !self.is_absence()
@@ -36,12 +45,10 @@ impl PathError {
 impl From<PathError> for Failure {
     fn from(error: PathError) -> Self {
         let failure = Self::new(FailureKind::System, error.to_string());
-        match error.source.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => failure
-                .cause("the disk is full")
-                .hint("`regatta gc` lists what can be removed; finished outputs are kept"),
-            _ => failure,
+        if !error.is_full_disk() {
+            return failure;
         }
+        failure.cause("the disk is full").hint("`regatta gc` lists what can be removed; finished outputs are kept")
     }
 }
 
@@ -125,12 +132,23 @@ pub fn copy_named(from: &Path, path: &Path) -> Result<(), PathError> {
     write_named_with(path, |file| io::copy(&mut File::open(from)?, file).map(drop))
 }
 
+/// Adds to the end of a file that a user names. What is no regular file is written to.
+pub fn append_named(path: &Path, bytes: impl AsRef<[u8]>) -> Result<(), PathError> {
+    let appended = || -> io::Result<()> {
+        if metadata_if_there(path)?.is_some_and(|found| !found.is_file()) {
+            return DeviceWriter::open(path)?.write_all(bytes.as_ref());
+        }
+        OpenOptions::new().create(true).append(true).open(path)?.write_all(bytes.as_ref())
+    };
+    appended().at("write", path)
+}
+
 /// Links are followed. What is no regular file, as a device or a pipe, has no content that could be replaced: it is written to.
-fn write_named_with(path: &Path, fill: impl FnOnce(&mut File) -> io::Result<()>) -> Result<(), PathError> {
+fn write_named_with(path: &Path, fill: impl FnOnce(&mut dyn io::Write) -> io::Result<()>) -> Result<(), PathError> {
     let written = || -> io::Result<()> {
         let earlier = metadata_if_there(path)?;
         if earlier.as_ref().is_some_and(|found| !found.is_file()) {
-            return fill(&mut OpenOptions::new().write(true).open(path)?);
+            return fill(&mut DeviceWriter::open(path)?);
         }
         let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let fill = |file: &mut File| {
@@ -141,6 +159,46 @@ fn write_named_with(path: &Path, fill: impl FnOnce(&mut File) -> io::Result<()>)
         replace_with(&target, fill).map_err(|error| error.source)
     };
     written().at("write", path)
+}
+
+/// Writes to what is no regular file, as a device or a named pipe, and never waits long for a process that reads it.
+struct DeviceWriter(File);
+
+impl DeviceWriter {
+    /// How long a reader may take nothing.
+    const PATIENCE: Duration = Duration::from_secs(10);
+
+    fn open(path: &Path) -> io::Result<Self> {
+        let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+        match OpenOptions::new().write(true).custom_flags(flags).open(path) {
+            Ok(file) => Ok(Self(file)),
+            Err(error) if error.raw_os_error() == Some(Errno::NXIO.raw_os_error()) => {
+                Err(io::Error::other("no process reads it, or it is a socket"))
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl io::Write for DeviceWriter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let began = Instant::now();
+        loop {
+            match self.0.write(bytes) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if began.elapsed() > Self::PATIENCE {
+                        return Err(io::Error::new(io::ErrorKind::TimedOut, "the process that reads it takes nothing"));
+                    }
+                    thread::sleep(Duration::from_millis(10));
+                }
+                written => return written,
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
 }
 
 /// Moves what is in a folder into another one of the same filesystem.
@@ -227,7 +285,7 @@ mod tests {
     use super::*;
 
     /// As on a full disk: a part can be written.
-    fn full(file: &mut File) -> io::Result<()> {
+    fn full(file: &mut dyn io::Write) -> io::Result<()> {
         file.write_all(b"half")?;
         Err(io::Error::from_raw_os_error(28))
     }
@@ -259,5 +317,33 @@ mod tests {
         copy_named(&file, Path::new("/dev/null")).unwrap();
         assert!(!Path::new("/dev/null").is_file());
         assert!(write_named(Path::new("/dev/full"), "x").is_err());
+        assert!(append_named(Path::new("/dev/full"), "x").is_err());
+        append_named(&file, "er").unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "newer");
+    }
+
+    #[test]
+    fn a_named_pipe_is_written_in_full_and_without_a_reader_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        let mode = rustix::fs::Mode::from(0o600);
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        for error in [write_named(&pipe, "x").unwrap_err(), append_named(&pipe, "x").unwrap_err()] {
+            assert_eq!(
+                error.to_string(),
+                format!("cannot write {}: no process reads it, or it is a socket", pipe.display())
+            );
+        }
+        // More than a pipe holds.
+        let text = "x".repeat(1 << 20);
+        // Opened for both, so that it does not wait for a writer.
+        let mut reader = OpenOptions::new().read(true).write(true).open(&pipe).unwrap();
+        thread::scope(|scope| {
+            let written = scope.spawn(|| write_named(&pipe, &text));
+            let mut read = vec![0; text.len()];
+            io::Read::read_exact(&mut reader, &mut read).unwrap();
+            assert!(read == text.as_bytes());
+            written.join().unwrap().unwrap();
+        });
     }
 }

@@ -148,21 +148,97 @@ fn kept_folders(output_cache: &OutputCache, keep: usize) -> HashSet<String> {
     kept
 }
 
-/// Removes garbage; records of removed outputs are forgotten first, so that a crash in between leaves only unnamed folders.
-pub fn remove(home: &StateFolder, output_cache: &OutputCache, garbage: &[Garbage]) -> Result<(), PathError> {
-    let gone: HashSet<String> = garbage
-        .iter()
-        .filter(|g| g.path.parent() == Some(&home.outputs()))
-        .filter_map(|g| g.path.file_name().map(|n| n.to_string_lossy().into_owned()))
-        .collect();
-    let keep = output_cache.named_folders().into_iter().filter(|f| !gone.contains(f)).collect();
-    output_cache.drop_records_except(&keep)?;
-    for item in garbage {
-        discard(&item.path)?;
+/// Removes garbage, and adds to `removed` what went. What no record names goes first. Records of the other outputs are forgotten before
+/// these go, so that a crash in between leaves only unnamed folders. If the disk is still too full for that, they are forgotten after
+/// it: an output that is recorded and not there is made again.
+///
+/// # Errors
+/// Something could not be removed, or the records could not be written.
+pub fn remove(
+    home: &StateFolder,
+    output_cache: &OutputCache,
+    garbage: Vec<Garbage>,
+    removed: &mut Vec<Garbage>,
+) -> Result<(), PathError> {
+    let all_named = output_cache.named_folders();
+    let is_named = |item: &Garbage| {
+        item.path.parent() == Some(&home.outputs()) && all_named.contains(name_of(&item.path).as_str())
+    };
+    let (named, unnamed): (Vec<_>, Vec<_>) = garbage.into_iter().partition(is_named);
+    let gone: HashSet<String> = named.iter().map(|item| name_of(&item.path)).collect();
+    let mut discard_all = |items: Vec<Garbage>| {
+        items.into_iter().try_for_each(|item| -> Result<(), PathError> {
+            discard(&item.path)?;
+            removed.push(item);
+            Ok(())
+        })
+    };
+    discard_all(unnamed)?;
+    let keep = all_named.into_iter().filter(|folder| !gone.contains(folder)).collect();
+    match output_cache.drop_records_except(&keep) {
+        Err(error) if error.is_full_disk() => {
+            discard_all(named)?;
+            output_cache.drop_records_except(&keep)
+        }
+        written => written.and_then(|()| discard_all(named)),
     }
-    Ok(())
 }
 
 fn size(path: &Path) -> u64 {
     WalkDir::new(path).into_iter().flatten().filter_map(|item| item.metadata().ok()).map(|m| m.len()).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+    use crate::runner::store::output_cache::tests::{append, begun};
+
+    /// As on a full disk: what replaces `records` cannot be written, once.
+    fn fill_disk(home: &StateFolder) -> PathBuf {
+        let half_written = home.records().with_extension(format!("tmp{}", std::process::id()));
+        symlink("/dev/full", &half_written).unwrap();
+        half_written
+    }
+
+    #[test]
+    fn on_a_full_disk_garbage_goes_before_its_records() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = begun(folder.path());
+        let home = cache.home().clone();
+        append(&cache, 0);
+        append(&cache, 1);
+        let (old_run, unfinished) = (home.run(&RunId::new("r")), home.outputs().join("left"));
+        fs::create_dir_all(&old_run).unwrap();
+        fs::create_dir_all(&unfinished).unwrap();
+        let output = home.outputs().join(&cache.records()[0].folder);
+        let garbage = |path: &PathBuf| Garbage { path: path.clone(), bytes: 1, why: String::new() };
+        let all = [&output, &unfinished, &old_run].map(garbage);
+        let half_written = fill_disk(&home);
+        let mut removed = Vec::new();
+        remove(&home, &cache, all.to_vec(), &mut removed).unwrap();
+        assert!(!half_written.is_symlink(), "the first try was made");
+        assert_eq!(removed, [&unfinished, &old_run, &output].map(garbage));
+        assert!(!output.exists() && !unfinished.exists() && !old_run.exists());
+        let records = OutputCache::open(&home).unwrap().records();
+        assert_eq!(records.len(), 1);
+        assert!(home.outputs().join(&records[0].folder).exists());
+    }
+
+    #[test]
+    fn only_what_went_counts_as_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = begun(folder.path());
+        let home = cache.home().clone();
+        append(&cache, 0);
+        let output = home.outputs().join(cache.named_folders().into_iter().next().unwrap());
+        // What replaces `records` cannot be made at all, which is not for want of space.
+        fs::create_dir(home.records().with_extension(format!("tmp{}", std::process::id()))).unwrap();
+        let mut removed = Vec::new();
+        let garbage = Garbage { path: output.clone(), bytes: 1, why: String::new() };
+        remove(&home, &cache, vec![garbage], &mut removed).unwrap_err();
+        assert!(removed.is_empty());
+        assert!(output.exists());
+    }
 }

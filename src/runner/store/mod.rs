@@ -72,7 +72,7 @@ mod sealed_json;
 pub use arrays::ArrayFiles;
 pub use digests::{Digests, InputError, InputState};
 pub use durable::{
-    PathError, WithPath, copy_named, discard, is_there, items_in, move_items, point, replace, write_named,
+    PathError, WithPath, append_named, copy_named, discard, is_there, items_in, move_items, point, replace, write_named,
 };
 pub use explain::explain;
 pub use file_stamp::{EntryKind, FileStamp};

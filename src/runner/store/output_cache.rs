@@ -472,18 +472,18 @@ impl Inner {
 }
 
 #[cfg(test)]
-mod tests {
+pub(in crate::runner::store) mod tests {
     use super::*;
     use crate::runner::store::{KEY_VERSION, list_folder};
 
-    fn begun(folder: &Path) -> OutputCache {
+    pub fn begun(folder: &Path) -> OutputCache {
         let home = StateFolder::new(folder.into(), folder.join(".regatta"));
         let cache = OutputCache::open(&home).unwrap();
         cache.begin().unwrap();
         cache
     }
 
-    fn append(cache: &OutputCache, n: usize) {
+    pub fn append(cache: &OutputCache, n: usize) {
         let key = TaskKey {
             version: KEY_VERSION,
             action: n.to_string(),
