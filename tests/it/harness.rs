@@ -6,14 +6,16 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use pretty_assertions::assert_eq;
+use prost::Message as _;
 use regatta::event::{Endpoint, Stop, Verdict};
 use regatta::harness::{
     BenchSpec, FailureClass, HarnessError, LoadPattern, Measured, ReasonSeverity, RequestEnd, RequestRecord, Slo,
-    VerdictCheck, plan, read_result, result_schema, run, write,
+    VerdictCheck, Violation, plan, read_result, result_schema, run, write,
 };
 use regatta::spec::{Arrivals, CancelBy, CancelPolicy, Length, Limits, Request, StopAfter};
+use regatta::triton::proto::inference::{ModelInferRequest, ModelStreamInferResponse};
 
-use crate::scripted_server::{Act, Last, Script, Scripted, wait_for};
+use crate::scripted_server::{Act, Last, Script, Scripted, response, wait_for};
 
 const GAP: Duration = Duration::from_millis(4);
 pub const AT_ONCE: Act = Act::Answer { gap: Duration::ZERO, per_chunk: 1, last: Last::FlagOnToken };
@@ -350,4 +352,55 @@ fn a_model_without_a_batch_dimension_is_not_asked_for_two_at_once() {
     assert!(
         matches!(refused, Err(HarnessError::Request { source, .. }) if source.faults[0].contains("max_batch_size is 0"))
     );
+}
+
+/// Answers each request with its tokens and the final flag, and ends the stream without trailers, so without a status.
+async fn without_status(listener: tokio::net::TcpListener) {
+    while let Ok((socket, _)) = listener.accept().await {
+        tokio::spawn(async move {
+            let Ok(mut connection) = h2::server::handshake(socket).await else { return };
+            while let Some(Ok((call, mut answer))) = connection.accept().await {
+                tokio::spawn(async move {
+                    let (head, mut body) = call.into_parts();
+                    if !head.uri.path().ends_with("/ModelStreamInfer") {
+                        let refusal = http::Response::builder().header("grpc-status", "12").body(()).unwrap();
+                        drop(answer.send_response(refusal, true));
+                        return;
+                    }
+                    let mut frame = Vec::new();
+                    while let Some(Ok(data)) = body.data().await {
+                        frame.extend_from_slice(&data);
+                    }
+                    let request = ModelInferRequest::decode(&frame[5..]).unwrap();
+                    let response = response(&request.id, 4, true);
+                    let message = ModelStreamInferResponse { infer_response: Some(response), ..Default::default() };
+                    let message = message.encode_to_vec();
+                    let mut bytes = vec![0];
+                    bytes.extend((message.len() as u32).to_be_bytes());
+                    bytes.extend(message);
+                    let mut sender = answer.send_response(http::Response::new(()), false).unwrap();
+                    drop(sender.send_data(bytes.into(), true));
+                });
+            }
+        });
+    }
+}
+
+#[test]
+fn an_answer_without_a_grpc_status_counts_with_a_warning() {
+    let server = Scripted::start(true, None, script(|_| AT_ONCE));
+    let spec = BenchSpec { output_len: Length::Fixed(4), ..spec(&server, 3) };
+    assert!(!measure(&spec).result.counts.violations.contains_key(&Violation::MissingEnd));
+    let measured = wait_for(async move {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let endpoints = vec![listener.local_addr().unwrap().to_string().parse().unwrap()];
+        tokio::spawn(without_status(listener));
+        run(&BenchSpec { endpoints, ..spec }, &Stop::new(), |_| {}).await.unwrap()
+    });
+    let counts = &measured.result.counts;
+    assert_eq!((counts.ok, counts.violations.get(&Violation::MissingEnd)), (3, Some(&3)), "{:?}", counts.failures);
+    assert_eq!(counts.violation_examples[&Violation::MissingEnd], "the stream ended without a gRPC status");
+    let reasons = measured.result.reasons();
+    let protocol = reasons.iter().find(|reason| reason.check == VerdictCheck::Protocol).unwrap();
+    assert_eq!(protocol.severity, ReasonSeverity::Warning);
 }

@@ -35,6 +35,8 @@ pub(in crate::harness) struct Collector<R = RecordWriter> {
     pub violations: Violations,
     /// Tokens of all chunks of all requests.
     pub chunk_tokens: u64,
+    /// Successful answers over HTTP that came in one piece.
+    pub whole_answers: u64,
 }
 
 /// Gaps of one length before chunks of one size.
@@ -70,6 +72,7 @@ impl<R> Collector<R> {
             has_usage: false,
             violations: Violations::default(),
             chunk_tokens: 0,
+            whole_answers: 0,
         }
     }
 }
@@ -91,7 +94,8 @@ impl Collector {
         if let Some(answer_text) = answer_text.filter(|_| record.ended == RequestEnd::Ok && !is_counted) {
             self.answer_texts.push((record.index, answer_text));
         }
-        let CountedTokens { chunks, tokens, violations, .. } = counted;
+        let CountedTokens { chunks, tokens, is_whole, violations, .. } = counted;
+        self.whole_answers += u64::from(is_whole && record.is_ok());
         if let (Some(first), Some(last)) = (chunks.first(), chunks.last()) {
             record.first_tokens = first.tokens;
             record.t_first = Some(first.t_read);
@@ -170,6 +174,7 @@ impl<R> Collector<R> {
         self.backlog.merge(&other.backlog);
         self.violations.merge(other.violations);
         self.chunk_tokens += other.chunk_tokens;
+        self.whole_answers += other.whole_answers;
         self.coalesced += other.coalesced;
         self.chunks += other.chunks;
         for (name, tally) in other.extra_outputs {

@@ -208,6 +208,7 @@ fn tokens(all: &Collector<RequestRecords>, count: TokenCounting) -> TokenCounts 
         }
     }
     tokens.source = source(count, &answers);
+    tokens.whole_answers = all.whole_answers;
     tokens.input_server = prompts.filter(|_| requests > 0);
     tokens.input_cached = CachedInput::of(&all.records);
     tokens.mean_first_chunk = (requests > 0 && is_known).then(|| first as f64 / requests as f64);

@@ -15,6 +15,7 @@ pub(in crate::harness) struct Accounting {
     usage: Option<Usage>,
     finish: Option<FinishReason>,
     has_ended: bool,
+    is_whole: bool,
     violations: Violations,
     /// Tokens so far, as far as that is known while the answer comes.
     so_far: u64,
@@ -37,6 +38,8 @@ pub(in crate::harness) struct CountedTokens {
     /// As the server reported it, where it can be used.
     pub usage: Option<Usage>,
     pub finish: Option<FinishReason>,
+    /// The answer came in one piece, and not as a stream.
+    pub is_whole: bool,
     pub violations: Violations,
 }
 
@@ -95,6 +98,11 @@ impl Accounting {
             WireEvent::End => self.has_ended = true,
             WireEvent::Violation(class, example) => self.violations.add(class, || example),
         }
+    }
+
+    /// The answer comes in one piece, and not as a stream.
+    pub const fn note_whole(&mut self) {
+        self.is_whole = true;
     }
 
     /// A chunk that may have a token has come.
@@ -167,6 +175,7 @@ impl Accounting {
             source,
             usage: self.usage.map(|usage| Usage { completion: total, ..usage }),
             finish: self.finish,
+            is_whole: self.is_whole,
             violations: self.violations,
         }
     }

@@ -14,7 +14,7 @@ pub enum Violation {
     AfterEnd,
     /// A second `[DONE]` or final response.
     SecondEnd,
-    /// The stream ended without `[DONE]` or without a final response.
+    /// The stream ended without `[DONE]`, without a final response or without a gRPC status.
     MissingEnd,
     /// A response that names another request, or none.
     WrongId,
@@ -22,6 +22,8 @@ pub enum Violation {
     WrongModel,
     /// Shape × data type of the output tensor is not the number of its bytes.
     WrongShape,
+    /// The output tensor has another data type than the server reports of the model, or no token ids: no whole numbers, or negative ones.
+    WrongContent,
     /// More tokens than were requested, by ids or by `usage`. Such a `usage` is not counted.
     AboveRequested,
     /// `usage` decreases, or is less than the number of chunks with text.
@@ -37,6 +39,7 @@ impl Violation {
             Self::WrongId => "wrong_id",
             Self::WrongModel => "wrong_model",
             Self::WrongShape => "wrong_shape",
+            Self::WrongContent => "wrong_content",
             Self::AboveRequested => "above_requested",
             Self::UsageMismatch => "usage_mismatch",
         }

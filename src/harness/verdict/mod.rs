@@ -412,6 +412,12 @@ fn answers(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
     if !is_by_whole_answers && is_whole {
         let text = "answers do not stream, so TTFT is the time of the whole answer".to_owned();
         found.add(VerdictCheck::Unary, ReasonSeverity::Warning, text);
+    } else if !is_by_whole_answers && tokens.whole_answers > 0 {
+        let text = format!(
+            "{} of {} answers did not stream, although streams were requested, so their TTFT is the time of the whole answer",
+            tokens.whole_answers, result.counts.ok
+        );
+        found.add(VerdictCheck::Unary, ReasonSeverity::Warning, text);
     }
     if tokens.source == TokenCounting::Requested.source() {
         let text = "output tokens were not counted: an answer is one text, so the requested number is used".to_owned();

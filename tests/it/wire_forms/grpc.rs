@@ -80,6 +80,12 @@ pub fn forms() -> Vec<Form> {
                 response.raw_output_contents[0] = Bytes::from_static(&[10, 0, 0, 0, 0, 0, 0, 0]);
             })
         }),
+        alone("grpc: FP32", SIX, |request| {
+            changed(request, |response| "FP32".clone_into(&mut output(response).datatype))
+        }),
+        alone("grpc: negative ids", SIX, |request| {
+            changed(request, |response| response.raw_output_contents[0] = Bytes::from_static(&[251, 255, 255, 255]))
+        }),
         alone("grpc: contents that are not raw", SIX, |request| {
             changed(request, |response| {
                 output(response).contents =

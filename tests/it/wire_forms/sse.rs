@@ -358,6 +358,19 @@ pub fn forms() -> Vec<Form> {
             Truth { ok: 1, tokens: 6, first: 6, chunks: 1 },
             "{\"id\":\"a\",\"model\":\"m\",\"choices\":[{\"message\":{\"content\":\"a b\"},\"finish_reason\":\"stop\"}]}",
         ),
+        Form {
+            name: "one piece in place of a stream",
+            truth: Truth { ok: 1, tokens: 6, first: 6, chunks: 1 },
+            by: super::By::Http {
+                api: Api::OpenaiChat,
+                streams: true,
+                steps: whole(&format!(
+                    "{{\"id\":\"a\",\"model\":\"m\",\"choices\":[{{\"message\":{{\"content\":\"a b\"}},\
+                     \"finish_reason\":\"length\"}}]{}}}",
+                    usage(6)
+                )),
+            },
+        },
         generate(
             "generate: text_output, empty at the end",
             SIX,

@@ -48,7 +48,10 @@ impl RequestAttempt<'_> {
                 listens.await?
             };
             match read_outcome {
-                ReadOutcome::End => break,
+                ReadOutcome::End => {
+                    state.misses_status.set(answer.misses_status());
+                    break;
+                }
                 // Dropping the answer cancels the call.
                 ReadOutcome::Cancel(CancelBy::Rpc) => return Ok(()),
                 ReadOutcome::Cancel(CancelBy::Stop) => stopping = Some(Box::pin(self.ask_to_stop(template))),

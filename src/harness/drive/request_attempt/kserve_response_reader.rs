@@ -218,6 +218,16 @@ impl<'a> KserveResponseReader<'a> {
             );
             part.take(WireEvent::Violation(Violation::WrongShape, example), t_read);
         }
+        let answer = self.template.scan_request().answer;
+        if let Some(found) = seen.datatype
+            && let Some(expected) = self.template.other_type(found)
+        {
+            let example = format!("`{answer}` has the data type {} in place of {expected}", plain(found));
+            part.take(WireEvent::Violation(Violation::WrongContent, example), t_read);
+        } else if let Some(id) = seen.not_an_id {
+            let example = format!("`{answer}` has the token id {id}");
+            part.take(WireEvent::Violation(Violation::WrongContent, example), t_read);
+        }
     }
 
     /// Counts a response after the final one.

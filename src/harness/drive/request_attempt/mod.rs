@@ -118,6 +118,8 @@ pub(in crate::harness) struct AttemptAnswer {
 struct State {
     last_token: Cell<Option<u64>>,
     final_marker: Cell<bool>,
+    /// A call of its own ended without a gRPC status.
+    misses_status: Cell<bool>,
     t_cancel: Cell<Option<u64>>,
 }
 
@@ -139,10 +141,15 @@ impl RequestAttempt<'_> {
         let final_marker = state.final_marker.get() || is_http && parts.iter().all(|part| part.account().has_ended());
         let is_stream =
             matches!(self.encoder, RequestEncoder::Kserve(InferRequestTemplate { call: CallKind::Stream, .. }));
-        let misses_end = outcome.is_ok() && is_stream && !final_marker && t_cancel.is_none();
+        let missing = match outcome {
+            Ok(()) if t_cancel.is_some() => None,
+            Ok(()) if is_stream && !final_marker => Some("a final response"),
+            Ok(()) if state.misses_status.get() => Some("a gRPC status"),
+            _ => None,
+        };
         for (part, planned) in parts.iter_mut().zip(self.planned) {
-            if misses_end {
-                let example = "the stream ended without a final response".to_owned();
+            if let Some(missing) = missing {
+                let example = format!("the stream ended without {missing}");
                 part.take(WireEvent::Violation(Violation::MissingEnd, example), t_end);
             }
             let (by, limit) = self.counting(planned);

@@ -87,6 +87,9 @@ pub struct TokenCounts {
     pub mean_first_chunk: Option<f64>,
     /// Share of chunks that came in one socket read with the one before.
     pub coalesced_share: Option<f64>,
+    /// Successful answers over HTTP that came in one piece, and not as a stream of events.
+    #[serde(default, skip_serializing_if = "super::is_usual")]
+    pub whole_answers: u64,
     /// Successful streams without a final marker.
     pub without_final_marker: u64,
 }

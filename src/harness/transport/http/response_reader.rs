@@ -216,6 +216,7 @@ impl<'h> HttpResponseReader<'h> {
     }
 
     fn whole_answer(&mut self, whole: &[u8], t_read: u64) -> Result<(), HttpFault> {
+        self.outcome.account.note_whole();
         self.keep_event(whole);
         self.held.set(whole.len() + self.kept_bytes(), &self.expected.limits)?;
         let seen = self.scan(whole)?;

@@ -151,6 +151,10 @@ pub(in crate::harness) struct ScannedResponse<'a> {
     pub model: &'a [u8],
     /// The answer's tensor does not match its shape.
     pub misshapen: Option<Misshapen>,
+    /// Of the answer's tensor, where there is one.
+    pub datatype: Option<&'a [u8]>,
+    /// The lowest number in place of a token id.
+    pub not_an_id: Option<i64>,
 }
 
 /// A tensor with more or fewer bytes or elements than its shape has.
@@ -171,6 +175,8 @@ pub(in crate::harness) struct ScanRequest<'n> {
     /// The answer's elements are texts, else 32-bit ids.
     pub is_text: bool,
     pub is_batched: bool,
+    /// TensorRT-LLM fills the shorter beams up with -1.
+    pub has_beams: bool,
 }
 
 /// Scans a `ModelStreamInferResponse`.
@@ -272,6 +278,7 @@ pub(in crate::harness) fn scan_response<'m>(
     if elements != answer.shape || !is_whole {
         seen.misshapen = Some(Misshapen { shape: answer.shape, elements, bytes });
     }
+    seen.datatype = Some(answer.datatype);
     if look.is_text {
         // A text is its length in 4 bytes and itself.
         seen.tokens = u32::from(elements > 0 || bytes > 0);
@@ -279,12 +286,25 @@ pub(in crate::harness) fn scan_response<'m>(
     } else {
         seen.tokens = u32::try_from(elements).unwrap_or(u32::MAX);
         seen.is_empty = elements == 0;
+        let lowest = raw_ids.map_or(answer.lowest, |raw| lowest_in(raw, answer.datatype));
+        seen.not_an_id = lowest.filter(|id| *id < if look.has_beams { -1 } else { 0 });
         seen.last_token = match answer.width() {
             8 => seen.raw.last_chunk::<8>().and_then(|bytes| i32::try_from(i64::from_le_bytes(*bytes)).ok()),
             _ => seen.raw.last_chunk::<4>().map(|bytes| i32::from_le_bytes(*bytes)),
         };
     }
     Ok(seen)
+}
+
+/// The lowest number of a tensor whose data type has negative ones.
+fn lowest_in(raw: &[u8], datatype: &[u8]) -> Option<i64> {
+    match datatype {
+        b"INT64" => raw.as_chunks::<8>().0.iter().map(|id| i64::from_le_bytes(*id)).min(),
+        b"INT32" => raw.as_chunks::<4>().0.iter().map(|id| i64::from(i32::from_le_bytes(*id))).min(),
+        b"INT16" => raw.as_chunks::<2>().0.iter().map(|id| i64::from(i16::from_le_bytes(*id))).min(),
+        b"INT8" => raw.iter().map(|id| i64::from(id.cast_signed())).min(),
+        _ => None,
+    }
 }
 
 /// Elements of a `BYTES` tensor: each has its length in front. What does not fit is one more.
@@ -329,6 +349,8 @@ struct Tensor<'a> {
     shape: u64,
     /// Elements that are not raw.
     contents: u64,
+    /// The lowest number of these.
+    lowest: Option<i64>,
 }
 
 impl Tensor<'_> {
@@ -344,7 +366,7 @@ impl Tensor<'_> {
 }
 
 fn head_of(tensor: &[u8]) -> Result<Tensor<'_>, WireError> {
-    let mut found = Tensor { name: &[], datatype: &[], shape: 1, contents: 0 };
+    let mut found = Tensor { name: &[], datatype: &[], shape: 1, contents: 0, lowest: None };
     each_field(tensor, |field, value| {
         match (field, value) {
             (1, Value::Bytes(name)) => found.name = name,
@@ -356,7 +378,7 @@ fn head_of(tensor: &[u8]) -> Result<Tensor<'_>, WireError> {
                     found.shape = found.shape.saturating_mul(dim);
                 }
             }
-            (5, Value::Bytes(contents)) => found.contents = elements_of(contents)?,
+            (5, Value::Bytes(contents)) => (found.contents, found.lowest) = elements_of(contents)?,
             _ => {}
         }
         Ok(())
@@ -364,10 +386,21 @@ fn head_of(tensor: &[u8]) -> Result<Tensor<'_>, WireError> {
     Ok(found)
 }
 
-/// From an `InferTensorContents`: how many whole numbers or texts it has.
-fn elements_of(contents: &[u8]) -> Result<u64, WireError> {
-    let mut count = 0;
+/// From an `InferTensorContents`: how many whole numbers or texts it has, and the lowest of the numbers with a sign.
+fn elements_of(contents: &[u8]) -> Result<(u64, Option<i64>), WireError> {
+    let (mut count, mut lowest) = (0, None::<i64>);
+    let mut signed = |number: u64| lowest = Some(lowest.map_or(number as i64, |lowest| lowest.min(number as i64)));
     each_field(contents, |field, value| {
+        match (field, &value) {
+            (2 | 3, Value::Bytes(packed)) => {
+                let mut packed = *packed;
+                while packed.has_remaining() {
+                    signed(decode_varint(&mut packed).map_err(|_| Malformed("contents are truncated"))?);
+                }
+            }
+            (2 | 3, Value::Varint(number)) => signed(*number),
+            _ => {}
+        }
         count += match (field, value) {
             // Packed: the last byte of each number has no high bit.
             (2..=5, Value::Bytes(packed)) => packed.iter().filter(|byte| **byte < 0x80).count() as u64,
@@ -376,7 +409,7 @@ fn elements_of(contents: &[u8]) -> Result<u64, WireError> {
         };
         Ok(())
     })?;
-    Ok(count)
+    Ok((count, lowest))
 }
 
 enum Value<'a> {
@@ -428,9 +461,12 @@ mod tests {
     use super::*;
     use crate::triton::proto::inference::infer_parameter::ParameterChoice;
     use crate::triton::proto::inference::model_infer_response::InferOutputTensor;
-    use crate::triton::proto::inference::{InferParameter, ModelInferResponse, ModelStreamInferResponse};
+    use crate::triton::proto::inference::{
+        InferParameter, InferTensorContents, ModelInferResponse, ModelStreamInferResponse,
+    };
 
-    const IDS: ScanRequest<'_> = ScanRequest { answer: "output_ids", is_text: false, is_batched: true };
+    const IDS: ScanRequest<'_> =
+        ScanRequest { answer: "output_ids", is_text: false, is_batched: true, has_beams: false };
 
     fn response(tokens: &[i32], is_final: bool, error: &str) -> ModelStreamInferResponse {
         let ids: Vec<u8> = tokens.iter().flat_map(|token| token.to_le_bytes()).collect();
@@ -476,6 +512,8 @@ mod tests {
                 id: b"17",
                 model: b"m",
                 misshapen: None,
+                datatype: Some(b"INT32"),
+                not_an_id: tokens.iter().min().filter(|id| **id < 0).map(|id| i64::from(*id)),
             };
             let ids: Vec<u8> = tokens.iter().flat_map(|token| token.to_le_bytes()).collect();
             prop_assert_eq!(seen.raw, &ids[..]);
@@ -548,6 +586,35 @@ mod tests {
         assert_eq!(of(&[1, 1, 1], "INT32", &[1, 0, 0, 0, 9]), (1, true));
         assert_eq!(of(&[1, 1, 3], "INT32", &[]), (0, true));
         assert_eq!(of(&[-1], "INT32", &[1, 0, 0, 0]), (1, true));
+    }
+
+    #[test]
+    fn numbers_below_zero_are_no_ids_except_behind_a_shorter_beam() {
+        let of = |datatype: &str, raw: &'static [u8], contents: Option<Vec<i32>>, has_beams| {
+            let message = ModelInferResponse {
+                outputs: vec![InferOutputTensor {
+                    name: "output_ids".to_owned(),
+                    datatype: datatype.to_owned(),
+                    shape: vec![2],
+                    contents: contents
+                        .map(|ids| InferTensorContents { int_contents: ids, ..InferTensorContents::default() }),
+                    ..InferOutputTensor::default()
+                }],
+                raw_output_contents: if raw.is_empty() { Vec::new() } else { vec![Bytes::from_static(raw)] },
+                ..ModelInferResponse::default()
+            };
+            let bytes = message.encode_to_vec();
+            let seen = scan_response(&bytes, &ScanRequest { has_beams, ..IDS }).unwrap();
+            (seen.tokens, seen.not_an_id)
+        };
+        let minus_one = &[7, 0, 0, 0, 255, 255, 255, 255];
+        assert_eq!(of("INT32", minus_one, None, false), (2, Some(-1)));
+        assert_eq!(of("INT32", minus_one, None, true), (2, None));
+        assert_eq!(of("UINT32", minus_one, None, false), (2, None));
+        assert_eq!(of("INT32", &[7, 0, 0, 0, 251, 255, 255, 255], None, true), (2, Some(-5)));
+        assert_eq!(of("INT64", &[255; 16], None, false), (2, Some(-1)));
+        assert_eq!(of("INT32", &[], Some(vec![70_000, -5]), false), (2, Some(-5)));
+        assert_eq!(of("INT32", &[], Some(vec![70_000, 5]), false), (2, None));
     }
 
     #[test]

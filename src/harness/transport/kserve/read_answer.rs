@@ -26,7 +26,7 @@ pub fn read_grpc_answer<'a>(
             if let Some(error) = error {
                 return Err((FailureClass::Server, error.to_owned()));
             }
-            let look = ScanRequest { answer, is_text, is_batched: true };
+            let look = ScanRequest { answer, is_text, is_batched: true, has_beams: true };
             tokens += u64::from(scan_stream(&message, &look).map_err(|error| error.fault(&limits))?.tokens);
         }
     }

@@ -13,6 +13,8 @@ use crate::harness::transport::error_text::shortened;
 /// Sends requests over one HTTP/2 connection.
 pub(in crate::harness) type RpcSender = SendRequest<Bytes>;
 
+const STATUS: &str = "grpc-status";
+
 /// Bytes of one stream that may wait before they are acknowledged to the server. Small against the window of a
 /// connection, so that many waiting streams cannot fill it; large against a token, so that updates are rare.
 const TAKEN_AT_ONCE: usize = 32 << 10;
@@ -23,6 +25,8 @@ pub(in crate::harness) struct RpcResponse {
     /// Bytes not yet acknowledged to the server. The end of the stream acknowledges the rest.
     taken: usize,
     has_all_data: bool,
+    /// Among the headers or in the trailers, or the server cut off what would have had it.
+    has_status: bool,
 }
 
 pub(in crate::harness) enum RpcPart {
@@ -33,8 +37,13 @@ pub(in crate::harness) enum RpcPart {
 }
 
 impl RpcResponse {
-    pub const fn new(stream: RecvStream) -> Self {
-        Self { stream, taken: 0, has_all_data: false }
+    pub const fn new(stream: RecvStream, has_status: bool) -> Self {
+        Self { stream, taken: 0, has_all_data: false, has_status }
+    }
+
+    /// At the end: the server sent no status, as it must.
+    pub const fn misses_status(&self) -> bool {
+        !self.has_status
     }
 
     /// The next part; None at the end. Dropping the answer before that cancels the call.
@@ -55,12 +64,18 @@ impl RpcResponse {
                     return Poll::Ready(Some(Ok(RpcPart::Data(data))));
                 }
                 // The server has sent everything and accepts no more (RFC 9113, 8.1): an end, not a failure.
-                Some(Err(e)) if e.is_reset() && e.reason() == Some(Reason::NO_ERROR) => return Poll::Ready(None),
+                Some(Err(e)) if e.is_reset() && e.reason() == Some(Reason::NO_ERROR) => {
+                    self.has_status = true;
+                    return Poll::Ready(None);
+                }
                 Some(Err(e)) => return Poll::Ready(Some(Err(e))),
                 None => self.has_all_data = true,
             }
         }
         let trailers = ready!(self.stream.poll_trailers(context));
+        if let Ok(Some(trailers)) = &trailers {
+            self.has_status |= trailers.contains_key(STATUS);
+        }
         Poll::Ready(trailers.transpose().map(|trailers| trailers.map(|trailers| RpcPart::Trailers(Box::new(trailers)))))
     }
 }
@@ -72,7 +87,8 @@ pub(in crate::harness) fn answer_of(response: http::Response<RecvStream>) -> Res
     }
     // A refusal may come without a body: then the status is among the headers.
     check_status(response.headers())?;
-    Ok(RpcResponse::new(response.into_body()))
+    let has_status = response.headers().contains_key(STATUS);
+    Ok(RpcResponse::new(response.into_body(), has_status))
 }
 
 /// The head of a call of Triton's inference service.
@@ -89,7 +105,7 @@ pub(in crate::harness) fn head(authority: &str, method: &str) -> http::Result<Re
 
 /// The status in headers or trailers, where they have one.
 pub(in crate::harness) fn check_status(headers: &HeaderMap) -> Result<(), GrpcStatus> {
-    let Some(status) = headers.get("grpc-status") else {
+    let Some(status) = headers.get(STATUS) else {
         return Ok(());
     };
     let code = status.to_str().ok().and_then(|text| text.parse::<u32>().ok()).unwrap_or(code::UNKNOWN);

@@ -37,6 +37,9 @@ pub(in crate::harness) const PERF: [&str; 7] = [
     "last_token_time_ns",
 ];
 
+/// Data types of token ids.
+const INTEGERS: [&[u8]; 8] = [b"INT32", b"INT64", b"UINT32", b"UINT64", b"INT16", b"UINT16", b"INT8", b"UINT8"];
+
 /// Before and after TensorRT-LLM 0.20.
 const SEEDS: [&str; 2] = ["random_seed", "seed"];
 
@@ -65,6 +68,8 @@ pub(in crate::harness) struct InferRequestTemplate {
     has_lengths: bool,
     constants: Vec<ConstantTensor>,
     outputs: Vec<&'static str>,
+    /// The answer's data type, where the server reports it.
+    answer_type: Option<String>,
     pad_id: i32,
     seed: u64,
     drawn_seed: Option<(&'static str, String)>,
@@ -243,6 +248,7 @@ impl InferRequestTemplate {
             has_lengths: contract.input_type("input_lengths", "INT32").is_some() || is_batched,
             constants,
             outputs,
+            answer_type: contract.outputs.as_ref().and_then(|outputs| outputs.get(names.answer[0]).cloned()),
             pad_id: request.pad_id.unwrap_or(spec.end_id),
             seed: spec.seed,
             drawn_seed,
@@ -254,7 +260,19 @@ impl InferRequestTemplate {
     /// What to look for in responses.
     pub fn scan_request(&self) -> ScanRequest<'static> {
         let is_text = self.interface == Interface::Text;
-        ScanRequest { answer: self.names.answer[0], is_text, is_batched: self.is_batched }
+        let has_beams = matches!(self.count, TokenCounting::Ids { beams: 2.., .. });
+        ScanRequest { answer: self.names.answer[0], is_text, is_batched: self.is_batched, has_beams }
+    }
+
+    /// What the answer's data type has to be, where it is not this one.
+    pub fn other_type(&self, found: &[u8]) -> Option<&str> {
+        if self.interface == Interface::Text && found != b"BYTES" {
+            return Some("BYTES");
+        }
+        if self.interface == Interface::TokenIds && !INTEGERS.contains(&found) {
+            return Some("whole numbers");
+        }
+        self.answer_type.as_deref().filter(|offered| offered.as_bytes() != found)
     }
 
     /// The names that every response carries.

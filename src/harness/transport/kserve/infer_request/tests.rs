@@ -181,3 +181,19 @@ fn vllms_backend_takes_its_settings_as_one_text() {
     let faults = InferRequestTemplate::new(&spec(request), &contract).unwrap_err().faults;
     assert!(faults.iter().any(|fault| fault.contains("beam_width")), "{faults:?}");
 }
+
+#[test]
+fn an_answer_has_the_type_that_the_server_reports_and_its_ids_are_whole_numbers() {
+    let of = |outputs: Option<&[(&str, &str)]>| {
+        let contract =
+            ModelMetadata { is_decoupled: Some(true), outputs: outputs.map(offer), ..ModelMetadata::default() };
+        InferRequestTemplate::new(&spec(Request::default()), &contract).unwrap()
+    };
+    let unknown = of(None);
+    for datatype in ["INT32", "INT64", "UINT32"] {
+        assert_eq!(unknown.other_type(datatype.as_bytes()), None);
+    }
+    assert_eq!(unknown.other_type(b"FP32"), Some("whole numbers"));
+    let known = of(Some(&[("output_ids", "INT32"), ("sequence_length", "INT32")]));
+    assert_eq!((known.other_type(b"INT32"), known.other_type(b"INT64")), (None, Some("INT32")));
+}
