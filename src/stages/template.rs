@@ -186,26 +186,26 @@ mod tests {
     use super::*;
 
     /// What a template becomes, or why it does not.
-    fn outcome(text: &str) -> Result<String, String> {
+    fn outcome(text: &str) -> Result<String, Failure> {
         let folder = tempfile::tempdir().unwrap();
         let [source, target] = ["t.j2", "t"].map(|name| folder.path().join(name));
         fs::write(&source, text).unwrap();
         let template = Template { from: "t".into(), with: std::iter::empty().collect() };
-        render(&environment().unwrap(), &source, folder.path(), &target, &template).map_err(|failure| failure.what)?;
+        render(&environment().unwrap(), &source, folder.path(), &target, &template)?;
         Ok(fs::read_to_string(target).unwrap())
     }
 
     #[test]
     fn a_long_chain_is_an_error_with_its_line() {
         for chain in ["-".repeat(30_000), "1+".repeat(16_000), "not ".repeat(16_000)] {
-            let error = outcome(&format!("a\n{{{{ {chain}1 }}}}\n")).unwrap_err();
+            let error = outcome(&format!("a\n{{{{ {chain}1 }}}}\n")).unwrap_err().what;
             assert!(error.starts_with("t.j2:2: this expression is too long: it has "), "{error}");
         }
-        let error = outcome(&format!("{{{{ 1{} }}}}", "|abs".repeat(16_000))).unwrap_err();
+        let error = outcome(&format!("{{{{ 1{} }}}}", "|abs".repeat(16_000))).unwrap_err().what;
         assert!(error.starts_with("t.j2:1: this expression is too long: it has "), "{error}");
         let branches = format!("{{% if 0 %}}{}{{% endif %}}", "{% elif 0 %}\n".repeat(4000));
         assert_eq!(
-            outcome(&branches).unwrap_err(),
+            outcome(&branches).unwrap_err().what,
             "t.j2:1001: this expression is too long: it has more than 1000 `elif`"
         );
         // As long as they may be, they do not overflow.
@@ -217,7 +217,7 @@ mod tests {
     #[test]
     fn what_would_panic_or_grow_is_an_error() {
         assert_eq!(outcome("{% if 4 is divisibleby(0) %}a{% else %}b{% endif %}").unwrap(), "b");
-        let error = outcome("{{ \"%(aé)s\"|format(1) }}").unwrap_err();
+        let error = outcome("{{ \"%(aé)s\"|format(1) }}").unwrap_err().what;
         assert!(error.starts_with("t.j2:1: ") && error.contains("ASCII"), "{error}");
         for grows in [
             "range(100000)|join('x' * 100000)",
@@ -227,7 +227,7 @@ mod tests {
             "[1]|slice(2000000000)",
             "('x' * 100000)|replace('x', 'y' * 100000)",
         ] {
-            let error = outcome(&format!("{{{{ ({grows})|length }}}}")).unwrap_err();
+            let error = outcome(&format!("{{{{ ({grows})|length }}}}")).unwrap_err().what;
             assert!(error.contains("it would become"), "{grows}: {error}");
         }
         // Longer than a text of a manifest may be.
@@ -241,7 +241,7 @@ mod tests {
         let text = format!(
             "{{% set n = namespace(x=1) %}}{{% for a in range(100000) %}}{each}{{% if a == 700 %}}{{{{ n.x == n.x }}}}{{% endif %}}{{% endfor %}}"
         );
-        let error = outcome(&text).unwrap_err();
+        let error = outcome(&text).unwrap_err().what;
         assert!(error.contains("fuel"), "{error}");
     }
 }

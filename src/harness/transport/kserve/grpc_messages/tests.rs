@@ -1,0 +1,168 @@
+//! Messages of servers, field by field.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::triton::proto::inference::infer_parameter::ParameterChoice;
+use crate::triton::proto::inference::model_infer_response::InferOutputTensor;
+use crate::triton::proto::inference::{
+    InferParameter, InferTensorContents, ModelInferResponse, ModelStreamInferResponse,
+};
+
+const IDS: ScanRequest<'_> = ScanRequest { answer: "output_ids", is_text: false, is_batched: true, has_beams: false };
+
+fn response(tokens: &[i32], is_final: bool, error: &str) -> ModelStreamInferResponse {
+    let ids: Vec<u8> = tokens.iter().flat_map(|token| token.to_le_bytes()).collect();
+    let tensor = |name: &str, len: usize| InferOutputTensor {
+        name: name.to_owned(),
+        datatype: "INT32".to_owned(),
+        shape: vec![1, 1, len as i64],
+        ..InferOutputTensor::default()
+    };
+    ModelStreamInferResponse {
+        error_message: error.to_owned(),
+        infer_response: Some(ModelInferResponse {
+            model_name: "m".to_owned(),
+            id: "17".to_owned(),
+            parameters: [(
+                "triton_final_response".to_owned(),
+                InferParameter { parameter_choice: Some(ParameterChoice::BoolParam(is_final)) },
+            )]
+            .into(),
+            outputs: vec![tensor("batch_index", 1), tensor("output_ids", tokens.len())],
+            raw_output_contents: vec![Bytes::from_static(&[9, 0, 0, 0]), ids.into()],
+            ..ModelInferResponse::default()
+        }),
+    }
+}
+
+proptest! {
+    #[test]
+    fn the_scan_sees_what_was_written(tokens in prop::collection::vec(any::<i32>(), 0..20), fin: bool, error in "[a-z]{0,9}") {
+        let bytes = response(&tokens, fin, &error).encode_to_vec();
+        let seen = scan_stream(&bytes, &IDS).unwrap();
+        prop_assert_eq!(named(&bytes).unwrap(), ("17", seen.error));
+        let error = (!error.is_empty()).then_some(error.as_str());
+        let expected = ScannedResponse {
+            error,
+            tokens: tokens.len() as u32,
+            is_empty: tokens.is_empty(),
+            last_token: tokens.last().copied(),
+            is_final: fin,
+            row: 9,
+            raw: seen.raw,
+            has_response: true,
+            id: b"17",
+            model: b"m",
+            misshapen: None,
+            datatype: Some(b"INT32"),
+            not_an_id: tokens.iter().min().filter(|id| **id < 0).map(|id| i64::from(*id)),
+        };
+        let ids: Vec<u8> = tokens.iter().flat_map(|token| token.to_le_bytes()).collect();
+        prop_assert_eq!(seen.raw, &ids[..]);
+        prop_assert_eq!(seen, expected);
+    }
+
+    #[test]
+    fn no_bytes_make_the_scan_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        let _ = scan_stream(&bytes, &IDS);
+        let _ = named(&bytes);
+    }
+
+    #[test]
+    fn frames_survive_any_cut(sizes in prop::collection::vec(0usize..40, 1..10), step in 1usize..17) {
+        let messages: Vec<ModelStreamInferResponse> = sizes.iter().map(|len| response(&vec![7; *len], false, "")).collect();
+        let whole: Vec<u8> = messages.iter().flat_map(|message| frame(message).to_vec()).collect();
+        let mut frames = Frames::new(u64::MAX);
+        let mut seen = Vec::new();
+        for piece in whole.chunks(step) {
+            frames.push(Bytes::copy_from_slice(piece));
+            while let Some(message) = frames.next().unwrap() {
+                seen.push(scan_stream(&message, &IDS).unwrap().tokens as usize);
+            }
+        }
+        prop_assert_eq!(seen, sizes);
+    }
+}
+
+#[test]
+fn an_empty_final_has_no_token() {
+    let message = ModelStreamInferResponse {
+        infer_response: Some(ModelInferResponse {
+            parameters: [(
+                "triton_final_response".to_owned(),
+                InferParameter { parameter_choice: Some(ParameterChoice::BoolParam(true)) },
+            )]
+            .into(),
+            ..ModelInferResponse::default()
+        }),
+        ..ModelStreamInferResponse::default()
+    };
+    let bytes = message.encode_to_vec();
+    assert_eq!(
+        scan_stream(&bytes, &IDS).unwrap(),
+        ScannedResponse { is_final: true, has_response: true, ..ScannedResponse::default() }
+    );
+}
+
+/// Tensors with contradictory shape, data type and bytes.
+#[test]
+fn a_shape_without_its_bytes_is_told_and_counts_what_came() {
+    let of = |shape: &[i64], datatype: &str, raw: &'static [u8]| {
+        let message = ModelInferResponse {
+            outputs: vec![InferOutputTensor {
+                name: "output_ids".to_owned(),
+                datatype: datatype.to_owned(),
+                shape: shape.to_vec(),
+                ..InferOutputTensor::default()
+            }],
+            raw_output_contents: if raw.is_empty() { Vec::new() } else { vec![Bytes::from_static(raw)] },
+            ..ModelInferResponse::default()
+        };
+        let bytes = message.encode_to_vec();
+        let seen = scan_response(&bytes, &IDS).unwrap();
+        (seen.tokens, seen.misshapen.is_some())
+    };
+    assert_eq!(of(&[1, 1, 2], "INT32", &[1, 0, 0, 0, 2, 0, 0, 0]), (2, false));
+    assert_eq!(of(&[1, 1, 3], "INT32", &[1, 0, 0, 0, 2, 0, 0, 0]), (2, true));
+    assert_eq!(of(&[1, 1, 1], "INT64", &[1, 0, 0, 0, 0, 0, 0, 0]), (1, false));
+    assert_eq!(of(&[1, 1, 1], "INT32", &[1, 0, 0, 0, 9]), (1, true));
+    assert_eq!(of(&[1, 1, 3], "INT32", &[]), (0, true));
+    assert_eq!(of(&[-1], "INT32", &[1, 0, 0, 0]), (1, true));
+}
+
+#[test]
+fn numbers_below_zero_are_no_ids_except_behind_a_shorter_beam() {
+    let of = |datatype: &str, raw: &'static [u8], contents: Option<Vec<i32>>, has_beams| {
+        let message = ModelInferResponse {
+            outputs: vec![InferOutputTensor {
+                name: "output_ids".to_owned(),
+                datatype: datatype.to_owned(),
+                shape: vec![2],
+                contents: contents
+                    .map(|ids| InferTensorContents { int_contents: ids, ..InferTensorContents::default() }),
+                ..InferOutputTensor::default()
+            }],
+            raw_output_contents: if raw.is_empty() { Vec::new() } else { vec![Bytes::from_static(raw)] },
+            ..ModelInferResponse::default()
+        };
+        let bytes = message.encode_to_vec();
+        let seen = scan_response(&bytes, &ScanRequest { has_beams, ..IDS }).unwrap();
+        (seen.tokens, seen.not_an_id)
+    };
+    let minus_one = &[7, 0, 0, 0, 255, 255, 255, 255];
+    assert_eq!(of("INT32", minus_one, None, false), (2, Some(-1)));
+    assert_eq!(of("INT32", minus_one, None, true), (2, None));
+    assert_eq!(of("UINT32", minus_one, None, false), (2, None));
+    assert_eq!(of("INT32", &[7, 0, 0, 0, 251, 255, 255, 255], None, true), (2, Some(-5)));
+    assert_eq!(of("INT64", &[255; 16], None, false), (2, Some(-1)));
+    assert_eq!(of("INT32", &[], Some(vec![70_000, -5]), false), (2, Some(-5)));
+    assert_eq!(of("INT32", &[], Some(vec![70_000, 5]), false), (2, None));
+}
+
+#[test]
+fn a_message_beyond_its_limit_is_refused_by_its_length_alone() {
+    let mut frames = Frames::new(1000);
+    frames.push(Bytes::from_static(&[0, 0, 0, 3, 233]));
+    assert_eq!(frames.next(), Err(WireError::TooLong(1001)));
+}
