@@ -55,6 +55,7 @@ mod journal;
 mod key;
 mod latest;
 mod lock;
+mod named_file;
 mod output_cache;
 mod outputs;
 mod own_items;
@@ -71,9 +72,7 @@ mod sealed_json;
 
 pub use arrays::ArrayFiles;
 pub use digests::{Digests, InputError, InputState};
-pub use durable::{
-    PathError, WithPath, append_named, copy_named, discard, is_there, items_in, move_items, point, replace, write_named,
-};
+pub use durable::{PathError, WithPath, discard, is_there, items_in, move_items, point, replace};
 pub use explain::explain;
 pub use file_stamp::{EntryKind, FileStamp};
 pub use gc::{Garbage, garbage, remove, unfinished, unfinished_plans};
@@ -86,6 +85,7 @@ pub use journal::{
 pub use key::{KEY_VERSION, TaskKey};
 pub use latest::Latest;
 pub use lock::{LockAttempt, LockHolder, ProjectLock};
+pub use named_file::{append_named, copy_named, write_named};
 pub use output_cache::{FinishedOutput, Lookup, OutputCache};
 pub use outputs::{HashedFolder, ListedFolder, list_folder};
 pub use own_items::StateItems;
