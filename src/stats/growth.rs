@@ -7,7 +7,7 @@
 //!
 //! A queue grows if ln(arrivals / capacity) is above a bound that widens with its standard error, and more requests are in
 //! flight late in the window: more than early, or, with stronger evidence from the rates, more than a server without a queue holds.
-//! The window must be long enough for the server to have filled. `tests/bench/verdicts.rs` prints the rates of false alarms and the
+//! The window must be long enough for the server to have filled; what a shorter one shows is a [`Lag`](super::Lag). `tests/bench/verdicts.rs` prints the rates of false alarms and the
 //! power.
 
 use schemars::JsonSchema;
@@ -40,7 +40,7 @@ const SEEN_IN_LEVEL: f64 = 0.9;
 /// Of the window, before the middle of its last quarter.
 const BEFORE_LATE: f64 = 0.875;
 /// A window shorter than so many times the usual time in the system shows only how a server fills.
-const TIMES_IN_SYSTEM: f64 = 4.0;
+pub(super) const TIMES_IN_SYSTEM: f64 = 4.0;
 /// Fewer arrivals show nothing.
 const LEAST_ARRIVALS: usize = 100;
 

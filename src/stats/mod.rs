@@ -8,6 +8,7 @@
 mod change_points;
 mod growth;
 mod holm;
+mod lag;
 mod level;
 #[cfg(test)]
 mod queue;
@@ -18,6 +19,7 @@ mod within_run;
 
 pub use change_points::{ChangePoint, FEWEST_RUNS, change_points};
 pub use growth::{Growth, VisitsInOrder};
+pub use lag::Lag;
 pub use level::{LevelChange, Observation, separated_floors};
 #[cfg(test)]
 pub use queue::{ServerPool, ServiceTime, SimulatedQueue, Visit};

@@ -167,13 +167,13 @@ fn special(result: &RunResult, line: &mut impl FnMut(&str, String, &str)) {
     if let Some(steady) = &result.steady {
         let drift = &steady.drift;
         let about = format!(
-            "{} requests from {:.1} s to {:.1} s; mean TTFT of the run's halves {:.1} → {:.1} ms (at equal load {:.1} standard errors apart)",
+            "{} requests from {:.1} s to {:.1} s; mean TTFT of the run's halves {:.1} → {:.1} ms ({})",
             steady.requests,
             steady.from_s,
             steady.to_s,
             drift.first_half_ms,
             drift.second_half_ms,
-            drift.standard_errors
+            drift.at_equal_load_text()
         );
         line("Steady TTFT p99 (ms)", number(steady.ttft.p99), &about);
     }

@@ -68,6 +68,14 @@ impl TtftDrift {
         self.share().is_some()
     }
 
+    /// `at equal load 1.2 standard errors apart`, or that nothing could be compared.
+    pub fn at_equal_load_text(&self) -> String {
+        match self.at_equal_load {
+            Some(_) => format!("at equal load {:.1} standard errors apart", self.standard_errors),
+            None => "no load occurred in both, so they say nothing about the server".to_owned(),
+        }
+    }
+
     /// How much slower it got, as a share; below 0 faster.
     pub(in crate::harness) fn share(&self) -> Option<f64> {
         let at_equal_load = self.at_equal_load.filter(|_| self.standard_errors.abs() > DRIFT_Z);

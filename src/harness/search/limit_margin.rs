@@ -48,9 +48,7 @@ impl Measured {
                 (whole, half) = (FAR, FAR);
             }
         }
-        let growth =
-            self.result.stability.growth.filter(|growth| growth.departures_per_s < 0.95 * growth.arrivals_per_s);
-        ProbeOutcome { rate, whole, first_half: half, capacity: growth.map(|growth| growth.capacity_per_s) }
+        ProbeOutcome { rate, whole, first_half: half, capacity: self.result.stability.capacity_per_s() }
     }
 
     /// Whether the only reason for INVALID is that more requests arrived than were served.

@@ -338,7 +338,7 @@ fn goodput(limit: GoodputLimit, result: &RunResult, found: &mut VerdictReasons) 
 fn stability(result: &RunResult, found: &mut VerdictReasons) {
     result.stability.findings(found);
     // Growing waits make answers slower, too: the growth is reported already.
-    let grows = result.stability.growth.is_some_and(|growth| growth.is_likely());
+    let grows = result.stability.is_overloaded();
     let drift = result.steady.as_ref().map(|steady| steady.drift).filter(|_| !grows);
     if let Some(drift) = drift.filter(super::TtftDrift::is_significant) {
         let share = drift.share().unwrap_or(0.0) * 100.0;

@@ -128,11 +128,19 @@ fn bad() -> Vec<Case> {
         |slope: f64| answered_after(1_000, move |index| (60.0 + slope * index as f64) as u64 + index * 7_919 % 7);
     let mut limit = ServerPool::new(1);
     let limited: Vec<Visit> = (0..3_000).map(|index| limit.serve(f64::from(index) * 10.0, 12.5)).collect();
+    let slow: Vec<Visit> = (0..300)
+        .map(|index| f64::from(index) * 10.0)
+        .map(|at| Visit { arrival: at, start: at, end: at + 20_000.0 })
+        .collect();
     let users =
         |users: f64| move |spec: &mut BenchSpec| spec.scenario = LoadPattern::Concurrency { users: users.into() };
     let mut cases = vec![
         queue("1.05 times as many arrivals as are served", &M_D_8.run(1.05, 3_000, 3)),
         queue("1.3 times as many", &M_D_8.run(1.3, 1_000, 4)),
+        queue("5 times as many", &M_D_8.run(5.0, 600, 5)),
+        queue("5 times as many, and few", &M_M_4.run(5.0, 60, 6)),
+        queue("50 times as many", &M_M_4.run(50.0, 300, 7)),
+        queue("answers that take longer than requests arrive", &slow),
         queue("a silent rate limit of 80/s under 100/s", &limited),
         case(
             "the first 20 % cold: 90 ms, then 30 ms",
@@ -257,7 +265,7 @@ fn findings(queue: Queue, load: f64, requests: usize, seed: u64) -> [bool; 4] {
     let stability = Stability::of(&spec(requests as u64), &records);
     let steady = Steady::of(&records, &[], stability.freeze.as_ref(), "schedule", "output_ids");
     [
-        stability.growth.is_some_and(|growth| growth.is_likely()),
+        stability.is_overloaded(),
         steady.is_some_and(|steady| steady.drift.is_significant()),
         stability.cold_start.is_some(),
         stability.freeze.is_some(),
@@ -269,7 +277,17 @@ fn findings_are_rare_on_stationary_queues_and_overload_is_found() {
     const RUNS: u64 = 40;
     let mut text = "percent of 40 runs      overload  drift  cold_start  freeze\n".to_owned();
     for (name, queue) in [("M/M/4", M_M_4), ("M/D/8", M_D_8)] {
-        for (load, requests) in [(0.5, 300), (0.8, 300), (0.9, 300), (0.9, 3_000), (1.05, 3_000), (1.3, 1_000)] {
+        for (load, requests) in [
+            (0.5, 300),
+            (0.8, 300),
+            (0.9, 60),
+            (0.9, 300),
+            (0.9, 3_000),
+            (1.05, 3_000),
+            (1.3, 1_000),
+            (3.0, 99),
+            (10.0, 1_000),
+        ] {
             let mut counts = [0u64; 4];
             for seed in 0..RUNS {
                 for (count, is_found) in counts.iter_mut().zip(findings(queue, load, requests, 1_000 + seed)) {

@@ -167,10 +167,7 @@ fn steady(result: &RunResult) -> Option<Block> {
     block.fact(
         "drift of TTFT",
         Some(format!("{} → {} ms", number(drift.first_half_ms), number(drift.second_half_ms))),
-        format!(
-            "mean of the first and the second half of the run; at equal load {} standard errors apart",
-            number(drift.standard_errors)
-        ),
+        format!("mean of the first and the second half of the run; {}", drift.at_equal_load_text()),
     );
     Some(block)
 }
