@@ -20,6 +20,7 @@ mod confinement;
 mod converters;
 mod crash;
 mod data;
+mod dependencies;
 mod dgxc;
 mod diagnostics;
 mod doctor;
