@@ -295,7 +295,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn nothing_makes_it_panic(words in proptest::collection::vec(".{0,12}", 0..12)) {
+        fn no_arguments_make_the_option_reader_panic(words in proptest::collection::vec(".{0,12}", 0..12)) {
             let mut sheet = TranslationBuilder::default();
             let line = read("tool", TABLE, &words, &mut sheet);
             proptest::prop_assert!(line.given.len() + line.plain.len() + line.behind.len() <= words.len());
