@@ -224,7 +224,7 @@ fn alone_in() -> Option<std::path::PathBuf> {
 }
 
 #[test]
-fn nobody_escapes_a_runner_that_adopts_orphans() {
+fn no_process_escapes_a_runner_that_adopts_orphans() {
     let dir = folder();
     let output = alone("in_its_own_process_escapers_are_ended", dir.path()).output().unwrap();
     let text = [&output.stdout[..], &output.stderr[..]].map(String::from_utf8_lossy).concat();

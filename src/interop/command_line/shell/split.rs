@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quote_that_is_not_closed_is_told_with_its_line() {
+    fn a_quote_that_is_not_closed_is_reported_with_its_line() {
         assert_eq!(split("a\nb 'c\n"), Err(2));
         assert_eq!(split("a $(b"), Err(1));
     }
