@@ -30,6 +30,13 @@ fn a_stop_that_was_asked_for_needs_no_cause() {
     assert_eq!(cause("it just failed", ExitKind::Code(1)), None);
 }
 
+/// `clean` would remove all results.
+#[test]
+fn space_on_a_full_disk_is_freed_by_removing_what_no_run_needs() {
+    let diagnosis = diagnose(&["write error: No space left on device".to_owned()], ExitKind::Code(1)).unwrap();
+    assert!(diagnosis.hint.contains("`regatta gc --yes` removes what no run needs"), "{}", diagnosis.hint);
+}
+
 #[test]
 fn signs_are_lower_case() {
     for sign in engine_server::TABLE.iter().chain(server::TABLE).flat_map(|(signs, _)| *signs) {
