@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::project::{Project, gpus_here, options};
+use super::project::{Project, options};
 use super::run_cache;
 use crate::app::error::CommandError;
 use crate::app::output::{print, print_error};
@@ -72,7 +72,7 @@ impl CacheJob<'_> {
         let project = Project::open_current(self.global)?;
         let compiler = project.compiler(manifest, settings);
         let plan = project.plan(manifest, settings, select, &compiler, false)?;
-        let options = options(&plan, select, 1, gpus_here(), false)?;
+        let options = options(&plan, select, 1, Vec::new(), false)?;
         let machine = shared_store::Machine::new(run_cache::gpus_for(&plan));
         Ok(PlannedProject { project, plan, options, machine })
     }

@@ -18,6 +18,39 @@ use crate::units::shell_word;
 /// The stage that a line names for servers; manifests call it by what they start.
 const SERVERS: &str = "run_llm_server";
 
+/// Parameters with their values, as they are given to `regatta run`.
+type GivenParams = Vec<(String, String)>;
+
+/// The manifest that a line means.
+struct NamedManifest<'a> {
+    project: &'a Project,
+    name: &'a str,
+    line: &'a RunLine,
+}
+
+impl NamedManifest<'_> {
+    /// Loads it with these parameters, and with the variables of the line and of this process.
+    fn with(&self, params: GivenParams) -> Result<Manifest, Diagnostics> {
+        let here =
+            env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+        let env: BTreeMap<String, String> = here.chain(self.line.env.iter().cloned()).collect();
+        load(&self.project.manifests, self.name, &GivenValues { params, env })
+    }
+
+    /// The same with any value for those that the user must give: what it declares is known without them.
+    fn declared_with(&self, params: GivenParams) -> Result<Manifest, Diagnostics> {
+        self.with(params.clone()).or_else(|found| {
+            let missing = missing_parameters(&found).into_iter().map(|name| (name, ".".to_owned()));
+            let filled: GivenParams = params.into_iter().chain(missing).collect();
+            if filled.is_empty() { Err(found) } else { self.with(filled) }
+        })
+    }
+
+    fn has_system(&self, system: &str) -> bool {
+        self.declared_with(vec![("system".to_owned(), system.to_owned())]).is_ok()
+    }
+}
+
 /// The command line, with a newline at its end; `then` is a command to run while servers stay up. What it does not carry over is added to the translation.
 ///
 /// # Errors
@@ -36,121 +69,12 @@ pub(super) fn command(
             line.manifests.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" or ")
         )));
     };
-    let given = |params: Vec<(String, String)>| {
-        let here =
-            env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-        let env: BTreeMap<String, String> = here.chain(line.env.iter().cloned()).collect();
-        load(&project.manifests, name, &GivenValues { params, env })
-    };
-    // The parameters are known with any value for those that the user must give.
-    let declared = |params: Vec<(String, String)>| {
-        given(params.clone()).or_else(|found| {
-            let missing = missing_parameters(&found).into_iter().map(|name| (name, ".".to_owned()));
-            let filled: Vec<_> = params.into_iter().chain(missing).collect();
-            if filled.is_empty() { Err(found) } else { given(filled) }
-        })
-    };
-    let manifest: Manifest = declared(Vec::new())?;
-    let mut params = Vec::new();
-    for setting in &line.settings {
-        match place(setting, &manifest) {
-            Some(key) => params.push((key.clone(), setting.value.clone())),
-            None => translation.untranslated.push(UntranslatedOption {
-                argument: setting.argument.clone(),
-                why: format!(
-                    "the manifest `{name}` has no parameter `{}`: change it in the file of the system",
-                    setting.names.join("` or `")
-                ),
-            }),
-        }
-    }
-    if let Some((_, system)) = params.iter().find(|(key, _)| key == "system")
-        && declared(vec![("system".to_owned(), system.clone())]).is_err()
-    {
-        return Err(CommandError::Usage(format!(
-            "the line has no meaning here: no settings of the system `{system}` are on file for `{name}`\n  hint: `regatta run {name} system={system}` lists those that are; a file manifests/{name}/{system}.yaml that includes a near one adds it"
-        )));
-    }
-    if !params.iter().any(|(key, _)| key == "system") {
-        let exists = |system: &str| declared(vec![("system".to_owned(), system.to_owned())]).is_ok();
-        if let Some(choice) = choose_system(&manifest, line.system, &exists) {
-            translation.notes.push(choice.note);
-            params.insert(0, ("system".to_owned(), choice.system));
-        }
-    }
-    for (key, value) in &line.tool_defaults {
-        if manifest.params.contains_key(*key) {
-            params.push(((*key).to_owned(), value.clone()));
-        }
-    }
-    if let Some(scale) = &line.scale {
-        let fits = |system: &str| {
-            let mut params = params.clone();
-            params.push(("system".to_owned(), system.to_owned()));
-            given(params).is_ok()
-        };
-        match llmb_cluster::system(&project, name, &manifest, scale, &fits) {
-            Ok((system, reason)) => {
-                translation.notes.push(format!("{} is `system={system}`: {reason}", scale.argument));
-                params.push(("system".to_owned(), system));
-            }
-            // Without a system the line is that of the default, if that takes its settings.
-            Err(why) if given(params.clone()).is_ok() => {
-                translation
-                    .untranslated
-                    .push(UntranslatedOption { argument: scale.argument.clone(), why: why.to_string() });
-            }
-            Err(why) => return Err(CommandError::Usage(format!("{}: {why}", scale.argument))),
-        }
-    }
-    let mut front = Vec::new();
-    for (variable, value) in &line.env {
-        // A parameter declares the variables that it is read from.
-        let is_read = manifest.environment().contains_key(variable);
-        if is_read || variable.starts_with("SBATCH_") {
-            front.push(format!("{variable}={}", shell_word(value)));
-        } else {
-            let why = format!("no parameter of the manifest `{name}` is read from it");
-            translation.untranslated.push(UntranslatedOption { argument: format!("{variable}=…"), why });
-        }
-        if !is_read && variable.starts_with("SBATCH_") {
-            translation.notes.push(format!("{variable}: `sbatch` reads it, with `--on slurm`"));
-        }
-    }
-    // Report what it does not take in the same way as for a run.
-    let plan = match given(params.clone()) {
-        Ok(manifest) => {
-            let plan = expand(&manifest)?;
-            // An argument that changes nothing is refused by a run.
-            let is_idle = |key: &str| {
-                let others = params.iter().filter(|(other, _)| other != key).cloned().collect();
-                given(others).is_ok_and(|other| expand(&other).is_ok_and(|same| same.tasks == plan.tasks))
-            };
-            let idle: Vec<String> =
-                params.iter().map(|(key, _)| key).filter(|key| key.contains('.') && is_idle(key)).cloned().collect();
-            params.retain(|(key, value)| {
-                let is_kept = !idle.contains(key);
-                if !is_kept {
-                    let why = "it changes nothing here: it has this value already, or only a real system uses it";
-                    translation
-                        .untranslated
-                        .push(UntranslatedOption { argument: format!("{key}={value}"), why: why.to_owned() });
-                }
-                is_kept
-            });
-            Some(plan)
-        }
-        Err(found) => {
-            let names = missing_parameters(&found);
-            if names.is_empty() {
-                return Err(found.into());
-            }
-            let notes =
-                names.iter().map(|name| format!("`{name}=…` must be given, too: no argument of the line sets it"));
-            translation.notes.extend(notes);
-            None
-        }
-    };
+    let named = NamedManifest { project: &project, name, line };
+    let manifest = named.declared_with(Vec::new())?;
+    let mut params = declared_settings(&named, &manifest, translation);
+    set_system(&named, &manifest, &mut params, translation)?;
+    let front = variables(&named, &manifest, translation);
+    let plan = check(&named, &mut params, translation)?;
     let subcommand = match (line.plans, line.serves) {
         (true, _) => "plan",
         (false, true) => "serve",
@@ -168,8 +92,8 @@ pub(super) fn command(
         words.extend(line.slurm.iter().flat_map(|(key, value)| ["--slurm".to_owned(), format!("{key}={value}")]));
     }
     words.extend(line.options.iter().cloned());
-    front.extend(words.iter().map(|word| shell_word(word)));
-    let mut command = front.join(" ");
+    let words = words.iter().map(|word| shell_word(word));
+    let mut command = front.into_iter().chain(words).collect::<Vec<_>>().join(" ");
     if let Some(then) = then {
         command.push_str(" -- ");
         command.push_str(then);
@@ -181,6 +105,129 @@ pub(super) fn command(
         command = format!("{command} && mkdir -p {folder} && cp -rL {results} {folder}");
     }
     Ok(format!("{command}\n"))
+}
+
+/// The line's settings by the manifest's names. Those that it does not declare are added to the translation.
+fn declared_settings(named: &NamedManifest, manifest: &Manifest, translation: &mut Translation) -> GivenParams {
+    let mut params = Vec::new();
+    for setting in &named.line.settings {
+        match place(setting, manifest) {
+            Some(key) => params.push((key.clone(), setting.value.clone())),
+            None => translation.untranslated.push(UntranslatedOption {
+                argument: setting.argument.clone(),
+                why: format!(
+                    "the manifest `{}` has no parameter `{}`: change it in the file of the system",
+                    named.name,
+                    setting.names.join("` or `")
+                ),
+            }),
+        }
+    }
+    params
+}
+
+/// Adds the system, by the line's need or its scale, and the tool's defaults.
+///
+/// # Errors
+/// There are no settings of the system that the line names, or none fits its scale.
+fn set_system(
+    named: &NamedManifest,
+    manifest: &Manifest,
+    params: &mut GivenParams,
+    translation: &mut Translation,
+) -> Result<(), CommandError> {
+    let NamedManifest { project, name, line } = *named;
+    match params.iter().find(|(key, _)| key == "system") {
+        Some((_, system)) if !named.has_system(system) => {
+            return Err(CommandError::Usage(format!(
+                "the line has no meaning here: no settings of the system `{system}` are on file for `{name}`\n  hint: `regatta run {name} system={system}` lists those that are; a file manifests/{name}/{system}.yaml that includes a near one adds it"
+            )));
+        }
+        Some(_) => {}
+        None => {
+            if let Some(choice) = choose_system(manifest, line.system, &|system| named.has_system(system)) {
+                translation.notes.push(choice.note);
+                params.insert(0, ("system".to_owned(), choice.system));
+            }
+        }
+    }
+    for (key, value) in &line.tool_defaults {
+        if manifest.params.contains_key(*key) {
+            params.push(((*key).to_owned(), value.clone()));
+        }
+    }
+    let Some(scale) = &line.scale else { return Ok(()) };
+    let fits = |system: &str| {
+        let mut params = params.clone();
+        params.push(("system".to_owned(), system.to_owned()));
+        named.with(params).is_ok()
+    };
+    match llmb_cluster::system(project, name, manifest, scale, &fits) {
+        Ok((system, reason)) => {
+            translation.notes.push(format!("{} is `system={system}`: {reason}", scale.argument));
+            params.push(("system".to_owned(), system));
+        }
+        // Without a system the line is that of the default, if that takes its settings.
+        Err(why) if named.with(params.clone()).is_ok() => {
+            translation
+                .untranslated
+                .push(UntranslatedOption { argument: scale.argument.clone(), why: why.to_string() });
+        }
+        Err(why) => return Err(CommandError::Usage(format!("{}: {why}", scale.argument))),
+    }
+    Ok(())
+}
+
+/// The variables in front of the command: those that a parameter or `sbatch` reads.
+fn variables(named: &NamedManifest, manifest: &Manifest, translation: &mut Translation) -> Vec<String> {
+    let mut front = Vec::new();
+    for (variable, value) in &named.line.env {
+        // A parameter declares the variables that it is read from.
+        let is_read = manifest.environment().contains_key(variable);
+        if is_read || variable.starts_with("SBATCH_") {
+            front.push(format!("{variable}={}", shell_word(value)));
+        } else {
+            let why = format!("no parameter of the manifest `{}` is read from it", named.name);
+            translation.untranslated.push(UntranslatedOption { argument: format!("{variable}=…"), why });
+        }
+        if !is_read && variable.starts_with("SBATCH_") {
+            translation.notes.push(format!("{variable}: `sbatch` reads it, with `--on slurm`"));
+        }
+    }
+    front
+}
+
+/// Plans it, so that what it refuses is reported in the same way as for a run, and removes parameters that change nothing, which a
+/// run refuses. `None` where parameters are missing.
+fn check(
+    named: &NamedManifest,
+    params: &mut GivenParams,
+    translation: &mut Translation,
+) -> Result<Option<Plan>, CommandError> {
+    let plan = match named.with(params.clone()) {
+        Ok(manifest) => expand(&manifest)?,
+        Err(found) => {
+            let names = missing_parameters(&found);
+            if names.is_empty() {
+                return Err(found.into());
+            }
+            let notes =
+                names.iter().map(|name| format!("`{name}=…` must be given, too: no argument of the line sets it"));
+            translation.notes.extend(notes);
+            return Ok(None);
+        }
+    };
+    let is_idle = |key: &str| {
+        let others = params.iter().filter(|(other, _)| other != key).cloned().collect();
+        named.with(others).is_ok_and(|other| expand(&other).is_ok_and(|same| same.tasks == plan.tasks))
+    };
+    let idle: Vec<String> =
+        params.iter().map(|(key, _)| key).filter(|key| key.contains('.') && is_idle(key)).cloned().collect();
+    for (key, value) in params.extract_if(.., |(key, _)| idle.contains(key)) {
+        let why = "it changes nothing here: it has this value already, or only a real system uses it";
+        translation.untranslated.push(UntranslatedOption { argument: format!("{key}={value}"), why: why.to_owned() });
+    }
+    Ok(Some(plan))
 }
 
 /// What the manifest calls a setting: a parameter, or a variable's part by its place.

@@ -287,14 +287,6 @@ pub(super) fn options(
     })
 }
 
-/// The GPUs that this process may use: numbers and MIG instances of `CUDA_VISIBLE_DEVICES`, or every device file of the driver.
-pub(super) fn gpus_here() -> Vec<GpuId> {
-    if let Ok(list) = env::var("CUDA_VISIBLE_DEVICES") {
-        return list.split(',').filter_map(|id| id.trim().parse().ok()).collect();
-    }
-    (0..64).filter(|n| Path::new(&format!("/dev/nvidia{n}")).exists()).map(GpuId::Index).collect()
-}
-
 pub(super) fn colored(color: anstream::ColorChoice) -> bool {
     use std::io::IsTerminal as _;
     match color {

@@ -1,4 +1,4 @@
-//! `--gpus`: a count, or ids: numbers and MIG instances.
+//! `--gpus`: a count, or ids: numbers and UUIDs.
 
 use clap::error::ErrorKind;
 
@@ -15,11 +15,11 @@ pub enum GpuSelection {
 
 pub(super) fn gpus(text: &str) -> Result<GpuSelection, ArgumentError> {
     let invalid = |what: String| {
-        let hint = "a count (`--gpus 2`; `--gpus 0` is none), ids with commas (`--gpus 0,2`; `--gpus 0,` is GPU 0 alone), or MIG instances (`--gpus MIG-<uuid>`, as `nvidia-smi -L` prints it)";
+        let hint = "a count (`--gpus 2`; `--gpus 0` is none), ids with commas (`--gpus 0,2`; `--gpus 0,` is GPU 0 alone), or UUIDs of GPUs or MIG instances (`--gpus GPU-<uuid>`, `--gpus MIG-<uuid>`, as `nvidia-smi -L` prints them)";
         (ErrorKind::InvalidValue, format!("`--gpus {text}`: {what}\n  hint: {hint}"))
     };
     let number = |word: &str| word.trim().parse::<u32>().map_err(|_| invalid(format!("`{word}` is not a number")));
-    if !text.contains(',') && !text.starts_with("MIG-") {
+    if !text.contains(',') && !GpuId::is_uuid(text) {
         return Ok(GpuSelection::Count(number(text)?));
     }
     let mut ids = Vec::new();

@@ -392,11 +392,12 @@ mod tests {
     fn gpus_are_a_count_or_a_list() {
         assert_eq!(run("run m --gpus 4").gpus, Some(GpuSelection::Count(4)));
         assert_eq!(run("run m --gpus 2,0").gpus, Some(GpuSelection::Ids(vec![GpuId::Index(2), GpuId::Index(0)])));
-        let mig = "MIG-8f9b3c5e-2f0a-5b1d-9c3e-1a2b3c4d5e6f";
-        let instance: GpuId = mig.parse().unwrap();
-        assert_eq!(run(&format!("run m --gpus {mig}")).gpus, Some(GpuSelection::Ids(vec![instance])));
+        for uuid in ["MIG-8f9b3c5e-2f0a-5b1d-9c3e-1a2b3c4d5e6f", "GPU-8f9b3c5e-2f0a-5b1d-9c3e-1a2b3c4d5e6f"] {
+            let gpu: GpuId = uuid.parse().unwrap();
+            assert_eq!(run(&format!("run m --gpus {uuid}")).gpus, Some(GpuSelection::Ids(vec![gpu])));
+        }
         assert_eq!(run("run m --gpus 3,").gpus, Some(GpuSelection::Ids(vec![GpuId::Index(3)])));
-        for bad in ["x", "1,1", "1,,2", ",", "-1", "1,x"] {
+        for bad in ["x", "1,1", "1,,2", ",", "-1", "1,x", "GPU-8f9b"] {
             assert!(usage_error_text(&format!("run m --gpus={bad}")).contains("--gpus"), "{bad}");
         }
     }

@@ -64,6 +64,14 @@ impl fmt::Display for InList {
 }
 
 impl Endpoint {
+    /// As other machines reach it: names that mean the machine itself become `host`, the name that it has there.
+    #[must_use]
+    pub fn at_host(self, host: &str) -> Self {
+        let local =
+            matches!(self.host.as_str(), "localhost" | "0.0.0.0" | "::1" | "::") || self.host.starts_with("127.");
+        if local { Self { host: host.to_owned(), ..self } } else { self }
+    }
+
     /// Reads NVIDIA's `triton_grpc_ports` grammar: hosts separated by `|`, each with a comma list of gRPC ports. An
     /// IPv6 address stands in brackets. The error names the piece.
     pub fn list(text: &str) -> Result<Vec<Self>, EndpointError> {
@@ -215,5 +223,12 @@ mod tests {
         ] {
             assert_eq!(Endpoint::list(text).unwrap_err().to_string(), why, "{text}");
         }
+    }
+
+    #[test]
+    fn a_server_on_another_machine_is_named_by_that_machine() {
+        let at = |host: &str| Endpoint { host: host.to_owned(), grpc: 1, http: None, metrics: None, name: None };
+        assert_eq!(at("127.0.0.1").at_host("n1"), at("n1"));
+        assert_eq!(at("10.1.0.7").at_host("10.0.0.7"), at("10.1.0.7"), "it was bound to that");
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Done, Endpoint, Failure, RunId, TaskId};
+use super::{Done, Endpoint, Failure, GpuId, RunId, TaskId};
 use crate::files::Digest;
 
 /// What a benchmark has measured so far. Not a result: nothing is excluded yet.
@@ -210,8 +210,8 @@ pub enum ExternalResource {
     Container { program: String, name: String },
     /// Regions in `/dev/shm` that have this in their names.
     SharedMemory { mark: String },
-    /// Locked clocks of these GPUs, as `nvidia-smi` counts them.
-    GpuClocks { gpus: Vec<u32>, sudo: bool },
+    /// Locked clocks of these GPUs.
+    GpuClocks { gpus: Vec<GpuId>, sudo: bool },
 }
 
 /// How many tasks ended in which way.

@@ -1,6 +1,7 @@
 //! How deep the code of an expression can nest, by its length: minijinja compiles a long chain (`a + a + a`, `a|f|f`) by calling itself
 //! for each link, and bounds only brackets.
 
+use super::expression_code::code_blocks;
 use crate::units::size;
 
 /// Bytes between `{{` and `}}`, or `{%` and `%}`. A link of a chain has at least one, and the shortest chain that overflows a stack
@@ -26,63 +27,19 @@ enum CodeExcess {
     Branches,
 }
 
-/// Looks for code that is too long. Where it cannot be certain of an end, it takes the later one.
+/// Looks for code that is too long.
 pub fn check_nesting(text: &str) -> Result<(), LongCode> {
-    let bytes = text.as_bytes();
-    let mut at = 0;
     let mut branches = 0;
-    while let Some(found) = text.get(at..).and_then(|rest| rest.find('{')) {
-        let begin = at + found + 1;
-        at = match bytes.get(begin) {
-            Some(b'#') => after(text, begin + 1, "#}"),
-            Some(kind @ (b'{' | b'%')) => {
-                let end = end_of_code(bytes, begin + 1, if *kind == b'{' { b'}' } else { b'%' });
-                let code = text.get(begin + 1..end).unwrap_or_default();
-                if code.len() > LONGEST_CODE {
-                    return Err(LongCode { excess: CodeExcess::Length(code.len()), at: begin });
-                }
-                let word = code.trim_start_matches(['-', '+']).trim_start();
-                branches += usize::from(word.starts_with("elif"));
-                if branches > MOST_BRANCHES {
-                    return Err(LongCode { excess: CodeExcess::Branches, at: begin });
-                }
-                if *kind == b'%' && word.trim_end_matches(['-', '+']).trim_end() == "raw" {
-                    after(text, end, "endraw")
-                } else {
-                    end
-                }
-            }
-            _ => begin,
-        };
+    for block in code_blocks(text) {
+        if block.code.len() > LONGEST_CODE {
+            return Err(LongCode { excess: CodeExcess::Length(block.code.len()), at: block.at });
+        }
+        branches += usize::from(block.statement().starts_with("elif"));
+        if branches > MOST_BRANCHES {
+            return Err(LongCode { excess: CodeExcess::Branches, at: block.at });
+        }
     }
     Ok(())
-}
-
-/// Behind the next `end`; the end of the text, if there is none.
-fn after(text: &str, from: usize, end: &str) -> usize {
-    text.get(from..).and_then(|rest| rest.find(end)).map_or(text.len(), |at| from + at + end.len())
-}
-
-/// The end of what begins at `from`: texts are skipped, and a `}}` that closes two brackets of the code is no end.
-fn end_of_code(bytes: &[u8], from: usize, closing: u8) -> usize {
-    let mut open = 0_usize;
-    let mut at = from;
-    while let Some(byte) = bytes.get(at) {
-        match byte {
-            quote @ (b'\'' | b'"') => {
-                at += 1;
-                while let Some(inner) = bytes.get(at).filter(|inner| *inner != quote) {
-                    at += if *inner == b'\\' { 2 } else { 1 };
-                }
-            }
-            byte if open == 0 && *byte == closing && bytes.get(at + 1) == Some(&b'}') => return at,
-            b'(' | b'[' | b'{' => open += 1,
-            b')' | b']' | b'}' => open = open.saturating_sub(1),
-            _ => {}
-        }
-        at += 1;
-    }
-    bytes.len()
 }
 
 #[cfg(test)]

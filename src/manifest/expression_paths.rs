@@ -2,6 +2,7 @@
 //!
 //! Unlike the names that the template engine reports, a key that is computed does not end the path.
 
+use super::expression_code::{code_blocks, end_of_string};
 use super::yaml_node::{Node, NodeValue, is_template};
 
 /// One step of a path.
@@ -36,21 +37,7 @@ pub fn paths_in_node(node: &Node, paths: &mut Vec<ExpressionPath>) {
 
 /// The paths in a text with expressions, in the order in which they are written.
 pub fn paths_in_text(text: &str) -> Vec<ExpressionPath> {
-    let mut paths = Vec::new();
-    let mut rest = text;
-    while let Some(from) = rest.find(['{']) {
-        rest = &rest[from + 1..];
-        let end = match rest.as_bytes().first() {
-            Some(b'{') => "}}",
-            Some(b'%') => "%}",
-            _ => continue,
-        };
-        let inside = &rest[1..];
-        let to = inside.find(end).unwrap_or(inside.len());
-        paths.extend(paths_in_expression(&inside[..to]));
-        rest = &inside[to..];
-    }
-    paths
+    code_blocks(text).flat_map(|block| paths_in_expression(block.code)).collect()
 }
 
 /// The paths in what stands between the braces.
@@ -59,7 +46,7 @@ pub fn paths_in_expression(text: &str) -> Vec<ExpressionPath> {
     let mut paths = Vec::new();
     while let Some(next) = reader.peek() {
         if next == '\'' || next == '"' {
-            reader.skip_string(next);
+            reader.skip_string();
         } else if is_name_start(next) {
             reader.path(&mut paths);
         } else if next == '.' || next.is_ascii_digit() {
@@ -87,11 +74,9 @@ impl<'a> PathReader<'a> {
         self.at += self.peek().map_or(0, char::len_utf8);
     }
 
-    fn skip_string(&mut self, quote: char) -> &'a str {
-        let from = self.at + quote.len_utf8();
-        let to = self.text[from..].find(quote).map_or(self.text.len(), |to| from + to);
-        self.at = (to + quote.len_utf8()).min(self.text.len());
-        &self.text[from..to]
+    fn skip_string(&mut self) {
+        self.at = end_of_string(self.text.as_bytes(), self.at);
+        self.skip();
     }
 
     fn name(&mut self) -> &'a str {
@@ -115,7 +100,7 @@ impl<'a> PathReader<'a> {
                 let end = closing(rest);
                 let inside = rest[1..end].trim();
                 let quoted = inside.strip_prefix(['\'', '"']).and_then(|rest| rest.strip_suffix(['\'', '"']));
-                match quoted.filter(|name| !name.contains(['\'', '"'])) {
+                match quoted.filter(|name| !name.contains(['\'', '"', '\\'])) {
                     Some(name) => path.push(PathStep::Key(name.to_owned())),
                     None => path.push(PathStep::Any),
                 }
@@ -136,14 +121,17 @@ fn is_name_start(c: char) -> bool {
 
 /// The place of the bracket that closes the first one; the end where none does.
 fn closing(text: &str) -> usize {
-    let mut depth = 0;
-    for (at, c) in text.char_indices() {
-        match c {
-            '[' => depth += 1,
-            ']' if depth == 1 => return at,
-            ']' => depth -= 1,
+    let bytes = text.as_bytes();
+    let (mut at, mut depth) = (0, 0);
+    while let Some(byte) = bytes.get(at) {
+        match byte {
+            b'\'' | b'"' => at = end_of_string(bytes, at),
+            b'[' => depth += 1,
+            b']' if depth == 1 => return at,
+            b']' => depth -= 1,
             _ => {}
         }
+        at += 1;
     }
     text.len()
 }
@@ -168,6 +156,8 @@ mod tests {
         assert_eq!(shown("x {{ 'a.b' ~ c }} y {% if d.e %}"), ["c", "if", "d.e"]);
         assert_eq!(shown("{{ (t[n] | default(t.other)).z }}"), ["t.*", "n", "default", "t.other"]);
         assert_eq!(shown("{{ a[b[c]].d ~ 1.5 }}"), ["a.*.d", "b.*", "c"]);
+        assert_eq!(shown(r"{{ 'it\'s }}' ~ a['x]'].b }} {{ c }}"), ["a.x].b", "c"]);
+        assert_eq!(shown("{# {{ a }} #}{% raw %}{{ b }}{% endraw %}{{ c }}"), ["raw", "c"]);
         assert_eq!(shown("no expression, {\"a\": b}"), [""; 0]);
     }
 

@@ -21,8 +21,6 @@ use crate::files::Digest;
 
 /// How many files one manifest may be made of.
 const MAX_FILES: usize = 512;
-/// Some editors begin a file with it.
-const BYTE_ORDER_MARK: char = '\u{feff}';
 
 /// Loads a manifest by name or path.
 ///
@@ -200,8 +198,8 @@ impl Loader {
                 return None;
             }
         };
-        if text.starts_with(BYTE_ORDER_MARK) {
-            text.drain(..BYTE_ORDER_MARK.len_utf8());
+        if text.starts_with(read::BYTE_ORDER_MARK) {
+            text.drain(..read::BYTE_ORDER_MARK.len_utf8());
         }
         let source = SourceText::new(&read.name, text);
         self.by_name.insert(read.name, file.clone());

@@ -116,7 +116,10 @@ pub fn catalogue(library: &ManifestLibrary) -> std::io::Result<Vec<ListedManifes
             let (about, broken) = match text {
                 Err(error) => (None, Some(error.to_string())),
                 Ok(text) => {
-                    match read::read(&SourceText::new(&file.rel, text.strip_prefix('\u{feff}').unwrap_or(&text))) {
+                    match read::read(&SourceText::new(
+                        &file.rel,
+                        text.strip_prefix(read::BYTE_ORDER_MARK).unwrap_or(&text),
+                    )) {
                         Err(found) => (None, first(&found)),
                         Ok(node) => {
                             let about = node.get("about").and_then(|entry| entry.node.text()).map(str::to_owned);

@@ -6,6 +6,7 @@
 
 mod catalog_keys;
 mod expression;
+mod expression_code;
 mod expression_limits;
 mod expression_nesting;
 mod expression_paths;

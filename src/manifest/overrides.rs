@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn a_var_and_a_stage_of_one_name_are_told_apart_by_their_parts() {
+    fn a_var_and_a_stage_of_one_name_are_distinguished_by_their_parts() {
         let (root, _, found) = given(&["three.timeout=1h", "four.limit=2", "four.timeout=3h"]);
         assert!(found.is_empty(), "{found:?}");
         assert_eq!(at(&root, "stages.three.timeout").json(), "1h");

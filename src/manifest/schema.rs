@@ -2,9 +2,12 @@
 //!
 //! Inside `stages` a `{{ expression }}` may stand for anything; a stage has exactly one action, a param exactly one kind.
 
+use std::borrow::Cow;
+
+use schemars::JsonSchema as _;
 use serde_json::{Map, Value, json};
 
-use super::model::{Action, Image, ManifestDocument, PARAM_KINDS};
+use super::model::{Action, Image, ListRule, ManifestDocument, NumberBounds, PARAM_KINDS, Param, PathNeed, Stage};
 
 /// The JSON Schema of a manifest, as it is committed in `schemas/manifest.json`.
 pub fn schema() -> Value {
@@ -15,22 +18,23 @@ pub fn schema() -> Value {
         "description": "An expression: {{ … }}"
     });
     if let Some(definitions) = schema["$defs"].as_object_mut() {
-        // Everything that a stage is made of; params and their rules hold no expressions.
+        // Everything that a stage is made of.
+        let without = without_expressions();
         for (name, definition) in definitions.iter_mut() {
-            if matches!(name.as_str(), "Param" | "Bounds" | "ListRule" | "PathNeed") {
+            if without.iter().any(|known| known == name) {
                 continue;
             }
             // Which tasks there are is written, not computed; the lists themselves may be.
-            let foreach = (name == "Stage").then(|| definition["properties"]["foreach"].clone());
+            let foreach = (*name == Stage::schema_name()).then(|| definition["properties"]["foreach"].clone());
             below(definition);
             if let Some(foreach) = foreach {
                 definition["properties"]["foreach"] = foreach;
             }
         }
-        exactly_one(definitions, "Stage", &Action::KEYS);
-        exactly_one(definitions, "Param", &PARAM_KINDS);
+        exactly_one(definitions, &Stage::schema_name(), &Action::KEYS);
+        exactly_one(definitions, &Param::schema_name(), &PARAM_KINDS);
         or_default_alone(definitions);
-        exactly_one(definitions, "Image", &Image::KINDS);
+        exactly_one(definitions, &Image::schema_name(), &Image::KINDS);
         definitions.insert("expression".to_owned(), template);
     }
     // The keys that describe the schema itself come first.
@@ -46,6 +50,11 @@ pub fn schema() -> Value {
     Value::Object(ordered)
 }
 
+/// The definitions of params and their rules.
+fn without_expressions() -> [Cow<'static, str>; 4] {
+    [Param::schema_name(), NumberBounds::schema_name(), ListRule::schema_name(), PathNeed::schema_name()]
+}
+
 fn exactly_one(definitions: &mut Map<String, Value>, name: &str, keys: &[&str]) {
     let choices: Vec<Value> = keys.iter().map(|key| json!({ "required": [key] })).collect();
     if let Some(definition) = definitions.get_mut(name).and_then(Value::as_object_mut) {
@@ -56,7 +65,7 @@ fn exactly_one(definitions: &mut Map<String, Value>, name: &str, keys: &[&str]) 
 /// A file that is merged with others, for example of a catalog, may give a parameter another default; its kind stands elsewhere.
 fn or_default_alone(definitions: &mut Map<String, Value>) {
     let kinds: Vec<Value> = PARAM_KINDS.iter().map(|key| json!({ "required": [key] })).collect();
-    if let Some(choices) = definitions.get_mut("Param").and_then(|param| param["oneOf"].as_array_mut()) {
+    if let Some(choices) = definitions.get_mut(&*Param::schema_name()).and_then(|param| param["oneOf"].as_array_mut()) {
         choices.push(json!({ "required": ["default"], "not": { "anyOf": kinds } }));
     }
 }
@@ -128,6 +137,17 @@ mod tests {
             Value::Array(items) => items.iter().for_each(|item| unbounded(item, name, found)),
             _ => {}
         }
+    }
+
+    #[test]
+    fn params_and_their_rules_hold_no_expressions() {
+        let schema = schema();
+        for name in without_expressions() {
+            let definition = schema["$defs"][&*name].to_string();
+            assert!(definition != "null" && !definition.contains("#/$defs/expression"), "{name}: {definition}");
+        }
+        let expression = json!({ "$ref": "#/$defs/expression" });
+        assert_eq!(schema["$defs"]["Stage"]["properties"]["gpus"]["anyOf"][1], expression);
     }
 
     /// A number that multiplies memory or time must be refused with its place, before it is used.

@@ -201,7 +201,7 @@ mod tests {
     use crate::diag::{Diagnostics, SourceText};
 
     #[test]
-    fn depth_is_told_of_lists_and_maps_and_does_not_take_long() {
+    fn the_depth_of_lists_and_maps_is_found_and_does_not_take_long() {
         let list = |depth: usize| (0..depth).fold(Value::from(1), |inner, _| Value::from(vec![inner]));
         assert!(!is_too_deep(&list(MAX_DEPTH + 1)));
         assert!(is_too_deep(&list(MAX_DEPTH + 2)));

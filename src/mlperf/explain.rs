@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missed_limit_is_told_with_how_far_it_was_missed() {
+    fn a_missed_limit_is_shown_with_how_far_it_was_missed() {
         insta::assert_snapshot!(explain_golden_log("server-slow"), @r"
         INVALID
           p99 TTFT of 640 queries is 560.0 ms; the limit is 450 ms: 24 % over

@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_is_told_with_what_is_wrong_with_its_models() {
+    fn a_server_is_shown_with_what_is_wrong_with_its_models() {
         let model = |name: &str, state: &str, reason: &str, decoupled: Option<bool>| ModelRow {
             name: name.to_owned(),
             version: if decoupled == Some(true) { "1".to_owned() } else { String::new() },

@@ -1,7 +1,8 @@
 //! Decides what may start and what must stop: a pure schedule and one async loop. Owns `trait TaskExecutor`.
 //!
-//! The runner does not know what a shell, a clone or a server is; it knows steps, services, slots, GPUs, keys and
-//! outcomes.
+//! The runner knows steps, services, slots, GPUs, keys and outcomes. What a shell, a clone or a server does is behind
+//! [`TaskExecutor`]. Of single kinds of stages it knows only what decides about outputs: that a forced benchmark begins in an empty
+//! folder, which files have results, and that a Triton server's action has its container in it.
 //!
 //! ```text
 //!  Plan ─→ Schedule: which task next? ─→ keying: what is its key, is it in the cache?

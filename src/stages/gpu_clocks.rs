@@ -22,13 +22,13 @@ impl LockedClocks {
     /// # Errors
     /// `nvidia-smi` is not there, or refuses.
     pub async fn lock(lease: &Lease, clocks: &GpuClocks) -> Result<Self, Failure> {
-        let Some(gpus) = lease.gpus.iter().map(|gpu| gpu.index()).collect::<Option<Vec<u32>>>() else {
+        if lease.gpus.iter().any(|gpu| matches!(gpu, GpuId::Mig(_))) {
             let what = "`gpu_clocks`: the clocks of a MIG instance are those of its whole GPU, and cannot be locked for it alone";
             return Err(Failure::new(FailureKind::Refused, what));
-        };
-        let argv = lock_command(clocks, &gpus);
+        }
         let listed = GpuId::list(&lease.gpus);
-        let lock = ExternalResource::GpuClocks { gpus, sudo: clocks.sudo };
+        let argv = lock_command(clocks, &listed);
+        let lock = ExternalResource::GpuClocks { gpus: lease.gpus.clone(), sudo: clocks.sudo };
         // Registered first: a run that is killed in between unlocks what was never locked, which changes nothing.
         (lease.emit)(Event::ExternalResourceStarted { task: lease.task.id.clone(), resource: lock.clone() });
         let locked = Self { task: lease.task.id.clone(), emit: Arc::clone(&lease.emit), lock };
@@ -54,11 +54,10 @@ impl Drop for LockedClocks {
 }
 
 /// `nvidia-smi -lgc 1410,1410 -i 0,1`
-fn lock_command(clocks: &GpuClocks, gpus: &[u32]) -> Vec<String> {
+fn lock_command(clocks: &GpuClocks, gpus: &str) -> Vec<String> {
     let mut argv = if clocks.sudo { vec!["sudo".to_owned(), "-n".to_owned()] } else { Vec::new() };
     argv.extend(["nvidia-smi", "-lgc"].map(str::to_owned));
-    let gpus = gpus.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
-    argv.extend([clocks.to_string(), "-i".to_owned(), gpus]);
+    argv.extend([clocks.to_string(), "-i".to_owned(), gpus.to_owned()]);
     argv
 }
 

@@ -95,7 +95,7 @@ fn the_table_has_no_circle() {
 }
 
 #[test]
-fn nothing_is_allowed_that_nobody_needs() {
+fn nothing_is_allowed_that_no_room_needs() {
     let page = Page::read();
     let mut used: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for file in sources() {

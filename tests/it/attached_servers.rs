@@ -98,7 +98,7 @@ fn everything_that_is_wrong_with_any_server_is_said_at_once() {
 }
 
 #[test]
-fn a_server_that_speaks_something_else_is_told_as_what_it_is() {
+fn a_server_that_speaks_something_else_is_reported_as_what_it_is() {
     // A web server, as one would stand on Triton's HTTP port.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();

@@ -234,7 +234,7 @@ impl Outcome {
 }
 
 /// Waits until nothing of a killed run lives any more.
-pub fn nobody_left(world: &World) {
+pub fn no_process_left(world: &World) {
     let mark = format!("REGATTA_HOME={}", world.path(".regatta").display());
     until("all processes to be gone", || alive_with(&mark).is_empty());
 }

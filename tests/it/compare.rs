@@ -242,7 +242,7 @@ fn a_number_that_means_something_else_is_not_subtracted() {
 }
 
 #[test]
-fn our_run_and_another_tools_are_told_with_one_definition() {
+fn our_run_and_another_tools_are_shown_with_one_definition() {
     let world = World::new();
     result(&world, "ours", 0, |_| {});
     world.good(&["export", "ours", "--as", "vllm", "--out", "theirs"]);
@@ -257,7 +257,7 @@ fn our_run_and_another_tools_are_told_with_one_definition() {
 }
 
 #[test]
-fn a_result_that_is_not_there_is_told_with_what_there_is() {
+fn a_result_that_is_not_there_is_reported_with_what_there_is() {
     let world = World::new();
     result(&world, "a", 0, |_| {});
     let missing = world.regatta(&["compare", "a", "no_such_task"]);

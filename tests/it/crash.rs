@@ -4,7 +4,7 @@ use std::fs;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::campaign::{fifty, instants, kill_and_rerun, nobody_left};
+use crate::campaign::{fifty, instants, kill_and_rerun, no_process_left};
 use crate::world::{World, alive_with};
 
 #[test]
@@ -125,7 +125,7 @@ stages:
         run.kill().unwrap();
         run.wait().unwrap();
     }
-    nobody_left(&world);
+    no_process_left(&world);
     world.file("gate", "");
     world.good(&["run", "m"]);
     assert_eq!(world.read("latest/a/out"), "half\nwhole\n");

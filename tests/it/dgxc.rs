@@ -284,7 +284,7 @@ fn what_the_recipe_cannot_do_is_said_before_anything_starts() {
 }
 
 #[test]
-fn a_benchmark_without_its_numbers_has_failed_and_other_counts_are_told() {
+fn a_benchmark_without_its_numbers_has_failed_and_other_counts_are_reported() {
     let mut world = world();
     world.env("SAY_N", "17");
     let ended = run(&world, &["system=b200-x1", "use_cases=chat:128/128"]);

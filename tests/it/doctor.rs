@@ -110,7 +110,7 @@ fn lines(findings: &[Value]) -> String {
 }
 
 #[test]
-fn a_machine_with_most_of_it_is_told_what_is_missing() {
+fn what_a_machine_with_most_of_it_lacks_is_reported() {
     let version = "#!/bin/sh\necho tool version 1.2.3\n";
     let world = world(&[
         ("nvidia-smi", NVIDIA_SMI),
@@ -149,7 +149,7 @@ fn on_a_bare_machine_everything_is_missing_and_everything_has_a_remedy() {
 }
 
 #[test]
-fn a_daemon_that_does_not_answer_and_a_driver_that_is_broken_are_told_as_such() {
+fn a_daemon_that_does_not_answer_and_a_driver_that_is_broken_are_reported_as_such() {
     let world = world(&[
         (
             "docker",

@@ -32,7 +32,7 @@ fn open(world: &World) {
     world.file("gate", "");
 }
 
-fn nobody_left(world: &World) {
+fn no_process_left(world: &World) {
     let mark = format!("REGATTA_HOME={}", world.path(".regatta").display());
     until("all processes to be gone", || alive_with(&mark).is_empty());
 }
@@ -44,7 +44,7 @@ fn kill9_no_orphan_stays_and_the_half_output_is_never_accepted() {
     world.await_file("started");
     run.kill().unwrap();
     run.wait().unwrap();
-    nobody_left(&world);
+    no_process_left(&world);
     open(&world);
     let again = world.good(&["run", "m"]);
     assert_eq!(again.ran(), ["a", "b"]);
@@ -82,7 +82,7 @@ stages:
     assert_eq!(second.code, 0, "{second:?}");
     assert!(!world.path("verdict").exists(), "the orphan was still writing");
     assert_eq!(world.read("latest/a/out"), "whole\n");
-    nobody_left(&world);
+    no_process_left(&world);
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn sigint_and_sigterm_end_the_stage_with_130_and_leave_nothing_running() {
         signal(&run, name);
         let ended = Ended::of(run);
         assert_eq!(ended.code, 130, "{name}: {ended:?}");
-        nobody_left(&world);
+        no_process_left(&world);
         open(&world);
         assert_eq!(world.good(&["run", "m"]).ran(), ["a", "b"]);
     }
@@ -136,7 +136,7 @@ stages:
     world.await_file("asked");
     signal(&run, "INT");
     assert_eq!(Ended::of(run).code, 130);
-    nobody_left(&world);
+    no_process_left(&world);
 }
 
 const CHAIN: &str = r#"
@@ -248,11 +248,11 @@ stages:
     );
     let ended = world.good(&["run", "m"]);
     ended.shows("left a background process running").shows("sleep 1000");
-    nobody_left(&world);
+    no_process_left(&world);
 }
 
 #[test]
-fn undeclared_a_stage_that_reads_what_it_did_not_declare_fails_and_is_told_why() {
+fn undeclared_a_stage_that_reads_what_it_did_not_declare_fails_and_the_reason_is_shown() {
     let world = World::with("stages:\n  a:\n    shell: cat undeclared.txt > out\n");
     world.file("undeclared.txt", "secret ingredient\n");
     let ended = world.regatta(&["run", "m"]);

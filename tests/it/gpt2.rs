@@ -10,7 +10,7 @@ use std::path::Path;
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
-use crate::campaign::nobody_left;
+use crate::campaign::no_process_left;
 use crate::world::{Ended, World};
 
 /// A measurement beside other tests may find that its client was late; then it says so with 3 or 4, and tells all else.
@@ -60,7 +60,7 @@ fn all_four_services_of_the_tutorial_are_measured_on_the_simulator() {
         assert_eq!((&requested["warmup"], &requested["seed"]), (&json!(10), &json!(0)), "{service}");
         // The tutorial's completions come in one piece.
         assert_eq!(requested["request"]["streaming"], json!(service != "openai-completions"), "{service}");
-        nobody_left(&world);
+        no_process_left(&world);
     }
 }
 
@@ -90,7 +90,7 @@ fn the_quick_start_of_the_backend_runs_on_four_simulated_gpus() {
     for line in ["max_batch_size: 4", "max_queue_delay_microseconds: 0", "string_value: \"inflight_fused_batching\""] {
         assert!(config.contains(line), "{line} is not in\n{config}");
     }
-    nobody_left(&world);
+    no_process_left(&world);
 }
 
 /// Every stand-in writes its words down; what they leave is the simulator's.
@@ -209,7 +209,7 @@ fn triton_with_tensorrt_llm_is_built_served_and_measured_by_these_commands() {
     measured(&ended);
     assert_eq!(answered(&result(&world, &ended, "run_harness")), (4, 400));
     hold("triton-trtllm.txt", &calls(&world));
-    nobody_left(&world);
+    no_process_left(&world);
 }
 
 #[test]
@@ -224,7 +224,7 @@ fn triton_with_vllm_is_served_and_measured_by_this_command() {
     measured(&ended);
     assert_eq!(answered(&result(&world, &ended, "run_harness")), (4, 400));
     hold("triton-vllm.txt", &calls(&world));
-    nobody_left(&world);
+    no_process_left(&world);
 }
 
 #[test]
@@ -238,7 +238,7 @@ fn four_ranks_of_the_quick_start_are_started_by_these_commands() {
     measured(&ended);
     assert_eq!(answered(&result(&world, &ended, "generate")), (1, 20));
     hold("gpt-tp4.txt", &calls(&world));
-    nobody_left(&world);
+    no_process_left(&world);
 }
 
 #[test]
@@ -285,6 +285,6 @@ fn vllms_own_server_is_started_by_the_tutorials_command() {
             first.contains("--dtype float16") && calls.lines().any(|line| line.starts_with("docker stop")),
             "{calls}"
         );
-        nobody_left(&world);
+        no_process_left(&world);
     }
 }

@@ -94,6 +94,24 @@ fn a_refusal_is_an_error_before_the_stage_starts() {
 }
 
 #[test]
+fn a_whole_gpu_is_leased_and_its_clocks_are_locked_by_its_uuid() {
+    const WHOLE: &str = "GPU-8f9b3c5e-2f0a-5b1d-9c3e-1a2b3c4d5e6f";
+    let mut world = world("{ graphics: [1410, 1410] }", "echo $CUDA_VISIBLE_DEVICES >>$RECORD");
+    let both = format!("{},{WHOLE}", WHOLE.replace("8f", "0a"));
+    world.env("CUDA_VISIBLE_DEVICES", &both);
+    world.good(&["run", "m"]);
+    assert_eq!(
+        record(&world),
+        [format!("nvidia-smi -lgc 1410,1410 -i {both}"), both.clone(), format!("nvidia-smi -rgc -i {both}")]
+    );
+    // CUDA takes the first digits, which do not say which GPU of a list it is.
+    world.env("CUDA_VISIBLE_DEVICES", "GPU-8f9b");
+    let ended = world.regatta(&["run", "m", "--force"]);
+    assert_eq!(ended.code, 2);
+    ended.shows("CUDA_VISIBLE_DEVICES=GPU-8f9b: `GPU-8f9b` is neither a number nor GPU-<uuid>");
+}
+
+#[test]
 fn instances_of_a_divided_gpu_are_leased_by_their_uuids_and_keep_their_clocks() {
     const MIG: &str = "MIG-8f9b3c5e-2f0a-5b1d-9c3e-1a2b3c4d5e6f,MIG-0a9b3c5e-2f0a-5b1d-9c3e-1a2b3c4d5e6f";
     let world = World::with("stages:\n  a: { gpus: 2, shell: 'echo $CUDA_VISIBLE_DEVICES >out' }\n");
@@ -109,5 +127,5 @@ fn instances_of_a_divided_gpu_are_leased_by_their_uuids_and_keep_their_clocks() 
     ended.shows("the clocks of a MIG instance are those of its whole GPU");
     let wrong = world.regatta(&["run", "m", "--gpus", "MIG-1"]);
     assert_eq!(wrong.code, 2);
-    wrong.shows("`MIG-1` is neither a number nor MIG-<uuid>");
+    wrong.shows("`MIG-1` is neither a number nor GPU-<uuid> or MIG-<uuid>");
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use crate::campaign::nobody_left;
+use crate::campaign::no_process_left;
 use crate::loadgen::{json_of, library};
 use crate::services::{await_event, watched};
 use crate::world::{Ended, World, signal};
@@ -115,7 +115,7 @@ fn the_highest_rate_is_an_interval_and_its_whole_test_is_the_output() {
     let short = fs::read_to_string(out.join("probes/01-100/user.conf")).unwrap();
     assert!(short.contains("sample_concatenate_permutation = 0"), "{short}");
     assert!(world.regatta(&["mlperf", "search", "m"]).ran().is_empty(), "what was found is not looked for again");
-    nobody_left(&world);
+    no_process_left(&world);
 }
 
 #[test]
@@ -141,11 +141,11 @@ fn a_search_that_was_killed_repeats_only_the_test_that_ran() {
     for (before, path) in finished {
         assert!(now.contains(&before), "{} was run again", path.display());
     }
-    nobody_left(&world);
+    no_process_left(&world);
 }
 
 #[test]
-fn a_manifest_without_a_search_is_told_what_to_add() {
+fn what_to_add_to_a_manifest_without_a_search_is_shown() {
     let world = World::with("stages:\n  a: { shell: 'true' }\n");
     let ended = world.regatta(&["mlperf", "search", "m"]);
     assert_eq!(ended.code, 2);

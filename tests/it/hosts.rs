@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use pretty_assertions::assert_eq;
 use regatta::harness::read_result;
 
-use crate::campaign::nobody_left;
+use crate::campaign::no_process_left;
 use crate::services::{ENGINE, LONG_USER, long_bench};
 use crate::supervision::{EndedRun, await_end, kept_as_invalid, measuring, send};
 use crate::world::{Ended, World, signal};
@@ -59,7 +59,7 @@ fn print_line(text: &str) {
     println!("{text}");
 }
 
-fn nobody_on(lab: &Lab, hosts: &[u32]) {
+fn no_process_on(lab: &Lab, hosts: &[u32]) {
     let since = Instant::now();
     for host in hosts {
         patiently("the servers to end", || lab.running(*host).is_empty());
@@ -95,7 +95,7 @@ fn requests_are_spread_over_two_hosts_and_nothing_is_left_there() {
     let of = |each: fn(&regatta::harness::HostShare) -> u64| result.hosts.iter().map(each).sum::<u64>();
     assert_eq!((of(|one| one.ok), of(|one| one.output_tokens)), (200, result.tokens.output));
     assert!(result.hosts.iter().all(|one| one.ok > 50), "both did their part");
-    nobody_left(&world);
+    no_process_left(&world);
     for host in [1, 2] {
         assert_eq!(lab.running(host), [""; 0], "they are gone when the run is over");
     }
@@ -118,8 +118,8 @@ fn over_a_slow_link_the_same_is_measured() {
         result.hosts.iter().map(|one| (one.host.clone(), one.failed)).collect::<Vec<_>>(),
         [(lab.host(1), 0), (lab.host(2), 0)]
     );
-    nobody_left(&world);
-    nobody_on(&lab, &[1, 2]);
+    no_process_left(&world);
+    no_process_on(&lab, &[1, 2]);
 }
 
 /// NVIDIA's flow, on a system whose GPUs are in two machines.
@@ -148,7 +148,7 @@ fn a_system_of_two_machines_is_served_by_both() {
     let ended = world.regatta(&[&["run"][..], &line, &[&few]].concat());
     assert_eq!(ended.code, 2);
     ended.shows("nodes of the system: 2, and `hosts` names 1");
-    nobody_left(&world);
+    no_process_left(&world);
 }
 
 #[test]
@@ -163,9 +163,9 @@ fn a_link_is_cut_under_a_measurement_and_the_host_is_named() {
     kept_as_invalid(&world, &lab.host(2));
     assert_eq!(lab.running(1), [""; 0], "who can be reached is clean when the run has ended");
     // Nobody tells it: the link is still cut.
-    nobody_on(&lab, &[2]);
+    no_process_on(&lab, &[2]);
     lab.does("heal", 2);
-    nobody_left(&world);
+    no_process_left(&world);
     assert!(world.good(&["run", "m", "--only", "models"]).ran().is_empty());
 }
 
@@ -183,20 +183,20 @@ fn a_host_loses_its_power_and_is_named() {
     assert_eq!(lab.running(1), [""; 0]);
     world.manifest("m", &lab.named(&format!("{ENGINE}{SERVER}{}", measure(20))));
     world.good(&["run", "m"]);
-    nobody_left(&world);
+    no_process_left(&world);
 }
 
 #[test]
 #[ignore = "needs root, for network namespaces"]
-fn a_server_that_is_killed_on_its_host_is_told_as_that_host_tells_it() {
+fn a_server_that_is_killed_on_its_host_is_reported_as_that_host_reports_it() {
     let (lab, world, run) = under_way();
     send(lab.the_one(2, "sim serve"), "KILL");
     let ended = ended(&world, run, "a server was killed");
     let died = format!("host {}: server 0 ended by SIGKILL (9) while it was needed", lab.host(2));
     ended.code(1).shows(&died).shows("INVALID(server)");
     kept_as_invalid(&world, &died);
-    nobody_on(&lab, &[1, 2]);
-    nobody_left(&world);
+    no_process_on(&lab, &[1, 2]);
+    no_process_left(&world);
 }
 
 #[test]
@@ -207,8 +207,8 @@ fn a_guard_that_is_killed_has_a_watchdog() {
     let ended = ended(&world, run, "a guard was killed");
     ended.code(1).shows(&format!("host {} was lost while it was needed", lab.host(2)));
     ended.shows(&format!("{}: reached once more; nothing of this stage is left running there", lab.host(2)));
-    nobody_on(&lab, &[1, 2]);
-    nobody_left(&world);
+    no_process_on(&lab, &[1, 2]);
+    no_process_left(&world);
 }
 
 #[test]
@@ -217,7 +217,7 @@ fn a_run_that_is_killed_leaves_nothing_on_any_host() {
     let (lab, world, run) = under_way();
     send(i32::try_from(run.id()).unwrap(), "KILL");
     ended(&world, run, "the run was killed").code(137);
-    nobody_on(&lab, &[1, 2]);
+    no_process_on(&lab, &[1, 2]);
     patiently("this machine to be clean", || crate::world::alive_with(world.path("")).is_empty());
 }
 
@@ -234,7 +234,7 @@ fn ctrl_c_stops_every_host() {
     for host in [1, 2] {
         assert_eq!(lab.running(host), [""; 0], "they are gone when the run is over");
     }
-    nobody_left(&world);
+    no_process_left(&world);
 }
 
 #[test]
@@ -321,7 +321,7 @@ fn ssh_is_called_with_these_words_and_a_secret_is_none_of_them() {
     insta::assert_snapshot!(plain(guard), @r#"-o Compression=yes -T -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=2 -o ServerAliveCountMax=3 -o ControlMaster=no -o ControlPath=none -o ClearAllForwardings=yes -o ForwardAgent=no -o LogLevel=INFO -p 22 -- HOST exec /bin/sh -c 'd=PROJECT p=PROGRAM; [ -d "$d" ] || { echo "there is no folder $d" >&2; exit 125; }; [ -x "$p" ] || { echo "there is no program $p" >&2; exit 127; }; exec "$p" __host'"#);
     insta::assert_snapshot!(plain(config), @"-G -o Compression=yes -p 22 -- HOST");
     assert!(!format!("{ended:?}").contains("s3cret"));
-    nobody_left(&world);
+    no_process_left(&world);
     assert_eq!(lab.running(1), [""; 0]);
 }
 
@@ -334,7 +334,7 @@ fn a_plan_shows_how_each_host_is_reached() {
 }
 
 #[test]
-fn what_cannot_be_on_several_hosts_is_told_with_its_place() {
+fn what_cannot_be_on_several_hosts_is_reported_with_its_place() {
     let world = World::with(
         r"
 stages:
@@ -421,7 +421,7 @@ fn each_host_starts_the_tritonservers_that_one_would() {
 
 #[test]
 #[ignore = "needs root, for network namespaces"]
-fn who_stops_while_a_host_does_not_answer_waits_for_nobody() {
+fn a_stop_while_a_host_does_not_answer_waits_for_no_host() {
     let lab = Lab::up(2);
     // The way to the second host takes everything and brings nothing back, for longer than anything here takes: with a link that is cut
     // it would be up to the kernel when ssh gives up.
@@ -432,6 +432,6 @@ fn who_stops_while_a_host_does_not_answer_waits_for_nobody() {
     signal(&run, "INT");
     let ended = Ended::of(run);
     assert_eq!(ended.code, 130, "{ended:?}");
-    nobody_on(&lab, &[1, 2]);
-    nobody_left(&world);
+    no_process_on(&lab, &[1, 2]);
+    no_process_left(&world);
 }

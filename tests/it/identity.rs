@@ -409,7 +409,7 @@ fn a_search_of_an_attached_server_is_made_again() {
 }
 
 #[test]
-fn a_server_that_was_restarted_is_told_in_a_warning() {
+fn a_server_that_was_restarted_is_reported_in_a_warning() {
     let world = World::new();
     let server = vllm(Body::Json(json!({"version": "0.8.5"})));
     server.put("/metrics", Body::OneByOne(vec![STARTED.to_owned(), STARTED.replace("1.73e+09", "1.74e+09")]));

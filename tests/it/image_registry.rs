@@ -131,7 +131,7 @@ fn a_tag_that_has_moved_on_is_what_it_was_in_a_locked_run() {
 
 #[test]
 #[ignore = "needs podman"]
-fn an_image_that_no_registry_has_is_told_with_what_podman_said() {
+fn an_image_that_no_registry_has_is_reported_with_the_message_of_podman() {
     let registry = Registry::start();
     let world = machine(&registry.name("regatta/nobody:1"));
     let ended = world.regatta(&["run", "m"]);

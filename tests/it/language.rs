@@ -355,7 +355,7 @@ fn a_link_out_of_the_project_is_not_followed() {
 }
 
 #[test]
-fn a_mistake_in_a_loop_is_told_once() {
+fn an_error_in_a_loop_is_reported_once() {
     let found = complaint("regatta: 1\nstages:\n  a:\n    foreach: { x: [1, 2, 3] }\n    shell: '{{ y }}'\n");
     assert!(found.ends_with("\n1 error\n"), "{found}");
 }

@@ -14,7 +14,7 @@ use regatta::spec::{Launcher, ServerMode};
 use regatta::triton::launch::{BasePorts, LaunchSpec, ServerSpec, place, plan};
 use serde_json::Value;
 
-use crate::campaign::nobody_left;
+use crate::campaign::no_process_left;
 use crate::ports::free_ports;
 use crate::tritonserver::{self, RealTriton};
 use crate::world::{Ended, World};
@@ -247,7 +247,7 @@ stages:
         }
         assert!(log.contains("regatta") && log.contains("MODE_EXPLICIT") && log.contains("EXEC_COUNT"), "{log}");
     }
-    nobody_left(&world);
+    no_process_left(&world);
 }
 
 #[test]
@@ -309,7 +309,7 @@ stages:
 }
 
 #[test]
-fn each_server_sees_its_own_gpus_and_believes_to_be_nobodys_rank() {
+fn each_server_sees_its_own_gpus_and_is_no_rank_of_another() {
     let mut world = World::new();
     for server in 0..2 {
         world.file(&format!("repositories/triton_model_repo_{server}/echo/config.pbtxt"), "backend: \"python\"\n");
@@ -347,7 +347,7 @@ fn each_server_sees_its_own_gpus_and_believes_to_be_nobodys_rank() {
         let rank = env.lines().find(|line| ["OMPI_", "PMI_", "PMIX_R"].iter().any(|start| line.starts_with(start)));
         assert_eq!(rank, None, "{env}");
     }
-    nobody_left(&world);
+    no_process_left(&world);
 }
 
 #[test]
@@ -477,7 +477,7 @@ stages:
     for rank in 0..3 {
         assert!(log.contains(&format!("prefix{rank}_")), "rank {rank}:\n{log}");
     }
-    nobody_left(&world);
+    no_process_left(&world);
 }
 
 #[test]

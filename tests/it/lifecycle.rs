@@ -7,7 +7,7 @@ use pretty_assertions::assert_eq;
 use regatta::event::Event;
 use regatta::runner::store::{last_run, read_journal};
 
-use crate::campaign::{home, nobody_left};
+use crate::campaign::{home, no_process_left};
 use crate::world::{Ended, World, signal, until};
 
 fn world(manifest: &str) -> World {
@@ -130,7 +130,7 @@ fn ctrl_c_while_a_retry_waits() {
     assert!(
         journal(&world).iter().any(|event| matches!(event, Event::TaskCancelled { task, .. } if task.as_str() == "b"))
     );
-    nobody_left(&world);
+    no_process_left(&world);
     world.file("fixed", "");
     assert_eq!(world.good(&["run", "m"]).ran(), ["a", "b"]);
 }
@@ -147,7 +147,7 @@ fn ctrl_c_while_a_clone_waits_for_the_other_side() {
     world.await_file("asked");
     signal(&run, "INT");
     assert_eq!(Ended::of(run).code, 130);
-    nobody_left(&world);
+    no_process_left(&world);
 }
 
 // ── Retries and timeouts ──────────────────────────────────────────────────────────────────────────────────────────
@@ -226,7 +226,7 @@ fn a_stage_past_its_timeout_is_ended_and_says_so() {
     let ended = world.regatta(&["run", "m"]);
     assert_eq!(ended.code, 1);
     ended.shows("it ran past its timeout of 3 s").shows("begun");
-    nobody_left(&world);
+    no_process_left(&world);
 }
 
 #[test]
@@ -396,7 +396,7 @@ stages:
     }
     world.env("TOKEN", "hf_another_valu");
     assert_eq!(world.will_run(&[]), ["bad"], "a secret's value is no part of the key");
-    nobody_left(&world);
+    no_process_left(&world);
 }
 
 // ── Asking and cleaning up ────────────────────────────────────────────────────────────────────────────────────────
@@ -468,7 +468,7 @@ fn a_run_that_was_killed_is_said_to_be_broken_off() {
     world.await_file("started");
     run.kill().unwrap();
     run.wait().unwrap();
-    nobody_left(&world);
+    no_process_left(&world);
     let status = world.regatta(&["status"]);
     status.shows("interrupted; `regatta run` continues from there");
     assert_eq!(status.code, 130);

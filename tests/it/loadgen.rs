@@ -273,7 +273,7 @@ fn a_library_of_another_round_is_refused() {
 }
 
 #[test]
-fn a_library_that_is_none_is_told_with_its_path() {
+fn a_library_that_is_none_is_reported_with_its_path() {
     let world = world("[offline]", "v5.1", Path::new("nowhere"), BRIEF);
     let inside = world.path("nowhere");
     fs::create_dir_all(&inside).unwrap();

@@ -202,7 +202,7 @@ fn a_part_of_a_run_writes_its_part() {
 }
 
 #[test]
-fn everything_that_differs_is_told_before_anything_starts() {
+fn everything_that_differs_is_reported_before_anything_starts() {
     let world = plain();
     world.good(&["run", "m"]);
     let other = elsewhere(&world);
@@ -290,7 +290,7 @@ fn a_branch_that_has_moved_on_is_what_it_was() {
 }
 
 #[test]
-fn a_commit_that_is_gone_is_told() {
+fn a_commit_that_is_gone_is_reported() {
     let origin = Origin::new();
     let world = origin.cloned("");
     world.good(&["run", "m"]);
@@ -337,7 +337,7 @@ fn what_only_the_run_shows_stops_it_there() {
 }
 
 #[test]
-fn bytes_that_a_command_need_not_repeat_are_told_and_held_to_only_exactly() {
+fn bytes_that_a_command_need_not_repeat_are_reported_and_checked_only_exactly() {
     let manifest =
         "stages:\n  a: { shell: 'cat ../../../mood > $OUT/x' }\n  b: { shell: 'cat {{ stages.a.out }}/x > $OUT/y' }\n";
     let world = World::with(manifest);

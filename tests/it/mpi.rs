@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Command;
 
-use crate::campaign::nobody_left;
+use crate::campaign::no_process_left;
 use crate::services::{LONG_USER, long_bench, world};
 use crate::supervision::{await_end, kept_as_invalid, measuring, send, the_one};
 use crate::world::{World, alive_with, until};
@@ -62,7 +62,7 @@ fn a_world_comes_up_and_is_stopped_whole_and_each_rank_has_its_log() {
     ended.shows("▲ server").shows("▼ server");
     assert!(log(&world, "server.rank0.log").starts_with("ready grpc="), "{}", log(&world, "server.log"));
     assert_eq!(log(&world, "server.rank1.log"), "rank 1 waits\n");
-    nobody_left(&world);
+    no_process_left(&world);
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn rank_0_drains_before_the_others_are_ended() {
     let world = world(&[&server, USER_OF_BOTH]);
     world.good(&["run", "m"]);
     assert_eq!(log(&world, "server.rank1.log"), "waits\nrank 0 has left\n");
-    nobody_left(&world);
+    no_process_left(&world);
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn a_rank_that_is_killed_mid_run_is_named_as_the_first_to_fail() {
     let ended = await_end(&world, run);
     ended.code(1).shows("rank 1 failed first").shows("rank 1 was here");
     kept_as_invalid(&world, "the server ended with exit code 137 while it was needed");
-    nobody_left(&world);
+    no_process_left(&world);
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn a_rank_that_leaves_with_code_0_is_missed_although_mpirun_goes_on() {
     let ended = await_end(&world, run);
     ended.code(1).shows("is gone, and mpirun continues without it").shows("rank 1 (");
     kept_as_invalid(&world, "mpirun continues without it");
-    nobody_left(&world);
+    no_process_left(&world);
 }
 
 #[test]
@@ -114,12 +114,12 @@ fn mpirun_killed_mid_run_leaves_no_rank() {
     let ended = await_end(&world, run);
     ended.code(1).shows("the server ended by SIGKILL (9) while it was needed");
     kept_as_invalid(&world, "the server ended by SIGKILL (9)");
-    nobody_left(&world);
+    no_process_left(&world);
 }
 
 #[test]
 #[ignore = "needs Open MPI"]
-fn a_rank_that_fails_while_it_loads_is_told_with_its_own_last_lines() {
+fn a_rank_that_fails_while_it_loads_is_reported_with_its_own_last_lines() {
     // Some moments after its start, as one that loads: mpirun itself does not always say which rank it was.
     let second = "sleep 0.5; echo my engine is not here >&2; exit 3";
     let world = world(&[&ranks(second), LONG_USER]);
@@ -127,7 +127,7 @@ fn a_rank_that_fails_while_it_loads_is_told_with_its_own_last_lines() {
     assert_eq!(ended.code, 1, "{ended:?}");
     ended.shows("the server ended with exit code 3").shows("rank 1 failed first");
     ended.shows("my engine is not here").shows("server.rank1.log");
-    nobody_left(&world);
+    no_process_left(&world);
 }
 
 #[test]
@@ -139,5 +139,5 @@ fn kill9_of_the_run_leaves_no_mpirun_and_no_rank() {
     waiting(&world);
     run.kill().unwrap();
     run.wait().unwrap();
-    nobody_left(&world);
+    no_process_left(&world);
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use pretty_assertions::assert_eq;
 use tempfile::TempDir;
 
-use crate::campaign::nobody_left;
+use crate::campaign::no_process_left;
 use crate::kept_part::{KeptPart, script};
 use crate::ports::free_port;
 use crate::world::{Ended, World, signal_pid, until};
@@ -249,7 +249,7 @@ fn a_server_that_is_killed_fails_the_run_with_the_cause_and_loses_nothing() {
     assert_eq!(ended.code, 1, "{ended:?}");
     let folder = share.world.path(".regatta/out");
     ended.shows(&format!("cannot list {}", folder.display())).shows(AWAY);
-    nobody_left(&share.world);
+    no_process_left(&share.world);
     for command in prepared {
         let words = command.words.clone();
         let ended = command.end();

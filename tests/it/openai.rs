@@ -265,7 +265,7 @@ fn an_answer_is_the_same_wherever_its_packets_are_cut() {
 }
 
 #[test]
-fn events_of_one_packet_are_one_arrival_and_told_as_such() {
+fn events_of_one_packet_are_one_arrival_and_reported_as_such() {
     let two = [token("a"), token("b"), token("c"), token("d"), usage(4), DONE.to_owned()].concat();
     let answer = [HEAD.to_owned(), chunk(&two), END.to_owned()].concat();
     let server = Scripted::start(move |_| vec![Do::Send(answer.clone())]);
@@ -375,7 +375,7 @@ fn a_slow_server_is_slow_and_nothing_else() {
 }
 
 #[test]
-fn a_server_that_is_not_there_and_a_model_that_is_not_there_are_told_before_anything_is_sent() {
+fn a_server_that_is_not_there_and_a_model_that_is_not_there_are_reported_before_anything_is_sent() {
     let nothing = format!("127.0.0.1:{}", free_port());
     let stop = Stop::new();
     let refused = wait_for(run(&spec(&nothing, Api::OpenaiChat, 1), &stop, |_| {})).unwrap_err();

@@ -9,7 +9,7 @@ use regatta::event::{Event, MemoryKind};
 use regatta::harness::{VerdictCheck, read_result};
 use regatta::runner::store::{last_run, read_journal};
 
-use crate::campaign::{home, nobody_left};
+use crate::campaign::{home, no_process_left};
 use crate::services::{ENGINE, REPOSITORY, USER, bench, world};
 use crate::world::World;
 
@@ -98,7 +98,7 @@ fn a_server_is_started_with_less_until_it_fits_and_the_key_says_so() {
     // Who forces the server sees it as it is written.
     world.good(&["run", "m", "--force", "server", "--force", "user"]);
     assert_eq!(world.read("starts"), "0.95\n0.9\n0.85\n0.85\n0.95\n0.9\n0.85\n");
-    nobody_left(&world);
+    no_process_left(&world);
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn a_server_that_cannot_go_lower_says_what_it_tried_and_what_to_do() {
     // The next run begins with what the manifest says.
     assert_ne!(world.regatta(&["run", "m"]).code, 0);
     assert_eq!(world.read("starts"), "0.95\n0.9\n0.95\n0.9\n");
-    nobody_left(&world);
+    no_process_left(&world);
 }
 
 #[test]
@@ -135,7 +135,7 @@ kill $!; wait; exit 1
     assert_eq!(tries(&world), [(1, Some(0.95), true)]);
     assert_eq!(reasons(&world, "user").len(), 2, "it was stopped with its server, and ran again");
     assert!(world.will_run(&[]).is_empty());
-    nobody_left(&world);
+    no_process_left(&world);
 }
 
 #[test]
@@ -168,7 +168,7 @@ exec "$S" sim serve --repository "$R" --http-port "$port" --grpc-port 0
     let why = reasons(&world, "server");
     assert_eq!(why[2], ["try 3", "kv_cache_free_gpu_mem_fraction 0.95 → 0.85, because memory ran out"]);
     assert!(world.will_run(&[]).is_empty());
-    nobody_left(&world);
+    no_process_left(&world);
 }
 
 /// The simulator's engines of a tiny model, in a repository with this fraction.
@@ -195,7 +195,7 @@ fn the_simulator_refuses_a_kv_cache_that_leaves_no_room_and_the_advice_is_enough
     // As it was told.
     world.manifest("m", &simulated("0.99", "cpus: 1", &[USER]));
     world.good(&["run", "m"]);
-    nobody_left(&world);
+    no_process_left(&world);
 }
 
 #[test]
@@ -215,7 +215,7 @@ fn a_result_says_that_its_server_ran_with_less() {
     let config = fs::read_to_string(world.path("latest/models/triton_model_repo_0/tensorrt_llm/config.pbtxt")).unwrap();
     assert!(config.contains("kv_cache_free_gpu_mem_fraction") && !config.contains("0.95"), "{config}");
     assert!(world.will_run(&[]).is_empty());
-    nobody_left(&world);
+    no_process_left(&world);
 }
 
 fn program(world: &World, name: &str, text: &str) {

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Child, Command};
 
-use crate::campaign::nobody_left;
+use crate::campaign::no_process_left;
 use crate::pasted::{Place, is_manifest, lines, run};
 use crate::ports::free_ports;
 use crate::serving::serving;
@@ -78,7 +78,7 @@ fn stopped(world: &World, child: Child) {
     signal(&child, "INT");
     let ended = Ended::of(child);
     assert_eq!(ended.code, 0, "{ended:?}");
-    nobody_left(world);
+    no_process_left(world);
 }
 
 #[test]

@@ -2,13 +2,15 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use regatta::event::{RunId, Stop};
 use regatta::exec::process::{
     ExitKind, ProcessCommand, Running, WatchdogHandle, adopt_orphans, end_leftovers, run, sweep,
 };
 use tempfile::TempDir;
+
+use crate::world::until;
 
 fn shell(dir: &TempDir, text: &str) -> ProcessCommand {
     ProcessCommand::new(["/bin/sh", "-c", text], dir.path(), dir.path().join("log"))
@@ -32,11 +34,21 @@ fn lives(pid: i32) -> bool {
 
 /// Waits until a file is there and complete (it ends in a line break); gives its first line.
 async fn line_in(path: &Path) -> String {
-    loop {
-        match fs::read_to_string(path) {
-            Ok(text) if text.ends_with('\n') => return text.lines().next().unwrap_or_default().to_owned(),
-            _ => tokio::time::sleep(Duration::from_millis(2)).await,
-        }
+    let mut text = String::new();
+    wait_until(&format!("a line in {}", path.display()), || {
+        text = fs::read_to_string(path).unwrap_or_default();
+        text.ends_with('\n')
+    })
+    .await;
+    text.lines().next().unwrap_or_default().to_owned()
+}
+
+/// Waits for something that another process does, while the runtime goes on.
+async fn wait_until(what: &str, mut is: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_mins(1);
+    while !is() {
+        assert!(Instant::now() < deadline, "waited a minute for {what}");
+        tokio::time::sleep(Duration::from_millis(2)).await;
     }
 }
 
@@ -195,9 +207,7 @@ async fn a_dropped_command_is_killed() {
     let server = Running::start(shell(&dir, "exec sleep 1000")).unwrap();
     let pid = server.pgid();
     drop(server);
-    while lives(pid) {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    wait_until("the command to be killed", || !lives(pid)).await;
 }
 
 /// Runs one of the ignored tests of this file in a process of its own.
@@ -214,7 +224,7 @@ fn alone_in() -> Option<std::path::PathBuf> {
 }
 
 #[test]
-fn nobody_escapes_a_runner_that_adopts_orphans() {
+fn no_process_escapes_a_runner_that_adopts_orphans() {
     let dir = folder();
     let output = alone("in_its_own_process_escapers_are_ended", dir.path()).output().unwrap();
     let text = [&output.stdout[..], &output.stderr[..]].map(String::from_utf8_lossy).concat();
@@ -271,14 +281,16 @@ fn when_the_runner_is_killed_its_watchdog_ends_everything_and_then_frees_the_loc
     let dir = folder();
     let mut runner = alone("in_its_own_process_a_runner_waits_to_be_killed", dir.path()).spawn().unwrap();
     let up = dir.path().join("up");
-    while !up.exists() {
+    until("the runner to be up", || {
         assert!(runner.try_wait().unwrap().is_none(), "the runner ended");
-        std::thread::sleep(Duration::from_millis(2));
-    }
+        up.exists()
+    });
     runner.kill().unwrap();
     runner.wait().unwrap();
     let lock = fs::File::open(dir.path().join("lock")).unwrap();
-    rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    until("the lock to be free", || {
+        rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_ok()
+    });
     for name in ["registered", "unregistered", "escaped"] {
         let pid = fs::read_to_string(dir.path().join(name)).unwrap().trim().parse().unwrap();
         assert!(!lives(pid), "{name}");

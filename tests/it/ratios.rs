@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::campaign::nobody_left;
+use crate::campaign::no_process_left;
 use crate::services::{ENGINE, SERVE, scripted, world};
 
 fn bench(name: &str, clients: u32) -> String {
@@ -77,7 +77,7 @@ fn two_ways_to_measure_are_held_against_each_other_row_by_row() {
     let report = fs::read_to_string(world.path("latest/report.html")).unwrap();
     assert!(report.contains("published: README of v4.1"), "the table is in the run's report");
     assert!(world.will_run(&[]).is_empty());
-    nobody_left(&world);
+    no_process_left(&world);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::path::Path;
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
-use crate::campaign::nobody_left;
+use crate::campaign::no_process_left;
 use crate::openai::script::{Do, Scripted, good};
 use crate::services::{SERVE, bench, scripted, world};
 use crate::world::{Ended, World, signal, until};
@@ -52,7 +52,7 @@ fn runs_have_seeds_of_their_own_and_are_summed_up() {
         (&compared["comparisons"][0]["a_runs"], &compared["comparisons"][0]["same_plan"]),
         (&json!(3), &json!(true))
     );
-    nobody_left(&world);
+    no_process_left(&world);
 }
 
 /// A server for each of two variants, and a measurement of each that takes half a second.
@@ -92,7 +92,7 @@ fn variants_take_turns_and_more_runs_are_added_to_those_that_are_there() {
         assert_eq!(runs.iter().map(|run| run["seed"].as_u64().unwrap()).collect::<Vec<_>>(), [7, 8, 9]);
         assert_eq!(read(&world, &format!("{folder}/repeats/02/result.json"))["requested"]["seed"], 8);
     }
-    nobody_left(&world);
+    no_process_left(&world);
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn a_run_of_variants_that_was_cut_off_goes_on_with_the_next_turn() {
     let ran = ended.ran();
     assert!(ran.iter().any(|task| task == "measure/b@2"), "{ran:?}");
     assert!(!ran.iter().any(|task| task.ends_with("@1")), "{ran:?}");
-    nobody_left(&world);
+    no_process_left(&world);
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn repeats_that_were_cut_off_are_not_made_again() {
             assert_eq!(now, before, "run {number} was not measured again");
         }
     }
-    nobody_left(&world);
+    no_process_left(&world);
 }
 
 /// Starts three runs of a measurement and interrupts the second.
@@ -172,7 +172,7 @@ fn force_measures_also_those_again_that_were_finished_before_it_was_cut_off() {
         let result = fs::metadata(world.path(format!("{folder}/repeats/0{number}/result.json"))).unwrap();
         assert!(result.modified().unwrap() > begun, "run {number} was measured again");
     }
-    nobody_left(&world);
+    no_process_left(&world);
 }
 
 #[test]

@@ -375,7 +375,7 @@ fn what_is_late_beyond_its_deadline_has_failed() {
 }
 
 #[test]
-fn sampling_reaches_the_server_and_what_it_refuses_is_told() {
+fn sampling_reaches_the_server_and_what_it_refuses_is_reported() {
     let files = Files::new(true, &json!({}));
     let server = Running::start(files.options());
     let request = Request {

@@ -324,7 +324,7 @@ fn guidellm_and_sglang_keep_their_own_meanings() {
 }
 
 #[test]
-fn a_file_of_nobody_is_refused_with_what_is_known() {
+fn a_file_of_no_known_tool_is_refused_with_what_is_known() {
     let world = World::new();
     world.file("x.json", "{\"a\": 1}");
     let refused = world.regatta(&["import", "x.json", "no.json"]);

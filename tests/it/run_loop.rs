@@ -69,7 +69,7 @@ impl TaskExecutor for FoundDead {
 }
 
 #[tokio::test]
-async fn a_server_found_dead_when_it_is_stopped_is_told_beside_those_that_failed_with_it() {
+async fn a_server_found_dead_when_it_is_stopped_is_reported_beside_those_that_failed_with_it() {
     let tasks = vec![
         Task { lifetime: Lifetime::Service, ..task("server") },
         Task { needs: vec![Need { task: 0, data: true }], ..task("measure") },

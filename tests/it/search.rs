@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::campaign::nobody_left;
+use crate::campaign::no_process_left;
 use crate::world::{Ended, World, signal, until, until_within};
 
 /// A simulated server that answers one request at a time, 5 ms a step: four tokens take 20 ms, so it can do about 50/s.
@@ -46,7 +46,7 @@ fn tested(what: &str, manifest: &str, attempt: impl Fn(&World) -> Attempt) {
     let is_disturbed = |_| {
         let world = World::with(manifest);
         let attempt = attempt(&world);
-        nobody_left(&world);
+        no_process_left(&world);
         attempt == Attempt::ClientDisturbed
     };
     if (0..TRIES).all(is_disturbed) {
@@ -70,7 +70,7 @@ fn is_client_disturbed(ended: &Ended) -> bool {
 }
 
 #[test]
-fn the_highest_rate_is_an_interval_and_the_cost_is_told_beforehand() {
+fn the_highest_rate_is_an_interval_and_the_cost_is_printed_beforehand() {
     tested("the interval of a search", SLOW, |world| {
         let ended = world.regatta(&["run", "m"]);
         ended.shows("searching from 20 to 160 req/s to 25 %: at most 12 probes");

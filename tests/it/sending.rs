@@ -85,7 +85,7 @@ fn an_error_on_a_shared_stream_belongs_to_the_request_that_it_names() {
 }
 
 #[test]
-fn an_error_that_names_nobody_is_the_only_request_s_or_ends_the_stream() {
+fn an_error_that_names_no_request_is_the_only_request_s_or_ends_the_stream() {
     let server =
         Scripted::start(true, None, script(|index| if index == 1 { Act::Error { after: 0 } } else { AT_ONCE }));
     let alone = measure(&users(&server, 1, 3));
@@ -196,7 +196,7 @@ fn first(server_does: fn(u64, u32) -> Option<Act>) -> impl Fn(u64) -> Act + Send
 }
 
 #[test]
-fn a_retried_request_keeps_its_intended_time_and_every_attempt_is_told() {
+fn a_retried_request_keeps_its_intended_time_and_every_attempt_is_recorded() {
     let act = |index, attempt| match (index % 5, attempt) {
         (0, 1) | (1, 1 | 2) => Some(Act::Refuse),
         _ => None,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-use crate::campaign::nobody_left;
+use crate::campaign::no_process_left;
 use crate::services::{LONG_USER, USER, and_then_it_works, long_bench, world};
 use crate::supervision::{await_end, kept_as_invalid, measuring, send};
 use crate::world::{World, until};
@@ -90,7 +90,7 @@ impl Podman {
 
     #[track_caller]
     pub fn nothing_left(&self, world: &World) {
-        nobody_left(world);
+        no_process_left(world);
         until("the container to be gone", || self.containers(world).is_empty());
     }
 }
@@ -197,5 +197,5 @@ fn a_container_of_somebody_else_is_never_touched() {
     let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
     let _ = podman.command(&["kill", &theirs]).output();
     assert!(listed.lines().any(|name| name == theirs), "{listed}");
-    nobody_left(&world);
+    no_process_left(&world);
 }

@@ -8,7 +8,7 @@ use regatta::event::{Event, Verdict};
 use regatta::harness::{VerdictCheck, read_result};
 use regatta::runner::store::{last_run, read_journal};
 
-use crate::campaign::{home, nobody_left};
+use crate::campaign::{home, no_process_left};
 use crate::world::{Ended, World, signal, until};
 
 pub const ENGINE: &str = r#"
@@ -112,13 +112,13 @@ pub fn journal(world: &World) -> Vec<Event> {
 
 /// The run is over, everything it started is gone, and with a good server it goes on from there.
 pub fn and_then_it_works(world: &World) {
-    nobody_left(world);
+    no_process_left(world);
     change(world, &[&server("", ""), USER]);
     let again = world.good(&["run", "m"]);
     assert_eq!(again.ran(), ["user"], "the models were done before:\n{}", again.stdout);
     again.shows("▲ server").shows("▼ server");
     assert!(world.read("latest/user/out").starts_with("127.0.0.1:"));
-    nobody_left(world);
+    no_process_left(world);
 }
 
 #[test]
@@ -226,7 +226,7 @@ fn two_servers_that_need_the_one_gpu_come_up_one_after_the_other() {
         }
     }
     assert_eq!((up, ups), (0, 2));
-    nobody_left(&world);
+    no_process_left(&world);
 }
 
 #[test]
@@ -239,7 +239,7 @@ fn a_dead_server_takes_only_its_own_users_down_with_keep_going() {
     assert_eq!(ended.code, 1, "{ended:?}");
     assert_eq!(ended.ran(), ["engine", "models", "other"]);
     assert!(!world.path("latest/user").exists());
-    nobody_left(&world);
+    no_process_left(&world);
 }
 
 #[test]
@@ -278,7 +278,7 @@ fn ctrl_c_twice_while_a_server_will_not_stop_kills_it_and_nothing_that_is_done_i
     signal(&run, "INT");
     let ended = Ended::of(run);
     assert_eq!(ended.code, 130, "{ended:?}");
-    nobody_left(&world);
+    no_process_left(&world);
     assert!(world.good(&["run", "m"]).ran().is_empty(), "the user was done before");
 }
 

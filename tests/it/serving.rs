@@ -6,7 +6,7 @@ use std::process::{Child, Stdio};
 
 use pretty_assertions::assert_eq;
 
-use crate::campaign::nobody_left;
+use crate::campaign::no_process_left;
 use crate::services::{SERVE, USER, scripted, server, world};
 use crate::world::{Ended, World, alive_with, signal, until};
 
@@ -46,7 +46,7 @@ fn a_server_stays_up_until_ctrl_c_and_others_can_use_it() {
     let ended = Ended::of(child);
     assert_eq!(ended.code, 0, "{ended:?}");
     ended.shows("serving until Ctrl-C").shows("▼ server");
-    nobody_left(&world);
+    no_process_left(&world);
     assert!(!world.path("latest/user").exists(), "no stage that only uses the server runs");
     world.good(&["run", "m"]);
 }
@@ -71,7 +71,7 @@ fn a_benchmark_that_waits_goes_on_when_the_servers_are_up() {
     signal(&serving, "INT");
     let ended = Ended::of(serving);
     assert_eq!(ended.code, 0, "{ended:?}");
-    nobody_left(&world);
+    no_process_left(&world);
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn a_command_has_the_endpoints_and_its_exit_code_is_the_programs() {
     assert_eq!(read["servers"][0]["task"], "server");
     // What came before is cached, and without a server it is not started.
     world.good(&["serve", "m", "--", "true"]).shows("2 tasks as before");
-    nobody_left(&world);
+    no_process_left(&world);
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn a_stop_request_ends_the_command_and_the_servers() {
     signal(&child, "TERM");
     let ended = Ended::of(child);
     assert_eq!(ended.code, 130, "{ended:?}");
-    nobody_left(&world);
+    no_process_left(&world);
     let mark = format!("W={}", world.path("").display());
     until("the command to be gone", || alive_with(&mark).is_empty());
 }
@@ -113,7 +113,7 @@ fn a_server_that_dies_ends_the_command_and_is_the_failure() {
     let ended = world.regatta(&["serve", "m", "--", "sh", "-c", script]);
     assert_eq!(ended.code, 1, "{ended:?}");
     ended.shows("the server ended with exit code 1 while it was needed").shows("died after 1 requests, as configured");
-    nobody_left(&world);
+    no_process_left(&world);
 }
 
 #[test]

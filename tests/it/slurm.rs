@@ -82,7 +82,7 @@ stages:
 
 #[test]
 #[ignore = "needs a Slurm cluster"]
-fn a_stage_that_fails_there_is_told_as_if_it_had_failed_here() {
+fn a_stage_that_fails_there_is_reported_as_if_it_had_failed_here() {
     let cluster = Cluster::up();
     let world = cluster.world(
         "stages:\n  it:\n    host: { slurm: { time: 5m, poll: 1s } }\n    shell: 'echo almost; echo no such engine >&2; exit 3'\n",
@@ -95,7 +95,7 @@ fn a_stage_that_fails_there_is_told_as_if_it_had_failed_here() {
 
 #[test]
 #[ignore = "needs a Slurm cluster"]
-fn what_slurm_will_not_take_or_never_start_is_told_at_once() {
+fn what_slurm_will_not_take_or_never_start_is_reported_at_once() {
     let cluster = Cluster::up();
     let world = cluster.world(
         r"
@@ -317,7 +317,7 @@ fn a_server_over_two_nodes_is_measured_over_the_network() {
 
 #[test]
 #[ignore = "needs a Slurm cluster"]
-fn what_a_killed_run_left_and_nobody_can_go_on_with_is_cancelled() {
+fn what_a_killed_run_left_and_no_run_can_go_on_with_is_cancelled() {
     let cluster = Cluster::up();
     let world = cluster.world(&format!(
         r#"{ENGINE}

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use pretty_assertions::assert_eq;
 
-use crate::campaign::nobody_left;
+use crate::campaign::no_process_left;
 use crate::server_containers::{IMAGE, Podman};
 use crate::world::{World, signal};
 
@@ -184,7 +184,7 @@ fn kill9_of_the_run_leaves_no_container_of_a_stage() {
 
 #[test]
 #[ignore = "needs podman"]
-fn what_goes_wrong_inside_is_told_apart_from_what_goes_wrong_around_it() {
+fn what_goes_wrong_inside_is_distinguished_from_what_goes_wrong_around_it() {
     let world = world(&format!("  bad:\n    {}\n    shell: $WHAT\n", inside(IMAGE)));
     let manifest = world.read("manifests/m.yaml");
     let run_with = |what: &str| {
@@ -315,7 +315,7 @@ fn what_docker_is_told() {
     golden("docker.txt", &normal(&text));
     assert_eq!(world.read("latest/serve/seen"), "\n", "inside, GPUs are counted anew");
     assert_eq!(world.read("latest/generate_engines/rank0.engine"), "weights\n");
-    nobody_left(&world);
+    no_process_left(&world);
 }
 
 fn golden(name: &str, text: &str) {
@@ -397,7 +397,7 @@ fn a_container_where_nothing_is_started_is_a_mistake() {
 }
 
 #[test]
-fn a_machine_without_docker_is_told_so() {
+fn that_a_machine_has_no_docker_is_reported() {
     let mut world =
         World::with("stages:\n  make: { shell: \"true\", container: { image: x, program: no-such-docker } }\n");
     world.env("NOTHING", "1");

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use regatta::event::Verdict;
 use regatta::harness::{RunResult, VerdictCheck, read_result};
 
-use crate::campaign::nobody_left;
+use crate::campaign::no_process_left;
 use crate::ports::free_port;
 use crate::services::{
     ENGINE, SERVE, USER, and_then_it_works, await_event, long_bench, run_into_ready_timeout, scripted, server, watched,
@@ -116,7 +116,7 @@ fn a_server_that_stands_still_is_found_silent_and_killed() {
 }
 
 #[test]
-fn a_server_that_nobody_here_started_and_that_stops_answering_ends_the_measurement_too() {
+fn a_server_that_this_run_did_not_start_and_that_stops_answering_ends_the_measurement_too() {
     let models = models();
     let simulator = Command::new(env!("CARGO_BIN_EXE_regatta"))
         .args(["sim", "serve", "--grpc-port", "0", "--repository"])
@@ -133,7 +133,7 @@ fn a_server_that_nobody_here_started_and_that_stops_answering_ends_the_measureme
     let ended = await_end(&attached, run);
     ended.code(5).shows("INVALID(server)");
     kept_as_invalid(&attached, &format!("{target} has not answered for"));
-    nobody_left(&attached);
+    no_process_left(&attached);
 }
 
 /// A world whose models are made.
@@ -192,7 +192,7 @@ fn how_far_the_loading_is_can_be_followed() {
     await_event(&world, "the server: loading tensorrt_llm (0 of 1 models loaded), 0 s: Loaded engine size: 6738 MiB");
     world.file("seen", "");
     assert_eq!(Ended::of(run).code, 0);
-    nobody_left(&world);
+    no_process_left(&world);
 }
 
 #[test]
@@ -217,7 +217,7 @@ fn a_server_that_asks_for_longer_to_drain_gets_it() {
     world.file("drained", "");
     assert_eq!(Ended::of(run).code, 0);
     assert!(!world.read("events").contains("was killed"), "{}", world.read("events"));
-    nobody_left(&world);
+    no_process_left(&world);
 }
 
 /// The real server with its Python models, and a measurement that is longer than anything here.
@@ -258,7 +258,7 @@ fn the_real_server_killed_mid_run_leaves_no_stub_and_no_shared_memory() {
     let ended = await_end(&world, run);
     ended.code(1).shows("server 0 ended by SIGKILL (9) while it was needed");
     kept_as_invalid(&world, "server 0 ended by SIGKILL (9)");
-    nobody_left(&world);
+    no_process_left(&world);
     assert_eq!(regions(&world), [""; 0]);
 }
 
@@ -274,7 +274,7 @@ fn the_real_servers_stub_killed_mid_run_is_noticed_although_the_server_says_read
         .code(1)
         .shows(&format!("the process of its Python model tensorrt_llm ({stub}) is gone, and it still reports ready"));
     kept_as_invalid(&world, "the process of its Python model tensorrt_llm");
-    nobody_left(&world);
+    no_process_left(&world);
     assert_eq!(regions(&world), [""; 0]);
 }
 
@@ -286,7 +286,7 @@ fn kill9_of_the_run_leaves_no_real_server_no_stub_and_no_shared_memory() {
     assert!(!processes(&world, STUB).is_empty());
     run.kill().unwrap();
     run.wait().unwrap();
-    nobody_left(&world);
+    no_process_left(&world);
     until("the watchdog to have removed the regions", || regions(&world).is_empty());
 }
 
@@ -298,7 +298,7 @@ fn a_real_server_that_is_ready_without_its_model_is_an_error_with_the_models_own
     let ended = world.regatta(&["run", "m"]);
     assert_eq!(ended.code, 1, "{ended:?}");
     ended.shows("server 0 ").shows(" without tensorrt_llm").shows("no weights here");
-    nobody_left(&world);
+    no_process_left(&world);
     assert_eq!(regions(&world), [""; 0]);
 }
 
@@ -311,7 +311,7 @@ fn a_real_server_stopped_in_order_leaves_nothing() {
     assert_eq!(Ended::of(run).code, 130);
     let events = world.read("events");
     assert!(!events.contains("was killed"), "it drains and leaves by itself:\n{events}");
-    nobody_left(&world);
+    no_process_left(&world);
     assert_eq!(regions(&world), [""; 0]);
 }
 
@@ -374,7 +374,7 @@ fn an_attached_host_whose_network_is_cut_is_noticed() {
     let ended = await_end(&attached, run);
     ended.code(5).shows("INVALID(server)");
     kept_as_invalid(&attached, &format!("{target} has not answered for"));
-    nobody_left(&attached);
+    no_process_left(&attached);
 }
 
 #[test]
@@ -383,5 +383,5 @@ fn a_port_is_free_again_when_a_run_is_over() {
     let world = world(&[&server("", &format!("port: {port}")), USER]);
     world.good(&["run", "m"]);
     TcpListener::bind(("127.0.0.1", port)).unwrap();
-    nobody_left(&world);
+    no_process_left(&world);
 }

@@ -153,7 +153,7 @@ fn tokens_are_not_divided_by_the_gpus_of_the_whole_host() {
 }
 
 #[test]
-fn tokens_per_joule_are_told_where_every_gpu_tells_its_power() {
+fn tokens_per_joule_are_reported_where_every_gpu_reports_its_power() {
     let one = TELLS.lines().filter(|line| !line.contains("echo \"1, ") && !line.contains("), 1, ")).collect::<Vec<_>>();
     let does = one.join("\n").replace("0x0000000000000001\"", "0x0000000000000001\" ;;");
     let world = world(&does);
@@ -203,7 +203,7 @@ fn an_older_nvidia_smi_is_asked_in_its_own_words() {
 }
 
 #[test]
-fn one_that_dies_in_the_middle_leaves_what_it_had_told() {
+fn one_that_dies_in_the_middle_leaves_what_it_had_reported() {
     let world = world(&TELLS.replace("      sleep 0.05\n", "      echo 'Unable to determine the device handle for GPU 0000:1B:00.0: GPU is lost.'\n      touch \"${0%/bin/*}/dead\"\n      exit 15\n"));
     let dead = world.path("dead");
     // The server answers only when nvidia-smi is gone.
@@ -252,7 +252,7 @@ async fn stage(server: &str, does: &str, more: Value, gpus: Vec<u32>) -> (Bench,
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_the_gpus_that_were_leased_to_the_servers_are_told_of() {
+async fn only_the_gpus_that_were_leased_to_the_servers_are_reported() {
     let server = Scripted::start(|_| vec![Do::Send(good())]);
     let does = TELLS
         .replace(", 0, 4", ", 2, 4")
@@ -320,7 +320,7 @@ fn metrics(text: &'static str) -> u16 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn where_nobody_else_tells_a_tritons_own_metrics_do() {
+async fn without_another_source_a_tritons_own_metrics_are_used() {
     const SAYS: &str = "# TYPE nv_gpu_power_usage gauge\nnv_gpu_power_usage{gpu_uuid=\"GPU-far\"} 300\n\
         # TYPE nv_gpu_utilization gauge\nnv_gpu_utilization{gpu_uuid=\"GPU-far\"} 0.5\n";
     let server = Scripted::start(|_| vec![Do::Send(good())]);

@@ -118,7 +118,7 @@ fn a_server_that_wants_to_know_us_is_told_who_we_are() {
 }
 
 #[test]
-fn a_server_that_wants_tls_is_told_apart() {
+fn a_server_that_wants_tls_is_recognized() {
     let server = Secure::start(&Authority::new("ours").issue(HERE, |_| {}), None);
     let spec = BenchSpec { endpoints: vec![server.address.to_string().parse().unwrap()], ..openai::spec_of_chat(1) };
     let Err(error) = wait_for(run(&spec, &Stop::new(), |_| {})) else { panic!("plain text was taken") };
@@ -126,7 +126,7 @@ fn a_server_that_wants_tls_is_told_apart() {
 }
 
 #[test]
-fn a_server_without_tls_is_told_apart() {
+fn a_server_without_tls_is_recognized() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     // It ends with the test.

@@ -77,7 +77,7 @@ fn stands(world: &World, name: &str, ended: &Ended) {
 }
 
 #[test]
-fn the_usual_command_lines_are_told_as_they_were_read_and_approved() {
+fn the_usual_command_lines_are_translated_as_they_were_read_and_approved() {
     let world = world();
     let mut different = Vec::new();
     let lines = lines();

@@ -406,7 +406,7 @@ async fn a_real_server_over_http() {
 
 #[tokio::test]
 #[ignore = "needs a real tritonserver"]
-async fn what_listens_on_a_port_is_told() {
+async fn what_listens_on_a_port_is_reported() {
     let folder = repository(&["echo"]);
     let server = all_up(RealTriton::ready(&models(&folder), &[]).await).await;
     let Endpoint { host, grpc, http, metrics, .. } = server.endpoint.clone();

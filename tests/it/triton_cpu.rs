@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::campaign::nobody_left;
+use crate::campaign::no_process_left;
 use crate::tritonserver::{self, RealTriton};
 use crate::world::{Ended, World};
 
@@ -44,7 +44,7 @@ fn two_real_servers_are_brought_up_raced_and_stopped() {
             page.contains(&format!("triton {version} (tensorrt_llm, backend python)")) && !page.contains("SIMULATED")
         );
     }
-    nobody_left(&world);
+    no_process_left(&world);
 }
 
 #[tokio::test]

@@ -254,7 +254,7 @@ fn an_address_with_a_password_is_refused_and_not_shown() {
 }
 
 #[test]
-fn a_secret_that_is_not_set_is_told() {
+fn a_secret_that_is_not_set_is_reported() {
     let world = World::new();
     world.manifest("m", "stages:\n  a: { secrets: [TOKEN_OF_NO_ONE], shell: 'true' }\n");
     world.good(&["run", "m"]).shows("TOKEN_OF_NO_ONE is not set");

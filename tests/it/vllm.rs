@@ -7,7 +7,7 @@ use pretty_assertions::assert_eq;
 use regatta::harness::read_result;
 use serde_json::Value;
 
-use crate::campaign::nobody_left;
+use crate::campaign::no_process_left;
 use crate::world::{Ended, World, alive_with, signal, signal_pid, until};
 
 const BENCH: &str = r#"
@@ -64,7 +64,7 @@ fn a_server_is_measured_and_reports_its_version_and_its_metrics() {
     assert_eq!(grown("vllm:generation_tokens_total"), Some(192.0));
     assert_eq!(grown("vllm:prompt_tokens_total"), Some(384.0));
     assert!(!metrics.metrics.iter().any(|one| one.name.ends_with("_created")), "{metrics:?}");
-    nobody_left(&world);
+    no_process_left(&world);
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn every_copy_has_its_own_gpus_and_what_is_printed_is_what_is_started() {
         }
         world.good(&["run", "m", "--gpus", &gpus.to_string()]);
         assert_eq!(calls(&world), expected);
-        nobody_left(&world);
+        no_process_left(&world);
     }
 }
 
@@ -120,7 +120,7 @@ fn one_line_starts_a_server_measures_it_and_stops_it() {
     world.good(&words).shows("vllm 0.24.0");
     let line = "serve org/llama --host 0.0.0.0 --port PORT --tensor-parallel-size 2 --max-num-seqs 64";
     assert_eq!(calls(&world), [format!("0,1 {line}"), format!("2,3 {line}")]);
-    nobody_left(&world);
+    no_process_left(&world);
     let ended = world.regatta(&["bench", "--serve", "vllm", "http://127.0.0.1:8000"]);
     assert_eq!(ended.code, 2, "{ended:?}");
     ended.shows("is the address of one");
@@ -149,7 +149,7 @@ fn a_server_with_a_key_is_ready_when_it_is_healthy() {
     world.env("VLLM_API_KEY", "sk-secret");
     let ended = world.good(&["run", "m"]);
     assert!(!format!("{ended:?}").contains("sk-secret"), "{ended:?}");
-    nobody_left(&world);
+    no_process_left(&world);
 }
 
 #[test]

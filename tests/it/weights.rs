@@ -134,7 +134,7 @@ fn a_flipped_byte_is_seen() {
 }
 
 #[test]
-fn who_may_not_have_it_is_told_what_to_do() {
+fn what_to_do_without_the_right_to_have_it_is_shown() {
     let hub = Hub::start();
     checkpoint(&hub);
     let page = format!("accept the licence at {}/owner/model", hub.url());

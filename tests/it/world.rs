@@ -5,6 +5,7 @@ use std::fs;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
@@ -29,6 +30,9 @@ impl Drop for World {
         }
     }
 }
+
+/// Longer than any command of a test takes beside all others.
+const LONGEST_COMMAND: Duration = Duration::from_mins(30);
 
 /// How a command ended, and what it printed.
 #[derive(Debug)]
@@ -172,8 +176,21 @@ impl World {
 }
 
 impl Ended {
+    /// Waits for its end. One that waits for what never comes is killed, and the test fails.
+    #[track_caller]
     pub fn of(child: Child) -> Self {
+        let pid = child.id();
+        let (ended, end) = mpsc::channel::<()>();
+        let limit = std::thread::spawn(move || {
+            let is_late = end.recv_timeout(LONGEST_COMMAND) == Err(mpsc::RecvTimeoutError::Timeout);
+            if is_late {
+                let _ = Command::new("kill").args(["-KILL", &pid.to_string()]).status();
+            }
+            is_late
+        });
         let output = child.wait_with_output().expect("an end");
+        drop(ended);
+        assert!(!limit.join().expect("a thread"), "killed after {LONGEST_COMMAND:?}: {output:?}");
         Self {
             // 128 + n as a shell would say it, should a signal have ended it.
             code: output

@@ -123,41 +123,10 @@ fn measurement(request: &BenchCommand, target: &str) -> Result<Value, CommandErr
     if !extra.is_empty() {
         put("extra", Value::Object(extra));
     }
-    match &request.load {
-        BenchLoad::Offline => put("scenario", json!("offline")),
-        BenchLoad::Rate(rate) => {
-            put("scenario", json!("server"));
-            put("rate", json!(rate));
-            if request.is_constant {
-                put("arrivals", json!("constant"));
-            }
-        }
-        BenchLoad::Concurrency(users) => {
-            put("scenario", json!("concurrency"));
-            put("concurrency", json!(users));
-        }
-        BenchLoad::Trace(speed) => {
-            put("scenario", json!("trace"));
-            if (speed - 1.0).abs() > f64::EPSILON {
-                put("speed", json!(speed));
-            }
-        }
-        BenchLoad::Sweep(sweep) => {
-            let scenario = if matches!(sweep, BenchSweep::Concurrency(_)) { "concurrency" } else { "server" };
-            put("scenario", json!(scenario));
-            put("sweep", json!(sweep));
-            if request.is_constant {
-                put("arrivals", json!("constant"));
-            }
-        }
+    for (key, value) in load(request) {
+        put(&key, value);
     }
-    let mut stop = Map::new();
-    if let Some(requests) = request.requests {
-        stop.insert("requests".to_owned(), json!(requests));
-    }
-    if let Some(duration) = request.duration.as_ref().filter(|_| request.load != BenchLoad::Offline) {
-        stop.insert("duration".to_owned(), json!(duration));
-    }
+    let stop = stop(request);
     if !stop.is_empty() {
         put("stop", Value::Object(stop));
     }
@@ -194,13 +163,7 @@ fn measurement(request: &BenchCommand, target: &str) -> Result<Value, CommandErr
         put("stream", json!("shared"));
     }
     put("stall_timeout", json!(request.stall_timeout));
-    let mut limits = Map::new();
-    for (key, limit) in [("ttft_p99", &request.ttft_p99), ("tpot_p99", &request.tpot_p99)] {
-        if let Some(limit) = limit {
-            limits.insert(key.to_owned(), json!(limit));
-        }
-    }
-    limits.extend(request.limits.iter().map(|(key, limit)| (key.clone(), json!(limit))));
+    let limits = limits(request);
     if !limits.is_empty() {
         put("limits", Value::Object(limits));
     }
@@ -216,6 +179,64 @@ fn measurement(request: &BenchCommand, target: &str) -> Result<Value, CommandErr
         put("request", Value::Object(fields));
     }
     Ok(Value::Object(bench))
+}
+
+/// The scenario, with what belongs to it.
+fn load(request: &BenchCommand) -> Map<String, Value> {
+    let mut load = Map::new();
+    let mut put = |key: &str, value: Value| {
+        load.insert(key.to_owned(), value);
+    };
+    match &request.load {
+        BenchLoad::Offline => put("scenario", json!("offline")),
+        BenchLoad::Rate(rate) => {
+            put("scenario", json!("server"));
+            put("rate", json!(rate));
+        }
+        BenchLoad::Concurrency(users) => {
+            put("scenario", json!("concurrency"));
+            put("concurrency", json!(users));
+        }
+        BenchLoad::Trace(speed) => {
+            put("scenario", json!("trace"));
+            if (speed - 1.0).abs() > f64::EPSILON {
+                put("speed", json!(speed));
+            }
+        }
+        BenchLoad::Sweep(sweep) => {
+            let scenario = if matches!(sweep, BenchSweep::Concurrency(_)) { "concurrency" } else { "server" };
+            put("scenario", json!(scenario));
+            put("sweep", json!(sweep));
+        }
+    }
+    if request.is_constant && matches!(request.load, BenchLoad::Rate(_) | BenchLoad::Sweep(_)) {
+        put("arrivals", json!("constant"));
+    }
+    load
+}
+
+/// When the measurement ends.
+fn stop(request: &BenchCommand) -> Map<String, Value> {
+    let mut stop = Map::new();
+    if let Some(requests) = request.requests {
+        stop.insert("requests".to_owned(), json!(requests));
+    }
+    if let Some(duration) = request.duration.as_ref().filter(|_| request.load != BenchLoad::Offline) {
+        stop.insert("duration".to_owned(), json!(duration));
+    }
+    stop
+}
+
+/// Limits of the whole run.
+fn limits(request: &BenchCommand) -> Map<String, Value> {
+    let mut limits = Map::new();
+    for (key, limit) in [("ttft_p99", &request.ttft_p99), ("tpot_p99", &request.tpot_p99)] {
+        if let Some(limit) = limit {
+            limits.insert(key.to_owned(), json!(limit));
+        }
+    }
+    limits.extend(request.limits.iter().map(|(key, limit)| (key.clone(), json!(limit))));
+    limits
 }
 
 /// Further fields of each request.

@@ -52,6 +52,10 @@ pub enum RunEntryError {
     NoManifest,
     #[error("`--repeat` is how many times, a number")]
     Repeat,
+    #[error("`--repeat-number` is which measurement it is, a number from 1")]
+    RepeatNumber,
+    #[error("`--repeat` makes all measurements, `--repeat-number` one of them: leave one out")]
+    RepeatOfRepeats,
     #[error("`{0}` is no KEY=VALUE")]
     NotSetting(String),
 }

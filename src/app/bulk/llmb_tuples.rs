@@ -132,7 +132,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_makes_it_panic(text in "[a-z_0-9:()\\[\\]',\"True\n# ]{0,60}") {
+        fn no_text_makes_a_reader_of_lists_panic(text in "[a-z_0-9:()\\[\\]',\"True\n# ]{0,60}") {
             let _ = read(&text);
             let _ = super::super::llmb::read(&text);
             let _ = super::super::regatta_list::read(&text);

@@ -34,6 +34,9 @@ struct Run {
     env: IndexMap<String, Value>,
     #[serde(default)]
     repeats: Option<u32>,
+    /// One of the repeats, of a line with `--repeat-number`.
+    #[serde(skip)]
+    repeat: Option<u32>,
 }
 
 /// Whether it has `runs:`; no workload of llmb-run has that name.
@@ -64,15 +67,19 @@ pub fn read(text: &str) -> Result<Vec<BulkRun>, BulkFileError> {
             manifest: run.run,
             repeat: 1,
         };
-        items.extend(item.repeated(run.repeats.or(list.repeats).unwrap_or(1)));
+        match run.repeat {
+            Some(repeat) => items.push(BulkRun { repeat, ..item }),
+            None => items.extend(item.repeated(run.repeats.or(list.repeats).unwrap_or(1))),
+        }
     }
     Ok(items)
 }
 
-/// `NAME=VALUE… [regatta run] MANIFEST KEY=VALUE… [--repeat N]`, as [`BulkRun`] prints it.
+/// `NAME=VALUE… [regatta run] MANIFEST KEY=VALUE… [--repeat N | --repeat-number N]`, as [`BulkRun`] prints it.
 fn typed_line(line: &str) -> Result<Run, RunEntryError> {
     let words = shlex::split(line).ok_or(RunEntryError::OpenQuote)?;
-    let mut run = Run { run: String::new(), params: IndexMap::new(), env: IndexMap::new(), repeats: None };
+    let mut run =
+        Run { run: String::new(), params: IndexMap::new(), env: IndexMap::new(), repeats: None, repeat: None };
     let mut words = words.into_iter().peekable();
     while let Some((name, value)) = words.peek().and_then(|word| word.split_once('=')) {
         run.env.insert(name.to_owned(), value.into());
@@ -86,10 +93,16 @@ fn typed_line(line: &str) -> Result<Run, RunEntryError> {
         if word == "--repeat" {
             let count = words.next().and_then(|count| count.parse().ok());
             run.repeats = Some(count.ok_or(RunEntryError::Repeat)?);
+        } else if word == "--repeat-number" {
+            let number = words.next().and_then(|number| number.parse().ok()).filter(|number| *number > 0);
+            run.repeat = Some(number.ok_or(RunEntryError::RepeatNumber)?);
         } else {
             let (key, value) = word.split_once('=').ok_or_else(|| RunEntryError::NotSetting(word.clone()))?;
             run.params.insert(key.to_owned(), value.into());
         }
+    }
+    if run.repeats.is_some() && run.repeat.is_some() {
+        return Err(RunEntryError::RepeatOfRepeats);
     }
     Ok(run)
 }
@@ -116,6 +129,22 @@ mod tests {
             read(&format!("runs:\n- \"{}\"\n- \"{}\"\n- quickstart\n", lines[0], &lines[1]["regatta run ".len()..]));
         let commands: Vec<String> = read.unwrap().iter().map(ToString::to_string).collect();
         assert_eq!(commands, [lines[0], lines[1], "regatta run quickstart"]);
+    }
+
+    /// What `--dry-run` prints can be a list again.
+    #[test]
+    fn a_printed_repeat_is_read_as_that_repeat() {
+        let read = |line: &str| read(&format!("repeats: 3\nruns:\n- {line}\n"));
+        let commands: Vec<String> =
+            read("regatta run m a=1 --repeat-number 2").unwrap().iter().map(ToString::to_string).collect();
+        assert_eq!(commands, ["regatta run m a=1 --repeat-number 2"]);
+        for (line, why) in [
+            ("m --repeat-number", "`--repeat-number` is which measurement it is, a number from 1"),
+            ("m --repeat-number 0", "`--repeat-number` is which measurement it is, a number from 1"),
+            ("m --repeat 2 --repeat-number 2", "`--repeat` makes all measurements, `--repeat-number` one of them"),
+        ] {
+            assert!(read(line).unwrap_err().to_string().contains(why), "{line}");
+        }
     }
 
     #[test]

@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_repeated_is_told_and_what_was_named_stops() {
+    fn what_cannot_be_repeated_is_reported_and_what_was_named_stops() {
         let git = |commit: &str, output: &str, key: &str| {
             let resolved = json!({"commit": commit, "output": output, "key": key});
             section(&[("clone", entry(ActionKind::Git, &json!({"action": {"git": {"rev": "main"}}}), &resolved))])

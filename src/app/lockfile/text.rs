@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_lock_file_is_told_from_what_is_newer() {
+    fn what_is_no_lock_file_is_distinguished_from_what_is_newer() {
         assert_eq!(read("lock: 2\nnew: 1\n"), Err(LockFileError::Newer(2)));
         assert_eq!(read("lock: 1\n<<<<<<< HEAD\n"), Err(LockFileError::Merge));
         assert!(matches!(read("regatta: 1\nstages: {}\n"), Err(LockFileError::Text(_))));

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::super::decisions::decide;
 use super::super::last_manifest::last_manifest;
-use super::super::project::{Project, gpus_here, options};
+use super::super::project::{Project, options};
 use crate::app::error::CommandError;
 use crate::app::output::print;
 use crate::cli::{CliExit, Force, Global, KeyValueArg, Select};
@@ -38,7 +38,7 @@ pub(super) fn status(
     let compiler = project.compiler(&manifest, &settings);
     let plan = project.plan(&manifest, &settings, &select, &compiler, false)?;
     let output_cache = OutputCache::open(&project.home)?;
-    let options = options(&plan, &select, 1, gpus_here(), false)?;
+    let options = options(&plan, &select, 1, Vec::new(), false)?;
     let decisions = decide(&project, &manifest, &settings, &select, &plan, &options)?;
     let words: Vec<String> = settings.iter().map(|one| format!(" {}={}", one.key, one.value)).collect();
     let look = StatusContext {

@@ -1,6 +1,6 @@
 //! Finds in its journal what a crashed run has left, and removes it.
 
-use crate::event::{Event, ExternalResource, RunId};
+use crate::event::{Event, ExternalResource, GpuId, RunId};
 use crate::exec::process;
 use crate::runner::EventEmitter;
 use crate::runner::store::{OutputCache, PathError, StateFolder, discard, read_journal, unfinished};
@@ -18,9 +18,7 @@ pub(super) fn clean_up_after_crash(
         let what = match thing {
             ExternalResource::Container { name, .. } => format!("the container {name}"),
             ExternalResource::SharedMemory { mark } => format!("shared memory (*{mark}*)"),
-            ExternalResource::GpuClocks { gpus, .. } => {
-                format!("the clock lock of GPU {}", gpus.iter().map(u32::to_string).collect::<Vec<_>>().join(","))
-            }
+            ExternalResource::GpuClocks { gpus, .. } => format!("the clock lock of GPU {}", GpuId::list(gpus)),
         };
         emit(Event::Notice { task: None, text: format!("removed {what}, which an earlier run left behind") });
     }

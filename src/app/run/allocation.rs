@@ -203,7 +203,11 @@ fn slurm(flags: &[KeyValueArg]) -> Result<Slurm, CommandError> {
                 let number: u32 = value.parse().map_err(|_| wrong(format!("`{key}={value}`: not a number")))?;
                 serde_json::json!(number)
             }
-            "exclusive" => serde_json::json!(value == "true"),
+            "exclusive" => {
+                let is_exclusive: bool =
+                    value.parse().map_err(|_| wrong(format!("`{key}={value}`: it is `true` or `false`")))?;
+                serde_json::json!(is_exclusive)
+            }
             _ => serde_json::json!(value),
         };
         // Each by itself first: an error of the whole would not name the key.
@@ -254,6 +258,17 @@ fn print_failure(failure: &Failure) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn exclusive_is_true_or_false() {
+        let exclusive = |value: &str| slurm(&[KeyValueArg { key: "exclusive".to_owned(), value: value.to_owned() }]);
+        assert_eq!(exclusive("true").ok().map(|slurm| slurm.exclusive), Some(true));
+        assert_eq!(exclusive("false").ok().map(|slurm| slurm.exclusive), Some(false));
+        for other in ["True", "yes", "1", ""] {
+            let Err(CommandError::Usage(text)) = exclusive(other) else { panic!("{other}") };
+            assert!(text.starts_with(&format!("--slurm: `exclusive={other}`: it is `true` or `false`\n")), "{text}");
+        }
+    }
 
     #[test]
     fn one_command_follows_an_allocation() {

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use super::after_crash::{clean_up_after_crash, leftover_resources};
 use super::ci_files;
 use super::kept_servers::{self, KeptServers, ServingContext, ServingPhase};
+use super::leasable_gpus::leasable_gpus;
 use super::lock_wait::{LockWait, take_lock};
 use super::metrics_listener;
 use super::no_op_run::{record_no_op_conditions, report_no_op_run};
@@ -23,13 +24,11 @@ use crate::app::error::{CommandError, with_causes};
 use crate::app::expression_guard::watch_templates;
 use crate::app::output::print_error;
 use crate::app::planning::refuse_impossible_launches;
-use crate::app::project::{Project, gpus_here, options};
+use crate::app::project::{Project, options};
 use crate::app::{lockfile, past_runs, run_cache, shared_results};
-use crate::cli::{
-    self, CliExit, EventFormat, Force, Global, GpuSelection, KeyValueArg, LockMode, OutputVerbosity, RunTarget,
-};
+use crate::cli::{self, CliExit, EventFormat, Force, Global, KeyValueArg, LockMode, OutputVerbosity, RunTarget};
 use crate::diag::FeatureLeftOut;
-use crate::event::{Event, GpuId, RunId, Stop};
+use crate::event::{Event, RunId, Stop};
 use crate::exec::process::{self, ExitKind};
 use crate::files::Digest;
 use crate::plan::{Lifetime, Plan};
@@ -131,13 +130,7 @@ fn prepare_and_execute(
     let held = hold.map(|hold| KeptServers::choose(&plan, hold)).transpose()?;
     request.select.until.extend(held.iter().map(|held| held.name.clone()));
     let jobs = request.jobs.map_or_else(|| thread::available_parallelism().map_or(1, usize::from), NonZeroUsize::get);
-    let gpus = match &request.gpus {
-        None => gpus_here(),
-        Some(GpuSelection::Count(n)) => {
-            gpus_here().into_iter().chain((0..).map(GpuId::Index)).take(*n as usize).collect()
-        }
-        Some(GpuSelection::Ids(ids)) => ids.clone(),
-    };
+    let gpus = leasable_gpus(request.gpus.as_ref())?;
     let mut options = options(&plan, &request.select, jobs as u32, gpus, request.keep_going)?;
     if let Some(held) = &held {
         held.check_gpus(&plan, &options)?;

@@ -6,6 +6,7 @@ mod ci_files;
 mod endpoint_rows;
 mod execute;
 mod kept_servers;
+mod leasable_gpus;
 mod lock_wait;
 mod metrics_listener;
 mod no_op_run;

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::probe::succeeds;
-use crate::event::ExternalResource;
+use crate::event::{ExternalResource, GpuId};
 
 const SHARED_MEMORY: &str = "/dev/shm";
 /// How long a container program may take for one order.
@@ -20,7 +20,7 @@ pub fn orders(resource: &ExternalResource) -> Vec<Vec<String>> {
         }
         ExternalResource::SharedMemory { .. } => Vec::new(),
         ExternalResource::GpuClocks { gpus, sudo } => {
-            let gpus = gpus.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+            let gpus = GpuId::list(gpus);
             let unlock = ["nvidia-smi", "-rgc", "-i", &gpus];
             vec![if *sudo { order("sudo", &[&["-n"][..], &unlock].concat()) } else { order(unlock[0], &unlock[1..]) }]
         }
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn clocks_are_unlocked_on_the_gpus_that_were_locked() {
-        let clocks = |sudo| ExternalResource::GpuClocks { gpus: vec![0, 3], sudo };
+        let clocks = |sudo| ExternalResource::GpuClocks { gpus: [0, 3].map(GpuId::Index).to_vec(), sudo };
         assert_eq!(orders(&clocks(false)), [["nvidia-smi", "-rgc", "-i", "0,3"]]);
         assert_eq!(orders(&clocks(true)), [["sudo", "-n", "nvidia-smi", "-rgc", "-i", "0,3"]]);
     }

@@ -97,17 +97,17 @@ fn watch(mut orders: impl BufRead) -> RunnerExit {
             if order == b"bye\n" {
                 return RunnerExit::Bye;
             }
-            left.obey(&String::from_utf8_lossy(order));
+            left.apply(&String::from_utf8_lossy(order));
             count += 1;
         }
         pauses.after_read(count);
     }
-    left.obey(&String::from_utf8_lossy(&cut));
+    left.apply(&String::from_utf8_lossy(&cut));
     RunnerExit::Alone(left)
 }
 
 impl WatchdogRegistry {
-    fn obey(&mut self, order: &str) {
+    fn apply(&mut self, order: &str) {
         let Some((order, what)) = order.trim_end_matches('\n').split_at_checked(1) else { return };
         let group = || what.parse::<i32>().ok().filter(|group| *group > 1);
         let resource = || serde_json::from_str::<ExternalResource>(what).ok();

@@ -8,6 +8,7 @@ use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 
 use super::{GpuDevice, GpuLimits, GpuReading};
+use crate::event::GpuId;
 
 /// Columns that do not change, or not during a run. Queried once.
 const STILL: [&str; 8] = [
@@ -69,7 +70,7 @@ pub struct SmiReading {
 
 impl NvidiaSmi {
     /// The query that runs once: which GPUs there are, and whether the columns are supported. `gpus` empty means all.
-    pub fn probe(&self, gpus: &[u32]) -> Vec<String> {
+    pub fn probe(&self, gpus: &[GpuId]) -> Vec<String> {
         let columns: Vec<&str> = self
             .constant_columns
             .iter()
@@ -80,7 +81,7 @@ impl NvidiaSmi {
     }
 
     /// The query that repeats every `interval_ms`, until it is stopped.
-    pub fn sampler(&self, gpus: &[u32], interval_ms: u64) -> Vec<String> {
+    pub fn sampler(&self, gpus: &[GpuId], interval_ms: u64) -> Vec<String> {
         let mut argv = asking(&self.varying_columns, gpus);
         argv.extend(["-lms".to_owned(), interval_ms.to_string()]);
         argv
@@ -196,15 +197,14 @@ fn place<'r>(column: &str, reading: &'r mut GpuReading) -> Option<&'r mut Option
     })
 }
 
-fn asking(columns: &[&str], gpus: &[u32]) -> Vec<String> {
+fn asking(columns: &[&str], gpus: &[GpuId]) -> Vec<String> {
     let mut argv = vec![
         "nvidia-smi".to_owned(),
         format!("--query-gpu={}", columns.join(",")),
         "--format=csv,noheader,nounits".to_owned(),
     ];
     if !gpus.is_empty() {
-        let ids: Vec<String> = gpus.iter().map(u32::to_string).collect();
-        argv.push(format!("--id={}", ids.join(",")));
+        argv.push(format!("--id={}", GpuId::list(gpus)));
     }
     argv
 }
@@ -283,7 +283,7 @@ mod tests {
                 "--format=csv,noheader,nounits"
             ]
         );
-        let sampler = smi.sampler(&[2, 3], 500);
+        let sampler = smi.sampler(&[2, 3].map(GpuId::Index), 500);
         assert_eq!(
             sampler,
             [

@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reading_without_power_is_bridged_and_the_gap_is_told() {
+    fn a_reading_without_power_is_bridged_and_the_gap_is_reported() {
         let readings = vec![reading(0, 0.0, Some(100.0)), reading(0, 1.0, None), reading(0, 2.0, Some(300.0))];
         let gpu = &summarise(&trace(1, readings), gpu_context(2.0, 1.0)).devices[0];
         assert_eq!((gpu.energy_j, gpu.longest_gap_s), (Some(400.0), Some(2.0)));

@@ -178,7 +178,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_capacity_is_found_in_the_probes_that_were_told(capacity in 1.0f64..2000.0, precision in 0.005f64..0.5) {
+        fn every_capacity_is_found_in_the_probes_that_were_announced(capacity in 1.0f64..2000.0, precision in 0.005f64..0.5) {
             let bounds = RateBounds { precision, ..BOUNDS };
             let (step, probes) = search(&bounds, |rate, _| rate <= capacity);
             let ProbeStep::Found(found) = step else { return Err(TestCaseError::fail(format!("{step:?}"))) };

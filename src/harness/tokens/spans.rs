@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_total_below_the_chunks_is_told() {
+    fn a_total_below_the_chunks_is_reported() {
         let resolved = resolve(&[Text, Text, Text], &[UsageMark { chunks: 3, tokens: 2 }]);
         assert!(resolved.is_below_chunks && !resolved.is_known);
     }

@@ -28,7 +28,7 @@ pub struct Stage {
     /// Stages that must end before this one, where no data flows. References make edges by themselves.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub needs: Vec<String>,
-    /// Files and folders it reads: a path, a glob, or a list of them, relative to the current folder. `{{ inputs.NAME }}` is the absolute path.
+    /// Files and folders it reads: a path, a glob, or a list of them, relative to the current folder. `{{ inputs.NAME }}` is the absolute path. Several have a space between them, and `:` in the variable `INPUT_NAME`; where a path may have one of these in it, name the folder.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub inputs: IndexMap<String, InputPaths>,
     /// Files it must leave in its output folder.

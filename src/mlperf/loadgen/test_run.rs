@@ -103,10 +103,10 @@ pub(super) fn run_loadgen(
     let measured = runtime.block_on(async {
         let signals = signal(SignalKind::terminate());
         let signals = signals.map_err(|source| HarnessError::System { what: "no signals".to_owned(), source });
-        let obey = stop_on_signal(signals?, &stop);
+        let stopped = stop_on_signal(signals?, &stop);
         tokio::select! {
             measured = harness::measure_outside(&test.spec, samples, Arc::new(CompletionSender(sender)), open, &stop, progress) => measured,
-            () = obey => unreachable!("obedience has no end"),
+            () = stopped => unreachable!("signals have no end"),
         }
     });
     let measured = match measured {

@@ -96,7 +96,7 @@ fn answers_come_with_their_tokens() {
 }
 
 #[test]
-fn what_is_wrong_with_a_log_is_told_with_its_place() {
+fn what_is_wrong_with_a_log_is_reported_with_its_place() {
     let read = |text: &str| AnswerLog::new(text.as_bytes()).collect::<Result<Vec<_>, _>>();
     let why = |text: &str| read(text).unwrap_err().to_string();
     let one = r#"{ "seq_id" : 0, "qsl_idx" : 8, "data" : "6C2F0000", "token_count" : 1 }"#;

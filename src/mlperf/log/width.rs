@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn the_width_of_ids_is_told_by_their_count_or_by_their_zeroes() {
+    fn the_width_of_ids_is_found_by_their_count_or_by_their_zeroes() {
         let narrow: Vec<u8> = [5i32, 0, 7, 0].iter().flat_map(|id| id.to_le_bytes()).collect();
         assert_eq!(Width::of(&answer(&narrow, Some(4))), Some(Width::Int32));
         assert_eq!(Width::of(&answer(&narrow, Some(2))), Some(Width::Int64));

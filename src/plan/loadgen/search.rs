@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cost_is_told_in_tests_and_time() {
+    fn the_cost_is_shown_in_tests_and_time() {
         let cost = Cost::of(&bench("")).unwrap();
         let text = cost.to_string();
         assert!(text.starts_with("searching from 10 to 80 qps to 5 %: at most 9 short tests of 1 min"), "{text}");

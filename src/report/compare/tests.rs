@@ -78,7 +78,7 @@ fn several_runs_are_judged_and_one_is_not() {
 /// differ in at most one of twenty comparisons, over all rows. 40 pairs leave a margin for chance; the campaign of
 /// `cargo bench --bench stats` has more.
 #[test]
-fn identical_queues_are_not_told_apart() {
+fn identical_queues_are_not_distinguished() {
     let queue = SimulatedQueue::new(4, ServiceTime::Exponential, 0.8);
     let side = |first: u64| -> Vec<MeasuredRun> {
         let run = |seed: u64| {

@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filesystem_without_locks_is_told_from_one_that_fails() {
+    fn a_filesystem_without_locks_is_distinguished_from_one_that_fails() {
         let of = |errno: rustix::io::Errno| has_no_locks(&errno.into());
         assert!(of(rustix::io::Errno::NOLCK) && of(rustix::io::Errno::OPNOTSUPP));
         assert!(!of(rustix::io::Errno::IO) && !of(rustix::io::Errno::STALE));

@@ -368,7 +368,7 @@ impl OutputCache {
         self.inner().by_task.values().flat_map(HashMap::values).map(|r| r.folder.clone()).collect()
     }
 
-    /// All records, newest last within a task.
+    /// All records, in no order.
     pub fn records(&self) -> Vec<Arc<TaskRecord>> {
         self.inner().by_key.values().cloned().collect()
     }

@@ -34,7 +34,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_differ() {
+    fn tokens_of_different_requests_differ() {
         let tokens = |id| (0..50).map(|index| token(id, index, 32_000, None)).collect::<Vec<_>>();
         assert_ne!(tokens("1"), tokens("2"));
     }

@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn the_programs_own_codes_are_told_from_those_of_the_command() {
+    fn the_programs_own_codes_are_distinguished_from_those_of_the_command() {
         let docker =
             "docker: Error response from daemon: could not select device driver \"\" with capabilities: [[gpu]].";
         assert_eq!(what(125, docker), Some("the container could not be given its GPUs"));

@@ -181,7 +181,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
+        fn no_bytes_make_the_sse_parser_panic(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
             read(&[&bytes]);
         }
     }

@@ -28,7 +28,7 @@ fn spread_over_two_nodes(result: &RunResult) {
     assert_eq!(result.hosts.iter().map(|one| one.ok).sum::<u64>(), 100);
 }
 
-fn nobody_left(world: &World) {
+fn no_process_left(world: &World) {
     patiently("the nodes to be clean", || alive_with(world.path("")).is_empty());
 }
 
@@ -41,7 +41,7 @@ fn a_job_of_two_nodes_has_a_server_on_each() {
     spread_over_two_nodes(&result(&world));
     let jobs = cluster.jobs();
     assert!(jobs.len() == 1 && jobs[0].starts_with("COMPLETED"), "it ended by itself when it was asked to: {jobs:?}");
-    nobody_left(&world);
+    no_process_left(&world);
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn a_run_in_an_allocation_has_a_server_on_each_of_as_many_nodes_as_the_stage_say
     world.good(&["run", "m", "--on", "slurm", "--slurm", "nodes=3", "--slurm", "time=10m", "--slurm", "poll=1s"]);
     spread_over_two_nodes(&result(&world));
     assert_eq!(cluster.jobs().len(), 1);
-    nobody_left(&world);
+    no_process_left(&world);
 
     let few = ["--on", "slurm", "--slurm", "nodes=1", "--slurm", "time=10m", "--slurm", "poll=1s"];
     let ended = world.regatta(&[&["run", "m", "--force", "measure"][..], &few].concat());
@@ -62,7 +62,7 @@ fn a_run_in_an_allocation_has_a_server_on_each_of_as_many_nodes_as_the_stage_say
 
 #[test]
 #[ignore = "needs a Slurm cluster"]
-fn a_server_that_dies_on_its_node_is_told_with_the_node() {
+fn a_server_that_dies_on_its_node_is_reported_with_the_node() {
     let cluster = Cluster::up();
     let world = cluster.world(&format!("{ENGINE}{SERVER}{}", long_bench()));
     let run = measuring(&world);
@@ -74,5 +74,5 @@ fn a_server_that_dies_on_its_node_is_told_with_the_node() {
     let died = "server 0 ended by SIGKILL (9) while it was needed";
     ended.code(1).shows(died).shows("host t");
     kept_as_invalid(&world, died);
-    nobody_left(&world);
+    no_process_left(&world);
 }

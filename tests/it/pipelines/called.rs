@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 use serde_json::{Value, json};
 
 use super::golden;
-use crate::campaign::nobody_left;
+use crate::campaign::no_process_left;
 use crate::world::World;
 
 /// Where the pinned commits come from, and what a clone of each holds here.
@@ -312,7 +312,7 @@ fn run(workload: &str, system: &str, gpus: &str, origins: &[Origin], more: &[&st
     let mut text = calls(&world);
     text.push_str(&files(&world));
     golden(&format!("{workload}-{system}.txt"), &text);
-    nobody_left(&world);
+    no_process_left(&world);
 }
 
 const V51: [&str; 3] =

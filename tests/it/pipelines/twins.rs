@@ -5,7 +5,7 @@ use regatta::harness::{RunResult, read_result};
 use regatta::sim::SimOptions;
 use serde_json::json;
 
-use crate::campaign::nobody_left;
+use crate::campaign::no_process_left;
 use crate::loadgen;
 use crate::simulator::ground::{Files, Running};
 use crate::world::World;
@@ -45,7 +45,7 @@ fn run(workload: &str, system: &str, servers: [usize; 2]) {
         let again = world.good(&words);
         assert!(again.stdout.contains("done: 6 cached, ") && again.ran().is_empty(), "{}", again.stdout);
     }
-    nobody_left(&world);
+    no_process_left(&world);
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn with_loadgen_the_harness_is_that_of_the_rules_and_answers_are_scored_and_audi
     assert_eq!(result.counts.ok, result.counts.scheduled, "{:?}", result.counts);
     let conf = world.read("latest/run_harness/offline/user.conf");
     assert!(conf.contains("llama2-70b.Offline.min_duration = 2000"), "{conf}");
-    nobody_left(&world);
+    no_process_left(&world);
 }
 
 /// A system of v6.0 answers over OpenAI's completions: LoadGen is given the token ids that `detokenize: false` requests, and TEST06
@@ -97,7 +97,7 @@ fn loadgen_is_given_token_ids_over_openais_interface() {
     let ended =
         world.good_when_undisturbed(&[&words[..], &["tests=performance,accuracy,test06", "duration=2s"]].concat());
     ended.shows("LoadGen Server: VALID").shows("TEST06 passes: 100 answers looked at");
-    nobody_left(&world);
+    no_process_left(&world);
 }
 
 /// `endpoints=`: servers on two hosts that somebody else brought up, one LoadGen test over both, and a row for each host.
@@ -122,5 +122,5 @@ fn servers_of_two_hosts_that_are_up_are_measured_by_one_loadgen_and_reported_by_
     let hosts: Vec<(&str, bool)> = result.hosts.iter().map(|share| (share.host.as_str(), share.ok > 0)).collect();
     assert_eq!(hosts, [("127.0.0.1", true), ("127.0.0.2", true)]);
     assert_eq!(result.hosts.iter().map(|share| share.ok).sum::<u64>(), result.counts.ok);
-    nobody_left(&world);
+    no_process_left(&world);
 }

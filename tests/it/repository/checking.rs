@@ -41,7 +41,7 @@ fn wrong() -> World {
 }
 
 #[test]
-fn every_mistake_is_told_with_its_place_and_what_to_try() {
+fn every_error_is_reported_with_its_place_and_what_to_try() {
     let world = wrong();
     let ended = world.regatta(&["repository", "check", "repo", "--engine", "engine"]);
     assert_eq!(ended.code, 2);

@@ -107,7 +107,7 @@ fn a_tree_is_filled_into_a_new_folder_and_every_key_is_accounted_for() {
 }
 
 #[test]
-fn what_is_unknown_or_left_over_is_told_at_its_place_and_nothing_is_written() {
+fn what_is_unknown_or_left_over_is_reported_at_its_place_and_nothing_is_written() {
     let world = templates();
     let ended = world.regatta(&[
         "repository",

@@ -275,7 +275,7 @@ fn what_slurm_will_not_take_is_the_failure_of_each() {
 
 #[test]
 #[ignore = "needs a Slurm cluster"]
-fn elements_that_nobody_wants_any_more_are_cancelled_and_the_others_stay() {
+fn elements_that_are_no_longer_needed_are_cancelled_and_the_others_stay() {
     let cluster = Cluster::up();
     let world = cluster.world(EIGHT);
     let mut run = world.start(&["run", "m"]);

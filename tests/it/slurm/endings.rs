@@ -60,7 +60,7 @@ fn program_of(world: &World) -> i32 {
 
 #[test]
 #[ignore = "needs a Slurm cluster"]
-fn a_job_that_gives_no_sign_of_life_is_told_and_decides_nothing() {
+fn a_job_that_gives_no_sign_of_life_is_reported_and_decides_nothing() {
     silent();
 }
 

@@ -183,7 +183,7 @@ fn everything_that_only_a_person_knows_is_asked_for_at_once() {
 }
 
 #[test]
-fn all_that_is_wrong_with_its_runs_is_told_at_once() {
+fn all_that_is_wrong_with_its_runs_is_reported_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let runs = Runs::new(&folder.path().join("runs"), |test| {
         if test["scenario"] == "server" {

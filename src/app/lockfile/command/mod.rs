@@ -12,7 +12,7 @@ use crate::app::error::CommandError;
 use crate::app::lockfile::render;
 use crate::app::lockfile::{DifferenceWeight, LockDifference, LockExtent, LockFile, LockPart, LockSection, compare};
 use crate::app::output::print;
-use crate::app::project::{Project, gpus_here, options};
+use crate::app::project::{Project, options};
 use crate::cli::{CliExit, Global, KeyValueArg, LockAction, Select};
 use crate::report::Styler;
 use crate::runner::store::OutputCache;
@@ -118,7 +118,7 @@ fn since(
     let select = Select::default();
     let compiler = project.compiler(manifest, settings);
     let plan = project.plan(manifest, settings, &select, &compiler, false)?;
-    let options = options(&plan, &select, 1, gpus_here(), false)?;
+    let options = options(&plan, &select, 1, Vec::new(), false)?;
     let name = current::name(&project, &plan, settings);
     let section = section_of(old, &name, file)?;
     let keys = current::keys(&project, &plan, &options, &OutputCache::open(&project.home)?);

@@ -49,7 +49,7 @@ const TABLE: &[(CauseMatcher, KnownCause)] = &[
         CauseMatcher::Text(&["no space left on device", "disk quota exceeded"]),
         KnownCause {
             cause: "the disk is full",
-            hint: "free some space (`regatta clean` removes what no run needs) and run again",
+            hint: "free some space (`regatta gc --yes` removes what no run needs) and run again",
         },
     ),
     (

@@ -30,6 +30,13 @@ fn a_stop_that_was_asked_for_needs_no_cause() {
     assert_eq!(cause("it just failed", ExitKind::Code(1)), None);
 }
 
+/// `clean` would remove all results.
+#[test]
+fn space_on_a_full_disk_is_freed_by_removing_what_no_run_needs() {
+    let diagnosis = diagnose(&["write error: No space left on device".to_owned()], ExitKind::Code(1)).unwrap();
+    assert!(diagnosis.hint.contains("`regatta gc --yes` removes what no run needs"), "{}", diagnosis.hint);
+}
+
 #[test]
 fn signs_are_lower_case() {
     for sign in engine_server::TABLE.iter().chain(server::TABLE).flat_map(|(signs, _)| *signs) {
@@ -174,7 +181,7 @@ fn a_world_of_another_size_than_the_engines_says_what_was_started() {
 }
 
 #[test]
-fn a_missing_or_unfilled_engine_path_and_model_type_are_told_apart() {
+fn a_missing_or_unfilled_engine_path_and_model_type_are_distinguished() {
     begins(
         &[
             "E1113 01:00:58.469718 3545 backend_model.cc:692] \"ERROR: Failed to create instance: unexpected error when creating modelInstanceState: [TensorRT-LLM][ERROR] Assertion failed: Both encoder and decoder model paths are empty (model_instance_state.cc:535)",
@@ -235,7 +242,7 @@ fn too_little_shared_memory_says_how_much_there_must_be() {
 }
 
 #[test]
-fn mpi_and_nccl_that_could_not_begin_are_told_apart() {
+fn mpi_and_nccl_that_could_not_begin_are_distinguished() {
     begins(
         &["It looks like orte_init failed for some reason; your parallel process is", "  getting local rank failed"],
         "a process below mpirun started MPI a second time, most often a Python model that imports torch or tensorrt_llm",
@@ -273,7 +280,7 @@ fn a_port_in_use_is_reported_with_its_owner() {
 }
 
 #[test]
-fn a_machine_without_what_the_server_needs_is_told_what_is_missing() {
+fn what_a_machine_lacks_for_the_server_is_reported() {
     assert_diagnosis(
         &[
             "triton_python_backend_stub: error while loading shared libraries: libpython3.11.so.1.0: cannot open shared object file: No such file or directory",

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn records_come_in_their_order_and_end_unless_told_otherwise() {
+    fn records_come_in_their_order_and_end_unless_they_are_repeated() {
         let taken = |order, repeat| -> Vec<Option<usize>> {
             let order = CorpusOrder::new(4, &data(order, repeat), 7);
             (0..8).map(|number| order.nth(number)).collect()

@@ -315,7 +315,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..200), chunked: bool) {
+        fn no_bytes_make_the_http1_decoder_panic(bytes in prop::collection::vec(any::<u8>(), 0..200), chunked: bool) {
             let head: &[u8] = if chunked { b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" } else { b"HTTP/1.1 " };
             let _ = read(&[head, &bytes]);
         }

@@ -183,7 +183,7 @@ mod tests {
         }
 
         #[test]
-        fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
+        fn no_bytes_make_the_json_reader_panic(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
             let _ = Json::new(&bytes).skip();
         }
     }

@@ -72,12 +72,12 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn nothing_makes_it_panic(text in "(?s).{0,200}") {
+        fn no_text_makes_the_python_parser_panic(text in "(?s).{0,200}") {
             parse(&text);
         }
 
         #[test]
-        fn nothing_like_python_makes_it_panic(
+        fn no_text_like_python_makes_the_python_parser_panic(
             parts in proptest::collection::vec("(class |if |@|\\(|\\)|\\[|\\]|\\{|\\}|:|=|\n|\n  |\n    |a|'|\"|'''|\\\\|1|\\.|,|\\*\\*|-|#|é|f'|pass)", 0..60),
         ) {
             parse(&parts.concat());

@@ -333,14 +333,14 @@ mod tests {
     }
 
     #[test]
-    fn a_quote_that_is_not_closed_is_told_with_its_line() {
+    fn a_quote_that_is_not_closed_is_reported_with_its_line() {
         assert_eq!(split("a\nb 'c\n"), Err(2));
         assert_eq!(split("a $(b"), Err(1));
     }
 
     proptest::proptest! {
         #[test]
-        fn nothing_makes_it_panic_and_no_letter_is_made_up(text in "[a-z<>&|;()'\"`$#\\\\ \n0-9-]{0,60}") {
+        fn no_text_makes_splitting_panic_or_adds_a_letter(text in "[a-z<>&|;()'\"`$#\\\\ \n0-9-]{0,60}") {
             if let Ok(commands) = split(&text) {
                 let letters: usize = commands.iter().flat_map(|command| command.text.chars()).filter(char::is_ascii_lowercase).count();
                 proptest::prop_assert!(letters <= text.chars().filter(char::is_ascii_lowercase).count());

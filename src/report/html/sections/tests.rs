@@ -115,7 +115,7 @@ fn the_interval_of_a_search_by_limits_is_that_of_its_estimate() {
 }
 
 #[test]
-fn stamps_cancellations_outputs_sessions_and_the_load_are_told_with_what_was_counted() {
+fn stamps_cancellations_outputs_sessions_and_the_load_are_shown_with_what_was_counted() {
     let metric =
         json!({ "unit": "ms", "n": 9, "population": "successful requests", "percentile_rule": "nearest rank" });
     let result = json!({

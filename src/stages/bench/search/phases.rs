@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_system_that_holds_the_highest_rate_is_told_so() {
+    fn that_a_system_holds_the_highest_rate_is_reported() {
         let (end, _) = search(1e9, 1e9);
         let SearchStep::Found(found) = end else { panic!("{end:?}") };
         assert_eq!((found.at_least, found.below), (1000.0, None));

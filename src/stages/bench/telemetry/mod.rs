@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use tokio::time::{sleep, timeout};
 
 use super::sidecar::Sidecar;
+use crate::event::GpuId;
 use crate::exec::process::{ExitKind, SpawnError};
 use crate::harness::gpu::{self, GpuContext, GpuDevice, GpuTrace, NvidiaSmi, SmiError};
 use crate::harness::{BenchSpec, ServerIdentity, UnjudgedRun};
@@ -81,11 +82,11 @@ pub async fn start(
     if servers.iter().any(ServerIdentity::is_simulated) {
         return gone("the server is the simulator, which uses no GPU");
     }
-    let leased: Option<Vec<u32>> = context.lease.assignment.gpus.iter().map(|gpu| gpu.index()).collect();
-    let Some(leased) = leased else {
+    let leased = &context.lease.assignment.gpus;
+    if leased.iter().any(|gpu| matches!(gpu, GpuId::Mig(_))) {
         return gone("the servers have MIG instances, of which nvidia-smi has no readings");
-    };
-    match watch(context, &leased).await {
+    }
+    match watch(context, leased).await {
         Ok(telemetry) => Some(telemetry),
         Err(why) => {
             if !context.lease.stop.is_requested() {
@@ -110,7 +111,7 @@ enum NoTelemetry {
     Stopped,
 }
 
-async fn watch(context: &TaskContext, leased: &[u32]) -> Result<TelemetrySampler, NoTelemetry> {
+async fn watch(context: &TaskContext, leased: &[GpuId]) -> Result<TelemetrySampler, NoTelemetry> {
     let mut smi = NvidiaSmi::default();
     let gpus = loop {
         let (how, text) = run_probe(context, smi.probe(leased)).await?;

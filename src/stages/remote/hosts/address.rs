@@ -24,7 +24,7 @@ pub async fn reachable_endpoints(place: &HostPlace, endpoints: Vec<Endpoint>) ->
         HostTransport::Ssh { .. } => host_name(place).await,
         HostTransport::Node => place.name.clone(),
     };
-    let moved = endpoints.into_iter().map(|one| Endpoint { name: Some(place.name.clone()), ..with_host(one, &at) });
+    let moved = endpoints.into_iter().map(|one| Endpoint { name: Some(place.name.clone()), ..one.at_host(&at) });
     let mut moved: Vec<Endpoint> = moved.collect();
     if matches!(place.transport, HostTransport::Node) {
         // A cluster's nodes need not be in a name service.
@@ -34,13 +34,6 @@ pub async fn reachable_endpoints(place: &HostPlace, endpoints: Vec<Endpoint>) ->
         connect(endpoint).await?;
     }
     Ok(moved)
-}
-
-/// Names of that machine mean nothing here.
-fn with_host(endpoint: Endpoint, at: &str) -> Endpoint {
-    let local =
-        matches!(endpoint.host.as_str(), "localhost" | "0.0.0.0" | "::1" | "::") || endpoint.host.starts_with("127.");
-    if local { Endpoint { host: at.to_owned(), ..endpoint } } else { endpoint }
 }
 
 /// What ssh connects to: its config may give a short name a longer one.
@@ -63,16 +56,4 @@ async fn connect(endpoint: &Endpoint) -> Result<(), HostProblem> {
         format!("its server is up, and cannot be reached from here at {endpoint}: {why}"),
         "is there a firewall, or is it bound to 127.0.0.1? `address` of the host names another network",
     ))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_server_on_a_host_is_found_where_the_host_is() {
-        let at = |host: &str| Endpoint { host: host.to_owned(), grpc: 1, http: None, metrics: None, name: None };
-        assert_eq!(with_host(at("127.0.0.1"), "10.0.0.7"), at("10.0.0.7"));
-        assert_eq!(with_host(at("10.1.0.7"), "10.0.0.7"), at("10.1.0.7"), "it was bound to that");
-    }
 }

@@ -117,7 +117,7 @@ async fn perform(
         out: orders.out.clone(),
         log: orders.log.clone(),
         project: orders.project.clone(),
-        gpus: devices(orders.task.gpus, std::env::var("CUDA_VISIBLE_DEVICES").ok().as_deref()),
+        gpus: devices(orders.task.gpus, std::env::var("CUDA_VISIBLE_DEVICES").ok().as_deref())?,
         lowered: orders.lowered.clone(),
         batch_slot: None,
         stop: stop.clone(),

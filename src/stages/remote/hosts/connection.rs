@@ -65,7 +65,7 @@ pub struct HostConnection {
     pub command: ProcessCommand,
     pub task: TaskId,
     pub emit: std::sync::Arc<dyn Fn(Event) + Send + Sync>,
-    pub heeds: UnboundedReceiver<HostCommand>,
+    pub commands: UnboundedReceiver<HostCommand>,
     pub events: UnboundedSender<(usize, HostEvent)>,
 }
 
@@ -121,7 +121,7 @@ impl HostConnection {
         let mut beat = interval(BEAT);
         beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut killed: Option<Instant> = None;
-        let (mut is_open, mut is_heeding) = (true, true);
+        let (mut is_open, mut has_commands) = (true, true);
         loop {
             tokio::select! {
                 biased;
@@ -135,13 +135,13 @@ impl HostConnection {
                     Some(line) => self.handle_line(&line, &mut received_state),
                     None => is_open = false,
                 },
-                order = self.heeds.recv(), if is_heeding => match order {
+                order = self.commands.recv(), if has_commands => match order {
                     Some(HostCommand::Go) => drop(outgoing.send(spec::GO.to_owned())),
                     // Nothing has started there, and nothing will without a command from us.
                     Some(HostCommand::Stop) if !received_state.has_handshake => return received_state.lost(),
                     Some(HostCommand::Stop) => drop(outgoing.send(spec::STOP.to_owned())),
                     killing @ (Some(HostCommand::Kill) | None) => {
-                        is_heeding = killing.is_some();
+                        has_commands = killing.is_some();
                         killed.get_or_insert_with(Instant::now);
                         let _ = outgoing.send(spec::KILL.to_owned());
                     }

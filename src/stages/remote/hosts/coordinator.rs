@@ -89,7 +89,7 @@ impl<'a> Coordinator<'a> {
             std::fs::create_dir_all(&out)
                 .map_err(|error| Failure::new(FailureKind::System, format!("{}: {error}", out.display())))?;
             let name = format!("{}.{}", context.mark, place.name);
-            let (order, heeds) = unbounded_channel();
+            let (order, commands) = unbounded_channel();
             let link = HostConnection {
                 index,
                 orders: AgentOrders {
@@ -111,7 +111,7 @@ impl<'a> Coordinator<'a> {
                 command: command(context, place, &["__host"], &place.name).with_piped_stdio(),
                 task: lease.task.id.clone(),
                 emit: Arc::clone(&lease.emit),
-                heeds,
+                commands,
                 events: sender.clone(),
             };
             coordinator.commands.push(order);
@@ -144,7 +144,7 @@ impl<'a> Coordinator<'a> {
     }
 
     /// Takes news until `enough`. A stop request or a finished host ends it.
-    async fn until(&mut self, enough: impl Fn(&[Host]) -> bool, heed: HostFailureTiming) -> Result<(), Failure> {
+    async fn until(&mut self, enough: impl Fn(&[Host]) -> bool, timing: HostFailureTiming) -> Result<(), Failure> {
         while !enough(&self.hosts) {
             tokio::select! {
                 biased;
@@ -154,7 +154,7 @@ impl<'a> Coordinator<'a> {
                     None => return Err(Failure::new(FailureKind::System, "watching the hosts failed")),
                 },
             }
-            if let HostFailureTiming::AtOnce(when) = heed {
+            if let HostFailureTiming::AtOnce(when) = timing {
                 self.check_finished_hosts(when)?;
             }
         }

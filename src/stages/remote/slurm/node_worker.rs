@@ -12,7 +12,7 @@ use tokio::time::sleep;
 
 use super::heartbeat;
 use super::job_protocol::{FolderSize, JobEnd, JobEvent, JobSpec};
-use crate::event::{Done, Endpoint, Event, Failure, GpuId, RunId, Stop};
+use crate::event::{Done, Event, Failure, FailureKind, GpuId, RunId, Stop};
 use crate::exec::process::{self, Leftover};
 use crate::plan::Lifetime;
 use crate::runner::store::{JobFolder, PathError};
@@ -133,7 +133,7 @@ async fn perform(folder: &JobFolder, claim: &AttemptClaim, stop: &Stop) -> Resul
         out: spec.out.clone(),
         log: spec.log.clone(),
         project: spec.project.clone(),
-        gpus: devices(spec.task.gpus, variable("CUDA_VISIBLE_DEVICES").as_deref()),
+        gpus: devices(spec.task.gpus, variable("CUDA_VISIBLE_DEVICES").as_deref())?,
         lowered: spec.lowered.clone(),
         batch_slot: None,
         stop: stop.clone(),
@@ -147,7 +147,7 @@ async fn perform(folder: &JobFolder, claim: &AttemptClaim, stop: &Stop) -> Resul
     let named = node.clone();
     tokio::spawn(async move {
         if let Ok(endpoints) = receiver.await {
-            writer.write_event(&JobEvent::Ready(endpoints.into_iter().map(|one| on_node(one, &named)).collect()));
+            writer.write_event(&JobEvent::Ready(endpoints.into_iter().map(|one| one.at_host(&named)).collect()));
         }
     });
     let doing = isolate_panics(async move { stages.run_locally(lease).await });
@@ -160,21 +160,21 @@ fn number(is_element: bool) -> Option<String> {
     array.map(|(array, element)| format!("{array}_{element}")).or_else(|| variable("SLURM_JOB_ID"))
 }
 
-/// Names of this machine mean nothing elsewhere.
-fn on_node(endpoint: Endpoint, node: &str) -> Endpoint {
-    let local =
-        matches!(endpoint.host.as_str(), "localhost" | "0.0.0.0" | "::1" | "::") || endpoint.host.starts_with("127.");
-    if local { Endpoint { host: node.to_owned(), ..endpoint } } else { endpoint }
-}
-
-/// The GPUs that Slurm gave: as it numbers them, or the first ones if it does not list them.
-pub fn devices(wanted: u32, visible: Option<&str>) -> Vec<GpuId> {
-    let given: Vec<GpuId> = visible.unwrap_or_default().split(',').filter_map(|id| id.trim().parse().ok()).collect();
-    if given.is_empty() {
+/// The GPUs that Slurm gave: as it names them, or the first ones if it does not list them.
+///
+/// # Errors
+/// It names one in a form that is not known.
+pub fn devices(wanted: u32, visible: Option<&str>) -> Result<Vec<GpuId>, Failure> {
+    if wanted == 0 {
+        return Ok(Vec::new());
+    }
+    let given = GpuId::visible(visible.unwrap_or_default())
+        .map_err(|error| Failure::new(FailureKind::Refused, format!("CUDA_VISIBLE_DEVICES: {error}")))?;
+    Ok(if given.is_empty() {
         (0..wanted).map(GpuId::Index).collect()
     } else {
         given.into_iter().take(wanted as usize).collect()
-    }
+    })
 }
 
 fn variable(name: &str) -> Option<String> {
@@ -273,15 +273,12 @@ mod tests {
 
     #[test]
     fn gpus_are_those_that_slurm_gave() {
-        assert_eq!(devices(2, Some("4,5")), [4, 5].map(GpuId::Index));
-        assert_eq!(devices(2, None), [0, 1].map(GpuId::Index));
-        assert_eq!(devices(0, Some("4,5")), []);
-    }
-
-    #[test]
-    fn a_server_on_a_node_is_named_by_the_node() {
-        let at = |host: &str| Endpoint { host: host.to_owned(), grpc: 1, http: None, metrics: None, name: None };
-        assert_eq!(on_node(at("127.0.0.1"), "n1"), at("n1"));
-        assert_eq!(on_node(at("10.0.0.7"), "n1"), at("10.0.0.7"));
+        const WHOLE: &str = "GPU-8f9b3c5e-2f0a-5b1d-9c3e-1a2b3c4d5e6f";
+        let list = |wanted, visible| devices(wanted, visible).map(|gpus| GpuId::list(&gpus));
+        assert_eq!(list(2, Some("4,5")).unwrap(), "4,5");
+        assert_eq!(list(1, Some(WHOLE)).unwrap(), WHOLE);
+        assert_eq!(list(2, None).unwrap(), "0,1");
+        assert_eq!(list(0, Some("4,5")).unwrap(), "");
+        assert!(list(1, Some("GPU-8f9b")).unwrap_err().what.contains("CUDA_VISIBLE_DEVICES: `GPU-8f9b` is"));
     }
 }

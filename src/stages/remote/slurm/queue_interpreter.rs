@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_was_killed_is_told_from_one_that_never_began() {
+    fn a_job_that_was_killed_is_distinguished_from_one_that_never_began() {
         let failed = [("7", "FAILED", "NonZeroExitCode", "n1")];
         let mut queue = Queue::new(None);
         queue.shows(1, &failed, None);

@@ -108,7 +108,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_make_it_panic(raw in prop::collection::vec(any::<u8>(), 0..40), which in 0usize..14) {
+    fn no_bytes_make_the_tensor_reader_panic(raw in prop::collection::vec(any::<u8>(), 0..40), which in 0usize..14) {
         let _ = TensorData::read("x", DataType::ALL[which], &raw.into());
     }
 }

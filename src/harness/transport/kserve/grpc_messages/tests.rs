@@ -107,7 +107,7 @@ fn an_empty_final_has_no_token() {
 
 /// Tensors with contradictory shape, data type and bytes.
 #[test]
-fn a_shape_without_its_bytes_is_told_and_counts_what_came() {
+fn a_shape_without_its_bytes_is_reported_and_counts_what_came() {
     let of = |shape: &[i64], datatype: &str, raw: &'static [u8]| {
         let message = ModelInferResponse {
             outputs: vec![InferOutputTensor {

@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::time::Duration;
 
-use crate::exec::process::{orphans, wait_within};
+use crate::exec::process::{self, ProbeOutput, ProbeResult};
 
 pub type Environment = BTreeMap<OsString, OsString>;
 
@@ -55,33 +54,12 @@ fn blocking(program: &'static str, words: &[OsString], env: &Environment, limit:
             child.process_group(0);
             Ok(())
         });
-    let starting = orphans::starting();
-    let handle = match expression.start() {
-        Ok(handle) => handle,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return QueryResult::Absent(format!("`{program}` was not found in PATH"));
+    match process::ask(&expression, limit) {
+        ProbeResult::Answered(ProbeOutput { code, out, err }) => {
+            QueryResult::Answered { code, stdout: out, stderr: err }
         }
-        Err(error) => return QueryResult::Absent(format!("`{program}` could not be started: {error}")),
-    };
-    let pid = handle.pids().first().map_or(0, |&pid| pid as i32);
-    orphans::awaited(pid);
-    drop(starting);
-    let query_result = match wait_within(&handle, limit) {
-        Ok(Some(output)) => QueryResult::Answered {
-            // 128 + n, as a shell reports it.
-            code: output
-                .status
-                .code()
-                .unwrap_or_else(|| 128 + std::os::unix::process::ExitStatusExt::signal(&output.status).unwrap_or(0)),
-            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
-            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-        },
-        Ok(None) => {
-            let _ = handle.kill();
-            QueryResult::TimedOut
-        }
-        Err(error) => QueryResult::Absent(format!("`{program}`: {error}")),
-    };
-    orphans::remove_awaited(pid);
-    query_result
+        ProbeResult::TimedOut => QueryResult::TimedOut,
+        ProbeResult::Missing => QueryResult::Absent(format!("`{program}` was not found in PATH")),
+        ProbeResult::Failed(why) => QueryResult::Absent(format!("`{program}`: {why}")),
+    }
 }
