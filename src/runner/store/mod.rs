@@ -54,6 +54,7 @@ mod jobs;
 mod journal;
 mod key;
 mod latest;
+mod line_file;
 mod lock;
 mod named_file;
 mod output_cache;
