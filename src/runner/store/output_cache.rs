@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::{Mutex, MutexGuard};
 use rustix::io::Errno;
 
-use super::durable::{PathError, WithPath as _, create_folder, items_in, point};
+use super::durable::{PathError, WithPath as _, create_folder, discard, items_in, point};
 use super::home::is_output_name;
 use super::outputs::{FolderChange, HashedFolder, compare};
 use super::parsed_records::RecordHistory;
@@ -244,7 +244,7 @@ impl OutputCache {
         let (name, entries) = if let Some(before) = &before {
             // The same folder when a resumed stage changed nothing.
             if self.folder(before) != folder {
-                let _ = fs::remove_dir_all(&folder);
+                let _ = discard(&folder);
             }
             (before.folder.clone(), before.entries.clone())
         } else {
@@ -285,7 +285,7 @@ impl OutputCache {
         self.inner().has_failed = true;
         let link = self.home.failed().join(task.file_name());
         if let Some(before) = self.failed_folder(&link).filter(|before| before != folder && !resume) {
-            let _ = fs::remove_dir_all(before);
+            let _ = discard(&before);
         }
         Ok(point(&link, folder).is_ok().then(|| folder.to_owned()))
     }
@@ -299,7 +299,7 @@ impl OutputCache {
         let folder = self.failed_folder(&link);
         let _ = fs::remove_file(&link);
         if let Some(folder) = folder {
-            let _ = fs::remove_dir_all(folder);
+            let _ = discard(&folder);
         }
     }
 
