@@ -321,6 +321,7 @@ fn status_words(standing: &TaskStatus, presence: Option<&Presence>) -> (&'static
     match presence {
         Some(Presence::Present { bytes, .. }) => (if here { "both" } else { "there" }, size(*bytes)),
         Some(Presence::Untrusted(why)) => ("untrusted", format!("its record {why}")),
+        Some(Presence::Newer) => ("newer", "a newer Regatta wrote its record".to_owned()),
         Some(Presence::Damaged(objects)) => ("damaged", objects.join(", ")),
         Some(Presence::NotShared(why)) => (
             if here { "here" } else { "missing" },

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::task::{ActionKind, Task};
 use crate::event::{Endpoint, Failure, FailureKind, TaskId};
-use crate::manifest::model::{Action, Container, HostOn, Mlperf};
+use crate::manifest::model::{Action, Container, HostOn, Mlperf, Serve};
 
 /// A text of a task cannot be read: a fault of this program, or a plan of another version.
 #[derive(Debug, thiserror::Error)]
@@ -66,6 +66,11 @@ impl Task {
     /// Whether it compiles LoadGen: of MLPerf's stages the one that measures nothing and is not made of measurements.
     pub fn is_loadgen_library(&self) -> bool {
         self.kind == ActionKind::Mlperf && matches!(self.typed_action(), Ok(Action::Mlperf(Mlperf::Loadgen(_))))
+    }
+
+    /// Whether it starts a Triton server.
+    pub fn is_triton_server(&self) -> bool {
+        self.kind == ActionKind::Serve && matches!(self.typed_action(), Ok(Action::Serve(Serve::Triton(_))))
     }
 
     /// Where it runs, if that is not here.

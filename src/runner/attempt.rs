@@ -13,7 +13,7 @@ use super::options::EventEmitter;
 use super::outside_links;
 use super::provenance::{UpstreamProvenance, upstream_provenance};
 use super::task_executor::{Lease, ResolvedTask, TaskExecutor};
-use super::time_limit::{catch_panics, isolate_panics, within};
+use super::time_limit::{STAGE_CODE, catch_panics, isolate_panics, panic_is_failure, within};
 use crate::event::{Done, Endpoint, Event, Failure, FailureKind, GpuId, RunId, Stop, TaskId};
 use crate::plan::{ActionKind, Need, Plan, SharedTask, Task};
 use crate::runner::store::{
@@ -53,11 +53,12 @@ pub(super) struct AttemptOutcome {
 impl AttemptInputs {
     pub(super) async fn run<W: TaskExecutor>(self, work: Arc<W>) -> AttemptOutcome {
         let begun = Instant::now();
-        let folder = match self.folder() {
+        // The loop waits for the end of each try.
+        let folder = match panic_is_failure("preparing its output folder", || self.folder()) {
             Ok(folder) => folder,
             Err(failure) => return AttemptOutcome { result: Err(Box::new(failure)), folder: None, seconds: 0.0 },
         };
-        let result = self.work_in(&folder, work).await.map_err(Box::new);
+        let result = catch_panics("its try", self.work_in(&folder, work)).await.map_err(Box::new);
         AttemptOutcome { result, folder: Some(folder), seconds: begun.elapsed().as_secs_f64() }
     }
 
@@ -109,7 +110,7 @@ impl AttemptInputs {
         // Work that blocks its thread must not delay its own time limit.
         let done = match limit {
             Some(_) => within(limit, &stop, isolate_panics(working)).await?,
-            None => catch_panics(working).await?,
+            None => catch_panics(STAGE_CODE, working).await?,
         };
         if self.task.lifetime == crate::plan::Lifetime::Service {
             return Ok((done, None));

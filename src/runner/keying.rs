@@ -121,7 +121,7 @@ fn unreadable_setting(error: &PathError) -> Failure {
 fn with_container(task: &Task) -> String {
     match (&task.container, task.action.strip_prefix('{')) {
         // A Triton server's action contains it already.
-        (Some(container), Some(rest)) if !rest.starts_with("\"serve\":{\"triton\"") => {
+        (Some(container), Some(rest)) if !task.is_triton_server() => {
             format!("{{\"container\":{container},{rest}")
         }
         _ => task.action.clone(),

@@ -1,7 +1,7 @@
 //! Limits a stage's work: its `timeout`, and isolation of its panics. The caller decides when the time starts.
 
 use std::future::Future;
-use std::panic::AssertUnwindSafe;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::time::Duration;
 
@@ -10,6 +10,9 @@ use futures_util::FutureExt as _;
 use crate::diag::panic_text;
 use crate::event::{Done, Failure, FailureKind, Stop};
 
+/// What panics where a stage does.
+pub(super) const STAGE_CODE: &str = "the stage's own code";
+
 /// Work as a task of its own, so that a panic in a stage is a failure of that stage and not the end of the run, and work that blocks
 /// its thread delays neither the time limit nor a heartbeat of the caller.
 pub fn isolate_panics<W>(work: W) -> impl Future<Output = Result<Done, Failure>>
@@ -17,16 +20,22 @@ where
     W: Future<Output = Result<Done, Failure>> + Send + 'static,
 {
     let working = tokio::spawn(work);
-    async { working.await.unwrap_or_else(|panic| Err(panicked(&panic))) }
+    async { working.await.unwrap_or_else(|panic| Err(panicked(STAGE_CODE, &panic))) }
 }
 
-/// Work whose panic is a failure of its stage, on the caller's own thread: for a caller that does nothing else meanwhile.
-pub(super) async fn catch_panics(work: impl Future<Output = Result<Done, Failure>>) -> Result<Done, Failure> {
-    AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|panic| Err(panicked(&panic_text(&*panic))))
+/// Work whose panic is a failure of its task, on the caller's own thread: for a caller that does nothing else meanwhile, and that would
+/// otherwise not learn of its end. `what`: what panicked.
+pub(super) async fn catch_panics<T>(what: &str, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|panic| Err(panicked(what, &panic_text(&*panic))))
 }
 
-fn panicked(panic: &dyn std::fmt::Display) -> Failure {
-    Failure::new(FailureKind::System, format!("the stage's own code panicked: {panic}"))
+/// The same for work that does not wait.
+pub(super) fn panic_is_failure<T>(what: &str, work: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(panicked(what, &panic_text(&*panic))))
+}
+
+fn panicked(what: &str, panic: &dyn std::fmt::Display) -> Failure {
+    Failure::new(FailureKind::System, format!("{what} panicked: {panic}"))
 }
 
 /// Work with its time limit. At the limit it is requested to stop, waited for, and has failed regardless of its result.
@@ -83,7 +92,7 @@ mod tests {
         let failure = isolate_panics(async move { Ok(none[0].clone()) }).await.unwrap_err();
         assert!(failure.what.starts_with("the stage's own code panicked: "), "{}", failure.what);
         let none: Vec<Done> = Vec::new();
-        let failure = catch_panics(async move { Ok(none[0].clone()) }).await.unwrap_err();
+        let failure = catch_panics(STAGE_CODE, async move { Ok(none[0].clone()) }).await.unwrap_err();
         assert!(failure.what.starts_with("the stage's own code panicked: index out of bounds"), "{}", failure.what);
     }
 

@@ -1,7 +1,10 @@
 //! What a run leaves for other programs: the list of runs, JUnit XML, and the summary of a CI job.
 
+use regatta::event::Event;
+use regatta::runner::store::{last_run, read_journal};
 use serde_json::Value;
 
+use crate::campaign::home;
 use crate::world::World;
 
 const BODY: &str = "stages:\n  good: { shell: 'true' }\n  bad: { shell: 'echo no disk >&2; exit 3' }\n  after: { needs: [bad], shell: 'true' }\n";
@@ -58,6 +61,9 @@ fn a_junit_file_that_cannot_be_written_fails_the_command() {
         let ended = world.regatta(&["run", "one", "--junit", file]);
         assert_eq!(ended.code, 1, "{ended:?}");
         ended.shows(&format!("error: cannot write {file}: "));
+        let run = last_run(&home(&world)).unwrap().unwrap();
+        let events = read_journal(&home(&world).run(&run).join("journal.jsonl")).unwrap().events;
+        assert!(matches!(events.last(), Some(Event::RunFinished { exit: 1, .. })), "{:?}", events.last());
     }
     // No process reads it: the end of the run does not wait for one.
     assert!(std::process::Command::new("mkfifo").arg(world.path("pipe")).status().unwrap().success());

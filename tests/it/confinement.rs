@@ -42,7 +42,8 @@ fn a_confined_command_reads_what_its_stage_declares_and_writes_its_output() {
     let world = world(
         "  first: { shell: 'echo made > made' }\n  second:\n    confine: true\n    inputs: { x: data/declared }\n    outputs: [all]\n\
          \x20   shell: |\n      cat {{ inputs.x }} {{ stages.first.out }}/made > all\n      t=$(mktemp); echo scratch > \"$t\"; cat \"$t\" >> all\n\
-         \x20     echo kept > \"$HOME/kept\"; ls \"$HOME\" >/dev/null; echo gone > /dev/null\n",
+         \x20     echo kept > \"$HOME/kept\"; ls \"$HOME\" >/dev/null; echo gone > /dev/null\n\
+         \x20     mkdir \"$HOME/closed\"; echo kept > \"$HOME/closed/kept\"; chmod a-w \"$HOME/closed\"\n",
     );
     let ended = world.regatta(&["run", "m"]);
     if refused_by_kernel(&ended) {

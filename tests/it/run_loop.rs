@@ -1,14 +1,16 @@
 //! The run loop with executors of the tests' own, for moments that no command can bring about.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use regatta::event::{Done, Endpoint, Failure, FailureKind, Stop, TaskId, Verdict};
-use regatta::plan::{ActionKind, Lifetime, Need, Plan, Task};
-use regatta::runner::store::{Digests, LockAttempt, OutputCache, ProjectLock, name_run};
+use regatta::event::{Done, Endpoint, Failure, FailureKind, MemoryKind, OutOfMemory, Stop, TaskId, Verdict};
+use regatta::plan::{ActionKind, Lifetime, Need, OomReductionRule, Plan, RetryRule, Task};
+use regatta::runner::store::{Digests, LockAttempt, OutputCache, ProjectLock, TaskRecord, name_run};
 use regatta::runner::{Lease, OutputCheck, RunOptions, RunSummary, TaskExecutor, TaskRole, run};
 use tokio::runtime::Builder;
 use tokio::time::timeout;
@@ -18,6 +20,10 @@ use crate::world::World;
 
 fn task(id: &str) -> Task {
     Task { action: "{}".to_owned(), ..Task::minimal(TaskId::new(id), id.to_owned(), ActionKind::Shell) }
+}
+
+fn endpoint() -> Endpoint {
+    Endpoint { host: "127.0.0.1".to_owned(), grpc: 1, http: None, metrics: None, name: None }
 }
 
 async fn run_tasks(world: &World, tasks: Vec<Task>, jobs: u32, executor: impl TaskExecutor) -> RunSummary {
@@ -61,8 +67,7 @@ impl TaskExecutor for FoundDead {
         let Some(ready) = lease.ready.take() else {
             return Err(Failure::new(FailureKind::Invalid(Verdict::InvalidServer), "no answers"));
         };
-        let endpoint = Endpoint { host: "127.0.0.1".to_owned(), grpc: 1, http: None, metrics: None, name: None };
-        ready.send(vec![endpoint]).expect("somebody waits for it");
+        ready.send(vec![endpoint()]).expect("somebody waits for it");
         lease.stop.requested().await;
         Err(Failure::new(FailureKind::Service, "the server had ended"))
     }
@@ -121,4 +126,86 @@ fn another_step_has_the_slots_of_one_whose_large_output_is_hashed() {
     // The last one takes all slots, as a benchmark does.
     let (summary, begun) = run_beside_hashing(vec![with_slots("large"), with_slots("next"), task("alone")]);
     assert_eq!((summary.tally.ran, begun.join(", ").as_str()), (3, "large, next, alone"));
+}
+
+/// A server that runs out of memory at its first start. The key of `second` is being computed until the server starts again.
+struct LoweredServer {
+    starts: AtomicU32,
+    restarted: Mutex<Option<mpsc::Sender<()>>>,
+    wait: Mutex<mpsc::Receiver<()>>,
+}
+
+impl TaskExecutor for LoweredServer {
+    async fn perform(&self, mut lease: Lease) -> Result<Done, Failure> {
+        let Some(ready) = lease.ready.take() else { return Ok(Done::default()) };
+        if self.starts.fetch_add(1, Ordering::Relaxed) == 0 {
+            let out_of_memory = Some(OutOfMemory { of: MemoryKind::Host, value: Some(8.0) });
+            return Err(Failure { out_of_memory, ..Failure::new(FailureKind::Service, "out of memory") });
+        }
+        drop(self.restarted.lock().take());
+        ready.send(vec![endpoint()]).expect("the run waits for it");
+        lease.stop.requested().await;
+        Ok(Done::default())
+    }
+
+    fn facts(&self, task: &Task) -> BTreeMap<String, String> {
+        if task.id.as_str() == "second" {
+            let _ = self.wait.lock().recv();
+        }
+        BTreeMap::new()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_that_was_being_computed_when_the_server_was_lowered_is_computed_again() {
+    let lower = Some(OomReductionRule { knob: "max_num_tokens".to_owned(), by: 2.0, to: None });
+    let retry = Some(Box::new(RetryRule { times: 1, delay: Duration::ZERO, on_oom: true, lower }));
+    let of_server = |id: &str| Task { needs: vec![Need { task: 0, data: true }], ..task(id) };
+    let tasks = vec![
+        Task { lifetime: Lifetime::Service, retry, ..task("server") },
+        of_server("first"),
+        // Its image would be looked up: that takes a while.
+        Task { container: Some("{}".to_owned()), ..of_server("second") },
+    ];
+    let (restarted, wait) = mpsc::channel();
+    let (restarted, wait) = (Mutex::new(Some(restarted)), Mutex::new(wait));
+    let executor = LoweredServer { starts: AtomicU32::new(0), restarted, wait };
+    let world = World::new();
+    let summary = timeout(Duration::from_mins(1), run_tasks(&world, tasks, 2, executor)).await.expect("it ends");
+    assert_eq!((summary.tally.ran, summary.failures.len()), (2, 0), "{:?}", summary.failures);
+    let records = OutputCache::open(&home(&world)).unwrap().records();
+    let of_server = |record: &Arc<TaskRecord>| record.key_fields().unwrap().upstream[&TaskId::new("server")];
+    let servers: BTreeSet<String> = records.iter().map(|record| of_server(record).to_string()).collect();
+    assert_eq!((records.len(), servers.len()), (2, 1), "both ran on the server with the lower number");
+}
+
+/// Its facts, part of each key, cannot be found.
+struct PanicsAtFacts;
+
+impl TaskExecutor for PanicsAtFacts {
+    async fn perform(&self, _: Lease) -> Result<Done, Failure> {
+        Ok(Done::default())
+    }
+
+    fn facts(&self, _: &Task) -> BTreeMap<String, String> {
+        panic!("no facts")
+    }
+}
+
+#[tokio::test]
+async fn a_panic_beside_the_loop_fails_the_task_and_the_run_ends() {
+    let tasks = vec![Task { container: Some("{}".to_owned()), ..task("a") }];
+    let run = timeout(Duration::from_mins(1), run_tasks(&World::new(), tasks, 1, PanicsAtFacts)).await;
+    let failures = run.expect("it ends").failures;
+    let failed: Vec<&str> = failures.iter().map(|(_, failure)| failure.what.as_str()).collect();
+    assert_eq!(failed, ["computing its key panicked: no facts"]);
+}
+
+#[tokio::test]
+async fn gpus_of_servers_that_are_needed_together_are_counted_together() {
+    let server = |id: &str| Task { lifetime: Lifetime::Service, gpus: 2, ..task(id) };
+    let need = |task| Need { task, data: true };
+    let tasks = vec![server("one"), server("two"), Task { needs: vec![need(0), need(1)], gpus: 1, ..task("both") }];
+    let failures = run_tasks(&World::new(), tasks, 1, FoundDead).await.failures;
+    assert_eq!(failures[0].1.what, "it needs 5 GPUs, and this run can lease 0");
 }

@@ -11,7 +11,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use pretty_assertions::assert_eq;
+use pretty_assertions::{assert_eq, assert_ne};
+use regatta::files::Digest;
 use walkdir::WalkDir;
 
 use crate::world::{Ended, World};
@@ -379,4 +380,38 @@ fn making_room_leaves_what_an_output_names_and_what_is_young() {
     std::fs::File::options().write(true).open(large.unwrap()).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
     gc(&["--older-than", "30d", "--grace", "0s", "--yes"]).shows("1 outputs and 1 files removed, 40.0 MB");
     one.good(&["cache", "status", "m", "--verify", "--store", &url]).shows("both     source").shows("here     large");
+}
+
+/// The record as a newer program could have written it: with the version after this one, and fields that this one does not know.
+fn make_newer(record: &Path) {
+    let text = fs::read_to_string(record).unwrap();
+    let (json, _) = text.split_once('\n').unwrap();
+    let newer = json.replacen("{\"version\":1,\"task\":", "{\"version\":2,\"name\":", 1);
+    assert_ne!(newer, json);
+    fs::write(record, format!("{newer}\n{}\n", Digest::of(newer.as_bytes()))).unwrap();
+}
+
+#[test]
+fn what_a_newer_regatta_put_there_stays() {
+    let (folder, url) = store();
+    let [one, two] = [(); 2].map(|()| machine(MANIFEST));
+    run(&one, &url);
+    let records = objects(folder.path(), "/records/");
+    for record in &records {
+        make_newer(record);
+    }
+    let contents = || -> Vec<(PathBuf, Vec<u8>)> {
+        let all = objects(folder.path(), "/records/").into_iter().chain(objects(folder.path(), "/blobs/"));
+        all.map(|path| (path.clone(), fs::read(path).unwrap())).collect()
+    };
+    let before = contents();
+    let gc = one.regatta(&["cache", "gc", "--store", &url, "--older-than", "0s", "--grace", "0s", "--yes"]);
+    assert_eq!(gc.code, 1);
+    gc.shows("was written by a newer Regatta");
+    assert!(contents() == before, "nothing was removed");
+    run(&two, &url).shows("was written by a newer Regatta");
+    assert_eq!(ran(&two), ["large", "last", "source"]);
+    one.good(&["cache", "push", "m", "--verify", "--store", &url]);
+    assert!(contents() == before, "nothing was replaced");
+    one.good(&["cache", "status", "m", "--verify", "--store", &url]).shows("newer    source");
 }

@@ -25,7 +25,7 @@ use crate::event::{Failure, FailureKind};
 use crate::files::Digest;
 use crate::manifest::model::Slurm;
 use crate::manifest::{Manifest, ValueOrigin};
-use crate::runner::store::{JobFolder, StateFolder};
+use crate::runner::store::{JobFolder, StateFolder, has_no_locks};
 use crate::stages::{AllocationRun, AttemptClaim, in_allocation};
 
 /// How often the job's output is read.
@@ -96,7 +96,7 @@ fn lock(out: &Path) -> Result<File, CommandError> {
             "another `regatta` command with the same arguments follows this allocation already\n  \
              hint: `regatta status --follow` shows what it does",
         )),
-        Err(TryLockError::Error(error)) if error.kind() != std::io::ErrorKind::Unsupported => Err(error.into()),
+        Err(TryLockError::Error(error)) if !has_no_locks(&error) => Err(error.into()),
         _ => Ok(file),
     }
 }

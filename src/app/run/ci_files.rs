@@ -9,19 +9,33 @@ use crate::runner::store::{PathError, append_named, write_named};
 /// The variable in which GitHub Actions names the file of the job's summary.
 pub(super) const STEP_SUMMARY: &str = "GITHUB_STEP_SUMMARY";
 
-/// Writes them. Whether the JUnit file was written, if one is requested: it is the user's output. The summary is for readers only, so
-/// the run ends as it would have ended without it.
-pub(super) fn write(state: &RunState, junit: Option<&Path>, step_summary: Option<&Path>) -> bool {
-    let written = |severity: &str, result: Result<(), PathError>| {
-        if let Err(error) = &result {
-            print_error(&format!("{severity}: {error}\n"));
+/// What of them could not be written.
+#[derive(Default)]
+pub(super) struct CiFiles {
+    junit: Option<PathError>,
+    step_summary: Option<PathError>,
+}
+
+impl CiFiles {
+    pub(super) fn write(state: &RunState, junit: Option<&Path>, step_summary: Option<&Path>) -> Self {
+        Self {
+            junit: junit.and_then(|path| write_named(path, junit_xml(state)).err()),
+            // Other steps of the job have written theirs into the same file.
+            step_summary: step_summary.and_then(|path| append_named(path, markdown_summary(state)).err()),
         }
-        result.is_ok()
-    };
-    let is_written = junit.is_none_or(|path| written("error", write_named(path, junit_xml(state))));
-    if let Some(path) = step_summary {
-        // Other steps of the job have written theirs into the same file.
-        written("warning", append_named(path, markdown_summary(state)));
     }
-    is_written
+
+    /// Whether the JUnit file was written, if one is requested: it is the user's output. The summary is for readers only, so
+    /// the run ends as it would have ended without it.
+    pub(super) const fn is_junit_written(&self) -> bool {
+        self.junit.is_none()
+    }
+
+    pub(super) fn print_errors(&self) {
+        for (severity, error) in [("error", &self.junit), ("warning", &self.step_summary)] {
+            if let Some(error) = error {
+                print_error(&format!("{severity}: {error}\n"));
+            }
+        }
+    }
 }

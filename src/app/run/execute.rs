@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::after_crash::{clean_up_after_crash, leftover_resources};
-use super::ci_files;
+use super::ci_files::{self, CiFiles};
 use super::kept_servers::{self, KeptServers, ServingContext, ServingPhase};
 use super::leasable_gpus::leasable_gpus;
 use super::lock_wait::{LockWait, take_lock};
@@ -334,34 +334,41 @@ impl PreparedRun {
         let (mut summary, of_command) = runtime.block_on(self.work(&work))?;
         // Do not wait for an input that is still being read after a stop request.
         runtime.shutdown_background();
-        output_cache.sync()?;
-        let exit = exit_of(&summary, of_command);
+        let unsynced = output_cache.sync().err();
+        let exit = if unsynced.is_some() { CliExit::Failed } else { exit_of(&summary, of_command) };
         let is_to_lock =
             exit == CliExit::Done && self.held.is_none() && !(summary.is_as_before && is_lock_file_as_written);
         // Each of them takes a while where the plan is large.
-        let (_, notice) = parallel_join(
+        let (saved, notice) = parallel_join(
             || {
-                output_cache.keep_parsed();
+                if unsynced.is_none() {
+                    output_cache.keep_parsed();
+                }
                 digests.save(&home)
             },
             || is_to_lock.then(|| self.write_lock_file(&summary, is_lock_file_as_written)).flatten(),
         );
-        if let Some(text) = notice {
+        let unsaved = saved.err().map(|error| format!("the next run reads its inputs again: {error}"));
+        for text in unsaved.into_iter().chain(notice) {
             emit(Event::Notice { task: None, text });
         }
-        emit(Event::RunFinished {
-            tally: summary.tally,
-            exit: exit.code(),
-            seconds: self.begun.elapsed().as_secs_f64(),
-        });
+        let mut live = teller.close();
+        // How the run ends is settled before it is recorded.
+        let seconds = self.begun.elapsed().as_secs_f64();
+        let finished = |exit: CliExit| Event::RunFinished { tally: summary.tally, exit: exit.code(), seconds };
+        let ci_files = self.write_ci_files(live.state(), &finished(exit));
+        let fails = sink.is_broken() || !ci_files.is_junit_written();
+        let exit = if exit == CliExit::Done && fails { CliExit::Failed } else { exit };
+        let finished = finished(exit);
+        emit(finished.clone());
+        live.event(&finished);
         let broken = sink.finish();
-        let live = teller.close();
         let outs = past_runs::outputs(live.state(), &summary.done);
         let (measured, run_state) = (std::mem::take(&mut summary.measured), live.state());
         let (report, ()) = parallel_join(
             || past_runs::write_report(&home, &id, run_state, &self.plan, &measured),
             || {
-                if broken.is_none() {
+                if broken.is_none() && unsynced.is_none() {
                     self.record_no_op_conditions(&id, summary);
                 }
             },
@@ -372,13 +379,11 @@ impl PreparedRun {
         };
         let lines = task_lines(live.state());
         let places = RunPaths { logs: Some(home.run(&id)), report: report.clone(), ..places(&home) };
-        let step_summary = self.project.variable(ci_files::STEP_SUMMARY).map(PathBuf::from);
         let run_state = live.finish(&places);
         if let Some(error) = report_error {
             print_error(&format!("warning: this run has no report: {}\n", with_causes(&error)));
         }
-        let is_written = ci_files::write(&run_state, self.junit.as_deref(), step_summary.as_deref());
-        let exit = if exit == CliExit::Done && !is_written { CliExit::Failed } else { exit };
+        ci_files.print_errors();
         if let Some(recorder) = recorder {
             otlp::send(&recorder.lock(), &self.otlp);
         }
@@ -387,9 +392,23 @@ impl PreparedRun {
                 .context("the run was stopped, because its journal could not be written")
                 .into());
         }
+        if let Some(error) = unsynced {
+            return Err(error.into());
+        }
         drop(lock);
         let large_parts = Some((self.plan, output_cache, run_state));
         Ok(RunEnd { exit, outs, report, task_lines: lines, gave_way: false, large_parts })
+    }
+
+    /// Of a run that ends so.
+    fn write_ci_files(&self, state: &RunState, finished: &Event) -> CiFiles {
+        let step_summary = self.project.variable(ci_files::STEP_SUMMARY).map(PathBuf::from);
+        if self.junit.is_none() && step_summary.is_none() {
+            return CiFiles::default();
+        }
+        let mut state = state.clone();
+        state.fold(finished);
+        CiFiles::write(&state, self.junit.as_deref(), step_summary.as_deref())
     }
 
     /// Returns a notice if it could not be written.

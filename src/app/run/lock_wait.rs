@@ -2,7 +2,7 @@
 
 use std::sync::mpsc::Sender;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::event::{Event, Stop};
 use crate::runner::store::{LockAttempt, PathError, ProjectLock, StateFolder, name_run};
@@ -25,6 +25,7 @@ pub(super) fn take_lock(
     send: &Sender<Option<Event>>,
 ) -> Result<LockWait, PathError> {
     let mut is_reported = false;
+    let begun = Instant::now();
     loop {
         match ProjectLock::try_take(home, || name_run(home))? {
             LockAttempt::Acquired(lock) => return Ok(LockWait::Acquired(lock)),
@@ -40,9 +41,20 @@ pub(super) fn take_lock(
                     let (run, pid) = held.map_or(("?".to_owned(), 0), |held| (held.run, held.pid));
                     let _ = send.send(Some(Event::Waiting { run, pid }));
                 }
-                thread::sleep(Duration::from_millis(20));
+                pause(begun.elapsed(), stop);
             }
         }
+    }
+}
+
+/// A tenth of the time that was waited: the other run may take hours, and each look is several requests to the server of a network
+/// filesystem. A stop request ends it.
+fn pause(waited: Duration, stop: &Stop) {
+    const SHORTEST: Duration = Duration::from_millis(20);
+    const LONGEST: Duration = Duration::from_secs(1);
+    let (begun, pause) = (Instant::now(), (waited / 10).clamp(SHORTEST, LONGEST));
+    while begun.elapsed() < pause && !stop.is_requested() {
+        thread::sleep(SHORTEST);
     }
 }
 
@@ -65,5 +77,13 @@ mod tests {
             lock.show_serving().unwrap();
             assert!(matches!(waiting.join(), Ok(LockWait::GaveWay)));
         });
+    }
+    #[test]
+    fn a_stop_request_ends_a_pause() {
+        let stop = Stop::new();
+        stop.request();
+        let begun = Instant::now();
+        pause(Duration::from_hours(1), &stop);
+        assert!(begun.elapsed() < Duration::from_millis(500));
     }
 }

@@ -104,6 +104,11 @@ impl EventSink {
         let _ = self.printer.send(Some(event.clone()));
     }
 
+    /// Whether the journal could not be written.
+    pub fn is_broken(&self) -> bool {
+        self.inner.lock().broken.is_some()
+    }
+
     /// The run has ended normally. Returns the error of the journal, if any.
     pub fn finish(&self) -> Option<PathError> {
         let mut inner = self.inner.lock();

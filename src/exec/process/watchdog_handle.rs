@@ -155,17 +155,17 @@ impl Supervised {
                 _ => Err(io::Error::other("it has ended too often")),
             };
             state.restarts += 1;
-            let text = match next {
+            let (text, is_lost) = match next {
                 Ok(process) => {
                     state.process = process;
                     state.inform();
-                    format!("{what}; it was started again")
+                    (format!("{what}; it was started again"), false)
                 }
                 Err(error) => {
-                    format!("{what}, and cannot be started again ({error}): the next run would end what is left")
+                    let end = "the next run would end what is left";
+                    (format!("{what}, and cannot be started again ({error}): {end}"), true)
                 }
             };
-            let is_lost = !text.ends_with("again");
             // The receiver may be about to use this handle.
             drop(state);
             (self.on_loss)(text);

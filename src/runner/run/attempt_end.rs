@@ -8,7 +8,7 @@ use crate::event::{Event, Failure, FailureKind, TaskId};
 use crate::plan::Lifetime;
 use crate::runner::attempt::accept;
 use crate::runner::schedule::{ScheduleState, TaskIndex};
-use crate::runner::store::FinishedOutput;
+use crate::runner::store::{FinishedOutput, discard};
 use crate::runner::task_executor::TaskExecutor;
 
 impl<W: TaskExecutor> Runner<W> {
@@ -68,10 +68,8 @@ impl<W: TaskExecutor> Runner<W> {
         let is_measured = matches!(failure.kind, FailureKind::Invalid(_));
         let is_full = self.cache.home().is_full();
         // What is left is in the way of the next try, unless that goes on with it, or it is a result.
-        let is_removed = is_full
-            && !task.resume
-            && !is_measured
-            && folder.take_if(|folder| std::fs::remove_dir_all(folder).is_ok()).is_some();
+        let is_removed =
+            is_full && !task.resume && !is_measured && folder.take_if(|folder| discard(folder).is_ok()).is_some();
         // Often the stage could not even log why.
         if is_full && !is_measured {
             note_full_disk(&mut failure, is_removed);

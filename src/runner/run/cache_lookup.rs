@@ -11,6 +11,7 @@ use crate::runner::result_age;
 use crate::runner::schedule::{ScheduleState, TaskIndex};
 use crate::runner::store::{FinishedOutput, PathError, TaskRecord};
 use crate::runner::task_executor::TaskExecutor;
+use crate::runner::time_limit::catch_panics;
 
 /// What a measurement leaves.
 const RESULT_FILES: [&str; 2] = ["result.json", "sweep.json"];
@@ -21,10 +22,16 @@ impl<W: TaskExecutor> Runner<W> {
         let Some(shared) = self.options.output_source.clone() else { return false };
         let wanted = OutputRequest { task: self.id(ix).clone(), key: keyed.key.clone(), digest: keyed.digest };
         let (send, stop) = (self.send.clone(), self.stop.clone());
+        let emit = Arc::clone(&self.emit);
         tokio::spawn(async move {
+            let task = wanted.task.clone();
+            let fetch = catch_panics("fetching its output", async { Ok(shared.fetch(wanted).await) });
             // What has come so far stays, and the next run goes on with it.
             let fetched = tokio::select! {
-                fetched = shared.fetch(wanted) => fetched,
+                fetched = fetch => fetched.unwrap_or_else(|failure| {
+                    emit(Event::Notice { task: Some(task), text: failure.what });
+                    None
+                }),
                 () = stop.requested() => None,
             };
             let _ = send.send(RunnerMessage::RemoteLookup(ix, fetched.map(Box::new)));
@@ -36,9 +43,11 @@ impl<W: TaskExecutor> Runner<W> {
         if self.schedule.state(ix) != ScheduleState::ComputingKey {
             return;
         }
-        let (Some(fetched), Some(keyed)) = (fetched, self.keyed(ix)) else {
-            return self.missed(ix);
-        };
+        let Some(keyed) = self.keyed(ix) else { return self.missed(ix) };
+        if !self.is_current(ix, &keyed) {
+            return self.key(ix);
+        }
+        let Some(fetched) = fetched else { return self.missed(ix) };
         let task = self.task(ix);
         let from = fetched.from.clone();
         match accept(&self.cache, &self.run, &self.plan.name, &task, &keyed, fetched) {

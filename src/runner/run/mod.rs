@@ -346,15 +346,30 @@ impl<W: TaskExecutor> Runner<W> {
     }
 
     fn cannot_have_gpus(&mut self, ix: TaskIndex) {
-        let wanted = self.plan.tasks[ix as usize].gpus.max(
-            self.plan.tasks[ix as usize].needs.iter().map(|n| self.plan.tasks[n.task as usize].gpus).max().unwrap_or(0),
-        );
+        let wanted = self.gpus_together(ix);
         let failure = Failure::new(
             FailureKind::Refused,
             format!("it needs {wanted} GPUs, and this run can lease {}", self.options.gpus.len()),
         )
         .hint(GPUS_HINT);
         self.fail(ix, 1, failure, 0.0);
+    }
+
+    /// How many GPUs of this machine a task has together with the services that have to be up then.
+    fn gpus_together(&self, ix: TaskIndex) -> u32 {
+        let kept = self.options.kept_services.iter().flat_map(|kept| (0..).zip(&kept.tasks));
+        let mut together: BTreeSet<TaskIndex> = kept.filter(|(_, is_kept)| **is_kept).map(|(at, _)| at).collect();
+        together.insert(ix);
+        let mut open: Vec<TaskIndex> = together.iter().copied().collect();
+        while let Some(at) = open.pop() {
+            for need in self.plan.tasks[at as usize].needs.iter().map(|need| need.task) {
+                if self.plan.tasks[need as usize].lifetime == Lifetime::Service && together.insert(need) {
+                    open.push(need);
+                }
+            }
+        }
+        let tasks = together.iter().map(|at| &self.plan.tasks[*at as usize]);
+        tasks.filter(|task| task.host.is_none() && task.skipped.is_none()).map(|task| task.gpus).sum()
     }
 
     fn emit_cancelled(&mut self) {

@@ -10,6 +10,7 @@ use crate::runner::keying::{key_of, own_patterns};
 use crate::runner::schedule::{ScheduleState, TaskIndex};
 use crate::runner::store::Lookup;
 use crate::runner::task_executor::TaskExecutor;
+use crate::runner::time_limit::panic_is_failure;
 
 impl<W: TaskExecutor> Runner<W> {
     pub(super) fn key(&mut self, ix: TaskIndex) {
@@ -37,7 +38,7 @@ impl<W: TaskExecutor> Runner<W> {
             // Reading a large input is not the loop's work, nor is waiting for a container program.
             let send = self.send.clone();
             tokio::task::spawn_blocking(move || {
-                let _ = send.send(RunnerMessage::Keyed(ix, key()));
+                let _ = send.send(RunnerMessage::Keyed(ix, panic_is_failure("computing its key", key)));
             });
         } else {
             let keyed = key();
@@ -53,6 +54,9 @@ impl<W: TaskExecutor> Runner<W> {
             Ok(keyed) => Arc::new(keyed),
             Err(failure) => return self.fail(ix, 1, failure, 0.0),
         };
+        if !self.is_current(ix, &keyed) {
+            return self.key(ix);
+        }
         let forced = self.options.forced[ix as usize];
         if forced && keyed.lowered.is_some() && !self.tries.contains_key(&ix) {
             // A forced task runs with the manifest's value.
@@ -92,6 +96,14 @@ impl<W: TaskExecutor> Runner<W> {
                 }
             }
         }
+    }
+
+    /// Whether a key was computed from what the task's needs have now: a server may have been started again since, under another key.
+    pub(super) fn is_current(&self, ix: TaskIndex, keyed: &Keyed) -> bool {
+        self.task(ix).needs.iter().filter(|need| need.data).all(|need| {
+            let now = self.outputs[need.task as usize].as_ref().and_then(TaskOutput::digest);
+            keyed.key.upstream.get(self.id(need.task)) == now.as_ref()
+        })
     }
 
     pub(super) fn set_key(&mut self, ix: TaskIndex, keyed: Arc<Keyed>) {

@@ -259,7 +259,7 @@ impl TaskSchedule {
     }
 
     /// A service that ended is to be started again, under another key: tasks that wait for it are looked up anew. The caller
-    /// decides what happens to those that were running.
+    /// decides what happens to those that were running, and to those whose key is being computed.
     pub fn relaunch(&mut self, ix: TaskIndex) {
         if !matches!(self.state(ix), ScheduleState::Starting | ScheduleState::Serving) {
             return;
@@ -268,7 +268,7 @@ impl TaskSchedule {
         self.set(ix, ScheduleState::Keyed);
         for dependent in self.nodes[ix as usize].dependents.clone() {
             if self.state(dependent) == ScheduleState::Ready {
-                self.ready.remove(&dependent);
+                self.remove_ready(dependent);
                 self.set(dependent, ScheduleState::ComputingKey);
                 self.to_key.insert(dependent);
             }
@@ -337,8 +337,7 @@ impl TaskSchedule {
             let want = if elsewhere { 0 } else { node.item.cpus.unwrap_or(self.slots).clamp(1, self.slots) };
             let must_wait_for_hashing = node.item.is_alone() && self.hashing > 0;
             if want <= self.free_slots && !must_wait_for_hashing && node.item.gpus as usize <= self.free_gpus.len() {
-                self.ready.remove(&ix);
-                self.ready_remote -= u32::from(elsewhere);
+                self.remove_ready(ix);
                 let gpus = self.lease(ix, want);
                 self.set(ix, ScheduleState::Running);
                 self.running_steps += 1;
@@ -396,9 +395,7 @@ impl TaskSchedule {
                     ScheduleState::Keyed | ScheduleState::Starting | ScheduleState::Serving | ScheduleState::Stopping
                 );
             self.to_key.remove(&at);
-            if self.ready.remove(&at) {
-                self.ready_remote -= u32::from(self.nodes[at as usize].item.elsewhere);
-            }
+            self.remove_ready(at);
             self.set(at, ScheduleState::Finished(how));
             self.unfinished -= 1;
             for need in self.nodes[at as usize].item.needs.clone() {
@@ -486,6 +483,12 @@ impl TaskSchedule {
     pub fn running_dependents(&self, ix: TaskIndex) -> Vec<TaskIndex> {
         let node = &self.nodes[ix as usize];
         node.dependents.iter().copied().filter(|d| self.state(*d) == ScheduleState::Running).collect()
+    }
+
+    fn remove_ready(&mut self, ix: TaskIndex) {
+        if self.ready.remove(&ix) {
+            self.ready_remote -= u32::from(self.nodes[ix as usize].item.elsewhere);
+        }
     }
 
     fn lease(&mut self, ix: TaskIndex, slots: u32) -> Vec<GpuId> {

@@ -16,6 +16,9 @@ pub enum SharedStoreError {
     /// One object is not what it must be, or is gone.
     #[error("{object} {why}")]
     Damaged { object: String, why: String },
+    /// A record that this program cannot read, and must not replace.
+    #[error("{object} was written by a newer Regatta")]
+    Newer { object: String },
     /// A record that no trusted key has signed.
     #[error("{object} {why}")]
     Untrusted { object: String, why: SignatureError },
@@ -48,6 +51,7 @@ impl SharedStoreError {
             Self::Untrusted { .. } => {
                 "it is made here; where it is right, `regatta cache push MANIFEST --sign-key FILE` signs it, or its key belongs into the file of --trusted-keys"
             }
+            Self::Newer { .. } => "it stays as it is; a Regatta as new can read it",
             Self::Local(_) | Self::LeftOut(_) => "",
         }
     }

@@ -49,8 +49,10 @@ impl Folder {
         spawn_blocking(move || {
             folder.is_there()?;
             what(&folder, &path).map_err(|error| {
-                // Another kind of file in the place of this one (EINVAL of the system has its number); the rest of the store may be whole.
-                if error.kind() == io::ErrorKind::InvalidInput && error.raw_os_error().is_none() {
+                // Another kind of file in the place of this one, or one that is too large (errors of the system have a number); the rest of
+                // the store may be whole.
+                let is_of_object = matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::FileTooLarge);
+                if is_of_object && error.raw_os_error().is_none() {
                     SharedStoreError::Damaged { object, why: format!("cannot be read: {error}") }
                 } else {
                     io_error(&path, &error)
@@ -328,6 +330,14 @@ mod tests {
         folder.delete("x/y").await.unwrap();
         folder.delete("x/y").await.unwrap();
         assert_eq!(folder.get("x/y", None).await.unwrap(), None);
+    }
+
+    #[tokio::test]
+    async fn an_object_that_is_too_large_is_damaged_and_the_store_is_whole() {
+        let (root, folder) = folder();
+        File::create(root.path().join("x")).unwrap().set_len(LARGEST_OBJECT + 1).unwrap();
+        let error = folder.get("x", None).await.unwrap_err();
+        assert!(matches!(error, SharedStoreError::Damaged { .. }), "{error}");
     }
 
     #[tokio::test]

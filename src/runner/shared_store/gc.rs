@@ -12,7 +12,7 @@ use super::address::StoreAddress;
 use super::bucket::{BLOBS, Bucket, RECORDS, blob};
 use super::error::SharedStoreError;
 use super::listed_object::{ListedObject, TEMPORARY, bytes_of};
-use super::record::SharedOutput;
+use super::record::{RecordError, SharedOutput};
 
 /// What stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,8 +38,8 @@ pub struct StoreGcReport {
     pub damaged: u64,
 }
 
-/// Reports what would be removed; with `really`, removes it. If a record cannot be fetched, returns the error before any file
-/// is deleted.
+/// Reports what would be removed; with `really`, removes it. If a record cannot be fetched, or a newer program wrote it, so that the
+/// files that it names are not known, returns the error before any file is deleted.
 pub async fn collect(
     address: &StoreAddress,
     keep: RetentionPolicy,
@@ -55,7 +55,7 @@ pub async fn collect(
     let mut doomed = Vec::new();
     for record in &records {
         let Some(bytes) = bucket.get(&record.name).await? else { continue };
-        let Ok(shared) = SharedOutput::open(&bytes, None) else {
+        let Some(shared) = read(&record.name, &bytes)? else {
             removed.damaged += 1;
             doomed.push(record);
             continue;
@@ -81,7 +81,7 @@ pub async fn collect(
         // Records that have come since the first look.
         for record in bucket.list(RECORDS).await?.iter().filter(|r| !records.iter().any(|old| old.name == r.name)) {
             if let Some(bytes) = bucket.get(&record.name).await?
-                && let Ok(shared) = SharedOutput::open(&bytes, None)
+                && let Some(shared) = read(&record.name, &bytes)?
             {
                 named.extend(files(&shared));
             }
@@ -104,6 +104,14 @@ pub async fn collect(
         }
     }
     Ok(removed)
+}
+
+/// `None`: it is damaged.
+fn read(object: &str, bytes: &[u8]) -> Result<Option<SharedOutput>, SharedStoreError> {
+    match SharedOutput::open(bytes, None) {
+        Err(RecordError::Newer) => Err(SharedStoreError::Newer { object: object.to_owned() }),
+        opened => Ok(opened.ok()),
+    }
 }
 
 /// Object and size of every file, each content once.

@@ -10,7 +10,7 @@ use super::machine::name;
 use super::pull::read;
 use super::push::{PushOutcome, examined, push};
 use super::store::SharedStore;
-use super::store_state::{Shareability, lock};
+use super::store_state::Shareability;
 use crate::event::TaskId;
 use crate::files::Digest;
 use crate::runner::signing::SignatureError;
@@ -40,6 +40,8 @@ pub enum Presence {
     NotShared(Option<String>),
     /// Its record is not signed as it must be, and why.
     Untrusted(SignatureError),
+    /// A newer Regatta wrote its record.
+    Newer,
     /// These objects are not what they must be.
     Damaged(Vec<String>),
 }
@@ -76,6 +78,7 @@ impl SharedStore {
             Ok(None) => return Ok(Presence::Missing),
             Ok(Some(shared)) => shared,
             Err(SharedStoreError::Damaged { object, .. }) => return Ok(Presence::Damaged(vec![object])),
+            Err(SharedStoreError::Newer { .. }) => return Ok(Presence::Newer),
             Err(SharedStoreError::Untrusted { why, .. }) => return Ok(Presence::Untrusted(why)),
             Err(error) => return Err(error),
         };
@@ -86,7 +89,7 @@ impl SharedStore {
             let whole = inner.bucket.size(&object).await? == Some(item.size)
                 && (!examine || examined(inner, &object, digest, item.size).await?);
             if !whole {
-                lock(&inner.damaged).insert(object.clone());
+                inner.damaged.lock().insert(object.clone());
                 damaged.insert(object);
             }
         }

@@ -58,13 +58,14 @@ pub(super) async fn pull(
 }
 
 /// A record of the store. One that is damaged, or not signed as it must be, is an error, and will be replaced by a run that has the
-/// output.
+/// output. One of a newer program is an error, and stays.
 pub(super) async fn read(inner: &StoreState, name: &Digest) -> Result<Option<SharedOutput>, SharedStoreError> {
     let object = bucket::record(name);
     let got = inner.bucket.get(&object).await.inspect_err(|error| inner.note_damage(error))?;
     let Some(bytes) = got else { return Ok(None) };
     let error = match SharedOutput::open(&bytes, inner.signatures.trusted()) {
         Ok(shared) => return Ok(Some(shared)),
+        Err(RecordError::Newer) => SharedStoreError::Newer { object },
         Err(RecordError::Signature(why)) => SharedStoreError::Untrusted { object, why },
         Err(error) => SharedStoreError::Damaged { object, why: error.to_string() },
     };

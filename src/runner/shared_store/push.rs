@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::task::{JoinSet, spawn_blocking};
 use walkdir::WalkDir;
 
@@ -18,7 +18,7 @@ use super::machine::name;
 use super::pull;
 use super::record::SharedOutput;
 use super::scan::{ScanPatterns, ScanResult};
-use super::store_state::{Shareability, StoreState, lock};
+use super::store_state::{Shareability, StoreState};
 use crate::files::{Digest, cores};
 use crate::runner::store::{ParcelItem, TaskRecord, link_escape};
 
@@ -67,6 +67,9 @@ pub(super) async fn push(
     if is_there && !mends {
         return Ok(PushOutcome::AlreadyPresent);
     }
+    if (is_there || is_damaged) && is_of_newer_program(inner, record, machine).await {
+        return Ok(PushOutcome::AlreadyPresent);
+    }
     let (output_cache, of) = (Arc::clone(&inner.cache), Arc::clone(record));
     let items = spawn_blocking(move || output_cache.items(&of)).await.map_err(join_error)??;
     let folder = inner.cache.folder(record);
@@ -91,14 +94,17 @@ pub(super) async fn push(
     } else {
         inner.bucket.create(&object, bytes).await?
     };
-    lock(&inner.damaged).remove(&object);
+    inner.damaged.lock().remove(&object);
     // A garbage collection may have removed unreferenced files while this record was on its way.
     for (object, digest) in there {
         if inner.bucket.size(&object).await?.is_none()
             && let Some((path, size)) = files.get(&digest)
-            && let Err(PushBlocker::Error(error)) = send_file(inner, &folder.join(path), digest, *size, needles).await
         {
-            return Err(error);
+            let _turn = large_turn(inner, *size).await?;
+            let sent = send_file(inner, &folder.join(path), digest, *size, needles).await;
+            if let Err(PushBlocker::Error(error)) = sent {
+                return Err(error);
+            }
         }
     }
     Ok(if created { PushOutcome::New { sent } } else { PushOutcome::AlreadyPresent })
@@ -114,15 +120,21 @@ async fn lacks_signature(
         return Ok(false);
     }
     match pull::read(inner, &name(&record.key, machine)).await {
-        Ok(_) => Ok(false),
+        Ok(_) | Err(SharedStoreError::Newer { .. }) => Ok(false),
         Err(SharedStoreError::Untrusted { .. } | SharedStoreError::Damaged { .. }) => Ok(true),
         Err(error) => Err(error),
     }
 }
 
+/// Its record is there, and must not be replaced by this program.
+async fn is_of_newer_program(inner: &StoreState, record: &TaskRecord, machine: &BTreeMap<String, String>) -> bool {
+    let read = pull::read(inner, &name(&record.key, machine)).await;
+    matches!(read, Err(SharedStoreError::Newer { .. }))
+}
+
 /// One of its files was found to be damaged in the store.
 fn has_damaged_file(inner: &StoreState, record: &TaskRecord) -> bool {
-    let damaged = lock(&inner.damaged).clone();
+    let damaged = inner.damaged.lock().clone();
     !damaged.is_empty()
         && inner.cache.items(record).is_ok_and(|items| {
             items
@@ -168,6 +180,8 @@ async fn send_files(
         Ok::<(), PushBlocker>(())
     };
     for (size, digest) in order {
+        // First: a file that waits for it must not hold one of the transfers, which outputs that are fetched need, too.
+        let turn = large_turn(inner, size).await?;
         let permit = Arc::clone(&inner.transfer_permits)
             .acquire_owned()
             .await
@@ -180,7 +194,7 @@ async fn send_files(
                 send_file(&inner, &path, digest, size, &needles).await?;
                 Some(size)
             };
-            drop(permit);
+            drop((permit, turn));
             Ok((digest, bytes))
         });
         while let Some(done) = sending.try_join_next() {
@@ -227,6 +241,16 @@ pub(super) async fn examined(
     Ok(hasher.finalize().as_bytes() == digest.bytes())
 }
 
+/// The turn of a file that is sent in parts.
+async fn large_turn(inner: &StoreState, size: u64) -> Result<Option<OwnedSemaphorePermit>, SharedStoreError> {
+    if size <= PART {
+        return Ok(None);
+    }
+    let turn = Arc::clone(&inner.large).acquire_owned().await;
+    turn.map(Some).map_err(|error| SharedStoreError::Local(error.to_string()))
+}
+
+/// A large one has its turn.
 async fn send_file(
     inner: &StoreState,
     path: &Path,
@@ -247,7 +271,6 @@ async fn send_file(
         inner.sent_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         inner.bucket.put(&object, bytes).await?;
     } else {
-        let _turn = inner.large.acquire().await.map_err(|error| SharedStoreError::Local(error.to_string()))?;
         let mut upload = inner.bucket.upload(&object).await?;
         loop {
             let held = match pieces.recv().await {
@@ -270,7 +293,7 @@ async fn send_file(
         }
         upload.finish().await?;
     }
-    lock(&inner.damaged).remove(&object);
+    inner.damaged.lock().remove(&object);
     Ok(())
 }
 
@@ -342,4 +365,31 @@ fn read_through(
 #[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
 fn join_error(error: tokio::task::JoinError) -> SharedStoreError {
     SharedStoreError::Local(format!("sending did not come to its end: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::address::StoreAddress;
+    use super::super::store::LANES;
+    use super::*;
+    use crate::runner::store::{OutputCache, StateFolder};
+
+    #[tokio::test]
+    async fn large_files_that_wait_for_their_turn_leave_the_transfers_to_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let address = StoreAddress::parse(&folder.path().display().to_string()).unwrap();
+        let home = StateFolder::new(folder.path().to_owned(), folder.path().join(".regatta"));
+        let inner = Arc::new(StoreState::for_test(&address, Arc::new(OutputCache::open(&home).unwrap())));
+        let _turns = inner.large.acquire_many(2).await.unwrap();
+        let files: BTreeMap<Digest, (PathBuf, u64)> = (0..LANES as u64)
+            .map(|n| (Digest::of(&n.to_le_bytes()), (PathBuf::from("absent"), PART + n + 1)))
+            .collect();
+        let (needles, mut there) = (Arc::default(), Vec::new());
+        let sending = send_files(&inner, folder.path(), &files, &needles, false, &mut there);
+        let waited = tokio::time::timeout(Duration::from_millis(200), sending).await;
+        assert!(waited.is_err());
+        assert_eq!(inner.transfer_permits.available_permits(), LANES);
+    }
 }

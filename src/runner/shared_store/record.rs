@@ -58,6 +58,12 @@ pub(super) struct SharedOutput {
     pub items: Vec<ParcelItem>,
 }
 
+/// The field of records of every version.
+#[derive(Deserialize)]
+struct RecordVersion {
+    version: u32,
+}
+
 impl SharedOutput {
     pub(super) fn bytes(&self) -> u64 {
         self.items.iter().map(|item| item.size).sum()
@@ -78,10 +84,12 @@ impl SharedOutput {
             return Err(RecordError::Seal);
         }
         let json = signed_json::check(json, RECORD_TYPE, trusted).map_err(RecordError::Signature)?;
-        let shared_output: Self = serde_json::from_str(&json).map_err(RecordError::Json)?;
-        if shared_output.version > VERSION {
+        // A newer one may have other fields, too.
+        let RecordVersion { version } = serde_json::from_str(&json).map_err(RecordError::Json)?;
+        if version > VERSION {
             return Err(RecordError::Newer);
         }
+        let shared_output: Self = serde_json::from_str(&json).map_err(RecordError::Json)?;
         if let Some(why) = unfit(&shared_output.items) {
             return Err(RecordError::Unfit(why));
         }
@@ -212,6 +220,8 @@ mod tests {
             SharedOutput::open(&shared.seal(None).unwrap(), None).unwrap_err().to_string()
         };
         assert!(why(|s| s.version = VERSION + 1).contains("newer"));
+        let newer = resealed(&format!("{{\"version\":{}}}", VERSION + 1));
+        assert!(matches!(SharedOutput::open(newer.as_bytes(), None), Err(RecordError::Newer)));
         assert!(why(|s| s.items[1].path = "../a".into()).contains("no path in an output"));
         assert!(why(|s| s.items[1].digest = Some(Digest::of(b"x"))).contains("does not agree"));
         assert!(why(|s| s.key = Digest::of(b"x")).contains("does not agree"));

@@ -18,7 +18,7 @@ use super::pull::pull;
 use super::push::{PushOutcome, push};
 use super::scan::ScanPatterns;
 use super::signature_policy::SignaturePolicy;
-use super::store_state::{Shareability, StoreState, lock};
+use super::store_state::{Shareability, StoreState};
 use crate::event::{Stop, TaskId};
 use crate::plan::Plan;
 use crate::runner::store::{OutputCache, TaskRecord};
@@ -78,7 +78,7 @@ impl SharedStore {
             cache: output_cache,
             address: address.to_string(),
             transfer_permits: Arc::new(Semaphore::new(LANES)),
-            large: Semaphore::new(SENDERS),
+            large: Arc::new(Semaphore::new(SENDERS)),
             emit,
             signatures,
             tasks,
@@ -99,7 +99,7 @@ impl SharedStore {
         /// Most runs have nothing to wait for.
         const QUIET: Duration = Duration::from_secs(2);
         const AGAIN: Duration = Duration::from_secs(15);
-        let queue = lock(&self.queue).take();
+        let queue = self.queue.lock().take();
         let Some(Queue { send, mut worker }) = queue else { return UnsentOutputs(0) };
         drop(send);
         let mut pause = QUIET;
@@ -139,7 +139,7 @@ impl OutputSource for SharedStore {
             if inner.closed.get().is_some() {
                 return None;
             }
-            let one_at_a_time = Arc::clone(lock(&inner.fetching).entry(wanted.digest).or_default());
+            let one_at_a_time = Arc::clone(inner.fetching.lock().entry(wanted.digest).or_default());
             let _turn = one_at_a_time.lock().await;
             let object = name(&wanted.digest, machine);
             match pull(&inner, &wanted, &object).await {
@@ -156,7 +156,7 @@ impl OutputSource for SharedStore {
         match self.inner.tasks.get(task) {
             _ if self.inner.signatures.is_read_only() => {}
             Some(Shareability::Shareable { .. }) => {
-                let queue = lock(&self.queue);
+                let queue = self.queue.lock();
                 if let Some(queue) = &*queue
                     && queue.send.send(record).is_ok()
                 {

@@ -1,6 +1,6 @@
 //! What one run knows of a store: its tasks, damaged objects, and whether the store can still be used.
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
@@ -23,7 +23,7 @@ pub(super) struct StoreState {
     pub address: String,
     pub transfer_permits: Arc<Semaphore>,
     /// Large files that are sent at once: each has several parts in memory.
-    pub large: Semaphore,
+    pub large: Arc<Semaphore>,
     pub emit: EventEmitter,
     pub signatures: SignaturePolicy,
     pub(super) tasks: HashMap<TaskId, Shareability>,
@@ -55,6 +55,27 @@ pub(super) enum Shareability {
 }
 
 impl StoreState {
+    /// Of a run without tasks.
+    #[cfg(test)]
+    pub(super) fn for_test(address: &super::address::StoreAddress, cache: Arc<OutputCache>) -> Self {
+        Self {
+            bucket: Bucket::open(address).unwrap(),
+            cache,
+            address: address.to_string(),
+            transfer_permits: Arc::new(Semaphore::new(super::store::LANES)),
+            large: Arc::new(Semaphore::new(2)),
+            emit: Arc::new(|_| {}),
+            signatures: SignaturePolicy::default(),
+            tasks: HashMap::new(),
+            closed: OnceLock::new(),
+            damaged: Mutex::default(),
+            fetching: Mutex::default(),
+            unsettled: AtomicU64::new(0),
+            unsent: AtomicU64::new(0),
+            sent_bytes: AtomicU64::new(0),
+        }
+    }
+
     pub(super) fn of(&self, task: &TaskId) -> Option<&Shareability> {
         self.tasks.get(task)
     }
@@ -80,15 +101,15 @@ impl StoreState {
     }
 
     pub(super) fn is_damaged(&self, object: &str) -> bool {
-        lock(&self.damaged).contains(object)
+        self.damaged.lock().contains(object)
     }
 
     pub(super) fn note_damage(&self, error: &SharedStoreError) {
         match error {
-            SharedStoreError::Damaged { object, .. } => drop(lock(&self.damaged).insert(object.clone())),
+            SharedStoreError::Damaged { object, .. } => drop(self.damaged.lock().insert(object.clone())),
             // Replaced only by one that is signed.
             SharedStoreError::Untrusted { object, .. } if self.signatures.signer().is_some() => {
-                lock(&self.damaged).insert(object.clone());
+                self.damaged.lock().insert(object.clone());
             }
             _ => {}
         }
@@ -100,8 +121,4 @@ pub(super) fn with_hint(what: &str, error: &SharedStoreError) -> String {
         "" => what.to_owned(),
         hint => format!("{what}; {hint}"),
     }
-}
-
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock()
 }

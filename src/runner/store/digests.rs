@@ -9,6 +9,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use globset::{GlobBuilder, GlobSetBuilder};
+use serde::{Deserialize, Serialize};
 use walkdir::WalkDir;
 
 use super::durable::{PathError, is_there};
@@ -20,11 +21,23 @@ use crate::files::{Digest, Hasher, is_absence, open_regular};
 /// Files and folders of one input: the largest data sets have some million, and each is kept in memory.
 const MOST_ENTRIES: usize = 10_000_000;
 
+/// Files that were not used lately are looked for only where there are more of them.
+const MOST_UNUSED: usize = 10_000;
+
 /// path → what it was when it was hashed. Kept in `.regatta/stats`; losing it costs a rehash, nothing else.
 #[derive(Debug, Default)]
 pub struct Digests {
-    known: Mutex<HashMap<PathBuf, (FileStamp, Digest)>>,
+    known: Mutex<HashMap<PathBuf, KnownDigest>>,
     fresh: Mutex<bool>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct KnownDigest {
+    stamp: FileStamp,
+    digest: Digest,
+    /// This run asked for it.
+    #[serde(skip)]
+    is_used: bool,
 }
 
 /// An input as it was when it was digested.
@@ -67,22 +80,32 @@ impl Digests {
         if !*self.fresh.lock() {
             return Ok(());
         }
+        self.forget_absent(MOST_UNUSED);
         sealed::write(&home.stats(), &*self.known.lock())
+    }
+
+    /// Where there are more than `most` files that this run did not use: forgets those of them that are gone.
+    fn forget_absent(&self, most: usize) {
+        let mut known = self.known.lock();
+        if known.values().filter(|known| !known.is_used).count() > most {
+            known.retain(|path, known| known.is_used || is_there(path).unwrap_or(true));
+        }
     }
 
     /// The digest of one file's content; follows links.
     pub fn file(&self, path: &Path) -> Result<(Digest, FileStamp), PathError> {
         use super::durable::WithPath as _;
         let stamp = FileStamp::through_links(path).at("look at", path)?;
-        if let Some((known, digest)) = self.known.lock().get(path)
-            && *known == stamp
+        if let Some(known) = self.known.lock().get_mut(path)
+            && known.stamp == stamp
         {
-            return Ok((*digest, stamp));
+            known.is_used = true;
+            return Ok((known.digest, stamp));
         }
         let (digest, stamp) = hash_file(path)?;
         // A file written in the same tick of the clock could change again without its stamp changing.
         if !stamp.is_racy() {
-            self.known.lock().insert(path.to_owned(), (stamp, digest));
+            self.known.lock().insert(path.to_owned(), KnownDigest { stamp, digest, is_used: true });
             *self.fresh.lock() = true;
         }
         Ok((digest, stamp))
@@ -93,9 +116,9 @@ impl Digests {
         const SMALL: u64 = 256 * 1024;
         patterns.iter().all(|pattern| {
             let path = base.join(pattern);
-            !pattern.contains(['*', '?', '[', '{'])
+            !is_glob(pattern)
                 && FileStamp::through_links(&path).is_ok_and(|stamp| {
-                    let known = || self.known.lock().get(&path).is_some_and(|(known, _)| *known == stamp);
+                    let known = || self.known.lock().get(&path).is_some_and(|known| known.stamp == stamp);
                     stamp.is_file() && (stamp.size <= SMALL || known())
                 })
         })
@@ -107,7 +130,7 @@ impl Digests {
         let mut seen = Vec::new();
         let mut paths = Vec::new();
         for pattern in patterns {
-            if pattern.contains(['*', '?', '[', '{']) {
+            if is_glob(pattern) {
                 let before = paths.len();
                 glob(base, pattern, &mut paths, &mut seen)?;
                 if paths.len() == before {
@@ -206,6 +229,11 @@ fn stamp_of_input(path: &Path) -> Result<FileStamp, InputError> {
     })
 }
 
+/// Whether a pattern, or a part of one, has wildcards.
+fn is_glob(pattern: &str) -> bool {
+    pattern.contains(['*', '?', '[', '{'])
+}
+
 fn glob(
     base: &Path,
     pattern: &str,
@@ -213,14 +241,15 @@ fn glob(
     seen: &mut Vec<(PathBuf, FileStamp)>,
 ) -> Result<(), InputError> {
     let bad = |e| InputError::Pattern(pattern.to_owned(), e);
-    let full = base.join(pattern);
-    let text = full.to_string_lossy().into_owned();
-    let glob = GlobBuilder::new(&text).literal_separator(true).build().map_err(bad)?;
+    let pattern_path = Path::new(pattern);
+    // No part of the pattern: a project's own path may have characters that are wildcards in one.
+    let base = if pattern_path.is_absolute() { Path::new("") } else { base };
+    let glob = GlobBuilder::new(pattern).literal_separator(true).build().map_err(bad)?;
     let set = GlobSetBuilder::new().add(glob).build().map_err(bad)?;
     let mut walked = 0;
     // Walk from the last folder that has no wildcard in its name.
-    let fixed: PathBuf =
-        full.components().take_while(|c| !c.as_os_str().to_string_lossy().contains(['*', '?', '[', '{'])).collect();
+    let names = pattern_path.components().take_while(|c| !is_glob(&c.as_os_str().to_string_lossy()));
+    let fixed: PathBuf = base.components().chain(names).collect();
     for item in WalkDir::new(&fixed).sort_by_file_name() {
         let item = item.map_err(|e| walk_error(&fixed, e))?;
         walked += 1;
@@ -231,7 +260,7 @@ fn glob(
             if let Ok(stamp) = FileStamp::through_links(item.path()) {
                 seen.push((item.path().to_owned(), stamp));
             }
-        } else if set.is_match(item.path()) {
+        } else if set.is_match(item.path().strip_prefix(base).unwrap_or(item.path())) {
             into.push(item.into_path());
         }
     }
@@ -275,6 +304,51 @@ mod tests {
         assert!(of(3).is_ok());
         let error = of(2).unwrap_err().to_string();
         assert!(error.ends_with("has more than 2 files and folders"), "{error}");
+    }
+
+    #[test]
+    fn wildcards_in_the_path_of_the_project_are_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let base = folder.path().join("a[1]{b,c}*?");
+        fs::create_dir_all(base.join("data/deep")).unwrap();
+        for file in ["data/x.txt", "data/y.json", "data/deep/z.txt"] {
+            fs::write(base.join(file), "x").unwrap();
+        }
+        let absolute = folder.path().join("a*/data/*.txt").display().to_string();
+        for pattern in ["data/*.txt", &absolute] {
+            let input = Digests::default().input(&base, &[pattern.to_owned()]).unwrap();
+            assert_eq!(input.paths, [base.join("data/x.txt")], "{pattern}");
+        }
+        // Not from above the project.
+        let input = Digests::default().input(&base, &["*/*.json".to_owned()]).unwrap();
+        assert_eq!((input.paths, &input.seen[0].0), (vec![base.join("data/y.json")], &base));
+    }
+
+    #[test]
+    fn of_many_files_those_that_are_gone_are_forgotten() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = StateFolder::new(folder.path().to_owned(), folder.path().to_owned());
+        let paths = ["gone", "unused", "used"].map(|name| folder.path().join(name));
+        for path in &paths {
+            fs::write(path, "x").unwrap();
+        }
+        while FileStamp::of(&paths[2]).unwrap().is_racy() {
+            std::thread::yield_now();
+        }
+        let digests = Digests::default();
+        for path in &paths {
+            digests.file(path).unwrap();
+        }
+        digests.save(&home).unwrap();
+        fs::remove_file(&paths[0]).unwrap();
+        let digests = Digests::load(&home);
+        digests.file(&paths[2]).unwrap();
+        let known = || digests.known.lock().len();
+        digests.forget_absent(2);
+        assert_eq!(known(), 3);
+        digests.forget_absent(1);
+        assert_eq!(known(), 2);
+        assert!(!digests.known.lock().contains_key(&paths[0]));
     }
 
     #[test]

@@ -3,9 +3,9 @@
 //! After a power cut a file is the old or the new one, whole. The new name itself lasts once the filesystem has written the folder, at
 //! the latest with the flush at the end of a run (`OutputCache::sync`): to sync the folder each time would take as long again.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
 use crate::event::{Failure, FailureKind};
@@ -172,10 +172,11 @@ pub(super) fn half_written_by(path: &Path) -> Option<u32> {
     path.extension()?.to_str()?.strip_prefix("tmp")?.parse().ok()
 }
 
-/// Removes a file, a link (not what it leads to) or a folder with all that is in it. It may be gone already.
+/// Removes a file, a link (not what it leads to) or a folder with all that is in it, also where folders in it are read-only, as those of
+/// Go's module cache are. It may be gone already.
 pub fn discard(path: &Path) -> Result<(), PathError> {
     let removed = match fs::symlink_metadata(path) {
-        Ok(meta) if meta.is_dir() => fs::remove_dir_all(path),
+        Ok(meta) if meta.is_dir() => remove_tree(path),
         Ok(_) => fs::remove_file(path),
         Err(e) => Err(e),
     };
@@ -183,6 +184,34 @@ pub fn discard(path: &Path) -> Result<(), PathError> {
         Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e).at("remove", path),
         _ => Ok(()),
     }
+}
+
+fn remove_tree(folder: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied && make_writable(folder).is_ok() => {
+            fs::remove_dir_all(folder)
+        }
+        removed => removed,
+    }
+}
+
+/// A folder, and those in it.
+fn make_writable(folder: &Path) -> io::Result<()> {
+    const OF_OWNER: u32 = 0o700;
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        let mode = fs::symlink_metadata(&folder)?.permissions().mode();
+        if mode & OF_OWNER != OF_OWNER {
+            fs::set_permissions(&folder, Permissions::from_mode(mode | OF_OWNER))?;
+        }
+        for item in fs::read_dir(&folder)? {
+            let item = item?;
+            if item.file_type()?.is_dir() {
+                folders.push(item.path());
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Removes a folder that another process may still write to by its name: it is renamed to `<name>.gone` first.
@@ -193,5 +222,32 @@ pub(super) fn discard_aside(folder: &Path) -> Result<(), PathError> {
     match fs::rename(folder, &aside) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e).at("rename", folder),
         _ => discard(&aside),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tree_with_read_only_folders_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let tree = folder.path().join("tree");
+        let inner = tree.join("module/inner");
+        let mode = |path: &Path| fs::symlink_metadata(path).unwrap().permissions().mode() & 0o777;
+        fs::create_dir_all(&inner).unwrap();
+        fs::write(inner.join("file"), "x").unwrap();
+        symlink("/", inner.join("link")).unwrap();
+        let close = || {
+            fs::set_permissions(&inner, Permissions::from_mode(0o500)).unwrap();
+            fs::set_permissions(&tree, Permissions::from_mode(0o000)).unwrap();
+        };
+        close();
+        // To root no folder is closed.
+        make_writable(&tree).unwrap();
+        assert_eq!((mode(&tree), mode(&inner)), (0o700, 0o700));
+        close();
+        discard(&tree).unwrap();
+        assert!(!tree.exists());
     }
 }

@@ -32,6 +32,7 @@ use super::sealed_json::{read_sealed_json, replace_sealed_json, sealed_json};
 use super::{ArrayFiles, StateFolder};
 use crate::event::TaskId;
 use crate::files::{Digest, read_text};
+use crate::plan::Lifetime;
 
 /// One attempt's folder. Making this touches nothing on disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,7 +49,7 @@ struct JobHeader {
 #[derive(Deserialize)]
 struct HeadTask {
     id: TaskId,
-    lifetime: String,
+    lifetime: Lifetime,
 }
 
 impl JobFolder {
@@ -177,8 +178,7 @@ impl JobFolder {
     }
 
     pub fn beats(&self) -> Option<String> {
-        self.refresh_directory();
-        read_text(self.path.join("beat")).ok()
+        self.count_in("beat")
     }
 
     /// The job's own sign of life.
@@ -188,7 +188,13 @@ impl JobFolder {
     }
 
     pub fn heartbeat(&self) -> Option<String> {
-        read_text(self.path.join("alive")).ok().filter(|count| !count.is_empty())
+        self.count_in("alive")
+    }
+
+    /// `None` also while it is being written.
+    fn count_in(&self, name: &str) -> Option<String> {
+        self.refresh_directory();
+        read_text(self.path.join(name)).ok().filter(|count| !count.is_empty())
     }
 
     /// Requests the job's end; works for any process that finds the folder later.
@@ -236,7 +242,7 @@ pub fn left_running(home: &StateFolder, task: &TaskId, key: &Digest) -> Result<O
         };
         let Some(head) = job.head()? else { continue };
         let out = home.output(name);
-        if head.id == *task && head.lifetime == "Step" && !job.is_cancelled() && is_there(&out)? {
+        if head.id == *task && head.lifetime == Lifetime::Step && !job.is_cancelled() && is_there(&out)? {
             return Ok(Some(out));
         }
     }
@@ -256,7 +262,7 @@ pub fn abandoned(home: &StateFolder) -> (Vec<JobFolder>, Vec<PathError>) {
             continue;
         }
         match job.head() {
-            Ok(head) if head.as_ref().is_none_or(|head| head.lifetime != "Step") => found.push(job),
+            Ok(head) if head.as_ref().is_none_or(|head| head.lifetime != Lifetime::Step) => found.push(job),
             Ok(_) => {}
             Err(error) => unknown.push(error),
         }

@@ -4,14 +4,14 @@
 //! seal is the first 8 bytes of BLAKE3 over the line, in hex. A bad last line is a torn write; a bad line before
 //! others is corruption and reported as such.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
 use super::StateFolder;
 use super::durable::{PathError, WithPath as _, create_folder, is_there, items_in};
+use super::line_file::LineFile;
 use crate::event::{Event, RunId};
 use crate::files::read_bytes;
 
@@ -42,8 +42,7 @@ pub(super) fn unseal(line: &[u8]) -> Option<&[u8]> {
 /// The journal of the run that is going on.
 #[derive(Debug)]
 pub struct Journal {
-    file: File,
-    path: PathBuf,
+    file: LineFile,
     /// Lines that are written with the next one.
     waiting: Vec<u8>,
 }
@@ -54,8 +53,7 @@ impl Journal {
         let folder = home.run(run);
         create_folder(&folder)?;
         let path = folder.join("journal.jsonl");
-        let file = OpenOptions::new().create(true).append(true).open(&path).at("create", &path)?;
-        Ok(Self { file, path, waiting: Vec::new() })
+        Ok(Self { file: LineFile::open(&path, 0)?, waiting: Vec::new() })
     }
 
     /// One write for each fact; chatter is left out. That a task is cached is a fact of earlier runs, and large plans have
@@ -64,13 +62,13 @@ impl Journal {
         if !event.is_fact() {
             return Ok(());
         }
-        self.waiting.append(&mut seal(event).map_err(io::Error::other).at("write", &self.path)?);
+        self.waiting.append(&mut seal(event).map_err(io::Error::other).at("write", self.file.path())?);
         if matches!(event, Event::TaskCached { .. }) && self.waiting.len() < WAITING_BYTES {
             return Ok(());
         }
-        let written = self.file.write_all(&self.waiting);
+        let written = self.file.append(&self.waiting);
         self.waiting.clear();
-        written.at("write", &self.path)
+        written
     }
 }
 

@@ -164,7 +164,7 @@ fn try_lock_past_readers(file: &File, mut pause: impl FnMut()) -> Result<(), Try
 }
 
 /// The filesystem has no locks, or no server that keeps them; the standard library has no kind for the latter.
-fn has_no_locks(error: &std::io::Error) -> bool {
+pub fn has_no_locks(error: &std::io::Error) -> bool {
     error.kind() == std::io::ErrorKind::Unsupported
         || error.raw_os_error() == Some(rustix::io::Errno::NOLCK.raw_os_error())
 }

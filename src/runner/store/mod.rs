@@ -30,8 +30,8 @@
 //! When a *record* names it: a sealed line appended to `records` by one write, after the folder was hashed. A
 //! half-written folder has no record, so it cannot be taken for a whole one. The folder is not renamed: builds
 //! bake the path of their output folder into their files (CMake trees, virtual environments), and a rename would
-//! break them. Its name ends in a number that is new for every try, so a writer that outlived its run writes
-//! beside, never into, what a later run accepts.
+//! break them. Its name ends in a number that is new for every try, because a run counts on from the time at which
+//! it began: a writer that outlived its run writes beside, never into, what a later run accepts.
 //!
 //! Before an output is used, its files are compared with the record (size, times, inode; content when those
 //! differ). What was changed or deleted is made again.
@@ -54,6 +54,7 @@ mod jobs;
 mod journal;
 mod key;
 mod latest;
+mod line_file;
 mod lock;
 mod named_file;
 mod output_cache;
@@ -84,7 +85,7 @@ pub use journal::{
 };
 pub use key::{KEY_VERSION, TaskKey};
 pub use latest::Latest;
-pub use lock::{LockAttempt, LockHolder, ProjectLock};
+pub use lock::{LockAttempt, LockHolder, ProjectLock, has_no_locks};
 pub use named_file::{append_named, copy_named, write_named};
 pub use output_cache::{FinishedOutput, Lookup, OutputCache};
 pub use outputs::{HashedFolder, ListedFolder, list_folder};

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::{Mutex, MutexGuard};
 use rustix::io::Errno;
 
-use super::durable::{PathError, WithPath as _, create_folder, items_in, point};
+use super::durable::{PathError, WithPath as _, create_folder, discard, items_in, point};
 use super::home::is_output_name;
 use super::outputs::{FolderChange, HashedFolder, compare};
 use super::parsed_records::RecordHistory;
@@ -26,7 +26,7 @@ pub struct OutputCache {
     inner: Mutex<Inner>,
     /// Held while records are flushed to the disk.
     syncing: Mutex<()>,
-    /// Makes the folder of every try new.
+    /// Makes the name of every try's folder new, also where that of an earlier run has gone: the run begins with the time, in ms.
     nonce: AtomicU64,
 }
 
@@ -81,7 +81,8 @@ impl OutputCache {
             inner.index_record(Arc::clone(record));
         }
         inner.history = history;
-        Ok(Self { home: home.clone(), inner: Mutex::new(inner), syncing: Mutex::new(()), nonce: AtomicU64::new(0) })
+        let nonce = AtomicU64::new(jiff::Timestamp::now().as_millisecond() as u64);
+        Ok(Self { home: home.clone(), inner: Mutex::new(inner), syncing: Mutex::new(()), nonce })
     }
 
     pub fn home(&self) -> &StateFolder {
@@ -211,7 +212,7 @@ impl OutputCache {
             let name = if resume {
                 format!("{}-{}-resume", key.short(), Digest::of(task.as_str().as_bytes()).short())
             } else {
-                format!("{}-{n}", key.short())
+                format!("{}-{n:x}", key.short())
             };
             let folder = self.home.output(&name);
             match fs::create_dir(&folder) {
@@ -244,7 +245,7 @@ impl OutputCache {
         let (name, entries) = if let Some(before) = &before {
             // The same folder when a resumed stage changed nothing.
             if self.folder(before) != folder {
-                let _ = fs::remove_dir_all(&folder);
+                let _ = discard(&folder);
             }
             (before.folder.clone(), before.entries.clone())
         } else {
@@ -285,7 +286,7 @@ impl OutputCache {
         self.inner().has_failed = true;
         let link = self.home.failed().join(task.file_name());
         if let Some(before) = self.failed_folder(&link).filter(|before| before != folder && !resume) {
-            let _ = fs::remove_dir_all(before);
+            let _ = discard(&before);
         }
         Ok(point(&link, folder).is_ok().then(|| folder.to_owned()))
     }
@@ -299,7 +300,7 @@ impl OutputCache {
         let folder = self.failed_folder(&link);
         let _ = fs::remove_file(&link);
         if let Some(folder) = folder {
-            let _ = fs::remove_dir_all(folder);
+            let _ = discard(&folder);
         }
     }
 
@@ -500,6 +501,22 @@ pub(in crate::runner::store) mod tests {
         let sealed = list_folder(&folder).unwrap().seal().unwrap();
         let output = FinishedOutput { folder, sealed, done: Done::default(), seconds: 0.5, from: None };
         cache.accept(&RunId::new("r"), "m", &task, &key, output).unwrap();
+    }
+
+    #[test]
+    fn the_name_of_a_folder_that_has_gone_does_not_come_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let (task, key) = (TaskId::new("t"), Digest::of(b"key"));
+        let names: HashSet<PathBuf> = (0..3)
+            .map(|_| {
+                // A run takes longer.
+                std::thread::sleep(std::time::Duration::from_millis(2));
+                let new = begun(folder.path()).new_folder(&task, &key, false).unwrap();
+                fs::remove_dir(&new).unwrap();
+                new
+            })
+            .collect();
+        assert_eq!(names.len(), 3);
     }
 
     /// How many records there are, and how many of them count as synced.

@@ -1,14 +1,15 @@
 //! `records`: one sealed line for each finished task. What has a record is done; what has none is not.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read as _, Write as _};
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::Path;
 use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
 use super::durable::{PathError, WithPath as _};
+use super::line_file::LineFile;
 use super::outputs::OutputEntry;
 use super::parsed_records::RecordHistory;
 use super::{StateFolder, TaskKey};
@@ -172,40 +173,24 @@ pub(super) fn read(home: &StateFolder) -> Result<(RecordHistory, u64), PathError
 
 /// `records`, open for appending by the run that holds the lock.
 #[derive(Debug)]
-pub(super) struct RecordsFile {
-    file: File,
-    path: PathBuf,
-    /// Up to the end of the last whole line.
-    length: u64,
-}
+pub(super) struct RecordsFile(LineFile);
 
 impl RecordsFile {
     /// A torn line at the end is cut off first.
     pub(super) fn open(path: &Path, torn: u64) -> Result<Self, PathError> {
-        let file = OpenOptions::new().create(true).append(true).open(path).at("open", path)?;
-        let mut length = file.metadata().at("look at", path)?.len();
-        if torn > 0 {
-            length -= torn;
-            file.set_len(length).at("mend", path)?;
-        }
-        Ok(Self { file, path: path.to_owned(), length })
+        LineFile::open(path, torn).map(Self)
     }
 
     /// The line as it was written, with its end.
     pub(super) fn append(&mut self, line: &WrittenLine) -> Result<Vec<u8>, PathError> {
-        let line = super::journal::seal(line).map_err(io::Error::other).at("write", &self.path)?;
-        if let Err(error) = self.file.write_all(&line) {
-            // A full disk: leave no half line for the next one to be glued to.
-            let _ = self.file.set_len(self.length);
-            return Err(error).at("write", &self.path);
-        }
-        self.length += line.len() as u64;
+        let line = super::journal::seal(line).map_err(io::Error::other).at("write", self.0.path())?;
+        self.0.append(&line)?;
         Ok(line)
     }
 
     /// To be synced without holding this one.
     pub(super) fn try_clone(&self) -> Result<File, PathError> {
-        self.file.try_clone().at("sync", &self.path)
+        self.0.try_clone()
     }
 }
 

@@ -1,13 +1,13 @@
 //! `confine: true`: a command that sees what its stage declares, the system's folders, and nothing else.
 
 use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::TaskContext;
 use crate::event::{Failure, FailureKind};
 use crate::exec::process::{Confinement, ProcessCommand};
 use crate::files::SYSTEM_FOLDERS;
+use crate::runner::store::discard;
 
 /// What programs print with the path of a file that was refused: EACCES of the C library, of Rust, Go and Python.
 const REFUSALS: [&str; 2] = ["permission denied", "operation not permitted"];
@@ -18,13 +18,19 @@ pub async fn run_confined(context: &TaskContext, mut command: ProcessCommand) ->
     let lease = &context.lease;
     refuse_open_folders(context)?;
     let scratch = lease.log.with_extension("scratch");
-    fs::create_dir_all(&scratch).map_err(|error| cannot("made", &scratch, &error))?;
+    fs::create_dir_all(&scratch).map_err(|error| {
+        let what = format!("the folder for its temporary files, {}, cannot be made: {error}", scratch.display());
+        Failure::new(FailureKind::System, what)
+    })?;
     let read = lease.assignment.inputs.values().flatten().chain(&lease.assignment.outputs).cloned().collect();
     let confinement = Confinement { read, write: vec![lease.out.clone(), scratch.clone()] };
     command.confinement = Some(confinement.clone());
     let command = command.set("HOME", &scratch).set("TMPDIR", &scratch);
     let ended = context.run(command).await;
-    fs::remove_dir_all(&scratch).map_err(|error| cannot("removed", &scratch, &error))?;
+    // How the command ended counts.
+    if let Err(error) = discard(&scratch) {
+        lease.notice(format!("its temporary files are left: {error}"));
+    }
     ended.map(drop).map_err(|failure| explained(failure, &confinement))
 }
 
@@ -45,11 +51,6 @@ fn refuse_open_folders(context: &TaskContext) -> Result<(), Failure> {
         }
     }
     Ok(())
-}
-
-fn cannot(done: &str, scratch: &Path, error: &io::Error) -> Failure {
-    let what = format!("the folder for its temporary files, {}, cannot be {done}: {error}", scratch.display());
-    Failure::new(FailureKind::System, what)
 }
 
 /// With the path that the command was refused, if its last lines or its own name tell.
