@@ -32,7 +32,7 @@ use spec::{fill_in_known_ports, spec};
 pub async fn perform(context: &TaskContext, bench: &Bench, program: Option<&Path>) -> Result<Done, Failure> {
     if bench.turn == Some(RepeatRole::Sum) {
         let runs = context.lease.assignment.inputs.get(REPEATED_RUNS);
-        return repeat::summarize(context, runs.map_or(&[], Vec::as_slice)).await;
+        return Box::pin(repeat::summarize(context, runs.map_or(&[], Vec::as_slice))).await;
     }
     let mut spec =
         spec(bench, &context.lease.project).map_err(|error| Failure::new(FailureKind::Refused, error.to_string()))?;
@@ -58,7 +58,7 @@ pub async fn perform(context: &TaskContext, bench: &Bench, program: Option<&Path
         return Box::pin(repeat::perform(context, &spec, bench.repeat, bench.telemetry, before)).await;
     }
     let measured = Box::pin(measure(context, &spec, bench.telemetry, "", before)).await?;
-    let result = saved_run::write(&context.lease.out, measured).await?;
+    let result = Box::pin(saved_run::write(&context.lease.out, Box::new(measured))).await?;
     if context.lease.stop.is_requested() && context.lease.stop.reason().is_none() {
         return Err(Failure::new(FailureKind::Interrupted, "stopped before all requests were answered"));
     }

@@ -25,7 +25,7 @@ pub async fn perform(
     let servers = resume::begin(context, spec, &context.lease.out.join(RESULT), harness::REPEATS).await?;
     let all = Runs { times, folder: &context.lease.out, name: "" };
     let results = Box::pin(runs(context, spec, all, &servers, watched, &mut preflight)).await?;
-    summarize_results(context, &results).await
+    Box::pin(summarize_results(context, &results)).await
 }
 
 /// Several runs of one measurement: how many, the folder of their result, and what progress calls it; empty in a stage that is
@@ -51,7 +51,7 @@ pub(super) async fn runs(
     for number in 1..=times {
         let spec = BenchSpec { seed: spec.seed.wrapping_add(u64::from(number - 1)), ..spec.clone() };
         let folder = folder.join(repeat_folder(number));
-        let result = if let Some(result) = before(&folder, &spec, servers).await {
+        let result = if let Some(result) = Box::pin(before(&folder, &spec, servers)).await {
             result
         } else {
             let comma = if name.is_empty() { "" } else { ", " };
@@ -60,7 +60,7 @@ pub(super) async fn runs(
             if context.lease.stop.is_requested() && context.lease.stop.reason().is_none() {
                 return Err(Failure::new(FailureKind::Interrupted, format!("stopped in {name}")));
             }
-            keep(&folder, measured).await?
+            Box::pin(keep(&folder, Box::new(measured))).await?
         };
         let is_lost = result.server_lost().is_some();
         results.push(result);
@@ -81,7 +81,7 @@ pub async fn summarize(context: &TaskContext, runs: &[PathBuf]) -> Result<Done, 
         copy(run, &folder, true).await?;
         results.push(harness::read_result(&run.join(RESULT)).map_err(|error| failure(&error))?);
     }
-    summarize_results(context, &results).await.map_err(|failure| {
+    Box::pin(summarize_results(context, &results)).await.map_err(|failure| {
         let stage = &context.lease.task.stage;
         let hint = format!("the runs are kept as they are, so that no good ones are picked; `--force {stage}` measures all of them again");
         failure.hint(hint)
@@ -89,7 +89,7 @@ pub async fn summarize(context: &TaskContext, runs: &[PathBuf]) -> Result<Done, 
 }
 
 async fn summarize_results(context: &TaskContext, results: &[RunResult]) -> Result<Done, Failure> {
-    task_outcome(&keep_result(&context.lease.out, results).await?)
+    task_outcome(&Box::pin(keep_result(&context.lease.out, results)).await?)
 }
 
 /// Writes the result of all runs into the folder above theirs, with the files of the first run.

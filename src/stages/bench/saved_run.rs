@@ -29,25 +29,25 @@ pub(super) async fn before(path: &Path, spec: &BenchSpec, servers: &Servers) -> 
         result.requested.is_load_of(spec)
     } else {
         let spec = spec.clone();
-        let planned = spawn_blocking(move || harness::plan(&spec)).await.ok()?.ok()?;
-        result.schedule_digest == planned.digest.to_string()
+        let digest = spawn_blocking(move || harness::plan(&spec).map(|planned| planned.digest)).await.ok()?.ok()?;
+        result.schedule_digest == digest.to_string()
     };
     same.then_some(result)
 }
 
 /// Writes a run into a folder that may be new.
-pub(super) async fn keep(path: &Path, measured: Measured) -> Result<RunResult, Failure> {
+pub(super) async fn keep(path: &Path, measured: Box<Measured>) -> Result<RunResult, Failure> {
     fs::create_dir_all(path)
         .map_err(|error| Failure::new(FailureKind::System, format!("`{}` cannot be made: {error}", path.display())))?;
     write(path, measured).await
 }
 
-/// Writes a run into a folder that is there.
-pub(super) async fn write(path: &Path, measured: Measured) -> Result<RunResult, Failure> {
+/// Writes a run into a folder that is there. It is large, and moved from thread to thread: in a box.
+pub(super) async fn write(path: &Path, measured: Box<Measured>) -> Result<RunResult, Failure> {
     let path = path.to_owned();
-    let write = move || harness::write(&path, &measured).map(|()| measured.result);
+    let write = move || harness::write(&path, &measured).map(|()| measured);
     let written = spawn_blocking(write).await.map_err(|error| Failure::new(FailureKind::System, error.to_string()))?;
-    written.map_err(|error| failure(&error))
+    written.map(|measured| measured.result).map_err(|error| failure(&error))
 }
 
 /// Copies the files of a run, its result last where it is wanted; which of the others there are depends on what was measured.

@@ -98,7 +98,7 @@ pub async fn perform(
     let tried = &search_report.probes;
     // The result of this stage is the last measurement at the rate that was found.
     if let Some(best) = tried.iter().rev().find(|tried| tried.probe.rate.total_cmp(&found.at_least).is_eq()) {
-        copy(&context.lease.out.join(&best.folder), &context.lease.out, true).await?;
+        Box::pin(copy(&context.lease.out.join(&best.folder), &context.lease.out, true)).await?;
     }
     write(context.lease.out.join(FILE), serde_json::to_vec_pretty(&search_report).unwrap_or_default())?;
     warnings.extend(tried.iter().filter_map(measured_again));

@@ -84,7 +84,7 @@ impl Prober<'_> {
         label: &str,
     ) -> Result<(RunResult, ProbeOutcome), Failure> {
         let path = &self.context.lease.out.join(folder);
-        if let Some(earlier) = probe_before(path, spec, self.servers).await {
+        if let Some(earlier) = Box::pin(probe_before(path, spec, self.servers)).await {
             return Ok(earlier);
         }
         let measured = Box::pin(measure(self.context, spec, self.watched, label, None)).await?;
@@ -99,7 +99,7 @@ impl Prober<'_> {
         }
         let margin = measured.margin(spec, rate);
         keep_margin(path, &margin)?;
-        Ok((keep(path, measured).await?, margin))
+        Ok((Box::pin(keep(path, Box::new(measured))).await?, margin))
     }
 }
 
@@ -126,7 +126,7 @@ pub(super) fn second_folder(folder: &Path) -> PathBuf {
 /// What `before` finds, with its margin.
 async fn probe_before(path: &Path, spec: &BenchSpec, servers: &Servers) -> Option<(RunResult, ProbeOutcome)> {
     let margin = serde_json::from_slice(&read_bytes(path.join(MARGIN)).ok()?).ok()?;
-    Some((before(path, spec, servers).await?, margin))
+    Some((Box::pin(before(path, spec, servers)).await?, margin))
 }
 
 fn keep_margin(path: &Path, margin: &ProbeOutcome) -> Result<(), Failure> {
