@@ -27,7 +27,7 @@
 //! | `event` | what can happen in a run: ids, events, outcomes | files |
 //! | `units` | numbers, arguments and paths as text: sizes, counts, durations, quoting for a shell, credentials in URLs | – |
 //! | `spec` | the settings of a manifest that the harness and the launch of servers act on: one type for each | units |
-//! | `stats` | statistics of several runs and of one: tests, intervals, effective sample sizes, searches; pure | – |
+//! | `stats` | statistics of several runs and of one: tests, intervals, effective sample sizes, searches; pure | units |
 //! | `manifest` | text → a checked `Manifest`; the JSON Schema | spec, diag, files, event, units |
 //! | `plan` | manifest and parameters → a frozen graph of tasks; pure data | manifest, triton, mlperf, spec, diag, files, event, units |
 //! | `runner` | what may start and what must stop; `store`: durable state on this machine; `shared_store`: outputs shared between machines, and the keys that sign them; owns `trait TaskExecutor` | plan, diag, files, event, units |

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Read as _;
 use std::path::Path;
 
-use super::find_result::{RESULT, SEEN, find};
+use super::find_result::{SEEN, find};
 use super::import_sources::located_runs;
 use super::translate;
 use crate::app::error::CommandError;
@@ -12,15 +12,20 @@ use crate::app::out_folder::NewResult;
 use crate::app::output::{print, print_error};
 use crate::cli::{CliExit, ExportRequest, Global, ImportRequest};
 use crate::files::{metadata_if_there, read_text};
-use crate::harness::SWEEP;
+use crate::harness::{RESULT, SWEEP};
 use crate::interop::{self, ExportFormat, Imported, ImportedSweep, LocatedRun};
 use crate::report::compare::{CompareRules, ComparedSweep};
 use crate::report::{Styler, html, sweep_table};
 use crate::runner::store::write_named;
+use crate::units::size;
+
+/// Bytes of standard input: command lines and scripts.
+const MOST_INPUT: u64 = 64 << 20;
 
 pub(super) fn export(global: &Global, request: &ExportRequest) -> Result<CliExit, CommandError> {
     let found = find(global, &request.result)?;
-    if found.records.is_empty() {
+    let records = found.records()?;
+    if records.is_empty() {
         return Err(CommandError::Usage(format!(
             "{} has no records of single requests, from which another tool's files could be made\n  hint: requests.jsonl is next to a result.json of Regatta's; an imported result is not exported again",
             request.result
@@ -28,7 +33,7 @@ pub(super) fn export(global: &Global, request: &ExportRequest) -> Result<CliExit
     }
     create_folder(&request.out)?;
     for shape in ExportFormat::ALL.into_iter().filter(|shape| request.formats.iter().any(|name| name == shape.name())) {
-        let exported = interop::export(&found.run, &found.records, shape).map_err(anyhow::Error::from)?;
+        let exported = interop::export(&found.run, &records, shape).map_err(anyhow::Error::from)?;
         for file in &exported.files {
             if shape == ExportFormat::Mlflow {
                 write(&request.out, &file.name, &file.bytes)?;
@@ -54,7 +59,10 @@ pub(super) fn import(global: &Global, request: &ImportRequest) -> Result<CliExit
     if let [only] = request.paths.as_slice() {
         if only == Path::new("-") {
             let mut text = String::new();
-            std::io::stdin().lock().read_to_string(&mut text)?;
+            std::io::stdin().lock().take(MOST_INPUT + 1).read_to_string(&mut text)?;
+            if text.len() as u64 > MOST_INPUT {
+                return Err(CommandError::Usage(format!("standard input has more than {}", size(MOST_INPUT))));
+            }
             return translate::text(global, "standard input", &text);
         }
         // A line in quotes, as it was copied.

@@ -1,7 +1,6 @@
 //! Finds results by the names that users have for them: a task of the last run, a run, a folder, a file.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 
 use super::import_sources::located_runs;
@@ -10,21 +9,26 @@ use crate::app::error::CommandError;
 use crate::cli::Global;
 use crate::event::RunId;
 use crate::files::read_text;
-use crate::harness::{RequestRecord, SWEEP, SweepReport, repeat_folders};
+use crate::harness::{REQUESTS, RESULT, RequestRecord, SWEEP, SweepReport, read_records, repeat_folders};
 use crate::interop::{ImportError, Imported, MeasuredResult, MeasuredRun, RequestTrace, import_sweep};
 use crate::report::RunState;
 use crate::runner::store::{PathError, StateFolder, is_there, last_run, read_journal, readable_runs, tagged_run};
 
-pub(super) const RESULT: &str = "result.json";
 pub(super) const SEEN: &str = "seen.jsonl";
-const REQUESTS: &str = "requests.jsonl";
 
 /// A result with its requests.
 #[derive(Clone)]
 pub(super) struct FoundResult {
     pub run: MeasuredRun,
-    /// Regatta's own, where it measured.
-    pub records: Vec<RequestRecord>,
+    /// The file of Regatta's own records, where it measured.
+    requests: Option<PathBuf>,
+}
+
+impl FoundResult {
+    /// Regatta's own records; none where another tool measured.
+    pub(super) fn records(&self) -> Result<Vec<RequestRecord>, CommandError> {
+        self.requests.as_deref().map_or_else(|| Ok(Vec::new()), lines)
+    }
 }
 
 /// One result, or an error that lists the existing ones.
@@ -238,15 +242,12 @@ fn files_of_run(home: &StateFolder, run: &RunId, file: &str) -> Result<(String, 
     Ok((run_state.manifest, results))
 }
 
-fn read_error(path: &Path) -> impl Fn(std::io::Error) -> CommandError {
-    move |error| anyhow::Error::from(error).context(format!("cannot read {}", path.display())).into()
-}
-
 /// A result of Regatta, an imported one, or another tool's files.
 fn read(name: &str, path: &Path) -> Result<FoundResult, CommandError> {
     let file = if path.is_dir() { path.join(RESULT) } else { path.to_owned() };
     if file.is_file() {
-        let text = read_text(&file).map_err(read_error(&file))?;
+        let text = read_text(&file)
+            .map_err(|error| anyhow::Error::from(error).context(format!("cannot read {}", file.display())))?;
         if MeasuredResult::is_one(&text) {
             let result = MeasuredResult::read(&text)
                 .map_err(|error| anyhow::anyhow!("{} cannot be read: {error}", file.display()))?;
@@ -257,7 +258,7 @@ fn read(name: &str, path: &Path) -> Result<FoundResult, CommandError> {
     match (runs.pop(), runs.len()) {
         (Some(only), 0) => {
             let imported = Imported { name: name.to_owned(), ..only.run };
-            Ok(FoundResult { run: imported.into(), records: Vec::new() })
+            Ok(FoundResult { run: imported.into(), requests: None })
         }
         (_, others) => {
             Err(CommandError::usage(ImportError::SeveralRuns { name: path.display().to_string(), count: others + 1 }))
@@ -271,20 +272,20 @@ fn read_regatta_result(name: &str, folder: &Path, result: MeasuredResult) -> Res
         let seen: Vec<RequestTrace> = if seen.is_file() { lines(&seen)? } else { Vec::new() };
         return Ok(FoundResult {
             run: MeasuredRun { name: name.to_owned(), result, request_traces: seen },
-            records: Vec::new(),
+            requests: None,
         });
     }
-    let records: Vec<RequestRecord> = if requests.is_file() { lines(&requests)? } else { Vec::new() };
-    let seen = records.iter().map(RequestTrace::from).collect();
-    Ok(FoundResult { run: MeasuredRun { name: name.to_owned(), result, request_traces: seen }, records })
+    let requests = Some(requests).filter(|requests| requests.is_file());
+    let mut request_traces = Vec::new();
+    if let Some(requests) = &requests {
+        let kept = read_records(requests, |record: RequestRecord| request_traces.push(RequestTrace::from(&record)));
+        kept.map_err(anyhow::Error::from)?;
+    }
+    Ok(FoundResult { run: MeasuredRun { name: name.to_owned(), result, request_traces }, requests })
 }
 
 fn lines<T: serde::de::DeserializeOwned>(path: &Path) -> Result<Vec<T>, CommandError> {
     let mut all = Vec::new();
-    for (n, line) in BufReader::new(fs::File::open(path).map_err(read_error(path))?).lines().enumerate() {
-        let line = line.map_err(read_error(path))?;
-        let read = serde_json::from_str(&line);
-        all.push(read.map_err(|error| anyhow::anyhow!("{}, line {}: {error}", path.display(), n + 1))?);
-    }
+    read_records(path, |record| all.push(record)).map_err(anyhow::Error::from)?;
     Ok(all)
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::fs;
 use std::path::Path;
 
-use super::find_result::{RESULT, results_of_run};
+use super::find_result::results_of_run;
 use super::past_runs::{or_left_out, report_unreadable};
 use super::project::Project;
 use super::shared_results;
@@ -13,6 +13,7 @@ use crate::app::output::{print, print_error};
 use crate::cli::{CliExit, Global, HistoryRequest, TagRequest};
 use crate::event::RunId;
 use crate::files::read_text;
+use crate::harness::RESULT;
 use crate::interop::{MeasuredResult, MeasuredRun};
 use crate::report::compare::ComparedResult;
 use crate::report::history::{self, HistoryPoint, MetricKey};

@@ -4,16 +4,17 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::bench::manifest::is_bench_manifest;
+use super::find_result::SEEN;
 use crate::app::error::CommandError;
 use crate::files::read_text;
-use crate::harness::{REPEATS, SWEEP, SWEEP_POINTS, SweepReport};
+use crate::harness::{GPU_READINGS, REPEATS, REQUESTS, RESULT, SWEEP, SWEEP_POINTS, SweepReport};
 use crate::interop::MeasuredResult;
 use crate::runner::store::{
     PathError, WithPath as _, copy_named, discard, is_there, items_in, move_items, write_named,
 };
 
 /// The files of one run that are copied.
-pub(super) const FILES: [&str; 3] = ["result.json", "requests.jsonl", "gpu.jsonl"];
+pub(super) const FILES: [&str; 3] = [RESULT, REQUESTS, GPU_READINGS];
 /// How many files a message names.
 const NAMED: usize = 5;
 
@@ -40,9 +41,9 @@ impl OutFolder {
         found.has_result = is_result || is_sweep;
         for path in items_in(folder)? {
             let is_own = match path.file_name().and_then(|name| name.to_str()).unwrap_or_default() {
-                "result.json" => is_result,
+                RESULT => is_result,
                 SWEEP => is_sweep,
-                "requests.jsonl" | "seen.jsonl" | "gpu.jsonl" | "report.html" | "sweep.html" => found.has_result,
+                REQUESTS | SEEN | GPU_READINGS | "report.html" | "sweep.html" => found.has_result,
                 "manifest.yaml" => found.has_result && read_text(&path).is_ok_and(|text| is_bench_manifest(&text)),
                 REPEATS | SWEEP_POINTS => {
                     found.read_runs(path)?;
@@ -71,7 +72,7 @@ impl OutFolder {
             for item in items_in(&run)? {
                 if item.ends_with(REPEATS) {
                     self.read_runs(item)?;
-                } else if FILES.iter().any(|name| item.ends_with(name)) || item.ends_with("seen.jsonl") {
+                } else if FILES.iter().any(|name| item.ends_with(name)) || item.ends_with(SEEN) {
                     self.own.push(item);
                 } else {
                     self.others.push(item);
@@ -186,7 +187,7 @@ impl Drop for NewResult {
 
 /// Whether a measurement's result is there, or an imported one.
 fn has_result(folder: &Path) -> bool {
-    read_text(folder.join("result.json")).is_ok_and(|text| MeasuredResult::read(&text).is_ok())
+    read_text(folder.join(RESULT)).is_ok_and(|text| MeasuredResult::read(&text).is_ok())
 }
 
 #[cfg(test)]

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use super::find_result::RESULT;
 use super::run_cache;
 use crate::app::error::CommandError;
 use crate::app::output::print_error;
 use crate::cli::StoreSelection;
 use crate::event::{Done, Event, RunId, TaskId};
 use crate::files::read_text;
+use crate::harness::RESULT;
 use crate::interop::MeasuredResult;
 use crate::plan::{ActionKind, Plan, Task};
 use crate::runner::shared_store::{

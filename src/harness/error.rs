@@ -15,9 +15,13 @@ pub enum HarnessError {
     #[error("the benchmark cannot be planned: {0}")]
     Tls(#[source] TransportFailure),
     #[error(
-        "the benchmark cannot be planned: the key is to be in the environment variable {variable}, which is not set or not text"
+        "the benchmark cannot be planned: the key is to be in the environment variable {variable}, which is not set, is empty or is not text"
     )]
     NoApiKey { variable: String },
+    #[error(
+        "the benchmark cannot be planned: the key in the environment variable {variable} has a line break or another control character in it"
+    )]
+    ApiKeyLines { variable: String },
     /// Files of prompts; all that is wrong with one, each a sentence.
     #[error("{} cannot be used: {}", file.display(), faults.join("\n  "))]
     Data { file: PathBuf, faults: Vec<String> },

@@ -55,7 +55,9 @@ pub use measure::result::{
     LittlesLaw, Measured, MinGoodput, Rates, Requested, RequestedRetries, RunResult, ServerSide, TimeSlice,
     TokenCounts, Versions,
 };
-pub use measure::result_files::{amend, read_result, result_schema, write, write_result};
+pub use measure::result_files::{
+    GPU_READINGS, REQUESTS, RESULT, RUN_FILES, amend, read_records, read_result, result_schema, write, write_result,
+};
 pub use measure::sessions_summary::SessionsSummary;
 pub use measure::stability::{ColdStart, Occupancy, ServerStall, Stability, Sustained};
 pub use measure::steady::{Steady, TtftDrift};

@@ -9,6 +9,7 @@ use serde::ser::SerializeSeq;
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::length::LONGEST_LENGTH;
+use crate::units::four_digits;
 
 /// More points than this are an error in a manifest.
 const MOST: usize = 200;
@@ -108,12 +109,6 @@ impl LevelRange {
         let inner = inner.into_iter().enumerate().map(|(n, level)| if n == 0 { low } else { rounded(level) });
         inner.chain([high]).collect()
     }
-}
-
-/// A rate that can be read and typed again.
-fn four_digits(level: f64) -> f64 {
-    let scale = 10f64.powi(3 - level.abs().log10().floor() as i32);
-    (level * scale).round() / scale
 }
 
 impl FromStr for LevelRange {

@@ -1,13 +1,12 @@
 //! `compare:` — results of other stages beside each other, as ratios: a table, the same for programs, and a page.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 
 use super::task_context::TaskContext;
 use crate::event::{Done, Failure, FailureKind};
 use crate::files::read_text;
-use crate::harness::{LoadPattern, RequestRecord, RunResult, repeat_folders};
+use crate::harness::{LoadPattern, REQUESTS, RESULT, RequestRecord, RunResult, read_records, repeat_folders};
 use crate::interop::{COPY_REPEATS, MeasuredResult, MeasuredRun, RequestTrace};
 use crate::manifest::model::CompareResults;
 use crate::report::Styler;
@@ -105,25 +104,19 @@ fn runs(context: &TaskContext, name: &str, given: &str) -> Result<Vec<MeasuredRu
 
 /// A result with its requests, where they were kept.
 fn read_run(name: &str, folder: &Path) -> Result<MeasuredRun, Failure> {
-    let path = folder.join("result.json");
+    let path = folder.join(RESULT);
     let text = read_text(&path).map_err(|error| {
         cannot("read", &path, &error).hint("name the output of a `bench` stage: `{{ stages.NAME.outs }}`")
     })?;
     let result = MeasuredResult::read(&text)
         .map_err(|error| Failure::new(FailureKind::Files, format!("{}: {error}", path.display())))?;
-    let path = folder.join("requests.jsonl");
-    let mut seen = Vec::new();
+    let mut request_traces = Vec::new();
+    let path = folder.join(REQUESTS);
     if path.is_file() {
-        let file = fs::File::open(&path).map_err(|error| cannot("read", &path, &error))?;
-        for (n, line) in BufReader::new(file).lines().enumerate() {
-            let line = line.map_err(|error| cannot("read", &path, &error))?;
-            let record: RequestRecord = serde_json::from_str(&line).map_err(|error| {
-                Failure::new(FailureKind::Files, format!("{}, line {}: {error}", path.display(), n + 1))
-            })?;
-            seen.push(RequestTrace::from(&record));
-        }
+        let kept = read_records(&path, |record: RequestRecord| request_traces.push(RequestTrace::from(&record)));
+        kept.map_err(|error| Failure::new(FailureKind::Files, error.to_string()))?;
     }
-    Ok(MeasuredRun { name: name.to_owned(), result, request_traces: seen })
+    Ok(MeasuredRun { name: name.to_owned(), result, request_traces })
 }
 
 /// `server`, `offline`, …; the number where another tool measured, whose scenarios have other names.

@@ -1,7 +1,7 @@
 //! Statistics of measured numbers: what several runs of one measurement show about a difference, what one run shows about
 //! itself, whether a queue grows, which rate a server holds. Pure.
 //!
-//! Nothing here depends on requests, files or units: a caller passes numbers and gets numbers with their uncertainty. Between
+//! Nothing here depends on requests, files or units of measurement: a caller passes numbers and gets numbers with their uncertainty. Between
 //! results the unit of replication is the *run*: requests of one run share a queue, a cache and a minute of their server's
 //! life, so that ten thousand of them are not ten thousand independent observations; runs with different seeds are.
 

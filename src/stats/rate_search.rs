@@ -16,6 +16,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::units::four_digits;
+
 /// Rates that the line is fitted to, as distance from its root in ln(rate).
 const NEAR: f64 = 0.17;
 /// Slope of margin over ln(rate), before anything is known: queues have 3 at ρ = 0.7 and 15 at 0.95.
@@ -109,7 +111,7 @@ impl RateSearcher {
     #[must_use]
     pub fn near(self, earlier: &RateEstimate) -> Self {
         let aside = probe_spacing(earlier).exp();
-        let within = |rate: f64| rounded(rate).clamp(self.low, self.high);
+        let within = |rate: f64| four_digits(rate).clamp(self.low, self.high);
         Self { start: within(earlier.rate / aside), second: Some(within(earlier.rate * aside)), ..self }
     }
 
@@ -157,7 +159,7 @@ impl RateSearcher {
     }
 
     fn probe(&self, rate: f64) -> RateStep {
-        RateStep::Probe(rounded(rate).clamp(self.low, self.high))
+        RateStep::Probe(four_digits(rate).clamp(self.low, self.high))
     }
 
     /// A probe, unless all have been made.
@@ -251,12 +253,6 @@ fn fitted(near: &[&ProbeOutcome]) -> (f64, RateEstimate) {
         slope,
     };
     (root, estimate)
-}
-
-/// To four digits: a rate that can be read, and typed again.
-fn rounded(rate: f64) -> f64 {
-    let scale = 10f64.powi(3 - rate.abs().log10().floor() as i32);
-    (rate * scale).round() / scale
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! A server that changes its limit of concurrent streams during a run (RFC 9113, 5.1.2).
 
+use std::cell::Cell;
 use std::io::{Read, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,7 +9,9 @@ use std::time::{Duration, Instant};
 
 use pretty_assertions::assert_eq;
 use regatta::event::Stop;
-use regatta::harness::{BenchSpec, LoadPattern, Measured, ReasonSeverity, RequestEnd, VerdictCheck, run};
+use regatta::harness::{
+    BenchProgress, BenchSpec, LoadPattern, Measured, ReasonSeverity, RequestEnd, VerdictCheck, run,
+};
 
 use crate::harness::{AT_ONCE, adds_up, script, spec};
 use crate::scripted_server::{Scripted, wait_for};
@@ -94,7 +97,11 @@ fn next_frame(from: &mut impl Read) -> Option<Vec<u8>> {
 }
 
 /// Six requests of two users; `at_first` is called when the server receives the first.
-fn measured(stall_timeout: Duration, at_first: impl Fn(&Clients) + Send + Sync + 'static) -> Measured {
+fn measured(
+    stall_timeout: Duration,
+    at_first: impl Fn(&Clients) + Send + Sync + 'static,
+    on_progress: impl Fn(&Clients, BenchProgress),
+) -> Measured {
     let clients = Clients::default();
     let announcing = clients.clone();
     let server = Scripted::start(
@@ -115,13 +122,14 @@ fn measured(stall_timeout: Duration, at_first: impl Fn(&Clients) + Send + Sync +
         ..spec(&server, 6)
     };
     let stop = Stop::new();
-    let running = async { tokio::time::timeout(Duration::from_mins(1), run(&spec, &stop, |_| {})).await };
+    let watched = |progress| on_progress(&clients, progress);
+    let running = async { tokio::time::timeout(Duration::from_mins(1), run(&spec, &stop, watched)).await };
     wait_for(running).expect("the run ends").unwrap()
 }
 
 #[test]
 fn a_server_that_allows_no_request_any_more_does_not_hold_the_run_up() {
-    let measured = measured(Duration::from_millis(500), |clients| clients.announce(0));
+    let measured = measured(Duration::from_millis(500), |clients| clients.announce(0), |_, _| {});
     adds_up(&measured);
     let counts = &measured.result.counts;
     assert!(counts.ok >= 1 && counts.failed >= 1, "{counts:?}");
@@ -138,15 +146,16 @@ fn a_server_that_allows_no_request_any_more_does_not_hold_the_run_up() {
 #[test]
 fn a_limit_that_is_raised_lets_go_what_waits() {
     let begun = Instant::now();
-    let measured = measured(Duration::from_secs(30), |clients| {
-        clients.announce(0);
-        let clients = clients.clone();
-        thread::spawn(move || {
-            thread::sleep(Duration::from_millis(300));
+    let ended_before = Cell::new(0);
+    let raise = |clients: &Clients, progress: BenchProgress| {
+        // None was in flight when as many had ended before, too: the next ones wait.
+        if progress.ended > 0 && progress.in_flight() == 0 && ended_before.replace(progress.ended) == progress.ended {
             clients.announce(100);
-        });
-    });
+        }
+    };
+    let measured = measured(Duration::from_secs(30), |clients| clients.announce(0), raise);
     adds_up(&measured);
+    assert!(measured.result.connections.waited_for_stream > 0, "{:?}", measured.result.connections);
     assert_eq!(measured.result.counts.ok, 6, "{:?}", measured.result.counts);
     assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
 }

@@ -18,7 +18,7 @@ use crate::app::out_folder::{FILES, NewResult, OutFolder};
 use crate::app::output::{print, print_error};
 use crate::cli::{self, BenchCommand, BenchLoad, CliExit, Force, Global, OutputVerbosity, Select};
 use crate::files::read_text;
-use crate::harness::{SWEEP, SweepReport, read_result, repeat_folders};
+use crate::harness::{REQUESTS, RESULT, SWEEP, SweepReport, read_result, repeat_folders};
 use crate::report::{Styler, sweep_table};
 use crate::runner::store::{PathError, ProjectLock, StateFolder, copy_named, is_there};
 
@@ -74,7 +74,7 @@ pub(super) fn bench(global: &Global, request: &BenchCommand) -> Result<CliExit, 
                 print_error(&format!("copied to {}\n", folder.display()));
             }
         }
-        let requests = out.join("requests.jsonl");
+        let requests = out.join(REQUESTS);
         if let Some(file) = &request.profile_export_file
             && is_there(&requests)?
         {
@@ -155,7 +155,7 @@ fn print_result(request: &BenchCommand, out: &Path, styler: Styler) -> Result<()
         });
         return Ok(());
     }
-    let path = out.join("result.json");
+    let path = out.join(RESULT);
     // A benchmark that could not begin has none; the run has reported why.
     if !is_there(&path)? {
         return Ok(());
@@ -184,7 +184,7 @@ fn point_folders(out: &Path) -> Result<Vec<PathBuf>, CommandError> {
 
 /// Copies what the run left into a folder, if there is a result. Whether there is one.
 fn copy_result(folder: &Path, ran: &RunEnd, out: &Path, manifest: &str) -> Result<bool, CommandError> {
-    if !is_there(&out.join("result.json"))? && !is_there(&out.join(SWEEP))? {
+    if !is_there(&out.join(RESULT))? && !is_there(&out.join(SWEEP))? {
         return Ok(false);
     }
     let new = NewResult::begin(folder)?;

@@ -164,17 +164,40 @@ async fn drive(
             }
         }
     };
+    let shares = gather_outputs(workers, t0, stop, &cancel, || progress(sum_progress(&lives, scheduled))).await?;
+    progress(sum_progress(&lives, scheduled));
+    let untaken = if users(&spec) > 0 { queue.unreached_requests() } else { 0 };
+    let schedule = match &spec.scenario {
+        LoadPattern::Outside(_) => {
+            let log = log.lock();
+            Arc::new(schedule.with_issued(called(&schedule, &log, clock, t0)))
+        }
+        _ if users(&spec) > 0 => queue.close()?,
+        _ => schedule,
+    };
+    let start = RunStart { wall: started, zero: clock.instant(t0) };
+    sum_up(spec, schedule, shares, untaken, start).await
+}
+
+/// Starts the workers at one instant, and waits for what each has measured. `watch` is called all the while.
+async fn gather_outputs(
+    workers: Vec<WorkerThread>,
+    t0: u64,
+    stop: &Stop,
+    cancel: &CancellationToken,
+    watch: impl Fn(),
+) -> Result<Vec<WorkerOutput>, HarnessError> {
     let mut results = Vec::new();
     for member in workers {
         // A worker that has ended is detected when its output is awaited.
         let _ = member.start_at.send(t0);
         results.push(member.share);
     }
-    let watch = async {
+    let watching = async {
         let mut tick = tokio::time::interval(WATCH_EVERY);
         loop {
             tick.tick().await;
-            progress(sum_progress(&lives, scheduled));
+            watch();
         }
     };
     let gather = async {
@@ -189,23 +212,21 @@ async fn drive(
         cancel.cancel();
         std::future::pending::<()>().await;
     };
-    let shares: Vec<WorkerOutput> = tokio::select! {
-        shares = gather => shares?,
-        () = watch => unreachable!("the watch has no end"),
+    tokio::select! {
+        shares = gather => shares,
+        () = watching => unreachable!("the watch has no end"),
         () = obey => unreachable!("obedience has no end"),
-    };
-    progress(sum_progress(&lives, scheduled));
-    let untaken = if users(&spec) > 0 { queue.unreached_requests() } else { 0 };
-    let schedule = match &spec.scenario {
-        LoadPattern::Outside(_) => {
-            let log = log.lock();
-            Arc::new(schedule.with_issued(called(&schedule, &log, clock, t0)))
-        }
-        _ if users(&spec) > 0 => queue.close()?,
-        _ => schedule,
-    };
-    let start = RunStart { wall: started, zero: clock.instant(t0) };
-    // Texts may have to be counted.
+    }
+}
+
+/// What the outputs of all workers amount to. On a thread of its own: texts may have to be counted.
+async fn sum_up(
+    spec: Arc<BenchSpec>,
+    schedule: Arc<RequestSchedule>,
+    shares: Vec<WorkerOutput>,
+    untaken: u64,
+    start: RunStart,
+) -> Result<UnjudgedRun, HarnessError> {
     let summed = tokio::task::spawn_blocking(move || {
         let measured = summary::summarise(&spec, &schedule, shares, untaken, &start);
         // A result of a part of the records is none.

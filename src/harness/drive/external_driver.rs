@@ -96,12 +96,12 @@ impl SampleCache {
 impl CallInlet {
     /// `begun` receives the time of the first call: everything counts from it.
     pub(in crate::harness) fn new(
-        desk: Arc<SampleCache>,
-        lanes: Vec<mpsc::UnboundedSender<ExternalCall>>,
+        sample_cache: Arc<SampleCache>,
+        workers: Vec<mpsc::UnboundedSender<ExternalCall>>,
         log: Arc<Mutex<Vec<(u32, Instant)>>>,
         begun: oneshot::Sender<Instant>,
     ) -> Self {
-        Self { sample_cache: desk, workers: lanes, turn: AtomicUsize::new(0), log, begun: Mutex::new(Some(begun)) }
+        Self { sample_cache, workers, turn: AtomicUsize::new(0), log, begun: Mutex::new(Some(begun)) }
     }
 
     /// Makes the messages of these samples, so that issuing them costs no more than an id.
@@ -180,7 +180,7 @@ impl CallListener {
 
 impl std::fmt::Debug for CallListener {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("Listener").field("ticket", &self.ticket).finish_non_exhaustive()
+        out.debug_struct("CallListener").field("ticket", &self.ticket).finish_non_exhaustive()
     }
 }
 

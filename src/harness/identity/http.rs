@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 use super::bounded_text::bounded;
 use crate::harness::Http;
-use crate::harness::transport::http::{Connector, description_without_key, take_key_out};
+use crate::harness::transport::http::{Connector, api_key, description_without_key, take_key_out};
 
 /// Bytes of a body. vLLM's and Triton's `/metrics` have some hundred thousand.
 const MOST_BODY_BYTES: usize = 4 << 20;
@@ -60,7 +60,7 @@ impl IdentityClient {
             None => None,
             Some(tls) => Some(Connector::new(tls).ok()?),
         };
-        let key = http.api_key_env.as_ref().and_then(|name| std::env::var(name).ok());
+        let key = api_key(http).ok()?;
         let prefix =
             http.path.as_deref().and_then(|path| path.find("/v1/").or_else(|| path.find("/v2/")).map(|at| &path[..at]));
         Some(Self { prefix: prefix.unwrap_or_default().to_owned(), tls, key, ..Self::plain(host, port, limit) })

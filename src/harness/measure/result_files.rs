@@ -1,21 +1,30 @@
-//! `result.json`, `requests.jsonl`, `server-metrics.jsonl` and `gpu.jsonl`, and the schema of the first.
+//! The files of a run, and the schema of its result.
 
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::{self, BufRead as _, BufReader, BufWriter, Read as _, Write};
 use std::path::Path;
 
 use schemars::Schema;
 use schemars::generate::SchemaSettings;
 use schemars::transform::RecursiveTransform;
+use serde::de::DeserializeOwned;
 
-use crate::files::read_text;
+use crate::files::{open_regular, read_text};
 use crate::harness::schedule::plan::{self, PLAN};
 use crate::harness::{HarnessError, Measured, ResultFormatError, RunResult};
 
-const RESULT: &str = "result.json";
-const REQUESTS: &str = "requests.jsonl";
+/// The result of a run.
+pub const RESULT: &str = "result.json";
+/// Its request records, one a line.
+pub const REQUESTS: &str = "requests.jsonl";
 const SERVER_METRICS: &str = "server-metrics.jsonl";
-const GPU: &str = "gpu.jsonl";
+/// What its GPUs did, one reading a line.
+pub const GPU_READINGS: &str = "gpu.jsonl";
+/// What a run leaves beside its result; the last two only where they were read.
+pub const RUN_FILES: [&str; 4] = [REQUESTS, PLAN, SERVER_METRICS, GPU_READINGS];
+
+/// A longer line is no record: one of a million tokens has 50 MB.
+const LONGEST_LINE: u64 = 256 << 20;
 
 /// Writes them into `dir`, which exists: the servers' metrics and their GPUs' where there are any, the result last. Requests are one JSON
 /// object a line, by index, stamps in ns from the start.
@@ -37,7 +46,7 @@ pub fn amend(dir: &Path, measured: &Measured) -> Result<(), HarnessError> {
         put(&dir.join(SERVER_METRICS), |out| scrape.lines(measured.zero).try_for_each(|line| writeln!(out, "{line}")))?;
     }
     if let Some(gpu) = &measured.gpu {
-        put(&dir.join(GPU), |out| gpu.lines().try_for_each(|line| writeln!(out, "{line}")))?;
+        put(&dir.join(GPU_READINGS), |out| gpu.lines().try_for_each(|line| writeln!(out, "{line}")))?;
     }
     write_result(dir, &measured.result)
 }
@@ -50,7 +59,7 @@ pub fn write_result(dir: &Path, result: &RunResult) -> Result<(), HarnessError> 
     })
 }
 
-fn put(path: &Path, fill: impl FnOnce(&mut BufWriter<File>) -> std::io::Result<()>) -> Result<(), HarnessError> {
+fn put(path: &Path, fill: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> Result<(), HarnessError> {
     let write = || {
         let mut out = BufWriter::new(File::create(path)?);
         fill(&mut out)?;
@@ -69,6 +78,32 @@ pub fn read_result(path: &Path) -> Result<RunResult, HarnessError> {
         return Err(wrong(ResultFormatError::Schema { found: result.schema, known: super::result::SCHEMA }));
     }
     Ok(result)
+}
+
+/// Reads the records of a file that has one a line, with no more than one of them in memory.
+pub fn read_records<T: DeserializeOwned>(path: &Path, mut take: impl FnMut(T)) -> Result<(), HarnessError> {
+    let unreadable = |place: &str, source| {
+        let what = format!("cannot read {}{place}", path.display());
+        HarnessError::System { what, source }
+    };
+    let (file, _) = open_regular(path).map_err(|source| unreadable("", source))?;
+    let mut reader = BufReader::with_capacity(1 << 20, file);
+    let mut line = Vec::new();
+    let mut number = 0_u64;
+    loop {
+        number += 1;
+        line.clear();
+        let length = (&mut reader).take(LONGEST_LINE).read_until(b'\n', &mut line);
+        let record = length.and_then(|length| match length as u64 {
+            0 => Ok(None),
+            LONGEST_LINE => Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is longer than 256 MiB")),
+            _ => serde_json::from_slice(&line).map(Some).map_err(io::Error::from),
+        });
+        match record.map_err(|source| unreadable(&format!(", line {number}"), source))? {
+            Some(record) => take(record),
+            None => return Ok(()),
+        }
+    }
 }
 
 /// The JSON Schema of `result.json` as this version writes it; it reads less, for results of other versions.
@@ -108,6 +143,24 @@ mod tests {
         assert_eq!(written["of_another_version"], json!({ "a": 1 }));
         assert!(written["requested"].is_object() && written.get("asked").is_none());
         assert_eq!(serde_json::from_str::<RequestEnd>("\"withdrawn\"").unwrap(), RequestEnd::CancelledEarly);
+    }
+
+    #[test]
+    fn records_are_read_line_by_line_and_only_from_a_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("requests.jsonl");
+        let read = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            let mut numbers: Vec<u8> = Vec::new();
+            super::read_records(&path, |number| numbers.push(number)).map(|()| numbers).map_err(|e| e.to_string())
+        };
+        assert_eq!(read(""), Ok(vec![]));
+        assert_eq!((read("1\n2\n"), read("1\n2")), (Ok(vec![1, 2]), Ok(vec![1, 2])));
+        let error = read("1\n{").unwrap_err();
+        assert!(error.starts_with(&format!("cannot read {}, line 2: ", path.display())), "{error}");
+        std::fs::remove_file(&path).unwrap();
+        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0).unwrap();
+        assert!(super::read_records(&path, |_: u8| {}).unwrap_err().to_string().contains("it is a pipe"));
     }
 
     /// `UPDATE=1 cargo test` writes it anew.

@@ -15,19 +15,17 @@ impl Measured {
     /// The margin of the limit that is nearest to being missed, or missed most, at this rate. Below 0: all held. A latency counts
     /// without the quickest value of its metric, which no lower rate takes away.
     pub fn margin(&self, spec: &BenchSpec, rate: f64) -> ProbeOutcome {
-        let records: Vec<RequestRecord> = {
-            let mut records: Vec<RequestRecord> = self.requests.ok().collect();
-            records.sort_by_key(|record| record.t_sched);
-            records
-        };
-        let first_half = &records[..records.len() / 2];
+        let requests = self.requests.sorted_by_key(|record| record.t_sched);
+        let first_half = requests.ok().count() / 2;
         let (mut whole, mut half) = (-FAR, -FAR);
         for limit in spec.limits.latencies() {
             let metric = self.result.latency.of(limit.metric);
             let quickest = metric.min.unwrap_or(0.0);
             let of_all = margin(&limit, quickest, metric.statistic(limit.statistic));
-            let of_half = values(limit.metric, first_half)
-                .map_or(of_all, |values| margin(&limit, quickest, statistic(&limit, values)));
+            let of_half = value_of(limit.metric).map_or(of_all, |value| {
+                let values = requests.ok().take(first_half).filter_map(|record| value(&record)).map(|ns| ns / 1e6);
+                margin(&limit, quickest, statistic(&limit, values.collect()))
+            });
             whole = f64::max(whole, of_all);
             half = f64::max(half, of_half);
         }
@@ -74,16 +72,15 @@ fn margin(limit: &LatencyLimit, quickest: f64, found: Option<f64>) -> f64 {
     ((found - quickest) / allowed).max(f64::MIN_POSITIVE).ln().clamp(-FAR, FAR)
 }
 
-/// ms; `None` for metrics without stored single values.
-fn values(metric: LimitedMetric, records: &[RequestRecord]) -> Option<Vec<f64>> {
-    let of: fn(&RequestRecord) -> Option<f64> = match metric {
-        LimitedMetric::Ttft => ttft,
-        LimitedMetric::Tpot => tpot,
-        LimitedMetric::E2e => e2e,
-        LimitedMetric::MaxStall => |record| (record.chunks > 1).then_some(record.max_gap as f64),
-        LimitedMetric::Itl | LimitedMetric::Icl => return None,
-    };
-    Some(records.iter().filter_map(of).map(|ns| ns / 1e6).collect())
+/// ns; `None` for metrics without stored single values.
+fn value_of(metric: LimitedMetric) -> Option<fn(&RequestRecord) -> Option<f64>> {
+    match metric {
+        LimitedMetric::Ttft => Some(ttft),
+        LimitedMetric::Tpot => Some(tpot),
+        LimitedMetric::E2e => Some(e2e),
+        LimitedMetric::MaxStall => Some(|record| (record.chunks > 1).then_some(record.max_gap as f64)),
+        LimitedMetric::Itl | LimitedMetric::Icl => None,
+    }
 }
 
 fn statistic(limit: &LatencyLimit, mut values: Vec<f64>) -> Option<f64> {

@@ -14,6 +14,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::stats::RateEstimate;
+use crate::units::four_digits;
 
 pub use report::{
     EarlierSearch, LimitJudgement, LimitSearch, LoadgenJudgement, ProbeJudgement, SearchGoal, SearchJudge, SearchProbe,
@@ -99,10 +100,10 @@ impl RateBounds {
             (None, Some(missed)) if missed <= self.low => ProbeStep::NotEvenLow,
             // The beginning; or something higher held once and was contradicted: begin again from below.
             (None, _) => ProbeStep::Probe(self.low),
-            (Some(held), None) if held < self.high => ProbeStep::Probe(rounded(held * 2.0).min(self.high)),
+            (Some(held), None) if held < self.high => ProbeStep::Probe(four_digits(held * 2.0).min(self.high)),
             (Some(held), missed) => {
                 let gap = missed.map_or(0.0, |missed| missed - held);
-                let middle = rounded(held + gap / 2.0);
+                let middle = four_digits(held + gap / 2.0);
                 let is_narrow = gap <= self.precision * held || middle <= held || missed.is_some_and(|m| middle >= m);
                 if !is_narrow {
                     return ProbeStep::Probe(middle);
@@ -116,12 +117,6 @@ impl RateBounds {
             }
         }
     }
-}
-
-/// To four digits: a rate that can be read, and typed again.
-fn rounded(rate: f64) -> f64 {
-    let scale = 10f64.powi(3 - rate.abs().log10().floor() as i32);
-    (rate * scale).round() / scale
 }
 
 #[cfg(test)]

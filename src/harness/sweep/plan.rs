@@ -3,6 +3,7 @@
 use super::level::{PointRole, SweepLevel};
 use super::point::SweepPoint;
 use crate::spec::{BenchSweep, SweepLevelsError};
+use crate::units::four_digits;
 
 /// Users at which saturation is looked for, in order.
 const SATURATING: [u32; 4] = [64, 256, 1024, 4096];
@@ -79,9 +80,7 @@ fn next_found(rates: u32, measured: &[SweepPoint]) -> Option<SweepStep> {
         return None;
     }
     let rate = idle + (highest - idle) * f64::from(at) / f64::from(rates + 1);
-    let scale = 10f64.powi(3 - rate.abs().log10().floor() as i32);
-    let rate = (rate * scale).round() / scale;
-    Some(SweepStep { level: SweepLevel::Rate(rate), role: Some(PointRole::Between) })
+    Some(SweepStep { level: SweepLevel::Rate(four_digits(rate)), role: Some(PointRole::Between) })
 }
 
 /// The last step gained little, or was no measurement of the server, or was the last there is.

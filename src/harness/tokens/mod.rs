@@ -1,7 +1,7 @@
 //! One accounting of tokens for all wire forms.
 //!
 //! ```text
-//!  SSE event, gRPC response ─decode→ WireEvent, WireEvent, … ─take→ Accounting ─settle→ Counted ─→ Record
+//!  SSE event, gRPC response ─decode→ WireEvent, WireEvent, … ─take→ Accounting ─settle→ CountedTokens ─→ RequestRecord
 //! ```
 //!
 //! A chunk is one message with output; a token is what the model generated. How many tokens a chunk has is known where the

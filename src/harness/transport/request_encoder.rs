@@ -41,11 +41,11 @@ impl RequestEncoder {
         let mut prompts =
             (first..).zip(planned).map(|(index, planned)| self.prompt(schedule, index, planned, previous));
         Ok(match self {
-            Self::Kserve(form) => {
-                grpc_messages::frame(&form.message(first, planned, &prompts.collect::<Result<Vec<_>, _>>()?))
+            Self::Kserve(template) => {
+                grpc_messages::frame(&template.message(first, planned, &prompts.collect::<Result<Vec<_>, _>>()?))
             }
-            Self::Http(dialect) => match (planned.first(), prompts.next()) {
-                (Some(planned), Some(prompt)) => dialect.request(first, planned, &prompt?),
+            Self::Http(template) => match (planned.first(), prompts.next()) {
+                (Some(planned), Some(prompt)) => template.request(first, planned, &prompt?),
                 _ => Bytes::new(),
             },
         })
@@ -74,17 +74,14 @@ impl RequestEncoder {
         index: u64,
         planned: &PlannedRequest,
     ) -> Result<Bytes, HarnessError> {
-        match self {
-            Self::Kserve(form) => {
-                let prompt = Prompt::Ids(schedule.ids(index, planned, &PreviousAnswers::default())?);
-                let message = form.message(index, std::slice::from_ref(planned), &[prompt]);
-                Ok(grpc_messages::frame(&ModelInferRequest { id: String::new(), ..message }))
+        let prompt = self.prompt(schedule, index, planned, &PreviousAnswers::default())?;
+        Ok(match self {
+            Self::Kserve(template) => {
+                let message = template.message(index, std::slice::from_ref(planned), &[prompt]);
+                grpc_messages::frame(&ModelInferRequest { id: String::new(), ..message })
             }
-            Self::Http(dialect) => {
-                let prompt = self.prompt(schedule, index, planned, &PreviousAnswers::default())?;
-                Ok(dialect.unaddressed(index, planned, &prompt))
-            }
-        }
+            Self::Http(template) => template.unaddressed(index, planned, &prompt),
+        })
     }
 
     /// The same with its id.
@@ -113,27 +110,27 @@ impl RequestEncoder {
     /// Whether prompts are token ids; else they are text.
     fn takes_ids(&self) -> bool {
         match self {
-            Self::Kserve(form) => form.takes_ids(),
-            Self::Http(dialect) => dialect.prompt_ids,
+            Self::Kserve(template) => template.takes_ids(),
+            Self::Http(template) => template.prompt_ids,
         }
     }
 
     const fn is_chat(&self) -> bool {
-        matches!(self, Self::Http(dialect) if matches!(dialect.api, Api::OpenaiChat))
+        matches!(self, Self::Http(template) if matches!(template.api, Api::OpenaiChat))
     }
 
     pub fn call(&self) -> CallKind {
         match self {
-            Self::Kserve(form) => form.call,
-            Self::Http(dialect) if dialect.streams => CallKind::Stream,
+            Self::Kserve(template) => template.call,
+            Self::Http(template) if template.streams => CallKind::Stream,
             Self::Http(_) => CallKind::Unary,
         }
     }
 
     pub fn count(&self) -> TokenCounting {
         match self {
-            Self::Kserve(form) => form.count,
-            Self::Http(dialect) => dialect.count(),
+            Self::Kserve(template) => template.count,
+            Self::Http(template) => template.count(),
         }
     }
 }

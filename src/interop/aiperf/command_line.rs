@@ -148,7 +148,7 @@ fn option(given: &GivenOption, line: &ParsedLine, load: &mut TranslatedLoad, bui
             ),
         },
         "--arrival-smoothness" if line.value("--request-rate-mode") == Some("gamma") => {
-            burstiness(given, load, builder)
+            burstiness(given, load, builder);
         }
         "--request-count" => load.put("--requests", value),
         // Read together, above.

@@ -67,7 +67,7 @@ fn option(given: &GivenOption, run: &mut GuideLlmRun, builder: &mut TranslationB
         "--model" => run.model = text(),
         "--backend" if value == "openai_http" => {}
         "--backend" => {
-            builder.push_error(format!("`{}` is not measured: it is no server over HTTP", given.as_written()))
+            builder.push_error(format!("`{}` is not measured: it is no server over HTTP", given.as_written()));
         }
         "--backend-kwargs" => backend(value, run, builder),
         "--request-type" => run.request_format = text(),

@@ -52,7 +52,7 @@ fn option(given: &GivenOption, run: &mut GuideLlmRun, builder: &mut TranslationB
     match given.name {
         "--backend" if kind == "openai_http" || kind.is_empty() => backend(value, run, builder),
         "--backend" => {
-            builder.push_error(format!("`--backend kind={kind}` is not measured: it is no server over HTTP"))
+            builder.push_error(format!("`--backend kind={kind}` is not measured: it is no server over HTTP"));
         }
         "--profile" => profile(&fields, run, builder),
         "--constraint" => constraint(given, kind, &fields, run, builder),
@@ -168,7 +168,8 @@ fn overrides(given: &GivenOption, run: &mut GuideLlmRun, builder: &mut Translati
             run.levels = list.split(',').filter_map(|level| level.trim().parse().ok()).collect();
         }
         _ => {
-            builder.push_untranslated(given.as_written(), "one key of a sweep is read: profile.streams or profile.rate")
+            builder
+                .push_untranslated(given.as_written(), "one key of a sweep is read: profile.streams or profile.rate");
         }
     }
 }

@@ -171,12 +171,12 @@ impl ConfigFile {
                     },
                     Ok(_) => builder.push_untranslated(here(), "the value is too large to be a config"),
                     Err(why) => {
-                        builder.push_untranslated(here(), format!("{why}: only running the file would show it"))
+                        builder.push_untranslated(here(), format!("{why}: only running the file would show it"));
                     }
                 },
                 StatementKind::Nothing => {}
                 _ => {
-                    builder.push_untranslated(here(), "its value is known only by running the file, which is not done")
+                    builder.push_untranslated(here(), "its value is known only by running the file, which is not done");
                 }
             }
         }

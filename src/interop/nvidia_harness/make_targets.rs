@@ -99,9 +99,9 @@ pub(in crate::interop) fn make(words: &[String]) -> Result<Translation, Translat
     for (word, why) in elsewhere {
         // Alone it leaves nothing to run.
         if has_stage {
-            builder.push_untranslated(word, why)
+            builder.push_untranslated(word, why);
         } else {
-            builder.push_error(format!("`make {word}`: {why}"))
+            builder.push_error(format!("`make {word}`: {why}"));
         }
     }
     if !has_stage && builder.problems.is_empty() {
@@ -188,7 +188,7 @@ fn variable(name: &str, value: &str, word: &str, args: &mut HarnessFields, build
             ["RUN_ARGS", "BENCHMARKS", "SYSTEM_NAME", "LOG_DIR", "TRTLLM_BUILD_FLAGS", "TRTLLM_RUNTIME_FLAGS"],
         ) {
             Some(near) => {
-                builder.push_error(format!("`{name}` is no variable of the Makefile; did you mean `{near}`?"))
+                builder.push_error(format!("`{name}` is no variable of the Makefile; did you mean `{near}`?"));
             }
             None => builder.push_untranslated(word, "the variable is not used for language models here"),
         },

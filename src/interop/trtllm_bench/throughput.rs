@@ -92,7 +92,7 @@ pub(super) fn throughput(
                 );
             }
             "--workspace" => {
-                builder.push_untranslated(given.as_written(), "every stage has an output folder of its own")
+                builder.push_untranslated(given.as_written(), "every stage has an output folder of its own");
             }
             "--log_level" | "--revision" => {
                 builder.push_untranslated(given.as_written(), "`trtllm_bench:` has no such key yet");

@@ -35,8 +35,7 @@ pub fn headline_details(result: &RunResult) -> Vec<(String, String)> {
     measured.into_iter().chain(result.hosts_in_short()).collect()
 }
 
-/// One measurement, with its progress reported under a name, and ended at the task's own time limit. `preflight`: what a
-/// trial before it found.
+/// One measurement, with its progress reported under a name. `preflight`: what a trial before it found.
 pub async fn measure(
     context: &TaskContext,
     spec: &BenchSpec,
@@ -64,23 +63,10 @@ pub async fn measure(
         let text = if name.is_empty() { text } else { format!("{name}: {text}") };
         context.lease.report_measuring(text, progress.ended, Some(progress.scheduled), Some(measured));
     }));
-    let late = async {
-        match context.lease.task.timeout {
-            Some(limit) => {
-                tokio::time::sleep(limit).await;
-                limit
-            }
-            None => std::future::pending().await,
-        }
-    };
     let mut lost = None;
+    // Every wait of a request ends with a stop, so that it needs no limit of its own.
     let measured = tokio::select! {
         measured = &mut measuring => measured,
-        limit = late => {
-            stop.now();
-            let _ = measuring.await;
-            return Err(Failure::new(FailureKind::Timeout, format!("still measuring after its timeout of {limit:?}")));
-        }
         silent = wait_for_unresponsive_server(spec, &answered) => {
             lost = Some(format!("{silent}; {}", when(&far)));
             stop.request();
@@ -148,6 +134,7 @@ pub fn failure(error: &HarnessError) -> Failure {
         | HarnessError::Schedule(_)
         | HarnessError::Tls(_)
         | HarnessError::NoApiKey { .. }
+        | HarnessError::ApiKeyLines { .. }
         | HarnessError::OtherModel { .. }
         | HarnessError::Data { .. }
         | HarnessError::DataEnd { .. }

@@ -25,14 +25,14 @@ use crate::event::{Done, Failure, FailureKind};
 use crate::harness::{self, BenchSpec};
 use crate::manifest::model::{Bench, RepeatRole};
 use crate::plan::REPEATED_RUNS;
-use measurement::{failure, measure, task_outcome};
+use measurement::{measure, task_outcome};
 use spec::{fill_in_known_ports, spec};
 
 /// `program` is what LoadGen's tests run in; `None` is this one.
 pub async fn perform(context: &TaskContext, bench: &Bench, program: Option<&Path>) -> Result<Done, Failure> {
     if bench.turn == Some(RepeatRole::Sum) {
         let runs = context.lease.assignment.inputs.get(REPEATED_RUNS);
-        return repeat::summarize(context, runs.map_or(&[], Vec::as_slice));
+        return Box::pin(repeat::summarize(context, runs.map_or(&[], Vec::as_slice))).await;
     }
     let mut spec =
         spec(bench, &context.lease.project).map_err(|error| Failure::new(FailureKind::Refused, error.to_string()))?;
@@ -58,15 +58,11 @@ pub async fn perform(context: &TaskContext, bench: &Bench, program: Option<&Path
         return Box::pin(repeat::perform(context, &spec, bench.repeat, bench.telemetry, before)).await;
     }
     let measured = Box::pin(measure(context, &spec, bench.telemetry, "", before)).await?;
-    harness::write(&context.lease.out, &measured).map_err(|error| failure(&error))?;
+    let result = Box::pin(saved_run::write(&context.lease.out, Box::new(measured))).await?;
     if context.lease.stop.is_requested() && context.lease.stop.reason().is_none() {
         return Err(Failure::new(FailureKind::Interrupted, "stopped before all requests were answered"));
     }
-    if bench.turn == Some(RepeatRole::Run) {
-        repeat::repeat_outcome(&measured.result)
-    } else {
-        task_outcome(&measured.result)
-    }
+    if bench.turn == Some(RepeatRole::Run) { repeat::repeat_outcome(&result) } else { task_outcome(&result) }
 }
 
 /// A service of ours without an HTTP port cannot be queried over HTTP.

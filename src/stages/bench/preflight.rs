@@ -66,6 +66,8 @@ enum NoPreflight {
     Harness(#[from] HarnessError),
     #[error(transparent)]
     Result(#[from] NoPreflightResult),
+    #[error("what the null server printed cannot be read: {0}")]
+    Output(#[source] std::io::Error),
     #[error("stopped")]
     Stopped,
 }
@@ -154,5 +156,6 @@ async fn endpoint(context: &TaskContext, server: &mut Sidecar) -> Result<Endpoin
         () = sleep(PATIENCE) => return Err(NoPreflight::NoPort(PATIENCE)),
         () = context.lease.stop.requested() => return Err(NoPreflight::Stopped),
     };
-    Err(NoPreflight::Ended { how, written: server.written().trim().to_owned() })
+    let written = server.written().map_err(NoPreflight::Output)?;
+    Err(NoPreflight::Ended { how, written: written.trim().to_owned() })
 }

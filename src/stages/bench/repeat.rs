@@ -3,20 +3,17 @@
 //! own, and this only sums them up.
 
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use super::measurement::{failure, headline_details, measure, task_outcome};
 use super::resume::{self, Servers};
-use super::saved_run::{before, keep};
+use super::saved_run::{before, copy, keep};
 use crate::event::{Done, Failure, FailureKind};
 use crate::harness::preflight::PreflightResult;
-use crate::harness::{self, BenchSpec, RunResult, repeat_folder, result_of_repeats};
+use crate::harness::{self, BenchSpec, RESULT, RunResult, repeat_folder, result_of_repeats};
 use crate::manifest::model::Telemetry;
+use crate::runner::store::WithPath as _;
 use crate::stages::task_context::TaskContext;
-
-/// What a run leaves beside its result.
-const FILES: [&str; 4] = ["requests.jsonl", "plan.jsonl", "server-metrics.jsonl", "gpu.jsonl"];
 
 pub async fn perform(
     context: &TaskContext,
@@ -25,10 +22,10 @@ pub async fn perform(
     watched: Telemetry,
     mut preflight: Option<PreflightResult>,
 ) -> Result<Done, Failure> {
-    let servers = resume::begin(context, spec, &context.lease.out.join("result.json"), harness::REPEATS).await?;
+    let servers = resume::begin(context, spec, &context.lease.out.join(RESULT), harness::REPEATS).await?;
     let all = Runs { times, folder: &context.lease.out, name: "" };
     let results = Box::pin(runs(context, spec, all, &servers, watched, &mut preflight)).await?;
-    summarize_results(context, &results)
+    Box::pin(summarize_results(context, &results)).await
 }
 
 /// Several runs of one measurement: how many, the folder of their result, and what progress calls it; empty in a stage that is
@@ -54,7 +51,7 @@ pub(super) async fn runs(
     for number in 1..=times {
         let spec = BenchSpec { seed: spec.seed.wrapping_add(u64::from(number - 1)), ..spec.clone() };
         let folder = folder.join(repeat_folder(number));
-        let result = if let Some(result) = before(&folder, &spec, servers) {
+        let result = if let Some(result) = Box::pin(before(&folder, &spec, servers)).await {
             result
         } else {
             let comma = if name.is_empty() { "" } else { ", " };
@@ -63,8 +60,7 @@ pub(super) async fn runs(
             if context.lease.stop.is_requested() && context.lease.stop.reason().is_none() {
                 return Err(Failure::new(FailureKind::Interrupted, format!("stopped in {name}")));
             }
-            keep(&folder, &measured)?;
-            measured.result
+            Box::pin(keep(&folder, Box::new(measured))).await?
         };
         let is_lost = result.server_lost().is_some();
         results.push(result);
@@ -77,38 +73,31 @@ pub(super) async fn runs(
 }
 
 /// The result of runs that are in these folders, in order.
-pub fn summarize(context: &TaskContext, runs: &[PathBuf]) -> Result<Done, Failure> {
+pub async fn summarize(context: &TaskContext, runs: &[PathBuf]) -> Result<Done, Failure> {
     let mut results = Vec::new();
     for (number, run) in (1..).zip(runs) {
         let folder = context.lease.out.join(repeat_folder(number));
-        fs::create_dir_all(&folder).map_err(|error| unwritten(&folder, &error))?;
-        for name in FILES.into_iter().chain(["result.json"]).filter(|name| run.join(name).is_file()) {
-            let to = folder.join(name);
-            fs::copy(run.join(name), &to).map_err(|error| unwritten(&to, &error))?;
-        }
-        results.push(harness::read_result(&run.join("result.json")).map_err(|error| failure(&error))?);
+        fs::create_dir_all(&folder).at("create", &folder)?;
+        copy(run, &folder, true).await?;
+        results.push(harness::read_result(&run.join(RESULT)).map_err(|error| failure(&error))?);
     }
-    summarize_results(context, &results).map_err(|failure| {
+    Box::pin(summarize_results(context, &results)).await.map_err(|failure| {
         let stage = &context.lease.task.stage;
         let hint = format!("the runs are kept as they are, so that no good ones are picked; `--force {stage}` measures all of them again");
         failure.hint(hint)
     })
 }
 
-fn summarize_results(context: &TaskContext, results: &[RunResult]) -> Result<Done, Failure> {
-    task_outcome(&keep_result(&context.lease.out, results)?)
+async fn summarize_results(context: &TaskContext, results: &[RunResult]) -> Result<Done, Failure> {
+    task_outcome(&Box::pin(keep_result(&context.lease.out, results)).await?)
 }
 
 /// Writes the result of all runs into the folder above theirs, with the files of the first run.
-pub(super) fn keep_result(folder: &Path, results: &[RunResult]) -> Result<RunResult, Failure> {
+pub(super) async fn keep_result(folder: &Path, results: &[RunResult]) -> Result<RunResult, Failure> {
     let Some(result) = result_of_repeats(results) else {
         return Err(Failure::new(FailureKind::Refused, "`bench.repeat` must be at least 1"));
     };
-    let first = folder.join(repeat_folder(1));
-    for name in FILES.into_iter().filter(|name| first.join(name).is_file()) {
-        let to = folder.join(name);
-        fs::copy(first.join(name), &to).map_err(|error| unwritten(&to, &error))?;
-    }
+    copy(&folder.join(repeat_folder(1)), folder, false).await?;
     harness::write_result(folder, &result).map_err(|error| failure(&error))?;
     Ok(result)
 }
@@ -125,8 +114,4 @@ pub fn repeat_outcome(result: &RunResult) -> Result<Done, Failure> {
         }
         done => done,
     }
-}
-
-fn unwritten(path: &Path, error: &io::Error) -> Failure {
-    Failure::new(FailureKind::System, format!("cannot write {}: {error}", path.display()))
 }

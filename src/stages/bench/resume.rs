@@ -64,7 +64,7 @@ pub(super) async fn begin(
     let servers = Servers::now(context, spec).await;
     let items: Vec<_> = walkdir::WalkDir::new(out.join(parts)).into_iter().flatten().collect();
     let mut found = Vec::new();
-    for path in items.iter().map(walkdir::DirEntry::path).filter(|path| path.ends_with("result.json")) {
+    for path in items.iter().map(walkdir::DirEntry::path).filter(|path| path.ends_with(harness::RESULT)) {
         let Ok(result) = harness::read_result(path) else { continue };
         if let (Some(why), Some(part)) = (servers.difference(&result), path.parent()) {
             // It would be taken for one of those that are measured now. A mean of repeats is no run of its own.

@@ -1,5 +1,7 @@
 //! A process that runs beside a stage's work and ends with it: dropping it ends it, whatever the reason.
 
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -13,7 +15,32 @@ pub struct Sidecar {
     running: Option<Running>,
     /// All that it writes; gone with it.
     file: PathBuf,
+    counted: CountedLines,
     ended: Box<dyn Fn() + Send + Sync>,
+}
+
+/// The part of its file whose lines were counted.
+#[derive(Default)]
+struct CountedLines {
+    bytes: u64,
+    lines: usize,
+}
+
+impl CountedLines {
+    fn update(&mut self, path: &Path) -> io::Result<usize> {
+        let mut file = File::open(path)?;
+        file.seek(SeekFrom::Start(self.bytes))?;
+        let mut piece = vec![0; 64 << 10];
+        loop {
+            match file.read(&mut piece)? {
+                0 => return Ok(self.lines),
+                length => {
+                    self.bytes += length as u64;
+                    self.lines += piece[..length].iter().filter(|byte| **byte == b'\n').count();
+                }
+            }
+        }
+    }
 }
 
 impl Drop for Sidecar {
@@ -44,7 +71,7 @@ impl Sidecar {
         let (task, emit, pgid) = (context.lease.task.id.clone(), context.lease.emit.clone(), running.pgid());
         emit(Event::ProcessStarted { task: task.clone(), pgid });
         let ended = Box::new(move || emit(Event::ProcessEnded { task: task.clone(), pgid }));
-        Ok(Self { running: Some(running), file, ended })
+        Ok(Self { running: Some(running), file, counted: CountedLines::default(), ended })
     }
 
     pub fn file(&self) -> &Path {
@@ -52,8 +79,13 @@ impl Sidecar {
     }
 
     /// What it has written so far.
-    pub fn written(&self) -> String {
-        String::from_utf8_lossy(&read_bytes(&self.file).unwrap_or_default()).into_owned()
+    pub fn written(&self) -> io::Result<String> {
+        Ok(String::from_utf8_lossy(&read_bytes(&self.file)?).into_owned())
+    }
+
+    /// How many whole lines it has written so far. Reads only what came since the last call.
+    pub fn count_lines(&mut self) -> io::Result<usize> {
+        self.counted.update(&self.file)
     }
 
     pub fn seconds(&self) -> f64 {
@@ -74,5 +106,23 @@ impl Sidecar {
             Some(running) => running.stop(grace, &context.lease.stop).await.how,
             None => ExitKind::Stopped,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    #[test]
+    fn lines_are_counted_as_they_come() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        let mut counted = CountedLines::default();
+        for (text, lines) in [("", 0), ("a\nb", 1), ("c\n", 2), ("", 2), ("\n\nd", 4)] {
+            file.write_all(text.as_bytes()).unwrap();
+            assert_eq!(counted.update(file.path()).unwrap(), lines, "{text:?}");
+        }
+        assert_eq!(counted.bytes, 8);
     }
 }

@@ -38,7 +38,7 @@ pub async fn perform(
         let spec = spec_at(spec, &step, number, bench.repeat.max(1));
         let folder = Path::new(SWEEP_POINTS).join(format!("{:02}-{}", number + 1, step.level.short()));
         let path = context.lease.out.join(&folder);
-        let result = if let Some(result) = before(&path, &spec, &servers) {
+        let result = if let Some(result) = Box::pin(before(&path, &spec, &servers)).await {
             reused += 1;
             result
         } else {
@@ -48,14 +48,13 @@ pub async fn perform(
             if bench.repeat > 1 {
                 let all = Runs { times: bench.repeat, folder: &path, name: &name };
                 let results = Box::pin(runs(context, &spec, all, &servers, bench.telemetry, &mut trial)).await?;
-                keep_result(&path, &results)?
+                Box::pin(keep_result(&path, &results)).await?
             } else {
                 let measured = Box::pin(measure(context, &spec, bench.telemetry, &name, trial)).await?;
                 if context.lease.stop.is_requested() && context.lease.stop.reason().is_none() {
                     return Err(Failure::new(FailureKind::Interrupted, format!("stopped in {name}")));
                 }
-                keep(&path, &measured)?;
-                measured.result
+                Box::pin(keep(&path, Box::new(measured))).await?
             }
         };
         let is_lost = result.server_lost().is_some();

@@ -36,7 +36,8 @@ pub async fn run(
         return Ok(ProcessExit { how: ExitKind::Stopped, seconds: 0.0, leftovers: Vec::new() });
     }
     if let (true, Some(ExternalResource::Container { program, name })) = (place.is_named(), &external_resource) {
-        refuse_taken(program, name, &command).await.map_err(ContainerRunError::Refused)?;
+        let other_way = "leave `container.name` out";
+        refuse_taken(program, name, &command, other_way).await.map_err(ContainerRunError::Refused)?;
     }
     let task = &lease.task.id;
     if let Some(resource) = external_resource.clone() {
@@ -109,14 +110,15 @@ async fn run_engine(order: &ProcessCommand, words: &[String]) -> Result<ProcessE
     process::run(command, &Stop::new(), |_| {}).await
 }
 
-/// A container with a taken name would not start, and the existing one would be removed in its place.
-async fn refuse_taken(program: &str, name: &str, order: &ProcessCommand) -> Result<(), Failure> {
+/// A container with a taken name would not start, and the existing one would be removed in its place. `other_way`: what may be
+/// done in place of removing that one.
+pub async fn refuse_taken(program: &str, name: &str, order: &ProcessCommand, other_way: &str) -> Result<(), Failure> {
     let words = [program, "container", "inspect", name].map(str::to_owned);
     match run_engine(order, &words).await {
         Ok(exit) if exit.how.is_success() => {
             let what = format!("there is already a container {name} that this run did not start");
-            Err(Failure::new(FailureKind::System, what)
-                .hint(format!("`{program} rm -f {name}` removes it; or leave `container.name` out")))
+            let failure = Failure::new(FailureKind::Refused, what);
+            Err(failure.hint(format!("`{program} rm -f {name}` removes it; or {other_way}")))
         }
         // If it cannot be queried, the start fails too and reports it.
         _ => Ok(()),

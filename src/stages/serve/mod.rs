@@ -31,6 +31,7 @@ use std::time::Duration;
 use tokio::sync::watch as channel;
 use tokio::task::JoinSet;
 
+use super::container::refuse_taken;
 use super::task_context::TaskContext;
 use crate::event::{Done, Endpoint, Event, Failure, FailureKind, Stop};
 use crate::exec::process::{ExitKind, Running};
@@ -137,12 +138,19 @@ impl Servers<'_> {
             // So that each line shows the rank it comes from.
             server.env.push(("OMPI_MCA_orte_tag_output".to_owned(), "1".into()));
         }
-        stop::refuse_taken_name(self.context, server).await?;
+        if let StopTarget::Container { program, name } = &server.stop_target {
+            refuse_taken(program, name, &server.command(self.context), "give this one another name").await?;
+        }
         for resource in &external_resources {
             emit(Event::ExternalResourceStarted { task: task.clone(), resource: resource.clone() });
         }
         let order = server.command(self.context);
-        let running = Running::start(order.clone()).map_err(|error| self.context.not_started(&server.argv, &error))?;
+        let running = Running::start(order.clone()).map_err(|error| {
+            for resource in &external_resources {
+                emit(Event::ExternalResourceRemoved { task: task.clone(), resource: resource.clone() });
+            }
+            self.context.not_started(&server.argv, &error)
+        })?;
         emit(Event::ProcessStarted { task: task.clone(), pgid: running.pgid() });
         let server = Arc::new(server.clone());
         let (sender, up) = channel::channel(None);

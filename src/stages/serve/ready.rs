@@ -120,9 +120,10 @@ async fn wait_until_ready(server: &PlannedServer, board: &Shared) -> Result<Endp
 }
 
 async fn connect(endpoint: &Endpoint) -> (Step, Option<Endpoint>) {
-    match TcpStream::connect((endpoint.host.as_str(), endpoint.grpc)).await {
-        Ok(_) => (Step::Up, Some(endpoint.clone())),
-        Err(error) => (Step::NoPort(endpoint.clone(), error.to_string()), None),
+    match timeout(PATIENCE, TcpStream::connect((endpoint.host.as_str(), endpoint.grpc))).await {
+        Ok(Ok(_)) => (Step::Up, Some(endpoint.clone())),
+        Ok(Err(error)) => (Step::NoPort(endpoint.clone(), error.to_string()), None),
+        Err(_) => (Step::NoPort(endpoint.clone(), "no answer".to_owned()), None),
     }
 }
 

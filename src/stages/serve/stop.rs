@@ -7,16 +7,14 @@
 //! | container | `PROGRAM stop -t SECONDS NAME` | `PROGRAM kill NAME`, `PROGRAM rm -f NAME` |
 
 use std::ffi::OsString;
-use std::path::Path;
 use std::time::Duration;
 
 use super::planned_server::{PlannedServer, StopTarget};
 use super::watch;
-use crate::event::{ExternalResource, Failure, FailureKind, Stop};
+use crate::event::{ExternalResource, Stop};
 use crate::exec::process::{self, ProcessCommand, ProcessExit, Running};
 use crate::spec::MOST_SECONDS;
 use crate::stages::container::run_engine_ignoring_output;
-use crate::stages::task_context::TaskContext;
 
 /// Triton lets what is in flight finish for so long before it leaves by itself (`--exit-timeout-secs`).
 const EXIT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -64,22 +62,6 @@ pub fn mark_shared_memory(argv: &mut [OsString], mark: &str) -> Vec<ExternalReso
         marked = vec![ExternalResource::SharedMemory { mark: mark.to_owned() }];
     }
     marked
-}
-
-/// A container with a taken name would not start, and the existing one would be removed in its place.
-pub async fn refuse_taken_name(context: &TaskContext, server: &PlannedServer) -> Result<(), Failure> {
-    let StopTarget::Container { program, name } = &server.stop_target else { return Ok(()) };
-    let mut look = server.command(context);
-    look.argv = [program, "container", "inspect", name].map(OsString::from).to_vec();
-    Path::new("/dev/null").clone_into(&mut look.log);
-    let exit = process::run(look, &Stop::new(), |_| {}).await;
-    let exit = exit.map_err(|error| context.not_started(&server.argv, &error))?;
-    if !exit.how.is_success() {
-        return Ok(());
-    }
-    let failure =
-        Failure::new(FailureKind::Service, format!("there is already a container {name} that this run did not start"));
-    Err(failure.hint(format!("`{program} rm -f {name}` removes it; or give this one another name")))
 }
 
 /// What else outlives the server's process.

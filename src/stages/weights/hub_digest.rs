@@ -6,8 +6,9 @@ use std::io::{self, Read as _};
 use std::path::Path;
 
 use serde::Serialize;
-use sha1::Sha1;
-use sha2::{Digest as _, Sha256};
+use sha1::{Digest as _, Sha1};
+
+use crate::files::Sha256Of;
 
 /// A file's digest, 64 or 40 hexadecimal digits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -31,7 +32,7 @@ impl HubDigest {
     /// A digest of this kind in the making, for a file of so many bytes.
     pub(super) fn begin(&self, size: u64) -> FileHasher {
         match self {
-            Self::Sha256(_) => FileHasher::Sha256(Sha256::new()),
+            Self::Sha256(_) => FileHasher::Sha256(Sha256Of::default()),
             Self::GitBlob(_) => {
                 let mut sum = Sha1::new();
                 sum.update(format!("blob {size}\0").as_bytes());
@@ -49,7 +50,7 @@ impl HubDigest {
 }
 
 pub(super) enum FileHasher {
-    Sha256(Sha256),
+    Sha256(Sha256Of),
     GitBlob(Sha1),
 }
 
@@ -75,7 +76,7 @@ impl FileHasher {
 
     pub(super) fn finish(self) -> HubDigest {
         match self {
-            Self::Sha256(sum) => HubDigest::Sha256(format!("{:x}", sum.finalize())),
+            Self::Sha256(sum) => HubDigest::Sha256(sum.finish()),
             Self::GitBlob(sum) => HubDigest::GitBlob(format!("{:x}", sum.finalize())),
         }
     }

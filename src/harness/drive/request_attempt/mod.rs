@@ -197,7 +197,7 @@ impl RequestAttempt<'_> {
         };
         let limit = match self.encoder {
             RequestEncoder::Kserve(_) => Some(self.requested_tokens(planned)),
-            RequestEncoder::Http(dialect) => dialect.limit(planned.output_len),
+            RequestEncoder::Http(template) => template.limit(planned.output_len),
         };
         (by, limit)
     }
@@ -294,7 +294,7 @@ impl RequestAttempt<'_> {
                 self.run_on_shared_stream(template, parts, state).await
             }
             (RequestEncoder::Kserve(template), _) => self.run_on_own_stream(template, parts, state).await,
-            (RequestEncoder::Http(dialect), Some(pool)) => self.run_over_http(dialect, pool, parts, state).await,
+            (RequestEncoder::Http(template), Some(pool)) => self.run_over_http(template, pool, parts, state).await,
             (RequestEncoder::Http(_), None) => {
                 Err((FailureClass::Connect, "the link has no HTTP connections".to_owned()))
             }
@@ -303,7 +303,7 @@ impl RequestAttempt<'_> {
 
     async fn run_over_http(
         &self,
-        dialect: &HttpRequestTemplate,
+        template: &HttpRequestTemplate,
         pool: &ConnectionPool,
         parts: &mut [RequestProgress],
         state: &State,
@@ -311,11 +311,11 @@ impl RequestAttempt<'_> {
         let (Some(part), Some(planned)) = (parts.first_mut(), self.planned.first()) else { return Ok(()) };
         let attempt = HttpAttempt {
             pool,
-            dialect,
+            template,
             requested_tokens: planned.output_len,
             limits: self.limits,
             clock: self.clock,
-            cancel_after: dialect.cancel_of(self.id).map(|cancel| cancel.after_tokens),
+            cancel_after: template.cancel_of(self.id).map(|cancel| cancel.after_tokens),
             last_token: &state.last_token,
             last_token_of_server: &self.connection.last_token,
         };

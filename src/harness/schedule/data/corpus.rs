@@ -1,6 +1,5 @@
 //! The records of a file, read once and kept, and the order in which they are taken.
 
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
@@ -75,8 +74,9 @@ pub(super) fn has_end(file: &Path, end: &str) -> bool {
 /// A pickle is a program; it is never executed.
 fn refuse_pickle(file: &Path) -> Result<(), HarnessError> {
     let mut head = [0u8; 2];
-    let length =
-        File::open(file).and_then(|mut file| file.read(&mut head)).map_err(|error| fault(file, error.to_string()))?;
+    let length = open_regular(file)
+        .and_then(|(mut file, _)| file.read(&mut head))
+        .map_err(|error| fault(file, error.to_string()))?;
     let is_pickle = length == 2 && head[0] == 0x80 && (2..=5).contains(&head[1]);
     if !is_pickle && !has_end(file, "pkl") && !has_end(file, "pickle") {
         return Ok(());

@@ -19,7 +19,6 @@
 //! `--input-data` read.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::io::{BufRead, BufReader, Cursor, Read};
 use std::sync::Arc;
 
@@ -32,6 +31,7 @@ use super::perf_analyzer;
 use super::prompt::{PromptPart, RandomStream};
 use super::prompt_renderer::words_of;
 use super::tokenizer::PromptTokenizer;
+use crate::files::open_regular;
 use crate::harness::{DataKind, HarnessError, PromptFile};
 use crate::spec::{DelayPlace, LONGEST_LENGTH};
 
@@ -66,11 +66,11 @@ enum Given {
 
 pub(super) fn read(
     data: &PromptFile,
-    speech: Option<&PromptTokenizer>,
+    tokenizer: Option<&PromptTokenizer>,
     mut room: MemoryBudget<'_>,
 ) -> Result<Vec<CorpusRecord>, HarnessError> {
     let file = data.file.as_path();
-    let opened = File::open(file).map_err(|error| fault(file, error.to_string()))?;
+    let (opened, _) = open_regular(file).map_err(|error| fault(file, error.to_string()))?;
     let mut reader: Box<dyn BufRead> = Box::new(BufReader::with_capacity(1 << 20, opened));
     let mut delay = data.delay;
     if let Some(list) = list_as_lines(&mut reader, data)? {
@@ -117,7 +117,7 @@ pub(super) fn read(
             }
             stamp => stamp.flatten(),
         };
-        match turn(row, data, speech) {
+        match turn(row, data, tokenizer) {
             Ok(turn) => {
                 room.take(size_in_memory(&turn))?;
                 if let Some(at) = known {
@@ -276,7 +276,7 @@ fn turn(row: Row, data: &PromptFile, prompt_tokenizer: Option<&PromptTokenizer>)
                 return Err(RowError::EmptyPrompt);
             }
             let tokens = match prompt_tokenizer {
-                Some(speech) => speech.count(&text).map_err(RowError::Tokenizer)?,
+                Some(tokenizer) => tokenizer.count(&text).map_err(RowError::Tokenizer)?,
                 None => words_of(&text),
             };
             (vec![PromptPart::Text(text.into())], Some(tokens))

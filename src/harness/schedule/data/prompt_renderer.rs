@@ -25,12 +25,12 @@ impl PromptRenderer {
     pub fn of(spec: &BenchSpec) -> Result<Self, HarnessError> {
         let prompt_tokenizer = match &spec.content {
             PromptSource { tokenizer: Some(file), data, prefixes, sessions, .. } => {
-                let speech = PromptTokenizer::load(file)?;
+                let tokenizer = PromptTokenizer::load(file)?;
                 // Counting the words of given texts needs no drawn words.
                 if data.is_none() || prefixes.is_some() || sessions.is_some() {
-                    speech.check(file)?;
+                    tokenizer.check(file)?;
                 }
-                Some(Arc::new(speech))
+                Some(Arc::new(tokenizer))
             }
             _ => None,
         };
@@ -86,7 +86,7 @@ impl PromptRenderer {
                 PromptPart::Drawn { stream, number, tokens } => {
                     let mut rng = generator(stream.purpose(), self.seed, *number);
                     let piece = match &self.tokenizer {
-                        Some(speech) => speech.text_of_tokens(&mut rng, *tokens),
+                        Some(tokenizer) => tokenizer.text_of_tokens(&mut rng, *tokens),
                         None => plain_words(&mut rng, *tokens),
                     };
                     (piece, true)

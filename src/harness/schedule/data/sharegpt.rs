@@ -1,6 +1,5 @@
 //! ShareGPT's JSON: one list of conversations, read one after the other.
 
-use std::fs::File;
 use std::io::BufReader;
 use std::sync::Arc;
 
@@ -12,6 +11,7 @@ use super::errors::{DataErrors, fault};
 use super::prompt::PromptPart;
 use super::prompt_renderer::words_of;
 use super::tokenizer::PromptTokenizer;
+use crate::files::open_regular;
 use crate::harness::{HarnessError, PromptFile};
 
 #[derive(Deserialize)]
@@ -31,14 +31,14 @@ struct Message {
 /// The entries, and which were left out and why.
 pub(super) fn read(
     data: &PromptFile,
-    speech: Option<&PromptTokenizer>,
+    tokenizer: Option<&PromptTokenizer>,
     room: MemoryBudget<'_>,
 ) -> Result<(Vec<CorpusRecord>, Vec<String>), HarnessError> {
     let file = data.file.as_path();
-    let opened = File::open(file).map_err(|error| fault(file, error.to_string()))?;
+    let (opened, _) = open_regular(file).map_err(|error| fault(file, error.to_string()))?;
     let mut json = serde_json::Deserializer::from_reader(BufReader::with_capacity(1 << 20, opened));
     let mut reading =
-        Reading { data, tokenizer: speech, memory_budget: room, entries: Vec::new(), unanswered: 0, failed: None };
+        Reading { data, tokenizer: tokenizer, memory_budget: room, entries: Vec::new(), unanswered: 0, failed: None };
     let read = json.deserialize_seq(&mut reading);
     let Reading { entries, unanswered, failed, .. } = reading;
     if let Some(error) = failed {
@@ -107,7 +107,11 @@ impl Reading<'_> {
             turns.push(CorpusTurn {
                 tokens: Some(self.count(&text)?),
                 // Without a tokenizer the number of tokens in the answer is unknown.
-                output_tokens: self.tokenizer.map(|speech| speech.count(&answer.value)).transpose()?.map(|n| n.max(1)),
+                output_tokens: self
+                    .tokenizer
+                    .map(|tokenizer| tokenizer.count(&answer.value))
+                    .transpose()?
+                    .map(|n| n.max(1)),
                 parts: Arc::from([PromptPart::Text(text.into())]),
                 answer: Some(answer.value.into()),
                 pause_ns: None,
@@ -123,6 +127,6 @@ impl Reading<'_> {
     }
 
     fn count(&self, text: &str) -> Result<u32, HarnessError> {
-        self.tokenizer.map_or_else(|| Ok(words_of(text)), |speech| speech.count(text))
+        self.tokenizer.map_or_else(|| Ok(words_of(text)), |tokenizer| tokenizer.count(text))
     }
 }

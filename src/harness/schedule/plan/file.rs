@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::planned_request::{PlannedRequest, RequestTrigger};
 use super::planned_requests::PlannedRequests;
 use super::schedule::RequestSchedule;
-use crate::files::Digest;
+use crate::files::{Digest, open_regular};
 use crate::harness::schedule::data::{DataErrors, DataSummary, PromptPart, PromptRenderer, fault, file_digest};
 use crate::harness::schedule::random_draws::GENERATOR;
 use crate::harness::{BenchSpec, HarnessError, LoadPattern, PromptFile};
@@ -61,14 +61,14 @@ struct Line {
 
 impl RequestSchedule {
     fn head(&self) -> PlanFileHeader {
-        let PromptRenderer { seed, vocab_size, end_id, tokenizer: speech } = &*self.renderer;
+        let PromptRenderer { seed, vocab_size, end_id, tokenizer } = &*self.renderer;
         PlanFileHeader {
             regatta_plan: VERSION,
             generator: GENERATOR.to_owned(),
             seed: *seed,
             vocab_size: *vocab_size,
             end_id: *end_id,
-            tokenizer: speech.as_ref().map(|speech| speech.digest),
+            tokenizer: tokenizer.as_ref().map(|tokenizer| tokenizer.digest),
             requests: self.requests.len() as u64,
             digest: self.digest,
         }
@@ -148,7 +148,7 @@ pub(super) fn read(
     prompt_renderer: &PromptRenderer,
 ) -> Result<RequestSchedule, HarnessError> {
     let file = data.file.as_path();
-    let opened = File::open(file).map_err(|error| fault(file, error.to_string()))?;
+    let (opened, _) = open_regular(file).map_err(|error| fault(file, error.to_string()))?;
     let mut lines = BufReader::with_capacity(1 << 20, opened).lines();
     let first = lines.next().ok_or_else(|| fault(file, "it is empty"))?;
     let first = first.map_err(|error| fault(file, error.to_string()))?;
@@ -161,11 +161,11 @@ pub(super) fn read(
         );
         return Err(fault(file, why));
     }
-    let tokenizer = prompt_renderer.tokenizer.as_ref().map(|speech| speech.digest);
+    let tokenizer = prompt_renderer.tokenizer.as_ref().map(|tokenizer| tokenizer.digest);
     if head.tokenizer.is_some() && tokenizer != head.tokenizer {
         return Err(fault(file, "its prompts are drawn with a tokenizer, and `tokenizer` must name the same one"));
     }
-    let ink = Arc::new(PromptRenderer {
+    let renderer = Arc::new(PromptRenderer {
         seed: head.seed,
         vocab_size: head.vocab_size,
         end_id: head.end_id,
@@ -208,7 +208,7 @@ pub(super) fn read(
         ..DataSummary::default()
     };
     let requests = PlannedRequests::kept(requests);
-    let mut schedule = RequestSchedule { requests, digest: head.digest, data: Some(data_summary), renderer: ink };
+    let mut schedule = RequestSchedule { requests, digest: head.digest, data: Some(data_summary), renderer };
     schedule.digest = schedule.digested();
     if schedule.digest != head.digest || schedule.requests.len() as u64 != head.requests {
         let why = format!(

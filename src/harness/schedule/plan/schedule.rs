@@ -72,7 +72,7 @@ impl RequestSchedule {
 
     /// Tokens of a text, where a tokenizer was given.
     pub fn count(&self, text: &str) -> Option<u32> {
-        self.renderer.tokenizer.as_ref().and_then(|speech| speech.count(text).ok())
+        self.renderer.tokenizer.as_ref().and_then(|tokenizer| tokenizer.count(text).ok())
     }
 
     /// Whether the lengths of texts are those of a tokenizer.
@@ -128,10 +128,10 @@ impl RequestSchedule {
 
     pub(super) fn digested(&self) -> Digest {
         let mut hasher = Hasher::new();
-        let PromptRenderer { seed, vocab_size, end_id, tokenizer: speech } = &*self.renderer;
+        let PromptRenderer { seed, vocab_size, end_id, tokenizer } = &*self.renderer;
         hasher.field(GENERATOR.as_bytes()).field(&seed.to_le_bytes());
         hasher.field(&vocab_size.to_le_bytes()).field(&end_id.to_le_bytes());
-        hasher.field(speech.as_ref().map_or(&[][..], |speech| speech.digest.bytes()));
+        hasher.field(tokenizer.as_ref().map_or(&[][..], |tokenizer| tokenizer.digest.bytes()));
         for request in &self.requests {
             hasher.field(&request.at_ns.to_le_bytes()).field(&[request.due as u8]);
             hasher.field(&request.session.to_le_bytes()).field(&request.turn.to_le_bytes());

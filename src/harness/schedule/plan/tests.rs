@@ -508,3 +508,16 @@ fn samples_that_are_called_for_again_are_written_once_and_sent_again_exactly() {
     let refused = plan(&replay).unwrap_err().to_string();
     assert!(refused.contains("line 4: `as` names request 9, which has no `parts` before it"), "{refused}");
 }
+
+#[test]
+fn a_pipe_is_refused_at_once_and_not_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0).unwrap();
+    for kind in [DataKind::Plan, DataKind::Jsonl, DataKind::Sharegpt] {
+        let mut of_pipe = spec(server(40.0), Arrivals::Poisson, requests(3), 1);
+        of_pipe.content.data = Some(data(pipe.clone(), kind));
+        let refused = plan(&of_pipe).unwrap_err().to_string();
+        assert!(refused.contains("it is a pipe, a socket or a device, not a file"), "{kind:?}: {refused}");
+    }
+}

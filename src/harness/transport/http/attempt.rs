@@ -29,7 +29,7 @@ const LONGEST_ANSWER: usize = 16 << 20;
 /// The parameters of a request in flight.
 pub(crate) struct HttpAttempt<'a> {
     pub pool: &'a ConnectionPool,
-    pub dialect: &'a HttpRequestTemplate,
+    pub template: &'a HttpRequestTemplate,
     pub requested_tokens: u32,
     pub limits: ResponseBounds,
     pub clock: BenchClock,
@@ -42,7 +42,7 @@ pub(crate) struct HttpAttempt<'a> {
 }
 
 impl HttpAttempt<'_> {
-    /// `heard` is filled in every case, also when this future is dropped early.
+    /// `http_outcome` is filled in every case, also when this future is dropped early.
     pub async fn perform(&self, request: Bytes, http_outcome: &mut HttpOutcome) -> Result<(), HttpFault> {
         let (socket, is_kept) = self.pool.take().await.map_err(|error| (FailureClass::Connect, error.to_string()))?;
         match self.attempt(socket, request.clone(), http_outcome).await {
@@ -65,23 +65,23 @@ impl HttpAttempt<'_> {
         http_outcome: &mut HttpOutcome,
     ) -> Result<(), HttpFault> {
         let expected = ExpectedAnswer {
-            api: self.dialect.api,
-            model: &self.dialect.model,
-            key: self.dialect.key.as_deref(),
+            api: self.template.api,
+            model: &self.template.model,
+            key: self.template.key.as_deref(),
             tokens: self.requested_tokens,
-            has_choices: self.dialect.choices() > 1,
+            has_choices: self.template.choices() > 1,
             limits: self.limits,
         };
         let mut response_reader = HttpResponseReader::new(expected, http_outcome);
         let mut decoder = Decoder::new(self.limits.header_bytes());
-        let head = Bytes::from(self.dialect.head(&self.pool.authority()));
+        let head = Bytes::from(self.template.head(&self.pool.authority()));
         let sent = match socket.write_all_buf(&mut head.chain(request)).await {
             Ok(()) => socket.flush().await,
             broken => broken,
         };
         // A server that refuses a request may answer before it has read all of it.
         let answered = self.read_response(&mut socket, &mut decoder, &mut response_reader).await;
-        let answered = answered.map_err(|(class, why)| (class, without_key(why, self.dialect.key.as_deref())));
+        let answered = answered.map_err(|(class, why)| (class, without_key(why, self.template.key.as_deref())));
         match (answered, sent) {
             (Ok(true), Ok(())) => {
                 self.pool.put(socket);
@@ -169,7 +169,7 @@ impl HttpAttempt<'_> {
                 }
             }
             self.update_last_token(response_reader);
-            if let Some(requested) = self.dialect.limit(self.requested_tokens) {
+            if let Some(requested) = self.template.limit(self.requested_tokens) {
                 ResponseBounds::check_tokens(response_reader.tokens_received(), requested)?;
             }
             if self.cancel_after.is_some_and(|limit| response_reader.tokens() >= limit) {

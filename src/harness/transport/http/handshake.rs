@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use super::api_key::api_key;
 use super::attempt::get;
 use super::pool::ConnectionPool;
 use super::request_template::{HttpRequestTemplate, ServerModelInfo, headers, take_key_out};
@@ -31,10 +32,7 @@ pub(crate) async fn handshake(
         model: spec.model.clone(),
         source: TransportFailure::new(error),
     };
-    let key = match &http.api_key_env {
-        None => None,
-        Some(name) => Some(std::env::var(name).map_err(|_| HarnessError::NoApiKey { variable: name.clone() })?),
-    };
+    let key = api_key(http)?;
     let asker = HandshakeClient {
         pool,
         headers: headers(key.as_deref(), false),

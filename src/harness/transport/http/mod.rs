@@ -1,7 +1,7 @@
 //! HTTP/1.1, besides gRPC: OpenAI's chat and completions over SSE, Triton's generate extension.
 //!
 //! ```text
-//!  Dialect ─body→ Pool ─read, stamped→ Decoder ─pieces→ Events ─events→ scan ─tokens→ Listener
+//!  HttpRequestTemplate ─request→ ConnectionPool ─read, stamped→ Decoder ─body→ HttpResponseReader ─events→ Accounting
 //! ```
 //!
 //! One request has one connection for as long as it is in flight; connections are kept and used again. Bytes are read
@@ -11,6 +11,7 @@
 mod answer_fields;
 mod answer_ids;
 mod answer_text;
+mod api_key;
 mod attempt;
 mod handshake;
 mod http1_decoder;
@@ -24,6 +25,7 @@ mod tls;
 
 pub(in crate::harness) use answer_ids::AnswerIds;
 pub(in crate::harness) use answer_text::{answer_text_from_events, prompt_from_events};
+pub(in crate::harness) use api_key::api_key;
 pub(in crate::harness) use attempt::{HttpAttempt, QueryError};
 pub(in crate::harness) use handshake::handshake;
 pub(in crate::harness) use pool::ConnectionPool;

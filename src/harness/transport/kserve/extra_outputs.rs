@@ -93,8 +93,8 @@ fn misshapen(name: &str, datatype: &str, shape: &[i64], bytes: usize, input_len:
         "FP16" | "BF16" => 2,
         _ => 4,
     };
-    let elements: i64 = shape.iter().product();
-    if elements * width != bytes as i64 {
+    let size = shape.iter().try_fold(width, |bytes: i64, dim| bytes.checked_mul(*dim));
+    if size != i64::try_from(bytes).ok() {
         return Some(format!("{name} {datatype} {shape:?} has {bytes} bytes"));
     }
     let (from_the_end, expected, what) = match name {
@@ -121,5 +121,8 @@ mod tests {
             Some("generation_logits has shape [1, 1, 3, 10] for 2 tokens in this response")
         );
         assert_eq!(check("cum_log_probs", &[1, 1], 3).as_deref(), Some("cum_log_probs FP32 [1, 1] has 3 bytes"));
+        for shape in [[i64::MAX, 2], [1 << 62, 1]] {
+            assert!(check("cum_log_probs", &shape, 0).is_some(), "{shape:?}");
+        }
     }
 }

@@ -125,6 +125,8 @@ fn percent_decoded(bytes: &[u8]) -> String {
         let escaped = (*first == b'%')
             .then(|| tail.first_chunk::<2>())
             .flatten()
+            // A sign would be taken for a part of the number.
+            .filter(|hex| hex.iter().all(u8::is_ascii_hexdigit))
             .and_then(|hex| std::str::from_utf8(hex).ok())
             .and_then(|hex| u8::from_str_radix(hex, 16).ok());
         if let Some(byte) = escaped {
@@ -152,6 +154,8 @@ mod tests {
         let busy = check_status(&trailers).unwrap_err();
         assert_eq!(busy.fault(false), (FailureClass::Refused, "gRPC status 14: busy ü".to_owned()));
         assert_eq!(busy.fault(true).0, FailureClass::Stream);
+        trailers.insert("grpc-message", "at 9%+1".parse().unwrap());
+        assert_eq!(check_status(&trailers).unwrap_err().to_string(), "gRPC status 14: at 9%+1");
         trailers.insert("grpc-message", "".parse().unwrap());
         assert_eq!(check_status(&trailers).unwrap_err().to_string(), "gRPC status 14");
         trailers.insert("grpc-status", "3".parse().unwrap());

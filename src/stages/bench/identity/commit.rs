@@ -36,5 +36,5 @@ async fn git(context: &TaskContext, arguments: &[&str]) -> Option<String> {
     let env = [("GIT_OPTIONAL_LOCKS", "0"), ("LC_ALL", "C")];
     let mut running = Sidecar::start(context, argv, &env, "commit").ok()?;
     let how = timeout(LIMIT, running.ended()).await.ok()?;
-    how.is_success().then(|| running.written().trim().to_owned())
+    if how.is_success() { Some(running.written().ok()?.trim().to_owned()) } else { None }
 }

@@ -1,14 +1,14 @@
 //! The engines that the servers run.
 
 use std::collections::BTreeMap;
-use std::fs::{DirEntry, File};
+use std::fs::DirEntry;
 use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::files::Digest;
+use crate::files::{Digest, open_regular};
 use crate::harness::{EngineIdentity, ServerIdentity};
 use crate::plan::ActionKind;
 use crate::runner::UpstreamProvenance;
@@ -99,12 +99,8 @@ fn real(folder: &Path) -> PathBuf {
 /// The engine described by `config.json`; `None` if there is no readable file.
 fn read(folder: &Path) -> Option<EngineIdentity> {
     let path = folder.join("config.json");
-    // A pipe or a device would never end.
-    if !path.is_file() {
-        return None;
-    }
     let mut text = String::new();
-    File::open(path).ok()?.take(MOST_CONFIG_BYTES).read_to_string(&mut text).ok()?;
+    open_regular(&path).ok()?.0.take(MOST_CONFIG_BYTES).read_to_string(&mut text).ok()?;
     let config: Value = serde_json::from_str(&text).ok()?;
     let mut build = BTreeMap::new();
     for (place, names) in FLAGS {

@@ -166,7 +166,7 @@ fn probe_line(probe: &LoadgenProbe) -> String {
 
 /// A test of this rate that was finished: its last file is there, and its result is whole.
 fn before(path: &Path, rate: f64, servers: &Servers) -> Option<Detail> {
-    let result = harness::read_result(&path.join("result.json")).ok()?;
+    let result = harness::read_result(&path.join(harness::RESULT)).ok()?;
     if !path.join(TEST_FILE).is_file() || !servers.are_those_of(&result) || client_fault(&result).is_some() {
         return None;
     }

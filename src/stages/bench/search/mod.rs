@@ -10,18 +10,20 @@ mod start_point;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use self::start_point::{StartPoint, goal_of};
 use super::resume::{self, ended_without_result};
+use super::saved_run::copy;
 use crate::event::{Done, Failure, FailureKind, Verdict};
 use crate::harness::{BenchSpec, FoundRate, LimitSearch, RateBounds, Reason, SearchReport, SearchRules};
 use crate::manifest::model::{self, Telemetry};
-use crate::runner::store::{PathError, WithPath as _, is_there};
+use crate::runner::store::WithPath as _;
 use crate::spec::TimeSpan;
 use crate::stages::task_context::TaskContext;
 use crate::stats::{ProbeOutcome, RateEstimate, RateSearcher, RateStep};
+use crate::units::four_digit_scale;
 use output::{FILE, PROBES, with_identity};
 use probe::{LimitProbe, Prober, measured_again};
 
@@ -96,9 +98,7 @@ pub async fn perform(
     let tried = &search_report.probes;
     // The result of this stage is the last measurement at the rate that was found.
     if let Some(best) = tried.iter().rev().find(|tried| tried.probe.rate.total_cmp(&found.at_least).is_eq()) {
-        let (out, of_best) = (context.lease.out.clone(), context.lease.out.join(&best.folder));
-        let copied = tokio::task::spawn_blocking(move || copy_result(&of_best, &out)).await;
-        copied.map_err(|error| Failure::new(FailureKind::System, error.to_string()))??;
+        Box::pin(copy(&context.lease.out.join(&best.folder), &context.lease.out, true)).await?;
     }
     write(context.lease.out.join(FILE), serde_json::to_vec_pretty(&search_report).unwrap_or_default())?;
     warnings.extend(tried.iter().filter_map(measured_again));
@@ -108,17 +108,6 @@ pub async fn perform(
         headline(&found, estimate.as_ref(), &bounds, &start_point::limits(&spec), tried.len()),
     );
     Ok(Done { warnings, ..done })
-}
-
-/// Copies the files of a measurement; which of them there are depends on what was measured.
-fn copy_result(from: &Path, to: &Path) -> Result<(), PathError> {
-    for name in ["result.json", "requests.jsonl", "plan.jsonl", "server-metrics.jsonl", "gpu.jsonl"] {
-        let from = from.join(name);
-        if is_there(&from)? {
-            fs::copy(&from, to.join(name)).at("copy", &from)?;
-        }
-    }
-    Ok(())
 }
 
 /// The warnings: of the probe that provides the result, each in full; of the others, how many probes have which.
@@ -157,15 +146,10 @@ fn found_at(end: RateStep, bounds: &RateBounds) -> (FoundRate, Option<RateEstima
 
 /// Rates that can be read and typed again, within those that may be tried.
 fn rounded_rates(estimate: &RateEstimate, bounds: &RateBounds) -> FoundRate {
-    let scale = scale_of(estimate);
+    let scale = four_digit_scale(estimate.rate);
     let at_least = ((estimate.low * scale).floor() / scale).clamp(bounds.low, bounds.high);
     let below = (estimate.high * scale).ceil() / scale;
     FoundRate { at_least, below: (below < bounds.high).then_some(below.max(at_least)) }
-}
-
-/// Times this, a rate has four whole digits.
-fn scale_of(estimate: &RateEstimate) -> f64 {
-    10f64.powi(3 - estimate.rate.abs().log10().floor() as i32)
 }
 
 /// What it will cost, before it costs it.
@@ -209,7 +193,7 @@ fn headline(
             format!("{at_least} req/s or more at {limits}  (the highest rate that {which} tried, {probes} probes)")
         };
     };
-    let scale = scale_of(estimate);
+    let scale = four_digit_scale(estimate.rate);
     let rate = (found.estimated(estimate, bounds) * scale).round() / scale;
     let or_more = if estimate.rate > bounds.high { " or more" } else { "" };
     let upper = below.map_or_else(|| "or more".to_owned(), |below| format!("… {below}"));
@@ -221,21 +205,6 @@ mod tests {
     use pretty_assertions::assert_eq;
 
     use super::*;
-
-    #[test]
-    fn a_file_of_the_best_probe_may_be_absent_and_must_not_be_lost() {
-        let folder = tempfile::tempdir().unwrap();
-        let (from, to) = (folder.path().join("from"), folder.path().join("to"));
-        fs::create_dir(&from).unwrap();
-        fs::create_dir(&to).unwrap();
-        fs::write(from.join("result.json"), "{}").unwrap();
-        copy_result(&from, &to).unwrap();
-        assert_eq!(fs::read_to_string(to.join("result.json")).unwrap(), "{}");
-        // Like a file that cannot be read.
-        fs::create_dir(from.join("requests.jsonl")).unwrap();
-        let why = copy_result(&from, &to).unwrap_err().to_string();
-        assert!(why.starts_with("cannot copy ") && why.contains("requests.jsonl"), "{why}");
-    }
 
     #[test]
     fn only_an_estimate_has_an_interval() {

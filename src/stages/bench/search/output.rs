@@ -14,7 +14,7 @@ pub(super) const FILE: &str = "search.json";
 
 /// A search's headline with what its last measurement in `out` was of, and `SIMULATED` before it.
 pub(super) fn with_identity(out: &Path, headline: String) -> Done {
-    let result = harness::read_result(&out.join("result.json")).ok();
+    let result = harness::read_result(&out.join(harness::RESULT)).ok();
     let is_simulated = result.as_ref().is_some_and(RunResult::is_simulated);
     let headline = if is_simulated { format!("SIMULATED  {headline}") } else { headline };
     Done {

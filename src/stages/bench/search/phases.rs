@@ -4,6 +4,7 @@
 //! whole. Where that misses, only whole tests count from then on: down in growing steps until one holds, then half-way between.
 
 use crate::harness::{FoundRate, ProbeStep, RateBounds, RateProbe};
+use crate::units::four_digits;
 
 /// One test at a rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -37,14 +38,14 @@ pub(super) fn next(bounds: &RateBounds, history: &[SearchTest]) -> SearchStep {
         (None, Some(missed)) => {
             let misses = whole().count() as i32;
             let step = (FIRST_STEP * 2f64.powi(misses - 1)).min(0.5);
-            SearchStep::FullTest(rounded(missed * (1.0 - step)).max(bounds.low))
+            SearchStep::FullTest(four_digits(missed * (1.0 - step)).max(bounds.low))
         }
         (Some(at_least), None) => {
             let missed = history.iter().filter(|tried| !tried.met && tried.rate > at_least).map(|tried| tried.rate);
             SearchStep::Found(FoundRate { at_least, below: missed.min_by(f64::total_cmp) })
         }
         (Some(held), Some(missed)) => {
-            let middle = rounded(f64::midpoint(held, missed));
+            let middle = four_digits(f64::midpoint(held, missed));
             let is_narrow = missed - held <= bounds.precision * held || middle <= held || middle >= missed;
             if is_narrow {
                 SearchStep::Found(FoundRate { at_least: held, below: Some(missed) })
@@ -66,12 +67,6 @@ fn shortly(bounds: &RateBounds, history: &[SearchTest]) -> SearchStep {
         }
         ProbeStep::Probe(rate) => SearchStep::ShortTest(rate),
     }
-}
-
-/// To four digits: a rate that can be read, and typed again.
-fn rounded(rate: f64) -> f64 {
-    let scale = 10f64.powi(3 - rate.abs().log10().floor() as i32);
-    (rate * scale).round() / scale
 }
 
 #[cfg(test)]

@@ -84,7 +84,7 @@ impl Prober<'_> {
         label: &str,
     ) -> Result<(RunResult, ProbeOutcome), Failure> {
         let path = &self.context.lease.out.join(folder);
-        if let Some(earlier) = probe_before(path, spec, self.servers) {
+        if let Some(earlier) = Box::pin(probe_before(path, spec, self.servers)).await {
             return Ok(earlier);
         }
         let measured = Box::pin(measure(self.context, spec, self.watched, label, None)).await?;
@@ -99,8 +99,7 @@ impl Prober<'_> {
         }
         let margin = measured.margin(spec, rate);
         keep_margin(path, &margin)?;
-        keep(path, &measured)?;
-        Ok((measured.result, margin))
+        Ok((Box::pin(keep(path, Box::new(measured))).await?, margin))
     }
 }
 
@@ -125,9 +124,9 @@ pub(super) fn second_folder(folder: &Path) -> PathBuf {
 }
 
 /// What `before` finds, with its margin.
-fn probe_before(path: &Path, spec: &BenchSpec, servers: &Servers) -> Option<(RunResult, ProbeOutcome)> {
+async fn probe_before(path: &Path, spec: &BenchSpec, servers: &Servers) -> Option<(RunResult, ProbeOutcome)> {
     let margin = serde_json::from_slice(&read_bytes(path.join(MARGIN)).ok()?).ok()?;
-    Some((before(path, spec, servers)?, margin))
+    Some((Box::pin(before(path, spec, servers)).await?, margin))
 }
 
 fn keep_margin(path: &Path, margin: &ProbeOutcome) -> Result<(), Failure> {

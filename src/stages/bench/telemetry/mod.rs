@@ -107,6 +107,8 @@ enum NoTelemetry {
     Refused(String),
     #[error("nvidia-smi did not answer within {0:?}")]
     Late(Duration),
+    #[error("what nvidia-smi printed cannot be read: {0}")]
+    Output(#[source] std::io::Error),
     #[error("stopped")]
     Stopped,
 }
@@ -145,7 +147,7 @@ async fn run_probe(context: &TaskContext, argv: Vec<String>) -> Result<(ExitKind
         }
         () = context.lease.stop.requested() => return Err(NoTelemetry::Stopped),
     };
-    Ok((how, probe.written()))
+    Ok((how, probe.written().map_err(NoTelemetry::Output)?))
 }
 
 fn launch(context: &TaskContext, argv: Vec<String>) -> Result<Sidecar, SpawnError> {
@@ -157,7 +159,8 @@ impl TelemetrySampler {
     /// Waits until so many lines have come, as long as they can.
     async fn lines(&mut self, context: &TaskContext, count: usize, limit: Duration) {
         let enough = async {
-            while self.sampler.written().matches('\n').count() < count {
+            // A file that cannot be read is reported when all of it is.
+            while self.sampler.count_lines().unwrap_or_default() < count {
                 sleep(LOOK).await;
             }
         };
@@ -184,14 +187,20 @@ impl TelemetrySampler {
         let mut early = self.ended_early().await;
         if early.is_none() {
             // One line of each that is later than the end, so that the end lies between two.
-            let before = self.sampler.written().matches('\n').count();
+            let before = self.sampler.count_lines().unwrap_or_default();
             self.lines(context, before + self.gpus.len(), LAST).await;
         }
         let apart =
             self.anchor.1.duration_until(Timestamp::now()).as_secs_f64() - self.anchor.0.elapsed().as_secs_f64();
         let how = self.sampler.stop(context, GRACE).await;
         early = early.or_else(|| is_its_own(how).then_some(how));
-        let (trace, malformed) = self.read(measured.zero());
+        let (trace, malformed) = match self.sampler.written() {
+            Ok(text) => self.read(&text, measured.zero()),
+            Err(error) => {
+                self.notes.push(format!("what nvidia-smi printed cannot be read: {error}"));
+                (GpuTrace { gpus: self.gpus.clone(), readings: Vec::new() }, Vec::new())
+            }
+        };
         if let Some(how) = early {
             let how = match how {
                 ExitKind::Code(code) => format!("with exit code {code}"),
@@ -221,11 +230,10 @@ impl TelemetrySampler {
         measured.gpus_read(trace, gpu_context);
     }
 
-    fn read(&self, zero: Instant) -> (GpuTrace, Vec<String>) {
+    fn read(&self, text: &str, zero: Instant) -> (GpuTrace, Vec<String>) {
         let since_anchor = zero.duration_since(self.anchor.0).as_secs_f64();
         let mut trace = GpuTrace { gpus: self.gpus.clone(), readings: Vec::new() };
         let mut malformed = Vec::new();
-        let text = self.sampler.written();
         for line in text.split_inclusive('\n').filter(|line| !line.trim().is_empty()) {
             let answer = self.smi.answer(line.trim_end());
             let gpu = answer.as_ref().and_then(|a| self.gpus.iter().position(|gpu| gpu.index == Some(a.index)));

@@ -1,6 +1,7 @@
 //! Where servers are.
 
-use std::net::{IpAddr, UdpSocket};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::time::Duration;
 
 use tokio::net::lookup_host;
@@ -31,9 +32,20 @@ pub async fn is_here(host: &str) -> bool {
     }
 }
 
-/// Only an address of this host can be bound to.
+/// This host reaches an address of its own from that address. Where it could bind to it shows nothing: `ip_nonlocal_bind` lets it
+/// bind to any.
 fn is_ours(ip: IpAddr) -> bool {
-    ip.is_loopback() || UdpSocket::bind((ip, 0)).is_ok()
+    ip.is_loopback() || ip.is_unspecified() || source_to(ip).is_ok_and(|source| source == ip)
+}
+
+/// The address that packets to this one come from. Nothing is sent.
+fn source_to(ip: IpAddr) -> io::Result<IpAddr> {
+    /// Any will do.
+    const PORT: u16 = 9;
+    let unspecified: IpAddr = if ip.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let socket = UdpSocket::bind((unspecified, 0))?;
+    socket.connect((ip, PORT))?;
+    Ok(socket.local_addr()?.ip())
 }
 
 #[cfg(test)]
@@ -47,5 +59,9 @@ mod tests {
         assert!(!is_here("192.0.2.7").await);
         assert!(!is_here("no-such-host.invalid").await);
         assert!(!all_here(&[]).await);
+        // Without a route there may be none.
+        if let Ok(own) = source_to(IpAddr::from([192, 0, 2, 7])) {
+            assert!(is_ours(own), "the address of an interface");
+        }
     }
 }

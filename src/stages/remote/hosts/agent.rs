@@ -22,7 +22,7 @@ use crate::stages::StageExecutor;
 /// How long servers may drain when no run is left.
 const ORPHANED: Duration = Duration::from_secs(2);
 
-/// The input of a guard: the run's messages, and the channel for its answers.
+/// The input of an agent: the run's messages, and the channel for its answers.
 pub struct AgentInput {
     pub orders: AgentOrders,
     /// Ends when the connection does.
@@ -30,9 +30,9 @@ pub struct AgentInput {
     pub send: Arc<dyn Fn(&AgentMessage) + Send + Sync>,
 }
 
-/// The whole of a guard. The result of the stage has been sent when it returns.
-pub async fn run_agent(guarded: AgentInput) {
-    let AgentInput { orders, mut lines, send } = guarded;
+/// The whole of an agent. The result of the stage has been sent when it returns.
+pub async fn run_agent(input: AgentInput) {
+    let AgentInput { orders, mut lines, send } = input;
     let looked = orders.clone();
     let looking = tokio::task::spawn_blocking(move || handshake::problems(&looked));
     let Ok(problems) = looking.await else { return };
@@ -42,31 +42,28 @@ pub async fn run_agent(guarded: AgentInput) {
     if !is_fine || !wait_for_go(&mut lines, &send).await {
         return send(&AgentMessage::Ended(Box::new(Ok(Done::default()))));
     }
-    let mutex = Arc::new(Mutex::new(start_watchdog(&orders, &send)));
+    let watchdog = Arc::new(Mutex::new(start_watchdog(&orders, &send)));
     let emit: Arc<dyn Fn(Event) + Send + Sync> = {
-        let (send, watchdog) = (Arc::clone(&send), Arc::clone(&mutex));
+        let (send, watchdog) = (Arc::clone(&send), Arc::clone(&watchdog));
         Arc::new(move |event| take(event, &watchdog, &send))
     };
     let how = tokio::select! {
         how = perform(&orders, &stop, emit, &send) => how,
         never = watch(&orders, &mut lines, &stop, &send) => match never {},
     };
-    if let Some(watchdog) = mutex.lock().take() {
+    if let Some(watchdog) = watchdog.lock().take() {
         watchdog.finish();
     }
     send(&AgentMessage::Ended(Box::new(how)));
 }
 
 /// Until then others may still turn out to be unusable.
-async fn wait_for_go(
-    unbounded_receiver: &mut UnboundedReceiver<String>,
-    send: &Arc<dyn Fn(&AgentMessage) + Send + Sync>,
-) -> bool {
+async fn wait_for_go(lines: &mut UnboundedReceiver<String>, send: &Arc<dyn Fn(&AgentMessage) + Send + Sync>) -> bool {
     let mut beat = interval(heartbeat::BEAT);
     let mut deserted = Instant::now() + heartbeat::DESERTED;
     loop {
         tokio::select! {
-            line = unbounded_receiver.recv() => match line.as_deref() {
+            line = lines.recv() => match line.as_deref() {
                 Some(GO) => return true,
                 Some(BEAT) => deserted = Instant::now() + heartbeat::DESERTED,
                 _ => return false,
@@ -87,8 +84,8 @@ fn start_watchdog(orders: &AgentOrders, send: &Arc<dyn Fn(&AgentMessage) + Send 
 }
 
 /// Its processes concern only this machine; messages for the run are passed on.
-fn take(event: Event, mutex: &Mutex<Option<WatchdogHandle>>, send: &Arc<dyn Fn(&AgentMessage) + Send + Sync>) {
-    if let Some(watchdog) = &*mutex.lock() {
+fn take(event: Event, watchdog: &Mutex<Option<WatchdogHandle>>, send: &Arc<dyn Fn(&AgentMessage) + Send + Sync>) {
+    if let Some(watchdog) = &*watchdog.lock() {
         match &event {
             Event::ProcessStarted { pgid, .. } => watchdog.add(*pgid),
             Event::ProcessEnded { pgid, .. } => watchdog.remove(*pgid),

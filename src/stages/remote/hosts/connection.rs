@@ -18,12 +18,12 @@ use crate::exec::process::{ExitKind, LineReader, LineWriter, ProcessCommand, Pro
 const HANDSHAKE: Duration = Duration::from_secs(40);
 /// How long ssh may take to end after the last message.
 const LEAVES: Duration = Duration::from_secs(3);
-/// How long a guard may take to kill what it has.
+/// How long an agent may take to kill what it has.
 const KILLS: Duration = Duration::from_secs(15);
 /// How many of a connection's last lines are kept.
 const LAST_WORDS: usize = 20;
 
-/// What a host's link reports to the coordinator.
+/// What a host's connection reports to the coordinator.
 pub enum HostEvent {
     Hello(Vec<HostProblem>),
     Event(Event),
@@ -47,7 +47,7 @@ pub struct HostLost {
     pub was_greeted: bool,
 }
 
-/// What the coordinator sends through a link.
+/// What the coordinator sends through a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostCommand {
     Go,
@@ -59,7 +59,7 @@ pub struct HostConnection {
     /// Which host.
     pub index: usize,
     pub orders: AgentOrders,
-    /// What the guard's environment has beyond that of a login there: secrets, too.
+    /// What the agent's environment has beyond that of a login there: secrets, too.
     pub env: BTreeMap<String, String>,
     /// Of the connection; its log holds its last messages.
     pub command: ProcessCommand,

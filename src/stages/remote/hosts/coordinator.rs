@@ -90,7 +90,7 @@ impl<'a> Coordinator<'a> {
                 .map_err(|error| Failure::new(FailureKind::System, format!("{}: {error}", out.display())))?;
             let name = format!("{}.{}", context.mark, place.name);
             let (order, commands) = unbounded_channel();
-            let link = HostConnection {
+            let connection = HostConnection {
                 index,
                 orders: AgentOrders {
                     origins: origins.clone(),
@@ -117,7 +117,7 @@ impl<'a> Coordinator<'a> {
             coordinator.commands.push(order);
             coordinator.logs.push(log);
             coordinator.names.push(name);
-            coordinator.connections.spawn(link.run());
+            coordinator.connections.spawn(connection.run());
         }
         Ok(coordinator)
     }
@@ -252,9 +252,9 @@ impl<'a> Coordinator<'a> {
     }
 
     fn order(&self, order: HostCommand) {
-        for link in &self.commands {
+        for connection in &self.commands {
             // One that has ended needs none.
-            let _ = link.send(order);
+            let _ = connection.send(order);
         }
     }
 
@@ -325,7 +325,7 @@ enum HostFailureTiming {
     Later,
 }
 
-/// The `host` setting for a guard: it is the remote place already, and has no other hosts.
+/// The `host` setting for an agent: it is the remote place already, and has no other hosts.
 fn single_host_setting() -> String {
     r#"{"ssh":[]}"#.to_owned()
 }

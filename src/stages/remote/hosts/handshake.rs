@@ -1,4 +1,4 @@
-//! Requirements of a host: looked at by the guard, before anything starts anywhere.
+//! Requirements of a host: looked at by the agent, before anything starts anywhere.
 
 use std::fs;
 use std::path::Path;

@@ -8,5 +8,5 @@ pub(super) const BEAT: Duration = Duration::from_secs(1);
 /// A host that has sent nothing for so long is lost.
 pub(super) const SILENT: Duration = Duration::from_secs(5);
 
-/// A guard that has received nothing for so long has lost its run.
+/// An agent that has received nothing for so long has lost its run.
 pub(super) const DESERTED: Duration = Duration::from_secs(8);

@@ -118,7 +118,7 @@ pub async fn of_allocation(slurm: &Slurm, project: &Path) -> Result<Vec<HostPlac
     Ok(names.into_iter().map(place).collect())
 }
 
-/// For display: how a guard is started on each machine, with `<project>` for the project folder.
+/// For display: how an agent is started on each machine, with `<project>` for the project folder.
 pub fn agent_command_lines(hosts: &[SshHost]) -> Vec<String> {
     let line = |machine: SshMachine| {
         let program = machine.program.clone().unwrap_or_else(|| "regatta".to_owned());

@@ -5,14 +5,14 @@
 //! containers, what is removed afterwards, and what a failure means are thereby known where the servers are.
 //!
 //! ```text
-//!  here:  coordinator ─ link ─ ssh node-a ═ env, orders, go, beat, beat, …, stop ═> agent ─ Stages ─ tritonserver …
-//!                     └ link ─ ssh node-b <═ hello, event, ready, beat, …, ended ══ agent ─ Stages ─ tritonserver …
+//!  here:  coordinator ─ connection ─ ssh node-a ═ env, orders, go, beat, beat, …, stop ═> agent ─ StageExecutor ─ tritonserver …
+//!                     └ connection ─ ssh node-b <═ hello, event, ready, beat, …, ended ══ agent ─ StageExecutor ─ tritonserver …
 //! ```
 //!
 //! # What holds, whatever happens
 //!
 //! - Nothing starts anywhere before the handshake with every host; all problems of all hosts are reported at once.
-//! - A guard that receives nothing for [`heartbeat::DESERTED`], or whose connection ends, ends its servers by itself, for certain. A guard
+//! - An agent that receives nothing for [`heartbeat::DESERTED`], or whose connection ends, ends its servers by itself, for certain. An agent
 //!   that is killed has a watchdog, as a run has.
 //! - A host that is silent for [`heartbeat::SILENT`] is lost: the stage has failed with its name, and the other hosts' servers are
 //!   stopped.

@@ -1,4 +1,4 @@
-//! The protocol between run and guard, a JSON line each.
+//! The protocol between run and agent, a JSON line each.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use crate::event::{Done, Endpoint, Event, Failure, ReducedSetting};
 use crate::plan::Task;
 use crate::runner::{ResolvedTask, UpstreamProvenance};
 
-/// The second line that a guard reads: everything that it needs. The first is its environment.
+/// The second line that an agent reads: everything that it needs. The first is its environment.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AgentOrders {
     /// `<run>.<task>.<attempt>.<host>`: nothing else has this name, and all its processes carry it.
@@ -30,7 +30,7 @@ pub struct AgentOrders {
     pub programs: Vec<String>,
 }
 
-/// A line of a guard's.
+/// A line of an agent's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AgentMessage {

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
+use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
 use super::commands::{CancelCommand, QueueView, cancel, environment};
@@ -21,7 +22,7 @@ use super::{array, cancel_jobs};
 use crate::event::{Done, Endpoint, Failure, FailureKind};
 use crate::manifest::model::Slurm;
 use crate::plan::Lifetime;
-use crate::runner::store::{JobFolder, point, superseded};
+use crate::runner::store::{JobFolder, PathError, point, superseded};
 use crate::runner::{BatchSlot, Lease};
 use crate::spec::TimeSpan;
 
@@ -94,6 +95,26 @@ pub async fn run_attempt(
     (result, settled)
 }
 
+/// What a job has written into its folder so far.
+struct JobProgress {
+    ended: Option<JobEnd>,
+    /// Events since the last look.
+    lines: Vec<String>,
+    /// Where the next ones will begin.
+    offset: u64,
+    claimant: Option<String>,
+    heartbeat: Option<String>,
+}
+
+impl JobProgress {
+    fn read(folder: &JobFolder, from: u64) -> Result<Self, PathError> {
+        // Its end before its events: they were written first, so none comes after these.
+        let ended = folder.ended()?;
+        let (lines, offset) = folder.read_event_lines(from);
+        Ok(Self { ended, lines, offset, claimant: folder.claimant(), heartbeat: folder.heartbeat() })
+    }
+}
+
 impl JobAttempt<'_> {
     async fn go(
         &mut self,
@@ -145,9 +166,12 @@ impl JobAttempt<'_> {
         let job = self.spec.job();
         let mut pulse = JobHeartbeat::of(&self.spec.slurm);
         loop {
-            // Its end before its events: they were written first, so none comes after these.
-            let ended = self.folder.ended::<JobEnd>()?;
-            let (lines, at) = self.folder.read_event_lines(offset);
+            let view = self.view.borrow_and_update().clone();
+            let folder = self.folder.clone();
+            // A shared filesystem may be slow, and the run has other tasks.
+            let reading = spawn_blocking(move || JobProgress::read(&folder, offset)).await;
+            let JobProgress { ended, lines, offset: at, claimant, heartbeat } =
+                reading.map_err(|error| Failure::new(FailureKind::System, error.to_string()))??;
             offset = at;
             for line in lines.iter().filter_map(|line| serde_json::from_str(line).ok()) {
                 match line {
@@ -167,10 +191,8 @@ impl JobAttempt<'_> {
             if let Some(ended) = ended {
                 return self.conclude(ended, &queue).await;
             }
-            let view = self.view.borrow_and_update().clone();
-            let claimant = self.folder.claimant();
             self.end_surplus(&view, claimant.as_deref()).await;
-            if let Some(text) = pulse.update(self.folder.heartbeat(), Instant::now()) {
+            if let Some(text) = pulse.update(heartbeat, Instant::now()) {
                 self.lease.notice(text);
             }
             match queue.observe(&view, &job, claimant.as_deref(), Instant::now()) {

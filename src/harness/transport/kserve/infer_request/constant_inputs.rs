@@ -45,7 +45,7 @@ impl MessageInputs {
 
 /// Constants so far, and those that do not fit.
 pub struct ConstantInputs<'a> {
-    contract: &'a ModelMetadata,
+    pub contract: &'a ModelMetadata,
     pub constants: Vec<ConstantTensor>,
     pub faults: Vec<String>,
     /// Some input is missing.

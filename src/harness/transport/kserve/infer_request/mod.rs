@@ -3,6 +3,7 @@
 //! Fixed once before the run; every message is then a copy of constants and its own prompt.
 
 mod constant_inputs;
+mod request_inputs;
 mod tensor;
 mod tensor_names;
 mod vllm;
@@ -83,6 +84,13 @@ impl InferRequestTemplate {
     pub fn new(spec: &BenchSpec, contract: &ModelMetadata) -> Result<Self, UnsupportedRequest> {
         let mut faults = spec.request.faults(spec.vocab_size);
         let interface = spec.request.interface.unwrap_or_else(|| contract.interface());
+        let is_outside = matches!(spec.scenario, LoadPattern::Outside(_));
+        if is_outside && interface == Interface::Text {
+            faults.push(
+                "it takes text, and samples of LoadGen are token ids: name a model that has the input `input_ids`"
+                    .to_owned(),
+            );
+        }
         let is_vllm = interface == Interface::Text && vllm::is_vllm(contract);
         let (sampling, request) = match is_vllm.then(|| vllm::sampling(&spec.request)) {
             Some((sampling, rest)) => (Some(sampling), rest),
@@ -116,29 +124,7 @@ impl InferRequestTemplate {
         constant_inputs.require_input("model", names.prompt);
         constant_inputs.require_input("model", names.output_len);
         constant_inputs.input_if_available(names.streaming, ScalarValue::Bool(streams));
-        if interface == Interface::TokenIds {
-            constant_inputs.input_if_available("beam_width", ScalarValue::Int(i64::from(beams)));
-            let end = request.end_id.unwrap_or(spec.end_id);
-            constant_inputs.input_if_available("end_id", ScalarValue::Int(i64::from(end)));
-            constant_inputs
-                .input_if_available("pad_id", ScalarValue::Int(i64::from(request.pad_id.unwrap_or(spec.end_id))));
-        } else {
-            constant_inputs.input_if_set(
-                "beam_width",
-                &["beam_width"],
-                request.beam_width.map(|width| ScalarValue::Int(i64::from(width))),
-            );
-            constant_inputs.input_if_set(
-                "end_id",
-                &["end_id"],
-                request.end_id.map(|id| ScalarValue::Int(i64::from(id))),
-            );
-            constant_inputs.input_if_set(
-                "pad_id",
-                &["pad_id"],
-                request.pad_id.map(|id| ScalarValue::Int(i64::from(id))),
-            );
-        }
+        constant_inputs.end_and_beam_inputs(request, interface, spec.end_id);
         let sequences = request.sequences();
         if sequences > 1 && call == CallKind::Unary {
             constant_inputs.faults.push(
@@ -146,43 +132,8 @@ impl InferRequestTemplate {
                     .to_owned(),
             );
         }
-        constant_inputs.input_if_set(
-            "num_return_sequences",
-            &["num_return_sequences"],
-            request.num_return_sequences.map(|n| ScalarValue::Int(i64::from(n))),
-        );
-        match request.exclude_input_in_output {
-            Some(value) => {
-                constant_inputs.input_if_set(
-                    "exclude_input_in_output",
-                    &["exclude_input_in_output"],
-                    Some(ScalarValue::Bool(value)),
-                );
-            }
-            None if !streams && contract.describes("exclude_input_in_output") => {
-                constant_inputs.input_if_available("exclude_input_in_output", ScalarValue::Bool(true));
-            }
-            None => {}
-        }
-        let float = |value: Option<f64>| value.map(ScalarValue::Float);
-        constant_inputs.input_if_set("temperature", &["temperature"], float(request.temperature));
-        constant_inputs.input_if_set("top_k", &[names.top_k], request.top_k.map(|k| ScalarValue::Int(i64::from(k))));
-        constant_inputs.input_if_set("top_p", &[names.top_p], float(request.top_p));
-        constant_inputs.input_if_set("repetition_penalty", &["repetition_penalty"], float(request.repetition_penalty));
-        constant_inputs.input_if_set("presence_penalty", &["presence_penalty"], float(request.presence_penalty));
-        constant_inputs.input_if_set("frequency_penalty", &["frequency_penalty"], float(request.frequency_penalty));
-        constant_inputs.input_if_set("length_penalty", &[names.length_penalty], float(request.length_penalty));
-        constant_inputs.input_if_set(
-            "early_stopping",
-            &["early_stopping"],
-            request.early_stopping.map(ScalarValue::Bool),
-        );
-        // Renamed in TensorRT-LLM after 0.20.
-        constant_inputs.input_if_set(
-            "min_length",
-            &["min_length", "min_tokens"],
-            request.min_length.map(|n| ScalarValue::Int(i64::from(n))),
-        );
+        constant_inputs.answer_inputs(request, streams);
+        constant_inputs.sampling_inputs(request, names);
         let mut drawn_seed = None;
         match request.random_seed {
             Some(RandomSeed::Fixed(seed)) => {
@@ -240,7 +191,7 @@ impl InferRequestTemplate {
             has_extra_outputs: wants_more,
             end_id: request.end_id.unwrap_or(spec.end_id),
             cancel: request.cancel,
-            may_end_early: request.stop_words.is_some() || matches!(spec.scenario, LoadPattern::Outside(_)),
+            may_end_early: request.stop_words.is_some() || is_outside,
             interface,
             names,
             model: spec.model.clone(),

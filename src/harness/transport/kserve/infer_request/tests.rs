@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::harness::schedule::data::Prompt;
-use crate::harness::{LoadPattern, Slo};
+use crate::harness::{CallSource, LoadPattern, Slo};
 use crate::spec::{Arrivals, Length, Limits, Request, StopAfter, WordList};
 use pretty_assertions::assert_eq;
 
@@ -196,4 +196,18 @@ fn an_answer_has_the_type_that_the_server_reports_and_its_ids_are_whole_numbers(
     assert_eq!(unknown.other_type(b"FP32"), Some("whole numbers"));
     let known = of(Some(&[("output_ids", "INT32"), ("sequence_length", "INT32")]));
     assert_eq!((known.other_type(b"INT32"), known.other_type(b"INT64")), (None, Some("INT32")));
+}
+
+#[test]
+fn a_text_model_does_not_answer_samples_of_token_ids() {
+    let contract = ModelMetadata {
+        is_decoupled: Some(true),
+        inputs: Some(offer(&[("text_input", "BYTES"), ("max_tokens", "INT32"), ("stream", "BOOL")])),
+        outputs: Some(offer(&[("text_output", "BYTES")])),
+        ..ModelMetadata::default()
+    };
+    let outside = BenchSpec { scenario: LoadPattern::Outside(CallSource::AtTimes), ..spec(Request::default()) };
+    let faults = InferRequestTemplate::new(&outside, &contract).unwrap_err().faults;
+    assert!(faults[0].starts_with("it takes text, and samples of LoadGen are token ids"), "{faults:?}");
+    assert!(InferRequestTemplate::new(&outside, &ModelMetadata::default()).is_ok());
 }

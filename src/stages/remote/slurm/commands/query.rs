@@ -39,8 +39,8 @@ impl QueryResult {
 /// Runs the query. The program gets a process group of its own, so that Ctrl-C on a terminal does not cut a submission off half
 /// way.
 pub async fn run_query(program: &'static str, words: Vec<OsString>, env: Environment, limit: Duration) -> QueryResult {
-    let join_handle = tokio::task::spawn_blocking(move || blocking(program, &words, &env, limit));
-    join_handle.await.unwrap_or_else(|panic| QueryResult::Absent(format!("{program}: {panic}")))
+    let answer = tokio::task::spawn_blocking(move || blocking(program, &words, &env, limit));
+    answer.await.unwrap_or_else(|panic| QueryResult::Absent(format!("{program}: {panic}")))
 }
 
 fn blocking(program: &'static str, words: &[OsString], env: &Environment, limit: Duration) -> QueryResult {
