@@ -122,8 +122,7 @@ pub(super) fn backend(text: &str, run: &mut GuideLlmRun, sheet: &mut Translation
             name if name.contains("header") => {
                 sheet.push_untranslated(format!("{name}=…"), "further headers are not sent");
             }
-            "verify" => sheet
-                .push_untranslated(format!("verify={plain}"), "a certificate is checked, unless --insecure is given"),
+            "verify" => run.verifies_certificate = plain.eq_ignore_ascii_case("true"),
             "timeout" | "timeout_connect" => {
                 sheet.push_untranslated(
                     format!("{name}={plain}"),
