@@ -43,17 +43,17 @@ pub(in crate::interop) struct CommandStage {
 impl ServerProgram {
     /// A manifest of the one stage. `start` is the program and what stands in front of its arguments.
     pub fn translate(&self, start: &[&str], env: &Env, arguments: &[String]) -> Result<Translation, TranslationError> {
-        let mut sheet = TranslationBuilder::default();
-        let mut server = self.command(start, arguments, &mut sheet);
+        let mut builder = TranslationBuilder::default();
+        let mut server = self.command(start, arguments, &mut builder);
         server.port = server.port.or((!server.has_free_port).then_some(self.usual_port));
-        visible(env, &mut sheet);
+        visible(env, &mut builder);
         let stages = Map::from_iter([("server".to_owned(), server.stage(env))]);
-        sheet.finish(self.tool, manifest("server", self.tool, stages))
+        builder.finish(self.tool, manifest("server", self.tool, stages))
     }
 
     /// The program with its arguments; what has a place elsewhere is there.
-    pub fn command(&self, start: &[&str], arguments: &[String], sheet: &mut TranslationBuilder) -> CommandStage {
-        let (line, others) = read_known(self.tool, self.own, arguments, sheet);
+    pub fn command(&self, start: &[&str], arguments: &[String], builder: &mut TranslationBuilder) -> CommandStage {
+        let (line, others) = read_known(self.tool, self.own, arguments, builder);
         // They stay in the line, too.
         let (ranks, _) = read_known(self.tool, self.ranks, &others, &mut TranslationBuilder::default());
         let mut server = CommandStage {
@@ -69,34 +69,34 @@ impl ServerProgram {
             match given.name {
                 name if name == self.port && given.value().starts_with("{{") => {
                     server.has_free_port = true;
-                    sheet.note(format!(
+                    builder.note(format!(
                         "the server listens on a free port: `{}` has no value in the text",
                         given.value().trim_matches(['{', '}']).to_uppercase()
                     ));
                 }
                 name if name == self.port => match given.value().parse() {
                     Ok(port) => server.port = Some(port),
-                    Err(_) => sheet.push_error(format!("`{}` is no port", given.as_written())),
+                    Err(_) => builder.push_error(format!("`{}` is no port", given.as_written())),
                 },
                 "--api-key" => match self.key_variable {
                     Some(name) => {
                         server.secrets.push(name.to_owned());
-                        sheet.note(format!(
+                        builder.note(format!(
                             "the key of --api-key is read from the environment variable {name}; it is not written down"
                         ));
                     }
-                    None => sheet.push_untranslated(
+                    None => builder.push_untranslated(
                         "--api-key …",
                         "a key is not written down, and this program reads it from no variable: here the server takes every request",
                     ),
                 },
                 "--hf-token" => {
                     server.secrets.push("HF_TOKEN".to_owned());
-                    sheet.note("the token of --hf-token is read from the environment variable HF_TOKEN; it is not written down");
+                    builder.note("the token of --hf-token is read from the environment variable HF_TOKEN; it is not written down");
                 }
-                "--uds" => sheet.push_untranslated(given.as_written(), "requests go to a port, which it has here"),
+                "--uds" => builder.push_untranslated(given.as_written(), "requests go to a port, which it has here"),
                 "--chat-template" if given.value().contains("{%") => {
-                    sheet.push_untranslated("--chat-template …", "save the template as a file and give its path");
+                    builder.push_untranslated("--chat-template …", "save the template as a file and give its path");
                 }
                 // A relative path has no meaning where the server is started.
                 name => {
@@ -106,7 +106,7 @@ impl ServerProgram {
                 }
             }
         }
-        self.doubt(&server.words[start.len()..], sheet);
+        self.doubt(&server.words[start.len()..], builder);
         let typed = self.typed.and_then(|typed| Some((typed.action, typed.keys(start, &server.words[start.len()..])?)));
         server.typed = typed;
         server.words.extend([self.port.to_owned(), "{port}".to_owned()]);
@@ -116,7 +116,7 @@ impl ServerProgram {
 
 impl ServerProgram {
     /// Arguments are passed on as they are, also those that are not known here. One that is nearly a known option is named.
-    fn doubt(&self, words: &[String], sheet: &mut TranslationBuilder) {
+    fn doubt(&self, words: &[String], builder: &mut TranslationBuilder) {
         let typed = self.typed.map_or([&[] as &[Opt]; 3], |typed| [typed.texts, typed.numbers, typed.switches]);
         let tables = [self.own, self.ranks].into_iter().chain(typed);
         let known: Vec<&str> = tables.flatten().flat_map(|option| option.names).copied().collect();
@@ -130,7 +130,7 @@ impl ServerProgram {
                 .find(is_near)
                 .filter(|near| !known.contains(&name.as_str()) && !name.starts_with(near));
             if let Some(near) = near {
-                sheet.push_untranslated(word.clone(), format!("it is passed on as it is; did you mean `{near}`?"));
+                builder.push_untranslated(word.clone(), format!("it is passed on as it is; did you mean `{near}`?"));
             }
         }
     }

@@ -20,11 +20,11 @@ static TABLE: &[Opt] = &[
 const PATTERN: &str = "the line has no meaning here: it is a pattern of the page, no request; give its fields, as `{\"text_input\": \"What is machine learning?\", \"max_tokens\": 20}`";
 
 pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, TranslationError> {
-    let mut sheet = TranslationBuilder::default();
-    let line = read(TOOL, TABLE, words, &mut sheet);
+    let mut builder = TranslationBuilder::default();
+    let line = read(TOOL, TABLE, words, &mut builder);
     let Some(written) = line.plain.first().map(String::as_str).or_else(|| line.value("--url")) else {
-        sheet.push_error("`curl` without a URL");
-        return sheet.finish(TOOL, TranslationKind::Commands(Vec::new()));
+        builder.push_error("`curl` without a URL");
+        return builder.finish(TOOL, TranslationKind::Commands(Vec::new()));
     };
     let url = written.strip_prefix("http://").unwrap_or(written);
     let (server, path) = url.split_once('/').unwrap_or((url, ""));
@@ -42,15 +42,15 @@ pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, Tra
         ["metrics"] => triton_command("metrics", server),
         ["v2", "health", "ready" | "live"] | ["v2"] => triton_command("status", format!("http://{server}")),
         ["v2", "models", model, "generate" | "generate_stream"] => {
-            with_body(&line, &mut sheet, |fields, sheet| generate(&server, model, path, fields, &line, sheet))?
+            with_body(&line, &mut builder, |fields, builder| generate(&server, model, path, fields, &line, builder))?
         }
-        ["v2", "models", model, "config"] => of_model("config", &server, model, &mut sheet),
-        ["v2", "models", model, "stats"] => of_model("statistics", &server, model, &mut sheet),
-        ["v2", "repository", "models", model, act @ ("load" | "unload")] => of_model(act, &server, model, &mut sheet),
+        ["v2", "models", model, "config"] => of_model("config", &server, model, &mut builder),
+        ["v2", "models", model, "stats"] => of_model("statistics", &server, model, &mut builder),
+        ["v2", "repository", "models", model, act @ ("load" | "unload")] => of_model(act, &server, model, &mut builder),
         ["v2", "repository", "index"] | ["v2", "models", ..] => triton_command("models", format!("http://{server}")),
         // A gateway may have a prefix in front of it.
         [.., "chat", "completions"] | [.., "v1", "completions"] => {
-            with_body(&line, &mut sheet, |fields, sheet| Ok(completions(&server, path, fields, &line, sheet)))?
+            with_body(&line, &mut builder, |fields, builder| Ok(completions(&server, path, fields, &line, builder)))?
         }
         [.., "v1", "models"] => {
             nothing(url, "a `bench` whose `model` is \"\" requests that list itself, and result.json names the model")
@@ -63,7 +63,7 @@ pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, Tra
         }
         _ => nothing(url, "it is no interface of an inference server that is known here; a `shell` stage runs it"),
     };
-    sheet.finish(TOOL, kind)
+    builder.finish(TOOL, kind)
 }
 
 fn nothing(url: &str, why: &str) -> TranslationKind {
@@ -71,17 +71,17 @@ fn nothing(url: &str, why: &str) -> TranslationKind {
 }
 
 /// What is requested of a model over gRPC here.
-fn of_model(act: &str, server: &str, model: &str, sheet: &mut TranslationBuilder) -> TranslationKind {
+fn of_model(act: &str, server: &str, model: &str, builder: &mut TranslationBuilder) -> TranslationKind {
     // The port of a server that listens on Triton's own ones.
     let to = server.strip_suffix(":8000").map_or_else(|| server.to_owned(), |host| format!("{host}:8001"));
-    sheet.note(format!("it goes over gRPC, to {to}: check the port"));
+    builder.note(format!("it goes over gRPC, to {to}: check the port"));
     TranslationKind::Commands(vec![["regatta", "triton", act, &to, model].map(str::to_owned).to_vec()])
 }
 
 /// The fields of a request; the sentence where they are not in the line.
 fn with_body(
     line: &ParsedLine,
-    sheet: &mut TranslationBuilder,
+    builder: &mut TranslationBuilder,
     then: impl FnOnce(Map<String, Value>, &mut TranslationBuilder) -> Result<TranslationKind, NoMeaning>,
 ) -> Result<TranslationKind, TranslationError> {
     let data =
@@ -99,15 +99,15 @@ fn with_body(
         }
         _ => return Err(TranslationError::new(format!("the request behind `-d` is no JSON object: {data}"))),
     };
-    Ok(then(fields, sheet).unwrap_or_else(|why| TranslationKind::Nothing(why.into())))
+    Ok(then(fields, builder).unwrap_or_else(|why| TranslationKind::Nothing(why.into())))
 }
 
 /// Headers that the request does not have here.
-fn headers(line: &ParsedLine, sheet: &mut TranslationBuilder, known: &[&str]) {
+fn headers(line: &ParsedLine, builder: &mut TranslationBuilder, known: &[&str]) {
     for given in line.given.iter().filter(|given| given.name == "--header") {
         let name = given.value().split(':').next().unwrap_or_default().trim().to_lowercase();
         if !["content-type", "accept"].contains(&name.as_str()) && !known.contains(&name.as_str()) {
-            sheet.push_untranslated(format!("{} {name}:…", given.written), "further headers are not sent");
+            builder.push_untranslated(format!("{} {name}:…", given.written), "further headers are not sent");
         }
     }
 }
@@ -119,12 +119,12 @@ fn generate(
     path: &str,
     mut fields: Map<String, Value>,
     line: &ParsedLine,
-    sheet: &mut TranslationBuilder,
+    builder: &mut TranslationBuilder,
 ) -> Result<TranslationKind, NoMeaning> {
     if fields.get("stop") == Some(&Value::Bool(true)) {
         return Err("the line has no meaning here: it cancels the request of that id; Ctrl-C or `--deadline` of `regatta triton infer` cancels its own".into());
     }
-    headers(line, sheet, &[]);
+    headers(line, builder, &[]);
     // Triton reads the fields of `parameters` as it does those beside it.
     if let Some(Value::Object(parameters)) = fields.get("parameters").cloned() {
         fields.shift_remove("parameters");
@@ -143,7 +143,7 @@ fn generate(
             "stream" if value == Value::Bool(true) && command.iter().any(|word| word == "--stream") => {}
             "stream" if value == Value::Bool(true) => command.push("--stream".to_owned()),
             "stream" if value == Value::Bool(false) => {}
-            "id" => sheet.push_untranslated(format!("id: {text}"), "each request has an id of its own"),
+            "id" => builder.push_untranslated(format!("id: {text}"), "each request has an id of its own"),
             // As the backend's own defaults.
             "bad_words" | "stop_words" if value == Value::String(String::new()) => {}
             _ => command.extend(["--input".to_owned(), format!("{name}={value}")]),
@@ -158,7 +158,7 @@ fn completions(
     path: &str,
     mut fields: Map<String, Value>,
     line: &ParsedLine,
-    sheet: &mut TranslationBuilder,
+    builder: &mut TranslationBuilder,
 ) -> TranslationKind {
     let mut load = TranslatedLoad::default();
     let is_chat = path.ends_with("chat/completions");
@@ -186,14 +186,14 @@ fn completions(
     }
     let bears = |value: &str| value.to_lowercase().starts_with("authorization:");
     if line.given.iter().any(|given| given.name == "--header" && bears(given.value())) {
-        api_key("`Authorization: Bearer`", &mut load, sheet);
+        api_key("`Authorization: Bearer`", &mut load, builder);
     }
-    headers(line, sheet, &["authorization"]);
+    headers(line, builder, &["authorization"]);
     load.add("--extra", Value::Object(fields).to_string());
     load.put("--concurrency", "1");
     load.put("--requests", "1");
     load.put("--warmup", "0");
     let what = if is_chat { "messages" } else { "prompt" };
-    sheet.note(format!("the request has the line's own `{what}`, in place of one that a benchmark makes up"));
+    builder.note(format!("the request has the line's own `{what}`, in place of one that a benchmark makes up"));
     load.means()
 }

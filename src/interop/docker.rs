@@ -34,7 +34,7 @@ pub(in crate::interop) fn translate(
     inner: TranslateInner<'_>,
 ) -> Result<Translation, TranslationError> {
     const TOOL: &str = "docker run";
-    let mut sheet = TranslationBuilder::default();
+    let mut builder = TranslationBuilder::default();
     let nothing = |text: String| TranslationBuilder::default().finish("docker", TranslationKind::Nothing(text));
     let rest = match words.split_first() {
         Some((command, rest)) if command == "run" => rest,
@@ -55,12 +55,12 @@ pub(in crate::interop) fn translate(
             ));
         }
     };
-    let line = read_front(TOOL, TABLE, rest, &mut sheet);
+    let line = read_front(TOOL, TABLE, rest, &mut builder);
     let Some((image, command)) = line.behind.split_first() else {
-        sheet.push_error(format!("`{engine} run` needs an image"));
-        return sheet.finish(TOOL, TranslationKind::Nothing(String::new()));
+        builder.push_error(format!("`{engine} run` needs an image"));
+        return builder.finish(TOOL, TranslationKind::Nothing(String::new()));
     };
-    let ContainerKeys { keys: mut container, secrets } = container(&line, image, &mut sheet);
+    let ContainerKeys { keys: mut container, secrets } = container(&line, image, &mut builder);
     let ports: Vec<(u64, u64)> = line
         .given
         .iter()
@@ -91,7 +91,7 @@ pub(in crate::interop) fn translate(
             );
             return nothing(text);
         }
-        return sheet.finish(TOOL, TranslationKind::Container(container));
+        return builder.finish(TOOL, TranslationKind::Container(container));
     }
     // Its own entry point takes these arguments; its name does not show which program that is.
     if entry.is_none() && !line.has("--entrypoint") && started.first().is_some_and(|word| word.starts_with('-')) {
@@ -108,7 +108,7 @@ pub(in crate::interop) fn translate(
         }
         listen_on(stage, &ports);
         if let Some(given) = line.given.iter().rfind(|given| given.name == "--gpus") {
-            see_gpus(stage, given.value(), &mut sheet);
+            see_gpus(stage, given.value(), &mut builder);
         }
     }
     // A client has no container here.
@@ -119,12 +119,12 @@ pub(in crate::interop) fn translate(
             }
         }
     }
-    sheet.absorb(&format!("{engine} run"), &mut translation);
-    sheet.finish(translation.tool, translation.kind)
+    builder.absorb(&format!("{engine} run"), &mut translation);
+    builder.finish(translation.tool, translation.kind)
 }
 
 /// `--gpus all`, `--gpus 2`, `--gpus '"device=0,1"'`: what a server sees whose line does not say how many it needs.
-fn see_gpus(stage: &mut Map<String, Value>, value: &str, sheet: &mut TranslationBuilder) {
+fn see_gpus(stage: &mut Map<String, Value>, value: &str, builder: &mut TranslationBuilder) {
     let has_own = stage.contains_key("gpus");
     let listed = value.trim_matches(['"', '\'']).strip_prefix("device=");
     let count = listed.map(|ids| ids.split(',').count() as u64).or_else(|| value.parse().ok());
@@ -139,14 +139,14 @@ fn see_gpus(stage: &mut Map<String, Value>, value: &str, sheet: &mut Translation
             if let Some(Value::Array(args)) = args {
                 args.push(json!("--gpus=all"));
             }
-            sheet.note(
+            builder.note(
                 "--gpus all: the container sees every GPU, and none is leased; `gpus: N` of the stage leases N of them",
             );
         }
         _ => {}
     }
     if let Some(ids) = listed {
-        sheet.note(format!("--gpus {value}: `regatta run … --gpus {ids}` selects them"));
+        builder.note(format!("--gpus {value}: `regatta run … --gpus {ids}` selects them"));
     }
 }
 
@@ -166,7 +166,7 @@ struct ContainerKeys {
     secrets: Vec<String>,
 }
 
-fn container(line: &ParsedLine, image: &str, sheet: &mut TranslationBuilder) -> ContainerKeys {
+fn container(line: &ParsedLine, image: &str, builder: &mut TranslationBuilder) -> ContainerKeys {
     let mut keys = Map::from_iter([("image".to_owned(), json!(image))]);
     let (mut mounts, mut args) = (Vec::new(), Vec::new());
     let (mut ulimits, mut env, mut secrets) = (Map::new(), Map::new(), Vec::new());
@@ -202,7 +202,7 @@ fn container(line: &ParsedLine, image: &str, sheet: &mut TranslationBuilder) -> 
             "--env" => match value.split_once('=') {
                 Some((name, _)) if is_secret(name) => {
                     secrets.push(name.to_owned());
-                    sheet
+                    builder
                         .note(format!("{name} is read from the environment of the run; its value is not written down"));
                 }
                 Some((name, value)) => {
@@ -218,7 +218,7 @@ fn container(line: &ParsedLine, image: &str, sheet: &mut TranslationBuilder) -> 
             // A server's ports are the host's own.
             "--publish" => {
                 keys.entry("network").or_insert_with(|| json!("host"));
-                sheet.note(format!("-p {value}: with `network: host` the server listens on the host's port itself"));
+                builder.note(format!("-p {value}: with `network: host` the server listens on the host's port itself"));
             }
             // A stage removes its container, and has no terminal in it; --gpus goes to the server that is started.
             _ => {}

@@ -18,12 +18,12 @@ pub(in crate::interop) fn translate(
     arguments: &[String],
     path: &dyn Fn(&str) -> String,
 ) -> Result<Translation, TranslationError> {
-    let mut sheet = TranslationBuilder::default();
+    let mut builder = TranslationBuilder::default();
     let Some(rest) = arguments.split_first().filter(|(command, _)| *command == "clone").map(|(_, rest)| rest) else {
         let text = "`git` has no meaning here: a `git` stage clones a revision with its submodules, and applies patches by `cherry_picks`";
-        return sheet.finish("git", TranslationKind::Nothing(text.to_owned()));
+        return builder.finish("git", TranslationKind::Nothing(text.to_owned()));
     };
-    let line = read(TOOL, TABLE, rest, &mut sheet);
+    let line = read(TOOL, TABLE, rest, &mut builder);
     let Some(url) = line.plain.first() else {
         return Err(TranslationError::new("`git clone` needs a URL"));
     };
@@ -33,13 +33,13 @@ pub(in crate::interop) fn translate(
     let stage = format!("clone_{stage}");
     let action = match url.strip_prefix("https://huggingface.co/") {
         Some(repository) if !repository.starts_with("datasets/") => {
-            sheet.note("`weights` takes the files of the revision `main`; name a commit to get the same ones again");
+            builder.note("`weights` takes the files of the revision `main`; name a commit to get the same ones again");
             json!({"weights": {"hf": repository.trim_end_matches('/')}})
         }
         _ => {
             let rev = line.value("--branch").unwrap_or("HEAD");
             if rev == "HEAD" {
-                sheet.note(format!("`rev: HEAD` of {url} is what is newest there now; name a tag or a commit"));
+                builder.note(format!("`rev: HEAD` of {url} is what is newest there now; name a tag or a commit"));
             }
             let mut git = Map::from_iter([("url".to_owned(), json!(url)), ("rev".to_owned(), json!(rev))]);
             if line.has("--recursive") {
@@ -48,6 +48,6 @@ pub(in crate::interop) fn translate(
             json!({"git": git})
         }
     };
-    sheet.produces(&path(line.plain.get(1).map_or(name, String::as_str)), format!("{{{{ stages.{stage}.out }}}}"));
-    sheet.finish(TOOL, manifest("clone", TOOL, Map::from_iter([(stage, action)])))
+    builder.produces(&path(line.plain.get(1).map_or(name, String::as_str)), format!("{{{{ stages.{stage}.out }}}}"));
+    builder.finish(TOOL, manifest("clone", TOOL, Map::from_iter([(stage, action)])))
 }

@@ -29,8 +29,8 @@ const LEFT: &[(&[&str], &str)] = &[
 
 /// `env` are the variables before the line: those of the recipe stay before the command, those of Slurm become its settings.
 pub(in crate::interop) fn translate(env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
-    let mut sheet = TranslationBuilder::default();
-    let line = read(TOOL, TABLE, words, &mut sheet);
+    let mut builder = TranslationBuilder::default();
+    let line = read(TOOL, TABLE, words, &mut builder);
     let (command, plain) = match line.plain.split_first() {
         Some((command, rest)) => (command.as_str(), rest),
         None => ("", &[][..]),
@@ -44,12 +44,12 @@ pub(in crate::interop) fn translate(env: &Env, words: &[String]) -> Result<Trans
         .or_else(|| (command == "bulk").then(|| plain.first().cloned()).flatten());
     if let Some(file) = file {
         for given in line.given.iter().filter(|given| !["--file", "--dry-run"].contains(&given.name)) {
-            sheet.push_untranslated(given.as_written(), "the file lists what is run");
+            builder.push_untranslated(given.as_written(), "the file lists what is run");
         }
         for (name, value) in &env.0 {
             match name.as_str() {
                 "GPU_TYPE" => {}
-                _ => sheet.push_untranslated(format!("{name}={value}"), "write it under `env` in the file"),
+                _ => builder.push_untranslated(format!("{name}={value}"), "write it under `env` in the file"),
             }
         }
         let mut bulk = ["regatta", "bulk", &file].map(str::to_owned).to_vec();
@@ -57,10 +57,10 @@ pub(in crate::interop) fn translate(env: &Env, words: &[String]) -> Result<Trans
         if line.has("--dry-run") {
             bulk.push("--dry-run".to_owned());
         }
-        return sheet.finish(TOOL, TranslationKind::Commands(vec![bulk]));
+        return builder.finish(TOOL, TranslationKind::Commands(vec![bulk]));
     }
     for word in plain {
-        sheet.push_error(format!("`{word}`: {command} takes options only"));
+        builder.push_error(format!("`{word}`: {command} takes options only"));
     }
     let workload = line.value("--workload").unwrap_or_default();
     if let Some((_, what)) = NO_INFERENCE.iter().find(|(begins, _)| workload.starts_with(begins)) {
@@ -78,14 +78,14 @@ pub(in crate::interop) fn translate(env: &Env, words: &[String]) -> Result<Trans
             run.manifests.extend(sized);
             run.manifests.push(model.to_owned());
         }
-        None => sheet.push_error("llmb-run needs -w WORKLOAD, or -f FILE"),
+        None => builder.push_error("llmb-run needs -w WORKLOAD, or -f FILE"),
     }
     for given in &line.given {
         let value = given.value();
         match given.name {
             "--workload" | "--model-size" | "--file" => {}
             "--dtype" => run.settings.push(RunSetting::new("dtype", value, given.as_written())),
-            "--scale" => scale(value, &given.as_written(), env, &mut run, &mut sheet),
+            "--scale" => scale(value, &given.as_written(), env, &mut run, &mut builder),
             "--nodelist" | "--exclude" | "--reservation" => {
                 run.slurm.push((given.name.trim_start_matches('-'), value.to_owned()));
             }
@@ -97,7 +97,7 @@ pub(in crate::interop) fn translate(env: &Env, words: &[String]) -> Result<Trans
                 for pair in &given.values {
                     match pair.split_once('=') {
                         Some((name, value)) => run.env.push((name.to_owned(), value.to_owned())),
-                        None => sheet.push_error(format!("`--env {pair}` is not NAME=VALUE")),
+                        None => builder.push_error(format!("`--env {pair}` is not NAME=VALUE")),
                     }
                 }
             }
@@ -107,24 +107,24 @@ pub(in crate::interop) fn translate(env: &Env, words: &[String]) -> Result<Trans
                     .iter()
                     .find(|(names, _)| names.contains(&name))
                     .map_or("there is nothing like it here", |it| it.1);
-                sheet.push_untranslated(given.as_written(), why);
+                builder.push_untranslated(given.as_written(), why);
             }
         }
     }
-    variables(env, &mut run, &mut sheet);
+    variables(env, &mut run, &mut builder);
     if run.slurm.is_empty() && !run.plans {
-        sheet.note("llmb-run submits a Slurm job; here `--on slurm` does, behind the command");
+        builder.note("llmb-run submits a Slurm job; here `--on slurm` does, behind the command");
     }
     let others = line.value("--scale").map(|value| scales(value).skip(1).collect::<Vec<_>>()).unwrap_or_default();
     if others.is_empty() || run.scale.is_none() {
-        return sheet.finish(TOOL, TranslationKind::Run(run));
+        return builder.finish(TOOL, TranslationKind::Run(run));
     }
     let mut runs = vec![run.clone()];
     runs.extend(others.into_iter().map(|gpus| {
         let scale = GpuScale { gpus, gpu_type: gpu_type(env), argument: format!("--scale {gpus}") };
         RunLine { scale: Some(scale), ..run.clone() }
     }));
-    sheet.finish(TOOL, TranslationKind::Script(TranslatedScript { runs, ..TranslatedScript::default() }))
+    builder.finish(TOOL, TranslationKind::Script(TranslatedScript { runs, ..TranslatedScript::default() }))
 }
 
 /// Recipes that measure no inference, by how their names begin.
@@ -152,9 +152,9 @@ fn scales(value: &str) -> impl Iterator<Item = u32> {
 }
 
 /// `--scale N`: N GPUs of the kind that the cluster has are a system here; of several the first.
-fn scale(value: &str, written: &str, env: &Env, run: &mut RunLine, sheet: &mut TranslationBuilder) {
+fn scale(value: &str, written: &str, env: &Env, run: &mut RunLine, builder: &mut TranslationBuilder) {
     let Some(gpus) = scales(value).next() else {
-        return sheet.push_error(format!("`{written}`: a scale is a number of GPUs"));
+        return builder.push_error(format!("`{written}`: a scale is a number of GPUs"));
     };
     run.scale = Some(GpuScale { gpus, gpu_type: gpu_type(env), argument: format!("--scale {gpus}") });
 }
@@ -167,11 +167,11 @@ fn gpu_type(env: &Env) -> Option<String> {
 
 /// Variables before the line. Those that are not mapped here stay before the command, `SBATCH_TIMELIMIT` among them: parameters of the
 /// recipe are read from them.
-fn variables(env: &Env, run: &mut RunLine, sheet: &mut TranslationBuilder) {
+fn variables(env: &Env, run: &mut RunLine, builder: &mut TranslationBuilder) {
     for (name, value) in &env.0 {
         match name.as_str() {
             "GPU_TYPE" if run.scale.is_none() => {
-                sheet.push_untranslated(format!("GPU_TYPE={value}"), "it needs `--scale`: both name a system");
+                builder.push_untranslated(format!("GPU_TYPE={value}"), "it needs `--scale`: both name a system");
             }
             "GPU_TYPE" => {}
             // `--a=1;--b=2`, or with blanks.

@@ -25,9 +25,9 @@ pub(in crate::interop) fn translate(
     words: &[String],
     written_to: Option<&str>,
 ) -> Result<Translation, TranslationError> {
-    let mut sheet = TranslationBuilder::default();
-    let (places, others) = read_known(TOOL, WHERE, words, &mut sheet);
-    let (line, _) = read_known(TOOL, READ, words, &mut sheet);
+    let mut builder = TranslationBuilder::default();
+    let (places, others) = read_known(TOOL, WHERE, words, &mut builder);
+    let (line, _) = read_known(TOOL, READ, words, &mut builder);
     let mut inputs = Map::new();
     let script = if path.starts_with(['/', '{']) {
         path.to_owned()
@@ -48,8 +48,8 @@ pub(in crate::interop) fn translate(
     stage.insert("shell".to_owned(), json!(["sh", "-c", format!("{} > {FILE}", command.join(" "))]));
     stage.insert("outputs".to_owned(), json!([FILE]));
     if let Some(file) = places.value("--output").or(written_to) {
-        sheet.produces(file, format!("{{{{ stages.{NAME}.out }}}}/{FILE}"));
-        sheet.note(format!("{file} is {FILE} in the stage's output folder"));
+        builder.produces(file, format!("{{{{ stages.{NAME}.out }}}}/{FILE}"));
+        builder.note(format!("{file} is {FILE} in the stage's output folder"));
     }
     let number = |name: &str| line.value(name);
     if let (Some(input), Some(output)) = (number("--input-mean"), number("--output-mean")) {
@@ -57,12 +57,12 @@ pub(in crate::interop) fn translate(
         let deviation = |name: &str, option: &str| {
             number(name).filter(|text| *text != "0").map(|text| format!(" {option} {text}")).unwrap_or_default()
         };
-        sheet.note(format!(
+        builder.note(format!(
             "against a server no file is needed: `regatta bench TARGET --input-tokens {input}{} --output-tokens {output}{}{requests}` makes the same requests up",
             deviation("--input-stdev", "--input-tokens-stddev"),
             deviation("--output-stdev", "--output-tokens-stddev"),
         ));
     }
     let stages = Map::from_iter([(NAME.to_owned(), Value::Object(stage))]);
-    sheet.finish(TOOL, manifest("prepare-dataset", TOOL, stages))
+    builder.finish(TOOL, manifest("prepare-dataset", TOOL, stages))
 }

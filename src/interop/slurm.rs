@@ -55,11 +55,11 @@ const OF_THE_ALLOCATION: [&str; 18] = [
 /// One task is what a stage starts itself. A step of several ranks starts a server's own line; Triton's ranks are started by a
 /// step of the server's own.
 pub(in crate::interop) fn srun(words: &[String], inner: TranslateRanks<'_>) -> Result<Translation, TranslationError> {
-    let mut sheet = TranslationBuilder::default();
-    let line = read_front("srun", TABLE, words, &mut sheet);
+    let mut builder = TranslationBuilder::default();
+    let line = read_front("srun", TABLE, words, &mut builder);
     if line.behind.is_empty() {
-        sheet.push_error("`srun` needs a command");
-        return sheet.finish("srun", TranslationKind::Nothing(String::new()));
+        builder.push_error("`srun` needs a command");
+        return builder.finish("srun", TranslationKind::Nothing(String::new()));
     }
     let number = |name: &str| line.value(name).and_then(|value| value.parse::<u64>().ok());
     let nodes = number("--nodes").unwrap_or(1).max(1);
@@ -87,18 +87,19 @@ pub(in crate::interop) fn srun(words: &[String], inner: TranslateRanks<'_>) -> R
         }
     }
     if is_step && nodes > 1 {
-        sheet.note(format!("`gpus` are those of one of the {nodes} nodes: a stage leases on the node that it runs on, and its step takes all nodes of the job"));
+        builder.note(format!("`gpus` are those of one of the {nodes} nodes: a stage leases on the node that it runs on, and its step takes all nodes of the job"));
     }
     let settings = settings(&line);
     if !settings.is_empty() {
-        sheet.note(format!("Slurm's settings are given with the run: `regatta run … --on slurm {settings}`"));
+        builder.note(format!("Slurm's settings are given with the run: `regatta run … --on slurm {settings}`"));
     }
     if line.has("--mpi") && !is_step {
-        sheet.note("inside a job ranks are started by `srun --mpi=pmix`: `regatta plan FILE --launch` prints the line");
+        builder
+            .note("inside a job ranks are started by `srun --mpi=pmix`: `regatta plan FILE --launch` prints the line");
     }
-    left(&line, is_step, &mut sheet);
-    sheet.absorb("srun", &mut translation);
-    sheet.finish(translation.tool, translation.kind)
+    left(&line, is_step, &mut builder);
+    builder.absorb("srun", &mut translation);
+    builder.finish(translation.tool, translation.kind)
 }
 
 /// `srun` with the options of a step, as they were written.
@@ -177,9 +178,9 @@ fn also_as_on_the_host(mounts: &str) -> String {
 /// `sbatch X.sub`
 pub(in crate::interop) fn sbatch(name: &str, words: &[String]) -> Result<Translation, TranslationError> {
     let tool = "sbatch";
-    let mut sheet = TranslationBuilder::default();
-    let line = read_front(tool, TABLE, words, &mut sheet);
-    left(&line, false, &mut sheet);
+    let mut builder = TranslationBuilder::default();
+    let line = read_front(tool, TABLE, words, &mut builder);
+    left(&line, false, &mut builder);
     let settings = settings(&line);
     let options = if settings.is_empty() { String::new() } else { format!(" {settings}") };
     let text = match line.behind.iter().find(|word| assignment(word).is_none()) {
@@ -193,7 +194,7 @@ pub(in crate::interop) fn sbatch(name: &str, words: &[String]) -> Result<Transla
             "`{name}` has no meaning here: `regatta run MANIFEST --on slurm{options}` takes an allocation and runs in it"
         ),
     };
-    sheet.finish(tool, TranslationKind::Nothing(text))
+    builder.finish(tool, TranslationKind::Nothing(text))
 }
 
 /// As `--slurm` takes them.
@@ -203,7 +204,7 @@ fn settings(line: &ParsedLine) -> String {
 }
 
 /// `is_step`: the options of a step are written in the manifest.
-fn left(line: &ParsedLine, is_step: bool, sheet: &mut TranslationBuilder) {
+fn left(line: &ParsedLine, is_step: bool, builder: &mut TranslationBuilder) {
     let is_left = |name: &str| !is_step || OF_THE_ALLOCATION.contains(&name);
     for given in line.given.iter().filter(|given| is_left(given.name)) {
         let why = match given.name {
@@ -224,7 +225,7 @@ fn left(line: &ParsedLine, is_step: bool, sheet: &mut TranslationBuilder) {
             | "--parsable" | "--kill-on-bad-exit" => "it is no key of `host: slurm`; an `SBATCH_…` variable applies",
             _ => continue,
         };
-        sheet.push_untranslated(given.as_written(), why);
+        builder.push_untranslated(given.as_written(), why);
     }
 }
 
@@ -240,8 +241,8 @@ pub(in crate::interop) fn directives(text: &str) -> Option<String> {
     if words.is_empty() {
         return None;
     }
-    let mut sheet = TranslationBuilder::default();
-    let line = read("#SBATCH", TABLE, &words, &mut sheet);
+    let mut builder = TranslationBuilder::default();
+    let line = read("#SBATCH", TABLE, &words, &mut builder);
     let settings = settings(&line);
     let settings = if settings.is_empty() { String::new() } else { format!(" {settings}") };
     Some(format!("it is a job of Slurm: `regatta run FILE --on slurm{settings}`"))

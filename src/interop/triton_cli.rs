@@ -23,10 +23,10 @@ pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, Tra
     if command == "profile" {
         return genai_perf::translate("triton profile", genai_perf::Subcommand::Profile, rest);
     }
-    let mut sheet = TranslationBuilder::default();
-    let line = read(TOOL, TABLE, rest, &mut sheet);
+    let mut builder = TranslationBuilder::default();
+    let line = read(TOOL, TABLE, rest, &mut builder);
     for word in line.plain.iter().chain(&line.behind) {
-        sheet.push_error(format!("`{word}`: triton {command} takes options only"));
+        builder.push_error(format!("`{word}`: triton {command} takes options only"));
     }
     let triton_command = |what: &str| {
         let port = line.value("--port").unwrap_or("8001");
@@ -58,7 +58,7 @@ pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, Tra
                 run.until.push(if trtllm { "generate_triton_config" } else { "generate_vllm_config" }.to_owned());
             } else {
                 run.serves = true;
-                sheet.note("`service=…` selects the server; there the model repository decides it");
+                builder.note("`service=…` selects the server; there the model repository decides it");
             }
             for (name, why) in [
                 ("--source", "the checkpoint is a parameter of the manifest"),
@@ -69,7 +69,7 @@ pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, Tra
                 ("--openai-chat-template-tokenizer", "the server has the one of its model"),
             ] {
                 if let Some(value) = line.value(name) {
-                    sheet.push_untranslated(format!("{name} {value}"), why);
+                    builder.push_untranslated(format!("{name} {value}"), why);
                 }
             }
             TranslationKind::Run(run)
@@ -80,13 +80,14 @@ pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, Tra
         "status" => triton_command("status"),
         "list" => TranslationKind::Commands(vec![["regatta", "list"].map(str::to_owned).to_vec()]),
         "remove" => {
-            sheet.push_untranslated("triton remove", "outputs are named by their keys; `regatta gc` removes old ones");
+            builder
+                .push_untranslated("triton remove", "outputs are named by their keys; `regatta gc` removes old ones");
             TranslationKind::Commands(Vec::new())
         }
         other => {
-            sheet.push_error(format!("`triton {other}` is not known here"));
+            builder.push_error(format!("`triton {other}` is not known here"));
             TranslationKind::Commands(Vec::new())
         }
     };
-    sheet.finish("triton", means)
+    builder.finish("triton", means)
 }

@@ -23,9 +23,9 @@ static SERVES: &[Opt] = &[
 
 /// `trtllm-serve MODEL …`: its own line, with its readiness and its end looked after.
 pub(in crate::interop) fn translate(env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
-    let mut sheet = TranslationBuilder::default();
+    let mut builder = TranslationBuilder::default();
     let words = if words.first().is_some_and(|word| word == "serve") { &words[1..] } else { words };
-    let line = read(SERVE, SERVES, words, &mut sheet);
+    let line = read(SERVE, SERVES, words, &mut builder);
     let model = match line.plain.as_slice() {
         [model]
             if !["disaggregated", "grpc", "mm_embedding_serve", "embeddings", "disaggregated_mpi_worker"]
@@ -34,11 +34,11 @@ pub(in crate::interop) fn translate(env: &Env, words: &[String]) -> Result<Trans
             model.clone()
         }
         [] => {
-            sheet.push_error("trtllm-serve needs a model: a name, a checkpoint or an engine folder");
+            builder.push_error("trtllm-serve needs a model: a name, a checkpoint or an engine folder");
             String::new()
         }
         words => {
-            sheet.push_error(format!(
+            builder.push_error(format!(
                 "`trtllm-serve {}`: one model, served over OpenAI's interface, can be imported",
                 words.join(" ")
             ));
@@ -46,16 +46,16 @@ pub(in crate::interop) fn translate(env: &Env, words: &[String]) -> Result<Trans
         }
     };
     if line.has("--grpc") {
-        sheet.push_error("`trtllm-serve --grpc`: one model, served over OpenAI's interface, can be imported");
+        builder.push_error("`trtllm-serve --grpc`: one model, served over OpenAI's interface, can be imported");
     }
-    visible(env, &mut sheet);
+    visible(env, &mut builder);
     let mut server = ServeStage::of(&model);
-    server.put("--port", &[line.value("--port").unwrap_or("8000").to_owned()], &mut sheet);
+    server.put("--port", &[line.value("--port").unwrap_or("8000").to_owned()], &mut builder);
     for given in line.given.iter().filter(|given| given.name != "--port") {
-        server.put(given.name, &given.values, &mut sheet);
+        server.put(given.name, &given.values, &mut builder);
     }
     let stages = Map::from_iter([("server".to_owned(), server.stage(env))]);
-    sheet.finish(SERVE, manifest("trtllm-serve", SERVE, stages))
+    builder.finish(SERVE, manifest("trtllm-serve", SERVE, stages))
 }
 
 /// Its line as it was written, for one that something else starts: ranks on several nodes, a profiler.
@@ -92,7 +92,7 @@ impl ServeStage {
     }
 
     /// An option of trtllm-serve: a key where there is one, else unchanged.
-    pub fn put(&mut self, option: &'static str, values: &[String], sheet: &mut TranslationBuilder) {
+    pub fn put(&mut self, option: &'static str, values: &[String], builder: &mut TranslationBuilder) {
         let key = match option {
             // The key has the other two.
             "--backend" if values.first().is_some_and(|name| name.starts_with('_')) => {
@@ -127,7 +127,7 @@ impl ServeStage {
         let value = match (key, text.parse::<u32>()) {
             ("tokenizer" | "host" | "backend", _) => json!(text),
             (_, Ok(number)) => json!(number),
-            _ => return sheet.push_error(format!("`{option} {text}` is no whole number")),
+            _ => return builder.push_error(format!("`{option} {text}` is no whole number")),
         };
         self.keys.insert(key.to_owned(), value);
     }
@@ -149,9 +149,9 @@ impl ServeStage {
 }
 
 /// The lease decides which GPUs are visible.
-pub(in crate::interop) fn visible(env: &Env, sheet: &mut TranslationBuilder) {
+pub(in crate::interop) fn visible(env: &Env, builder: &mut TranslationBuilder) {
     if env.has("CUDA_VISIBLE_DEVICES") {
-        sheet.push_untranslated(
+        builder.push_untranslated(
             "CUDA_VISIBLE_DEVICES=…",
             "as many as the model needs are leased; `regatta run … --gpus` selects them",
         );

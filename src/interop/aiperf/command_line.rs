@@ -26,17 +26,18 @@ const CONVERSATIONS: ConversationOptions = ConversationOptions {
 };
 
 pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, TranslationError> {
-    let mut sheet = TranslationBuilder::default();
-    let line = read(TOOL, TABLE, words, &mut sheet);
+    let mut builder = TranslationBuilder::default();
+    let line = read(TOOL, TABLE, words, &mut builder);
     for word in line.plain.iter().chain(&line.behind) {
-        sheet.push_error(format!("`{word}`: {TOOL} takes options only"));
+        builder.push_error(format!("`{word}`: {TOOL} takes options only"));
     }
     let mut load = TranslatedLoad::default();
     let (protocol, usual) = match line.value("--endpoint-type").unwrap_or("chat") {
         "completions" => ("openai-completions", "/v1/completions"),
         other => {
             if other != "chat" {
-                sheet.push_error(format!("`--endpoint-type {other}` is not supported: there are chat and completions"));
+                builder
+                    .push_error(format!("`--endpoint-type {other}` is not supported: there are chat and completions"));
             }
             ("openai-chat", "/v1/chat/completions")
         }
@@ -53,7 +54,7 @@ pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, Tra
         .map(String::as_str)
         .collect();
     let urls = if urls.is_empty() { vec!["localhost:8000"] } else { urls };
-    overlapping_address(&urls, line.value("--endpoint").unwrap_or(usual), usual, &mut load, &mut sheet);
+    overlapping_address(&urls, line.value("--endpoint").unwrap_or(usual), usual, &mut load, &mut builder);
     if let Some(file) = line.value("--config") {
         return TranslationBuilder::nothing(
             TOOL,
@@ -74,27 +75,27 @@ pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, Tra
         );
     }
     for given in &line.given {
-        if !levels(given, &mut load, &mut sheet) && !length(&mut load, given) {
-            option(given, &line, &mut load, &mut sheet);
+        if !levels(given, &mut load, &mut builder) && !length(&mut load, given) {
+            option(given, &line, &mut load, &mut builder);
         }
     }
     if load.get("--data-kind") == Some("sharegpt") && !load.has("--output-tokens") {
         let model = line.value("--tokenizer").or(line.value("--model"));
-        needs_tokenizer(model, &mut load, &mut sheet);
+        needs_tokenizer(model, &mut load, &mut builder);
     }
     // It sends a trace at its time stamps, whatever level is given.
     let is_trace = line.value("--custom-dataset-type") == Some("mooncake_trace") || line.has("--fixed-schedule");
     if is_trace && line.has("--input-file") && !line.has("--no-fixed-schedule") {
         let levels = ["--concurrency", "--request-rate"];
         for given in line.given.iter().filter(|given| levels.contains(&given.name)) {
-            sheet.note(format!("{}: arrivals are those of the trace, as AIPerf sends one whose lines have a `timestamp`; without time stamps it sends them at that level: then write `data: {{ jsonl: FILE }}` and the level", given.as_written()));
+            builder.note(format!("{}: arrivals are those of the trace, as AIPerf sends one whose lines have a `timestamp`; without time stamps it sends them at that level: then write `data: {{ jsonl: FILE }}` and the level", given.as_written()));
         }
         load.trace(1.0);
         load.keys.shift_remove("max_in_flight");
     }
-    CONVERSATIONS.put(&line, &mut load, &mut sheet);
-    defaults(&line, &mut load, &mut sheet);
-    sheet.finish(TOOL, load.means())
+    CONVERSATIONS.put(&line, &mut load, &mut builder);
+    defaults(&line, &mut load, &mut builder);
+    builder.finish(TOOL, load.means())
 }
 
 /// Why turns at a fixed distance are not sent, and what is.
@@ -114,13 +115,13 @@ fn number_text(value: f64) -> String {
     number((value * 1e3).round() / 1e3).to_string()
 }
 
-fn option(given: &GivenOption, line: &ParsedLine, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) {
+fn option(given: &GivenOption, line: &ParsedLine, load: &mut TranslatedLoad, builder: &mut TranslationBuilder) {
     let value = given.value();
     match given.name {
         "--model" => {
             load.put("--model", value);
             if given.values.len() > 1 {
-                sheet.push_untranslated(
+                builder.push_untranslated(
                     given.as_written(),
                     "one measurement drives one model, the first; add a `bench` for each",
                 );
@@ -129,31 +130,33 @@ fn option(given: &GivenOption, line: &ParsedLine, load: &mut TranslatedLoad, she
         // Read together, above.
         "--endpoint-type" | "--endpoint" | "--url" | "--use-legacy-max-tokens" => {}
         "--streaming" => load.flag("--streaming"),
-        "--api-key" => api_key("--api-key", load, sheet),
-        "--header" => header(given, load, sheet),
-        "--extra-inputs" => given.values.iter().for_each(|word| extra(load, sheet, word, true)),
-        "--goodput" => goodput(load, sheet, given),
+        "--api-key" => api_key("--api-key", load, builder),
+        "--header" => header(given, load, builder),
+        "--extra-inputs" => given.values.iter().for_each(|word| extra(load, builder, word, true)),
+        "--goodput" => goodput(load, builder, given),
         "--random-seed" => load.put("--seed", value),
-        "--concurrency" if line.has("--request-rate") => whole(given, load, sheet, "max_in_flight"),
+        "--concurrency" if line.has("--request-rate") => whole(given, load, builder, "max_in_flight"),
         "--concurrency" => load.put("--concurrency", value),
         "--request-rate" => load.put("--rate", value),
         "--request-rate-mode" => match value {
             "constant" | "poisson" => load.put("--arrivals", value),
             "gamma" => {
                 if !line.has("--arrival-smoothness") {
-                    sheet.note("gaps of a gamma distribution with the smoothness 1 are Poisson's");
+                    builder.note("gaps of a gamma distribution with the smoothness 1 are Poisson's");
                 }
             }
-            _ => sheet.push_untranslated(
+            _ => builder.push_untranslated(
                 given.as_written(),
                 "at once up to a number in flight is a closed loop: --concurrency",
             ),
         },
-        "--arrival-smoothness" if line.value("--request-rate-mode") == Some("gamma") => burstiness(given, load, sheet),
+        "--arrival-smoothness" if line.value("--request-rate-mode") == Some("gamma") => {
+            burstiness(given, load, builder)
+        }
         "--request-count" => load.put("--requests", value),
         // Read together, above.
         name if name.starts_with("--conversation-") => {}
-        "--seq-dist" => length_pairs(&given.as_written(), value, load, sheet),
+        "--seq-dist" => length_pairs(&given.as_written(), value, load, builder),
         "--num-profile-runs" => load.put("--repeat", value),
         "--warmup-duration" => {
             load.keys.insert("warmup_time".to_owned(), json!(format!("{value}s")));
@@ -162,9 +165,9 @@ fn option(given: &GivenOption, line: &ParsedLine, load: &mut TranslatedLoad, she
             Ok(tokens) if tokens > 0 => {
                 load.keys.insert("prefixes".to_owned(), json!({"count": 1, "tokens": tokens}));
             }
-            _ => sheet.push_error(format!("`{}`: a whole number from 1 on", given.as_written())),
+            _ => builder.push_error(format!("`{}`: a whole number from 1 on", given.as_written())),
         },
-        "--random-range-ratio" => around(given, line, load, sheet),
+        "--random-range-ratio" => around(given, line, load, builder),
         "--warmup-request-count" => load.put("--warmup", value),
         "--benchmark-duration" => load.put("--duration", format!("{value}s")),
         "--request-timeout-seconds" => {
@@ -172,21 +175,21 @@ fn option(given: &GivenOption, line: &ParsedLine, load: &mut TranslatedLoad, she
         }
         "--request-cancellation-rate" if value.parse::<f64>().is_ok_and(|rate| rate == 0.0) => {}
         "--request-cancellation-rate" | "--request-cancellation-delay" => {
-            sheet.push_untranslated(
+            builder.push_untranslated(
                 given.as_written(),
                 "requests are ended after tokens, not after a time: `bench.request.cancel`",
             );
         }
         "--num-dataset-entries" if line.has("--input-file") => {
-            sheet.push_untranslated(given.as_written(), "each record of the data is sent once");
+            builder.push_untranslated(given.as_written(), "each record of the data is sent once");
         }
         "--num-dataset-entries" | "--prefix-prompt-pool-size" | "--prefix-prompt-length" => pool(given, line, load),
-        "--tokenizer" => tokenizer(given, load, sheet),
+        "--tokenizer" => tokenizer(given, load, builder),
         "--public-dataset" => {
             load.put("--data", SHAREGPT_FILE);
             load.put("--data-kind", "sharegpt");
             load.keys.insert("data".to_owned(), json!({"order": "shuffled", "repeat": true}));
-            sheet.note(format!("nothing is downloaded: put {SHAREGPT_FILE} there, or name it in `data.sharegpt`"));
+            builder.note(format!("nothing is downloaded: put {SHAREGPT_FILE} there, or name it in `data.sharegpt`"));
         }
         "--batch-size-text" if value == "1" => {}
         "--input-file" => {
@@ -195,7 +198,7 @@ fn option(given: &GivenOption, line: &ParsedLine, load: &mut TranslatedLoad, she
                 None | Some("single_turn") => load.put("--data-kind", "jsonl"),
                 Some("mooncake_trace") => load.put("--data-kind", "mooncake"),
                 Some(other) => {
-                    sheet.push_untranslated(
+                    builder.push_untranslated(
                         format!("--custom-dataset-type {other}"),
                         "read are single_turn and mooncake_trace",
                     );
@@ -203,12 +206,12 @@ fn option(given: &GivenOption, line: &ParsedLine, load: &mut TranslatedLoad, she
             }
         }
         "--custom-dataset-type" | "--fixed-schedule" | "--fixed-schedule-auto-offset" if line.has("--input-file") => {}
-        name => sheet.push_untranslated(given.as_written(), left(name)),
+        name => builder.push_untranslated(given.as_written(), left(name)),
     }
 }
 
 /// `10,20,30` is a measurement for each.
-fn levels(given: &GivenOption, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) -> bool {
+fn levels(given: &GivenOption, load: &mut TranslatedLoad, builder: &mut TranslationBuilder) -> bool {
     let (option, key) = match given.name {
         "--concurrency" => ("--concurrency", "concurrency"),
         "--request-rate" => ("--rate", "rate"),
@@ -222,20 +225,20 @@ fn levels(given: &GivenOption, load: &mut TranslatedLoad, sheet: &mut Translatio
     let values: Option<Vec<_>> =
         given.value().split(',').map(|part| part.trim().parse::<f64>().ok().map(number)).collect();
     match values {
-        Some(_) if load.is_swept() => sheet.push_untranslated(
+        Some(_) if load.is_swept() => builder.push_untranslated(
             given.as_written(),
             "one key of a sweep is read, the first; `foreach` of a stage takes several",
         ),
-        Some(values) => load.sweep(Some(option), key, values, sheet),
-        None => sheet.push_error(format!("`{}`: numbers with commas between them", given.as_written())),
+        Some(values) => load.sweep(Some(option), key, values, builder),
+        None => builder.push_error(format!("`{}`: numbers with commas between them", given.as_written())),
     }
     true
 }
 
 /// Lengths evenly around their means, or up to them, by the tool whose style it is.
-fn around(given: &GivenOption, line: &ParsedLine, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) {
+fn around(given: &GivenOption, line: &ParsedLine, load: &mut TranslatedLoad, builder: &mut TranslationBuilder) {
     let Some(ratio) = given.value().parse::<f64>().ok().filter(|ratio| (0.0..=1.0).contains(ratio)) else {
-        return sheet.push_untranslated(given.as_written(), "a ratio from 0 to 1 is read");
+        return builder.push_untranslated(given.as_written(), "a ratio from 0 to 1 is read");
     };
     let is_sglang = line.value("--random-corpus-style").is_some_and(|style| style.starts_with("sglang"));
     for (name, key) in [("--synthetic-input-tokens-mean", "input_tokens"), ("--output-tokens-mean", "output_tokens")] {
@@ -257,7 +260,7 @@ fn pool(given: &GivenOption, line: &ParsedLine, load: &mut TranslatedLoad) {
     }
 }
 
-fn defaults(line: &ParsedLine, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) {
+fn defaults(line: &ParsedLine, load: &mut TranslatedLoad, builder: &mut TranslationBuilder) {
     if !load.has("--concurrency") && !load.has("--rate") && !load.has("--trace") {
         load.put("--concurrency", "1");
     }
@@ -268,22 +271,22 @@ fn defaults(line: &ParsedLine, load: &mut TranslatedLoad, sheet: &mut Translatio
         let users = load.highest("--concurrency").or_else(|| line.value("--concurrency")?.parse().ok()).unwrap_or(1.0);
         let requests = (users as u64).saturating_mul(2).max(10);
         load.put("--requests", requests.to_string());
-        sheet.note(if load.is_swept() { format!("neither a number of requests nor a duration is given: {requests} requests at each level; there 10, or twice the users of the level") } else { format!("neither a number of requests nor a duration is given: {requests} requests, as AIPerf has it") });
+        builder.note(if load.is_swept() { format!("neither a number of requests nor a duration is given: {requests} requests at each level; there 10, or twice the users of the level") } else { format!("neither a number of requests nor a duration is given: {requests} requests, as AIPerf has it") });
     }
     // The first of its limits ends it.
     if load.has("--requests")
         && let Some(duration) = load.remove("--duration")
     {
-        duration_beside_requests(format!("--benchmark-duration {}", duration.trim_end_matches('s')), sheet);
+        duration_beside_requests(format!("--benchmark-duration {}", duration.trim_end_matches('s')), builder);
     }
     if !load.has("--output-tokens") && load.get("--data-kind") == Some("mooncake") {
-        sheet.note("of a line without `output_length` the model decides the length there; here it needs `output_tokens`, which is then that of all lines");
+        builder.note("of a line without `output_length` the model decides the length there; here it needs `output_tokens`, which is then that of all lines");
     }
     if !load.has("--output-tokens") && load.get("--data-kind").is_none_or(|kind| kind == "jsonl") {
         if load.has("--data") {
             load.put("--output-tokens", "128");
         }
-        sheet.note("no --osl: there the model decides the length of its answers; here 128 tokens are requested");
+        builder.note("no --osl: there the model decides the length of its answers; here 128 tokens are requested");
     }
     if !line.has("--streaming") {
         load.flag("--no-streaming");

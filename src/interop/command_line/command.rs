@@ -258,9 +258,9 @@ fn without_env(env: &Env, mut translation: Translation) -> Translation {
         |name: &String| matches!(&translation.kind, TranslationKind::Bench(bench) if bench.args.contains(name));
     let unread: Vec<String> = env.0.iter().map(|(name, _)| name.clone()).filter(|name| !is_read(name)).collect();
     for name in unread {
-        let mut sheet = TranslationBuilder::default();
-        sheet.push_untranslated(format!("{name}=…"), NOT_RUN);
-        translation.untranslated.extend(sheet.untranslated);
+        let mut builder = TranslationBuilder::default();
+        builder.push_untranslated(format!("{name}=…"), NOT_RUN);
+        translation.untranslated.extend(builder.untranslated);
     }
     translation
 }

@@ -26,14 +26,14 @@ impl ConversationOptions {
     }
 
     /// `bench.sessions`, its pauses, and a number of requests. Each turn has the answers that came before it in front.
-    pub fn put(&self, line: &ParsedLine, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) {
+    pub fn put(&self, line: &ParsedLine, load: &mut TranslatedLoad, builder: &mut TranslationBuilder) {
         if !self.are_in(line) {
             return;
         }
         let mut value = |name: &str, usual: f64| match line.value(name).map(str::parse::<f64>) {
             Some(Ok(number)) if number.is_finite() && number >= 0.0 => number,
             Some(_) => {
-                sheet.push_error(format!("`{name}` is a number of at least 0"));
+                builder.push_error(format!("`{name}` is a number of at least 0"));
                 usual
             }
             None => usual,
@@ -52,7 +52,7 @@ impl ConversationOptions {
         // Before each turn but the first: `_create_turn` of AIPerf 0.13.0 (aiperf/dataset/composer/synthetic.py) and GenAI-Perf 0.0.16
         // (genai_perf/inputs/retrievers/synthetic_data_retriever.py).
         if pause > 0.0 {
-            sessions["turn_delay"] = self.pause(pause, spread, sheet);
+            sessions["turn_delay"] = self.pause(pause, spread, builder);
         }
         load.keys.insert("sessions".to_owned(), sessions);
         // More turns than so many conversations have begin them again.
@@ -64,20 +64,20 @@ impl ConversationOptions {
         if count > 0.0 && !load.has("--requests") && !load.has("--duration") {
             load.put("--requests", turns_of_all.to_string());
             if deviation > 0.0 {
-                sheet
+                builder
                     .note(format!("{} {count}: as many requests as so many conversations have on average", self.count));
             }
         }
     }
 
-    fn pause(&self, mean: f64, stddev: f64, sheet: &mut TranslationBuilder) -> Value {
+    fn pause(&self, mean: f64, stddev: f64, builder: &mut TranslationBuilder) -> Value {
         let ms = |value: f64| format!("{}ms", number(value.round()));
         if stddev <= 0.0 {
             return json!({"fixed": ms(mean)});
         }
         // An even law of the same mean and deviation, as far as it is above 0.
         let half = (stddev * 3f64.sqrt()).min(mean);
-        sheet.note(format!("{} {}: pauses are evenly spread, not normally", self.delay_stddev, number(stddev)));
+        builder.note(format!("{} {}: pauses are evenly spread, not normally", self.delay_stddev, number(stddev)));
         json!({"uniform": {"min": ms(mean - half), "max": ms(mean + half)}})
     }
 }
@@ -141,11 +141,11 @@ pub(in crate::interop) fn length_pairs(
     written: &str,
     text: &str,
     load: &mut TranslatedLoad,
-    sheet: &mut TranslationBuilder,
+    builder: &mut TranslationBuilder,
 ) {
     let usable = |pair: &LengthPair| pair.input >= 1.0 && pair.output >= 1.0 && pair.weight >= 0.0;
     let Some(all) = pairs(text).filter(|all| !all.is_empty() && all.iter().all(usable)) else {
-        return sheet.push_error(format!("`{written}`: pairs such as `256,128:60;512,256:40`"));
+        return builder.push_error(format!("`{written}`: pairs such as `256,128:60;512,256:40`"));
     };
     let total: f64 = all.iter().map(|pair| pair.weight).sum();
     let lengths = [
@@ -154,10 +154,10 @@ pub(in crate::interop) fn length_pairs(
     ];
     let is_varied = |tokens: &[f64]| tokens.iter().any(|one| (one - tokens[0]).abs() > 0.5);
     if lengths.iter().all(|(_, _, tokens)| is_varied(tokens)) {
-        sheet.note(format!("{written}: there both lengths are drawn together, in pairs; here each is drawn by itself with the same weights"));
+        builder.note(format!("{written}: there both lengths are drawn together, in pairs; here each is drawn by itself with the same weights"));
     }
     if all.iter().any(|pair| pair.has_deviation) {
-        sheet.push_untranslated(
+        builder.push_untranslated(
             written,
             "of each pair its means are used, without their deviations: `input_tokens: { normal: … }` has one",
         );

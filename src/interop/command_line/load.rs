@@ -94,7 +94,7 @@ impl TranslatedLoad {
         option: Option<&'static str>,
         key: &'static str,
         values: Vec<Value>,
-        sheet: &mut TranslationBuilder,
+        builder: &mut TranslationBuilder,
     ) {
         if let (Some(option), Some(first)) = (option, values.first()) {
             self.put(option, plain(first));
@@ -104,7 +104,7 @@ impl TranslatedLoad {
         }
         if values.len() > 1 {
             if option.is_some() && !values.is_sorted_by(|one, next| one.as_f64() < next.as_f64()) {
-                sheet.note("the levels of a sweep are measured in ascending order, each once");
+                builder.note("the levels of a sweep are measured in ascending order, each once");
             }
             self.sweep = Some(Sweep::new(option, key, values));
         }
@@ -235,20 +235,25 @@ pub(in crate::interop) fn length(load: &mut TranslatedLoad, given: &GivenOption)
 }
 
 /// Further fields of each request. Over HTTP any field is allowed; over gRPC those that have a tensor.
-pub(in crate::interop) fn extra(load: &mut TranslatedLoad, sheet: &mut TranslationBuilder, word: &str, is_http: bool) {
+pub(in crate::interop) fn extra(
+    load: &mut TranslatedLoad,
+    builder: &mut TranslationBuilder,
+    word: &str,
+    is_http: bool,
+) {
     if let Ok(Value::Object(all)) = serde_json::from_str::<Value>(word) {
         for (name, value) in all {
-            extra_field(load, sheet, &name, &plain(&value), is_http);
+            extra_field(load, builder, &name, &plain(&value), is_http);
         }
         return;
     }
     match word.split_once(':') {
-        Some((name, value)) => extra_field(load, sheet, name, value, is_http),
-        None => extra_field(load, sheet, word, "true", is_http),
+        Some((name, value)) => extra_field(load, builder, name, value, is_http),
+        None => extra_field(load, builder, word, "true", is_http),
     }
 }
 
-fn extra_field(load: &mut TranslatedLoad, sheet: &mut TranslationBuilder, name: &str, value: &str, is_http: bool) {
+fn extra_field(load: &mut TranslatedLoad, builder: &mut TranslationBuilder, name: &str, value: &str, is_http: bool) {
     match (name, value) {
         ("ignore_eos", "true" | "True" | "1") => load.flag("--ignore-eos"),
         ("ignore_eos", "false" | "False" | "0") => drop(load.remove("--ignore-eos")),
@@ -266,10 +271,10 @@ fn extra_field(load: &mut TranslatedLoad, sheet: &mut TranslationBuilder, name: 
             } else {
                 "`{{` begins an expression in a manifest"
             };
-            sheet.push_untranslated(format!("--extra-inputs {name}:{value}"), why);
+            builder.push_untranslated(format!("--extra-inputs {name}:{value}"), why);
         }
         _ if is_http => load.add("--extra", format!("{name}:{value}")),
-        _ => sheet.push_untranslated(
+        _ => builder.push_untranslated(
             format!("--extra-inputs {name}:{value}"),
             "over gRPC a request has the tensors that `bench.request` names; write the key there, where it has one",
         ),
@@ -277,7 +282,7 @@ fn extra_field(load: &mut TranslatedLoad, sheet: &mut TranslationBuilder, name: 
 }
 
 /// `METRIC:MS` of a goodput SLO.
-pub(in crate::interop) fn goodput(load: &mut TranslatedLoad, sheet: &mut TranslationBuilder, given: &GivenOption) {
+pub(in crate::interop) fn goodput(load: &mut TranslatedLoad, builder: &mut TranslationBuilder, given: &GivenOption) {
     // Several may stand in one pair of quotes.
     for word in given.values.iter().flat_map(|values| values.split_whitespace()) {
         let key = match word.split(':').next().unwrap_or_default() {
@@ -285,7 +290,7 @@ pub(in crate::interop) fn goodput(load: &mut TranslatedLoad, sheet: &mut Transla
             "inter_token_latency" | "tpot" => "tpot",
             "request_latency" | "e2e" | "e2el" => "e2e",
             other => {
-                sheet.push_untranslated(
+                builder.push_untranslated(
                     format!("{} {word}", given.written),
                     format!("`{other}` is no promise to one request here; there are ttft, tpot and e2e"),
                 );
@@ -298,15 +303,15 @@ pub(in crate::interop) fn goodput(load: &mut TranslatedLoad, sheet: &mut Transla
 }
 
 /// The key of `origin` is read from a variable.
-pub(in crate::interop) fn api_key(origin: &str, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) {
+pub(in crate::interop) fn api_key(origin: &str, load: &mut TranslatedLoad, builder: &mut TranslationBuilder) {
     load.put("--api-key-env", "API_KEY");
-    sheet.note(format!("the key of {origin} is read from the environment variable API_KEY; it is not written down"));
+    builder.note(format!("the key of {origin} is read from the environment variable API_KEY; it is not written down"));
 }
 
 /// A tokenizer, which is a file here.
-pub(in crate::interop) fn tokenizer(given: &GivenOption, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) {
+pub(in crate::interop) fn tokenizer(given: &GivenOption, load: &mut TranslatedLoad, builder: &mut TranslationBuilder) {
     load.put("--tokenizer", given.value());
-    sheet.note(format!(
+    builder.note(format!(
         "{} is used where it is a folder or a tokenizer.json here; nothing is downloaded",
         given.as_written()
     ));
@@ -316,8 +321,8 @@ pub(in crate::interop) fn tokenizer(given: &GivenOption, load: &mut TranslatedLo
 pub(in crate::interop) const SHAREGPT_FILE: &str = "ShareGPT_V3_unfiltered_cleaned_split.json";
 
 /// Names a duration that a number of requests stands beside.
-pub(in crate::interop) fn duration_beside_requests(duration: String, sheet: &mut TranslationBuilder) {
-    sheet.push_untranslated(
+pub(in crate::interop) fn duration_beside_requests(duration: String, builder: &mut TranslationBuilder) {
+    builder.push_untranslated(
         duration,
         "there a run ends with the first of its limits, here after its number of requests",
     );
@@ -327,17 +332,17 @@ pub(in crate::interop) fn duration_beside_requests(duration: String, sheet: &mut
 pub(in crate::interop) fn needs_tokenizer(
     model: Option<&str>,
     load: &mut TranslatedLoad,
-    sheet: &mut TranslationBuilder,
+    builder: &mut TranslationBuilder,
 ) {
     let folder = model.map(std::path::Path::new).filter(|path| path.is_file() || path.join("tokenizer.json").is_file());
     if let (Some(_), Some(model)) = (folder, model) {
         return load.put("--tokenizer", model);
     }
     let of = model.map_or_else(|| "the model".to_owned(), str::to_owned);
-    let marker = sheet.require_written("tokenizer_path", format!("the tokenizer.json of {of}"));
+    let marker = builder.require_written("tokenizer_path", format!("the tokenizer.json of {of}"));
     load.put("--tokenizer", marker.clone());
     load.keys.insert("tokenizer".to_owned(), json!(marker));
-    sheet.note(format!(
+    builder.note(format!(
         "answers are as long as the recorded ones, counted in tokens of {of}: give its tokenizer.json, nothing is downloaded"
     ));
 }
@@ -346,7 +351,7 @@ pub(in crate::interop) fn needs_tokenizer(
 pub(in crate::interop) fn whole(
     given: &GivenOption,
     load: &mut TranslatedLoad,
-    sheet: &mut TranslationBuilder,
+    builder: &mut TranslationBuilder,
     key: &str,
 ) {
     match given.value().parse::<u32>() {
@@ -357,7 +362,7 @@ pub(in crate::interop) fn whole(
         Ok(number) if number > 0 => {
             load.keys.insert(key.to_owned(), json!(number));
         }
-        _ => sheet.push_error(format!("`{}`: a whole number from 1 on", given.as_written())),
+        _ => builder.push_error(format!("`{}`: a whole number from 1 on", given.as_written())),
     }
 }
 
@@ -367,7 +372,7 @@ pub(in crate::interop) fn rate_and_limit(
     rate: Option<&str>,
     limit: Option<&GivenOption>,
     load: &mut TranslatedLoad,
-    sheet: &mut TranslationBuilder,
+    builder: &mut TranslationBuilder,
 ) {
     let rate = rate.filter(|rate| !["inf", "infinity"].contains(&rate.to_lowercase().as_str()));
     match (rate, limit) {
@@ -376,21 +381,21 @@ pub(in crate::interop) fn rate_and_limit(
         (Some(rate), limit) => {
             load.put("--rate", rate);
             if let Some(limit) = limit {
-                whole(limit, load, sheet, "max_in_flight");
+                whole(limit, load, builder, "max_in_flight");
             }
         }
     }
 }
 
 /// Gaps of a gamma distribution. `burstiness` is its shape: 1 is Poisson, above it is more even.
-pub(in crate::interop) fn burstiness(given: &GivenOption, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) {
+pub(in crate::interop) fn burstiness(given: &GivenOption, load: &mut TranslatedLoad, builder: &mut TranslationBuilder) {
     match given.value().parse::<f64>() {
         Ok(shape) if (shape - 1.0).abs() < f64::EPSILON => {}
         Ok(shape) if shape > 0.0 && shape.is_finite() => {
             let cv = (1e4 / shape.sqrt()).round() / 1e4;
             load.keys.insert("arrivals".to_owned(), json!({"gamma": {"cv": number(cv)}}));
         }
-        _ => sheet.push_error(format!("`{}`: a number above 0", given.as_written())),
+        _ => builder.push_error(format!("`{}`: a number above 0", given.as_written())),
     }
 }
 
@@ -412,7 +417,7 @@ pub(in crate::interop) fn overlapping_address(
     path: &str,
     usual: &str,
     load: &mut TranslatedLoad,
-    sheet: &mut TranslationBuilder,
+    builder: &mut TranslationBuilder,
 ) {
     let (servers, mut paths): (Vec<&str>, Vec<String>) = bases
         .iter()
@@ -426,7 +431,7 @@ pub(in crate::interop) fn overlapping_address(
     match paths.as_slice() {
         [whole] if whole == usual => {}
         [whole] => load.put("--endpoint", whole.as_str()),
-        several => sheet.push_error(format!(
+        several => builder.push_error(format!(
             "the paths of its URLs differ, {}: one benchmark has one path",
             several.iter().map(|path| format!("`{path}`")).collect::<Vec<_>>().join(" and ")
         )),
@@ -450,13 +455,13 @@ fn joined_once(prefix: &str, path: &str) -> String {
 }
 
 /// A key belongs into the environment, and nowhere else.
-pub(in crate::interop) fn header(given: &GivenOption, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) {
+pub(in crate::interop) fn header(given: &GivenOption, load: &mut TranslatedLoad, builder: &mut TranslationBuilder) {
     for word in &given.values {
         let name = word.split([':', ' ', '=']).next().unwrap_or_default();
         if name.eq_ignore_ascii_case("authorization") {
-            api_key("`Authorization: Bearer`", load, sheet);
+            api_key("`Authorization: Bearer`", load, builder);
         } else {
-            sheet.push_untranslated(format!("{} {name}:…", given.written), "further headers are not sent");
+            builder.push_untranslated(format!("{} {name}:…", given.written), "further headers are not sent");
         }
     }
 }

@@ -85,14 +85,14 @@ impl ParsedLine {
     }
 }
 
-/// Reads the arguments behind a tool's name. What cannot be read goes to the sheet's problems.
+/// Reads the arguments behind a tool's name. What cannot be read goes to the builder's problems.
 pub(in crate::interop) fn read(
     tool: &str,
     table: &'static [Opt],
     words: &[String],
-    sheet: &mut TranslationBuilder,
+    builder: &mut TranslationBuilder,
 ) -> ParsedLine {
-    read_to(tool, table, words, sheet, false)
+    read_to(tool, table, words, builder, false)
 }
 
 /// Reads a tool's options up to its first plain argument, as `docker run` and `srun` do: that one and all behind it are
@@ -101,16 +101,16 @@ pub(in crate::interop) fn read_front(
     tool: &str,
     table: &'static [Opt],
     words: &[String],
-    sheet: &mut TranslationBuilder,
+    builder: &mut TranslationBuilder,
 ) -> ParsedLine {
-    read_to(tool, table, words, sheet, true)
+    read_to(tool, table, words, builder, true)
 }
 
 fn read_to(
     tool: &str,
     table: &'static [Opt],
     words: &[String],
-    sheet: &mut TranslationBuilder,
+    builder: &mut TranslationBuilder,
     ends_at_plain: bool,
 ) -> ParsedLine {
     let mut line = ParsedLine::default();
@@ -133,13 +133,13 @@ fn read_to(
             let name = word.split('=').next().unwrap_or(word);
             let known = table.iter().flat_map(|option| option.names.iter().copied());
             let hint = did_you_mean(name, known).unwrap_or_default();
-            sheet.push_error(format!("`{name}` is no option of {tool} that is known here; {hint}"));
+            builder.push_error(format!("`{name}` is no option of {tool} that is known here; {hint}"));
             while words.get(at).is_some_and(|word| !is_option(word)) {
                 at += 1;
             }
             continue;
         };
-        let Some(values) = values(tool, option, &written, attached, words, &mut at, sheet) else { continue };
+        let Some(values) = values(tool, option, &written, attached, words, &mut at, builder) else { continue };
         line.given.push(GivenOption { name: option.names[0], written, values });
     }
     line
@@ -153,7 +153,7 @@ fn values(
     attached: Option<String>,
     words: &[String],
     at: &mut usize,
-    sheet: &mut TranslationBuilder,
+    builder: &mut TranslationBuilder,
 ) -> Option<Vec<String>> {
     let mut values: Vec<String> = attached.into_iter().collect();
     match option.takes {
@@ -163,7 +163,7 @@ fn values(
                 *at += 1;
             }
             _ => {
-                sheet.push_error(format!("`{written}` of {tool} needs a value"));
+                builder.push_error(format!("`{written}` of {tool} needs a value"));
                 return None;
             }
         },
@@ -184,7 +184,7 @@ pub(in crate::interop) fn read_known(
     tool: &str,
     table: &'static [Opt],
     words: &[String],
-    sheet: &mut TranslationBuilder,
+    builder: &mut TranslationBuilder,
 ) -> (ParsedLine, Vec<String>) {
     let (mut line, mut others) = (ParsedLine::default(), Vec::new());
     let mut at = 0;
@@ -198,7 +198,7 @@ pub(in crate::interop) fn read_known(
             others.push(word.clone());
             continue;
         };
-        if let Some(values) = values(tool, option, name, attached, words, &mut at, sheet) {
+        if let Some(values) = values(tool, option, name, attached, words, &mut at, builder) {
             line.given.push(GivenOption { name: option.names[0], written: name.to_owned(), values });
         }
     }
@@ -257,9 +257,9 @@ mod tests {
 
     fn read_line(text: &str) -> (ParsedLine, Vec<String>) {
         let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
-        let mut sheet = TranslationBuilder::default();
-        let line = read("tool", TABLE, &words, &mut sheet);
-        (line, sheet.problems.iter().map(ToString::to_string).collect())
+        let mut builder = TranslationBuilder::default();
+        let line = read("tool", TABLE, &words, &mut builder);
+        (line, builder.problems.iter().map(ToString::to_string).collect())
     }
 
     #[test]
@@ -286,30 +286,30 @@ mod tests {
     fn options_outside_a_small_table_stay_as_they_are() {
         let words: Vec<String> =
             "m --model-impl a --model=x --max_len 3 --goodput a:1 --y".split_whitespace().map(str::to_owned).collect();
-        let mut sheet = TranslationBuilder::default();
-        let (line, others) = read_known("tool", TABLE, &words, &mut sheet);
+        let mut builder = TranslationBuilder::default();
+        let (line, others) = read_known("tool", TABLE, &words, &mut builder);
         assert_eq!((line.value("--model"), line.value("--goodput")), (Some("x"), Some("a:1")));
         assert_eq!(others, ["m", "--model-impl", "a", "--max_len", "3", "--y"]);
-        assert!(sheet.problems.is_empty(), "{sheet:?}");
+        assert!(builder.problems.is_empty(), "{builder:?}");
     }
 
     proptest::proptest! {
         #[test]
         fn nothing_makes_it_panic(words in proptest::collection::vec(".{0,12}", 0..12)) {
-            let mut sheet = TranslationBuilder::default();
-            let line = read("tool", TABLE, &words, &mut sheet);
+            let mut builder = TranslationBuilder::default();
+            let line = read("tool", TABLE, &words, &mut builder);
             proptest::prop_assert!(line.given.len() + line.plain.len() + line.behind.len() <= words.len());
         }
 
         #[test]
         fn no_word_is_lost(words in proptest::collection::vec("(--model|--streaming|-m|--x|a|=|--|-1|-|--model=)", 0..12)) {
-            let mut sheet = TranslationBuilder::default();
-            let line = read("tool", TABLE, &words, &mut sheet);
+            let mut builder = TranslationBuilder::default();
+            let line = read("tool", TABLE, &words, &mut builder);
             let kept: usize = line.given.iter().map(|given| 1 + given.values.len()).sum::<usize>()
                 + line.plain.len() + line.behind.len() + usize::from(words.contains(&"--".to_owned()));
             // A value joined to its option is one argument with it.
             let hanging = words.iter().filter(|word| word.contains("l=")).count();
-            proptest::prop_assert!(kept + hanging >= words.len() || !sheet.problems.is_empty());
+            proptest::prop_assert!(kept + hanging >= words.len() || !builder.problems.is_empty());
         }
     }
 }

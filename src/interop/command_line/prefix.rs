@@ -67,14 +67,14 @@ pub(super) fn keep(around: &[Vec<String>], translation: &mut Translation) {
             has_kept = true;
         }
     }
-    let mut sheet = TranslationBuilder::default();
+    let mut builder = TranslationBuilder::default();
     for prefix in around.iter().filter(|prefix| !(has_kept && is_kept(prefix))) {
         // The note of `srun` itself covers it.
         if let Some(name) = prefix.first().filter(|name| *name != "srun") {
-            sheet.push_untranslated(prefix.join(" "), why(name));
+            builder.push_untranslated(prefix.join(" "), why(name));
         }
     }
-    translation.untranslated.extend(sheet.untranslated);
+    translation.untranslated.extend(builder.untranslated);
 }
 
 fn why(name: &str) -> &'static str {

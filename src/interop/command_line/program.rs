@@ -16,10 +16,10 @@ impl Env {
     }
 
     /// How many GPUs CUDA_VISIBLE_DEVICES names.
-    pub fn gpus(&self, sheet: &mut TranslationBuilder) -> Option<u64> {
+    pub fn gpus(&self, builder: &mut TranslationBuilder) -> Option<u64> {
         let (_, list) = self.0.iter().find(|(name, _)| name == "CUDA_VISIBLE_DEVICES")?;
         let count = list.split(',').filter(|id| !id.trim().is_empty()).count() as u64;
-        sheet.note(format!(
+        builder.note(format!(
             "CUDA_VISIBLE_DEVICES={list}: {} leased; `regatta run … --gpus {list}` selects them",
             if count == 1 { "1 GPU is".to_owned() } else { format!("{count} GPUs are") }
         ));
@@ -174,8 +174,8 @@ fn behind_options<'a>(name: &str, table: &'static [Opt], words: &'a [String]) ->
     if let "nsys" | "ncu" | "taskset" = name {
         return behind_profiler(name, words);
     }
-    let mut sheet = TranslationBuilder::default();
-    let line = read_front(name, table, words, &mut sheet);
+    let mut builder = TranslationBuilder::default();
+    let line = read_front(name, table, words, &mut builder);
     &words[words.len() - line.behind.len()..]
 }
 

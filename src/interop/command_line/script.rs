@@ -50,7 +50,7 @@ pub(super) fn read_commands(name: Option<&str>, text: &str) -> Result<Translatio
         }));
     }
     let mut script = Script { name: name.map(str::to_owned), total: commands.len(), ..Script::default() };
-    script.sheet.notes.extend(name.into_iter().filter_map(|_| directives(text)));
+    script.builder.notes.extend(name.into_iter().filter_map(|_| directives(text)));
     script.all(&commands, 0);
     script.into_translation()
 }
@@ -87,7 +87,7 @@ struct Script {
     tools: BTreeSet<&'static str>,
     /// Programs that are not known here.
     unknown_programs: Vec<String>,
-    sheet: TranslationBuilder,
+    builder: TranslationBuilder,
 }
 
 impl Script {
@@ -99,7 +99,7 @@ impl Script {
         while let Some(command) = commands.get(at) {
             self.read += 1;
             if self.read > MOST_COMMANDS {
-                return self.sheet.push_error(ProblemKind::TooManyInLoops { most: MOST_COMMANDS });
+                return self.builder.push_error(ProblemKind::TooManyInLoops { most: MOST_COMMANDS });
             }
             let text = self.variables.expand(&command.text);
             let followed = for_loop(&text)
@@ -110,7 +110,7 @@ impl Script {
                     "the loop over `{name}` is written out, {} times; `foreach: {{ {name}: […] }}` of a stage does that in one",
                     values.len()
                 );
-                self.sheet.note(note);
+                self.builder.note(note);
                 for value in values {
                     self.variables.set(&name, &value);
                     self.all(&commands[at + 1..at + length], depth + 1);
@@ -227,7 +227,7 @@ impl Script {
             }
             // Their files become one stage.
             "fill_template.py" if self.name.is_some() || !self.filled.is_empty() => {
-                return self.filled.extend(fill_template::filled(&arguments, &mut self.sheet));
+                return self.filled.extend(fill_template::filled(&arguments, &mut self.builder));
             }
             "cp" if self.total > 1 && arguments.iter().filter(|word| !word.starts_with('-')).count() == 2 => {
                 let plain = |text: &String| text.trim_end_matches(['*', '/']).to_owned();
@@ -250,7 +250,7 @@ impl Script {
             self.surroundings.written.insert(name, command.here_document.clone());
             let file = as_written(file, &self.variables.unknown);
             let why = format!("the text writes `{file}`, and that is not done here: write the file before the run");
-            return self.sheet.push_untranslated(format!("{place}: cat > {file}"), why);
+            return self.builder.push_untranslated(format!("{place}: cat > {file}"), why);
         }
         match translate(&all, &self.surroundings.with_output(written_to)) {
             Ok(mut translation) => {
@@ -263,15 +263,15 @@ impl Script {
                         let written = argument.rsplit_once("cat > ").map(|(_, written)| written);
                         written.is_some_and(|written| written.strip_prefix("./").unwrap_or(written) == file)
                     };
-                    self.sheet.untranslated.retain(|one| !is_written(&one.argument));
+                    self.builder.untranslated.retain(|one| !is_written(&one.argument));
                 }
                 self.take(place, translation);
             }
-            Err(error) if self.name.is_none() => self.sheet.problems.extend(error.problems),
+            Err(error) if self.name.is_none() => self.builder.problems.extend(error.problems),
             Err(error) if error.has_unknown_program() => {
                 self.unknown_programs.extend(error.unknown_programs().map(str::to_owned));
                 let text = command.text.split_whitespace().take(4).collect::<Vec<_>>().join(" ");
-                self.sheet.push_untranslated(format!("{place}: {text} …"), "a `shell` stage runs it");
+                self.builder.push_untranslated(format!("{place}: {text} …"), "a `shell` stage runs it");
             }
             Err(error) => self.problems(place, error),
         }
@@ -322,7 +322,7 @@ impl Script {
     }
 
     fn problems(&mut self, place: &str, error: TranslationError) {
-        self.sheet.problems.extend(error.within(place).problems);
+        self.builder.problems.extend(error.within(place).problems);
     }
 
     fn take(&mut self, place: &str, mut translation: Translation) {
@@ -331,7 +331,7 @@ impl Script {
         self.tools.insert(translation.tool);
         let is_silent = matches!(translation.kind, TranslationKind::Nothing(_) | TranslationKind::Container(_));
         if !is_silent {
-            self.sheet.absorb(place, &mut translation);
+            self.builder.absorb(place, &mut translation);
         }
         match translation.kind {
             TranslationKind::Nothing(why) => self.without.push((place.to_owned(), why)),
@@ -408,7 +408,7 @@ impl Script {
             TargetMatch::Presumed(server, note) => (Some(server.to_owned()), Some(note)),
             TargetMatch::Other(note) => (None, note),
         };
-        self.sheet.notes.extend(note);
+        self.builder.notes.extend(note);
         server
     }
 
@@ -443,13 +443,13 @@ impl Script {
     /// The stage of the repository goes in front of the server's.
     fn repository(&mut self) {
         let tree = self.filled.first().map(|file| file.tree.trim_end_matches('/').to_owned());
-        let mut repository = fill_template::repository(&self.filled, &mut self.sheet);
+        let mut repository = fill_template::repository(&self.filled, &mut self.builder);
         if let (Some(Value::Object(stage)), Some(tree)) = (&mut repository, &tree) {
             if let Some(at) = self.copied.iter().position(|(_, to)| to == tree) {
                 stage.insert("files".to_owned(), json!(self.copied.remove(at).0));
             }
         } else if tree.is_some() {
-            self.sheet.push_error("no line of fill_template.py sets `engine_dir`: there is no engine to serve");
+            self.builder.push_error("no line of fill_template.py sets `engine_dir`: there is no engine to serve");
         }
         for (from, to) in std::mem::take(&mut self.copied) {
             self.count += 1;
@@ -467,7 +467,7 @@ impl Script {
                 self.whole.stages.insert(name, stage);
             }
             self.whole.stages.entry(NAME).or_insert_with(|| json!({"repository": repository}));
-            self.sheet.produces(&tree, format!("{{{{ stages.{NAME}.out }}}}"));
+            self.builder.produces(&tree, format!("{{{{ stages.{NAME}.out }}}}"));
         }
     }
 
@@ -478,8 +478,8 @@ impl Script {
         if self.count == 1
             && let Some(mut only) = self.only.take()
         {
-            if !self.sheet.problems.is_empty() {
-                return Err(with_variables_named(self.sheet.problems, &unknown));
+            if !self.builder.problems.is_empty() {
+                return Err(with_variables_named(self.builder.problems, &unknown));
             }
             only.unknown.extend(unknown);
             only.untranslated.append(&mut self.not_followed);
@@ -488,9 +488,9 @@ impl Script {
             }
             return Ok(only);
         }
-        if self.count == 0 && self.sheet.problems.is_empty() {
+        if self.count == 0 && self.builder.problems.is_empty() {
             let text = "the line has no meaning here: it only sets variables; paste it together with the commands that use them";
-            return self.sheet.finish(TOOL, TranslationKind::Nothing(text.to_owned()));
+            return self.builder.finish(TOOL, TranslationKind::Nothing(text.to_owned()));
         }
         if let Some(clocks) = self.gpu_clocks.as_ref().filter(|_| self.whole.stages.is_empty()) {
             let why = format!(
@@ -503,22 +503,22 @@ impl Script {
         let is_empty =
             whole.stages.is_empty() && whole.benches.is_empty() && whole.runs.is_empty() && whole.commands.is_empty();
         if is_empty && self.without.is_empty() && self.container.is_none() {
-            if self.sheet.problems.is_empty() {
+            if self.builder.problems.is_empty() {
                 let mut programs = self.unknown_programs;
                 programs.retain(|program| !program.is_empty());
                 programs.sort_unstable();
                 programs.dedup();
-                self.sheet.push_error(ProblemKind::NoKnownCommand { programs });
+                self.builder.push_error(ProblemKind::NoKnownCommand { programs });
             }
-            return Err(with_variables_named(self.sheet.problems, &unknown));
+            return Err(with_variables_named(self.builder.problems, &unknown));
         }
         let unused: Vec<String> = self.variables.unused().map(str::to_owned).collect();
         for name in unused.into_iter().filter(|_| !is_empty) {
-            self.sheet.push_untranslated(format!("{name}=…"), "no command of the script uses it");
+            self.builder.push_untranslated(format!("{name}=…"), "no command of the script uses it");
         }
-        self.sheet.untranslated.append(&mut self.not_followed);
+        self.builder.untranslated.append(&mut self.not_followed);
         if !is_empty {
-            self.sheet.untranslated.append(&mut exported);
+            self.builder.untranslated.append(&mut exported);
         }
         let kind = match (is_empty, self.container) {
             (true, Some(container)) => TranslationKind::Container(container),
@@ -530,7 +530,7 @@ impl Script {
             (false, _) => TranslationKind::Script(self.whole),
         };
         for (place, why) in self.without {
-            self.sheet.push_untranslated(place, why);
+            self.builder.push_untranslated(place, why);
         }
         // A line of one tool twice is still of that tool.
         let tool = match self.tools.iter().collect::<Vec<_>>().as_slice() {
@@ -538,7 +538,7 @@ impl Script {
             _ => TOOL,
         };
         let mut translation =
-            self.sheet.finish(tool, kind).map_err(|error| with_variables_named(error.problems, &unknown))?;
+            self.builder.finish(tool, kind).map_err(|error| with_variables_named(error.problems, &unknown))?;
         translation.unknown.extend(unknown);
         let produced = std::mem::take(&mut translation.produced);
         if let TranslationKind::Script(script) = &mut translation.kind {

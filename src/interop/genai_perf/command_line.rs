@@ -79,35 +79,35 @@ pub(in crate::interop) fn translate(
     command: Subcommand,
     words: &[String],
 ) -> Result<Translation, TranslationError> {
-    let mut sheet = TranslationBuilder::default();
-    let line = read(tool, TABLE, words, &mut sheet);
+    let mut builder = TranslationBuilder::default();
+    let line = read(tool, TABLE, words, &mut builder);
     let mut load = TranslatedLoad::default();
-    let is_http = interface(&line, &mut load, &mut sheet);
+    let is_http = interface(&line, &mut load, &mut builder);
     for word in &line.plain {
-        sheet.push_error(format!("`{word}`: {tool} takes options only"));
+        builder.push_error(format!("`{word}`: {tool} takes options only"));
     }
     for given in &line.given {
         if !length(&mut load, given) {
-            option(given, is_http, &line, &mut load, &mut sheet);
+            option(given, is_http, &line, &mut load, &mut builder);
         }
     }
     if command == Subcommand::Analyze
         || ["--sweep-type", "--sweep-range", "--sweep-list"].iter().any(|name| line.has(name))
     {
-        sweep(&line, &mut load, &mut sheet);
+        sweep(&line, &mut load, &mut builder);
     }
-    CONVERSATIONS.put(&line, &mut load, &mut sheet);
-    defaults(&line, &mut load, &mut sheet);
-    perf_analyzer::translate_passthrough(&line.behind, &mut load, &mut sheet);
+    CONVERSATIONS.put(&line, &mut load, &mut builder);
+    defaults(&line, &mut load, &mut builder);
+    perf_analyzer::translate_passthrough(&line.behind, &mut load, &mut builder);
     if load.has("--rate") && !load.has("--arrivals") {
         // It sends at equal distances unless perf_analyzer has another setting.
         load.put("--arrivals", "constant");
     }
-    sheet.finish(tool, load.means())
+    builder.finish(tool, load.means())
 }
 
 /// The server's address and protocol. Returns whether that is HTTP.
-fn interface(line: &ParsedLine, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) -> bool {
+fn interface(line: &ParsedLine, load: &mut TranslatedLoad, builder: &mut TranslationBuilder) -> bool {
     let endpoint = line.value("--endpoint-type");
     let path = line.value("--endpoint");
     let protocol = match (line.value("--service-kind"), endpoint) {
@@ -118,7 +118,7 @@ fn interface(line: &ParsedLine, load: &mut TranslatedLoad, sheet: &mut Translati
         (kind, endpoint) => {
             let word = endpoint.or(kind).unwrap_or_default();
             let why = "answered are kserve, generate, chat and completions, of the service kinds triton and openai";
-            sheet.push_error(format!("`{word}` is not supported: {why}"));
+            builder.push_error(format!("`{word}` is not supported: {why}"));
             "kserve"
         }
     };
@@ -136,7 +136,7 @@ fn interface(line: &ParsedLine, load: &mut TranslatedLoad, sheet: &mut Translati
             return is_http;
         }
     };
-    overlapping_address(&[url], path.unwrap_or(usual), usual, load, sheet);
+    overlapping_address(&[url], path.unwrap_or(usual), usual, load, builder);
     is_http
 }
 
@@ -145,10 +145,10 @@ fn option(
     is_http: bool,
     line: &ParsedLine,
     load: &mut TranslatedLoad,
-    sheet: &mut TranslationBuilder,
+    builder: &mut TranslationBuilder,
 ) {
     if let Some((_, why)) = TELLING.iter().find(|(name, _)| *name == given.name) {
-        return sheet.push_untranslated(given.as_written(), *why);
+        return builder.push_untranslated(given.as_written(), *why);
     }
     let value = given.value();
     match given.name {
@@ -156,7 +156,7 @@ fn option(
             load.put("--model", value);
             if given.values.len() > 1 {
                 let rest = given.values[1..].join(" ");
-                sheet.push_untranslated(
+                builder.push_untranslated(
                     format!("{} … {rest}", given.written),
                     "one measurement drives one model; add a `bench` for each",
                 );
@@ -167,16 +167,16 @@ fn option(
         "--streaming" => load.flag("--streaming"),
         // The server's model metadata shows the backend.
         "--backend" if value == "vllm" || value.starts_with("tensorrtllm") || value.starts_with("trtllm") => {}
-        "--backend" => sheet.push_untranslated(given.as_written(), "the model's tensors are read from the server"),
-        "--extra-inputs" => given.values.iter().for_each(|word| extra(load, sheet, word, is_http)),
-        "--goodput" => goodput(load, sheet, given),
+        "--backend" => builder.push_untranslated(given.as_written(), "the model's tensors are read from the server"),
+        "--extra-inputs" => given.values.iter().for_each(|word| extra(load, builder, word, is_http)),
+        "--goodput" => goodput(load, builder, given),
         // It may contain a key.
-        "--header" => header(given, load, sheet),
-        "--input-file" => data(given, line, load, sheet),
+        "--header" => header(given, load, builder),
+        "--input-file" => data(given, line, load, builder),
         "--num-dataset-entries" if line.has("--input-file") => {
-            sheet.push_untranslated(given.as_written(), "each record of the data is sent once");
+            builder.push_untranslated(given.as_written(), "each record of the data is sent once");
         }
-        "--num-dataset-entries" => whole(given, load, sheet, "distinct_prompts"),
+        "--num-dataset-entries" => whole(given, load, builder, "distinct_prompts"),
         "--num-prefix-prompts" | "--prefix-prompt-length" => prefixes(line, load),
         "--output-tokens-mean-deterministic" => load.flag("--ignore-eos"),
         "--random-seed" => load.put("--seed", value),
@@ -185,11 +185,11 @@ fn option(
         "--request-rate" => load.put("--rate", value),
         "--request-count" => load.put("--requests", value),
         "--measurement-interval" if line.has("--request-count") => {
-            sheet.push_untranslated(given.as_written(), "the run ends after its number of requests");
+            builder.push_untranslated(given.as_written(), "the run ends after its number of requests");
         }
         "--measurement-interval" => {
             load.put("--measurement-interval", value);
-            sheet.note("--measurement-interval is for how long requests arrive; there it is the length of one of three windows");
+            builder.note("--measurement-interval is for how long requests arrive; there it is the length of one of three windows");
         }
         "--tokenizer" => load.put("--tokenizer", value),
         "--batch-size-text" if value == "1" => {}
@@ -197,32 +197,32 @@ fn option(
             if let Ok(rows) = value.parse::<u32>() {
                 load.keys.insert("request".to_owned(), json!({"batch": rows}));
             }
-            sheet.note(format!("{value} prompts in one message: here each is a request and measured separately"));
+            builder.note(format!("{value} prompts in one message: here each is a request and measured separately"));
         }
         "--fixed-schedule" => {
-            sheet.push_untranslated(
+            builder.push_untranslated(
                 given.as_written(),
                 "arrivals at the time stamps of data are `scenario: trace`, with `data.jsonl`",
             );
         }
         // Read together, above.
         name if name.starts_with("--session") || name == "--num-sessions" => {}
-        "--sequence-distribution" => length_pairs(&given.as_written(), value, load, sheet),
+        "--sequence-distribution" => length_pairs(&given.as_written(), value, load, builder),
         // Read together, below.
         "--sweep-type" | "--sweep-range" | "--sweep-list" => {}
         "--model-selection-strategy" => {
-            sheet.push_untranslated(given.as_written(), "with one model there is nothing to select");
+            builder.push_untranslated(given.as_written(), "with one model there is nothing to select");
         }
         "--tokenizer-revision" | "--tokenizer-trust-remote-code" => {
-            sheet.push_untranslated(
+            builder.push_untranslated(
                 given.as_written(),
                 "a tokenizer is a file here, nothing is downloaded or run for it",
             );
         }
         name if ["--audio-", "--image-", "--batch-size-"].iter().any(|kind| name.starts_with(kind)) => {
-            sheet.push_untranslated(given.as_written(), "images and sound are not sent");
+            builder.push_untranslated(given.as_written(), "images and sound are not sent");
         }
-        _ => sheet.push_untranslated(given.as_written(), "there is nothing like it here"),
+        _ => builder.push_untranslated(given.as_written(), "there is nothing like it here"),
     }
 }
 
@@ -234,7 +234,7 @@ fn prefixes(line: &ParsedLine, load: &mut TranslatedLoad) {
     }
 }
 
-fn data(given: &GivenOption, line: &ParsedLine, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) {
+fn data(given: &GivenOption, line: &ParsedLine, load: &mut TranslatedLoad, builder: &mut TranslationBuilder) {
     let file = given.value();
     if let Some(file) = file.strip_prefix("payload:") {
         load.put("--data", file);
@@ -245,30 +245,30 @@ fn data(given: &GivenOption, line: &ParsedLine, load: &mut TranslatedLoad, sheet
             load.sessions_of_data();
         }
         if line.has("--session-delay-ratio") {
-            sheet.push_untranslated(
+            builder.push_untranslated(
                 format!("--session-delay-ratio {}", line.value("--session-delay-ratio").unwrap_or_default()),
                 "the pauses of a file are kept as they are: change its `delay`",
             );
         }
     } else if file.starts_with("synthetic:") {
-        sheet.push_untranslated(
+        builder.push_untranslated(
             given.as_written(),
             "it is for other endpoint types; without data, prompts are synthetic",
         );
     } else if std::path::Path::new(file).extension().is_some_and(|suffix| suffix == "jsonl") {
         load.put("--data", file);
         if line.has("--synthetic-input-tokens-mean") {
-            sheet.note("with data, --isl is the length that prompts are cut or filled to");
+            builder.note("with data, --isl is the length that prompts are cut or filled to");
         }
     } else {
-        sheet.push_untranslated(
+        builder.push_untranslated(
             given.as_written(),
             "read are files in JSONL, one `{\"text\": …}` a line; a folder of files is not",
         );
     }
 }
 
-fn sweep(line: &ParsedLine, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) {
+fn sweep(line: &ParsedLine, load: &mut TranslatedLoad, builder: &mut TranslationBuilder) {
     let kind = line.value("--sweep-type").unwrap_or("concurrency");
     let values = match (line.value("--sweep-list"), line.value("--sweep-range")) {
         (Some(list), _) => {
@@ -280,15 +280,15 @@ fn sweep(line: &ParsedLine, load: &mut TranslatedLoad, sheet: &mut TranslationBu
         (None, None) => None,
     };
     let Some(values) = values.map(|values| values.into_iter().flatten().collect::<Vec<_>>()) else {
-        return sheet
+        return builder
             .push_error("`--sweep-range` is MIN:MAX or MIN:MAX:STEP, `--sweep-list` numbers with commas".to_owned());
     };
     match kind {
-        "concurrency" => load.sweep(Some("--concurrency"), "concurrency", values, sheet),
-        "request_rate" => load.sweep(Some("--rate"), "rate", values, sheet),
-        "input_sequence_length" => load.sweep(Some("--input-tokens"), "input_tokens", values, sheet),
-        "num_dataset_entries" => load.sweep(None, "distinct_prompts", values, sheet),
-        other => sheet.push_error(format!("`--sweep-type {other}` is not measured here: there are concurrency, request_rate, input_sequence_length and num_dataset_entries")),
+        "concurrency" => load.sweep(Some("--concurrency"), "concurrency", values, builder),
+        "request_rate" => load.sweep(Some("--rate"), "rate", values, builder),
+        "input_sequence_length" => load.sweep(Some("--input-tokens"), "input_tokens", values, builder),
+        "num_dataset_entries" => load.sweep(None, "distinct_prompts", values, builder),
+        other => builder.push_error(format!("`--sweep-type {other}` is not measured here: there are concurrency, request_rate, input_sequence_length and num_dataset_entries")),
     }
 }
 
@@ -303,7 +303,7 @@ fn powers(text: &str) -> Option<Vec<serde_json::Value>> {
 }
 
 /// Adds options where an absent one means another thing here.
-fn defaults(line: &ParsedLine, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) {
+fn defaults(line: &ParsedLine, load: &mut TranslatedLoad, builder: &mut TranslationBuilder) {
     if !load.has("--concurrency") && !load.has("--rate") {
         load.put("--concurrency", "1");
     }
@@ -315,7 +315,7 @@ fn defaults(line: &ParsedLine, load: &mut TranslatedLoad, sheet: &mut Translatio
         let users = load.highest("--concurrency").map_or(1, |users| users as u64);
         let requests = users.saturating_mul(2).max(10);
         load.put("--requests", requests.to_string());
-        sheet.note(if load.is_swept() { format!("neither a number of requests nor a duration is given: {requests} requests at each level; there 10, or twice the users of the level") } else { format!("neither a number of requests nor a duration is given: {requests} requests, as GenAI-Perf has it") });
+        builder.note(if load.is_swept() { format!("neither a number of requests nor a duration is given: {requests} requests at each level; there 10, or twice the users of the level") } else { format!("neither a number of requests nor a duration is given: {requests} requests, as GenAI-Perf has it") });
     }
     // Lines of conversations may have lengths of their own.
     let is_of_conversations = line.value("--input-file").is_some_and(|file| file.starts_with("payload:"));
@@ -323,7 +323,7 @@ fn defaults(line: &ParsedLine, load: &mut TranslatedLoad, sheet: &mut Translatio
         if has_data {
             load.put("--output-tokens", "128");
         }
-        sheet.note("no --osl: there the model decides the length of its answers; here 128 tokens are requested");
+        builder.note("no --osl: there the model decides the length of its answers; here 128 tokens are requested");
     }
     if !line.has("--streaming") {
         load.flag("--no-streaming");
@@ -331,7 +331,7 @@ fn defaults(line: &ParsedLine, load: &mut TranslatedLoad, sheet: &mut Translatio
     if let Some(name) = load.get("--tokenizer").map(str::to_owned)
         && !std::path::Path::new(&name).exists()
     {
-        sheet.note(format!(
+        builder.note(format!(
             "--tokenizer {name} is used where it is a folder or a tokenizer.json here; nothing is downloaded"
         ));
     }

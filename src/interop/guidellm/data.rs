@@ -94,19 +94,19 @@ impl GuideLlmData {
 
     /// Prompts and answers of a load; how many requests there are, where the data say so. An error is the sentence on data that
     /// are not read.
-    pub fn put(&self, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) -> Result<Option<u64>, NoMeaning> {
+    pub fn put(&self, load: &mut TranslatedLoad, builder: &mut TranslationBuilder) -> Result<Option<u64>, NoMeaning> {
         match self {
             Self::Synthetic(all) => {
                 length(all, "prompt_tokens", "input_tokens", load);
                 length(all, "output_tokens", "output_tokens", load);
                 // It requests the whole length.
                 load.flag("--ignore-eos");
-                Ok(shape(all, load, sheet))
+                Ok(shape(all, load, builder))
             }
             Self::JsonLines(path) => {
                 load.put("--data", path);
                 load.put("--data-kind", "jsonl");
-                sheet.note("of each line its `prompt` or `text` is read, and `output_length`; there a line with an output length is requested with ignore_eos, too: that is --ignore-eos");
+                builder.note("of each line its `prompt` or `text` is read, and `output_length`; there a line with an output length is requested with ignore_eos, too: that is --ignore-eos");
                 Ok(None)
             }
             Self::Mooncake(all) => {
@@ -185,7 +185,7 @@ fn length(all: &Map<String, Value>, from: &str, key: &'static str, load: &mut Tr
 }
 
 /// Shared beginnings and conversations; everything else is named.
-fn shape(all: &Map<String, Value>, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) -> Option<u64> {
+fn shape(all: &Map<String, Value>, load: &mut TranslatedLoad, builder: &mut TranslationBuilder) -> Option<u64> {
     const LENGTHS: [&str; 8] = [
         "prompt_tokens",
         "prompt_tokens_stdev",
@@ -212,9 +212,9 @@ fn shape(all: &Map<String, Value>, load: &mut TranslatedLoad, sheet: &mut Transl
                 load.keys.insert("sessions".to_owned(), json!({"turns": {"fixed": value}, "history": "answers"}));
             }
             "source" => {
-                sheet.push_untranslated(format!("source={value}"), "prompts are made up with the seed, of no text");
+                builder.push_untranslated(format!("source={value}"), "prompts are made up with the seed, of no text");
             }
-            _ => sheet.push_untranslated(format!("{name}={value}"), "there is nothing like it here"),
+            _ => builder.push_untranslated(format!("{name}={value}"), "there is nothing like it here"),
         }
     }
     number("samples")

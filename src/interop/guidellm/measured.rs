@@ -52,29 +52,29 @@ pub(super) struct GuideLlmRun {
 }
 
 impl GuideLlmRun {
-    pub fn finish(self, mut sheet: TranslationBuilder) -> Result<Translation, TranslationError> {
+    pub fn finish(self, mut builder: TranslationBuilder) -> Result<Translation, TranslationError> {
         let mut load = TranslatedLoad::default();
-        if let Err(why) = self.server(&mut load, &mut sheet) {
+        if let Err(why) = self.server(&mut load, &mut builder) {
             return TranslationBuilder::nothing(TOOL, why);
         }
         let samples = match self.data.as_slice() {
             [] => {
-                sheet.push_error("`guidellm` needs --data");
+                builder.push_error("`guidellm` needs --data");
                 None
             }
-            [data] => match data.put(&mut load, &mut sheet) {
+            [data] => match data.put(&mut load, &mut builder) {
                 Ok(samples) => self.samples.or(samples),
                 Err(why) => return TranslationBuilder::nothing(TOOL, why),
             },
             several => return TranslationBuilder::nothing(TOOL, self.combined(several)),
         };
         // They stand in place of what the data set brings with it.
-        self.fields.iter().for_each(|field| extra(&mut load, &mut sheet, field, true));
-        self.end(samples, &mut load, &mut sheet);
-        self.warm_up(&mut load, &mut sheet);
+        self.fields.iter().for_each(|field| extra(&mut load, &mut builder, field, true));
+        self.end(samples, &mut load, &mut builder);
+        self.warm_up(&mut load, &mut builder);
         load.put("--seed", self.seed.as_deref().unwrap_or("42"));
-        let kind = self.load(load, &mut sheet);
-        sheet.finish(TOOL, kind)
+        let kind = self.load(load, &mut builder);
+        builder.finish(TOOL, kind)
     }
 
     /// Why data sets that are combined are not sent.
@@ -94,7 +94,7 @@ impl GuideLlmRun {
     }
 
     /// The sentence on an interface that is not measured.
-    fn server(&self, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) -> Result<(), NoMeaning> {
+    fn server(&self, load: &mut TranslatedLoad, builder: &mut TranslationBuilder) -> Result<(), NoMeaning> {
         let format = self.request_format.as_deref().unwrap_or("chat_completions");
         let (protocol, usual) = match format.trim_start_matches("/v1/").trim_start_matches('/') {
             "chat_completions" | "chat/completions" => ("openai-chat", "/v1/chat/completions"),
@@ -118,11 +118,11 @@ impl GuideLlmRun {
             load.put("--model", model);
         }
         if self.has_api_key {
-            api_key("the backend", load, sheet);
+            api_key("the backend", load, builder);
         }
         if let Some(name) = &self.tokenizer {
             load.put("--tokenizer", name);
-            sheet.note(format!(
+            builder.note(format!(
                 "the tokenizer {name} is used where it is a folder or a tokenizer.json here; nothing is downloaded"
             ));
         }
@@ -131,18 +131,18 @@ impl GuideLlmRun {
     }
 
     /// When it ends.
-    fn end(&self, samples: Option<u64>, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) {
+    fn end(&self, samples: Option<u64>, load: &mut TranslatedLoad, builder: &mut TranslationBuilder) {
         match (self.requests.or(samples), self.seconds) {
             (Some(requests), Some(seconds)) => {
                 load.put("--requests", requests.to_string());
-                duration_beside_requests(format!("{seconds} seconds"), sheet);
+                duration_beside_requests(format!("{seconds} seconds"), builder);
             }
             (Some(requests), None) => load.put("--requests", requests.to_string()),
             (None, Some(seconds)) => load.put("--duration", format!("{seconds}s")),
             (None, None) if load.has("--data") => {}
             (None, None) => {
                 load.put("--requests", "1000");
-                sheet.note("neither a number of requests nor a duration is given: there it goes on until it is stopped, here it is 1000 requests");
+                builder.note("neither a number of requests nor a duration is given: there it goes on until it is stopped, here it is 1000 requests");
             }
         }
         if self.replays() {
@@ -159,7 +159,7 @@ impl GuideLlmRun {
         self.profile.as_deref() == Some("replay")
     }
 
-    fn warm_up(&self, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) {
+    fn warm_up(&self, load: &mut TranslatedLoad, builder: &mut TranslationBuilder) {
         let warmup = self.warmup.unwrap_or(0.0);
         let requests = load.get("--requests").and_then(|count| count.parse::<f64>().ok());
         load.put("--warmup", "0");
@@ -178,28 +178,28 @@ impl GuideLlmRun {
             }
             (None, None) => {}
         }
-        sheet.note("there the warm-up is a part of the run; here it is in front of it");
+        builder.note("there the warm-up is a part of the run; here it is in front of it");
     }
 
     /// Its profile.
-    fn load(&self, mut load: TranslatedLoad, sheet: &mut TranslationBuilder) -> TranslationKind {
+    fn load(&self, mut load: TranslatedLoad, builder: &mut TranslationBuilder) -> TranslationKind {
         let levels: Vec<Value> = self.levels.iter().map(|level| number(*level)).collect();
         let profile = self.profile.as_deref().unwrap_or("sweep");
         match profile {
             "synchronous" => {
                 load.put("--concurrency", "1");
                 if !levels.is_empty() {
-                    sheet.push_error("`synchronous` is one request after the other: it takes no --rate");
+                    builder.push_error("`synchronous` is one request after the other: it takes no --rate");
                 }
             }
-            "concurrent" if levels.is_empty() => sheet.push_error("`concurrent` needs how many requests: a `rate`, or `streams`"),
-            "concurrent" => load.sweep(Some("--concurrency"), "concurrency", levels, sheet),
-            "throughput" => self.throughput(&mut load, sheet),
+            "concurrent" if levels.is_empty() => builder.push_error("`concurrent` needs how many requests: a `rate`, or `streams`"),
+            "concurrent" => load.sweep(Some("--concurrency"), "concurrency", levels, builder),
+            "throughput" => self.throughput(&mut load, builder),
             "constant" | "async" | "poisson" if levels.is_empty() => {
-                sheet.push_error(format!("`{profile}` needs requests per second, a `rate`"));
+                builder.push_error(format!("`{profile}` needs requests per second, a `rate`"));
             }
             "constant" | "async" | "poisson" => {
-                load.sweep(Some("--rate"), "rate", levels, sheet);
+                load.sweep(Some("--rate"), "rate", levels, builder);
                 load.put("--arrivals", if profile == "poisson" { "poisson" } else { "constant" });
                 if let Some(most) = self.most_in_flight {
                     load.keys.insert("max_in_flight".to_owned(), json!(most));
@@ -207,18 +207,18 @@ impl GuideLlmRun {
             }
             "replay" => {
                 if !load.has("--data") {
-                    sheet.push_error("`replay` sends a trace: --data kind=trace_synthetic,path=FILE.jsonl");
+                    builder.push_error("`replay` sends a trace: --data kind=trace_synthetic,path=FILE.jsonl");
                 }
                 let scale = self.time_scale.or(self.levels.first().copied()).unwrap_or(1.0);
                 // Time stamps are in seconds there and in milliseconds here.
                 load.trace(1e-3 / scale);
-                sheet.note("there the time stamps of a trace are seconds, here `timestamp` is in milliseconds: `speed` makes up for it; for time stamps in milliseconds take it out");
+                builder.note("there the time stamps of a trace are seconds, here `timestamp` is in milliseconds: `speed` makes up for it; for time stamps in milliseconds take it out");
             }
-            "sweep" => self.whole_sweep(&mut load, sheet),
+            "sweep" => self.whole_sweep(&mut load, builder),
             other if let Some(near) = nearest(other, PROFILES) => {
-                sheet.push_error(format!("`{other}` is no profile of GuideLLM; did you mean `{near}`?"));
+                builder.push_error(format!("`{other}` is no profile of GuideLLM; did you mean `{near}`?"));
             }
-            other => sheet.push_error(format!(
+            other => builder.push_error(format!(
                 "the profile `{other}` searches for a load: `bench.search` finds the highest rate within `limits`; imported are synchronous, concurrent, throughput, constant, poisson, replay and sweep"
             )),
         }
@@ -226,14 +226,14 @@ impl GuideLlmRun {
     }
 
     /// As many in flight as the line limits it to; without a limit all requests at once.
-    fn throughput(&self, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) {
+    fn throughput(&self, load: &mut TranslatedLoad, builder: &mut TranslationBuilder) {
         let level = self.levels.first().filter(|level| **level >= 1.0).map(|level| *level as u64);
         match self.most_in_flight.or(level) {
             Some(most) => keep_in_flight(most, load),
             None if load.has("--requests") => load.flag("--offline"),
             None => {
                 keep_in_flight(MOST_IN_FLIGHT, load);
-                sheet.note(format!(
+                builder.note(format!(
                     "there the number of requests in flight has no limit; here it is {MOST_IN_FLIGHT}, because a duration alone says nothing of how many requests there are"
                 ));
             }
@@ -241,7 +241,7 @@ impl GuideLlmRun {
     }
 
     /// One user, saturation, and rates evenly between the two, the highest of which is that of saturation.
-    fn whole_sweep(&self, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) {
+    fn whole_sweep(&self, load: &mut TranslatedLoad, builder: &mut TranslationBuilder) {
         const STEPS: u32 = 10;
         let steps = self.levels.first().map_or(STEPS, |steps| *steps as u32);
         load.sweep_to_saturation(steps.saturating_sub(2).clamp(1, 200));
@@ -250,7 +250,7 @@ impl GuideLlmRun {
             load.keys.insert("max_in_flight".to_owned(), json!(most));
         }
         let most = self.most_in_flight.unwrap_or(MOST_IN_FLIGHT);
-        sheet.note(format!(
+        builder.note(format!(
             "there saturation is {most} requests in flight; here users are added until the throughput stops growing"
         ));
     }

@@ -39,10 +39,10 @@ const LEFT: &[(&[&str], &str)] = &[
 ];
 
 pub(super) fn translate(words: &[String]) -> Result<Translation, TranslationError> {
-    let mut sheet = TranslationBuilder::default();
-    let line = read(TOOL, TABLE, words, &mut sheet);
+    let mut builder = TranslationBuilder::default();
+    let line = read(TOOL, TABLE, words, &mut builder);
     for word in line.plain.iter().chain(&line.behind) {
-        sheet.push_error(format!("`{word}`: {TOOL} takes options only"));
+        builder.push_error(format!("`{word}`: {TOOL} takes options only"));
     }
     if let Some(name) = line.value("--scenario") {
         return TranslationBuilder::nothing(
@@ -54,23 +54,25 @@ pub(super) fn translate(words: &[String]) -> Result<Translation, TranslationErro
     }
     let mut run = GuideLlmRun::default();
     for given in &line.given {
-        option(given, &mut run, &mut sheet);
+        option(given, &mut run, &mut builder);
     }
-    run.finish(sheet)
+    run.finish(builder)
 }
 
-fn option(given: &GivenOption, run: &mut GuideLlmRun, sheet: &mut TranslationBuilder) {
+fn option(given: &GivenOption, run: &mut GuideLlmRun, builder: &mut TranslationBuilder) {
     let value = given.value();
     let text = || Some(value.to_owned());
     match given.name {
         "--target" => run.target = text(),
         "--model" => run.model = text(),
         "--backend" if value == "openai_http" => {}
-        "--backend" => sheet.push_error(format!("`{}` is not measured: it is no server over HTTP", given.as_written())),
-        "--backend-kwargs" => backend(value, run, sheet),
+        "--backend" => {
+            builder.push_error(format!("`{}` is not measured: it is no server over HTTP", given.as_written()))
+        }
+        "--backend-kwargs" => backend(value, run, builder),
         "--request-type" => run.request_format = text(),
         "--profile" => run.profile = text(),
-        "--rate" => run.levels.extend(levels(given, sheet)),
+        "--rate" => run.levels.extend(levels(given, builder)),
         "--data" => run.data.push(GuideLlmData::read(value)),
         "--data-samples" => {
             if let Some(samples) = value.parse::<u64>().ok().filter(|samples| *samples > 0) {
@@ -79,13 +81,13 @@ fn option(given: &GivenOption, run: &mut GuideLlmRun, sheet: &mut TranslationBui
         }
         "--processor" => run.tokenizer = text(),
         "--random-seed" => run.seed = text(),
-        "--max-seconds" => run.seconds = number(given, sheet),
-        "--max-requests" => run.requests = number(given, sheet).map(|count| count as u64),
-        "--warmup" => run.warmup = number(given, sheet),
+        "--max-seconds" => run.seconds = number(given, builder),
+        "--max-requests" => run.requests = number(given, builder).map(|count| count as u64),
+        "--warmup" => run.warmup = number(given, builder),
         name => {
             let why =
                 LEFT.iter().find(|(names, _)| names.contains(&name)).map_or("there is nothing like it here", |it| it.1);
-            sheet.push_untranslated(given.as_written(), why);
+            builder.push_untranslated(given.as_written(), why);
         }
     }
 }
@@ -94,7 +96,7 @@ fn option(given: &GivenOption, run: &mut GuideLlmRun, sheet: &mut TranslationBui
 const OTHER_EXTRAS: &str = "of `extras` only the fields of its `body` are sent: a message has a role and a text";
 
 /// Fields of the backend, which may have a key among them.
-pub(super) fn backend(text: &str, run: &mut GuideLlmRun, sheet: &mut TranslationBuilder) {
+pub(super) fn backend(text: &str, run: &mut GuideLlmRun, builder: &mut TranslationBuilder) {
     for (name, value) in pairs(text) {
         let plain = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         match name.as_str() {
@@ -112,45 +114,45 @@ pub(super) fn backend(text: &str, run: &mut GuideLlmRun, sheet: &mut Translation
                 run.fields.extend(value.pointer("/body").map(Value::to_string));
                 let all = value.as_object().into_iter().flatten();
                 for (name, _) in all.filter(|(name, _)| *name != "body") {
-                    sheet.push_untranslated(format!("extras.{name}=…"), OTHER_EXTRAS);
+                    builder.push_untranslated(format!("extras.{name}=…"), OTHER_EXTRAS);
                 }
             }
             // They may have a key.
             name if name.starts_with("extras") => {
-                sheet.push_untranslated(format!("{name}=…"), OTHER_EXTRAS);
+                builder.push_untranslated(format!("{name}=…"), OTHER_EXTRAS);
             }
             name if name.contains("header") => {
-                sheet.push_untranslated(format!("{name}=…"), "further headers are not sent");
+                builder.push_untranslated(format!("{name}=…"), "further headers are not sent");
             }
             "verify" => run.verifies_certificate = plain.eq_ignore_ascii_case("true"),
             "timeout" | "timeout_connect" => {
-                sheet.push_untranslated(
+                builder.push_untranslated(
                     format!("{name}={plain}"),
                     "a request is given up by `request.deadline` or --stall-timeout",
                 );
             }
-            _ => sheet.push_untranslated(format!("{name}={plain}"), "there is nothing like it here"),
+            _ => builder.push_untranslated(format!("{name}={plain}"), "there is nothing like it here"),
         }
     }
 }
 
-fn number(given: &GivenOption, sheet: &mut TranslationBuilder) -> Option<f64> {
+fn number(given: &GivenOption, builder: &mut TranslationBuilder) -> Option<f64> {
     let number = given.value().parse::<f64>().ok().filter(|number| number.is_finite() && *number >= 0.0);
     if number.is_none() {
-        sheet.push_error(format!("`{}` is no number", given.as_written()));
+        builder.push_error(format!("`{}` is no number", given.as_written()));
     }
     number
 }
 
 /// `10`, `1,2,4` or `[1, 2, 4]`
-fn levels(given: &GivenOption, sheet: &mut TranslationBuilder) -> Vec<f64> {
+fn levels(given: &GivenOption, builder: &mut TranslationBuilder) -> Vec<f64> {
     let text = given.value().trim_matches(['[', ']']);
     let all: Option<Vec<f64>> = text
         .split(',')
         .map(|part| part.trim().parse().ok().filter(|level: &f64| level.is_finite() && *level > 0.0))
         .collect();
     all.unwrap_or_else(|| {
-        sheet.push_error(format!("`{}`: numbers above 0 with commas between them", given.as_written()));
+        builder.push_error(format!("`{}`: numbers above 0 with commas between them", given.as_written()));
         Vec::new()
     })
 }

@@ -21,10 +21,10 @@ static TABLE: &[Opt] = &[
 ];
 
 pub(super) fn translate(words: &[String]) -> Result<Translation, TranslationError> {
-    let mut sheet = TranslationBuilder::default();
-    let line = read(TOOL, TABLE, words, &mut sheet);
+    let mut builder = TranslationBuilder::default();
+    let line = read(TOOL, TABLE, words, &mut builder);
     for word in line.plain.iter().chain(&line.behind) {
-        sheet.push_error(format!("`{word}`: {TOOL} takes options only"));
+        builder.push_error(format!("`{word}`: {TOOL} takes options only"));
     }
     if let Some(name) = line.value("--config") {
         return TranslationBuilder::nothing(
@@ -37,23 +37,25 @@ pub(super) fn translate(words: &[String]) -> Result<Translation, TranslationErro
     let mut run = GuideLlmRun::default();
     // Values for several measurements stand in place of the profile's own.
     for given in line.given.iter().filter(|given| given.name != "--override") {
-        option(given, &mut run, &mut sheet);
+        option(given, &mut run, &mut builder);
     }
     for given in line.given.iter().filter(|given| given.name == "--override") {
-        overrides(given, &mut run, &mut sheet);
+        overrides(given, &mut run, &mut builder);
     }
-    run.finish(sheet)
+    run.finish(builder)
 }
 
-fn option(given: &GivenOption, run: &mut GuideLlmRun, sheet: &mut TranslationBuilder) {
+fn option(given: &GivenOption, run: &mut GuideLlmRun, builder: &mut TranslationBuilder) {
     let value = given.value();
     let fields = pairs(value);
     let kind = fields.get("kind").and_then(Value::as_str).unwrap_or_default();
     match given.name {
-        "--backend" if kind == "openai_http" || kind.is_empty() => backend(value, run, sheet),
-        "--backend" => sheet.push_error(format!("`--backend kind={kind}` is not measured: it is no server over HTTP")),
-        "--profile" => profile(&fields, run, sheet),
-        "--constraint" => constraint(given, kind, &fields, run, sheet),
+        "--backend" if kind == "openai_http" || kind.is_empty() => backend(value, run, builder),
+        "--backend" => {
+            builder.push_error(format!("`--backend kind={kind}` is not measured: it is no server over HTTP"))
+        }
+        "--profile" => profile(&fields, run, builder),
+        "--constraint" => constraint(given, kind, &fields, run, builder),
         "--tokenizer" => run.tokenizer = fields.get("model").and_then(Value::as_str).map(str::to_owned),
         "--data" => run.data.extend(GuideLlmData::of_option(value)),
         "--seed" => run.seed = fields.get("value").or(fields.get("seed")).map(ToString::to_string),
@@ -62,15 +64,15 @@ fn option(given: &GivenOption, run: &mut GuideLlmRun, sheet: &mut TranslationBui
             run.samples = fields.get("samples").and_then(Value::as_u64);
         }
         "--label" | "--output" | "--metrics" => {
-            sheet.push_untranslated(
+            builder.push_untranslated(
                 given.as_written(),
                 "results are kept with the run: result.json, requests.jsonl, report.html",
             );
         }
         "--disable-console" | "--disable-console-interactive" => {
-            sheet.push_untranslated(given.as_written(), "`regatta -v` prints more, `-q` less");
+            builder.push_untranslated(given.as_written(), "`regatta -v` prints more, `-q` less");
         }
-        _ => sheet.push_untranslated(given.as_written(), "prompts are made up, or a file has them in its `prompt`"),
+        _ => builder.push_untranslated(given.as_written(), "prompts are made up, or a file has them in its `prompt`"),
     }
 }
 
@@ -99,7 +101,7 @@ const CONSTRAINTS: [&str; 7] = [
     "max_global_error_rate",
 ];
 
-fn profile(fields: &Map<String, Value>, run: &mut GuideLlmRun, sheet: &mut TranslationBuilder) {
+fn profile(fields: &Map<String, Value>, run: &mut GuideLlmRun, builder: &mut TranslationBuilder) {
     for (name, value) in fields {
         match name.as_str() {
             "kind" => run.profile = value.as_str().map(str::to_owned),
@@ -109,19 +111,19 @@ fn profile(fields: &Map<String, Value>, run: &mut GuideLlmRun, sheet: &mut Trans
             "time_scale" => run.time_scale = value.as_f64().filter(|scale| *scale > 0.0),
             "strategy_type" if value == "poisson" => run.sweeps_poisson = true,
             "strategy_type" if value == "constant" => run.sweeps_poisson = false,
-            "strategy_type" => sheet.push_error(format!("`strategy_type={}`: constant or poisson", plain(value))),
-            "cooldown" => sheet.push_untranslated(
+            "strategy_type" => builder.push_error(format!("`strategy_type={}`: constant or poisson", plain(value))),
+            "cooldown" => builder.push_untranslated(
                 format!("cooldown={value}"),
                 "all requests are measured to their end; `regatta report` shows the steady part",
             ),
             "rampup_duration" => {
-                sheet.push_untranslated(format!("rampup_duration={value}"), "a level that rises is `bench.ramp`");
+                builder.push_untranslated(format!("rampup_duration={value}"), "a level that rises is `bench.ramp`");
             }
             other => match nearest(other, FIELDS) {
                 Some(near) => {
-                    sheet.push_error(format!("`{other}={value}` is no field of a profile; did you mean `{near}`?"));
+                    builder.push_error(format!("`{other}={value}` is no field of a profile; did you mean `{near}`?"));
                 }
-                None => sheet.push_untranslated(format!("{other}={value}"), "there is nothing like it here"),
+                None => builder.push_untranslated(format!("{other}={value}"), "there is nothing like it here"),
             },
         }
     }
@@ -137,21 +139,21 @@ fn constraint(
     kind: &str,
     fields: &Map<String, Value>,
     run: &mut GuideLlmRun,
-    sheet: &mut TranslationBuilder,
+    builder: &mut TranslationBuilder,
 ) {
     match kind {
         "max_duration" => run.seconds = fields.get("seconds").and_then(Value::as_f64),
         "max_requests" => run.requests = fields.get("count").and_then(Value::as_u64),
-        "min_requests" => sheet.push_untranslated(given.as_written(), "a run has a number of requests or a duration"),
-        "over_saturation" => sheet.push_untranslated(
+        "min_requests" => builder.push_untranslated(given.as_written(), "a run has a number of requests or a duration"),
+        "over_saturation" => builder.push_untranslated(
             given.as_written(),
             "a run is not cut off: its verdict shows whether the server kept up",
         ),
         other if !CONSTRAINTS.contains(&other) => {
             let hint = did_you_mean(other, CONSTRAINTS).unwrap_or_default();
-            sheet.push_error(format!("`{}`: there is no constraint `{other}`; {hint}", given.as_written()));
+            builder.push_error(format!("`{}`: there is no constraint `{other}`; {hint}", given.as_written()));
         }
-        _ => sheet.push_untranslated(
+        _ => builder.push_untranslated(
             given.as_written(),
             "how many requests may fail is `limits: { failures: 1% }`; a run is not cut off for it",
         ),
@@ -159,13 +161,15 @@ fn constraint(
 }
 
 /// `--override profile.streams 1,2,4`
-fn overrides(given: &GivenOption, run: &mut GuideLlmRun, sheet: &mut TranslationBuilder) {
+fn overrides(given: &GivenOption, run: &mut GuideLlmRun, builder: &mut TranslationBuilder) {
     match given.values.as_slice() {
         [name, list] if ["profile.streams", "profile.rate"].contains(&name.as_str()) => {
             let list = list.trim_matches(['[', ']']);
             run.levels = list.split(',').filter_map(|level| level.trim().parse().ok()).collect();
         }
-        _ => sheet.push_untranslated(given.as_written(), "one key of a sweep is read: profile.streams or profile.rate"),
+        _ => {
+            builder.push_untranslated(given.as_written(), "one key of a sweep is read: profile.streams or profile.rate")
+        }
     }
 }
 

@@ -23,25 +23,25 @@ pub fn read_config(
     pick: &[String],
     shape: &dyn Fn(&str) -> Option<Value>,
 ) -> Result<Translation, TranslationError> {
-    let mut sheet = TranslationBuilder::default();
+    let mut builder = TranslationBuilder::default();
     let mut read = ConfigFile::default();
     for (name, text) in files {
         if text.len() > MOST_CONFIG_BYTES {
-            sheet.push_error(format!("{name} is {} bytes long: no config is", text.len()));
+            builder.push_error(format!("{name} is {} bytes long: no config is", text.len()));
         } else {
-            read.file(name, text, &mut sheet);
+            read.file(name, text, &mut builder);
         }
     }
-    read.end(&mut sheet);
+    read.end(&mut builder);
     let place = files.last().map_or("", |(name, _)| name.as_str());
     let path = Place::of(place);
-    choose(&mut read, pick, place, &mut sheet);
+    choose(&mut read, pick, place, &mut builder);
     let mut entries = Map::new();
     let mut lines = BTreeSet::new();
     let (mut bench, mut scenario) = (path.benchmark, path.scenario);
     let mut accuracies = Vec::new();
     for setting in &read.settings {
-        let entry = entry::entry(setting, path.system.as_deref(), &mut lines, &mut sheet);
+        let entry = entry::entry(setting, path.system.as_deref(), &mut lines, &mut builder);
         bench = bench.or_else(|| benchmark(entry.benchmark.as_deref()?));
         scenario = scenario.or(entry.scenario);
         accuracies.push((setting.name.clone(), setting.accuracy));
@@ -52,29 +52,29 @@ pub fn read_config(
         entries.insert(name, Value::Object(entry.value));
     }
     for (name, _) in &read.env {
-        sheet.push_untranslated(
+        builder.push_untranslated(
             format!("os.environ[{name}]"),
             "an environment variable of the harness; a stage has `env`",
         );
     }
-    if sheet.problems.is_empty() && entries.is_empty() {
-        sheet.push_error(format!(
+    if builder.problems.is_empty() && entries.is_empty() {
+        builder.push_error(format!(
             "{place}: no setting is registered in it (`EXPORTS`, or a class with @ConfigRegistry.register)"
         ));
     }
     let bench = bench.unwrap_or_else(|| {
-        sheet.push_error(format!("{place}: neither its path nor its fields name the benchmark"));
+        builder.push_error(format!("{place}: neither its path nor its fields name the benchmark"));
         "llama2-70b"
     });
     let scenario = scenario.unwrap_or_else(|| {
-        sheet.push_error(format!("{place}: neither its path nor its fields name the scenario"));
+        builder.push_error(format!("{place}: neither its path nor its fields name the scenario"));
         "offline"
     });
     let is_interactive = place.contains("llama2-70b-interactive");
     let scenario = if is_interactive && scenario == "server" && !read.has_classes { "interactive" } else { scenario };
     let Some(shape) = shape(bench) else {
-        sheet.push_error(format!("{bench}: its engines are not built here, its shape is not known"));
-        return sheet.finish(TOOL, TranslationKind::Manifest(Map::new()));
+        builder.push_error(format!("{bench}: its engines are not built here, its shape is not known"));
+        return builder.finish(TOOL, TranslationKind::Manifest(Map::new()));
     };
     for (name, accuracy) in accuracies {
         // A target of its own is part of the benchmark's name where the round has both.
@@ -90,23 +90,23 @@ pub fn read_config(
         }
     }
     if read.settings.iter().any(|setting| setting.harness != "Triton") {
-        sheet.note("the Custom harness runs the engine in its own process; here it is served by Triton, one server for each replica");
+        builder.note("the Custom harness runs the engine in its own process; here it is served by Triton, one server for each replica");
     }
     if read.has_classes {
-        sheet.note("along a chain of classes mappings are merged, as v5.0 does it; v4.1 replaces them");
-        sheet.note("v4.1 has no rules here: the round is v5.0");
+        builder.note("along a chain of classes mappings are merged, as v5.0 does it; v4.1 replaces them");
+        builder.note("v4.1 has no rules here: the round is v5.0");
     }
     let round = if read.has_classes { "v5.0" } else { "v5.1" };
-    sheet.finish(TOOL, TranslationKind::Manifest(manifest(bench, scenario, round, &entries, &shape)))
+    builder.finish(TOOL, TranslationKind::Manifest(manifest(bench, scenario, round, &entries, &shape)))
 }
 
 /// Keeps the settings that were picked.
-fn choose(read: &mut ConfigFile, pick: &[String], place: &str, sheet: &mut TranslationBuilder) {
+fn choose(read: &mut ConfigFile, pick: &[String], place: &str, builder: &mut TranslationBuilder) {
     for name in pick {
         if !read.settings.iter().any(|setting| setting.name == *name) {
             let names: Vec<&str> = read.settings.iter().map(|setting| setting.name.as_str()).collect();
             let hint = crate::diag::did_you_mean(name, names).unwrap_or_default();
-            sheet.push_error(format!("{place} has no setting `{name}`; {hint}"));
+            builder.push_error(format!("{place} has no setting `{name}`; {hint}"));
         }
     }
     if !pick.is_empty() {

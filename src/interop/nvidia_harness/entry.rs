@@ -90,13 +90,13 @@ pub(super) fn entry(
     setting: &ConfigSetting,
     system: Option<&str>,
     reported: &mut BTreeSet<String>,
-    sheet: &mut TranslationBuilder,
+    builder: &mut TranslationBuilder,
 ) -> StageEntry {
     let own_system = setting.fields.get("system").and_then(ConfigValue::last).map(str::to_owned);
     let system = own_system.or_else(|| system.map(str::to_owned)).unwrap_or_default();
-    let mut leave = |word: String, why: String, sheet: &mut TranslationBuilder| {
+    let mut leave = |word: String, why: String, builder: &mut TranslationBuilder| {
         if reported.insert(word.clone()) {
-            sheet.push_untranslated(word, why);
+            builder.push_untranslated(word, why);
         }
     };
     let mut value = Map::new();
@@ -104,7 +104,7 @@ pub(super) fn entry(
         Some(machine) => {
             value.insert("machine".to_owned(), machine);
         }
-        None => sheet.push_error(format!(
+        None => builder.push_error(format!(
             "{}: the GPU of `{system}` is not known here: known are H100, H200, GH200, B200, B300, GB200, GB300 and L40S, with `x<number>` at the end",
             setting.name
         )),
@@ -145,7 +145,7 @@ pub(super) fn entry(
                 Some(name) => format!("no config.pbtxt has a place for it; did you mean `{name}`?"),
                 None => "no config.pbtxt has a place for it: another executor takes it".to_owned(),
             };
-            leave(format!("trtllm_runtime_flags.{flag}"), why, sheet);
+            leave(format!("trtllm_runtime_flags.{flag}"), why, builder);
         }
     }
     value.insert("runtime_flags".to_owned(), Value::Object(runtime));
@@ -174,18 +174,18 @@ pub(super) fn entry(
                 leave(
                     field.clone(),
                     "copies in a server follow from its GPUs; clients are `triton_num_clients_per_frontend`".to_owned(),
-                    sheet,
+                    builder,
                 );
             }
             name if READ.contains(&name) || SAID.contains(&name) => {}
             name => {
                 if let Some((_, why)) = LEFT.iter().find(|(known, _)| *known == name) {
-                    leave(format!("{field}: {}", short(&given.json())), (*why).to_owned(), sheet);
+                    leave(format!("{field}: {}", short(&given.json())), (*why).to_owned(), builder);
                     continue;
                 }
                 let known = LEFT.iter().map(|(known, _)| *known).chain(SAID).chain(USER_CONF).chain(READ);
                 let near = nearest(name, known).map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
-                leave(field.clone(), format!("no field of language models that is known here{near}"), sheet);
+                leave(field.clone(), format!("no field of language models that is known here{near}"), builder);
             }
         }
     }
@@ -194,7 +194,7 @@ pub(super) fn entry(
         leave(
             "PowerSetting.MaxQ".to_owned(),
             "a run with power measurement is not made here; the settings are".to_owned(),
-            sheet,
+            builder,
         );
     }
     let scenario = match setting.fields.get("scenario").and_then(ConfigValue::last) {

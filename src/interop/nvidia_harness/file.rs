@@ -36,18 +36,18 @@ pub(super) struct ConfigFile {
 }
 
 impl ConfigFile {
-    pub fn file(&mut self, name: &str, text: &str, sheet: &mut TranslationBuilder) {
+    pub fn file(&mut self, name: &str, text: &str, builder: &mut TranslationBuilder) {
         for Statement { line, what } in parse(text) {
             let place = format!("{name}:{line}");
             match what {
                 StatementKind::Nothing => {}
-                StatementKind::Assign(target, value) => self.assign(&target, &value, &place, sheet),
-                StatementKind::Expression(expr) => self.apply_expression(&expr, &place, sheet),
+                StatementKind::Assign(target, value) => self.assign(&target, &value, &place, builder),
+                StatementKind::Expression(expr) => self.apply_expression(&expr, &place, builder),
                 StatementKind::Class { name, bases, decorators, body } => {
-                    self.class(&name, &bases, &decorators, body, &place, sheet);
+                    self.class(&name, &bases, &decorators, body, &place, builder);
                 }
                 StatementKind::Other(word) => {
-                    sheet.push_untranslated(
+                    builder.push_untranslated(
                         place,
                         format!("`{word}` …: its value is known only by running the file, which is not done"),
                     );
@@ -57,7 +57,7 @@ impl ConfigFile {
     }
 
     /// After the last file.
-    pub fn end(&mut self, sheet: &mut TranslationBuilder) {
+    pub fn end(&mut self, builder: &mut TranslationBuilder) {
         if let Some(ConfigValue::Dict(exports)) = self.names.values.get("EXPORTS").cloned() {
             for (key, value) in &exports {
                 match (setting(key), value) {
@@ -65,7 +65,7 @@ impl ConfigFile {
                         setting.fields = fields(value);
                         self.settings.push(setting);
                     }
-                    _ => sheet.push_untranslated(
+                    _ => builder.push_untranslated(
                         "EXPORTS",
                         format!("the key {} is no WorkloadSetting with fields", key.json()),
                     ),
@@ -75,23 +75,23 @@ impl ConfigFile {
         self.unknown_bases.sort();
         self.unknown_bases.dedup();
         for base in &self.unknown_bases {
-            sheet.push_untranslated(
+            builder.push_untranslated(
                 base,
                 "the class is in another file; what it sets is missing here: name that file, too, and first",
             );
         }
         for other in ["ATOMIC_EXPORTS", "ACCURACY_OVERRIDES", "COMPLIANCE_OVERRIDES"] {
             if self.names.values.contains_key(other) {
-                sheet.push_untranslated(other, "only EXPORTS is read");
+                builder.push_untranslated(other, "only EXPORTS is read");
             }
         }
     }
 
-    fn assign(&mut self, target: &Expr, value: &Expr, place: &str, sheet: &mut TranslationBuilder) {
+    fn assign(&mut self, target: &Expr, value: &Expr, place: &str, builder: &mut TranslationBuilder) {
         let value = match self.names.value(value, &BTreeMap::new()) {
             Ok(value) if size(&value) <= LARGEST => value,
-            Ok(_) => return sheet.push_untranslated(place, "the value is too large to be a config"),
-            Err(why) => return sheet.push_untranslated(place, format!("{why}: only running the file would show it")),
+            Ok(_) => return builder.push_untranslated(place, "the value is too large to be a config"),
+            Err(why) => return builder.push_untranslated(place, format!("{why}: only running the file would show it")),
         };
         match target {
             Expr::Name(name) => {
@@ -110,16 +110,16 @@ impl ConfigFile {
                             dict.update(&ConfigValue::Dict(vec![(key, value)]));
                         }
                     }
-                    _ => sheet.push_untranslated(place, "a part of a value that is not in this file"),
+                    _ => builder.push_untranslated(place, "a part of a value that is not in this file"),
                 }
             }
             // Several names at once, an attribute of a module.
-            _ => sheet.push_untranslated(place, "it sets something that is not in this file"),
+            _ => builder.push_untranslated(place, "it sets something that is not in this file"),
         }
     }
 
     /// A statement that is only an expression: `base.update({…})`; any other one changes something elsewhere.
-    fn apply_expression(&mut self, expr: &Expr, place: &str, sheet: &mut TranslationBuilder) {
+    fn apply_expression(&mut self, expr: &Expr, place: &str, builder: &mut TranslationBuilder) {
         if let Expr::Call(function, args) = expr
             && let Expr::Field(base, method) = &**function
             && let (Expr::Name(name), "update", [more]) = (&**base, method.as_str(), args.as_slice())
@@ -132,7 +132,7 @@ impl ConfigFile {
         // `sys.path.insert(…)` is in every file.
         let is_path = matches!(expr, Expr::Call(function, _) if matches!(&**function, Expr::Field(path, _) if matches!(&**path, Expr::Field(_, name) if name == "path")));
         if !is_path {
-            sheet.push_untranslated(place, "a call: its value is known only by running the file");
+            builder.push_untranslated(place, "a call: its value is known only by running the file");
         }
     }
 
@@ -143,7 +143,7 @@ impl ConfigFile {
         decorators: &[Expr],
         body: Vec<Statement>,
         place: &str,
-        sheet: &mut TranslationBuilder,
+        builder: &mut TranslationBuilder,
     ) {
         let mut own: BTreeMap<String, ConfigValue> = BTreeMap::new();
         for base in bases {
@@ -169,11 +169,15 @@ impl ConfigFile {
                             own.insert(field, value);
                         }
                     },
-                    Ok(_) => sheet.push_untranslated(here(), "the value is too large to be a config"),
-                    Err(why) => sheet.push_untranslated(here(), format!("{why}: only running the file would show it")),
+                    Ok(_) => builder.push_untranslated(here(), "the value is too large to be a config"),
+                    Err(why) => {
+                        builder.push_untranslated(here(), format!("{why}: only running the file would show it"))
+                    }
                 },
                 StatementKind::Nothing => {}
-                _ => sheet.push_untranslated(here(), "its value is known only by running the file, which is not done"),
+                _ => {
+                    builder.push_untranslated(here(), "its value is known only by running the file, which is not done")
+                }
             }
         }
         self.names.classes.insert(name.to_owned(), own.clone());

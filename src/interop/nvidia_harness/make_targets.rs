@@ -59,7 +59,7 @@ const TARGETS: &[(&[&str], Target)] = &[
 
 /// `make`'s arguments.
 pub(in crate::interop) fn make(words: &[String]) -> Result<Translation, TranslationError> {
-    let mut sheet = TranslationBuilder::default();
+    let mut builder = TranslationBuilder::default();
     let mut args = HarnessFields::default();
     let mut elsewhere = Vec::new();
     let mut has_stage = false;
@@ -69,8 +69,8 @@ pub(in crate::interop) fn make(words: &[String]) -> Result<Translation, Translat
         let word = unquoted(word);
         // What the shell has taken the quotes from.
         if has_run_args && word.starts_with("--") {
-            sheet.note(format!("`{word}` is taken for a part of RUN_ARGS: make needs quotes around all of it"));
-            args.read(word, &mut sheet);
+            builder.note(format!("`{word}` is taken for a part of RUN_ARGS: make needs quotes around all of it"));
+            args.read(word, &mut builder);
             continue;
         }
         let Some((name, value)) = word.split_once('=') else {
@@ -88,43 +88,47 @@ pub(in crate::interop) fn make(words: &[String]) -> Result<Translation, Translat
                 None => {
                     let known = TARGETS.iter().flat_map(|(names, _)| names.iter().copied());
                     let hint = did_you_mean(word, known.collect::<Vec<_>>()).unwrap_or_default();
-                    sheet.push_error(format!("`make {word}` is not a known target; {hint}"));
+                    builder.push_error(format!("`make {word}` is not a known target; {hint}"));
                 }
             }
             continue;
         };
-        variable(name, unquoted(value), word, &mut args, &mut sheet);
+        variable(name, unquoted(value), word, &mut args, &mut builder);
     }
-    audits_of_benchmark(words, &mut args, &mut sheet);
+    audits_of_benchmark(words, &mut args, &mut builder);
     for (word, why) in elsewhere {
         // Alone it leaves nothing to run.
-        if has_stage { sheet.push_untranslated(word, why) } else { sheet.push_error(format!("`make {word}`: {why}")) }
+        if has_stage {
+            builder.push_untranslated(word, why)
+        } else {
+            builder.push_error(format!("`make {word}`: {why}"))
+        }
     }
-    if !has_stage && sheet.problems.is_empty() {
-        sheet
+    if !has_stage && builder.problems.is_empty() {
+        builder
             .push_error("there is no target in the line: `make run_harness RUN_ARGS=\"--benchmarks=… --scenarios=…\"`");
     }
-    if args.run.manifests.is_empty() && sheet.problems.is_empty() {
+    if args.run.manifests.is_empty() && builder.problems.is_empty() {
         let measured = ["run_harness", "run_audit_harness"];
         if args.run.until.iter().any(|stage| measured.contains(&stage.as_str())) {
-            sheet.push_error("no benchmark is given: RUN_ARGS=\"--benchmarks=… --scenarios=…\"");
+            builder.push_error("no benchmark is given: RUN_ARGS=\"--benchmarks=… --scenarios=…\"");
         }
-        sheet.note(format!(
+        builder.note(format!(
             "the line names no benchmark: it is the manifest `{DEFAULT_BENCHMARK}` here. An output that is made from the \
              same settings is shared: all benchmarks of a round have one image, one TensorRT-LLM and one Triton"
         ));
         args.run.manifests.push(DEFAULT_BENCHMARK.to_owned());
     }
     if args.run.until.iter().any(|stage| stage == "dataset") {
-        sheet.note("without preprocessed_data=FOLDER, MLCommons' processed data set, a stand-in of its shape and lengths is made");
+        builder.note("without preprocessed_data=FOLDER, MLCommons' processed data set, a stand-in of its shape and lengths is made");
     }
     args.run.until.dedup();
-    let run = args.finish(&mut sheet);
-    sheet.finish(TOOL, TranslationKind::Run(run))
+    let run = args.finish(&mut builder);
+    builder.finish(TOOL, TranslationKind::Run(run))
 }
 
 /// The audits of gpt-oss-120b are TEST07 and TEST09, those of all others TEST06; `run_audit_harness` runs what the benchmark has.
-fn audits_of_benchmark(words: &[String], args: &mut HarnessFields, sheet: &mut TranslationBuilder) {
+fn audits_of_benchmark(words: &[String], args: &mut HarnessFields, builder: &mut TranslationBuilder) {
     const WITH_TEST07: &str = "gpt-oss-120b";
     let Some(target) = words.iter().map(|word| unquoted(word)).find(|word| word.starts_with("run_audit_")) else {
         return;
@@ -132,16 +136,16 @@ fn audits_of_benchmark(words: &[String], args: &mut HarnessFields, sheet: &mut T
     let is_of_one = matches!(target, "run_audit_test07" | "run_audit_test09");
     let has_test07 = args.run.manifests.first().map(|name| name == WITH_TEST07);
     match (target, has_test07) {
-        ("run_audit_test07" | "run_audit_test09", None) if sheet.problems.is_empty() => {
-            sheet.note(format!("the line names no benchmark: the one with this audit is {WITH_TEST07}"));
+        ("run_audit_test07" | "run_audit_test09", None) if builder.problems.is_empty() => {
+            builder.note(format!("the line names no benchmark: the one with this audit is {WITH_TEST07}"));
             args.run.manifests.push(WITH_TEST07.to_owned());
         }
         (_, Some(false)) if is_of_one => {
-            sheet.push_error(format!(
+            builder.push_error(format!(
                 "`make {target}`: it is an audit of {WITH_TEST07}; this benchmark has run_audit_test06"
             ));
         }
-        ("run_audit_test06", Some(true)) => sheet.push_error(format!(
+        ("run_audit_test06", Some(true)) => builder.push_error(format!(
             "`make {target}`: {WITH_TEST07} has other audits: `make run_audit_test07` and `make run_audit_test09`"
         )),
         ("run_audit_harness", Some(true)) => {
@@ -158,33 +162,35 @@ fn unquoted(text: &str) -> &str {
     inside('"').or_else(|| inside('\'')).unwrap_or(text)
 }
 
-fn variable(name: &str, value: &str, word: &str, args: &mut HarnessFields, sheet: &mut TranslationBuilder) {
+fn variable(name: &str, value: &str, word: &str, args: &mut HarnessFields, builder: &mut TranslationBuilder) {
     if let Some(found) = placeholder(value).filter(|_| name != "RUN_ARGS") {
-        return sheet.push_error(format!(
+        return builder.push_error(format!(
             "`{word}`: {found} is a placeholder of the page: write a value of yours in its place"
         ));
     }
     match name {
-        "RUN_ARGS" => args.read(value, sheet),
+        "RUN_ARGS" => args.read(value, builder),
         "LOG_DIR" => args.run.copy_results_to = Some(value.to_owned()),
         "MLPERF_SCRATCH_PATH" | "DOCKER_TAG" | "ENV" | "NO_DISPLAY_RESULTS" => {
-            sheet.push_untranslated(
+            builder.push_untranslated(
                 word,
                 format!("{name} is of their build tree; outputs and logs are kept with the run"),
             );
         }
         "SYSTEM_NAME" => args.system(value, word),
-        "BENCHMARKS" | "BENCHMARK" => args.benchmarks(value, sheet),
+        "BENCHMARKS" | "BENCHMARK" => args.benchmarks(value, builder),
         "TRTLLM_CHECKPOINT_FLAGS" | "TRTLLM_BUILD_FLAGS" | "TRTLLM_RUNTIME_FLAGS" => {
-            args.flags_variable(name, value, sheet);
+            args.flags_variable(name, value, builder);
         }
         "TRTLLM_HASH" => args.run.settings.push(RunSetting::new("trt_llm_rev", value, word)),
         _ => match nearest(
             name,
             ["RUN_ARGS", "BENCHMARKS", "SYSTEM_NAME", "LOG_DIR", "TRTLLM_BUILD_FLAGS", "TRTLLM_RUNTIME_FLAGS"],
         ) {
-            Some(near) => sheet.push_error(format!("`{name}` is no variable of the Makefile; did you mean `{near}`?")),
-            None => sheet.push_untranslated(word, "the variable is not used for language models here"),
+            Some(near) => {
+                builder.push_error(format!("`{name}` is no variable of the Makefile; did you mean `{near}`?"))
+            }
+            None => builder.push_untranslated(word, "the variable is not used for language models here"),
         },
     }
 }

@@ -66,28 +66,28 @@ pub(in crate::interop) fn begin(first: &str, rest: &[String]) -> bool {
 
 /// The line alone.
 pub(in crate::interop) fn translate_run_args(words: &[String]) -> Result<Translation, TranslationError> {
-    let mut sheet = TranslationBuilder::default();
+    let mut builder = TranslationBuilder::default();
     let mut args = HarnessFields::default();
     for word in words {
-        args.read(word, &mut sheet);
+        args.read(word, &mut builder);
     }
-    if args.run.manifests.is_empty() && sheet.problems.is_empty() {
-        sheet.push_error("no benchmark is given: --benchmarks=…");
+    if args.run.manifests.is_empty() && builder.problems.is_empty() {
+        builder.push_error("no benchmark is given: --benchmarks=…");
     }
     args.run.system = SystemNeed::Measured;
-    let run = args.finish(&mut sheet);
-    sheet.finish(TOOL, TranslationKind::Run(run))
+    let run = args.finish(&mut builder);
+    builder.finish(TOOL, TranslationKind::Run(run))
 }
 
 impl HarnessFields {
     /// Reads `--field=value --field value …`.
-    pub fn read(&mut self, text: &str, sheet: &mut TranslationBuilder) {
+    pub fn read(&mut self, text: &str, builder: &mut TranslationBuilder) {
         let words: Vec<&str> = text.split_whitespace().collect();
         let mut at = 0;
         while let Some(word) = words.get(at) {
             at += 1;
             let Some(name) = word.strip_prefix("--") else {
-                sheet.push_error(format!("`{word}` is not --field=value"));
+                builder.push_error(format!("`{word}` is not --field=value"));
                 continue;
             };
             let (name, value) = match name.split_once('=') {
@@ -109,63 +109,63 @@ impl HarnessFields {
                     "engine_dir" => "write the folder of an engine",
                     _ => "write a value of yours",
                 };
-                sheet.push_error(format!(
+                builder.push_error(format!(
                     "`--{name}={value}`: {found} is a placeholder of the page: {instead} in its place"
                 ));
                 continue;
             }
-            self.field(name, value, sheet);
+            self.field(name, value, builder);
         }
     }
 
-    fn field(&mut self, name: &str, value: &str, sheet: &mut TranslationBuilder) {
+    fn field(&mut self, name: &str, value: &str, builder: &mut TranslationBuilder) {
         let word = format!("--{name}={value}");
         let mut set = |name: &str, value: String| self.run.settings.push(RunSetting::new(name, value, &word));
         match name {
-            "benchmarks" | "models" => self.benchmarks(value, sheet),
-            "scenarios" => self.read_scenarios(value, sheet),
+            "benchmarks" | "models" => self.benchmarks(value, builder),
+            "scenarios" => self.read_scenarios(value, builder),
             // Up to v5.0 it names the settings, whose accuracy is in their name.
             "config_ver" => match value {
                 "default" => set("accuracy", "99".to_owned()),
                 _ if value.starts_with("high_accuracy") => set("accuracy", "99.9".to_owned()),
                 _ if value.contains("maxq") || value.contains("MaxQ") => {
-                    sheet.push_untranslated(word, "settings of MaxQ are not on file: those of MaxP run");
+                    builder.push_untranslated(word, "settings of MaxQ are not on file: those of MaxP run");
                 }
-                _ => sheet.push_untranslated(word, "the settings of a system are in its file; `accuracy=99.9` is the other target"),
+                _ => builder.push_untranslated(word, "the settings of a system are in its file; `accuracy=99.9` is the other target"),
             },
             "accuracy_target" => match value {
                 ".99" | "0.99" => set("accuracy", "99".to_owned()),
                 ".999" | "0.999" => set("accuracy", "99.9".to_owned()),
-                _ => sheet.push_error(format!("`{word}`: the targets are .99 and .999")),
+                _ => builder.push_error(format!("`{word}`: the targets are .99 and .999")),
             },
             "system_name" => self.system(value, &word),
             "harness_type" => match value {
                 "triton" => set("backend", "triton".to_owned()),
-                "custom" => sheet.push_untranslated(
+                "custom" => builder.push_untranslated(
                     word,
                     "the Custom harness runs the engine in its own process; here Triton serves the engine. \
                      `regatta import LOG_FOLDER` makes a result of a Custom run, and `regatta run ratio` compares the two",
                 ),
-                _ => sheet.push_untranslated(word, "there are the harnesses custom and triton"),
+                _ => builder.push_untranslated(word, "there are the harnesses custom and triton"),
             },
             "core_type" => match value {
                 "triton_grpc" => set("backend", "triton".to_owned()),
                 "trtllm_endpoint" => set("backend", "trtllm_serve".to_owned()),
                 "trtllm_executor" | "trtllm_hlapi" => {
-                    sheet.push_untranslated(word, "it runs the engine in the harness's own process; here it is served");
+                    builder.push_untranslated(word, "it runs the engine in the harness's own process; here it is served");
                 }
-                _ => sheet.push_untranslated(word, "there are triton_grpc and trtllm_endpoint"),
+                _ => builder.push_untranslated(word, "there are triton_grpc and trtllm_endpoint"),
             },
             "test_mode" => match value {
                 "PerformanceOnly" => self.run.until = vec!["run_harness".to_owned()],
                 // The harness scores the answers when it ends.
                 "AccuracyOnly" => self.run.until = vec!["score".to_owned()],
-                _ => sheet.push_untranslated(word, "performance and accuracy are stages of the manifest"),
+                _ => builder.push_untranslated(word, "performance and accuracy are stages of the manifest"),
             },
             "test_run" => {
                 set("rehearse", "true".to_owned());
                 set("duration", "60s".to_owned());
-                sheet.note("--test_run: there each scenario takes at least a minute, and all samples of the data set; here `rehearse=true` has fewer, `samples=N` sets how many");
+                builder.note("--test_run: there each scenario takes at least a minute, and all samples of the data set; here `rehearse=true` has fewer, `samples=N` sets how many");
             }
             "min_duration" => set("duration", format!("{value}ms")),
             "min_query_count" => set("samples", value.to_owned()),
@@ -193,8 +193,8 @@ impl HarnessFields {
             }
             _ => match tuning_fields::read(name, value, &word) {
                 Some(Ok(fields)) => self.tuning.extend(fields),
-                Some(Err(why)) => sheet.push_error(format!("`{word}`: {why}")),
-                None => unknown_or_left(name, word, sheet),
+                Some(Err(why)) => builder.push_error(format!("`{word}`: {why}")),
+                None => unknown_or_left(name, word, builder),
             },
         }
     }
@@ -205,7 +205,7 @@ impl HarnessFields {
     }
 
     /// `BENCHMARKS` of make, or the field.
-    pub fn benchmarks(&mut self, value: &str, sheet: &mut TranslationBuilder) {
+    pub fn benchmarks(&mut self, value: &str, builder: &mut TranslationBuilder) {
         let mut names = value.split([',', ' ']).filter(|name| !name.is_empty());
         let Some(first) = names.next() else { return };
         if let Some(name) = benchmark(first) {
@@ -213,17 +213,17 @@ impl HarnessFields {
             self.is_interactive = first.ends_with("-interactive");
         } else {
             let hint = did_you_mean(first, BENCHMARKS.iter().map(|(theirs, _)| *theirs)).unwrap_or_default();
-            sheet.push_error(format!("`{first}` has no meaning here: it is no benchmark of language models; {hint}"));
+            builder.push_error(format!("`{first}` has no meaning here: it is no benchmark of language models; {hint}"));
         }
         for more in names {
-            sheet.push_untranslated(format!("--benchmarks={more}"), "one run is of one benchmark: a line for each");
+            builder.push_untranslated(format!("--benchmarks={more}"), "one run is of one benchmark: a line for each");
         }
     }
 
     /// A comma separates scenarios; brackets are the page's notation for what may be left out, here all of it is taken.
-    fn read_scenarios(&mut self, value: &str, sheet: &mut TranslationBuilder) {
+    fn read_scenarios(&mut self, value: &str, builder: &mut TranslationBuilder) {
         if value.contains('[') {
-            sheet.note(format!(
+            builder.note(format!(
                 "`--scenarios={value}` is the page's notation for what may be left out: all of it is taken"
             ));
         }
@@ -232,19 +232,19 @@ impl HarnessFields {
                 known @ ("offline" | "server" | "interactive") => self.scenarios.push(known.to_owned()),
                 "singlestream" => self.scenarios.push("single_stream".to_owned()),
                 "multistream" => {
-                    sheet.push_untranslated("--scenarios=MultiStream", "language models have no MultiStream");
+                    builder.push_untranslated("--scenarios=MultiStream", "language models have no MultiStream");
                 }
                 _ => {
                     let known = ["Offline", "Server", "Interactive", "SingleStream"];
                     let hint = did_you_mean(one, known).unwrap_or_default();
-                    sheet.push_error(format!("`{one}` is no scenario; {hint}"));
+                    builder.push_error(format!("`{one}` is no scenario; {hint}"));
                 }
             }
         }
     }
 
     /// The line of `regatta run`.
-    pub fn finish(mut self, sheet: &mut TranslationBuilder) -> RunLine {
+    pub fn finish(mut self, builder: &mut TranslationBuilder) -> RunLine {
         if self.is_interactive {
             for scenario in &mut self.scenarios {
                 if scenario == "server" {
@@ -262,13 +262,13 @@ impl HarnessFields {
                 // The lengths and rates of a simulated system are not for servers that are up.
                 self.run.system = SystemNeed::Real;
             }
-            (Some(endpoints), false) => sheet.push_untranslated(
+            (Some(endpoints), false) => builder.push_untranslated(
                 endpoints.argument,
                 "ports are leased when servers start; with --triton_skip_server_spawn it names servers that are up",
             ),
             // A placeholder in its place was an error already.
-            (None, true) if !sheet.problems.is_empty() => {}
-            (None, true) => sheet.push_error(
+            (None, true) if !builder.problems.is_empty() => {}
+            (None, true) => builder.push_error(
                 "--triton_skip_server_spawn needs --triton_grpc_ports=HOST:PORT,PORT|HOST:PORT, the servers that are up",
             ),
             (None, false) => {}
@@ -279,25 +279,25 @@ impl HarnessFields {
             self.scenarios.clone()
         };
         for field in &self.tuning {
-            self.run.settings.extend(field.settings(&scenarios, sheet));
+            self.run.settings.extend(field.settings(&scenarios, builder));
         }
         by_loadgen(&mut self.run);
         self.run
     }
 
     /// `TRTLLM_BUILD_FLAGS=…` and the like: the field of the same name, in capitals.
-    pub fn flags_variable(&mut self, name: &str, value: &str, sheet: &mut TranslationBuilder) {
-        self.field(&name.to_lowercase(), value, sheet);
+    pub fn flags_variable(&mut self, name: &str, value: &str, builder: &mut TranslationBuilder) {
+        self.field(&name.to_lowercase(), value, builder);
     }
 }
 
-fn unknown_or_left(name: &str, word: String, sheet: &mut TranslationBuilder) {
+fn unknown_or_left(name: &str, word: String, builder: &mut TranslationBuilder) {
     if let Some(why) = untranslated_fields::reason(name) {
-        return sheet.push_untranslated(word, why);
+        return builder.push_untranslated(word, why);
     }
     let known = FIELDS.into_iter().chain(tuning_fields::names()).chain(untranslated_fields::names());
     let hint = did_you_mean(name, known.collect::<Vec<_>>()).unwrap_or_default();
-    sheet.push_error(format!("`--{name}` is not a known field of RUN_ARGS; {hint}"));
+    builder.push_error(format!("`--{name}` is not a known field of RUN_ARGS; {hint}"));
 }
 
 /// Their harness measures with LoadGen only. Where nothing is measured it would change nothing.

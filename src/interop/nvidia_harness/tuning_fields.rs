@@ -101,11 +101,11 @@ fn yaml(value: &str) -> String {
 
 impl TuningField {
     /// The values to set, one for each scenario where it has one for each.
-    pub fn settings(&self, scenarios: &[String], sheet: &mut TranslationBuilder) -> Vec<RunSetting> {
+    pub fn settings(&self, scenarios: &[String], builder: &mut TranslationBuilder) -> Vec<RunSetting> {
         if let Some(UnknownFlag { nearest: near }) = self.unknown {
             let near = near.map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
             let flag = self.place.rsplit('.').next().unwrap_or_default();
-            sheet.push_untranslated(
+            builder.push_untranslated(
                 format!("{} of {}", flag, self.argument),
                 format!("no config.pbtxt has a place for it{near}"),
             );
@@ -127,11 +127,11 @@ mod tests {
 
     fn places(name: &str, value: &str) -> Result<Vec<String>, TuningFieldError> {
         let fields = read(name, value, "x").expect("a tuning field")?;
-        let mut sheet = TranslationBuilder::default();
+        let mut builder = TranslationBuilder::default();
         let scenarios = ["server".to_owned()];
         Ok(fields
             .iter()
-            .flat_map(|field| field.settings(&scenarios, &mut sheet))
+            .flat_map(|field| field.settings(&scenarios, &mut builder))
             .map(|one| format!("{}={}", one.names.last().expect("a name"), one.value))
             .collect())
     }

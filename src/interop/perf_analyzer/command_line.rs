@@ -50,10 +50,10 @@ const LEFT: &[(&[&str], &str)] = &[
 ];
 
 pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, TranslationError> {
-    let mut sheet = TranslationBuilder::default();
-    let line = read(TOOL, TABLE, words, &mut sheet);
+    let mut builder = TranslationBuilder::default();
+    let line = read(TOOL, TABLE, words, &mut builder);
     for word in line.plain.iter().chain(&line.behind) {
-        sheet.push_error(format!("`{word}`: {TOOL} takes options only"));
+        builder.push_error(format!("`{word}`: {TOOL} takes options only"));
     }
     let mut load = TranslatedLoad::default();
     let is_openai = match line.value("--service-kind") {
@@ -89,30 +89,30 @@ pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, Tra
     );
     let is_grpc = line.value("-i").is_some_and(|word| word.eq_ignore_ascii_case("grpc"));
     if !is_openai && !is_grpc {
-        sheet.note("its default is KServe v2 over HTTP; here KServe is used over gRPC: check the port");
+        builder.note("its default is KServe v2 over HTTP; here KServe is used over gRPC: check the port");
     }
     load.target(line.value("-u").unwrap_or(if is_openai { "localhost:8000" } else { "localhost:8001" }));
     for given in &line.given {
-        option(given, is_openai, &line, &mut load, &mut sheet);
+        option(given, is_openai, &line, &mut load, &mut builder);
     }
     if !load.has("--concurrency") && !load.has("--rate") {
         load.put("--concurrency", "1");
     }
     if !load.has("--requests") && !load.has("--measurement-interval") && !line.has("--session-concurrency") {
         load.put("--measurement-interval", "5000");
-        sheet.note("neither a number of requests nor a duration is given: one window of its 5000 ms");
+        builder.note("neither a number of requests nor a duration is given: one window of its 5000 ms");
     }
     if !line.has("--warmup-request-count") {
         load.put("--warmup", "0");
     }
     if !is_openai && !load.has("--data") && !load.has("--input-tokens") {
-        sheet.note("there every input is random in the model's own shape; here a request is a prompt of 550 tokens with 128 in its answer, which only a language model takes");
+        builder.note("there every input is random in the model's own shape; here a request is a prompt of 550 tokens with 128 in its answer, which only a language model takes");
     }
     load.flag(if line.has("--streaming") { "--streaming" } else { "--no-streaming" });
     if load.has("--rate") && !load.has("--arrivals") {
         load.put("--arrivals", "constant");
     }
-    sheet.finish(TOOL, load.means())
+    builder.finish(TOOL, load.means())
 }
 
 /// Whether a window of its ends after a number of requests, not after a time.
@@ -163,7 +163,7 @@ fn option(
     is_openai: bool,
     line: &ParsedLine,
     load: &mut TranslatedLoad,
-    sheet: &mut TranslationBuilder,
+    builder: &mut TranslationBuilder,
 ) {
     let value = given.value();
     match given.name {
@@ -175,32 +175,32 @@ fn option(
         "--random-seed" => load.put("--seed", value),
         // Without --measurement-mode its windows are of time.
         "--measurement-request-count" if line.has("-p") && !counts_windows(line) => {
-            sheet.push_untranslated(
+            builder.push_untranslated(
                 given.as_written(),
                 "its windows are of -p; with --measurement-mode count_windows they would be of this count",
             );
         }
         "-p" if line.has("--measurement-request-count") && counts_windows(line) => {
-            sheet.push_untranslated(
+            builder.push_untranslated(
                 given.as_written(),
                 "with --measurement-mode count_windows a window ends after its number of requests",
             );
         }
         "--measurement-request-count" if !line.has("--request-count") => {
             load.put("--requests", value);
-            sheet.note(
+            builder.note(
                 "--measurement-request-count is the number of all requests; there it is that of one of three windows",
             );
         }
         "-p" if line.has("--request-count") => {
-            sheet.push_untranslated(given.as_written(), "the run ends after its number of requests");
+            builder.push_untranslated(given.as_written(), "the run ends after its number of requests");
         }
         "-p" => {
             load.put("--measurement-interval", value);
-            sheet.note("-p is for how long requests arrive; there it is the length of one of three windows");
+            builder.note("-p is for how long requests arrive; there it is the length of one of three windows");
         }
-        "--concurrency-range" => level(given, "--concurrency", "concurrency", load, sheet),
-        "--request-rate-range" => level(given, "--rate", "rate", load, sheet),
+        "--concurrency-range" => level(given, "--concurrency", "concurrency", load, builder),
+        "--request-rate-range" => level(given, "--rate", "rate", load, builder),
         "--request-distribution" => load.put("--arrivals", value),
         "-b" if value == "1" => {}
         "-b" if !is_openai => {
@@ -212,11 +212,11 @@ fn option(
             // NAME:VALUE:TYPE
             let mut parts = value.splitn(3, ':');
             let (name, value) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
-            extra(load, sheet, &format!("{name}:{value}"), is_openai);
+            extra(load, builder, &format!("{name}:{value}"), is_openai);
         }
-        "-H" => header(given, load, sheet),
+        "-H" => header(given, load, builder),
         "--input-data" if value == "random" => {}
-        "--input-data" if value == "zero" => sheet.push_untranslated(
+        "--input-data" if value == "zero" => builder.push_untranslated(
             given.as_written(),
             "prompts are of random tokens: a language model that reads zeros only is not measured at its work",
         ),
@@ -236,7 +236,7 @@ fn option(
         name if name.starts_with("--ssl-https-client-certificate-file") => load.put("--cert", value),
         name if name.starts_with("--ssl-https-private-key-file") => load.put("--key", value),
         name if name.starts_with("--ssl-grpc") => {
-            sheet.push_untranslated(
+            builder.push_untranslated(
                 given.as_written(),
                 "gRPC is supported without TLS only; OpenAI's interfaces support TLS",
             );
@@ -244,7 +244,7 @@ fn option(
         name => {
             let why =
                 LEFT.iter().find(|(names, _)| names.contains(&name)).map_or("there is nothing like it here", |it| it.1);
-            sheet.push_untranslated(given.as_written(), why);
+            builder.push_untranslated(given.as_written(), why);
         }
     }
 }
@@ -254,14 +254,14 @@ fn level(
     option: &'static str,
     key: &'static str,
     load: &mut TranslatedLoad,
-    sheet: &mut TranslationBuilder,
+    builder: &mut TranslationBuilder,
 ) {
     if given.value().starts_with("{{") {
         return load.put(option, given.value());
     }
     match range(given.value()) {
-        Some(values) => load.sweep(Some(option), key, values, sheet),
-        None => sheet.push_error(format!("`{}` is not START, START:END or START:END:STEP", given.as_written())),
+        Some(values) => load.sweep(Some(option), key, values, builder),
+        None => builder.push_error(format!("`{}` is not START, START:END or START:END:STEP", given.as_written())),
     }
 }
 
@@ -269,18 +269,18 @@ fn level(
 pub(in crate::interop) fn translate_passthrough(
     words: &[String],
     load: &mut TranslatedLoad,
-    sheet: &mut TranslationBuilder,
+    builder: &mut TranslationBuilder,
 ) {
-    let line = read("perf_analyzer (behind `--`)", TABLE, words, sheet);
+    let line = read("perf_analyzer (behind `--`)", TABLE, words, builder);
     for word in &line.plain {
-        sheet.push_error(format!("`{word}` behind `--`: perf_analyzer takes options only"));
+        builder.push_error(format!("`{word}` behind `--`: perf_analyzer takes options only"));
     }
     for given in &line.given {
         match given.name {
             "--request-count" if load.has("--requests") => {
-                sheet.push_untranslated(given.as_written(), "it is already given before `--`");
+                builder.push_untranslated(given.as_written(), "it is already given before `--`");
             }
-            _ => option(given, load.get("--protocol") != Some("kserve"), &line, load, sheet),
+            _ => option(given, load.get("--protocol") != Some("kserve"), &line, load, builder),
         }
     }
 }

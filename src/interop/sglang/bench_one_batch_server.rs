@@ -23,45 +23,45 @@ static OWN: &[Opt] = &[
 ];
 
 pub(super) fn translate(env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
-    let mut sheet = TranslationBuilder::default();
-    let (line, others) = read_known(TOOL, OWN, words, &mut sheet);
+    let mut builder = TranslationBuilder::default();
+    let (line, others) = read_known(TOOL, OWN, words, &mut builder);
     let mut script = TranslatedScript::default();
     let base = line.value("--base-url");
     if base.is_none() {
         let mut server = server::serve(&["python3", "-m", "sglang.launch_server"], env, &others)?;
-        sheet.absorb("the server", &mut server);
+        builder.absorb("the server", &mut server);
         match server.kind {
             TranslationKind::Manifest(mut manifest) => {
                 if let Some(Value::Object(stages)) = manifest.remove("stages") {
                     script.stages = stages;
                 }
             }
-            kind => return sheet.finish(TOOL, kind),
+            kind => return builder.finish(TOOL, kind),
         }
     }
     let name = script.stages.keys().next().cloned();
-    for batch in numbers(&line, "--batch-size", "1", &mut sheet) {
-        for input in numbers(&line, "--input-len", "1024", &mut sheet) {
-            for output in numbers(&line, "--output-len", "16", &mut sheet) {
+    for batch in numbers(&line, "--batch-size", "1", &mut builder) {
+        for input in numbers(&line, "--input-len", "1024", &mut builder) {
+            for output in numbers(&line, "--output-len", "16", &mut builder) {
                 let bench = bench(base.unwrap_or("http://127.0.0.1:30000"), [batch, input, output], &line);
                 script.benches.push(ScriptBench { server: name.clone(), bench });
             }
         }
     }
-    sheet.note(
+    builder.note(
         "there a batch is one request with so many prompts; here each prompt is a request, and all are sent at once",
     );
     for given in &line.given {
         if let Some(why) = left(given) {
-            sheet.push_untranslated(given.as_written(), why);
+            builder.push_untranslated(given.as_written(), why);
         }
     }
     match (script.benches.as_slice(), script.stages.is_empty()) {
         ([_], true) => {
             let only = script.benches.remove(0);
-            sheet.finish(TOOL, TranslationKind::Bench(only.bench))
+            builder.finish(TOOL, TranslationKind::Bench(only.bench))
         }
-        _ => sheet.finish(TOOL, TranslationKind::Script(script)),
+        _ => builder.finish(TOOL, TranslationKind::Script(script)),
     }
 }
 
@@ -82,12 +82,12 @@ fn bench(base: &str, [batch, input, output]: [u32; 3], line: &ParsedLine) -> Tra
     load.bench()
 }
 
-fn numbers(line: &ParsedLine, name: &'static str, usual: &str, sheet: &mut TranslationBuilder) -> Vec<u32> {
+fn numbers(line: &ParsedLine, name: &'static str, usual: &str, builder: &mut TranslationBuilder) -> Vec<u32> {
     let given = line.given.iter().rev().find(|given| given.name == name);
     let texts = given.map_or_else(|| vec![usual.to_owned()], |given| given.values.clone());
     let all: Option<Vec<u32>> = texts.iter().map(|text| text.parse().ok().filter(|n| *n > 0)).collect();
     all.unwrap_or_else(|| {
-        sheet.push_error(format!("`{name} {}`: whole numbers from 1 on", texts.join(" ")));
+        builder.push_error(format!("`{name} {}`: whole numbers from 1 on", texts.join(" ")));
         Vec::new()
     })
 }

@@ -61,18 +61,18 @@ const TOGETHER: &[(&str, &[&str])] = &[
 ];
 
 pub(super) fn translate(env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
-    let mut sheet = TranslationBuilder::default();
-    let line = read(TOOL, TABLE, words, &mut sheet);
+    let mut builder = TranslationBuilder::default();
+    let line = read(TOOL, TABLE, words, &mut builder);
     for word in line.plain.iter().chain(&line.behind) {
-        sheet.push_error(format!("`{word}`: {TOOL} takes options only"));
+        builder.push_error(format!("`{word}`: {TOOL} takes options only"));
     }
     let mut load = TranslatedLoad::default();
-    if let Err(why) = interface(&line, &mut load, &mut sheet) {
+    if let Err(why) = interface(&line, &mut load, &mut builder) {
         return TranslationBuilder::nothing(TOOL, why);
     }
     let limit = line.given.iter().rev().find(|given| given.name == "--max-concurrency");
-    rate_and_limit(line.value("--request-rate"), limit, &mut load, &mut sheet);
-    let set = match dataset(&line, &mut load, &mut sheet) {
+    rate_and_limit(line.value("--request-rate"), limit, &mut load, &mut builder);
+    let set = match dataset(&line, &mut load, &mut builder) {
         Ok(set) => set,
         Err(why) => return TranslationBuilder::nothing(TOOL, why),
     };
@@ -88,17 +88,17 @@ pub(super) fn translate(env: &Env, words: &[String]) -> Result<Translation, Tran
         load.put("--api-key-env", "OPENAI_API_KEY");
     }
     for given in &line.given {
-        option(given, set, &mut load, &mut sheet);
+        option(given, set, &mut load, &mut builder);
     }
     if set == "sharegpt" && !load.has("--output-tokens") {
-        needs_tokenizer(line.value("--tokenizer").or(line.value("--model")), &mut load, &mut sheet);
-        sheet.note("there records with fewer than 2 tokens in prompt or answer are left out");
+        needs_tokenizer(line.value("--tokenizer").or(line.value("--model")), &mut load, &mut builder);
+        builder.note("there records with fewer than 2 tokens in prompt or answer are left out");
     }
-    sheet.finish(TOOL, load.means())
+    builder.finish(TOOL, load.means())
 }
 
 /// The server and its protocol; the sentence on one that is not measured.
-fn interface(line: &ParsedLine, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) -> Result<(), NoMeaning> {
+fn interface(line: &ParsedLine, load: &mut TranslatedLoad, builder: &mut TranslationBuilder) -> Result<(), NoMeaning> {
     const COMPLETIONS: &str = "/v1/completions";
     const CHAT: &str = "/v1/chat/completions";
     let backend = line.value("--backend").unwrap_or("sglang");
@@ -119,7 +119,7 @@ fn interface(line: &ParsedLine, load: &mut TranslatedLoad, sheet: &mut Translati
         }
     };
     if matches!(backend, "sglang" | "sglang-native") {
-        sheet.note("SGLang's own `/generate` is not used: the same server answers /v1/completions");
+        builder.note("SGLang's own `/generate` is not used: the same server answers /v1/completions");
     }
     load.put("--protocol", protocol);
     load.limits_completion_tokens();
@@ -144,11 +144,11 @@ fn interface(line: &ParsedLine, load: &mut TranslatedLoad, sheet: &mut Translati
 fn dataset(
     line: &ParsedLine,
     load: &mut TranslatedLoad,
-    sheet: &mut TranslationBuilder,
+    builder: &mut TranslationBuilder,
 ) -> Result<&'static str, NoMeaning> {
     for given in line.given.iter().filter(|given| given.name.ends_with("-len") || given.name == "--num-prompts") {
         if given.value().parse::<u32>().is_err() {
-            sheet.push_error(format!("`{}` is no whole number", given.as_written()));
+            builder.push_error(format!("`{}` is no whole number", given.as_written()));
         }
     }
     let number = |name: &str, usual: u32| line.value(name).and_then(|text| text.parse::<u32>().ok()).unwrap_or(usual);
@@ -166,7 +166,7 @@ fn dataset(
             load.length_between("input_tokens", up_to(input, share), input.max(1));
             load.length_between("output_tokens", up_to(output, share), output.max(1));
             if set == "random" {
-                sheet.note("its prompts are cut from ShareGPT's texts; here they are made up");
+                builder.note("its prompts are cut from ShareGPT's texts; here they are made up");
             }
             Ok("random")
         }
@@ -186,7 +186,7 @@ fn dataset(
             load.put("--data-kind", "sharegpt");
             load.keys.insert("data".to_owned(), json!({"order": "shuffled"}));
             if file.is_none() {
-                sheet.note(format!("nothing is downloaded: put {SHAREGPT_FILE} there, or name it with --dataset-path"));
+                builder.note(format!("nothing is downloaded: put {SHAREGPT_FILE} there, or name it with --dataset-path"));
             }
             if let Some(tokens) = line.value("--sharegpt-output-len") {
                 load.put("--output-tokens", tokens);
@@ -197,16 +197,16 @@ fn dataset(
             load.put("--data", file.unwrap_or("conversation_trace.jsonl"));
             load.put("--data-kind", "mooncake");
             if line.has("--random-output-len") {
-                sheet.note("answers have the lengths of the trace; --random-output-len is for made-up prompts");
+                builder.note("answers have the lengths of the trace; --random-output-len is for made-up prompts");
             }
-            sheet.note("there a prompt has a few tokens for each hash id; here it has as many tokens as the trace says");
+            builder.note("there a prompt has a few tokens for each hash id; here it has as many tokens as the trace says");
             let stamps = line.given.iter().find(|given| given.name == "--use-trace-timestamps");
             if stamps.is_some_and(|given| given.values.first().is_none_or(|word| word.eq_ignore_ascii_case("true"))) {
                 let slower = line.value("--mooncake-slowdown-factor").and_then(|text| text.parse::<f64>().ok());
                 load.trace(slower.filter(|factor| *factor > 0.0).map_or(1.0, |factor| 1.0 / factor));
             }
             if file.is_none() {
-                sheet.note("nothing is downloaded: name the trace with --dataset-path");
+                builder.note("nothing is downloaded: name the trace with --dataset-path");
             }
             Ok("mooncake")
         }
@@ -218,19 +218,19 @@ fn dataset(
     }
 }
 
-fn option(given: &GivenOption, set: &str, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) {
+fn option(given: &GivenOption, set: &str, load: &mut TranslatedLoad, builder: &mut TranslationBuilder) {
     match given.name {
-        "--extra-request-body" => extra(load, sheet, given.value(), true),
-        "--header" => header(given, load, sheet),
-        "--tokenizer" => tokenizer(given, load, sheet),
+        "--extra-request-body" => extra(load, builder, given.value(), true),
+        "--header" => header(given, load, builder),
+        "--tokenizer" => tokenizer(given, load, builder),
         name if TOGETHER.iter().any(|(whose, names)| (whose.is_empty() || *whose == set) && names.contains(&name)) => {}
         name if TOGETHER.iter().any(|(_, names)| names.contains(&name)) => {
-            sheet.push_untranslated(given.as_written(), format!("it is for another data set than `{set}`"));
+            builder.push_untranslated(given.as_written(), format!("it is for another data set than `{set}`"));
         }
         name => {
             let why =
                 LEFT.iter().find(|(names, _)| names.contains(&name)).map_or("there is nothing like it here", |it| it.1);
-            sheet.push_untranslated(given.as_written(), why);
+            builder.push_untranslated(given.as_written(), why);
         }
     }
 }

@@ -17,7 +17,7 @@ pub(in crate::interop) fn translate(
     let is_quantize = script.ends_with("quantize.py");
     let (tool, name) =
         if is_quantize { ("quantize.py", "quantize") } else { ("convert_checkpoint.py", "convert_checkpoint") };
-    let mut sheet = TranslationBuilder::default();
+    let mut builder = TranslationBuilder::default();
     let line = ProgramLine {
         program: vec!["python3".to_owned(), script.to_owned()],
         arguments,
@@ -26,12 +26,12 @@ pub(in crate::interop) fn translate(
     };
     // Quantization runs the model; a conversion only reads and writes it.
     let gpus = if is_quantize { line.product(&["--tp_size", "--pp_size"]) } else { 0 };
-    let stage = line.stage(name, gpus, env, path, &mut sheet);
+    let stage = line.stage(name, gpus, env, path, &mut builder);
     if !script.starts_with(['/', '{']) {
-        sheet.note(format!(
+        builder.note(format!(
             "`{script}` is where the stage runs only with its whole path, or with its image as `container`"
         ));
     }
-    sheet.note("the model's folder is an input: write where it is on this machine");
-    sheet.finish(tool, manifest(name, tool, Map::from_iter([(name.to_owned(), stage)])))
+    builder.note("the model's folder is an input: write where it is on this machine");
+    builder.finish(tool, manifest(name, tool, Map::from_iter([(name.to_owned(), stage)])))
 }

@@ -46,7 +46,7 @@ impl ProgramLine<'_> {
         gpus: u64,
         env: &Env,
         path: &dyn Fn(&str) -> String,
-        sheet: &mut TranslationBuilder,
+        builder: &mut TranslationBuilder,
     ) -> Value {
         let mut words = self.program.clone();
         let mut inputs = Map::new();
@@ -63,7 +63,7 @@ impl ProgramLine<'_> {
                 continue;
             }
             let Some(value) = attached.or_else(|| arguments.next().cloned()) else {
-                sheet.push_error(format!("`{option}` needs a value"));
+                builder.push_error(format!("`{option}` needs a value"));
                 continue;
             };
             words.push(option.to_owned());
@@ -77,7 +77,7 @@ impl ProgramLine<'_> {
             }
         }
         match written {
-            Some(folder) => sheet.produces(&folder, format!("{{{{ stages.{name}.out }}}}")),
+            Some(folder) => builder.produces(&folder, format!("{{{{ stages.{name}.out }}}}")),
             None => words.extend([self.writes.to_owned(), ".".to_owned()]),
         }
         let mut stage = Map::new();

@@ -15,7 +15,7 @@ pub(in crate::interop) fn translate(
     path: &dyn Fn(&str) -> String,
 ) -> Result<Translation, TranslationError> {
     const STAGE: &str = "trtllm_build";
-    let mut sheet = TranslationBuilder::default();
+    let mut builder = TranslationBuilder::default();
     let line = ProgramLine {
         program: vec![TOOL.to_owned()],
         arguments,
@@ -28,9 +28,9 @@ pub(in crate::interop) fn translate(
     };
     // Each worker builds one rank after the other on a GPU of its own.
     let gpus = line.product(&["--workers"]);
-    let stage = line.stage(STAGE, gpus, env, path, &mut sheet);
-    sheet.note(
+    let stage = line.stage(STAGE, gpus, env, path, &mut builder);
+    builder.note(
         "an `engine` stage makes checkpoint and engine in one, and knows their flags: `regatta explain stages.engine`",
     );
-    sheet.finish(TOOL, manifest("engine", TOOL, Map::from_iter([(STAGE.to_owned(), stage)])))
+    builder.finish(TOOL, manifest("engine", TOOL, Map::from_iter([(STAGE.to_owned(), stage)])))
 }

@@ -24,7 +24,7 @@ static TABLE: &[Opt] = &[
 ];
 
 /// `--max-input-len` of a data set: records with longer prompts are left out.
-pub(super) fn leave_longer_prompts(given: &GivenOption, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) {
+pub(super) fn leave_longer_prompts(given: &GivenOption, load: &mut TranslatedLoad, builder: &mut TranslationBuilder) {
     match given.value().parse::<u32>() {
         Ok(most) if most > 0 => {
             load.keys.insert("data".to_owned(), json!({ "max_input_tokens": most }));
@@ -32,23 +32,23 @@ pub(super) fn leave_longer_prompts(given: &GivenOption, load: &mut TranslatedLoa
         _ if given.value().starts_with("{{") => {
             load.keys.insert("data".to_owned(), json!({ "max_input_tokens": given.value() }));
         }
-        _ => sheet.push_error(format!("`{}`: a whole number from 1 on", given.as_written())),
+        _ => builder.push_error(format!("`{}`: a whole number from 1 on", given.as_written())),
     }
 }
 
 pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, TranslationError> {
-    let mut sheet = TranslationBuilder::default();
-    let line = read(TOOL, TABLE, words, &mut sheet);
+    let mut builder = TranslationBuilder::default();
+    let line = read(TOOL, TABLE, words, &mut builder);
     let mut load = TranslatedLoad::default();
     // Its page writes them with `_`.
     let kinds: Vec<String> = line.plain.iter().map(|kind| kind.replace('_', "-")).collect();
     match kinds.as_slice() {
         [kind] if ["dataset", "token-norm-dist"].contains(&kind.as_str()) => {}
-        [kind] if kind == "token-from-histogram" => sheet.push_error(
+        [kind] if kind == "token-from-histogram" => builder.push_error(
             "`token-from-histogram` has its lengths in the script; write them as `input_tokens: { empirical: … }`",
         ),
-        [] => sheet.push_error(format!("{TOOL} needs `dataset`, `token-norm-dist` or `token-from-histogram`")),
-        words => sheet.push_error(format!(
+        [] => builder.push_error(format!("{TOOL} needs `dataset`, `token-norm-dist` or `token-from-histogram`")),
+        words => builder.push_error(format!(
             "`{}`: {TOOL} takes one of dataset, token-norm-dist, token-from-histogram",
             words.join(" ")
         )),
@@ -57,11 +57,11 @@ pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, Tra
     load.put("--model", line.value("--tensorrt-llm-model-name").unwrap_or("tensorrt_llm"));
     load.put("--protocol", "kserve");
     if line.value("--protocol").unwrap_or("http") == "http" {
-        sheet.note("its default is KServe v2 over HTTP; here KServe is used over gRPC: check the port");
+        builder.note("its default is KServe v2 over HTTP; here KServe is used over gRPC: check the port");
     }
     for given in &line.given {
         if !length(&mut load, given) {
-            option(given, line.has("--dataset"), &mut load, &mut sheet);
+            option(given, line.has("--dataset"), &mut load, &mut builder);
         }
     }
     if !load.has("--rate") {
@@ -76,24 +76,24 @@ pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, Tra
     let models: Vec<&str> =
         line.given.iter().filter(|given| given.name == "--tensorrt-llm-model-name").map(GivenOption::value).collect();
     if models.len() < 2 {
-        return sheet.finish(TOOL, load.means());
+        return builder.finish(TOOL, load.means());
     }
-    sheet.note("there each request goes to all models at the same time; here they are measured one after the other");
+    builder.note("there each request goes to all models at the same time; here they are measured one after the other");
     let benches = models.iter().map(|model| {
         let mut load = load.clone();
         load.put("--model", *model);
         ScriptBench { server: None, bench: load.bench() }
     });
     let benches = benches.collect();
-    sheet.finish(TOOL, TranslationKind::Script(TranslatedScript { benches, ..TranslatedScript::default() }))
+    builder.finish(TOOL, TranslationKind::Script(TranslatedScript { benches, ..TranslatedScript::default() }))
 }
 
-fn option(given: &GivenOption, has_data: bool, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) {
+fn option(given: &GivenOption, has_data: bool, load: &mut TranslatedLoad, builder: &mut TranslationBuilder) {
     let value = given.value();
     match given.name {
         "--protocol" | "--url" | "--decoupled" | "--tensorrt-llm-model-name" => {}
         "--max-input-len" if has_data => {
-            leave_longer_prompts(given, load, sheet);
+            leave_longer_prompts(given, load, builder);
         }
         "--max-input-len" => load.put("--max-input-len", value),
         "--request-rate" => load.put("--rate", value),
@@ -115,32 +115,32 @@ fn option(given: &GivenOption, has_data: bool, load: &mut TranslatedLoad, sheet:
             }
         }
         "--exclude-input-in-output" => {
-            sheet
+            builder
                 .push_untranslated(given.as_written(), "an answer's tokens are counted without the prompt in any case");
         }
         "--concurrency" => {
-            sheet.push_untranslated(
+            builder.push_untranslated(
                 given.as_written(),
                 "they are its HTTP connections; here every request is sent at its time",
             );
         }
         "--check-perf-json" | "--check-perf-key" | "--check-perf-atol" | "--check-perf-rtol" => {
-            sheet.push_untranslated(
+            builder.push_untranslated(
                 given.as_written(),
                 "a limit against an older result is `regatta compare OLD NEW --fail-if 'e2e_p99>5%'`",
             );
         }
         "--op-stats-csv" | "--dump-perfetto-trace" => {
-            sheet.push_untranslated(given.as_written(), "requests.jsonl has every request");
+            builder.push_untranslated(given.as_written(), "requests.jsonl has every request");
         }
-        "--tokenizer-type" => sheet.push_untranslated(given.as_written(), "tokenizer.json names its own type"),
+        "--tokenizer-type" => builder.push_untranslated(given.as_written(), "tokenizer.json names its own type"),
         "--op-tokens-per-word" => {
-            sheet.push_untranslated(given.as_written(), "tokens are counted, not estimated from the number of words");
+            builder.push_untranslated(given.as_written(), "tokens are counted, not estimated from the number of words");
         }
         "--test-llmapi" => {
-            sheet.push_untranslated(given.as_written(), "the model's own inputs are read from the server");
+            builder.push_untranslated(given.as_written(), "the model's own inputs are read from the server");
         }
-        "--verbose" => sheet.push_untranslated(given.as_written(), "`regatta -v` prints more"),
-        _ => sheet.push_untranslated(given.as_written(), "there is nothing like it here"),
+        "--verbose" => builder.push_untranslated(given.as_written(), "`regatta -v` prints more"),
+        _ => builder.push_untranslated(given.as_written(), "there is nothing like it here"),
     }
 }

@@ -16,10 +16,10 @@ static TABLE: &[Opt] = &[
 ];
 
 pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, TranslationError> {
-    let mut sheet = TranslationBuilder::default();
-    let line = read(TOOL, TABLE, words, &mut sheet);
+    let mut builder = TranslationBuilder::default();
+    let line = read(TOOL, TABLE, words, &mut builder);
     for word in line.plain.iter().chain(&line.behind) {
-        sheet.push_error(format!("`{word}`: {TOOL} takes options only"));
+        builder.push_error(format!("`{word}`: {TOOL} takes options only"));
     }
     let is_grpc = line.value("--protocol") == Some("grpc");
     let mut load = TranslatedLoad::default();
@@ -35,27 +35,27 @@ pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, Tra
             load.put("--data", file);
             load.put("--data-kind", "jsonl");
         }
-        None => sheet.push_error(format!("{TOOL} needs --dataset FILE")),
+        None => builder.push_error(format!("{TOOL} needs --dataset FILE")),
     }
     if !is_grpc {
-        sheet
+        builder
             .note("its default is KServe v2 over HTTP; here the same server is used over `generate`, on the same port");
     }
-    sheet.note("before it measures, it compares the answers of `ensemble` with those of its parts; here `regatta triton infer` sends one request to each");
+    builder.note("before it measures, it compares the answers of `ensemble` with those of its parts; here `regatta triton infer` sends one request to each");
     for given in &line.given {
         if given.name == "--max-input-len" {
-            leave_longer_prompts(given, &mut load, &mut sheet);
-            sheet.note(
+            leave_longer_prompts(given, &mut load, &mut builder);
+            builder.note(
                 "there the limit is for words by 1.3; here it is for tokens, or for words where there is no tokenizer",
             );
         } else {
-            option(given, &mut sheet);
+            option(given, &mut builder);
         }
     }
-    sheet.finish(TOOL, load.means())
+    builder.finish(TOOL, load.means())
 }
 
-fn option(given: &GivenOption, sheet: &mut TranslationBuilder) {
+fn option(given: &GivenOption, builder: &mut TranslationBuilder) {
     let why = match given.name {
         "--url" | "--protocol" | "--dataset" | "--model-name" | "--streaming" => return,
         "--test-llmapi" => "the model's own inputs are read from the server",
@@ -67,5 +67,5 @@ fn option(given: &GivenOption, sheet: &mut TranslationBuilder) {
         "--verbose" => "`regatta -v` prints more",
         _ => "there is nothing like it here",
     };
-    sheet.push_untranslated(given.as_written(), why);
+    builder.push_untranslated(given.as_written(), why);
 }

@@ -30,14 +30,14 @@ pub(in crate::interop) struct FilledFile {
 }
 
 pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, TranslationError> {
-    let mut sheet = TranslationBuilder::default();
-    let Some(filled) = filled(words, &mut sheet) else {
-        return sheet.finish(TOOL, TranslationKind::Commands(Vec::new()));
+    let mut builder = TranslationBuilder::default();
+    let Some(filled) = filled(words, &mut builder) else {
+        return builder.finish(TOOL, TranslationKind::Commands(Vec::new()));
     };
-    if let Some(stage) = repository(std::slice::from_ref(&filled), &mut sheet) {
-        sheet.note("`models` of the stage names which of the five models are written; the other files of a model come from `files`");
+    if let Some(stage) = repository(std::slice::from_ref(&filled), &mut builder) {
+        builder.note("`models` of the stage names which of the five models are written; the other files of a model come from `files`");
         let stages = Map::from_iter([("generate_triton_config".to_owned(), json!({"repository": stage}))]);
-        return sheet.finish(TOOL, manifest("repository", TOOL, stages));
+        return builder.finish(TOOL, manifest("repository", TOOL, stages));
     }
     let mut command: Vec<String> =
         ["regatta", "repository", "fill", &filled.tree, "--out", "filled", "--allow-unfilled"]
@@ -46,23 +46,23 @@ pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, Tra
     for (name, value) in &filled.values {
         command.extend(["--model".to_owned(), filled.model.clone(), format!("{name}={value}")]);
     }
-    sheet.note(
+    builder.note(
         "files are filled from pristine templates into a new folder, never in place: a second run gives the same",
     );
-    sheet.finish(TOOL, TranslationKind::Commands(vec![command]))
+    builder.finish(TOOL, TranslationKind::Commands(vec![command]))
 }
 
 /// Reads `[-i] FILE key:value,key:value`.
-pub(in crate::interop) fn filled(words: &[String], sheet: &mut TranslationBuilder) -> Option<FilledFile> {
-    let line = read(TOOL, TABLE, words, sheet);
+pub(in crate::interop) fn filled(words: &[String], builder: &mut TranslationBuilder) -> Option<FilledFile> {
+    let line = read(TOOL, TABLE, words, builder);
     let [file, text] = line.plain.as_slice() else {
-        sheet.push_error(format!("{TOOL} takes a file and `key:value,key:value`"));
+        builder.push_error(format!("{TOOL} takes a file and `key:value,key:value`"));
         return None;
     };
     let mut steps = file.rsplit('/');
     let (name, model) = (steps.next().unwrap_or_default(), steps.next().unwrap_or_default());
     if !name.starts_with("config.pbtxt") || model.is_empty() {
-        sheet.push_error(format!("`{file}` is not MODEL/config.pbtxt"));
+        builder.push_error(format!("`{file}` is not MODEL/config.pbtxt"));
         return None;
     }
     let tree = steps.rev().collect::<Vec<_>>().join("/");
@@ -70,30 +70,30 @@ pub(in crate::interop) fn filled(words: &[String], sheet: &mut TranslationBuilde
     let values = match pairs(text) {
         Ok(values) => values,
         Err(why) => {
-            sheet.push_error(why.to_string());
+            builder.push_error(why.to_string());
             return None;
         }
     };
     let (old, values): (Vec<_>, Vec<_>) =
         values.into_iter().partition(|(name, _)| OLD_PLACEHOLDERS.contains(&name.as_str()));
     for (name, value) in old {
-        sheet.push_untranslated(format!("{model}: {name}:{value}"), "templates of today have no such placeholder");
+        builder.push_untranslated(format!("{model}: {name}:{value}"), "templates of today have no such placeholder");
     }
     // The templates of other models are not shipped here.
     for (name, _) in values.iter().filter(|_| MODELS.contains(&model)) {
         if !PARAMETERS.iter().any(|parameter| parameter.name == name) {
             let hint = did_you_mean(name, PARAMETERS.iter().map(|parameter| parameter.name)).unwrap_or_default();
-            sheet.push_error(format!("`{name}` of {model} is not a known placeholder of the templates; {hint}"));
+            builder.push_error(format!("`{name}` of {model} is not a known placeholder of the templates; {hint}"));
         }
     }
     for (name, value) in values.iter().filter(|(_, value)| value.contains('$')) {
-        sheet.push_error(format!("`{name}:{value}`: a variable of your shell; give its value"));
+        builder.push_error(format!("`{name}:{value}`: a variable of your shell; give its value"));
     }
     Some(FilledFile { tree, model: model.to_owned(), values })
 }
 
 /// The `repository:` stage for the filled templates; none without an engine.
-pub(in crate::interop) fn repository(files: &[FilledFile], sheet: &mut TranslationBuilder) -> Option<Value> {
+pub(in crate::interop) fn repository(files: &[FilledFile], builder: &mut TranslationBuilder) -> Option<Value> {
     let find = |name: &str| {
         files.iter().flat_map(|file| &file.values).find(|(other, _)| other == name).map(|(_, value)| value.clone())
     };
@@ -111,7 +111,7 @@ pub(in crate::interop) fn repository(files: &[FilledFile], sheet: &mut Translati
                     stage.insert("streaming".to_owned(), json!(is_true(value)));
                 }
                 _ => match parameters.insert(name.clone(), typed(value)) {
-                    Some(before) if before != typed(value) => sheet.push_error(format!(
+                    Some(before) if before != typed(value) => builder.push_error(format!(
                         "`{name}` is {before} in one file and {value} in another; one value goes to all models here"
                     )),
                     _ => {}
@@ -121,7 +121,7 @@ pub(in crate::interop) fn repository(files: &[FilledFile], sheet: &mut Translati
     }
     let models: Vec<&str> = MODELS.into_iter().filter(|model| files.iter().any(|file| file.model == *model)).collect();
     for file in files.iter().filter(|file| !models.contains(&file.model.as_str())) {
-        sheet.push_untranslated(format!("{}/config.pbtxt", file.model), "it is none of the backend's five models");
+        builder.push_untranslated(format!("{}/config.pbtxt", file.model), "it is none of the backend's five models");
     }
     if models.len() < 5 {
         stage.insert("models".to_owned(), json!(models));

@@ -47,8 +47,8 @@ const PROMPT: &str = "Born in north-east France, Soyer trained as a";
 
 pub(in crate::interop) fn inflight_batcher_llm_client(words: &[String]) -> Result<Translation, TranslationError> {
     const TOOL: &str = "inflight_batcher_llm_client.py";
-    let mut sheet = TranslationBuilder::default();
-    let line = read(TOOL, INFLIGHT, words, &mut sheet);
+    let mut builder = TranslationBuilder::default();
+    let line = read(TOOL, INFLIGHT, words, &mut builder);
     let model = line.value("--tensorrt-llm-model-name").or(line.value("--model-name")).unwrap_or("tensorrt_llm");
     let mut command = request(line.value("--url"), model);
     if let Some(ids) = line.value("--input-tokens-csv") {
@@ -57,7 +57,7 @@ pub(in crate::interop) fn inflight_batcher_llm_client(words: &[String]) -> Resul
         // Its tokenizer is Python's; the model of the five that takes text has it on the server.
         "ensemble".clone_into(&mut command[4]);
         command.extend(["--text".to_owned(), line.value("--text").unwrap_or(PROMPT).to_owned()]);
-        sheet.note(
+        builder.note(
             "the text goes to `ensemble`, whose preprocessing has the tokenizer; `--input-ids` goes to `tensorrt_llm`",
         );
     }
@@ -69,9 +69,9 @@ pub(in crate::interop) fn inflight_batcher_llm_client(words: &[String]) -> Resul
     if let Some(ms) = line.value("--stop-after-ms") {
         match ms.parse::<f64>() {
             Ok(ms) => command.extend(["--deadline".to_owned(), format!("{}", ms / 1000.0)]),
-            Err(_) => sheet.push_error(format!("`--stop-after-ms {ms}` is no number")),
+            Err(_) => builder.push_error(format!("`--stop-after-ms {ms}` is no number")),
         }
-        sheet.note("at the deadline the request is cancelled, as with --stop-via-request-cancel; no second request with `stop` is sent");
+        builder.note("at the deadline the request is cancelled, as with --stop-via-request-cancel; no second request with `stop` is sent");
     }
     for given in &line.given {
         let why = match given.name {
@@ -99,9 +99,9 @@ pub(in crate::interop) fn inflight_batcher_llm_client(words: &[String]) -> Resul
             | "--requests" => "a tensor is given by `--input NAME=JSON`",
             _ => continue,
         };
-        sheet.push_untranslated(given.as_written(), why);
+        builder.push_untranslated(given.as_written(), why);
     }
-    sheet.finish(TOOL, TranslationKind::Commands(vec![command]))
+    builder.finish(TOOL, TranslationKind::Commands(vec![command]))
 }
 
 #[rustfmt::skip]
@@ -122,8 +122,8 @@ const TEXTS: [(&str, &str); 2] = [
 
 pub(in crate::interop) fn end_to_end_grpc_client(words: &[String]) -> Result<Translation, TranslationError> {
     const TOOL: &str = "end_to_end_grpc_client.py";
-    let mut sheet = TranslationBuilder::default();
-    let line = read(TOOL, END_TO_END, words, &mut sheet);
+    let mut builder = TranslationBuilder::default();
+    let line = read(TOOL, END_TO_END, words, &mut builder);
     let prompt = line.value("--prompt").unwrap_or_default();
     let prompts = match serde_json::from_str::<Value>(prompt) {
         Ok(Value::Array(prompts)) => {
@@ -132,10 +132,10 @@ pub(in crate::interop) fn end_to_end_grpc_client(words: &[String]) -> Result<Tra
         _ => vec![prompt.to_owned()],
     };
     if prompt.is_empty() {
-        sheet.push_error(format!("{TOOL} needs a prompt: -p TEXT"));
+        builder.push_error(format!("{TOOL} needs a prompt: -p TEXT"));
     }
     if line.has("--batch-inputs") {
-        sheet.note(format!("--batch-inputs sends {} prompts in one request; here each is a request of its own, and the server batches them", prompts.len()));
+        builder.note(format!("--batch-inputs sends {} prompts in one request; here each is a request of its own, and the server batches them", prompts.len()));
     }
     let mut commands = Vec::new();
     for prompt in prompts {
@@ -174,9 +174,9 @@ pub(in crate::interop) fn end_to_end_grpc_client(words: &[String]) -> Result<Tra
             | "--use-draft-logits" => "a tensor is given by `--input NAME=JSON`",
             _ => continue,
         };
-        sheet.push_untranslated(given.as_written(), why);
+        builder.push_untranslated(given.as_written(), why);
     }
-    sheet.finish(TOOL, TranslationKind::Commands(commands))
+    builder.finish(TOOL, TranslationKind::Commands(commands))
 }
 
 fn request(url: Option<&str>, model: &str) -> Vec<String> {

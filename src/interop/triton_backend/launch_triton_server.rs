@@ -27,30 +27,30 @@ const NUMBERS: [(&str, &str, Option<u64>); 5] = [
 ];
 
 pub(in crate::interop) fn translate(env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
-    let mut sheet = TranslationBuilder::default();
-    let stage = stage(env, words, &mut sheet);
+    let mut builder = TranslationBuilder::default();
+    let stage = stage(env, words, &mut builder);
     let stages = Map::from_iter([("triton".to_owned(), stage)]);
-    sheet.finish(TOOL, manifest("triton", TOOL, stages))
+    builder.finish(TOOL, manifest("triton", TOOL, stages))
 }
 
 /// The stage, with the folder of its models as it was written.
-pub(in crate::interop) fn stage(env: &Env, words: &[String], sheet: &mut TranslationBuilder) -> Value {
-    let line = read(TOOL, TABLE, words, sheet);
+pub(in crate::interop) fn stage(env: &Env, words: &[String], builder: &mut TranslationBuilder) -> Value {
+    let line = read(TOOL, TABLE, words, builder);
     for word in line.plain.iter().chain(&line.behind) {
-        sheet.push_error(format!("`{word}`: {TOOL} takes options only"));
+        builder.push_error(format!("`{word}`: {TOOL} takes options only"));
     }
     let mut server = Map::new();
     if let Some(folder) = line.value("--model_repo") {
         server.insert("repository".to_owned(), json!(folder));
     } else {
         // The script's own default is a folder that is not there any more.
-        let required = sheet.require("model_repo");
+        let required = builder.require("model_repo");
         server.insert("repository".to_owned(), json!(required));
     }
     if let Some(program) = line.value("--tritonserver") {
         server.insert("program".to_owned(), json!(program));
     }
-    let world = number(&line, "--world_size", sheet).unwrap_or(1);
+    let world = number(&line, "--world_size", builder).unwrap_or(1);
     let is_multi = line.has("--multi-model");
     match (is_multi, world) {
         (true, _) => {
@@ -70,7 +70,7 @@ pub(in crate::interop) fn stage(env: &Env, words: &[String], sheet: &mut Transla
         server.insert("launcher".to_owned(), json!("none"));
     }
     for (option, key, usual) in NUMBERS {
-        if let Some(value) = number(&line, option, sheet).or(usual) {
+        if let Some(value) = number(&line, option, builder).or(usual) {
             server.insert(key.to_owned(), json!(value));
         }
     }
@@ -91,14 +91,14 @@ pub(in crate::interop) fn stage(env: &Env, words: &[String], sheet: &mut Transla
         server.insert("log_verbose".to_owned(), json!(3));
         server.insert("log_file".to_owned(), json!(file.unwrap_or("triton_log.txt")));
     } else if let Some(file) = file {
-        sheet.push_untranslated(
+        builder.push_untranslated(
             format!("--log-file {file}"),
             "without --log the script does not use it; the log is that of the task",
         );
     }
     let gpus = if is_multi && line.has("--disable-spawn-processes") { world.saturating_sub(1) } else { world };
     let mut stage = Map::new();
-    let gpus = env.gpus(sheet).unwrap_or(gpus);
+    let gpus = env.gpus(builder).unwrap_or(gpus);
     // An orchestrator's models set how many it takes.
     if !is_multi || line.has("--disable-spawn-processes") || env.has("CUDA_VISIBLE_DEVICES") {
         stage.insert("gpus".to_owned(), json!(gpus));
@@ -108,11 +108,11 @@ pub(in crate::interop) fn stage(env: &Env, words: &[String], sheet: &mut Transla
     Value::Object(stage)
 }
 
-fn number(line: &ParsedLine, option: &str, sheet: &mut TranslationBuilder) -> Option<u64> {
+fn number(line: &ParsedLine, option: &str, builder: &mut TranslationBuilder) -> Option<u64> {
     let text = line.value(option)?;
     let number = text.parse::<u64>().ok();
     if number.is_none() {
-        sheet.push_error(format!("`{option} {text}` is no whole number"));
+        builder.push_error(format!("`{option} {text}` is no whole number"));
     }
     number
 }

@@ -17,12 +17,12 @@ static READ: &[Opt] = &[
 
 /// `path` is the program as it was written.
 pub(in crate::interop) fn translate(path: &str, env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
-    let mut sheet = TranslationBuilder::default();
-    let (line, _) = read_known(TOOL, READ, words, &mut sheet);
+    let mut builder = TranslationBuilder::default();
+    let (line, _) = read_known(TOOL, READ, words, &mut builder);
     let mut server = Map::new();
     let repository = match line.value("--model-repository") {
         Some(folder) => folder.to_owned(),
-        None => sheet.require("model_repository"),
+        None => builder.require("model_repository"),
     };
     if let Some((scheme, _)) = repository.split_once("://") {
         let why = format!(
@@ -52,16 +52,16 @@ pub(in crate::interop) fn translate(path: &str, env: &Env, words: &[String]) -> 
     ] {
         let port = line.value(option).map(str::parse::<u16>);
         if let Some(Err(_)) = port {
-            sheet.push_error(format!("`{option} {}` is no port", line.value(option).unwrap_or_default()));
+            builder.push_error(format!("`{option} {}` is no port", line.value(option).unwrap_or_default()));
         }
         server.insert(key.to_owned(), json!(port.and_then(Result::ok).unwrap_or(usual)));
     }
     let mut stage = Map::new();
-    if let Some(gpus) = env.gpus(&mut sheet) {
+    if let Some(gpus) = env.gpus(&mut builder) {
         stage.insert("gpus".to_owned(), json!(gpus));
     }
     env.put_into(&mut stage);
     stage.insert("serve".to_owned(), json!({"triton": server}));
     let stages = Map::from_iter([("triton".to_owned(), Value::Object(stage))]);
-    sheet.finish(TOOL, manifest("triton", TOOL, stages))
+    builder.finish(TOOL, manifest("triton", TOOL, stages))
 }

@@ -35,29 +35,29 @@ pub(in crate::interop) fn translate(
     words: &[String],
     content: &dyn Fn(&str) -> Option<String>,
 ) -> Result<Translation, TranslationError> {
-    let mut sheet = TranslationBuilder::default();
+    let mut builder = TranslationBuilder::default();
     if let Some(at) = words.iter().position(|word| word == "prepare-dataset") {
-        return prepare_dataset(words, at, sheet);
+        return prepare_dataset(words, at, builder);
     }
-    let line = read(BENCH, BENCHES, words, &mut sheet);
+    let line = read(BENCH, BENCHES, words, &mut builder);
     let kind = match line.plain.as_slice() {
         [kind] if ["throughput", "latency", "build"].contains(&kind.as_str()) => kind.as_str(),
         _ => {
-            sheet.push_error("trtllm-bench needs one of `throughput`, `latency`, `build`");
+            builder.push_error("trtllm-bench needs one of `throughput`, `latency`, `build`");
             "throughput"
         }
     };
     let Some(model) = line.value("--model") else {
-        sheet.push_error("trtllm-bench needs --model");
-        return sheet.finish(BENCH, manifest("trtllm-bench", BENCH, Map::new()));
+        builder.push_error("trtllm-bench needs --model");
+        return builder.finish(BENCH, manifest("trtllm-bench", BENCH, Map::new()));
     };
     match kind {
-        "build" => return build(words, &line, sheet),
-        "throughput" => return throughput(env, &line, model, content, sheet),
+        "build" => return build(words, &line, builder),
+        "throughput" => return throughput(env, &line, model, content, builder),
         _ => {}
     }
-    sheet.note("trtllm-bench drives the engine in its own process; here the same engine is behind trtllm-serve, so HTTP and detokenizing are part of what is measured");
-    visible(env, &mut sheet);
+    builder.note("trtllm-bench drives the engine in its own process; here the same engine is behind trtllm-serve, so HTTP and detokenizing are part of what is measured");
+    visible(env, &mut builder);
     let mut server = ServeStage::of(line.value("--engine_dir").or(line.value("--model_path")).unwrap_or(model));
     let mut bench = Map::from_iter([
         ("target".to_owned(), json!("{{ stages.server }}")),
@@ -65,19 +65,19 @@ pub(in crate::interop) fn translate(
         ("model".to_owned(), json!("")),
     ]);
     if line.has("--engine_dir") || line.has("--model_path") {
-        server.put("--tokenizer", &[line.value("--model_path").unwrap_or(model).to_owned()], &mut sheet);
+        server.put("--tokenizer", &[line.value("--model_path").unwrap_or(model).to_owned()], &mut builder);
     }
-    load(&line, &mut bench, &mut sheet);
+    load(&line, &mut bench, &mut builder);
     for given in &line.given {
-        option(given, &line, &mut server, &mut bench, &mut sheet);
+        option(given, &line, &mut server, &mut bench, &mut builder);
     }
     let stages =
         Map::from_iter([("server".to_owned(), server.stage(env)), ("run_harness".to_owned(), json!({"bench": bench}))]);
-    sheet.finish(BENCH, manifest("trtllm-bench", BENCH, stages))
+    builder.finish(BENCH, manifest("trtllm-bench", BENCH, stages))
 }
 
 /// One user, token by token.
-fn load(line: &ParsedLine, bench: &mut Map<String, Value>, sheet: &mut TranslationBuilder) {
+fn load(line: &ParsedLine, bench: &mut Map<String, Value>, builder: &mut TranslationBuilder) {
     bench.insert("scenario".to_owned(), json!("concurrency"));
     bench.insert("concurrency".to_owned(), json!(1));
     bench.insert("request".to_owned(), json!({"streaming": true}));
@@ -90,9 +90,9 @@ fn load(line: &ParsedLine, bench: &mut Map<String, Value>, sheet: &mut Translati
     match line.value("--dataset") {
         Some(file) => {
             bench.insert("data".to_owned(), json!({"jsonl": file}));
-            sheet.note("of each line of the data set its prompt or its ids, and its output_tokens, are read");
+            builder.note("of each line of the data set its prompt or its ids, and its output_tokens, are read");
         }
-        None => sheet.push_error("trtllm-bench without --dataset reads its requests from stdin: give the file"),
+        None => builder.push_error("trtllm-bench without --dataset reads its requests from stdin: give the file"),
     }
     // Its answers have the length that the data set gives.
     bench.insert("extra".to_owned(), json!({"ignore_eos": true}));
@@ -103,7 +103,7 @@ fn option(
     line: &ParsedLine,
     server: &mut ServeStage,
     bench: &mut Map<String, Value>,
-    sheet: &mut TranslationBuilder,
+    builder: &mut TranslationBuilder,
 ) {
     let renamed = match given.name {
         "--kv_cache_free_gpu_mem_fraction" => "--kv_cache_free_gpu_memory_fraction",
@@ -126,36 +126,36 @@ fn option(
         "--eos_id" if given.value() == "-1" => return,
         "--eos_id" => {
             bench.shift_remove("extra");
-            return sheet
+            return builder
                 .push_untranslated(given.as_written(), "the server ends an answer at the model's own end token");
         }
         "--report_json" | "--iteration_log" | "--output_json" | "--request_json" => {
-            return sheet
+            return builder
                 .push_untranslated(given.as_written(), "results are kept with the run: result.json, requests.jsonl");
         }
         "--scheduler_policy" | "--enable_chunked_context" => {
-            return sheet.push_untranslated(
+            return builder.push_untranslated(
                 given.as_written(),
                 "trtllm-serve has no such option: put it into the YAML of --extra_llm_api_options",
             );
         }
         "--max_input_len" | "--target_input_len" | "--target_output_len" => {
-            return sheet.push_untranslated(
+            return builder.push_untranslated(
                 given.as_written(),
                 "it tunes trtllm-bench's choice of limits; set --max_batch_size and --max_num_tokens",
             );
         }
         "--workspace" => {
-            return sheet.push_untranslated(given.as_written(), "every stage has an output folder of its own");
+            return builder.push_untranslated(given.as_written(), "every stage has an output folder of its own");
         }
         _ => {
-            return sheet.push_untranslated(
+            return builder.push_untranslated(
                 given.as_written(),
                 format!("trtllm-bench {} has it, trtllm-serve does not", line.plain.join(" ")),
             );
         }
     };
-    server.put(renamed, &given.values, sheet);
+    server.put(renamed, &given.values, builder);
 }
 
 /// Where `prepare-dataset` writes.
@@ -165,26 +165,30 @@ static OUTPUT: &[Opt] = &[one(&["--output"]), flag(&["--stdout"])];
 fn prepare_dataset(
     words: &[String],
     at: usize,
-    mut sheet: TranslationBuilder,
+    mut builder: TranslationBuilder,
 ) -> Result<Translation, TranslationError> {
     const FILE: &str = "dataset.jsonl";
     const NAME: &str = "prepare_dataset";
     let (before, own) = words.split_at(at + 1);
-    let (line, others) = read_known("trtllm-bench prepare-dataset", OUTPUT, own, &mut sheet);
+    let (line, others) = read_known("trtllm-bench prepare-dataset", OUTPUT, own, &mut builder);
     let mut command = vec![BENCH.to_owned()];
     command.extend_from_slice(before);
     command.extend(["--output".to_owned(), FILE.to_owned()]);
     command.extend(others);
     if let Some(path) = line.value("--output") {
-        sheet.produces(path, format!("{{{{ stages.{NAME}.out }}}}/{FILE}"));
-        sheet.note(format!("{path} is {FILE} in the stage's output folder"));
+        builder.produces(path, format!("{{{{ stages.{NAME}.out }}}}/{FILE}"));
+        builder.note(format!("{path} is {FILE} in the stage's output folder"));
     }
     let stages = Map::from_iter([(NAME.to_owned(), json!({"shell": command, "outputs": [FILE]}))]);
-    sheet.finish(BENCH, manifest("trtllm-bench", BENCH, stages))
+    builder.finish(BENCH, manifest("trtllm-bench", BENCH, stages))
 }
 
 /// The build unchanged, into the stage's own folder.
-fn build(words: &[String], line: &ParsedLine, mut sheet: TranslationBuilder) -> Result<Translation, TranslationError> {
+fn build(
+    words: &[String],
+    line: &ParsedLine,
+    mut builder: TranslationBuilder,
+) -> Result<Translation, TranslationError> {
     let mut command: Vec<String> = vec![BENCH.to_owned()];
     let mut at = 0;
     while let Some(word) = words.get(at) {
@@ -201,11 +205,11 @@ fn build(words: &[String], line: &ParsedLine, mut sheet: TranslationBuilder) -> 
     let (tp, pp) = (line.value("--tp").unwrap_or("1"), line.value("--pp").unwrap_or("1"));
     let place = format!("{}/tp_{tp}_pp_{pp}", line.value("--model").unwrap_or_default());
     let workspace = line.value("--workspace").unwrap_or("/tmp").trim_end_matches('/');
-    sheet.produces(&format!("{workspace}/{place}"), format!("{{{{ stages.generate_engines.out }}}}/{place}"));
-    sheet.note("the engine is in the stage's output folder, below <model>/tp_<x>_pp_<y>; `engine:` builds with trtllm-build, where the model's shape is written down");
+    builder.produces(&format!("{workspace}/{place}"), format!("{{{{ stages.generate_engines.out }}}}/{place}"));
+    builder.note("the engine is in the stage's output folder, below <model>/tp_<x>_pp_<y>; `engine:` builds with trtllm-build, where the model's shape is written down");
     let stages = Map::from_iter([(
         "generate_engines".to_owned(),
         json!({"gpus": product(line, &["--tp", "--pp"]), "shell": command}),
     )]);
-    sheet.finish(BENCH, manifest("trtllm-bench", BENCH, stages))
+    builder.finish(BENCH, manifest("trtllm-bench", BENCH, stages))
 }

@@ -16,7 +16,7 @@ pub(super) fn throughput(
     line: &ParsedLine,
     model: &str,
     content: &dyn Fn(&str) -> Option<String>,
-    mut sheet: TranslationBuilder,
+    mut builder: TranslationBuilder,
 ) -> Result<Translation, TranslationError> {
     if let (Some(_), Some(backend @ ("pytorch" | "_autodeploy"))) =
         (line.value("--engine_dir"), line.value("--backend"))
@@ -29,13 +29,13 @@ pub(super) fn throughput(
     let mut keys = Map::from_iter([("model".to_owned(), json!(model))]);
     if line.has("--engine_dir") && !line.has("--backend") {
         keys.insert("backend".to_owned(), json!("tensorrt"));
-        sheet.note(
+        builder.note(
             "an engine is given: --backend tensorrt reads it, and was the default of the releases that build engines",
         );
     }
     let mut flags = Map::new();
     if !line.has("--dataset") {
-        sheet.push_error("trtllm-bench without --dataset reads its requests from stdin: give the file");
+        builder.push_error("trtllm-bench without --dataset reads its requests from stdin: give the file");
     }
     for given in &line.given {
         let name = &given.name[2..];
@@ -70,7 +70,7 @@ pub(super) fn throughput(
                     );
                     return TranslationBuilder::nothing(BENCH, why);
                 }
-                _ => sheet.push_error(format!("`{} {text}` is no number", given.written)),
+                _ => builder.push_error(format!("`{} {text}` is no number", given.written)),
             },
             "--streaming" => {
                 keys.insert(name.to_owned(), json!(true));
@@ -78,22 +78,24 @@ pub(super) fn throughput(
             "--extra_llm_api_options" => match content(text).and_then(|content| options(&content)) {
                 Some(options) => {
                     keys.insert("options".to_owned(), Value::Object(options));
-                    sheet.reads(text);
+                    builder.reads(text);
                 }
-                None => sheet.push_untranslated(
+                None => builder.push_untranslated(
                     given.as_written(),
                     "the content of that file belongs under `options`, key by key",
                 ),
             },
             "--report_json" => {
-                sheet.push_untranslated(
+                builder.push_untranslated(
                     given.as_written(),
                     "the report is always requested; its numbers are in result.json",
                 );
             }
-            "--workspace" => sheet.push_untranslated(given.as_written(), "every stage has an output folder of its own"),
+            "--workspace" => {
+                builder.push_untranslated(given.as_written(), "every stage has an output folder of its own")
+            }
             "--log_level" | "--revision" => {
-                sheet.push_untranslated(given.as_written(), "`trtllm_bench:` has no such key yet");
+                builder.push_untranslated(given.as_written(), "`trtllm_bench:` has no such key yet");
             }
             _ if given.values.is_empty() => {
                 flags.insert(name.to_owned(), json!(true));
@@ -109,12 +111,12 @@ pub(super) fn throughput(
     }
     let ranks = |key: &str| keys.get(key).and_then(Value::as_u64).unwrap_or(1).max(1);
     let mut stage = Map::from_iter([("gpus".to_owned(), json!(ranks("tp").saturating_mul(ranks("pp"))))]);
-    visible(env, &mut sheet);
+    visible(env, &mut builder);
     env.put_into(&mut stage);
     stage.insert("trtllm_bench".to_owned(), Value::Object(keys));
-    sheet.note("the numbers are trtllm-bench's own; behind a server it is `serve: trtllm_serve` and a `bench`");
+    builder.note("the numbers are trtllm-bench's own; behind a server it is `serve: trtllm_serve` and a `bench`");
     let stages = Map::from_iter([("throughput".to_owned(), Value::Object(stage))]);
-    sheet.finish(BENCH, manifest(BENCH, BENCH, stages))
+    builder.finish(BENCH, manifest(BENCH, BENCH, stages))
 }
 
 /// The settings in a file of YAML; none where a shell would still change them.

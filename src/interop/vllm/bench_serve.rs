@@ -102,23 +102,23 @@ pub(super) fn translate(
     words: &[String],
 ) -> Result<Translation, TranslationError> {
     let tool = program.tool;
-    let mut sheet = TranslationBuilder::default();
-    let line = read(tool, TABLE, words, &mut sheet);
+    let mut builder = TranslationBuilder::default();
+    let line = read(tool, TABLE, words, &mut builder);
     for word in line.plain.iter().chain(&line.behind) {
-        sheet.push_error(format!("`{word}`: {tool} takes options only"));
+        builder.push_error(format!("`{word}`: {tool} takes options only"));
     }
     let mut load = TranslatedLoad::default();
-    if let Err(why) = interface(&line, &mut load, &mut sheet) {
+    if let Err(why) = interface(&line, &mut load, &mut builder) {
         return TranslationBuilder::nothing(tool, why);
     }
     let limit = line.given.iter().rev().find(|given| given.name == "--max-concurrency");
-    rate_and_limit(line.value("--request-rate"), limit, &mut load, &mut sheet);
-    if let Err(why) = dataset::put(&line, &mut load, &mut sheet) {
+    rate_and_limit(line.value("--request-rate"), limit, &mut load, &mut builder);
+    if let Err(why) = dataset::put(&line, &mut load, &mut builder) {
         return TranslationBuilder::nothing(tool, why);
     }
     let has_rate = load.get("--rate").is_some_and(|rate| rate != "-1");
     if program.moves_arrivals && has_rate && !line.has("--ramp-up-strategy") {
-        sheet.note("there all gaps are scaled by one factor, so that the last of N requests is due after N/RATE seconds exactly; here they are as the law draws them, so the rate of one run is near RATE, the nearer the more requests there are");
+        builder.note("there all gaps are scaled by one factor, so that the last of N requests is due after N/RATE seconds exactly; here they are as the law draws them, so the rate of one run is near RATE, the nearer the more requests there are");
     }
     // Its own.
     load.put(
@@ -140,14 +140,14 @@ pub(super) fn translate(
         load.put("--temperature", temperature);
     }
     for given in &line.given {
-        option(given, &line, &mut load, &mut sheet);
+        option(given, &line, &mut load, &mut builder);
     }
-    dataset::count_answers(&line, &mut load, &mut sheet);
-    sheet.finish(tool, load.means())
+    dataset::count_answers(&line, &mut load, &mut builder);
+    builder.finish(tool, load.means())
 }
 
 /// The server and its protocol; the sentence on one that is not measured.
-fn interface(line: &ParsedLine, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) -> Result<(), NoMeaning> {
+fn interface(line: &ParsedLine, load: &mut TranslatedLoad, builder: &mut TranslationBuilder) -> Result<(), NoMeaning> {
     let backend = line.value("--backend").unwrap_or("openai");
     let (protocol, usual) = match backend {
         "vllm" | "openai" | "lmdeploy" | "scalellm" | "sglang" => ("openai-completions", "/v1/completions"),
@@ -163,7 +163,7 @@ fn interface(line: &ParsedLine, load: &mut TranslatedLoad, sheet: &mut Translati
     load.limits_completion_tokens();
     let path = line.value("--endpoint").unwrap_or(usual);
     if backend == "openai-chat" && !path.trim_end_matches('/').ends_with("chat/completions") {
-        sheet.push_error(format!(
+        builder.push_error(format!(
             "`--endpoint {path}` is not the path of --backend openai-chat, which ends with chat/completions"
         ));
     }
@@ -175,7 +175,7 @@ fn interface(line: &ParsedLine, load: &mut TranslatedLoad, sheet: &mut Translati
     Ok(())
 }
 
-fn option(given: &GivenOption, line: &ParsedLine, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) {
+fn option(given: &GivenOption, line: &ParsedLine, load: &mut TranslatedLoad, builder: &mut TranslationBuilder) {
     let value = given.value();
     match given.name {
         // Read together, above.
@@ -191,56 +191,56 @@ fn option(given: &GivenOption, line: &ParsedLine, load: &mut TranslatedLoad, she
         | "--num-warmups"
         | "--no-test-input"
         | "--non-streaming" => {}
-        name if dataset::is_option(name) => dataset::left(given, line, sheet),
+        name if dataset::is_option(name) => dataset::left(given, line, builder),
         name if FIELDS.contains(&name) => {
             let field = name.trim_start_matches('-').replace('-', "_");
-            extra(load, sheet, &format!("{field}:{value}"), true);
+            extra(load, builder, &format!("{field}:{value}"), true);
         }
-        "--header" => header(given, load, sheet),
+        "--header" => header(given, load, builder),
         "--insecure" => load.flag("--insecure"),
         "--seed" => load.put("--seed", value),
         "--ignore-eos" => load.flag("--ignore-eos"),
-        "--goodput" => goodput(load, sheet, given),
-        "--extra-body" => extra(load, sheet, value, true),
-        "--tokenizer" => tokenizer(given, load, sheet),
+        "--goodput" => goodput(load, builder, given),
+        "--extra-body" => extra(load, builder, value, true),
+        "--tokenizer" => tokenizer(given, load, builder),
         "--burstiness" if load.get("--rate").is_none_or(|rate| rate == "-1") => {
-            sheet.push_untranslated(given.as_written(), "there is no rate whose gaps it would shape");
+            builder.push_untranslated(given.as_written(), "there is no rate whose gaps it would shape");
         }
-        "--burstiness" => burstiness(given, load, sheet),
-        "--ramp-up-strategy" => ramp(given, line, load, sheet),
+        "--burstiness" => burstiness(given, load, builder),
+        "--ramp-up-strategy" => ramp(given, line, load, builder),
         "--ramp-up-start-rps" | "--ramp-up-end-rps" if line.has("--ramp-up-strategy") => {}
         name => {
             let why =
                 LEFT.iter().find(|(names, _)| names.contains(&name)).map_or("there is nothing like it here", |it| it.1);
-            sheet.push_untranslated(given.as_written(), why);
+            builder.push_untranslated(given.as_written(), why);
         }
     }
 }
 
 /// A rate that rises over all requests.
-fn ramp(given: &GivenOption, line: &ParsedLine, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) {
+fn ramp(given: &GivenOption, line: &ParsedLine, load: &mut TranslatedLoad, builder: &mut TranslationBuilder) {
     let number = |name: &str| line.value(name).and_then(|text| text.parse::<f64>().ok());
     let requests = load.get("--requests").and_then(|count| count.parse::<f64>().ok());
     let (Some(from), Some(to), Some(requests)) = (number("--ramp-up-start-rps"), number("--ramp-up-end-rps"), requests)
     else {
-        return sheet
+        return builder
             .push_error("`--ramp-up-strategy` needs --ramp-up-start-rps, --ramp-up-end-rps and a number of prompts");
     };
     if line.has("--request-rate") {
-        return sheet.push_error(
+        return builder.push_error(
             "`--request-rate` and `--ramp-up-strategy` contradict each other: the rate rises from --ramp-up-start-rps",
         );
     }
     let mean = f64::midpoint(from, to);
     if mean <= 0.0 || !mean.is_finite() {
-        return sheet.push_error("`--ramp-up-end-rps` is above 0");
+        return builder.push_error("`--ramp-up-end-rps` is above 0");
     }
     let over = (requests / mean).ceil();
     load.put("--rate", crate::interop::command_line::json_number::number(mean).to_string());
     load.keys.insert("rate".to_owned(), json!(null));
     load.keys.insert("ramp".to_owned(), json!({"linear": {"from": from, "to": to, "over": format!("{over}s")}}));
-    sheet.note(format!("there the rate rises with the number of requests, here with time: over the {over} s that {requests} requests take"));
+    builder.note(format!("there the rate rises with the number of requests, here with time: over the {over} s that {requests} requests take"));
     if given.value() != "linear" {
-        sheet.push_untranslated(given.as_written(), "a rate rises along a line or in steps: `ramp: { steps: … }`");
+        builder.push_untranslated(given.as_written(), "a rate rises along a line or in steps: `ramp: { steps: … }`");
     }
 }

@@ -28,12 +28,12 @@ fn name(line: &ParsedLine) -> &str {
 }
 
 /// An option of another data set changes nothing there, and has no place here.
-pub(super) fn left(given: &GivenOption, line: &ParsedLine, sheet: &mut TranslationBuilder) {
+pub(super) fn left(given: &GivenOption, line: &ParsedLine, builder: &mut TranslationBuilder) {
     let set = name(line);
     let is_read =
         OPTIONS.iter().any(|(other, names)| (other.is_empty() || *other == set) && names.contains(&given.name));
     if !is_read {
-        sheet.push_untranslated(given.as_written(), format!("it is for another data set than `{set}`"));
+        builder.push_untranslated(given.as_written(), format!("it is for another data set than `{set}`"));
     }
 }
 
@@ -41,11 +41,11 @@ pub(super) fn left(given: &GivenOption, line: &ParsedLine, sheet: &mut Translati
 pub(super) fn put(
     line: &ParsedLine,
     load: &mut TranslatedLoad,
-    sheet: &mut TranslationBuilder,
+    builder: &mut TranslationBuilder,
 ) -> Result<(), NoMeaning> {
     for given in line.given.iter().filter(|given| is_option(given.name) && given.name.ends_with("-len")) {
         if given.value().parse::<i64>().is_err() {
-            sheet.push_error(format!("`{}` is no whole number", given.as_written()));
+            builder.push_error(format!("`{}` is no whole number", given.as_written()));
         }
     }
     let number = |names: &[&str], usual: u32| {
@@ -60,9 +60,9 @@ pub(super) fn put(
     match name(line) {
         "random" => {
             if let Some(file) = file {
-                sheet.push_error(format!("`--dataset-path {file}` and --dataset-name random contradict each other: made-up prompts are of no file"));
+                builder.push_error(format!("`--dataset-path {file}` and --dataset-name random contradict each other: made-up prompts are of no file"));
             }
-            let ratio = ratio(line.given.iter().rev().find(|given| given.name == "--random-range-ratio"), sheet);
+            let ratio = ratio(line.given.iter().rev().find(|given| given.name == "--random-range-ratio"), builder);
             let around =
                 |mean: u32| ((f64::from(mean) * (1.0 - ratio)) as u32, (f64::from(mean) * (1.0 + ratio)).ceil() as u32);
             let (low, high) = around(number(&["--input-len", "--random-input-len"], 1024));
@@ -83,7 +83,7 @@ pub(super) fn put(
             load.put("--input-tokens", whole.saturating_sub(shared).max(1).to_string());
             load.put("--output-tokens", number(&["--output-len", "--sonnet-output-len"], 150).to_string());
             prefix(load, 1, shared);
-            sheet.push_untranslated(
+            builder.push_untranslated(
                 format!("--dataset-path {}", file.unwrap_or("sonnet.txt")),
                 "its verses are not read: prompts are made up, with the same lengths and the same shared beginning",
             );
@@ -92,7 +92,7 @@ pub(super) fn put(
             load.put("--data", file.unwrap_or(SHAREGPT_FILE));
             load.put("--data-kind", "sharegpt");
             if file.is_none() {
-                sheet.note("without --dataset-path vLLM makes up prompts or stops; here the file is read, and nothing is downloaded");
+                builder.note("without --dataset-path vLLM makes up prompts or stops; here the file is read, and nothing is downloaded");
             }
             if let Some(tokens) = line.value("--output-len").or(line.value("--sharegpt-output-len")) {
                 load.put("--output-tokens", tokens);
@@ -126,7 +126,7 @@ pub(super) fn put(
 }
 
 /// Answers of ShareGPT's records are as long as the recorded ones, in tokens of the model.
-pub(super) fn count_answers(line: &ParsedLine, load: &mut TranslatedLoad, sheet: &mut TranslationBuilder) {
+pub(super) fn count_answers(line: &ParsedLine, load: &mut TranslatedLoad, builder: &mut TranslationBuilder) {
     if load.get("--data-kind") != Some("sharegpt") {
         return;
     }
@@ -134,11 +134,11 @@ pub(super) fn count_answers(line: &ParsedLine, load: &mut TranslatedLoad, sheet:
     if load.has("--output-tokens") {
         left_out += ", and prompts above 1024 tokens; here only `data.max_input_tokens`, with a tokenizer, leaves out long prompts";
     } else {
-        needs_tokenizer(line.value("--tokenizer").or(line.value("--model")), load, sheet);
+        needs_tokenizer(line.value("--tokenizer").or(line.value("--model")), load, builder);
         let data = load.keys.entry("data").or_insert_with(|| json!({}));
         data["max_input_tokens"] = json!(1024);
     }
-    sheet.note(left_out);
+    builder.note(left_out);
 }
 
 /// In an order drawn with the seed, and from the top again when the file ends.
@@ -183,12 +183,12 @@ fn prefix(load: &mut TranslatedLoad, count: u32, tokens: u32) {
     }
 }
 
-fn ratio(given: Option<&GivenOption>, sheet: &mut TranslationBuilder) -> f64 {
+fn ratio(given: Option<&GivenOption>, builder: &mut TranslationBuilder) -> f64 {
     let Some(given) = given else { return 0.0 };
     match given.value().parse::<f64>() {
         Ok(ratio) if (0.0..=1.0).contains(&ratio) => ratio,
         _ => {
-            sheet.push_untranslated(
+            builder.push_untranslated(
                 given.as_written(),
                 "a ratio from 0 to 1 is read; lengths of other kinds are `input_tokens` and `output_tokens`",
             );

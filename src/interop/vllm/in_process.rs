@@ -30,8 +30,8 @@ const IN_PROCESS: &str = "it drives the engine in its own process; here the same
 /// All prompts at once.
 pub(super) fn throughput(env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
     const TOOL: &str = "vllm bench throughput";
-    let mut sheet = TranslationBuilder::default();
-    let (line, engine) = read_known(TOOL, OWN, words, &mut sheet);
+    let mut builder = TranslationBuilder::default();
+    let (line, engine) = read_known(TOOL, OWN, words, &mut builder);
     if let Some(other @ ("hf" | "mii")) = line.value("--backend") {
         return TranslationBuilder::nothing(
             TOOL,
@@ -39,19 +39,19 @@ pub(super) fn throughput(env: &Env, words: &[String]) -> Result<Translation, Tra
         );
     }
     let mut load = TranslatedLoad::default();
-    if let Err(why) = dataset::put(&line, &mut load, &mut sheet) {
+    if let Err(why) = dataset::put(&line, &mut load, &mut builder) {
         return TranslationBuilder::nothing(TOOL, why);
     }
     load.flag("--offline");
     load.put("--warmup", "0");
-    finish(TOOL, env, &line, &engine, load, sheet)
+    finish(TOOL, env, &line, &engine, load, builder)
 }
 
 /// One batch after the other.
 pub(super) fn latency(env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
     const TOOL: &str = "vllm bench latency";
-    let mut sheet = TranslationBuilder::default();
-    let (line, engine) = read_known(TOOL, OWN, words, &mut sheet);
+    let mut builder = TranslationBuilder::default();
+    let (line, engine) = read_known(TOOL, OWN, words, &mut builder);
     let number = |name: &str, usual: u64| line.value(name).and_then(|text| text.parse::<u64>().ok()).unwrap_or(usual);
     let batch = number("--batch-size", 8).max(1);
     let mut load = TranslatedLoad::default();
@@ -60,10 +60,10 @@ pub(super) fn latency(env: &Env, words: &[String]) -> Result<Translation, Transl
     load.put("--warmup", batch.saturating_mul(number("--num-iters-warmup", 10)).to_string());
     load.put("--input-tokens", number("--input-len", 32).to_string());
     load.put("--output-tokens", number("--output-len", 128).to_string());
-    sheet.note(format!(
+    builder.note(format!(
         "there a batch of {batch} starts when the one before it is finished; here each of {batch} users goes on by itself, with answers of one length"
     ));
-    finish(TOOL, env, &line, &engine, load, sheet)
+    finish(TOOL, env, &line, &engine, load, builder)
 }
 
 fn finish(
@@ -72,32 +72,32 @@ fn finish(
     line: &ParsedLine,
     engine: &[String],
     mut load: TranslatedLoad,
-    mut sheet: TranslationBuilder,
+    mut builder: TranslationBuilder,
 ) -> Result<Translation, TranslationError> {
-    sheet.note(IN_PROCESS);
-    visible(env, &mut sheet);
+    builder.note(IN_PROCESS);
+    visible(env, &mut builder);
     load.target("localhost:8000");
     load.put("--protocol", "openai-completions");
     load.flag("--ignore-eos");
     // Its own, whatever the model's generation_config.json has.
     load.put("--temperature", "1.0");
     load.add("--extra", "top_p:1.0");
-    dataset::count_answers(line, &mut load, &mut sheet);
+    dataset::count_answers(line, &mut load, &mut builder);
     for given in &line.given {
-        left(given, line, &mut sheet);
+        left(given, line, &mut builder);
     }
-    let server = SERVE.command(&["vllm", "serve"], engine, &mut sheet);
+    let server = SERVE.command(&["vllm", "serve"], engine, &mut builder);
     let script = TranslatedScript {
         stages: Map::from_iter([("server".to_owned(), server.stage(env))]),
         benches: vec![ScriptBench { server: Some("server".to_owned()), bench: load.bench() }],
         ..TranslatedScript::default()
     };
-    sheet.finish(tool, TranslationKind::Script(script))
+    builder.finish(tool, TranslationKind::Script(script))
 }
 
-fn left(given: &GivenOption, line: &ParsedLine, sheet: &mut TranslationBuilder) {
+fn left(given: &GivenOption, line: &ParsedLine, builder: &mut TranslationBuilder) {
     let why = match given.name {
-        name if dataset::is_option(name) => return dataset::left(given, line, sheet),
+        name if dataset::is_option(name) => return dataset::left(given, line, builder),
         "--output-json" => "results are kept with the run: result.json, requests.jsonl",
         "--profile" => "a profile is taken on the server, with its own tools",
         "--n" if given.value() == "1" => return,
@@ -110,5 +110,5 @@ fn left(given: &GivenOption, line: &ParsedLine, sheet: &mut TranslationBuilder) 
         }
         _ => return,
     };
-    sheet.push_untranslated(given.as_written(), why);
+    builder.push_untranslated(given.as_written(), why);
 }

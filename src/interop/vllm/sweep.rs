@@ -29,8 +29,8 @@ static TABLE: &[Opt] = &[
 
 /// The lines behind its two options, once for each pair of combinations.
 pub(super) fn translate(words: &[String], inner: TranslateInner<'_>) -> Result<Translation, TranslationError> {
-    let mut sheet = TranslationBuilder::default();
-    let line = read(TOOL, TABLE, words, &mut sheet);
+    let mut builder = TranslationBuilder::default();
+    let line = read(TOOL, TABLE, words, &mut builder);
     let kind = line.plain.first().map_or("", String::as_str);
     let is_workload = match kind {
         "serve" => false,
@@ -51,26 +51,26 @@ pub(super) fn translate(words: &[String], inner: TranslateInner<'_>) -> Result<T
     let mut command = |option: &str| {
         let words = line.value(option).and_then(shlex::split);
         if words.is_none() {
-            sheet.push_error(format!("{TOOL} needs {option} with a command line"));
+            builder.push_error(format!("{TOOL} needs {option} with a command line"));
         }
         words
     };
     let commands = (command("--serve-cmd"), command("--bench-cmd"));
     let (Some(serve), Some(bench)) = commands else {
-        return sheet.finish(TOOL, TranslationKind::Commands(Vec::new()));
+        return builder.finish(TOOL, TranslationKind::Commands(Vec::new()));
     };
-    let serve_params = params("--serve-params", "server", &line, &mut sheet);
-    let bench_params = params("--bench-params", "run_harness", &line, &mut sheet);
+    let serve_params = params("--serve-params", "server", &line, &mut builder);
+    let bench_params = params("--bench-params", "run_harness", &line, &mut builder);
     let links = line.value("--link-vars").unwrap_or_default();
     if serve_params.len().saturating_mul(bench_params.len()) > MOST {
-        sheet.push_error(format!("the two files have more than {MOST} pairs of settings"));
-        return sheet.finish(TOOL, TranslationKind::Commands(Vec::new()));
+        builder.push_error(format!("the two files have more than {MOST} pairs of settings"));
+        return builder.finish(TOOL, TranslationKind::Commands(Vec::new()));
     }
     let mut script = TranslatedScript::default();
     for (at, settings) in serve_params.iter().enumerate() {
         let mut server = inner(&sweep_params::apply(&serve, settings)).map_err(|error| error.within("--serve-cmd"))?;
         if at == 0 {
-            sheet.absorb("--serve-cmd", &mut server);
+            builder.absorb("--serve-cmd", &mut server);
         }
         let name = if at == 0 { SERVER.to_owned() } else { format!("{SERVER}_{}", at + 1) };
         if let TranslationKind::Manifest(mut manifest) = server.kind
@@ -86,36 +86,36 @@ pub(super) fn translate(words: &[String], inner: TranslateInner<'_>) -> Result<T
             let command = sweep_params::apply(&bench, combination);
             let mut measurement = inner(&command).map_err(|error| error.within("--bench-cmd"))?;
             if at == 0 && benches.is_empty() {
-                sheet.absorb("--bench-cmd", &mut measurement);
+                builder.absorb("--bench-cmd", &mut measurement);
             }
             match measurement.kind {
                 TranslationKind::Bench(bench) => benches.push(bench),
                 TranslationKind::Nothing(why) => return TranslationBuilder::nothing(TOOL, why),
-                _ => sheet.push_error("--bench-cmd is no line of a benchmark"),
+                _ => builder.push_error("--bench-cmd is no line of a benchmark"),
             }
         }
         let benches = TranslatedBench::gathered(benches);
         if at == 0 && benches.len() > 1 {
-            sheet.note("there the server's prefix cache is emptied between its benchmarks; here they share it, unless the server has --no-enable-prefix-caching");
+            builder.note("there the server's prefix cache is emptied between its benchmarks; here they share it, unless the server has --no-enable-prefix-caching");
         }
         for mut bench in benches {
             if is_workload {
-                workload(&line, &mut bench, &mut sheet);
+                workload(&line, &mut bench, &mut builder);
             } else {
                 bench.repeat(line.value("--num-runs").and_then(|runs| runs.parse().ok()).unwrap_or(RUNS));
             }
             script.benches.push(ScriptBench { server: server.clone(), bench });
         }
     }
-    if script.benches.is_empty() && sheet.problems.is_empty() {
-        sheet.push_error(format!("--link-vars {links}: no pair of settings has equal values"));
+    if script.benches.is_empty() && builder.problems.is_empty() {
+        builder.push_error(format!("--link-vars {links}: no pair of settings has equal values"));
     }
-    leave(&line, is_workload, &mut sheet);
-    sheet.finish(TOOL, TranslationKind::Script(script))
+    leave(&line, is_workload, &mut builder);
+    builder.finish(TOOL, TranslationKind::Script(script))
 }
 
 /// The combinations of a file; without it one that changes nothing.
-fn params(option: &str, stage: &str, line: &ParsedLine, sheet: &mut TranslationBuilder) -> Vec<Combination> {
+fn params(option: &str, stage: &str, line: &ParsedLine, builder: &mut TranslationBuilder) -> Vec<Combination> {
     let unchanged = vec![Combination::new()];
     let Some(file) = line.value(option) else { return unchanged };
     match sweep_params::read(Path::new(file)) {
@@ -124,14 +124,14 @@ fn params(option: &str, stage: &str, line: &ParsedLine, sheet: &mut TranslationB
             let why = format!(
                 "the file {error}; where it can be read, each of its settings is imported; by hand, `foreach` of the stage `{stage}` has a list of values for each key"
             );
-            sheet.push_untranslated(format!("{option} {file}"), why);
+            builder.push_untranslated(format!("{option} {file}"), why);
             unchanged
         }
     }
 }
 
 /// One request at a time, all at once, and levels between the two.
-fn workload(line: &ParsedLine, bench: &mut TranslatedBench, sheet: &mut TranslationBuilder) {
+fn workload(line: &ParsedLine, bench: &mut TranslatedBench, builder: &mut TranslationBuilder) {
     let levels = line.value("--workload-iters").and_then(|count| count.parse::<u32>().ok()).unwrap_or(10).max(2);
     let note = if line.value("--workload-var") == Some("max_concurrency") {
         let most = bench.value("--requests").and_then(|count| count.parse::<u64>().ok()).unwrap_or(1000).max(2);
@@ -141,12 +141,12 @@ fn workload(line: &ParsedLine, bench: &mut TranslatedBench, sheet: &mut Translat
         bench.replace_load(&[format!("--sweep={}", levels.saturating_sub(2).max(1))]);
         "there the highest level sends all requests at once; here users are added until the throughput stops growing"
     };
-    sheet.notes.retain(|other| other != note);
-    sheet.note(note);
+    builder.notes.retain(|other| other != note);
+    builder.note(note);
 }
 
 /// Options that are read above, and why the others have no place.
-fn leave(line: &ParsedLine, is_workload: bool, sheet: &mut TranslationBuilder) {
+fn leave(line: &ParsedLine, is_workload: bool, builder: &mut TranslationBuilder) {
     for given in &line.given {
         let why = match given.name {
             "--serve-cmd" | "--bench-cmd" | "--serve-params" | "--bench-params" | "--link-vars" => continue,
@@ -161,6 +161,6 @@ fn leave(line: &ParsedLine, is_workload: bool, sheet: &mut TranslationBuilder) {
             "--resume" => "the same `regatta run` continues: what is finished is cached",
             _ => "results are kept with the run: result.json, requests.jsonl",
         };
-        sheet.push_untranslated(given.as_written(), why);
+        builder.push_untranslated(given.as_written(), why);
     }
 }
