@@ -182,7 +182,10 @@ pub(super) fn compat(global: &Global, request: &Report) -> Result<CliExit, Comma
     for found in find_all(global, &word)? {
         let measured_run = found.run;
         if measured_run.request_traces.is_empty() {
-            print_error(&format!("{}: it has no records of single requests\n", measured_run.name));
+            print_error(&format!(
+                "{}: it has no records of single requests with their start times\n",
+                measured_run.name
+            ));
             continue;
         }
         let rows: Vec<_> = tools.iter().flat_map(|tool| interop::compat(&measured_run, *tool)).collect();

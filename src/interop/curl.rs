@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::interop::command_line::load::{TranslatedLoad, api_key};
+use crate::interop::command_line::load::{TranslatedLoad, address, api_key};
 use crate::interop::command_line::options::{Opt, ParsedLine, flag, many, one, read};
 use crate::interop::command_line::translation::{NoMeaning, Translation, TranslationBuilder, TranslationKind};
 use crate::interop::command_line::translation_error::TranslationError;
@@ -48,10 +48,11 @@ pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, Tra
         ["v2", "models", model, "stats"] => of_model("statistics", &server, model, &mut builder),
         ["v2", "repository", "models", model, act @ ("load" | "unload")] => of_model(act, &server, model, &mut builder),
         ["v2", "repository", "index"] | ["v2", "models", ..] => triton_command("models", format!("http://{server}")),
-        ["v1", "chat", "completions"] | ["v1", "completions"] => {
+        // A gateway may have a prefix in front of it.
+        [.., "chat", "completions"] | [.., "v1", "completions"] => {
             with_body(&line, &mut builder, |fields, builder| Ok(completions(&server, path, fields, &line, builder)))?
         }
-        ["v1", "models"] => {
+        [.., "v1", "models"] => {
             nothing(url, "a `bench` whose `model` is \"\" requests that list itself, and result.json names the model")
         }
         ["health" | "health_generate"] | ["health", "ready" | "live"] => {
@@ -160,9 +161,13 @@ fn completions(
     builder: &mut TranslationBuilder,
 ) -> TranslationKind {
     let mut load = TranslatedLoad::default();
-    load.target(server);
-    let is_chat = path.contains("chat");
-    load.put("--protocol", if is_chat { "openai-chat" } else { "openai-completions" });
+    let is_chat = path.ends_with("chat/completions");
+    let (protocol, usual) =
+        if is_chat { ("openai-chat", "/v1/chat/completions") } else { ("openai-completions", "/v1/completions") };
+    load.put("--protocol", protocol);
+    // Without a port it is that of the scheme.
+    let server = if server.contains(':') { server.to_owned() } else { format!("http://{server}") };
+    address(&server, &format!("/{path}"), usual, &mut load);
     if let Some(Value::String(model)) = fields.shift_remove("model") {
         load.put("--model", model);
     }

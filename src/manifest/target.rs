@@ -12,6 +12,8 @@ pub struct Targets {
     pub protocol: Option<Protocol>,
     /// Of an HTTP target that has one.
     pub path: Option<String>,
+    /// In front of `/v1`, of a base URL: `/api` of `https://openrouter.ai/api/v1`.
+    pub prefix: Option<String>,
     /// `/v2/models/NAME/…`
     pub model: Option<String>,
     /// `https://`
@@ -86,7 +88,7 @@ fn has_userinfo(part: &str) -> bool {
 }
 
 fn same(a: &Targets, b: &Targets) -> bool {
-    (a.protocol, &a.path, a.is_secure) == (b.protocol, &b.path, b.is_secure)
+    (a.protocol, &a.path, &a.prefix, a.is_secure) == (b.protocol, &b.path, &b.prefix, b.is_secure)
 }
 
 fn target(text: &str) -> Result<Targets, TargetError> {
@@ -133,12 +135,12 @@ fn with_interface_from_path(mut found: Targets, is_openai: bool) -> Targets {
         found.protocol = Some(Protocol::Generate);
         found.streams = Some(path.ends_with("_stream"));
         found.model = path.split('/').skip_while(|word| *word != "models").nth(1).map(str::to_owned);
-    } else if is_openai || path == "/v1" {
+    } else if is_openai || path.ends_with("/v1") {
         found.protocol = Some(Protocol::OpenaiChat);
         // `http://host/v1` is a base, as OpenAI's own clients take it.
-        if path == "/v1" {
-            found.path = None;
-        }
+        let prefix = path.strip_suffix("/v1").unwrap_or(path);
+        found.prefix = (!prefix.is_empty()).then(|| prefix.to_owned());
+        found.path = None;
     }
     found
 }
@@ -174,6 +176,22 @@ mod tests {
     }
 
     #[test]
+    fn a_base_url_may_have_a_prefix() {
+        for (text, prefix) in [
+            ("https://openrouter.ai/api/v1", Some("/api")),
+            ("http://a:9/api/llm/v1/", Some("/api/llm")),
+            ("openai://a:9/api/llm", Some("/api/llm")),
+            ("openai://a:9/api/llm/v1", Some("/api/llm")),
+            ("openai://a:9/v1", None),
+            ("http://a:9/v1", None),
+        ] {
+            let found = targets(text).unwrap();
+            let expected = (Some(Protocol::OpenaiChat), None, prefix);
+            assert_eq!((found.protocol, found.path.as_deref(), found.prefix.as_deref()), expected, "{text}");
+        }
+    }
+
+    #[test]
     fn an_invalid_target_reports_why() {
         let why = |text: &str| targets(text).unwrap_err().to_string();
         assert_eq!(why("a"), "`a` is not host:port");
@@ -194,5 +212,6 @@ mod tests {
         assert!(why("ftp://a:1").contains("none of http, https, grpc, openai"));
         assert!(why("http://a:1/v1|https://b:1/v1").contains("one protocol"));
         assert!(why("http://a:1/v1/completions|http://b:1/v1/chat/completions").contains("one protocol"));
+        assert!(why("http://a:1/x/v1|http://b:1/y/v1").contains("one protocol"));
     }
 }

@@ -34,6 +34,7 @@ pub(super) fn trace(index: u64, sched: f64, ttft: f64) -> RequestTrace {
         issue: sched,
         end: at + 20.0,
         input: Some(8),
+        input_server: None,
         tokens: Some(3),
         retokenised: None,
         chunks: TracedChunks::Every(vec![chunk(at), chunk(at + 10.0), chunk(at + 20.0)]),

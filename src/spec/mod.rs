@@ -59,7 +59,7 @@ pub use prompts::{DelayPlace, History, Prefixes, RecordOrder, Sessions};
 pub use protocol::{Protocol, requests_token_ids};
 pub use ramp::{Ramp, RampStep};
 pub use random_seed::RandomSeed;
-pub use request::{CancelBy, CancelPolicy, Interface, Request, WordList};
+pub use request::{CancelBy, CancelPolicy, Interface, LengthField, Request, WordList};
 pub use response_size_limits::ResponseSizeLimits;
 pub use retries::{Retries, RetryOn};
 pub use scenario::Scenario;

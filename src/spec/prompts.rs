@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::counts::MOST_USERS;
 use super::length::{LONGEST_LENGTH, Length};
+use super::think_time::ThinkTime;
 
 /// The order in which the records of a file are taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
@@ -45,7 +46,7 @@ pub struct Prefixes {
     pub zipf: Option<f64>,
 }
 
-/// Conversations: the next turn is sent after the answer to the one before, and a pause (`think_time`). Over `openai-chat` what came before it are messages of `user` and `assistant` in turn; over other protocols all is one text.
+/// Conversations: the next turn is sent after the answer to the one before, and a pause (`turn_delay`, or `think_time`). Over `openai-chat` what came before it are messages of `user` and `assistant` in turn; over other protocols all is one text.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Sessions {
@@ -53,6 +54,9 @@ pub struct Sessions {
     pub turns: Length,
     #[serde(default)]
     pub history: History,
+    /// The pause before each turn but the first, in place of `think_time`, which is then the pause before a session only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn_delay: Option<ThinkTime>,
 }
 
 /// What stands in front of a later turn's own prompt.

@@ -86,6 +86,9 @@ pub struct Request {
     /// Without streaming: leave the prompt out of the answer. Left out: yes, where the model can.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exclude_input_in_output: Option<bool>,
+    /// Over openai-chat: the field that has the length of the answer. Not a tensor. Left out: `max_tokens`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub length_field: Option<LengthField>,
     /// Prompts in one message; each is a request and measured separately. Needs a decoupled model above 1. Not a tensor.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = MOST_USERS))]
@@ -108,6 +111,23 @@ pub enum Interface {
     TokenIds,
     /// `text_input` in, `text_output` out: `ensemble`, `tensorrt_llm_bls` and other text models.
     Text,
+}
+
+/// The names that chat servers know the length of an answer by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LengthField {
+    MaxTokens,
+    MaxCompletionTokens,
+}
+
+impl LengthField {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::MaxTokens => "max_tokens",
+            Self::MaxCompletionTokens => "max_completion_tokens",
+        }
+    }
 }
 
 /// Words as token ids or as texts.

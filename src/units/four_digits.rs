@@ -18,6 +18,6 @@ mod tests {
     #[test]
     fn four_digits_are_left_of_any_number() {
         let numbers = [123_456.0, 1.234_56, -0.001_234_56, 7.0];
-        assert_eq!(numbers.map(four_digits), [123_500.0, 1.235, -0.001_235, 7.0]);
+        assert_eq!(numbers.map(|number| four_digits(number).to_string()), ["123500", "1.235", "-0.001235", "7"]);
     }
 }

@@ -168,6 +168,7 @@ fn run(name: &str, queue: &SimulatedQueue, noise: ServiceTimeNoise, seed: u64, o
             issue: sched,
             end: last,
             input: Some(8),
+            input_server: None,
             tokens: Some(16),
             retokenised: None,
             chunks: TracedChunks::Every(vec![chunk(first, 1), chunk(last, 15)]),

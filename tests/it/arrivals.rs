@@ -205,7 +205,7 @@ fn a_rate_that_rises_is_offered_and_admitted_as_planned() {
 fn turns_of_a_session_keep_their_order_and_carry_what_was_answered() {
     let server = paced(Duration::from_millis(1));
     let mut spec = spec(server.address, LoadPattern::Server { rate: 50.0.into() }, 12);
-    spec.content.sessions = Some(Sessions { turns: Length::Fixed(3), history: History::Answers });
+    spec.content.sessions = Some(Sessions { turns: Length::Fixed(3), history: History::Answers, turn_delay: None });
     spec.pace.think = Pause::Fixed(5.0);
     let measured = measured(&spec);
     for session in measured.requests.to_vec().chunk_by(|one, next| one.session == next.session) {

@@ -229,6 +229,7 @@ fn an_error_of_the_manifest_names_the_option_that_it_comes_from() {
         (["--ttft-p99", "abc"], "`--ttft-p99` must be a duration: `abc` is not a duration"),
         (["--limit", "foo=3"], "`--limit foo=3`: unknown key `foo`"),
         (["--duration", "abc"], "`--duration` must be a duration"),
+        (["--duration", "0s"], "`--duration` must be above 0"),
     ] {
         let ended = world.regatta(&["bench", "h:1", words[0], words[1]]);
         assert_eq!(ended.code, 2, "{words:?}\n{}{}", ended.stdout, ended.stderr);

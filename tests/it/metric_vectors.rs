@@ -87,6 +87,7 @@ fn answered(index: u64, sched: f64, issue: f64) -> RequestTrace {
         issue,
         end,
         input: None,
+        input_server: None,
         tokens: Some(1),
         retokenised: None,
         chunks: TracedChunks::Every(vec![TracedChunk { at: end, tokens: 1, kind: ChunkKind::Token }]),

@@ -10,7 +10,7 @@ use regatta::harness::{
     Api, BenchSpec, FailureClass, HarnessError, Http, LoadLevel, LoadPattern, Measured, RequestEnd, Slo, Transport,
     VerdictCheck, Violation, run,
 };
-use regatta::spec::{Arrivals, Length, Limits, Request, StopAfter};
+use regatta::spec::{Arrivals, Length, LengthField, Limits, Request, StopAfter};
 use serde_json::{Value, json};
 
 use self::script::{DONE, Do, END, HEAD, Scripted, chunk, good, role, token, usage};
@@ -301,6 +301,38 @@ fn a_server_that_leaves_out_its_usage_is_counted_by_chunks_and_that_is_said() {
     let tokens = &measured.result.tokens;
     assert_eq!((tokens.output, tokens.shorter, tokens.input_server), (6, 3, None));
     assert_eq!(tokens.source, "chunks, each counted as one token");
+    let events = [role(), token("a"), token("b"), usage(0), DONE.to_owned()].concat();
+    let answer = [HEAD.to_owned(), chunk(&events), END.to_owned()].concat();
+    let server = Scripted::start(move |_| vec![Do::Send(answer.clone())]);
+    let measured = measure(&chat(&server, 3));
+    let texts: Vec<&str> = measured.result.reasons().iter().map(|reason| reason.text.as_str()).collect();
+    let has = |part: &str| texts.iter().any(|text| text.contains(part));
+    assert!(has("contradicts its answers, so it is not used") && !has("sends no usage"), "{texts:#?}");
+}
+
+/// The models of a gateway are listed below the base URL of its requests.
+#[test]
+fn a_server_below_a_prefix_is_asked_for_its_models_there() {
+    let (_files, server) = simulator();
+    let path = Some("/api/llm/v1/chat/completions".to_owned());
+    let mut below = spec(&server.http.unwrap().to_string(), Api::OpenaiChat, 1);
+    below.model = String::new();
+    below.protocol = Transport::Http(Http { path, ..Http::new(Api::OpenaiChat) });
+    // There is none, so the root is asked, too.
+    let refused = wait_for(run(&below, &Stop::new(), |_| {})).unwrap_err().to_string();
+    assert!(refused.contains("it has ensemble, tensorrt_llm"), "{refused}");
+}
+
+#[test]
+fn the_length_of_a_chat_answer_may_be_in_the_newer_field() {
+    let server = Scripted::start(|_| vec![Do::Send(good())]);
+    let mut spec = chat(&server, 1);
+    spec.request.length_field = Some(LengthField::MaxCompletionTokens);
+    all_ok(&measure(&spec));
+    let requests = server.requests.lock().unwrap();
+    let (_, body) = requests[0].split_once("\r\n\r\n").unwrap();
+    let body: Value = serde_json::from_str(body).unwrap();
+    assert_eq!((&body["max_completion_tokens"], body.get("max_tokens")), (&json!(4), None));
 }
 
 /// What a server does wrong, the class that it is counted in, and a part of what is told.
@@ -326,6 +358,11 @@ fn every_fault_is_counted_in_its_class() {
         ),
         (vec![Do::Send(whole("429 Slow", "{\"error\":\"busy\"}"))], FailureClass::Refused, "HTTP status 429: busy"),
         (vec![Do::Send(whole("503 Not yet", ""))], FailureClass::Refused, "HTTP status 503"),
+        (
+            vec![Do::Send(whole("307 Temporary Redirect\r\nLocation: http://me:sk-1@h/v2?token=abc", "{}"))],
+            FailureClass::Server,
+            "HTTP status 307, a redirect to http://h/v2, which is not followed",
+        ),
         (vec![Do::Send(whole("200 OK", "{\"error\":\"in peace\"}"))], FailureClass::Server, "in peace"),
         (vec![Do::Send(whole("200 OK", "{\"choices\":[]}"))], FailureClass::Short, "no token"),
         (vec![Do::Send(stream(&["data: {\"choices\": nonsense\n\n".to_owned()]))], FailureClass::Stream, "not JSON"),

@@ -105,6 +105,46 @@ fn vllms_file_has_the_model_that_was_served() {
     ended.shows("left out: model_id: ");
 }
 
+/// vLLM 0.33.0 has the limit on requests in flight and an infinite rate there, and counts prompts as the server does.
+#[test]
+fn vllms_file_of_a_closed_loop_is_compared_with_one_of_the_same_users() {
+    let world = World::new();
+    let mut result: Value = serde_json::from_str(&fs::read_to_string(race().join("result.json")).unwrap()).unwrap();
+    result["asked"]["scenario"] = json!({"concurrency": {"users": 2}});
+    world.file("run/result.json", &result.to_string());
+    let records = fs::read_to_string(race().join("requests.jsonl")).unwrap();
+    let records: Vec<String> = records
+        .lines()
+        .map(|line| {
+            let mut record: Value = serde_json::from_str(line).unwrap();
+            record["usage"] = json!({"prompt": 23, "completion": 3});
+            record.to_string()
+        })
+        .collect();
+    world.file("run/requests.jsonl", &(records.join("\n") + "\n"));
+    world.good(&["export", "run", "--as", "vllm", "--out", "out"]);
+    let file: Value = serde_json::from_str(&world.read("out/vllm_bench.json")).unwrap();
+    assert_eq!((&file["max_concurrency"], &file["request_rate"]), (&2.into(), &"inf".into()));
+    assert_eq!(file["total_input_tokens"], 23 * file["completed"].as_u64().unwrap());
+    assert_eq!(file["input_lens"][0], 23);
+    let compared = world.good(&["compare", "run", "out/vllm_bench.json", "--as", "vllm"]);
+    assert!(!compared.stdout.contains("load: concurrency"), "{compared:?}");
+}
+
+#[test]
+fn a_failure_inside_a_stream_is_told_where_it_is_none_to_the_tool() {
+    let world = World::new();
+    world.file("run/result.json", &fs::read_to_string(race().join("result.json")).unwrap());
+    let records = fs::read_to_string(race().join("requests.jsonl")).unwrap();
+    let (first, rest) = records.split_once('\n').unwrap();
+    let mut first: Value = serde_json::from_str(first).unwrap();
+    first["ended"] = json!({"failed": {"class": "server", "why": "engine died"}});
+    world.file("run/requests.jsonl", &format!("{first}\n{rest}"));
+    let text = "1 requests that failed inside their stream are left out, and are successful there";
+    world.good(&["report", "run", "--compat", "vllm"]).shows(text);
+    assert!(!world.good(&["report", "run", "--compat", "guidellm"]).stdout.contains(text));
+}
+
 #[test]
 fn what_is_written_for_a_tool_has_its_definition_and_not_ours() {
     let world = World::new();

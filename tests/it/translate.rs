@@ -293,16 +293,72 @@ fn defaults_of_other_load_tools_are_carried_over() {
     assert_eq!(conversations.keys["distinct_prompts"], 5);
     // Seconds, and 16 tokens for a hash id.
     let trace = bench("vllm bench serve --model m --dataset-name timed_trace --dataset-path t.jsonl");
-    assert_eq!((&trace.keys["speed"], &trace.keys["data"]["block_tokens"]), (&json!(0.001), &json!(16)));
+    assert!(trace.args.contains(&"--trace=0.001".to_owned()), "{trace:?}");
+    assert_eq!(trace.keys["data"]["block_tokens"], 16);
     let slow = bench(
         "guidellm run --backend target=h:8000 --data kind=mooncake,path=t.jsonl --profile kind=replay,time_scale=2 --constraint kind=max_requests,count=9",
     );
-    assert_eq!((&slow.keys["speed"], &slow.keys["data"]), (&json!(0.0005), &json!({"first": 9})));
-    assert!(slow.args.contains(&"--ignore-eos".to_owned()), "{slow:?}");
+    assert_eq!(slow.keys["data"], json!({"first": 9}));
+    assert!(["--trace=0.0005", "--ignore-eos"].iter().all(|word| slow.args.contains(&(*word).to_owned())), "{slow:?}");
+    let replayed = bench(
+        "aiperf profile -m tiny --input-file tr.jsonl --custom-dataset-type mooncake_trace --fixed-schedule --benchmark-duration 30 --osl 8",
+    );
+    assert!(replayed.args.join(" ").contains("--trace --duration 30s"), "{replayed:?}");
+    assert_eq!(replayed.keys.get("scenario"), None);
     let sweep = bench(
         "guidellm run --data kind=synthetic_text,prompt_tokens=8,output_tokens=4 --profile kind=sweep,sweep_size=10,rampup_duration=10,strategy_type=poisson",
     );
     assert!(sweep.args.join(" ").contains("--arrivals poisson"), "{sweep:?}");
+}
+
+#[test]
+fn a_prefix_of_a_gateway_is_a_part_of_the_path() {
+    let line = |line: &str| match read_line(&words(line)).expect("understood").kind {
+        TranslationKind::Bench(bench) => bench.args.join(" "),
+        other => panic!("{line}: {other:?}"),
+    };
+    let gateway = "--endpoint /api/llm/v1/chat/completions";
+    for (tool, server) in [
+        ("aiperf profile -m tiny --url http://h:9018/api/llm/v1 --endpoint-type chat --streaming", "http://h:9018 "),
+        ("aiperf profile -m tiny --url h:9018/api/llm --endpoint-type chat", "h:9018 "),
+        (
+            "genai-perf profile -m tiny --service-kind openai --endpoint-type chat -u http://h:9018/api/llm",
+            "http://h:9018 ",
+        ),
+        (r#"curl http://h/api/llm/v1/chat/completions -d {"model":"tiny"}"#, "http://h "),
+    ] {
+        let args = line(tool);
+        assert!(args.starts_with(server) && args.contains(gateway), "{tool}: {args}");
+    }
+    for usual in ["http://h:8000", "http://h:8000/v1", "http://h:8000/v1/chat/completions"] {
+        let args = line(&format!("aiperf profile -m tiny --url {usual} --endpoint-type chat"));
+        assert!(args.starts_with("http://h:8000 --model") && !args.contains("--endpoint"), "{usual}: {args}");
+    }
+    let error = read_line(&words("aiperf profile -m tiny --url h:1/a --url h:2/b")).expect_err("one path");
+    assert!(error.to_string().contains("one benchmark has one path"), "{error}");
+}
+
+#[test]
+fn what_tools_do_by_default_is_done_or_noted() {
+    let import = |line: &str| read_line(&words(line)).expect("understood");
+    let bench = |line: &str| match import(line).kind {
+        TranslationKind::Bench(bench) => bench,
+        other => panic!("{line}: {other:?}"),
+    };
+    let https = "guidellm run --profile kind=synchronous --constraint kind=max_requests,count=3 --data kind=synthetic_text,prompt_tokens=8,output_tokens=4 --backend kind=openai_http,target=https://h:8443";
+    assert!(bench(https).args.contains(&"--insecure".to_owned()));
+    assert!(!bench(&format!("{https},verify=true")).args.contains(&"--insecure".to_owned()));
+    let field = |line: &str| bench(line).keys.get("request").map(|request| request["length_field"].clone());
+    let newer = Some(json!("max_completion_tokens"));
+    assert_eq!(field("aiperf profile -m m --endpoint-type chat --osl 4"), newer);
+    assert_eq!(field("aiperf profile -m m --endpoint-type chat --osl 4 --use-legacy-max-tokens"), None);
+    assert_eq!(field("aiperf profile -m m --endpoint-type completions --osl 4"), None);
+    assert_eq!(field("vllm bench serve --backend openai-chat --endpoint /v1/chat/completions --model m"), newer);
+    assert_eq!(field("vllm bench serve --model m"), None);
+    let scales = |line: &str| import(line).notes.iter().any(|note| note.contains("all gaps are scaled"));
+    assert!(scales("vllm bench serve --model m --request-rate 20"));
+    assert!(!scales("vllm bench serve --model m") && !scales("vllm bench serve --model m --max-concurrency 4"));
+    assert!(!scales("python3 -m sglang.bench_serving --request-rate 20"));
 }
 
 #[test]

@@ -18,7 +18,7 @@ use self::prompts::PromptSource;
 use self::response_bounds::{ResponseBounds, SHORTEST_TIME_OUT};
 use self::sending::SendingSpec;
 use self::slo::Slo;
-use self::transport::Transport;
+use self::transport::{Api, Transport};
 use super::HarnessError;
 use crate::event::Endpoint;
 use crate::spec::{
@@ -95,14 +95,20 @@ impl BenchSpec {
         if !faults.is_empty() {
             return Err(HarnessError::Spec(faults.join("; ")));
         }
+        let is_chat = matches!(&self.protocol, Transport::Http(http) if http.api == Api::OpenaiChat);
+        if self.request.length_field.is_some() && !is_chat {
+            return refuse("request.length_field is of the protocol openai-chat");
+        }
         for (what, length) in [("input length", &self.input_len), ("output length", &self.output_len)] {
             if let Some(fault) = length.fault() {
                 return Err(HarnessError::Spec(format!("{what}: {fault}")));
             }
         }
         self.content.check()?;
-        if let Some(fault) = self.pace.think.problem() {
-            return refuse(fault);
+        for pause in [Some(self.pace.think), self.content.turn_delay()].into_iter().flatten() {
+            if let Some(fault) = pause.problem() {
+                return refuse(fault);
+            }
         }
         if self.pace.max_in_flight == Some(0) {
             return refuse("max_in_flight must be at least 1");

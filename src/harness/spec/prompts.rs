@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::pause::Pause;
 use crate::harness::HarnessError;
 use crate::spec::{DelayPlace, Prefixes, RecordOrder, Sessions};
 
@@ -57,6 +58,11 @@ pub enum DataKind {
 }
 
 impl PromptSource {
+    /// The pause between the turns of a session, where that is not the think time.
+    pub(in crate::harness) fn turn_delay(&self) -> Option<Pause> {
+        self.sessions.as_ref()?.turn_delay.as_ref().map(Pause::from)
+    }
+
     pub(in crate::harness) fn check(&self) -> Result<(), HarnessError> {
         let refuse = |what: &str| Err(HarnessError::Spec(what.to_owned()));
         if let Some(fault) = self.prefixes.and_then(|prefixes| prefixes.fault()) {

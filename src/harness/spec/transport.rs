@@ -5,6 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::spec::{Tls, requests_token_ids};
 
+pub(in crate::harness) const USUAL_MODELS_PATH: &str = "/v1/models";
+
 /// What requests are sent over: a protocol with its settings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -38,6 +40,15 @@ impl Http {
     pub fn new(api: Api) -> Self {
         Self { api, path: None, extra: serde_json::Map::new(), api_key_env: None, prompt_ids: false, tls: None }
     }
+
+    /// Where a server of OpenAI's interfaces lists its models: below the base URL that its completions are below.
+    pub(in crate::harness) fn models_path(&self) -> String {
+        let base = self.path.as_deref().and_then(|path| {
+            let base = path.strip_suffix("/completions")?;
+            Some(base.strip_suffix("/chat").unwrap_or(base))
+        });
+        base.map_or_else(|| USUAL_MODELS_PATH.to_owned(), |base| format!("{base}/models"))
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -55,6 +66,15 @@ impl Api {
             Self::Generate => "generate",
             Self::OpenaiChat => "openai-chat",
             Self::OpenaiCompletions => "openai-completions",
+        }
+    }
+
+    /// The path of OpenAI's interfaces, on a server without a prefix.
+    pub const fn openai_path(self) -> Option<&'static str> {
+        match self {
+            Self::Generate => None,
+            Self::OpenaiChat => Some("/v1/chat/completions"),
+            Self::OpenaiCompletions => Some("/v1/completions"),
         }
     }
 }
@@ -83,6 +103,25 @@ impl Transport {
         match self {
             Self::Kserve => "kserve",
             Self::Http(http) => http.api.as_str(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn models_are_listed_below_the_base_url_of_the_requests() {
+        for (path, models) in [
+            (None, "/v1/models"),
+            (Some("/v1/completions"), "/v1/models"),
+            (Some("/api/llm/v1/chat/completions"), "/api/llm/v1/models"),
+            (Some("/api/paas/v4/chat/completions"), "/api/paas/v4/models"),
+            (Some("/generate"), "/v1/models"),
+        ] {
+            let http = Http { path: path.map(str::to_owned), ..Http::new(Api::OpenaiChat) };
+            assert_eq!(http.models_path(), models);
         }
     }
 }

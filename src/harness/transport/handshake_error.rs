@@ -29,10 +29,12 @@ pub(in crate::harness) enum HandshakeError {
     /// Of an ensemble.
     #[error("its step `{step}`: {error}")]
     Step { step: String, error: Box<Self> },
-    #[error("/v1/models: HTTP status {status}; the key is named with `api_key_env`")]
-    Key { status: u16 },
-    #[error("/v1/models (HTTP status {status}) names no model, so one must be given")]
-    NoModelNamed { status: u16 },
+    #[error("{path}: HTTP status {status}; the key is named with `api_key_env`")]
+    NoKey { path: String, status: u16 },
+    #[error("{path}: HTTP status {status}; it does not accept the key in the environment variable {variable}")]
+    WrongKey { path: String, status: u16, variable: String },
+    #[error("{path} (HTTP status {status}) names no model, so one must be given")]
+    NoModelNamed { path: String, status: u16 },
     /// All models that the server names.
     #[error("it has {}", .0.join(", "))]
     OtherModels(Vec<String>),

@@ -426,6 +426,8 @@ fn answers(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
     if tokens.source.contains(CHUNKS) {
         let why = if result.counts.violations.contains_key(&Violation::AboveRequested) {
             "the server's `usage` has more tokens than were requested, so it is not used, and chunks stand in; name a `tokenizer`"
+        } else if result.counts.violations.contains_key(&Violation::UsageMismatch) {
+            "the server's `usage` contradicts its answers, so it is not used, and chunks stand in; name a `tokenizer`"
         } else if requests_usage(spec) {
             "the server sends no usage, although each request has `stream_options.include_usage`, and chunks stand in; name a `tokenizer`"
         } else {

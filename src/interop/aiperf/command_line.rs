@@ -7,7 +7,7 @@ use crate::interop::command_line::conversations::{ConversationOptions, length_pa
 use crate::interop::command_line::json_number::number;
 use crate::interop::command_line::load::{
     SHAREGPT_FILE, TranslatedLoad, api_key, burstiness, duration_beside_requests, extra, goodput, header, length,
-    needs_tokenizer, tokenizer, whole,
+    needs_tokenizer, overlapping_address, tokenizer, whole,
 };
 use crate::interop::command_line::options::{GivenOption, ParsedLine, read};
 use crate::interop::command_line::translation::{Translation, TranslationBuilder};
@@ -32,18 +32,20 @@ pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, Tra
         builder.push_error(format!("`{word}`: {TOOL} takes options only"));
     }
     let mut load = TranslatedLoad::default();
-    load.put(
-        "--protocol",
-        match line.value("--endpoint-type").unwrap_or("chat") {
-            "chat" => "openai-chat",
-            "completions" => "openai-completions",
-            other => {
+    let (protocol, usual) = match line.value("--endpoint-type").unwrap_or("chat") {
+        "completions" => ("openai-completions", "/v1/completions"),
+        other => {
+            if other != "chat" {
                 builder
                     .push_error(format!("`--endpoint-type {other}` is not supported: there are chat and completions"));
-                "openai-chat"
             }
-        },
-    );
+            ("openai-chat", "/v1/chat/completions")
+        }
+    };
+    load.put("--protocol", protocol);
+    if !line.has("--use-legacy-max-tokens") {
+        load.limits_completion_tokens();
+    }
     let urls: Vec<&str> = line
         .given
         .iter()
@@ -51,7 +53,8 @@ pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, Tra
         .flat_map(|given| &given.values)
         .map(String::as_str)
         .collect();
-    load.target(if urls.is_empty() { "localhost:8000".to_owned() } else { urls.join("|") });
+    let urls = if urls.is_empty() { vec!["localhost:8000"] } else { urls };
+    overlapping_address(&urls, line.value("--endpoint").unwrap_or(usual), usual, &mut load, &mut builder);
     if let Some(file) = line.value("--config") {
         return TranslationBuilder::nothing(
             TOOL,
@@ -124,8 +127,8 @@ fn option(given: &GivenOption, line: &ParsedLine, load: &mut TranslatedLoad, bui
                 );
             }
         }
-        "--endpoint-type" | "--url" => {}
-        "--endpoint" => load.put("--endpoint", value),
+        // Read together, above.
+        "--endpoint-type" | "--endpoint" | "--url" | "--use-legacy-max-tokens" => {}
         "--streaming" => load.flag("--streaming"),
         "--api-key" => api_key("--api-key", load, builder),
         "--header" => header(given, load, builder),
@@ -168,7 +171,7 @@ fn option(given: &GivenOption, line: &ParsedLine, load: &mut TranslatedLoad, bui
         "--warmup-request-count" => load.put("--warmup", value),
         "--benchmark-duration" => load.put("--duration", format!("{value}s")),
         "--request-timeout-seconds" => {
-            load.keys.insert("request".to_owned(), json!({"deadline": format!("{value}s")}));
+            load.put_request_key("deadline", json!(format!("{value}s")));
         }
         "--request-cancellation-rate" if value.parse::<f64>().is_ok_and(|rate| rate == 0.0) => {}
         "--request-cancellation-rate" | "--request-cancellation-delay" => {
@@ -258,7 +261,7 @@ fn pool(given: &GivenOption, line: &ParsedLine, load: &mut TranslatedLoad) {
 }
 
 fn defaults(line: &ParsedLine, load: &mut TranslatedLoad, builder: &mut TranslationBuilder) {
-    if !load.has("--concurrency") && !load.has("--rate") && !load.has("--offline") {
+    if !load.has("--concurrency") && !load.has("--rate") && !load.has("--trace") {
         load.put("--concurrency", "1");
     }
     if !line.has("--warmup-request-count") {

@@ -54,6 +54,7 @@ pub(in crate::interop) fn requests(lines: &[Value]) -> ImportedRequests {
                 issue,
                 end,
                 input: metric("input_sequence_length").map(|n| n as u32),
+                input_server: None,
                 tokens: metric("usage_completion_tokens").map(|n| n as u32),
                 retokenised: retokenised.filter(|_| !is_server_count),
                 chunks,

@@ -69,7 +69,6 @@ const LEFT: &[(&[&str], &str)] = &[
     (&["--reset-kv-cache", "--reset-kv-cache-"], "a server that a stage starts has an empty cache"),
     (&["--server-profiler", "--server-profiler-"], "a profile is taken on the server, with its own tools"),
     (&["--use-server-token-count", "--per-chunk-usage"], "server counts are used wherever the server reports them"),
-    (&["--use-legacy-max-tokens"], "the field is the one that the protocol has; another is --extra NAME:VALUE"),
     (&["--connection-reuse-strategy"], "connections are kept and used again"),
     (&["--isl-block-size"], "it is for traces with hash ids: `data.block_tokens`"),
     (&["--isl-osl-pairs"], "lengths with weights are `input_tokens: { empirical: … }`"),

@@ -48,10 +48,13 @@ impl ConversationOptions {
         } else {
             json!({"fixed": number(turns.round().max(1.0))})
         };
-        load.keys.insert("sessions".to_owned(), json!({"turns": turns_law, "history": "answers"}));
+        let mut sessions = json!({"turns": turns_law, "history": "answers"});
+        // Before each turn but the first: `_create_turn` of AIPerf 0.13.0 (aiperf/dataset/composer/synthetic.py) and GenAI-Perf 0.0.16
+        // (genai_perf/inputs/retrievers/synthetic_data_retriever.py).
         if pause > 0.0 {
-            load.keys.insert("think_time".to_owned(), self.pause(pause, spread, builder));
+            sessions["turn_delay"] = self.pause(pause, spread, builder);
         }
+        load.keys.insert("sessions".to_owned(), sessions);
         // More turns than so many conversations have begin them again.
         let turns_of_all = (count * turns).ceil();
         let requests = load.get("--requests").and_then(|requests| requests.parse::<f64>().ok());

@@ -8,7 +8,7 @@ use super::translated_bench::{Sweep, TranslatedBench};
 use super::translation::{TranslationBuilder, TranslationKind};
 
 /// In the order in which they are written.
-const ORDER: [&str; 28] = [
+const ORDER: [&str; 29] = [
     "--model",
     "--protocol",
     "--endpoint",
@@ -19,6 +19,7 @@ const ORDER: [&str; 28] = [
     "--rate",
     "--sweep",
     "--offline",
+    "--trace",
     "--arrivals",
     "--requests",
     "--duration",
@@ -137,16 +138,30 @@ impl TranslatedLoad {
         // Options of another load are none of this one.
         self.options.retain(|(name, _)| !["--concurrency", "--rate", "--arrivals"].contains(name));
         self.sweep = None;
-        self.flag("--offline");
-        self.keys.insert("scenario".to_owned(), json!("trace"));
         if (speed - 1.0).abs() > f64::EPSILON {
-            self.keys.insert("speed".to_owned(), number(speed));
+            self.put("--trace", number(speed).to_string());
+        } else {
+            self.flag("--trace");
         }
     }
 
     /// A key of `bench.data`.
     pub fn put_data_key(&mut self, key: &str, value: Value) {
         self.keys.entry("data").or_insert_with(|| json!({}))[key] = value;
+    }
+
+    /// A key of `bench.request`.
+    pub fn put_request_key(&mut self, key: &str, value: Value) {
+        self.keys.entry("request").or_insert_with(|| json!({}))[key] = value;
+    }
+
+    /// Over chat the length of an answer is in `max_completion_tokens`: so do AIPerf 0.13.0 (aiperf/endpoints/openai_chat.py), vLLM 0.33.0
+    /// (vllm/benchmarks/lib/endpoint_request_func.py), SGLang 0.5.23 (sglang/benchmark/serving.py) and GuideLLM 0.8.1
+    /// (guidellm/backends/openai/request_handlers.py). Over completions all have `max_tokens`.
+    pub fn limits_completion_tokens(&mut self) {
+        if self.get("--protocol") == Some("openai-chat") {
+            self.put_request_key("length_field", json!("max_completion_tokens"));
+        }
     }
 
     /// Conversations as the data have them, each turn with the answers that came before it in front.
@@ -168,8 +183,8 @@ impl TranslatedLoad {
         let mut args = vec![self.target];
         for (name, values) in self.options {
             match values.as_slice() {
-                // Its value is optional: it stands in the same argument.
-                [rates] if name == "--sweep" => args.push(format!("{name}={rates}")),
+                // Their value is optional: it stands in the same argument.
+                [value] if ["--sweep", "--trace"].contains(&name) => args.push(format!("{name}={value}")),
                 _ => {
                     args.push(name.to_owned());
                     args.extend(values);
@@ -387,15 +402,56 @@ pub(in crate::interop) fn burstiness(given: &GivenOption, load: &mut TranslatedL
 /// The server and the path of requests, of a base URL and a path behind it. The path is only given where it is not the usual
 /// one of the protocol.
 pub(in crate::interop) fn address(base: &str, path: &str, usual: &str, load: &mut TranslatedLoad) {
-    let base = base.trim_end_matches('/');
-    let behind_scheme = base.find("://").map_or(0, |at| at + 3);
-    let cut = base[behind_scheme..].find('/').map_or(base.len(), |at| behind_scheme + at);
-    let (server, prefix) = base.split_at(cut);
+    let (server, prefix) = server_and_prefix(base);
     load.target(server);
     let whole = format!("{prefix}/{}", path.trim_start_matches('/'));
     if whole != usual {
         load.put("--endpoint", whole);
     }
+}
+
+/// The same for several base URLs, and as AIPerf 0.13.0 joins them with the path (`_dedup_path_overlap` in
+/// aiperf/transports/aiohttp_transport.py): what ends a base URL and begins the path, stands once.
+pub(in crate::interop) fn overlapping_address(
+    bases: &[&str],
+    path: &str,
+    usual: &str,
+    load: &mut TranslatedLoad,
+    builder: &mut TranslationBuilder,
+) {
+    let (servers, mut paths): (Vec<&str>, Vec<String>) = bases
+        .iter()
+        .map(|base| {
+            let (server, prefix) = server_and_prefix(base);
+            (server, joined_once(prefix, path))
+        })
+        .unzip();
+    load.target(servers.join("|"));
+    paths.dedup();
+    match paths.as_slice() {
+        [whole] if whole == usual => {}
+        [whole] => load.put("--endpoint", whole.as_str()),
+        several => builder.push_error(format!(
+            "the paths of its URLs differ, {}: one benchmark has one path",
+            several.iter().map(|path| format!("`{path}`")).collect::<Vec<_>>().join(" and ")
+        )),
+    }
+}
+
+fn server_and_prefix(base: &str) -> (&str, &str) {
+    let base = base.trim_end_matches('/');
+    let behind_scheme = base.find("://").map_or(0, |at| at + 3);
+    let cut = base[behind_scheme..].find('/').map_or(base.len(), |at| behind_scheme + at);
+    base.split_at(cut)
+}
+
+fn joined_once(prefix: &str, path: &str) -> String {
+    let path = path.trim_start_matches('/');
+    if prefix.ends_with(&format!("/{path}")) {
+        return prefix.to_owned();
+    }
+    let path = if prefix.ends_with("/v1") { path.strip_prefix("v1/").unwrap_or(path) } else { path };
+    format!("{prefix}/{path}")
 }
 
 /// A key belongs into the environment, and nowhere else.
@@ -413,6 +469,22 @@ pub(in crate::interop) fn header(given: &GivenOption, load: &mut TranslatedLoad,
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The cases of AIPerf's own docstring, and a prefix.
+    #[test]
+    fn what_ends_a_base_url_and_begins_a_path_stands_once() {
+        let usual = "/v1/chat/completions";
+        for (prefix, path, whole) in [
+            ("", usual, usual),
+            ("/v1", usual, usual),
+            (usual, usual, usual),
+            ("/api/llm", usual, "/api/llm/v1/chat/completions"),
+            ("/api/llm/v1", usual, "/api/llm/v1/chat/completions"),
+            ("/api/llm/v1", "custom", "/api/llm/v1/custom"),
+        ] {
+            assert_eq!(joined_once(prefix, path), whole, "{prefix} {path}");
+        }
+    }
 
     #[test]
     fn ranges_have_both_ends() {

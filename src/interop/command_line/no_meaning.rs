@@ -17,7 +17,7 @@ const PROGRAMS: &[(&[&str], &str, &str)] = &[
     (&["huggingface-cli", "hf"], "a download", "a `weights` stage downloads a checkpoint and checks every file: `weights: { hf: ORGANISATION/MODEL, revision: COMMIT }`"),
     (&["echo", "printf", "cat", "head", "tail", "tee", "less", "grep", "jq", "set", "alias", "ulimit", "date", "true", "which", "test", "[", "exit"], "text", "it changes nothing that is measured; a run prints its progress, and `regatta status` and `regatta logs` show more"),
     (&["benchmark_serving_structured_output.py"], "structured output", "whether answers keep to a schema is not checked; the same load is that of `vllm bench serve`, whose lines are imported"),
-    (&["multi-round-qa.py"], "conversations", "users that ask one question after the other are `bench.sessions`, with `think_time` between the turns and `prefixes` that they share"),
+    (&["multi-round-qa.py"], "conversations", "users that ask one question after the other are `bench.sessions`, with `turn_delay` between the turns and `prefixes` that they share"),
     (&["source", "."], "another script", "import that file, too: `regatta import FILE`"),
     (&["bash", "sh"], "another script", "import that file, too: `regatta import FILE`"),
     (&["tmux", "screen", "disown"], "the terminal", "a run that was cut off is continued by the same command; with `--on slurm` it needs no terminal"),

@@ -60,7 +60,7 @@ impl TranslatedBench {
                 self.args.drain(at..(at + 2).min(self.args.len()));
             }
         }
-        self.args.retain(|word| word != "--offline");
+        self.args.retain(|word| word != "--offline" && !word.starts_with("--trace"));
         self.args.splice(1.min(self.args.len()).., load.iter().cloned().chain(self.args[1..].to_vec()));
     }
 

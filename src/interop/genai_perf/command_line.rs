@@ -3,7 +3,9 @@
 use serde_json::json;
 
 use crate::interop::command_line::conversations::{ConversationOptions, length_pairs};
-use crate::interop::command_line::load::{TranslatedLoad, extra, goodput, header, length, range, whole};
+use crate::interop::command_line::load::{
+    TranslatedLoad, extra, goodput, header, length, overlapping_address, range, whole,
+};
 use crate::interop::command_line::options::{GivenOption, Opt, ParsedLine, flag, many, one, read};
 use crate::interop::command_line::translation::{Translation, TranslationBuilder};
 use crate::interop::command_line::translation_error::TranslationError;
@@ -107,6 +109,7 @@ pub(in crate::interop) fn translate(
 /// The server's address and protocol. Returns whether that is HTTP.
 fn interface(line: &ParsedLine, load: &mut TranslatedLoad, builder: &mut TranslationBuilder) -> bool {
     let endpoint = line.value("--endpoint-type");
+    let path = line.value("--endpoint");
     let protocol = match (line.value("--service-kind"), endpoint) {
         (None | Some("triton"), None | Some("kserve")) => "kserve",
         (None | Some("triton"), Some("generate")) => "generate",
@@ -121,8 +124,19 @@ fn interface(line: &ParsedLine, load: &mut TranslatedLoad, builder: &mut Transla
     };
     load.put("--protocol", protocol);
     let is_http = protocol != "kserve";
-    let usual = if is_http { "localhost:8000" } else { "localhost:8001" };
-    load.target(line.value("--url").unwrap_or(usual));
+    let url = line.value("--url").unwrap_or(if is_http { "localhost:8000" } else { "localhost:8001" });
+    let usual = match protocol {
+        "openai-chat" => "/v1/chat/completions",
+        "openai-completions" => "/v1/completions",
+        _ => {
+            load.target(url);
+            if let Some(path) = path {
+                load.put("--endpoint", path);
+            }
+            return is_http;
+        }
+    };
+    overlapping_address(&[url], path.unwrap_or(usual), usual, load, builder);
     is_http
 }
 
@@ -149,8 +163,7 @@ fn option(
             }
         }
         // Read together, above.
-        "--service-kind" | "--endpoint-type" | "--url" => {}
-        "--endpoint" => load.put("--endpoint", value),
+        "--service-kind" | "--endpoint-type" | "--endpoint" | "--url" => {}
         "--streaming" => load.flag("--streaming"),
         // The server's model metadata shows the backend.
         "--backend" if value == "vllm" || value.starts_with("tensorrtllm") || value.starts_with("trtllm") => {}

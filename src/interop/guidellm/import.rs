@@ -90,6 +90,7 @@ fn requests(value: &Value, benchmark: &Value) -> Option<ImportedRequests> {
                 issue,
                 end: ms("request_end").unwrap_or(issue),
                 input: at(one, "/input_metrics/total_tokens").map(|tokens| tokens as u32),
+                input_server: None,
                 tokens,
                 retokenised: None,
                 chunks,

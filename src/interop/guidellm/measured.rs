@@ -24,6 +24,8 @@ pub(super) struct GuideLlmRun {
     /// `chat_completions`, `/v1/completions`, …
     pub request_format: Option<String>,
     pub has_api_key: bool,
+    /// By default GuideLLM 0.8.1 does not: `verify` in guidellm/schemas/backends/openai_http.py.
+    pub verifies_certificate: bool,
     pub without_streaming: bool,
     /// Further fields of each request.
     pub fields: Vec<String>,
@@ -104,10 +106,14 @@ impl GuideLlmRun {
             }
         };
         load.put("--protocol", protocol);
+        load.limits_completion_tokens();
         let target = self.target.as_deref().unwrap_or("http://localhost:8000");
         let target = target.trim_end_matches('/');
         // It adds /v1 to an address that has it not.
         address(target.strip_suffix("/v1").unwrap_or(target), usual, usual, load);
+        if target.starts_with("https://") && !self.verifies_certificate {
+            load.flag("--insecure");
+        }
         if let Some(model) = &self.model {
             load.put("--model", model);
         }

@@ -124,8 +124,7 @@ pub(super) fn backend(text: &str, run: &mut GuideLlmRun, builder: &mut Translati
             name if name.contains("header") => {
                 builder.push_untranslated(format!("{name}=…"), "further headers are not sent");
             }
-            "verify" => builder
-                .push_untranslated(format!("verify={plain}"), "a certificate is checked, unless --insecure is given"),
+            "verify" => run.verifies_certificate = plain.eq_ignore_ascii_case("true"),
             "timeout" | "timeout_connect" => {
                 builder.push_untranslated(
                     format!("{name}={plain}"),

@@ -30,7 +30,7 @@ pub use rules::{MetricConcept, PercentileRule, Tool, UnknownTool};
 pub use spread::{DeviationRule, SortedValues};
 pub use vector::vector;
 
-use crate::harness::{LatencyMetrics, Metric};
+use crate::harness::{FailureClass, LatencyMetrics, Metric};
 
 /// The few numbers that most tools give of a metric.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
@@ -113,8 +113,23 @@ fn row(measured_run: &MeasuredRun, tool: Tool, concept: MetricConcept) -> Option
         ours,
         theirs,
         formula: MetricMeaning::of(tool, concept).map(|meaning| meaning.formula),
-        note: why,
+        note: why.or_else(|| failed_in_stream(measured_run, tool).filter(|_| concept == MetricConcept::Requests)),
     })
+}
+
+/// How many failed requests a tool counts as successful, because an error inside a stream that has begun is none to it: vLLM 0.33.0
+/// (vllm/benchmarks/lib/endpoint_request_func.py), SGLang 0.5.23 (sglang/benchmark/serving.py), and AIPerf 0.13.0.
+fn failed_in_stream(measured_run: &MeasuredRun, tool: Tool) -> Option<String> {
+    if measured_run.result.own().is_none() || !matches!(tool, Tool::Vllm | Tool::SglangChat | Tool::AiPerf) {
+        return None;
+    }
+    let is_in_stream = |one: &&RequestTrace| {
+        let class = one.error.as_deref().and_then(|error| error.split(':').next());
+        class == Some(FailureClass::Server.as_str()) && one.first(ChunkFilter::Any).is_some()
+    };
+    let count = measured_run.request_traces.iter().filter(is_in_stream).count();
+    (count > 0)
+        .then(|| format!("{count} requests that failed inside their stream are left out, and are successful there"))
 }
 
 /// A tool's number of a run. Where chunks were not kept, the pools of the result replace pooled gaps.

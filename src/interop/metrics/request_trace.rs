@@ -18,6 +18,9 @@ pub struct RequestTrace {
     pub end: f64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<u32>,
+    /// Prompt tokens as the server counts them, where that is another count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input_server: Option<u32>,
     /// Output tokens as the server or the engine counts them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u32>,
@@ -159,6 +162,11 @@ impl From<&RequestRecord> for RequestTrace {
             issue: ms(record.t_issue),
             end: ms(record.t_end),
             input: Some(record.input_tokens),
+            input_server: record
+                .usage
+                .as_ref()
+                .and_then(|usage| usage.prompt)
+                .and_then(|tokens| u32::try_from(tokens).ok()),
             tokens: (!record.retokenized).then_some(record.tokens),
             retokenised: record.retokenized.then_some(record.tokens),
             chunks,

@@ -337,13 +337,13 @@ impl Tool {
                 tpot: Some(PerRequestMetric::Later(LAST_TOKEN, SingleTokenRule::LeftOut)),
                 itl: Some(ChunkGapRule::Gaps),
                 e2e: Some(LAST_TOKEN),
-                note: "ITL pools the gaps between chunks, however many tokens a chunk has; versions before 0.33 take a chat's role chunk as the first token, and a result file does not name its version",
+                note: "ITL pools the gaps between chunks, however many tokens a chunk has; versions before 0.33 take a chat's role chunk as the first token, and a result file does not name its version; text in `reasoning_content` alone is no token, and an empty `content` without a role always is one",
                 ..PLAIN
             },
             Self::SglangChat => ToolRules {
                 tpot: Some(PerRequestMetric::Later(AnswerEnd::End, SingleTokenRule::LeftOut)),
                 itl: Some(ChunkGapRule::Gaps),
-                note: "latency runs to the end of the stream",
+                note: "latency runs to the end of the stream; tool calls are no text",
                 ..PLAIN
             },
             Self::SglangNative => ToolRules {

@@ -37,6 +37,7 @@ fn seen(
         issue,
         end,
         input: None,
+        input_server: None,
         tokens: Some(tokens),
         retokenised: Some(retokenised),
         chunks: TracedChunks::Every(

@@ -33,6 +33,7 @@ pub(in crate::interop) fn requests(value: &Value) -> ImportedRequests {
                 issue,
                 end: stamps.last().copied().unwrap_or(issue),
                 input: None,
+                input_server: None,
                 // The file has no counts.
                 tokens: Some(chunks.iter().map(|chunk| chunk.tokens).sum()),
                 retokenised: None,

@@ -122,6 +122,7 @@ fn interface(line: &ParsedLine, load: &mut TranslatedLoad, builder: &mut Transla
         builder.note("SGLang's own `/generate` is not used: the same server answers /v1/completions");
     }
     load.put("--protocol", protocol);
+    load.limits_completion_tokens();
     if protocol == "generate" {
         // There --model is for the tokenizer.
         load.put("--model", "ensemble");

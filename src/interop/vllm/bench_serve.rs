@@ -20,12 +20,25 @@ pub(super) struct ServingBenchmark {
     temperature: Option<&'static str>,
     /// Requests that it sends first to see whether the server answers.
     tests: &'static str,
+    /// Arrivals at a rate are moved so that as many as the rate has come in their time: `normalize_factor` of vLLM 0.33.0
+    /// (vllm/benchmarks/serve.py).
+    moves_arrivals: bool,
 }
 
-pub(super) static VLLM: ServingBenchmark =
-    ServingBenchmark { tool: "vllm bench serve", random_ignores_eos: true, temperature: None, tests: "0" };
-pub(super) static BENCHMARK_SERVING: ServingBenchmark =
-    ServingBenchmark { tool: "benchmark_serving.py", random_ignores_eos: false, temperature: Some("0"), tests: "1" };
+pub(super) static VLLM: ServingBenchmark = ServingBenchmark {
+    tool: "vllm bench serve",
+    random_ignores_eos: true,
+    temperature: None,
+    tests: "0",
+    moves_arrivals: true,
+};
+pub(super) static BENCHMARK_SERVING: ServingBenchmark = ServingBenchmark {
+    tool: "benchmark_serving.py",
+    random_ignores_eos: false,
+    temperature: Some("0"),
+    tests: "1",
+    moves_arrivals: false,
+};
 
 #[rustfmt::skip]
 static TABLE: &[Opt] = &[
@@ -103,6 +116,10 @@ pub(super) fn translate(
     if let Err(why) = dataset::put(&line, &mut load, &mut builder) {
         return TranslationBuilder::nothing(tool, why);
     }
+    let has_rate = load.get("--rate").is_some_and(|rate| rate != "-1");
+    if program.moves_arrivals && has_rate && !line.has("--ramp-up-strategy") {
+        builder.note("there all gaps are scaled by one factor, so that the last of N requests is due after N/RATE seconds exactly; here they are as the law draws them, so the rate of one run is near RATE, the nearer the more requests there are");
+    }
     // Its own.
     load.put(
         "--warmup",
@@ -143,6 +160,7 @@ fn interface(line: &ParsedLine, load: &mut TranslatedLoad, builder: &mut Transla
         }
     };
     load.put("--protocol", protocol);
+    load.limits_completion_tokens();
     let path = line.value("--endpoint").unwrap_or(usual);
     if backend == "openai-chat" && !path.trim_end_matches('/').ends_with("chat/completions") {
         builder.push_error(format!(
@@ -185,7 +203,7 @@ fn option(given: &GivenOption, line: &ParsedLine, load: &mut TranslatedLoad, bui
         "--goodput" => goodput(load, builder, given),
         "--extra-body" => extra(load, builder, value, true),
         "--tokenizer" => tokenizer(given, load, builder),
-        "--burstiness" if load.has("--offline") || load.get("--rate").is_none_or(|rate| rate == "-1") => {
+        "--burstiness" if load.get("--rate").is_none_or(|rate| rate == "-1") => {
             builder.push_untranslated(given.as_written(), "there is no rate whose gaps it would shape");
         }
         "--burstiness" => burstiness(given, load, builder),

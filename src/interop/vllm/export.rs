@@ -1,10 +1,11 @@
 //! The JSON object that `vllm bench serve --save-detailed` leaves.
 
 use crate::harness::{LoadLevel, LoadPattern, RunResult};
+use crate::interop::command_line::json_number::number;
 use crate::interop::metrics::{
     ChunkFilter, DeviationRule, MeasuredRun, MetricConcept, MissingMetric, RequestTrace, Tool,
 };
-use crate::interop::results::exported::{Exported, facts, input_tokens, ok, output_tokens, spread};
+use crate::interop::results::exported::{Exported, facts, ok, output_tokens, spread};
 use crate::interop::results::identity;
 use crate::spec::Arrivals;
 use serde_json::{Map, Value, json};
@@ -38,7 +39,11 @@ pub(in crate::interop) fn write(measured_run: &MeasuredRun, out: &mut Exported) 
         Ok(burstiness) => drop(put("burstiness", json!(burstiness))),
         Err(why) => out.without(format!("burstiness: {why}")),
     }
-    let input = input_tokens(measured_run).sum() as u64;
+    match facts.users() {
+        Some(users) => drop(put("max_concurrency", number(users))),
+        None => out.without("max_concurrency: a result has no limit on requests in flight beside another load"),
+    }
+    let input: u64 = ok(measured_run).filter_map(input_length).map(u64::from).sum();
     let output =
         output_tokens(measured_run, TOOL, "total_output_tokens, output_throughput, total_token_throughput", out);
     let output = output.map(|output| output.sum() as u64);
@@ -74,8 +79,14 @@ pub(in crate::interop) fn write(measured_run: &MeasuredRun, out: &mut Exported) 
     }
     details(measured_run, &mut all, out);
     out.without("generated_texts: a run keeps no contents");
-    out.without("tokenizer_id, max_concurrency, max_output_tokens_per_s, max_concurrent_requests: not known as vLLM counts them");
+    out.without("tokenizer_id, max_output_tokens_per_s, max_concurrent_requests: not known as vLLM counts them");
     out.json("vllm_bench.json", &Value::Object(all));
+}
+
+/// Of the server's `usage` where it sends one, as vLLM 0.33.0 has it (`output.prompt_len` in
+/// vllm/benchmarks/lib/endpoint_request_func.py).
+fn input_length(one: &RequestTrace) -> Option<u32> {
+    one.input_server.or(one.input)
 }
 
 /// In requests per second. `inf`: no request waits for its time, as vLLM has it also with a limit on requests in flight.
@@ -103,7 +114,7 @@ fn details(measured_run: &MeasuredRun, all: &mut Map<String, Value>, out: &mut E
     let last = |one: &RequestTrace| one.last(ChunkFilter::Token).map_or(0.0, |chunk| (chunk.at - one.issue) / 1e3);
     let each =
         |value: &dyn Fn(&RequestTrace) -> Value| measured_run.request_traces.iter().map(value).collect::<Value>();
-    all.insert("input_lens".to_owned(), each(&|one| json!(one.input)));
+    all.insert("input_lens".to_owned(), each(&|one| json!(input_length(one))));
     all.insert("output_lens".to_owned(), each(&|one| json!(if one.ok { TOOL.output_tokens(one) } else { Some(0) })));
     all.insert("ttfts".to_owned(), each(&|one| json!(first(one))));
     all.insert("latencies".to_owned(), each(&|one| json!(last(one))));

@@ -36,6 +36,10 @@ pub(in crate::interop) fn import_numbers(value: &Value) -> ImportedNumbers {
     ] {
         put(&mut requested, key, value.pointer(place).cloned());
     }
+    // Beside a limit on requests in flight an infinite rate is as many users.
+    if requested.contains_key("concurrency") && requested.get("request_rate").is_some_and(|rate| rate == "inf") {
+        requested.shift_remove("request_rate");
+    }
     ImportedNumbers {
         tool: Some(tool),
         format,
@@ -95,6 +99,7 @@ pub(in crate::interop) fn requests(value: &Value) -> Option<ImportedRequests> {
                 issue,
                 end,
                 input: number(list("input_lens"), n).map(|tokens| tokens as u32),
+                input_server: None,
                 tokens,
                 retokenised: None,
                 chunks: if ok {

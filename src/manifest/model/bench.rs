@@ -58,7 +58,7 @@ pub struct Bench {
     pub speed: Option<f64>,
     #[serde(default)]
     pub arrivals: Arrivals,
-    /// The pause between an answer and the user's next request, and between the turns of a session.
+    /// The pause between an answer and the user's next request, and between the turns of a session without a `turn_delay`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub think_time: Option<ThinkTime>,
     /// Server and Trace: arrivals beyond so many requests in flight wait in the client. Their latency counts the wait. With LoadGen over

@@ -367,6 +367,9 @@ impl StageChecker<'_> {
             let hint = Some("give `requests: 1000`, `duration: 60s`, or both".to_owned());
             self.push_error(&["bench", "stop"], "needs `requests` or `duration`", "it would never end", hint);
         }
+        if bench.stop.time().is_some_and(|time| time.is_zero()) {
+            self.push_error(&["bench", "stop", "duration"], "must be above 0", "no request would be sent", None);
+        }
         if bench.scenario == Scenario::Offline && bench.stop.requests.is_none() && bench.stop.duration.is_some() {
             let hint = Some("give `requests: 1000`".to_owned());
             self.push_error(&["bench", "stop"], "needs `requests`", "offline sends everything at once", hint);

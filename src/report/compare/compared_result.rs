@@ -37,8 +37,8 @@ impl Measure {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotComputable {
     #[error(
-        "{name} cannot be computed as {tool}: it has no records of single requests\n  hint: import the tool's raw records with \
-         its numbers"
+        "{name} cannot be computed as {tool}: it has no records of single requests with their start times\n  hint: import \
+         the tool's raw records with its numbers"
     )]
     NoRecords { name: String, tool: &'static str },
     /// Each metric, with what its definition lacks.

@@ -36,7 +36,7 @@ impl CountedLines {
                 0 => return Ok(self.lines),
                 length => {
                     self.bytes += length as u64;
-                    self.lines += piece[..length].iter().filter(|byte| **byte == b'\n').count();
+                    self.lines += memchr::memchr_iter(b'\n', &piece[..length]).count();
                 }
             }
         }

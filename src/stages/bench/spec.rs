@@ -46,7 +46,7 @@ pub(super) fn spec(bench: &Bench, project: &Path) -> Result<BenchSpec, BenchSett
 pub fn protocol(bench: &Bench, targets: &Targets, project: &Path) -> Result<harness::Transport, BenchSettingError> {
     let api = match bench.protocol.or(targets.protocol) {
         None | Some(crate::spec::Protocol::Kserve) => {
-            if let Some(path) = bench.endpoint.as_ref().or(targets.path.as_ref()) {
+            if let Some(path) = bench.endpoint.as_ref().or(targets.path.as_ref()).or(targets.prefix.as_ref()) {
                 return Err(BenchSettingError::PathOverGrpc(path.clone()));
             }
             if bench.tls.is_some() || targets.is_secure {
@@ -59,7 +59,10 @@ pub fn protocol(bench: &Bench, targets: &Targets, project: &Path) -> Result<harn
         Some(crate::spec::Protocol::OpenaiCompletions) => harness::Api::OpenaiCompletions,
     };
     Ok(harness::Transport::Http(harness::Http {
-        path: bench.endpoint.clone().or_else(|| targets.path.clone()),
+        path: bench.endpoint.clone().or_else(|| targets.path.clone()).or_else(|| {
+            let prefix = targets.prefix.as_deref()?;
+            Some(format!("{prefix}{}", api.openai_path()?))
+        }),
         extra: bench.extra.clone(),
         api_key_env: bench.api_key_env.clone(),
         prompt_ids: bench.request.interface == Some(crate::spec::Interface::TokenIds),

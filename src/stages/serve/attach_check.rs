@@ -194,15 +194,19 @@ fn optional<T>(answer: Result<T, ClientError>) -> Result<Option<T>, Problem> {
 }
 
 async fn unreachable(endpoint: &Endpoint, error: &ClientError) -> Problem {
+    let mut hint = "give the port of --grpc-port, which is 8001 by default".to_owned();
     let what = match probe(&endpoint.host, endpoint.grpc).await {
         ListeningService::Http => "that is its HTTP port, and gRPC is spoken here",
         ListeningService::Metrics => "that is its metrics port, and gRPC is spoken here",
-        ListeningService::OtherHttp => "something answers there that is no Triton: it speaks HTTP",
+        ListeningService::OtherHttp => {
+            hint = format!("if it has OpenAI's interfaces, name it `http://{endpoint}`; of a Triton {hint}");
+            "something answers there that is no Triton: it speaks HTTP"
+        }
         ListeningService::Nothing | ListeningService::Grpc | ListeningService::Other => {
             return Problem { what: error.call_and_why(), hint: error.hint() };
         }
     };
-    Problem { what: what.to_owned(), hint: Some("give the port of --grpc-port, which is 8001 by default".to_owned()) }
+    Problem { what: what.to_owned(), hint: Some(hint) }
 }
 
 async fn model_absent(client: &TritonClient, model: &str) -> Problem {

@@ -20,14 +20,14 @@ pub struct Occupancy {
     /// Issued, of all users together.
     pub requests: u64,
     /// Share of the time from the first issue to the last end in which at least 90 % of the users had a request in flight. Null with
-    /// `think_time`, where users are idle on purpose.
+    /// `think_time` or `turn_delay`, where users are idle on purpose.
     pub full_share: Option<f64>,
 }
 
 impl Occupancy {
     pub(super) fn of(spec: &BenchSpec, records: &RequestRecords) -> Option<Self> {
         let LoadPattern::Concurrency { users: LoadLevel::Fixed(users) } = &spec.scenario else { return None };
-        let is_busy = spec.pace.think == Pause::default();
+        let is_busy = spec.pace.think == Pause::default() && spec.content.turn_delay().is_none();
         Some(Self {
             users: *users as u64,
             requests: records.len() as u64,

@@ -38,7 +38,7 @@ pub(super) fn read(
     let (opened, _) = open_regular(file).map_err(|error| fault(file, error.to_string()))?;
     let mut json = serde_json::Deserializer::from_reader(BufReader::with_capacity(1 << 20, opened));
     let mut reading =
-        Reading { data, tokenizer: tokenizer, memory_budget: room, entries: Vec::new(), unanswered: 0, failed: None };
+        Reading { data, tokenizer, memory_budget: room, entries: Vec::new(), unanswered: 0, failed: None };
     let read = json.deserialize_seq(&mut reading);
     let Reading { entries, unanswered, failed, .. } = reading;
     if let Some(error) = failed {

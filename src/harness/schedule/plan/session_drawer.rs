@@ -149,6 +149,7 @@ impl SessionDrawer {
         };
         let mut history = SessionHistory::begin(content.prefixes.as_ref(), *seed, number);
         let mode = sessions.map_or(History::None, |sessions| sessions.history);
+        let pause = content.turn_delay().unwrap_or(pace.think);
         let mut planned = Vec::with_capacity(count);
         for turn in 0..count {
             let index = self.index + turn as u64;
@@ -161,7 +162,7 @@ impl SessionDrawer {
             planned.push(PlannedRequest {
                 at_ns: given
                     .and_then(|given| given.pause_ns)
-                    .unwrap_or_else(|| random_draws::think_time(pace.think, *seed, index)),
+                    .unwrap_or_else(|| random_draws::think_time(pause, *seed, index)),
                 due: RequestTrigger::Turn,
                 input_len,
                 output_len,

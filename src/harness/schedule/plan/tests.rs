@@ -11,7 +11,10 @@ use crate::harness::measure::arrival_law;
 use crate::harness::{
     LoadLevel, LoadSegment, Pause, PreviousAnswers, Prompt, PromptFile, PromptSource, SendingSpec, Slo, Transport,
 };
-use crate::spec::{Arrivals, DelayPlace, History, Length, Limits, Prefixes, RecordOrder, Request, Sessions, StopAfter};
+use crate::spec::{
+    Arrivals, DelayPlace, History, Length, Limits, Prefixes, RecordOrder, Request, Sessions, StopAfter, ThinkTime,
+    TimeSpan,
+};
 
 fn spec(scenario: LoadPattern, arrivals: Arrivals, stop: StopAfter, seed: u64) -> BenchSpec {
     BenchSpec {
@@ -220,7 +223,7 @@ fn distinct_prompts_come_again_whole() {
 #[test]
 fn a_session_grows_by_its_answers() {
     let mut turns = spec(server(10.0), Arrivals::Constant, requests(9), 8);
-    turns.content.sessions = Some(Sessions { turns: Length::Fixed(3), history: History::Planned });
+    turns.content.sessions = Some(Sessions { turns: Length::Fixed(3), history: History::Planned, turn_delay: None });
     turns.pace.think = Pause::Fixed(250.0);
     let plan = plan(&turns).unwrap();
     assert_eq!(plan.requests.len(), 9);
@@ -233,7 +236,17 @@ fn a_session_grows_by_its_answers() {
         }
         assert_eq!(session[0].due, RequestTrigger::Schedule);
     }
-    turns.content.sessions = Some(Sessions { turns: Length::Fixed(2), history: History::Answers });
+    turns.scenario = LoadPattern::Concurrency { users: LoadLevel::Fixed(1.0) };
+    let delay = ThinkTime::Fixed(TimeSpan::parse("200ms").unwrap());
+    let conversation = Sessions { turns: Length::Fixed(3), history: History::Planned, turn_delay: Some(delay) };
+    turns.content.sessions = Some(conversation);
+    let pauses =
+        |spec: &BenchSpec| plan_of(spec).requests.to_vec().iter().map(|it| it.at_ns / 1_000_000).collect::<Vec<_>>();
+    assert_eq!(pauses(&turns)[..6], [250, 200, 200, 250, 200, 200]);
+    turns.pace.think = Pause::default();
+    assert_eq!(pauses(&turns)[..6], [0, 200, 200, 0, 200, 200]);
+    turns.scenario = server(10.0);
+    turns.content.sessions = Some(Sessions { turns: Length::Fixed(2), history: History::Answers, turn_delay: None });
     let request_schedule = plan_of(&turns);
     let answers = PreviousAnswers { answers: vec![Some(Prompt::Ids(vec![7, 7, 7]))] };
     let second = request_schedule.ids(1, &request_schedule.requests.get(1).unwrap(), &answers).unwrap();
@@ -246,7 +259,7 @@ fn a_session_grows_by_its_answers() {
 fn a_chat_has_the_answers_before_as_messages_of_their_own() {
     let mut turns = spec(server(10.0), Arrivals::Constant, requests(3), 8);
     for (history, answered) in [(History::Planned, true), (History::Answers, true), (History::Answers, false)] {
-        turns.content.sessions = Some(Sessions { turns: Length::Fixed(3), history });
+        turns.content.sessions = Some(Sessions { turns: Length::Fixed(3), history, turn_delay: None });
         turns.content.prefixes = Some(Prefixes { count: 1, tokens: 4, zipf: None });
         let plan = plan_of(&turns);
         let answer = answered.then(|| Prompt::Text("yes".to_owned()));
@@ -271,7 +284,7 @@ fn a_chat_has_the_answers_before_as_messages_of_their_own() {
         DataKind::Sharegpt,
     );
     recorded.output_len = Length::Fixed(4);
-    recorded.content.sessions = Some(Sessions { turns: Length::Given, history: History::Planned });
+    recorded.content.sessions = Some(Sessions { turns: Length::Given, history: History::Planned, turn_delay: None });
     let plan = plan_of(&recorded);
     let texts = plan.chat(1, &plan.requests.get(1).unwrap(), &PreviousAnswers::default()).unwrap();
     assert_eq!(texts, ["a", "b", "c"]);
@@ -437,7 +450,7 @@ fn conversations_become_a_question_or_a_session() {
     let single = plan_of(&spec);
     assert_eq!((single.requests.len(), single.requests.get(0).unwrap().input_len), (1, 2));
     assert_eq!(single.data.unwrap().skipped, ["1 conversations do not begin with a question and its answer"]);
-    spec.content.sessions = Some(Sessions { turns: Length::Fixed(10), history: History::Planned });
+    spec.content.sessions = Some(Sessions { turns: Length::Fixed(10), history: History::Planned, turn_delay: None });
     let session = plan_of(&spec);
     let text = |index: u64| {
         session.text(index, &session.requests.get(index as usize).unwrap(), &PreviousAnswers::default()).unwrap()
@@ -449,7 +462,8 @@ fn conversations_become_a_question_or_a_session() {
 fn a_written_plan_is_sent_again_exactly_and_a_changed_one_is_refused() {
     let mut original = spec(server(40.0), Arrivals::Poisson, requests(30), 11);
     original.content.prefixes = Some(Prefixes { count: 2, tokens: 10, zipf: None });
-    original.content.sessions = Some(Sessions { turns: Length::Uniform { min: 1, max: 3 }, history: History::Planned });
+    original.content.sessions =
+        Some(Sessions { turns: Length::Uniform { min: 1, max: 3 }, history: History::Planned, turn_delay: None });
     let first = plan_of(&original);
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("plan.jsonl");

@@ -154,6 +154,7 @@ impl HttpAttempt<'_> {
                     DecodeStep::Head(head) => {
                         keeps_alive = head.keeps_alive;
                         response_reader.head(head.status, head.is_events);
+                        response_reader.location = head.location;
                         reason_until = response_reader.is_refusal().then(|| Instant::now() + REASON_PATIENCE);
                     }
                     DecodeStep::Data(piece) => response_reader.data(piece, t_read)?,

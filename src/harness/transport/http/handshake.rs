@@ -8,7 +8,7 @@ use super::api_key::api_key;
 use super::attempt::get;
 use super::pool::ConnectionPool;
 use super::request_template::{HttpRequestTemplate, ServerModelInfo, headers, take_key_out};
-use crate::harness::spec::transport::{Api, Http};
+use crate::harness::spec::transport::{Api, Http, USUAL_MODELS_PATH};
 use crate::harness::transport::connect_error::ConnectError;
 use crate::harness::transport::handshake_error::HandshakeError;
 use crate::harness::{BenchSpec, HarnessError, TransportFailure};
@@ -49,7 +49,7 @@ pub(crate) async fn handshake(
             }
             triton(&asker, spec).await.map_err(model)?
         }
-        Api::OpenaiChat | Api::OpenaiCompletions => openai(&asker, spec).await.map_err(model)?,
+        Api::OpenaiChat | Api::OpenaiCompletions => openai(&asker, spec, http).await.map_err(model)?,
     };
     HttpRequestTemplate::new(spec, http, &offered, key.as_deref()).map_err(|source| HarnessError::Request {
         endpoint: endpoint.clone(),
@@ -89,17 +89,26 @@ impl HandshakeClient<'_> {
     }
 }
 
-async fn openai(asker: &HandshakeClient<'_>, spec: &BenchSpec) -> Result<ServerModelInfo, HandshakeError> {
-    let (status, list) = asker.get("/v1/models").await?;
+async fn openai(asker: &HandshakeClient<'_>, spec: &BenchSpec, http: &Http) -> Result<ServerModelInfo, HandshakeError> {
+    let mut path = http.models_path();
+    let (mut status, mut list) = asker.get(&path).await?;
+    // A server may have its completions elsewhere than the rest.
+    if status == 404 && spec.model.is_empty() && path != USUAL_MODELS_PATH {
+        USUAL_MODELS_PATH.clone_into(&mut path);
+        (status, list) = asker.get(&path).await?;
+    }
     if matches!(status, 401 | 403) {
-        return Err(HandshakeError::Key { status });
+        return Err(match http.api_key_env.clone() {
+            None => HandshakeError::NoKey { path, status },
+            Some(variable) => HandshakeError::WrongKey { path, status, variable },
+        });
     }
     let names: Vec<&str> =
         list["data"].as_array().into_iter().flatten().filter_map(|model| model["id"].as_str()).collect();
     let model = match names.as_slice() {
         _ if !spec.model.is_empty() && (names.is_empty() || names.contains(&spec.model.as_str())) => spec.model.clone(),
         [only] if spec.model.is_empty() => (*only).to_owned(),
-        [] => return Err(HandshakeError::NoModelNamed { status }),
+        [] => return Err(HandshakeError::NoModelNamed { path, status }),
         _ => return Err(HandshakeError::OtherModels(names.into_iter().map(str::to_owned).collect())),
     };
     Ok(ServerModelInfo { model, inputs: None })

@@ -1,5 +1,8 @@
 //! HTTP/1.1 answers, byte by byte: head, then body by length, by chunks, or until the connection closes. No input, no output.
 
+use crate::harness::transport::error_text::shortened;
+use crate::units::{has_secret_parameter, without_credentials};
+
 const MOST_HEADERS: usize = 96;
 /// For a query before the run.
 pub(super) const USUAL_HEAD: usize = 64 << 10;
@@ -16,13 +19,15 @@ pub(in crate::harness) enum DecodeError {
 use DecodeError::NotHttp;
 
 /// The fields of the response head that a measurement needs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ResponseHead {
     pub status: u16,
     /// `content-type: text/event-stream`.
     pub is_events: bool,
     /// The connection may carry another request.
     pub keeps_alive: bool,
+    /// Where a redirect leads, without credentials.
+    pub location: Option<String>,
 }
 
 /// The kind of the next bytes.
@@ -205,7 +210,7 @@ fn split<'a>(input: &mut &'a [u8], left: &mut u64) -> &'a [u8] {
 
 fn read_head(response: &httparse::Response<'_, '_>) -> Result<(ResponseHead, State), DecodeError> {
     let status = response.code.unwrap_or(0);
-    let mut head = ResponseHead { status, is_events: false, keeps_alive: response.version == Some(1) };
+    let mut head = ResponseHead { status, keeps_alive: response.version == Some(1), ..ResponseHead::default() };
     let mut is_chunked = false;
     let mut length = None;
     for header in response.headers.iter() {
@@ -231,6 +236,8 @@ fn read_head(response: &httparse::Response<'_, '_>) -> Result<(ResponseHead, Sta
             }
         } else if is("content-type") {
             head.is_events = value().starts_with("text/event-stream");
+        } else if is("location") && (300..400).contains(&status) {
+            head.location = Some(location(header.value));
         }
     }
     let state = match (status, is_chunked, length) {
@@ -243,6 +250,12 @@ fn read_head(response: &httparse::Response<'_, '_>) -> Result<(ResponseHead, Sta
         }
     };
     Ok((head, state))
+}
+
+fn location(value: &[u8]) -> String {
+    let url = without_credentials(String::from_utf8_lossy(value).trim());
+    let end = if has_secret_parameter(&url) { url.find(['?', '#']) } else { None };
+    shortened(&url[..end.unwrap_or(url.len())])
 }
 
 #[cfg(test)]
@@ -279,7 +292,7 @@ mod tests {
 
     #[test]
     fn a_chunked_answer_is_cut_at_every_byte_and_stays_the_same() {
-        let events = ResponseHead { status: 200, is_events: true, keeps_alive: true };
+        let events = ResponseHead { status: 200, is_events: true, keeps_alive: true, location: None };
         let whole = (Some(events), b"hello, world".to_vec(), true);
         assert_eq!(read(&[CHUNKED]).unwrap(), whole);
         for cut in 0..=CHUNKED.len() {
@@ -302,7 +315,7 @@ mod tests {
         let by_length = read(&[
             b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 503 No\r\nContent-Length: 4\r\nConnection: close\r\n\r\nbusy",
         ]);
-        let head = ResponseHead { status: 503, is_events: false, keeps_alive: false };
+        let head = ResponseHead { status: 503, ..ResponseHead::default() };
         assert_eq!(by_length.unwrap(), (Some(head), b"busy".to_vec(), true));
         let until_close = read(&[b"HTTP/1.1 200 OK\r\n\r\nall", b" of it"]).unwrap();
         assert_eq!((until_close.0.unwrap().keeps_alive, until_close.1), (false, b"all of it".to_vec()));

@@ -8,7 +8,7 @@ use crate::harness::schedule::random_draws::generator;
 use crate::harness::spec::transport::{Api, Http};
 use crate::harness::transport::call::TokenCounting;
 use crate::harness::{BenchSpec, PlannedRequest, UnsupportedRequest};
-use crate::spec::{CancelBy, CancelPolicy, RandomSeed, WordList};
+use crate::spec::{CancelBy, CancelPolicy, LengthField, RandomSeed, WordList};
 use rand::RngExt;
 
 /// How a model is called over HTTP. Fixed once before the run.
@@ -88,6 +88,7 @@ impl HttpRequestTemplate {
         }
         let length_key = match (http.api, prompt_ids) {
             (Api::Generate, true) => "request_output_len",
+            (Api::OpenaiChat, _) => request.length_field.unwrap_or(LengthField::MaxTokens).as_str(),
             _ => "max_tokens",
         };
         match http.api {
@@ -243,11 +244,10 @@ fn path(http: &Http, model: &str, streams: bool) -> String {
     if let Some(path) = &http.path {
         return path.clone();
     }
-    match http.api {
-        Api::Generate if streams => format!("/v2/models/{model}/generate_stream"),
-        Api::Generate => format!("/v2/models/{model}/generate"),
-        Api::OpenaiChat => "/v1/chat/completions".to_owned(),
-        Api::OpenaiCompletions => "/v1/completions".to_owned(),
+    match http.api.openai_path() {
+        Some(path) => path.to_owned(),
+        None if streams => format!("/v2/models/{model}/generate_stream"),
+        None => format!("/v2/models/{model}/generate"),
     }
 }
 

@@ -80,6 +80,8 @@ pub(super) struct HttpResponseReader<'h> {
     /// An answer in one piece, or an error.
     body: Vec<u8>,
     status: u16,
+    /// Of a redirect.
+    pub location: Option<String>,
     is_events: bool,
     /// A text without anything in it, at this time: a token if another follows.
     pending_empty_at: Option<u64>,
@@ -101,6 +103,7 @@ impl<'h> HttpResponseReader<'h> {
             events: SseParser::default(),
             body: Vec::new(),
             status: 0,
+            location: None,
             is_events: false,
             pending_empty_at: None,
             id: None,
@@ -336,6 +339,9 @@ impl<'h> HttpResponseReader<'h> {
     /// The same where all of it has come.
     fn refusal(&self) -> HttpFault {
         let class = if matches!(self.status, 429 | 503) { FailureClass::Refused } else { FailureClass::Server };
+        if let Some(location) = &self.location {
+            return (class, format!("HTTP status {}, a redirect to {location}, which is not followed", self.status));
+        }
         let text = match answer_fields::openai(&self.body) {
             Ok(ScannedEvent { error: Some(error), .. }) => answer_fields::decode_json_string(error),
             // vLLM's older shape, FastAPI's, or no JSON at all.
