@@ -49,7 +49,7 @@ pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, Tra
         ["v2", "repository", "models", model, act @ ("load" | "unload")] => of_model(act, &server, model, &mut builder),
         ["v2", "repository", "index"] | ["v2", "models", ..] => triton_command("models", format!("http://{server}")),
         // A gateway may have a prefix in front of it.
-        [.., "chat", "completions"] | [.., "v1", "completions"] => {
+        [.., "chat" | "v1", "completions"] => {
             with_body(&line, &mut builder, |fields, builder| Ok(completions(&server, path, fields, &line, builder)))?
         }
         [.., "v1", "models"] => {
