@@ -227,9 +227,10 @@ impl CacheJob<'_> {
         let planned = self.plan(manifest, settings, &select)?;
         let home = planned.project.home.clone();
         let LockAttempt::Acquired(lock) = ProjectLock::try_take(&home, || name_run(&home))? else {
-            let text =
-                "a run is working in this folder\n  hint: wait for it; with `--store` it uses the shared store, too";
-            return Err(CommandError::Usage(text.to_owned()));
+            return Err(anyhow::anyhow!(
+                "a run is working in this folder\n  hint: wait for it; with `--store` it uses the shared store, too"
+            )
+            .into());
         };
         // Only now: a run that ended meanwhile has added records.
         let scene = self.open_context(planned)?;

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::observed_run::holding_run;
 use super::project::Project;
 use crate::app::error::CommandError;
 use crate::app::output::{print, print_error};
@@ -20,8 +21,17 @@ pub(super) fn gc(global: &Global, request: Gc) -> Result<CliExit, CommandError> 
     items_of(&home)?;
     let _lock = if request.yes { lock(&home)? } else { None };
     let output_cache = OutputCache::open(&home)?;
-    let found = garbage(&home, &output_cache, request.keep, request.keep.max(1))?;
+    let mut found = garbage(&home, &output_cache, request.keep, request.keep)?;
     if !request.yes {
+        if let Some(run) = holding_run(&home)? {
+            // What no record names may be what a task of that run is writing.
+            let named = output_cache.named_folders();
+            found.retain(|item| {
+                let name = item.path.file_name().unwrap_or_default().to_string_lossy();
+                !item.path.starts_with(home.outputs()) || named.contains(name.strip_suffix(".files").unwrap_or(&name))
+            });
+            print_error(&format!("note: {run} is running; what it has not finished is not listed\n"));
+        }
         print_garbage(&home, &found, false);
         return Ok(CliExit::Done);
     }
@@ -133,9 +143,7 @@ fn lock(home: &StateFolder) -> Result<Option<ProjectLock>, CommandError> {
         LockAttempt::No(held) => {
             let holder =
                 held.map_or_else(|| "another run".to_owned(), |held| format!("run {} ({})", held.run, held.pid));
-            Err(CommandError::Usage(format!(
-                "{holder} is working in this folder\n  hint: wait for it, or stop it first"
-            )))
+            Err(anyhow::anyhow!("{holder} is working in this folder\n  hint: wait for it, or stop it first").into())
         }
     }
 }

@@ -162,7 +162,12 @@ fn places(global: &Global, word: &str) -> Result<Vec<(String, PathBuf)>, Command
         return Ok(vec![(word.to_owned(), latest)]);
     }
     if let Some(run) = named_run(&home, word)? {
-        let folders = of_run(&home, &run)?;
+        let mut folders = of_run(&home, &run)?;
+        if folders.is_empty() {
+            // The points of its sweeps.
+            let sweeps = files_of_run(&home, &run, SWEEP)?.1;
+            folders = sweeps.iter().flat_map(|(task, folder)| in_folder(folder, task)).collect();
+        }
         if folders.is_empty() {
             return Err(CommandError::Usage(format!("run {word} has no benchmark with a result that still exists")));
         }

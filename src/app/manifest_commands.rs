@@ -7,9 +7,9 @@ use crate::app::output::{print, print_error};
 use crate::cli::{CheckFormat, CheckRequest, CliExit, Global, RunList, SchemaOf, ShowRequest};
 use crate::diag::{CheckProblem, CheckedManifest, check_github, check_json, check_sarif};
 use crate::manifest::{catalogue, schema as manifest_schema};
-use crate::report::{self, Styler};
+use crate::report::{self, Styler, counted};
 
-/// Every error of every manifest; one line for each good one.
+/// The errors of every manifest; one line for each good one.
 pub(super) fn check(global: &Global, request: &CheckRequest) -> Result<CliExit, CommandError> {
     let project = Project::open_current(global)?;
     let (mut checked, mut problems) = (Vec::new(), Vec::new());
@@ -28,7 +28,7 @@ pub(super) fn check(global: &Global, request: &CheckRequest) -> Result<CliExit, 
             Err(other) => return Err(other),
         };
         if let Some(tasks) = tasks.filter(|_| is_text) {
-            print(&format!("{name}: good, {tasks} tasks\n"));
+            print(&format!("{name}: good, {}\n", counted(tasks, "task")));
         }
         checked.push(CheckedManifest { name: name.clone(), tasks });
     }

@@ -166,6 +166,7 @@ pub(super) fn logs(global: &Global, request: &Logs) -> Result<CliExit, CommandEr
         return Ok(CliExit::Done);
     };
     let file = TaskId::new(wanted.as_str()).file_name();
+    let mut is_task = false;
     for run in readable_runs(&home)?.0.iter().rev() {
         let logs = logs_in(&home.run(run))?;
         let exact = logs.iter().find(|log| name_of(log) == file);
@@ -173,7 +174,7 @@ pub(super) fn logs(global: &Global, request: &Logs) -> Result<CliExit, CommandEr
         match (exact, instances.as_slice()) {
             (Some(log), _) => return show(&home, &newest, log, request.follow),
             (None, [log]) => return show(&home, &newest, log, request.follow),
-            (None, []) => {}
+            (None, []) => is_task = is_task || has_task(&home, run, wanted),
             (None, several) => {
                 let of_logs = LogNames::of(&home, run);
                 let names: Vec<String> = several.iter().map(|log| of_logs.task(log)).collect();
@@ -181,11 +182,23 @@ pub(super) fn logs(global: &Global, request: &Logs) -> Result<CliExit, CommandEr
             }
         }
     }
+    if is_task {
+        return Err(CommandError::Usage(format!(
+            "{wanted} has no log: no run of it started a program whose output is kept\n  hint: `regatta logs` lists the logs of the last run"
+        )));
+    }
     let names = LogNames::of(&home, &newest);
     let known: Vec<String> = logs_in(&home.run(&newest))?.iter().map(|log| names.task(log)).collect();
     let hint = crate::diag::did_you_mean(wanted, known.iter().map(String::as_str));
     let hint = hint.unwrap_or_else(|| "`regatta logs` lists them; cached tasks write none".to_owned());
-    Err(CommandError::Usage(format!("no run has a log of {wanted}\n  hint: {hint}")))
+    Err(CommandError::Usage(format!("no run has a task {wanted}\n  hint: {hint}")))
+}
+
+/// Whether a run had a task of that name, or of a stage of that name.
+fn has_task(home: &StateFolder, run: &RunId, name: &str) -> bool {
+    let is_named = |task: &str| task.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    // A run that cannot be read is left out.
+    ObservedRun::read(home, run).is_ok_and(|observed| observed.state.tasks.keys().any(|task| is_named(task.as_str())))
 }
 
 /// Tasks of the last run that have a log.

@@ -50,13 +50,14 @@ pub(super) fn plan(global: &Global, request: &PlanRequest) -> Result<CliExit, Co
                 let name = &request.manifest;
                 notes.push(format!("{store} was not queried: `regatta cache status {name}` shows what it has"));
             }
+            let styler = Styler::chosen(global.color.choice());
             match as_what {
                 PlanFormat::Json => print_json(|out| report::write_decisions_json(&decisions, out)),
-                _ => print(&report::decisions_text(&decisions, Styler::chosen(global.color.choice()))),
+                _ => print(&report::decisions_text(&decisions, styler)),
             }
             if matches!(as_what, PlanFormat::Text) {
                 for note in notes {
-                    print(&format!("{note}\n"));
+                    print(&styler.fit(format!("{note}\n")));
                 }
             }
             return refuse_impossible_launches(&project, &plan, &options);

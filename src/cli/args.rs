@@ -1,5 +1,6 @@
 //! What was typed: clap's table of commands and options. It defines no meaning; `request` does.
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::builder::{OsStringValueParser, TypedValueParser as _};
@@ -9,7 +10,7 @@ use clap_complete::Shell;
 use super::bench_args::BenchArgs;
 use super::bulk::BulkArgs;
 use super::cache::CacheArgs;
-use super::common_args::{CHOICE, HOW, Subject};
+use super::common_args::{CHOICE, HOW, Subject, count_above_zero};
 use super::force::ForceArgs;
 use super::help;
 use super::history::{HistoryArgs, TagArgs};
@@ -94,7 +95,7 @@ pub(super) enum CliCommand {
     /// Show what this machine has, what a manifest needs, and the command that fixes the difference.
     #[command(after_long_help = help::DOCTOR)]
     Doctor(DoctorArgs),
-    /// Check manifests and report all errors at once.
+    /// Check manifests and report the errors of all their parts at once.
     #[command(after_long_help = help::CHECK)]
     Check(CheckArgs),
     /// Print a manifest with includes and parameters resolved, and the origin of each value.
@@ -397,8 +398,8 @@ pub(super) struct CleanArgs {
 #[derive(Debug, Args)]
 pub(super) struct GcArgs {
     /// Keep this many of the newest outputs of each task, and as many runs.
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub keep: usize,
+    #[arg(long, value_name = "N", default_value = "1", value_parser = count_above_zero)]
+    pub keep: NonZeroUsize,
     /// Remove it.
     #[arg(long)]
     pub yes: bool,

@@ -7,7 +7,7 @@ use clap::{Args, ValueHint};
 
 use super::argument_error::{ArgumentError, reject_duplicates};
 use super::cache::StoreArgs;
-use super::common_args::HOW;
+use super::common_args::{HOW, count_above_zero};
 use super::gpu_selection::gpus;
 use super::key_value_arg::KeyValueArg;
 use super::lock::{LockingArgs, locking};
@@ -28,7 +28,7 @@ pub(super) struct BulkArgs {
     #[arg(long, value_name = "NAME", env = "GPU_TYPE", hide_env_values = true, help_heading = HOW)]
     pub gpu_type: Option<String>,
     /// How many tasks of a run may run at once [default: the number of cores].
-    #[arg(help_heading = HOW, short, long, value_name = "N")]
+    #[arg(help_heading = HOW, short, long, value_name = "N", value_parser = count_above_zero)]
     pub jobs: Option<NonZeroUsize>,
     /// GPUs that the runs may lease: a count (`0`: none), or ids with commas (`0,2`; `0,` is GPU 0 alone) [default: all].
     #[arg(help_heading = HOW, long, value_name = "N|LIST")]

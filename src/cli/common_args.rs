@@ -1,5 +1,7 @@
 //! Arguments that several commands have.
 
+use std::num::NonZeroUsize;
+
 use clap::{Args, ValueHint};
 
 use super::key_value_arg::KeyValueArg;
@@ -20,6 +22,12 @@ pub(super) struct Subject {
     pub settings: Vec<KeyValueArg>,
 }
 
+/// A count of at least 1.
+pub(super) fn count_above_zero(text: &str) -> Result<NonZeroUsize, ArgumentValueError> {
+    let count = text.parse().map_err(|_| ArgumentValueError::NotNumber(text.to_owned()))?;
+    NonZeroUsize::new(count).ok_or(ArgumentValueError::NotAboveZero)
+}
+
 /// `HOST:PORT`, a name or an address; it is looked up when it is listened on.
 pub(super) fn host_and_port(text: &str) -> Result<String, ArgumentValueError> {
     let parts = text.rsplit_once(':').filter(|(host, _)| {
@@ -35,6 +43,13 @@ pub(super) fn host_and_port(text: &str) -> Result<String, ArgumentValueError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_count_of_none_is_refused() {
+        assert_eq!(count_above_zero("2").map(NonZeroUsize::get), Ok(2));
+        assert_eq!(count_above_zero("0"), Err(ArgumentValueError::NotAboveZero));
+        assert_eq!(count_above_zero("-1"), Err(ArgumentValueError::NotNumber("-1".to_owned())));
+    }
 
     #[test]
     fn a_host_may_be_a_name_or_an_address() {

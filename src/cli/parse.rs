@@ -217,7 +217,7 @@ fn job(command: CliCommand) -> Result<CliJob, ArgumentError> {
         CliCommand::Tag(args) => CliJob::Tag(args.into()),
         CliCommand::Logs(args) => CliJob::Logs(Logs { stage: args.stage, follow: args.follow }),
         CliCommand::Clean(args) => CliJob::Clean { yes: args.yes },
-        CliCommand::Gc(args) => CliJob::Gc(Gc { keep: args.keep, yes: args.yes }),
+        CliCommand::Gc(args) => CliJob::Gc(Gc { keep: args.keep.get(), yes: args.yes }),
         CliCommand::Cache(args) => CliJob::Cache(cache::into_command(args)?),
         CliCommand::Sim(args) => match args.command {
             SimCommand::Serve(serve) => CliJob::Simulate(Simulate {

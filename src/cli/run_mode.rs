@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum, ValueHint};
 
 use super::argument_error::{ArgumentError, reject_duplicates};
 use super::cache::StoreArgs;
-use super::common_args::{HOW, host_and_port};
+use super::common_args::{HOW, count_above_zero, host_and_port};
 use super::gpu_selection::gpus;
 use super::key_value_arg::KeyValueArg;
 use super::lock::{LockingArgs, locking};
@@ -21,7 +21,7 @@ pub(super) struct RunModeArgs {
     #[arg(help_heading = HOW, long)]
     pub rehearse: bool,
     /// Maximum number of tasks that run at the same time [default: the number of cores].
-    #[arg(help_heading = HOW, short, long, value_name = "N")]
+    #[arg(help_heading = HOW, short, long, value_name = "N", value_parser = count_above_zero)]
     pub jobs: Option<NonZeroUsize>,
     /// Print every event as one line of JSON on stdout, and nothing else there.
     #[arg(help_heading = HOW, long, value_name = "FORMAT")]

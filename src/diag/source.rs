@@ -110,6 +110,10 @@ impl Span {
         self.source.line_of(self.start)
     }
 
+    pub fn is_within(&self, other: &Self) -> bool {
+        self.source.name() == other.source.name() && other.start <= self.start && self.end <= other.end
+    }
+
     /// A part of it, in bytes from its beginning.
     #[must_use]
     pub fn part(&self, range: Range<usize>) -> Self {

@@ -4,7 +4,7 @@
 
 use super::expression_paths::{ExpressionPath, PathStep, paths_in_node};
 use super::yaml_node::{Map, Node, NodeValue};
-use crate::diag::{Diagnostic, Diagnostics, did_you_mean};
+use crate::diag::{Diagnostic, Diagnostics, nearest};
 
 /// Reports every key below `vars` of a catalog's file that no expression of the merged manifest leads to.
 pub fn check_catalog_keys(catalog: &Node, root: &Node, found: &mut Diagnostics) {
@@ -30,7 +30,8 @@ fn check(map: &Map, place: &mut Vec<String>, paths: &[&ExpressionPath], found: &
             known.dedup();
             let whole = [&["vars".to_owned()], place.as_slice()].concat().join(".");
             let unknown = Diagnostic::error(format!("unknown key `{name}` in `{whole}`"));
-            let hint = did_you_mean(name, known.iter().copied());
+            // Not all that there are: among them are the words and the loop variables of templates.
+            let hint = nearest(name, known.iter().copied()).map(|known| format!("did you mean `{known}`?"));
             found.push(unknown.at(entry.key.clone(), "nothing in the manifest reads it").maybe_hint(hint));
             continue;
         }
@@ -72,6 +73,7 @@ mod tests {
             )
             .is_empty()
         );
+        assert_eq!(messages("vars: { surplus: 8 }"), ["unknown key `surplus` in `vars` | "]);
         assert_eq!(
             messages("vars: { gpuss: 8, tuning: { server: { gpu_batchsize: 1 } } }"),
             [

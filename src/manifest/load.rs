@@ -7,8 +7,10 @@ use indexmap::IndexMap;
 use super::catalog_keys::check_catalog_keys;
 use super::expression::Expressions;
 use super::expression_stack::on_expression_stack;
+use super::faulty_parts::FaultyParts;
 use super::library::FileId;
 use super::merge::merge_documents;
+use super::model::Action;
 use super::outline::ManifestOutline;
 use super::param::{ParamResolver, ResolvedParam};
 use super::schema_check::{TemplatePolicy, check};
@@ -27,6 +29,14 @@ const MAX_FILES: usize = 512;
 /// # Errors
 /// Everything that is wrong with it, at once, each with its place.
 pub fn load(library: &ManifestLibrary, what: &str, given: &GivenValues) -> Result<Manifest, Diagnostics> {
+    match load_with_errors(library, what, given) {
+        (Some(manifest), found) if !found.has_errors() => Ok(manifest),
+        (_, found) => Err(found),
+    }
+}
+
+/// Everything that is wrong with a manifest, and the manifest where what is not faulty can be used all the same.
+pub fn load_with_errors(library: &ManifestLibrary, what: &str, given: &GivenValues) -> (Option<Manifest>, Diagnostics) {
     let Some(file) = library.find(what) else {
         let names = library.names().unwrap_or_default();
         let file = format!("{what}.yaml");
@@ -35,16 +45,12 @@ pub fn load(library: &ManifestLibrary, what: &str, given: &GivenValues) -> Resul
         } else {
             did_you_mean(what, names.iter().map(|(name, ..)| name.as_str()))
         };
-        return Err(Diagnostic::error(format!("there is no manifest `{what}`")).maybe_hint(hint).into());
+        return (None, Diagnostic::error(format!("there is no manifest `{what}`")).maybe_hint(hint).into());
     };
     on_expression_stack(|| {
         let mut loader = Loader::default();
-        let result = loader.manifest(&file, given);
-        let found = loader.found.unique();
-        match result {
-            Some(manifest) if !found.has_errors() => Ok(manifest),
-            _ => Err(found),
-        }
+        let manifest = loader.manifest(&file, given);
+        (manifest, loader.found().unique())
     })
 }
 
@@ -71,6 +77,8 @@ struct Loader {
     /// The chosen files of catalogs, each with what it includes.
     catalogs: Vec<Node>,
     broken: bool,
+    /// Errors in the text of files that could be read to their end.
+    misread: Diagnostics,
 }
 
 /// What is known of a file that was included.
@@ -92,17 +100,21 @@ impl Loader {
         }
         let mut params = IndexMap::new();
         let mut env = BTreeMap::new();
-        let parameters_are_fine = self.choose(&mut root, file, given, &mut params, &mut env);
+        let is_complete = self.choose(&mut root, file, given, &mut params, &mut env);
         self.files.clear();
-        let overrides = if parameters_are_fine {
+        let overrides = if is_complete {
             overrides::place_overrides(&mut root, &given.params, &mut self.found)
         } else {
             Vec::new()
         };
         let mut has_unknown_keys = false;
-        if let Some(root) = parameters_are_fine.then_some(&root) {
+        let mut faulty = FaultyParts::default();
+        if let Some(root) = is_complete.then_some(&root) {
             let key = root.map().and_then(|map| map.values().next()).map_or(&root.span, |entry| &entry.key);
             check(root, value_shape::document(), "", key, TemplatePolicy::InStages, &mut self.found);
+            if self.found.has_errors() {
+                faulty_stages(root, &mut faulty);
+            }
             self.names(root);
             let before = self.found.len();
             for catalog in &std::mem::take(&mut self.catalogs) {
@@ -114,24 +126,28 @@ impl Loader {
         let section = |name: &str| map.get(name).and_then(|entry| entry.node.map()).cloned().unwrap_or_default();
         let expressions = Expressions::new();
         let declared = section("params");
-        let all_chosen = params.len() == declared.len();
+        faulty.names.extend(declared.keys().filter(|name| !params.contains_key(*name)).cloned());
         // A value that is missed because its key is misspelt would be the same error a second time.
-        let (globals, vars) = if all_chosen && !has_unknown_keys {
+        let is_usable = is_complete && !has_unknown_keys && self.misread.is_empty() && has_sections(map);
+        let (globals, vars) = if is_usable {
             let value = |chosen: &ResolvedParam| value_of(&Node::of_json(&chosen.declared, &chosen.value));
             let globals = params.iter().map(|(name, chosen)| (name.clone(), value(chosen))).collect();
-            vars::resolve(&section("vars"), &expressions, globals, &mut self.found)
+            vars::resolve(&section("vars"), &expressions, globals, &mut faulty, &mut self.found)
         } else {
             Default::default()
         };
         let mut uses = override_usage::OverrideUsage::default();
-        if !self.found.has_errors() && !given.params.is_empty() {
+        if is_usable && !self.found.has_errors() && !given.params.is_empty() {
             uses = override_usage::readers(given, &overrides, &root, &params, &expressions, &mut self.found);
         }
-        if self.found.has_errors() {
-            if parameters_are_fine {
-                let vars = section("vars");
-                unknown_names(map, &declared, &vars, &expressions, &mut self.found);
+        if is_complete && has_sections(map) && (self.found.has_errors() || !self.misread.is_empty()) {
+            let vars = section("vars");
+            unknown_names(map, &declared, &vars, &expressions, &mut self.found);
+            if !has_unknown_keys {
+                unknown_names_in_vars(map, &declared, &vars, &expressions, &mut self.found);
             }
+        }
+        if !is_usable {
             return None;
         }
         let text = |name: &str| map.get(name).and_then(|entry| entry.node.text()).map(str::to_owned);
@@ -153,9 +169,22 @@ impl Loader {
             given: uses.readers,
             deciding: uses.deciding,
             new_var_arguments: uses.new_var_arguments,
+            faulty,
             sources: std::mem::take(&mut self.sources),
             env,
         })
+    }
+
+    /// All errors. What is wrong with a value that stands for one that was misread is no error of its own.
+    fn found(self) -> Diagnostics {
+        let misread: Vec<Span> =
+            self.misread.sorted().iter().filter_map(|one| Some(one.primary.as_ref()?.span.clone())).collect();
+        let is_other = |one: &Diagnostic| {
+            one.primary.as_ref().is_none_or(|label| !misread.iter().any(|place| label.span.is_within(place)))
+        };
+        let mut all = self.misread;
+        all.extend(self.found.into_list().into_iter().filter(is_other));
+        all
     }
 
     /// One file with everything it includes. `from` is the place that named it.
@@ -214,8 +243,11 @@ impl Loader {
     }
 
     fn parsed(&mut self, source: &SourceText, file: &FileId, chain: &mut Chain) -> Option<Node> {
-        let node = match read::read(source) {
-            Ok(node) => node,
+        let node = match read::read_with_errors(source) {
+            Ok((node, found)) => {
+                self.misread.append(found);
+                node
+            }
             Err(found) => {
                 self.found.append(found);
                 return None;
@@ -297,32 +329,26 @@ impl Loader {
     ) -> bool {
         let mut chosen_files: Vec<String> = Vec::new();
         loop {
-            let mut wrong = Diagnostics::new();
-            if let Some(entry) = root.get("params")
-                && let ValueShape::Object(document) = value_shape::document()
-                && let Some(shape) = document.fields.get("params")
-            {
-                check(&entry.node, shape, "params", &entry.key, TemplatePolicy::Done, &mut wrong);
-            }
-            if wrong.has_errors() {
-                // The walk over the whole document reports the same; without catalogs it may miss keys, so only it stays.
-                return chosen_files.is_empty() && !has_catalog(root) || {
-                    self.found.append(wrong);
-                    false
-                };
-            }
             params.clear();
             let declared = root.get("params").and_then(|entry| entry.node.map()).cloned().unwrap_or_default();
             let mut next = None;
             let mut complete = true;
             // What is wrong now may be right with a catalog's file, which can give a default.
             let mut wrong = Diagnostics::new();
+            // The walk over the whole document reports the same, if all catalogs are chosen.
+            let mut malformed = Diagnostics::new();
             for (name, entry) in &declared {
                 if let Some(variable) = entry.node.get("env").and_then(|entry| entry.node.text()) {
                     env.insert(variable.to_owned(), given.env.get(variable).cloned());
                 }
-                let folder = self.folder(entry);
                 let is_catalog = entry.node.get("catalog").is_some();
+                let before = malformed.len();
+                check_param(name, entry, &mut malformed);
+                if malformed.len() > before {
+                    complete &= !is_catalog;
+                    continue;
+                }
+                let folder = self.folder(entry);
                 let catalog =
                     folder.as_ref().map(|folder| folder.catalog(file).into_iter().collect()).unwrap_or_default();
                 if is_catalog && folder.is_none() {
@@ -344,14 +370,17 @@ impl Loader {
             }
             let Some((name, folder, value, place)) = next.filter(|_| complete) else {
                 self.found.append(wrong);
-                let names: Vec<String> = declared.keys().cloned().collect();
-                param::unknown(given, params, &names, &mut self.found);
+                if !complete {
+                    self.found.append(malformed);
+                }
+                param::unknown(given, params, root, &mut self.found);
                 return complete;
             };
             chosen_files.push(name);
             let target = folder.item(value.as_str().unwrap_or_default());
             let Some(over) = self.file(&target, Some(&place), &mut Chain::new()) else {
                 self.found.append(wrong);
+                self.found.append(malformed);
                 return false;
             };
             self.catalogs.push(over.clone());
@@ -447,9 +476,43 @@ fn unknown_names(map: &Map, params: &Map, vars: &Map, expressions: &Expressions,
     }
 }
 
-fn has_catalog(root: &Node) -> bool {
-    let params = root.get("params").and_then(|entry| entry.node.map());
-    params.is_some_and(|params| params.values().any(|param| param.node.get("catalog").is_some()))
+/// The same for vars, of which those that use a faulty one are not computed.
+fn unknown_names_in_vars(map: &Map, params: &Map, vars: &Map, expressions: &Expressions, found: &mut Diagnostics) {
+    let stages = map.get("stages").and_then(|entry| entry.node.map());
+    let stages: Vec<&str> = stages.into_iter().flat_map(Map::keys).map(String::as_str).collect();
+    let known: Vec<&str> = params.keys().chain(vars.keys()).map(String::as_str).collect();
+    for entry in vars.values() {
+        expressions.unknown_names(&entry.node, &known, &stages, found);
+    }
+}
+
+/// One parameter as it is declared.
+fn check_param(name: &str, entry: &MapEntry, found: &mut Diagnostics) {
+    if let ValueShape::Object(document) = value_shape::document()
+        && let Some(ValueShape::Map(shape)) = document.fields.get("params").map(|shape| &**shape)
+    {
+        check(&entry.node, shape, &format!("params.{name}"), &entry.key, TemplatePolicy::Done, found);
+    }
+}
+
+/// The stages that have an error, and among them those whose kind is not known.
+fn faulty_stages(root: &Node, faulty: &mut FaultyParts) {
+    for (name, entry) in root.get("stages").and_then(|entry| entry.node.map()).into_iter().flatten() {
+        let mut found = Diagnostics::new();
+        check(&entry.node, value_shape::stage(), "", &entry.key, TemplatePolicy::InStages, &mut found);
+        if found.has_errors() {
+            faulty.stages.insert(name.clone());
+            if Action::KEYS.into_iter().filter(|key| entry.node.get(key).is_some()).count() != 1 {
+                faulty.unknown_stages.insert(name.clone());
+            }
+        }
+    }
+}
+
+/// Whether params, vars and stages are maps, where they are given.
+fn has_sections(map: &Map) -> bool {
+    let is_map = |node: &Node| matches!(node.tree, NodeValue::Map(_) | NodeValue::Null);
+    ["params", "vars", "stages"].into_iter().all(|name| map.get(name).is_none_or(|entry| is_map(&entry.node)))
 }
 
 /// Points at the first byte that is not UTF-8, in the text as it can be shown.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use indexmap::IndexMap;
 
+use super::faulty_parts::FaultyParts;
 use super::given_values::GivenValues;
 use super::library::{ManifestFileError, ManifestLibrary};
 use super::param::ResolvedParam;
@@ -13,7 +14,8 @@ use super::{load, read};
 use crate::diag::{Diagnostic, Diagnostics, MissingValue, SourceText};
 use crate::files::Digest;
 
-/// A manifest without errors in its structure: parameters chosen, vars computed, stages still with expressions.
+/// A manifest: parameters chosen, vars computed, stages still with expressions. Without errors in its structure, except in its
+/// faulty parts.
 #[derive(Clone, Debug)]
 pub struct Manifest {
     pub name: String,
@@ -31,6 +33,8 @@ pub struct Manifest {
     pub deciding: BTreeMap<String, BTreeSet<String>>,
     /// Arguments of the command line that may change nothing, and the diagnostic if the plan is the same without them.
     pub new_var_arguments: Vec<(String, Diagnostic)>,
+    /// Empty, unless it was loaded with its errors.
+    pub faulty: FaultyParts,
     pub(super) sources: Vec<(String, Digest)>,
     pub(super) env: BTreeMap<String, Option<String>>,
 }

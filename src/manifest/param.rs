@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::model::{ListRule, NumberBounds, PARAM_KINDS, Param, PathNeed};
 use super::scalar;
-use super::yaml_node::{MapEntry, Node, NodeValue, shown};
+use super::yaml_node::{Map, MapEntry, Node, NodeValue, shown};
 use super::{GivenValues, ValueOrigin};
 use crate::diag::{Diagnostic, Diagnostics, MissingValue, Span, did_you_mean, list_of, nearest};
 use crate::files::metadata_if_there;
@@ -53,6 +53,12 @@ impl ParamResolver<'_> {
     pub fn choose(&self, found: &mut Diagnostics) -> Option<ResolvedParam> {
         let kind = PARAM_KINDS.into_iter().find(|kind| self.entry.node.get(kind).is_some())?;
         let rule: Param = serde_json::from_value(self.entry.node.json()).ok()?;
+        if let Some((what, hint)) = contradiction(kind, &rule) {
+            let place = self.entry.node.place(&[kind]).first_line();
+            let found_here = Diagnostic::error(format!("the parameter `{}` can have no value: {what}", self.name));
+            found.push(found_here.at(place, "").hint(hint));
+            return None;
+        }
         let before = found.len();
         let value = self.value(kind, &rule, found);
         if found.len() > before {
@@ -310,17 +316,42 @@ fn bounded(number: f64, bounds: Option<&NumberBounds>, what: &str) -> Result<(),
     }
 }
 
+/// Why no value fits the rule, and what to do.
+fn contradiction(kind: &str, rule: &Param) -> Option<(String, &'static str)> {
+    let bounds = match kind {
+        "choice" if rule.choice.as_ref().is_some_and(Vec::is_empty) => {
+            return Some(("it has no choices".to_owned(), "list them: `choice: [a, b]`"));
+        }
+        "list" if matches!(&rule.list, Some(ListRule::Of(values)) if values.is_empty()) => {
+            return Some((
+                "its list of values is empty".to_owned(),
+                "list them: `list: [a, b]`, or allow all: `list: any`",
+            ));
+        }
+        "int" => rule.int.as_ref(),
+        "number" => rule.number.as_ref(),
+        "text" => rule.text.as_ref(),
+        _ => None,
+    }?;
+    let (min, max) = bounds.min.zip(bounds.max).filter(|(min, max)| min > max)?;
+    Some((format!("its `min` of {min} is above its `max` of {max}"), "exchange them"))
+}
+
 /// Parameters that were given and do not exist.
-pub fn unknown(
-    given: &GivenValues,
-    known: &IndexMap<String, ResolvedParam>,
-    declared: &[String],
-    found: &mut Diagnostics,
-) {
+pub fn unknown(given: &GivenValues, known: &IndexMap<String, ResolvedParam>, root: &Node, found: &mut Diagnostics) {
+    let names = |section: &str| -> Vec<&str> {
+        let section = root.get(section).and_then(|entry| entry.node.map());
+        section.into_iter().flat_map(Map::keys).map(String::as_str).collect()
+    };
+    let (declared, vars) = (names("params"), names("vars"));
     for (name, value) in given.params.iter().filter(|(name, _)| !name.contains('.')) {
-        if !known.contains_key(name) && !declared.contains(name) {
-            let hint = did_you_mean(name, declared.iter().map(String::as_str));
-            let hint = hint.unwrap_or_else(|| "this manifest has no parameters".to_owned());
+        if !known.contains_key(name) && !declared.contains(&name.as_str()) {
+            let hint = if vars.contains(&name.as_str()) {
+                format!("`{name}` is a var: vars.{name}={value}")
+            } else {
+                let hint = did_you_mean(name, declared.iter().copied());
+                hint.unwrap_or_else(|| "this manifest has no parameters".to_owned())
+            };
             found.push(Diagnostic::error(format!("{name}={value}: there is no parameter `{name}`")).hint(hint));
         }
     }

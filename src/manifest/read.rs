@@ -25,6 +25,13 @@ const ALIAS_BUDGET: usize = 10_000;
 
 /// Reads one document. The diagnostics hold everything wrong with it up to the first syntax error.
 pub fn read(source: &SourceText) -> Result<Node, Diagnostics> {
+    let (node, found) = read_with_errors(source)?;
+    found.or(node)
+}
+
+/// The same document with everything wrong in it where it can be read to its end: another value stands at the place of each
+/// error.
+pub fn read_with_errors(source: &SourceText) -> Result<(Node, Diagnostics), Diagnostics> {
     let text = source.text();
     if let Some((at, bad)) = text.char_indices().find(|(_, c)| c.is_control() && !matches!(c, '\n' | '\r' | '\t')) {
         let message = format!("the control character U+{:04X} is not allowed in YAML", u32::from(bad));
@@ -69,7 +76,7 @@ pub fn read(source: &SourceText) -> Result<Node, Diagnostics> {
         }
     }
     let root = reader.root.unwrap_or_else(|| Node::new(source.start(), NodeValue::Null));
-    reader.found.or(root)
+    Ok((root, reader.found))
 }
 
 struct Reader<'a> {

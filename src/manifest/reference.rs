@@ -78,18 +78,19 @@ impl ManifestKey {
 
     fn walk(&self, path: &str) -> Option<&Self> {
         let mut at = self;
-        let mut may_be_name = false;
+        let (mut may_be_name, mut is_name) = (false, false);
         for part in path.split('.') {
             match at.child(part) {
                 Some(key) => {
-                    may_be_name = key.names;
+                    (may_be_name, is_name) = (key.names, false);
                     at = key;
                 }
-                None if may_be_name => may_be_name = false,
+                None if may_be_name => (may_be_name, is_name) = (false, true),
                 None => return None,
             }
         }
-        Some(at)
+        // A name that the manifest chooses is no key.
+        (!is_name).then_some(at)
     }
 
     fn child(&self, name: &str) -> Option<&Self> {

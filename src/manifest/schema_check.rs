@@ -304,14 +304,23 @@ pub fn coerce(node: &mut Node, shape: &ValueShape) {
 
 /// Of a rendered value: reports every text without the form that its place needs, and replaces it by one that has it, so that
 /// the value can be read and what else is wrong with it is reported, too.
-pub fn check_texts(node: &mut Node, shape: &ValueShape, path: &str, found: &mut Diagnostics) {
+pub fn check_texts(
+    node: &mut Node,
+    shape: &ValueShape,
+    path: &str,
+    templates: TemplatePolicy,
+    found: &mut Diagnostics,
+) {
     match (shape, &mut node.tree) {
         (ValueShape::Either(shapes), tree) => {
             if let Some(shape) = shapes.iter().find(|shape| same_kind(shape, tree)) {
-                check_texts(node, shape, path, found);
+                check_texts(node, shape, path, templates, found);
             }
         }
         (ValueShape::Formatted(format), NodeValue::Text(text)) => {
+            if templates == TemplatePolicy::Here && is_template(text) {
+                return;
+            }
             if let Some(why) = (format.fault)(text) {
                 *text = format.sample.into();
                 let message = format!("`{path}` must be {}", format.what);
@@ -320,18 +329,18 @@ pub fn check_texts(node: &mut Node, shape: &ValueShape, path: &str, found: &mut 
         }
         (ValueShape::List(item), NodeValue::List(items)) => {
             for (index, node) in items.iter_mut().enumerate() {
-                check_texts(node, item, &format!("{path}[{index}]"), found);
+                check_texts(node, item, &format!("{path}[{index}]"), templates, found);
             }
         }
         (ValueShape::Map(item), NodeValue::Map(map)) => {
             for (name, entry) in map {
-                check_texts(&mut entry.node, item, &format!("{path}.{name}"), found);
+                check_texts(&mut entry.node, item, &format!("{path}.{name}"), templates, found);
             }
         }
         (ValueShape::Object(object), NodeValue::Map(map)) => {
             for (name, entry) in map {
                 if let Some(shape) = object.fields.get(name) {
-                    check_texts(&mut entry.node, shape, &format!("{path}.{name}"), found);
+                    check_texts(&mut entry.node, shape, &format!("{path}.{name}"), templates, found);
                 }
             }
         }

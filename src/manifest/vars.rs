@@ -1,21 +1,23 @@
 //! `vars:` — free values that may use params and each other; computed in the order they need each other.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use indexmap::IndexMap;
 use minijinja::Value;
 
 use super::expression::{Expressions, Scope};
+use super::faulty_parts::FaultyParts;
 use super::value::value_of;
 use super::yaml_node::{Map, Node, NodeValue, is_template};
 use crate::diag::{Diagnostic, Diagnostics};
 
-/// Computes every var and adds it to `globals`. Cycles and errors are reported.
+/// Computes every var and adds it to `globals`. Cycles and errors are reported; a var that has one, or that uses what is faulty, is
+/// faulty.
 pub fn resolve(
     vars: &Map,
     expressions: &Expressions,
     mut globals: IndexMap<String, Value>,
+    faulty: &mut FaultyParts,
     found: &mut Diagnostics,
 ) -> (IndexMap<String, Value>, IndexMap<String, Node>) {
     let needs: Vec<Vec<usize>> = vars
@@ -27,14 +29,13 @@ pub fn resolve(
         })
         .collect();
     let mut resolved: IndexMap<String, Node> = IndexMap::new();
-    let mut failed = BTreeSet::new();
     for group in super::order::order(&needs) {
         match group {
             Ok(index) => {
                 let Some((name, entry)) = vars.get_index(index) else { continue };
                 // What depends on an error is not another error.
-                if needs.get(index).is_some_and(|needs| needs.iter().any(|need| failed.contains(need))) {
-                    failed.insert(index);
+                if faulty.affect(&entry.node) {
+                    faulty.names.insert(name.clone());
                     continue;
                 }
                 let before = found.len();
@@ -50,13 +51,18 @@ pub fn resolve(
                     entry.node.clone()
                 };
                 if found.len() > before {
-                    failed.insert(index);
+                    faulty.names.insert(name.clone());
                     continue;
                 }
                 globals.insert(name.clone(), value_of(&node));
                 resolved.insert(name.clone(), node);
             }
-            Err(circle) => found.push(explain(vars, &circle)),
+            Err(circle) => {
+                faulty
+                    .names
+                    .extend(circle.iter().filter_map(|index| vars.get_index(*index)).map(|(name, _)| name.clone()));
+                found.push(explain(vars, &circle));
+            }
         }
     }
     resolved.sort_by_cached_key(|name, _| vars.get_index_of(name));

@@ -19,16 +19,36 @@ use super::task_parts::ActionError;
 use crate::diag::{Diagnostic, Diagnostics};
 use crate::files::{Digest, Hasher};
 use crate::manifest::{
-    EXPRESSION_STACK, Expressions, Manifest, ResolvedParam, ValueOrigin, on_expression_stack, order, shown,
+    EXPRESSION_STACK, Expressions, GivenValues, Manifest, ManifestLibrary, ResolvedParam, ValueOrigin,
+    load_with_errors, on_expression_stack, order, shown,
 };
 
 /// How much of a long circle is shown at either end.
 const SHOWN: usize = 6;
 
+/// Loads a manifest that can be expanded.
+///
+/// # Errors
+/// Everything that is wrong with it, with what [`expand`] reports of those parts that can be used all the same.
+pub fn load(library: &ManifestLibrary, what: &str, given: &GivenValues) -> Result<Manifest, Diagnostics> {
+    let (manifest, mut found) = load_with_errors(library, what, given);
+    match manifest {
+        Some(manifest) if !found.has_errors() => return Ok(manifest),
+        Some(manifest) => {
+            if let Err(of_stages) = expand(&manifest) {
+                found.append(of_stages);
+            }
+        }
+        None => {}
+    }
+    Err(found.unique())
+}
+
 /// Expands a manifest into its task graph.
 ///
 /// # Errors
-/// Every error of every stage at once, each with its place in the YAML.
+/// Every error of every stage at once, each with its place in the YAML. A manifest with faulty parts has no graph; what uses one of
+/// them is no error.
 pub fn expand(manifest: &Manifest) -> Result<Plan, Diagnostics> {
     on_expression_stack(|| expand_with(&Expressions::new(), manifest))
 }
@@ -36,9 +56,6 @@ pub fn expand(manifest: &Manifest) -> Result<Plan, Diagnostics> {
 fn expand_with(expressions: &Expressions, manifest: &Manifest) -> Result<Plan, Diagnostics> {
     let mut found = Diagnostics::new();
     let expanded = instances(manifest, expressions, &mut found);
-    if found.has_errors() {
-        return Err(found.unique());
-    }
     let builder = PlanBuilder::new(manifest, expressions, &expanded, directory(&expanded));
     let built = build_all(&builder, &expanded.all, &mut found);
     // The builder's index of names is as large as the plan.
@@ -57,10 +74,11 @@ fn expand_with(expressions: &Expressions, manifest: &Manifest) -> Result<Plan, D
     let rendered = || built.iter().flatten().filter_map(|one| Some((&one.task, one.node.as_ref()?)));
     across(rendered(), &mut found);
     packages(rendered(), &mut found);
-    if !found.has_errors() {
+    let is_faulty = !expanded.faulty.is_empty();
+    if !found.has_errors() && !is_faulty {
         check_is_complete(&expanded, &built, &sorted, &mut found);
     }
-    if found.has_errors() {
+    if found.has_errors() || is_faulty {
         return Err(found.unique());
     }
     // Only error messages needed these; freeing them first lowers the peak memory.
@@ -238,7 +256,6 @@ fn explain(circle: &[usize], expanded: &ExpandedStages<'_>, built: &[BuiltTask])
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::manifest::{GivenValues, ManifestLibrary, load};
 
     #[test]
     fn the_texts_of_all_tasks_have_a_limit_together() {

@@ -9,7 +9,7 @@ use super::task::ActionKind;
 use crate::diag::{Diagnostic, Diagnostics, Span};
 use crate::event::TaskId;
 use crate::manifest::model::Action;
-use crate::manifest::{Expressions, Manifest, MapEntry, Node, NodeValue, Scope, shown, value_of};
+use crate::manifest::{Expressions, FaultyParts, Manifest, MapEntry, Node, NodeValue, Scope, shown, value_of};
 
 /// More tasks than this are an error in a `foreach`.
 const MAX_TASKS: usize = 100_000;
@@ -29,6 +29,8 @@ pub struct ExpandedStages<'a> {
     pub all: Vec<Instance>,
     pub stages: Vec<StageOf<'a>>,
     pub by_name: HashMap<&'a str, usize>,
+    /// Those of the manifest, and the stages of which no tasks could be made.
+    pub faulty: FaultyParts,
 }
 
 /// A stage in its manifest.
@@ -47,10 +49,21 @@ pub fn instances<'a>(manifest: &'a Manifest, expressions: &Expressions, found: &
         all: Vec::with_capacity(stages),
         stages: Vec::with_capacity(stages),
         by_name: HashMap::with_capacity(stages),
+        faulty: manifest.faulty.clone(),
     };
     for (name, entry) in &manifest.stages {
         let begin = made.all.len();
-        let coordinates = match product(manifest, name, entry, expressions, MAX_TASKS.saturating_sub(begin), found) {
+        let mut own = Diagnostics::new();
+        let mut decisive = ["foreach", "when"].into_iter().filter_map(|key| entry.node.get(key));
+        let expansion = if manifest.faulty.unknown_stages.contains(name)
+            || decisive.any(|entry| manifest.faulty.affect(&entry.node))
+        {
+            ForeachExpansion::Invalid
+        } else {
+            product(manifest, name, entry, expressions, MAX_TASKS.saturating_sub(begin), &mut own)
+        };
+        let mut is_known = true;
+        let coordinates = match expansion {
             ForeachExpansion::Combinations(coordinates) => coordinates,
             ForeachExpansion::Empty(variable) => {
                 // A stage never leaves the plan without a message.
@@ -59,25 +72,38 @@ pub fn instances<'a>(manifest: &'a Manifest, expressions: &Expressions, found: &
                 made.all.push(Instance { id, stage: made.stages.len(), coordinates: Vec::new(), skipped });
                 Vec::new()
             }
-            ForeachExpansion::Invalid => Vec::new(),
+            ForeachExpansion::Invalid => {
+                is_known = false;
+                Vec::new()
+            }
         };
         let mut ids: HashMap<TaskId, usize> = HashMap::new();
         for coordinates in coordinates {
             let id = id_of(name, &coordinates);
-            let skipped = when(manifest, name, entry, &coordinates, expressions, found);
+            let before = own.len();
+            let skipped = when(manifest, name, entry, &coordinates, expressions, &mut own);
+            is_known &= own.len() == before;
             if !coordinates.is_empty()
                 && let Some(first) = ids.insert(id.clone(), made.all.len())
             {
                 let place = entry.node.place(&["foreach"]);
                 let collision = Diagnostic::error(format!("two tasks would be called `{id}`"));
                 let earlier = &made.all[first].coordinates;
-                found.push(
+                own.push(
                     collision
                         .at(place, "two values here make the same name")
                         .hint(collision_hint(earlier, &coordinates)),
                 );
             }
             made.all.push(Instance { id, stage: made.stages.len(), coordinates, skipped });
+        }
+        if !is_known {
+            made.all.truncate(begin);
+            made.faulty.unknown_stages.insert(name.clone());
+        }
+        // What is wrong with the form of a `foreach` is reported already.
+        if !manifest.faulty.stages.contains(name) {
+            found.append(own);
         }
         made.by_name.insert(name, made.stages.len());
         let instances = begin..made.all.len();

@@ -19,7 +19,7 @@ mod shared_task;
 mod task;
 mod task_parts;
 
-pub use expand::expand;
+pub use expand::{expand, load};
 pub use measurement_cost::MeasurementCost;
 pub use plan_builder::UnwritableAction;
 pub use reference::{PlanReference, UnknownReference};

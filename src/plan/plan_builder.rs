@@ -14,8 +14,8 @@ use crate::diag::{Diagnostic, Diagnostics, MissingValue, Span, did_you_mean};
 use crate::event::TaskId;
 use crate::manifest::model::{Action, Container, Host, InputPaths, Retry, RetryAfter, Serve, Stage};
 use crate::manifest::{
-    Expressions, Manifest, Map, MapEntry, Node, NodeValue, Scope, TemplatePolicy, check, check_texts, coerce,
-    is_template, stage_shape,
+    Expressions, FaultyParts, Manifest, Map, MapEntry, Node, NodeValue, Scope, TemplatePolicy, check, check_texts,
+    coerce, is_template, stage_shape,
 };
 use crate::spec::TimeSpan;
 
@@ -47,6 +47,9 @@ pub struct PlanBuilder<'a> {
 /// What rendering one instance has found.
 struct Rendering<'a> {
     expressions: &'a Expressions,
+    faulty: &'a FaultyParts,
+    /// Whether a text uses a faulty part, and stays as it is written.
+    uses_faulty: bool,
     scope: Arc<Scope>,
     seen: Arc<TouchedReferences>,
     /// In the order in which they were found; those with data before those without.
@@ -65,7 +68,7 @@ impl<'a> PlanBuilder<'a> {
         Self { manifest, expressions, expanded, directory }
     }
 
-    /// The task, or `None` with at least one error more in `found`.
+    /// The task, or `None` with at least one error more in `found`, or where the stage has, or uses, a faulty part.
     pub fn build(&self, instance: &Instance, found: &mut Diagnostics) -> Option<TaskDraft> {
         // An instance is expanded with the index of its own stage.
         let stage = &self.expanded.stages[instance.stage];
@@ -90,15 +93,19 @@ impl<'a> PlanBuilder<'a> {
             // Its texts are as they were written. It is reported once, where that was.
             return None;
         }
-        if found.len() == before && rendered_anything(map) {
+        // Texts that could not be rendered are still as they were written.
+        let templates =
+            if found.len() > before || rendering.uses_faulty { TemplatePolicy::Here } else { TemplatePolicy::Done };
+        if rendered_anything(map) {
             coerce(&mut node, stage_shape());
-            check_rendered(&node, stage, &rendering.skipped, found);
+            check_rendered(&node, stage, templates, &rendering.skipped, found);
         }
         self.needs(stage, instance, &node, &mut rendering.needs, found);
-        if found.len() > before {
+        let is_readable = found.len() == before && !rendering.uses_faulty;
+        check_texts(&mut node, stage_shape(), &format!("stages.{}", stage.name), templates, found);
+        if !is_readable || self.expanded.faulty.stages.contains(stage.name) {
             return None;
         }
-        check_texts(&mut node, stage_shape(), &format!("stages.{}", stage.name), found);
         let json = node.json();
         let Ok(typed) = Stage::deserialize(&json) else {
             found.push(untyped(&json, stage, &node));
@@ -145,6 +152,8 @@ impl<'a> PlanBuilder<'a> {
         local.push(("inputs".to_owned(), inputs(names)));
         Rendering {
             expressions: self.expressions,
+            faulty: &self.expanded.faulty,
+            uses_faulty: false,
             scope: Arc::new(Scope { globals: Arc::clone(&self.manifest.globals), local }),
             seen,
             needs: Vec::new(),
@@ -227,6 +236,10 @@ impl Rendering<'_> {
     }
 
     fn text(&mut self, text: &str, node: &Node, found: &mut Diagnostics) -> Node {
+        if self.faulty.affect(node) {
+            self.uses_faulty = true;
+            return node.clone();
+        }
         let result = self.expressions.text(text, &self.scope, &node.span);
         let mut skipped = None;
         for touched in self.seen.take() {
@@ -265,10 +278,16 @@ fn requires_skipped_task(place: Span, id: &TaskId, why: &str) -> Diagnostic {
         .hint("skip this stage too with the same `when`, or choose another value: {{ other or stages.x.out }}")
 }
 
-fn check_rendered(node: &Node, stage: &StageOf<'_>, skipped: &[(Span, TaskId, String)], found: &mut Diagnostics) {
+fn check_rendered(
+    node: &Node,
+    stage: &StageOf<'_>,
+    templates: TemplatePolicy,
+    skipped: &[(Span, TaskId, String)],
+    found: &mut Diagnostics,
+) {
     let path = format!("stages.{}", stage.name);
     let mut wrong = Diagnostics::new();
-    check(node, stage_shape(), &path, &stage.entry.key, TemplatePolicy::Done, &mut wrong);
+    check(node, stage_shape(), &path, &stage.entry.key, templates, &mut wrong);
     for one in wrong.into_list() {
         let place = one.primary.as_ref().map(|label| label.span.range());
         // `none` where a value must be, because the expression refers to a skipped stage: report that instead.

@@ -25,6 +25,8 @@ pub struct RunRow {
     pub ran: usize,
     pub cached: usize,
     pub failed: usize,
+    /// Tasks that were running when the run was interrupted.
+    pub interrupted: usize,
     /// Each benchmark that has a result or a verdict: its task, and the result in short.
     pub results: Vec<(String, String)>,
 }
@@ -51,7 +53,8 @@ impl RunRow {
             seconds: state.finished.map(|end| end.seconds),
             ran: state.tally.ran,
             cached: state.tally.cached,
-            failed: state.tally.failed,
+            failed: state.tally.failed - state.interrupted(),
+            interrupted: state.interrupted(),
             results: state.tasks.iter().filter_map(result).collect(),
         }
     }
@@ -71,6 +74,7 @@ impl RunRow {
             ran: 0,
             cached: 0,
             failed: 0,
+            interrupted: 0,
             results: vec![result],
         }
     }
@@ -83,7 +87,8 @@ pub fn run_list(rows: &[RunRow], styler: Styler) -> String {
     }
     let mut lines = Vec::new();
     for row in rows {
-        let counts = [(row.ran, "ran"), (row.cached, "cached"), (row.failed, "failed")];
+        let counts =
+            [(row.ran, "ran"), (row.cached, "cached"), (row.failed, "failed"), (row.interrupted, "interrupted")];
         let counts: Vec<String> =
             counts.into_iter().filter(|(n, _)| *n > 0).map(|(n, word)| format!("{n} {word}")).collect();
         lines.push(vec![

@@ -66,16 +66,11 @@ pub fn value_table(values: &[ValueRow], paint: Styler) -> String {
 
 /// The status of a run; `alive`: its process still exists.
 pub fn run_status(run_state: &RunState, alive: bool, styler: Styler) -> String {
-    let mut out = String::new();
     let run = run_state.run.as_ref().map_or("?", |run| run.as_str());
     let (tone, state) = run_word(run_state, alive);
     let name = styler.tone(TextRole::Strong, clean(&run_state.manifest));
-    let _ = writeln!(
-        out,
-        "{name}  run {run}, started {}: {}",
-        to_the_second(&run_state.started_at),
-        styler.tone(tone, state)
-    );
+    let started = to_the_second(&run_state.started_at);
+    let mut out = styler.fit(format!("{name}  run {run}, started {started}: {}\n", styler.tone(tone, state)));
     let rows: Vec<_> = run_state
         .tasks
         .iter()
@@ -106,9 +101,10 @@ pub fn run_status(run_state: &RunState, alive: bool, styler: Styler) -> String {
         })
         .collect();
     out.push_str(&table(styler, "  ", &rows));
-    let left = run_state.total.saturating_sub(run_state.done());
+    let finished = run_state.finished_tasks();
+    let left = run_state.total.saturating_sub(finished);
     let left = if left > 0 { format!(", {left} not done") } else { String::new() };
-    let _ = writeln!(out, "  {} of {} finished{left}", run_state.done(), counted(run_state.total, "task"));
+    let _ = writeln!(out, "  {finished} of {} finished{left}", counted(run_state.total, "task"));
     out
 }
 
@@ -145,7 +141,7 @@ mod tests {
           failed     triton/server      12 s   killed by SIGKILL: out of GPU memory
           failed     load/server        10 s   `triton/server` died
           cancelled  package                   `load/server` failed
-          6 of 6 tasks finished
+          5 of 6 tasks finished, 1 not done
         ");
     }
 

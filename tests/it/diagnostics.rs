@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use regatta::manifest::{GivenValues, ManifestLibrary, load};
-use regatta::plan::expand;
+use regatta::manifest::{GivenValues, ManifestLibrary};
+use regatta::plan::{expand, load};
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/broken")

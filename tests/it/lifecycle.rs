@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use pretty_assertions::assert_eq;
 use regatta::event::Event;
@@ -427,7 +428,37 @@ fn status_and_logs_say_what_is_going_on_and_what_was() {
     assert_eq!(status["run_state"]["finished"]["exit"], 0, "{status}");
     let wrong = world.regatta(&["logs", "b"]);
     assert_eq!(wrong.code, 2);
-    wrong.shows("no run has a log of b");
+    wrong.shows("no run has a task b");
+}
+
+#[test]
+fn a_task_without_a_log_is_told_from_one_that_does_not_exist() {
+    let world = world("stages:\n  a: { shell: echo a }\n  b: { when: false, shell: echo b }\n");
+    world.good(&["run", "m"]);
+    let without = world.regatta(&["logs", "b"]);
+    assert_eq!(without.code, 2);
+    without.shows("b has no log").shows("`regatta logs` lists the logs of the last run");
+}
+
+#[test]
+fn the_wait_for_another_run_is_no_part_of_a_run() {
+    let world = world(GATED);
+    let first = world.start(&["run", "m"]);
+    world.await_file("started");
+    let begun = Instant::now();
+    let output = fs::File::create(world.path("second")).unwrap();
+    let second = world.command(&["run", "m"]).stdout(output).stderr(Stdio::piped()).spawn().unwrap();
+    until("the second run to wait", || world.read("second").contains("waiting for run"));
+    let waiting = Instant::now();
+    std::thread::sleep(Duration::from_secs(2));
+    let waited = waiting.elapsed();
+    world.file("gate", "");
+    assert_eq!(Ended::of(first).code, 0);
+    assert_eq!(Ended::of(second).code, 0);
+    let most = begun.elapsed().checked_sub(waited).unwrap().as_secs_f64();
+    let runs: serde_json::Value = serde_json::from_str(&world.good(&["runs", "--json"]).stdout).unwrap();
+    let took = runs["runs"][0]["seconds"].as_f64().unwrap();
+    assert!(took < most, "{took} s of {most} s without the wait");
 }
 
 /// The tasks of a `foreach` have the names that every other command has for them.
@@ -552,9 +583,13 @@ fn nothing_is_cleaned_up_under_a_run() {
     world.await_file("started");
     for words in [["gc", "--yes"], ["clean", "--yes"]] {
         let ended = world.regatta(&words);
-        assert_eq!(ended.code, 2);
+        assert_eq!(ended.code, 1);
         ended.shows("is working in this folder");
     }
+    // Its stage has an output folder that no record names.
+    let listed = world.good(&["gc"]);
+    assert!(!listed.stdout.contains("did not finish"), "{}", listed.stdout);
+    listed.shows("is running; what it has not finished is not listed");
     world.file("gate", "");
     assert_eq!(Ended::of(run).code, 0);
     assert_eq!(world.read("latest/a/out"), "a\n");

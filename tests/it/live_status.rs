@@ -68,7 +68,10 @@ fn status_has_what_a_benchmark_has_measured_so_far() {
     // The follower of a run that has ended prints it once, and no progress is left.
     let after = world.regatta(&["status", "--follow"]);
     assert!(
-        after.code == 130 && after.stdout.contains("interrupted") && !after.stdout.contains("so far"),
+        after.code == 130
+            && after.stdout.contains("interrupted")
+            && !after.stdout.contains("so far")
+            && after.stdout.contains("not done"),
         "{}",
         after.stdout
     );

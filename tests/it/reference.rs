@@ -75,6 +75,7 @@ fn an_unknown_topic_has_a_hint_over_metrics_and_keys() {
         ("stages.bnech.target", "did you mean `stages.bench.target`?"),
         ("bench.tarfet", "did you mean `bench.target`?"),
         ("max_in_flight", "there is: `stages.bench.max_in_flight`"),
+        ("stages.shel", "did you mean `stages.shell`?"),
         ("xyzzy", "`regatta explain` lists the metrics"),
         ("INVALID(client)", "`regatta manual 8` has the verdicts"),
     ] {

@@ -275,6 +275,7 @@ impl PreparedRun {
             return Ok(RunEnd::without_tasks(CliExit::Interrupted));
         }
         process::adopt_orphans()?;
+        let asked = Instant::now();
         let lock = match take_lock(&home, self.gives_way, &stop, &teller.send)? {
             LockWait::Acquired(lock) => lock,
             LockWait::Interrupted => {
@@ -286,6 +287,8 @@ impl PreparedRun {
                 return Ok(RunEnd { gave_way: true, ..RunEnd::without_tasks(CliExit::Interrupted) });
             }
         };
+        // A run begins when no other one is in the way.
+        self.begun += asked.elapsed();
         let id = lock.run.clone();
         // Only now: while this run waited for the lock, another one may have changed anything.
         let earlier = self.earlier.take();

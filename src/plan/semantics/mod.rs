@@ -551,6 +551,11 @@ impl StageChecker<'_> {
         match targets(target) {
             Ok(_) => {}
             Err(error) if error.is_of_credentials() => self.push_credentials_error(&["bench", "target"]),
+            Err(_) if target.starts_with("sim:") => {
+                let hint = "serve a simulator in a stage of its own, and name that: target: \"{{ stages.NAME }}\"; `regatta bench sim: --dry-run` prints such a manifest";
+                let why = "`sim:` is a target of `regatta bench` only";
+                self.push_error(&["bench", "target"], "must name servers", why, Some(hint.to_owned()));
+            }
             Err(error) => self.push_error(&["bench", "target"], "must name servers", &error.to_string(), hint),
         }
     }

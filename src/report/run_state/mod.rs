@@ -177,12 +177,12 @@ impl TaskState {
 impl TaskState {
     /// The state as text for readers: an interrupted task did not fail.
     pub fn label(&self) -> &'static str {
-        match &self.failure {
-            Some(failure) if self.state == TaskPhase::Failed && failure.kind == FailureKind::Interrupted => {
-                "interrupted"
-            }
-            _ => self.state.as_str(),
-        }
+        if self.is_interrupted() { "interrupted" } else { self.state.as_str() }
+    }
+
+    fn is_interrupted(&self) -> bool {
+        let kind = self.failure.as_ref().map(|failure| failure.kind);
+        self.state == TaskPhase::Failed && kind == Some(FailureKind::Interrupted)
     }
 }
 
@@ -205,6 +205,16 @@ impl RunState {
     pub const fn done(&self) -> usize {
         let TaskTally { ran, cached, skipped, failed, cancelled } = self.tally;
         ran + cached + skipped + failed + cancelled
+    }
+
+    /// How many tasks that were running were interrupted; the tally has them among those that failed.
+    pub fn interrupted(&self) -> usize {
+        self.of(TaskPhase::Failed).filter(|(_, entry)| entry.is_interrupted()).count()
+    }
+
+    /// How many tasks came to an end of their own: not those that were interrupted, or not started.
+    pub fn finished_tasks(&self) -> usize {
+        self.done() - self.tally.cancelled - self.interrupted()
     }
 
     /// Tasks that are running, services that are up.

@@ -16,6 +16,9 @@ const A_MOMENT: Duration = Duration::from_millis(150);
 /// More bars than this do not fit; the rest is a number in the line of the run.
 const SHOWN: usize = 12;
 
+/// A task of which it is not known how far it is.
+const SPINNER: &str = "  {spinner} {prefix:.cyan}  {wide_msg}";
+
 pub(super) struct Bars {
     multi: MultiProgress,
     run: ProgressBar,
@@ -62,6 +65,10 @@ impl Bars {
 
     /// Brings all bars up to date.
     pub fn draw(&mut self, run_state: &RunState) {
+        // It has not begun: another one is in its way.
+        if run_state.total == 0 {
+            return;
+        }
         let mut shown = 0;
         for (task, bar) in &mut self.tasks {
             if shown == SHOWN {
@@ -69,7 +76,9 @@ impl Bars {
             }
             let Some(entry) = run_state.tasks.get(task) else { continue };
             if bar.shown.is_none() && bar.since.elapsed() >= A_MOMENT {
-                bar.shown = Some(self.multi.insert_before(&self.run, ProgressBar::no_length()));
+                // It is drawn as soon as it has a name: in its own style, and not in that of the library.
+                let new = ProgressBar::no_length().with_style(style(self.styler, SPINNER));
+                bar.shown = Some(self.multi.insert_before(&self.run, new));
             }
             if let Some(drawn) = &bar.shown {
                 shown += 1;
@@ -116,7 +125,7 @@ fn show(bar: &ProgressBar, task: &TaskId, entry: &TaskState, since: Instant, sty
         bar.set_position(entry.progress.as_ref().map_or(0, |progress| progress.done).min(total));
         bar.set_message(format!("{text}  {for_long}"));
     } else {
-        bar.set_style(style(styler, "  {spinner} {prefix:.cyan}  {wide_msg}"));
+        bar.set_style(style(styler, SPINNER));
         let state = match entry.state {
             TaskPhase::Up => format!("up {for_long}"),
             TaskPhase::Retrying => format!("{for_long}, waiting for the next attempt"),
@@ -133,8 +142,11 @@ fn status_line(run_state: &RunState, unseen: usize) -> String {
     if run_state.tally.cached > 0 {
         parts.push(format!("{} cached", run_state.tally.cached));
     }
-    if run_state.tally.failed > 0 {
-        parts.push(format!("{} failed", run_state.tally.failed));
+    let interrupted = run_state.interrupted();
+    for (n, word) in [(run_state.tally.failed - interrupted, "failed"), (interrupted, "interrupted")] {
+        if n > 0 {
+            parts.push(format!("{n} {word}"));
+        }
     }
     if unseen > 0 {
         parts.push(format!("{unseen} more running"));
@@ -154,7 +166,7 @@ mod tests {
     fn every_template_is_one() {
         for paint in [Styler::ON, Styler::OFF] {
             let mut bars = Bars::on(ProgressDrawTarget::hidden(), paint);
-            bars.draw(&RunState::new());
+            bars.draw(&RunState { total: 1, ..RunState::new() });
             bars.clear();
         }
         for template in [

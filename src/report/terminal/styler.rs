@@ -1,10 +1,8 @@
 //! How text looks on a terminal: colour, durations, tables. Text from outside never brings control codes along.
 
-use std::fmt::Write as _;
-
 use anstyle::{AnsiColor, Style};
 
-use super::wrap::wrapped;
+use super::wrap::{shown_width, wrapped};
 
 /// Colour, or none; and how wide lines may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +39,12 @@ impl Styler {
         };
         let width = terminal_size::terminal_size_of(std::io::stdout()).map(|(width, _)| usize::from(width.0));
         Self { on, width }
+    }
+
+    /// The same on a terminal of another width.
+    #[cfg(test)]
+    pub const fn of_width(self, width: usize) -> Self {
+        Self { width: Some(width), ..self }
     }
 
     /// Of the terminal, in characters.
@@ -148,28 +152,29 @@ pub fn counted(n: usize, one: &str) -> String {
     format!("{n} {one}{}", if n == 1 { "" } else { "s" })
 }
 
+/// A cell with its role.
+type Cell = (TextRole, String);
+
 /// A text of more characters than this is a sentence.
 const SENTENCE: usize = 40;
 
 /// Rows of cells under each other, two spaces between columns, `indent` before. Widths are counted before painting; a
 /// sentence at the end of a row has nothing beside it, and makes no column wider.
-pub fn table(styler: Styler, indent: &str, rows: &[Vec<(TextRole, String)>]) -> String {
-    let is_wide =
-        |row: &[(TextRole, String)], column: usize| Some(column) == row.iter().rposition(|(_, text)| !text.is_empty());
-    rows_with(styler, indent, rows, is_wide)
+pub fn table(styler: Styler, indent: &str, rows: &[Vec<Cell>]) -> String {
+    rows_with(styler, indent, rows, |row, column| Some(column) == last_of(row))
 }
 
 /// The same where any cell but the first may be a sentence: what stands beside it follows it.
-pub fn ragged(styler: Styler, indent: &str, rows: &[Vec<(TextRole, String)>]) -> String {
+pub fn ragged(styler: Styler, indent: &str, rows: &[Vec<Cell>]) -> String {
     rows_with(styler, indent, rows, |_, column| column > 0)
 }
 
-fn rows_with(
-    paint: Styler,
-    indent: &str,
-    rows: &[Vec<(TextRole, String)>],
-    may_be_wide: impl Fn(&[(TextRole, String)], usize) -> bool,
-) -> String {
+/// The last cell with a text.
+fn last_of(row: &[Cell]) -> Option<usize> {
+    row.iter().rposition(|(_, text)| !text.is_empty())
+}
+
+fn rows_with(styler: Styler, indent: &str, rows: &[Vec<Cell>], may_be_wide: impl Fn(&[Cell], usize) -> bool) -> String {
     let mut widths: Vec<usize> = Vec::new();
     for row in rows {
         for (column, (_, text)) in row.iter().enumerate() {
@@ -181,21 +186,98 @@ fn rows_with(
             }
         }
     }
+    let mut starts = vec![indent.chars().count()];
+    for width in &widths {
+        starts.push(starts[starts.len() - 1] + width + 2);
+    }
+    let lines: Vec<String> = rows.iter().map(|row| line_of(styler, indent, row, &widths)).collect();
+    let narrow = styler.width().filter(|width| lines.iter().any(|line| shown_width(line) > *width));
+    let layout = narrow.map(|width| NarrowLayout::of(styler, width, starts));
     let mut out = String::new();
-    for row in rows {
-        out.push_str(indent);
-        let last = row.iter().rposition(|(_, text)| !text.is_empty());
-        for (column, (tone, text)) in row.iter().enumerate() {
-            out.push_str(&paint.tone(*tone, text));
-            if Some(column) >= last {
-                break;
-            }
-            let gap = widths[column].saturating_sub(text.chars().count()) + 2;
-            let _ = write!(out, "{:gap$}", "");
+    for (row, line) in rows.iter().zip(lines) {
+        match &layout {
+            Some(layout) if shown_width(&line) > layout.width || layout.moves(row) => layout.write(row, &mut out),
+            _ => out.push_str(&line),
         }
         out.push('\n');
     }
-    paint.fit(out)
+    out
+}
+
+/// A row with each cell in its column.
+fn line_of(styler: Styler, indent: &str, row: &[Cell], widths: &[usize]) -> String {
+    let mut out = indent.to_owned();
+    for (column, (tone, text)) in row.iter().enumerate() {
+        out.push_str(&styler.tone(*tone, text));
+        if Some(column) >= last_of(row) {
+            break;
+        }
+        let gap = widths[column].saturating_sub(text.chars().count()) + 2;
+        out.push_str(&" ".repeat(gap));
+    }
+    out
+}
+
+/// Where the cells of rows begin that are too long for the terminal.
+struct NarrowLayout {
+    styler: Styler,
+    width: usize,
+    /// Of each column, where there is room for all.
+    starts: Vec<usize>,
+    /// Where lines go on, of all rows alike.
+    hang: usize,
+}
+
+impl NarrowLayout {
+    /// Lines go on in the last column that leaves room for two fifths of a line, and for some words on a narrow terminal.
+    fn of(styler: Styler, width: usize, starts: Vec<usize>) -> Self {
+        let room = (width * 3 / 5).min(width.saturating_sub(32).max(width / 4));
+        // Behind the last column there is nothing.
+        let columns = starts.iter().skip(1).rev().skip(1);
+        let hang = columns.copied().find(|start| *start <= room).unwrap_or_else(|| (starts[0] + 4).min(width / 2));
+        Self { styler, width, starts, hang }
+    }
+
+    /// A row that only goes on with the cells of the one above it goes on where that one does.
+    fn moves(&self, row: &[Cell]) -> bool {
+        let first = row.iter().position(|(_, text)| !text.is_empty());
+        first.is_some_and(|first| self.starts[first] > self.hang)
+    }
+
+    /// Columns up to that in which lines go on keep their place, the others come together.
+    fn write(&self, row: &[Cell], out: &mut String) {
+        let mut at = 0;
+        for (column, (tone, text)) in row.iter().enumerate().filter(|(_, (_, text))| !text.is_empty()) {
+            let gap = if at == 0 { 0 } else { at + 2 };
+            let mut next = gap.max(self.starts[column].min(self.hang));
+            let mut part = String::new();
+            for word in text.split(' ') {
+                let length = word.chars().count();
+                if at > self.hang && next + length > self.width {
+                    self.put(*tone, &mut part, out);
+                    out.push('\n');
+                    at = 0;
+                    next = self.hang;
+                }
+                if part.is_empty() {
+                    out.push_str(&" ".repeat(next.saturating_sub(at)));
+                } else {
+                    part.push(' ');
+                }
+                part.push_str(word);
+                at = next + length;
+                next = at + 1;
+            }
+            self.put(*tone, &mut part, out);
+        }
+    }
+
+    fn put(&self, tone: TextRole, part: &mut String, out: &mut String) {
+        if !part.is_empty() {
+            out.push_str(&self.styler.tone(tone, &*part));
+            part.clear();
+        }
+    }
 }
 
 #[cfg(test)]
@@ -250,5 +332,46 @@ mod tests {
         assert_eq!(table(Styler::OFF, "  ", &rows), "  a     one\n  long\n        two\n");
         let painted = table(Styler::ON, "  ", &rows);
         assert_eq!(anstream::adapter::strip_str(&painted).to_string(), table(Styler::OFF, "  ", &rows));
+    }
+
+    fn row(cells: &[&str]) -> Vec<Cell> {
+        cells.iter().map(|text| (TextRole::Plain, (*text).to_owned())).collect()
+    }
+
+    #[test]
+    fn rows_that_are_too_long_go_on_in_one_column() {
+        let rows = [
+            row(&["failed", "run_harness/offline", "12 s", "the server died before the first answer came"]),
+            row(&["", "", "", "warning: core_wait: workers waited for a core, 1.2 %"]),
+            row(&["ran", "engine", "3 s", "built"]),
+        ];
+        assert_eq!(
+            table(Styler::OFF.of_width(66), "  ", &rows),
+            "  failed  run_harness/offline  12 s  the server died before the\n\
+             \x20                              first answer came\n\
+             \x20                              warning: core_wait: workers waited\n\
+             \x20                              for a core, 1.2 %\n\
+             \x20 ran     engine               3 s   built\n"
+        );
+        assert_eq!(
+            table(Styler::OFF.of_width(40), "  ", &rows),
+            "  failed  run_harness/offline  12 s  the\n\
+             \x20         server died before the first\n\
+             \x20         answer came\n\
+             \x20         warning: core_wait: workers\n\
+             \x20         waited for a core, 1.2 %\n\
+             \x20 ran     engine  3 s  built\n"
+        );
+        let painted = table(Styler::ON.of_width(40), "  ", &rows);
+        assert_eq!(anstream::adapter::strip_str(&painted).to_string(), table(Styler::OFF.of_width(40), "  ", &rows));
+    }
+
+    #[test]
+    fn a_word_that_is_longer_than_a_line_stays_whole() {
+        let rows = [row(&["log", "/a/path/that/is/long"]), row(&["why", "because of that"])];
+        assert_eq!(
+            table(Styler::OFF.of_width(15), "", &rows),
+            "log  /a/path/that/is/long\nwhy  because of\n    that\n"
+        );
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use super::styler::{Styler, TextRole, clean, clean_lines, counted, duration_text, ragged, table};
+use super::styler::{Styler, TextRole, clean, clean_lines, counted, cut, duration_text, ragged, table};
 use crate::event::{Failure, FailureKind, TaskId};
 use crate::report::run_state::{RunState, TaskPhase, TaskState};
 
@@ -19,6 +19,9 @@ pub struct RunPaths {
 
 /// At most so many tasks that ran are listed; the rest is a number, and in the report.
 const LISTED: usize = 40;
+
+/// The most characters of a log's line; the log has all of it.
+const LONGEST_LINE: usize = 400;
 
 /// The whole summary, lines with `\n`.
 pub fn summary(run_state: &RunState, places: &RunPaths, styler: Styler) -> String {
@@ -210,7 +213,7 @@ pub fn failed(task: &TaskId, entry: &TaskState, failure: &Failure, styler: Style
     if reasons.is_empty() && !failure.tail.is_empty() {
         let _ = writeln!(out, "  {}", styler.tone(TextRole::Quiet, "last lines"));
         for tail in &failure.tail {
-            let _ = writeln!(out, "  {} {}", styler.tone(TextRole::Quiet, "│"), clean(tail.trim_end()));
+            let _ = writeln!(out, "  {} {}", styler.tone(TextRole::Quiet, "│"), cut(tail.trim_end(), LONGEST_LINE));
         }
     }
     out
@@ -238,11 +241,13 @@ fn closing(run_state: &RunState, places: &RunPaths, styler: Styler, out: &mut St
     }
     let (tone, word) = verdict(run_state);
     let mut parts = Vec::new();
+    let interrupted = run_state.interrupted();
     for (n, word) in [
         (run_state.tally.ran, "ran"),
         (run_state.tally.cached, "cached"),
         (run_state.tally.skipped, "skipped"),
-        (run_state.tally.failed, "failed"),
+        (run_state.tally.failed - interrupted, "failed"),
+        (interrupted, "interrupted"),
         (run_state.tally.cancelled, "not started"),
     ] {
         if n > 0 {
@@ -304,6 +309,40 @@ mod tests {
           because  limits: TTFT p99 is 175 ms
                    core_wait: 1.2 %
         ");
+    }
+
+    #[test]
+    fn a_task_that_was_interrupted_did_not_fail() {
+        let mut run_state = RunState::new();
+        for (task, kind) in [("a", FailureKind::Interrupted), ("b", FailureKind::Exit(3))] {
+            run_state.fold(&crate::event::Event::TaskFailed {
+                task: TaskId::new(task),
+                attempt: 1,
+                failure: Box::new(Failure::new(kind, "it ended")),
+                will_retry: false,
+                seconds: 1.0,
+            });
+        }
+        assert_eq!((run_state.interrupted(), run_state.finished_tasks()), (1, 1));
+        let text = summary(&run_state, &RunPaths::default(), Styler::OFF);
+        assert!(text.ends_with("failed: 1 failed, 1 interrupted\n"), "{text}");
+    }
+
+    #[test]
+    fn a_long_line_of_a_log_is_cut() {
+        let mut failure = Failure::new(FailureKind::Exit(3), "exit code 3");
+        failure.tail = vec!["x".repeat(3000)];
+        let mut run_state = RunState::new();
+        let task = TaskId::new("build");
+        run_state.fold(&crate::event::Event::TaskFailed {
+            task: task.clone(),
+            attempt: 1,
+            failure: Box::new(failure.clone()),
+            will_retry: false,
+            seconds: 1.0,
+        });
+        let text = failed(&task, &run_state.tasks[&task], &failure, Styler::OFF);
+        assert!(text.lines().all(|line| line.chars().count() < 410) && text.ends_with("x …\n"), "{text}");
     }
 
     #[test]

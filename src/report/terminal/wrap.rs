@@ -18,11 +18,13 @@ pub fn wrapped(text: &str, width: usize) -> String {
 }
 
 fn wrap_line(line: &str, width: usize, out: &mut String) {
-    let indent = line.chars().take_while(|c| *c == ' ').count();
+    // One that leaves no room is not kept.
+    let own = line.chars().take_while(|c| *c == ' ').count();
+    let indent = if own <= width * 3 / 5 { own } else { 4.min(width / 5) };
     out.push_str(&" ".repeat(indent));
     // `hang`: where the cell that is being written begins.
     let (mut column, mut hang, mut cells, mut gap) = (indent, indent + 4, 1, 0);
-    for part in line[indent..].split(' ') {
+    for part in line[own..].split(' ') {
         if part.is_empty() {
             gap += 1;
             continue;
@@ -60,7 +62,7 @@ fn wrap_line(line: &str, width: usize, out: &mut String) {
 }
 
 /// Characters, without those of escape sequences.
-fn shown_width(text: &str) -> usize {
+pub fn shown_width(text: &str) -> usize {
     anstream::adapter::strip_str(text).map(|part| part.chars().count()).sum()
 }
 

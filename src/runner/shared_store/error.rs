@@ -10,6 +10,9 @@ pub enum SharedStoreError {
     /// The store does not answer, or not in time.
     #[error("{0}")]
     Unreachable(String),
+    /// It is a folder that is not there.
+    #[error("there is no folder {0}")]
+    NoFolder(String),
     /// It answers, and does not let us.
     #[error("{0}")]
     Denied(String),
@@ -33,7 +36,7 @@ pub enum SharedStoreError {
 impl SharedStoreError {
     /// Whether another request, for something else, would fail the same way.
     pub const fn is_of_the_store(&self) -> bool {
-        matches!(self, Self::Unreachable(_) | Self::Denied(_) | Self::LeftOut(_))
+        matches!(self, Self::Unreachable(_) | Self::NoFolder(_) | Self::Denied(_) | Self::LeftOut(_))
     }
 
     /// What the user can do.
@@ -42,6 +45,7 @@ impl SharedStoreError {
             Self::Unreachable(_) => {
                 "is the store's machine up, the network there, the address right? (AWS_ENDPOINT_URL names an endpoint that is not Amazon's)"
             }
+            Self::NoFolder(_) => "create it, or mount the filesystem that it is on",
             Self::Denied(_) => {
                 "credentials are taken from the environment (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_ACCOUNT_NAME and …_KEY) or the machine's own role; they need to read, write and list"
             }

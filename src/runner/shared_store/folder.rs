@@ -20,7 +20,7 @@ use walkdir::WalkDir;
 
 use super::error::SharedStoreError;
 use super::listed_object::{LARGEST_OBJECT, ListedObject, TEMPORARY};
-use crate::files::open_regular;
+use crate::files::{is_absence, open_regular};
 
 /// How often something that should be there is requested, and the first pause between; each is twice the one before.
 const TRIES: u32 = 6;
@@ -68,6 +68,7 @@ impl Folder {
         match fs::metadata(&self.root) {
             Ok(meta) if meta.is_dir() => Ok(()),
             Ok(_) => Err(SharedStoreError::Unreachable(format!("{} is no folder", self.root.display()))),
+            Err(error) if is_absence(&error) => Err(SharedStoreError::NoFolder(self.root.display().to_string())),
             Err(error) => Err(io_error(&self.root, &error)),
         }
     }
@@ -346,7 +347,7 @@ mod tests {
         let path = root.path().to_owned();
         drop(root);
         let error = folder.put("a", Bytes::new()).await.unwrap_err();
-        assert!(matches!(error, SharedStoreError::Unreachable(_)), "{error}");
+        assert!(matches!(error, SharedStoreError::NoFolder(_)), "{error}");
         assert!(!path.exists());
     }
 }
