@@ -66,7 +66,7 @@ fn measurements(home: &StateFolder, request: &HistoryRequest) -> Result<Vec<Hist
                 print_error(&format!("left out: {} is of another version\n", file.display()));
                 continue;
             };
-            let Some(started) = result.own().map(|own| own.started.clone()) else { continue };
+            let Some(started) = started_of_speed(&result) else { continue };
             let measured = MeasuredRun { name: task.clone(), result, request_traces: Vec::new() };
             points.push(HistoryPoint {
                 run: run.clone(),
@@ -79,7 +79,7 @@ fn measurements(home: &StateFolder, request: &HistoryRequest) -> Result<Vec<Hist
         }
     }
     for (summary, result) in request.store.as_deref().map(shared_results::read).transpose()?.unwrap_or_default() {
-        let Some(started) = result.own().map(|own| own.started.clone()) else { continue };
+        let Some(started) = started_of_speed(&result) else { continue };
         let is_known = points.iter().any(|point| point.run == summary.run && point.task == summary.task);
         if is_known || !has(&summary.manifest, &request.manifest) || !has(&summary.task, &request.task) {
             continue;
@@ -97,6 +97,11 @@ fn measurements(home: &StateFolder, request: &HistoryRequest) -> Result<Vec<Hist
     }
     points.sort_by(|a, b| a.started.cmp(&b.started));
     Ok(points)
+}
+
+/// When a measurement of speed started. `None`: LoadGen's accuracy runs and audits measure none, and results of other tools have no start.
+fn started_of_speed(result: &MeasuredResult) -> Option<String> {
+    result.own().filter(|own| own.is_of_speed()).map(|own| own.started.clone())
 }
 
 /// A manifest as a reader calls it: the one that a `regatta bench` line was turned into has no path that means anything.

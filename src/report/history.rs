@@ -64,9 +64,10 @@ impl HistoryPoint {
     /// `VALID`; of several runs `VALID, mean of 5 runs`.
     pub fn verdict_text(&self) -> String {
         let verdict = self.result.verdict.map_or("not judged", Verdict::as_str);
+        let rehearsal = self.result.rehearsal_mark();
         match self.result.runs {
-            1 => verdict.to_owned(),
-            runs => format!("{verdict}, mean of {runs} runs"),
+            1 => format!("{verdict}{rehearsal}"),
+            runs => format!("{verdict}{rehearsal}, mean of {runs} runs"),
         }
     }
 

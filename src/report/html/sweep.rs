@@ -225,8 +225,8 @@ fn notes(report: &SweepReport) -> Vec<String> {
 
 /// A mean over runs with half of its interval; the number alone where there was one run.
 fn over_runs(point: &SweepPoint, value: Option<f64>, name: &str) -> String {
-    match point.interval_over_runs(name) {
-        Some((low, high)) => format!("{} ±{}", cell(value), number((high - low) / 2.0)),
+    match point.interval_over_runs(name).zip(value) {
+        Some(((_, high), value)) => format!("{} ±{}", number(value), number(high - value)),
         None => cell(value),
     }
 }

@@ -91,6 +91,7 @@ pub fn compare(
             results,
             doubts => doubts(sets),
             has_several => sets.iter().any(|set| set.runs().len() > 1),
+            is_paired => comparisons.iter().any(|one| one.pairing.is_paired()),
             sections,
             spreads => spreads(&sheets).into_iter().map(|(svg, unlike)| context! {
                 svg => Safe::from_safe_string(svg), unlike,
