@@ -151,3 +151,21 @@ fn unknown(home: &StateFolder, name: &str) -> CommandError {
     let hint = hint.unwrap_or_else(|| "`regatta runs` lists them".to_owned());
     CommandError::Usage(format!("there is no run `{name}`\n  hint: {hint}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_accuracy_run_of_loadgen_measures_no_speed() {
+        let started = |loadgen: serde_json::Value| {
+            let result = serde_json::json!({
+                "schema": 1, "verdict": "valid", "reasons": [], "requested": {}, "started": "2026-11-20", "loadgen": loadgen,
+            });
+            started_of_speed(&MeasuredResult::read(&result.to_string()).unwrap()).is_some()
+        };
+        let modes = ["performance", "accuracy", "test06"].map(|mode| started(serde_json::json!({ "mode": mode })));
+        assert_eq!(modes, [true, false, false]);
+        assert!(started(serde_json::Value::Null));
+    }
+}
