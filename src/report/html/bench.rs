@@ -11,7 +11,7 @@ use super::page_top::PageTop;
 use super::plot::Plot;
 use super::sections;
 use super::server::{self, ServerSection};
-use super::step_plot::StepPlot;
+use super::step_plot::{SecondValue, StepPlot};
 use super::svg::number;
 use crate::event::{TaskId, Verdict};
 use crate::harness::{
@@ -400,17 +400,22 @@ fn series(result: &RunResult) -> Vec<String> {
         result.slices.iter().filter_map(|slice| Some((slice.second as f64, of(slice)?))).collect()
     };
     let is_of_chunks = result.tokens.chunk_source.is_some();
+    let most = match result.load.in_flight_max {
+        0 => String::new(),
+        most => format!("; most: {}", number(most as f64)),
+    };
+    let in_flight = format!("Requests in flight when each second began{most}");
     let wanted = [
         (
             if is_of_chunks { "Chunks in each second" } else { "Output tokens in each second" },
             column(|slice| Some(slice.tokens as f64)),
-            true,
+            SecondValue::Sum,
         ),
-        ("Requests in flight", column(|slice| Some(slice.in_flight as f64)), false),
-        ("Mean TTFT of each second's first tokens, ms", column(|slice| slice.ttft_ms), false),
+        (in_flight.as_str(), column(|slice| Some(slice.in_flight as f64)), SecondValue::AtStart),
+        ("Mean TTFT of each second's first tokens, ms", column(|slice| slice.ttft_ms), SecondValue::Mean),
     ];
     wanted
         .into_iter()
-        .filter_map(|(title, seconds, is_sum)| StepPlot { title, seconds: &seconds, end, is_sum }.draw())
+        .filter_map(|(title, seconds, kind)| StepPlot { title, seconds: &seconds, end, kind }.draw())
         .collect()
 }

@@ -9,7 +9,7 @@ use super::svg::{Anchor, SvgCanvas, number};
 use crate::report::terminal::styler::cut;
 
 const SIZE: (f64, f64) = (560.0, 320.0);
-const LEFT: f64 = 62.0;
+const LEFT: f64 = 80.0;
 const RIGHT: f64 = 26.0;
 const TOP: f64 = 52.0;
 const BOTTOM: f64 = 44.0;
@@ -17,6 +17,8 @@ const BOTTOM: f64 = 44.0;
 const CHARACTER: f64 = 6.3;
 /// On a phone letters are larger, and names in the legend must not run into each other.
 const LEGEND_CHARACTER: f64 = 9.0;
+/// As many characters of a title as fit beside each other, on a phone, too.
+const TITLE: usize = 70;
 /// More points of a curve than this have no labels.
 const LABELLED: usize = 24;
 
@@ -139,7 +141,7 @@ impl ChartFrame {
     }
 
     fn draw(&self, chart: &Chart<'_>, picture: &mut SvgCanvas) {
-        picture.text(2.0, 14.0, "title", Anchor::Start, &cut(chart.title, 80));
+        picture.text(2.0, 14.0, "title", Anchor::Start, &cut(chart.title, TITLE));
         for value in self.upright.ticks() {
             let y = self.y(*value);
             picture.line((LEFT, y), (SIZE.0 - RIGHT, y), "grid");
