@@ -49,7 +49,9 @@ impl StepPlot<'_> {
         for run in steps.chunk_by(|a, b| (a.to - b.from).abs() < 1e-9) {
             let corners = |step: &Step| match self.kind {
                 SecondValue::AtStart => vec![(x(step.from), y(step.value))],
-                SecondValue::Sum | SecondValue::Mean => vec![(x(step.from), y(step.value)), (x(step.to), y(step.value))],
+                SecondValue::Sum | SecondValue::Mean => {
+                    vec![(x(step.from), y(step.value)), (x(step.to), y(step.value))]
+                }
             };
             let outline: Vec<(f64, f64)> = run.iter().flat_map(corners).collect();
             let (Some(first), Some(end)) = (outline.first(), outline.last()) else { continue };
@@ -107,7 +109,10 @@ mod tests {
         assert!(!plot(&seconds, 3.0, SecondValue::Sum).contains("no whole second"));
         assert!(!plot(&seconds, 2.4, SecondValue::Mean).contains("no whole second"), "a level is no sum");
         // A second without a value is a gap, not a line across it.
-        assert_eq!(plot(&[(0.0, 1.0), (1.0, 1.0), (5.0, 1.0)], 6.0, SecondValue::Mean).matches("class=\"curve\"").count(), 2);
+        assert_eq!(
+            plot(&[(0.0, 1.0), (1.0, 1.0), (5.0, 1.0)], 6.0, SecondValue::Mean).matches("class=\"curve\"").count(),
+            2
+        );
     }
 
     /// 320 requests that are sent at once are not in flight when the first second begins, and are during most of it.

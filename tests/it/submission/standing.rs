@@ -211,7 +211,10 @@ fn a_rehearsal_is_packed_and_refused() {
     let checked = world.regatta(&["mlperf", "check", "latest/package", "--csv", "results.csv", "--json"]);
     let report: serde_json::Value = serde_json::from_str(&checked.stdout).unwrap();
     let server = &report["examined"]["results"][2];
-    assert_eq!((&server["scenario"], &server["simulated"], &server["rehearsal"]), (&"Server".into(), &true.into(), &true.into()));
+    assert_eq!(
+        (&server["scenario"], &server["simulated"], &server["rehearsal"]),
+        (&"Server".into(), &true.into(), &true.into())
+    );
     let table = world.read("results.csv");
     assert!(table.contains("simulated,rehearsal,refused\n") && table.contains(",true,true,true\n"), "{table}");
     let status = world.good(&["mlperf", "status", "m"]);

@@ -155,7 +155,10 @@ fn section(comparison: &Comparison, place: usize) -> Safe {
         reasons,
         refused => !comparison.has_any(),
         widest => number(most),
-        has_beyond => comparison.deltas.iter().any(|delta| delta.percent.is_some_and(|percent| percent.abs() > most)),
+        has_beyond => comparison.deltas.iter().any(|delta| {
+            let ends = delta.interval.map_or([0.0, 0.0], |it| [it.low, it.high]);
+            [delta.percent.unwrap_or_default(), ends[0], ends[1]].iter().any(|value| value.abs() > most)
+        }),
     }
 }
 

@@ -88,9 +88,8 @@ pub fn render(
     let mut results: Vec<&PageResult> = results.iter().collect();
     // What is judged by its speed comes first, and is at the top of the page.
     let is_beside = |one: &PageResult| one.result.own().is_some_and(|own| !own.is_of_speed());
-    results.sort_by(|a, b| {
-        is_beside(a).cmp(&is_beside(b)).then_with(|| natural_order(a.task.as_str(), b.task.as_str()))
-    });
+    results
+        .sort_by(|a, b| is_beside(a).cmp(&is_beside(b)).then_with(|| natural_order(a.task.as_str(), b.task.as_str())));
     let mut sweeps = sweeps.to_vec();
     sweeps.sort_by(|a, b| natural_order(&a.0, &b.0));
     let sections: Vec<_> =
