@@ -316,8 +316,8 @@ fn series_json(series: &HistorySeries) -> Value {
             series.metrics.iter().map(|metric| (metric.key.to_string(), point.value(&metric.key))).collect();
         json!({
             "place": place, "run": point.run, "tags": point.tags, "started": point.started,
-            "verdict": point.result.verdict, "simulated": point.result.is_simulated(), "mean_of_runs": point.result.runs,
-            "values": values,
+            "verdict": point.result.verdict, "simulated": point.result.is_simulated(),
+            "rehearsal": point.result.is_rehearsal(), "mean_of_runs": point.result.runs, "values": values,
         })
     };
     let change = |metric: &MetricHistory, shift: &LevelShift| {

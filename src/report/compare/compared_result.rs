@@ -247,6 +247,10 @@ impl ComparedResult {
         format!("{verdict}{simulated}{}", self.rehearsal_mark())
     }
 
+    pub const fn is_rehearsal(&self) -> bool {
+        self.rehearsal
+    }
+
     /// ` REHEARSAL` where it is one, to stand behind a verdict.
     pub const fn rehearsal_mark(&self) -> &'static str {
         if self.rehearsal { " REHEARSAL" } else { "" }

@@ -319,7 +319,7 @@ mod tests {
 
     #[test]
     fn a_label_is_beside_the_curve_and_its_whiskers() {
-        let points = (1..=3).map(|at| point(f64::from(at), 100.0 * f64::from(at), PointKind::Valid)).collect();
+        let points = (1..=3).map(|at| point(f64::from(at), 200.0 + 100.0 * f64::from(at), PointKind::Valid)).collect();
         let picture = chart(points).draw().expect("points");
         assert!(picture.contains(r#"class="tick halo" text-anchor="end">2</text>"#), "{picture}");
     }
@@ -328,7 +328,7 @@ mod tests {
     fn labels_do_not_overlap_and_many_points_have_none() {
         let near: Vec<ChartPoint> = (0..10).map(|_| point(5.0, 5.0, PointKind::Valid)).collect();
         let picture = chart(near).draw().expect("points");
-        assert!(picture.matches(">5</text>").count() <= 5, "{picture}");
+        assert!(picture.matches(r#"class="tick halo""#).count() <= 5, "{picture}");
         let many: Vec<ChartPoint> = (1..=200).map(|at| point(f64::from(at) + 0.5, 7.0, PointKind::Valid)).collect();
         assert!(!chart(many).draw().expect("points").contains(">77.5</text>"));
         assert_eq!(chart(Vec::new()).draw(), None);
