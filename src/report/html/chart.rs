@@ -105,8 +105,14 @@ impl Chart<'_> {
             let (x, y, reach) = (frame.x(point.x), frame.y(point.y), if point.is_knee { 9.0 } else { 4.0 });
             (x - reach, x + reach, y + 4.0)
         };
+        let limit = |(at, text): &(f64, String)| {
+            let right = SIZE.0 - RIGHT;
+            (right - text.chars().count() as f64 * CHARACTER, right, frame.y(*at) - 5.0)
+        };
+        let limits = self.limits.iter().filter(|limit| limit.0 <= highest * 3.0).map(limit);
+        let points = labelled().flat_map(|series| &series.points).filter(is_drawn).map(dot);
         let mut drawn = DrawnMarks {
-            texts: labelled().flat_map(|series| &series.points).filter(is_drawn).map(dot).collect(),
+            texts: points.chain(limits).collect(),
             lines: self.series.iter().flat_map(|series| frame.lines(series)).collect(),
         };
         for series in &self.series {
@@ -234,9 +240,9 @@ impl DrawnMarks {
     fn place_label(&mut self, picture: &mut SvgCanvas, (x, y): (f64, f64), label: &str) {
         let width = label.chars().count() as f64 * CHARACTER;
         let places = [
-            (x, y - 9.0, Anchor::Middle, x - width / 2.0),
+            (x, y - 11.0, Anchor::Middle, x - width / 2.0),
             (x + 8.0, y + 4.0, Anchor::Start, x + 8.0),
-            (x, y + 17.0, Anchor::Middle, x - width / 2.0),
+            (x, y + 19.0, Anchor::Middle, x - width / 2.0),
             (x - 8.0, y + 4.0, Anchor::End, x - 8.0 - width),
             (x - 6.0, y - 8.0, Anchor::End, x - 6.0 - width),
             (x + 6.0, y + 15.0, Anchor::Start, x + 6.0),
