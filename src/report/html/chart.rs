@@ -242,7 +242,7 @@ impl DrawnMarks {
         let places = [
             (x, y - 11.0, Anchor::Middle, x - width / 2.0),
             (x + 8.0, y + 4.0, Anchor::Start, x + 8.0),
-            (x, y + 19.0, Anchor::Middle, x - width / 2.0),
+            (x, y + 17.0, Anchor::Middle, x - width / 2.0),
             (x - 8.0, y + 4.0, Anchor::End, x - 8.0 - width),
             (x - 6.0, y - 8.0, Anchor::End, x - 6.0 - width),
             (x + 6.0, y + 15.0, Anchor::Start, x + 6.0),
