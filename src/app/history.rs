@@ -67,7 +67,7 @@ fn measurements(home: &StateFolder, request: &HistoryRequest) -> Result<Vec<Hist
                 print_error(&format!("left out: {} is of another version\n", file.display()));
                 continue;
             };
-            let Some(started) = result.own().map(|own| own.started.clone()) else { continue };
+            let Some(started) = started_of_speed(&result) else { continue };
             let measured = MeasuredRun { name: task.clone(), result, request_traces: Vec::new() };
             points.push(HistoryPoint {
                 run: run.clone(),
@@ -80,7 +80,7 @@ fn measurements(home: &StateFolder, request: &HistoryRequest) -> Result<Vec<Hist
         }
     }
     for (summary, result) in request.store.as_deref().map(shared_results::read).transpose()?.unwrap_or_default() {
-        let Some(started) = result.own().map(|own| own.started.clone()) else { continue };
+        let Some(started) = started_of_speed(&result) else { continue };
         let is_known = points.iter().any(|point| point.run == summary.run && point.task == summary.task);
         if is_known || !has(&summary.manifest, &request.manifest) || !has(&summary.task, &request.task) {
             continue;
@@ -98,6 +98,11 @@ fn measurements(home: &StateFolder, request: &HistoryRequest) -> Result<Vec<Hist
     }
     points.sort_by(|a, b| a.started.cmp(&b.started));
     Ok(points)
+}
+
+/// When a measurement of speed started. `None`: LoadGen's accuracy runs and audits measure none, and results of other tools have no start.
+fn started_of_speed(result: &MeasuredResult) -> Option<String> {
+    result.own().filter(|own| own.is_of_speed()).map(|own| own.started.clone())
 }
 
 /// A manifest as a reader calls it: the one that a `regatta bench` line was turned into has no path that means anything.
@@ -146,4 +151,22 @@ fn unknown(home: &StateFolder, name: &str) -> CommandError {
     let hint = crate::diag::did_you_mean(name, names.iter().map(String::as_str));
     let hint = hint.unwrap_or_else(|| "`regatta runs` lists them".to_owned());
     CommandError::Usage(format!("there is no run `{name}`\n  hint: {hint}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_accuracy_run_of_loadgen_measures_no_speed() {
+        let started = |loadgen: serde_json::Value| {
+            let result = serde_json::json!({
+                "schema": 1, "verdict": "valid", "reasons": [], "requested": {}, "started": "2026-11-20", "loadgen": loadgen,
+            });
+            started_of_speed(&MeasuredResult::read(&result.to_string()).unwrap()).is_some()
+        };
+        let modes = ["performance", "accuracy", "test06"].map(|mode| started(serde_json::json!({ "mode": mode })));
+        assert_eq!(modes, [true, false, false]);
+        assert!(started(serde_json::Value::Null));
+    }
 }

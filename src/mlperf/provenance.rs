@@ -51,6 +51,9 @@ pub struct LockedRun {
     /// the same.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub under_test: BTreeMap<String, BTreeSet<String>>,
+    /// Its server was the simulator.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub simulated: bool,
 }
 
 /// One finished task, from its record.

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Seeds;
 use crate::files::read_bytes;
+use crate::harness;
 use crate::spec::{Division, Scenario, TestMode};
 
 /// The file beside LoadGen's logs that holds a [`TestRecord`].
@@ -98,6 +99,11 @@ impl TestRecord {
             Err(source) => Err(TestRecordError::Read { path, source }),
         }
     }
+}
+
+/// Whether the run in a folder was on the simulator, by Regatta's own record of its requests. Another harness leaves none.
+pub(super) fn is_simulated(folder: &Path) -> bool {
+    harness::read_result(&folder.join("result.json")).is_ok_and(|result| result.is_simulated())
 }
 
 /// The data set as a stage prepared it: `dataset.json` in its output.

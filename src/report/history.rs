@@ -64,9 +64,10 @@ impl HistoryPoint {
     /// `VALID`; of several runs `VALID, mean of 5 runs`.
     pub fn verdict_text(&self) -> String {
         let verdict = self.result.verdict.map_or("not judged", Verdict::as_str);
+        let rehearsal = self.result.rehearsal_mark();
         match self.result.runs {
-            1 => verdict.to_owned(),
-            runs => format!("{verdict}, mean of {runs} runs"),
+            1 => format!("{verdict}{rehearsal}"),
+            runs => format!("{verdict}{rehearsal}, mean of {runs} runs"),
         }
     }
 
@@ -315,8 +316,8 @@ fn series_json(series: &HistorySeries) -> Value {
             series.metrics.iter().map(|metric| (metric.key.to_string(), point.value(&metric.key))).collect();
         json!({
             "place": place, "run": point.run, "tags": point.tags, "started": point.started,
-            "verdict": point.result.verdict, "simulated": point.result.is_simulated(), "mean_of_runs": point.result.runs,
-            "values": values,
+            "verdict": point.result.verdict, "simulated": point.result.is_simulated(),
+            "rehearsal": point.result.is_rehearsal(), "mean_of_runs": point.result.runs, "values": values,
         })
     };
     let change = |metric: &MetricHistory, shift: &LevelShift| {

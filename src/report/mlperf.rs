@@ -64,6 +64,13 @@ pub fn value(judged: &JudgedRun) -> String {
     }
 }
 
+/// LoadGen's verdict, and what the run was beside a measurement: `VALID SIMULATED REHEARSAL`.
+pub fn validity(judged: &JudgedRun) -> String {
+    let simulated = if judged.simulated { " SIMULATED" } else { "" };
+    let rehearsal = if judged.rehearsal { " REHEARSAL" } else { "" };
+    format!("{}{simulated}{rehearsal}", judged.validity.as_deref().unwrap_or("not judged"))
+}
+
 /// A table of results, what keeps them from being accepted, what a reviewer may object to: counted, or all of it.
 pub fn examined(examined: &SubmissionReport, review: bool, styler: Styler) -> String {
     let mut out = String::new();
@@ -71,13 +78,13 @@ pub fn examined(examined: &SubmissionReport, review: bool, styler: Styler) -> St
         .results
         .iter()
         .map(|seen| {
-            let validity = seen.judged.validity.as_deref().unwrap_or("not judged");
-            let tone = if validity == "VALID" { TextRole::Good } else { TextRole::Bad };
+            let validity = validity(&seen.judged);
+            let tone = if seen.judged.validity.as_deref() == Some("VALID") { TextRole::Good } else { TextRole::Bad };
             vec![
                 (TextRole::Quiet, clean(&format!("{}/{}/{}", seen.division, seen.submitter, seen.system))),
                 (TextRole::Name, clean(&format!("{} {}", seen.benchmark, seen.scenario))),
                 (TextRole::Plain, value(&seen.judged)),
-                (tone, clean(validity)),
+                (tone, clean(&validity)),
             ]
         })
         .collect();
@@ -104,6 +111,8 @@ pub fn examined(examined: &SubmissionReport, review: bool, styler: Styler) -> St
     let refused = examined.refusal_count();
     let (tone, word) = if refused > 0 {
         (TextRole::Bad, format!("refused: {}", counted(refused, "reason")))
+    } else if examined.results.iter().any(|seen| seen.judged.simulated) {
+        (TextRole::Bad, "SIMULATED: MLCommons's checker would accept it, and it is no measurement".to_owned())
     } else {
         (TextRole::Good, "MLCommons would accept it".to_owned())
     };
@@ -118,14 +127,14 @@ pub fn examined(examined: &SubmissionReport, review: bool, styler: Styler) -> St
     out
 }
 
-/// The results as a table for a spreadsheet, one in a line.
+/// The results as a table for a spreadsheet, one in a line. A submission is refused as a whole, so `refused` is of all its results.
 pub fn results_csv(examined: &SubmissionReport) -> String {
     let quoted = |text: &str| {
         if text.contains([',', '"', '\n']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
     };
     let number = |value: Option<f64>| value.map(|value| value.to_string()).unwrap_or_default();
     let mut out = String::from(
-        "round,division,submitter,system,benchmark,scenario,result,unit,validity,ttft_p99_ms,tpot_p99_ms,accuracy,watts,joules\n",
+        "round,division,submitter,system,benchmark,scenario,result,unit,validity,ttft_p99_ms,tpot_p99_ms,accuracy,watts,joules,simulated,rehearsal,refused\n",
     );
     for one in &examined.results {
         let accuracy: Vec<String> = one.accuracy.iter().map(|(metric, value)| format!("{metric} {value}")).collect();
@@ -134,7 +143,7 @@ pub fn results_csv(examined: &SubmissionReport) -> String {
         let judged = &one.judged;
         let _ = writeln!(
             out,
-            "{},{},{},{},{},{},{},{},{}",
+            "{},{},{},{},{},{},{},{},{},{},{},{}",
             names.join(","),
             number(judged.value),
             quoted(&judged.unit),
@@ -143,7 +152,10 @@ pub fn results_csv(examined: &SubmissionReport) -> String {
             number(judged.tpot_p99_ms),
             quoted(&accuracy.join("; ")),
             number(one.power.as_ref().map(|power| power.watts)),
-            number(one.power.as_ref().map(|power| power.joules))
+            number(one.power.as_ref().map(|power| power.joules)),
+            judged.simulated,
+            judged.rehearsal,
+            examined.refusal_count() > 0
         );
     }
     out
@@ -276,10 +288,7 @@ pub fn diff(names: &[String; 2], found: &[ResultDifference], paint: Styler) -> S
         vec![["", "A", "B", "B/A"].iter().map(|word| (TextRole::Quiet, (*word).to_owned())).collect()];
     for one in found.iter().filter(|one| !is_system(one)) {
         let side = |run: Option<&crate::mlperf::DiffedRun>| match run {
-            Some(run) => {
-                let validity = run.judged.validity.as_deref().unwrap_or("not judged");
-                clean(&format!("{} {validity}", value(&run.judged)))
-            }
+            Some(run) => clean(&format!("{} {}", value(&run.judged), validity(&run.judged))),
             None => "–".to_owned(),
         };
         rows.push(vec![

@@ -39,6 +39,12 @@ pub fn text(repeats: &Repeats) -> String {
         text,
         "mean: of the runs' numbers; interval: of that mean, by Student's t over runs; between runs: standard deviation in percent of it"
     );
+    if count == 2 {
+        let _ = writeln!(
+            text,
+            "two runs show little of how much runs differ: an interval is 12.7 standard errors to each side, of five runs 2.8 (`--repeat 5`)"
+        );
+    }
     let _ =
         writeln!(text, "seeds {}: {}; the table above is run {}", seeds.join(", "), verdicts.join(", "), repeats.shown);
     text

@@ -49,8 +49,14 @@ pub(super) fn status(
     };
     let standing = look.result_progress()?;
     if standing.is_empty() {
-        let hint = "a `bench` with `loadgen:` is a result, an `mlperf: { package: … }` a submission";
-        return Err(CommandError::Usage(format!("{manifest} has nothing of MLPerf in it\n  hint: {hint}")));
+        let (what, hint) = if plan.params.contains_key("package") {
+            let what = "runs no LoadGen and packs nothing with these arguments";
+            (what, format!("`regatta mlperf status {manifest} package=true` is of its submission"))
+        } else {
+            let hint = "a `bench` with `loadgen:` is a result, an `mlperf: { package: … }` a submission";
+            ("has nothing of MLPerf in it", hint.to_owned())
+        };
+        return Err(CommandError::Usage(format!("{manifest} {what}\n  hint: {hint}")));
     }
     let styler = Styler::chosen(global.color.choice());
     print(&if json { report::mlperf::status_json(&standing) } else { report::mlperf::status(&standing, styler) });
@@ -203,16 +209,12 @@ fn test<'a>(task: &'a Task, action: &Action) -> Option<Test<'a>> {
 
 fn performance(folder: &Path, scenario: mlperf::MlperfScenario) -> Option<String> {
     let judged = mlperf::run_value(folder, scenario)?;
-    let value = report::mlperf::value(&judged);
-    // Regatta's own record of the same requests is beside LoadGen's logs.
+    let (value, validity) = (report::mlperf::value(&judged), report::mlperf::validity(&judged));
+    // Regatta's own record of the same requests is beside LoadGen's logs. One that cannot be read leaves open what was measured.
     let path = folder.join("result.json");
-    let note = match harness::read_result(&path) {
-        Ok(result) if result.is_simulated() => " SIMULATED",
-        // One that cannot be read leaves open what was measured.
-        Err(_) if path.exists() => " result.json cannot be read: SIMULATED or not is unknown",
-        Ok(_) | Err(_) => "",
-    };
-    Some(format!("{value} {}{note}", judged.validity.unwrap_or_else(|| "not judged".to_owned())))
+    let is_unknown = path.exists() && harness::read_result(&path).is_err();
+    let note = if is_unknown { " result.json cannot be read: SIMULATED or not is unknown" } else { "" };
+    Some(format!("{value} {validity}{note}"))
 }
 
 /// The result of Regatta's own scoring, else the first line with a value that the reference's scoring left in `accuracy.txt`.

@@ -10,10 +10,21 @@ impl RunResult {
         self.identity.as_ref().is_some_and(|identity| identity.simulated)
     }
 
-    /// `VALID`, and `SIMULATED` beside it where a server was the simulator.
+    /// Whether LoadGen's durations were shortened, so that it cannot be submitted.
+    pub fn is_rehearsal(&self) -> bool {
+        self.loadgen.as_ref().is_some_and(|loadgen| loadgen.rehearsal)
+    }
+
+    /// Whether it is judged by its speed: LoadGen's accuracy runs and audits of answers are not.
+    pub fn is_of_speed(&self) -> bool {
+        self.loadgen.as_ref().is_none_or(LoadgenResult::is_performance)
+    }
+
+    /// `VALID`; beside it `SIMULATED` where a server was the simulator, and `REHEARSAL` where it is one of a submission.
     pub fn verdict_text(&self) -> String {
-        let verdict = self.verdict.as_str();
-        if self.is_simulated() { format!("{verdict} SIMULATED") } else { verdict.to_owned() }
+        let simulated = if self.is_simulated() { " SIMULATED" } else { "" };
+        let rehearsal = if self.is_rehearsal() { " REHEARSAL" } else { "" };
+        format!("{}{simulated}{rehearsal}", self.verdict.as_str())
     }
 
     /// A line for each host, for the ending of a run: its name and its numbers.
@@ -43,30 +54,30 @@ impl RunResult {
     }
 
     fn headline_of(&self, loadgen: &LoadgenResult) -> String {
-        let rehearsal = if loadgen.rehearsal { ", a rehearsal" } else { "" };
         let (verdict, answers, scenario) = (self.verdict_text(), self.counts.ok, &loadgen.scenario);
         let text = loadgen.result.as_deref().unwrap_or("no result");
         if loadgen.is_accuracy() {
             let speed = self.rates.output_tokens.map_or_else(|| "n/a".to_owned(), |rate| grouped(rate, 0));
             return format!(
-                "{verdict}  {answers} answers logged, to be scored (LoadGen {scenario}, accuracy mode{rehearsal}: no speed is measured; by Regatta's own time stamps it was {speed} tok/s)"
+                "{verdict}  {answers} answers logged, to be scored (LoadGen {scenario}, accuracy mode: no speed is measured; by Regatta's own time stamps it was {speed} tok/s)"
             );
         }
         if loadgen.headline.is_empty() {
-            return format!("{}  (Regatta's own numbers; LoadGen {scenario}: {text}{rehearsal})", self.own_headline());
+            return format!("{}  (Regatta's own numbers; LoadGen {scenario}: {text})", self.own_headline());
         }
         if !loadgen.is_performance() {
             let test = loadgen.mode.to_uppercase();
             return format!(
-                "{verdict}  {} (LoadGen {scenario} {test}: n={answers}, an audit of answers{rehearsal}: it is not judged by its speed)",
+                "{verdict}  {} (LoadGen {scenario} {test}: n={answers}, an audit of answers: it is not judged by its speed)",
                 loadgen.headline
             );
         }
-        format!("{verdict}  {} (LoadGen {scenario}: {text}, n={answers}{rehearsal})", loadgen.headline)
+        format!("{verdict}  {} (LoadGen {scenario}: {text}, n={answers})", loadgen.headline)
     }
 
     /// Means over runs, with their 95 % intervals.
     fn headline_over(&self, repeats: &Repeats) -> String {
+        let few = if repeats.runs.len() == 2 { " of which two show little" } else { "" };
         let over = |name: &str, shown: fn(f64) -> String, unit: &str| {
             repeats.over_runs.get(name).map_or_else(
                 || "n/a".to_owned(),
@@ -78,7 +89,7 @@ impl RunResult {
             _ => format!("TTFT p99 {}  TPOT p99 {}", over("ttft_p99", short, " ms"), over("tpot_p99", short, " ms")),
         };
         format!(
-            "{}  {} runs  {}  {middle} (mean and 95 % interval over runs, n={} in the first, from {}, tokens from {})",
+            "{}  {} runs  {}  {middle} (mean and 95 % interval over runs{few}, n={} in the first, from {}, tokens from {})",
             self.verdict_text(),
             repeats.runs.len(),
             over("output_tokens", |rate| grouped(rate, 0), " tok/s"),
@@ -151,7 +162,6 @@ mod tests {
     fn numbers_are_short_and_grouped() {
         let texts: Vec<String> = [0.123, 9.84, 99.96, 212.4, 1_204.4, 1_234_567.0].map(short).to_vec();
         assert_eq!(texts, ["0.12", "9.8", "100", "212", "1,204", "1,234,567"]);
-        // The low end of a mean's interval over few runs may be below zero.
         assert_eq!([-1_071.0, -9.84].map(short), ["-1,071", "-9.8"]);
     }
 }

@@ -55,7 +55,7 @@ pub struct AcrossRuns {
     pub mean: f64,
     /// Between runs, with n − 1.
     pub stddev: f64,
-    /// 95 % interval of the mean over runs, by Student's t: where the mean of many more such runs would be.
+    /// 95 % interval of the mean over runs, by Student's t: where the mean of many more such runs would be. It ends at 0 where no run is below.
     pub low: f64,
     pub high: f64,
 }
@@ -64,6 +64,8 @@ impl AcrossRuns {
     /// `None` for fewer than two runs, and where a value is not a number.
     pub fn of(unit: &str, values: Vec<f64>) -> Option<Self> {
         let (of, (low, high)) = (RunValues::of(&values)?, mean_interval(&values)?);
+        // Student's interval of few runs may reach below what no latency, rate or count can be.
+        let low = if values.iter().all(|value| *value >= 0.0) { low.max(0.0) } else { low };
         Some(Self { unit: unit.to_owned(), values, mean: of.mean, stddev: of.variance.sqrt(), low, high })
     }
 
@@ -111,6 +113,15 @@ mod tests {
     use std::fs;
 
     use super::*;
+
+    #[test]
+    fn an_interval_of_what_is_never_below_0_ends_there() {
+        let of = |values: &[f64]| AcrossRuns::of("/s", values.to_vec()).unwrap();
+        let two = of(&[7.0, 9.8]);
+        assert!(two.low == 0.0 && two.high > 26.0, "{two:?}");
+        assert!(of(&[-1.0, 1.0]).low < -10.0);
+        assert!(of(&[8.0, 8.1, 8.2]).low > 7.8);
+    }
 
     /// A link to itself cannot be followed, not even by root: like a result on a filesystem that does not answer.
     #[test]

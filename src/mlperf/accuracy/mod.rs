@@ -38,4 +38,4 @@ pub use rouge::{Rouge, WordInterner};
 pub use score::{ScoreError, Scored, Scoring, score};
 pub use sentences::one_sentence_per_line;
 pub use tokens::{SpellerError, TokenDecoder};
-pub use written_metrics::{written_metric, written_name};
+pub use written_metrics::{needs_sentences, written_metric, written_name};

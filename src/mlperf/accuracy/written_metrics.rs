@@ -18,6 +18,11 @@ pub fn written_name(name: &str) -> &str {
     WRITTEN.iter().find(|(known, ..)| *known == name).map_or(name, |(_, written, _)| written)
 }
 
+/// Whether a score of this metric needs the model of English sentences.
+pub fn needs_sentences(name: &str) -> bool {
+    matches!(name, "ROUGELSUM" | "GEN_LEN")
+}
+
 /// A line's value, written the way the official checker reads it: the last one.
 pub fn written_metric(line: &str, name: &str) -> Option<f64> {
     let (_, written, quoted) = WRITTEN.iter().find(|(known, ..)| *known == name)?;

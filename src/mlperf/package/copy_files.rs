@@ -10,6 +10,7 @@ use walkdir::WalkDir;
 
 use super::{PackageEntry, PackageRequest, Unpacked, readme, record};
 use crate::mlperf::layout::{test_folder, verdict_file};
+use crate::mlperf::test_record::is_simulated;
 use crate::mlperf::{LockedResult, LockedRun, SubmissionLayout, TEST_FILE, TestRecord, truncate_accuracy_log};
 use crate::spec::TestMode;
 
@@ -167,7 +168,7 @@ pub(super) fn result(
         let (_, from, _) =
             runs(entry).into_iter().find(|(of, ..)| *of == mode).unwrap_or((mode, &entry.performance, &[]));
         let (task, under_test) = record::of(&order.upstream_tasks, from);
-        locked.insert(mode, LockedRun { task, test, under_test, ..run });
+        locked.insert(mode, LockedRun { task, test, under_test, simulated: is_simulated(from), ..run });
     }
     to.json(
         &measurements.join(to.layout.measurements_file(system, scenario)),

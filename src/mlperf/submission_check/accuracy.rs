@@ -10,12 +10,16 @@ use super::loadgen;
 use super::tree::ResultEntry;
 use crate::files::sha256_of_file;
 use crate::files::{is_absence, read_text};
-use crate::mlperf::accuracy::{written_metric, written_name};
+use crate::mlperf::accuracy::{needs_sentences, written_metric, written_name};
 use crate::mlperf::log::Detail;
 use crate::mlperf::truncate_accuracy_log::{self, LONGEST};
 use crate::mlperf::{Accuracy, Benchmark, LockedRun, MlperfScenario, Round};
 
 const SCORE: &str = "`mlperf: { score: … }` writes it from the accuracy run";
+/// That stage leaves out what it cannot score.
+const SENTENCES: &str = "`sentences=FOLDER` (`mlperf.score.sentences`) names NLTK's punkt_tab/english, with which `score` writes it; else \
+    `official_scores=FOLDER` (`official`) has what the reference's evaluator printed";
+const OFFICIAL: &str = "`official_scores=FOLDER` (`mlperf.score.official`) has what the reference's evaluator printed, and `score` writes it";
 
 pub(super) struct AccuracyRun {
     pub detail: Option<Detail>,
@@ -91,7 +95,12 @@ fn scores(to: &mut GateFindings, at: &Path, text: &str, benchmark: &Benchmark, c
                 let written = written_name(name);
                 let what = format!("there is no {name} (`'{written}': …`) in it");
                 let weight = if closed { FindingWeight::Refused } else { FindingWeight::Review };
-                to.find(weight, GateCheck::Accuracy, at, what, "the round asks for it", SCORE);
+                let fix = match name.as_str() {
+                    name if needs_sentences(name) => SENTENCES,
+                    "exact_match" | "mbxp_accuracy" => OFFICIAL,
+                    _ => SCORE,
+                };
+                to.find(weight, GateCheck::Accuracy, at, what, "the round asks for it", fix);
             }
             continue;
         };

@@ -41,7 +41,8 @@ use tree::ResultEntry;
 
 use super::endpoints::{NOT_SUPPORTED, endpoints_result, is_endpoints_result};
 use super::log::{DETAIL_FILE, Detail};
-use super::{MlperfScenario, PackageProvenance, Round, SubmissionLayout};
+use super::test_record::is_simulated;
+use super::{MlperfScenario, PackageProvenance, Round, SubmissionLayout, TestRecord};
 use crate::mlperf::layout::scenario_titled;
 use crate::spec::TestMode;
 
@@ -98,7 +99,7 @@ pub struct ExaminedResult {
     pub power: Option<MeasuredPower>,
 }
 
-/// LoadGen's outcome of a performance run. Latencies are LoadGen's, from issue.
+/// LoadGen's outcome of a performance run, and what Regatta knows of it. Latencies are LoadGen's, from issue.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct JudgedRun {
     pub value: Option<f64>,
@@ -108,6 +109,12 @@ pub struct JudgedRun {
     pub errors: u64,
     pub ttft_p99_ms: Option<f64>,
     pub tpot_p99_ms: Option<f64>,
+    /// Its server was Regatta's simulator.
+    #[serde(default)]
+    pub simulated: bool,
+    /// Its durations were shortened, or its package is a rehearsal.
+    #[serde(default)]
+    pub rehearsal: bool,
 }
 
 impl SubmissionReport {
@@ -124,7 +131,8 @@ impl SubmissionReport {
 /// The outcome of a run from the logs in a folder. None: it holds no detail log of a performance run.
 pub fn run_value(folder: &Path, scenario: MlperfScenario) -> Option<JudgedRun> {
     let detail = Detail::of(folder).ok()?;
-    Some(performance::value(&detail, scenario))
+    let rehearsal = TestRecord::in_folder(folder).ok().flatten().is_some_and(|test| test.rehearsal);
+    Some(JudgedRun { simulated: is_simulated(folder), rehearsal, ..performance::value(&detail, scenario) })
 }
 
 /// The round of a submission: by its lock, else by the seeds in its logs.
@@ -223,7 +231,14 @@ fn result(
     if let Some(performance) = performance.as_ref().filter(|_| entry.is_closed()) {
         consistency::check(to, &entry.performance(), performance, benchmark, scenario, &accuracy.metrics);
     }
-    let judged = performance.as_ref().map(|detail| performance::value(detail, scenario)).unwrap_or_default();
+    let logged = performance.as_ref().map(|detail| performance::value(detail, scenario)).unwrap_or_default();
+    let run = lock.and_then(|lock| lock.run(entry.benchmark, scenario, TestMode::Performance));
+    let judged = JudgedRun {
+        simulated: run.is_some_and(|run| run.simulated),
+        rehearsal: lock.is_some_and(|lock| lock.rehearsal)
+            || run.and_then(|run| run.test.as_ref()).is_some_and(|test| test.rehearsal),
+        ..logged
+    };
     let power = power::check(to, entry, performance.as_ref(), judged.value);
     audit::check(to, entry, benchmark, scenario);
     settings::check(to, entry, round, scenario, performance.as_ref());

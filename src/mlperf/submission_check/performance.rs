@@ -233,5 +233,7 @@ pub(super) fn value(detail: &Detail, scenario: MlperfScenario) -> JudgedRun {
         errors: detail.all_errors(),
         ttft_p99_ms: ms("result_first_token_99.00_percentile_latency_ns"),
         tpot_p99_ms: ms("result_time_per_output_token_99.00_percentile_ns"),
+        simulated: false,
+        rehearsal: false,
     }
 }

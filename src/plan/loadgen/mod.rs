@@ -5,6 +5,7 @@ mod search;
 use std::collections::BTreeMap;
 
 use crate::manifest::model::{self, Action, Bench, Mlperf};
+use crate::mlperf::accuracy::needs_sentences;
 use crate::mlperf::conf::conf;
 use crate::mlperf::{Estimate, MlperfScenario, Round, TestRequest};
 
@@ -29,8 +30,8 @@ pub fn test_request(bench: &Bench) -> Option<TestRequest<'_>> {
     })
 }
 
-/// What the user should know before a plan's LoadGen tests are run: how long each takes, and which scenarios a closed
-/// submission lacks. One line each.
+/// What the user should know before a plan's LoadGen tests are run: how long each takes, which scores cannot be computed, and
+/// which scenarios a closed submission lacks. One line each.
 ///
 /// # Errors
 /// A task's action cannot be read.
@@ -47,10 +48,26 @@ pub fn notes(plan: &Plan) -> Result<Vec<String>, ActionError> {
             Action::Mlperf(Mlperf::Package(package)) => {
                 notes.extend(missing(&package).into_iter().map(|text| format!("{}: {text}", task.id)));
             }
+            Action::Mlperf(Mlperf::Score(score)) => {
+                notes.extend(unscored(&score).map(|text| format!("{}: {text}", task.id)));
+            }
             _ => {}
         }
     }
     Ok(notes)
+}
+
+/// Scores that the round asks for and that a stage does not compute as it is.
+fn unscored(score: &model::MlperfScore) -> Option<String> {
+    if score.sentences.is_some() || score.official.is_some() {
+        return None;
+    }
+    let round = Round::named(&score.round)?;
+    let bounds = &round.benchmarks.get(&score.benchmark)?.accuracy;
+    let names: Vec<&str> = bounds.keys().map(String::as_str).filter(|name| needs_sentences(name)).collect();
+    let what = names.join(" and ");
+    (!names.is_empty())
+        .then(|| format!("{what} are not scored without `sentences`, the folder of NLTK's punkt_tab/english"))
 }
 
 /// What LoadGen will issue, or a search for its highest rate.

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use crate::event::Verdict;
 use crate::harness::gpu::GpusUsage;
-use crate::harness::{Adjusted, RunIdentity};
+use crate::harness::{Adjusted, RunIdentity, RunResult};
 use crate::interop::{ImportedResult, MeasuredRun, MetricConcept, MetricMeaning, SortedValues, StatedMetric, Tool};
 use crate::report::explain;
 
@@ -54,6 +54,8 @@ pub struct ComparedResult {
     pub verdict: Option<Verdict>,
     /// How many runs its numbers are means over; 1 for a single run.
     pub runs: usize,
+    /// Whether LoadGen's durations were shortened.
+    rehearsal: bool,
     /// What was measured, if its file has that.
     pub identity: Option<RunIdentity>,
     /// The tool that the numbers come from.
@@ -211,6 +213,7 @@ impl ComparedResult {
         Self {
             name: measured_run.name.clone(),
             runs: result.runs(),
+            rehearsal: result.own().is_some_and(RunResult::is_rehearsal),
             identity: result.identity().cloned(),
             verdict: result.verdict(),
             tool,
@@ -240,7 +243,17 @@ impl ComparedResult {
     /// As it stands on pages: `VALID`, `VALID SIMULATED`, `not judged`.
     pub fn verdict_word(&self) -> String {
         let verdict = self.verdict.map_or("not judged", Verdict::as_str);
-        if self.is_simulated() { format!("{verdict} SIMULATED") } else { verdict.to_owned() }
+        let simulated = if self.is_simulated() { " SIMULATED" } else { "" };
+        format!("{verdict}{simulated}{}", self.rehearsal_mark())
+    }
+
+    pub const fn is_rehearsal(&self) -> bool {
+        self.rehearsal
+    }
+
+    /// ` REHEARSAL` where it is one, to stand behind a verdict.
+    pub const fn rehearsal_mark(&self) -> &'static str {
+        if self.rehearsal { " REHEARSAL" } else { "" }
     }
 
     /// Whether its file marks a server as the simulator.

@@ -121,6 +121,7 @@ fn runs_of_the_same_arrivals_are_judged_in_pairs() {
         page.contains("A and B, paired by seed: 5 pairs of runs, each with the same arrivals and prompts"),
         "{page}"
     );
+    assert!(page.contains("differences are geometric means of the pairs' ratios"), "{page}");
     // In another order they are the same pairs.
     b.rotate_left(2);
     let rotated = compare(&a, &b);

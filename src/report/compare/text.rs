@@ -141,7 +141,7 @@ pub(in crate::report) fn method(comparison: &Comparison) -> Vec<String> {
     if comparison.has_any() {
         lines.push(if comparison.is_judged() {
             let (differences, test) = if comparison.pairing.is_paired() {
-                (", differences are means of the pairs' ratios", "paired t test")
+                (", differences are geometric means of the pairs' ratios", "paired t test")
             } else {
                 ("", "Welch")
             };

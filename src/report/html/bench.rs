@@ -11,11 +11,12 @@ use super::page_top::PageTop;
 use super::plot::Plot;
 use super::sections;
 use super::server::{self, ServerSection};
-use super::step_plot::StepPlot;
+use super::step_plot::{SecondValue, StepPlot};
 use super::svg::number;
 use crate::event::{TaskId, Verdict};
 use crate::harness::{
-    Counts, LoadPattern, Metric, Rates, Reason, RunIdentity, RunResult, SearchReport, TimeSlice, zero_point_text,
+    Counts, LoadPattern, LoadgenResult, Metric, Rates, Reason, RunIdentity, RunResult, SearchReport, TimeSlice,
+    zero_point_text,
 };
 use crate::interop::MeasuredResult;
 
@@ -26,6 +27,11 @@ pub(super) struct BenchSection {
     /// `VALID`, `INVALID(load)`, `VALID SIMULATED`, …; `None` where the file has none.
     pub verdict: Option<String>,
     pub simulated: bool,
+    pub rehearsal: bool,
+    /// Of a run that LoadGen drove: what it is, beside its name.
+    pub loadgen_mode: Option<String>,
+    /// The same as a sentence, with LoadGen's own result.
+    pub loadgen_note: Option<String>,
     /// What was measured, in a line and in full; nothing in files of older programs.
     pub identity: Option<String>,
     pub identity_entries: Vec<(String, String)>,
@@ -64,6 +70,7 @@ pub(super) fn section(task: &TaskId, result: &MeasuredResult, search: Option<&Se
         None => "none",
     };
     let own = result.own();
+    let loadgen = own.and_then(|own| own.loadgen.as_ref());
     let mut metrics = metrics(result);
     let mut plots = own.map(|own| distributions(&own.curves, &metrics)).unwrap_or_default();
     plots.extend(own.map(series).unwrap_or_default());
@@ -71,6 +78,9 @@ pub(super) fn section(task: &TaskId, result: &MeasuredResult, search: Option<&Se
         task: task.to_string(),
         verdict: own.map(RunResult::verdict_text),
         simulated: identity.is_some_and(|identity| identity.simulated),
+        rehearsal: own.is_some_and(RunResult::is_rehearsal),
+        loadgen_mode: loadgen.map(loadgen_mode),
+        loadgen_note: loadgen.map(loadgen_note),
         identity: identity.map(RunIdentity::line),
         identity_entries: identity.map(RunIdentity::entries).unwrap_or_default(),
         tone,
@@ -91,7 +101,49 @@ pub(super) fn section(task: &TaskId, result: &MeasuredResult, search: Option<&Se
 pub(super) const ROW: [&str; 7] =
     ["tok/s", "req/s", "TTFT p50, ms", "TTFT p99, ms", "TPOT p50, ms", "TPOT p99, ms", "failed"];
 
-/// Of several runs of one measurement, the means over them, and the failures of all.
+/// LoadGen's keys for the columns of [`ROW`] but the last.
+const LOADGEN_ROW: [&[&str]; 6] = [
+    &["result_tokens_per_second", "result_completed_tokens_per_second"],
+    &["result_samples_per_second", "result_completed_samples_per_sec"],
+    &["result_first_token_50.00_percentile_latency_ns"],
+    &["result_first_token_99.00_percentile_latency_ns"],
+    &["result_time_per_output_token_50.00_percentile_ns"],
+    &["result_time_per_output_token_99.00_percentile_ns"],
+];
+
+/// LoadGen's own numbers in the order of [`LOADGEN_ROW`]. `None`: it reports none of them.
+fn loadgen_numbers(loadgen: &LoadgenResult) -> Option<[Option<f64>; 6]> {
+    let number = |keys: &[&str]| {
+        let metric = loadgen.metrics.iter().find(|metric| keys.contains(&metric.metric.as_str()))?;
+        Some(metric.loadgen)
+    };
+    let numbers = LOADGEN_ROW.map(number);
+    numbers.iter().any(Option::is_some).then_some(numbers)
+}
+
+fn loadgen_mode(loadgen: &LoadgenResult) -> String {
+    if loadgen.is_performance() {
+        "LoadGen".to_owned()
+    } else if loadgen.is_accuracy() {
+        "accuracy run, no speed is measured".to_owned()
+    } else {
+        format!("{}, not judged by its speed", loadgen.mode.to_uppercase())
+    }
+}
+
+fn loadgen_note(loadgen: &LoadgenResult) -> String {
+    let LoadgenResult { scenario, headline, .. } = loadgen;
+    if loadgen.is_performance() {
+        let result = loadgen.result.as_deref().unwrap_or("no result");
+        let numbers = if headline.is_empty() { String::new() } else { format!(", {headline}") };
+        format!("LoadGen {scenario}: {result}{numbers}. The numbers below are Regatta's, of the same requests.")
+    } else {
+        format!("LoadGen {scenario}, {}. The numbers below are Regatta's.", loadgen_mode(loadgen))
+    }
+}
+
+/// Of several runs of one measurement, the means over them, and the failures of all. Of a run that LoadGen drove, LoadGen's own
+/// numbers; of its accuracy runs and audits none.
 fn row(result: &MeasuredResult) -> Vec<String> {
     let of = |key: &str, stat: &str| {
         let metric = result.metrics().into_iter().find(|metric| metric.key == key)?;
@@ -99,6 +151,14 @@ fn row(result: &MeasuredResult) -> Vec<String> {
     };
     let failed =
         result.own().and_then(|own| own.count("requests_failed", own.counts.failed)).map(|failed| failed as f64);
+    if let Some(loadgen) = result.own().and_then(|own| own.loadgen.as_ref()) {
+        if !loadgen.is_performance() {
+            return std::iter::repeat_n("–".to_owned(), LOADGEN_ROW.len()).chain([cell(failed)]).collect();
+        }
+        if let Some(numbers) = loadgen_numbers(loadgen) {
+            return numbers.into_iter().chain([failed]).map(cell).collect();
+        }
+    }
     let latencies =
         [("ttft", "p50"), ("ttft", "p99"), ("tpot", "p50"), ("tpot", "p99")].map(|(key, stat)| of(key, stat));
     let rates = ["output_tokens", "requests_full"].map(|name| result.rate(name));
@@ -147,7 +207,10 @@ fn top(result: &RunResult, plots: &[String]) -> PageTop {
         let (ok, all) = (number(result.counts.ok as f64), number(result.counts.scheduled as f64));
         ["requests".to_owned(), unit(result.rates.requests_full, "req/s"), format!("{ok} ok of {all}, {window}")]
     });
-    let numbers = if is_offline && latency.tpot.p99.is_none() {
+    let loadgen = result.loadgen.as_ref();
+    let numbers = if let Some(numbers) = loadgen.and_then(|loadgen| loadgen_top(loadgen, result.counts.ok)) {
+        numbers
+    } else if is_offline && latency.tpot.p99.is_none() {
         vec![tokens, requests, ms("E2E from the send", "e2e_sent_p99", &latency.e2e_sent)]
     } else if is_offline {
         vec![tokens, requests, ms("TPOT", "tpot_p99", &latency.tpot)]
@@ -160,8 +223,28 @@ fn top(result: &RunResult, plots: &[String]) -> PageTop {
     PageTop {
         sentence: headline.split(" (").next().unwrap_or(&headline).to_owned(),
         numbers,
-        picture: picture.cloned(),
+        picture: picture.filter(|_| loadgen.is_none_or(|loadgen| !loadgen.is_accuracy())).cloned(),
     }
+}
+
+/// LoadGen's own numbers. `None`: it reports none.
+fn loadgen_top(loadgen: &LoadgenResult, answers: u64) -> Option<Vec<[String; 3]>> {
+    if loadgen.is_accuracy() {
+        let what = "logged, to be scored; an accuracy run measures no speed";
+        return Some(vec![["answers".to_owned(), number(answers as f64), what.to_owned()]]);
+    }
+    let [tokens, samples, _, ttft, _, tpot] = loadgen_numbers(loadgen)?;
+    let judged = if loadgen.is_performance() { "" } else { "; an audit is not judged by its speed" };
+    let one = |name: &str, value: Option<f64>, unit: &str, what: &str| {
+        Some([name.to_owned(), format!("{} {unit}", number(value?)), format!("LoadGen's own{what}{judged}")])
+    };
+    let all = [
+        one("output tokens", tokens, "tok/s", ""),
+        one("samples", samples.filter(|_| ttft.is_none()), "samples/s", ""),
+        one("TTFT p99", ttft, "ms", ", from the issue of a sample"),
+        one("TPOT p99", tpot, "ms", ""),
+    ];
+    Some(all.into_iter().flatten().collect())
 }
 
 fn metrics(result: &MeasuredResult) -> Vec<MetricRow> {
@@ -317,17 +400,22 @@ fn series(result: &RunResult) -> Vec<String> {
         result.slices.iter().filter_map(|slice| Some((slice.second as f64, of(slice)?))).collect()
     };
     let is_of_chunks = result.tokens.chunk_source.is_some();
+    let most = match result.load.in_flight_max {
+        0 => String::new(),
+        most => format!("; most: {}", number(most as f64)),
+    };
+    let in_flight = format!("Requests in flight when each second began{most}");
     let wanted = [
         (
             if is_of_chunks { "Chunks in each second" } else { "Output tokens in each second" },
             column(|slice| Some(slice.tokens as f64)),
-            true,
+            SecondValue::Sum,
         ),
-        ("Requests in flight", column(|slice| Some(slice.in_flight as f64)), false),
-        ("Mean TTFT of each second's first tokens, ms", column(|slice| slice.ttft_ms), false),
+        (in_flight.as_str(), column(|slice| Some(slice.in_flight as f64)), SecondValue::AtStart),
+        ("Mean TTFT of each second's first tokens, ms", column(|slice| slice.ttft_ms), SecondValue::Mean),
     ];
     wanted
         .into_iter()
-        .filter_map(|(title, seconds, is_sum)| StepPlot { title, seconds: &seconds, end, is_sum }.draw())
+        .filter_map(|(title, seconds, kind)| StepPlot { title, seconds: &seconds, end, kind }.draw())
         .collect()
 }

@@ -9,7 +9,7 @@ use super::svg::{Anchor, SvgCanvas, number};
 use crate::report::terminal::styler::cut;
 
 const SIZE: (f64, f64) = (560.0, 320.0);
-const LEFT: f64 = 62.0;
+const LEFT: f64 = 80.0;
 const RIGHT: f64 = 26.0;
 const TOP: f64 = 52.0;
 const BOTTOM: f64 = 44.0;
@@ -17,6 +17,8 @@ const BOTTOM: f64 = 44.0;
 const CHARACTER: f64 = 6.3;
 /// On a phone letters are larger, and names in the legend must not run into each other.
 const LEGEND_CHARACTER: f64 = 9.0;
+/// As many characters of a title as fit beside each other, on a phone, too.
+const TITLE: usize = 70;
 /// More points of a curve than this have no labels.
 const LABELLED: usize = 24;
 
@@ -92,17 +94,36 @@ impl Chart<'_> {
             picture.line((LEFT, y), (SIZE.0 - RIGHT, y), "limit");
             picture.text(SIZE.0 - RIGHT, y - 5.0, "over", Anchor::End, text);
         }
-        // A label is on no point, whichever curve that is on. With many points labels are rare.
-        let points =
-            self.series.iter().filter(|series| series.points.len() <= LABELLED).flat_map(|series| &series.points);
+        for series in &self.series {
+            frame.series(series, &mut picture);
+        }
+        // Labels are on top, on no point, and on no line where there is room, whichever curve that is of. With many points they are
+        // rare.
+        let labelled = || self.series.iter().filter(|series| series.points.len() <= LABELLED);
         let is_drawn = |point: &&ChartPoint| point.x.is_finite() && point.y.is_finite();
         let dot = |point: &ChartPoint| {
-            let (x, y) = (frame.x(point.x), frame.y(point.y));
-            (x - 4.0, x + 4.0, y + 4.0)
+            let (x, y, reach) = (frame.x(point.x), frame.y(point.y), if point.is_knee { 9.0 } else { 4.0 });
+            (x - reach, x + reach, y + 4.0)
         };
-        let mut taken: Vec<(f64, f64, f64)> = points.filter(is_drawn).map(dot).collect();
+        let limit = |(at, text): &(f64, String)| {
+            let right = SIZE.0 - RIGHT;
+            (right - text.chars().count() as f64 * CHARACTER, right, frame.y(*at) - 5.0)
+        };
+        let limits = self.limits.iter().filter(|limit| limit.0 <= highest * 3.0).map(limit);
+        let points = labelled().flat_map(|series| &series.points).filter(is_drawn).map(dot);
+        let mut drawn = DrawnMarks {
+            texts: points.chain(limits).collect(),
+            lines: self.series.iter().flat_map(|series| frame.lines(series)).collect(),
+        };
         for series in &self.series {
-            frame.series(series, &mut picture, &mut taken);
+            for point in series.points.iter().filter(is_drawn) {
+                let is_labelled = series.points.len() <= LABELLED || point.is_knee;
+                if is_labelled && !point.label.is_empty() {
+                    let knee = if point.is_knee { " knee" } else { "" };
+                    let label = format!("{}{knee}", point.label);
+                    drawn.place_label(&mut picture, (frame.x(point.x), frame.y(point.y)), &label);
+                }
+            }
         }
         Some(picture.finish())
     }
@@ -139,7 +160,7 @@ impl ChartFrame {
     }
 
     fn draw(&self, chart: &Chart<'_>, picture: &mut SvgCanvas) {
-        picture.text(2.0, 14.0, "title", Anchor::Start, &cut(chart.title, 80));
+        picture.text(2.0, 14.0, "title", Anchor::Start, &cut(chart.title, TITLE));
         for value in self.upright.ticks() {
             let y = self.y(*value);
             picture.line((LEFT, y), (SIZE.0 - RIGHT, y), "grid");
@@ -158,8 +179,8 @@ impl ChartFrame {
         picture.upright_text(12.0, TOP.midpoint(floor), "tick", &format!("{}{}", chart.upright, scale(&self.upright)));
     }
 
-    fn series(&self, series: &ChartSeries, picture: &mut SvgCanvas, taken: &mut Vec<(f64, f64, f64)>) {
-        let class = colour(series.place);
+    /// The points that the curve of a series goes through.
+    fn curve(&self, series: &ChartSeries) -> Vec<(f64, f64)> {
         let on_curve = |point: &&ChartPoint| {
             point.x.is_finite()
                 && point.y.is_finite()
@@ -170,10 +191,26 @@ impl ChartFrame {
         if series.is_front {
             line.sort_by(|a, b| a.0.total_cmp(&b.0));
         }
+        line
+    }
+
+    /// What a label should not lie on: the pieces of the curve, and the whiskers.
+    fn lines(&self, series: &ChartSeries) -> Vec<[(f64, f64); 2]> {
+        let curve = self.curve(series);
+        let whisker = |point: &ChartPoint| {
+            let ((low, high), x) = (point.interval?, self.x(point.x));
+            Some([(x, self.y(low)), (x, self.y(high))])
+        };
+        let whiskers = series.points.iter().filter_map(whisker);
+        curve.windows(2).map(|ends| [ends[0], ends[1]]).chain(whiskers).collect()
+    }
+
+    fn series(&self, series: &ChartSeries, picture: &mut SvgCanvas) {
+        let class = colour(series.place);
+        let line = self.curve(series);
         if line.len() > 1 {
             picture.curve(line, &format!("curve {class}"));
         }
-        let is_labelled = series.points.len() <= LABELLED;
         for point in series.points.iter().filter(|point| point.x.is_finite() && point.y.is_finite()) {
             let (x, y) = (self.x(point.x), self.y(point.y));
             if let Some((low, high)) = point.interval {
@@ -187,35 +224,60 @@ impl ChartFrame {
             if point.is_knee {
                 picture.circle((x, y), 8.5, "knee", &point.hint);
             }
-            if (is_labelled || point.is_knee) && !point.label.is_empty() {
-                let knee = if point.is_knee { " knee" } else { "" };
-                let label = format!("{}{knee}", point.label);
-                place_label(picture, taken, (x, y), &label);
-            }
         }
     }
 }
 
-/// Above the point, to its right, below it or to its left, wherever no other label is; nowhere if all are taken.
-fn place_label(picture: &mut SvgCanvas, taken: &mut Vec<(f64, f64, f64)>, (x, y): (f64, f64), label: &str) {
-    let width = label.chars().count() as f64 * CHARACTER;
-    let places = [
-        (x, y - 9.0, Anchor::Middle, x - width / 2.0),
-        (x + 8.0, y + 4.0, Anchor::Start, x + 8.0),
-        (x, y + 17.0, Anchor::Middle, x - width / 2.0),
-        (x - 8.0, y + 4.0, Anchor::End, x - 8.0 - width),
-    ];
-    let is_free = |left: f64, at: f64, taken: &[(f64, f64, f64)]| {
+/// What is in the picture already.
+struct DrawnMarks {
+    /// Left end, right end and baseline of each text, and of each point as if it were one.
+    texts: Vec<(f64, f64, f64)>,
+    lines: Vec<[(f64, f64); 2]>,
+}
+
+impl DrawnMarks {
+    /// Around the point where no other label and no line is, else where no other label is; nowhere if all places are taken.
+    fn place_label(&mut self, picture: &mut SvgCanvas, (x, y): (f64, f64), label: &str) {
+        let width = label.chars().count() as f64 * CHARACTER;
+        let places = [
+            (x, y - 11.0, Anchor::Middle, x - width / 2.0),
+            (x + 8.0, y + 4.0, Anchor::Start, x + 8.0),
+            (x, y + 17.0, Anchor::Middle, x - width / 2.0),
+            (x - 8.0, y + 4.0, Anchor::End, x - 8.0 - width),
+            (x - 6.0, y - 8.0, Anchor::End, x - 6.0 - width),
+            (x + 6.0, y + 15.0, Anchor::Start, x + 6.0),
+            (x + 6.0, y - 8.0, Anchor::Start, x + 6.0),
+            (x - 6.0, y + 15.0, Anchor::End, x - 6.0 - width),
+        ];
+        let free: Vec<_> = places.into_iter().filter(|(_, at, _, left)| self.is_free(*left, width, *at)).collect();
+        let best = free.iter().find(|(_, at, _, left)| !self.is_crossed(*left, width, *at)).or_else(|| free.first());
+        if let Some(&(at_x, at_y, anchor, left)) = best {
+            self.texts.push((left, left + width, at_y));
+            picture.text(at_x, at_y, "tick halo", anchor, label);
+        }
+    }
+
+    fn is_free(&self, left: f64, width: f64, at: f64) -> bool {
         let is_inside = left >= LEFT - 4.0 && left + width <= SIZE.0 && at > TOP - 12.0 && at < SIZE.1 - BOTTOM - 2.0;
         let is_apart = |other: &(f64, f64, f64)| {
             left + width < other.0 - 3.0 || left > other.1 + 3.0 || (at - other.2).abs() > 11.0
         };
-        is_inside && taken.iter().all(is_apart)
-    };
-    if let Some((at_x, at_y, anchor, left)) = places.into_iter().find(|(_, at_y, _, left)| is_free(*left, *at_y, taken))
-    {
-        taken.push((left, left + width, at_y));
-        picture.text(at_x, at_y, "tick", anchor, label);
+        is_inside && self.texts.iter().all(is_apart)
+    }
+
+    /// Whether a line goes through the box of a text.
+    fn is_crossed(&self, left: f64, width: f64, at: f64) -> bool {
+        let (right, top) = (left + width, at - 9.0);
+        let crosses = |[(x0, y0), (x1, y1)]: &[(f64, f64); 2]| {
+            if x0.max(*x1) < left || x0.min(*x1) > right {
+                return false;
+            }
+            // The heights of the piece that is above or below the box; of an upright line it is all of it.
+            let height = |edge: f64| y0 + ((edge - x0) / (x1 - x0)).clamp(0.0, 1.0) * (y1 - y0);
+            let (from, to) = if (x1 - x0).abs() < 1e-9 { (*y0, *y1) } else { (height(left), height(right)) };
+            from.max(to) > top && from.min(to) < at + 1.0
+        };
+        self.lines.iter().any(crosses)
     }
 }
 
@@ -262,10 +324,17 @@ mod tests {
     }
 
     #[test]
+    fn a_label_is_beside_the_curve_and_its_whiskers() {
+        let points = (1..=3).map(|at| point(f64::from(at), 200.0 + 100.0 * f64::from(at), PointKind::Valid)).collect();
+        let picture = chart(points).draw().expect("points");
+        assert!(picture.contains(r#"class="tick halo" text-anchor="end">2</text>"#), "{picture}");
+    }
+
+    #[test]
     fn labels_do_not_overlap_and_many_points_have_none() {
         let near: Vec<ChartPoint> = (0..10).map(|_| point(5.0, 5.0, PointKind::Valid)).collect();
         let picture = chart(near).draw().expect("points");
-        assert!(picture.matches(">5</text>").count() <= 5, "{picture}");
+        assert!(picture.matches(r#"class="tick halo""#).count() <= 5, "{picture}");
         let many: Vec<ChartPoint> = (1..=200).map(|at| point(f64::from(at) + 0.5, 7.0, PointKind::Valid)).collect();
         assert!(!chart(many).draw().expect("points").contains(">77.5</text>"));
         assert_eq!(chart(Vec::new()).draw(), None);

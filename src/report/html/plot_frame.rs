@@ -10,7 +10,7 @@ pub(super) const TOP: f64 = 40.0;
 pub(super) const BOTTOM: f64 = 40.0;
 
 /// As many characters as fit beside each other.
-const TITLE: usize = 66;
+const TITLE: usize = 60;
 
 /// The position of a number in the picture. Both axes begin at 0.
 pub(super) struct PlotFrame {

@@ -1,4 +1,5 @@
-//! What happened in each second: a step for each, with its value to read, and the last one marked where it is not whole.
+//! What happened in each second: a step for each, with its value to read, and the last one marked where it is not whole. What was
+//! looked at when each second began is no step: a line joins the values.
 
 use super::plot_frame::{PlotFrame, SIZE, TOP};
 use super::svg::{Anchor, number};
@@ -15,8 +16,18 @@ pub(super) struct StepPlot<'a> {
     pub seconds: &'a [(f64, f64)],
     /// When the measurement ended, s.
     pub end: f64,
-    /// Whether values count what happened in the second: then a second that is not whole has less.
-    pub is_sum: bool,
+    pub kind: SecondValue,
+}
+
+/// What the value of a second is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum SecondValue {
+    /// A count of what happened in it: a second that is not whole has less.
+    Sum,
+    /// A mean over it.
+    Mean,
+    /// As it was when the second began.
+    AtStart,
 }
 
 impl StepPlot<'_> {
@@ -36,20 +47,27 @@ impl StepPlot<'_> {
         let (x, y) = (|at: f64| frame.x(at / scale), |value: f64| frame.y(value));
         let floor = y(0.0);
         for run in steps.chunk_by(|a, b| (a.to - b.from).abs() < 1e-9) {
-            let outline = run.iter().flat_map(|step| [(x(step.from), y(step.value)), (x(step.to), y(step.value))]);
-            let (Some(first), Some(end)) = (run.first(), run.last()) else { continue };
-            let around = std::iter::once((x(first.from), floor)).chain(outline.clone()).chain([(x(end.to), floor)]);
+            let corners = |step: &Step| match self.kind {
+                SecondValue::AtStart => vec![(x(step.from), y(step.value))],
+                SecondValue::Sum | SecondValue::Mean => {
+                    vec![(x(step.from), y(step.value)), (x(step.to), y(step.value))]
+                }
+            };
+            let outline: Vec<(f64, f64)> = run.iter().flat_map(corners).collect();
+            let (Some(first), Some(end)) = (outline.first(), outline.last()) else { continue };
+            let around = [(first.0, floor)].into_iter().chain(outline.iter().copied()).chain([(end.0, floor)]);
             picture.curve(around, "area");
             picture.curve(outline, "curve");
         }
-        if let Some(step) = steps.last().filter(|step| self.is_sum && step.to - step.from < 0.999) {
+        if let Some(step) = steps.last().filter(|step| self.kind == SecondValue::Sum && step.to - step.from < 0.999) {
             let hint = format!("the last {} s are no whole second", number(step.to - step.from));
             picture.rect((x(step.from), TOP), ((x(step.to) - x(step.from)).max(1.5), floor - TOP), "partial", &hint);
             picture.text(SIZE.0 - 22.0, TOP - 8.0, "tick", Anchor::End, "shaded: no whole second");
         }
         if known.len() <= READABLE {
             for step in &steps {
-                let hint = format!("second {}: {}", number(step.from), number(step.value));
+                let at = if self.kind == SecondValue::AtStart { "at " } else { "" };
+                let hint = format!("{at}second {}: {}", number(step.from), number(step.value));
                 picture.rect((x(step.from), TOP), ((x(step.to) - x(step.from)).max(1.0), floor - TOP), "hover", &hint);
             }
         }
@@ -78,26 +96,42 @@ fn binned(seconds: &[(f64, f64)], end: f64) -> Vec<Step> {
 mod tests {
     use super::*;
 
-    fn plot(seconds: &[(f64, f64)], end: f64, is_sum: bool) -> String {
-        StepPlot { title: "Tokens", seconds, end, is_sum }.draw().expect("two seconds")
+    fn plot(seconds: &[(f64, f64)], end: f64, kind: SecondValue) -> String {
+        StepPlot { title: "Tokens", seconds, end, kind }.draw().expect("two seconds")
     }
 
     #[test]
     fn a_second_is_a_step_and_a_part_of_one_is_marked() {
         let seconds = [(0.0, 10.0), (1.0, 12.0), (2.0, 4.0)];
-        let picture = plot(&seconds, 2.4, true);
+        let picture = plot(&seconds, 2.4, SecondValue::Sum);
         assert!(picture.contains("the last 0.4 s are no whole second"), "{picture}");
         assert!(picture.contains("<title>second 1: 12</title>"));
-        assert!(!plot(&seconds, 3.0, true).contains("no whole second"));
-        assert!(!plot(&seconds, 2.4, false).contains("no whole second"), "a level is no sum");
+        assert!(!plot(&seconds, 3.0, SecondValue::Sum).contains("no whole second"));
+        assert!(!plot(&seconds, 2.4, SecondValue::Mean).contains("no whole second"), "a level is no sum");
         // A second without a value is a gap, not a line across it.
-        assert_eq!(plot(&[(0.0, 1.0), (1.0, 1.0), (5.0, 1.0)], 6.0, false).matches("class=\"curve\"").count(), 2);
+        assert_eq!(
+            plot(&[(0.0, 1.0), (1.0, 1.0), (5.0, 1.0)], 6.0, SecondValue::Mean).matches("class=\"curve\"").count(),
+            2
+        );
+    }
+
+    /// 320 requests that are sent at once are not in flight when the first second begins, and are during most of it.
+    #[test]
+    fn what_was_when_a_second_began_does_not_hold_for_that_second() {
+        let seconds = [(0.0, 0.0), (1.0, 320.0), (2.0, 300.0)];
+        let curve = |kind| {
+            let picture = plot(&seconds, 3.0, kind);
+            let (before, _) = picture.split_once("\" class=\"curve\"").unwrap();
+            before.rsplit_once("d=\"").unwrap().1.matches(['M', 'L']).count()
+        };
+        assert_eq!((curve(SecondValue::AtStart), curve(SecondValue::Mean)), (3, 6));
+        assert!(plot(&seconds, 3.0, SecondValue::AtStart).contains("<title>at second 1: 320</title>"));
     }
 
     #[test]
     fn a_long_run_is_in_minutes_and_stays_small() {
         let seconds: Vec<(f64, f64)> = (0..20_000).map(|second| (f64::from(second), 7.0)).collect();
-        let picture = plot(&seconds, 20_000.0, true);
+        let picture = plot(&seconds, 20_000.0, SecondValue::Sum);
         assert!(picture.contains("minutes from the start") && picture.len() < 60_000, "{}", picture.len());
     }
 }

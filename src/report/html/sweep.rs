@@ -149,8 +149,8 @@ fn head(report: &SweepReport) -> Vec<String> {
     let is_mixed = report.points.iter().any(|point| point.level.heading() != unit);
     let mut head = vec![if is_mixed { "level" } else { unit }, "req/s", "tok/s", "tok/s/user"];
     head.extend(has_gpus(report).then_some("tok/s/GPU"));
-    head.extend(["TTFT p50", "TTFT p99", "TPOT p50", "TPOT p99", "E2E mean", "E2E p99"]);
-    head.extend(has_goodput(report).then_some("goodput"));
+    head.extend(["TTFT p50, ms", "TTFT p99, ms", "TPOT p50, ms", "TPOT p99, ms", "E2E mean, ms", "E2E p99, ms"]);
+    head.extend(has_goodput(report).then_some("goodput, req/s"));
     head.into_iter().map(str::to_owned).collect()
 }
 
@@ -225,8 +225,8 @@ fn notes(report: &SweepReport) -> Vec<String> {
 
 /// A mean over runs with half of its interval; the number alone where there was one run.
 fn over_runs(point: &SweepPoint, value: Option<f64>, name: &str) -> String {
-    match point.interval_over_runs(name) {
-        Some((low, high)) => format!("{} ±{}", cell(value), number((high - low) / 2.0)),
+    match point.interval_over_runs(name).zip(value) {
+        Some(((_, high), value)) => format!("{} ±{}", number(value), number(high - value)),
         None => cell(value),
     }
 }

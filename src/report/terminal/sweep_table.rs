@@ -97,7 +97,7 @@ fn row(point: &SweepPoint, columns: ExtraColumns, is_knee: bool) -> Vec<Cell> {
     let rate = |value: Option<f64>| plain(value.map_or_else(|| "n/a".to_owned(), short));
     // Half of the interval over runs, at the numbers that decide.
     let over_runs = |value: Option<f64>, name: &str| match (value, point.interval_over_runs(name)) {
-        (Some(value), Some((low, high))) => plain(format!("{} ±{}", short(value), short((high - low) / 2.0))),
+        (Some(value), Some((_, high))) => plain(format!("{} ±{}", short(value), short(high - value))),
         _ => rate(value),
     };
     let ms = |latency: &LatencySummary, pick: fn(&LatencySummary) -> Option<MeasuredNumber>| {

@@ -108,6 +108,9 @@ fn a_table_tells_how_far_each_result_is_and_what_brings_it_forward() {
     let nothing = world.regatta(&["mlperf", "status", "quickstart"]);
     assert_eq!(nothing.code, 2);
     nothing.shows("quickstart has nothing of MLPerf in it");
+    let nothing = world.regatta(&["mlperf", "status", "llama2-70b"]);
+    assert_eq!(nothing.code, 2);
+    nothing.shows("llama2-70b runs no LoadGen and packs nothing with these arguments").shows("package=true");
 }
 
 /// What the README of a package says makes it again is what made it, wherever a value was set.
@@ -200,7 +203,24 @@ fn a_rehearsal_is_packed_and_refused() {
     world.good(&["run", "m"]).shows("REHEARSAL, not for submission: 3 results in closed/Example");
     let checked = world.regatta(&["mlperf", "check", "latest/package"]);
     assert_eq!(checked.code, 1, "{}", checked.stderr);
-    checked.shows("refused rehearsal: this package is a rehearsal");
+    checked.shows("refused rehearsal: this package is a rehearsal").shows("Server       11940 tok/s  VALID REHEARSAL");
+    // Regatta's record beside LoadGen's logs is of a simulated server.
+    let record = include_str!("../../golden/results/benchmark/result.json");
+    world.file("runs/server/performance/result.json", record);
+    world.good(&["run", "m"]);
+    let checked = world.regatta(&["mlperf", "check", "latest/package", "--csv", "results.csv", "--json"]);
+    let report: serde_json::Value = serde_json::from_str(&checked.stdout).unwrap();
+    let server = &report["examined"]["results"][2];
+    assert_eq!(
+        (&server["scenario"], &server["simulated"], &server["rehearsal"]),
+        (&"Server".into(), &true.into(), &true.into())
+    );
+    let table = world.read("results.csv");
+    assert!(table.contains("simulated,rehearsal,refused\n") && table.contains(",true,true,true\n"), "{table}");
+    let status = world.good(&["mlperf", "status", "m"]);
+    status.shows("11940 tok/s VALID SIMULATED REHEARSAL").shows("11287 tok/s VALID REHEARSAL");
+    let both = world.good(&["mlperf", "diff", "latest/package", "latest/package"]);
+    both.shows("Server       11940 tok/s VALID SIMULATED REHEARSAL");
 
     world.file("manifests/m.yaml", &format!("regatta: 1\nname: m\nstages:\n{}", manifest(false)));
     let refused = world.regatta(&["run", "m"]);

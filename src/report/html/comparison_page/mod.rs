@@ -91,6 +91,7 @@ pub fn compare(
             results,
             doubts => doubts(sets),
             has_several => sets.iter().any(|set| set.runs().len() > 1),
+            is_paired => comparisons.iter().any(|one| one.pairing.is_paired()),
             sections,
             spreads => spreads(&sheets).into_iter().map(|(svg, unlike)| context! {
                 svg => Safe::from_safe_string(svg), unlike,
@@ -154,6 +155,10 @@ fn section(comparison: &Comparison, place: usize) -> Safe {
         reasons,
         refused => !comparison.has_any(),
         widest => number(most),
+        has_beyond => comparison.deltas.iter().any(|delta| {
+            let ends = delta.interval.map_or([0.0, 0.0], |it| [it.low, it.high]);
+            [delta.percent.unwrap_or_default(), ends[0], ends[1]].iter().any(|value| value.abs() > most)
+        }),
     }
 }
 
@@ -196,7 +201,7 @@ fn row(delta: &Delta, most: f64, reasons: &mut Vec<String>) -> Row {
     }
 }
 
-/// The interval as a bar around zero, the difference as a stroke in it; values beyond the picture end at its edge.
+/// The interval as a bar around zero, the difference as a stroke in it, or as an arrow at the edge where it is beyond the picture.
 fn bar(delta: &Delta, percent: f64, most: f64, tone: &str) -> String {
     const SIZE: (f64, f64) = (150.0, 18.0);
     let x = |percent: f64| SIZE.0 / 2.0 + (percent / most).clamp(-1.0, 1.0) * (SIZE.0 / 2.0 - 4.0);
@@ -210,7 +215,12 @@ fn bar(delta: &Delta, percent: f64, most: f64, tone: &str) -> String {
         let (from, to) = (x(it.low), x(it.high));
         picture.rect((from, 5.0), ((to - from).max(2.0), SIZE.1 - 10.0), &format!("range {tone}"), &text);
     }
-    picture.line((x(percent), 2.0), (x(percent), SIZE.1 - 2.0), &format!("point {tone}"));
+    if percent.abs() > most {
+        let (edge, inner) = (x(percent), x(percent) - 8.0 * percent.signum());
+        picture.curve([(inner, 2.0), (edge, SIZE.1 / 2.0), (inner, SIZE.1 - 2.0)], &format!("beyond {tone}"));
+    } else {
+        picture.line((x(percent), 2.0), (x(percent), SIZE.1 - 2.0), &format!("point {tone}"));
+    }
     picture.finish()
 }
 
@@ -253,7 +263,7 @@ fn courses(measured_runs: &[MeasuredRun]) -> Vec<String> {
         measured_runs.iter().filter_map(|run| run.result.own()).any(|result| result.tokens.chunk_source.is_some());
     [
         ("Requests sent in each second", series(&sent)),
-        ("Requests in flight", series(&slices(|slice| Some(slice.in_flight as f64)))),
+        ("Requests in flight when each second began", series(&slices(|slice| Some(slice.in_flight as f64)))),
         (
             if is_of_chunks { "Chunks or output tokens in each second" } else { "Output tokens in each second" },
             series(&slices(|slice| Some(slice.tokens as f64))),

@@ -73,6 +73,15 @@ fn differences_distributions_courses_and_how_it_was_measured_are_on_one_page() {
 }
 
 #[test]
+fn a_difference_beyond_its_bar_is_an_arrow() {
+    let a = measured_run("before", |_| 100.0, |_| {});
+    let b = measured_run("after", |_| 361.0, |_| {});
+    let text = page("beyond.html", &[a, b]);
+    assert!(text.contains("class=\"beyond none\"") && text.contains("Bars end at ± 100 %"), "{text}");
+    assert!(text.contains("Difference: (other − A) / A, of the means. Of several"), "one run on each side is no pair");
+}
+
+#[test]
 fn several_runs_are_judged_on_the_page() {
     let side = |name: &str, from: f64| -> Vec<MeasuredRun> {
         (0..4).map(|run| measured_run(name, move |index| from + f64::from(run) / 10.0 + noise(index), |_| {})).collect()

@@ -86,7 +86,10 @@ pub fn render(
     plan: &Plan,
 ) -> Result<String, minijinja::Error> {
     let mut results: Vec<&PageResult> = results.iter().collect();
-    results.sort_by(|a, b| natural_order(a.task.as_str(), b.task.as_str()));
+    // What is judged by its speed comes first, and is at the top of the page.
+    let is_beside = |one: &PageResult| one.result.own().is_some_and(|own| !own.is_of_speed());
+    results
+        .sort_by(|a, b| is_beside(a).cmp(&is_beside(b)).then_with(|| natural_order(a.task.as_str(), b.task.as_str())));
     let mut sweeps = sweeps.to_vec();
     sweeps.sort_by(|a, b| natural_order(&a.0, &b.0));
     let sections: Vec<_> =
@@ -114,6 +117,7 @@ pub fn render(
             started_at => to_the_second(&run_state.started_at),
             tone, word,
             simulated => benches.iter().any(|bench| bench.simulated) || sections.iter().any(|sweep| sweep.simulated),
+            rehearsal => benches.iter().any(|bench| bench.rehearsal),
             measured => measured(&benches, &sections),
             top => top.map(|top| context! {
                 sentence => top.sentence,
@@ -130,6 +134,7 @@ pub fn render(
             }).collect::<Vec<_>>(),
             results => benches.iter().map(|bench| context! {
                 task => &bench.task, verdict => &bench.verdict, tone => bench.tone, row => &bench.row,
+                loadgen_mode => &bench.loadgen_mode,
             }).collect::<Vec<_>>(),
             result_columns => bench::ROW,
             results_total => benches.len(),

@@ -98,6 +98,35 @@ fn a_page_has_verdict_metrics_definitions_curves_and_origin() {
     assert!(!page.contains("<b>bold</b>"), "the manifest is escaped");
 }
 
+#[test]
+fn a_run_of_loadgen_shows_its_numbers_and_comes_before_its_accuracy_run() {
+    let of = |task: &str, mode: &str, metrics: Value| PageResult {
+        task: TaskId::new(task),
+        result: test_runs::result_of(json!({
+            "requested": { "scenario": "offline" }, "counts": { "scheduled": 256, "ok": 256 },
+            "rates": { "window_s": 62.4, "requests_full": 9.4, "output_tokens": 32_711.0 },
+            "latency": { "ttft": metric("schedule", 1.0) },
+            "loadgen": { "scenario": "Offline", "mode": mode, "rehearsal": true, "result": "VALID", "headline": "132261.00 tok/s", "metrics": metrics },
+        })),
+        search: None,
+    };
+    let metrics = json!([
+        { "metric": "result_tokens_per_second", "unit": "1/s", "loadgen": 132_261.0 },
+        { "metric": "result_samples_per_second", "unit": "1/s", "loadgen": 1_033.29 },
+    ]);
+    let all = [of("accuracy/offline", "accuracy", json!([])), of("run_harness/offline", "performance", metrics)];
+    let page = page("loadgen.html", &test_runs::valid(), &all);
+    let (top, rest) = page.split_once("<nav").unwrap();
+    for wanted in ["<b>run_harness/offline</b>", "132,261 tok/s", "1,033 samples/s", "badge odd\">REHEARSAL<"] {
+        assert!(top.contains(wanted), "{wanted}: {top}");
+    }
+    assert!(!top.contains("32,711") && !top.contains("TTFT"), "{top}");
+    let table = rest.split("</table>").next().unwrap();
+    assert!(table.contains("accuracy run, no speed is measured") && !table.contains("32,711"), "{table}");
+    assert!(table.find("run_harness/offline") < table.find("accuracy/offline"), "{table}");
+    assert!(table.contains("VALID REHEARSAL"), "{table}");
+}
+
 /// A server that answers alone in 100 ms and at most 100 requests per second; one point is the client's, one above the limit.
 fn sweep(scale: f64) -> SweepReport {
     let latency = |ms: f64| {

@@ -85,9 +85,8 @@ pub async fn perform(
     fs::write(&path, json).at("write", &path)?;
     let upper = found.below.map_or_else(|| " or more".to_owned(), |below| format!("–{below}"));
     let whole = probes.iter().filter(|one| one.judgement.is_whole).count();
-    let rehearsal = if loadgen.rehearse { ", a rehearsal" } else { "" };
     let headline = format!(
-        "target_qps {}{upper} by LoadGen's rules ({} short tests, {whole} whole{rehearsal})",
+        "target_qps {}{upper} by LoadGen's rules ({} short tests, {whole} whole)",
         found.at_least,
         probes.len() - whole
     );
