@@ -43,6 +43,7 @@ impl Styler {
 
     /// The same on a terminal of another width.
     #[cfg(test)]
+    #[must_use]
     pub const fn of_width(self, width: usize) -> Self {
         Self { width: Some(width), ..self }
     }

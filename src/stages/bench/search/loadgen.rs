@@ -90,7 +90,7 @@ pub async fn perform(
         found.at_least,
         probes.len() - whole
     );
-    Ok(with_identity(&context.lease.out, headline))
+    Ok(with_identity(&context.lease.out, &headline))
 }
 
 /// Runs one test, or reads what an earlier try of this stage found.

@@ -105,7 +105,7 @@ pub async fn perform(
     warnings.extend(warnings_of(tried, found.at_least));
     let done = with_identity(
         &context.lease.out,
-        headline(&found, estimate.as_ref(), &bounds, &start_point::limits(&spec), tried.len()),
+        &headline(&found, estimate.as_ref(), &bounds, &start_point::limits(&spec), tried.len()),
     );
     Ok(Done { warnings, ..done })
 }

@@ -13,7 +13,7 @@ pub(super) const PROBES: &str = "probes";
 pub(super) const FILE: &str = "search.json";
 
 /// A search's headline with what its last measurement in `out` was of, and `SIMULATED` and `REHEARSAL` before it.
-pub(super) fn with_identity(out: &Path, headline: String) -> Done {
+pub(super) fn with_identity(out: &Path, headline: &str) -> Done {
     let result = harness::read_result(&out.join(harness::RESULT)).ok();
     let simulated = if result.as_ref().is_some_and(RunResult::is_simulated) { "SIMULATED  " } else { "" };
     let rehearsal = if result.as_ref().is_some_and(RunResult::is_rehearsal) { "REHEARSAL  " } else { "" };
