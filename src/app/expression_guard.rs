@@ -30,6 +30,15 @@ const MOST_TIME_OF_TEMPLATE: Duration = Duration::from_mins(5);
 /// Memory can grow by some 50 MB meanwhile.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
+/// [`crate::manifest::load`], watched: its errors are without those of the stages' expressions.
+pub(super) fn load_unexpanded(
+    library: &ManifestLibrary,
+    what: &str,
+    given: &GivenValues,
+) -> Result<Manifest, Diagnostics> {
+    guarded(|| crate::manifest::load(library, what, given))
+}
+
 /// [`crate::plan::load`], watched.
 pub(super) fn load(library: &ManifestLibrary, what: &str, given: &GivenValues) -> Result<Manifest, Diagnostics> {
     guarded(|| crate::plan::load(library, what, given))

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::env;
 
-use super::expression_guard::{expand, load};
+use super::expression_guard::{expand, load_unexpanded};
 use super::llmb_cluster;
 use super::project::Project;
 use super::system_choice::choose_system;
@@ -34,7 +34,7 @@ impl NamedManifest<'_> {
         let here =
             env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
         let env: BTreeMap<String, String> = here.chain(self.line.env.iter().cloned()).collect();
-        load(&self.project.manifests, self.name, &GivenValues { params, env })
+        load_unexpanded(&self.project.manifests, self.name, &GivenValues { params, env })
     }
 
     /// The same with any value for those that the user must give: what it declares is known without them.

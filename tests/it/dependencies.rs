@@ -8,7 +8,8 @@ use serde_json::Value;
 use spdx::{Expression, Licensee, ParseMode};
 use toml::Table;
 
-/// The dependencies of the platforms in `.deny.toml`, as `cargo metadata` has them: without those of other platforms.
+/// The dependencies of the program on the platforms in `.deny.toml`, as `cargo metadata` has them: without those of other platforms and of
+/// tests.
 fn packages(rules: &Table) -> Vec<Value> {
     let mut command = Command::new(env!("CARGO"));
     command
@@ -20,8 +21,20 @@ fn packages(rules: &Table) -> Vec<Value> {
     let output = command.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let mut metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let used: Vec<Value> =
-        metadata["resolve"]["nodes"].as_array().unwrap().iter().map(|node| node["id"].clone()).collect();
+    let nodes = metadata["resolve"]["nodes"].as_array().unwrap();
+    let mut used = vec![&metadata["resolve"]["root"]];
+    let mut next = 0;
+    while let Some(id) = used.get(next) {
+        let node = nodes.iter().find(|node| node["id"] == **id).unwrap();
+        let of_program = |one: &&Value| one["dep_kinds"].as_array().unwrap().iter().any(|one| one["kind"] != "dev");
+        for dependency in node["deps"].as_array().unwrap().iter().filter(of_program) {
+            if !used.contains(&&dependency["pkg"]) {
+                used.push(&dependency["pkg"]);
+            }
+        }
+        next += 1;
+    }
+    let used: Vec<Value> = used.into_iter().cloned().collect();
     let Value::Array(mut packages) = metadata["packages"].take() else { panic!("no packages") };
     packages.retain(|package| used.contains(&package["id"]));
     packages
