@@ -288,7 +288,13 @@ fn verdict(run_state: &RunState) -> (TextRole, &'static str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::Verdict;
+    use crate::event::{Event, Verdict};
+
+    /// For good, in its first attempt.
+    fn task_failed(task: &TaskId, failure: &Failure, seconds: f64) -> Event {
+        let (task, failure) = (task.clone(), Box::new(failure.clone()));
+        Event::TaskFailed { task, attempt: 1, failure, will_retry: false, seconds }
+    }
 
     #[test]
     fn an_invalid_benchmark_says_its_verdict_once_and_each_reason_once() {
@@ -297,13 +303,7 @@ mod tests {
         failure.tail = vec!["limits: TTFT p99 is 175 ms".to_owned(), "core_wait: 1.2 %".to_owned()];
         let mut run_state = RunState::new();
         let task = TaskId::new("load");
-        run_state.fold(&crate::event::Event::TaskFailed {
-            task: task.clone(),
-            attempt: 1,
-            failure: Box::new(failure.clone()),
-            will_retry: false,
-            seconds: 16.0,
-        });
+        run_state.fold(&task_failed(&task, &failure, 16.0));
         insta::assert_snapshot!(failed(&task, &run_state.tasks[&task], &failure, Styler::OFF), @r"
         ✗ load INVALID(load) after 16 s: 686 tok/s
           because  limits: TTFT p99 is 175 ms
@@ -315,13 +315,7 @@ mod tests {
     fn a_task_that_was_interrupted_did_not_fail() {
         let mut run_state = RunState::new();
         for (task, kind) in [("a", FailureKind::Interrupted), ("b", FailureKind::Exit(3))] {
-            run_state.fold(&crate::event::Event::TaskFailed {
-                task: TaskId::new(task),
-                attempt: 1,
-                failure: Box::new(Failure::new(kind, "it ended")),
-                will_retry: false,
-                seconds: 1.0,
-            });
+            run_state.fold(&task_failed(&TaskId::new(task), &Failure::new(kind, "it ended"), 1.0));
         }
         assert_eq!((run_state.interrupted(), run_state.finished_tasks()), (1, 1));
         let text = summary(&run_state, &RunPaths::default(), Styler::OFF);
@@ -334,13 +328,7 @@ mod tests {
         failure.tail = vec!["x".repeat(3000)];
         let mut run_state = RunState::new();
         let task = TaskId::new("build");
-        run_state.fold(&crate::event::Event::TaskFailed {
-            task: task.clone(),
-            attempt: 1,
-            failure: Box::new(failure.clone()),
-            will_retry: false,
-            seconds: 1.0,
-        });
+        run_state.fold(&task_failed(&task, &failure, 1.0));
         let text = failed(&task, &run_state.tasks[&task], &failure, Styler::OFF);
         assert!(text.lines().all(|line| line.chars().count() < 410) && text.ends_with("x …\n"), "{text}");
     }
@@ -350,13 +338,7 @@ mod tests {
         let failure = Failure::new(FailureKind::Exit(3), "exit code 3").command("sh -c 'set -e\nmake\n'");
         let mut run_state = RunState::new();
         let task = TaskId::new("build");
-        run_state.fold(&crate::event::Event::TaskFailed {
-            task: task.clone(),
-            attempt: 1,
-            failure: Box::new(failure.clone()),
-            will_retry: false,
-            seconds: 1.0,
-        });
+        run_state.fold(&task_failed(&task, &failure, 1.0));
         insta::assert_snapshot!(failed(&task, &run_state.tasks[&task], &failure, Styler::OFF), @r"
         ✗ build failed after 1.0 s: exit code 3
           command  sh -c 'set -e

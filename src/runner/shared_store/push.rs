@@ -369,10 +369,13 @@ fn join_error(error: tokio::task::JoinError) -> SharedStoreError {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
     use std::time::Duration;
 
     use super::super::address::StoreAddress;
-    use super::super::store::LANES;
+    use super::super::bucket::Bucket;
+    use super::super::signature_policy::SignaturePolicy;
+    use super::super::store_state::LANES;
     use super::*;
     use crate::runner::store::{OutputCache, StateFolder};
 
@@ -381,7 +384,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let address = StoreAddress::parse(&folder.path().display().to_string()).unwrap();
         let home = StateFolder::new(folder.path().to_owned(), folder.path().join(".regatta"));
-        let inner = Arc::new(StoreState::for_test(&address, Arc::new(OutputCache::open(&home).unwrap())));
+        let (bucket, cache) = (Bucket::open(&address).unwrap(), Arc::new(OutputCache::open(&home).unwrap()));
+        let (emit, policy, tasks) = (Arc::new(|_| {}), SignaturePolicy::default(), HashMap::new());
+        let inner = Arc::new(StoreState::new(bucket, &address, cache, emit, policy, tasks));
         let _turns = inner.large.acquire_many(2).await.unwrap();
         let files: BTreeMap<Digest, (PathBuf, u64)> = (0..LANES as u64)
             .map(|n| (Digest::of(&n.to_le_bytes()), (PathBuf::from("absent"), PART + n + 1)))

@@ -1,8 +1,8 @@
 //! One store, for one run: what is requested, what is offered, and what happens to it when the store goes away.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::Ordering;
+use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -18,18 +18,12 @@ use super::pull::pull;
 use super::push::{PushOutcome, push};
 use super::scan::ScanPatterns;
 use super::signature_policy::SignaturePolicy;
-use super::store_state::{Shareability, StoreState};
+use super::store_state::{SENDERS, Shareability, StoreState};
 use crate::event::{Stop, TaskId};
 use crate::plan::Plan;
 use crate::runner::store::{OutputCache, TaskRecord};
 use crate::runner::{EventEmitter, OutputRequest, OutputSource, PendingFetch, usable_secret_values};
 use crate::units::size;
-
-/// Transfers that are under way at once; each holds one part of a file in memory.
-pub(super) const LANES: usize = 8;
-
-/// Outputs that are sent at once.
-const SENDERS: usize = 2;
 
 /// A folder or bucket from which machines take each other's outputs.
 #[derive(Clone, Debug)]
@@ -73,22 +67,8 @@ impl SharedStore {
             };
             tasks.insert(task.id.clone(), of);
         }
-        let inner = Arc::new(StoreState {
-            bucket: Bucket::open(address)?,
-            cache: output_cache,
-            address: address.to_string(),
-            transfer_permits: Arc::new(Semaphore::new(LANES)),
-            large: Arc::new(Semaphore::new(SENDERS)),
-            emit,
-            signatures,
-            tasks,
-            closed: OnceLock::new(),
-            damaged: Mutex::default(),
-            fetching: Mutex::default(),
-            unsettled: AtomicU64::new(0),
-            unsent: AtomicU64::new(0),
-            sent_bytes: AtomicU64::new(0),
-        });
+        let inner = StoreState::new(Bucket::open(address)?, address, output_cache, emit, signatures, tasks);
+        let inner = Arc::new(inner);
         let (send, receive) = mpsc::unbounded_channel();
         let worker = tokio::spawn(send_all(Arc::clone(&inner), receive));
         Ok(Self { inner, queue: Arc::new(Mutex::new(Some(Queue { send, worker }))) })

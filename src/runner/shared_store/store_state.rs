@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use tokio::sync::Semaphore;
 
+use super::address::StoreAddress;
 use super::bucket::Bucket;
 use super::error::SharedStoreError;
 use super::scan::ScanPatterns;
@@ -15,6 +16,12 @@ use crate::event::{Event, TaskId};
 use crate::files::Digest;
 use crate::runner::EventEmitter;
 use crate::runner::store::OutputCache;
+
+/// Transfers that are under way at once; each holds one part of a file in memory.
+pub(super) const LANES: usize = 8;
+
+/// Outputs that are sent at once.
+pub(super) const SENDERS: usize = 2;
 
 pub(super) struct StoreState {
     pub bucket: Bucket,
@@ -55,18 +62,23 @@ pub(super) enum Shareability {
 }
 
 impl StoreState {
-    /// Of a run without tasks.
-    #[cfg(test)]
-    pub(super) fn for_test(address: &super::address::StoreAddress, cache: Arc<OutputCache>) -> Self {
+    pub(super) fn new(
+        bucket: Bucket,
+        address: &StoreAddress,
+        cache: Arc<OutputCache>,
+        emit: EventEmitter,
+        signatures: SignaturePolicy,
+        tasks: HashMap<TaskId, Shareability>,
+    ) -> Self {
         Self {
-            bucket: Bucket::open(address).unwrap(),
+            bucket,
             cache,
             address: address.to_string(),
-            transfer_permits: Arc::new(Semaphore::new(super::store::LANES)),
-            large: Arc::new(Semaphore::new(2)),
-            emit: Arc::new(|_| {}),
-            signatures: SignaturePolicy::default(),
-            tasks: HashMap::new(),
+            transfer_permits: Arc::new(Semaphore::new(LANES)),
+            large: Arc::new(Semaphore::new(SENDERS)),
+            emit,
+            signatures,
+            tasks,
             closed: OnceLock::new(),
             damaged: Mutex::default(),
             fetching: Mutex::default(),
