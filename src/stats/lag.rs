@@ -9,12 +9,12 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::growth::{TIMES_IN_SYSTEM, VisitsInOrder};
+use super::visits::{TIMES_IN_SYSTEM, VisitsInOrder};
 
 /// Fewer arrivals show nothing: of 150 queues at ρ = 0.9 with 30 arrivals up to 7 % of M/M/1 would be called likely.
 const LEAST_ARRIVALS: usize = 50;
 /// Standard errors of the rank sum.
-const NOT_BY_CHANCE: f64 = 3.0;
+pub(super) const NOT_BY_CHANCE: f64 = 3.0;
 /// Seconds longer for each second later. A server at 1.5 times what it does adds 0.5, at twice that 1.
 const LIKELY: f64 = 0.5;
 const CERTAIN: f64 = 1.0;
@@ -27,7 +27,9 @@ pub struct Lag {
     pub arrivals_per_s: f64,
     /// First to last arrival.
     pub window_s: f64,
-    /// Median time in the system of the requests that arrived in the first third.
+    /// Mean time in the system of the requests that arrived in the first third.
+    pub usual_s: f64,
+    /// The median of the same.
     pub first_third_s: f64,
     /// The same of the last third.
     pub last_third_s: f64,
@@ -51,6 +53,7 @@ impl Lag {
         Some(Self {
             arrivals_per_s: (count - 1) as f64 / (to - from),
             window_s: to - from,
+            usual_s: first.times.iter().sum::<f64>() / first.times.len() as f64,
             first_third_s: first.median_time(),
             last_third_s: last.median_time(),
             rise: (last.median_time() - first.median_time()) / (last.middle - first.middle).max(f64::MIN_POSITIVE),
@@ -72,7 +75,7 @@ impl Lag {
 
     /// Neither this nor `Growth` can tell whether the server would hold the rate: the window is over before it has filled.
     pub fn shows_only_filling(&self) -> bool {
-        !self.is_likely() && self.window_s < TIMES_IN_SYSTEM * self.first_third_s
+        !self.is_likely() && self.window_s < TIMES_IN_SYSTEM * self.usual_s
     }
 
     /// What the server completed per second, as the ends of the requests lie apart.

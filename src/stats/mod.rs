@@ -15,10 +15,11 @@ mod queue;
 mod rate_search;
 mod replicate;
 mod student;
+mod visits;
 mod within_run;
 
 pub use change_points::{ChangePoint, FEWEST_RUNS, change_points};
-pub use growth::{Growth, VisitsInOrder};
+pub use growth::Growth;
 pub use lag::Lag;
 pub use level::{LevelChange, Observation, separated_floors};
 #[cfg(test)]
@@ -27,4 +28,5 @@ pub use rate_search::{ProbeOutcome, RateEstimate, RateSearcher, RateStep};
 pub use replicate::{
     ComparedSamples, Conclusion, JudgedRow, Margins, Percents, RunValues, compare_rows, is_beyond, mean_interval,
 };
+pub use visits::VisitsInOrder;
 pub use within_run::{IntervalBounds, NoInterval, RunSeries};

@@ -25,6 +25,9 @@ struct Queue {
 const M_D_8: Queue = Queue { servers: 8, service: ServiceTime::Fixed, service_ms: 80.0 };
 const M_M_4: Queue = Queue { servers: 4, service: ServiceTime::Exponential, service_ms: 40.0 };
 
+/// As good as without a limit: at 0.04 of it 400 requests are in flight, and none waits.
+const M_M_10000: Queue = Queue { servers: 10_000, service: ServiceTime::Exponential, service_ms: 2_000.0 };
+
 impl Queue {
     /// Poisson arrivals at a fraction of its capacity; times in ms.
     fn run(self, load: f64, requests: usize, seed: u64) -> Vec<Visit> {
@@ -115,6 +118,7 @@ fn sound() -> Vec<Case> {
     vec![
         queue("a queue at 0.7 of its capacity", &M_D_8.run(0.7, 3_000, 1)),
         queue("a queue at 0.9 of its capacity", &M_M_4.run(0.9, 3_000, 2)),
+        queue("a server without a queue, 400 in flight, answers of all lengths", &M_M_10000.run(0.04, 6_000, 8)),
         case("a server that always takes 30 ms", 1_000, answered_after(1_000, |_| 30), |_| ()),
         case("5,000 requests of all lengths at once on 64 slots", 5_000, in_slots_of_all_lengths(5_000, 64), |spec| {
             spec.scenario = LoadPattern::Offline;

@@ -49,7 +49,7 @@ impl Default for Margins {
 /// The result of runs on both sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Conclusion {
-    /// They differ, by at least the smallest effect that matters.
+    /// They differ, and the estimate of it is at least the smallest effect that matters.
     Different,
     /// They differ by less than that.
     Equivalent,

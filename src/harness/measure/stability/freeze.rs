@@ -9,7 +9,7 @@ use crate::harness::{RequestRecord, RequestRecords};
 
 /// Shorter silences are a server's usual work.
 const LEAST_NS: u64 = 500_000_000;
-/// So many times the mean gap between events of answers while others were in flight. Exponential gaps exceed it once in 10¹³.
+/// So many times the mean gap between events of answers while others were in flight, as of so many as are in flight. Exponential gaps exceed it once in 10¹³.
 const TIMES_GAP: f64 = 30.0;
 /// So many times the median TTFT of requests that were not in flight during it is a request held up.
 const TIMES_TTFT: f64 = 3.0;
@@ -32,7 +32,9 @@ impl ServerStall {
     pub(super) fn of(records: &RequestRecords) -> Option<Self> {
         let stamps = records.iter().flat_map(|record| [record.t_first, record.t_last, Some(record.t_end)]).flatten();
         let events = records.collected(stamps).sorted();
-        let (mut longest, mut total, mut gaps) = ((0, 0), 0.0, 0u32);
+        let (mut longest, mut longest_in_flight) = ((0, 0), 0);
+        // Of gaps, and of gaps times the requests in flight, ns.
+        let (mut total, mut total_of_requests, mut gaps) = (0.0, 0.0, 0u32);
         let starts = records.sorted_stamps(|record| record.t_issue);
         let ends = records.sorted_stamps(|record| record.t_end);
         let (mut started, mut ended) = (Before::new(&starts), Before::new(&ends));
@@ -44,16 +46,21 @@ impl ServerStall {
             }
             gaps += 1;
             total += (to - from) as f64;
+            total_of_requests += (to - from) as f64 * in_flight as f64;
             // At its end, for a server with little to do has few in flight when it begins to pause.
             let held_up = started_later.count(to) - ended_later.count(to);
             if held_up >= LEAST_HELD_UP && to - from > longest.1 - longest.0 {
-                longest = (from, to);
+                (longest, longest_in_flight) = ((from, to), in_flight);
             }
         }
         let (from, to) = longest;
         let silence = to - from;
         // The silence itself is no measure of what is usual.
-        let usual_gap = (total - silence as f64) / f64::from(gaps.saturating_sub(1).max(1));
+        let others = f64::from(gaps.saturating_sub(1).max(1));
+        let usual_gap = (total - silence as f64) / others;
+        // Each of the last few requests of a run may be as quick as one of many, and yet something happens seldom.
+        let usual_gap_of_so_many = (total_of_requests / longest_in_flight.max(1) as f64 - silence as f64) / others;
+        let usual_gap = f64::max(usual_gap, usual_gap_of_so_many);
         if silence < LEAST_NS || (silence as f64) < TIMES_GAP * usual_gap {
             return None;
         }

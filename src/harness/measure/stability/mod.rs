@@ -118,9 +118,9 @@ fn lag_findings(lag: &Lag, found: &mut VerdictReasons) {
         found.add(VerdictCheck::Overload, severity, text);
     } else if lag.shows_only_filling() {
         let text = format!(
-            "whether the server holds this rate was not seen: requests arrived for {:.2} s, and one took {:.2} s (median of the first third), \
+            "whether the server holds this rate was not seen: requests arrived for {:.2} s, and one took {:.2} s (mean of the first third), \
              so that the server was still filling; let them arrive for longer",
-            lag.window_s, lag.first_third_s
+            lag.window_s, lag.usual_s
         );
         found.add(VerdictCheck::Overload, ReasonSeverity::Warning, text);
     }
