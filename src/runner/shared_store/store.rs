@@ -1,8 +1,8 @@
 //! One store, for one run: what is requested, what is offered, and what happens to it when the store goes away.
 
 use std::collections::HashMap;
-use std::sync::atomic::Ordering;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use parking_lot::Mutex;
