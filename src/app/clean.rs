@@ -19,6 +19,10 @@ use crate::units::{plain_path, size};
 pub(super) fn gc(global: &Global, request: Gc) -> Result<CliExit, CommandError> {
     let home = Project::open_current(global)?.home;
     items_of(&home)?;
+    if !is_there(home.state())? {
+        print_garbage(&home, &[], request.yes);
+        return Ok(CliExit::Done);
+    }
     let _lock = if request.yes { lock(&home)? } else { None };
     let output_cache = OutputCache::open(&home)?;
     let mut found = garbage(&home, &output_cache, request.keep, request.keep)?;

@@ -6,6 +6,9 @@ macro_rules! examples {
 
 macro_rules! with_run_codes {
     ($text:expr) => {
+        with_run_codes!($text, "", "")
+    };
+    ($text:expr, $seven:literal, $last:literal $(,)?) => {
         concat!(
             $text,
             "\n",
@@ -17,8 +20,10 @@ macro_rules! with_run_codes {
             "  4    a benchmark is INVALID(load): the load was not reached, or a latency limit was exceeded\n",
             "  5    a benchmark is INVALID(server): requests failed, or answers were inconsistent\n",
             "  6    with --locked: something differs from the lock file\n",
+            $seven,
             "  70   a fault in Regatta itself\n",
             "  130  interrupted\n",
+            $last,
         )
     };
 }
@@ -39,13 +44,17 @@ macro_rules! with_codes {
     };
 }
 
-pub(super) const TOP: &str = with_run_codes!(examples![
-    "regatta init my-bench             start a project: a manifest and a .gitignore",
-    "regatta plan quickstart           what would run, and why",
-    "regatta run quickstart            run it; a second time everything comes from the cache",
-    "regatta bench sim:                load-test a server, here a simulated one, without a manifest",
-    "regatta report                    where the report of the last run is",
-]);
+pub(super) const TOP: &str = with_run_codes!(
+    examples![
+        "regatta init my-bench             start a project: a manifest and a .gitignore",
+        "regatta plan quickstart           what would run, and why",
+        "regatta run quickstart            run it; a second time everything comes from the cache",
+        "regatta bench sim:                load-test a server, here a simulated one, without a manifest",
+        "regatta report                    where the report of the last run is",
+    ],
+    "  7    `compare --fail-if`: its condition is true, or a result is INVALID\n",
+    "  141  the reader of the output closed it (`| head`)\n",
+);
 
 pub(super) const RUN: &str = with_run_codes!(examples![
     "regatta run quickstart",

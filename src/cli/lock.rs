@@ -83,8 +83,8 @@ pub(super) struct LockDiffArgs {
 pub enum LockMode {
     /// Nothing.
     Ignore,
-    /// Written when all has ended well.
-    Write(PathBuf),
+    /// Written when all has ended well. One that the user named has to be.
+    Write { file: PathBuf, is_named: bool },
     /// Held to.
     Verify(PathBuf, LockStrictness),
 }
@@ -107,10 +107,11 @@ pub enum LockAction {
 }
 
 pub(super) fn locking(args: LockingArgs) -> LockMode {
+    let is_named = args.lock.is_some();
     let file = args.lock.unwrap_or_else(|| LOCK_FILE.into());
     match args.locked {
         _ if args.no_lock => LockMode::Ignore,
-        None => LockMode::Write(file),
+        None => LockMode::Write { file, is_named },
         Some(LockedWord::Inputs) => LockMode::Verify(file, LockStrictness::Inputs),
         Some(LockedWord::Exact) => LockMode::Verify(file, LockStrictness::Exact),
         Some(LockedWord::Warn) => LockMode::Verify(file, LockStrictness::Warn),

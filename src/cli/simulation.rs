@@ -101,12 +101,12 @@ pub(super) struct WhatIfArgs {
     /// The link over which the KV cache goes from a context to a generation server, GB/s of each GPU. Default: 50, a NIC of 400 Gbit/s for each.
     #[arg(long, value_name = "GB/S", requires = "disaggregated")]
     pub kv_link: Option<f64>,
-    /// To which context and generation server a request goes. Default: load_balancing.
+    /// To which context and generation server of --disaggregated a request goes. Default: load_balancing.
     #[arg(long, value_name = "TYPE", value_enum, requires = "disaggregated")]
     pub router: Option<RouterWord>,
     #[command(flatten)]
     pub fleet: FleetArgs,
-    /// Write an HTML page, too: the table, the Pareto front, and the latencies of each point over the rate.
+    /// Write an HTML page, too: the table, the Pareto front, and the latencies of each point over the rate. Not with --rate or --day.
     #[arg(long, value_name = "FILE", conflicts_with = "day", value_hint = ValueHint::FilePath)]
     pub html: Option<PathBuf>,
     /// Print JSON.
@@ -129,7 +129,7 @@ pub(super) enum RouterWord {
 }
 
 #[derive(Debug, Args)]
-#[command(next_help_heading = "A day of a fleet")]
+#[command(next_help_heading = "A day of a fleet (with --day)")]
 pub(super) struct FleetArgs {
     /// Simulate a day of a fleet of such servers: requests per second at night and in the afternoon, or a file of lines `SECONDS,REQUESTS_PER_SECOND`.
     #[arg(long, value_name = "LOW..HIGH|FILE", value_hint = ValueHint::FilePath)]

@@ -36,6 +36,6 @@ pub use timing::{
 };
 pub use twin::{TwinServing, twin};
 pub use virtual_load::{
-    Capacity, CapacityError, DisaggregatedServers, UnknownMetric, VirtualResult, VirtualWorkload, capacity, judged_at,
-    offline, served_at, with_users,
+    Capacity, CapacityError, DisaggregatedServers, UnknownMetric, VirtualResult, VirtualWorkload, capacity,
+    is_in_virtual_time, judged_at, offline, served_at, with_users,
 };

@@ -184,6 +184,14 @@ fn the_key_is_sent_and_shown_nowhere() {
     let ended = world.regatta(&["bench", &target, "-m", "m", "--offline", "-n", "1", "--api-key-env", "NO_SUCH_KEY"]);
     assert_eq!(ended.code, 2);
     ended.shows("`--api-key-env NO_SUCH_KEY`: the environment variable is not set");
+    for (key, fault) in [(" \n", "is empty"), ("a\nb", "has a line break")] {
+        let mut world = World::new();
+        world.env("BAD_KEY", key);
+        let ended = world.regatta(&["bench", "openai://h:1", "-m", "m", "-n", "1", "--api-key-env", "BAD_KEY"]);
+        assert_eq!(ended.code, 2, "{ended:?}");
+        ended.shows(&format!("`--api-key-env BAD_KEY`: the environment variable {fault}"));
+        assert!(!world.path(".regatta").exists());
+    }
 }
 
 #[test]
@@ -231,10 +239,12 @@ fn an_error_of_the_manifest_names_the_option_that_it_comes_from() {
         (["--duration", "abc"], "`--duration` must be a duration"),
         (["--duration", "0s"], "`--duration` must be above 0"),
     ] {
-        let ended = world.regatta(&["bench", "h:1", words[0], words[1]]);
-        assert_eq!(ended.code, 2, "{words:?}\n{}{}", ended.stdout, ended.stderr);
-        ended.shows(message);
-        assert!(!ended.stderr.contains("bench.yaml"), "{}", ended.stderr);
+        for more in [&[][..], &["--dry-run"]] {
+            let ended = world.regatta(&[&["bench", "h:1", words[0], words[1]], more].concat());
+            assert_eq!(ended.code, 2, "{words:?}\n{}{}", ended.stdout, ended.stderr);
+            ended.shows(message);
+            assert!(!ended.stderr.contains(".yaml") && ended.stdout.is_empty(), "{ended:?}");
+        }
     }
 }
 

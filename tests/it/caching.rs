@@ -293,3 +293,12 @@ fn what_a_run_of_all_stages_looked_at_serves_other_ways_to_run_them() {
     assert!(world.good(&["run", "m"]).ran().is_empty());
     assert_ne!(world.read("regatta.lock"), before);
 }
+
+#[test]
+fn where_nothing_has_run_there_is_nothing_to_remove() {
+    let world = World::new();
+    for words in [&["gc"][..], &["gc", "--yes"]] {
+        world.good(words).shows("nothing to remove");
+    }
+    assert!(!world.path(".regatta").exists());
+}

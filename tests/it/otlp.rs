@@ -93,14 +93,28 @@ fn a_failed_run_is_an_error_in_its_trace() {
     assert!(status("good").get("code").is_none());
 }
 
-/// A collector that is not there changes neither the exit code nor the output; it is named, without its password.
+/// A collector that is not there changes neither the exit code nor the output; it is named.
 #[test]
 fn a_collector_that_is_not_there_is_reported_and_changes_nothing() {
     let free = format!("127.0.0.1:{}", free_port());
     let world = World::new();
     world.file("manifests/m.yaml", "regatta: 1\nname: m\nstages:\n  good:\n    shell: echo good\n");
-    let ended = world.regatta(&["run", "m", "--otlp", &format!("http://me:hunter2@{free}")]);
+    let ended = world.regatta(&["run", "m", "--otlp", &format!("http://{free}")]);
     assert_eq!(ended.code, 0, "{ended:?}");
     ended.shows("warning: not all of the run's telemetry was sent to ");
-    assert!(!ended.stderr.contains("hunter2") && !ended.stdout.contains("hunter2"), "{ended:?}");
+}
+
+/// Neither from the command line nor from the environment.
+#[test]
+fn a_collector_whose_url_has_a_password_is_refused() {
+    let mut world = World::new();
+    world.file("manifests/m.yaml", "regatta: 1\nname: m\nstages:\n  good:\n    shell: echo good\n");
+    let url = "http://me:hunter2@127.0.0.1:1";
+    let of_option = world.regatta(&["run", "m", "--otlp", url]);
+    world.env("OTEL_EXPORTER_OTLP_ENDPOINT", url);
+    for ended in [of_option, world.regatta(&["run", "m"])] {
+        assert_eq!(ended.code, 2, "{ended:?}");
+        ended.shows("has a password or a token in it").shows("OTEL_EXPORTER_OTLP_HEADERS");
+        assert!(!ended.stderr.contains("hunter2") && !ended.stdout.contains("hunter2"), "{ended:?}");
+    }
 }

@@ -8,6 +8,7 @@ mod option_errors;
 mod repeats_table;
 mod table;
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use self::manifest::STAGE;
@@ -19,6 +20,8 @@ use crate::app::output::{print, print_error};
 use crate::cli::{self, BenchCommand, BenchLoad, CliExit, Force, Global, OutputVerbosity, Select};
 use crate::files::read_text;
 use crate::harness::{REQUESTS, RESULT, SWEEP, SweepReport, read_result, repeat_folders};
+use crate::manifest::GivenValues;
+use crate::plan::{expand, load};
 use crate::report::{Styler, sweep_table};
 use crate::runner::store::{PathError, ProjectLock, StateFolder, copy_named, is_there};
 
@@ -48,6 +51,7 @@ pub(super) fn bench(global: &Global, request: &BenchCommand) -> Result<CliExit, 
     }
     let text = manifest::text(request)?;
     if request.dry_run {
+        check_manifest(global, request, &text)?;
         print(&text);
         return Ok(CliExit::Done);
     }
@@ -88,6 +92,16 @@ pub(super) fn bench(global: &Global, request: &BenchCommand) -> Result<CliExit, 
         print_error(&format!("note: {} still has the result of an earlier run\n", folder.display()));
     }
     exit
+}
+
+/// Reports what a run of the manifest would report, and writes nothing in the project.
+fn check_manifest(global: &Global, request: &BenchCommand, text: &str) -> Result<(), CommandError> {
+    let mut file = tempfile::Builder::new().suffix(".yaml").tempfile()?;
+    file.write_all(text.as_bytes())?;
+    let project = Project::open_current(global)?;
+    let manifest = load(&project.manifests, &file.path().to_string_lossy(), &GivenValues::default());
+    let plan = manifest.and_then(|manifest| expand(&manifest));
+    plan.map(drop).map_err(|found| option_errors::name_options(CommandError::Manifest(found), request, text))
 }
 
 fn measure(global: &Global, request: &BenchCommand, text: &str) -> Result<RunEnd, CommandError> {

@@ -1,5 +1,6 @@
 //! What a `regatta bench` line names has to be there before anything starts.
 
+use std::env::VarError;
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
@@ -55,12 +56,15 @@ fn is_path(name: &str) -> bool {
 }
 
 pub(super) fn check_key(request: &BenchCommand) -> Result<(), CommandError> {
-    match &request.api_key_env {
-        Some(name) if std::env::var(name).is_err() => Err(CommandError::Usage(format!(
-            "`--api-key-env {name}`: the environment variable is not set, or it is not text"
-        ))),
-        _ => Ok(()),
-    }
+    let Some(name) = &request.api_key_env else { return Ok(()) };
+    let fault = match std::env::var(name) {
+        Ok(key) if key.trim().is_empty() => "is empty",
+        Ok(key) if key.trim().contains(char::is_control) => "has a line break or another control character in it",
+        Ok(_) => return Ok(()),
+        Err(VarError::NotPresent) => "is not set",
+        Err(VarError::NotUnicode(_)) => "is not text",
+    };
+    Err(CommandError::Usage(format!("`--api-key-env {name}`: the environment variable {fault}")))
 }
 
 /// The file of data whose time stamps another load leaves unused.

@@ -91,7 +91,7 @@ fn prepare_and_execute(
     let hold = if let RunPurpose::Serve(hold) = purpose { Some(hold) } else { None };
     let project = Project { env: request.env.clone(), ..Project::open_current(global)? };
     let lock = match &request.locking {
-        LockMode::Write(file) => Some(file.as_path()),
+        LockMode::Write { file, .. } => Some(file.as_path()),
         LockMode::Ignore | LockMode::Verify(..) => None,
     };
     let compiler = project.compiler_of_run(&request.manifest, &request.settings, &request.select, lock);
@@ -127,6 +127,7 @@ fn prepare_and_execute(
         return Err(CommandError::usage(FeatureLeftOut("otlp")));
     }
     let otlp = OtlpEndpoints::of(request.otlp.as_deref(), |name| project.variable(name));
+    otlp.check().map_err(CommandError::usage)?;
     let held = hold.map(|hold| KeptServers::choose(&plan, hold)).transpose()?;
     request.select.until.extend(held.iter().map(|held| held.name.clone()));
     let jobs = request.jobs.map_or_else(|| thread::available_parallelism().map_or(1, usize::from), NonZeroUsize::get);
@@ -351,6 +352,7 @@ impl PreparedRun {
             },
             || is_to_lock.then(|| self.write_lock_file(&summary, is_lock_file_as_written)).flatten(),
         );
+        let is_lock_missing = notice.is_some() && matches!(self.locking, LockMode::Write { is_named: true, .. });
         let unsaved = saved.err().map(|error| format!("the next run reads its inputs again: {error}"));
         for text in unsaved.into_iter().chain(notice) {
             emit(Event::Notice { task: None, text });
@@ -360,7 +362,7 @@ impl PreparedRun {
         let seconds = self.begun.elapsed().as_secs_f64();
         let finished = |exit: CliExit| Event::RunFinished { tally: summary.tally, exit: exit.code(), seconds };
         let ci_files = self.write_ci_files(live.state(), &finished(exit));
-        let fails = sink.is_broken() || !ci_files.is_junit_written();
+        let fails = sink.is_broken() || !ci_files.is_junit_written() || is_lock_missing;
         let exit = if exit == CliExit::Done && fails { CliExit::Failed } else { exit };
         let finished = finished(exit);
         emit(finished.clone());
@@ -371,7 +373,7 @@ impl PreparedRun {
         let (report, ()) = parallel_join(
             || past_runs::write_report(&home, &id, run_state, &self.plan, &measured),
             || {
-                if broken.is_none() && unsynced.is_none() {
+                if broken.is_none() && unsynced.is_none() && !is_lock_missing {
                     self.record_no_op_conditions(&id, summary);
                 }
             },
@@ -423,7 +425,7 @@ impl PreparedRun {
     /// Not of a run that enforces a lock file, for it changes its plan.
     fn record_no_op_conditions(&self, id: &RunId, summary: RunSummary) {
         let lock_file = match &self.locking {
-            LockMode::Write(file) => Some(self.project.home.project().join(file)),
+            LockMode::Write { file, .. } => Some(self.project.home.project().join(file)),
             LockMode::Ignore => None,
             LockMode::Verify(..) => return,
         };

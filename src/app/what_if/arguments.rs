@@ -2,6 +2,7 @@
 
 use crate::app::error::CommandError;
 use crate::cli::KeyValueArg;
+use crate::sim::{UnknownMetric, is_in_virtual_time};
 use crate::spec::{LatencyLimit, Length, Limits};
 
 /// More points than this are an error.
@@ -48,7 +49,11 @@ pub(super) fn limits(text: &str) -> Result<Vec<LatencyLimit>, CommandError> {
         let limits: Limits =
             serde_yaml::from_str(&format!("{key}: {time}")).map_err(|error| wrong(error.to_string()))?;
         let limit = limits.latencies().next();
-        found.push(limit.ok_or_else(|| wrong(format!("`{key}` is no latency and statistic")))?);
+        let limit = limit.ok_or_else(|| wrong(format!("`{key}` is no latency and statistic")))?;
+        if !is_in_virtual_time(limit.metric) {
+            return Err(wrong(UnknownMetric.to_string()));
+        }
+        found.push(limit);
     }
     Ok(found)
 }

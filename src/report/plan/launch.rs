@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::event::Endpoint;
 use crate::report::terminal::styler::{Styler, TextRole, clean, counted, table};
 use crate::spec::{Launcher, ServerMode};
-use crate::triton::launch::{LaunchPlan, LaunchWorld, LaunchedServer, Rank};
+use crate::triton::launch::{LaunchPlan, LaunchWorld, LaunchedServer, Port, Rank};
 
 /// What one `serve` task will start.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,11 +84,9 @@ fn server_text(server: &LaunchedServer, styler: Styler, out: &mut String) {
     });
     let _ = writeln!(out, "\n  {}  {}", styler.tone(TextRole::Strong, &server.name), clean(&heading.join(", ")));
     let mut rows: Vec<(&str, String)> = Vec::new();
-    let ports = server.ports;
-    rows.push((
-        "clients",
-        format!("{}: gRPC {}, HTTP {}, metrics {}", server.host, ports.grpc, ports.http, ports.metrics),
-    ));
+    let ports = [("gRPC", server.ports.grpc), ("HTTP", server.ports.http), ("metrics", server.ports.metrics)];
+    let ports = ports.iter().filter(|(_, port)| *port != Port::Absent).map(|(name, port)| format!("{name} {port}"));
+    rows.push(("clients", format!("{}: {}", server.host, ports.collect::<Vec<_>>().join(", "))));
     let gpus = server.gpus.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     rows.push(("GPUs", if gpus.is_empty() { "none leased (`gpus` of the stage)".to_owned() } else { gpus }));
     rows.extend(ranks(server).into_iter().map(|line| ("", line)));

@@ -7,6 +7,11 @@ use crate::spec::{LatencyLimit, LimitedMetric, Statistic};
 /// Servers that end later than this share of the load's time have fallen behind.
 const BEHIND: f64 = 0.03;
 
+/// Per-token gaps are not kept.
+pub const fn is_in_virtual_time(metric: LimitedMetric) -> bool {
+    matches!(metric, LimitedMetric::Ttft | LimitedMetric::Tpot | LimitedMetric::E2e)
+}
+
 /// The result of a load on one or several servers. Latencies are sorted, ms.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct VirtualResult {

@@ -9,7 +9,7 @@ mod workload;
 
 pub use capacity::{Capacity, CapacityError, UnknownMetric, capacity, judged_at, offline, served_at};
 pub use disaggregated::DisaggregatedServers;
-pub use latencies::VirtualResult;
+pub use latencies::{VirtualResult, is_in_virtual_time};
 pub use users::with_users;
 pub(super) use workload::LengthSampler;
 pub use workload::VirtualWorkload;

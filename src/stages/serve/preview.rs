@@ -373,7 +373,7 @@ impl PreviewContext<'_> {
         let servers = shares.into_iter().enumerate().map(|(index, gpus)| {
             let index16 = u16::try_from(index).unwrap_or(u16::MAX);
             let port = copies.port.map_or(Port::Free, |first| Port::Known(first.saturating_add(index16)));
-            let ports = Ports { http: port, ..Ports::default() };
+            let ports = Ports { http: port, grpc: Port::Absent, metrics: Port::Absent };
             let env = visible(&gpus);
             let bare = single(format!("server {index}"), argv(&port.to_string()), ports);
             around.around(LaunchedServer { gpus, env, ..bare }, index)
@@ -385,7 +385,7 @@ impl PreviewContext<'_> {
         let port = server.port.map_or(Port::Free, Port::Known);
         let (port_text, name) = (port.to_string(), container_name(self.task));
         let fill = |word: &String| word.replace("{port}", &port_text).replace("{name}", &name);
-        let ports = Ports { grpc: port, ..Ports::default() };
+        let ports = Ports { grpc: port, http: Port::Absent, metrics: Port::Absent };
         let words = server.words.iter().map(fill).collect();
         let gpus = self.gpus();
         let env = visible(&gpus);

@@ -79,6 +79,8 @@ pub enum Port {
     Known(u16),
     #[default]
     Free,
+    /// The server has no such port.
+    Absent,
 }
 
 impl fmt::Display for Port {
@@ -86,6 +88,7 @@ impl fmt::Display for Port {
         match self {
             Self::Known(port) => write!(f, "{port}"),
             Self::Free => f.write_str("<free>"),
+            Self::Absent => f.write_str("none"),
         }
     }
 }
@@ -94,7 +97,7 @@ impl Serialize for Port {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::Known(port) => serializer.serialize_u16(*port),
-            Self::Free => serializer.serialize_none(),
+            Self::Free | Self::Absent => serializer.serialize_none(),
         }
     }
 }

@@ -5,6 +5,8 @@ use std::process::Command;
 use pretty_assertions::assert_eq;
 use serde_json::Value;
 
+use crate::world::World;
+
 fn what_if(arguments: &[&str]) -> String {
     let folder = tempfile::tempdir().unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_regatta"));
@@ -76,4 +78,13 @@ fn steps_above_the_largest_cuda_graph_take_longer() {
     assert_eq!(tpot(&["max_cudagraph_capture_size=512"]).to_bits(), usual.to_bits());
     // Without graphs small steps take longer, too.
     assert!(tpot(&["enforce_eager=true"]) >= small);
+}
+
+/// Gaps between tokens are not kept in virtual time.
+#[test]
+fn a_goal_that_cannot_be_judged_is_refused() {
+    let words = ["what-if", "vllm", "system=sim-h100-x1", "scenarios=server", "--goal", "itl_p99<1s"];
+    let ended = World::new().regatta(&words);
+    assert_eq!(ended.code, 2, "{ended:?}");
+    ended.shows("--goal: `itl_p99<1s`").shows("limits on ttft, tpot and e2e");
 }

@@ -18,7 +18,7 @@ use crate::stages::resolved;
 
 /// Writes this run's part anew, and leaves the parts of others. Of a run of some of its stages (`--until`, `--only`) it writes
 /// these, and keeps what is locked of the others. `is_as_written`: the file is as the last run of this plan wrote it. Returns a notice
-/// if it could not be written: never a failure of the run.
+/// if it could not be written.
 pub fn write(
     project: &Project,
     locking: &cli::LockMode,
@@ -28,8 +28,8 @@ pub fn write(
     summary: &RunSummary,
     is_as_written: bool,
 ) -> Option<String> {
-    let LockMode::Write(file) = locking else { return None };
-    let cannot = |why: &dyn std::fmt::Display| Some(format!("{} was not written: {why}", file.display()));
+    let LockMode::Write { file, .. } = locking else { return None };
+    let cannot = |why: &dyn std::fmt::Display| Some(format!("the lock file {} was not written: {why}", file.display()));
     let path = project.home.project().join(file);
     let before = match read_text(&path) {
         Ok(text) => text,

@@ -1,6 +1,6 @@
 //! Where a run's telemetry goes: `--otlp`, or the variables of OpenTelemetry's specification.
 
-use crate::units::without_credentials;
+use crate::units::{credentials, has_secret_parameter};
 
 /// The URL of each signal. None: it is not sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,13 +33,30 @@ impl OtlpEndpoints {
         self.traces.is_none() && self.metrics.is_none()
     }
 
-    /// Both URLs, without passwords.
+    /// # Errors
+    /// A URL has a secret in it, which would be shown.
+    pub fn check(&self) -> Result<(), SecretInEndpoint> {
+        let is_bad = |url: &String| credentials(url).is_some() || has_secret_parameter(url);
+        if self.urls().any(is_bad) { Err(SecretInEndpoint) } else { Ok(()) }
+    }
+
+    fn urls(&self) -> impl Iterator<Item = &String> {
+        [&self.traces, &self.metrics].into_iter().flatten()
+    }
+
     pub fn shown(&self) -> String {
-        let urls: Vec<String> =
-            [&self.traces, &self.metrics].into_iter().flatten().map(|url| without_credentials(url)).collect();
+        let urls: Vec<&str> = self.urls().map(String::as_str).collect();
         urls.join(" and ")
     }
 }
+
+/// It is not shown.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the URL of OpenTelemetry's collector (`--otlp` or OTEL_EXPORTER_OTLP_…ENDPOINT) has a password or a token in it\n  hint: \
+     OTEL_EXPORTER_OTLP_HEADERS is for it, as in `authorization=Bearer%20TOKEN`"
+)]
+pub struct SecretInEndpoint;
 
 #[cfg(test)]
 mod tests {
@@ -67,5 +84,12 @@ mod tests {
         assert_eq!(of(None, &own), (url("http://t/x"), url("http://c:4318/v1/metrics")));
         let none = [(base, "http://c:4318"), ("OTEL_METRICS_EXPORTER", "none")];
         assert_eq!(of(None, &none), (url("http://c:4318/v1/traces"), None));
+    }
+
+    #[test]
+    fn a_url_with_a_secret_is_refused() {
+        let check = |url: &str| OtlpEndpoints::of(Some(url), |_| None).check().is_ok();
+        assert!(check("http://c:4318") && check("https://c/otlp?tenant=a"));
+        assert!(!check("http://me:pw@c:4318") && !check("http://token@c") && !check("https://c/?api_key=k"));
     }
 }
