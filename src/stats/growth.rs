@@ -8,7 +8,7 @@
 //! A queue grows if ln(arrivals / capacity) is above a bound that widens with its standard error, and more requests are in
 //! flight late in the window: more than early, or, with stronger evidence from the rates, more than a server without a queue holds. And
 //! requests that arrive late must take longer than early ones: of a server that never queues the rates alone would say nothing.
-//! The window must be long enough for the server to have filled; what a shorter one shows is a [`Lag`](super::Lag). `tests/bench/verdicts.rs` prints the rates of false alarms and the
+//! The window must be long enough for the server to have filled; what a shorter one shows is a [`Lag`]. `tests/bench/verdicts.rs` prints the rates of false alarms and the
 //! power.
 
 use schemars::JsonSchema;
