@@ -72,7 +72,7 @@ impl CacheJob<'_> {
         let project = Project::open_current(self.global)?;
         let compiler = project.compiler(manifest, settings);
         let plan = project.plan(manifest, settings, select, &compiler, false)?;
-        let options = options(&plan, select, 1, Vec::new(), false)?;
+        let options = options(&plan, select)?;
         let machine = shared_store::Machine::new(run_cache::gpus_for(&plan));
         Ok(PlannedProject { project, plan, options, machine })
     }

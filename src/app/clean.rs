@@ -25,15 +25,10 @@ pub(super) fn gc(global: &Global, request: Gc) -> Result<CliExit, CommandError> 
     }
     let _lock = if request.yes { lock(&home)? } else { None };
     let output_cache = OutputCache::open(&home)?;
-    let mut found = garbage(&home, &output_cache, request.keep, request.keep)?;
+    let running = if request.yes { None } else { holding_run(&home)? };
+    let found = garbage(&home, &output_cache, request.keep, running.is_some())?;
     if !request.yes {
-        if let Some(run) = holding_run(&home)? {
-            // What no record names may be what a task of that run is writing.
-            let named = output_cache.named_folders();
-            found.retain(|item| {
-                let name = item.path.file_name().unwrap_or_default().to_string_lossy();
-                !item.path.starts_with(home.outputs()) || named.contains(name.strip_suffix(".files").unwrap_or(&name))
-            });
+        if let Some(run) = running {
             print_error(&format!("note: {run} is running; what it has not finished is not listed\n"));
         }
         print_garbage(&home, &found, false);

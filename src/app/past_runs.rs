@@ -19,7 +19,7 @@ use crate::app::output::{print, print_error};
 use crate::cli::{self, CliExit, Global, Logs, Status};
 use crate::event::{Done, RunId, TaskId};
 use crate::files::{read_bytes, read_text};
-use crate::harness::{GatheredResult, SWEEP, SweepReport, gather_sweeps};
+use crate::harness::{GatheredResult, RESULT, SWEEP, SweepReport, gather_sweeps};
 use crate::interop::MeasuredResult;
 use crate::plan::Plan;
 use crate::report::{self, RunState, Styler, html};
@@ -325,7 +325,7 @@ pub(super) fn write_report(
         if let Ok(sweep) = SweepReport::read(&out.join(SWEEP)) {
             sweeps.push((task.to_string(), sweep));
         }
-        if let Ok(text) = read_text(out.join("result.json"))
+        if let Ok(text) = read_text(out.join(RESULT))
             && let Ok(result) = MeasuredResult::read(&text)
         {
             // A search keeps the result of its best probe; the others stand beside it. A file that this version cannot read

@@ -25,7 +25,7 @@ pub(super) fn plan(global: &Global, request: &PlanRequest) -> Result<CliExit, Co
         PlanFormat::Mermaid => print(&report::graph_mermaid(&plan)),
         PlanFormat::Launch { json } => return launches(global, &project, &plan, &request.select, json),
         as_what @ (PlanFormat::Text | PlanFormat::Json) => {
-            let options = options(&plan, &request.select, 1, Vec::new(), false)?;
+            let options = options(&plan, &request.select)?;
             let chosen: Vec<bool> = options.roles.iter().map(|part| *part != runner::TaskRole::NotNeeded).collect();
             let mut notes = [plan.idle(&chosen), loadgen::notes(&plan)?].concat();
             let mut tasks = plan.tasks.iter();
@@ -74,7 +74,7 @@ fn launches(
     select: &Select,
     json: bool,
 ) -> Result<CliExit, CommandError> {
-    let options = options(plan, select, 1, Vec::new(), false)?;
+    let options = options(plan, select)?;
     let launches: Vec<LaunchRow> = launch_previews(project, plan, &options)?.into_iter().map(launch_row).collect();
     print(&if json {
         report::launch_json(&launches)

@@ -11,7 +11,6 @@ use crate::app::error::CommandError;
 use crate::app::expression_guard::{expand, load};
 use crate::cli::{Force, Global, KeyValueArg, Select};
 use crate::diag::Diagnostics;
-use crate::event::GpuId;
 use crate::files::Digest;
 use crate::manifest::{GivenValues, Manifest, ManifestLibrary};
 use crate::plan::{ActionKind, Plan, Task};
@@ -246,14 +245,9 @@ fn repeated(plan: Plan, select: &Select) -> Result<Plan, CommandError> {
     Ok(plan)
 }
 
-/// Which tasks are part of the run, and which run even if they are cached.
-pub(super) fn options(
-    plan: &Plan,
-    select: &Select,
-    jobs: u32,
-    gpus: Vec<GpuId>,
-    keep_going: bool,
-) -> Result<RunOptions, CommandError> {
+/// Which tasks are part of the run, and which run even if they are cached: one at a time and without GPUs, as suits a command that runs
+/// nothing.
+pub(super) fn options(plan: &Plan, select: &Select) -> Result<RunOptions, CommandError> {
     let chosen = plan.select(&select.until, &select.only)?;
     let roles = task_roles(plan, &chosen, !select.only.is_empty());
     let forced = match &select.force {
@@ -274,9 +268,9 @@ pub(super) fn options(
         }
     };
     Ok(RunOptions {
-        jobs,
-        gpus,
-        keep_going,
+        jobs: 1,
+        gpus: Vec::new(),
+        keep_going: false,
         roles,
         forced,
         resumes_forced: matches!(select.force, Force::Uncached(_)),

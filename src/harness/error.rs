@@ -5,6 +5,20 @@ use std::path::PathBuf;
 use super::record::FailureClass;
 use crate::tokenizer::TokenizerError;
 
+/// Why the value of an environment variable is no key. Reads after the variable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ApiKeyFault {
+    #[error("is not set")]
+    NotSet,
+    #[error("is not text")]
+    NotText,
+    #[error("is empty")]
+    Empty,
+    /// A line break would end the header, and what is behind it would be one of its own.
+    #[error("has a line break or another control character in it")]
+    ControlCharacter,
+}
+
 /// Reads after "failed: ".
 #[derive(Debug, thiserror::Error)]
 pub enum HarnessError {
@@ -14,14 +28,8 @@ pub enum HarnessError {
     Schedule(#[from] ScheduleError),
     #[error("the benchmark cannot be planned: {0}")]
     Tls(#[source] TransportFailure),
-    #[error(
-        "the benchmark cannot be planned: the key is to be in the environment variable {variable}, which is not set, is empty or is not text"
-    )]
-    NoApiKey { variable: String },
-    #[error(
-        "the benchmark cannot be planned: the key in the environment variable {variable} has a line break or another control character in it"
-    )]
-    ApiKeyLines { variable: String },
+    #[error("the benchmark cannot be planned: the key is to be in the environment variable {variable}, which {fault}")]
+    ApiKey { variable: String, fault: ApiKeyFault },
     /// Files of prompts; all that is wrong with one, each a sentence.
     #[error("{} cannot be used: {}", file.display(), faults.join("\n  "))]
     Data { file: PathBuf, faults: Vec<String> },

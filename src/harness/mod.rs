@@ -35,7 +35,7 @@ mod verdict;
 
 pub use drive::driver::{BenchProgress, measure, measure_outside, run};
 pub use drive::external_driver::{CallInlet, ExternalObserver};
-pub use error::{HarnessError, ResultFormatError, ScheduleError, TransportFailure, UnsupportedRequest};
+pub use error::{ApiKeyFault, HarnessError, ResultFormatError, ScheduleError, TransportFailure, UnsupportedRequest};
 pub use identity::{
     EngineIdentity, GpuIdentity, HostIdentity, IdentityDifference, ManifestIdentity, RunIdentity, ServerIdentity,
     Simulation, ask_all as ask_identities, changes_of_servers, identity_differences, query_identity as ask_identity,
@@ -45,6 +45,7 @@ pub use measure::by_host::{HostShare, host_of};
 pub use measure::cached_input::CachedInput;
 pub use measure::consistency::{Mismatch, SelfCheck};
 pub use measure::goodput::Goodput;
+pub use measure::headline::marked_verdict;
 pub use measure::load_conditions::LoadConditions;
 pub use measure::loadgen::{LoadgenComparison, LoadgenResult, ReportingDelay};
 pub use measure::metric::{ConfidenceInterval, Metric, zero_point_text};
@@ -85,6 +86,6 @@ pub use sweep::{
     SweepError, SweepLevel, SweepOrigin, SweepPlan, SweepPoint, SweepReport, SweepStep, gather_sweeps, sweep_schema,
 };
 pub use tokens::{FinishReason, TokenSource, Usage, Violation};
-pub use transport::http::read_http_answer;
+pub use transport::http::{api_key_in, read_http_answer};
 pub use transport::kserve::read_answer::read_grpc_answer;
 pub use verdict::{UnjudgedRun, preflight, result_of_repeats};

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::interop::command_line::load::{TranslatedLoad, address, api_key};
+use crate::interop::command_line::load::{CHAT, COMPLETIONS, TranslatedLoad, address, api_key};
 use crate::interop::command_line::options::{Opt, ParsedLine, flag, many, one, read};
 use crate::interop::command_line::translation::{NoMeaning, Translation, TranslationBuilder, TranslationKind};
 use crate::interop::command_line::translation_error::TranslationError;
@@ -162,8 +162,7 @@ fn completions(
 ) -> TranslationKind {
     let mut load = TranslatedLoad::default();
     let is_chat = path.ends_with("chat/completions");
-    let (protocol, usual) =
-        if is_chat { ("openai-chat", "/v1/chat/completions") } else { ("openai-completions", "/v1/completions") };
+    let (protocol, usual) = if is_chat { CHAT } else { COMPLETIONS };
     load.put("--protocol", protocol);
     // Without a port it is that of the scheme.
     let server = if server.contains(':') { server.to_owned() } else { format!("http://{server}") };

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 
 use crate::event::{RunId, RunTag, Verdict};
-use crate::harness::{IdentityDifference, identity_differences};
+use crate::harness::{IdentityDifference, identity_differences, marked_verdict};
 use crate::report::compare::ComparedResult;
 use crate::report::terminal::percent::signed_percent;
 use crate::report::terminal::styler::{Styler, TextRole, clean, counted, cut, table, to_the_second};
@@ -64,10 +64,11 @@ impl HistoryPoint {
     /// `VALID`; of several runs `VALID, mean of 5 runs`.
     pub fn verdict_text(&self) -> String {
         let verdict = self.result.verdict.map_or("not judged", Verdict::as_str);
-        let rehearsal = self.result.rehearsal_mark();
+        // What is simulated has a series of its own, which says so.
+        let verdict = marked_verdict(verdict, false, self.result.is_rehearsal());
         match self.result.runs {
-            1 => format!("{verdict}{rehearsal}"),
-            runs => format!("{verdict}{rehearsal}, mean of {runs} runs"),
+            1 => verdict,
+            runs => format!("{verdict}, mean of {runs} runs"),
         }
     }
 

@@ -6,6 +6,7 @@ use indexmap::IndexMap;
 use serde::Serialize;
 use serde_json::json;
 
+use crate::harness::marked_verdict;
 use crate::mlperf::{FindingWeight, GateCheck, GateFinding, JudgedRun, ResultDifference, SubmissionReport};
 use crate::report::terminal::styler::{Styler, TextRole, clean, counted, cut, table};
 
@@ -66,9 +67,7 @@ pub fn value(judged: &JudgedRun) -> String {
 
 /// LoadGen's verdict, and what the run was beside a measurement: `VALID SIMULATED REHEARSAL`.
 pub fn validity(judged: &JudgedRun) -> String {
-    let simulated = if judged.simulated { " SIMULATED" } else { "" };
-    let rehearsal = if judged.rehearsal { " REHEARSAL" } else { "" };
-    format!("{}{simulated}{rehearsal}", judged.validity.as_deref().unwrap_or("not judged"))
+    marked_verdict(judged.validity.as_deref().unwrap_or("not judged"), judged.simulated, judged.rehearsal)
 }
 
 /// A table of results, what keeps them from being accepted, what a reviewer may object to: counted, or all of it.

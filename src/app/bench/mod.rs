@@ -20,8 +20,6 @@ use crate::app::output::{print, print_error};
 use crate::cli::{self, BenchCommand, BenchLoad, CliExit, Force, Global, OutputVerbosity, Select};
 use crate::files::read_text;
 use crate::harness::{REQUESTS, RESULT, SWEEP, SweepReport, read_result, repeat_folders};
-use crate::manifest::GivenValues;
-use crate::plan::{expand, load};
 use crate::report::{Styler, sweep_table};
 use crate::runner::store::{PathError, ProjectLock, StateFolder, copy_named, is_there};
 
@@ -98,10 +96,8 @@ pub(super) fn bench(global: &Global, request: &BenchCommand) -> Result<CliExit, 
 fn check_manifest(global: &Global, request: &BenchCommand, text: &str) -> Result<(), CommandError> {
     let mut file = tempfile::Builder::new().suffix(".yaml").tempfile()?;
     file.write_all(text.as_bytes())?;
-    let project = Project::open_current(global)?;
-    let manifest = load(&project.manifests, &file.path().to_string_lossy(), &GivenValues::default());
-    let plan = manifest.and_then(|manifest| expand(&manifest));
-    plan.map(drop).map_err(|found| option_errors::name_options(CommandError::Manifest(found), request, text))
+    let plan = Project::open_current(global)?.expanded(&file.path().to_string_lossy(), &[], &Select::default());
+    plan.map(drop).map_err(|error| option_errors::name_options(error, request, text))
 }
 
 fn measure(global: &Global, request: &BenchCommand, text: &str) -> Result<RunEnd, CommandError> {

@@ -1,6 +1,5 @@
 //! What a `regatta bench` line names has to be there before anything starts.
 
-use std::env::VarError;
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
@@ -11,6 +10,7 @@ use super::manifest;
 use crate::app::error::CommandError;
 use crate::cli::{BenchCommand, BenchLoad};
 use crate::event::EndpointError;
+use crate::harness::api_key_in;
 use crate::manifest::targets;
 use crate::runner::store::is_there;
 use crate::units::has_secret_parameter;
@@ -57,14 +57,9 @@ fn is_path(name: &str) -> bool {
 
 pub(super) fn check_key(request: &BenchCommand) -> Result<(), CommandError> {
     let Some(name) = &request.api_key_env else { return Ok(()) };
-    let fault = match std::env::var(name) {
-        Ok(key) if key.trim().is_empty() => "is empty",
-        Ok(key) if key.trim().contains(char::is_control) => "has a line break or another control character in it",
-        Ok(_) => return Ok(()),
-        Err(VarError::NotPresent) => "is not set",
-        Err(VarError::NotUnicode(_)) => "is not text",
-    };
-    Err(CommandError::Usage(format!("`--api-key-env {name}`: the environment variable {fault}")))
+    api_key_in(name)
+        .map(drop)
+        .map_err(|fault| CommandError::Usage(format!("`--api-key-env {name}`: the environment variable {fault}")))
 }
 
 /// The file of data whose time stamps another load leaves unused.

@@ -24,6 +24,7 @@ use crate::app::error::CommandError;
 use crate::app::output::{print, print_error};
 use crate::cli::{self, BulkRequest, CliExit, EventFormat, Global, OutputVerbosity, Select};
 use crate::files::read_text;
+use crate::harness::RESULT;
 use crate::interop::MeasuredResult;
 use crate::report::{self, BulkRow, Styler};
 
@@ -166,7 +167,7 @@ fn end_of(item: &BulkRun, ran: &RunEnd, begun: Instant) -> BulkRow {
     let mut rates = BTreeMap::new();
     let mut headlines = Vec::new();
     for line in &ran.task_lines {
-        let result = line.out.as_ref().and_then(|out| read_text(out.join("result.json")).ok());
+        let result = line.out.as_ref().and_then(|out| read_text(out.join(RESULT)).ok());
         let Some(result) = result.and_then(|text| MeasuredResult::read(&text).ok()) else { continue };
         if let Some(headline) = &line.headline {
             headlines.push((line.task.to_string(), headline.clone()));

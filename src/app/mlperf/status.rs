@@ -38,7 +38,7 @@ pub(super) fn status(
     let compiler = project.compiler(&manifest, &settings);
     let plan = project.plan(&manifest, &settings, &select, &compiler, false)?;
     let output_cache = OutputCache::open(&project.home)?;
-    let options = options(&plan, &select, 1, Vec::new(), false)?;
+    let options = options(&plan, &select)?;
     let decisions = decide(&project, &manifest, &settings, &select, &plan, &options)?;
     let words: Vec<String> = settings.iter().map(|one| format!(" {}={}", one.key, one.value)).collect();
     let look = StatusContext {
@@ -211,7 +211,7 @@ fn performance(folder: &Path, scenario: mlperf::MlperfScenario) -> Option<String
     let judged = mlperf::run_value(folder, scenario)?;
     let (value, validity) = (report::mlperf::value(&judged), report::mlperf::validity(&judged));
     // Regatta's own record of the same requests is beside LoadGen's logs. One that cannot be read leaves open what was measured.
-    let path = folder.join("result.json");
+    let path = folder.join(harness::RESULT);
     let is_unknown = path.exists() && harness::read_result(&path).is_err();
     let note = if is_unknown { " result.json cannot be read: SIMULATED or not is unknown" } else { "" };
     Some(format!("{value} {validity}{note}"))

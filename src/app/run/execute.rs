@@ -131,8 +131,12 @@ fn prepare_and_execute(
     let held = hold.map(|hold| KeptServers::choose(&plan, hold)).transpose()?;
     request.select.until.extend(held.iter().map(|held| held.name.clone()));
     let jobs = request.jobs.map_or_else(|| thread::available_parallelism().map_or(1, usize::from), NonZeroUsize::get);
-    let gpus = leasable_gpus(request.gpus.as_ref())?;
-    let mut options = options(&plan, &request.select, jobs as u32, gpus, request.keep_going)?;
+    let mut options = RunOptions {
+        jobs: jobs as u32,
+        gpus: leasable_gpus(request.gpus.as_ref())?,
+        keep_going: request.keep_going,
+        ..options(&plan, &request.select)?
+    };
     if let Some(held) = &held {
         held.check_gpus(&plan, &options)?;
     }

@@ -4,6 +4,13 @@ use super::metric::zero_point_text;
 use crate::harness::{HostShare, LoadPattern, LoadgenResult, Repeats, RunResult, Slo};
 use crate::units::grouped;
 
+/// A verdict with what else a reader must know of it: `VALID SIMULATED REHEARSAL`.
+pub fn marked_verdict(verdict: &str, is_simulated: bool, is_rehearsal: bool) -> String {
+    let simulated = if is_simulated { " SIMULATED" } else { "" };
+    let rehearsal = if is_rehearsal { " REHEARSAL" } else { "" };
+    format!("{verdict}{simulated}{rehearsal}")
+}
+
 impl RunResult {
     /// Whether a server was the built-in simulator.
     pub fn is_simulated(&self) -> bool {
@@ -22,9 +29,7 @@ impl RunResult {
 
     /// `VALID`; beside it `SIMULATED` where a server was the simulator, and `REHEARSAL` where it is one of a submission.
     pub fn verdict_text(&self) -> String {
-        let simulated = if self.is_simulated() { " SIMULATED" } else { "" };
-        let rehearsal = if self.is_rehearsal() { " REHEARSAL" } else { "" };
-        format!("{}{simulated}{rehearsal}", self.verdict.as_str())
+        marked_verdict(self.verdict.as_str(), self.is_simulated(), self.is_rehearsal())
     }
 
     /// A line for each host, for the ending of a run: its name and its numbers.

@@ -12,7 +12,7 @@ pub(super) mod cached_input;
 pub(super) mod collector;
 pub(super) mod consistency;
 pub(super) mod goodput;
-mod headline;
+pub(super) mod headline;
 pub(super) mod histogram;
 pub(super) mod in_flight_changes;
 mod latency;

@@ -6,8 +6,8 @@ use super::option_table::{TABLE, left};
 use crate::interop::command_line::conversations::{ConversationOptions, length_pairs};
 use crate::interop::command_line::json_number::number;
 use crate::interop::command_line::load::{
-    SHAREGPT_FILE, TranslatedLoad, api_key, burstiness, duration_beside_requests, extra, goodput, header, length,
-    needs_tokenizer, overlapping_address, tokenizer, whole,
+    CHAT, COMPLETIONS, SHAREGPT_FILE, TranslatedLoad, api_key, burstiness, duration_beside_requests, extra, goodput,
+    header, length, needs_tokenizer, overlapping_address, tokenizer, whole,
 };
 use crate::interop::command_line::options::{GivenOption, ParsedLine, read};
 use crate::interop::command_line::translation::{Translation, TranslationBuilder};
@@ -33,13 +33,13 @@ pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, Tra
     }
     let mut load = TranslatedLoad::default();
     let (protocol, usual) = match line.value("--endpoint-type").unwrap_or("chat") {
-        "completions" => ("openai-completions", "/v1/completions"),
+        "completions" => COMPLETIONS,
         other => {
             if other != "chat" {
                 builder
                     .push_error(format!("`--endpoint-type {other}` is not supported: there are chat and completions"));
             }
-            ("openai-chat", "/v1/chat/completions")
+            CHAT
         }
     };
     load.put("--protocol", protocol);

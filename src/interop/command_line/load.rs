@@ -399,6 +399,10 @@ pub(in crate::interop) fn burstiness(given: &GivenOption, load: &mut TranslatedL
     }
 }
 
+/// OpenAI's interfaces by their protocol, with the path that servers and tools usually have for it.
+pub(in crate::interop) const CHAT: (&str, &str) = ("openai-chat", "/v1/chat/completions");
+pub(in crate::interop) const COMPLETIONS: (&str, &str) = ("openai-completions", "/v1/completions");
+
 /// The server and the path of requests, of a base URL and a path behind it. The path is only given where it is not the usual
 /// one of the protocol.
 pub(in crate::interop) fn address(base: &str, path: &str, usual: &str, load: &mut TranslatedLoad) {
@@ -473,7 +477,7 @@ mod tests {
     /// The cases of AIPerf's own docstring, and a prefix.
     #[test]
     fn what_ends_a_base_url_and_begins_a_path_stands_once() {
-        let usual = "/v1/chat/completions";
+        let usual = CHAT.1;
         for (prefix, path, whole) in [
             ("", usual, usual),
             ("/v1", usual, usual),

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::interop::command_line::conversations::{ConversationOptions, length_pairs};
 use crate::interop::command_line::load::{
-    TranslatedLoad, extra, goodput, header, length, overlapping_address, range, whole,
+    CHAT, COMPLETIONS, TranslatedLoad, extra, goodput, header, length, overlapping_address, range, whole,
 };
 use crate::interop::command_line::options::{GivenOption, Opt, ParsedLine, flag, many, one, read};
 use crate::interop::command_line::translation::{Translation, TranslationBuilder};
@@ -126,8 +126,8 @@ fn interface(line: &ParsedLine, load: &mut TranslatedLoad, builder: &mut Transla
     let is_http = protocol != "kserve";
     let url = line.value("--url").unwrap_or(if is_http { "localhost:8000" } else { "localhost:8001" });
     let usual = match protocol {
-        "openai-chat" => "/v1/chat/completions",
-        "openai-completions" => "/v1/completions",
+        "openai-chat" => CHAT.1,
+        "openai-completions" => COMPLETIONS.1,
         _ => {
             load.target(url);
             if let Some(path) = path {

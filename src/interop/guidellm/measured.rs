@@ -5,7 +5,9 @@ use serde_json::{Value, json};
 use super::data::GuideLlmData;
 use crate::diag::nearest;
 use crate::interop::command_line::json_number::number;
-use crate::interop::command_line::load::{TranslatedLoad, address, api_key, duration_beside_requests, extra};
+use crate::interop::command_line::load::{
+    CHAT, COMPLETIONS, TranslatedLoad, address, api_key, duration_beside_requests, extra,
+};
 use crate::interop::command_line::translation::{NoMeaning, Translation, TranslationBuilder, TranslationKind};
 use crate::interop::command_line::translation_error::TranslationError;
 
@@ -97,8 +99,8 @@ impl GuideLlmRun {
     fn server(&self, load: &mut TranslatedLoad, builder: &mut TranslationBuilder) -> Result<(), NoMeaning> {
         let format = self.request_format.as_deref().unwrap_or("chat_completions");
         let (protocol, usual) = match format.trim_start_matches("/v1/").trim_start_matches('/') {
-            "chat_completions" | "chat/completions" => ("openai-chat", "/v1/chat/completions"),
-            "completions" | "text_completions" => ("openai-completions", "/v1/completions"),
+            "chat_completions" | "chat/completions" => CHAT,
+            "completions" | "text_completions" => COMPLETIONS,
             _ => {
                 return Err(format!(
                     "the line has no meaning here: requests of the format `{format}` are not measured; measured are chat_completions and text_completions"

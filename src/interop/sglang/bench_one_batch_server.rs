@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::server;
-use crate::interop::command_line::load::{TranslatedLoad, address};
+use crate::interop::command_line::load::{COMPLETIONS, TranslatedLoad, address};
 use crate::interop::command_line::options::{GivenOption, Opt, ParsedLine, flag, many, one, read_known};
 use crate::interop::command_line::program::Env;
 use crate::interop::command_line::translated_bench::TranslatedBench;
@@ -66,10 +66,10 @@ pub(super) fn translate(env: &Env, words: &[String]) -> Result<Translation, Tran
 }
 
 fn bench(base: &str, [batch, input, output]: [u32; 3], line: &ParsedLine) -> TranslatedBench {
-    const COMPLETIONS: &str = "/v1/completions";
     let mut load = TranslatedLoad::default();
-    address(base, COMPLETIONS, COMPLETIONS, &mut load);
-    load.put("--protocol", "openai-completions");
+    let (protocol, path) = COMPLETIONS;
+    address(base, path, path, &mut load);
+    load.put("--protocol", protocol);
     load.put("--rate", "-1");
     load.put("--requests", batch.to_string());
     load.put("--input-tokens", input.to_string());

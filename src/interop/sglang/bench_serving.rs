@@ -3,7 +3,8 @@
 use serde_json::json;
 
 use crate::interop::command_line::load::{
-    SHAREGPT_FILE, TranslatedLoad, address, extra, header, needs_tokenizer, rate_and_limit, tokenizer,
+    CHAT, COMPLETIONS, SHAREGPT_FILE, TranslatedLoad, address, extra, header, needs_tokenizer, rate_and_limit,
+    tokenizer,
 };
 use crate::interop::command_line::options::{GivenOption, Opt, ParsedLine, flag, many, one, read};
 use crate::interop::command_line::program::Env;
@@ -99,18 +100,16 @@ pub(super) fn translate(env: &Env, words: &[String]) -> Result<Translation, Tran
 
 /// The server and its protocol; the sentence on one that is not measured.
 fn interface(line: &ParsedLine, load: &mut TranslatedLoad, builder: &mut TranslationBuilder) -> Result<(), NoMeaning> {
-    const COMPLETIONS: &str = "/v1/completions";
-    const CHAT: &str = "/v1/chat/completions";
     let backend = line.value("--backend").unwrap_or("sglang");
     // The port, the protocol, its usual path, and the path there.
     let (port, protocol, usual, path) = match backend {
-        "sglang" | "sglang-native" | "sglang-oai" => ("30000", "openai-completions", COMPLETIONS, COMPLETIONS),
-        "sglang-oai-chat" => ("30000", "openai-chat", CHAT, CHAT),
-        "vllm" => ("8000", "openai-completions", COMPLETIONS, COMPLETIONS),
-        "vllm-chat" => ("8000", "openai-chat", CHAT, CHAT),
-        "lmdeploy" => ("23333", "openai-completions", COMPLETIONS, COMPLETIONS),
-        "lmdeploy-chat" => ("23333", "openai-chat", CHAT, CHAT),
-        "truss" => ("8080", "openai-completions", COMPLETIONS, "/v1/models/model:predict"),
+        "sglang" | "sglang-native" | "sglang-oai" => ("30000", COMPLETIONS.0, COMPLETIONS.1, COMPLETIONS.1),
+        "sglang-oai-chat" => ("30000", CHAT.0, CHAT.1, CHAT.1),
+        "vllm" => ("8000", COMPLETIONS.0, COMPLETIONS.1, COMPLETIONS.1),
+        "vllm-chat" => ("8000", CHAT.0, CHAT.1, CHAT.1),
+        "lmdeploy" => ("23333", COMPLETIONS.0, COMPLETIONS.1, COMPLETIONS.1),
+        "lmdeploy-chat" => ("23333", CHAT.0, CHAT.1, CHAT.1),
+        "truss" => ("8080", COMPLETIONS.0, COMPLETIONS.1, "/v1/models/model:predict"),
         "trt" => ("8000", "generate", "/v2/models/ensemble/generate_stream", "/v2/models/ensemble/generate_stream"),
         other => {
             return Err(format!(

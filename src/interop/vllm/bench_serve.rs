@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::dataset;
 use crate::interop::command_line::load::{
-    TranslatedLoad, address, burstiness, extra, goodput, header, rate_and_limit, tokenizer,
+    CHAT, COMPLETIONS, TranslatedLoad, address, burstiness, extra, goodput, header, rate_and_limit, tokenizer,
 };
 use crate::interop::command_line::options::{GivenOption, Opt, ParsedLine, flag, many, one, read};
 use crate::interop::command_line::program::Env;
@@ -150,8 +150,8 @@ pub(super) fn translate(
 fn interface(line: &ParsedLine, load: &mut TranslatedLoad, builder: &mut TranslationBuilder) -> Result<(), NoMeaning> {
     let backend = line.value("--backend").unwrap_or("openai");
     let (protocol, usual) = match backend {
-        "vllm" | "openai" | "lmdeploy" | "scalellm" | "sglang" => ("openai-completions", "/v1/completions"),
-        "openai-chat" => ("openai-chat", "/v1/chat/completions"),
+        "vllm" | "openai" | "lmdeploy" | "scalellm" | "sglang" => COMPLETIONS,
+        "openai-chat" => CHAT,
         "tensorrt-llm" => ("generate", "/v2/models/ensemble/generate_stream"),
         other => {
             return Err(format!(

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use crate::event::Verdict;
 use crate::harness::gpu::GpusUsage;
-use crate::harness::{Adjusted, RunIdentity, RunResult};
+use crate::harness::{Adjusted, RunIdentity, RunResult, marked_verdict};
 use crate::interop::{ImportedResult, MeasuredRun, MetricConcept, MetricMeaning, SortedValues, StatedMetric, Tool};
 use crate::report::explain;
 
@@ -243,17 +243,11 @@ impl ComparedResult {
     /// As it stands on pages: `VALID`, `VALID SIMULATED`, `not judged`.
     pub fn verdict_word(&self) -> String {
         let verdict = self.verdict.map_or("not judged", Verdict::as_str);
-        let simulated = if self.is_simulated() { " SIMULATED" } else { "" };
-        format!("{verdict}{simulated}{}", self.rehearsal_mark())
+        marked_verdict(verdict, self.is_simulated(), self.rehearsal)
     }
 
     pub const fn is_rehearsal(&self) -> bool {
         self.rehearsal
-    }
-
-    /// ` REHEARSAL` where it is one, to stand behind a verdict.
-    pub const fn rehearsal_mark(&self) -> &'static str {
-        if self.rehearsal { " REHEARSAL" } else { "" }
     }
 
     /// Whether its file marks a server as the simulator.

@@ -23,8 +23,8 @@ pub struct Garbage {
     pub why: String,
 }
 
-/// Outputs that no record names, older outputs of a task beyond its newest `keep`, and run folders beyond the newest
-/// `keep_runs`. Nothing of a run with a tag. Reads only.
+/// Outputs that no record names, older outputs of a task beyond its newest `keep`, and run folders beyond as many newest ones. Nothing of a
+/// run with a tag. `is_running`: what no record names may be what a task is writing, and is left out. Reads only.
 ///
 /// # Errors
 /// What is to be kept cannot be known.
@@ -32,7 +32,7 @@ pub fn garbage(
     home: &StateFolder,
     output_cache: &OutputCache,
     keep: usize,
-    keep_runs: usize,
+    is_running: bool,
 ) -> Result<Vec<Garbage>, PathError> {
     let mut kept = kept_folders(output_cache, keep);
     let all = runs(home)?;
@@ -52,10 +52,14 @@ pub fn garbage(
         if !is_output_name(folder) || kept.contains(folder) || is_there(&home.jobs().join(folder))? {
             continue;
         }
-        let why = if named.contains(folder) { "an older output" } else { "left by an attempt that did not finish" };
+        let is_recorded = named.contains(folder);
+        if is_running && !is_recorded {
+            continue;
+        }
+        let why = if is_recorded { "an older output" } else { "left by an attempt that did not finish" };
         found.push(Garbage { bytes: size(&path), path, why: why.to_owned() });
     }
-    for run in all.iter().take(all.len().saturating_sub(keep_runs)).filter(|run| !tagged.contains(*run)) {
+    for run in all.iter().take(all.len().saturating_sub(keep)).filter(|run| !tagged.contains(*run)) {
         let path = home.run(run);
         found.push(Garbage { bytes: size(&path), path, why: "journal and logs of an older run".to_owned() });
     }

@@ -133,8 +133,7 @@ pub fn failure(error: &HarnessError) -> Failure {
         HarnessError::Spec(_)
         | HarnessError::Schedule(_)
         | HarnessError::Tls(_)
-        | HarnessError::NoApiKey { .. }
-        | HarnessError::ApiKeyLines { .. }
+        | HarnessError::ApiKey { .. }
         | HarnessError::OtherModel { .. }
         | HarnessError::Data { .. }
         | HarnessError::DataEnd { .. }

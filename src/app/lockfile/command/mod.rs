@@ -118,7 +118,7 @@ fn since(
     let select = Select::default();
     let compiler = project.compiler(manifest, settings);
     let plan = project.plan(manifest, settings, &select, &compiler, false)?;
-    let options = options(&plan, &select, 1, Vec::new(), false)?;
+    let options = options(&plan, &select)?;
     let name = current::name(&project, &plan, settings);
     let section = section_of(old, &name, file)?;
     let keys = current::keys(&project, &plan, &options, &OutputCache::open(&project.home)?);

@@ -12,7 +12,7 @@ pub(super) fn record(state: &RunState, provider: &SdkMeterProvider) -> usize {
     let meter = provider.meter("regatta");
     let ran = state.tasks.iter().filter(|(_, task)| task.state == TaskPhase::Ran);
     ran.filter_map(|(id, task)| {
-        let result = harness::read_result(&task.out.as_ref()?.join("result.json")).ok()?;
+        let result = harness::read_result(&task.out.as_ref()?.join(harness::RESULT)).ok()?;
         let mut of_task = vec![
             KeyValue::new("regatta.run", state.run.as_ref().map_or("", |run| run.as_str()).to_owned()),
             KeyValue::new("regatta.manifest", state.manifest.clone()),

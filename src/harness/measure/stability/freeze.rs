@@ -9,7 +9,8 @@ use crate::harness::{RequestRecord, RequestRecords};
 
 /// Shorter silences are a server's usual work.
 const LEAST_NS: u64 = 500_000_000;
-/// So many times the mean gap between events of answers while others were in flight, as of so many as are in flight. Exponential gaps exceed it once in 10¹³.
+/// So many times the mean gap between events of answers while others were in flight, as of so many as are in flight. Exponential gaps exceed it
+/// once in 10¹³.
 const TIMES_GAP: f64 = 30.0;
 /// So many times the median TTFT of requests that were not in flight during it is a request held up.
 const TIMES_TTFT: f64 = 3.0;

@@ -1,24 +1,33 @@
 //! The key that requests over HTTP are sent with.
 
-use crate::harness::{HarnessError, Http};
+use std::env::VarError;
 
-/// The value of the variable that `api_key_env` names, without the white space around it: the file that it comes from often ends
-/// with a newline. `None`: no variable is named.
+use crate::harness::{ApiKeyFault, HarnessError, Http};
+
+/// The key in an environment variable, without the white space around it: the file that it comes from often ends with a newline.
+///
+/// # Errors
+/// There is none that can be sent.
+pub fn api_key_in(variable: &str) -> Result<String, ApiKeyFault> {
+    match std::env::var(variable) {
+        Ok(value) => key_of(&value),
+        Err(VarError::NotPresent) => Err(ApiKeyFault::NotSet),
+        Err(VarError::NotUnicode(_)) => Err(ApiKeyFault::NotText),
+    }
+}
+
+/// That of the variable that `api_key_env` names. `None`: none is named.
 pub(in crate::harness) fn api_key(http: &Http) -> Result<Option<String>, HarnessError> {
-    let Some(variable) = http.api_key_env.clone() else { return Ok(None) };
-    let value = std::env::var(&variable).ok();
-    let Some(key) = value.as_deref().and_then(trimmed) else { return Err(HarnessError::NoApiKey { variable }) };
-    if is_of_one_line(key) { Ok(Some(key.to_owned())) } else { Err(HarnessError::ApiKeyLines { variable }) }
+    let Some(variable) = &http.api_key_env else { return Ok(None) };
+    api_key_in(variable).map(Some).map_err(|fault| HarnessError::ApiKey { variable: variable.clone(), fault })
 }
 
-fn trimmed(value: &str) -> Option<&str> {
-    let key = value.trim();
-    (!key.is_empty()).then_some(key)
-}
-
-/// A line break would end the header, and what is behind it would be one of its own.
-fn is_of_one_line(key: &str) -> bool {
-    !key.contains(char::is_control)
+fn key_of(value: &str) -> Result<String, ApiKeyFault> {
+    match value.trim() {
+        "" => Err(ApiKeyFault::Empty),
+        key if key.contains(char::is_control) => Err(ApiKeyFault::ControlCharacter),
+        key => Ok(key.to_owned()),
+    }
 }
 
 #[cfg(test)]
@@ -28,10 +37,13 @@ mod tests {
 
     #[test]
     fn a_key_has_no_newline_in_it() {
-        assert_eq!((trimmed(" sk-1\n"), trimmed(" \n")), (Some("sk-1"), None));
-        assert!(is_of_one_line("sk-1 ü") && !is_of_one_line("sk-1\r\nX-Other: 1") && !is_of_one_line("a\u{7f}"));
+        assert_eq!((key_of(" sk-1\n"), key_of(" \n")), (Ok("sk-1".to_owned()), Err(ApiKeyFault::Empty)));
+        assert!(key_of("sk-1 ü").is_ok());
+        for other in ["sk-1\r\nX-Other: 1", "a\u{7f}"] {
+            assert_eq!(key_of(other), Err(ApiKeyFault::ControlCharacter));
+        }
         let http = Http { api_key_env: Some("REGATTA_NO_SUCH_VARIABLE".to_owned()), ..Http::new(Api::OpenaiChat) };
         let error = api_key(&http).unwrap_err().to_string();
-        assert!(error.contains("REGATTA_NO_SUCH_VARIABLE, which is not set, is empty or is not text"), "{error}");
+        assert!(error.ends_with("the environment variable REGATTA_NO_SUCH_VARIABLE, which is not set"), "{error}");
     }
 }

@@ -26,6 +26,7 @@ mod tls;
 pub(in crate::harness) use answer_ids::AnswerIds;
 pub(in crate::harness) use answer_text::{answer_text_from_events, prompt_from_events};
 pub(in crate::harness) use api_key::api_key;
+pub use api_key::api_key_in;
 pub(in crate::harness) use attempt::{HttpAttempt, QueryError};
 pub(in crate::harness) use handshake::handshake;
 pub(in crate::harness) use pool::ConnectionPool;
