@@ -3,10 +3,13 @@
 //! After a power cut a file is the old or the new one, whole. The new name itself lasts once the filesystem has written the folder, at
 //! the latest with the flush at the end of a run (`OutputCache::sync`): to sync the folder each time would take as long again.
 
-use std::fs::{self, File, Permissions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, OFlags, linkat};
 
 use crate::event::{Failure, FailureKind};
 use crate::files::{is_absence, metadata_if_there, read_bytes};
@@ -103,20 +106,42 @@ pub fn replace(path: &Path, bytes: &[u8]) -> Result<(), PathError> {
     replace_with(path, |file| file.write_all(bytes))
 }
 
-/// The same with what is written into it.
+/// The same with what is written into it. The new file has no name until it is whole, where the filesystem has such files: a process that
+/// is killed meanwhile leaves nothing.
 #[expect(clippy::disallowed_methods, reason = "this is the one place that renames")]
 pub(super) fn replace_with(path: &Path, fill: impl FnOnce(&mut File) -> io::Result<()>) -> Result<(), PathError> {
     let temp = path.with_extension(format!("tmp{}", std::process::id()));
     let written = (|| {
-        let mut file = File::create(&temp).at("create", &temp)?;
+        let nameless = create_nameless(path);
+        let has_name = nameless.is_none();
+        let mut file = nameless.map_or_else(|| File::create(&temp).at("create", &temp), Ok)?;
         fill(&mut file).at("write", &temp)?;
         file.sync_data().at("sync", &temp)?;
+        if !has_name {
+            match give_name(&file, path) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                named => return named.at("publish", path),
+            }
+            discard(&temp)?;
+            give_name(&file, &temp).at("create", &temp)?;
+        }
         fs::rename(&temp, path).at("publish", path)
     })();
     if written.is_err() {
         let _ = fs::remove_file(&temp);
     }
     written
+}
+
+/// A file without a name, in the folder of `path`; `None`: the filesystem has none.
+fn create_nameless(path: &Path) -> Option<File> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    OpenOptions::new().write(true).custom_flags(OFlags::TMPFILE.bits().cast_signed()).open(folder).ok()
+}
+
+fn give_name(file: &File, path: &Path) -> io::Result<()> {
+    let open = format!("/proc/self/fd/{}", file.as_raw_fd());
+    Ok(linkat(CWD, open, CWD, path, AtFlags::SYMLINK_FOLLOW)?)
 }
 
 /// The same for a file that is only a cache: not synced, because it is checked when it is read.
@@ -228,6 +253,26 @@ pub(super) fn discard_aside(folder: &Path) -> Result<(), PathError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_that_is_being_written_has_no_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let names = || -> Vec<String> {
+            let items = fs::read_dir(folder.path()).unwrap();
+            items.map(|item| item.unwrap().file_name().into_string().unwrap()).collect()
+        };
+        let path = folder.path().join("page.html");
+        for text in ["first", "second"] {
+            let before = names();
+            let fill = |file: &mut File| {
+                file.write_all(text.as_bytes())?;
+                assert_eq!(names(), before);
+                Ok(())
+            };
+            replace_with(&path, fill).unwrap();
+            assert_eq!((names(), fs::read_to_string(&path).unwrap()), (vec!["page.html".to_owned()], text.to_owned()));
+        }
+    }
 
     #[test]
     fn a_tree_with_read_only_folders_is_removed() {

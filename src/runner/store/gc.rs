@@ -164,6 +164,17 @@ pub fn remove(
     garbage: Vec<Garbage>,
     removed: &mut Vec<Garbage>,
 ) -> Result<(), PathError> {
+    remove_with(home, output_cache, garbage, removed, |keep| output_cache.drop_records_except(keep))
+}
+
+/// `drop_records_except` forgets the records of all other outputs.
+fn remove_with(
+    home: &StateFolder,
+    output_cache: &OutputCache,
+    garbage: Vec<Garbage>,
+    removed: &mut Vec<Garbage>,
+    mut drop_records_except: impl FnMut(&HashSet<String>) -> Result<(), PathError>,
+) -> Result<(), PathError> {
     let all_named = output_cache.named_folders();
     let is_named = |item: &Garbage| {
         item.path.parent() == Some(&home.outputs()) && all_named.contains(name_of(&item.path).as_str())
@@ -179,10 +190,10 @@ pub fn remove(
     };
     discard_all(unnamed)?;
     let keep = all_named.into_iter().filter(|folder| !gone.contains(folder)).collect();
-    match output_cache.drop_records_except(&keep) {
+    match drop_records_except(&keep) {
         Err(error) if error.is_full_disk() => {
             discard_all(named)?;
-            output_cache.drop_records_except(&keep)
+            drop_records_except(&keep)
         }
         written => written.and_then(|()| discard_all(named)),
     }
@@ -194,16 +205,13 @@ fn size(path: &Path) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::symlink;
+    use rustix::io::Errno;
 
     use super::*;
     use crate::runner::store::output_cache::tests::{append, begun};
 
-    /// As on a full disk: what replaces `records` cannot be written, once.
-    fn fill_disk(home: &StateFolder) -> PathBuf {
-        let half_written = home.records().with_extension(format!("tmp{}", std::process::id()));
-        symlink("/dev/full", &half_written).unwrap();
-        half_written
+    fn records_error(home: &StateFolder, errno: Errno) -> PathError {
+        PathError { doing: "write", path: home.records(), source: errno.into() }
     }
 
     #[test]
@@ -219,11 +227,14 @@ mod tests {
         let output = home.outputs().join(&cache.records()[0].folder);
         let garbage = |path: &PathBuf| Garbage { path: path.clone(), bytes: 1, why: String::new() };
         let all = [&output, &unfinished, &old_run].map(garbage);
-        let half_written = fill_disk(&home);
         let mut removed = Vec::new();
-        remove(&home, &cache, all.to_vec(), &mut removed).unwrap();
-        assert!(!half_written.is_symlink(), "the first try was made");
-        assert_eq!(removed, [&unfinished, &old_run, &output].map(garbage));
+        let mut tries = 0;
+        remove_with(&home, &cache, all.to_vec(), &mut removed, |keep| {
+            tries += 1;
+            if output.exists() { Err(records_error(&home, Errno::NOSPC)) } else { cache.drop_records_except(keep) }
+        })
+        .unwrap();
+        assert_eq!((tries, removed), (2, [&unfinished, &old_run, &output].map(garbage).to_vec()));
         assert!(!output.exists() && !unfinished.exists() && !old_run.exists());
         let records = OutputCache::open(&home).unwrap().records();
         assert_eq!(records.len(), 1);
@@ -237,11 +248,11 @@ mod tests {
         let home = cache.home().clone();
         append(&cache, 0);
         let output = home.outputs().join(cache.named_folders().into_iter().next().unwrap());
-        // What replaces `records` cannot be made at all, which is not for want of space.
-        fs::create_dir(home.records().with_extension(format!("tmp{}", std::process::id()))).unwrap();
         let mut removed = Vec::new();
         let garbage = Garbage { path: output.clone(), bytes: 1, why: String::new() };
-        remove(&home, &cache, vec![garbage], &mut removed).unwrap_err();
+        // Which is not for want of space.
+        let refused = |_: &HashSet<String>| Err(records_error(&home, Errno::ACCESS));
+        remove_with(&home, &cache, vec![garbage], &mut removed, refused).unwrap_err();
         assert!(removed.is_empty());
         assert!(output.exists());
     }
