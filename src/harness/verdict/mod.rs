@@ -337,9 +337,9 @@ fn goodput(limit: GoodputLimit, result: &RunResult, found: &mut VerdictReasons) 
 
 fn stability(result: &RunResult, found: &mut VerdictReasons) {
     result.stability.findings(found);
-    // Growing waits make answers slower, too: the growth is reported already.
-    let grows = result.stability.is_overloaded();
-    let drift = result.steady.as_ref().map(|steady| steady.drift).filter(|_| !grows);
+    // Growing waits and a server that fills make answers slower, too: either is reported already.
+    let is_explained = result.stability.is_overloaded() || result.stability.shows_only_filling();
+    let drift = result.steady.as_ref().map(|steady| steady.drift).filter(|_| !is_explained);
     if let Some(drift) = drift.filter(super::TtftDrift::is_significant) {
         let share = drift.share().unwrap_or(0.0) * 100.0;
         let how = if share > 0.0 { "slower" } else { "faster" };

@@ -163,6 +163,12 @@ fn bad() -> Vec<Case> {
         }),
         case("a server that speeds up from 60 to 30 ms", 1_000, drifting(-0.03), |_| ()),
         case("a server that slows down from 60 to 90 ms", 1_000, drifting(0.03), |_| ()),
+        case(
+            "a server that still fills, from 3 to 6 s",
+            1_000,
+            answered_after(1_000, |index| 3_000 + 3 * index),
+            |_| (),
+        ),
         case("64 requests of 256 users", 64, in_slots(64, 64, true), users(256.0)),
         case("1.5 requests for each of 256 users", 384, in_slots(384, 256, true), users(256.0)),
         case("128 requests of all lengths at once on 64 slots", 128, in_slots_of_all_lengths(128, 64), |spec| {

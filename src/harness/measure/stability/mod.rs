@@ -68,6 +68,11 @@ impl Stability {
         self.growth.is_some_and(|growth| growth.is_likely()) || self.lag.is_some_and(|lag| lag.is_likely())
     }
 
+    /// The run was over before the server had filled.
+    pub(in crate::harness) fn shows_only_filling(&self) -> bool {
+        self.lag.is_some_and(|lag| lag.shows_only_filling())
+    }
+
     /// What the server completed per second in an overload.
     pub(in crate::harness) fn capacity_per_s(&self) -> Option<f64> {
         let of_growth = self.growth.filter(|growth| growth.departures_per_s < 0.95 * growth.arrivals_per_s);
