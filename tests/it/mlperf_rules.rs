@@ -135,6 +135,22 @@ fn copies_for_99_percent_are_planned_where_the_round_has_both() {
         .shows("help: remove it; llama2-70b-99 was in the rounds until v6.0");
 }
 
+/// One parameter, one error: the round has no such benchmark.
+#[test]
+fn an_accuracy_that_the_round_has_not_is_one_error_that_names_the_parameter() {
+    let world = World::new();
+    let plan = |more: &[&str]| {
+        world.regatta(&[&["plan", "llama2-70b", "package=true", "rehearse=true", "accuracy=99"], more].concat())
+    };
+    let refused = plan(&[]);
+    assert_eq!(refused.code, 2, "{refused:?}");
+    refused
+        .shows("error: v6.1 has llama2-70b for 99.9 % only")
+        .shows("help: leave out `accuracy=99`, or choose the last round that has it: round=v6.0")
+        .shows("1 error");
+    assert_eq!(plan(&["round=v6.0"]).code, 0);
+}
+
 /// As the client of MLPerf Endpoints writes a run, and as its submissions lie.
 #[test]
 fn results_of_mlperf_endpoints_are_named_as_not_supported() {
