@@ -151,6 +151,50 @@ fn an_accuracy_that_the_round_has_not_is_one_error_that_names_the_parameter() {
     assert_eq!(plan(&["round=v6.0"]).code, 0);
 }
 
+/// The rules allow speculative decoding of deepseek-r1 in Interactive, with three drafts; of other benchmarks of the round not at all.
+#[test]
+fn speculative_decoding_that_the_rules_forbid_is_refused_by_the_plan() {
+    let world = World::new();
+    let drafts = |scenario: &str, layers: u32| {
+        format!(
+            "tuning.{scenario}.serve_flags.options.speculative_config={{\"decoding_type\":\"MTP\",\"num_nextn_predict_layers\":{layers}}}"
+        )
+    };
+    let deepseek = |scenarios: &str, drafts: &str| {
+        let arguments = ["plan", "deepseek-r1", "loadgen=true", "system=b200-x8", "model_path=.", "image=a:1"];
+        let rev = "trt_llm_rev=0123456789abcdef0123456789abcdef01234567";
+        world.regatta(&[&arguments[..], &[rev, "tests=performance,accuracy", scenarios, drafts]].concat())
+    };
+    let allowed = deepseek("scenarios=offline,interactive", &drafts("interactive", 3));
+    assert_eq!(allowed.code, 0, "{allowed:?}");
+    let refused = deepseek("scenarios=offline,server", &drafts("server", 3));
+    assert_eq!(refused.code, 2, "{refused:?}");
+    refused
+        .shows("options.speculative_config` cannot be set for deepseek-r1 Server of v6.1")
+        .shows("closed: the rules allow it in Interactive only")
+        .shows("help: remove it, or `division: open`")
+        .shows("1 error");
+    let refused = deepseek("scenarios=offline,interactive", &drafts("interactive", 7));
+    assert_eq!(refused.code, 2, "{refused:?}");
+    refused
+        .shows("options.speculative_config` must draft 3 tokens in each step for deepseek-r1 Interactive of v6.1")
+        .shows("closed: the rules fix speculative-num-steps=3, and this drafts 7")
+        .shows("help: `num_nextn_predict_layers: 3`, or `division: open`");
+    let of_engine = world.regatta(&[
+        "plan",
+        "llama2-70b",
+        "loadgen=true",
+        "model_path=.",
+        "system=h200-x8",
+        "scenarios=offline",
+        "tuning.offline.build_flags.speculative_decoding_mode=eagle",
+    ]);
+    assert_eq!(of_engine.code, 2, "{of_engine:?}");
+    of_engine
+        .shows("build_flags.speculative_decoding_mode` cannot be set for llama2-70b-99.9 Offline of v6.1")
+        .shows("closed: the round does not allow it for this benchmark");
+}
+
 /// As the client of MLPerf Endpoints writes a run, and as its submissions lie.
 #[test]
 fn results_of_mlperf_endpoints_are_named_as_not_supported() {
