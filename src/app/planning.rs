@@ -1,6 +1,7 @@
 //! `regatta plan`: what a run would do, and why. Writes nothing.
 
 use std::mem::ManuallyDrop;
+use std::path::Path;
 
 use super::decisions::decide;
 use super::plan_estimates::PlanEstimates;
@@ -27,7 +28,7 @@ pub(super) fn plan(global: &Global, request: &PlanRequest) -> Result<CliExit, Co
         as_what @ (PlanFormat::Text | PlanFormat::Json) => {
             let options = options(&plan, &request.select)?;
             let chosen: Vec<bool> = options.roles.iter().map(|part| *part != runner::TaskRole::NotNeeded).collect();
-            let mut notes = [plan.idle(&chosen), loadgen::notes(&plan)?].concat();
+            let mut notes = [plan.idle(&chosen), loadgen::notes(&plan, Path::new("/"))?].concat();
             let mut tasks = plan.tasks.iter();
             let mut estimates = PlanEstimates::new(&project, request, &plan);
             let mut decisions = Vec::new();

@@ -40,13 +40,18 @@ pub use estimate::{Estimate, time};
 pub use explain::{Explanation, RuleViolation, explain};
 pub use layout::{REHEARSAL_FILE, REPORT_FOLDER, SubmissionLayout};
 pub use official_checker::{Official, OfficialFinding};
-pub use package::{FinishedTask, PackageEntry, PackageRequest, Unpacked, WrittenPackage, pack};
+pub use package::{
+    FinishedTask, GivenDescription, PackageDescription, PackageEntry, PackageRequest, Unpacked, WrittenPackage, pack,
+};
 pub use provenance::{LOCK_FILE, LockedResult, LockedRun, PackageProvenance, ProvenanceError, ProvenanceStage};
 pub use round::{Accuracy, Audit, Benchmark, LatencyLimits, LoadgenPin, Round, Seeds};
 pub use submission_check::{
     ExaminedResult, FindingWeight, GateCheck, GateFinding, JudgedRun, MeasuredPower, SubmissionReport,
     UnexaminedBenchmark, examine, round_of, run_value,
 };
-pub use system::{Accelerator, FIELDS, MissingField, SystemField, gpus_of_table};
+pub use system::{
+    Accelerator, EXAMPLE_SUBMITTER, FIELDS, MissingField, SystemField, WrongValue, gpus_of_table, misspelt_fields,
+    wrong_values,
+};
 pub use test_record::{DatasetRecord, MlperfScenario, TEST_FILE, TestRecord, TestRecordError};
 pub use test_request::{ResolvedTest, RuleError, TestRequest};

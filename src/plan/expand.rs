@@ -13,7 +13,7 @@ use super::expression_names::{Directory, KnownInstance, KnownStages};
 use super::external;
 use super::instance::{ExpandedStages, Instance, instances};
 use super::plan_builder::{PlanBuilder, TaskDraft};
-use super::semantics::{across, packages};
+use super::semantics::{across, packages, speculative_decoding};
 use super::task::{Need, Plan, Task};
 use super::task_parts::ActionError;
 use crate::diag::{Diagnostic, Diagnostics};
@@ -74,6 +74,7 @@ fn expand_with(expressions: &Expressions, manifest: &Manifest) -> Result<Plan, D
     let rendered = || built.iter().flatten().filter_map(|one| Some((&one.task, one.node.as_ref()?)));
     across(rendered(), &mut found);
     packages(rendered(), &mut found);
+    speculative_decoding(rendered(), &mut found);
     let is_faulty = !expanded.faulty.is_empty();
     if !found.has_errors() && !is_faulty {
         check_is_complete(&expanded, &built, &sorted, &mut found);

@@ -129,8 +129,11 @@ impl<'a> PlanBuilder<'a> {
             found.push(Diagnostic::error(error.to_string()).at(stage.entry.key.clone(), "this stage is too much"));
             return None;
         }
-        let is_compared =
-            by_loadgen || matches!(task.kind, ActionKind::Engine | ActionKind::Repository | ActionKind::Mlperf);
+        let is_compared = by_loadgen
+            || matches!(
+                task.kind,
+                ActionKind::Engine | ActionKind::Repository | ActionKind::Serve | ActionKind::Mlperf
+            );
         let mut needs = rendering.needs;
         // The first mention of each stays: the sort keeps their order.
         needs.sort_by_key(|(index, _)| *index);

@@ -135,6 +135,107 @@ fn copies_for_99_percent_are_planned_where_the_round_has_both() {
         .shows("help: remove it; llama2-70b-99 was in the rounds until v6.0");
 }
 
+/// The rules allow speculative decoding of deepseek-r1 in Interactive, with three drafts; of other benchmarks of the round not at all.
+#[test]
+fn speculative_decoding_that_the_rules_forbid_is_refused_by_the_plan() {
+    let world = World::new();
+    let drafts = |scenario: &str, layers: u32| {
+        format!(
+            "tuning.{scenario}.serve_flags.options.speculative_config={{\"decoding_type\":\"MTP\",\"num_nextn_predict_layers\":{layers}}}"
+        )
+    };
+    let deepseek = |scenarios: &str, drafts: &str| {
+        let arguments = ["plan", "deepseek-r1", "loadgen=true", "system=b200-x8", "model_path=.", "image=a:1"];
+        let rev = "trt_llm_rev=0123456789abcdef0123456789abcdef01234567";
+        world.regatta(&[&arguments[..], &[rev, "tests=performance,accuracy", scenarios, drafts]].concat())
+    };
+    let allowed = deepseek("scenarios=offline,interactive", &drafts("interactive", 3));
+    assert_eq!(allowed.code, 0, "{allowed:?}");
+    let refused = deepseek("scenarios=offline,server", &drafts("server", 3));
+    assert_eq!(refused.code, 2, "{refused:?}");
+    refused
+        .shows("options.speculative_config` cannot be set for deepseek-r1 Server of v6.1")
+        .shows("closed: the rules allow it in Interactive only")
+        .shows("help: remove it, or `division: open`")
+        .shows("1 error");
+    let refused = deepseek("scenarios=offline,interactive", &drafts("interactive", 7));
+    assert_eq!(refused.code, 2, "{refused:?}");
+    refused
+        .shows("options.speculative_config` must draft 3 tokens in each step for deepseek-r1 Interactive of v6.1")
+        .shows("closed: the rules fix speculative-num-steps=3, and this drafts 7")
+        .shows("help: `num_nextn_predict_layers: 3`, or `division: open`");
+    let of_engine = world.regatta(&[
+        "plan",
+        "llama2-70b",
+        "loadgen=true",
+        "model_path=.",
+        "system=h200-x8",
+        "scenarios=offline",
+        "tuning.offline.build_flags.speculative_decoding_mode=eagle",
+    ]);
+    assert_eq!(of_engine.code, 2, "{of_engine:?}");
+    of_engine
+        .shows("build_flags.speculative_decoding_mode` cannot be set for llama2-70b-99.9 Offline of v6.1")
+        .shows("closed: the round does not allow it for this benchmark");
+}
+
+/// One parameter, one error: the round has no such benchmark.
+#[test]
+fn an_accuracy_that_the_round_has_not_is_one_error_that_names_the_parameter() {
+    let world = World::new();
+    let plan = |more: &[&str]| {
+        world.regatta(&[&["plan", "llama2-70b", "package=true", "rehearse=true", "accuracy=99"], more].concat())
+    };
+    let refused = plan(&[]);
+    assert_eq!(refused.code, 2, "{refused:?}");
+    refused
+        .shows("error: v6.1 has llama2-70b for 99.9 % only")
+        .shows("help: leave out `accuracy=99`, or choose the last round that has it: round=v6.0")
+        .shows("1 error");
+    assert_eq!(plan(&["round=v6.0"]).code, 0);
+}
+
+/// What only shows when the package is made is reported before the runs: a stand-in, a misspelt field, fields that are missing or wrong.
+#[test]
+fn a_plan_reports_what_the_description_of_the_system_lacks() {
+    let world = World::new();
+    let mine = "regatta: 1\ninclude: [h200-x8.yaml]\nvars:\n  system_json: { coolin: air, framework: TensorRT-LLM }\n";
+    world.file("data.parquet", "").file("manifests/llama2-70b/mine.yaml", mine);
+    let plan = |more: &[&str]| {
+        let arguments = [
+            "plan",
+            "llama2-70b",
+            "package=true",
+            "dataset_path=data.parquet",
+            "model_path=.",
+            "scenarios=offline",
+            "system=mine",
+        ];
+        world.regatta(&[&arguments[..], more].concat())
+    };
+    let planned = plan(&[]);
+    assert_eq!(planned.code, 0, "{planned:?}");
+    planned
+        .shows("package: the submitter is `Example`, a stand-in: `submitter` is your organisation, as registered for the round")
+        .shows("package: `system_json.coolin` is packed as it is: did you mean `cooling`?");
+    let missing = planned.stdout.lines().find(|line| line.contains(" values are neither given nor detected")).unwrap();
+    for field in ["cooling", "host_networking", "accelerator_interconnect"] {
+        assert!(missing.contains(&format!(" {field}")), "{field}: {missing}");
+    }
+    for field in ["framework", "accelerator_model_name", "system_name", "retraining", "hw_notes"] {
+        assert!(!missing.contains(&format!(" {field}")), "{field}: {missing}");
+    }
+    let named = plan(&["submitter=Us"]);
+    assert!(named.code == 0 && !named.stdout.contains("a stand-in"), "{named:?}");
+    for more in [&["system_json.system_type=cloud"][..], &["system_json.system_type=cloud", "rehearse=true"]] {
+        let refused = plan(more);
+        assert_eq!(refused.code, 2, "{refused:?}");
+        refused
+            .shows("`package` cannot be packed: `system_type` is \"cloud\", not one of datacenter | edge")
+            .shows("help: take one of them");
+    }
+}
+
 /// As the client of MLPerf Endpoints writes a run, and as its submissions lie.
 #[test]
 fn results_of_mlperf_endpoints_are_named_as_not_supported() {

@@ -1,18 +1,19 @@
 //! The result directory of a submission, from the outputs of stages.
 
 mod copy_files;
+mod described;
 mod readme;
 mod record;
 mod request;
 
 use std::path::{Path, PathBuf};
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use super::submission_check::MEASUREMENT_FIELDS;
-use super::system::{self};
+use super::system;
 use super::{LOCK_FILE, PackageProvenance, ProvenanceStage, REHEARSAL_FILE, SubmissionLayout};
 use crate::spec::Division;
+pub use described::{GivenDescription, PackageDescription};
 pub use record::FinishedTask;
 pub use request::{PackageEntry, PackageRequest, Unpacked};
 
@@ -26,19 +27,13 @@ pub struct WrittenPackage {
 
 /// Writes the package into `out`.
 pub fn pack(order: &PackageRequest, out: &Path) -> Result<WrittenPackage, Unpacked> {
-    let known = system::known(&order.machine, &order.gpus);
-    let (system_json, missing) = system::compose(&given(order), &known);
-    let unset: Vec<(&str, &str, &str)> = MEASUREMENT_FIELDS
-        .into_iter()
-        .filter(|(name, ..)| !system::is_meaningful(order.measurements.get(*name)))
-        .collect();
+    let description = order.given_description().completed(&order.machine, &order.gpus);
+    let missing = description.missing();
     let mut problems = Vec::new();
     let mut snippet = None;
-    if !(missing.is_empty() && unset.is_empty()) {
-        let names: Vec<&str> =
-            missing.iter().map(|missing| missing.field.name).chain(unset.iter().map(|(name, ..)| *name)).collect();
-        problems.push(format!("values that are not known ({}): {}", names.len(), names.join(", ")));
-        snippet = Some(system::snippet(&missing, &unset));
+    if !missing.is_empty() {
+        problems.push(format!("values that are not known ({}): {}", missing.len(), missing.join(", ")));
+        snippet = Some(system::snippet(&description.missing_fields, &description.missing_measurements));
     }
     problems.extend(name_problems(order));
     let tests = copy_files::read_tests(order, &mut problems);
@@ -49,7 +44,7 @@ pub fn pack(order: &PackageRequest, out: &Path) -> Result<WrittenPackage, Unpack
     let submitter = Path::new(division).join(&order.submitter);
     let to =
         copy_files::SubmitterFolder { root: out.join(&submitter), layout: SubmissionLayout::of(&order.round.name) };
-    to.json(&Path::new("systems").join(format!("{}.json", order.system)), &Value::Object(system_json))?;
+    to.json(&Path::new("systems").join(format!("{}.json", order.system)), &Value::Object(description.system_json))?;
     let results = order
         .results
         .iter()
@@ -86,16 +81,6 @@ pub fn pack(order: &PackageRequest, out: &Path) -> Result<WrittenPackage, Unpack
         to.text(&Path::new("documentation").join(REHEARSAL_FILE), readme::REHEARSAL)?;
     }
     Ok(WrittenPackage { lock, submitter })
-}
-
-/// The manifest's description of the system, with the values it sets elsewhere.
-fn given(order: &PackageRequest) -> Map<String, Value> {
-    let mut given = order.system_json.clone();
-    let division = if order.division == Division::Closed { "closed" } else { "open" };
-    for (name, value) in [("division", division), ("submitter", &order.submitter), ("system_name", &order.system)] {
-        given.entry(name.to_owned()).or_insert_with(|| value.into());
-    }
-    given
 }
 
 fn name_problems(order: &PackageRequest) -> Vec<String> {

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use indexmap::IndexMap;
 use serde_json::{Map, Value};
 
+use super::described::GivenDescription;
 use super::record::FinishedTask;
 use crate::mlperf::system::Accelerator;
 use crate::mlperf::{MlperfScenario, Round};
@@ -34,6 +35,18 @@ pub struct PackageRequest {
     pub command: String,
     /// Everything that the results were made from.
     pub upstream_tasks: Vec<FinishedTask>,
+}
+
+impl PackageRequest {
+    pub(super) fn given_description(&self) -> GivenDescription<'_> {
+        GivenDescription {
+            division: self.division,
+            submitter: &self.submitter,
+            system: &self.system,
+            system_json: &self.system_json,
+            measurements: &self.measurements,
+        }
+    }
 }
 
 /// One benchmark in one scenario: outputs of its stages.

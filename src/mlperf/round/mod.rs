@@ -79,6 +79,9 @@ pub struct Benchmark {
     /// In accuracy mode, where it is another.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accuracy_max_output_tokens: Option<u32>,
+    /// Where a closed server may decode speculatively: the tokens that it then drafts in each step.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub speculative_tokens: IndexMap<MlperfScenario, u64>,
     /// Token ids that end an answer, of which TEST06 allows one at most.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub end_ids: Vec<i32>,

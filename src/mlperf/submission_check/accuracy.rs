@@ -100,7 +100,7 @@ fn scores(to: &mut GateFindings, at: &Path, text: &str, benchmark: &Benchmark, c
                     "exact_match" | "mbxp_accuracy" => OFFICIAL,
                     _ => SCORE,
                 };
-                to.find(weight, GateCheck::Accuracy, at, what, "the round asks for it", fix);
+                to.find(weight, GateCheck::MissingScore, at, what, "the round asks for it", fix);
             }
             continue;
         };

@@ -88,6 +88,8 @@ pub enum GateCheck {
     MissingFile,
     #[strum(serialize = "missing scenario")]
     MissingScenario,
+    #[strum(serialize = "missing score")]
+    MissingScore,
     #[strum(serialize = "missing test")]
     MissingTest,
     #[strum(serialize = "not truncated")]
@@ -156,13 +158,15 @@ impl GateCheck {
                 | Self::Accuracy
                 | Self::NotValid
                 | Self::Latency
-                | Self::MissingScenario
-                | Self::MissingTest
                 | Self::TestNotJudged
                 | Self::EqualIssue
                 | Self::Lengths
-                | Self::Calibration
         )
+    }
+
+    /// Whether it finds that a part is not there. A rehearsal may leave it out; the submission would be refused without it, too.
+    pub const fn is_of_a_missing_part(self) -> bool {
+        matches!(self, Self::MissingScenario | Self::MissingTest | Self::MissingScore | Self::Calibration)
     }
 }
 

@@ -8,12 +8,9 @@ use super::finding::{FindingWeight, GateFindings};
 use super::gate_check::GateCheck;
 use super::tree::{Submitter, files};
 use crate::files::read_bytes;
-use crate::mlperf::system::FIELDS;
 pub(super) use crate::mlperf::system::is_meaningful;
+use crate::mlperf::system::{FIELDS, wrong_values};
 use crate::mlperf::{Benchmark, MlperfScenario, Round, SubmissionLayout};
-
-const STATUS: [&str; 3] = ["available", "preview", "rdi"];
-const TYPES: [&str; 4] = ["datacenter", "edge", "datacenter,edge", "edge,datacenter"];
 
 /// All systems of a submitter: those with results and those that are described.
 pub(super) fn check(to: &mut GateFindings, submitter: &Submitter, round: &Round) {
@@ -96,13 +93,8 @@ fn check_submitter(to: &mut GateFindings, at: &Path, submitter: &Submitter) -> O
             fix,
         );
     }
-    for (name, known) in [("status", &STATUS[..]), ("system_type", &TYPES[..])] {
-        let text = fields.get(name).and_then(Value::as_str).unwrap_or_default();
-        let is_known = known.iter().any(|one| one.eq_ignore_ascii_case(text));
-        if !text.is_empty() && !is_known {
-            let what = format!("`{name}` is {text:?}, not one of {}", known.join(" | "));
-            to.refuse(GateCheck::SystemFields, at, what, "the table of results is sorted by it", "take one of them");
-        }
+    for wrong in wrong_values(&fields) {
+        to.refuse(GateCheck::SystemFields, at, wrong.what, wrong.why, wrong.fix);
     }
     for (name, expected) in [("submitter", &submitter.name), ("division", &submitter.division)] {
         let text = fields.get(name).and_then(Value::as_str).unwrap_or_default();
@@ -118,16 +110,6 @@ fn check_submitter(to: &mut GateFindings, at: &Path, submitter: &Submitter) -> O
                 "both are one name, letter by letter",
                 "take the folder's name",
             );
-        }
-    }
-    for name in ["number_of_nodes", "accelerators_per_node", "host_processors_per_node"] {
-        let number = match fields.get(name) {
-            Some(Value::String(text)) => text.trim().parse::<u64>().ok(),
-            other => other.and_then(Value::as_u64),
-        };
-        if is_meaningful(fields.get(name)) && number.is_none() {
-            let what = format!("`{name}` is no whole number: {}", fields[name]);
-            to.refuse(GateCheck::SystemFields, at, what, "results are divided by it", "write a whole number");
         }
     }
     let network =

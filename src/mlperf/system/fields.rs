@@ -18,10 +18,13 @@ const fn may(name: &'static str, meaning: &'static str, example: &'static str) -
     SystemField { name, meaningful: false, meaning, example }
 }
 
+/// The submitter of whoever names none.
+pub const EXAMPLE_SUBMITTER: &str = "Example";
+
 /// In the order of the rules.
 pub const FIELDS: [SystemField; 35] = [
     must("division", "closed, open or network", "closed"),
-    must("submitter", "your organisation, as its folder is called", "Example"),
+    must("submitter", "your organisation, as its folder is called", EXAMPLE_SUBMITTER),
     must("status", "whether one can buy it: available, preview or rdi", "available"),
     must("system_name", "what the system is called in the table of results", "8xH200 server"),
     must("number_of_nodes", "hosts that one result was measured on", "1"),

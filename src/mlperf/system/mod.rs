@@ -3,14 +3,16 @@
 mod facts;
 mod fields;
 mod gpus;
+mod values;
 
 use std::path::Path;
 
 use serde_json::{Map, Value};
 
 pub use facts::machine;
-pub use fields::{FIELDS, SystemField};
+pub use fields::{EXAMPLE_SUBMITTER, FIELDS, SystemField};
 pub use gpus::{Accelerator, gpus_of_table};
+pub use values::{WrongValue, misspelt_fields, wrong_values};
 
 /// A field that only the user can set, with its meaning and an example.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,8 +1,9 @@
 //! What a plan holds of MLPerf: LoadGen's tests as the rules require them, how long they take, and what is missing beside them.
 
+mod package_notes;
 mod search;
 
-use std::collections::BTreeMap;
+use std::path::Path;
 
 use crate::manifest::model::{self, Action, Bench, Mlperf};
 use crate::mlperf::accuracy::needs_sentences;
@@ -10,7 +11,7 @@ use crate::mlperf::conf::conf;
 use crate::mlperf::{Estimate, MlperfScenario, Round, TestRequest};
 
 use super::{ActionError, ActionKind, Plan};
-use crate::spec::Division;
+use package_notes::package_notes;
 pub use search::{Cost, full_test, short};
 
 /// A `bench` with `loadgen`, as the rules need it. None: there is no `loadgen`, or LoadGen has no such scenario.
@@ -31,11 +32,11 @@ pub fn test_request(bench: &Bench) -> Option<TestRequest<'_>> {
 }
 
 /// What the user should know before a plan's LoadGen tests are run: how long each takes, which scores cannot be computed, and
-/// which scenarios a closed submission lacks. One line each.
+/// what a package lacks, as detected below the root folder of this machine. One line each.
 ///
 /// # Errors
 /// A task's action cannot be read.
-pub fn notes(plan: &Plan) -> Result<Vec<String>, ActionError> {
+pub fn notes(plan: &Plan, machine: &Path) -> Result<Vec<String>, ActionError> {
     let mut notes = Vec::new();
     for task in plan.tasks.iter().filter(|task| task.skipped.is_none()) {
         if !matches!(task.kind, ActionKind::Bench | ActionKind::Mlperf) {
@@ -46,7 +47,7 @@ pub fn notes(plan: &Plan) -> Result<Vec<String>, ActionError> {
                 notes.extend(estimate(&bench).map(|text| format!("{}: {text}", task.id)));
             }
             Action::Mlperf(Mlperf::Package(package)) => {
-                notes.extend(missing(&package).into_iter().map(|text| format!("{}: {text}", task.id)));
+                notes.extend(package_notes(&package, machine).into_iter().map(|text| format!("{}: {text}", task.id)));
             }
             Action::Mlperf(Mlperf::Score(score)) => {
                 notes.extend(unscored(&score).map(|text| format!("{}: {text}", task.id)));
@@ -86,35 +87,4 @@ pub fn queries(bench: &Bench) -> Option<Estimate> {
     }
     let seed = request.find().ok()?.round.loadgen.seeds.schedule;
     Some(Estimate::of(&conf(&request).ok()?.settings, seed))
-}
-
-/// Scenarios that a closed submission of a benchmark must hold and this package does not.
-fn missing(package: &model::MlperfPackage) -> Vec<String> {
-    let Some(round) = Round::named(&package.round).filter(|_| package.division == Division::Closed) else {
-        return Vec::new();
-    };
-    let mut packed: BTreeMap<&str, Vec<MlperfScenario>> = BTreeMap::new();
-    let entries = package.entries();
-    for entry in &entries {
-        packed.entry(&entry.benchmark).or_default().extend(MlperfScenario::of(entry.scenario));
-    }
-    let mut notes = Vec::new();
-    for (name, there) in packed {
-        let Some(benchmark) = round.benchmarks.get(name) else { continue };
-        let mut lacks: Vec<String> = benchmark
-            .required
-            .iter()
-            .filter(|scenario| !there.contains(scenario))
-            .map(|scenario| scenario.title().to_owned())
-            .collect();
-        if !benchmark.one_of.is_empty() && !benchmark.one_of.iter().any(|scenario| there.contains(scenario)) {
-            let titles: Vec<&str> = benchmark.one_of.iter().map(|scenario| scenario.title()).collect();
-            lacks.push(titles.join(" or "));
-        }
-        if !lacks.is_empty() {
-            let (round, lacks) = (&round.name, lacks.join(", and "));
-            notes.push(format!("a closed submission of {name} in {round} must hold {lacks}, too"));
-        }
-    }
-    notes
 }

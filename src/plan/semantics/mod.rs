@@ -13,12 +13,14 @@ mod repository_parameters;
 mod retry;
 mod serve;
 mod simulated_engine;
+mod speculative_decoding;
 mod sweep;
 mod trtllm;
 mod weights;
 
 pub use engine_and_server::across;
 pub use packaging::packages;
+pub use speculative_decoding::speculative_decoding;
 
 use std::fmt::Write as _;
 

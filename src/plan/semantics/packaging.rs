@@ -7,7 +7,7 @@ use crate::event::TaskId;
 use crate::manifest::Node;
 use crate::manifest::model::{Action, Bench, Mlperf, MlperfDataset, MlperfEntry, MlperfPackage, MlperfResults};
 use crate::mlperf::conf;
-use crate::mlperf::{MlperfScenario, Round};
+use crate::mlperf::{MlperfScenario, Round, wrong_values};
 use crate::plan::PlanReference;
 use crate::plan::loadgen::test_request;
 use crate::plan::task::{ActionKind, Task};
@@ -40,8 +40,12 @@ pub fn packages<'a>(tasks: impl Iterator<Item = (&'a Task, &'a Node)>, found: &m
         let Some(PlannedTask { task, node, action: Action::Mlperf(Mlperf::Package(step)) }) = planned.get(id) else {
             continue;
         };
-        let Some(round) = Round::named(&step.round).filter(|_| !step.rehearse) else { continue };
-        PackageChecker { task, node, step, round: &round, planned: &planned, found }.check();
+        let Some(round) = Round::named(&step.round) else { continue };
+        let mut checker = PackageChecker { task, node, step, round: &round, planned: &planned, found };
+        checker.description();
+        if !step.rehearse {
+            checker.check();
+        }
     }
 }
 
@@ -62,6 +66,13 @@ struct PackedResult<'a> {
 }
 
 impl<'a> PackageChecker<'a> {
+    /// Values of the system's description that no package may have, a rehearsal neither.
+    fn description(&mut self) {
+        for wrong in wrong_values(&self.step.system_json) {
+            self.refuse(&["system_json", wrong.field], &wrong.what, wrong.why, wrong.fix, None);
+        }
+    }
+
     fn check(&mut self) {
         if self.step.also_99 && !self.step.results.iter().any(|one| self.round.lower_accuracy(&one.benchmark).is_some())
         {

@@ -1,6 +1,7 @@
 //! `mlperf: { package: … }` — the result directory of a submission: packed, examined by our gate, and by the official checker
 //! where there is one.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -205,9 +206,10 @@ fn package_outcome(
     official: Option<&Official>,
 ) -> Result<Done, Failure> {
     let stops = |finding: &&GateFinding| {
-        finding.weight == FindingWeight::Refused && !(step.rehearse && finding.check.is_of_a_rehearsal())
+        let check = finding.check;
+        !(step.rehearse && (check.is_of_a_rehearsal() || check.is_of_a_missing_part()))
     };
-    let stopping: Vec<&GateFinding> = examined.findings.iter().filter(stops).collect();
+    let stopping: Vec<&GateFinding> = examined.of(FindingWeight::Refused).filter(stops).collect();
     let results = examined.results.len();
     let for_review = match examined.of(FindingWeight::Review).count() {
         0 => String::new(),
@@ -237,9 +239,22 @@ fn package_outcome(
     }
     let kept = packed.submitter.display();
     let headline = if step.rehearse {
-        let findings = examined.refusal_count();
+        let parts: Vec<&str> = examined
+            .of(FindingWeight::Refused)
+            .filter(|finding| finding.check.is_of_a_missing_part())
+            .map(|finding| finding.check.into())
+            .collect();
+        let findings = examined.refusal_count() - parts.len();
+        let kinds: BTreeSet<&str> = parts.iter().copied().collect();
+        let missing = match parts.len() {
+            0 => String::new(),
+            some => {
+                let kinds = kinds.into_iter().collect::<Vec<_>>().join(", ");
+                format!(", {some} that a submission would have, too: {kinds}")
+            }
+        };
         format!(
-            "REHEARSAL, not for submission: {results} results in {kept}, {findings} findings because of it{checker}"
+            "REHEARSAL, not for submission: {results} results in {kept}, {findings} findings because of it{missing}{checker}"
         )
     } else {
         format!("{results} results in {kept}, the gate passes it{for_review}{checker}")

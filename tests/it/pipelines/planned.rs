@@ -270,7 +270,7 @@ fn every_system_can_be_measured_by_loadgens_rules() {
                 tests.split(',').count() * scenarios.split(',').count(),
                 "{workload} {system}"
             );
-            let notes = loadgen::notes(&planned).unwrap();
+            let notes = loadgen::notes(&planned, Path::new("/")).unwrap();
             assert!(notes.iter().any(|note| note.starts_with("run_harness/")), "{workload} {system}: {notes:?}");
         }
     }

@@ -228,6 +228,23 @@ fn a_rehearsal_is_packed_and_refused() {
     refused.shows("is a rehearsal with shortened durations");
 }
 
+/// A rehearsal may leave scenarios and scores out; a submission would be refused for it as well.
+#[test]
+fn a_rehearsal_counts_what_a_submission_would_lack_apart() {
+    let world = World::new();
+    Runs::new(&world.path("runs"), |test| test["rehearsal"] = serde_json::json!(true));
+    let is_left_out = |line: &&str| line.contains("{ benchmark: ") && !line.contains("scenario: offline");
+    let offline: Vec<String> = manifest(true).lines().filter(|line| !is_left_out(line)).map(str::to_owned).collect();
+    world.file("manifests/m.yaml", &format!("regatta: 1\nname: m\nstages:\n{}\n", offline.join("\n")));
+    let scores = "runs/offline/score/accuracy.txt";
+    let without = world.read(scores).replace(", 'tokens_per_sample': 294.0", "");
+    world.file(scores, &without);
+    world
+        .good(&["run", "m"])
+        .shows("REHEARSAL, not for submission: 1 results in closed/Example")
+        .shows(" findings because of it, 2 that a submission would have, too: missing scenario, missing score");
+}
+
 /// A script in the place of the official checker, run by `sh` as if that were Python.
 #[test]
 fn the_official_checker_is_asked_and_its_errors_are_folded_in() {

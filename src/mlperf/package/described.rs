@@ -1,0 +1,52 @@
+//! A system and its model as a package describes them: given, detected, or missing.
+
+use std::path::Path;
+
+use serde_json::{Map, Value};
+
+use crate::mlperf::submission_check::MEASUREMENT_FIELDS;
+use crate::mlperf::system::{self, Accelerator, MissingField};
+use crate::spec::Division;
+
+/// What the user gives of them.
+#[derive(Clone, Copy, Debug)]
+pub struct GivenDescription<'a> {
+    pub division: Division,
+    pub submitter: &'a str,
+    pub system: &'a str,
+    pub system_json: &'a Map<String, Value>,
+    pub measurements: &'a Map<String, Value>,
+}
+
+/// The same with the machine's facts.
+#[derive(Clone, Debug)]
+pub struct PackageDescription {
+    pub(super) system_json: Map<String, Value>,
+    pub(super) missing_fields: Vec<MissingField>,
+    /// Fields of `measurements`: name, meaning, example.
+    pub(super) missing_measurements: Vec<(&'static str, &'static str, &'static str)>,
+}
+
+impl GivenDescription<'_> {
+    /// With the facts of the machine below a root folder, and of its GPUs.
+    pub fn completed(&self, machine: &Path, gpus: &[Accelerator]) -> PackageDescription {
+        let mut given = self.system_json.clone();
+        for (name, value) in
+            [("division", self.division.as_str()), ("submitter", self.submitter), ("system_name", self.system)]
+        {
+            given.entry(name.to_owned()).or_insert_with(|| value.into());
+        }
+        let (system_json, missing_fields) = system::compose(&given, &system::known(machine, gpus));
+        let is_set = |name: &str| system::is_meaningful(self.measurements.get(name));
+        let missing_measurements = MEASUREMENT_FIELDS.into_iter().filter(|(name, ..)| !is_set(name)).collect();
+        PackageDescription { system_json, missing_fields, missing_measurements }
+    }
+}
+
+impl PackageDescription {
+    /// Names of everything without which nothing is packed.
+    pub fn missing(&self) -> Vec<&'static str> {
+        let fields = self.missing_fields.iter().map(|missing| missing.field.name);
+        fields.chain(self.missing_measurements.iter().map(|(name, ..)| *name)).collect()
+    }
+}

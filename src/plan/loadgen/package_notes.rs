@@ -1,0 +1,76 @@
+//! What a planned package will lack.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use crate::manifest::model::MlperfPackage;
+use crate::mlperf::{Accelerator, EXAMPLE_SUBMITTER, GivenDescription, MlperfScenario, Round, misspelt_fields};
+use crate::spec::Division;
+
+/// One line each. What is known of the machine is read below a root folder.
+pub(super) fn package_notes(package: &MlperfPackage, machine: &Path) -> Vec<String> {
+    let mut notes = missing_scenarios(package);
+    if package.submitter == EXAMPLE_SUBMITTER && !package.rehearse {
+        notes.push(format!(
+            "the submitter is `{EXAMPLE_SUBMITTER}`, a stand-in: `submitter` is your organisation, as registered for the round"
+        ));
+    }
+    for (name, near) in misspelt_fields(&package.system_json) {
+        notes.push(format!("`system_json.{name}` is packed as it is: did you mean `{near}`?"));
+    }
+    notes.extend(missing_values(package, machine));
+    notes
+}
+
+/// Scenarios that a closed submission of a benchmark must hold and this package does not.
+fn missing_scenarios(package: &MlperfPackage) -> Vec<String> {
+    let Some(round) = Round::named(&package.round).filter(|_| package.division == Division::Closed) else {
+        return Vec::new();
+    };
+    let mut packed: BTreeMap<&str, Vec<MlperfScenario>> = BTreeMap::new();
+    let entries = package.entries();
+    for entry in &entries {
+        packed.entry(&entry.benchmark).or_default().extend(MlperfScenario::of(entry.scenario));
+    }
+    let mut notes = Vec::new();
+    for (name, there) in packed {
+        let Some(benchmark) = round.benchmarks.get(name) else { continue };
+        let mut lacks: Vec<String> = benchmark
+            .required
+            .iter()
+            .filter(|scenario| !there.contains(scenario))
+            .map(|scenario| scenario.title().to_owned())
+            .collect();
+        if !benchmark.one_of.is_empty() && !benchmark.one_of.iter().any(|scenario| there.contains(scenario)) {
+            let titles: Vec<&str> = benchmark.one_of.iter().map(|scenario| scenario.title()).collect();
+            lacks.push(titles.join(" or "));
+        }
+        if !lacks.is_empty() {
+            let (round, lacks) = (&round.name, lacks.join(", and "));
+            notes.push(format!("a closed submission of {name} in {round} must hold {lacks}, too"));
+        }
+    }
+    notes
+}
+
+/// Values that stop the packing, after all runs.
+fn missing_values(package: &MlperfPackage, machine: &Path) -> Option<String> {
+    let given = GivenDescription {
+        division: package.division,
+        submitter: &package.submitter,
+        system: &package.system,
+        system_json: &package.system_json,
+        measurements: &package.measurements,
+    };
+    // The file may not be there yet. Then it has what it will have: a GPU.
+    let gpus: Vec<Accelerator> = package
+        .nvidia_smi
+        .iter()
+        .map(|path| Accelerator { name: path.clone(), memory_mib: 1, driver: String::new() })
+        .collect();
+    let missing = given.completed(machine, &gpus).missing();
+    let names = missing.join(", ");
+    (!missing.is_empty()).then(|| {
+        format!("{} values are neither given nor detected, and nothing is packed without them: {names}", missing.len())
+    })
+}
