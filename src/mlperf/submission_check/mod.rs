@@ -187,6 +187,7 @@ pub fn examine(root: &Path, round: &Round) -> SubmissionReport {
                     benchmark: &found.name,
                     official,
                     scenario: name,
+                    round: &round.name,
                     layout,
                 };
                 results.push(result(&mut to, &entry, round, benchmark, scenario, lock));
@@ -227,6 +228,9 @@ fn result(
     let accuracy = accuracy::check(to, entry, round, benchmark, scenario, locked);
     if let (Some(performance), Some(accurate)) = (&performance, &accuracy.detail) {
         accuracy::same_system(to, entry, performance, accurate);
+    }
+    if let Some(performance) = &performance {
+        consistency::parts_of_verdict(to, &entry.performance(), performance, scenario);
     }
     if let Some(performance) = performance.as_ref().filter(|_| entry.is_closed()) {
         consistency::check(to, &entry.performance(), performance, benchmark, scenario, &accuracy.metrics);

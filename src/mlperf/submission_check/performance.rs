@@ -30,9 +30,7 @@ pub(super) fn check(
     equal_issue(to, &at, &detail, entry);
     switches(to, &at, &detail);
     place(to, &at, &detail, entry);
-    if entry.is_closed() {
-        limits::check(to, &at, &detail, benchmark, scenario);
-    }
+    limits::check(to, &at, &detail, entry, benchmark, scenario);
     Some(detail)
 }
 

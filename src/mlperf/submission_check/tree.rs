@@ -49,6 +49,8 @@ pub(super) struct ResultEntry<'a> {
     pub official: &'a str,
     /// The name of its folder.
     pub scenario: &'a str,
+    /// `v6.1`.
+    pub round: &'a str,
     pub layout: SubmissionLayout,
 }
 

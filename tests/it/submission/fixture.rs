@@ -232,6 +232,12 @@ impl Submission {
     pub(crate) fn system(&self) -> PathBuf {
         self.at("systems").join(format!("{SYSTEM}.json"))
     }
+
+    /// Moves it to another division, after all other changes: [`Self::at`] is in Closed.
+    pub(crate) fn submit_to(&self, division: &str) {
+        self.field(&self.system(), "division", Some(json!(division)));
+        fs::rename(self.0.join("closed"), self.0.join(division)).unwrap();
+    }
 }
 
 /// A power meter's log of a run: a sample each second while it lasted, of so many watts.

@@ -5,6 +5,7 @@
 
 mod assembling;
 mod broken;
+mod divisions;
 mod fixture;
 mod official;
 mod packing;
