@@ -40,7 +40,7 @@ pub(super) fn check(to: &mut GateFindings, submitter: &Submitter, round: &Round)
             continue;
         }
         let system_type = check_submitter(to, &at, submitter).unwrap_or_default();
-        let is_edge = submitter.division != "open" && system_type.eq_ignore_ascii_case("edge");
+        let is_edge = submitter.division != "open" && system_type == "edge";
         for found in system.benchmarks.iter().filter(|_| is_edge) {
             // On the edge a benchmark has SingleStream.
             let of_datacenter = |benchmark: &Benchmark| !benchmark.required.contains(&MlperfScenario::SingleStream);
@@ -96,9 +96,10 @@ fn check_submitter(to: &mut GateFindings, at: &Path, submitter: &Submitter) -> O
             fix,
         );
     }
-    for (name, known) in [("status", &STATUS[..]), ("system_type", &TYPES[..])] {
+    // The official checker takes a status in any case, and ends at a type that is not written so.
+    for (name, known, is_exact) in [("status", &STATUS[..], false), ("system_type", &TYPES[..], true)] {
         let text = fields.get(name).and_then(Value::as_str).unwrap_or_default();
-        let is_known = known.iter().any(|one| one.eq_ignore_ascii_case(text));
+        let is_known = known.iter().any(|one| *one == text || !is_exact && one.eq_ignore_ascii_case(text));
         if !text.is_empty() && !is_known {
             let what = format!("`{name}` is {text:?}, not one of {}", known.join(" | "));
             to.refuse(GateCheck::SystemFields, at, what, "the table of results is sorted by it", "take one of them");

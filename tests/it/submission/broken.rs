@@ -370,6 +370,8 @@ pub(super) const BROKEN: &[(&str, Break)] = &[
     ("system of another submitter", |s| s.field(&s.system(), "submitter", Some(json!("Other")))),
     ("system without a status", |s| s.field(&s.system(), "status", Some(json!("")))),
     ("system of no known type", |s| s.field(&s.system(), "system_type", Some(json!("cloud")))),
+    ("system of a type in another case", |s| s.field(&s.system(), "system_type", Some(json!("Datacenter")))),
+    ("system of a type in a list", |s| s.field(&s.system(), "system_type", Some(json!(["datacenter"])))),
     ("edge system", |s| s.field(&s.system(), "system_type", Some(json!("edge")))),
     ("no framework", |s| s.field(&s.system(), "framework", Some(json!("")))),
     ("no operating system", |s| s.field(&s.system(), "operating_system", None)),
