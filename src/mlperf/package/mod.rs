@@ -26,6 +26,11 @@ pub struct WrittenPackage {
 
 /// Writes the package into `out`.
 pub fn pack(order: &PackageRequest, out: &Path) -> Result<WrittenPackage, Unpacked> {
+    let order = &PackageRequest {
+        system_json: with_text_flags(&order.system_json),
+        measurements: with_text_flags(&order.measurements),
+        ..order.clone()
+    };
     let known = system::known(&order.machine, &order.gpus);
     let (system_json, missing) = system::compose(&given(order), &known);
     let unset: Vec<(&str, &str, &str)> = MEASUREMENT_FIELDS
@@ -86,6 +91,12 @@ pub fn pack(order: &PackageRequest, out: &Path) -> Result<WrittenPackage, Unpack
         to.text(&Path::new("documentation").join(REHEARSAL_FILE), readme::REHEARSAL)?;
     }
     Ok(WrittenPackage { lock, submitter })
+}
+
+/// The fields with flags as texts: the official checker takes `false` for an empty value, and `true` for no text.
+fn with_text_flags(fields: &Map<String, Value>) -> Map<String, Value> {
+    let text = |value: &Value| if value.is_boolean() { Value::String(value.to_string()) } else { value.clone() };
+    fields.iter().map(|(name, value)| (name.clone(), text(value))).collect()
 }
 
 /// The manifest's description of the system, with the values it sets elsewhere.

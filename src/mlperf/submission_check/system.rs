@@ -14,6 +14,9 @@ use crate::mlperf::{Benchmark, MlperfScenario, Round, SubmissionLayout};
 
 const STATUS: [&str; 3] = ["available", "preview", "rdi"];
 const TYPES: [&str; 4] = ["datacenter", "edge", "datacenter,edge", "edge,datacenter"];
+const IS_NETWORK: &str = "is_network";
+/// Fields that the official checker takes for texts, and ends where one is none.
+const TEXTS: [&str; 7] = ["division", "submitter", "status", "system_type", IS_NETWORK, "hw_notes", "sw_notes"];
 
 /// All systems of a submitter: those with results and those that are described.
 pub(super) fn check(to: &mut GateFindings, submitter: &Submitter, round: &Round) {
@@ -67,6 +70,21 @@ pub(super) fn weight_of_empty(value: Option<&Value>) -> FindingWeight {
     }
 }
 
+/// Numbers, lists and flags where the official checker wants a text.
+fn texts(to: &mut GateFindings, at: &Path, fields: &Map<String, Value>) {
+    let is_other = |value: &&Value| !value.is_string() && !value.is_null();
+    for name in TEXTS {
+        let Some(value) = fields.get(name).filter(is_other) else { continue };
+        // An empty one was reported where a field must not be empty, and is passed over in the notes.
+        if name != IS_NETWORK && !is_meaningful(Some(value)) {
+            continue;
+        }
+        let what = format!("`{name}` is no text: {value}");
+        let fix = if name == IS_NETWORK { "take it out, or write \"true\" in quotes" } else { "write it in quotes" };
+        to.refuse(GateCheck::SystemFields, at, what, "the official checker reads it as a text, and ends there", fix);
+    }
+}
+
 /// Gives the type of the system. None: its description cannot be read.
 fn check_submitter(to: &mut GateFindings, at: &Path, submitter: &Submitter) -> Option<String> {
     let read = read_bytes(at).map_err(|error| error.to_string());
@@ -96,6 +114,7 @@ fn check_submitter(to: &mut GateFindings, at: &Path, submitter: &Submitter) -> O
             fix,
         );
     }
+    texts(to, at, &fields);
     // The official checker takes a status in any case, and ends at a type that is not written so.
     for (name, known, is_exact) in [("status", &STATUS[..], false), ("system_type", &TYPES[..], true)] {
         let text = fields.get(name).and_then(Value::as_str).unwrap_or_default();
@@ -132,7 +151,7 @@ fn check_submitter(to: &mut GateFindings, at: &Path, submitter: &Submitter) -> O
         }
     }
     let network =
-        fields.get("is_network").and_then(Value::as_str).is_some_and(|text| text.eq_ignore_ascii_case("true"));
+        fields.get(IS_NETWORK).and_then(Value::as_str).is_some_and(|text| text.eq_ignore_ascii_case("true"));
     if network != (submitter.division == "network") && submitter.division != "open" {
         let what = format!("`is_network` is {network} in the division {}", submitter.division);
         to.refuse(
