@@ -30,6 +30,15 @@ pub(super) fn root(to: &mut GateFindings, root: &Path, layout: SubmissionLayout)
     }
 }
 
+/// A folder below a division without `results/`. The checkers until v5.1 pass it over.
+pub(super) fn no_results(to: &mut GateFindings, submitter: &Submitter, layout: SubmissionLayout) {
+    if !submitter.folder.join("results").is_dir() {
+        let what = "it has no results/, and is no submitter's";
+        let why = "since v6.0 the official checker ends at a folder below a division without results/, and judges nothing";
+        to.find(FindingWeight::of_newer_checker(layout), GateCheck::Layout, &submitter.folder, what, why, "take it out");
+    }
+}
+
 /// Of one submitter with results.
 pub(super) fn submitter(to: &mut GateFindings, submitter: &Submitter, round: &Round) {
     let layout = SubmissionLayout::of(&round.name);

@@ -272,6 +272,8 @@ pub(super) const BROKEN: &[(&str, Break)] = &[
     // Strays and names.
     ("a misspelt benchmark", |s| fs::rename(s.of(""), s.of("../llama2-70b-99.8")).unwrap()),
     ("a file beside closed/", |s| write(s.0.join("results.csv"), "x\n")),
+    ("a submitter without results", |s| write(s.0.join("open/Example/documentation/notes.md"), "x\n")),
+    ("a folder of texts below closed/", |s| write(s.0.join("closed/docs/readme.md"), "x\n")),
     ("no calibration", |s| fs::rename(s.at("documentation/calibration.md"), s.at("documentation/bandwidth.md")).unwrap()),
     ("audit.config in the package", |s| write(s.of("Server/performance/run_1/audit.config"), "*.*.mode = 2\n")),
     ("a name with a space", |s| write(s.at("documentation/cali bration.md"), "x\n")),
