@@ -11,7 +11,7 @@ use super::tree::{FileSource, SubmissionTree};
 use crate::files::{read_bytes, read_text, sha256_of_file};
 use crate::mlperf::layout::{scenario_titled, test_folder, verdict_file};
 use crate::mlperf::{LockedResult, LockedRun, PackageProvenance, SubmissionLayout, truncate_accuracy_log};
-use crate::spec::{Division, TestMode};
+use crate::spec::TestMode;
 
 const SUMMARY: &str = "mlperf_log_summary.txt";
 const DETAIL: &str = "mlperf_log_detail.txt";
@@ -88,7 +88,7 @@ pub(super) fn add(tree: &mut SubmissionTree, logs: &ForeignResult) -> Result<(),
     let lock = PackageProvenance {
         regatta: env!("CARGO_PKG_VERSION").to_owned(),
         round: tree.round.name.clone(),
-        division: if division == "open" { Division::Open } else { Division::Closed },
+        division,
         submitter,
         system,
         rehearsal: false,

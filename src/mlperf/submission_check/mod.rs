@@ -37,7 +37,7 @@ pub use power::MeasuredPower;
 use scenarios::BenchmarkFolder;
 pub use settings::MEASUREMENT_FIELDS;
 pub(super) use tree::DIVISIONS;
-use tree::ResultEntry;
+use tree::{ResultEntry, SystemTraits};
 
 use super::endpoints::{NOT_SUPPORTED, endpoints_result, is_endpoints_result};
 use super::log::{DETAIL_FILE, Detail};
@@ -162,7 +162,8 @@ pub fn examine(root: &Path, round: &Round) -> SubmissionReport {
         // First of all, whether it is a rehearsal.
         let locks = record::read(&mut to, submitter, round);
         structure::submitter(&mut to, submitter, round);
-        system::check(&mut to, submitter, round);
+        let traits = system::check(&mut to, submitter, round);
+        let unknown = SystemTraits::default();
         for (system, found) in submitter.benchmarks() {
             let lock = locks.iter().find(|lock| lock.system == system.name);
             let (official, benchmark) = match scenarios::folder(&mut to, submitter, round, found) {
@@ -185,6 +186,7 @@ pub fn examine(root: &Path, round: &Round) -> SubmissionReport {
                 let entry = ResultEntry {
                     submitter,
                     system: &system.name,
+                    traits: traits.get(&system.name).unwrap_or(&unknown),
                     benchmark: &found.name,
                     official,
                     scenario: name,

@@ -180,12 +180,16 @@ fn equal_issue(to: &mut GateFindings, at: &Path, detail: &Detail, entry: &Result
     }
 }
 
-/// LoadGen runs on the host in Closed, on another machine in Network, and the name of the system under test shows which.
+/// LoadGen runs on the host in Closed, on another machine in Network, and the name of the system under test shows which. In Open
+/// the description of the system decides.
 fn place(to: &mut GateFindings, at: &Path, detail: &Detail, entry: &ResultEntry) {
     let name = detail.text("sut_name").unwrap_or_default();
-    let (is, must) = (name.contains("Network SUT"), entry.submitter.division == "network");
-    if is != must && entry.submitter.division != "open" {
-        let what = format!("the system under test is called {name:?} in the division {}", entry.submitter.division);
+    let division = entry.submitter.division.as_str();
+    let is_open_network = division == "open" && entry.traits.is_network;
+    let (is, must) = (name.contains("Network SUT"), division == "network" || is_open_network);
+    if is != must && (division != "open" || must) {
+        let of = if is_open_network { ", and `is_network` of the system is true" } else { "" };
+        let what = format!("the system under test is called {name:?} in the division {division}{of}");
         let why = "`Network SUT` is in its name exactly when LoadGen is on another machine";
         // What a system is called in Closed is not looked at.
         let weight = if must { FindingWeight::Refused } else { FindingWeight::Review };

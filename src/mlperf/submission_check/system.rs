@@ -1,12 +1,13 @@
 //! `systems/<name>.json`: every field there, and saying something.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde_json::{Map, Value};
 
 use super::finding::{FindingWeight, GateFindings};
 use super::gate_check::GateCheck;
-use super::tree::{Submitter, files};
+use super::tree::{Submitter, SystemTraits, files};
 use crate::files::read_bytes;
 use crate::mlperf::system::FIELDS;
 pub(super) use crate::mlperf::system::is_meaningful;
@@ -15,11 +16,27 @@ use crate::mlperf::{Benchmark, MlperfScenario, Round, SubmissionLayout};
 const STATUS: [&str; 3] = ["available", "preview", "rdi"];
 const TYPES: [&str; 4] = ["datacenter", "edge", "datacenter,edge", "edge,datacenter"];
 const IS_NETWORK: &str = "is_network";
+/// What the description of a system behind a network has in addition; each may be empty.
+const NETWORK_FIELDS: [&str; 12] = [
+    "network_type",
+    "network_media",
+    "network_rate",
+    "nic_loadgen",
+    "number_nic_loadgen",
+    "net_software_stack_loadgen",
+    "network_protocol",
+    "number_connections",
+    "nic_sut",
+    "number_nic_sut",
+    "net_software_stack_sut",
+    "network_topology",
+];
 /// Fields that the official checker takes for texts, and ends where one is none.
 const TEXTS: [&str; 7] = ["division", "submitter", "status", "system_type", IS_NETWORK, "hw_notes", "sw_notes"];
 
-/// All systems of a submitter: those with results and those that are described.
-pub(super) fn check(to: &mut GateFindings, submitter: &Submitter, round: &Round) {
+/// All systems of a submitter: those with results and those that are described. Gives the traits of those with results.
+pub(super) fn check(to: &mut GateFindings, submitter: &Submitter, round: &Round) -> BTreeMap<String, SystemTraits> {
+    let mut all = BTreeMap::new();
     let layout = SubmissionLayout::of(&round.name);
     let folder = submitter.folder.join("systems");
     let described: Vec<String> =
@@ -42,8 +59,9 @@ pub(super) fn check(to: &mut GateFindings, submitter: &Submitter, round: &Round)
             );
             continue;
         }
-        let system_type = check_submitter(to, &at, submitter).unwrap_or_default();
-        let is_edge = submitter.division != "open" && system_type == "edge";
+        let traits = check_description(to, &at, submitter, layout).unwrap_or_default();
+        let is_edge = submitter.division != "open" && traits.system_type == "edge";
+        all.insert(system.name.clone(), traits);
         for found in system.benchmarks.iter().filter(|_| is_edge) {
             // On the edge a benchmark has SingleStream.
             let of_datacenter = |benchmark: &Benchmark| !benchmark.required.contains(&MlperfScenario::SingleStream);
@@ -60,6 +78,7 @@ pub(super) fn check(to: &mut GateFindings, submitter: &Submitter, round: &Round)
         let why = "a described system has results";
         to.find(weight, GateCheck::SystemName, &at, "no result is of this system", why, "take it out");
     }
+    all
 }
 
 /// Of a value with no meaning: the official checker takes a place-holder, and any text but an empty one.
@@ -85,8 +104,13 @@ fn texts(to: &mut GateFindings, at: &Path, fields: &Map<String, Value>) {
     }
 }
 
-/// Gives the type of the system. None: its description cannot be read.
-fn check_submitter(to: &mut GateFindings, at: &Path, submitter: &Submitter) -> Option<String> {
+/// None: it cannot be read.
+fn check_description(
+    to: &mut GateFindings,
+    at: &Path,
+    submitter: &Submitter,
+    layout: SubmissionLayout,
+) -> Option<SystemTraits> {
     let read = read_bytes(at).map_err(|error| error.to_string());
     let read =
         read.and_then(|bytes| serde_json::from_slice::<Map<String, Value>>(&bytes).map_err(|error| error.to_string()));
@@ -150,10 +174,9 @@ fn check_submitter(to: &mut GateFindings, at: &Path, submitter: &Submitter) -> O
             to.refuse(GateCheck::SystemFields, at, what, "results are divided by it", "write a whole number");
         }
     }
-    let network =
-        fields.get(IS_NETWORK).and_then(Value::as_str).is_some_and(|text| text.eq_ignore_ascii_case("true"));
-    if network != (submitter.division == "network") && submitter.division != "open" {
-        let what = format!("`is_network` is {network} in the division {}", submitter.division);
+    let is_network = network(to, at, &fields, layout);
+    if is_network != (submitter.division == "network") && submitter.division != "open" {
+        let what = format!("`is_network` is {is_network} in the division {}", submitter.division);
         to.refuse(
             GateCheck::SystemFields,
             at,
@@ -162,5 +185,25 @@ fn check_submitter(to: &mut GateFindings, at: &Path, submitter: &Submitter) -> O
             "pack it for the other division",
         );
     }
-    fields.get("system_type").and_then(Value::as_str).map(str::to_owned)
+    let system_type = fields.get("system_type").and_then(Value::as_str).unwrap_or_default().to_owned();
+    Some(SystemTraits { system_type, is_network })
+}
+
+/// Whether the system is behind a network; reports what its description lacks then. Since v6.0 the official checker asks for
+/// it wherever `is_network` has a text, `"false"`, too.
+fn network(to: &mut GateFindings, at: &Path, fields: &Map<String, Value>, layout: SubmissionLayout) -> bool {
+    let text = fields.get(IS_NETWORK).and_then(Value::as_str).unwrap_or_default();
+    let is_network = text.eq_ignore_ascii_case("true");
+    let is_asked_for = is_network || layout == SubmissionLayout::Single && !text.is_empty();
+    let missing: Vec<&str> = NETWORK_FIELDS.into_iter().filter(|name| !fields.contains_key(*name)).collect();
+    if is_asked_for && !missing.is_empty() {
+        let what = format!("`is_network` is {text:?}, and these are missing: {}", missing.join(", "));
+        let (why, fix) = if is_network {
+            ("a system behind a network has them", "add them; each may be empty")
+        } else {
+            ("since v6.0 the official checker asks for them wherever `is_network` has a text", "take `is_network` out")
+        };
+        to.refuse(GateCheck::SystemFields, at, what, why, fix);
+    }
+    is_network
 }

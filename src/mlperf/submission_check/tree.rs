@@ -38,11 +38,21 @@ impl Submitter {
     }
 }
 
+/// What the description of a system decides about its results.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct SystemTraits {
+    /// `datacenter`, `edge` or both; empty where the description cannot be read.
+    pub system_type: String,
+    /// LoadGen is on another machine.
+    pub is_network: bool,
+}
+
 /// One result: a benchmark on a system in a scenario.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ResultEntry<'a> {
     pub submitter: &'a Submitter,
     pub system: &'a str,
+    pub traits: &'a SystemTraits,
     /// The name of its folder.
     pub benchmark: &'a str,
     /// The round's name of it.

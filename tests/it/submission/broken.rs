@@ -13,7 +13,7 @@ use regatta::mlperf::{
 use serde_json::{Value, json};
 
 use super::fixture::{BENCHMARK, SYSTEM, Submission, detail, good, good_of, line, run, summary, write};
-use regatta::spec::{Division, TestMode};
+use regatta::spec::TestMode;
 
 type Break = fn(&Submission);
 
@@ -152,6 +152,17 @@ pub(super) const BROKEN: &[(&str, Break)] = &[
     ("an unknown status", |s| s.field(&s.system(), "status", Some(json!("research")))),
     ("submitter in another case", |s| s.field(&s.system(), "submitter", Some(json!("EXAMPLE")))),
     ("system under another name", |s| fs::rename(s.system(), s.at("systems/box_h200_x8.json")).unwrap()),
+    ("closed with is_network in words", |s| s.field(&s.system(), "is_network", Some(json!("false")))),
+    ("Network: the fields of a network system are missing", |s| {
+        s.over_a_network();
+        s.submit_to("network");
+    }),
+    ("Open: over a network, with LoadGen on the host", |s| {
+        s.over_a_network();
+        s.describe_network();
+        s.set("Server/performance/run_1", "sut_name", &json!("PySUT"));
+        s.submit_to("open");
+    }),
     ("closed over a network", |s| s.field(&s.system(), "is_network", Some(json!("true")))),
     ("measurements without weight types", |s| s.field(&s.of("Server/measurements.json"), "weight_data_types", Some(json!("")))),
     ("no user.conf", |s| fs::remove_file(s.of("Server/user.conf")).unwrap()),
@@ -452,6 +463,7 @@ fn section(check: GateCheck) -> &'static str {
         | GateCheck::EmptyFile
         | GateCheck::Empty
         | GateCheck::Benchmark
+        | GateCheck::Layout
         | GateCheck::Scenario
         | GateCheck::SystemName => "submission_rules, Directory structure",
         GateCheck::Power => "power_measurement, LoadGen and Start/End TimeStamps",
@@ -474,7 +486,7 @@ fn lock(s: &Submission, change: impl Fn(&mut Value)) {
     let lock = PackageProvenance {
         regatta: "0.1.0".to_owned(),
         round: "v6.1".to_owned(),
-        division: Division::Closed,
+        division: "closed".to_owned(),
         submitter: "Example".to_owned(),
         system: SYSTEM.to_owned(),
         rehearsal: false,

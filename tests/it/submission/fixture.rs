@@ -233,6 +233,36 @@ impl Submission {
         self.at("systems").join(format!("{SYSTEM}.json"))
     }
 
+    /// LoadGen is on another machine.
+    pub(crate) fn over_a_network(&self) {
+        self.field(&self.system(), "is_network", Some(json!("true")));
+        for scenario in SCENARIOS {
+            for run in ["performance/run_1", "accuracy"] {
+                self.set(&format!("{scenario}/{run}"), "sut_name", &json!("Network SUT"));
+            }
+        }
+    }
+
+    /// What the description of such a system has in addition.
+    pub(crate) fn describe_network(&self) {
+        for name in [
+            "network_type",
+            "network_media",
+            "network_rate",
+            "nic_loadgen",
+            "number_nic_loadgen",
+            "net_software_stack_loadgen",
+            "network_protocol",
+            "number_connections",
+            "nic_sut",
+            "number_nic_sut",
+            "net_software_stack_sut",
+            "network_topology",
+        ] {
+            self.field(&self.system(), name, Some(json!("")));
+        }
+    }
+
     /// Moves it to another division, after all other changes: [`Self::at`] is in Closed.
     pub(crate) fn submit_to(&self, division: &str) {
         self.field(&self.system(), "division", Some(json!(division)));
