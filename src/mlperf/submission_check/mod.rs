@@ -128,11 +128,12 @@ impl SubmissionReport {
     }
 }
 
-/// The outcome of a run from the logs in a folder. None: it holds no detail log of a performance run.
-pub fn run_value(folder: &Path, scenario: MlperfScenario) -> Option<JudgedRun> {
+/// The outcome of a run of a benchmark (empty: an unknown one) from the logs in a folder. None: it holds no detail log of a
+/// performance run.
+pub fn run_value(folder: &Path, benchmark: &str, scenario: MlperfScenario) -> Option<JudgedRun> {
     let detail = Detail::of(folder).ok()?;
     let rehearsal = TestRecord::in_folder(folder).ok().flatten().is_some_and(|test| test.rehearsal);
-    Some(JudgedRun { simulated: is_simulated(folder), rehearsal, ..performance::value(&detail, scenario) })
+    Some(JudgedRun { simulated: is_simulated(folder), rehearsal, ..performance::value(&detail, benchmark, scenario) })
 }
 
 /// The round of a submission: by its lock, else by the seeds in its logs.
@@ -238,7 +239,8 @@ fn result(
     if let Some(performance) = performance.as_ref().filter(|_| entry.is_closed()) {
         consistency::check(to, &entry.performance(), performance, benchmark, scenario, &accuracy.metrics);
     }
-    let logged = performance.as_ref().map(|detail| performance::value(detail, scenario)).unwrap_or_default();
+    let value = |detail| performance::value(detail, entry.official, scenario);
+    let logged = performance.as_ref().map(value).unwrap_or_default();
     let run = lock.and_then(|lock| lock.run(entry.benchmark, scenario, TestMode::Performance));
     let judged = JudgedRun {
         simulated: run.is_some_and(|run| run.simulated),

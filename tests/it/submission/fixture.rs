@@ -352,6 +352,51 @@ impl Submission {
         fs::rename(self.of(""), self.of("").with_file_name("gpt-oss-120b")).unwrap();
     }
 
+    /// Makes it one of llama3.1-8b-edge on an edge system, in Offline and SingleStream, without its audit tests.
+    pub(crate) fn with_edge_model(&self) {
+        self.field(&self.system(), "system_type", Some(json!("edge")));
+        fs::remove_dir_all(self.of("Interactive")).unwrap();
+        fs::rename(self.of("Server"), self.of("SingleStream")).unwrap();
+        let qps = [("Offline", "target_qps = 37.2"), ("SingleStream", "target_latency = 6")];
+        for (scenario, setting) in qps {
+            fs::remove_dir_all(self.of(&format!("{scenario}/TEST06"))).unwrap();
+            let conf = format!("llama3_1-8b-edge.{scenario}.{setting}\nllama3_1-8b-edge.{scenario}.min_duration = 600000\n");
+            write(self.of(&format!("{scenario}/user.conf")), conf);
+            let scores = "{'rouge1': 38.7, 'rouge2': 16.0, 'rougeL': 24.4, 'rougeLsum': 35.8, 'gen_len': 3000000, 'gen_num': 5000}";
+            let text = format!("{scores}\n\nhash={}\n", sha256(SAMPLES.as_bytes()));
+            write(self.of(&format!("{scenario}/accuracy/accuracy.txt")), text);
+        }
+        for (run, mode) in [("performance/run_1", "PerformanceOnly"), ("accuracy", "AccuracyOnly")] {
+            self.single_stream(&format!("SingleStream/{run}"), mode);
+            let run = format!("Offline/{run}");
+            for key in ["qsl_reported_total_count", "effective_performance_sample_count", "effective_accuracy_sample_count"] {
+                self.set(&run, key, &json!(5000));
+            }
+        }
+        // An answer has 128 tokens at most.
+        self.set("Offline/performance/run_1", "result_tokens_per_second", &json!(3840.0));
+        self.summary("Offline", "Tokens per second", "3840.0");
+        fs::rename(self.of(""), self.of("").with_file_name("llama3.1-8b-edge")).unwrap();
+    }
+
+    /// Puts the logs of a run in SingleStream there, as long and of as many samples as llama3.1-8b-edge has.
+    fn single_stream(&self, run: &str, mode: &str) {
+        let from = logs().join("single-stream");
+        let text = fs::read_to_string(from.join("mlperf_log_detail.txt")).unwrap();
+        let lines = text.lines().map(|old| {
+            let old: Value = serde_json::from_str(old.strip_prefix(":::MLLOG ").unwrap()).unwrap();
+            line(old["key"].as_str().unwrap(), &old["value"], false)
+        });
+        write(self.log(run), lines.collect::<String>());
+        write(self.of(run).join("mlperf_log_summary.txt"), fs::read(from.join("mlperf_log_summary.txt")).unwrap());
+        self.set(run, "effective_test_mode", &json!(mode));
+        self.set(run, "effective_min_duration_ms", &json!(600_000));
+        self.set(run, "generated_query_duration", &json!(602_000_000_000_u64));
+        for key in ["qsl_reported_total_count", "effective_performance_sample_count", "effective_accuracy_sample_count"] {
+            self.set(run, key, &json!(5000));
+        }
+    }
+
     fn is_of_v6_1(&self) -> bool {
         let seed = Round::named("v6.1").unwrap().loadgen.seeds.qsl.to_string();
         fs::read_to_string(self.log("Offline/performance/run_1")).unwrap().contains(&seed)

@@ -6,6 +6,7 @@
 mod assembling;
 mod broken;
 mod divisions;
+mod edge;
 mod fixture;
 mod official;
 mod packing;
