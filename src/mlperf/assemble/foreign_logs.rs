@@ -55,6 +55,10 @@ pub(super) fn add(tree: &mut SubmissionTree, logs: &ForeignResult) -> Result<(),
     let tests = tree.round.benchmarks.get(&logs.benchmark).map(|benchmark| benchmark.tests.clone()).unwrap_or_default();
     for test in tests {
         let from = logs.folder.join(test_folder(test));
+        // Open has no audit tests.
+        if division == "open" && !from.is_dir() {
+            continue;
+        }
         let to = below.join(layout.audit(&system, &logs.benchmark, title, test));
         runs.insert(test, audit(tree, test, &from, &to)?);
     }
@@ -139,13 +143,14 @@ fn accuracy(tree: &mut SubmissionTree, from: &Path, to: &Path) -> Result<LockedR
     Ok(run)
 }
 
-/// An audit as the official verification leaves it: its outcome, and the log with the answers.
+/// An audit as the official verification leaves it: its outcome, and the log with the answers where there is one.
 fn audit(tree: &mut SubmissionTree, test: TestMode, from: &Path, to: &Path) -> Result<LockedRun, AssembleError> {
     let mut run = LockedRun { files: BTreeMap::new(), ..LockedRun::default() };
     copied(tree, &mut run, from.join(verdict_file(test)), to.join(verdict_file(test)))?;
     let log = [from.join("accuracy").join(ACCURACY), from.join(ACCURACY)];
-    let log = log.iter().find(|path| path.is_file()).unwrap_or(&log[0]).clone();
-    copied(tree, &mut run, log, to.join("accuracy").join(ACCURACY))?;
+    if let Some(log) = log.into_iter().find(|path| path.is_file()) {
+        copied(tree, &mut run, log, to.join("accuracy").join(ACCURACY))?;
+    }
     if test != TestMode::Test06 {
         copied(tree, &mut run, from.join("accuracy/accuracy.txt"), to.join("accuracy/accuracy.txt"))?;
         for name in [SUMMARY, DETAIL] {
