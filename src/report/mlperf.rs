@@ -65,9 +65,11 @@ pub fn value(judged: &JudgedRun) -> String {
     }
 }
 
-/// LoadGen's verdict, and what the run was beside a measurement: `VALID SIMULATED REHEARSAL`.
+/// LoadGen's verdict, and what the run was beside a measurement: `VALID SIMULATED REHEARSAL`; `INFERRED` from another scenario.
 pub fn validity(judged: &JudgedRun) -> String {
-    marked_verdict(judged.validity.as_deref().unwrap_or("not judged"), judged.simulated, judged.rehearsal)
+    let verdict = judged.validity.as_deref().unwrap_or("not judged");
+    let marked = marked_verdict(verdict, judged.simulated, judged.rehearsal);
+    if judged.inferred { format!("{marked} INFERRED") } else { marked }
 }
 
 /// A table of results, what keeps them from being accepted, what a reviewer may object to: counted, or all of it.

@@ -115,6 +115,9 @@ pub struct JudgedRun {
     /// Its durations were shortened, or its package is a rehearsal.
     #[serde(default)]
     pub rehearsal: bool,
+    /// An Offline result of a run in SingleStream.
+    #[serde(default)]
+    pub inferred: bool,
 }
 
 impl SubmissionReport {
@@ -228,16 +231,17 @@ fn result(
     lock: Option<&PackageProvenance>,
 ) -> ExaminedResult {
     let performance = performance::check(to, entry, round, benchmark, scenario);
+    let run_scenario = performance.as_ref().map_or(scenario, |detail| entry.scenario_of_run(detail, scenario));
     let locked = lock.and_then(|lock| lock.run(entry.benchmark, scenario, TestMode::Accuracy));
     let accuracy = accuracy::check(to, entry, round, benchmark, scenario, locked);
     if let (Some(performance), Some(accurate)) = (&performance, &accuracy.detail) {
         accuracy::same_system(to, entry, performance, accurate);
     }
     if let Some(performance) = &performance {
-        consistency::parts_of_verdict(to, &entry.performance(), performance, scenario);
+        consistency::parts_of_verdict(to, &entry.performance(), performance, run_scenario);
     }
     if let Some(performance) = performance.as_ref().filter(|_| entry.is_closed()) {
-        consistency::check(to, &entry.performance(), performance, benchmark, scenario, &accuracy.metrics);
+        consistency::check(to, &entry.performance(), performance, benchmark, run_scenario, &accuracy.metrics);
     }
     let value = |detail| performance::value(detail, entry.official, scenario);
     let logged = performance.as_ref().map(value).unwrap_or_default();
@@ -250,7 +254,7 @@ fn result(
     };
     let power = power::check(to, entry, performance.as_ref(), judged.value);
     audit::check(to, entry, benchmark, scenario);
-    settings::check(to, entry, round, scenario, performance.as_ref());
+    settings::check(to, entry, round, run_scenario, performance.as_ref());
     if let Some(lock) = lock {
         record::check(to, entry, scenario, round, lock);
     }

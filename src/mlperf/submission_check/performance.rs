@@ -24,6 +24,7 @@ pub(super) fn check(
     let folder = entry.performance();
     let detail = loadgen::read(to, &folder, round, loadgen::RunKind::Performance)?;
     loadgen::scenario(to, &folder, &detail, entry, scenario);
+    let scenario = entry.scenario_of_run(&detail, scenario);
     let at = folder.join("mlperf_log_detail.txt");
     valid(to, &folder, &detail);
     duration(to, &at, &detail, scenario);
@@ -225,7 +226,10 @@ fn switches(to: &mut GateFindings, at: &Path, detail: &Detail) {
 /// What the run is worth, by the numbers that the official checker takes. `benchmark` is the round's name of it.
 pub(super) fn value(detail: &Detail, benchmark: &str, scenario: MlperfScenario) -> JudgedRun {
     let ms = |key: &str| detail.number(key).map(|ns| ns / 1e6);
+    let inferred = scenario == MlperfScenario::Offline
+        && detail.text("effective_scenario") == Some(MlperfScenario::SingleStream.loadgen());
     let (value, unit) = match scenario {
+        MlperfScenario::Offline if inferred => (detail.number("result_qps_without_loadgen_overhead"), "samples/s"),
         MlperfScenario::Offline => (detail.number("result_tokens_per_second"), "tok/s"),
         MlperfScenario::Server | MlperfScenario::Interactive => {
             (detail.number("result_completed_tokens_per_second"), "tok/s")
@@ -243,5 +247,6 @@ pub(super) fn value(detail: &Detail, benchmark: &str, scenario: MlperfScenario) 
         tpot_p99_ms: ms("result_time_per_output_token_99.00_percentile_ns"),
         simulated: false,
         rehearsal: false,
+        inferred,
     }
 }

@@ -11,7 +11,7 @@ use super::tree::{Submitter, SystemTraits, files};
 use crate::files::read_bytes;
 use crate::mlperf::system::FIELDS;
 pub(super) use crate::mlperf::system::is_meaningful;
-use crate::mlperf::{Benchmark, MlperfScenario, Round, SubmissionLayout};
+use crate::mlperf::{MlperfScenario, Round, SubmissionLayout};
 
 const STATUS: [&str; 3] = ["available", "preview", "rdi"];
 const TYPES: [&str; 4] = ["datacenter", "edge", "datacenter,edge", "edge,datacenter"];
@@ -60,16 +60,20 @@ pub(super) fn check(to: &mut GateFindings, submitter: &Submitter, round: &Round)
             continue;
         }
         let traits = check_description(to, &at, submitter, layout).unwrap_or_default();
-        let is_edge = submitter.division != "open" && traits.system_type == "edge";
+        let of_one_type = Some(traits.system_type.clone()).filter(|_| submitter.division != "open");
         all.insert(system.name.clone(), traits);
-        for found in system.benchmarks.iter().filter(|_| is_edge) {
+        for found in &system.benchmarks {
+            let Some(benchmark) = round.benchmarks.get(&found.name) else { continue };
             // On the edge a benchmark has SingleStream.
-            let of_datacenter = |benchmark: &Benchmark| !benchmark.required.contains(&MlperfScenario::SingleStream);
-            if round.benchmarks.get(&found.name).is_some_and(of_datacenter) {
-                let what = format!("`system_type` is edge, and {} is for datacenter systems", found.name);
-                let why = "each benchmark is for datacenter systems, for the edge, or for both";
-                to.refuse(GateCheck::SystemFields, &at, what, why, "`system_type: datacenter`");
-            }
+            let of_edge = benchmark.required.contains(&MlperfScenario::SingleStream);
+            let (is, other) = match of_one_type.as_deref() {
+                Some("edge") if !of_edge => ("edge", "datacenter"),
+                Some("datacenter") if of_edge => ("datacenter", "edge"),
+                _ => continue,
+            };
+            let what = format!("`system_type` is {is}, and {} is for {other} systems", found.name);
+            let why = "each benchmark is for datacenter systems, for the edge, or for both";
+            to.refuse(GateCheck::SystemFields, &at, what, why, format!("`system_type: {other}`"));
         }
     }
     for name in described.iter().filter(|name| !submitter.systems.iter().any(|system| system.name == **name)) {

@@ -5,7 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::files::read_bytes;
-use crate::mlperf::SubmissionLayout;
+use crate::mlperf::log::Detail;
+use crate::mlperf::{MlperfScenario, SubmissionLayout};
 
 /// One submitter in one division.
 #[derive(Clone, Debug)]
@@ -79,6 +80,15 @@ impl ResultEntry<'_> {
 
     pub(super) fn measurements(&self) -> PathBuf {
         self.submitter.folder.join(self.layout.measurements(self.system, self.benchmark, self.scenario))
+    }
+
+    /// The scenario that a log here is judged in: the folder's, or SingleStream, from which an edge system may infer Offline.
+    pub(super) fn scenario_of_run(&self, detail: &Detail, scenario: MlperfScenario) -> MlperfScenario {
+        let single = MlperfScenario::SingleStream;
+        let is_inferred = scenario == MlperfScenario::Offline
+            && self.traits.system_type.contains("edge")
+            && detail.text("effective_scenario") == Some(single.loadgen());
+        if is_inferred { single } else { scenario }
     }
 
     pub(super) fn is_closed(&self) -> bool {
