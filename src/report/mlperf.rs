@@ -102,6 +102,9 @@ pub fn examined(examined: &SubmissionReport, review: bool, styler: Styler) -> St
             power.samples
         );
     }
+    if examined.results.iter().any(|seen| seen.power.is_some()) {
+        out.push_str("the Power WG's own checker looks at more, as the meter's messages: run it, too\n");
+    }
     findings(&mut out, examined.of(FindingWeight::Refused), styler);
     if review {
         findings(&mut out, examined.of(FindingWeight::Review), styler);

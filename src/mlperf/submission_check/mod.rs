@@ -18,6 +18,7 @@ mod names;
 mod performance;
 mod power;
 mod power_samples;
+mod power_sessions;
 mod record;
 mod scenarios;
 mod settings;

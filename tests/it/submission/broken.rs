@@ -269,7 +269,32 @@ pub(super) const BROKEN: &[(&str, Break)] = &[
     ("power of a log without its times", |s| {
         s.with_power("Server");
         s.set("Server/performance/run_1", "power_begin", &json!("now"));
-        s.record_power("Server");
+        let log = fs::read(s.log("Server/performance/run_1")).unwrap();
+        for name in ["client.json", "server.json"] {
+            let path = s.of("Server/performance/power").join(name);
+            let mut session: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+            session["results"]["run_1/mlperf_log_detail.txt"] = json!(super::fixture::sha1(&log));
+            write(path, format!("{session:#}"));
+        }
+    }),
+    ("power of two sessions", |s| s.session("client.json", |session| session["session_name"] = json!("2026-11-22"))),
+    ("power of another client", |s| s.session("client.json", |session| {
+        session["uuid"]["client"] = json!("00000000-0000-0000-0000-000000000000");
+    })),
+    ("power in debug mode", |s| s.session("server.json", |session| session["debug"] = json!(true))),
+    ("power whose phase begins elsewhere", |s| s.session("client.json", |session| {
+        let begin = session["phases"]["testing"][0][0].as_f64().unwrap();
+        session["phases"]["testing"][0][0] = json!(begin - 30.0);
+    })),
+    ("power of a phase that ended before the run", |s| {
+        s.with_power("Server");
+        for name in ["client.json", "server.json"] {
+            let path = s.of("Server/performance/power").join(name);
+            let mut session: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+            let end = session["phases"]["testing"][2][0].as_f64().unwrap();
+            session["phases"]["testing"][2][0] = json!(end - 60.0);
+            write(path, format!("{session:#}"));
+        }
     }),
     // TEST06 by its own log.
     ("TEST06 of three answers", |s| {

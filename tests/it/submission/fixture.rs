@@ -23,6 +23,10 @@ pub(crate) fn sha256(bytes: &[u8]) -> String {
     format!("{:x}", Sha256::digest(bytes))
 }
 
+pub(crate) fn sha1(bytes: &[u8]) -> String {
+    format!("{:x}", sha1::Sha1::digest(bytes))
+}
+
 pub(crate) fn write(path: impl AsRef<Path>, text: impl AsRef<[u8]>) {
     let path = path.as_ref();
     fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -270,15 +274,20 @@ impl Submission {
     }
 }
 
-/// A power meter's log of a run: a sample each second while it lasted, of so many watts.
-pub(crate) fn samples(log: &Path, watts: f64) -> String {
+/// When a run began and ended.
+fn power_times(log: &Path) -> (jiff::civil::DateTime, jiff::civil::DateTime) {
     let text = fs::read_to_string(log).unwrap();
     let time = |key: &str| {
         let line = text.lines().find(|line| line.contains(&format!("\"key\":\"{key}\""))).unwrap();
         let value: Value = serde_json::from_str(line.strip_prefix(":::MLLOG ").unwrap()).unwrap();
         jiff::civil::DateTime::strptime("%m-%d-%Y %H:%M:%S%.f", value["value"].as_str().unwrap()).unwrap()
     };
-    let (begin, end) = (time("power_begin"), time("power_end"));
+    (time("power_begin"), time("power_end"))
+}
+
+/// A power meter's log of a run: a sample each second while it lasted, of so many watts.
+pub(crate) fn samples(log: &Path, watts: f64) -> String {
+    let (begin, end) = power_times(log);
     let mut lines = String::new();
     for second in 0.. {
         let at = begin + jiff::Span::new().milliseconds(500 + 1000 * second);
@@ -433,13 +442,34 @@ impl Submission {
         for item in walkdir::WalkDir::new(&above).into_iter().flatten().filter(|item| item.file_type().is_file()) {
             let name = item.path().strip_prefix(&above).unwrap().display().to_string();
             if !matches!(name.as_str(), "power/client.json" | "power/server.json") {
-                let digest = sha1::Sha1::digest(fs::read(item.path()).unwrap());
-                results.insert(name, json!(format!("{digest:x}")));
+                results.insert(name, json!(sha1(&fs::read(item.path()).unwrap())));
             }
         }
+        let phases = |run: &str| {
+            let (begin, end) = power_times(&above.join(run).join("mlperf_log_detail.txt"));
+            let at = |time: jiff::civil::DateTime, seconds: f64| {
+                let time = time.to_zoned(jiff::tz::TimeZone::UTC).unwrap().timestamp();
+                json!([time.as_duration().as_secs_f64() + seconds, 0.0])
+            };
+            json!([at(begin, -20.0), at(begin, -10.0), at(end, 10.0), at(end, 20.0)])
+        };
+        let session = json!({
+            "version": "1.0", "timezone": 0, "modules": {}, "sources": {}, "messages": [], "session_name": "2026-11-21_19-35-00",
+            "uuid": { "client": "56a4d881-4d7c-4a84-a7b8-c40515ad068d", "server": "0b65afba-71db-488c-adae-d14390fa5647" },
+            "results": results, "phases": { "ranging": phases("ranging"), "testing": phases("run_1") },
+        });
         for name in ["client.json", "server.json"] {
-            write(above.join("power").join(name), format!("{:#}", json!({ "results": results })));
+            write(above.join("power").join(name), format!("{session:#}"));
         }
+    }
+
+    /// Changes one of the sessions of a power measurement.
+    pub(crate) fn session(&self, name: &str, change: impl Fn(&mut Value)) {
+        self.with_power("Server");
+        let path = self.of("Server/performance/power").join(name);
+        let mut session: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+        change(&mut session);
+        write(path, format!("{session:#}"));
     }
 
     /// Changes the samples of a run, as if the meter had measured that.
