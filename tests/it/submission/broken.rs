@@ -383,6 +383,11 @@ pub(super) const BROKEN: &[(&str, Break)] = &[
     ("no accuracy log", |s| fs::remove_file(s.of("Server/accuracy/mlperf_log_accuracy.json")).unwrap()),
     ("empty accuracy log", |s| write(s.of("Server/accuracy/mlperf_log_accuracy.json"), "")),
     ("accuracy of one sample less", |s| s.set("Server/accuracy", "effective_accuracy_sample_count", &json!(24_575))),
+    ("a blank behind the hash", |s| {
+        let path = s.of("Server/accuracy/accuracy.txt");
+        let text = fs::read_to_string(&path).unwrap();
+        write(path, format!("{} \n", text.trim_end()));
+    }),
     ("two hashes", |s| {
         let path = s.of("Server/accuracy/accuracy.txt");
         let text = fs::read_to_string(&path).unwrap();
