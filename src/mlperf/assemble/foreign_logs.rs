@@ -31,6 +31,12 @@ pub(super) fn add(tree: &mut SubmissionTree, logs: &ForeignResult) -> Result<(),
         tree.problem(format!("{}: `{}` is no scenario", logs.folder.display(), logs.scenario));
         return Ok(());
     };
+    if logs.folder.join(DETAIL).is_file() {
+        let at = logs.folder.display();
+        let what = "the logs of the performance run belong into performance/run_1/, those of the accuracy run into accuracy/";
+        tree.problem(format!("{at}: found {DETAIL} in it: {what}"));
+        return Ok(());
+    }
     let below = Path::new(&division).join(&submitter);
     let (layout, title) = (tree.layout, scenario.title());
     let result = below.join(layout.result(&system, &logs.benchmark, title));

@@ -208,7 +208,11 @@ pub fn examine(root: &Path, round: &Round) -> SubmissionReport {
         }
         let what = "there is no result in it that could be examined";
         let why = "a submission has closed/ or open/, then <submitter>/results/<system>/<benchmark>/<scenario>/";
-        to.refuse(GateCheck::Empty, root, what, why, "name the folder that holds closed/ or open/");
+        let fix = match tree::above_division(root) {
+            Some(above) => format!("check {}, which holds the divisions", above.display()),
+            None => "name the folder that holds closed/ or open/".to_owned(),
+        };
+        to.refuse(GateCheck::Empty, root, what, why, fix);
     }
     let mut findings = to.all;
     if round.name == "v4.1" {

@@ -46,7 +46,8 @@ pub(super) fn submitter(to: &mut GateFindings, submitter: &Submitter, round: &Ro
     if files_of(&source).next().is_none() {
         let what = if source.is_dir() { "it is empty" } else { "it is missing" };
         let why = "the code that made the results goes with them";
-        to.refuse(GateCheck::Source, &source, what, why, "`mlperf.package.source: FOLDER`");
+        let fix = format!("`mlperf.package.source: FOLDER`; {}/ in a folder of `assemble --logs`", layout.source());
+        to.refuse(GateCheck::Source, &source, what, why, fix);
     }
     let documentation = submitter.folder.join("documentation");
     // What packing puts there explains nothing.

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::files::read_bytes;
 use crate::mlperf::log::Detail;
 use crate::mlperf::{MlperfScenario, SubmissionLayout};
+use crate::spec::TestMode;
 
 /// One submitter in one division.
 #[derive(Clone, Debug)]
@@ -78,6 +79,10 @@ impl ResultEntry<'_> {
         self.folder().join("accuracy")
     }
 
+    pub(super) fn audit(&self, test: TestMode) -> PathBuf {
+        self.submitter.folder.join(self.layout.audit(self.system, self.benchmark, self.scenario, test))
+    }
+
     pub(super) fn measurements(&self) -> PathBuf {
         self.submitter.folder.join(self.layout.measurements(self.system, self.benchmark, self.scenario))
     }
@@ -97,6 +102,13 @@ impl ResultEntry<'_> {
 }
 
 pub(in crate::mlperf) const DIVISIONS: [&str; 3] = ["closed", "open", "network"];
+
+/// The folder above the division that a path is, or is in.
+pub(super) fn above_division(path: &Path) -> Option<PathBuf> {
+    let is_division = |folder: &&Path| DIVISIONS.iter().any(|name| folder.ends_with(name));
+    let above = path.ancestors().find(is_division)?.parent()?;
+    Some(if above.as_os_str().is_empty() { PathBuf::from(".") } else { above.to_owned() })
+}
 
 pub(super) fn submitters(root: &Path) -> Vec<Submitter> {
     let mut found = Vec::new();

@@ -233,6 +233,17 @@ fn logs_of_another_harness_are_packed() {
     let wrong = world.regatta(&["mlperf", "assemble", "--out", "x", "--logs", "crate.json=logs/Server"]);
     assert_eq!(wrong.code, 2);
     wrong.shows("it is SYSTEM.json:BENCHMARK:SCENARIO=FOLDER");
+    // In another order, and with the logs beside one another.
+    let logs = format!("{BENCHMARK}:Server:crate.json=logs/Server");
+    let wrong = world.regatta(&["mlperf", "assemble", "--out", "x", "--logs", &logs]);
+    assert_eq!(wrong.code, 2);
+    wrong.shows("the description of the system comes first");
+    run(&world.path("flat"), "Server", "performance");
+    let logs = format!("crate.json:{BENCHMARK}:Server=flat");
+    let wrong = world.regatta(&["mlperf", "assemble", "--out", "x", "--logs", &logs]);
+    assert_eq!(wrong.code, 2);
+    wrong.shows("error: flat: found mlperf_log_detail.txt in it: the logs of the performance run belong into performance/run_1/");
+    assert!(!wrong.stderr.contains("is missing"), "{}", wrong.stderr);
 }
 
 /// Open has no audit tests, and in Closed the answers of TEST06 may stay at home.

@@ -325,6 +325,15 @@ pub(super) const BROKEN: &[(&str, Break)] = &[
         });
         lock["results"][1]["runs"]["performance"]["test"] = test;
     })),
+    ("TEST06 that was a rehearsal", |s| lock(s, |lock| {
+        let test = json!({
+            "round": "v6.1", "benchmark": BENCHMARK, "scenario": "offline", "mode": "test06", "division": "closed", "rehearsal": true,
+            "loadgen_version": "6.0.17", "target_qps": 40.5, "sut_name": "PySUT", "result": "VALID", "errors": 0,
+            "seeds": {"qsl": 1, "sample_index": 2, "schedule": 3},
+            "dataset": {"benchmark": BENCHMARK, "synthetic": false, "samples": 24576, "sha256": "00"},
+        });
+        lock["results"][0]["runs"]["test06"] = json!({"files": {}, "test": test});
+    })),
     ("accuracy of another engine", |s| lock(s, |lock| {
         lock["results"][1]["runs"]["performance"]["under_test"] = json!({"engine": ["aaaaaaaaaaaaaaaa"], "serve": ["cc"]});
         lock["results"][1]["runs"]["accuracy"]["under_test"] = json!({"engine": ["bbbbbbbbbbbbbbbb"], "serve": ["cc"]});

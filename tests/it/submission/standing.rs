@@ -308,6 +308,12 @@ fn a_folder_is_checked_and_held_against_another() {
     system
       framework  TensorRT-LLM 0.20, CUDA 12.9  TensorRT-LLM 1.0
     "#);
+    world.good(&["mlperf", "check", "a", "--round", "6.1"]).shows("3 results for v6.1");
+    for inside in ["a/closed", "a/closed/Example"] {
+        let none = world.regatta(&["mlperf", "check", inside]);
+        assert_eq!(none.code, 1, "{none:?}");
+        none.shows("do:  check a, which holds the divisions");
+    }
     let none = world.regatta(&["mlperf", "check", "nowhere"]);
     assert_eq!(none.code, 2);
     none.shows("nowhere: no such folder");
