@@ -33,7 +33,8 @@ pub(super) fn add(tree: &mut SubmissionTree, logs: &ForeignResult) -> Result<(),
     };
     if logs.folder.join(DETAIL).is_file() {
         let at = logs.folder.display();
-        let what = "the logs of the performance run belong into performance/run_1/, those of the accuracy run into accuracy/";
+        let what =
+            "the logs of the performance run belong into performance/run_1/, those of the accuracy run into accuracy/";
         tree.problem(format!("{at}: found {DETAIL} in it: {what}"));
         return Ok(());
     }

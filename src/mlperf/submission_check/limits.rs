@@ -75,13 +75,7 @@ fn target_latency(to: &mut GateFindings, at: &Path, detail: &Detail, benchmark: 
     if let Some(ms) = in_force.filter(|ms| *ms > most) {
         let what = format!("target_latency was {ms} ms, {} has {most} ms", scenario.title());
         let why = "early stopping goes by the round's latency of a query, or a shorter one";
-        to.refuse(
-            GateCheck::LatencyLimits,
-            at,
-            what,
-            why,
-            "take `target_latency` out of user.conf; run again",
-        );
+        to.refuse(GateCheck::LatencyLimits, at, what, why, "take `target_latency` out of user.conf; run again");
     }
 }
 

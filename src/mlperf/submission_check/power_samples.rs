@@ -21,7 +21,8 @@ impl PowerWindow {
 
     /// Begin and end in seconds since 1970, where they are of UTC.
     pub(super) fn since_epoch(self) -> Option<(f64, f64)> {
-        let seconds = |time: DateTime| Some(time.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp().as_duration().as_secs_f64());
+        let seconds =
+            |time: DateTime| Some(time.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp().as_duration().as_secs_f64());
         Some((seconds(self.begin)?, seconds(self.end)?))
     }
 

@@ -34,8 +34,16 @@ pub(super) fn root(to: &mut GateFindings, root: &Path, layout: SubmissionLayout)
 pub(super) fn no_results(to: &mut GateFindings, submitter: &Submitter, layout: SubmissionLayout) {
     if !submitter.folder.join("results").is_dir() {
         let what = "it has no results/, and is no submitter's";
-        let why = "since v6.0 the official checker ends at a folder below a division without results/, and judges nothing";
-        to.find(FindingWeight::of_newer_checker(layout), GateCheck::Layout, &submitter.folder, what, why, "take it out");
+        let why =
+            "since v6.0 the official checker ends at a folder below a division without results/, and judges nothing";
+        to.find(
+            FindingWeight::of_newer_checker(layout),
+            GateCheck::Layout,
+            &submitter.folder,
+            what,
+            why,
+            "take it out",
+        );
     }
 }
 

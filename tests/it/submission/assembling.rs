@@ -273,7 +273,10 @@ fn logs_of_another_harness_need_no_more_of_an_audit_than_the_checkers_ask_for() 
         arguments.extend(["--documentation".to_owned(), "texts".to_owned()]);
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         world.good(&arguments).shows("3 results for v6.1: MLCommons would accept it");
-        assert_eq!(world.path(format!("whole/{division}/Example/results/crate/{BENCHMARK}/Server/TEST06")).exists(), division == "closed");
+        assert_eq!(
+            world.path(format!("whole/{division}/Example/results/crate/{BENCHMARK}/Server/TEST06")).exists(),
+            division == "closed"
+        );
     }
 }
 

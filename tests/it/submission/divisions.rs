@@ -45,8 +45,7 @@ fn open_keeps_the_limits_that_the_checker_of_the_round_has() {
     }
     // Until v5.1 Interactive had its own limits, and since then those of Server.
     for (name, weight) in [("v5.1", FindingWeight::Refused), ("v6.0", FindingWeight::Review)] {
-        let of_interactive =
-            |s: &Submission| s.set("Interactive/performance/run_1", ttft, &json!(460_000_000));
+        let of_interactive = |s: &Submission| s.set("Interactive/performance/run_1", ttft, &json!(460_000_000));
         assert_eq!(found(&Round::named(name).unwrap(), &of_interactive), [weight], "{name}");
     }
 }
@@ -55,8 +54,9 @@ fn open_keeps_the_limits_that_the_checker_of_the_round_has() {
 #[test]
 fn limits_in_force_are_those_of_closed() {
     let round = Round::named("v6.1").unwrap();
-    let examined =
-        in_open(&round, |s| s.set("Server/performance/run_1", "requested_server_ttft_latency", &json!(5_000_000_000_u64)));
+    let examined = in_open(&round, |s| {
+        s.set("Server/performance/run_1", "requested_server_ttft_latency", &json!(5_000_000_000_u64))
+    });
     assert_eq!(examined.refusal_count(), 0, "{:#?}", examined.findings);
 }
 

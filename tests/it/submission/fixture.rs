@@ -369,7 +369,8 @@ impl Submission {
         let qps = [("Offline", "target_qps = 37.2"), ("SingleStream", "target_latency = 6")];
         for (scenario, setting) in qps {
             fs::remove_dir_all(self.of(&format!("{scenario}/TEST06"))).unwrap();
-            let conf = format!("llama3_1-8b-edge.{scenario}.{setting}\nllama3_1-8b-edge.{scenario}.min_duration = 600000\n");
+            let conf =
+                format!("llama3_1-8b-edge.{scenario}.{setting}\nllama3_1-8b-edge.{scenario}.min_duration = 600000\n");
             write(self.of(&format!("{scenario}/user.conf")), conf);
             let scores = "{'rouge1': 38.7, 'rouge2': 16.0, 'rougeL': 24.4, 'rougeLsum': 35.8, 'gen_len': 3000000, 'gen_num': 5000}";
             let text = format!("{scores}\n\nhash={}\n", sha256(SAMPLES.as_bytes()));
@@ -378,7 +379,9 @@ impl Submission {
         for (run, mode) in [("performance/run_1", "PerformanceOnly"), ("accuracy", "AccuracyOnly")] {
             self.single_stream(&format!("SingleStream/{run}"), mode);
             let run = format!("Offline/{run}");
-            for key in ["qsl_reported_total_count", "effective_performance_sample_count", "effective_accuracy_sample_count"] {
+            for key in
+                ["qsl_reported_total_count", "effective_performance_sample_count", "effective_accuracy_sample_count"]
+            {
                 self.set(&run, key, &json!(5000));
             }
         }
@@ -401,7 +404,8 @@ impl Submission {
         self.set(run, "effective_test_mode", &json!(mode));
         self.set(run, "effective_min_duration_ms", &json!(600_000));
         self.set(run, "generated_query_duration", &json!(602_000_000_000_u64));
-        for key in ["qsl_reported_total_count", "effective_performance_sample_count", "effective_accuracy_sample_count"] {
+        for key in ["qsl_reported_total_count", "effective_performance_sample_count", "effective_accuracy_sample_count"]
+        {
             self.set(run, key, &json!(5000));
         }
     }
