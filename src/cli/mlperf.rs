@@ -117,8 +117,8 @@ pub(super) struct MlperfAssembleArgs {
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub out: PathBuf,
     /// LoadGen logs of another harness: `SYSTEM.json:BENCHMARK:SCENARIO=FOLDER`. The file is the system's description, with
-    /// submitter and division; the folder has performance/, accuracy/ with accuracy.txt, TEST06/, user.conf and
-    /// measurements.json. Can be given several times.
+    /// submitter and division; the folder has performance/run_1/, accuracy/ with accuracy.txt, TEST06/ (not in Open), user.conf,
+    /// measurements.json and the source in src/ (until v5.1 code/). Can be given several times.
     #[arg(long, value_name = "LOGS")]
     pub logs: Vec<ForeignLogs>,
     /// The documentation of the whole, in place of that of the packages: calibration.md, bandwidth, licences.

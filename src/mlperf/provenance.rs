@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::TestRecord;
 use crate::files::read_text;
-use crate::spec::{Division, TestMode};
+use crate::spec::TestMode;
 
 /// Its name, below `<division>/<submitter>/documentation/`. Where a submission has several systems, each has one of its own:
 /// `regatta.<system>.lock`.
@@ -21,7 +21,8 @@ pub struct PackageProvenance {
     /// The version of Regatta that packed it.
     pub regatta: String,
     pub round: String,
-    pub division: Division,
+    /// The name of its folder: `closed`, `open` or `network`.
+    pub division: String,
     pub submitter: String,
     pub system: String,
     /// Packed as a rehearsal: cannot be submitted.

@@ -37,10 +37,11 @@ pub fn is_truncated(log: &Path) -> io::Result<bool> {
     Ok(start.len() as u64 <= LONGEST && start.windows(CUT.len()).any(|part| part == CUT))
 }
 
-/// All hashes that an `accuracy.txt` names: lines of `hash=` and letters or digits, as the official checker reads them.
+/// All hashes that an `accuracy.txt` names: lines of `hash=` and letters or digits, as the official checker reads them. With a
+/// blank behind it a line is none.
 pub fn hashes(text: &str) -> Vec<&str> {
-    text.lines()
-        .filter_map(|line| line.trim_end().strip_prefix("hash="))
+    text.split(['\n', '\r'])
+        .filter_map(|line| line.strip_prefix("hash="))
         .filter(|hash| !hash.is_empty() && hash.chars().all(|c| c.is_alphanumeric() || c == '_'))
         .collect()
 }
@@ -71,6 +72,7 @@ mod tests {
     #[test]
     fn a_hash_is_a_line_of_its_own() {
         assert_eq!(hashes("Results\n\n{'rouge1': 44.4}\n\nhash=8f6a\n"), ["8f6a"]);
-        assert!(hashes("the hash=8f6a\nhash=\n hash=1\n").is_empty());
+        assert_eq!(hashes("{'rouge1': 44.4}\r\nhash=8f6a\r\n"), ["8f6a"]);
+        assert!(hashes("the hash=8f6a\nhash=\n hash=1\nhash=8f6a \n").is_empty());
     }
 }

@@ -65,9 +65,11 @@ pub fn value(judged: &JudgedRun) -> String {
     }
 }
 
-/// LoadGen's verdict, and what the run was beside a measurement: `VALID SIMULATED REHEARSAL`.
+/// LoadGen's verdict, and what the run was beside a measurement: `VALID SIMULATED REHEARSAL`; `INFERRED` from another scenario.
 pub fn validity(judged: &JudgedRun) -> String {
-    marked_verdict(judged.validity.as_deref().unwrap_or("not judged"), judged.simulated, judged.rehearsal)
+    let verdict = judged.validity.as_deref().unwrap_or("not judged");
+    let marked = marked_verdict(verdict, judged.simulated, judged.rehearsal);
+    if judged.inferred { format!("{marked} INFERRED") } else { marked }
 }
 
 /// A table of results, what keeps them from being accepted, what a reviewer may object to: counted, or all of it.
@@ -100,6 +102,9 @@ pub fn examined(examined: &SubmissionReport, review: bool, styler: Styler) -> St
             power.samples
         );
     }
+    if examined.results.iter().any(|seen| seen.power.is_some()) {
+        out.push_str("the Power WG's own checker looks at more, as the meter's messages: run it, too\n");
+    }
     findings(&mut out, examined.of(FindingWeight::Refused), styler);
     if review {
         findings(&mut out, examined.of(FindingWeight::Review), styler);
@@ -112,6 +117,10 @@ pub fn examined(examined: &SubmissionReport, review: bool, styler: Styler) -> St
         (TextRole::Bad, format!("refused: {}", counted(refused, "reason")))
     } else if examined.results.iter().any(|seen| seen.judged.simulated) {
         (TextRole::Bad, "SIMULATED: MLCommons's checker would accept it, and it is no measurement".to_owned())
+    } else if !examined.not_examined.is_empty() {
+        let names = unexamined_names(examined);
+        let word = format!("MLCommons would accept these; not examined: {names} (run the official checker)");
+        (TextRole::Warning, word)
     } else {
         (TextRole::Good, "MLCommons would accept it".to_owned())
     };
@@ -201,28 +210,44 @@ fn objections(out: &mut String, examined: &SubmissionReport, styler: Styler) {
     out.push_str(&table(styler, "  ", &rows));
 }
 
-/// Benchmarks that were not looked at, by their names.
+/// What was not looked at, and why.
 fn unexamined(out: &mut String, examined: &SubmissionReport, styler: Styler) {
-    let mut names: IndexMap<&str, usize> = IndexMap::new();
-    for found in &examined.not_examined {
-        if found.is_of_endpoints() {
-            let what = format!("{}: {}\n  {}", clean(&found.place), found.why, crate::mlperf::OWN_CHECKER);
-            let _ = writeln!(out, "\n{}", styler.tone(TextRole::Warning, what));
-            continue;
-        }
-        *names.entry(found.place.rsplit('/').next().unwrap_or_default()).or_default() += 1;
+    for found in examined.not_examined.iter().filter(|found| found.is_of_endpoints()) {
+        let what = format!("{}: {}\n  {}", clean(&found.place), found.why, crate::mlperf::OWN_CHECKER);
+        let _ = writeln!(out, "\n{}", styler.tone(TextRole::Warning, what));
     }
-    if !names.is_empty() {
-        let names: Vec<String> = names.iter().map(|(name, times)| format!("{times} × {}", clean(name))).collect();
-        let what = format!("not examined, no language models: {}", names.join(", "));
+    let mut reasons: IndexMap<&str, &str> = IndexMap::new();
+    for found in examined.not_examined.iter().filter(|found| !found.is_of_endpoints()) {
+        reasons.insert(last_name(&found.place), &found.why);
+    }
+    if !reasons.is_empty() {
+        let reasons: Vec<String> = reasons.iter().map(|(name, why)| format!("{}: {why}", clean(name))).collect();
+        let what = format!("not examined: {}", reasons.join("; "));
         let _ = writeln!(out, "\n{}", styler.tone(TextRole::Quiet, what));
     }
 }
 
-/// Both verdicts: `submittable`, and the number of findings that a reviewer may raise.
+/// How often each benchmark was not looked at: `1 × whisper`.
+fn unexamined_names(examined: &SubmissionReport) -> String {
+    let mut names: IndexMap<&str, usize> = IndexMap::new();
+    for found in &examined.not_examined {
+        let name = if found.is_of_endpoints() { "MLPerf Endpoints" } else { last_name(&found.place) };
+        *names.entry(name).or_default() += 1;
+    }
+    let names: Vec<String> = names.iter().map(|(name, times)| format!("{times} × {}", clean(name))).collect();
+    names.join(", ")
+}
+
+fn last_name(place: &str) -> &str {
+    place.rsplit('/').next().unwrap_or_default()
+}
+
+/// Both verdicts: `submittable`, which is null where a part was not examined and the rest is accepted, and the number of findings
+/// that a reviewer may raise.
 pub fn examined_json(examined: &SubmissionReport) -> String {
+    let is_known = examined.refusal_count() > 0 || examined.not_examined.is_empty();
     let report = json!({
-        "submittable": examined.refusal_count() == 0,
+        "submittable": is_known.then_some(examined.refusal_count() == 0),
         "refused": examined.refusal_count(),
         "for_review": examined.of(FindingWeight::Review).count(),
         "examined": examined,

@@ -39,6 +39,11 @@ pub(super) fn assemble(options: AssembleOptions, styler: Styler) -> Result<CliEx
         let hint = match &error {
             AssembleError::NoRound(_) => "\n  hint: `--round` names it",
             AssembleError::NotEmpty(_) => "\n  hint: `--out` names a new folder",
+            AssembleError::Io { path, .. } | AssembleError::Json { path, .. }
+                if request.logs.iter().any(|logs| logs.system == *path) =>
+            {
+                "\n  hint: `--logs SYSTEM.json:BENCHMARK:SCENARIO=FOLDER`: the description of the system comes first"
+            }
             _ => "",
         };
         CommandError::Usage(format!("{error}{hint}"))

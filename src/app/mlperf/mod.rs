@@ -64,10 +64,11 @@ fn verdict(
     Ok(if examined.refusal_count() > 0 { CliExit::Failed } else { CliExit::Done })
 }
 
-/// A round by the name that was given for it.
+/// A round by the name that was given for it, `v6.1` or `6.1`.
 fn named(name: &str) -> Result<Round, CommandError> {
     let known = Round::NAMES.join(", ");
     Round::named(name)
+        .or_else(|| Round::named(&format!("v{name}")))
         .ok_or_else(|| CommandError::Usage(format!("there is no round `{name}`\n  hint: there are {known}")))
 }
 

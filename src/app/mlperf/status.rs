@@ -155,7 +155,7 @@ impl StatusContext<'_> {
             system: system.to_owned(),
             benchmark: benchmark.to_owned(),
             scenario: scenario.title().to_owned(),
-            performance: self.cell(&sources.performance, |folder| performance(folder, scenario)),
+            performance: self.cell(&sources.performance, |folder| performance(folder, benchmark, scenario)),
             accuracy: self.cell(&sources.accuracy, accuracy),
             audit: self.cell(&sources.audit, |_| None),
             package: self.cell(&sources.package, package),
@@ -207,8 +207,8 @@ fn test<'a>(task: &'a Task, action: &Action) -> Option<Test<'a>> {
     Some(Test { task, benchmark: loadgen.benchmark.clone(), scenario, mode: loadgen.mode })
 }
 
-fn performance(folder: &Path, scenario: mlperf::MlperfScenario) -> Option<String> {
-    let judged = mlperf::run_value(folder, scenario)?;
+fn performance(folder: &Path, benchmark: &str, scenario: mlperf::MlperfScenario) -> Option<String> {
+    let judged = mlperf::run_value(folder, benchmark, scenario)?;
     let (value, validity) = (report::mlperf::value(&judged), report::mlperf::validity(&judged));
     // Regatta's own record of the same requests is beside LoadGen's logs. One that cannot be read leaves open what was measured.
     let path = folder.join(harness::RESULT);

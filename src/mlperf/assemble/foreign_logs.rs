@@ -11,7 +11,7 @@ use super::tree::{FileSource, SubmissionTree};
 use crate::files::{read_bytes, read_text, sha256_of_file};
 use crate::mlperf::layout::{scenario_titled, test_folder, verdict_file};
 use crate::mlperf::{LockedResult, LockedRun, PackageProvenance, SubmissionLayout, truncate_accuracy_log};
-use crate::spec::{Division, TestMode};
+use crate::spec::TestMode;
 
 const SUMMARY: &str = "mlperf_log_summary.txt";
 const DETAIL: &str = "mlperf_log_detail.txt";
@@ -31,6 +31,13 @@ pub(super) fn add(tree: &mut SubmissionTree, logs: &ForeignResult) -> Result<(),
         tree.problem(format!("{}: `{}` is no scenario", logs.folder.display(), logs.scenario));
         return Ok(());
     };
+    if logs.folder.join(DETAIL).is_file() {
+        let at = logs.folder.display();
+        let what =
+            "the logs of the performance run belong into performance/run_1/, those of the accuracy run into accuracy/";
+        tree.problem(format!("{at}: found {DETAIL} in it: {what}"));
+        return Ok(());
+    }
     let below = Path::new(&division).join(&submitter);
     let (layout, title) = (tree.layout, scenario.title());
     let result = below.join(layout.result(&system, &logs.benchmark, title));
@@ -55,6 +62,10 @@ pub(super) fn add(tree: &mut SubmissionTree, logs: &ForeignResult) -> Result<(),
     let tests = tree.round.benchmarks.get(&logs.benchmark).map(|benchmark| benchmark.tests.clone()).unwrap_or_default();
     for test in tests {
         let from = logs.folder.join(test_folder(test));
+        // Open has no audit tests.
+        if division == "open" && !from.is_dir() {
+            continue;
+        }
         let to = below.join(layout.audit(&system, &logs.benchmark, title, test));
         runs.insert(test, audit(tree, test, &from, &to)?);
     }
@@ -88,7 +99,7 @@ pub(super) fn add(tree: &mut SubmissionTree, logs: &ForeignResult) -> Result<(),
     let lock = PackageProvenance {
         regatta: env!("CARGO_PKG_VERSION").to_owned(),
         round: tree.round.name.clone(),
-        division: if division == "open" { Division::Open } else { Division::Closed },
+        division,
         submitter,
         system,
         rehearsal: false,
@@ -139,13 +150,14 @@ fn accuracy(tree: &mut SubmissionTree, from: &Path, to: &Path) -> Result<LockedR
     Ok(run)
 }
 
-/// An audit as the official verification leaves it: its outcome, and the log with the answers.
+/// An audit as the official verification leaves it: its outcome, and the log with the answers where there is one.
 fn audit(tree: &mut SubmissionTree, test: TestMode, from: &Path, to: &Path) -> Result<LockedRun, AssembleError> {
     let mut run = LockedRun { files: BTreeMap::new(), ..LockedRun::default() };
     copied(tree, &mut run, from.join(verdict_file(test)), to.join(verdict_file(test)))?;
     let log = [from.join("accuracy").join(ACCURACY), from.join(ACCURACY)];
-    let log = log.iter().find(|path| path.is_file()).unwrap_or(&log[0]).clone();
-    copied(tree, &mut run, log, to.join("accuracy").join(ACCURACY))?;
+    if let Some(log) = log.into_iter().find(|path| path.is_file()) {
+        copied(tree, &mut run, log, to.join("accuracy").join(ACCURACY))?;
+    }
     if test != TestMode::Test06 {
         copied(tree, &mut run, from.join("accuracy/accuracy.txt"), to.join("accuracy/accuracy.txt"))?;
         for name in [SUMMARY, DETAIL] {

@@ -10,7 +10,7 @@ use super::tree::{FileSource, SubmissionTree};
 use crate::files::sha256_of_file;
 use crate::mlperf::layout::scenario_titled;
 use crate::mlperf::{LockedResult, LockedRun, PackageProvenance, REHEARSAL_FILE, SubmissionLayout};
-use crate::spec::{Division, TestMode};
+use crate::spec::TestMode;
 
 const LOGS: [&str; 2] = ["mlperf_log_summary.txt", "mlperf_log_detail.txt"];
 const DIVISIONS: [&str; 3] = ["closed", "open", "network"];
@@ -110,7 +110,7 @@ fn recorded(
     Ok(PackageProvenance {
         regatta: env!("CARGO_PKG_VERSION").to_owned(),
         round: tree.round.name.clone(),
-        division: if below.starts_with("open") { Division::Open } else { Division::Closed },
+        division: below.iter().next().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default(),
         submitter: below.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default(),
         system,
         rehearsal: false,

@@ -178,7 +178,8 @@ fn single_run(folder: &Path) -> Result<(String, DiffedRun), DiffError> {
     let mut settings = BTreeMap::new();
     of_log(&detail, &mut settings);
     of_conf(&read_text(folder.join("user.conf")).unwrap_or_default(), &mut settings);
-    let judged = submission_check::run_value(folder, scenario).unwrap_or_default();
+    let benchmark = test_record.as_ref().map_or("", |test| test.benchmark.as_str());
+    let judged = submission_check::run_value(folder, benchmark, scenario).unwrap_or_default();
     Ok((name, DiffedRun { judged, settings }))
 }
 

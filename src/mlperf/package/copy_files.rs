@@ -8,6 +8,7 @@ use indexmap::IndexMap;
 use serde_json::Value;
 use walkdir::WalkDir;
 
+use super::described::with_text_flags;
 use super::{PackageEntry, PackageRequest, Unpacked, readme, record};
 use crate::mlperf::layout::{test_folder, verdict_file};
 use crate::mlperf::test_record::is_simulated;
@@ -172,7 +173,7 @@ pub(super) fn result(
     }
     to.json(
         &measurements.join(to.layout.measurements_file(system, scenario)),
-        &Value::Object(order.measurements.clone()),
+        &Value::Object(with_text_flags(&order.measurements)),
     )?;
     to.text(&measurements.join("README.md"), &readme::result(order, entry, &locked))?;
     Ok(LockedResult { benchmark: entry.benchmark.clone(), scenario: entry.scenario, runs: locked })

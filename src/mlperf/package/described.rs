@@ -27,17 +27,24 @@ pub struct PackageDescription {
     pub(super) missing_measurements: Vec<(&'static str, &'static str, &'static str)>,
 }
 
+/// The fields with flags as texts: the official checker takes `false` for an empty value, and `true` for no text.
+pub(super) fn with_text_flags(fields: &Map<String, Value>) -> Map<String, Value> {
+    let text = |value: &Value| if value.is_boolean() { Value::String(value.to_string()) } else { value.clone() };
+    fields.iter().map(|(name, value)| (name.clone(), text(value))).collect()
+}
+
 impl GivenDescription<'_> {
     /// With the facts of the machine below a root folder, and of its GPUs.
     pub fn completed(&self, machine: &Path, gpus: &[Accelerator]) -> PackageDescription {
-        let mut given = self.system_json.clone();
+        let mut given = with_text_flags(self.system_json);
         for (name, value) in
             [("division", self.division.as_str()), ("submitter", self.submitter), ("system_name", self.system)]
         {
             given.entry(name.to_owned()).or_insert_with(|| value.into());
         }
         let (system_json, missing_fields) = system::compose(&given, &system::known(machine, gpus));
-        let is_set = |name: &str| system::is_meaningful(self.measurements.get(name));
+        let measurements = with_text_flags(self.measurements);
+        let is_set = |name: &str| system::is_meaningful(measurements.get(name));
         let missing_measurements = MEASUREMENT_FIELDS.into_iter().filter(|(name, ..)| !is_set(name)).collect();
         PackageDescription { system_json, missing_fields, missing_measurements }
     }

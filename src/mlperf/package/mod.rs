@@ -56,7 +56,7 @@ pub fn pack(order: &PackageRequest, out: &Path) -> Result<WrittenPackage, Unpack
     let lock = PackageProvenance {
         regatta: order.version.clone(),
         round: order.round.name.clone(),
-        division: order.division,
+        division: order.division.as_str().to_owned(),
         submitter: order.submitter.clone(),
         system: order.system.clone(),
         rehearsal: order.rehearse,

@@ -71,6 +71,9 @@ pub struct Benchmark {
     pub one_of: Vec<MlperfScenario>,
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub latency: IndexMap<MlperfScenario, LatencyLimits>,
+    /// The most that LoadGen's `target_latency` of a whole query may be in Server and Interactive.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target_latency_ms: Option<f64>,
     /// Metric (`ROUGE1`, `exact_match`, `TOKENS_PER_SAMPLE`, `GEN_LEN` …) → bounds of a closed submission.
     pub accuracy: IndexMap<String, Accuracy>,
     pub max_output_tokens: u32,

@@ -86,6 +86,7 @@ fn the_tables_say_what_the_rounds_checkers_say() {
                 assert_eq!(ours.map(|limit| limit.ttft_ms), json["ttft"].as_f64(), "{of} {scenario:?}");
                 assert_eq!(ours.map(|limit| limit.tpot_ms), json["tpot"].as_f64(), "{of} {scenario:?}");
             }
+            assert_eq!(ours.target_latency_ms, golden_model["target_latency_ms"].as_f64(), "{of}");
             assert_eq!(titles_of_tests(&ours.tests), scenarios(&golden_model["tests"]), "{of}");
         }
     }

@@ -20,7 +20,7 @@ pub(super) fn check(to: &mut GateFindings, entry: &ResultEntry, benchmark: &Benc
         return;
     }
     for test in &benchmark.tests {
-        let folder = audit_folder(entry, *test);
+        let folder = entry.audit(*test);
         if !folder.is_dir() {
             let what = format!("{} is missing", test_folder(*test));
             let why = format!("a closed result of {} has passed it", entry.benchmark);
@@ -47,7 +47,7 @@ pub(super) fn check(to: &mut GateFindings, entry: &ResultEntry, benchmark: &Benc
             to.review(GateCheck::AuditLog, &log, what, why, "run the test with its audit.config and verify it again");
         }
     }
-    let above = audit_folder(entry, TestMode::Test06).parent().map(Path::to_owned).unwrap_or_default();
+    let above = entry.audit(TestMode::Test06).parent().map(Path::to_owned).unwrap_or_default();
     for name in folders(&above).iter().filter(|name| name.starts_with("TEST")) {
         if !benchmark.tests.iter().any(|test| test_folder(*test) == name) {
             let what = format!("{name} is no test of {}", entry.benchmark);
@@ -135,10 +135,6 @@ fn answers(to: &mut GateFindings, at: &Path, benchmark: &Benchmark, scenario: Ml
         let why = "the answers that the test logged show that it failed, whatever verify_accuracy.txt has";
         to.refuse(GateCheck::AuditLog, at, offence, why, fix);
     }
-}
-
-fn audit_folder(entry: &ResultEntry, test: TestMode) -> std::path::PathBuf {
-    entry.submitter.folder.join(entry.layout.audit(entry.system, entry.benchmark, entry.scenario, test))
 }
 
 fn verdict(to: &mut GateFindings, folder: &Path, test: TestMode, scenario: MlperfScenario) {

@@ -20,7 +20,7 @@ const RATE_DEVIATIONS: f64 = 4.0;
 /// Answers of a performance run and of the accuracy run, in tokens; published results differ by 2.3 % at most.
 const LENGTH_TOLERANCE: f64 = 0.1;
 
-/// A detail log with a verdict of VALID, against itself, its summary and the scores of the accuracy run.
+/// A detail log against itself, its summary and the scores of the accuracy run.
 pub(super) fn check(
     to: &mut GateFindings,
     folder: &Path,
@@ -30,7 +30,6 @@ pub(super) fn check(
     scores: &IndexMap<String, f64>,
 ) {
     let at = folder.join("mlperf_log_detail.txt");
-    parts_of_verdict(to, &at, detail, scenario);
     let Some(rates) = Rates::of(detail, scenario) else { return };
     if rates.samples <= 0.0 || rates.tokens <= 0.0 {
         let what = format!("{} samples/s and {} tokens/s, and the result VALID", rates.samples, rates.tokens);
@@ -62,8 +61,9 @@ impl Rates {
     }
 }
 
-/// LoadGen's verdict is VALID where each of its conditions is met.
-fn parts_of_verdict(to: &mut GateFindings, at: &Path, detail: &Detail, scenario: MlperfScenario) {
+/// LoadGen's verdict is VALID where each of its conditions is met, in every division.
+pub(super) fn parts_of_verdict(to: &mut GateFindings, folder: &Path, detail: &Detail, scenario: MlperfScenario) {
+    let at = folder.join("mlperf_log_detail.txt");
     if detail.text("result_validity") != Some("VALID") {
         return;
     }
@@ -81,7 +81,7 @@ fn parts_of_verdict(to: &mut GateFindings, at: &Path, detail: &Detail, scenario:
             _ => continue,
         };
         let what = format!("{key} is {found}, and the result VALID");
-        to.refuse(GateCheck::Verdict, at, what, "LoadGen calls a run VALID when all of its conditions are met", FIX);
+        to.refuse(GateCheck::Verdict, &at, what, "LoadGen calls a run VALID when all of its conditions are met", FIX);
     }
 }
 

@@ -202,7 +202,7 @@ fn errors(to: &mut GateFindings, path: &Path, detail: &Detail) {
     }
 }
 
-/// The log's scenario is the folder's.
+/// The log's scenario is the folder's, or one that it may be inferred from.
 pub(super) fn scenario(
     to: &mut GateFindings,
     folder: &Path,
@@ -210,6 +210,7 @@ pub(super) fn scenario(
     entry: &ResultEntry,
     scenario: MlperfScenario,
 ) {
+    let scenario = entry.scenario_of_run(detail, scenario);
     let found = detail.text("effective_scenario").unwrap_or("not logged");
     if found != scenario.loadgen() {
         let what = format!("the run's scenario was {found}, the folder is {}", entry.scenario);

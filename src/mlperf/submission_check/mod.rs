@@ -18,6 +18,7 @@ mod names;
 mod performance;
 mod power;
 mod power_samples;
+mod power_sessions;
 mod record;
 mod scenarios;
 mod settings;
@@ -37,7 +38,7 @@ pub use power::MeasuredPower;
 use scenarios::BenchmarkFolder;
 pub use settings::MEASUREMENT_FIELDS;
 pub(super) use tree::DIVISIONS;
-use tree::ResultEntry;
+use tree::{ResultEntry, SystemTraits};
 
 use super::endpoints::{NOT_SUPPORTED, endpoints_result, is_endpoints_result};
 use super::log::{DETAIL_FILE, Detail};
@@ -115,6 +116,9 @@ pub struct JudgedRun {
     /// Its durations were shortened, or its package is a rehearsal.
     #[serde(default)]
     pub rehearsal: bool,
+    /// An Offline result of a run in SingleStream.
+    #[serde(default)]
+    pub inferred: bool,
 }
 
 impl SubmissionReport {
@@ -128,11 +132,12 @@ impl SubmissionReport {
     }
 }
 
-/// The outcome of a run from the logs in a folder. None: it holds no detail log of a performance run.
-pub fn run_value(folder: &Path, scenario: MlperfScenario) -> Option<JudgedRun> {
+/// The outcome of a run of a benchmark (empty: an unknown one) from the logs in a folder. None: it holds no detail log of a
+/// performance run.
+pub fn run_value(folder: &Path, benchmark: &str, scenario: MlperfScenario) -> Option<JudgedRun> {
     let detail = Detail::of(folder).ok()?;
     let rehearsal = TestRecord::in_folder(folder).ok().flatten().is_some_and(|test| test.rehearsal);
-    Some(JudgedRun { simulated: is_simulated(folder), rehearsal, ..performance::value(&detail, scenario) })
+    Some(JudgedRun { simulated: is_simulated(folder), rehearsal, ..performance::value(&detail, benchmark, scenario) })
 }
 
 /// The round of a submission: by its lock, else by the seeds in its logs.
@@ -157,11 +162,13 @@ pub fn examine(root: &Path, round: &Round) -> SubmissionReport {
     let submitters = tree::submitters(root);
     structure::root(&mut to, root, layout);
     names::check(&mut to, root, layout);
+    submitters.iter().for_each(|submitter| structure::no_results(&mut to, submitter, layout));
     for submitter in submitters.iter().filter(|submitter| !submitter.systems.is_empty()) {
         // First of all, whether it is a rehearsal.
         let locks = record::read(&mut to, submitter, round);
         structure::submitter(&mut to, submitter, round);
-        system::check(&mut to, submitter, round);
+        let traits = system::check(&mut to, submitter, round);
+        let unknown = SystemTraits::default();
         for (system, found) in submitter.benchmarks() {
             let lock = locks.iter().find(|lock| lock.system == system.name);
             let (official, benchmark) = match scenarios::folder(&mut to, submitter, round, found) {
@@ -184,9 +191,11 @@ pub fn examine(root: &Path, round: &Round) -> SubmissionReport {
                 let entry = ResultEntry {
                     submitter,
                     system: &system.name,
+                    traits: traits.get(&system.name).unwrap_or(&unknown),
                     benchmark: &found.name,
                     official,
                     scenario: name,
+                    round: &round.name,
                     layout,
                 };
                 results.push(result(&mut to, &entry, round, benchmark, scenario, lock));
@@ -199,7 +208,11 @@ pub fn examine(root: &Path, round: &Round) -> SubmissionReport {
         }
         let what = "there is no result in it that could be examined";
         let why = "a submission has closed/ or open/, then <submitter>/results/<system>/<benchmark>/<scenario>/";
-        to.refuse(GateCheck::Empty, root, what, why, "name the folder that holds closed/ or open/");
+        let fix = match tree::above_division(root) {
+            Some(above) => format!("check {}, which holds the divisions", above.display()),
+            None => "name the folder that holds closed/ or open/".to_owned(),
+        };
+        to.refuse(GateCheck::Empty, root, what, why, fix);
     }
     let mut findings = to.all;
     if round.name == "v4.1" {
@@ -223,15 +236,20 @@ fn result(
     lock: Option<&PackageProvenance>,
 ) -> ExaminedResult {
     let performance = performance::check(to, entry, round, benchmark, scenario);
+    let run_scenario = performance.as_ref().map_or(scenario, |detail| entry.scenario_of_run(detail, scenario));
     let locked = lock.and_then(|lock| lock.run(entry.benchmark, scenario, TestMode::Accuracy));
     let accuracy = accuracy::check(to, entry, round, benchmark, scenario, locked);
     if let (Some(performance), Some(accurate)) = (&performance, &accuracy.detail) {
         accuracy::same_system(to, entry, performance, accurate);
     }
-    if let Some(performance) = performance.as_ref().filter(|_| entry.is_closed()) {
-        consistency::check(to, &entry.performance(), performance, benchmark, scenario, &accuracy.metrics);
+    if let Some(performance) = &performance {
+        consistency::parts_of_verdict(to, &entry.performance(), performance, run_scenario);
     }
-    let logged = performance.as_ref().map(|detail| performance::value(detail, scenario)).unwrap_or_default();
+    if let Some(performance) = performance.as_ref().filter(|_| entry.is_closed()) {
+        consistency::check(to, &entry.performance(), performance, benchmark, run_scenario, &accuracy.metrics);
+    }
+    let value = |detail| performance::value(detail, entry.official, scenario);
+    let logged = performance.as_ref().map(value).unwrap_or_default();
     let run = lock.and_then(|lock| lock.run(entry.benchmark, scenario, TestMode::Performance));
     let judged = JudgedRun {
         simulated: run.is_some_and(|run| run.simulated),
@@ -241,7 +259,7 @@ fn result(
     };
     let power = power::check(to, entry, performance.as_ref(), judged.value);
     audit::check(to, entry, benchmark, scenario);
-    settings::check(to, entry, round, scenario, performance.as_ref());
+    settings::check(to, entry, round, run_scenario, performance.as_ref());
     if let Some(lock) = lock {
         record::check(to, entry, scenario, round, lock);
     }

@@ -11,6 +11,8 @@ use crate::mlperf::log::Detail;
 use crate::mlperf::{Benchmark, MlperfScenario, Round};
 
 const SHORTEST_MS: f64 = 600_000.0;
+/// The language model that is measured in SingleStream.
+const ON_THE_EDGE: &str = "llama3.1-8b-edge";
 
 pub(super) fn check(
     to: &mut GateFindings,
@@ -22,6 +24,7 @@ pub(super) fn check(
     let folder = entry.performance();
     let detail = loadgen::read(to, &folder, round, loadgen::RunKind::Performance)?;
     loadgen::scenario(to, &folder, &detail, entry, scenario);
+    let scenario = entry.scenario_of_run(&detail, scenario);
     let at = folder.join("mlperf_log_detail.txt");
     valid(to, &folder, &detail);
     duration(to, &at, &detail, scenario);
@@ -30,9 +33,7 @@ pub(super) fn check(
     equal_issue(to, &at, &detail, entry);
     switches(to, &at, &detail);
     place(to, &at, &detail, entry);
-    if entry.is_closed() {
-        limits::check(to, &at, &detail, benchmark, scenario);
-    }
+    limits::check(to, &at, &detail, entry, benchmark, scenario);
     Some(detail)
 }
 
@@ -182,12 +183,16 @@ fn equal_issue(to: &mut GateFindings, at: &Path, detail: &Detail, entry: &Result
     }
 }
 
-/// LoadGen runs on the host in Closed, on another machine in Network, and the name of the system under test shows which.
+/// LoadGen runs on the host in Closed, on another machine in Network, and the name of the system under test shows which. In Open
+/// the description of the system decides.
 fn place(to: &mut GateFindings, at: &Path, detail: &Detail, entry: &ResultEntry) {
     let name = detail.text("sut_name").unwrap_or_default();
-    let (is, must) = (name.contains("Network SUT"), entry.submitter.division == "network");
-    if is != must && entry.submitter.division != "open" {
-        let what = format!("the system under test is called {name:?} in the division {}", entry.submitter.division);
+    let division = entry.submitter.division.as_str();
+    let is_open_network = division == "open" && entry.traits.is_network;
+    let (is, must) = (name.contains("Network SUT"), division == "network" || is_open_network);
+    if is != must && (division != "open" || must) {
+        let of = if is_open_network { ", and `is_network` of the system is true" } else { "" };
+        let what = format!("the system under test is called {name:?} in the division {division}{of}");
         let why = "`Network SUT` is in its name exactly when LoadGen is on another machine";
         // What a system is called in Closed is not looked at.
         let weight = if must { FindingWeight::Refused } else { FindingWeight::Review };
@@ -218,16 +223,23 @@ fn switches(to: &mut GateFindings, at: &Path, detail: &Detail) {
     }
 }
 
-/// What the run is worth, by the numbers that the official checker takes.
-pub(super) fn value(detail: &Detail, scenario: MlperfScenario) -> JudgedRun {
-    let (key, unit) = match scenario {
-        MlperfScenario::Offline => ("result_tokens_per_second", "tok/s"),
-        MlperfScenario::Server | MlperfScenario::Interactive => ("result_completed_tokens_per_second", "tok/s"),
-        MlperfScenario::SingleStream => ("early_stopping_latency_ss", "ns"),
-    };
+/// What the run is worth, by the numbers that the official checker takes. `benchmark` is the round's name of it.
+pub(super) fn value(detail: &Detail, benchmark: &str, scenario: MlperfScenario) -> JudgedRun {
     let ms = |key: &str| detail.number(key).map(|ns| ns / 1e6);
+    let inferred = scenario == MlperfScenario::Offline
+        && detail.text("effective_scenario") == Some(MlperfScenario::SingleStream.loadgen());
+    let (value, unit) = match scenario {
+        MlperfScenario::Offline if inferred => (detail.number("result_qps_without_loadgen_overhead"), "samples/s"),
+        MlperfScenario::Offline => (detail.number("result_tokens_per_second"), "tok/s"),
+        MlperfScenario::Server | MlperfScenario::Interactive => {
+            (detail.number("result_completed_tokens_per_second"), "tok/s")
+        }
+        // Its latency is LoadGen's 90th percentile. That of others is what early stopping estimates.
+        MlperfScenario::SingleStream if benchmark == ON_THE_EDGE => (ms("result_90.00_percentile_latency_ns"), "ms"),
+        MlperfScenario::SingleStream => (ms("early_stopping_latency_ss"), "ms"),
+    };
     JudgedRun {
-        value: detail.number(key),
+        value,
         unit: unit.to_owned(),
         validity: detail.text("result_validity").map(str::to_owned),
         errors: detail.all_errors(),
@@ -235,5 +247,6 @@ pub(super) fn value(detail: &Detail, scenario: MlperfScenario) -> JudgedRun {
         tpot_p99_ms: ms("result_time_per_output_token_99.00_percentile_ns"),
         simulated: false,
         rehearsal: false,
+        inferred,
     }
 }

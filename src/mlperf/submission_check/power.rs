@@ -1,19 +1,18 @@
 //! A measurement of power beside a performance run: its files, its samples while the run lasted, and whether they are those
 //! that the measurement recorded. Average and energy are by the method of the official checker. Of the Power WG's own checker
-//! the rules about results are repeated here: checksums, times, ranging against testing; those about the power meter's
-//! messages and the sources of its tools are not.
+//! the rules about results are repeated here: checksums, times, ranging against testing, one session; those about the power
+//! meter's messages and the sources of its tools are not.
 
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
-use sha1::{Digest as _, Sha1};
 
 use super::finding::GateFindings;
 use super::gate_check::GateCheck;
 use super::power_samples::{PowerAverage, PowerWindow};
+use super::power_sessions;
 use super::tree::{ResultEntry, files};
-use crate::files::{read_bytes, read_text};
+use crate::files::read_text;
 use crate::mlperf::SubmissionLayout;
 use crate::mlperf::log::{DETAIL_FILE, Detail, SUMMARY_FILE};
 
@@ -24,18 +23,6 @@ const RUN_EXTRA: [&str; 1] = ["mlperf_log_accuracy.json"];
 const IGNORED: [&str; 3] = ["mlperf_log_trace.json", "results.json", ".gitkeep"];
 /// What the power meter measured.
 const SAMPLES: &str = "spl.txt";
-/// Files whose SHA-1 the sessions record.
-const RECORDED: [&str; 9] = [
-    "power/client.log",
-    "power/ptd_logs.txt",
-    "power/server.log",
-    "ranging/mlperf_log_detail.txt",
-    "ranging/mlperf_log_summary.txt",
-    "ranging/spl.txt",
-    "run_1/mlperf_log_detail.txt",
-    "run_1/mlperf_log_summary.txt",
-    "run_1/spl.txt",
-];
 /// Testing may draw so much less power than ranging, percent.
 const BELOW_RANGING: f64 = 5.0;
 /// The meter is asked for a sample each second; a longer silence is worth a look.
@@ -71,7 +58,7 @@ pub(super) fn check(
     exactly(to, &above.join("ranging"), &RUN_FILES, &RUN_EXTRA);
     let run = entry.performance();
     exactly(to, &run, &RUN_FILES, &RUN_EXTRA);
-    sessions(to, &above);
+    power_sessions::check(to, &above);
     descriptions(to, entry);
     let testing = average(to, &run, performance?, Meter::Measures)?;
     if let Ok(detail) = Detail::of(&above.join("ranging"))
@@ -171,43 +158,6 @@ fn descriptions(to: &mut GateFindings, entry: &ResultEntry) {
         if !there.iter().any(|file| file.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'))) {
             let why = "the meter and its settings are described";
             to.refuse(GateCheck::Power, &folder.join(format!("{name}.md")), "it is missing", why, "write it");
-        }
-    }
-}
-
-/// client.json and server.json record the SHA-1 of each file.
-fn sessions(to: &mut GateFindings, above: &Path) {
-    let mut recorded = serde_json::Map::new();
-    for name in ["client.json", "server.json"] {
-        let at = above.join("power").join(name);
-        let Ok(bytes) = read_bytes(&at) else { continue };
-        let results =
-            serde_json::from_slice::<Value>(&bytes).ok().and_then(|json| json["results"].as_object().cloned());
-        let Some(results) = results else {
-            let what = "it has no `results` with the checksums of the measurement's files";
-            to.refuse(GateCheck::Power, &at, what, "client and server record what they measured", AGAIN);
-            return;
-        };
-        recorded.extend(results);
-    }
-    if recorded.is_empty() {
-        return;
-    }
-    for name in RECORDED {
-        let at = above.join(name);
-        let Ok(bytes) = read_bytes(&at) else { continue };
-        let is = format!("{:x}", Sha1::digest(&bytes));
-        let why = "the sessions of the measurement record the SHA-1 of each of its files";
-        match recorded.get(name).and_then(Value::as_str) {
-            Some(should) if should == is => {}
-            Some(_) => {
-                let what = "it is not the file that client.json and server.json record";
-                to.refuse(GateCheck::Power, &at, what, why, AGAIN);
-            }
-            None => {
-                let what = "neither client.json nor server.json records it";
-                to.refuse(GateCheck::Power, &at, what, why, AGAIN);
-            }
         }
     }
 }

@@ -19,12 +19,20 @@ impl PowerWindow {
         (window.begin < window.end).then_some(window)
     }
 
+    /// Begin and end in seconds since 1970, where they are of UTC.
+    pub(super) fn since_epoch(self) -> Option<(f64, f64)> {
+        let seconds =
+            |time: DateTime| Some(time.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp().as_duration().as_secs_f64());
+        Some((seconds(self.begin)?, seconds(self.end)?))
+    }
+
     pub(super) fn seconds(self) -> f64 {
         seconds_between(self.begin, self.end)
     }
 }
 
-/// One line `Time,<when>,Watts,<watts>,Volts,<volts>,Amps,<amps>,PF,<power factor>,Mark,<mark>`.
+/// One line `Time,<when>,Watts,<watts>,Volts,<volts>,Amps,<amps>,PF,<power factor>,Mark,<mark>`. A meter of several channels sums
+/// their watts, and adds `Ch1,Watts,<watts>,Volts,<volts>,Amps,<amps>,PF,<power factor>,Ch2,…`: its volts and amperes are means.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct PowerSample {
     at: DateTime,
@@ -130,12 +138,15 @@ impl PowerSample {
             return Err(SampleFault::Field(field(2).to_owned()));
         }
         let watts = number(3).ok_or_else(|| SampleFault::Watts(field(3).to_owned()))?;
-        let product = match (number(5), number(7), number(9)) {
+        // Where the names `Watts` are: of the line, or of its channels.
+        let names = if fields.get(12) == Some(&"Ch1") { (13..fields.len()).step_by(9).collect() } else { vec![2] };
+        let product = |name: usize| match (number(name + 3), number(name + 5), number(name + 7)) {
             (Some(volts), Some(amps), Some(factor)) if volts > 0.0 && amps > 0.0 && factor > 0.0 => {
                 Some(volts * amps * factor)
             }
             _ => None,
         };
+        let product = names.into_iter().map(product).sum();
         Ok(Self { at, watts, product })
     }
 }
@@ -174,6 +185,18 @@ mod tests {
         // 0.5 s and 1 s at 22.9 W, 1 s at 23.1 W, 1 s at 0 W, 0.5 s at 23 W.
         assert!((average.integrated_joules - (1.5 * 22.9 + 23.1 + 11.5)).abs() < 1e-9, "{average:?}");
         assert!((average.longest_gap - 1.0).abs() < 1e-9 && average.product_deviation < 0.01, "{average:?}");
+    }
+
+    /// Of a published result for v5.1.
+    #[test]
+    fn the_products_of_channels_are_summed() {
+        let line = "Time,08-24-2023 10:15:00.507,Watts,2884.000000,Volts,211.026667,Amps,4.640333,PF,0.982045,Mark,a_testing,\
+            Ch1,Watts,976.000000,Volts,210.390000,Amps,4.715000,PF,0.984200,Ch2,Watts,956.000000,Volts,211.370000,Amps,4.613000,PF,0.980900,\
+            Ch3,Watts,952.000000,Volts,211.320000,Amps,4.593000,PF,0.981100\n";
+        let average = PowerAverage::of(line, window()).unwrap();
+        assert!(average.product_deviation < 0.001, "{average:?}");
+        let average = PowerAverage::of(&line.replace("Watts,2884", "Watts,1884"), window()).unwrap();
+        assert!(average.product_deviation > 0.5, "{average:?}");
     }
 
     #[test]

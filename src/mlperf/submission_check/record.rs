@@ -117,7 +117,11 @@ fn check_test_record(
     run: &LockedRun,
 ) {
     let Some(test) = &run.test else { return };
-    let at = if mode == TestMode::Accuracy { entry.accuracy() } else { entry.performance() };
+    let at = match mode {
+        TestMode::Performance => entry.performance(),
+        TestMode::Accuracy => entry.accuracy(),
+        test => entry.audit(test),
+    };
     let name = test_folder(mode);
     if test.rehearsal {
         let what = format!("the {name} run was a rehearsal: its durations were shortened");

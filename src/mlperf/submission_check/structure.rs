@@ -30,6 +30,23 @@ pub(super) fn root(to: &mut GateFindings, root: &Path, layout: SubmissionLayout)
     }
 }
 
+/// A folder below a division without `results/`. The checkers until v5.1 pass it over.
+pub(super) fn no_results(to: &mut GateFindings, submitter: &Submitter, layout: SubmissionLayout) {
+    if !submitter.folder.join("results").is_dir() {
+        let what = "it has no results/, and is no submitter's";
+        let why =
+            "since v6.0 the official checker ends at a folder below a division without results/, and judges nothing";
+        to.find(
+            FindingWeight::of_newer_checker(layout),
+            GateCheck::Layout,
+            &submitter.folder,
+            what,
+            why,
+            "take it out",
+        );
+    }
+}
+
 /// Of one submitter with results.
 pub(super) fn submitter(to: &mut GateFindings, submitter: &Submitter, round: &Round) {
     let layout = SubmissionLayout::of(&round.name);
@@ -37,7 +54,8 @@ pub(super) fn submitter(to: &mut GateFindings, submitter: &Submitter, round: &Ro
     if files_of(&source).next().is_none() {
         let what = if source.is_dir() { "it is empty" } else { "it is missing" };
         let why = "the code that made the results goes with them";
-        to.refuse(GateCheck::Source, &source, what, why, "`mlperf.package.source: FOLDER`");
+        let fix = format!("`mlperf.package.source: FOLDER`; {}/ in a folder of `assemble --logs`", layout.source());
+        to.refuse(GateCheck::Source, &source, what, why, fix);
     }
     let documentation = submitter.folder.join("documentation");
     // What packing puts there explains nothing.

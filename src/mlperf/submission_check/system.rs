@@ -1,19 +1,40 @@
 //! `systems/<name>.json`: every field there, and saying something.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde_json::{Map, Value};
 
 use super::finding::{FindingWeight, GateFindings};
 use super::gate_check::GateCheck;
-use super::tree::{Submitter, files};
+use super::tree::{Submitter, SystemTraits, files};
 use crate::files::read_bytes;
 pub(super) use crate::mlperf::system::is_meaningful;
 use crate::mlperf::system::{FIELDS, wrong_values};
 use crate::mlperf::{Benchmark, MlperfScenario, Round, SubmissionLayout};
 
-/// All systems of a submitter: those with results and those that are described.
-pub(super) fn check(to: &mut GateFindings, submitter: &Submitter, round: &Round) {
+const IS_NETWORK: &str = "is_network";
+/// What the description of a system behind a network has in addition; each may be empty.
+const NETWORK_FIELDS: [&str; 12] = [
+    "network_type",
+    "network_media",
+    "network_rate",
+    "nic_loadgen",
+    "number_nic_loadgen",
+    "net_software_stack_loadgen",
+    "network_protocol",
+    "number_connections",
+    "nic_sut",
+    "number_nic_sut",
+    "net_software_stack_sut",
+    "network_topology",
+];
+/// Fields that the official checker takes for texts, and ends where one is none.
+const TEXTS: [&str; 7] = ["division", "submitter", "status", "system_type", IS_NETWORK, "hw_notes", "sw_notes"];
+
+/// All systems of a submitter: those with results and those that are described. Gives the traits of those with results.
+pub(super) fn check(to: &mut GateFindings, submitter: &Submitter, round: &Round) -> BTreeMap<String, SystemTraits> {
+    let mut all = BTreeMap::new();
     let layout = SubmissionLayout::of(&round.name);
     let folder = submitter.folder.join("systems");
     let described: Vec<String> =
@@ -36,16 +57,21 @@ pub(super) fn check(to: &mut GateFindings, submitter: &Submitter, round: &Round)
             );
             continue;
         }
-        let system_type = check_submitter(to, &at, submitter).unwrap_or_default();
-        let is_edge = submitter.division != "open" && system_type.eq_ignore_ascii_case("edge");
-        for found in system.benchmarks.iter().filter(|_| is_edge) {
+        let traits = check_description(to, &at, submitter, layout).unwrap_or_default();
+        let of_one_type = Some(traits.system_type.clone()).filter(|_| submitter.division != "open");
+        all.insert(system.name.clone(), traits);
+        for found in &system.benchmarks {
+            let Some(benchmark) = round.benchmarks.get(&found.name) else { continue };
             // On the edge a benchmark has SingleStream.
-            let of_datacenter = |benchmark: &Benchmark| !benchmark.required.contains(&MlperfScenario::SingleStream);
-            if round.benchmarks.get(&found.name).is_some_and(of_datacenter) {
-                let what = format!("`system_type` is edge, and {} is for datacenter systems", found.name);
-                let why = "each benchmark is for datacenter systems, for the edge, or for both";
-                to.refuse(GateCheck::SystemFields, &at, what, why, "`system_type: datacenter`");
-            }
+            let of_edge = benchmark.required.contains(&MlperfScenario::SingleStream);
+            let (is, other) = match of_one_type.as_deref() {
+                Some("edge") if !of_edge => ("edge", "datacenter"),
+                Some("datacenter") if of_edge => ("datacenter", "edge"),
+                _ => continue,
+            };
+            let what = format!("`system_type` is {is}, and {} is for {other} systems", found.name);
+            let why = "each benchmark is for datacenter systems, for the edge, or for both";
+            to.refuse(GateCheck::SystemFields, &at, what, why, format!("`system_type: {other}`"));
         }
     }
     for name in described.iter().filter(|name| !submitter.systems.iter().any(|system| system.name == **name)) {
@@ -54,6 +80,7 @@ pub(super) fn check(to: &mut GateFindings, submitter: &Submitter, round: &Round)
         let why = "a described system has results";
         to.find(weight, GateCheck::SystemName, &at, "no result is of this system", why, "take it out");
     }
+    all
 }
 
 /// Of a value with no meaning: the official checker takes a place-holder, and any text but an empty one.
@@ -64,8 +91,28 @@ pub(super) fn weight_of_empty(value: Option<&Value>) -> FindingWeight {
     }
 }
 
-/// Gives the type of the system. None: its description cannot be read.
-fn check_submitter(to: &mut GateFindings, at: &Path, submitter: &Submitter) -> Option<String> {
+/// Numbers, lists and flags where the official checker wants a text.
+fn texts(to: &mut GateFindings, at: &Path, fields: &Map<String, Value>) {
+    let is_other = |value: &&Value| !value.is_string() && !value.is_null();
+    for name in TEXTS {
+        let Some(value) = fields.get(name).filter(is_other) else { continue };
+        // An empty one was reported where a field must not be empty, and is passed over in the notes.
+        if name != IS_NETWORK && !is_meaningful(Some(value)) {
+            continue;
+        }
+        let what = format!("`{name}` is no text: {value}");
+        let fix = if name == IS_NETWORK { "take it out, or write \"true\" in quotes" } else { "write it in quotes" };
+        to.refuse(GateCheck::SystemFields, at, what, "the official checker reads it as a text, and ends there", fix);
+    }
+}
+
+/// None: it cannot be read.
+fn check_description(
+    to: &mut GateFindings,
+    at: &Path,
+    submitter: &Submitter,
+    layout: SubmissionLayout,
+) -> Option<SystemTraits> {
     let read = read_bytes(at).map_err(|error| error.to_string());
     let read =
         read.and_then(|bytes| serde_json::from_slice::<Map<String, Value>>(&bytes).map_err(|error| error.to_string()));
@@ -93,6 +140,7 @@ fn check_submitter(to: &mut GateFindings, at: &Path, submitter: &Submitter) -> O
             fix,
         );
     }
+    texts(to, at, &fields);
     for wrong in wrong_values(&fields) {
         to.refuse(GateCheck::SystemFields, at, wrong.what, wrong.why, wrong.fix);
     }
@@ -112,10 +160,9 @@ fn check_submitter(to: &mut GateFindings, at: &Path, submitter: &Submitter) -> O
             );
         }
     }
-    let network =
-        fields.get("is_network").and_then(Value::as_str).is_some_and(|text| text.eq_ignore_ascii_case("true"));
-    if network != (submitter.division == "network") && submitter.division != "open" {
-        let what = format!("`is_network` is {network} in the division {}", submitter.division);
+    let is_network = network(to, at, &fields, layout);
+    if is_network != (submitter.division == "network") && submitter.division != "open" {
+        let what = format!("`is_network` is {is_network} in the division {}", submitter.division);
         to.refuse(
             GateCheck::SystemFields,
             at,
@@ -124,5 +171,25 @@ fn check_submitter(to: &mut GateFindings, at: &Path, submitter: &Submitter) -> O
             "pack it for the other division",
         );
     }
-    fields.get("system_type").and_then(Value::as_str).map(str::to_owned)
+    let system_type = fields.get("system_type").and_then(Value::as_str).unwrap_or_default().to_owned();
+    Some(SystemTraits { system_type, is_network })
+}
+
+/// Whether the system is behind a network; reports what its description lacks then. Since v6.0 the official checker asks for
+/// it wherever `is_network` has a text, `"false"`, too.
+fn network(to: &mut GateFindings, at: &Path, fields: &Map<String, Value>, layout: SubmissionLayout) -> bool {
+    let text = fields.get(IS_NETWORK).and_then(Value::as_str).unwrap_or_default();
+    let is_network = text.eq_ignore_ascii_case("true");
+    let is_asked_for = is_network || layout == SubmissionLayout::Single && !text.is_empty();
+    let missing: Vec<&str> = NETWORK_FIELDS.into_iter().filter(|name| !fields.contains_key(*name)).collect();
+    if is_asked_for && !missing.is_empty() {
+        let what = format!("`is_network` is {text:?}, and these are missing: {}", missing.join(", "));
+        let (why, fix) = if is_network {
+            ("a system behind a network has them", "add them; each may be empty")
+        } else {
+            ("since v6.0 the official checker asks for them wherever `is_network` has a text", "take `is_network` out")
+        };
+        to.refuse(GateCheck::SystemFields, at, what, why, fix);
+    }
+    is_network
 }

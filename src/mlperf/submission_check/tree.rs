@@ -5,7 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::files::read_bytes;
-use crate::mlperf::SubmissionLayout;
+use crate::mlperf::log::Detail;
+use crate::mlperf::{MlperfScenario, SubmissionLayout};
+use crate::spec::TestMode;
 
 /// One submitter in one division.
 #[derive(Clone, Debug)]
@@ -38,17 +40,29 @@ impl Submitter {
     }
 }
 
+/// What the description of a system decides about its results.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct SystemTraits {
+    /// `datacenter`, `edge` or both; empty where the description cannot be read.
+    pub system_type: String,
+    /// LoadGen is on another machine.
+    pub is_network: bool,
+}
+
 /// One result: a benchmark on a system in a scenario.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ResultEntry<'a> {
     pub submitter: &'a Submitter,
     pub system: &'a str,
+    pub traits: &'a SystemTraits,
     /// The name of its folder.
     pub benchmark: &'a str,
     /// The round's name of it.
     pub official: &'a str,
     /// The name of its folder.
     pub scenario: &'a str,
+    /// `v6.1`.
+    pub round: &'a str,
     pub layout: SubmissionLayout,
 }
 
@@ -65,8 +79,21 @@ impl ResultEntry<'_> {
         self.folder().join("accuracy")
     }
 
+    pub(super) fn audit(&self, test: TestMode) -> PathBuf {
+        self.submitter.folder.join(self.layout.audit(self.system, self.benchmark, self.scenario, test))
+    }
+
     pub(super) fn measurements(&self) -> PathBuf {
         self.submitter.folder.join(self.layout.measurements(self.system, self.benchmark, self.scenario))
+    }
+
+    /// The scenario that a log here is judged in: the folder's, or SingleStream, from which an edge system may infer Offline.
+    pub(super) fn scenario_of_run(&self, detail: &Detail, scenario: MlperfScenario) -> MlperfScenario {
+        let single = MlperfScenario::SingleStream;
+        let is_inferred = scenario == MlperfScenario::Offline
+            && self.traits.system_type.contains("edge")
+            && detail.text("effective_scenario") == Some(single.loadgen());
+        if is_inferred { single } else { scenario }
     }
 
     pub(super) fn is_closed(&self) -> bool {
@@ -75,6 +102,13 @@ impl ResultEntry<'_> {
 }
 
 pub(in crate::mlperf) const DIVISIONS: [&str; 3] = ["closed", "open", "network"];
+
+/// The folder above the division that a path is, or is in.
+pub(super) fn above_division(path: &Path) -> Option<PathBuf> {
+    let is_division = |folder: &&Path| DIVISIONS.iter().any(|name| folder.ends_with(name));
+    let above = path.ancestors().find(is_division)?.parent()?;
+    Some(if above.as_os_str().is_empty() { PathBuf::from(".") } else { above.to_owned() })
+}
 
 pub(super) fn submitters(root: &Path) -> Vec<Submitter> {
     let mut found = Vec::new();

@@ -22,7 +22,7 @@ pub struct MissingField {
     pub empty: bool,
 }
 
-/// Whether a value has content: not null, not empty, no place-holder.
+/// Whether a value has content: not null, not empty, no place-holder. The official checker takes `false` and 0 for empty.
 pub fn is_meaningful(value: Option<&Value>) -> bool {
     match value {
         None | Some(Value::Null) => false,
@@ -34,7 +34,7 @@ pub fn is_meaningful(value: Option<&Value>) -> bool {
         Some(Value::Number(number)) => number.as_f64() != Some(0.0),
         Some(Value::Array(items)) => !items.is_empty(),
         Some(Value::Object(fields)) => !fields.is_empty(),
-        Some(Value::Bool(_)) => true,
+        Some(Value::Bool(flag)) => *flag,
     }
 }
 

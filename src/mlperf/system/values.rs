@@ -20,9 +20,10 @@ pub struct WrongValue {
 /// All values that their fields cannot have. What is missing or empty is not among them.
 pub fn wrong_values(fields: &Map<String, Value>) -> Vec<WrongValue> {
     let mut wrong = Vec::new();
-    for (field, known) in [("status", &STATUS[..]), ("system_type", &TYPES[..])] {
+    // The official checker takes a status in any case, and ends at a type that is not written so.
+    for (field, known, is_exact) in [("status", &STATUS[..], false), ("system_type", &TYPES[..], true)] {
         let text = fields.get(field).and_then(Value::as_str).unwrap_or_default();
-        let is_known = known.iter().any(|one| one.eq_ignore_ascii_case(text));
+        let is_known = known.iter().any(|one| *one == text || !is_exact && one.eq_ignore_ascii_case(text));
         if !text.is_empty() && !is_known {
             let what = format!("`{field}` is {text:?}, not one of {}", known.join(" | "));
             let (why, fix) = ("the table of results is sorted by it", "take one of them");

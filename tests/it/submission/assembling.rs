@@ -233,6 +233,51 @@ fn logs_of_another_harness_are_packed() {
     let wrong = world.regatta(&["mlperf", "assemble", "--out", "x", "--logs", "crate.json=logs/Server"]);
     assert_eq!(wrong.code, 2);
     wrong.shows("it is SYSTEM.json:BENCHMARK:SCENARIO=FOLDER");
+    // In another order, and with the logs beside one another.
+    let logs = format!("{BENCHMARK}:Server:crate.json=logs/Server");
+    let wrong = world.regatta(&["mlperf", "assemble", "--out", "x", "--logs", &logs]);
+    assert_eq!(wrong.code, 2);
+    wrong.shows("the description of the system comes first");
+    run(&world.path("flat"), "Server", "performance");
+    let logs = format!("crate.json:{BENCHMARK}:Server=flat");
+    let wrong = world.regatta(&["mlperf", "assemble", "--out", "x", "--logs", &logs]);
+    assert_eq!(wrong.code, 2);
+    wrong.shows("error: flat: found mlperf_log_detail.txt in it: the logs of the performance run belong into performance/run_1/");
+    assert!(!wrong.stderr.contains("is missing"), "{}", wrong.stderr);
+}
+
+/// Open has no audit tests, and in Closed the answers of TEST06 may stay at home.
+#[test]
+fn logs_of_another_harness_need_no_more_of_an_audit_than_the_checkers_ask_for() {
+    for division in ["open", "closed"] {
+        let world = World::new();
+        let mut fields = system_json();
+        fields["division"] = division.into();
+        world.file("crate.json", &format!("{fields:#}"));
+        let mut arguments = vec!["mlperf".to_owned(), "assemble".into(), "--out".into(), "whole".into()];
+        for scenario in SCENARIOS {
+            let folder = world.path("logs").join(scenario);
+            run(&folder.join("performance/run_1"), scenario, "performance");
+            run(&folder.join("accuracy"), scenario, "accuracy");
+            write(folder.join("accuracy/mlperf_log_accuracy.json"), long_log());
+            write(folder.join("accuracy/accuracy.txt"), SCORES);
+            if division == "closed" {
+                write(folder.join("TEST06/verify_accuracy.txt"), VERIFIED);
+            }
+            write(folder.join("src/README.md"), "how it was made\n");
+            write(folder.join("user.conf"), user_conf(scenario));
+            write(folder.join("measurements.json"), format!("{:#}", measurements()));
+            arguments.extend(["--logs".to_owned(), format!("crate.json:{BENCHMARK}:{scenario}=logs/{scenario}")]);
+        }
+        world.file("texts/calibration.md", "how it was calibrated\n");
+        arguments.extend(["--documentation".to_owned(), "texts".to_owned()]);
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        world.good(&arguments).shows("3 results for v6.1: MLCommons would accept it");
+        assert_eq!(
+            world.path(format!("whole/{division}/Example/results/crate/{BENCHMARK}/Server/TEST06")).exists(),
+            division == "closed"
+        );
+    }
 }
 
 /// The logs are of v6.1, where 99 % is no benchmark: in v6.0 both are refused, for the same reasons.

@@ -13,7 +13,7 @@ use regatta::mlperf::{
 use serde_json::{Value, json};
 
 use super::fixture::{BENCHMARK, SYSTEM, Submission, detail, good, good_of, line, run, summary, write};
-use regatta::spec::{Division, TestMode};
+use regatta::spec::TestMode;
 
 type Break = fn(&Submission);
 
@@ -88,6 +88,27 @@ pub(super) const BROKEN: &[(&str, Break)] = &[
     ("token latencies off", |s| s.set("Offline/performance/run_1", "requested_use_token_latencies", &json!(false))),
     ("TTFT above the limit", |s| s.set("Interactive/performance/run_1", "result_first_token_99.00_percentile_latency_ns", &json!(460_000_000))),
     ("TPOT of -1e18", |s| s.set("Server/performance/run_1", "result_time_per_output_token_99.00_percentile_ns", &json!(-1_000_000_000_000_000_000_i64))),
+    ("target_latency of 30 seconds", |s| s.set("Server/performance/run_1", "effective_target_latency_ns", &json!(30_000_000_000_u64))),
+    ("Open: target_latency of 50 seconds", |s| {
+        s.set("Server/performance/run_1", "effective_target_latency_ns", &json!(50_000_000_000_u64));
+        s.submit_to("open");
+    }),
+    ("Open: TTFT of 9.1 seconds", |s| {
+        s.set("Server/performance/run_1", "result_first_token_99.00_percentile_latency_ns", &json!(9_100_000_000_u64));
+        s.submit_to("open");
+    }),
+    ("Open: Interactive with a TTFT of 0.46 seconds", |s| {
+        s.set("Interactive/performance/run_1", "result_first_token_99.00_percentile_latency_ns", &json!(460_000_000));
+        s.submit_to("open");
+    }),
+    ("Open: token latencies off", |s| {
+        s.set("Offline/performance/run_1", "requested_use_token_latencies", &json!(false));
+        s.submit_to("open");
+    }),
+    ("Open: early stopping not met, yet VALID", |s| {
+        s.set("Server/performance/run_1", "early_stopping_met", &json!(false));
+        s.submit_to("open");
+    }),
     ("90th percentile", |s| s.set("Server/performance/run_1", "effective_target_latency_percentile", &json!(0.9))),
     ("log of an audit as a result", |s| s.set("Server/performance/run_1", "effective_accuracy_log_sampling_target", &json!(100))),
     // Accuracy.
@@ -131,6 +152,17 @@ pub(super) const BROKEN: &[(&str, Break)] = &[
     ("an unknown status", |s| s.field(&s.system(), "status", Some(json!("research")))),
     ("submitter in another case", |s| s.field(&s.system(), "submitter", Some(json!("EXAMPLE")))),
     ("system under another name", |s| fs::rename(s.system(), s.at("systems/box_h200_x8.json")).unwrap()),
+    ("closed with is_network in words", |s| s.field(&s.system(), "is_network", Some(json!("false")))),
+    ("Network: the fields of a network system are missing", |s| {
+        s.over_a_network();
+        s.submit_to("network");
+    }),
+    ("Open: over a network, with LoadGen on the host", |s| {
+        s.over_a_network();
+        s.describe_network();
+        s.set("Server/performance/run_1", "sut_name", &json!("PySUT"));
+        s.submit_to("open");
+    }),
     ("closed over a network", |s| s.field(&s.system(), "is_network", Some(json!("true")))),
     ("measurements without weight types", |s| s.field(&s.of("Server/measurements.json"), "weight_data_types", Some(json!("")))),
     ("no user.conf", |s| fs::remove_file(s.of("Server/user.conf")).unwrap()),
@@ -237,7 +269,32 @@ pub(super) const BROKEN: &[(&str, Break)] = &[
     ("power of a log without its times", |s| {
         s.with_power("Server");
         s.set("Server/performance/run_1", "power_begin", &json!("now"));
-        s.record_power("Server");
+        let log = fs::read(s.log("Server/performance/run_1")).unwrap();
+        for name in ["client.json", "server.json"] {
+            let path = s.of("Server/performance/power").join(name);
+            let mut session: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+            session["results"]["run_1/mlperf_log_detail.txt"] = json!(super::fixture::sha1(&log));
+            write(path, format!("{session:#}"));
+        }
+    }),
+    ("power of two sessions", |s| s.session("client.json", |session| session["session_name"] = json!("2026-11-22"))),
+    ("power of another client", |s| s.session("client.json", |session| {
+        session["uuid"]["client"] = json!("00000000-0000-0000-0000-000000000000");
+    })),
+    ("power in debug mode", |s| s.session("server.json", |session| session["debug"] = json!(true))),
+    ("power whose phase begins elsewhere", |s| s.session("client.json", |session| {
+        let begin = session["phases"]["testing"][0][0].as_f64().unwrap();
+        session["phases"]["testing"][0][0] = json!(begin - 30.0);
+    })),
+    ("power of a phase that ended before the run", |s| {
+        s.with_power("Server");
+        for name in ["client.json", "server.json"] {
+            let path = s.of("Server/performance/power").join(name);
+            let mut session: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+            let end = session["phases"]["testing"][2][0].as_f64().unwrap();
+            session["phases"]["testing"][2][0] = json!(end - 60.0);
+            write(path, format!("{session:#}"));
+        }
     }),
     // TEST06 by its own log.
     ("TEST06 of three answers", |s| {
@@ -251,6 +308,8 @@ pub(super) const BROKEN: &[(&str, Break)] = &[
     // Strays and names.
     ("a misspelt benchmark", |s| fs::rename(s.of(""), s.of("../llama2-70b-99.8")).unwrap()),
     ("a file beside closed/", |s| write(s.0.join("results.csv"), "x\n")),
+    ("a submitter without results", |s| write(s.0.join("open/Example/documentation/notes.md"), "x\n")),
+    ("a folder of texts below closed/", |s| write(s.0.join("closed/docs/readme.md"), "x\n")),
     ("no calibration", |s| fs::rename(s.at("documentation/calibration.md"), s.at("documentation/bandwidth.md")).unwrap()),
     ("audit.config in the package", |s| write(s.of("Server/performance/run_1/audit.config"), "*.*.mode = 2\n")),
     ("a name with a space", |s| write(s.at("documentation/cali bration.md"), "x\n")),
@@ -265,6 +324,15 @@ pub(super) const BROKEN: &[(&str, Break)] = &[
             "dataset": {"benchmark": BENCHMARK, "synthetic": true, "samples": 256, "sha256": "00"},
         });
         lock["results"][1]["runs"]["performance"]["test"] = test;
+    })),
+    ("TEST06 that was a rehearsal", |s| lock(s, |lock| {
+        let test = json!({
+            "round": "v6.1", "benchmark": BENCHMARK, "scenario": "offline", "mode": "test06", "division": "closed", "rehearsal": true,
+            "loadgen_version": "6.0.17", "target_qps": 40.5, "sut_name": "PySUT", "result": "VALID", "errors": 0,
+            "seeds": {"qsl": 1, "sample_index": 2, "schedule": 3},
+            "dataset": {"benchmark": BENCHMARK, "synthetic": false, "samples": 24576, "sha256": "00"},
+        });
+        lock["results"][0]["runs"]["test06"] = json!({"files": {}, "test": test});
     })),
     ("accuracy of another engine", |s| lock(s, |lock| {
         lock["results"][1]["runs"]["performance"]["under_test"] = json!({"engine": ["aaaaaaaaaaaaaaaa"], "serve": ["cc"]});
@@ -324,6 +392,11 @@ pub(super) const BROKEN: &[(&str, Break)] = &[
     ("no accuracy log", |s| fs::remove_file(s.of("Server/accuracy/mlperf_log_accuracy.json")).unwrap()),
     ("empty accuracy log", |s| write(s.of("Server/accuracy/mlperf_log_accuracy.json"), "")),
     ("accuracy of one sample less", |s| s.set("Server/accuracy", "effective_accuracy_sample_count", &json!(24_575))),
+    ("a blank behind the hash", |s| {
+        let path = s.of("Server/accuracy/accuracy.txt");
+        let text = fs::read_to_string(&path).unwrap();
+        write(path, format!("{} \n", text.trim_end()));
+    }),
     ("two hashes", |s| {
         let path = s.of("Server/accuracy/accuracy.txt");
         let text = fs::read_to_string(&path).unwrap();
@@ -349,7 +422,14 @@ pub(super) const BROKEN: &[(&str, Break)] = &[
     ("system of another submitter", |s| s.field(&s.system(), "submitter", Some(json!("Other")))),
     ("system without a status", |s| s.field(&s.system(), "status", Some(json!("")))),
     ("system of no known type", |s| s.field(&s.system(), "system_type", Some(json!("cloud")))),
+    ("system of a type in another case", |s| s.field(&s.system(), "system_type", Some(json!("Datacenter")))),
+    ("system of a type in a list", |s| s.field(&s.system(), "system_type", Some(json!(["datacenter"])))),
     ("edge system", |s| s.field(&s.system(), "system_type", Some(json!("edge")))),
+    ("submitter that is a number", |s| s.field(&s.system(), "submitter", Some(json!(5)))),
+    ("is_network that is a flag", |s| s.field(&s.system(), "is_network", Some(json!(false)))),
+    ("no network cards, by a flag", |s| s.field(&s.system(), "host_network_card_count", Some(json!(false)))),
+    ("notes in a list", |s| s.field(&s.system(), "sw_notes", Some(json!(["a note"])))),
+    ("measurements with retraining as a flag", |s| s.field(&s.of("Server/measurements.json"), "retraining", Some(json!(false)))),
     ("no framework", |s| s.field(&s.system(), "framework", Some(json!("")))),
     ("no operating system", |s| s.field(&s.system(), "operating_system", None)),
     ("no nodes", |s| s.field(&s.system(), "number_of_nodes", Some(json!("")))),
@@ -358,7 +438,8 @@ pub(super) const BROKEN: &[(&str, Break)] = &[
 ];
 
 /// Those that MLCommons accepted in published results: a reviewer may object to them.
-const FOR_REVIEW: [&str; 26] = [
+const FOR_REVIEW: [&str; 27] = [
+    "Open: Interactive with a TTFT of 0.46 seconds",
     "gpt-oss-120b with TEST07 of 4395 samples",
     "gpt-oss-120b with TEST09 of 990 samples",
     "power of -1 W while the meter finds its range",
@@ -421,6 +502,7 @@ fn section(check: GateCheck) -> &'static str {
         | GateCheck::EmptyFile
         | GateCheck::Empty
         | GateCheck::Benchmark
+        | GateCheck::Layout
         | GateCheck::Scenario
         | GateCheck::SystemName => "submission_rules, Directory structure",
         GateCheck::Power => "power_measurement, LoadGen and Start/End TimeStamps",
@@ -443,7 +525,7 @@ fn lock(s: &Submission, change: impl Fn(&mut Value)) {
     let lock = PackageProvenance {
         regatta: "0.1.0".to_owned(),
         round: "v6.1".to_owned(),
-        division: Division::Closed,
+        division: "closed".to_owned(),
         submitter: "Example".to_owned(),
         system: SYSTEM.to_owned(),
         rehearsal: false,

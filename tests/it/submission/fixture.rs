@@ -23,6 +23,10 @@ pub(crate) fn sha256(bytes: &[u8]) -> String {
     format!("{:x}", Sha256::digest(bytes))
 }
 
+pub(crate) fn sha1(bytes: &[u8]) -> String {
+    format!("{:x}", sha1::Sha1::digest(bytes))
+}
+
 pub(crate) fn write(path: impl AsRef<Path>, text: impl AsRef<[u8]>) {
     let path = path.as_ref();
     fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -232,17 +236,58 @@ impl Submission {
     pub(crate) fn system(&self) -> PathBuf {
         self.at("systems").join(format!("{SYSTEM}.json"))
     }
+
+    /// LoadGen is on another machine.
+    pub(crate) fn over_a_network(&self) {
+        self.field(&self.system(), "is_network", Some(json!("true")));
+        for scenario in SCENARIOS {
+            for run in ["performance/run_1", "accuracy"] {
+                self.set(&format!("{scenario}/{run}"), "sut_name", &json!("Network SUT"));
+            }
+        }
+    }
+
+    /// What the description of such a system has in addition.
+    pub(crate) fn describe_network(&self) {
+        for name in [
+            "network_type",
+            "network_media",
+            "network_rate",
+            "nic_loadgen",
+            "number_nic_loadgen",
+            "net_software_stack_loadgen",
+            "network_protocol",
+            "number_connections",
+            "nic_sut",
+            "number_nic_sut",
+            "net_software_stack_sut",
+            "network_topology",
+        ] {
+            self.field(&self.system(), name, Some(json!("")));
+        }
+    }
+
+    /// Moves it to another division, after all other changes: [`Self::at`] is in Closed.
+    pub(crate) fn submit_to(&self, division: &str) {
+        self.field(&self.system(), "division", Some(json!(division)));
+        fs::rename(self.0.join("closed"), self.0.join(division)).unwrap();
+    }
 }
 
-/// A power meter's log of a run: a sample each second while it lasted, of so many watts.
-pub(crate) fn samples(log: &Path, watts: f64) -> String {
+/// When a run began and ended.
+fn power_times(log: &Path) -> (jiff::civil::DateTime, jiff::civil::DateTime) {
     let text = fs::read_to_string(log).unwrap();
     let time = |key: &str| {
         let line = text.lines().find(|line| line.contains(&format!("\"key\":\"{key}\""))).unwrap();
         let value: Value = serde_json::from_str(line.strip_prefix(":::MLLOG ").unwrap()).unwrap();
         jiff::civil::DateTime::strptime("%m-%d-%Y %H:%M:%S%.f", value["value"].as_str().unwrap()).unwrap()
     };
-    let (begin, end) = (time("power_begin"), time("power_end"));
+    (time("power_begin"), time("power_end"))
+}
+
+/// A power meter's log of a run: a sample each second while it lasted, of so many watts.
+pub(crate) fn samples(log: &Path, watts: f64) -> String {
+    let (begin, end) = power_times(log);
     let mut lines = String::new();
     for second in 0.. {
         let at = begin + jiff::Span::new().milliseconds(500 + 1000 * second);
@@ -316,6 +361,55 @@ impl Submission {
         fs::rename(self.of(""), self.of("").with_file_name("gpt-oss-120b")).unwrap();
     }
 
+    /// Makes it one of llama3.1-8b-edge on an edge system, in Offline and SingleStream, without its audit tests.
+    pub(crate) fn with_edge_model(&self) {
+        self.field(&self.system(), "system_type", Some(json!("edge")));
+        fs::remove_dir_all(self.of("Interactive")).unwrap();
+        fs::rename(self.of("Server"), self.of("SingleStream")).unwrap();
+        let qps = [("Offline", "target_qps = 37.2"), ("SingleStream", "target_latency = 6")];
+        for (scenario, setting) in qps {
+            fs::remove_dir_all(self.of(&format!("{scenario}/TEST06"))).unwrap();
+            let conf =
+                format!("llama3_1-8b-edge.{scenario}.{setting}\nllama3_1-8b-edge.{scenario}.min_duration = 600000\n");
+            write(self.of(&format!("{scenario}/user.conf")), conf);
+            let scores = "{'rouge1': 38.7, 'rouge2': 16.0, 'rougeL': 24.4, 'rougeLsum': 35.8, 'gen_len': 3000000, 'gen_num': 5000}";
+            let text = format!("{scores}\n\nhash={}\n", sha256(SAMPLES.as_bytes()));
+            write(self.of(&format!("{scenario}/accuracy/accuracy.txt")), text);
+        }
+        for (run, mode) in [("performance/run_1", "PerformanceOnly"), ("accuracy", "AccuracyOnly")] {
+            self.single_stream(&format!("SingleStream/{run}"), mode);
+            let run = format!("Offline/{run}");
+            for key in
+                ["qsl_reported_total_count", "effective_performance_sample_count", "effective_accuracy_sample_count"]
+            {
+                self.set(&run, key, &json!(5000));
+            }
+        }
+        // An answer has 128 tokens at most.
+        self.set("Offline/performance/run_1", "result_tokens_per_second", &json!(3840.0));
+        self.summary("Offline", "Tokens per second", "3840.0");
+        fs::rename(self.of(""), self.of("").with_file_name("llama3.1-8b-edge")).unwrap();
+    }
+
+    /// Puts the logs of a run in SingleStream there, as long and of as many samples as llama3.1-8b-edge has.
+    fn single_stream(&self, run: &str, mode: &str) {
+        let from = logs().join("single-stream");
+        let text = fs::read_to_string(from.join("mlperf_log_detail.txt")).unwrap();
+        let lines = text.lines().map(|old| {
+            let old: Value = serde_json::from_str(old.strip_prefix(":::MLLOG ").unwrap()).unwrap();
+            line(old["key"].as_str().unwrap(), &old["value"], false)
+        });
+        write(self.log(run), lines.collect::<String>());
+        write(self.of(run).join("mlperf_log_summary.txt"), fs::read(from.join("mlperf_log_summary.txt")).unwrap());
+        self.set(run, "effective_test_mode", &json!(mode));
+        self.set(run, "effective_min_duration_ms", &json!(600_000));
+        self.set(run, "generated_query_duration", &json!(602_000_000_000_u64));
+        for key in ["qsl_reported_total_count", "effective_performance_sample_count", "effective_accuracy_sample_count"]
+        {
+            self.set(run, key, &json!(5000));
+        }
+    }
+
     fn is_of_v6_1(&self) -> bool {
         let seed = Round::named("v6.1").unwrap().loadgen.seeds.qsl.to_string();
         fs::read_to_string(self.log("Offline/performance/run_1")).unwrap().contains(&seed)
@@ -352,13 +446,34 @@ impl Submission {
         for item in walkdir::WalkDir::new(&above).into_iter().flatten().filter(|item| item.file_type().is_file()) {
             let name = item.path().strip_prefix(&above).unwrap().display().to_string();
             if !matches!(name.as_str(), "power/client.json" | "power/server.json") {
-                let digest = sha1::Sha1::digest(fs::read(item.path()).unwrap());
-                results.insert(name, json!(format!("{digest:x}")));
+                results.insert(name, json!(sha1(&fs::read(item.path()).unwrap())));
             }
         }
+        let phases = |run: &str| {
+            let (begin, end) = power_times(&above.join(run).join("mlperf_log_detail.txt"));
+            let at = |time: jiff::civil::DateTime, seconds: f64| {
+                let time = time.to_zoned(jiff::tz::TimeZone::UTC).unwrap().timestamp();
+                json!([time.as_duration().as_secs_f64() + seconds, 0.0])
+            };
+            json!([at(begin, -20.0), at(begin, -10.0), at(end, 10.0), at(end, 20.0)])
+        };
+        let session = json!({
+            "version": "1.0", "timezone": 0, "modules": {}, "sources": {}, "messages": [], "session_name": "2026-11-21_19-35-00",
+            "uuid": { "client": "56a4d881-4d7c-4a84-a7b8-c40515ad068d", "server": "0b65afba-71db-488c-adae-d14390fa5647" },
+            "results": results, "phases": { "ranging": phases("ranging"), "testing": phases("run_1") },
+        });
         for name in ["client.json", "server.json"] {
-            write(above.join("power").join(name), format!("{:#}", json!({ "results": results })));
+            write(above.join("power").join(name), format!("{session:#}"));
         }
+    }
+
+    /// Changes one of the sessions of a power measurement.
+    pub(crate) fn session(&self, name: &str, change: impl Fn(&mut Value)) {
+        self.with_power("Server");
+        let path = self.of("Server/performance/power").join(name);
+        let mut session: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+        change(&mut session);
+        write(path, format!("{session:#}"));
     }
 
     /// Changes the samples of a run, as if the meter had measured that.

@@ -5,6 +5,8 @@
 
 mod assembling;
 mod broken;
+mod divisions;
+mod edge;
 mod fixture;
 mod official;
 mod packing;

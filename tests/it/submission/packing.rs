@@ -263,3 +263,22 @@ fn a_package_has_results_for_99_percent_where_the_round_has_both() {
     // A round that has one of them copies nothing.
     assert!(order.results[0].lowered(&Round::named("v6.1").unwrap()).is_none());
 }
+
+/// `retraining: false` of a manifest would be an empty value to the official checker, and `is_network: false` no text.
+#[test]
+fn flags_of_the_manifest_are_packed_as_texts() {
+    let folder = tempfile::tempdir().unwrap();
+    let runs = Runs::new(&folder.path().join("runs"), |_| ());
+    let mut order = order(&runs);
+    order.measurements["retraining"] = json!(false);
+    order.system_json["hw_notes"] = json!(true);
+    let out = folder.path().join("out");
+    let packed = mlperf::pack(&order, &out).unwrap();
+    let read = |below: &str| -> Value {
+        serde_json::from_str(&fs::read_to_string(out.join(&packed.submitter).join(below)).unwrap()).unwrap()
+    };
+    let result = format!("results/{SYSTEM}/{BENCHMARK}/Server/measurements.json");
+    assert_eq!(read(&result)["retraining"], json!("false"));
+    assert_eq!(read(&format!("systems/{SYSTEM}.json"))["hw_notes"], json!("true"));
+    assert_eq!(mlperf::examine(&out, &order.round).findings, []);
+}

@@ -278,6 +278,20 @@ fn the_official_checker_is_asked_and_its_errors_are_folded_in() {
     refused.shows("the official checker did not come to its end").shows("ModuleNotFoundError: numpy");
 }
 
+/// Of a benchmark that was not looked at nothing is said but that.
+#[test]
+fn a_submission_with_other_benchmarks_is_not_called_accepted() {
+    let world = World::new();
+    let submission = good(&world.path("a"));
+    std::fs::create_dir_all(submission.of("../whisper/Offline/performance")).unwrap();
+    world.good(&["mlperf", "check", "a"]).shows("\nnot examined: whisper: it hears speech\n").shows(
+        "\n3 results for v6.1: MLCommons would accept these; not examined: 1 × whisper (run the official checker)",
+    );
+    let report: serde_json::Value =
+        serde_json::from_str(&world.good(&["mlperf", "check", "a", "--json"]).stdout).unwrap();
+    assert_eq!((&report["submittable"], &report["refused"]), (&serde_json::Value::Null, &0.into()));
+}
+
 #[test]
 fn a_folder_is_checked_and_held_against_another() {
     let world = World::new();
@@ -311,6 +325,12 @@ fn a_folder_is_checked_and_held_against_another() {
     system
       framework  TensorRT-LLM 0.20, CUDA 12.9  TensorRT-LLM 1.0
     "#);
+    world.good(&["mlperf", "check", "a", "--round", "6.1"]).shows("3 results for v6.1");
+    for inside in ["a/closed", "a/closed/Example"] {
+        let none = world.regatta(&["mlperf", "check", inside]);
+        assert_eq!(none.code, 1, "{none:?}");
+        none.shows("do:  check a, which holds the divisions");
+    }
     let none = world.regatta(&["mlperf", "check", "nowhere"]);
     assert_eq!(none.code, 2);
     none.shows("nowhere: no such folder");
