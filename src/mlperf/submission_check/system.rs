@@ -11,7 +11,7 @@ use super::tree::{Submitter, SystemTraits, files};
 use crate::files::read_bytes;
 pub(super) use crate::mlperf::system::is_meaningful;
 use crate::mlperf::system::{FIELDS, wrong_values};
-use crate::mlperf::{Benchmark, MlperfScenario, Round, SubmissionLayout};
+use crate::mlperf::{MlperfScenario, Round, SubmissionLayout};
 
 const IS_NETWORK: &str = "is_network";
 /// What the description of a system behind a network has in addition; each may be empty.
