@@ -1,6 +1,8 @@
 //! A run from its first to its last moment: interrupted in each phase, retried, chosen from, limited, asked about, cleaned up.
 
+use std::collections::BTreeSet;
 use std::fs;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -219,6 +221,40 @@ stages:
     world.file("gate", "");
     world.good(&["run", "m"]);
     assert_eq!(world.read("latest/a/work"), "part\npart\n");
+}
+
+#[test]
+fn a_stage_that_keeps_its_work_leaves_what_an_earlier_run_finished() {
+    let world = world(
+        r#"
+stages:
+  a:
+    resume: true
+    outputs: [out]
+    shell: '[ -e "$W/quiet" ] || cat /proc/sys/kernel/random/uuid >> out'
+"#,
+    );
+    let newest = || fs::canonicalize(world.path("latest/a")).unwrap();
+    let uuid = |folder: &Path| fs::read_to_string(folder.join("out")).unwrap();
+    world.good(&["run", "m"]);
+    world.good(&["tag", "monday"]);
+    let first = newest();
+    let before = uuid(&first);
+    let mut folders = BTreeSet::from([first.clone()]);
+    for _ in 0..2 {
+        world.good(&["run", "m", "--force", "a"]);
+        assert_eq!(uuid(&newest()).lines().count(), 1);
+        assert!(folders.insert(newest()));
+        assert_eq!(uuid(&first), before);
+    }
+    // The records of the tagged run are gone then.
+    world.good(&["gc", "--keep", "1", "--yes"]);
+    world.good(&["run", "m", "--force", "a"]);
+    assert_eq!(uuid(&first), before);
+    world.file("quiet", "");
+    let ended = world.regatta(&["run", "m", "--force", "a"]);
+    assert_eq!(ended.code, 1);
+    ended.shows("it left no out");
 }
 
 #[test]

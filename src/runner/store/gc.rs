@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use walkdir::WalkDir;
 
 use super::durable::{PathError, WithPath as _, discard, half_written_by, is_there, items_in};
-use super::home::is_output_name;
+use super::home::{RESUMED, is_output_name};
 use super::own_items::is_own_file;
 use super::{OutputCache, StateFolder, read_journal, runs, tags_of};
 use crate::event::{Event, RunId, TaskId};
@@ -87,7 +87,7 @@ pub fn unfinished(home: &StateFolder, output_cache: &OutputCache) -> Result<Vec<
     for path in items_in(&home.outputs())? {
         let name = name_of(&path);
         let folder = name.strip_suffix(".files").unwrap_or(&name);
-        let is_used = named.contains(folder) || folder.ends_with("-resume") || shown.contains(&path);
+        let is_used = named.contains(folder) || folder.ends_with(RESUMED) || shown.contains(&path);
         if is_output_name(folder) && !is_used && !is_there(&home.jobs().join(folder))? {
             found.push(path);
         }

@@ -9,6 +9,8 @@ use crate::files::Digest;
 const USUAL_NAME: &str = ".regatta";
 /// The folder of outputs, in the state folder.
 const OUTPUTS: &str = "out";
+/// The end of the name of an output folder in which later tries go on.
+pub(super) const RESUMED: &str = "-resume";
 
 /// The state folder of one project. Making a `StateFolder` touches nothing on disk.
 #[derive(Clone, Debug)]
@@ -64,6 +66,11 @@ impl StateFolder {
 
     pub fn output(&self, folder: &str) -> PathBuf {
         self.below(&[OUTPUTS, folder])
+    }
+
+    /// The list of the files of an output, where it is not in the record: beside its folder.
+    pub(super) fn output_files(&self, folder: &str) -> PathBuf {
+        self.below(&[OUTPUTS, &format!("{folder}.files")])
     }
 
     pub fn jobs(&self) -> PathBuf {

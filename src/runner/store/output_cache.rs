@@ -11,7 +11,7 @@ use parking_lot::{Mutex, MutexGuard};
 use rustix::io::Errno;
 
 use super::durable::{PathError, WithPath as _, create_folder, discard, items_in, point};
-use super::home::is_output_name;
+use super::home::{RESUMED, is_output_name};
 use super::outputs::{FolderChange, HashedFolder, compare};
 use super::parsed_records::RecordHistory;
 use super::record::{self, KeyText, RecordsFile, TaskRecord, WrittenLine};
@@ -207,21 +207,36 @@ impl OutputCache {
     /// An empty folder for a try; or, with `resume`, the one that earlier tries of this key left for this task: two tasks may
     /// have the same key and run at once.
     pub fn new_folder(&self, task: &TaskId, key: &Digest, resume: bool) -> Result<PathBuf, PathError> {
+        let (start, end) = if resume {
+            (format!("{}-{}-", key.short(), Digest::of(task.as_str().as_bytes()).short()), RESUMED)
+        } else {
+            (format!("{}-", key.short()), "")
+        };
+        if resume && let Some(left) = self.left_to_resume(&start, end)? {
+            return Ok(left);
+        }
         loop {
             let n = self.nonce.fetch_add(1, Ordering::Relaxed);
-            let name = if resume {
-                format!("{}-{}-resume", key.short(), Digest::of(task.as_str().as_bytes()).short())
-            } else {
-                format!("{}-{n:x}", key.short())
-            };
-            let folder = self.home.output(&name);
+            let folder = self.home.output(&format!("{start}{n:x}{end}"));
             match fs::create_dir(&folder) {
                 Ok(()) => return Ok(folder),
-                Err(e) if e.kind() == io::ErrorKind::AlreadyExists && resume => return Ok(folder),
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(e) => return Err(e).at("create", &folder),
             }
         }
+    }
+
+    /// The folder with such a name that earlier tries left. One that was ever accepted is the output of a run, and the list of its files is
+    /// beside it, also where no record names it any more.
+    pub(super) fn left_to_resume(&self, start: &str, end: &str) -> Result<Option<PathBuf>, PathError> {
+        let recorded = self.recorded_folders();
+        let is_left = |path: &PathBuf| {
+            path.file_name().and_then(|name| name.to_str()).is_some_and(|name| {
+                let is_one = name.starts_with(start) && name.ends_with(end) && !recorded.contains(name);
+                is_one && !self.home.output_files(name).exists()
+            })
+        };
+        Ok(items_in(&self.home.outputs())?.into_iter().find(is_left))
     }
 
     /// Accepts a finished output. If the task's last record holds the same bytes, that folder stays the output and the new one
@@ -243,7 +258,6 @@ impl OutputCache {
         });
         let unchanged = before.is_some();
         let (name, entries) = if let Some(before) = &before {
-            // The same folder when a resumed stage changed nothing.
             if self.folder(before) != folder {
                 let _ = discard(&folder);
             }
@@ -253,6 +267,7 @@ impl OutputCache {
             let entries = TaskRecord::externalize_entries(&self.home, &name, sealed.entries)?;
             (name, entries)
         };
+        let list = self.home.output_files(&name);
         let record = Arc::new(TaskRecord {
             manifest: manifest.to_owned(),
             task: task.clone(),
@@ -269,7 +284,13 @@ impl OutputCache {
             fields,
         });
         let mut inner = self.inner();
-        inner.append(&self.home, Arc::clone(&record))?;
+        if let Err(error) = inner.append(&self.home, Arc::clone(&record)) {
+            // It is not accepted, and a later try may go on in it.
+            if !unchanged {
+                let _ = fs::remove_file(list);
+            }
+            return Err(error);
+        }
         inner.verified.insert(record.folder.clone());
         Ok((record, unchanged))
     }
@@ -362,6 +383,13 @@ impl OutputCache {
         let mut named = self.last_folders();
         named.extend(self.inner().by_key.values().map(|r| r.folder.clone()));
         named
+    }
+
+    /// The same, and those that records named which newer ones have replaced.
+    pub fn recorded_folders(&self) -> HashSet<String> {
+        let mut recorded = self.named_folders();
+        recorded.extend(self.inner().history.records.iter().map(|r| r.folder.clone()));
+        recorded
     }
 
     /// The folder of each task's last output, in every manifest.
