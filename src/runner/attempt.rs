@@ -255,6 +255,6 @@ pub(super) fn accept(
     output: FinishedOutput,
 ) -> Result<(Arc<TaskRecord>, bool), Failure> {
     let accepted = output_cache.accept(run, manifest, &task.id, &keyed.key, output)?;
-    output_cache.clear_failed(&task.id);
+    output_cache.clear_failed(&task.id, &keyed.digest);
     Ok(accepted)
 }

@@ -258,6 +258,22 @@ stages:
 }
 
 #[test]
+fn what_a_stage_keeps_stays_when_another_one_of_its_name_ends() {
+    let world = world(
+        "params:\n  n: { int: {}, default: 3 }\nstages:\n  work: { resume: true, shell: 'echo part >> out; [ $(wc -l < out) -ge {{ n }} ] || exit 7' }\n",
+    );
+    world.manifest("failing", "stages:\n  work: { shell: 'echo > out; exit 3' }\n");
+    world.manifest("good", "stages:\n  work: { shell: 'echo > out' }\n");
+    assert_eq!(world.regatta(&["run", "m"]).code, 1);
+    world.good(&["run", "good"]);
+    assert_eq!(world.regatta(&["run", "failing"]).code, 1);
+    assert_eq!(world.regatta(&["run", "m"]).code, 1);
+    world.good(&["run", "m", "n=1"]);
+    world.good(&["run", "m"]);
+    assert_eq!(world.read("latest/work/out"), "part\npart\npart\n");
+}
+
+#[test]
 fn a_stage_past_its_timeout_is_ended_and_says_so() {
     let world = world("stages:\n  a: { timeout: 3s, shell: 'echo begun; sleep 1000' }\n");
     let ended = world.regatta(&["run", "m"]);

@@ -143,6 +143,11 @@ pub(super) fn is_output_name(name: &str) -> bool {
     name.split_once('-').is_some_and(|(key, _)| is_short_digest(key))
 }
 
+/// Whether later tries go on in an output folder, until it is accepted.
+pub(super) fn is_resumed(folder: &Path) -> bool {
+    folder.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.ends_with(RESUMED))
+}
+
 /// Whether a path is named as the outputs of a state folder are (see [`super::OutputCache::new_folder`]), and not in `state`, which is
 /// this project's.
 pub fn is_output_elsewhere(path: &Path, state: &Path) -> bool {

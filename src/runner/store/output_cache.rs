@@ -11,7 +11,7 @@ use parking_lot::{Mutex, MutexGuard};
 use rustix::io::Errno;
 
 use super::durable::{PathError, WithPath as _, create_folder, discard, items_in, point};
-use super::home::{RESUMED, is_output_name};
+use super::home::{RESUMED, is_output_name, is_resumed};
 use super::outputs::{FolderChange, HashedFolder, compare};
 use super::parsed_records::RecordHistory;
 use super::record::{self, KeyText, RecordsFile, TaskRecord, WrittenLine};
@@ -295,7 +295,8 @@ impl OutputCache {
         Ok((record, unchanged))
     }
 
-    /// Keeps what a failed try left, for inspection; the try before it is removed. `None` if there was nothing in it.
+    /// Keeps what a failed try left, for inspection; the try before it is removed, unless later ones go on in it. `None` if there was
+    /// nothing in it.
     ///
     /// # Errors
     /// It cannot be looked at.
@@ -306,19 +307,22 @@ impl OutputCache {
         }
         self.inner().has_failed = true;
         let link = self.home.failed().join(task.file_name());
-        if let Some(before) = self.failed_folder(&link).filter(|before| before != folder && !resume) {
+        if let Some(before) = self.failed_folder(&link).filter(|left| left != folder && !resume && !is_resumed(left)) {
             let _ = discard(&before);
         }
         Ok(point(&link, folder).is_ok().then(|| folder.to_owned()))
     }
 
-    /// Forgets what a failed try left, once the task is done.
-    pub fn clear_failed(&self, task: &TaskId) {
+    /// Forgets what a failed try left, once the task is done under a key. What tries of another key go on in stays: another manifest has a
+    /// task of that name, or this one with other parameters.
+    pub fn clear_failed(&self, task: &TaskId, key: &Digest) {
         if !self.inner().has_failed {
             return;
         }
         let link = self.home.failed().join(task.file_name());
-        let folder = self.failed_folder(&link);
+        let of_key = self.home.output(&key.short());
+        let is_of_key = |folder: &Path| folder.to_string_lossy().starts_with(&*of_key.to_string_lossy());
+        let folder = self.failed_folder(&link).filter(|folder| !is_resumed(folder) || is_of_key(folder));
         let _ = fs::remove_file(&link);
         if let Some(folder) = folder {
             let _ = discard(&folder);
@@ -332,7 +336,7 @@ impl OutputCache {
         let name = folder.file_name()?.to_str()?;
         let is_unfinished = folder.parent() == Some(&self.home.outputs())
             && is_output_name(name)
-            && !self.named_folders().contains(name);
+            && !self.recorded_folders().contains(name);
         is_unfinished.then_some(folder)
     }
 
