@@ -274,6 +274,23 @@ fn what_a_stage_keeps_stays_when_another_one_of_its_name_ends() {
 }
 
 #[test]
+fn kill9_an_output_of_an_earlier_run_is_no_leftover() {
+    let world = world("stages:\n  a: { shell: 'cat /proc/sys/kernel/random/uuid > out' }\n");
+    world.good(&["run", "m"]);
+    world.good(&["tag", "monday"]);
+    let first = fs::canonicalize(world.path("latest/a")).unwrap();
+    world.good(&["run", "m", "--force", "a"]);
+    world.manifest("slow", "stages:\n  b: { shell: 'touch \"$W/begun\"; sleep 1000' }\n");
+    let mut run = world.start(&["run", "slow"]);
+    world.await_file("begun");
+    run.kill().unwrap();
+    run.wait().unwrap();
+    world.good(&["run", "m"]);
+    assert!(first.join("out").exists());
+    no_process_left(&world);
+}
+
+#[test]
 fn a_stage_past_its_timeout_is_ended_and_says_so() {
     let world = world("stages:\n  a: { timeout: 3s, shell: 'echo begun; sleep 1000' }\n");
     let ended = world.regatta(&["run", "m"]);
