@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{Keyed, Runner, RunnerMessage, TaskEnd, TaskOutput, TaskRole};
 use crate::event::{Event, Failure, FailureKind, TaskId};
-use crate::runner::attempt::accept;
+use crate::runner::attempt::{RESULT_FILES, accept};
 use crate::runner::keying::is_made_by_another;
 use crate::runner::output_source::OutputRequest;
 use crate::runner::result_age;
@@ -13,9 +13,6 @@ use crate::runner::schedule::{ScheduleState, TaskIndex};
 use crate::runner::store::{FinishedOutput, PathError, TaskRecord, discard};
 use crate::runner::task_executor::TaskExecutor;
 use crate::runner::time_limit::catch_panics;
-
-/// What a measurement leaves.
-const RESULT_FILES: [&str; 2] = ["result.json", "sweep.json"];
 
 impl<W: TaskExecutor> Runner<W> {
     /// Requests an output, if there is a shared store; the answer comes as a message.

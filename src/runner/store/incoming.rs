@@ -42,7 +42,7 @@ impl OutputCache {
     /// The folder for what another machine made: the one that an earlier, cut-off try left, or a new one.
     pub fn incoming(&self, key: &Digest) -> Result<Incoming, PathError> {
         let (start, end) = (format!("{}-", key.short()), "-from-resume");
-        if let Some(folder) = self.left_to_resume(&start, end)? {
+        if let Some(folder) = self.left_to_resume(&start, end, |_| true)? {
             return Ok(Incoming { folder });
         }
         for n in 0_u32.. {

@@ -88,7 +88,7 @@ pub use key::{KEY_VERSION, TaskKey};
 pub use latest::Latest;
 pub use lock::{LockAttempt, LockHolder, ProjectLock, has_no_locks};
 pub use named_file::{append_named, copy_named, write_named};
-pub use output_cache::{FinishedOutput, Lookup, OutputCache};
+pub use output_cache::{FinishedOutput, Lookup, OutputCache, Resumes};
 pub use outputs::{HashedFolder, ListedFolder, list_folder};
 pub use own_items::StateItems;
 pub use plan_cache::{CompilerId, NoOpConditions, PlanSources, WatchedOutput, WatchedPaths, WatchedTask};

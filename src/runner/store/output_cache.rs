@@ -61,6 +61,9 @@ pub struct FinishedOutput {
     pub from: Option<String>,
 }
 
+/// Whether a try goes on in the folder that an earlier one left.
+pub type Resumes = fn(&Path) -> bool;
+
 /// What the cache has for a key.
 #[derive(Clone, Debug)]
 pub enum Lookup {
@@ -204,15 +207,17 @@ impl OutputCache {
         Ok(())
     }
 
-    /// An empty folder for a try; or, with `resume`, the one that earlier tries of this key left for this task: two tasks may
+    /// An empty folder for a try; or the one that earlier tries of this key left for this task, if `resumes` has it: two tasks may
     /// have the same key and run at once.
-    pub fn new_folder(&self, task: &TaskId, key: &Digest, resume: bool) -> Result<PathBuf, PathError> {
-        let (start, end) = if resume {
+    pub fn new_folder(&self, task: &TaskId, key: &Digest, resumes: Option<Resumes>) -> Result<PathBuf, PathError> {
+        let (start, end) = if resumes.is_some() {
             (format!("{}-{}-", key.short(), Digest::of(task.as_str().as_bytes()).short()), RESUMED)
         } else {
             (format!("{}-", key.short()), "")
         };
-        if resume && let Some(left) = self.left_to_resume(&start, end)? {
+        if let Some(resumes) = resumes
+            && let Some(left) = self.left_to_resume(&start, end, resumes)?
+        {
             return Ok(left);
         }
         loop {
@@ -228,12 +233,17 @@ impl OutputCache {
 
     /// The folder with such a name that earlier tries left. One that was ever accepted is the output of a run, and the list of its files is
     /// beside it, also where no record names it any more.
-    pub(super) fn left_to_resume(&self, start: &str, end: &str) -> Result<Option<PathBuf>, PathError> {
+    pub(super) fn left_to_resume(
+        &self,
+        start: &str,
+        end: &str,
+        resumes: Resumes,
+    ) -> Result<Option<PathBuf>, PathError> {
         let recorded = self.recorded_folders();
         let is_left = |path: &PathBuf| {
             path.file_name().and_then(|name| name.to_str()).is_some_and(|name| {
                 let is_one = name.starts_with(start) && name.ends_with(end) && !recorded.contains(name);
-                is_one && !self.home.output_files(name).exists()
+                is_one && !self.home.output_files(name).exists() && resumes(path)
             })
         };
         Ok(items_in(&self.home.outputs())?.into_iter().find(is_left))
@@ -528,7 +538,7 @@ pub(in crate::runner::store) mod tests {
             upstream: BTreeMap::new(),
         };
         let task = TaskId::new(format!("t{n}"));
-        let folder = cache.new_folder(&task, &key.digest(), false).unwrap();
+        let folder = cache.new_folder(&task, &key.digest(), None).unwrap();
         fs::write(folder.join("out"), n.to_string()).unwrap();
         let sealed = list_folder(&folder).unwrap().seal().unwrap();
         let output = FinishedOutput { folder, sealed, done: Done::default(), seconds: 0.5, from: None };
@@ -543,7 +553,7 @@ pub(in crate::runner::store) mod tests {
             .map(|_| {
                 // A run takes longer.
                 std::thread::sleep(std::time::Duration::from_millis(2));
-                let new = begun(folder.path()).new_folder(&task, &key, false).unwrap();
+                let new = begun(folder.path()).new_folder(&task, &key, None).unwrap();
                 fs::remove_dir(&new).unwrap();
                 new
             })
