@@ -1,10 +1,11 @@
 //! One try of one step: a new folder, the work, the checks, the hash. Everything here may run beside the loop.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
+use serde::de::IgnoredAny;
 use tokio::sync::oneshot;
 
 use super::batches::BatchSlot;
@@ -15,11 +16,15 @@ use super::provenance::{UpstreamProvenance, upstream_provenance};
 use super::task_executor::{Lease, ResolvedTask, TaskExecutor};
 use super::time_limit::{STAGE_CODE, catch_panics, isolate_panics, panic_is_failure, within};
 use crate::event::{Done, Endpoint, Event, Failure, FailureKind, GpuId, RunId, Stop, TaskId};
+use crate::files::read_bytes;
 use crate::plan::{ActionKind, Need, Plan, SharedTask, Task};
 use crate::runner::store::{
-    Digests, FinishedOutput, HashedFolder, ListedFolder, OutputCache, TaskRecord, discard, is_there, items_in,
+    Digests, FinishedOutput, HashedFolder, ListedFolder, OutputCache, Resumes, TaskRecord, discard, is_there, items_in,
     left_running, list_folder,
 };
+
+/// What a measurement leaves.
+pub(super) const RESULT_FILES: [&str; 2] = ["result.json", "sweep.json"];
 
 /// What a try needs, gathered by the loop.
 pub(super) struct AttemptInputs {
@@ -72,7 +77,8 @@ impl AttemptInputs {
                 return Ok(folder);
             }
         }
-        let folder = self.cache.new_folder(&self.task.id, &self.keyed.digest, self.task.resume)?;
+        let resumes: Resumes = if self.task.kind == ActionKind::Bench { is_cut_off } else { |_| true };
+        let folder = self.cache.new_folder(&self.task.id, &self.keyed.digest, self.task.resume.then_some(resumes))?;
         // A forced measurement is made as a whole: nothing of one that was cut off counts.
         if self.is_anew && self.attempt == 1 && self.task.kind == ActionKind::Bench {
             for item in items_in(&folder)? {
@@ -84,7 +90,7 @@ impl AttemptInputs {
 
     async fn work_in<W: TaskExecutor>(
         mut self,
-        folder: &std::path::Path,
+        folder: &Path,
         work: Arc<W>,
     ) -> Result<(Done, Option<HashedFolder>), Failure> {
         let assignment = self.assignment()?;
@@ -211,7 +217,7 @@ impl AttemptInputs {
     }
 
     /// After the work: outputs are there, inputs and upstream outputs are what they were; then the folder is listed.
-    fn check(&self, folder: &std::path::Path) -> Result<ListedFolder, Failure> {
+    fn check(&self, folder: &Path) -> Result<ListedFolder, Failure> {
         let mut missing: Vec<&str> = Vec::new();
         for name in &self.task.outputs {
             if !is_there(&folder.join(name))? {
@@ -245,6 +251,13 @@ impl AttemptInputs {
     }
 }
 
+/// Whether a measurement has no result yet. One that is INVALID has, which stays as the result of its run. A file that was being written
+/// when the process was killed is none.
+fn is_cut_off(folder: &Path) -> bool {
+    let is_whole = |text: Vec<u8>| serde_json::from_slice::<IgnoredAny>(&text).is_ok();
+    !RESULT_FILES.iter().any(|file| read_bytes(folder.join(file)).is_ok_and(is_whole))
+}
+
 /// The record an output was accepted under.
 pub(super) fn accept(
     output_cache: &OutputCache,
@@ -255,6 +268,32 @@ pub(super) fn accept(
     output: FinishedOutput,
 ) -> Result<(Arc<TaskRecord>, bool), Failure> {
     let accepted = output_cache.accept(run, manifest, &task.id, &keyed.key, output)?;
-    output_cache.clear_failed(&task.id);
+    output_cache.clear_failed(&task.id, &keyed.digest);
     Ok(accepted)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::files::Digest;
+    use crate::runner::store::StateFolder;
+
+    #[test]
+    fn a_measurement_goes_on_until_it_has_a_result() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = OutputCache::open(&StateFolder::new(folder.path().into(), folder.path().join(".regatta"))).unwrap();
+        cache.begin().unwrap();
+        let next = || cache.new_folder(&TaskId::new("measure"), &Digest::of(b"key"), Some(is_cut_off)).unwrap();
+        let first = next();
+        assert_eq!(next(), first);
+        fs::write(first.join("result.json"), "{").unwrap();
+        assert_eq!(next(), first, "it was killed while it wrote its result");
+        fs::write(first.join("result.json"), "{}").unwrap();
+        let second = next();
+        assert_ne!(second, first);
+        assert_eq!(next(), second);
+        assert!(first.join("result.json").exists());
+    }
 }

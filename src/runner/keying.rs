@@ -162,6 +162,14 @@ fn repeated(plan: &Plan, task: &Task, key: &Digest, output_cache: &OutputCache) 
     task.repeats(maker).then_some(newest)
 }
 
+/// Whether another task of the plan, which this one repeats, has an output of that key: what other machines have under the key may be
+/// that output, and would count twice.
+pub(super) fn is_made_by_another(plan: &Plan, task: &Task, key: &Digest, output_cache: &OutputCache) -> bool {
+    let has_one = |other: &Task| output_cache.last(&plan.name, &other.id).is_some_and(|last| last.key == *key);
+    let any_has_one = || plan.tasks.iter().any(|other| has_one(other) && task.repeats(other));
+    output_cache.newest(key).is_some() && (repeated(plan, task, key, output_cache).is_some() || any_has_one())
+}
+
 pub(super) fn input_failure(name: &str, e: &InputError) -> Failure {
     let failure = Failure::new(FailureKind::Files, format!("input {name}: {e}"));
     match e {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::keying::{key_of, look_up};
+use super::keying::{is_made_by_another, key_of, look_up};
 use super::options::{RunOptions, TaskRole};
 use super::task_executor::TaskExecutor;
 use crate::event::TaskId;
@@ -62,12 +62,14 @@ pub fn task_statuses(
         }
         let digest = match &standing.record {
             Some(record) => Some(record.digest),
-            None if standing.key.is_some() => {
-                let (digest, record) = elsewhere(&standing);
-                standing.record = record;
-                digest
-            }
-            None => None,
+            None => match &standing.key {
+                Some((_, digest)) if !is_made_by_another(plan, task, digest, output_cache) => {
+                    let (digest, record) = elsewhere(&standing);
+                    standing.record = record;
+                    digest
+                }
+                _ => None,
+            },
         };
         known.push(digest);
         standings.push(standing);

@@ -302,3 +302,22 @@ fn where_nothing_has_run_there_is_nothing_to_remove() {
     }
     assert!(!world.path(".regatta").exists());
 }
+
+#[test]
+fn a_project_runs_its_own_manifest_where_it_was_copied_or_shares_its_state() {
+    let version = |number: u32| format!("stages:\n  a: {{ shell: 'echo version {number} > out' }}\n");
+    let (one, copy, two) = (World::with(&version(1)), World::new(), World::with(&version(2)));
+    one.good(&["run", "m"]);
+    let all = format!("{}/.", one.path("").display());
+    assert!(std::process::Command::new("cp").args(["-a", &all]).arg(copy.path("")).status().unwrap().success());
+    copy.manifest("m", &version(2));
+    assert_eq!(copy.good(&["run", "m"]).ran(), ["a"]);
+    assert_eq!(copy.read("latest/a/out"), "version 2\n");
+    let state = World::new();
+    let home = state.path("state").display().to_string();
+    for (world, out) in [(&one, "version 1\n"), (&two, "version 2\n")] {
+        assert_eq!(world.good(&["run", "m", "--home", &home]).ran(), ["a"]);
+        assert_eq!(state.read("state/latest/a/out"), out);
+        assert!(world.good(&["run", "m", "--home", &home]).ran().is_empty());
+    }
+}

@@ -1,6 +1,8 @@
 //! A run from its first to its last moment: interrupted in each phase, retried, chosen from, limited, asked about, cleaned up.
 
+use std::collections::BTreeSet;
 use std::fs;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -219,6 +221,73 @@ stages:
     world.file("gate", "");
     world.good(&["run", "m"]);
     assert_eq!(world.read("latest/a/work"), "part\npart\n");
+}
+
+#[test]
+fn a_stage_that_keeps_its_work_leaves_what_an_earlier_run_finished() {
+    let world = world(
+        r#"
+stages:
+  a:
+    resume: true
+    outputs: [out]
+    shell: '[ -e "$W/quiet" ] || cat /proc/sys/kernel/random/uuid >> out'
+"#,
+    );
+    let newest = || fs::canonicalize(world.path("latest/a")).unwrap();
+    let uuid = |folder: &Path| fs::read_to_string(folder.join("out")).unwrap();
+    world.good(&["run", "m"]);
+    world.good(&["tag", "monday"]);
+    let first = newest();
+    let before = uuid(&first);
+    let mut folders = BTreeSet::from([first.clone()]);
+    for _ in 0..2 {
+        world.good(&["run", "m", "--force", "a"]);
+        assert_eq!(uuid(&newest()).lines().count(), 1);
+        assert!(folders.insert(newest()));
+        assert_eq!(uuid(&first), before);
+    }
+    // The records of the tagged run are gone then.
+    world.good(&["gc", "--keep", "1", "--yes"]);
+    world.good(&["run", "m", "--force", "a"]);
+    assert_eq!(uuid(&first), before);
+    world.file("quiet", "");
+    let ended = world.regatta(&["run", "m", "--force", "a"]);
+    assert_eq!(ended.code, 1);
+    ended.shows("it left no out");
+}
+
+#[test]
+fn what_a_stage_keeps_stays_when_another_one_of_its_name_ends() {
+    let world = world(
+        "params:\n  n: { int: {}, default: 3 }\nstages:\n  work: { resume: true, shell: 'echo part >> out; [ $(wc -l < out) -ge {{ n }} ] || exit 7' }\n",
+    );
+    world.manifest("failing", "stages:\n  work: { shell: 'echo > out; exit 3' }\n");
+    world.manifest("good", "stages:\n  work: { shell: 'echo > out' }\n");
+    assert_eq!(world.regatta(&["run", "m"]).code, 1);
+    world.good(&["run", "good"]);
+    assert_eq!(world.regatta(&["run", "failing"]).code, 1);
+    assert_eq!(world.regatta(&["run", "m"]).code, 1);
+    world.good(&["run", "m", "n=1"]);
+    world.good(&["run", "m"]);
+    assert_eq!(world.read("latest/work/out"), "part\npart\npart\n");
+}
+
+#[test]
+fn kill9_an_output_of_an_earlier_run_is_no_leftover() {
+    let world = world("stages:\n  a: { shell: 'cat /proc/sys/kernel/random/uuid > out' }\n");
+    world.good(&["run", "m"]);
+    world.good(&["tag", "monday"]);
+    let first = fs::canonicalize(world.path("latest/a")).unwrap();
+    world.good(&["run", "m", "--force", "a"]);
+    world.manifest("slow", "stages:\n  b: { shell: 'touch \"$W/begun\"; sleep 1000' }\n");
+    let mut run = world.start(&["run", "slow"]);
+    world.await_file("begun");
+    run.kill().unwrap();
+    run.wait().unwrap();
+    world.good(&["run", "m"]);
+    assert!(first.join("out").exists());
+    no_process_left(&world);
 }
 
 #[test]

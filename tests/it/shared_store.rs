@@ -6,6 +6,7 @@ pub mod s3;
 mod signed_records;
 mod store_faults;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -238,6 +239,29 @@ stages:
     run(&two, &url);
     assert_eq!(ran(&two), ["asked"]);
     assert!(objects(folder.path(), "").is_empty());
+}
+
+/// The store has one output of their key.
+#[test]
+fn of_commands_that_are_repeated_one_comes_from_the_store() {
+    let manifest =
+        "stages:\n  measure: { foreach: { i: [1, 2, 3] }, shell: 'cat /proc/sys/kernel/random/uuid > out' }\n";
+    let (_folder, url) = store();
+    let [one, two, three] = [machine(manifest), machine(manifest), machine(manifest)];
+    let made = |world: &World| {
+        run(world, &url);
+        BTreeSet::from([1, 2, 3].map(|i| world.read(format!("latest/measure/{i}/out"))))
+    };
+    let first = made(&one);
+    assert_eq!(first.len(), 3);
+    let second = made(&two);
+    assert_eq!((second.len(), second.intersection(&first).count()), (3, 1));
+    fs::write(two.path("latest/measure/2/out"), "tampered").unwrap();
+    assert_eq!(made(&two).len(), 3);
+    two.good(&["clean", "--yes"]);
+    assert_eq!(made(&two).len(), 3);
+    three.good(&["cache", "pull", "m", "--store", &url]).shows("1 fetched").shows("2 to be made");
+    assert_eq!(made(&three).len(), 3);
 }
 
 #[test]

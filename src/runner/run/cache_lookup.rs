@@ -5,16 +5,14 @@ use std::sync::Arc;
 
 use super::{Keyed, Runner, RunnerMessage, TaskEnd, TaskOutput, TaskRole};
 use crate::event::{Event, Failure, FailureKind, TaskId};
-use crate::runner::attempt::accept;
+use crate::runner::attempt::{RESULT_FILES, accept};
+use crate::runner::keying::is_made_by_another;
 use crate::runner::output_source::OutputRequest;
 use crate::runner::result_age;
 use crate::runner::schedule::{ScheduleState, TaskIndex};
-use crate::runner::store::{FinishedOutput, PathError, TaskRecord};
+use crate::runner::store::{FinishedOutput, PathError, TaskRecord, discard};
 use crate::runner::task_executor::TaskExecutor;
 use crate::runner::time_limit::catch_panics;
-
-/// What a measurement leaves.
-const RESULT_FILES: [&str; 2] = ["result.json", "sweep.json"];
 
 impl<W: TaskExecutor> Runner<W> {
     /// Requests an output, if there is a shared store; the answer comes as a message.
@@ -49,6 +47,11 @@ impl<W: TaskExecutor> Runner<W> {
         }
         let Some(fetched) = fetched else { return self.missed(ix) };
         let task = self.task(ix);
+        // It has been made meanwhile, and may have come from there.
+        if is_made_by_another(&self.plan, &task, &keyed.digest, &self.cache) {
+            let _ = discard(&fetched.folder);
+            return self.missed(ix);
+        }
         let from = fetched.from.clone();
         match accept(&self.cache, &self.run, &self.plan.name, &task, &keyed, fetched) {
             Ok((record, _)) => self.take_hit(ix, &record, from),

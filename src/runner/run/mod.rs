@@ -66,7 +66,7 @@ struct Runner<W> {
     unchanged: Vec<bool>,
     /// `latest` leads to this manifest's outputs.
     is_latest_shown: bool,
-    /// The task that makes the output of each key.
+    /// The task that makes the output of each key, or requests it from other machines.
     task_by_key: HashMap<Digest, TaskIndex>,
     outputs: Vec<Option<TaskOutput>>,
     running: BTreeMap<TaskIndex, Running>,

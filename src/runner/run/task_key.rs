@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{KeyState, Keyed, Runner, RunnerMessage, TaskOutput, TaskRole, look_up};
 use crate::event::Failure;
 use crate::plan::Lifetime;
-use crate::runner::keying::{key_of, own_patterns};
+use crate::runner::keying::{is_made_by_another, key_of, own_patterns};
 use crate::runner::schedule::{ScheduleState, TaskIndex};
 use crate::runner::store::Lookup;
 use crate::runner::task_executor::TaskExecutor;
@@ -80,18 +80,19 @@ impl<W: TaskExecutor> Runner<W> {
         };
         match found {
             Lookup::Hit(record) => self.take_hit(ix, &record, None),
-            // What other machines have under this key may be the output of the one that it repeats.
-            Lookup::OfRepeated(_) => self.missed(ix),
+            _ if is_made_by_another(&self.plan, &task, &keyed.digest, &self.cache) => self.missed(ix),
             _ if self.options.roles[ix as usize] == TaskRole::Restore && self.options.output_source.is_none() => {
                 self.missed(ix);
             }
             _ => {
-                let maker =
-                    if task.is_determined_by_key() { *self.task_by_key.entry(keyed.digest).or_insert(ix) } else { ix };
-                if maker != ix && !matches!(self.schedule.state(maker), ScheduleState::Finished(_)) {
+                let maker = *self.task_by_key.entry(keyed.digest).or_insert(ix);
+                let is_made = maker == ix || matches!(self.schedule.state(maker), ScheduleState::Finished(_));
+                if task.is_determined_by_key() && !is_made {
                     return self.schedule.waits_for(ix, maker);
                 }
-                if !self.request_remote_output(ix, &keyed) {
+                // The shared store has one output of the key, which is that of one of them.
+                let is_repeat = maker != ix && task.repeats(&self.plan.tasks[maker as usize]);
+                if is_repeat || !self.request_remote_output(ix, &keyed) {
                     self.missed(ix);
                 }
             }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use walkdir::WalkDir;
 
 use super::durable::{PathError, WithPath as _, discard, half_written_by, is_there, items_in};
-use super::home::is_output_name;
+use super::home::{RESUMED, is_output_name};
 use super::own_items::is_own_file;
 use super::{OutputCache, StateFolder, read_journal, runs, tags_of};
 use crate::event::{Event, RunId, TaskId};
@@ -36,13 +36,8 @@ pub fn garbage(
 ) -> Result<Vec<Garbage>, PathError> {
     let mut kept = kept_folders(output_cache, keep);
     let all = runs(home)?;
-    let mut tagged = HashSet::new();
-    for run in &all {
-        if !tags_of(home, run)?.is_empty() {
-            kept.extend(folders_of_run(home, run)?);
-            tagged.insert(run);
-        }
-    }
+    let (tagged, of_tagged) = tagged_runs(home, &all)?;
+    kept.extend(of_tagged);
     let named = output_cache.named_folders();
     let mut found = Vec::new();
     for path in items_in(&home.outputs())? {
@@ -68,12 +63,13 @@ pub fn garbage(
 }
 
 /// Leftovers of a crash: files and links that were being replaced, and output folders of tries that did not end (no record
-/// names them, they were never shown, nothing continues in them).
+/// and no run with a tag names them, they were never shown, nothing continues in them).
 ///
 /// # Errors
 /// What is to be kept cannot be known.
 pub fn unfinished(home: &StateFolder, output_cache: &OutputCache) -> Result<Vec<PathBuf>, PathError> {
-    let named = output_cache.named_folders();
+    let mut named = output_cache.recorded_folders();
+    named.extend(tagged_runs(home, &runs(home)?)?.1);
     let mut shown = HashSet::new();
     for link in items_in(&home.failed())? {
         match fs::read_link(&link) {
@@ -87,7 +83,7 @@ pub fn unfinished(home: &StateFolder, output_cache: &OutputCache) -> Result<Vec<
     for path in items_in(&home.outputs())? {
         let name = name_of(&path);
         let folder = name.strip_suffix(".files").unwrap_or(&name);
-        let is_used = named.contains(folder) || folder.ends_with("-resume") || shown.contains(&path);
+        let is_used = named.contains(folder) || folder.ends_with(RESUMED) || shown.contains(&path);
         if is_output_name(folder) && !is_used && !is_there(&home.jobs().join(folder))? {
             found.push(path);
         }
@@ -118,6 +114,18 @@ pub fn unfinished_plans(home: &StateFolder) -> Vec<PathBuf> {
         .map(|item| item.path())
         .filter(|path| half_written_by(path).is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()))
         .collect()
+}
+
+/// Those of the runs that have a tag, and the names of the output folders that they made or used.
+fn tagged_runs<'a>(home: &StateFolder, all: &'a [RunId]) -> Result<(HashSet<&'a RunId>, HashSet<String>), PathError> {
+    let (mut tagged, mut folders) = (HashSet::new(), HashSet::new());
+    for run in all {
+        if !tags_of(home, run)?.is_empty() {
+            folders.extend(folders_of_run(home, run)?);
+            tagged.insert(run);
+        }
+    }
+    Ok((tagged, folders))
 }
 
 /// The names of the output folders that a run made or used.

@@ -9,6 +9,8 @@ use crate::files::Digest;
 const USUAL_NAME: &str = ".regatta";
 /// The folder of outputs, in the state folder.
 const OUTPUTS: &str = "out";
+/// The end of the name of an output folder in which later tries go on.
+pub(super) const RESUMED: &str = "-resume";
 
 /// The state folder of one project. Making a `StateFolder` touches nothing on disk.
 #[derive(Clone, Debug)]
@@ -64,6 +66,11 @@ impl StateFolder {
 
     pub fn output(&self, folder: &str) -> PathBuf {
         self.below(&[OUTPUTS, folder])
+    }
+
+    /// The list of the files of an output, where it is not in the record: beside its folder.
+    pub(super) fn output_files(&self, folder: &str) -> PathBuf {
+        self.below(&[OUTPUTS, &format!("{folder}.files")])
     }
 
     pub fn jobs(&self) -> PathBuf {
@@ -134,6 +141,11 @@ pub(super) fn is_short_digest(name: &str) -> bool {
 /// Whether a name is one that an output folder can have (see [`super::OutputCache::new_folder`]).
 pub(super) fn is_output_name(name: &str) -> bool {
     name.split_once('-').is_some_and(|(key, _)| is_short_digest(key))
+}
+
+/// Whether later tries go on in an output folder, until it is accepted.
+pub(super) fn is_resumed(folder: &Path) -> bool {
+    folder.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.ends_with(RESUMED))
 }
 
 /// Whether a path is named as the outputs of a state folder are (see [`super::OutputCache::new_folder`]), and not in `state`, which is

@@ -42,13 +42,7 @@ impl OutputCache {
     /// The folder for what another machine made: the one that an earlier, cut-off try left, or a new one.
     pub fn incoming(&self, key: &Digest) -> Result<Incoming, PathError> {
         let (start, end) = (format!("{}-", key.short()), "-from-resume");
-        let named = self.named_folders();
-        let outputs = self.home().outputs();
-        let left = fs::read_dir(&outputs).at("list", &outputs)?.flatten().find_map(|item| {
-            let name = item.file_name().into_string().ok()?;
-            (name.starts_with(&start) && name.ends_with(end) && !named.contains(&name)).then(|| item.path())
-        });
-        if let Some(folder) = left {
+        if let Some(folder) = self.left_to_resume(&start, end, |_| true)? {
             return Ok(Incoming { folder });
         }
         for n in 0_u32.. {
@@ -59,7 +53,7 @@ impl OutputCache {
                 Err(e) => return Err(e).at("create", &folder),
             }
         }
-        Err(io::Error::other("every name is taken")).at("create", &outputs)
+        Err(io::Error::other("every name is taken")).at("create", &self.home().outputs())
     }
 
     /// Larger files of all outputs here, by their content: what need not come from elsewhere.

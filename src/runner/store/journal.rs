@@ -6,7 +6,9 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use jiff::civil::DateTime;
 use serde::Serialize;
 
 use super::StateFolder;
@@ -20,6 +22,9 @@ const WAITING_BYTES: usize = 256 * 1024;
 
 /// Bytes of the seal, with the space behind it.
 const SEAL: usize = 17;
+
+/// The time in the name of a run.
+const RUN_TIME: &str = "%Y%m%d-%H%M%S.%3f";
 
 /// A value as a sealed line.
 pub(super) fn seal(value: &impl Serialize) -> serde_json::Result<Vec<u8>> {
@@ -150,7 +155,7 @@ fn has_journal(home: &StateFolder, name: &str) -> Result<bool, PathError> {
 /// A name for a run that begins now: local time and process id. It sorts after the names of all runs before it, whatever the
 /// clock did meanwhile, because the last name is how a crash is noticed. The caller must hold the lock.
 pub fn name_run(home: &StateFolder) -> Result<RunId, PathError> {
-    let now = jiff::Zoned::now().strftime("%Y%m%d-%H%M%S.%3f").to_string();
+    let now = jiff::Zoned::now().strftime(RUN_TIME).to_string();
     Ok(name_after(last_run(home)?, &now))
 }
 
@@ -160,10 +165,18 @@ fn name_after(last: Option<RunId>, now: &str) -> RunId {
     match last {
         Some(last) if last >= name => {
             let time = last.as_str().rsplit_once('-').map_or(last.as_str(), |(time, _)| time);
-            RunId::new(format!("{time}~-{pid}"))
+            let time = millisecond_after(time).unwrap_or_else(|| format!("{time}~"));
+            RunId::new(format!("{time}-{pid}"))
         }
         _ => name,
     }
+}
+
+/// The time of a name that sorts after one with this time. All are of one length: a clock that was ahead may name many runs. Those of an
+/// earlier build have a `~` for each run of that time.
+fn millisecond_after(time: &str) -> Option<String> {
+    let time = DateTime::strptime("%Y%m%d-%H%M%S%.f", time.trim_end_matches('~')).ok()?;
+    Some(time.checked_add(Duration::from_millis(1)).ok()?.strftime(RUN_TIME).to_string())
 }
 
 pub fn last_run(home: &StateFolder) -> Result<Option<RunId>, PathError> {
@@ -225,6 +238,23 @@ mod tests {
         }
         let older = RunId::new("20261025-030000-999999");
         assert!(name_after(Some(older.clone()), "20261025-030000.001") > older, "names without milliseconds, too");
+    }
+
+    #[test]
+    fn names_of_runs_under_a_clock_that_was_ahead_do_not_grow() {
+        let usual = name_after(None, "20261025-020000.000").as_str().len();
+        for first in [
+            "29991231-235959.998-1".to_owned(),
+            "29991231-235959-1".to_owned(),
+            format!("29991231-235959.998{}-1", "~".repeat(230)),
+        ] {
+            let mut last = RunId::new(first);
+            for _ in 0..1000 {
+                let name = name_after(Some(last.clone()), "20261025-020000.000");
+                assert!(name > last && name.as_str().len() == usual, "{name} after {last}");
+                last = name;
+            }
+        }
     }
 
     #[test]

@@ -31,7 +31,8 @@
 //! half-written folder has no record, so it cannot be taken for a whole one. The folder is not renamed: builds
 //! bake the path of their output folder into their files (CMake trees, virtual environments), and a rename would
 //! break them. Its name ends in a number that is new for every try, because a run counts on from the time at which
-//! it began: a writer that outlived its run writes beside, never into, what a later run accepts.
+//! it began: a writer that outlived its run writes beside, never into, what a later run accepts. A stage with `resume` goes on in the
+//! folder that its last try left, until that is accepted: then the next try has a new one.
 //!
 //! Before an output is used, its files are compared with the record (size, times, inode; content when those
 //! differ). What was changed or deleted is made again.
@@ -87,7 +88,7 @@ pub use key::{KEY_VERSION, TaskKey};
 pub use latest::Latest;
 pub use lock::{LockAttempt, LockHolder, ProjectLock, has_no_locks};
 pub use named_file::{append_named, copy_named, write_named};
-pub use output_cache::{FinishedOutput, Lookup, OutputCache};
+pub use output_cache::{FinishedOutput, Lookup, OutputCache, Resumes};
 pub use outputs::{HashedFolder, ListedFolder, list_folder};
 pub use own_items::StateItems;
 pub use plan_cache::{CompilerId, NoOpConditions, PlanSources, WatchedOutput, WatchedPaths, WatchedTask};

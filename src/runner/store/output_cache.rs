@@ -11,7 +11,7 @@ use parking_lot::{Mutex, MutexGuard};
 use rustix::io::Errno;
 
 use super::durable::{PathError, WithPath as _, create_folder, discard, items_in, point};
-use super::home::is_output_name;
+use super::home::{RESUMED, is_output_name, is_resumed};
 use super::outputs::{FolderChange, HashedFolder, compare};
 use super::parsed_records::RecordHistory;
 use super::record::{self, KeyText, RecordsFile, TaskRecord, WrittenLine};
@@ -60,6 +60,9 @@ pub struct FinishedOutput {
     /// The name of the shared store that it came from, for the user; `None`: it was made here.
     pub from: Option<String>,
 }
+
+/// Whether a try goes on in the folder that an earlier one left.
+pub type Resumes = fn(&Path) -> bool;
 
 /// What the cache has for a key.
 #[derive(Clone, Debug)]
@@ -204,24 +207,46 @@ impl OutputCache {
         Ok(())
     }
 
-    /// An empty folder for a try; or, with `resume`, the one that earlier tries of this key left for this task: two tasks may
+    /// An empty folder for a try; or the one that earlier tries of this key left for this task, if `resumes` has it: two tasks may
     /// have the same key and run at once.
-    pub fn new_folder(&self, task: &TaskId, key: &Digest, resume: bool) -> Result<PathBuf, PathError> {
+    pub fn new_folder(&self, task: &TaskId, key: &Digest, resumes: Option<Resumes>) -> Result<PathBuf, PathError> {
+        let (start, end) = if resumes.is_some() {
+            (format!("{}-{}-", key.short(), Digest::of(task.as_str().as_bytes()).short()), RESUMED)
+        } else {
+            (format!("{}-", key.short()), "")
+        };
+        if let Some(resumes) = resumes
+            && let Some(left) = self.left_to_resume(&start, end, resumes)?
+        {
+            return Ok(left);
+        }
         loop {
             let n = self.nonce.fetch_add(1, Ordering::Relaxed);
-            let name = if resume {
-                format!("{}-{}-resume", key.short(), Digest::of(task.as_str().as_bytes()).short())
-            } else {
-                format!("{}-{n:x}", key.short())
-            };
-            let folder = self.home.output(&name);
+            let folder = self.home.output(&format!("{start}{n:x}{end}"));
             match fs::create_dir(&folder) {
                 Ok(()) => return Ok(folder),
-                Err(e) if e.kind() == io::ErrorKind::AlreadyExists && resume => return Ok(folder),
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(e) => return Err(e).at("create", &folder),
             }
         }
+    }
+
+    /// The folder with such a name that earlier tries left. One that was ever accepted is the output of a run, and the list of its files is
+    /// beside it, also where no record names it any more.
+    pub(super) fn left_to_resume(
+        &self,
+        start: &str,
+        end: &str,
+        resumes: Resumes,
+    ) -> Result<Option<PathBuf>, PathError> {
+        let recorded = self.recorded_folders();
+        let is_left = |path: &PathBuf| {
+            path.file_name().and_then(|name| name.to_str()).is_some_and(|name| {
+                let is_one = name.starts_with(start) && name.ends_with(end) && !recorded.contains(name);
+                is_one && !self.home.output_files(name).exists() && resumes(path)
+            })
+        };
+        Ok(items_in(&self.home.outputs())?.into_iter().find(is_left))
     }
 
     /// Accepts a finished output. If the task's last record holds the same bytes, that folder stays the output and the new one
@@ -243,7 +268,6 @@ impl OutputCache {
         });
         let unchanged = before.is_some();
         let (name, entries) = if let Some(before) = &before {
-            // The same folder when a resumed stage changed nothing.
             if self.folder(before) != folder {
                 let _ = discard(&folder);
             }
@@ -253,6 +277,7 @@ impl OutputCache {
             let entries = TaskRecord::externalize_entries(&self.home, &name, sealed.entries)?;
             (name, entries)
         };
+        let list = self.home.output_files(&name);
         let record = Arc::new(TaskRecord {
             manifest: manifest.to_owned(),
             task: task.clone(),
@@ -269,12 +294,19 @@ impl OutputCache {
             fields,
         });
         let mut inner = self.inner();
-        inner.append(&self.home, Arc::clone(&record))?;
+        if let Err(error) = inner.append(&self.home, Arc::clone(&record)) {
+            // It is not accepted, and a later try may go on in it.
+            if !unchanged {
+                let _ = fs::remove_file(list);
+            }
+            return Err(error);
+        }
         inner.verified.insert(record.folder.clone());
         Ok((record, unchanged))
     }
 
-    /// Keeps what a failed try left, for inspection; the try before it is removed. `None` if there was nothing in it.
+    /// Keeps what a failed try left, for inspection; the try before it is removed, unless later ones go on in it. `None` if there was
+    /// nothing in it.
     ///
     /// # Errors
     /// It cannot be looked at.
@@ -285,19 +317,22 @@ impl OutputCache {
         }
         self.inner().has_failed = true;
         let link = self.home.failed().join(task.file_name());
-        if let Some(before) = self.failed_folder(&link).filter(|before| before != folder && !resume) {
+        if let Some(before) = self.failed_folder(&link).filter(|left| left != folder && !resume && !is_resumed(left)) {
             let _ = discard(&before);
         }
         Ok(point(&link, folder).is_ok().then(|| folder.to_owned()))
     }
 
-    /// Forgets what a failed try left, once the task is done.
-    pub fn clear_failed(&self, task: &TaskId) {
+    /// Forgets what a failed try left, once the task is done under a key. What tries of another key go on in stays: another manifest has a
+    /// task of that name, or this one with other parameters.
+    pub fn clear_failed(&self, task: &TaskId, key: &Digest) {
         if !self.inner().has_failed {
             return;
         }
         let link = self.home.failed().join(task.file_name());
-        let folder = self.failed_folder(&link);
+        let of_key = self.home.output(&key.short());
+        let is_of_key = |folder: &Path| folder.to_string_lossy().starts_with(&*of_key.to_string_lossy());
+        let folder = self.failed_folder(&link).filter(|folder| !is_resumed(folder) || is_of_key(folder));
         let _ = fs::remove_file(&link);
         if let Some(folder) = folder {
             let _ = discard(&folder);
@@ -311,7 +346,7 @@ impl OutputCache {
         let name = folder.file_name()?.to_str()?;
         let is_unfinished = folder.parent() == Some(&self.home.outputs())
             && is_output_name(name)
-            && !self.named_folders().contains(name);
+            && !self.recorded_folders().contains(name);
         is_unfinished.then_some(folder)
     }
 
@@ -362,6 +397,13 @@ impl OutputCache {
         let mut named = self.last_folders();
         named.extend(self.inner().by_key.values().map(|r| r.folder.clone()));
         named
+    }
+
+    /// The same, and those that records named which newer ones have replaced.
+    pub fn recorded_folders(&self) -> HashSet<String> {
+        let mut recorded = self.named_folders();
+        recorded.extend(self.inner().history.records.iter().map(|r| r.folder.clone()));
+        recorded
     }
 
     /// The folder of each task's last output, in every manifest.
@@ -496,7 +538,7 @@ pub(in crate::runner::store) mod tests {
             upstream: BTreeMap::new(),
         };
         let task = TaskId::new(format!("t{n}"));
-        let folder = cache.new_folder(&task, &key.digest(), false).unwrap();
+        let folder = cache.new_folder(&task, &key.digest(), None).unwrap();
         fs::write(folder.join("out"), n.to_string()).unwrap();
         let sealed = list_folder(&folder).unwrap().seal().unwrap();
         let output = FinishedOutput { folder, sealed, done: Done::default(), seconds: 0.5, from: None };
@@ -511,7 +553,7 @@ pub(in crate::runner::store) mod tests {
             .map(|_| {
                 // A run takes longer.
                 std::thread::sleep(std::time::Duration::from_millis(2));
-                let new = begun(folder.path()).new_folder(&task, &key, false).unwrap();
+                let new = begun(folder.path()).new_folder(&task, &key, None).unwrap();
                 fs::remove_dir(&new).unwrap();
                 new
             })

@@ -206,7 +206,7 @@ mod tests {
         cache.begin().unwrap();
         for n in tasks {
             let (task, key) = (TaskId::new(format!("t{n}")), key(n));
-            let folder = cache.new_folder(&task, &key.digest(), false).unwrap();
+            let folder = cache.new_folder(&task, &key.digest(), None).unwrap();
             fs::write(folder.join("out"), n.to_string()).unwrap();
             let sealed = list_folder(&folder).unwrap().seal().unwrap();
             let done = Done { headline: Some(format!("{n}")), ..Done::default() };

@@ -4,6 +4,7 @@
 //! beside the state, with what it was made from; it is only a cache, and anything odd about it means "make it again".
 
 use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -15,8 +16,8 @@ use super::{FileStamp, StateFolder, sealed};
 use crate::files::{Digest, Hasher, read_bytes};
 use crate::plan::Plan;
 
-/// Names one way to compile: the binary, the manifest's name as typed and the parameters as typed; and one way to run that plan: the
-/// selection and the lock file.
+/// Names one way to compile: the binary, the project's folder, the manifest's name as typed and the parameters as typed; and one way to
+/// run that plan: the selection and the lock file.
 #[derive(Clone, Debug)]
 pub struct CompilerId {
     plan: Digest,
@@ -97,6 +98,8 @@ impl CompilerId {
         if let Some(stamp) = std::env::current_exe().ok().and_then(|exe| FileStamp::through_links(&exe).ok()) {
             h.field(&stamp.mtime.to_le_bytes()).field(&stamp.size.to_le_bytes());
         }
+        // Another project with this state folder, or a copy of this project, has another manifest of that name.
+        h.field(home.project().as_os_str().as_bytes());
         for word in words {
             h.field(word.as_bytes());
         }

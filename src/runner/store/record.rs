@@ -9,6 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
 use super::durable::{PathError, WithPath as _};
+use super::home::RESUMED;
 use super::line_file::LineFile;
 use super::outputs::OutputEntry;
 use super::parsed_records::RecordHistory;
@@ -100,22 +101,23 @@ impl TaskRecord {
         if !self.entries.is_empty() {
             return Ok(std::borrow::Cow::Borrowed(&self.entries));
         }
-        let path = home.output(&format!("{}.files", self.folder));
+        let path = home.output_files(&self.folder);
         let bytes = read_bytes(&path).at("read", &path)?;
         let entries = postcard::from_bytes(&bytes).map_err(io::Error::other).at("read", &path)?;
         Ok(std::borrow::Cow::Owned(entries))
     }
 
-    /// Puts long lists beside the folder; returns what goes into the line.
+    /// Puts long lists beside the folder, and that of a `-resume` folder always: it shows that the folder was accepted. Returns what goes
+    /// into the line.
     pub(super) fn externalize_entries(
         home: &StateFolder,
         folder: &str,
         entries: Vec<OutputEntry>,
     ) -> Result<Vec<OutputEntry>, PathError> {
-        if entries.len() <= INLINE {
+        if entries.len() <= INLINE && !folder.ends_with(RESUMED) {
             return Ok(entries);
         }
-        let path = home.output(&format!("{folder}.files"));
+        let path = home.output_files(folder);
         let bytes = postcard::to_stdvec(&entries).map_err(io::Error::other).at("write", &path)?;
         super::durable::replace(&path, &bytes)?;
         Ok(Vec::new())
