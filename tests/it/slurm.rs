@@ -270,6 +270,25 @@ fn an_error_of_the_filesystem_is_not_the_end_of_a_job() {
 
 #[test]
 #[ignore = "needs a Slurm cluster"]
+fn a_job_of_another_manifest_with_the_same_stage_name_is_left_alone() {
+    let cluster = Cluster::up();
+    let world = cluster.world(GATED);
+    world.manifest("other", &GATED.replace("nodes", "others"));
+    let mut run = world.start(&["run", "m"]);
+    world.await_file("nodes");
+    run.kill().unwrap();
+    run.wait().unwrap();
+    let other = world.start(&["run", "other"]);
+    world.await_file("others");
+    world.file("gate", "");
+    let ended = end(other);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    world.good(&["run", "m"]).shows("continues job");
+    assert_eq!((cluster.calls("scancel"), world.count("nodes"), cluster.jobs().len()), (0, 1, 2));
+}
+
+#[test]
+#[ignore = "needs a Slurm cluster"]
 fn a_whole_run_in_one_allocation() {
     let cluster = Cluster::up();
     let world = cluster.world(

@@ -486,7 +486,8 @@ impl PreparedRun {
             });
         }
         watch_templates();
-        let stages = Arc::new(StageExecutor::new(home.state(), (*id).clone()).in_place(self.in_place));
+        let stages = StageExecutor::new(home.state(), (*id).clone()).of_manifest(&self.plan.name);
+        let stages = Arc::new(stages.in_place(self.in_place));
         let running = runner::run(
             Arc::clone(&self.plan),
             stages,

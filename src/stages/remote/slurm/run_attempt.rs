@@ -22,7 +22,7 @@ use super::{array, cancel_jobs};
 use crate::event::{Done, Endpoint, Failure, FailureKind};
 use crate::manifest::model::Slurm;
 use crate::plan::Lifetime;
-use crate::runner::store::{JobFolder, PathError, point, superseded};
+use crate::runner::store::{JobFolder, JobOwner, PathError, point, superseded};
 use crate::runner::{BatchSlot, Lease};
 use crate::spec::TimeSpan;
 
@@ -32,7 +32,8 @@ const SERVICE_BEAT_INTERVAL: Duration = Duration::from_secs(5);
 pub async fn perform(mut lease: Lease, slurm: Slurm, home: &Path, cluster: &SlurmContext) -> Result<Done, Failure> {
     let (ready, batch_slot) = (lease.ready.take(), lease.batch_slot.take());
     let folder = JobFolder::of(home, &lease.out);
-    let superseded = superseded(&folder, &lease.task.id);
+    let owner = JobOwner { project: &lease.project, manifest: &cluster.manifest, task: &lease.task.id };
+    let superseded = superseded(&folder, owner);
     let superseded = superseded.map_err(|error| Failure::new(FailureKind::System, error.to_string()))?;
     for text in cancel_jobs::end_abandoned_by(superseded, cluster).await {
         lease.notice(text);
@@ -64,7 +65,7 @@ pub async fn run_attempt(
         spec
     } else {
         let place = place(lease, batch_slot.as_ref(), folder, cluster).await;
-        match write_job_spec(lease, slurm, words, folder, place).await {
+        match write_job_spec(lease, slurm, words, folder, place, &cluster.manifest).await {
             Ok(spec) => spec,
             Err(error) => return (Err(error.into()), false),
         }
