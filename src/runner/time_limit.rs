@@ -38,7 +38,8 @@ fn panicked(what: &str, panic: &dyn std::fmt::Display) -> Failure {
     Failure::new(FailureKind::System, format!("{what} panicked: {panic}"))
 }
 
-/// Work with its time limit. At the limit it is requested to stop, waited for, and has failed regardless of its result.
+/// Work with its time limit. At the limit it is requested to stop, waited for, and has failed regardless of its result; unless it had to stop
+/// before the limit.
 pub async fn within(
     limit: Option<Duration>,
     stop: &Stop,
@@ -48,6 +49,9 @@ pub async fn within(
     let Some(limit) = limit else { return work.await };
     if let Ok(done) = tokio::time::timeout(limit, &mut work).await {
         return done;
+    }
+    if stop.is_requested() {
+        return work.await;
     }
     stop.request();
     let mut failure = work.await.err().unwrap_or_else(|| Failure::new(FailureKind::Timeout, ""));
@@ -84,6 +88,22 @@ mod tests {
             "stopped already, and in time"
         );
         assert!(within(None, &stop, until_stop_requested()).await.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_task_that_ends_past_its_timeout_after_a_stop_request_is_interrupted() {
+        let stop = Stop::new();
+        let work = async {
+            stop.requested().await;
+            tokio::time::sleep(Duration::from_mins(2)).await;
+            Err(Failure::new(FailureKind::Interrupted, "stopped"))
+        };
+        let request = async {
+            tokio::time::sleep(Duration::from_mins(1)).await;
+            stop.request();
+        };
+        let (ended, ()) = tokio::join!(within(Some(Duration::from_secs(90)), &stop, work), request);
+        assert_eq!(ended.unwrap_err(), Failure::new(FailureKind::Interrupted, "stopped"));
     }
 
     #[tokio::test]

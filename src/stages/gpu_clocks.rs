@@ -48,7 +48,7 @@ impl Drop for LockedClocks {
             return;
         }
         let command = process::orders(lock).concat().join(" ");
-        let text = format!("its GPUs' clocks are still locked: `{command}` failed; the next run tries it again");
+        let text = format!("its GPUs' clocks are still locked: `{command}` failed; the run tries it again at its end");
         emit(Event::Notice { task: Some(task.clone()), text });
     }
 }

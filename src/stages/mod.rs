@@ -83,6 +83,13 @@ impl StageExecutor {
         self
     }
 
+    /// Its jobs are those of this manifest.
+    #[must_use]
+    pub fn of_manifest(mut self, name: &str) -> Self {
+        self.cluster = SlurmContext::of_manifest(name);
+        self
+    }
+
     /// For a plan, which starts and queries nothing that a manifest names.
     #[must_use]
     pub fn without_queries(mut self) -> Self {

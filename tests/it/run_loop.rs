@@ -13,7 +13,8 @@ use regatta::plan::{ActionKind, Lifetime, Need, OomReductionRule, Plan, RetryRul
 use regatta::runner::store::{Digests, LockAttempt, OutputCache, ProjectLock, TaskRecord, name_run};
 use regatta::runner::{Lease, OutputCheck, RunOptions, RunSummary, TaskExecutor, TaskRole, run};
 use tokio::runtime::Builder;
-use tokio::time::timeout;
+use tokio::sync::Notify;
+use tokio::time::{sleep, timeout};
 
 use crate::campaign::home;
 use crate::world::World;
@@ -27,6 +28,15 @@ fn endpoint() -> Endpoint {
 }
 
 async fn run_tasks(world: &World, tasks: Vec<Task>, jobs: u32, executor: impl TaskExecutor) -> RunSummary {
+    run_tasks_as(world, tasks, (jobs, false), executor).await
+}
+
+async fn run_tasks_as(
+    world: &World,
+    tasks: Vec<Task>,
+    (jobs, keep_going): (u32, bool),
+    executor: impl TaskExecutor,
+) -> RunSummary {
     let home = home(world);
     let LockAttempt::Acquired(lock) = ProjectLock::try_take(&home, || name_run(&home)).unwrap() else {
         panic!("nobody else is here")
@@ -36,7 +46,7 @@ async fn run_tasks(world: &World, tasks: Vec<Task>, jobs: u32, executor: impl Ta
     let options = RunOptions {
         jobs,
         gpus: Vec::new(),
-        keep_going: false,
+        keep_going,
         roles: vec![TaskRole::Run; tasks.len()],
         forced: vec![false; tasks.len()],
         resumes_forced: false,
@@ -177,6 +187,130 @@ async fn a_key_that_was_being_computed_when_the_server_was_lowered_is_computed_a
     let of_server = |record: &Arc<TaskRecord>| record.key_fields().unwrap().upstream[&TaskId::new("server")];
     let servers: BTreeSet<String> = records.iter().map(|record| of_server(record).to_string()).collect();
     assert_eq!((records.len(), servers.len()), (2, 1), "both ran on the server with the lower number");
+}
+
+/// A server that ends while `step` waits for its second attempt, which would succeed.
+#[derive(Default)]
+struct EndsDuringPause {
+    attempts: Arc<AtomicU32>,
+    has_failed: Notify,
+}
+
+impl TaskExecutor for EndsDuringPause {
+    async fn perform(&self, mut lease: Lease) -> Result<Done, Failure> {
+        if let Some(ready) = lease.ready.take() {
+            ready.send(vec![endpoint()]).expect("the run waits for it");
+            self.has_failed.notified().await;
+            sleep(Duration::from_millis(100)).await;
+            return Err(Failure::new(FailureKind::Service, "the server ended"));
+        }
+        if self.attempts.fetch_add(1, Ordering::Relaxed) > 0 {
+            return Ok(Done::default());
+        }
+        self.has_failed.notify_one();
+        Err(Failure::new(FailureKind::Exit(7), "exit code 7"))
+    }
+}
+
+fn retried(delay: Duration) -> Option<Box<RetryRule>> {
+    Some(Box::new(RetryRule { times: 3, delay, on_oom: false, lower: None }))
+}
+
+#[tokio::test]
+async fn a_step_whose_server_ends_before_its_next_attempt_has_none() {
+    for keep_going in [false, true] {
+        let tasks = vec![
+            Task { lifetime: Lifetime::Service, ..task("server") },
+            Task { needs: vec![Need { task: 0, data: true }], retry: retried(Duration::from_secs(1)), ..task("step") },
+        ];
+        let executor = EndsDuringPause::default();
+        let attempts = Arc::clone(&executor.attempts);
+        let summary = run_tasks_as(&World::new(), tasks, (1, keep_going), executor).await;
+        assert_eq!((attempts.load(Ordering::Relaxed), summary.tally.ran), (1, 0));
+        let failed: Vec<&str> = summary.failures.iter().map(|(task, _)| task.as_str()).collect();
+        assert_eq!(failed, ["server", "step"]);
+        let failure = &summary.failures[1].1;
+        let hint = "not tried again: its server server ended meanwhile";
+        assert_eq!((failure.kind, failure.hint.as_deref()), (FailureKind::Exit(7), Some(hint)));
+    }
+}
+
+/// `retried` and `once` fail; `late` fails after them.
+struct Fails {
+    attempts: Arc<Mutex<Vec<String>>>,
+}
+
+impl TaskExecutor for Fails {
+    async fn perform(&self, lease: Lease) -> Result<Done, Failure> {
+        self.attempts.lock().push(lease.task.id.to_string());
+        let after = match lease.task.id.as_str() {
+            "retried" => 0,
+            "once" => 100,
+            _ => 200,
+        };
+        sleep(Duration::from_millis(after)).await;
+        Err(Failure::new(FailureKind::Exit(7), "exit code 7"))
+    }
+}
+
+#[tokio::test]
+async fn after_a_failure_no_stage_is_tried_again() {
+    let step = |id: &str, retry| Task { cpus: Some(1), retry, ..task(id) };
+    let retry = retried(Duration::from_secs(1));
+    let tasks = vec![step("retried", retry.clone()), step("once", None), step("late", retry)];
+    let attempts = Arc::<Mutex<Vec<String>>>::default();
+    let summary = run_tasks(&World::new(), tasks, 3, Fails { attempts: Arc::clone(&attempts) }).await;
+    assert_eq!(*attempts.lock(), ["retried", "once", "late"]);
+    let hint = Some("not tried again: another stage failed meanwhile".to_owned());
+    let failed: Vec<_> =
+        summary.failures.into_iter().map(|(task, failure)| (task.to_string(), failure.kind, failure.hint)).collect();
+    let exit = FailureKind::Exit(7);
+    assert_eq!(
+        failed,
+        [("once".to_owned(), exit, None), ("late".to_owned(), exit, None), ("retried".to_owned(), exit, hint)]
+    );
+}
+
+/// A server that ends under another one, which a step uses; a second step waits for that one.
+#[derive(Default)]
+struct EndsUnderServer {
+    is_used: Notify,
+    begun: Arc<Mutex<Vec<String>>>,
+}
+
+impl TaskExecutor for EndsUnderServer {
+    async fn perform(&self, mut lease: Lease) -> Result<Done, Failure> {
+        let name = lease.task.id.to_string();
+        self.begun.lock().push(name.clone());
+        let Some(ready) = lease.ready.take() else {
+            self.is_used.notify_one();
+            sleep(Duration::from_millis(300)).await;
+            return Ok(Done::default());
+        };
+        ready.send(vec![endpoint()]).expect("the run waits for it");
+        if name == "below" {
+            self.is_used.notified().await;
+            return Err(Failure::new(FailureKind::Service, "the server ended"));
+        }
+        lease.stop.requested().await;
+        Ok(Done::default())
+    }
+}
+
+#[tokio::test]
+async fn a_step_does_not_start_after_its_server_was_stopped_with_the_server_below_it() {
+    let need = |task| vec![Need { task, data: true }];
+    let tasks = vec![
+        Task { lifetime: Lifetime::Service, ..task("below") },
+        Task { lifetime: Lifetime::Service, needs: need(0), ..task("above") },
+        Task { needs: need(1), ..task("first") },
+        Task { needs: need(1), ..task("second") },
+    ];
+    let executor = EndsUnderServer::default();
+    let begun = Arc::clone(&executor.begun);
+    let summary = run_tasks_as(&World::new(), tasks, (1, true), executor).await;
+    assert_eq!(*begun.lock(), ["below", "above", "first"]);
+    assert_eq!((summary.tally.ran, summary.tally.failed, summary.tally.cancelled), (1, 1, 1));
 }
 
 /// Its facts, part of each key, cannot be found.

@@ -264,6 +264,20 @@ fn retries_end_and_are_never_for_requests_that_had_a_token() {
 }
 
 #[test]
+fn a_request_is_not_sent_again_after_its_deadline() {
+    let server = Scripted::start(true, None, script(|_| Act::Refuse));
+    let retries = Retries { pause: Duration::from_secs(1).into(), ..twice() };
+    let pace = SendingSpec { retries: Some(retries), ..SendingSpec::default() };
+    let request = Request { deadline: Some(Duration::from_millis(200).into()), ..Request::default() };
+    let measured = measure(&BenchSpec { pace, request, ..users(&server, 1, 1) });
+    adds_up(&measured);
+    assert_eq!(classes(&measured), [Some(FailureClass::Deadline)]);
+    assert_eq!(server.calls.load(Ordering::SeqCst), 1);
+    let record = measured.requests.iter().next().unwrap();
+    assert!(record.t_end - record.t_issue < Duration::from_millis(900).as_nanos() as u64, "it ends at its deadline");
+}
+
+#[test]
 fn a_connection_that_breaks_before_any_answer_is_tried_again_when_asked() {
     let server =
         openai::script::Scripted::start(|number| if number < 2 { vec![Do::Close] } else { vec![Do::Send(good())] });

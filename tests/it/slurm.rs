@@ -252,6 +252,43 @@ fn a_job_that_is_just_writing_its_claim_is_not_taken_for_a_second_one() {
 
 #[test]
 #[ignore = "needs a Slurm cluster"]
+fn an_error_of_the_filesystem_is_not_the_end_of_a_job() {
+    let cluster = Cluster::up();
+    let world = cluster.world(GATED);
+    let run = world.start(&["run", "m"]);
+    world.await_file("nodes");
+    let mut jobs = world.path(".regatta/jobs").read_dir().unwrap();
+    let job = jobs.next().unwrap().unwrap().path();
+    // In the place of the record of its end, which replaces it: a link to itself, which cannot be followed.
+    std::os::unix::fs::symlink("ended.json", job.join("ended.json")).unwrap();
+    patiently("a notice", || world.newest_journal().contains("the run tries to read it again"));
+    world.file("gate", "");
+    let ended = end(run);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    assert_eq!((cluster.calls("scancel"), world.count("nodes")), (0, 1));
+}
+
+#[test]
+#[ignore = "needs a Slurm cluster"]
+fn a_job_of_another_manifest_with_the_same_stage_name_is_left_alone() {
+    let cluster = Cluster::up();
+    let world = cluster.world(GATED);
+    world.manifest("other", &GATED.replace("nodes", "others"));
+    let mut run = world.start(&["run", "m"]);
+    world.await_file("nodes");
+    run.kill().unwrap();
+    run.wait().unwrap();
+    let other = world.start(&["run", "other"]);
+    world.await_file("others");
+    world.file("gate", "");
+    let ended = end(other);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    world.good(&["run", "m"]).shows("continues job");
+    assert_eq!((cluster.calls("scancel"), world.count("nodes"), cluster.jobs().len()), (0, 1, 2));
+}
+
+#[test]
+#[ignore = "needs a Slurm cluster"]
 fn a_whole_run_in_one_allocation() {
     let cluster = Cluster::up();
     let world = cluster.world(

@@ -1,26 +1,27 @@
-//! Finds in its journal what a crashed run has left, and removes it.
+//! Finds in their journals what crashed runs have left, and removes it.
 
-use crate::event::{Event, ExternalResource, GpuId, RunId};
+use crate::event::{Event, ExternalResource, GpuId, RunId, TaskId};
 use crate::exec::process;
 use crate::runner::EventEmitter;
-use crate::runner::store::{OutputCache, PathError, StateFolder, discard, read_journal, unfinished};
+use crate::runner::store::{OutputCache, PathError, StateFolder, discard, fold_journal, readable_runs, unfinished};
 
-/// Ends what a crashed run left running, and removes the remains of its unfinished attempts. `external_resources`: what it left beside its
-/// processes.
+/// Ends what crashed runs left running, and removes the remains of their unfinished attempts. `external_resources`: what they left beside
+/// their processes.
 pub(super) fn clean_up_after_crash(
     home: &StateFolder,
-    external_resources: &[ExternalResource],
+    external_resources: Vec<(TaskId, ExternalResource)>,
     id: &RunId,
     output_cache: &OutputCache,
     emit: &EventEmitter,
 ) {
-    for thing in external_resources.iter().filter(|thing| process::remove(thing)) {
-        let what = match thing {
+    for (task, resource) in external_resources.into_iter().filter(|(_, resource)| process::remove(resource)) {
+        let what = match &resource {
             ExternalResource::Container { name, .. } => format!("the container {name}"),
             ExternalResource::SharedMemory { mark } => format!("shared memory (*{mark}*)"),
             ExternalResource::GpuClocks { gpus, .. } => format!("the clock lock of GPU {}", GpuId::list(gpus)),
         };
         emit(Event::Notice { task: None, text: format!("removed {what}, which an earlier run left behind") });
+        emit(Event::ExternalResourceRemoved { task, resource });
     }
     for leftover in process::end_leftovers(home.state(), id) {
         let text = format!("ended {} ({}), which an earlier run left running", leftover.program(), leftover.pid);
@@ -34,18 +35,71 @@ pub(super) fn clean_up_after_crash(
     }
 }
 
-/// What was there and was not removed, by a run's journal.
-pub(super) fn leftover_resources(home: &StateFolder, run: &RunId) -> Result<Vec<ExternalResource>, PathError> {
-    let journal = read_journal(&home.run(run).join("journal.jsonl"))?;
+/// What was there and was not removed, by the journals of the runs since the last one that ended in order: a run that is killed before it
+/// has cleaned up leaves that to the next one.
+pub(super) fn leftover_resources(home: &StateFolder) -> Result<Vec<(TaskId, ExternalResource)>, PathError> {
+    let mut crashed = Vec::new();
+    for run in readable_runs(home)?.0.into_iter().rev() {
+        let (mut changes, mut has_ended) = (Vec::new(), false);
+        fold_journal(&home.run(&run).join("journal.jsonl"), |event| {
+            has_ended = matches!(event, Event::RunFinished { .. });
+            match event {
+                Event::ExternalResourceStarted { task, resource } if may_remove(&resource, &run) => {
+                    changes.push((task, resource, true));
+                }
+                Event::ExternalResourceRemoved { task, resource } => changes.push((task, resource, false)),
+                _ => {}
+            }
+        })?;
+        if has_ended {
+            break;
+        }
+        crashed.push(changes);
+    }
     let mut left = Vec::new();
-    for event in journal.events {
-        match event {
-            Event::ExternalResourceStarted { resource, .. } => left.push(resource),
-            Event::ExternalResourceRemoved { resource, .. } => left.retain(|thing| *thing != resource),
-            _ => {}
+    for (task, resource, is_there) in crashed.into_iter().rev().flatten() {
+        left.retain(|(_, other)| *other != resource);
+        if is_there {
+            left.push((task, resource));
         }
     }
-    // A name that a user chose may belong to an unrelated container by now.
-    left.retain(|thing| !matches!(thing, ExternalResource::Container { name, .. } if !name.contains(run.as_str())));
     Ok(left)
+}
+
+/// A name that a user chose may belong to an unrelated container by now.
+fn may_remove(resource: &ExternalResource, run: &RunId) -> bool {
+    !matches!(resource, ExternalResource::Container { name, .. } if !name.contains(run.as_str()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::TaskTally;
+    use crate::runner::store::Journal;
+
+    #[test]
+    fn what_a_run_left_is_known_until_it_is_removed_or_a_run_ends_in_order() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = StateFolder::new(folder.path().into(), folder.path().join(".regatta"));
+        let task = TaskId::new("a");
+        let of_run = |name: &str, events: &[Event]| {
+            let mut journal = Journal::create(&home, &RunId::new(name)).unwrap();
+            for event in events {
+                journal.append(event).unwrap();
+            }
+            leftover_resources(&home).unwrap().into_iter().map(|(_, resource)| resource).collect::<Vec<_>>()
+        };
+        let clocks = ExternalResource::GpuClocks { gpus: vec![GpuId::Index(0)], sudo: false };
+        let container =
+            |name: &str| ExternalResource::Container { program: "podman".to_owned(), name: name.to_owned() };
+        let there = |resource: ExternalResource| Event::ExternalResourceStarted { task: task.clone(), resource };
+        let gone = |resource: ExternalResource| Event::ExternalResourceRemoved { task: task.clone(), resource };
+        let started = [there(container("1-a")), there(container("of-a-user")), there(clocks.clone())];
+        assert_eq!(of_run("1", &started), [container("1-a"), clocks.clone()]);
+        assert_eq!(of_run("2", &[]), [container("1-a"), clocks.clone()], "it was killed before it had cleaned up");
+        assert_eq!(of_run("3", &[gone(container("1-a")), there(container("3-b"))]), [clocks, container("3-b")]);
+        let finished = Event::RunFinished { tally: TaskTally::default(), exit: 0, seconds: 1.0 };
+        assert_eq!(of_run("4", &[finished]), []);
+        assert_eq!(of_run("5", &[there(container("5-a"))]), [container("5-a")]);
+    }
 }

@@ -35,7 +35,7 @@ use crate::plan::{Lifetime, Plan};
 use crate::report::{LiveOptions, RunPaths, RunState, Styler};
 use crate::runner::shared_store::{SignaturePolicy, StoreAddress};
 use crate::runner::store::{
-    CompilerId, Digests, OutputCache, ProjectLock, abandoned, discard, ended_well, last_run, unfinished_plans,
+    CompilerId, Digests, OutputCache, ProjectLock, abandoned, discard, ended_well, unfinished_plans,
 };
 use crate::runner::{self, EventEmitter, RunOptions, RunSummary, TaskRole, UnchangedTasks};
 use crate::stages::{StageExecutor, end_abandoned};
@@ -303,9 +303,8 @@ impl PreparedRun {
         for plan in unfinished_plans(&home) {
             let _ = discard(&plan);
         }
-        let crashed = if ended_well(&home)? { None } else { last_run(&home)? };
-        // Before this run has a journal: the next one looks at that of the last run only.
-        let left = crashed.as_ref().map(|run| leftover_resources(&home, run)).transpose()?;
+        // Before this run has a journal, which would be the last one.
+        let left = if ended_well(&home)? { None } else { Some(leftover_resources(&home)?) };
         let (opened, unchanged) = parallel_join(
             || OutputCache::open(&home),
             || UnchangedTasks::of(earlier.map(|earlier| earlier.conditions.tasks).unwrap_or_default()),
@@ -335,7 +334,7 @@ impl PreparedRun {
             });
         }
         if let Some(left) = left {
-            clean_up_after_crash(&home, &left, &id, &output_cache, &emit);
+            clean_up_after_crash(&home, left, &id, &output_cache, &emit);
         }
         let work =
             RunResources { cache: &output_cache, digests: &digests, id: &id, stop: &stop, emit: &emit, lock: &lock };
@@ -486,7 +485,8 @@ impl PreparedRun {
             });
         }
         watch_templates();
-        let stages = Arc::new(StageExecutor::new(home.state(), (*id).clone()).in_place(self.in_place));
+        let stages = StageExecutor::new(home.state(), (*id).clone()).of_manifest(&self.plan.name);
+        let stages = Arc::new(stages.in_place(self.in_place));
         let running = runner::run(
             Arc::clone(&self.plan),
             stages,

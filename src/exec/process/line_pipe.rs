@@ -72,16 +72,21 @@ impl LineReader {
 
     /// Whether something came.
     fn read(&mut self) -> bool {
-        let mut buffer = vec![0; CHUNK];
         // Past the runtime's own memory of what is readable, which may be behind.
-        match rustix::io::read(&self.pipe, &mut buffer[..]) {
+        self.read_first_with(|pipe, buffer| rustix::io::read(pipe, buffer).map_err(io::Error::from))
+    }
+
+    fn read_first_with(&mut self, first: impl FnOnce(&Receiver, &mut [u8]) -> io::Result<usize>) -> bool {
+        let mut buffer = vec![0; CHUNK];
+        let read = match first(&self.pipe, &mut buffer) {
+            // Makes the runtime wait for the next one. What has come since the first read is read here.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.pipe.try_read(&mut buffer),
+            read => read,
+        };
+        match read {
             Ok(n) if n > 0 => self.take(buffer.get(..n).unwrap_or_default()),
-            Err(rustix::io::Errno::INTR) => {}
-            Err(rustix::io::Errno::AGAIN) => {
-                // Makes the runtime wait for the next one.
-                let _ = self.pipe.try_read(&mut buffer);
-                return false;
-            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
             _ => {
                 self.open = false;
                 return false;
@@ -128,6 +133,20 @@ mod tests {
         assert_eq!(reader.rest(), ["two", "three"]);
         drop(writer);
         assert_eq!(reader.line().await, None);
+    }
+
+    #[tokio::test]
+    async fn a_line_that_is_written_between_the_two_reads_is_read() {
+        let (read, write) = pipe_with(PipeFlags::CLOEXEC).unwrap();
+        let (mut reader, mut writer) = (LineReader::new(read).unwrap(), LineWriter::new(write).unwrap());
+        writer.line("one").await.unwrap();
+        assert_eq!(reader.line().await.as_deref(), Some("one"));
+        let is_read = reader.read_first_with(|_, _| {
+            rustix::io::write(&writer.pipe, b"ready\n").unwrap();
+            Err(io::ErrorKind::WouldBlock.into())
+        });
+        assert!(is_read);
+        assert_eq!(reader.line().await.as_deref(), Some("ready"));
     }
 
     #[tokio::test]

@@ -33,7 +33,8 @@ pub const TASK: &str = "REGATTA_TASK";
 /// From TERM to KILL, for processes without a runner.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// The watchdog's whole life. Returns when the run sent `bye`, or when nothing of it is left.
+/// The watchdog's whole life. Returns when the run sent `bye`, or when nothing of it is left. What a run that says `bye` could not
+/// remove is tried once more.
 pub fn run_watchdog(run: &str, orders: impl BufRead) -> io::Result<()> {
     // Signals for the runner must not end the watchdog that cleans up after it; handlers stay for good once installed.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
@@ -42,7 +43,11 @@ pub fn run_watchdog(run: &str, orders: impl BufRead) -> io::Result<()> {
         [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup(), SignalKind::quit()].map(signal)
     };
     match watch(orders) {
-        RunnerExit::Bye => {}
+        RunnerExit::Bye(external_resources) => {
+            for thing in &external_resources {
+                remove(thing);
+            }
+        }
         RunnerExit::Alone(WatchdogRegistry { groups, external_resources }) => {
             // First, while the programs that know their processes can still find them.
             for thing in &external_resources {
@@ -65,7 +70,8 @@ pub fn run_watchdog(run: &str, orders: impl BufRead) -> io::Result<()> {
 
 #[derive(Debug, PartialEq, Eq)]
 enum RunnerExit {
-    Bye,
+    /// It has ended in order; these were still registered.
+    Bye(BTreeSet<ExternalResource>),
     /// The runner is gone; these were still registered.
     Alone(WatchdogRegistry),
 }
@@ -95,7 +101,7 @@ fn watch(mut orders: impl BufRead) -> RunnerExit {
         let mut count = 0;
         for order in cut.drain(..whole).as_slice().split_inclusive(|&byte| byte == b'\n') {
             if order == b"bye\n" {
-                return RunnerExit::Bye;
+                return RunnerExit::Bye(left.external_resources);
             }
             left.apply(&String::from_utf8_lossy(order));
             count += 1;
@@ -186,7 +192,14 @@ mod tests {
 
     #[test]
     fn a_bye_ends_the_watchdog() {
-        assert_eq!(watch(&b"+12\n+13\nbye\n"[..]), RunnerExit::Bye);
+        assert_eq!(watch(&b"+12\n+13\nbye\n"[..]), RunnerExit::Bye(BTreeSet::new()));
+    }
+
+    #[test]
+    fn after_a_bye_what_could_not_be_removed_is_known() {
+        let region = ExternalResource::SharedMemory { mark: "a".to_owned() };
+        let orders = format!("o{}\nbye\n", serde_json::to_string(&region).unwrap());
+        assert_eq!(watch(orders.as_bytes()), RunnerExit::Bye(BTreeSet::from([region])));
     }
 
     #[test]

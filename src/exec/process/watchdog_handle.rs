@@ -111,7 +111,7 @@ impl WatchdogHandle {
         state.process.order_about('x', resource);
     }
 
-    /// The run has ended in order: the watchdog goes without touching anything. Blocks until it is gone.
+    /// The run has ended in order: the watchdog removes what is still registered beside process groups, and goes. Blocks until it is gone.
     pub fn finish(self) {
         let (handle, pid) = {
             let mut state = self.0.state.lock();

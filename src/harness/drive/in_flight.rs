@@ -4,12 +4,13 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 
 use super::external_driver::CallListener;
-use super::request_attempt::{AttemptAnswer, RequestAttempt, RequestProgress};
+use super::request_attempt::{AttemptAnswer, RequestAttempt, RequestProgress, deadline_fault};
 use crate::harness::clock::BenchClock;
 use crate::harness::measure::collector::Collector;
 use crate::harness::record::{RequestEnd, RequestRecord};
@@ -102,6 +103,11 @@ impl InFlightRequest {
                     answer.t_end = self.clock.now();
                     break (parts, answer);
                 }
+                (class, why) = deadline_fault(self.clock, self.t_issue, self.deadline()) => {
+                    answer.ended.fill(RequestEnd::Failed { class, why });
+                    answer.t_end = self.clock.now();
+                    break (parts, answer);
+                }
                 () = tokio::time::sleep(pause) => {}
             }
             t_attempt = self.clock.now();
@@ -184,6 +190,10 @@ impl InFlightRequest {
         if planned.due == RequestTrigger::Schedule { self.t0 + planned.at_ns } else { self.t_issue }
     }
 
+    fn deadline(&self) -> Option<Duration> {
+        self.spec.request.deadline.as_ref().map(TimeSpan::time)
+    }
+
     async fn attempt(&self, t_attempt: u64) -> (Vec<RequestProgress>, AttemptAnswer) {
         // For an external driver the length limit is far from the actual length.
         let most = if self.listener.is_some() { 16 } else { 4096 };
@@ -213,7 +223,7 @@ impl InFlightRequest {
             clock: self.clock,
             stall: self.spec.stall_timeout,
             limits: self.spec.response_bounds(),
-            deadline: self.spec.request.deadline.as_ref().map(TimeSpan::time),
+            deadline: self.deadline(),
             t_issue: self.t_issue,
             t_attempt,
             // Sent again after a pause, it may find a server that allows it.

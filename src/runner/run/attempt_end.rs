@@ -102,7 +102,7 @@ impl<W: TaskExecutor> Runner<W> {
             (self.emit)(Event::Notice { task: Some(task.id.clone()), text });
             return self.schedule.rekey(ix);
         }
-        if self.lower(ix, running.attempt, &mut failure) {
+        if blamed.is_none() && self.lower(ix, running.attempt, &mut failure) {
             return self.retry_rekeyed(ix, running, failure, seconds);
         }
         if let Some(text) = self.is_no_end(ix, &failure) {
@@ -115,25 +115,23 @@ impl<W: TaskExecutor> Runner<W> {
         // Without its server a new try would have no endpoint to connect to.
         let hopeless = blamed.is_some()
             || matches!(failure.kind, FailureKind::Refused | FailureKind::Differs | FailureKind::Interrupted);
-        let may_repeat = running.attempt < tries && !hopeless && !self.stop.is_requested();
-        // Another step may have its slots by now: it waits for its turn, which it does not get where the run ends.
-        let is_hashing = self.schedule.is_hashing(ix);
-        if may_repeat && is_hashing && !self.schedule.is_halted() {
+        let is_over = self.stop.is_requested() || self.schedule.is_halted();
+        if running.attempt >= tries || hopeless || is_over {
+            return self.fail(ix, running.attempt, failure, seconds);
+        }
+        // Another step may have its slots by now: it waits for its turn.
+        if self.schedule.is_hashing(ix) {
             return self.retry_rekeyed(ix, running, failure, seconds);
         }
-        if may_repeat && !is_hashing {
-            (self.emit)(Event::TaskFailed {
-                task: task.id.clone(),
-                attempt: running.attempt,
-                failure: Box::new(failure),
-                will_retry: true,
-                seconds,
-            });
-            self.running.insert(ix, running);
-            self.after_pause(ix, RunnerMessage::RetryDue(ix));
-            return;
-        }
-        self.fail(ix, running.attempt, failure, seconds);
+        (self.emit)(Event::TaskFailed {
+            task: task.id.clone(),
+            attempt: running.attempt,
+            failure: Box::new(failure.clone()),
+            will_retry: true,
+            seconds,
+        });
+        self.running.insert(ix, running);
+        self.after_pause(ix, RunnerMessage::RetryDue(ix, Box::new(failure)));
     }
 
     fn take_service_end(
@@ -182,7 +180,9 @@ impl<W: TaskExecutor> Runner<W> {
                     (self.emit)(Event::Notice { task: Some(task.id.clone()), text });
                 }
                 (self.emit)(Event::ServiceStopped { task: task.id.clone(), seconds });
-                self.schedule.finish_task(ix, TaskEnd::Done);
+                // Steps that wait for it cannot have it any more.
+                let is_without_need = self.schedule.ended_service(ix).is_some();
+                self.schedule.finish_task(ix, if is_without_need { TaskEnd::Cancelled } else { TaskEnd::Done });
             }
         }
     }

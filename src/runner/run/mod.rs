@@ -37,10 +37,10 @@ enum RunnerMessage {
     /// A step has ended, and its large output is being hashed.
     Hashing(TaskIndex),
     AttemptEnded(TaskIndex, AttemptOutcome),
-    /// The pause before the next try has ended.
-    RetryDue(TaskIndex),
+    /// The pause before the next try has ended, after this failure.
+    RetryDue(TaskIndex, Box<Failure>),
     /// The same, when the key is computed again before the next try.
-    RekeyDue(TaskIndex),
+    RekeyDue(TaskIndex, Box<Failure>),
 }
 
 struct Running {
@@ -302,15 +302,8 @@ impl<W: TaskExecutor> Runner<W> {
             RunnerMessage::Ready(ix, endpoints) => self.take_ready(ix, endpoints),
             RunnerMessage::Hashing(ix) => self.schedule.release_slots(ix),
             RunnerMessage::AttemptEnded(ix, tried) => self.take_tried(ix, tried),
-            RunnerMessage::RetryDue(ix) => {
-                let Some(running) = self.running.remove(&ix) else { return };
-                if self.stop.is_requested() {
-                    let failure = Failure::new(FailureKind::Interrupted, "interrupted before the next attempt");
-                    return self.fail(ix, running.attempt, failure, 0.0);
-                }
-                self.start(ix, running.attempt + 1, running.gpus, None);
-            }
-            RunnerMessage::RekeyDue(ix) => self.rekey_for_retry(ix),
+            RunnerMessage::RetryDue(ix, failure) => self.retry(ix, *failure),
+            RunnerMessage::RekeyDue(ix, failure) => self.rekey_for_retry(ix, *failure),
         }
     }
 

@@ -1,5 +1,5 @@
-//! Tries before which the key is computed again: what a retry lowered because memory ran out, servers that are started again, and steps
-//! that gave their slots back.
+//! Further tries. Before some of them the key is computed again: what a retry lowered because memory ran out, servers that are started again,
+//! and steps that gave their slots back.
 //!
 //! The lower number is written down first, by the key of the task as the manifest has it. Then the task is looked up again:
 //! its key now holds the number, so its output, and for a server the outputs of those that use it, are recorded under
@@ -86,7 +86,7 @@ impl<W: TaskExecutor> Runner<W> {
         // The next run begins with the manifest's value.
         self.cache.forget_lowered(&keyed.base);
         let why = format!("not tried again with a lower {knob}: {why}");
-        failure.hint = Some(failure.hint.take().map_or_else(|| why.clone(), |hint| format!("{hint}\n{why}")));
+        add_hint(failure, why);
         false
     }
 
@@ -95,7 +95,7 @@ impl<W: TaskExecutor> Runner<W> {
         (self.emit)(Event::TaskFailed {
             task: self.id(ix).clone(),
             attempt: running.attempt,
-            failure: Box::new(failure),
+            failure: Box::new(failure.clone()),
             will_retry: true,
             seconds,
         });
@@ -104,23 +104,33 @@ impl<W: TaskExecutor> Runner<W> {
             Lifetime::Step => drop(self.running.insert(ix, running)),
             Lifetime::Service => self.schedule.down(ix),
         }
-        self.after_pause(ix, RunnerMessage::RekeyDue(ix));
+        self.after_pause(ix, RunnerMessage::RekeyDue(ix, Box::new(failure)));
     }
 
-    pub(super) fn rekey_for_retry(&mut self, ix: TaskIndex) {
+    /// The next try of a step that has kept its slots and its key. `failure`: of the one before.
+    pub(super) fn retry(&mut self, ix: TaskIndex, failure: Failure) {
+        let Some(running) = self.running.remove(&ix) else { return };
+        let is_server_restarted = self.forget_server_end(ix);
+        if let Some(failure) = self.end_of_retries(ix, failure) {
+            return self.fail(ix, running.attempt, failure, 0.0);
+        }
+        if is_server_restarted {
+            self.tries.insert(ix, running.attempt);
+            return self.schedule.rekey(ix);
+        }
+        self.start(ix, running.attempt + 1, running.gpus, None);
+    }
+
+    /// The same where the key is computed again first.
+    pub(super) fn rekey_for_retry(&mut self, ix: TaskIndex, failure: Failure) {
         let service = self.task(ix).lifetime == Lifetime::Service;
         let running = self.running.remove(&ix);
+        self.forget_server_end(ix);
         if matches!(self.schedule.state(ix), ScheduleState::Finished(_)) {
             return;
         }
-        let attempt = running.map_or(1, |running| running.attempt);
-        if self.stop.is_requested() {
-            let failure = Failure::new(FailureKind::Interrupted, "interrupted before the next attempt");
-            return self.fail(ix, attempt, failure, 0.0);
-        }
-        if !service && self.schedule.is_halted() {
-            let failure = Failure::new(FailureKind::Interrupted, "the run ended before its next attempt");
-            return self.fail(ix, attempt, failure, 0.0);
+        if let Some(failure) = self.end_of_retries(ix, failure) {
+            return self.fail(ix, running.map_or(1, |running| running.attempt), failure, 0.0);
         }
         if !service {
             return self.schedule.rekey(ix);
@@ -132,6 +142,30 @@ impl<W: TaskExecutor> Runner<W> {
             }
             Err(failure) => self.fail(ix, 1, failure, 0.0),
         }
+    }
+
+    /// Forgets that a server of a step ended during the pause: a failure of the next try has another cause. Returns whether that server
+    /// is started again.
+    fn forget_server_end(&mut self, ix: TaskIndex) -> bool {
+        self.stopped_by_server.remove(&ix);
+        self.to_repeat.remove(&ix)
+    }
+
+    /// How a task ends that cannot have its next try after the pause.
+    fn end_of_retries(&self, ix: TaskIndex, mut failure: Failure) -> Option<Failure> {
+        if self.stop.is_requested() {
+            return Some(Failure::new(FailureKind::Interrupted, "interrupted before the next attempt"));
+        }
+        if self.task(ix).lifetime == Lifetime::Service {
+            return None;
+        }
+        let why = match self.schedule.ended_service(ix) {
+            Some(server) => format!("its server {} ended meanwhile", self.id(server)),
+            None if self.schedule.is_halted() => "another stage failed meanwhile".to_owned(),
+            None => return None,
+        };
+        add_hint(&mut failure, format!("not tried again: {why}"));
+        Some(failure)
     }
 
     /// The key of a service with settled needs.
@@ -154,4 +188,11 @@ impl<W: TaskExecutor> Runner<W> {
             let _ = send.send(msg);
         });
     }
+}
+
+fn add_hint(failure: &mut Failure, text: String) {
+    failure.hint = Some(match failure.hint.take() {
+        Some(hint) => format!("{hint}\n{text}"),
+        None => text,
+    });
 }

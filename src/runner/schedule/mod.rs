@@ -485,6 +485,17 @@ impl TaskSchedule {
         node.dependents.iter().copied().filter(|d| self.state(*d) == ScheduleState::Running).collect()
     }
 
+    /// A service that a running task needs, and that is not up any more.
+    pub fn ended_service(&self, ix: TaskIndex) -> Option<TaskIndex> {
+        let has_ended = |need: &TaskIndex| match self.state(*need) {
+            ScheduleState::Stopping => true,
+            ScheduleState::Finished(end) => end != TaskEnd::Skipped,
+            _ => false,
+        };
+        let needs = self.nodes[ix as usize].item.needs.iter().copied();
+        needs.filter(|need| self.nodes[*need as usize].item.service).find(has_ended)
+    }
+
     fn remove_ready(&mut self, ix: TaskIndex) {
         if self.ready.remove(&ix) {
             self.ready_remote -= u32::from(self.nodes[ix as usize].item.elsewhere);

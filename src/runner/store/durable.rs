@@ -35,7 +35,7 @@ impl PathError {
     }
 
     /// The system could not read what may be there. Not so: it is absent, or it was read and is not what it should be.
-    pub(super) fn is_of_system(&self) -> bool {
+    pub fn is_of_system(&self) -> bool {
         self.source.raw_os_error().is_some() && !self.is_absence()
     }
 }

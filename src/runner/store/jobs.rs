@@ -44,12 +44,26 @@ pub struct JobFolder {
 #[derive(Deserialize)]
 struct JobHeader {
     task: HeadTask,
+    #[serde(default)]
+    project: PathBuf,
+    /// Empty in files of an older program.
+    #[serde(default)]
+    manifest: String,
 }
 
 #[derive(Deserialize)]
 struct HeadTask {
     id: TaskId,
     lifetime: Lifetime,
+}
+
+/// Whose attempt a job is. Manifests, and projects that share a state folder, may have tasks of the same name.
+#[derive(Clone, Copy, Debug)]
+pub struct JobOwner<'a> {
+    pub project: &'a Path,
+    /// Its name.
+    pub manifest: &'a str,
+    pub task: &'a TaskId,
 }
 
 impl JobFolder {
@@ -224,10 +238,10 @@ impl JobFolder {
     ///
     /// # Errors
     /// The system cannot read it now: its job may run.
-    fn head(&self) -> Result<Option<HeadTask>, PathError> {
-        match self.read::<JobHeader>() {
+    fn head(&self) -> Result<Option<JobHeader>, PathError> {
+        match self.read() {
             Err(error) if error.is_of_system() => Err(error),
-            read => Ok(read.ok().flatten().map(|head| head.task)),
+            read => Ok(read.ok().flatten()),
         }
     }
 }
@@ -240,7 +254,7 @@ pub fn left_running(home: &StateFolder, task: &TaskId, key: &Digest) -> Result<O
         else {
             continue;
         };
-        let Some(head) = job.head()? else { continue };
+        let Some(JobHeader { task: head, .. }) = job.head()? else { continue };
         let out = home.output(name);
         if head.id == *task && head.lifetime == Lifetime::Step && !job.is_cancelled() && is_there(&out)? {
             return Ok(Some(out));
@@ -262,7 +276,7 @@ pub fn abandoned(home: &StateFolder) -> (Vec<JobFolder>, Vec<PathError>) {
             continue;
         }
         match job.head() {
-            Ok(head) if head.as_ref().is_none_or(|head| head.lifetime != Lifetime::Step) => found.push(job),
+            Ok(head) if head.as_ref().is_none_or(|head| head.task.lifetime != Lifetime::Step) => found.push(job),
             Ok(_) => {}
             Err(error) => unknown.push(error),
         }
@@ -270,11 +284,15 @@ pub fn abandoned(home: &StateFolder) -> (Vec<JobFolder>, Vec<PathError>) {
     (found, unknown)
 }
 
-/// Jobs of earlier runs for a task that is about to be done by `own`: their outputs are not needed any more.
-pub fn superseded(own: &JobFolder, task: &TaskId) -> Result<Vec<JobFolder>, PathError> {
+/// Jobs of earlier runs for a task that is about to be done by `own`: their outputs are not needed any more. A job of an older program is
+/// none of them: which manifest it is of is not known.
+pub fn superseded(own: &JobFolder, owner: JobOwner<'_>) -> Result<Vec<JobFolder>, PathError> {
+    let is_owners = |head: JobHeader| {
+        head.task.id == *owner.task && head.manifest == owner.manifest && head.project == owner.project
+    };
     let mut found = Vec::new();
     for job in own.path.parent().map(all).transpose()?.unwrap_or_default() {
-        if job != *own && job.head()?.is_some_and(|head| head.id == *task) {
+        if job != *own && job.head()?.is_some_and(is_owners) {
             found.push(job);
         }
     }
@@ -293,7 +311,12 @@ mod tests {
     use super::*;
 
     fn job_json(id: &str, lifetime: &str) -> serde_json::Value {
-        json!({ "task": { "id": id, "lifetime": lifetime, "more": 1 }, "more": 2 })
+        let task = json!({ "id": id, "lifetime": lifetime, "more": 1 });
+        json!({ "task": task, "project": "/project", "manifest": "m", "more": 2 })
+    }
+
+    fn owner(task: &TaskId) -> JobOwner<'_> {
+        JobOwner { project: Path::new("/project"), manifest: "m", task }
     }
 
     #[test]
@@ -331,9 +354,12 @@ mod tests {
         assert_eq!(left_running(&home, &it, &Digest::of(b"another")).unwrap(), None);
         assert_eq!(abandoned(&home).0, []);
         let other = JobFolder::of(home.state(), &home.output("ffff-0"));
-        assert_eq!(superseded(&other, &it).unwrap(), std::slice::from_ref(&folder), "for another key of the same task");
-        assert_eq!(superseded(&other, &TaskId::new("other")).unwrap(), []);
-        assert_eq!(superseded(&folder, &it).unwrap(), []);
+        let found = superseded(&other, owner(&it)).unwrap();
+        assert_eq!(found, std::slice::from_ref(&folder), "for another key of the same task");
+        assert_eq!(superseded(&other, owner(&TaskId::new("other"))).unwrap(), []);
+        assert_eq!(superseded(&other, JobOwner { manifest: "n", ..owner(&it) }).unwrap(), []);
+        assert_eq!(superseded(&other, JobOwner { project: Path::new("/other"), ..owner(&it) }).unwrap(), []);
+        assert_eq!(superseded(&folder, owner(&it)).unwrap(), []);
         folder.cancel().unwrap();
         assert_eq!(left_running(&home, &it, &key).unwrap(), None, "that one is to end");
         assert_eq!(abandoned(&home).0, std::slice::from_ref(&folder));
@@ -400,7 +426,7 @@ mod tests {
                 }
                 if name == "job.json" {
                     assert_eq!(left_running(&home, &task, &key).unwrap(), None, "{shown}");
-                    assert_eq!(superseded(&other, &task).unwrap(), [], "{shown}");
+                    assert_eq!(superseded(&other, owner(&task)).unwrap(), [], "{shown}");
                     assert_eq!(abandoned(&home).0, std::slice::from_ref(&job), "it is reported, and not forgotten");
                 }
             }
@@ -426,7 +452,7 @@ mod tests {
         let (found, unknown) = abandoned(&home);
         assert_eq!((found.as_slice(), unknown.len()), (&[server][..], 1), "it does not hide the others");
         assert!(left_running(&home, &task, &key).is_err());
-        assert!(superseded(&other, &task).is_err());
+        assert!(superseded(&other, owner(&task)).is_err());
     }
 
     #[test]

@@ -25,7 +25,7 @@ use crate::plan::{ActionError, Task};
 use crate::runner::{Lease, OpenFact};
 pub use exit_meaning::{inner_exit, meaning};
 pub use images::{FoundImage, Images, engine, engine_problem, image_id, inspect_image, no_program};
-pub use run::{ContainerRunError, refuse_taken, run, run_engine_ignoring_output};
+pub use run::{ContainerRunError, emit_removal, refuse_taken, remove, run, run_engine_ignoring_output};
 pub use wrap::{ContainerView, WrappedEngine, wrap_in};
 
 /// How long `docker stop` waits until it kills, seconds: what a process outside of a container is given, too.

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::{ContainerCommand, STOP_AFTER, TaskContainer};
-use crate::event::{Event, ExternalResource, Failure, FailureKind, Stop};
+use crate::event::{Event, ExternalResource, Failure, FailureKind, Stop, TaskId};
 use crate::exec::process::{self, ExitKind, ProcessCommand, ProcessExit, Running, SpawnError};
 use crate::runner::Lease;
 
@@ -45,17 +45,33 @@ pub async fn run(
     }
     let ran = to_its_end(lease, &command, external_resource.as_ref(), stop).await;
     if let Some(resource) = external_resource {
-        (lease.emit)(Event::ExternalResourceRemoved { task: task.clone(), resource });
+        // What did not start left nothing.
+        emit_removal(&*lease.emit, task, resource, !matches!(ran, Ok((_, false))));
     }
-    ran.map_err(ContainerRunError::Spawn)
+    ran.map(|(exit, _)| exit).map_err(ContainerRunError::Spawn)
 }
+
+/// Reports that what outlives a command is gone; or that this is not known, and then it stays registered.
+pub fn emit_removal(emit: &(dyn Fn(Event) + Send + Sync), task: &TaskId, resource: ExternalResource, is_gone: bool) {
+    emit(match resource {
+        ExternalResource::Container { program, name } if !is_gone => {
+            let text = format!(
+                "`{program}` does not answer: its container {name} may still be there; the run tries to remove it again at its end"
+            );
+            Event::Notice { task: Some(task.clone()), text }
+        }
+        resource => Event::ExternalResourceRemoved { task: task.clone(), resource },
+    });
+}
+
+/// The second value: whether its container is gone for certain.
 
 async fn to_its_end(
     lease: &Lease,
     command: &ProcessCommand,
     external_resource: Option<&ExternalResource>,
     stop: &Stop,
-) -> Result<ProcessExit, SpawnError> {
+) -> Result<(ProcessExit, bool), SpawnError> {
     let mut running = Running::start(command.clone())?;
     let pgid = running.pgid();
     (lease.emit)(Event::ProcessStarted { task: lease.task.id.clone(), pgid });
@@ -64,42 +80,43 @@ async fn to_its_end(
         _ = running.ended() => false,
         () = stop.requested() => true,
     };
-    let exit = if is_stop_requested {
+    let (exit, is_gone) = if is_stop_requested {
         if let (Some(ExternalResource::Container { program, name }), false) =
             (external_resource, stop.is_hard_requested())
         {
             let seconds = STOP_AFTER.to_string();
             let words = [program.as_str(), "stop", "-t", &seconds, name].map(str::to_owned);
             tokio::select! {
-                () = run_engine_ignoring_output(command, &words, Duration::from_secs(STOP_AFTER.into()) + PATIENCE) => {}
+                _ = run_engine_ignoring_output(command, &words, Duration::from_secs(STOP_AFTER.into()) + PATIENCE) => {}
                 () = stop.hard_requested() => {}
             }
         }
-        remove(command, external_resource).await;
+        let is_gone = remove(command, external_resource).await;
         let grace = if external_resource.is_some() { SHORT } else { command.grace };
-        ProcessExit { how: ExitKind::Stopped, ..running.stop(grace, stop).await }
+        (ProcessExit { how: ExitKind::Stopped, ..running.stop(grace, stop).await }, is_gone)
     } else {
         let exit = running.wait().await;
         // A program that ended well has seen its container go.
-        if !exit.how.is_success() {
-            remove(command, external_resource).await;
-        }
-        exit
+        let is_gone = exit.how.is_success() || remove(command, external_resource).await;
+        (exit, is_gone)
     };
     (lease.emit)(Event::ProcessEnded { task: lease.task.id.clone(), pgid });
-    Ok(exit)
+    Ok((exit, is_gone))
 }
 
-async fn remove(order: &ProcessCommand, external_resource: Option<&ExternalResource>) {
+/// Returns whether the container program answered each order.
+pub async fn remove(order: &ProcessCommand, external_resource: Option<&ExternalResource>) -> bool {
+    let mut has_answered = true;
     for words in external_resource.into_iter().flat_map(process::orders) {
-        run_engine_ignoring_output(order, &words, PATIENCE).await;
+        has_answered &= run_engine_ignoring_output(order, &words, PATIENCE).await;
     }
+    has_answered
 }
 
 /// Runs a container program with the surroundings of `order`. Its output is ignored: an error that there is nothing to stop is
-/// usually expected.
-pub async fn run_engine_ignoring_output(order: &ProcessCommand, words: &[String], limit: Duration) {
-    let _ = tokio::time::timeout(limit, run_engine(order, words)).await;
+/// usually expected. Returns whether it ended within `limit`.
+pub async fn run_engine_ignoring_output(order: &ProcessCommand, words: &[String], limit: Duration) -> bool {
+    matches!(tokio::time::timeout(limit, run_engine(order, words)).await, Ok(Ok(_)))
 }
 
 async fn run_engine(order: &ProcessCommand, words: &[String]) -> Result<ProcessExit, SpawnError> {
@@ -122,5 +139,42 @@ pub async fn refuse_taken(program: &str, name: &str, order: &ProcessCommand, oth
         }
         // If it cannot be queried, the start fails too and reports it.
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn only_a_program_that_ends_has_answered() {
+        let order = ProcessCommand::new(["true"], "/", "/dev/null");
+        let run = async |words: &[&str], limit| {
+            let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
+            run_engine_ignoring_output(&order, &words, limit).await
+        };
+        assert!(run(&["false"], PATIENCE).await, "there was nothing to remove");
+        assert!(!run(&["sleep", "1000"], Duration::from_millis(10)).await);
+        assert!(!run(&["no-such-program-here"], PATIENCE).await);
+    }
+
+    #[test]
+    fn a_container_stays_registered_while_it_may_be_there() {
+        let container = ExternalResource::Container { program: "podman".to_owned(), name: "n".to_owned() };
+        let task = TaskId::new("a");
+        let events = Arc::new(Mutex::new(Vec::new()));
+        let emit = {
+            let events = Arc::clone(&events);
+            move |event| events.lock().unwrap().push(event)
+        };
+        emit_removal(&emit, &task, container.clone(), false);
+        emit_removal(&emit, &task, container.clone(), true);
+        let events = events.lock().unwrap();
+        assert!(
+            matches!(&events[0], Event::Notice { text, .. } if text.contains("its container n may still be there"))
+        );
+        assert_eq!(events[1..], [Event::ExternalResourceRemoved { task, resource: container }]);
     }
 }

@@ -10,6 +10,7 @@ use super::stop::{self, SHORT};
 use super::watch::{self, ServerFault, WatchReport};
 use crate::event::{Endpoint, Event, ExternalResource, Stop, TaskId};
 use crate::exec::process::{ProcessCommand, ProcessExit, Running, Splitter, remove_shared_memory};
+use crate::stages::container::emit_removal;
 
 /// How often the log of an MPI world is taken apart.
 const SPLIT: Duration = Duration::from_millis(500);
@@ -71,7 +72,7 @@ impl RunningServer {
             emit(Event::Notice { task: Some(task.clone()), text });
         }
         let WatchReport { last_answer_at, first_gone } = std::mem::take(&mut *watch::lock_report(&seen));
-        let exit = match &why {
+        let (exit, is_gone) = match &why {
             ExitCause::Unexpected => stop::after_death(running, &server, &order).await,
             ExitCause::Requested => {
                 let is_unresponsive = last_answer_at.is_some_and(|last_answer_at| last_answer_at.elapsed() > NOT_HEARD);
@@ -87,7 +88,7 @@ impl RunningServer {
             if let ExternalResource::SharedMemory { mark } = &thing {
                 remove_shared_memory(mark);
             }
-            emit(Event::ExternalResourceRemoved { task: task.clone(), resource: thing });
+            emit_removal(&*emit, &task, thing, is_gone);
         }
         emit(Event::ProcessEnded { task, pgid });
         ServerExit { server: index, exit, why, after, first_gone }

@@ -12,9 +12,9 @@ use std::time::Duration;
 use super::planned_server::{PlannedServer, StopTarget};
 use super::watch;
 use crate::event::{ExternalResource, Stop};
-use crate::exec::process::{self, ProcessCommand, ProcessExit, Running};
+use crate::exec::process::{ProcessCommand, ProcessExit, Running};
 use crate::spec::MOST_SECONDS;
-use crate::stages::container::run_engine_ignoring_output;
+use crate::stages::container::{remove, run_engine_ignoring_output};
 
 /// Triton lets what is in flight finish for so long before it leaves by itself (`--exit-timeout-secs`).
 const EXIT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -74,16 +74,17 @@ pub fn external_resource(world: &StopTarget) -> Option<ExternalResource> {
     }
 }
 
-/// Ends a server: requests it, waits for `grace`, and kills what is left. `order` is a command with the server's surroundings.
+/// Ends a server: requests it, waits for `grace`, and kills what is left. `order` is a command with the server's surroundings. The second
+/// value: whether its container, if it has one, is gone for certain.
 pub async fn stop(
     mut running: Running,
     server: &PlannedServer,
     order: &ProcessCommand,
     grace: Duration,
     quit: &Stop,
-) -> ProcessExit {
+) -> (ProcessExit, bool) {
     match &server.stop_target {
-        StopTarget::Process | StopTarget::Slurm { .. } => running.stop(grace, quit).await,
+        StopTarget::Process | StopTarget::Slurm { .. } => (running.stop(grace, quit).await, true),
         StopTarget::Mpi { .. } => {
             let ranks = watch::ranks(running.pgid());
             if let (Some(leader), false) = (ranks.get(&0), quit.is_hard_requested()) {
@@ -102,34 +103,32 @@ pub async fn stop(
                     () = tokio::time::sleep(grace) => {}
                 }
             }
-            running.stop(WORLD_LEAVES, quit).await
+            (running.stop(WORLD_LEAVES, quit).await, true)
         }
         StopTarget::Container { program, name } => {
             if !quit.is_hard_requested() {
                 let seconds = grace.as_secs().to_string();
                 let words = [program.as_str(), "stop", "-t", &seconds, name].map(str::to_owned);
                 tokio::select! {
-                    () = run_engine_ignoring_output(order, &words, grace + PATIENCE) => {}
+                    _ = run_engine_ignoring_output(order, &words, grace + PATIENCE) => {}
                     () = quit.hard_requested() => {}
                 }
             }
-            remove_container(server, order).await;
-            running.stop(SHORT, quit).await
+            let is_gone = remove_container(server, order).await;
+            (running.stop(SHORT, quit).await, is_gone)
         }
     }
 }
 
 /// After the server's own process ended unexpectedly: only the client process may be gone, and the server may still run.
-pub async fn after_death(mut running: Running, server: &PlannedServer, order: &ProcessCommand) -> ProcessExit {
+pub async fn after_death(mut running: Running, server: &PlannedServer, order: &ProcessCommand) -> (ProcessExit, bool) {
     running.ended().await;
-    remove_container(server, order).await;
-    running.wait().await
+    let is_gone = remove_container(server, order).await;
+    (running.wait().await, is_gone)
 }
 
-async fn remove_container(server: &PlannedServer, order: &ProcessCommand) {
-    for words in external_resource(&server.stop_target).iter().flat_map(process::orders) {
-        run_engine_ignoring_output(order, &words, PATIENCE).await;
-    }
+async fn remove_container(server: &PlannedServer, order: &ProcessCommand) -> bool {
+    remove(order, external_resource(&server.stop_target).as_ref()).await
 }
 
 #[cfg(test)]

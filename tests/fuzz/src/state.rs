@@ -9,8 +9,8 @@ use regatta::files::Digest;
 use regatta::plan::{Plan, Task};
 use regatta::report::{RunState, junit_xml, open_metrics};
 use regatta::runner::store::{
-    CompilerId, JobFolder, NoOpConditions, OutputCache, PlanSources, StateFolder, WatchedTask, abandoned, garbage,
-    left_running, read_journal, read_progress, superseded, tags_of,
+    CompilerId, JobFolder, JobOwner, NoOpConditions, OutputCache, PlanSources, StateFolder, WatchedTask, abandoned,
+    garbage, left_running, read_journal, read_progress, superseded, tags_of,
 };
 use regatta::stages::{AgentMessage, AgentOrders};
 
@@ -194,7 +194,7 @@ pub fn job_messages(data: &[u8]) {
     let _ = (job.number(), job.claimant(), job.heartbeat(), job.beats());
     let _ = (
         abandoned(&home),
-        superseded(&job, &TaskId::new("a")),
+        superseded(&job, JobOwner { project: &folder(), manifest: "m", task: &TaskId::new("a") }),
         left_running(&home, &TaskId::new("a"), &first_digest(&[0; 32])),
     );
     for name in ["progress.jsonl", "tags"] {

@@ -123,6 +123,17 @@ struct State {
     t_cancel: Cell<Option<u64>>,
 }
 
+/// Resolves when the deadline of a request that was issued at `t_issue` has passed.
+pub(in crate::harness) async fn deadline_fault(
+    clock: BenchClock,
+    t_issue: u64,
+    deadline: Option<Duration>,
+) -> RpcFault {
+    let Some(limit) = deadline else { return std::future::pending().await };
+    tokio::time::sleep_until((clock.instant(t_issue) + limit).into()).await;
+    (FailureClass::Deadline, format!("not done within {:.3} s", limit.as_secs_f64()))
+}
+
 impl RequestAttempt<'_> {
     /// `parts` is filled in every case; it has one for each request.
     pub async fn perform(self, stop: &CancellationToken, parts: &mut [RequestProgress]) -> AttemptAnswer {
@@ -133,7 +144,7 @@ impl RequestAttempt<'_> {
             result = self.exchange_messages(parts, &state) => result.map_err(Some),
             () = stop.cancelled() => Err(None),
             fault = self.wait_for_stall(&state.last_token) => Err(Some(fault)),
-            limit = self.wait_for_deadline() => Err(Some((FailureClass::Deadline, format!("not done within {:.3} s", limit.as_secs_f64())))),
+            fault = deadline_fault(self.clock, self.t_issue, self.deadline) => Err(Some(fault)),
         };
         let t_end = self.clock.now();
         let t_cancel = state.t_cancel.get();
@@ -279,13 +290,6 @@ impl RequestAttempt<'_> {
             }
             tokio::time::sleep(Duration::from_nanos(left).min(self.limits.time_out)).await;
         }
-    }
-
-    /// Resolves when the deadline has passed.
-    async fn wait_for_deadline(&self) -> Duration {
-        let Some(limit) = self.deadline else { return std::future::pending().await };
-        tokio::time::sleep_until((self.clock.instant(self.t_issue) + limit).into()).await;
-        limit
     }
 
     async fn exchange_messages(&self, parts: &mut [RequestProgress], state: &State) -> Result<(), RpcFault> {

@@ -14,6 +14,8 @@ pub(super) const AT_ONCE: usize = 4;
 /// What all jobs of a run share.
 #[derive(Clone, Debug)]
 pub struct SlurmContext {
+    /// The name of the manifest that they are of.
+    pub(super) manifest: String,
     pub(super) queue: JobQueue,
     pub(super) submitting: Arc<Semaphore>,
     pub(super) pending_members: PendingArrayMembers,
@@ -25,11 +27,18 @@ pub struct SlurmContext {
 impl Default for SlurmContext {
     fn default() -> Self {
         Self {
+            manifest: String::new(),
             queue: JobQueue::default(),
             submitting: Arc::new(Semaphore::new(AT_ONCE)),
             pending_members: PendingArrayMembers::default(),
             cancel_batcher: Arc::default(),
             max_array_size: Arc::default(),
         }
+    }
+}
+
+impl SlurmContext {
+    pub fn of_manifest(manifest: &str) -> Self {
+        Self { manifest: manifest.to_owned(), ..Self::default() }
     }
 }

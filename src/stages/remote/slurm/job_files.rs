@@ -35,6 +35,7 @@ pub async fn write_job_spec(
     words: Option<Vec<String>>,
     folder: &JobFolder,
     place: Option<(String, u32)>,
+    manifest: &str,
 ) -> Result<JobSpec, PathError> {
     let salt = format!("{} {:?} {}", lease.out.display(), std::time::SystemTime::now(), std::process::id());
     // Only a package records its origins, and computing them reads many records.
@@ -55,6 +56,7 @@ pub async fn write_job_spec(
         out: lease.out.clone(),
         log: lease.log.with_extension(format!("{own}.log")),
         project: lease.project.clone(),
+        manifest: manifest.to_owned(),
         origins,
         slurm,
         words,

@@ -29,6 +29,9 @@ pub struct JobSpec {
     /// Of this attempt alone.
     pub log: PathBuf,
     pub project: PathBuf,
+    /// The manifest's name. Empty in files of an older program, and of a whole run.
+    #[serde(default)]
+    pub manifest: String,
     pub origins: UpstreamProvenance,
     pub slurm: Slurm,
     /// A whole run instead of the one task: the arguments of its command line.

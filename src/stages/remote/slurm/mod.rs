@@ -27,6 +27,7 @@ mod job_attempt;
 mod job_end;
 mod job_existence;
 mod job_files;
+mod job_progress;
 mod job_protocol;
 mod node_address;
 mod node_resources;

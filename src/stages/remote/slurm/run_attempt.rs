@@ -4,7 +4,6 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
 use super::commands::{CancelCommand, QueueView, cancel, environment};
@@ -13,7 +12,8 @@ use super::heartbeat::JobHeartbeat;
 use super::job_attempt::{FOLDER_POLL_INTERVAL, JobAttempt};
 use super::job_existence::JobExistence;
 use super::job_files::{place, write_job_spec};
-use super::job_protocol::{JobEnd, JobEvent, JobSpec};
+use super::job_progress::{FolderLook, JobProgress, ProgressReader};
+use super::job_protocol::{JobEvent, JobSpec};
 use super::node_address::reachable;
 use super::node_resources::OnNode;
 use super::queue_interpreter::{QueueInterpreter, QueueObservation, duplicate_jobs};
@@ -22,7 +22,7 @@ use super::{array, cancel_jobs};
 use crate::event::{Done, Endpoint, Failure, FailureKind};
 use crate::manifest::model::Slurm;
 use crate::plan::Lifetime;
-use crate::runner::store::{JobFolder, PathError, point, superseded};
+use crate::runner::store::{JobFolder, JobOwner, PathError, point, superseded};
 use crate::runner::{BatchSlot, Lease};
 use crate::spec::TimeSpan;
 
@@ -32,7 +32,8 @@ const SERVICE_BEAT_INTERVAL: Duration = Duration::from_secs(5);
 pub async fn perform(mut lease: Lease, slurm: Slurm, home: &Path, cluster: &SlurmContext) -> Result<Done, Failure> {
     let (ready, batch_slot) = (lease.ready.take(), lease.batch_slot.take());
     let folder = JobFolder::of(home, &lease.out);
-    let superseded = superseded(&folder, &lease.task.id);
+    let owner = JobOwner { project: &lease.project, manifest: &cluster.manifest, task: &lease.task.id };
+    let superseded = superseded(&folder, owner);
     let superseded = superseded.map_err(|error| Failure::new(FailureKind::System, error.to_string()))?;
     for text in cancel_jobs::end_abandoned_by(superseded, cluster).await {
         lease.notice(text);
@@ -64,7 +65,7 @@ pub async fn run_attempt(
         spec
     } else {
         let place = place(lease, batch_slot.as_ref(), folder, cluster).await;
-        match write_job_spec(lease, slurm, words, folder, place).await {
+        match write_job_spec(lease, slurm, words, folder, place, &cluster.manifest).await {
             Ok(spec) => spec,
             Err(error) => return (Err(error.into()), false),
         }
@@ -93,26 +94,6 @@ pub async fn run_attempt(
         folder.arrays().forget(&attempt.spec.name, element);
     }
     (result, settled)
-}
-
-/// What a job has written into its folder so far.
-struct JobProgress {
-    ended: Option<JobEnd>,
-    /// Events since the last look.
-    lines: Vec<String>,
-    /// Where the next ones will begin.
-    offset: u64,
-    claimant: Option<String>,
-    heartbeat: Option<String>,
-}
-
-impl JobProgress {
-    fn read(folder: &JobFolder, from: u64) -> Result<Self, PathError> {
-        // Its end before its events: they were written first, so none comes after these.
-        let ended = folder.ended()?;
-        let (lines, offset) = folder.read_event_lines(from);
-        Ok(Self { ended, lines, offset, claimant: folder.claimant(), heartbeat: folder.heartbeat() })
-    }
 }
 
 impl JobAttempt<'_> {
@@ -145,10 +126,6 @@ impl JobAttempt<'_> {
         for text in self.on_node.leftover_notices() {
             self.lease.notice(text);
         }
-        if result.as_ref().is_err_and(|failure| failure.kind == FailureKind::Interrupted) {
-            return result;
-        }
-        self.mark_ended();
         result
     }
 
@@ -159,7 +136,7 @@ impl JobAttempt<'_> {
     ) -> Result<Done, Failure> {
         let wait = self.spec.slurm.queue_timeout.as_ref().map(TimeSpan::time);
         let mut queue = QueueInterpreter::new(since, wait, self.spec.slurm.time.clone());
-        let mut offset = 0;
+        let mut reader = ProgressReader::new(self.folder.clone());
         let mut beats = 0;
         let mut beat = tokio::time::interval(SERVICE_BEAT_INTERVAL);
         let service = self.spec.task.lifetime == Lifetime::Service;
@@ -167,38 +144,31 @@ impl JobAttempt<'_> {
         let mut pulse = JobHeartbeat::of(&self.spec.slurm);
         loop {
             let view = self.view.borrow_and_update().clone();
-            let folder = self.folder.clone();
-            // A shared filesystem may be slow, and the run has other tasks.
-            let reading = spawn_blocking(move || JobProgress::read(&folder, offset)).await;
-            let JobProgress { ended, lines, offset: at, claimant, heartbeat } =
-                reading.map_err(|error| Failure::new(FailureKind::System, error.to_string()))??;
-            offset = at;
-            for line in lines.iter().filter_map(|line| serde_json::from_str(line).ok()) {
-                match line {
-                    JobEvent::Began { number, node, .. } => {
-                        self.on_node.at(&node);
-                        self.lease.report_progress(format!("job {number} on {node}"), 0, None);
+            match reader.look().await {
+                Ok(FolderLook::Progress(JobProgress { ended, lines, claimant, heartbeat })) => {
+                    self.take_events(&lines, &mut ready).await;
+                    if let Some(ended) = ended {
+                        let result = self.conclude(ended, &queue).await;
+                        self.mark_ended();
+                        return result;
                     }
-                    JobEvent::ExternalResource { thing, there } => self.on_node.update(thing, there),
-                    JobEvent::Event(event) => (self.lease.emit)(event),
-                    JobEvent::Ready(endpoints) => {
-                        if let Some(ready) = ready.take() {
-                            let _ = ready.send(reachable(endpoints, &self.env).await);
+                    self.end_surplus(&view, claimant.as_deref()).await;
+                    if let Some(text) = pulse.update(heartbeat, Instant::now()) {
+                        self.lease.notice(text);
+                    }
+                    match queue.observe(&view, &job, claimant.as_deref(), Instant::now()) {
+                        QueueObservation::Wait(text) => self.lease.report_progress(text, 0, None),
+                        QueueObservation::Notify(text) => self.lease.notice(text),
+                        QueueObservation::Ended(failure) => {
+                            let failure = self.give_up(*failure).await;
+                            self.mark_ended();
+                            return Err(failure);
                         }
                     }
                 }
-            }
-            if let Some(ended) = ended {
-                return self.conclude(ended, &queue).await;
-            }
-            self.end_surplus(&view, claimant.as_deref()).await;
-            if let Some(text) = pulse.update(heartbeat, Instant::now()) {
-                self.lease.notice(text);
-            }
-            match queue.observe(&view, &job, claimant.as_deref(), Instant::now()) {
-                QueueObservation::Wait(text) => self.lease.report_progress(text, 0, None),
-                QueueObservation::Notify(text) => self.lease.notice(text),
-                QueueObservation::Ended(failure) => return Err(self.give_up(*failure).await),
+                // The queue decides nothing meanwhile: the job may have recorded its end.
+                Ok(FolderLook::Unreadable(notice)) => notice.into_iter().for_each(|text| self.lease.notice(text)),
+                Err(error) => return Err(self.cannot_follow(&error).await),
             }
             tokio::select! {
                 biased;
@@ -210,6 +180,31 @@ impl JobAttempt<'_> {
                 }
             }
         }
+    }
+
+    async fn take_events(&mut self, lines: &[String], ready: &mut Option<tokio::sync::oneshot::Sender<Vec<Endpoint>>>) {
+        for line in lines.iter().filter_map(|line| serde_json::from_str(line).ok()) {
+            match line {
+                JobEvent::Began { number, node, .. } => {
+                    self.on_node.at(&node);
+                    self.lease.report_progress(format!("job {number} on {node}"), 0, None);
+                }
+                JobEvent::ExternalResource { thing, there } => self.on_node.update(thing, there),
+                JobEvent::Event(event) => (self.lease.emit)(event),
+                JobEvent::Ready(endpoints) => {
+                    if let Some(ready) = ready.take() {
+                        let _ = ready.send(reachable(endpoints, &self.env).await);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Without its folder the job's end would not be seen.
+    async fn cannot_follow(&mut self, error: &PathError) -> Failure {
+        let end = if self.cancel_for_certain().await { "was cancelled" } else { "may still be there" };
+        let failure = Failure::new(FailureKind::System, format!("{error}; its job {end}"));
+        Failure { log: Some(self.lease.log.clone()), ..failure }
     }
 
     /// A submission that was repeated although the first one had arrived.
@@ -235,20 +230,27 @@ impl JobAttempt<'_> {
         Err(self.cancel_and_wait().await)
     }
 
-    /// Cancels whatever there may be of it, and waits until it is gone.
+    /// After a stop request.
     async fn cancel_and_wait(&mut self) -> Failure {
+        let is_gone = self.cancel_for_certain().await;
+        let what = if is_gone { "stopped, and its job cancelled" } else { "stopped; its job may still be there" };
+        Failure::new(FailureKind::Interrupted, what)
+    }
+
+    /// Cancels whatever there may be of it, and waits until it is gone. Returns whether that could be confirmed.
+    async fn cancel_for_certain(&mut self) -> bool {
         let _ = self.folder.cancel();
         match cancel_jobs::for_certain(self).await {
             Ok(()) => {
                 self.mark_ended();
-                Failure::new(FailureKind::Interrupted, "stopped, and its job cancelled")
+                true
             }
             Err(why) => {
                 self.lease.notice(format!(
                     "the cancellation of its job could not be confirmed ({why}); the job exits once it reads the stop request, and the next run checks it (its name: {})",
                     self.spec.job()
                 ));
-                Failure::new(FailureKind::Interrupted, "stopped; its job may still be there")
+                false
             }
         }
     }
