@@ -10,7 +10,8 @@ use crate::app::output::{print, print_error};
 use crate::cli::{CliExit, Compare, Global, Report};
 use crate::interop::{self, COPY_REPEATS, MeasuredRun, Tool};
 use crate::report::compare::{
-    self, CompareRules, ComparedResult, ComparedSweep, Comparison, FailCondition, FailConditionOutcome, RunSet,
+    self, CompareRules, ComparedResult, ComparedSweep, Comparison, FailCondition, FailConditionOutcome, Judgement,
+    RunSet,
 };
 use crate::report::{self, Styler, html};
 use crate::runner::store::write_named;
@@ -251,6 +252,9 @@ fn check(gate: &FailCondition, comparison: &Comparison, as_tool: Option<Tool>) -
             }
             let how = match bound(delta) {
                 Some(bound) => format!("shown with {} and {} runs ({bound})", comparison.a_runs, comparison.b_runs),
+                None if delta.judgement.is_some_and(|judged| judged != Judgement::NotJudged) => {
+                    "the 95 % intervals of the two searches do not overlap".to_owned()
+                }
                 None => "one run on a side: this may be chance, `--repeat 5` measures it".to_owned(),
             };
             print_error(&format!("{gate} holds for {name}: {} %, {how}\n", percent(delta)));

@@ -449,6 +449,11 @@ fn searches_are_compared_by_the_rates_that_they_found() {
     let judgement = |a, b| compared(a, b).find(FOUND_RATE, "").and_then(|delta| delta.judgement);
     assert_eq!(judgement(search(fast, limit), search(slow, limit)), Some(Judgement::Worse));
     assert_eq!(judgement(search(slow, limit), search(near, limit)), Some(Judgement::CannotTell));
+    let gate: FailCondition = "found_rate<-2%".parse().unwrap();
+    let unclear = compared(search(near, limit), search(slow, limit));
+    assert!(matches!(gate.outcome(&unclear), Ok(FailConditionOutcome::Inconclusive(_))));
+    let lower = compared(search(fast, limit), search(slow, limit));
+    assert!(matches!(gate.outcome(&lower), Ok(FailConditionOutcome::Exceeded(_))));
     let text = text(&[search(slow, limit), search(fast, limit)], &[better], crate::report::Styler::OFF);
     assert!(text.contains("found_rate: 10 (9 … 11) / 20 (18 … 22) requests/s"), "{text}");
     let unlike = compared(search(slow, limit), search(fast, "TTFT p99 ≤ 900ms"));
