@@ -462,10 +462,11 @@ fn outputs_with(home: &StateFolder, state: &RunState, file: &str) -> Result<Vec<
 /// The output of that task, or a folder in it, where it has that file.
 fn output_at(home: &StateFolder, state: &RunState, name: &str, file: &str) -> Result<Option<PathBuf>, PathError> {
     for (task, out) in outputs(state) {
-        let folder = match name.strip_prefix(task) {
-            Some("") => out,
-            Some(below) if below.starts_with('/') => out.join(&below[1..]),
-            _ => continue,
+        let Some(rest) = name.strip_prefix(task) else { continue };
+        let folder = match rest.strip_prefix('/') {
+            Some(below) => out.join(below),
+            None if rest.is_empty() => out,
+            None => continue,
         };
         if has_file(home, &folder, file)? {
             return Ok(Some(folder));
