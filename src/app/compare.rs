@@ -1,18 +1,41 @@
 //! `compare` and `report --compat`: numbers side by side.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
-use super::find_result::{FoundResult, find_all, find_runs, find_sweep};
+use super::find_result::{FoundResult, TaskRuns, find_all, find_runs, find_sweep};
 use crate::app::error::CommandError;
 use crate::app::output::{print, print_error};
 use crate::cli::{CliExit, Compare, Global, Report};
-use crate::interop::{self, COPY_REPEATS, Tool};
+use crate::interop::{self, COPY_REPEATS, MeasuredRun, Tool};
 use crate::report::compare::{
-    self, CompareRules, ComparedResult, ComparedSweep, Comparison, FailCondition, FailConditionOutcome, RunSet,
+    self, CompareRules, ComparedResult, ComparedSweep, Comparison, FailCondition, FailConditionOutcome, Judgement,
+    RunSet,
 };
 use crate::report::{self, Styler, html};
 use crate::runner::store::write_named;
 use crate::stats::Margins;
+
+/// A side of a comparison as it was named, task by task.
+struct Side<'a> {
+    word: &'a str,
+    tasks: Vec<TaskRuns>,
+}
+
+impl Side<'_> {
+    /// It names this one task, and not a run, a stage or a folder that may lack a task.
+    fn is_one_task(&self) -> bool {
+        matches!(self.tasks.as_slice(), [only] if only.argument == self.word)
+    }
+
+    fn with(&self, task: Option<&String>) -> Option<&TaskRuns> {
+        self.tasks.iter().find(|known| known.task.as_ref() == task)
+    }
+}
+
+/// The results of one task: those of the first side, and those of each other that has it.
+type TaskRow<'a> = Vec<(String, &'a [FoundResult])>;
 
 pub(super) fn compare(global: &Global, request: &Compare) -> Result<CliExit, CommandError> {
     let gates = gates(&request.fail_if)?;
@@ -20,40 +43,44 @@ pub(super) fn compare(global: &Global, request: &Compare) -> Result<CliExit, Com
     if let Some(sweeps) = sweeps(global, request)? {
         return compare_sweeps(global, request, &sweeps);
     }
-    let (mut firsts, mut sets) = (Vec::new(), Vec::new());
+    let mut sides = Vec::new();
     for word in &request.results {
-        let mut sheets = Vec::new();
-        let runs = find_runs(global, word)?.into_iter().map(|found| as_one_run(found, gates.is_empty()));
-        let runs = runs.collect::<Result<Vec<_>, _>>()?;
-        for found in &runs {
-            sheets.push(match as_tool {
-                Some(tool) => ComparedResult::as_tool(&found.run, tool).map_err(CommandError::usage)?,
-                None => ComparedResult::of(&found.run),
-            });
+        let mut tasks = find_runs(global, word)?;
+        for found in tasks.iter_mut().flat_map(|task| &mut task.runs) {
+            check_run(found, gates.is_empty())?;
         }
-        sets.push(RunSet::new(word.as_str(), sheets).map_err(CommandError::usage)?);
-        firsts.extend(runs.into_iter().next().map(|found| found.run));
+        sides.push(Side { word, tasks });
     }
-    let [first, others @ ..] = sets.as_slice() else { return Ok(CliExit::Done) };
-    let rules = rules(request);
-    let comparisons: Vec<Comparison> = others.iter().map(|other| Comparison::of(first, other, rules)).collect();
-    print(&if request.json {
-        format!("{:#}\n", compare::json(&sets, &comparisons))
-    } else {
-        compare::text(&sets, &comparisons, Styler::chosen(global.color.choice()))
-    });
-    if let Some(path) = &request.html {
-        write_page(path, &html::compare(&firsts, &sets, &comparisons).map_err(anyhow::Error::from)?)?;
+    let rows = by_task(&sides)?;
+    if let (Some(_), [_, _, ..]) = (&request.html, rows.as_slice()) {
+        let names: Vec<&str> = rows.iter().filter_map(|row| row.first()).map(|(name, _)| name.as_str()).collect();
+        let hint = format!("name one of them on each side: {}", names.join(", "));
+        return Err(CommandError::Usage(format!("a page compares one task\n  hint: {hint}")));
     }
-    let mut exit = CliExit::Done;
+    let mut exit = report_missing_tasks(&sides, !gates.is_empty());
+    let (mut all_sets, mut all_comparisons, mut texts) = (Vec::new(), Vec::new(), Vec::new());
+    for row in &rows {
+        let sets = row.iter().map(|(name, runs)| run_set(name, runs, as_tool)).collect::<Result<Vec<_>, _>>()?;
+        let [first, others @ ..] = sets.as_slice() else { continue };
+        let comparisons: Vec<Comparison> =
+            others.iter().map(|other| Comparison::of(first, other, rules(request))).collect();
+        texts.push(compare::text(&sets, &comparisons, Styler::chosen(global.color.choice())));
+        if let Some(path) = &request.html {
+            let firsts: Vec<MeasuredRun> = row.iter().filter_map(|(_, runs)| Some(runs.first()?.run.clone())).collect();
+            write_page(path, &html::compare(&firsts, &sets, &comparisons).map_err(anyhow::Error::from)?)?;
+        }
+        all_sets.extend(sets);
+        all_comparisons.extend(comparisons);
+    }
+    print(&if request.json { format!("{:#}\n", compare::json(&all_sets, &all_comparisons)) } else { texts.join("\n") });
     // What an INVALID run measured passes no gate, however good its numbers are.
-    for set in sets.iter().filter(|_| !gates.is_empty()) {
+    for set in all_sets.iter().filter(|_| !gates.is_empty()) {
         for line in compare::invalid_runs(set) {
             print_error(&format!("--fail-if fails: {} is {line}\n", set.name));
-            exit = CliExit::DifferenceExceeded;
+            exit = exit.max(CliExit::DifferenceExceeded);
         }
     }
-    for comparison in &comparisons {
+    for comparison in &all_comparisons {
         for gate in &gates {
             exit = exit.max(check(gate, comparison, as_tool)?);
         }
@@ -62,6 +89,69 @@ pub(super) fn compare(global: &Global, request: &Compare) -> Result<CliExit, Com
         }
     }
     Ok(exit)
+}
+
+fn run_set(name: &str, runs: &[FoundResult], as_tool: Option<Tool>) -> Result<RunSet, CommandError> {
+    let of = |found: &FoundResult| match as_tool {
+        Some(tool) => ComparedResult::as_tool(&found.run, tool).map_err(CommandError::usage),
+        None => {
+            let of = ComparedResult::of(&found.run);
+            Ok(found.search.iter().fold(of, ComparedResult::with_search))
+        }
+    };
+    let sheets = runs.iter().map(of).collect::<Result<Vec<_>, _>>()?;
+    RunSet::new(name, sheets).map_err(CommandError::usage)
+}
+
+/// Which results are compared with each other. Sides of one task each are compared whatever their names are; others task by task,
+/// because a mean over several tasks is a number of none of them.
+fn by_task<'a>(sides: &'a [Side<'_>]) -> Result<Vec<TaskRow<'a>>, CommandError> {
+    if sides.iter().all(|side| side.tasks.len() == 1) {
+        let one = |side: &'a Side<'_>| side.tasks.iter().map(|task| (side.word.to_owned(), task.runs.as_slice()));
+        return Ok(vec![sides.iter().flat_map(one).collect()]);
+    }
+    let [first, others @ ..] = sides else { return Ok(Vec::new()) };
+    let of = |task: &'a TaskRuns| (task.argument.clone(), task.runs.as_slice());
+    let row = |task: &'a TaskRuns| {
+        let same = others.iter().filter_map(|side| side.with(task.task.as_ref()));
+        [task].into_iter().chain(same).map(of).collect::<TaskRow<'a>>()
+    };
+    let rows: Vec<TaskRow<'a>> = first.tasks.iter().map(row).filter(|row| row.len() > 1).collect();
+    if rows.is_empty() {
+        let arguments =
+            |side: &Side<'_>| side.tasks.iter().map(|task| task.argument.clone()).collect::<Vec<_>>().join(", ");
+        let several = sides.iter().filter(|side| side.tasks.len() > 1);
+        let hints: Vec<String> = several.map(|side| format!("one of {} for {}", arguments(side), side.word)).collect();
+        let words: Vec<&str> = sides.iter().map(|side| side.word).collect();
+        let what = format!("{} have no task in common, and different tasks are not averaged", words.join(" and "));
+        return Err(CommandError::Usage(format!("{what}\n  hint: name {}", hints.join("; "))));
+    }
+    Ok(rows)
+}
+
+/// Prints which tasks a side lacks that another one has. A gate fails where there is nothing to check against the first side.
+fn report_missing_tasks(sides: &[Side<'_>], is_gated: bool) -> CliExit {
+    let mut exit = CliExit::Done;
+    if sides.iter().all(|side| side.tasks.len() == 1) {
+        return exit;
+    }
+    for (at, side) in sides.iter().enumerate().filter(|(_, side)| !side.is_one_task()) {
+        let others = sides.iter().filter(|other| !std::ptr::eq(*other, side));
+        let tasks: BTreeSet<&String> =
+            others.flat_map(|other| &other.tasks).filter_map(|task| task.task.as_ref()).collect();
+        let missing: Vec<&str> =
+            tasks.into_iter().filter(|task| side.with(Some(*task)).is_none()).map(String::as_str).collect();
+        if missing.is_empty() {
+            continue;
+        }
+        let is_failed = is_gated && at > 0;
+        let what = if is_failed { "--fail-if fails" } else { "not compared" };
+        print_error(&format!("{what}: {} has no result of {}\n", side.word, missing.join(", ")));
+        if is_failed {
+            exit = CliExit::DifferenceExceeded;
+        }
+    }
+    exit
 }
 
 fn rules(request: &Compare) -> CompareRules {
@@ -85,10 +175,8 @@ fn sweeps(global: &Global, request: &Compare) -> Result<Option<Vec<ComparedSweep
         return refuse(format!("{} is a sweep, and {} is none\n  hint: {hint}", one.name, others.join(", ")));
     }
     if !request.fail_if.is_empty() || request.as_tool.is_some() {
-        return refuse(
-            "`--fail-if` and `--as` are for single results: the points of a sweep are one run each, and are not judged"
-                .to_owned(),
-        );
+        let hint = format!("name a point of each sweep: {}/points/…", one.name);
+        return refuse(format!("`--fail-if` and `--as` are for single results, not for sweeps\n  hint: {hint}"));
     }
     Ok(Some(found))
 }
@@ -112,10 +200,19 @@ fn write_page(path: &std::path::Path, page: &str) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// A result of several runs is read as the first of them where the folder of the runs is missing: its requests and its spread are
-/// known, those of the others are not. That is a warning for a reader, and an error for a gate: it would judge by one run what was
-/// measured several times so that chance does not decide.
-fn as_one_run(mut found: FoundResult, may_go_on: bool) -> Result<FoundResult, CommandError> {
+/// Two things are a warning for a reader, and an error for a gate. A result of several runs is read as the first of them where the
+/// folder of the runs is missing: a gate would judge by one run what was measured several times so that chance does not decide. And
+/// a task that the last run did not have is of an earlier one, which a gate after the last run is not meant for.
+fn check_run(found: &mut FoundResult, may_go_on: bool) -> Result<(), CommandError> {
+    if let Some((run, what)) = found.earlier.clone().zip(found.earlier_text()) {
+        if !may_go_on {
+            let hint = format!("name the run, too: `{run}/{}`", found.argument);
+            return Err(CommandError::Usage(format!(
+                "{what}, and `--fail-if` is not checked against it\n  hint: {hint}"
+            )));
+        }
+        print_error(&format!("warning: {what}\n"));
+    }
     let name = found.run.name.clone();
     if let Some(what) = found.run.without_other_runs(&name) {
         if !may_go_on {
@@ -123,20 +220,29 @@ fn as_one_run(mut found: FoundResult, may_go_on: bool) -> Result<FoundResult, Co
         }
         print_error(&format!("warning: {what}: it is compared as one run, the first\n  hint: {COPY_REPEATS}\n"));
     }
-    Ok(found)
+    Ok(())
 }
 
 /// Prints the outcome of a comparison for a gate, where the gate does not simply pass.
 fn check(gate: &FailCondition, comparison: &Comparison, as_tool: Option<Tool>) -> Result<CliExit, CommandError> {
-    let percent = |delta: &compare::Delta| delta.percent.unwrap_or_default();
     let name = &comparison.b;
+    let percent = |delta: &compare::Delta| report::signed_percent(delta.percent.unwrap_or_default());
+    // A gate has a rule of its own: the interval of the table is two-sided, and its judgement is corrected for all rows.
+    let bound = |delta: &compare::Delta| {
+        let bound = gate.bound(comparison, delta)?;
+        let side = if gate.is_upper() { "at least" } else { "at most" };
+        Some(format!("one-sided 95 %, this number alone: {side} {} %", report::signed_percent(bound)))
+    };
     Ok(match gate.outcome(comparison).map_err(|error| CommandError::usage(error.as_tool(as_tool)))? {
         FailConditionOutcome::Passed(_) => CliExit::Done,
         FailConditionOutcome::Inconclusive(delta) => {
+            let bound = bound(delta).map_or_else(String::new, |bound| format!(" ({bound})"));
             let more =
                 delta.runs_needed.map_or_else(String::new, |runs| format!("; about {runs} runs each could tell"));
-            let percent = report::signed_percent(percent(delta));
-            print_error(&format!("{gate} is not shown for {name}: {percent} %, which may be chance{more}\n"));
+            print_error(&format!(
+                "{gate} is not shown for {name}: {} %, which may be chance{bound}{more}\n",
+                percent(delta)
+            ));
             CliExit::Done
         }
         FailConditionOutcome::Exceeded(delta) => {
@@ -144,13 +250,14 @@ fn check(gate: &FailCondition, comparison: &Comparison, as_tool: Option<Tool>) -
                 print_error(&format!("{gate} holds for {name}: its value is infinite\n"));
                 return Ok(CliExit::DifferenceExceeded);
             }
-            let how = if comparison.is_judged() {
-                format!("shown at 95 % with {} and {} runs", comparison.a_runs, comparison.b_runs)
-            } else {
-                "one run on a side: this may be chance, `--repeat 5` measures it".to_owned()
+            let how = match bound(delta) {
+                Some(bound) => format!("shown with {} and {} runs ({bound})", comparison.a_runs, comparison.b_runs),
+                None if delta.judgement.is_some_and(|judged| judged != Judgement::NotJudged) => {
+                    "the 95 % intervals of the two searches do not overlap".to_owned()
+                }
+                None => "one run on a side: this may be chance, `--repeat 5` measures it".to_owned(),
             };
-            let percent = report::signed_percent(percent(delta));
-            print_error(&format!("{gate} holds for {name}: {percent} %, {how}\n"));
+            print_error(&format!("{gate} holds for {name}: {} %, {how}\n", percent(delta)));
             CliExit::DifferenceExceeded
         }
     })

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::fs;
 use std::path::Path;
 
-use super::find_result::results_of_run;
+use super::find_result::{MeasuredOutputs, measured_outputs, search_in};
 use super::past_runs::{or_left_out, report_unreadable};
 use super::project::Project;
 use super::shared_results;
@@ -24,12 +24,19 @@ use crate::runner::store::{
 
 pub(super) fn history(global: &Global, request: &HistoryRequest) -> Result<CliExit, CommandError> {
     let home = Project::open_current(global)?.home;
-    let points = measurements(&home, request)?;
+    let (points, sweeps) = measurements(&home, request)?;
+    let sweeps = sweeps.into_iter().collect::<Vec<_>>().join(", ");
     if points.is_empty() {
-        let what = "no benchmark has a result that still exists";
-        return Err(CommandError::Usage(format!(
-            "{what}\n  hint: `regatta runs` lists the runs; `regatta gc` keeps what a tagged run measured"
-        )));
+        let (what, hint) = if sweeps.is_empty() {
+            let hint = "`regatta runs` lists the runs; `regatta gc` keeps what a tagged run measured";
+            ("no benchmark has a result that still exists".to_owned(), hint)
+        } else {
+            (format!("there are sweeps only ({sweeps}), and a history has no sweeps"), COMPARE_SWEEPS)
+        };
+        return Err(CommandError::Usage(format!("{what}\n  hint: {hint}")));
+    }
+    if !sweeps.is_empty() {
+        print_error(&format!("not shown: sweeps ({sweeps}); {COMPARE_SWEEPS}\n"));
     }
     let keys: Vec<MetricKey> = request.metrics.iter().map(|text| MetricKey::read(text)).collect();
     reject_unknown(&keys, &points)?;
@@ -47,18 +54,27 @@ pub(super) fn history(global: &Global, request: &HistoryRequest) -> Result<CliEx
     Ok(CliExit::Done)
 }
 
-/// Every measurement that still has its result, the oldest first. A cached one counts once, in the run that made it.
-fn measurements(home: &StateFolder, request: &HistoryRequest) -> Result<Vec<HistoryPoint>, CommandError> {
+const COMPARE_SWEEPS: &str = "`regatta compare RUN/TASK RUN/TASK` compares sweeps";
+
+/// Every measurement that still has its result, the oldest first, and the tasks that are sweeps. A cached one counts once, in the
+/// run that made it.
+fn measurements(
+    home: &StateFolder,
+    request: &HistoryRequest,
+) -> Result<(Vec<HistoryPoint>, BTreeSet<String>), CommandError> {
     let has = |name: &str, part: &Option<String>| part.as_ref().is_none_or(|part| name.contains(part.as_str()));
     let mut known = HashSet::new();
-    let mut points = Vec::new();
+    let (mut points, mut sweeps) = (Vec::new(), BTreeSet::new());
     for run in report_unreadable(readable_runs(home)?) {
-        let read = tags_of(home, &run).and_then(|tags| Ok((tags, results_of_run(home, &run)?)));
-        let Some((tags, (manifest, results))) = or_left_out(read) else { continue };
+        let read = tags_of(home, &run).and_then(|tags| Ok((tags, measured_outputs(home, &run)?)));
+        let Some((tags, outputs)) = or_left_out(read) else { continue };
+        let MeasuredOutputs { manifest, results, sweeps: of_run } = outputs;
         let manifest = shown_manifest(home, &manifest);
+        let is_shown = |task: &String| has(&manifest, &request.manifest) && has(task, &request.task);
+        sweeps.extend(of_run.into_iter().map(|(task, _)| task).filter(is_shown));
         for (task, folder) in results {
             let place = fs::canonicalize(&folder).unwrap_or(folder);
-            if !has(&manifest, &request.manifest) || !has(&task, &request.task) || !known.insert(place.clone()) {
+            if !is_shown(&task) || !known.insert(place.clone()) {
                 continue;
             }
             let file = place.join(RESULT);
@@ -75,7 +91,7 @@ fn measurements(home: &StateFolder, request: &HistoryRequest) -> Result<Vec<Hist
                 manifest: manifest.clone(),
                 task,
                 started,
-                result: ComparedResult::of(&measured),
+                result: search_in(&place).iter().fold(ComparedResult::of(&measured), ComparedResult::with_search),
             });
         }
     }
@@ -97,7 +113,7 @@ fn measurements(home: &StateFolder, request: &HistoryRequest) -> Result<Vec<Hist
         });
     }
     points.sort_by(|a, b| a.started.cmp(&b.started));
-    Ok(points)
+    Ok((points, sweeps))
 }
 
 /// When a measurement of speed started. `None`: LoadGen's accuracy runs and audits measure none, and results of other tools have no start.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use super::find_result::named_run;
+use super::find_result::{named_run, search_in};
 use super::history::shown_manifest;
 use super::observed_run::{ObservedRun, holding_run, is_held};
 use super::output::{PiecePrinter, is_closed};
@@ -18,7 +18,7 @@ use crate::app::error::CommandError;
 use crate::app::output::{print, print_error};
 use crate::cli::{self, CliExit, Global, Logs, Status};
 use crate::event::{Done, RunId, TaskId};
-use crate::files::{read_bytes, read_text};
+use crate::files::read_text;
 use crate::harness::{GatheredResult, RESULT, SWEEP, SweepReport, gather_sweeps};
 use crate::interop::MeasuredResult;
 use crate::plan::Plan;
@@ -330,7 +330,7 @@ pub(super) fn write_report(
         {
             // A search keeps the result of its best probe; the others stand beside it. A file that this version cannot read
             // is left out, and the result is shown all the same.
-            let search = read_bytes(out.join("search.json")).ok().and_then(|text| serde_json::from_slice(&text).ok());
+            let search = search_in(&out);
             folders.insert(task.clone(), out);
             results.push(html::PageResult { task, result, search });
         }

@@ -8,7 +8,7 @@ use crate::event::RunTag;
 
 #[derive(Debug, Args)]
 pub(super) struct HistoryArgs {
-    /// Metrics with their statistic: `ttft_p99`, `tpot_mean`, `output_tokens`.
+    /// Metrics with their statistic: `ttft_p99`, `tpot_mean`, `output_tokens`. Searches show the rate that they found.
     #[arg(value_name = "KEY", default_values = ["output_tokens", "ttft_p99"])]
     pub metrics: Vec<String>,
     /// Only benchmarks of manifests with this text in their name.

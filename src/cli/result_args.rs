@@ -95,9 +95,9 @@ impl TypedValueParser for TopicParser {
 
 #[derive(Debug, Args)]
 pub(super) struct CompareArgs {
-    /// Results: a task of the last run, a run's name, a folder or a file, of Regatta or of another tool. The others are compared
-    /// with the first. Each may be several runs of one measurement: a result with repeats, a folder of results, or a list
-    /// with commas (`a1,a2,a3`).
+    /// Results: a task of the last run, a run's name or tag, RUN/TASK, a folder or a file, of Regatta or of another tool. The
+    /// others are compared with the first, runs and stages with several tasks task by task. Each may be several runs of one
+    /// measurement: a result with repeats, a folder of results, or a list with commas (`a1,a2,a3`).
     #[arg(value_name = "RESULT", required = true, num_args = 2.., value_hint = ValueHint::AnyPath)]
     pub results: Vec<String>,
     /// Compute all of them with this tool's definitions, from their requests.
@@ -108,8 +108,8 @@ pub(super) struct CompareArgs {
     pub force: bool,
     /// Exit with 7 when another result differs so from the first, `ttft_p99 > +5%` or `output_tokens < -2%`, or when one of them
     /// is INVALID. The names are those of result.json, with the statistic: `p50`, `p75`, `p90`, `p95`, `p99`, `mean` or `max`.
-    /// `ttft_adjusted_p99` counts failed requests as infinitely late. With several runs on each side the difference must be shown to be beyond the limit;
-    /// with one run on a side the two numbers alone decide. Repeatable.
+    /// `ttft_adjusted_p99` counts failed requests as infinitely late. With several runs on each side the difference must be shown to be beyond the limit
+    /// (one-sided, at 95 %, for this number alone); with one run on a side the two numbers alone decide. Repeatable.
     #[arg(long, value_name = "CONDITION")]
     pub fail_if: Vec<String>,
     /// The smallest difference that matters, in percent: a smaller one is neither better nor worse [default: 1].
@@ -131,7 +131,7 @@ fn percent(text: &str) -> Result<f64, ArgumentValueError> {
 
 #[derive(Debug, Args)]
 pub(super) struct ExportArgs {
-    /// A task of the last run, a run's name, or a folder with a result.
+    /// A task of the last run, a run's name or tag, RUN/TASK, or a folder with a result.
     #[arg(value_name = "RESULT", value_hint = ValueHint::AnyPath)]
     pub result: String,
     /// The file format. Repeatable.

@@ -318,12 +318,17 @@ fn untyped(json: &serde_json::Value, stage: &StageOf<'_>, node: &Node) -> Diagno
 fn skipped_task(stage: &StageOf<'_>, instance: &Instance) -> Task {
     let about = stage.entry.node.get("about").and_then(|entry| entry.node.text()).map(str::to_owned);
     Task {
+        foreach: foreach(instance),
         about: about.filter(|about| !is_template(about)),
         lifetime: lifetime(stage.kind),
         skipped: instance.skipped.clone(),
         cpus: Some(0),
         ..Task::minimal(instance.id.clone(), stage.name.to_owned(), stage.kind)
     }
+}
+
+fn foreach(instance: &Instance) -> BTreeMap<String, String> {
+    instance.coordinates.iter().map(|(variable, value)| (variable.clone(), value.to_string())).collect()
 }
 
 const fn lifetime(kind: ActionKind) -> Lifetime {
@@ -370,6 +375,7 @@ fn task(stage: &StageOf<'_>, instance: &Instance, mut typed: Stage) -> Result<Ta
     Ok(Task {
         id: instance.id.clone(),
         stage: stage.name.to_owned(),
+        foreach: foreach(instance),
         about: typed.about,
         lifetime: lifetime(stage.kind),
         skipped: None,

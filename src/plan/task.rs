@@ -71,6 +71,8 @@ pub struct Task {
     pub id: TaskId,
     /// The stage it came from.
     pub stage: String,
+    /// The values that a `foreach` gives it, by variable.
+    pub foreach: BTreeMap<String, String>,
     pub about: Option<String>,
     pub lifetime: Lifetime,
     /// Set when its `when` is false, or something it cannot do without is skipped: why.
@@ -120,6 +122,7 @@ impl Task {
         Self {
             id,
             stage,
+            foreach: BTreeMap::new(),
             about: None,
             lifetime: Lifetime::Step,
             skipped: None,

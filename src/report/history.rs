@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::event::{RunId, RunTag, Verdict};
 use crate::harness::{IdentityDifference, identity_differences, marked_verdict};
-use crate::report::compare::ComparedResult;
+use crate::report::compare::{ComparedResult, FOUND_RATE};
 use crate::report::terminal::percent::signed_percent;
 use crate::report::terminal::styler::{Styler, TextRole, clean, counted, cut, table, to_the_second};
 use crate::stats::{ChangePoint, FEWEST_RUNS, change_points};
@@ -132,6 +132,10 @@ pub fn series(points: Vec<HistoryPoint>, keys: &[MetricKey], most: usize) -> Vec
     let mut all: BTreeMap<(String, String, LoadOf), Vec<HistoryPoint>> = BTreeMap::new();
     for point in points {
         let mut load = point.result.load().clone();
+        if point.result.searched.is_some() {
+            // What a search finds is no load: all of them are one series.
+            load.remove("request_rate");
+        }
         if point.result.is_simulated() {
             load.insert("server".to_owned(), "simulated".to_owned());
         }
@@ -150,7 +154,11 @@ pub fn series(points: Vec<HistoryPoint>, keys: &[MetricKey], most: usize) -> Vec
     all.into_iter()
         .map(|(place, mut points)| {
             points.drain(..points.len().saturating_sub(most));
-            let metrics = keys.iter().filter_map(|key| metric(key, &points)).collect();
+            // The other numbers of a search are those of a probe, at another rate each time.
+            let of_search = [MetricKey::read(FOUND_RATE)];
+            let is_search = points.iter().any(|point| point.result.searched.is_some());
+            let shown = if is_search { of_search.as_slice() } else { keys };
+            let metrics = shown.iter().filter_map(|key| metric(key, &points)).collect();
             let load = own_load(&place);
             HistorySeries { manifest: place.0, task: place.1, load, points, metrics }
         })
@@ -399,6 +407,19 @@ mod tests {
         assert_eq!(json["series"][0]["changes"][0]["place"], 8);
         assert_eq!(json["series"][0]["points"][4]["verdict"], "invalid_client");
         assert_eq!(series(vec![of(0), of(1), of(2)], &[], 2)[0].points.len(), 2);
+    }
+
+    #[test]
+    fn searches_are_one_series_of_the_rates_that_they_found() {
+        let searched = |number: usize, rate: f64| {
+            let search = json!({ "probes": [], "found": { "at_least": rate, "below": null } });
+            let mut point = point(number, 900.0, "gpu7:8001", rate);
+            point.result = point.result.with_search(&serde_json::from_value(search).unwrap());
+            point
+        };
+        let all = series(vec![searched(0, 10.0), searched(1, 12.0)], &[MetricKey::read("output_tokens")], 100);
+        assert_eq!((all.len(), all[0].metrics.len(), all[0].name().as_str()), (1, 1, "quickstart · load/server"));
+        assert_eq!(all[0].metrics[0].values, [(0, 10.0), (1, 12.0)]);
     }
 
     /// TTFT p99 of five runs is 200, 300, 300, 300, 300 ms: the result shows the first of them, and the measurement had 280 ms.

@@ -30,6 +30,9 @@ pub struct UpstreamProvenance {
 pub struct UpstreamTask {
     pub task: TaskId,
     pub kind: ActionKind,
+    /// The values that a `foreach` gives it.
+    #[serde(default)]
+    pub foreach: BTreeMap<String, String>,
     pub key: Option<Digest>,
     pub digest: Option<Digest>,
     pub folder: Option<PathBuf>,
@@ -81,6 +84,7 @@ fn origin(plan: &Plan, output_cache: &OutputCache, task: &Task) -> UpstreamTask 
     UpstreamTask {
         task: task.id.clone(),
         kind: task.kind,
+        foreach: task.foreach.clone(),
         key: record.as_ref().map(|record| record.key),
         digest: record.as_ref().map(|record| record.digest),
         folder: record.as_ref().map(|record| output_cache.folder(record)),

@@ -26,7 +26,8 @@ pub use level::{LevelChange, Observation, separated_floors};
 pub use queue::{ServerPool, ServiceTime, SimulatedQueue, Visit};
 pub use rate_search::{ProbeOutcome, RateEstimate, RateSearcher, RateStep};
 pub use replicate::{
-    ComparedSamples, Conclusion, JudgedRow, Margins, Percents, RunValues, compare_rows, is_beyond, mean_interval,
+    ComparedSamples, Conclusion, JudgedRow, Margins, Percents, RunValues, beyond_bound, compare_rows, is_beyond,
+    mean_interval,
 };
 pub use visits::VisitsInOrder;
 pub use within_run::{IntervalBounds, NoInterval, RunSeries};

@@ -200,6 +200,171 @@ fn a_result_without_its_repeats_is_compared_as_one_run_with_a_warning() {
     ended.shows("cannot look at whole/repeats/02/result.json");
 }
 
+/// Tasks `load/…` that leave the results in `given/<version>/<n>`.
+fn tasks(world: &World, list: &str, command: &str) {
+    let given = world.path("given").display().to_string();
+    let copy = format!("cp -r {given}/{{{{ version }}}}/{{{{ n }}}}/. .");
+    let shell = if command.is_empty() { copy } else { format!("{command}; {copy}") };
+    let stage = format!("  load:\n    foreach: {{ n: [{list}] }}\n    shell: \"{shell}\"\n");
+    world.manifest("m", &format!("params:\n  version: {{ text: {{}}, default: a }}\nstages:\n{stage}"));
+}
+
+/// A project with two runs of two tasks, `week1` and `week2`; in the second, `load/8` is slower.
+fn two_weeks() -> World {
+    let world = World::new();
+    for (place, later) in [("a/4", 0), ("a/8", 3), ("b/4", 0), ("b/8", 9)] {
+        result(&world, &format!("given/{place}"), later, |result| {
+            let task = place.replace("a/", "load/").replace("b/", "load/");
+            result["identity"]["manifest"]["task"] = json!(task);
+        });
+    }
+    tasks(&world, "4, 8", "");
+    for (version, tag) in [("a", "week1"), ("b", "week2")] {
+        world.good(&["run", "m", &format!("version={version}")]);
+        world.good(&["tag", tag]);
+    }
+    world
+}
+
+#[test]
+fn runs_are_compared_task_by_task() {
+    let world = two_weeks();
+    let found = compared(&world, &["week1", "week2"]);
+    let pairs: Vec<_> = found["comparisons"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| (one["a"].as_str().unwrap(), one["b"].as_str().unwrap(), one["a_runs"].as_u64().unwrap()))
+        .collect();
+    assert_eq!(pairs, [("week1/load/4", "week2/load/4", 1), ("week1/load/8", "week2/load/8", 1)]);
+    let ended = world.good(&["compare", "week1", "week2"]);
+    ended.shows("A  week1/load/4").shows("B  week2/load/8");
+    let gate = |a: &str, b: &str| world.regatta(&["compare", a, b, "--fail-if", "ttft_mean>5%"]);
+    gate("week1", "week2").shows("ttft_mean>5% holds for week2/load/8");
+    assert_eq!((gate("week1", "week2").code, gate("week1/load/4", "week2/load/4").code), (7, 0));
+    // A task against a run is that task of the run, and a folder of results is read by the tasks that they name.
+    for words in [["week1", "load/8"], ["week1/load/8", "latest/load"]] {
+        let found = compared(&world, &words);
+        let comparisons = found["comparisons"].as_array().unwrap();
+        assert_eq!((comparisons.len(), &comparisons[0]["b_runs"]), (1, &json!(1)), "{found}");
+    }
+    let page = world.regatta(&["compare", "week1", "week2", "--html", "page.html"]);
+    assert_eq!(page.code, 2);
+    page.shows("a page compares one task").shows("week1/load/4, week1/load/8");
+    // A list says itself which results are runs of one measurement.
+    let listed = compared(&world, &["week1", "given/a/4,given/b/8"]);
+    assert_eq!(listed["comparisons"][0]["b_runs"], json!(2), "{listed}");
+    // A task that one side lacks is no task that passed.
+    tasks(&world, "4", "");
+    world.good(&["run", "m"]);
+    let lacking = gate("week1", "load");
+    assert_eq!(lacking.code, 7, "{lacking:?}");
+    lacking.shows("--fail-if fails: load has no result of load/8");
+}
+
+#[test]
+fn a_measurement_that_is_named_twice_counts_once() {
+    let world = World::new();
+    result(&world, "a", 0, |_| {});
+    result(&world, "b", 5, |_| {});
+    let found = compared(&world, &["a,a,a/result.json", "b,b"]);
+    let comparison = &found["comparisons"][0];
+    assert_eq!((&comparison["a_runs"], &comparison["b_runs"]), (&json!(1), &json!(1)));
+    world.regatta(&["compare", "a,a", "b"]).shows("a is a measurement that is named already, and counts once");
+}
+
+/// Of a measurement in turns the sum has all runs; the tasks of the runs are no further ones.
+#[test]
+fn runs_in_turns_count_once() {
+    let world = World::new();
+    for (task, later) in
+        [("x@1", 0), ("x@2", 1), ("x", 0), ("x/repeats/01", 0), ("x/repeats/02", 1), ("y@1", 2), ("y@2", 3)]
+    {
+        result(&world, &format!("load/{task}"), later, |result| {
+            let task = task.split("/repeats").next().unwrap();
+            result["identity"]["manifest"]["task"] = json!(format!("load/{task}"));
+        });
+    }
+    let found = compared(&world, &["load", "load"]);
+    let sides: Vec<_> =
+        found["comparisons"].as_array().unwrap().iter().map(|one| (&one["a"], &one["a_runs"])).collect();
+    assert_eq!(sides, [(&json!("load/x"), &json!(2)), (&json!("load/y@1,load/y@2"), &json!(2))], "{found}");
+}
+
+#[test]
+fn a_task_of_an_earlier_run_is_named_with_its_run() {
+    let world = two_weeks();
+    let several = world.regatta(&["export", "week1", "--as", "vllm"]);
+    assert_eq!(several.code, 2);
+    several.shows("week1 has several results: load/4, load/8").shows("name one of them: week1/load/4, week1/load/8");
+    world.good(&["export", "week1/load/4", "--as", "vllm", "--out", "exported"]);
+    let ended = world.good(&["report", "week1/load/8", "--compat", "vllm"]);
+    assert!(ended.stdout.starts_with("load/8"), "{}", ended.stdout);
+    let found = compared(&world, &["week1/load/8", "week2/load/8"]);
+    assert!(delta(&found, "ttft", "mean")["percent"].as_f64().unwrap() > 5.0, "{found}");
+    let unknown = world.regatta(&["compare", "week1/load/9", "load/8"]);
+    assert_eq!(unknown.code, 2);
+    unknown.shows("there is no result `week1/load/9`").shows("did you mean `week1/load/");
+}
+
+/// An older result does not stand in for one that the last run did not get.
+#[test]
+fn a_task_is_that_of_the_last_run() {
+    let world = two_weeks();
+    tasks(&world, "4, 8", "test {{ n }} = 4");
+    assert_eq!(world.regatta(&["run", "m", "--keep-going"]).code, 1);
+    let words = ["compare", "load/4", "load/8"];
+    let failed = world.regatta(&words);
+    assert_eq!(failed.code, 2, "{failed:?}");
+    failed.shows("the last run has no result of load/8: failed").shows("/load/8` is the result of an earlier run");
+    tasks(&world, "4", "");
+    world.good(&["run", "m"]);
+    let missing = world.good(&words);
+    missing.shows("warning: load/8 is of run").shows("the last run did not have it");
+    let gated = world.regatta(&[&words[..], &["--fail-if", "ttft_mean>500%"]].concat());
+    assert_eq!(gated.code, 2, "{gated:?}");
+    gated.shows("name the run, too: `");
+    assert_eq!(world.regatta(&["compare", "load/4", "week2/load/8", "--fail-if", "ttft_mean>500%"]).code, 0);
+}
+
+/// What a benchmark that is INVALID kept is the task's result, and not the valid one before it.
+#[test]
+fn an_invalid_task_of_the_last_run_fails_the_gate() {
+    let world = World::new();
+    let bench = |more: &[&str]| {
+        let words = ["bench", "sim:", "--offline", "-n", "8", "--input-tokens", "32", "--output-tokens", "4"];
+        world.regatta(&[&words[..], more].concat()).code
+    };
+    assert!([0, 3, 4].contains(&bench(&[])));
+    world.good(&["tag", "before"]);
+    assert!([3, 4].contains(&bench(&["--ttft-p99", "0.001ms"])));
+    let gate = world.regatta(&["compare", "before", "bench", "--fail-if", "output_tokens<-99%"]);
+    assert_eq!(gate.code, 7, "{gate:?}");
+    gate.shows("--fail-if fails: bench is INVALID(");
+}
+
+#[test]
+fn a_gate_has_its_own_bound() {
+    let world = World::new();
+    for (run, later) in [(1, 0), (2, 1), (3, 0)] {
+        result(&world, &format!("a/{run}"), later, |_| {});
+        result(&world, &format!("b/{run}"), later + 3 + 2 * run, |_| {});
+    }
+    let gate = |condition: &str| world.regatta(&["compare", "a", "b", "--fail-if", condition]);
+    let holds = gate("ttft_mean>1%");
+    assert_eq!(holds.code, 7);
+    let bound = |text: &str| {
+        let (_, rest) =
+            text.split_once("one-sided 95 %, this number alone: at least +").unwrap_or_else(|| panic!("{text}"));
+        rest.split_once(" %").unwrap().0.parse::<f64>().unwrap()
+    };
+    let limit = bound(&holds.stderr);
+    assert_eq!(gate(&format!("ttft_mean>{}%", limit - 0.2)).code, 7, "{}", holds.stderr);
+    let unshown = gate(&format!("ttft_mean>{}%", limit + 0.2));
+    assert_eq!(unshown.code, 0, "{}", holds.stderr);
+    unshown.shows("which may be chance (one-sided 95 %");
+}
+
 #[test]
 fn another_load_is_not_compared_unless_forced() {
     let world = World::new();

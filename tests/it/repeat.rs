@@ -80,6 +80,8 @@ fn variants_take_turns_and_more_runs_are_added_to_those_that_are_there() {
         .map(|run| read(&world, &format!("latest/measure/{run}/result.json"))["requested"]["seed"].clone())
         .into();
     assert_eq!(seeds, [json!(7), json!(7), json!(8), json!(8)], "variants have the same arrivals");
+    let compared = world.regatta(&["compare", "latest/measure/a@1", "latest/measure/b@1"]);
+    compared.shows("differs: foreach variant: a / b");
     let planned = world.decisions(&["--repeat", "3"]);
     let runs = planned.iter().filter(|(id, decision)| id.contains('@') && decision == "run");
     assert_eq!(runs.map(|(id, _)| id.as_str()).collect::<Vec<_>>(), ["measure/a@3", "measure/b@3"]);

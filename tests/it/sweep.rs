@@ -237,4 +237,9 @@ fn two_sweeps_are_compared_level_by_level_and_not_judged() {
     point.shows("a is a sweep, and b/points/01-c2 is none");
     let gate = world.regatta(&["compare", "a", "b", "--fail-if", "ttft_p99 > +5%"]);
     assert_eq!(gate.code, 2);
+    gate.shows("name a point of each sweep: a/points/…");
+    world.good(&["compare", "one/bench", "a"]).shows("2 users").shows("B − A");
+    let history = world.regatta(&["history"]);
+    assert_eq!(history.code, 2);
+    history.shows("there are sweeps only (bench)").shows("`regatta compare RUN/TASK RUN/TASK`");
 }

@@ -164,6 +164,9 @@ impl RunIdentity {
             for (name, value) in manifest.parameters.iter().filter(|(name, _)| *name != "system") {
                 put(&format!("parameter {name}"), Some(value.clone()));
             }
+            for (name, value) in &manifest.foreach {
+                put(&format!("foreach {name}"), Some(value.clone()));
+            }
             put("commit", manifest.commit.clone());
             put("uncommitted changes", manifest.dirty.map(|dirty| if dirty { "yes" } else { "no" }.to_owned()));
         }

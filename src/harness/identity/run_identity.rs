@@ -100,6 +100,9 @@ pub struct ManifestIdentity {
     pub system: Option<String>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub parameters: BTreeMap<String, String>,
+    /// The values that a `foreach` gave to the stage that measured, or to those of its servers.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub foreach: BTreeMap<String, String>,
     /// The commit that is checked out in the manifest's Git repository.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<String>,

@@ -50,6 +50,7 @@ fn of_stage(tasks: &[NamedTask<'_>]) -> Vec<(String, SweepReport)> {
     };
     let Some(&column) = numeric.iter().find(is_load).or_else(|| numeric.last()) else { return Vec::new() };
     let is_of_load = is_load(&&column);
+    let variable = variable(tasks, column);
     let mut sweeps: BTreeMap<String, Vec<&NamedTask<'_>>> = BTreeMap::new();
     for task in tasks {
         let rest: Vec<&str> =
@@ -62,14 +63,29 @@ fn of_stage(tasks: &[NamedTask<'_>]) -> Vec<(String, SweepReport)> {
             let point = |(one, parts): &&NamedTask<'_>| {
                 let level = load(one.result)
                     .filter(|_| is_of_load)
-                    .unwrap_or_else(|| SweepLevel::Value { name: "value".to_owned(), value: parts[column].to_owned() });
+                    .unwrap_or_else(|| SweepLevel::Value { name: variable.clone(), value: parts[column].to_owned() });
                 SweepPoint::of(level, None, one.folder.clone(), one.result)
             };
             let points = tasks.iter().map(point).collect();
-            let axis = if is_of_load { axis(tasks[0].0.result) } else { "value" };
+            let axis = if is_of_load { axis(tasks[0].0.result) } else { variable.as_str() };
             (name, SweepReport::of(axis, points, Some(tasks[0].0.result)))
         })
         .collect()
+}
+
+/// The `foreach` variable whose values are in a part of the names; `value` where the results do not have it.
+fn variable(tasks: &[NamedTask<'_>], column: usize) -> String {
+    let is_of_column = |name: &&String| {
+        let is_part =
+            |task: &NamedTask<'_>| foreach(task).and_then(|of| of.get(*name)).is_some_and(|it| it == task.1[column]);
+        tasks.iter().all(is_part)
+    };
+    let mut names = tasks.first().and_then(foreach).into_iter().flat_map(BTreeMap::keys);
+    names.find(is_of_column).cloned().unwrap_or_else(|| "value".to_owned())
+}
+
+fn foreach<'a>((one, _): &NamedTask<'a>) -> Option<&'a BTreeMap<String, String>> {
+    Some(&one.result.identity.as_ref()?.manifest.as_ref()?.foreach)
 }
 
 fn load(result: &RunResult) -> Option<SweepLevel> {
@@ -113,6 +129,23 @@ mod tests {
     fn rates_of_a_foreach_are_points_in_numeric_order() {
         let tasks = [("load/10", 10.0), ("load/2", 2.0), ("load/5", 5.0), ("smoke", 1.0)];
         assert_eq!(gathered(&tasks), ["load by rate: 2 req/s, 5 req/s, 10 req/s"]);
+    }
+
+    #[test]
+    fn levels_have_the_name_of_their_variable() {
+        let named = |slots: &str| {
+            let mut one = result(3.0);
+            let manifest = one.identity.as_mut().and_then(|identity| identity.manifest.as_mut()).unwrap();
+            manifest.foreach =
+                [("model", "2"), ("slots", slots)].map(|(name, value)| (name.into(), value.into())).into();
+            one
+        };
+        let results = [("load/2/8", named("8")), ("load/2/4", named("4"))];
+        let all: Vec<_> =
+            results.iter().map(|(task, result)| GatheredResult { task, folder: PathBuf::new(), result }).collect();
+        let (name, report) = gather(&all).remove(0);
+        assert_eq!((name.as_str(), report.axis.as_str()), ("load/2", "slots"));
+        assert_eq!(report.points[0].level.to_string(), "slots=4");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! `sweep.json`, version 1: all points of a sweep in the order of their levels, the knee, and the front.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use schemars::JsonSchema;
@@ -194,12 +194,38 @@ impl SweepReport {
         self.points.iter().filter(|point| point.verdict.is_some_and(Verdict::is_valid)).count()
     }
 
-    /// `7 of 8 points VALID`, or whose points are not judged.
+    /// How many points are valid with warnings.
+    pub fn warned(&self) -> usize {
+        self.points.iter().filter(|point| point.verdict == Some(Verdict::ValidWithWarnings)).count()
+    }
+
+    /// `7 of 8 points VALID, 2 with warnings`, or whose points are not judged.
     pub fn verdict_text(&self) -> String {
         match &self.imported {
             Some(origin) => format!("{} points by {}, not judged", self.points.len(), origin.tool),
-            None => format!("{} of {} points VALID", self.valid(), self.points.len()),
+            None => format!("{} of {} points VALID{}", self.valid(), self.points.len(), self.with_warnings()),
         }
+    }
+
+    /// `, 2 with warnings`, behind how many are valid; empty where none has any.
+    pub fn with_warnings(&self) -> String {
+        match self.warned() {
+            0 => String::new(),
+            warned => format!(", {warned} with warnings"),
+        }
+    }
+
+    /// Which warnings valid points have, and how many points have each: `2 of 3 points with warnings: lag (1), samples (2)`.
+    pub fn warnings_line(&self) -> Option<String> {
+        let mut points_of: BTreeMap<&str, usize> = BTreeMap::new();
+        for point in self.points.iter().filter(|point| point.verdict == Some(Verdict::ValidWithWarnings)) {
+            for check in point.reasons.iter().map(|reason| reason.check.as_str()).collect::<BTreeSet<_>>() {
+                *points_of.entry(check).or_default() += 1;
+            }
+        }
+        let checks: Vec<String> = points_of.iter().map(|(check, points)| format!("{check} ({points})")).collect();
+        let (warned, all) = (self.warned(), self.points.len());
+        (warned > 0).then(|| format!("{warned} of {all} points with warnings: {}", checks.join(", ")))
     }
 
     /// The highest number of runs that a point is of.
@@ -283,6 +309,22 @@ mod tests {
         assert_eq!(count(&identity), Some(1), "its engine is known");
         identity.gpus = vec![gpus(LEASED_GPUS, 8)];
         assert_eq!(count(&identity), Some(8), "the others are leased for it and idle");
+    }
+
+    #[test]
+    fn valid_points_with_warnings_are_counted_by_check() {
+        let text = include_str!("../../../tests/golden/results/benchmark/result.json");
+        let result: RunResult = serde_json::from_str(text).unwrap();
+        let point = |users| SweepPoint::of(SweepLevel::Users(users), None, "".into(), &result);
+        let mut report = SweepReport::of("concurrency", vec![point(1), point(2), point(4)], Some(&result));
+        report.points[0].reasons.truncate(1);
+        report.points[1].verdict = Some(Verdict::Valid);
+        assert_eq!(report.verdict_text(), "3 of 3 points VALID, 2 with warnings");
+        let line = report.warnings_line().unwrap();
+        assert!(line.starts_with("2 of 3 points with warnings: core_wait (1), lag (2)"), "{line}");
+        report.points.remove(0);
+        report.points.remove(1);
+        assert_eq!((report.verdict_text().as_str(), report.warnings_line()), ("1 of 1 points VALID", None));
     }
 
     #[test]

@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::event::Verdict;
 use crate::harness::gpu::GpusUsage;
-use crate::harness::{Adjusted, RunIdentity, RunResult, marked_verdict};
+use crate::harness::{Adjusted, LimitSearch, RunIdentity, RunResult, SearchReport, SearchRules, marked_verdict};
 use crate::interop::{ImportedResult, MeasuredRun, MetricConcept, MetricMeaning, SortedValues, StatedMetric, Tool};
 use crate::report::explain;
+use crate::units::four_digits;
 
 /// One metric with the requests it comes from.
 #[derive(Clone, Debug)]
@@ -72,9 +74,44 @@ pub struct ComparedResult {
     /// The source of the token counts.
     counted: String,
     pub measures: Vec<Measure>,
+    /// Of a search: the rate that it found. The other numbers are those of its probe at that rate.
+    pub searched: Option<SearchedRate>,
     /// What only a gate looks at: more statistics of the measures, and the percentiles that count failures, which may be infinite.
     pub(super) gate_measures: Vec<Measure>,
 }
+
+/// The highest rate at which the limits of a search hold, requests per second.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct SearchedRate {
+    /// The estimate; the highest rate that held, where nothing could be estimated.
+    pub rate: f64,
+    /// The ends of its 95 % interval.
+    pub low: Option<f64>,
+    pub high: Option<f64>,
+}
+
+impl SearchedRate {
+    fn of(search: &SearchReport) -> Self {
+        match &search.rules {
+            SearchRules::Limits(LimitSearch { estimate: Some(estimate), .. }) => {
+                Self { rate: estimate.rate, low: Some(estimate.low), high: Some(estimate.high) }
+            }
+            _ => Self { rate: search.found.at_least, low: None, high: None },
+        }
+    }
+
+    /// `12.3 (10.1 … 14)`
+    pub fn describe(&self) -> String {
+        let rate = four_digits(self.rate);
+        match (self.low, self.high) {
+            (Some(low), Some(high)) => format!("{rate} ({} … {})", four_digits(low), four_digits(high)),
+            _ => format!("{rate} (no interval)"),
+        }
+    }
+}
+
+/// The key of [`ComparedResult::searched`] among the measures.
+pub const FOUND_RATE: &str = "found_rate";
 
 const STATS: [&str; 5] = ["mean", "p50", "p90", "p95", "p99"];
 
@@ -133,6 +170,24 @@ impl ComparedResult {
             sheet.gate_measures.extend(of_all.into_iter().filter(|(_, it)| it.n > 0).map(adjusted));
         }
         sheet
+    }
+
+    /// With the rate that a search found, whose last probe this result is.
+    #[must_use]
+    pub fn with_search(mut self, search: &SearchReport) -> Self {
+        let searched = SearchedRate::of(search);
+        let limits = match &search.rules {
+            SearchRules::Limits(LimitSearch { goal: Some(goal), .. }) => goal.limits.join(", "),
+            SearchRules::Limits(_) => "the limits of the search".to_owned(),
+            SearchRules::Loadgen { .. } => "LoadGen's rules".to_owned(),
+        };
+        let meaning = MetricMeaning {
+            formula: format!("the highest rate that meets {limits}"),
+            ..rate_meaning(FOUND_RATE, None, "")
+        };
+        self.measures.insert(0, rate_measure(FOUND_RATE, searched.rate, meaning));
+        self.searched = Some(searched);
+        self
     }
 
     /// With a tool's definitions, from the requests one by one.
@@ -226,6 +281,7 @@ impl ComparedResult {
             ),
             counted: counted(measured_run),
             measures: Vec::new(),
+            searched: None,
             gate_measures: Vec::new(),
         }
     }

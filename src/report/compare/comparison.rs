@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::compared_result::ComparedResult;
+use super::compared_result::{ComparedResult, FOUND_RATE, SearchedRate};
 use super::identity;
 use super::pairing::Pairing;
 use super::run_set::{RunSet, RunSetRow};
@@ -117,6 +117,9 @@ pub struct Comparison {
     /// How servers, GPUs, engines, clients and manifests differ, including what was varied.
     pub identity: Vec<IdentityDifference>,
     pub deltas: Vec<Delta>,
+    /// Of two searches: the rates that they found.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub found_rates: Option<[SearchedRate; 2]>,
     /// Of what only a gate looks at.
     #[serde(skip)]
     gate_deltas: Vec<Delta>,
@@ -137,6 +140,12 @@ impl Comparison {
         let mut deltas = differences(a.rows().collect(), b.rows().collect());
         let gate_deltas = differences(a.gate_rows().collect(), b.gate_rows().collect());
         set_judgements(&mut deltas, a, rules.margins);
+        let are_single = a.runs().len() == 1 && b.runs().len() == 1;
+        let searched = a.first().searched.zip(b.first().searched).filter(|_| are_single);
+        let found_rates = searched.map(|(one, other)| [one, other]);
+        for delta in deltas.iter_mut().filter(|delta| delta.metric == FOUND_RATE && delta.percent.is_some()) {
+            delta.judgement = found_rates.and_then(judge_found_rates).or(delta.judgement);
+        }
         Self {
             a: a.name.clone(),
             b: b.name.clone(),
@@ -149,6 +158,7 @@ impl Comparison {
             pairing,
             identity: identity::differences(a.first(), b.first()),
             deltas,
+            found_rates,
             gate_deltas,
         }
         .without_claims(a.first(), b.first())
@@ -190,6 +200,16 @@ fn have_same_plan(a: &RunSet, b: &RunSet) -> bool {
         && pairs.into_iter().all(|(one, other)| one.digest.is_some() && one.digest == other.digest)
 }
 
+/// Searches are judged by the intervals that they have themselves: two that overlap may have found the same rate.
+fn judge_found_rates([a, b]: [SearchedRate; 2]) -> Option<Judgement> {
+    let (a_low, a_high, b_low, b_high) = (a.low?, a.high?, b.low?, b.high?);
+    Some(match () {
+        () if b_low > a_high => Judgement::Better,
+        () if b_high < a_low => Judgement::Worse,
+        () => Judgement::CannotTell,
+    })
+}
+
 /// `None`: a value is not a number.
 fn difference(
     a: &RunSetRow<'_>,
@@ -198,7 +218,9 @@ fn difference(
     pairing: &Pairing,
     force: bool,
 ) -> Option<Delta> {
-    let mut unlike = unlike_load.to_vec();
+    // The rate of a search is what it found, and no load.
+    let is_load = |difference: &&String| a.measure.key != FOUND_RATE || !difference.starts_with("load: request_rate ");
+    let mut unlike: Vec<String> = unlike_load.iter().filter(is_load).cloned().collect();
     unlike.extend(a.measure.meaning.differences(&b.measure.meaning));
     let rules = [&a.measure.meaning.percentile_rule, &b.measure.meaning.percentile_rule];
     if a.stat.starts_with('p') && rules[0] != rules[1] {

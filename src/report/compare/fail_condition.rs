@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use super::{Comparison, Delta};
+use super::{Comparison, Delta, Judgement};
 use crate::interop::Tool;
 use crate::stats;
 
@@ -132,8 +132,20 @@ impl FailCondition {
         }
         let is_shown = match &delta.sides {
             Some(sides) if comparison.is_judged() => stats::is_beyond(sides, self.percent, self.above),
+            _ if delta.judgement == Some(Judgement::CannotTell) => false,
             _ => true,
         };
         Ok(if is_shown { FailConditionOutcome::Exceeded(delta) } else { FailConditionOutcome::Inconclusive(delta) })
+    }
+
+    /// Whether more than the limit is too much.
+    pub const fn is_upper(&self) -> bool {
+        self.above
+    }
+
+    /// The limit that the difference would just be shown to be beyond: what the difference is at least, of a lower limit at most.
+    /// `None`: with one run on a side nothing is shown.
+    pub fn bound(&self, comparison: &Comparison, delta: &Delta) -> Option<f64> {
+        stats::beyond_bound(delta.sides.as_ref().filter(|_| comparison.is_judged())?, self.above)
     }
 }

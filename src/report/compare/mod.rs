@@ -18,7 +18,7 @@ mod server_table;
 mod sweep_comparison;
 mod text;
 
-pub use compared_result::{ComparedResult, Measure, NotComputable};
+pub use compared_result::{ComparedResult, FOUND_RATE, Measure, NotComputable, SearchedRate};
 pub use comparison::{CompareRules, Comparison, Delta, Judgement, PercentInterval};
 pub use fail_condition::{FailCondition, FailConditionOutcome, NoDifference, NotCondition};
 pub use pairing::Pairing;

@@ -314,6 +314,9 @@ pub fn sweeps_text(sweeps: &[ComparedSweep], rules: CompareRules, styler: Styler
         if let Some(identity) = &sweep.report.identity {
             let _ = writeln!(out, "   {}", styler.tone(TextRole::Quiet, clean(&RunIdentity::line(identity))));
         }
+        if let Some(line) = sweep.report.warnings_line() {
+            let _ = writeln!(out, "   {}", styler.tone(TextRole::Warning, clean(&line)));
+        }
     }
     for line in identity_of_sweeps(sweeps) {
         let _ = writeln!(out, "{}", styler.tone(TextRole::Quiet, clean(&line)));

@@ -426,3 +426,36 @@ fn sweeps_whose_tokens_were_counted_by_others_have_no_difference_in_tokens() {
     let found = notes(usage, sweep("s", "user_idle", "usage"));
     assert!(found.contains("TTFT (zero point: schedule / user_idle); E2E (zero point"), "{found}");
 }
+
+/// Two searches by limits with their estimates; each result is that of a probe at another rate.
+#[test]
+fn searches_are_compared_by_the_rates_that_they_found() {
+    let search = |(rate, low, high): (f64, f64, f64), limit: &str| {
+        let file = json!({
+            "model": "tiny", "limits": [limit], "probes": [], "found": { "at_least": low, "below": high },
+            "estimate": { "rate": rate, "low": low, "high": high, "probes": 9, "slope": 7.0 },
+        });
+        let mut run = measured_run("load", "x", |_| 100.0);
+        change(&mut run, |file| file["requested"]["scenario"]["server"]["rate"] = json!(low));
+        RunSet::single(ComparedResult::of(&run).with_search(&serde_json::from_value(file).unwrap()))
+    };
+    let compared = |a, b| Comparison::of(&a, &b, CompareRules::default());
+    let limit = "TTFT p99 ≤ 400ms";
+    let (slow, near, fast) = ((10.0, 9.0, 11.0), (10.5, 9.5, 11.5), (20.0, 18.0, 22.0));
+    let better = compared(search(slow, limit), search(fast, limit));
+    let delta = better.find(FOUND_RATE, "").unwrap();
+    assert_eq!((delta.percent, delta.judgement), (Some(100.0), Some(Judgement::Better)));
+    assert!(better.find("output_tokens", "").is_none_or(|delta| delta.percent.is_none()), "those are at two rates");
+    let judgement = |a, b| compared(a, b).find(FOUND_RATE, "").and_then(|delta| delta.judgement);
+    assert_eq!(judgement(search(fast, limit), search(slow, limit)), Some(Judgement::Worse));
+    assert_eq!(judgement(search(slow, limit), search(near, limit)), Some(Judgement::CannotTell));
+    let gate: FailCondition = "found_rate<-2%".parse().unwrap();
+    let unclear = compared(search(near, limit), search(slow, limit));
+    assert!(matches!(gate.outcome(&unclear), Ok(FailConditionOutcome::Inconclusive(_))));
+    let lower = compared(search(fast, limit), search(slow, limit));
+    assert!(matches!(gate.outcome(&lower), Ok(FailConditionOutcome::Exceeded(_))));
+    let text = text(&[search(slow, limit), search(fast, limit)], &[better], crate::report::Styler::OFF);
+    assert!(text.contains("found_rate: 10 (9 … 11) / 20 (18 … 22) requests/s"), "{text}");
+    let unlike = compared(search(slow, limit), search(fast, "TTFT p99 ≤ 900ms"));
+    assert_eq!(unlike.find(FOUND_RATE, "").unwrap().percent, None);
+}

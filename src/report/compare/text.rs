@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde_json::{Value, json as value};
 
 use super::fail_condition::has_one_definition;
-use super::{ComparedResult, Comparison, Delta, Judgement, RunSet};
+use super::{ComparedResult, Comparison, Delta, FOUND_RATE, Judgement, RunSet};
 use crate::event::Verdict;
 use crate::report::terminal::percent::signed_percent;
 use crate::report::terminal::styler::{Styler, TextRole, clean, table};
@@ -155,11 +155,20 @@ pub(in crate::report) fn method(comparison: &Comparison) -> Vec<String> {
                 (1, 1) => "one run on each side",
                 _ => "one run on one side",
             };
+            let rows = if comparison.found_rates.is_some() { "no other row" } else { "no row" };
+            let advice = if comparison.found_rates.is_some() { "" } else { "; measure each side 5 times (`--repeat 5`)" };
             format!(
-                "{which}: two runs of the same server differ, too, and by how much is not known, so no row is judged; \
-                 measure each side 5 times (`--repeat 5`)"
+                "{which}: two runs of the same server differ, too, and by how much is not known, so {rows} is judged{advice}"
             )
         });
+    }
+    if let Some([a, b]) = &comparison.found_rates {
+        lines.push(format!(
+            "{FOUND_RATE}: {} / {} requests/s, with the 95 % interval of each search; two that overlap may have found the same \
+             rate. The other rows are those of a probe at the rate that each found",
+            a.describe(),
+            b.describe()
+        ));
     }
     if comparison.same_plan && !comparison.pairing.is_paired() {
         lines.push("both sides had the same arrivals and prompts".to_owned());

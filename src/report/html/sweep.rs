@@ -51,7 +51,7 @@ pub(super) fn section(name: &str, report: &SweepReport, place: usize) -> SweepSe
     SweepSection {
         name: name.to_owned(),
         anchor: format!("sweep-{place}"),
-        verdict: format!("{}{simulated}", verdict(report)),
+        verdict: format!("{}{simulated}", report.verdict_text()),
         tone: tone(report),
         simulated: report.is_simulated(),
         identity: report.identity.as_ref().map(RunIdentity::line),
@@ -63,13 +63,6 @@ pub(super) fn section(name: &str, report: &SweepReport, place: usize) -> SweepSe
         reasons: reasons(report),
         plots: draw(&[NamedSweep { name: name.to_owned(), report }]),
     }
-}
-
-/// `8 of 8 points VALID, 2 with warnings`.
-pub(super) fn verdict(report: &SweepReport) -> String {
-    let warned = report.points.iter().filter(|point| point.verdict == Some(Verdict::ValidWithWarnings)).count();
-    let warned = if warned > 0 { format!(", {warned} with warnings") } else { String::new() };
-    format!("{}{warned}", report.verdict_text())
 }
 
 /// The class of its badge.

@@ -81,7 +81,7 @@ pub fn compare_sweeps(sweeps: &[ComparedSweep], rules: CompareRules) -> Result<S
                 letter => letter(n),
                 colour => colour(n),
                 name => &sweep.name,
-                verdict => sweep::verdict(&sweep.report),
+                verdict => sweep.report.verdict_text(),
                 tone => sweep::tone(&sweep.report),
                 identity => sweep.report.identity.as_ref().map(RunIdentity::line),
             }).collect::<Vec<_>>(),

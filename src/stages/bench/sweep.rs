@@ -110,10 +110,11 @@ fn outcome(report: &SweepReport, first: Option<&RunResult>) -> Result<Done, Fail
         });
     }
     let invalid = report.points.iter().filter(|point| !point.is_accepted());
-    let warnings = invalid.map(|point| {
+    let invalid = invalid.map(|point| {
         let why = point.reasons.first().map(|reason| format!(": {}", reason.line())).unwrap_or_default();
         format!("{} at {}{why}", point.verdict_text(), point.level)
     });
+    let warnings = invalid.chain(report.warnings_line().map(|line| format!("sweep: {line}, in `{SWEEP}`")));
     let below = first.map(headline_details).unwrap_or_default();
     let simulated = if report.is_simulated() { "SIMULATED  " } else { "" };
     Ok(Done { headline: Some(format!("{simulated}{headline}")), below, warnings: warnings.collect() })
@@ -132,5 +133,10 @@ fn headline(report: &SweepReport) -> String {
     let knee = report.knee.as_ref().filter(|knee| knee.state == KneeState::Bracketed);
     let knee = knee.map(|knee| format!("  knee at {}", knee.level)).unwrap_or_default();
     let points = if count == 1 { "point" } else { "points" };
-    format!("{count} {points}{ends}{}{knee}  ({} of {count} valid)", best.unwrap_or_default(), report.valid())
+    format!(
+        "{count} {points}{ends}{}{knee}  ({} of {count} valid{})",
+        best.unwrap_or_default(),
+        report.valid(),
+        report.with_warnings()
+    )
 }

@@ -137,6 +137,32 @@ pub fn is_beyond(sides: &ComparedSamples, percent: f64, is_upper: bool) -> bool 
     student::upper_tail(if is_upper { t } else { -t }, dof) <= ALPHA
 }
 
+/// The last limit, in percent of the first side, that the second side is shown to be beyond, as [`is_beyond`] shows it: the least
+/// that the difference is, or where not `is_upper` the most. `None`: it is shown to be beyond no limit.
+pub fn beyond_bound(sides: &ComparedSamples, is_upper: bool) -> Option<f64> {
+    const FARTHEST: f64 = 1e9;
+    let estimate = sides.percent()?;
+    // Shown, and not shown.
+    let mut shown = if is_upper { -100.0 } else { estimate + 1.0 };
+    while !is_beyond(sides, shown, is_upper) {
+        if is_upper || shown > FARTHEST {
+            return None;
+        }
+        shown += 2.0 * (shown - estimate);
+    }
+    let mut not_shown = estimate;
+    // Sixty halvings reach the precision of the number itself.
+    for _ in 0..60 {
+        let middle = f64::midpoint(shown, not_shown);
+        if is_beyond(sides, middle, is_upper) {
+            shown = middle;
+        } else {
+            not_shown = middle;
+        }
+    }
+    Some(shown)
+}
+
 /// All rows of a comparison together: more rows need stronger evidence in each.
 pub fn compare_rows(rows: &[ComparedSamples], margins: Margins) -> Vec<JudgedRow> {
     let tested: Vec<_> = rows.iter().filter(|row| row.is_replicated()).map(ComparedSamples::test).collect();

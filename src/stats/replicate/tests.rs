@@ -94,6 +94,14 @@ fn pairs_are_judged_by_their_log_ratios() {
     let sides = ComparedSamples::paired(&a, &b).unwrap();
     assert!((sides.percent().unwrap() - 0.04_f64.exp_m1() * 100.0).abs() < 1e-9);
     assert!(is_beyond(&sides, 2.0, true) && !is_beyond(&sides, 4.0, true) && !is_beyond(&sides, -2.0, false));
+    let bounds = [true, false].map(|is_upper| beyond_bound(&sides, is_upper).unwrap());
+    for (bound, is_upper, outside) in [(bounds[0], true, 0.01), (bounds[1], false, -0.01)] {
+        assert!(
+            is_beyond(&sides, bound - outside, is_upper) && !is_beyond(&sides, bound + outside, is_upper),
+            "{bounds:?}"
+        );
+    }
+    assert!(beyond_bound(&ComparedSamples::unpaired(&[1.0], &[2.0]).unwrap(), true).is_none(), "one run shows nothing");
     assert!(is_beyond(&sides, -150.0, true) && !is_beyond(&sides, -150.0, false), "no ratio is below 0");
 }
 

@@ -8,7 +8,7 @@ mod engines;
 mod gpus;
 mod key;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::thread::available_parallelism;
 
 use super::telemetry::is_here;
@@ -87,8 +87,23 @@ fn manifest(context: &TaskContext, origins: &crate::runner::UpstreamProvenance) 
         task: context.lease.task.id.to_string(),
         system: parameters.get("system").cloned(),
         parameters,
+        foreach: foreach(context, origins),
         ..ManifestIdentity::default()
     }
+}
+
+/// Its own values; and those of its servers, of variables that it does not have.
+fn foreach(context: &TaskContext, origins: &crate::runner::UpstreamProvenance) -> BTreeMap<String, String> {
+    let own = &context.lease.task.foreach;
+    let mut of_servers: BTreeMap<&String, BTreeSet<&String>> = BTreeMap::new();
+    for server in origins.tasks.iter().filter(|task| task.kind == ActionKind::Serve) {
+        for (name, value) in server.foreach.iter().filter(|(name, _)| !own.contains_key(*name)) {
+            of_servers.entry(name).or_default().insert(value);
+        }
+    }
+    let joined = |values: BTreeSet<&String>| values.into_iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+    let of_servers = of_servers.into_iter().map(|(name, values)| (name.clone(), context.redacted(&joined(values))));
+    own.iter().map(|(name, value)| (name.clone(), context.redacted(value))).chain(of_servers).collect()
 }
 
 async fn with_commit(context: &TaskContext, manifest: Option<ManifestIdentity>) -> Option<ManifestIdentity> {
