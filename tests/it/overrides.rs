@@ -212,3 +212,20 @@ fn what_is_wrong_with_a_value_points_at_the_word() {
     assert_eq!(ended.code, 2);
     ended.shows("a.gpus=many").shows("`stages.a.gpus` must be a whole number");
 }
+
+#[test]
+fn a_value_of_the_system_that_is_replaced_where_it_is_used_is_no_unknown_key() {
+    let world = World::new();
+    for key in ["build_flags", "generate_engines.build_flags", "stages.generate_engines.engine.build_flags"] {
+        let given = format!("{key}.max_num_tokens=4096");
+        world.good(&["plan", "quickstart", &given, "build_flags.max_batch_size=16"]);
+    }
+    // What replaces a value may read another.
+    world.good(&["plan", "quickstart", "build_flags.max_batch_size={{ tuning.max_num_tokens }}"]);
+    world.file("manifests/systems/one.yaml", "regatta: 1\nvars: { size: 1, sise: 2, spare: 3 }\n");
+    world.manifest("m", "params: { system: { catalog: systems, default: one } }\nstages:\n  a: { env: { A: '{{ size }}' }, shell: 'true' }\n");
+    let ended = world.regatta(&["plan", "m", "a.env.A={{ spare }}"]);
+    assert_eq!(ended.code, 2);
+    ended.shows("unknown key `sise` in `vars`");
+    assert!(!ended.stderr.contains("`spare`"), "{}", ended.stderr);
+}
