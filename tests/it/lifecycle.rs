@@ -513,7 +513,7 @@ fn gc_shows_what_could_go_and_with_yes_it_goes() {
     world.good(&["run", "m"]);
     let outputs = || fs::read_dir(world.path(".regatta/out")).unwrap().count();
     assert_eq!(outputs(), 5);
-    world.good(&["gc"]).shows("an older output").shows("`--yes` removes them");
+    world.good(&["gc"]).shows("an older output of d, manifest m").shows("`--yes` removes them");
     assert_eq!(outputs(), 5, "a dry run");
     world.good(&["gc", "--yes"]).shows("removed");
     assert_eq!(outputs(), 4);
