@@ -41,7 +41,9 @@ pub fn load_with_errors(library: &ManifestLibrary, what: &str, given: &GivenValu
     let Some(file) = library.find(what) else {
         let names = library.names().unwrap_or_default();
         let file = format!("{what}.yaml");
-        let hint = if library.find(&file).is_some() {
+        let hint = if let Some(above) = library.above_with(what) {
+            Some(format!("it is a manifest of {}: start regatta in that folder", above.display()))
+        } else if library.find(&file).is_some() {
             Some(format!("for the file, type `{file}`; a name without `.yaml` is looked up in `manifests/`"))
         } else {
             did_you_mean(what, names.iter().map(|(name, ..)| name.as_str()))
