@@ -211,6 +211,10 @@ fn what_is_wrong_with_a_value_points_at_the_word() {
     let ended = world.regatta(&["run", "m", "a.gpus=many", "a.gpu=1"]);
     assert_eq!(ended.code, 2);
     ended.shows("a.gpus=many").shows("`stages.a.gpus` must be a whole number");
+    // The shell takes the outer quotes.
+    let ended = world.regatta(&["run", "m", "a.env.B=9"]);
+    ended.shows(r#"put it into quotes that the shell leaves: 'a.env.B="9"'"#);
+    world.good(&["plan", "m", r#"a.env.B="9""#]);
 }
 
 #[test]

@@ -129,6 +129,7 @@ fn prepare_and_execute(
     }
     let otlp = OtlpEndpoints::of(request.otlp.as_deref(), |name| project.variable(name));
     otlp.check().map_err(CommandError::usage)?;
+    request.junit.as_deref().map(ci_files::check_junit).transpose()?;
     let held = hold.map(|hold| KeptServers::choose(&plan, hold)).transpose()?;
     request.select.until.extend(held.iter().map(|held| held.name.clone()));
     let jobs = request.jobs.map_or_else(|| thread::available_parallelism().map_or(1, usize::from), NonZeroUsize::get);
