@@ -1,8 +1,10 @@
 //! `regatta gc` and `regatta clean`: what could be deleted; `--yes` deletes it.
 
+use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::find_result::results_of_run;
 use super::observed_run::holding_run;
 use super::project::Project;
 use crate::app::error::CommandError;
@@ -11,8 +13,9 @@ use crate::cli::{CliExit, Gc, Global};
 use crate::event::RunId;
 use crate::files::is_absence;
 use crate::manifest::is_shipped;
+use crate::report::counted;
 use crate::runner::store::{
-    Garbage, LockAttempt, OutputCache, ProjectLock, StateFolder, StateItems, garbage, is_there, remove,
+    Garbage, LockAttempt, OutputCache, ProjectLock, StateFolder, StateItems, garbage, is_there, readable_runs, remove,
 };
 use crate::units::{plain_path, size};
 
@@ -32,6 +35,13 @@ pub(super) fn gc(global: &Global, request: Gc) -> Result<CliExit, CommandError> 
             print_error(&format!("note: {run} is running; what it has not finished is not listed\n"));
         }
         print_garbage(&home, &found, false);
+        let lost = lost_measurements(&home, &found)?;
+        if lost > 0 {
+            print_error(&format!(
+                "note: `regatta history` would lose {}; `regatta tag` keeps what a run measured\n",
+                counted(lost, "measurement")
+            ));
+        }
         return Ok(CliExit::Done);
     }
     let mut removed = Vec::new();
@@ -42,6 +52,26 @@ pub(super) fn gc(global: &Global, request: Gc) -> Result<CliExit, CommandError> 
     }
     ended?;
     Ok(CliExit::Done)
+}
+
+/// How many of the measurements in the history would no longer be there.
+fn lost_measurements(home: &StateFolder, found: &[Garbage]) -> Result<usize, CommandError> {
+    let real = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let gone: Vec<PathBuf> = found.iter().map(|item| real(&item.path)).collect();
+    let goes = |path: &Path| gone.iter().any(|gone| path.starts_with(gone));
+    let (mut all, mut kept) = (HashSet::new(), HashSet::new());
+    for run in readable_runs(home)?.0 {
+        // A journal that cannot be read has no measurements in the history either.
+        let Ok((_, results)) = results_of_run(home, &run) else { continue };
+        let run_goes = goes(&real(&home.run(&run)));
+        for folder in results.iter().map(|(_, folder)| real(folder)) {
+            if !run_goes && !goes(&folder) {
+                kept.insert(folder.clone());
+            }
+            all.insert(folder);
+        }
+    }
+    Ok(all.len() - kept.len())
 }
 
 pub(super) fn clean(global: &Global, yes: bool) -> Result<CliExit, CommandError> {

@@ -8,6 +8,7 @@ use crate::app::error::CommandError;
 use crate::app::output::print;
 use crate::cli::{CliExit, ExplainRequest, Global};
 use crate::diag::{list_of, nearest};
+use crate::harness::{VerdictCheck, Violation};
 use crate::manifest::ManifestKey;
 use crate::report::explain::{self, ENTRIES};
 use crate::report::{Styler, TextRole, table};
@@ -35,10 +36,14 @@ fn unknown(topic: &str, root: &ManifestKey) -> CommandError {
     let keys = root.all();
     // `target` alone may be several keys.
     let same: Vec<&str> = keys.iter().filter(|key| key.name() == topic).map(|key| key.path.as_str()).collect();
+    // `ttft_p99`, as limits and `compare` have it.
+    let metric = topic.rsplit_once('_').and_then(|(metric, _)| explain::entry(metric)).map(|entry| entry.name);
     let names = ENTRIES.iter().map(|entry| entry.name);
     let words = keys.iter().flat_map(|key| [key.path.as_str(), key.path.strip_prefix("stages.").unwrap_or_default()]);
-    let hint = if !same.is_empty() {
-        format!("there is: {}", list_of(same))
+    let hint = if let Some(reason) = hint_of_reason(topic).filter(|_| same.is_empty()) {
+        reason
+    } else if metric.is_some() || !same.is_empty() {
+        format!("there is: {}", list_of(metric.into_iter().chain(same)))
     } else if let Some(near) = nearest(topic, names.chain(words).filter(|word| !word.is_empty())) {
         format!("did you mean `{near}`?")
     } else if topic.to_lowercase().contains("valid") || topic == "verdict" {
@@ -47,6 +52,25 @@ fn unknown(topic: &str, root: &ManifestKey) -> CommandError {
         "`regatta explain` lists the metrics, `regatta explain stages` the actions and keys of a stage".to_owned()
     };
     CommandError::Usage(format!("there is no metric and no key `{topic}`\n  hint: {hint}"))
+}
+
+/// Of what verdicts and sweeps name: the metric that it looks at, else the chapter.
+fn hint_of_reason(topic: &str) -> Option<String> {
+    if serde_json::from_value::<Violation>(json!(topic)).is_ok() {
+        let what = "it is a kind of answer that contradicts its protocol, of the reason `protocol` of verdicts";
+        return Some(format!("{what}: `regatta manual 8` has the verdicts"));
+    }
+    if topic == "knee" {
+        return Some("`regatta manual 23` has the knee of a sweep".to_owned());
+    }
+    let metric = match VerdictCheck::from(topic.to_owned()) {
+        VerdictCheck::Other(_) => return None,
+        VerdictCheck::Lag => "`queue_client` is the metric that it looks at; ",
+        VerdictCheck::Cpu | VerdictCheck::CoreWait => "`cpu_share_max` is a metric of it; ",
+        VerdictCheck::Rate => "`offered` and `admitted` are the metrics that it compares; ",
+        _ => "",
+    };
+    Some(format!("it is a reason of verdicts: {metric}`regatta manual 8` has the verdicts and their reasons"))
 }
 
 /// One key, and the keys directly below it.

@@ -1,6 +1,6 @@
 //! The manifest of the last run, for commands that are about it.
 
-use super::project::Project;
+use super::project::{Project, hint_of_runs_above};
 use crate::app::error::CommandError;
 use crate::cli::KeyValueArg;
 use crate::event::Event;
@@ -17,9 +17,8 @@ pub(super) fn last_manifest(project: &Project, hint: &str) -> Result<(String, Ve
         })
     });
     let Some((manifest, settings)) = started else {
-        return Err(CommandError::Usage(format!(
-            "nothing has run in this folder yet\n  hint: name a manifest: {hint}"
-        )));
+        let hint = hint_of_runs_above(&project.home).unwrap_or_else(|| format!("name a manifest: {hint}"));
+        return Err(CommandError::Usage(format!("nothing has run in this folder yet\n  hint: {hint}")));
     };
     let settings = settings.iter().map(|argument| argument.parse()).collect::<Result<_, _>>();
     Ok((manifest, settings.map_err(CommandError::usage)?))

@@ -21,6 +21,7 @@ mod host_agent;
 mod import_sources;
 mod imported_run;
 mod init;
+mod known_failures;
 mod last_manifest;
 mod llmb_cluster;
 mod lockfile;

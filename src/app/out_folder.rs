@@ -82,6 +82,22 @@ impl OutFolder {
         Ok(())
     }
 
+    /// The same benchmark again replaces its own result, and nothing else.
+    ///
+    /// # Errors
+    /// The earlier copy is of another benchmark than the one of this manifest.
+    pub(super) fn refuse_another_benchmark(&self, folder: &Path, manifest: &str) -> Result<(), CommandError> {
+        let is_same = || read_text(folder.join("manifest.yaml")).is_ok_and(|text| text == manifest);
+        if !self.has_result || is_same() {
+            return Ok(());
+        }
+        let name = folder.display();
+        Err(CommandError::Usage(format!(
+            "`--out {name}` has the result of another benchmark, and would lose it\n  hint: name another folder, or remove {name} first; \
+             the same benchmark again replaces its own result"
+        )))
+    }
+
     fn refusal(&self, folder: &Path) -> CommandError {
         let names: Vec<String> = self.others.iter().take(NAMED).map(|path| path.display().to_string()).collect();
         let more = match self.others.len().saturating_sub(NAMED) {

@@ -12,7 +12,7 @@ use super::find_result::{named_run, search_in};
 use super::history::shown_manifest;
 use super::observed_run::{ObservedRun, holding_run, is_held};
 use super::output::{PiecePrinter, is_closed};
-use super::project::Project;
+use super::project::{Project, hint_of_runs_above};
 use super::shared_results;
 use crate::app::error::CommandError;
 use crate::app::output::{print, print_error};
@@ -32,7 +32,7 @@ const CLEAR: &str = "\x1b[2J\x1b[H";
 
 pub(super) fn status(global: &Global, request: Status) -> Result<CliExit, CommandError> {
     let home = Project::open_current(global)?.home;
-    let Some(run) = last_run(&home)? else { return Err(no_run_error()) };
+    let Some(run) = last_run(&home)? else { return Err(no_run_error(&home)) };
     let is_terminal = std::io::stdout().is_terminal();
     loop {
         let ObservedRun { state: mut run_state, is_alive: alive } = ObservedRun::read(&home, &run)?;
@@ -141,19 +141,19 @@ fn list_shared(global: &Global, request: &cli::RunsRequest, store: &str) -> Resu
 
 /// The name of the last run.
 pub(super) fn last(global: &Global) -> Result<String, CommandError> {
-    last_run(&Project::open_current(global)?.home)?.map(|run| run.to_string()).ok_or_else(no_run_error)
+    let home = Project::open_current(global)?.home;
+    last_run(&home)?.map(|run| run.to_string()).ok_or_else(|| no_run_error(&home))
 }
 
-fn no_run_error() -> CommandError {
-    CommandError::Usage(
-        "nothing has run in this folder yet\n  hint: `regatta run quickstart` runs everywhere".to_owned(),
-    )
+fn no_run_error(home: &StateFolder) -> CommandError {
+    let hint = hint_of_runs_above(home).unwrap_or_else(|| "`regatta run quickstart` runs everywhere".to_owned());
+    CommandError::Usage(format!("nothing has run in this folder yet\n  hint: {hint}"))
 }
 
 /// Without a stage: lists the logs. A stage may be a task id or the name of a stage with one log.
 pub(super) fn logs(global: &Global, request: &Logs) -> Result<CliExit, CommandError> {
     let home = Project::open_current(global)?.home;
-    let Some(newest) = last_run(&home)? else { return Err(no_run_error()) };
+    let Some(newest) = last_run(&home)? else { return Err(no_run_error(&home)) };
     let Some(wanted) = &request.stage else {
         let logs = logs_in(&home.run(&newest))?;
         let names = LogNames::of(&home, &newest);
@@ -264,7 +264,7 @@ pub(super) fn report(global: &Global, request: &cli::Report) -> Result<CliExit, 
     let home = Project::open_current(global)?.home;
     let run = match &request.run {
         Some(name) => named_run(&home, name)?.unwrap_or_else(|| RunId::new(name.as_str())),
-        None => last_run(&home)?.ok_or_else(no_run_error)?,
+        None => last_run(&home)?.ok_or_else(|| no_run_error(&home))?,
     };
     let page = home.run(&run).join("report.html");
     if !is_there(&page)? {

@@ -4,6 +4,7 @@ use std::mem::ManuallyDrop;
 use std::path::Path;
 
 use super::decisions::decide;
+use super::known_failures::environment_faults;
 use super::plan_estimates::PlanEstimates;
 use super::project::{Project, options};
 use super::run_cache;
@@ -33,13 +34,14 @@ pub(super) fn plan(global: &Global, request: &PlanRequest) -> Result<CliExit, Co
             let mut estimates = PlanEstimates::new(&project, request, &plan);
             let mut decisions = Vec::new();
             let known = decide(&project, &request.manifest, &request.settings, &request.select, &plan, &options)?;
-            for decision in known {
+            for mut decision in known {
                 // Decisions come in the order of the plan.
                 let task = tasks.find(|task| task.id == decision.id);
                 debug_assert!(task.is_some(), "{} is out of order", decision.id);
                 // To read every action of a large plan takes its time; a cached one costs nothing.
                 let task = task.filter(|_| decision.verdict == runner::Prediction::Run);
                 let cost = task.map(MeasurementCost::of).transpose().map_err(anyhow::Error::from)?.flatten();
+                decision.reasons.extend(task.map(environment_faults).transpose()?.into_iter().flatten());
                 let estimate = task.map(|task| estimates.of(task)).transpose()?.flatten();
                 decisions.push(decision_row(decision, cost.map(|cost| cost.to_string()), estimate));
             }

@@ -14,7 +14,7 @@ use crate::diag::Diagnostics;
 use crate::files::Digest;
 use crate::manifest::{GivenValues, Manifest, ManifestLibrary};
 use crate::plan::{ActionKind, Plan, Task};
-use crate::runner::store::{CompilerId, PlanSources, StateFolder};
+use crate::runner::store::{CompilerId, PlanSources, StateFolder, last_run};
 use crate::runner::{OutputCheck, RunOptions, TaskRole, task_roles};
 
 /// # Errors
@@ -43,6 +43,16 @@ fn check_is_text(what: &str, path: &Path) -> Result<(), CommandError> {
         "the path of {what} is not UTF-8: {}\n  hint: rename the part of it that is not, or use another folder",
         path.display()
     )))
+}
+
+/// For a command that finds no runs: a folder above this one may have them.
+pub(super) fn hint_of_runs_above(home: &StateFolder) -> Option<String> {
+    let state = home.state().strip_prefix(home.project()).ok()?;
+    let has_runs = |folder: &&Path| {
+        last_run(&StateFolder::new((*folder).to_owned(), folder.join(state))).is_ok_and(|run| run.is_some())
+    };
+    let above = home.project().ancestors().skip(1).find(has_runs)?;
+    Some(format!("{} has runs: start regatta in that folder", above.display()))
 }
 
 pub(super) struct Project {

@@ -185,7 +185,8 @@ pub(crate) struct BenchArgs {
     #[arg(help_heading = JUDGE, long, exclusive = true)]
     pub selftest: bool,
 
-    /// Copy result.json, requests.jsonl, report.html and the manifest of this run into a folder.
+    /// Copy result.json, requests.jsonl, report.html and the manifest of this run into a folder. They replace those of the same
+    /// benchmark there; with those of another one it is an error.
     #[arg(help_heading = OUT, short, long, visible_alias = "artifact-dir", value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub out: Option<PathBuf>,
     /// Copy the requests, one JSON object a line, to this file.

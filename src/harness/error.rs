@@ -41,6 +41,8 @@ pub enum HarnessError {
     DataEnd { drawn: u64 },
     #[error("cannot connect to {endpoint}: {source}")]
     Connect { endpoint: String, source: TransportFailure },
+    #[error("{endpoint} refuses access: {source}")]
+    Access { endpoint: String, source: TransportFailure },
     #[error("{}", no_model(endpoint, model, source))]
     Model { endpoint: String, model: String, source: TransportFailure },
     /// One request template is for all servers.

@@ -2,15 +2,14 @@
 //!
 //! A var is free in its form, so no schema knows them; the expressions of the manifest do.
 
-use super::expression_paths::{ExpressionPath, PathStep, paths_in_node};
+use super::expression_paths::{ExpressionPath, PathStep};
 use super::yaml_node::{Map, Node, NodeValue};
 use crate::diag::{Diagnostic, Diagnostics, nearest};
 
-/// Reports every key below `vars` of a catalog's file that no expression of the merged manifest leads to.
-pub fn check_catalog_keys(catalog: &Node, root: &Node, found: &mut Diagnostics) {
+/// Reports every key below `vars` of a catalog's file that none of these paths leads to: those in the expressions of the
+/// merged manifest.
+pub fn check_catalog_keys(catalog: &Node, paths: &[ExpressionPath], found: &mut Diagnostics) {
     let Some(vars) = catalog.get("vars").and_then(|entry| entry.node.map()) else { return };
-    let mut paths = Vec::new();
-    paths_in_node(root, &mut paths);
     check(vars, &mut Vec::new(), &paths.iter().collect::<Vec<_>>(), found);
 }
 
@@ -49,6 +48,7 @@ fn check(map: &Map, place: &mut Vec<String>, paths: &[&ExpressionPath], found: &
 
 #[cfg(test)]
 mod tests {
+    use super::super::expression_paths::paths_in_node;
     use super::super::read;
     use super::*;
     use crate::diag::SourceText;
@@ -60,7 +60,9 @@ mod tests {
     fn messages(system: &str) -> Vec<String> {
         let of = |name: &str, text: &str| read::read(&SourceText::new(name, text)).unwrap();
         let mut found = Diagnostics::new();
-        check_catalog_keys(&of("system.yaml", system), &of("m.yaml", MANIFEST), &mut found);
+        let mut paths = Vec::new();
+        paths_in_node(&of("m.yaml", MANIFEST), &mut paths);
+        check_catalog_keys(&of("system.yaml", system), &paths, &mut found);
         let line = |one: Diagnostic| format!("{} | {}", one.message, one.hints.join(" "));
         found.into_list().into_iter().map(line).collect()
     }

@@ -116,6 +116,13 @@ impl ManifestLibrary {
             .or_else(|| Some(self.project_file_id(&std::path::absolute(unreadable?).ok()?)))
     }
 
+    /// The nearest folder above the project whose `manifests/` has a manifest of this name.
+    pub fn above_with(&self, name: &str) -> Option<PathBuf> {
+        let files = [format!("manifests/{name}.yaml"), format!("manifests/{name}/pipeline.yaml")];
+        let has_it = |folder: &&Path| files.iter().any(|file| folder.join(file).is_file());
+        self.root.ancestors().skip(1).find(has_it).map(Path::to_owned)
+    }
+
     fn project_file_id(&self, absolute: &Path) -> FileId {
         match absolute.strip_prefix(&self.root) {
             Ok(rel) => FileId { root: self.root.clone(), rel: rel.to_string_lossy().into_owned() },

@@ -6,6 +6,7 @@ use indexmap::IndexMap;
 
 use super::catalog_keys::check_catalog_keys;
 use super::expression::Expressions;
+use super::expression_paths::paths_in_node;
 use super::expression_stack::on_expression_stack;
 use super::faulty_parts::FaultyParts;
 use super::library::FileId;
@@ -40,7 +41,9 @@ pub fn load_with_errors(library: &ManifestLibrary, what: &str, given: &GivenValu
     let Some(file) = library.find(what) else {
         let names = library.names().unwrap_or_default();
         let file = format!("{what}.yaml");
-        let hint = if library.find(&file).is_some() {
+        let hint = if let Some(above) = library.above_with(what) {
+            Some(format!("it is a manifest of {}: start regatta in that folder", above.display()))
+        } else if library.find(&file).is_some() {
             Some(format!("for the file, type `{file}`; a name without `.yaml` is looked up in `manifests/`"))
         } else {
             did_you_mean(what, names.iter().map(|(name, ..)| name.as_str()))
@@ -102,6 +105,11 @@ impl Loader {
         let mut env = BTreeMap::new();
         let is_complete = self.choose(&mut root, file, given, &mut params, &mut env);
         self.files.clear();
+        // Also before the overrides: a value that stands for an expression now does not make what this reads unknown.
+        let mut paths = Vec::new();
+        if !self.catalogs.is_empty() {
+            paths_in_node(&root, &mut paths);
+        }
         let overrides = if is_complete {
             overrides::place_overrides(&mut root, &given.params, &mut self.found)
         } else {
@@ -117,8 +125,12 @@ impl Loader {
             }
             self.names(root);
             let before = self.found.len();
-            for catalog in &std::mem::take(&mut self.catalogs) {
-                check_catalog_keys(catalog, root, &mut self.found);
+            let catalogs = std::mem::take(&mut self.catalogs);
+            if !catalogs.is_empty() && !overrides.is_empty() {
+                paths_in_node(root, &mut paths);
+            }
+            for catalog in &catalogs {
+                check_catalog_keys(catalog, &paths, &mut self.found);
             }
             has_unknown_keys = self.found.len() > before;
         }

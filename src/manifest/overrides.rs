@@ -14,7 +14,7 @@ use super::yaml_node::{Map, MapEntry, Node, NodeValue, shown};
 use crate::diag::{Diagnostic, Diagnostics, SourceText, Span, did_you_mean};
 
 /// What the places of such values are called.
-const COMMAND_LINE: &str = "command line";
+pub const COMMAND_LINE: &str = "command line";
 
 /// One value that was replaced.
 pub struct Override {

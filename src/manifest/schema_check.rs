@@ -1,6 +1,7 @@
 //! Walks a node against a [`ValueShape`] and reports every error, each once, at its place.
 
 use super::key_hints;
+use super::overrides::COMMAND_LINE;
 use super::value_shape::{Object, Range, ValueShape};
 use super::yaml_node::{Map, MapEntry, Node, NodeValue, is_template};
 use crate::diag::{Diagnostic, Diagnostics, Span, did_you_mean, list_of, nearest};
@@ -181,8 +182,22 @@ impl SchemaWalker<'_> {
                 let number = node.span.text();
                 hint = Some(match shape.format() {
                     Some(format) => format!("{} has a unit: {number}{}", format.what, format.unit),
+                    None if node.span.source().name() == COMMAND_LINE => {
+                        let (argument, range) = (node.span.source().text(), node.span.range());
+                        let (before, after) = (&argument[..range.start], &argument[range.end..]);
+                        format!("put it into quotes that the shell leaves: '{before}\"{number}\"{after}'")
+                    }
                     None => format!("put it into quotes: \"{number}\""),
                 });
+            }
+            NodeValue::Text(text)
+                if wants(numeric) && text.parse::<f64>().is_ok_and(f64::is_finite) && is_template(node.span.text()) =>
+            {
+                hint = Some(
+                    "with `{% … %}`, or text beside it, it is a text; one expression alone keeps its number: \
+                     `{{ A if CONDITION else B }}`"
+                        .to_owned(),
+                );
             }
             NodeValue::Text(text) if wants(numeric) && text.parse::<f64>().is_ok_and(f64::is_finite) => {
                 hint = Some(format!("remove the quotes: {text}"));

@@ -6,6 +6,7 @@ use super::markup::escape;
 use super::run_state::{RunState, TaskPhase, TaskState};
 use super::terminal::styler::{clean, clean_lines};
 use super::terminal::summary::{failure_text, reasons_of};
+use crate::event::FailureKind;
 
 /// The document.
 pub fn junit_xml(state: &RunState) -> String {
@@ -45,10 +46,14 @@ fn body(task: &TaskState, out: &mut String) {
             let mut text: Vec<String> = lines.map(|line| clean(line)).collect();
             text.extend(failure.hint.as_deref().map(|hint| format!("try: {}", clean_lines(hint))));
             text.extend(failure.log.as_ref().map(|log| format!("log: {}", log.display())));
+            let message = match failure.kind {
+                FailureKind::Invalid(verdict) => format!("{}: {}", verdict.as_str(), failure_text(failure)),
+                _ => failure_text(failure).to_owned(),
+            };
             let _ = write!(
                 out,
                 "<failure message=\"{}\">{}</failure>",
-                escape(&clean(failure_text(failure))),
+                escape(&clean(message.trim_end_matches(": "))),
                 escape(&text.join("\n"))
             );
         }
@@ -69,6 +74,7 @@ fn body(task: &TaskState, out: &mut String) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::event::{Event, Failure, TaskId, Verdict};
     use crate::report::test_runs;
 
     #[test]
@@ -84,6 +90,17 @@ mod tests {
         let failures = state.of(TaskPhase::Failed).count();
         assert!(xml.contains(&format!("tests=\"6\" failures=\"{failures}\" errors=\"0\" skipped=\"2\"")), "{xml}");
         assert_eq!(xml.matches("<testcase").count(), xml.matches("</testcase>").count());
+    }
+
+    #[test]
+    fn a_benchmark_that_is_no_measurement_has_its_verdict() {
+        let kind = FailureKind::Invalid(Verdict::InvalidLoad);
+        let failure = Box::new(Failure::new(kind, "INVALID(load)  686 tok/s"));
+        let mut state = RunState::new();
+        let task = TaskId::new("load");
+        state.fold(&Event::TaskFailed { task, attempt: 1, failure, will_retry: false, seconds: 1.0 });
+        let xml = junit_xml(&state);
+        assert!(xml.contains("<failure message=\"INVALID(load): 686 tok/s\">"), "{xml}");
     }
 
     #[test]

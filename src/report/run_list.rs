@@ -16,7 +16,7 @@ pub struct RunRow {
     /// Names that a user gave it.
     pub tags: Vec<RunTag>,
     pub started_at: String,
-    /// `done`, `failed`, `interrupted`, `running`; `shared` of another machine's, of which the results are known.
+    /// `done`, `failed`, `invalid` (benchmarks without a valid verdict, and nothing else failed), `interrupted`, `running`; `shared` of another machine's, of which the results are known.
     pub state: &'static str,
     #[serde(skip)]
     role: TextRole,

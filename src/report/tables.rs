@@ -103,7 +103,13 @@ pub fn run_status(run_state: &RunState, alive: bool, styler: Styler) -> String {
     out.push_str(&table(styler, "  ", &rows));
     let finished = run_state.finished_tasks();
     let left = run_state.total.saturating_sub(finished);
-    let left = if left > 0 { format!(", {left} not done") } else { String::new() };
+    // What is left out of a run that ended well are servers that no task needed.
+    let is_done = run_state.finished.is_some_and(|end| end.exit == 0);
+    let left = match left {
+        0 => String::new(),
+        left if is_done => format!(", {left} not needed"),
+        left => format!(", {left} not done"),
+    };
     let _ = writeln!(out, "  {finished} of {} finished{left}", counted(run_state.total, "task"));
     out
 }
@@ -117,6 +123,7 @@ pub(super) fn run_word(run_state: &RunState, alive: bool) -> (TextRole, &'static
     match (run_state.finished, alive) {
         (Some(end), _) if end.exit == 0 => (TextRole::Good, "done"),
         (Some(end), _) if end.exit == 130 => (TextRole::Warning, "interrupted"),
+        (Some(_), _) if run_state.is_only_invalid() => (TextRole::Bad, "invalid"),
         (Some(_), _) => (TextRole::Bad, "failed"),
         (None, true) => (TextRole::Good, "running"),
         (None, false) => (TextRole::Warning, "interrupted; `regatta run` continues from there"),
@@ -126,6 +133,7 @@ pub(super) fn run_word(run_state: &RunState, alive: bool) -> (TextRole, &'static
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::event::{Event, Failure, FailureKind, TaskId, Verdict};
     use crate::report::test_runs;
 
     #[test]
@@ -143,6 +151,26 @@ mod tests {
           cancelled  package                   `load/server` failed
           5 of 6 tasks finished, 1 not done
         ");
+    }
+
+    #[test]
+    fn a_run_that_ended_has_a_word_for_what_it_is_and_for_what_it_left_out() {
+        let ended = |exit| {
+            let mut run_state = RunState::new();
+            run_state.total = 2;
+            run_state.fold(&Event::AllCached { tasks: 1 });
+            if exit != 0 {
+                let failure = Box::new(Failure::new(FailureKind::Invalid(Verdict::InvalidLoad), "INVALID(load)"));
+                let task = TaskId::new("load");
+                run_state.fold(&Event::TaskFailed { task, attempt: 1, failure, will_retry: false, seconds: 1.0 });
+            }
+            let tally = run_state.tally;
+            run_state.fold(&Event::RunFinished { tally, exit, seconds: 1.0 });
+            run_state
+        };
+        let status = run_status(&ended(0), false, Styler::OFF);
+        assert!(status.contains(": done\n") && status.ends_with("1 of 2 tasks finished, 1 not needed\n"), "{status}");
+        assert_eq!(run_word(&ended(4), false).1, "invalid");
     }
 
     #[test]

@@ -141,7 +141,7 @@ pub fn what_if_text(rows: &[WhatIfRow], goal: &str, paint: Styler) -> String {
         let _ = writeln!(out, "{lengths}");
     }
     let has_command = |row: &&WhatIfRow| row.outcome.is_ok() && !row.command.is_empty();
-    if rows.iter().all(|row| row.outcome.is_err()) || rows.iter().any(|row| has_command(&row)) {
+    if rows.iter().any(|row| has_command(&row)) {
         out.push_str("\nTo measure it\n");
     }
     let mut commands: Vec<&String> = Vec::new();

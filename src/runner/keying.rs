@@ -174,7 +174,7 @@ pub(super) fn input_failure(name: &str, e: &InputError) -> Failure {
     let failure = Failure::new(FailureKind::Files, format!("input {name}: {e}"));
     match e {
         InputError::Missing(_) | InputError::NoMatch(_) => {
-            failure.hint("paths under `inputs:` are relative to the folder that regatta is started in")
+            failure.hint("paths are relative to the folder that regatta is started in")
         }
         _ => failure,
     }

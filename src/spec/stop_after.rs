@@ -13,10 +13,11 @@ use super::time_span::TimeSpan;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct StopAfter {
+    /// At least so many requests: with `duration`, the longer of the two decides.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = MOST_REQUESTS))]
     pub requests: Option<u64>,
-    /// `60s`, `10m`.
+    /// The arrivals of so much time: `60s`, `10m`. With `requests`, the longer of the two decides.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration: Option<TimeSpan>,
 }

@@ -276,9 +276,18 @@ fn a_folder_that_is_named_with_out_keeps_what_regatta_did_not_write() {
     assert_ne!(imported.code, 0);
 
     world.file("kept/notes", "mine");
-    measured(&to("kept", &["--repeat", "2"]));
-    assert!(world.path("kept/repeats/02/result.json").exists());
     measured(&to("kept", &[]));
+    // As of an earlier benchmark with more runs.
+    world.file("kept/repeats/02/result.json", &world.read("kept/result.json"));
+    let before = world.read("kept/result.json");
+    for other in [&["--repeat", "2"][..], &["-c", "1,2"], &["--seed", "7"]] {
+        let refused = to("kept", other);
+        assert_eq!(refused.code, 2, "{refused:?}");
+        refused.shows("`--out kept` has the result of another benchmark").shows("hint: name another folder");
+    }
+    assert_eq!(world.read("kept/result.json"), before);
+    measured(&to("kept", &[]));
+    assert_ne!(world.read("kept/result.json"), before);
     assert!(!world.path("kept/repeats").exists(), "what an earlier `--out` left is replaced");
     assert_eq!(world.read("kept/notes"), "mine");
     let ended = to("kept", &["--profile-export-file", "/dev/full"]);
@@ -286,6 +295,8 @@ fn a_folder_that_is_named_with_out_keeps_what_regatta_did_not_write() {
     ended.shows("copied to kept").shows("cannot write /dev/full: No space left on device");
     assert!(!ended.stderr.contains("an earlier run"), "{ended:?}");
     let words = ["bench", "openai://127.0.0.1:1", "-m", "m", "-n", "1", "--out", "kept"];
+    let manifest = world.good(&[&words[..], &["--dry-run"]].concat()).stdout;
+    world.file("kept/manifest.yaml", &manifest);
     let failed = world.regatta(&words);
     assert_ne!(failed.code, 0);
     failed.shows("note: kept still has the result of an earlier run");

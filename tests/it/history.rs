@@ -60,6 +60,7 @@ fn runs_of_one_benchmark_are_a_series_and_a_tag_keeps_what_it_measured() {
     assert_eq!((page.matches("<svg").count(), page.contains("SIMULATED")), (2, true));
 
     // Three outputs; the newest is the last of its task, and the first has a tag.
+    world.good(&["gc", "--keep", "1"]).shows("note: `regatta history` would lose 1 measurement; `regatta tag` keeps");
     assert_eq!(world.regatta(&["gc", "--keep", "1", "--yes"]).code, 0);
     let kept = points(&world, &["output_tokens"]);
     assert_eq!(kept.iter().map(|point| &point["run"]).collect::<Vec<_>>(), [&all[0]["run"], &all[2]["run"]]);

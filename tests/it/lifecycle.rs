@@ -575,6 +575,25 @@ fn a_run_that_was_killed_is_said_to_be_broken_off() {
 }
 
 #[test]
+fn in_a_folder_below_the_project_its_folder_is_named() {
+    let world = world(CHAIN);
+    world.good(&["run", "m"]);
+    world.file("sub/deep/x", "");
+    let below = |words: &[&str]| {
+        let mut command = world.command(words);
+        command.current_dir(world.path("sub/deep")).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let ended = Ended::of(command.spawn().unwrap());
+        assert_eq!(ended.code, 2, "{ended:?}");
+        ended
+    };
+    let project = fs::canonicalize(world.path("")).unwrap();
+    below(&["plan", "m"]).shows(&format!("it is a manifest of {}: start regatta in that folder", project.display()));
+    for words in [&["status"][..], &["logs"], &["report"]] {
+        below(words).shows(&format!("{} has runs: start regatta in that folder", project.display()));
+    }
+}
+
+#[test]
 fn gc_shows_what_could_go_and_with_yes_it_goes() {
     let world = world(CHAIN);
     world.good(&["run", "m"]);
@@ -582,7 +601,7 @@ fn gc_shows_what_could_go_and_with_yes_it_goes() {
     world.good(&["run", "m"]);
     let outputs = || fs::read_dir(world.path(".regatta/out")).unwrap().count();
     assert_eq!(outputs(), 5);
-    world.good(&["gc"]).shows("an older output").shows("`--yes` removes them");
+    world.good(&["gc"]).shows("an older output of d, manifest m").shows("`--yes` removes them");
     assert_eq!(outputs(), 5, "a dry run");
     world.good(&["gc", "--yes"]).shows("removed");
     assert_eq!(outputs(), 4);

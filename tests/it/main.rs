@@ -39,6 +39,7 @@ mod hosts;
 mod identity;
 mod image_registry;
 mod kept_part;
+mod known_failures;
 mod language;
 mod launch;
 mod launch_containers;

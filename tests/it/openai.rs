@@ -431,6 +431,22 @@ fn a_server_that_is_not_there_and_a_model_that_is_not_there_are_reported_before_
 }
 
 #[test]
+fn the_only_model_of_a_server_and_the_key_that_it_needs_are_what_to_set() {
+    let refused = |status: &str, list: &str, model: &str| {
+        let length = list.len();
+        let answer = format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\n\r\n{list}");
+        let server = Scripted::start(|_| vec![Do::Send(good())]).with_models(&answer);
+        let spec = BenchSpec { model: model.to_owned(), ..chat(&server, 1) };
+        wait_for(run(&spec, &Stop::new(), |_| {})).unwrap_err().to_string()
+    };
+    let one = refused("200 OK", r#"{"data":[{"id":"mini"}]}"#, "tensorrt_llm");
+    assert!(one.ends_with("it has mini; set `model: mini` (`regatta bench`: -m mini)"), "{one}");
+    let locked = refused("401 Unauthorized", "{}", "");
+    assert!(locked.contains(" refuses access: /v1/models: HTTP status 401; the key is named"), "{locked}");
+    assert!(!locked.contains("no model"), "{locked}");
+}
+
+#[test]
 fn what_the_interface_cannot_carry_is_refused_with_its_name() {
     let (_files, server) = simulator();
     let mut wrong = spec(&server.http.unwrap().to_string(), Api::OpenaiChat, 1);

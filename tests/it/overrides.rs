@@ -211,4 +211,25 @@ fn what_is_wrong_with_a_value_points_at_the_word() {
     let ended = world.regatta(&["run", "m", "a.gpus=many", "a.gpu=1"]);
     assert_eq!(ended.code, 2);
     ended.shows("a.gpus=many").shows("`stages.a.gpus` must be a whole number");
+    // The shell takes the outer quotes.
+    let ended = world.regatta(&["run", "m", "a.env.B=9"]);
+    ended.shows(r#"put it into quotes that the shell leaves: 'a.env.B="9"'"#);
+    world.good(&["plan", "m", r#"a.env.B="9""#]);
+}
+
+#[test]
+fn a_value_of_the_system_that_is_replaced_where_it_is_used_is_no_unknown_key() {
+    let world = World::new();
+    for key in ["build_flags", "generate_engines.build_flags", "stages.generate_engines.engine.build_flags"] {
+        let given = format!("{key}.max_num_tokens=4096");
+        world.good(&["plan", "quickstart", &given, "build_flags.max_batch_size=16"]);
+    }
+    // What replaces a value may read another.
+    world.good(&["plan", "quickstart", "build_flags.max_batch_size={{ tuning.max_num_tokens }}"]);
+    world.file("manifests/systems/one.yaml", "regatta: 1\nvars: { size: 1, sise: 2, spare: 3 }\n");
+    world.manifest("m", "params: { system: { catalog: systems, default: one } }\nstages:\n  a: { env: { A: '{{ size }}' }, shell: 'true' }\n");
+    let ended = world.regatta(&["plan", "m", "a.env.A={{ spare }}"]);
+    assert_eq!(ended.code, 2);
+    ended.shows("unknown key `sise` in `vars`");
+    assert!(!ended.stderr.contains("`spare`"), "{}", ended.stderr);
 }

@@ -197,6 +197,23 @@ fn a_port_that_is_taken_is_named_with_who_has_it() {
 }
 
 #[test]
+fn a_port_of_another_project_is_named_with_its_run() {
+    let port = crate::ports::free_port();
+    let parts = [&server("", &format!("port: {port}")), LONG_USER];
+    let (measuring, other) = (world(&parts), world(&parts));
+    let run = measuring.start(&["run", "m"]);
+    measuring.await_file("using");
+    let ended = other.regatta(&["run", "m"]);
+    assert_eq!(ended.code, 1, "{ended:?}");
+    ended.shows(&format!("port {port} cannot be used")).shows("it belongs to run ");
+    let project = fs::canonicalize(measuring.path("")).unwrap();
+    ended.shows(&project.display().to_string());
+    assert!(!format!("{}{}", ended.stdout, ended.stderr).contains("kill"), "{ended:?}");
+    measuring.file("gate", "");
+    assert_eq!(Ended::of(run).code, 0);
+}
+
+#[test]
 fn a_server_whose_users_are_all_done_is_not_started() {
     let world = world(&[&server("", ""), USER, "  other: { shell: echo 1 > out }\n"]);
     world.good(&["run", "m"]);

@@ -61,6 +61,9 @@ pub(super) fn bench(global: &Global, request: &BenchCommand) -> Result<CliExit, 
     }
     // Before anything is measured.
     let earlier = request.out.as_deref().map(OutFolder::of).transpose()?;
+    if let (Some(folder), Some(earlier)) = (&request.out, &earlier) {
+        earlier.refuse_another_benchmark(folder, &text)?;
+    }
     let mut is_replaced = false;
     let exit = measure(global, request, &text).and_then(|ran| {
         let task = ran.outs.iter().find(|(task, _)| task.as_str() == STAGE);

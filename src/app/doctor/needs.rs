@@ -247,7 +247,12 @@ impl Needs {
                 ports: server.port.map(|port| (port, server.servers.unwrap_or(1))),
                 program: (!is_contained).then(|| (server.program.clone(), "vllm")),
             }),
-            Action::Bench(_) => self.benchmarks.push(id),
+            Action::Bench(bench) => {
+                if let Some(name) = &bench.api_key_env {
+                    self.secrets.entry(name.clone()).or_default().push(id.clone());
+                }
+                self.benchmarks.push(id);
+            }
             Action::Weights(weights) if weights.hf.is_some() => self.weights.push((id, weights.clone())),
             _ => {}
         }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use crate::app::error::CommandError;
 use crate::app::output::print_error;
 use crate::report::{RunState, junit_xml, markdown_summary};
 use crate::runner::store::{PathError, append_named, write_named};
@@ -14,6 +15,18 @@ pub(super) const STEP_SUMMARY: &str = "GITHUB_STEP_SUMMARY";
 pub(super) struct CiFiles {
     junit: Option<PathError>,
     step_summary: Option<PathError>,
+}
+
+/// Before anything runs: a stage makes no folder for it.
+///
+/// # Errors
+/// There is no folder for the file.
+pub(super) fn check_junit(file: &Path) -> Result<(), CommandError> {
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if folder.is_dir() {
+        return Ok(());
+    }
+    Err(CommandError::Usage(format!("`--junit {}`: there is no folder {}", file.display(), folder.display())))
 }
 
 impl CiFiles {

@@ -22,6 +22,7 @@ use super::sink::EventSink;
 use crate::app::earlier_runs::{EarlierRun, earlier_runs};
 use crate::app::error::{CommandError, with_causes};
 use crate::app::expression_guard::watch_templates;
+use crate::app::known_failures::refuse_known_failures;
 use crate::app::output::print_error;
 use crate::app::planning::refuse_impossible_launches;
 use crate::app::project::{Project, options};
@@ -128,6 +129,7 @@ fn prepare_and_execute(
     }
     let otlp = OtlpEndpoints::of(request.otlp.as_deref(), |name| project.variable(name));
     otlp.check().map_err(CommandError::usage)?;
+    request.junit.as_deref().map(ci_files::check_junit).transpose()?;
     let held = hold.map(|hold| KeptServers::choose(&plan, hold)).transpose()?;
     request.select.until.extend(held.iter().map(|held| held.name.clone()));
     let jobs = request.jobs.map_or_else(|| thread::available_parallelism().map_or(1, usize::from), NonZeroUsize::get);
@@ -152,6 +154,10 @@ fn prepare_and_execute(
         None => None,
     };
     let holding = lockfile::command::enforce(&project, &request, &mut plan, &mut options, Styler::chosen(look.color))?;
+    let failures = refuse_known_failures(&project, &request, &plan, &options)?;
+    if failures != CliExit::Done {
+        return Ok(RunEnd::without_tasks(failures));
+    }
     let prepared = PreparedRun {
         project,
         plan: Arc::new(plan),

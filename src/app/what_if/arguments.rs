@@ -1,5 +1,7 @@
 //! The settings, limits and lengths of `regatta what-if`, as they are typed.
 
+use serde_json::json;
+
 use crate::app::error::CommandError;
 use crate::cli::KeyValueArg;
 use crate::sim::{UnknownMetric, is_in_virtual_time};
@@ -46,8 +48,8 @@ pub(super) fn limits(text: &str) -> Result<Vec<LatencyLimit>, CommandError> {
         };
         let Some((key, time)) = word.split_once('<') else { return Err(wrong("there is no `<` in it".to_owned())) };
         let time = time.trim_start_matches('=');
-        let limits: Limits =
-            serde_yaml::from_str(&format!("{key}: {time}")).map_err(|error| wrong(error.to_string()))?;
+        // A text, so that what has no unit is refused as a duration is.
+        let limits: Limits = serde_json::from_value(json!({ key: time })).map_err(|error| wrong(error.to_string()))?;
         let limit = limits.latencies().next();
         let limit = limit.ok_or_else(|| wrong(format!("`{key}` is no latency and statistic")))?;
         if !is_in_virtual_time(limit.metric) {
@@ -70,4 +72,16 @@ pub(super) fn length(text: &str) -> Result<Length, CommandError> {
         _ => return Err(wrong()),
     };
     if length.fault().is_some() { Err(wrong()) } else { Ok(length) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_without_a_unit_is_no_duration() {
+        let Err(CommandError::Usage(why)) = limits("ttft_p99<450") else { panic!("it has no unit") };
+        assert!(why.contains("`450` is not a duration") && why.contains("hint: write it as in"), "{why}");
+        assert!(limits("ttft_p99<=450ms,tpot_p99<40ms").is_ok_and(|limits| limits.len() == 2));
+    }
 }

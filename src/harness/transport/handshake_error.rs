@@ -36,7 +36,7 @@ pub(in crate::harness) enum HandshakeError {
     #[error("{path} (HTTP status {status}) names no model, so one must be given")]
     NoModelNamed { path: String, status: u16 },
     /// All models that the server names.
-    #[error("it has {}", .0.join(", "))]
+    #[error("{}", other_models(.0))]
     OtherModels(Vec<String>),
     /// The server's own message.
     #[error("{0}")]
@@ -45,7 +45,20 @@ pub(in crate::harness) enum HandshakeError {
     Status(u16),
 }
 
+/// Of a single one it is known what to set.
+fn other_models(names: &[String]) -> String {
+    match names {
+        [only] => format!("it has {only}; set `model: {only}` (`regatta bench`: -m {only})"),
+        _ => format!("it has {}", names.join(", ")),
+    }
+}
+
 impl HandshakeError {
+    /// Whether the server refuses whoever asks, whatever the model.
+    pub const fn is_of_access(&self) -> bool {
+        matches!(self, Self::NoKey { .. } | Self::WrongKey { .. })
+    }
+
     /// Whether the server has no such method: then the question stays open.
     pub fn is_unimplemented(&self) -> bool {
         matches!(self, Self::Call { error, .. } if error.is_unimplemented())

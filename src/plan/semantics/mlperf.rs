@@ -149,7 +149,7 @@ impl StageChecker<'_> {
     }
 
     /// As `say`, but at the key, not at its value.
-    fn at_key(&mut self, path: &[&str], what: &str, label: &str, hint: Option<String>) {
+    pub(super) fn at_key(&mut self, path: &[&str], what: &str, label: &str, hint: Option<String>) {
         let before = self.found.len();
         self.push_error(path, what, label, hint);
         let Some((last, above)) = path.split_last() else { return };

@@ -7,6 +7,7 @@ mod engine_and_server;
 mod git;
 mod gpu_clocks;
 mod host;
+mod load_keys;
 mod mlperf;
 mod packaging;
 mod repository_parameters;
@@ -337,6 +338,7 @@ impl StageChecker<'_> {
 
     fn bench(&mut self, bench: &Bench) {
         self.sweep(bench);
+        self.load_keys(bench);
         // A point of the sweep is checked as a benchmark of its own.
         let bench = &*bench.at_first_level();
         self.search(bench);

@@ -212,6 +212,19 @@ impl RunState {
         self.of(TaskPhase::Failed).filter(|(_, entry)| entry.is_interrupted()).count()
     }
 
+    /// Whether what failed are benchmarks without a valid verdict, and nothing else.
+    pub fn is_only_invalid(&self) -> bool {
+        let is_invalid = |entry: &TaskState| {
+            entry.failure.as_deref().is_none_or(|failure| matches!(failure.kind, FailureKind::Invalid(_)))
+        };
+        self.tally.failed > 0 && self.of(TaskPhase::Failed).all(|(_, entry)| is_invalid(entry))
+    }
+
+    /// How many tasks were left out or not reached, as servers that no task needed: no event is of them.
+    pub const fn unmentioned(&self) -> usize {
+        self.total.saturating_sub(self.done())
+    }
+
     /// How many tasks came to an end of their own: not those that were interrupted, or not started.
     pub fn finished_tasks(&self) -> usize {
         self.done() - self.tally.cancelled - self.interrupted()

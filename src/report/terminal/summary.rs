@@ -242,13 +242,16 @@ fn closing(run_state: &RunState, places: &RunPaths, styler: Styler, out: &mut St
     let (tone, word) = verdict(run_state);
     let mut parts = Vec::new();
     let interrupted = run_state.interrupted();
+    // A run that ended well left out servers that no task needed; any other one did not come to them.
+    let is_cut = run_state.finished.is_some_and(|end| end.exit != 0);
+    let unreached = if is_cut { run_state.unmentioned() } else { 0 };
     for (n, word) in [
         (run_state.tally.ran, "ran"),
         (run_state.tally.cached, "cached"),
         (run_state.tally.skipped, "skipped"),
         (run_state.tally.failed - interrupted, "failed"),
         (interrupted, "interrupted"),
-        (run_state.tally.cancelled, "not started"),
+        (run_state.tally.cancelled + unreached, "not started"),
     ] {
         if n > 0 {
             parts.push(format!("{n} {word}"));
@@ -271,10 +274,9 @@ fn closing(run_state: &RunState, places: &RunPaths, styler: Styler, out: &mut St
 
 /// The first word of the last line.
 fn verdict(run_state: &RunState) -> (TextRole, &'static str) {
-    let failures = || run_state.of(TaskPhase::Failed).filter_map(|(_, entry)| entry.failure.as_deref());
     if run_state.stopping.is_some() || run_state.finished.is_some_and(|end| end.exit == 130) {
         (TextRole::Warning, "interrupted:")
-    } else if run_state.tally.failed > 0 && failures().all(|failure| matches!(failure.kind, FailureKind::Invalid(_))) {
+    } else if run_state.is_only_invalid() {
         (TextRole::Bad, "invalid:")
     } else if run_state.tally.failed > 0 || run_state.finished.is_some_and(|end| end.exit != 0) {
         (TextRole::Bad, "failed:")
@@ -320,6 +322,18 @@ mod tests {
         assert_eq!((run_state.interrupted(), run_state.finished_tasks()), (1, 1));
         let text = summary(&run_state, &RunPaths::default(), Styler::OFF);
         assert!(text.ends_with("failed: 1 failed, 1 interrupted\n"), "{text}");
+    }
+
+    #[test]
+    fn all_that_a_failed_run_did_not_start_is_counted() {
+        let mut run_state = RunState::new();
+        run_state.total = 6;
+        run_state.fold(&task_failed(&TaskId::new("a"), &Failure::new(FailureKind::Exit(3), "it ended"), 1.0));
+        run_state.fold(&Event::TaskCancelled { task: TaskId::new("b"), why: "it needs a".to_owned() });
+        let tally = run_state.tally;
+        run_state.fold(&Event::RunFinished { tally, exit: 1, seconds: 2.0 });
+        let text = summary(&run_state, &RunPaths::default(), Styler::OFF);
+        assert!(text.ends_with("failed: 1 failed, 5 not started in 2.0 s\n"), "{text}");
     }
 
     #[test]

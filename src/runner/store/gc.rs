@@ -1,6 +1,6 @@
 //! What could go, and making it go.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use walkdir::WalkDir;
 use super::durable::{PathError, WithPath as _, discard, half_written_by, is_there, items_in};
 use super::home::{RESUMED, is_output_name};
 use super::own_items::is_own_file;
-use super::{OutputCache, StateFolder, read_journal, runs, tags_of};
+use super::{OutputCache, StateFolder, TaskRecord, read_journal, runs, tags_of};
 use crate::event::{Event, RunId, TaskId};
 use crate::files::is_absence;
 
@@ -38,7 +38,8 @@ pub fn garbage(
     let all = runs(home)?;
     let (tagged, of_tagged) = tagged_runs(home, &all)?;
     kept.extend(of_tagged);
-    let named = output_cache.named_folders();
+    let records = output_cache.records();
+    let owners: HashMap<&str, &TaskRecord> = records.iter().map(|record| (record.folder.as_str(), &**record)).collect();
     let mut found = Vec::new();
     for path in items_in(&home.outputs())? {
         let name = name_of(&path);
@@ -47,12 +48,16 @@ pub fn garbage(
         if !is_output_name(folder) || kept.contains(folder) || is_there(&home.jobs().join(folder))? {
             continue;
         }
-        let is_recorded = named.contains(folder);
-        if is_running && !is_recorded {
+        let owner = owners.get(folder);
+        if is_running && owner.is_none() {
             continue;
         }
-        let why = if is_recorded { "an older output" } else { "left by an attempt that did not finish" };
-        found.push(Garbage { bytes: size(&path), path, why: why.to_owned() });
+        let why = match owner {
+            Some(record) if record.manifest.is_empty() => format!("an older output of {}", record.task),
+            Some(record) => format!("an older output of {}, manifest {}", record.task, record.manifest),
+            None => "left by an attempt that did not finish".to_owned(),
+        };
+        found.push(Garbage { bytes: size(&path), path, why });
     }
     for run in all.iter().take(all.len().saturating_sub(keep)).filter(|run| !tagged.contains(*run)) {
         let path = home.run(run);

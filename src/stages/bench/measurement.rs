@@ -137,6 +137,7 @@ pub fn failure(error: &HarnessError) -> Failure {
         | HarnessError::OtherModel { .. }
         | HarnessError::Data { .. }
         | HarnessError::DataEnd { .. }
+        | HarnessError::Access { .. }
         | HarnessError::Model { .. }
         | HarnessError::Request { .. } => FailureKind::Refused,
         HarnessError::Connect { .. } | HarnessError::Warmup { .. } => FailureKind::Service,

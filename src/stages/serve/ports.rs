@@ -4,6 +4,7 @@ use std::net::TcpListener;
 
 use crate::event::{Failure, FailureKind};
 use crate::exec::process;
+use crate::files::read_bytes;
 use crate::triton::launch::{Port, Ports};
 
 pub(super) const HOST: &str = "127.0.0.1";
@@ -44,15 +45,37 @@ pub(super) fn check_free(port: u16, key: &str) -> Result<(), Failure> {
         Err(error) => {
             let failure = Failure::new(FailureKind::Service, format!("port {port} cannot be used: {error}"));
             Err(match process::listener(port) {
-                Some(owner) => failure
-                    .cause(format!("process {} listens there: {}", owner.pid, owner.command))
-                    .hint(format!("end it (`kill {}`), or leave `{key}` out to get a free one", owner.pid)),
+                Some(owner) => {
+                    let failure = failure.cause(format!("process {} listens there: {}", owner.pid, owner.command));
+                    // To end it would spoil what that run measures.
+                    failure.hint(match run_of(owner.pid) {
+                        Some(run) => {
+                            format!(
+                                "it belongs to {run}: wait for the end of that, or leave `{key}` out to get a free one"
+                            )
+                        }
+                        None => format!("end it (`kill {}`), or leave `{key}` out to get a free one", owner.pid),
+                    })
+                }
                 None => failure.hint(format!(
                     "`ss -ltnp` shows the process that listens there; or leave `{key}` out to get a free one"
                 )),
             })
         }
     }
+}
+
+/// The run that started a process, and its project, from the environment of the process.
+fn run_of(pid: i32) -> Option<String> {
+    let variables = read_bytes(format!("/proc/{pid}/environ")).ok()?;
+    let value = |name: &str| {
+        let mut all = variables.split(|&byte| byte == 0);
+        let value = all.find_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="))?;
+        Some(String::from_utf8_lossy(value).into_owned())
+    };
+    let (run, home) = (value(process::RUN)?, value(process::HOME)?);
+    let project = home.strip_suffix("/.regatta").unwrap_or(&home);
+    Some(format!("run {run} of {project}"))
 }
 
 #[cfg(test)]

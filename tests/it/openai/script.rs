@@ -34,6 +34,8 @@ pub struct Scripted {
     /// Bytes of floods that were taken.
     pub flooded: Arc<AtomicU64>,
     open: Arc<Mutex<Vec<TcpStream>>>,
+    /// What a `GET` is answered with, in place of 404.
+    models: Arc<Mutex<Option<String>>>,
 }
 
 impl Scripted {
@@ -45,6 +47,8 @@ impl Scripted {
         let (kept, recorded) = (Arc::clone(&open), Arc::clone(&requests));
         let flooded = Arc::<AtomicU64>::default();
         let taken = Arc::clone(&flooded);
+        let models = Arc::<Mutex<Option<String>>>::default();
+        let listed = Arc::clone(&models);
         let script: Arc<Script> = Arc::new(script);
         let number = Arc::new(AtomicU64::new(0));
         // The threads end with their connections, and those with the server or the test.
@@ -53,15 +57,21 @@ impl Scripted {
                 socket.set_nodelay(true).unwrap();
                 kept.lock().unwrap().push(socket.try_clone().unwrap());
                 let (recorded, script, number) = (Arc::clone(&recorded), Arc::clone(&script), Arc::clone(&number));
-                let taken = Arc::clone(&taken);
+                let (taken, listed) = (Arc::clone(&taken), Arc::clone(&listed));
                 let kept = socket.try_clone().unwrap();
                 thread::spawn(move || {
-                    converse(socket, &recorded, &*script, &number, &taken);
+                    converse(socket, &recorded, &*script, &number, (&taken, &listed));
                     let _ = kept.shutdown(std::net::Shutdown::Both);
                 });
             }
         });
-        Self { address, requests, flooded, open }
+        Self { address, requests, flooded, open, models }
+    }
+
+    /// With this answer to every `GET`.
+    pub fn with_models(self, answer: &str) -> Self {
+        *self.models.lock().unwrap() = Some(answer.to_owned());
+        self
     }
 }
 
@@ -79,13 +89,15 @@ fn converse(
     recorded: &Mutex<Vec<String>>,
     script: &Script,
     number: &AtomicU64,
-    flooded: &AtomicU64,
+    (flooded, models): (&AtomicU64, &Mutex<Option<String>>),
 ) -> Option<()> {
     let mut bytes = Vec::new();
     loop {
         let request = next(&mut socket, &mut bytes)?;
         if request.starts_with("GET ") {
-            socket.write_all(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n").ok()?;
+            let listed = models.lock().unwrap().clone();
+            let answer = listed.unwrap_or_else(|| "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n".to_owned());
+            socket.write_all(answer.as_bytes()).ok()?;
             continue;
         }
         recorded.lock().unwrap().push(request);

@@ -27,10 +27,12 @@ pub(crate) async fn handshake(
         endpoint: endpoint.clone(),
         source: TransportFailure::new(error),
     };
-    let model = |error: HandshakeError| HarnessError::Model {
-        endpoint: endpoint.clone(),
-        model: spec.model.clone(),
-        source: TransportFailure::new(error),
+    let model = |error: HandshakeError| {
+        let endpoint = endpoint.clone();
+        if error.is_of_access() {
+            return HarnessError::Access { endpoint, source: TransportFailure::new(error) };
+        }
+        HarnessError::Model { endpoint, model: spec.model.clone(), source: TransportFailure::new(error) }
     };
     let key = api_key(http)?;
     let asker = HandshakeClient {

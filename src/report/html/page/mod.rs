@@ -230,16 +230,11 @@ fn safe(pictures: &[String]) -> Vec<Safe> {
 }
 
 fn verdict(run_state: &RunState) -> (&'static str, &'static str) {
-    let invalid = |entry: &TaskState| {
-        entry.failure.as_ref().is_some_and(|failure| matches!(failure.kind, FailureKind::Invalid(_)))
-    };
     match run_state.finished {
         None => ("odd", "not finished"),
         Some(end) if end.exit == 130 => ("odd", "interrupted"),
         Some(end) if end.exit == 0 => ("good", "done"),
-        Some(_) if run_state.tally.failed > 0 && run_state.of(TaskPhase::Failed).all(|(_, entry)| invalid(entry)) => {
-            ("bad", "invalid")
-        }
+        Some(_) if run_state.is_only_invalid() => ("bad", "invalid"),
         Some(_) => ("bad", "failed"),
     }
 }
