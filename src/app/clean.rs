@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::find_result::results_of_run;
+use super::find_result::measured_outputs;
 use super::observed_run::holding_run;
 use super::project::Project;
 use crate::app::error::CommandError;
@@ -62,9 +62,9 @@ fn lost_measurements(home: &StateFolder, found: &[Garbage]) -> Result<usize, Com
     let (mut all, mut kept) = (HashSet::new(), HashSet::new());
     for run in readable_runs(home)?.0 {
         // A journal that cannot be read has no measurements in the history either.
-        let Ok((_, results)) = results_of_run(home, &run) else { continue };
+        let Ok(outputs) = measured_outputs(home, &run) else { continue };
         let run_goes = goes(&real(&home.run(&run)));
-        for folder in results.iter().map(|(_, folder)| real(folder)) {
+        for folder in outputs.results.iter().map(|(_, folder)| real(folder)) {
             if !run_goes && !goes(&folder) {
                 kept.insert(folder.clone());
             }
