@@ -92,12 +92,12 @@ pub(super) fn compare(global: &Global, request: &Compare) -> Result<CliExit, Com
 }
 
 fn run_set(name: &str, runs: &[FoundResult], as_tool: Option<Tool>) -> Result<RunSet, CommandError> {
-    let of = |found: &FoundResult| match as_tool {
-        Some(tool) => ComparedResult::as_tool(&found.run, tool).map_err(CommandError::usage),
-        None => {
-            let of = ComparedResult::of(&found.run);
-            Ok(found.search.iter().fold(of, ComparedResult::with_search))
+    let of = |found: &FoundResult| {
+        if let Some(tool) = as_tool {
+            return ComparedResult::as_tool(&found.run, tool).map_err(CommandError::usage);
         }
+        let of = ComparedResult::of(&found.run);
+        Ok(found.search.iter().fold(of, ComparedResult::with_search))
     };
     let sheets = runs.iter().map(of).collect::<Result<Vec<_>, _>>()?;
     RunSet::new(name, sheets).map_err(CommandError::usage)

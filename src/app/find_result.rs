@@ -347,13 +347,11 @@ fn named_output(home: &StateFolder, last: &RunState, word: &str, file: &str) -> 
 /// A task in `latest`. `None`: the last run had it, too, and did not finish it, so that this is an older result than that run's.
 fn of_latest(home: &StateFolder, last: &RunState, found: (String, PathBuf), file: &str) -> Option<Place> {
     let of_last = last.tasks.iter().find(|(task, _)| found.0 == task.as_str() || is_below(&found.0, task.as_str()));
-    match of_last {
-        Some((_, entry)) => is_finished(entry).then(|| Place::of_task(found)),
-        None => {
-            let earlier = run_with(home, &found.0, file).ok().flatten();
-            Some(Place { earlier, ..Place::of_task(found) })
-        }
+    if let Some((_, entry)) = of_last {
+        return is_finished(entry).then(|| Place::of_task(found));
     }
+    let earlier = run_with(home, &found.0, file).ok().flatten();
+    Some(Place { earlier, ..Place::of_task(found) })
 }
 
 fn is_finished(entry: &TaskState) -> bool {
@@ -496,7 +494,7 @@ fn read(place: &Place) -> Result<FoundResult, CommandError> {
             return read_regatta_result(place, file.parent().unwrap_or(Path::new(".")), result);
         }
     }
-    let mut runs = located_runs(&[path.clone()])?;
+    let mut runs = located_runs(std::slice::from_ref(path))?;
     match (runs.pop(), runs.len()) {
         (Some(only), 0) => {
             let imported = Imported { name: name.clone(), ..only.run };

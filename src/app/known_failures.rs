@@ -23,17 +23,17 @@ pub(super) fn refuse_known_failures(
     options: &RunOptions,
 ) -> Result<CliExit, CommandError> {
     let chosen = || plan.tasks.iter().enumerate().filter(|(ix, task)| is_chosen(*ix, task, options));
-    let mut errors = String::new();
+    let mut errors: Vec<String> = Vec::new();
     for (ix, task) in chosen() {
         for (name, path) in missing_inputs(task, project.home.project()) {
             if !may_be_made(plan, options, ix, path) {
                 let path = project.home.project().join(path);
-                errors += &format!(
+                errors.push(format!(
                     "error: {}: input {name}: {} does not exist\n  hint: paths are relative to the folder that regatta is started in; \
                      one in the output of a stage is `{{{{ stages.NAME.out }}}}/…`; with --keep-going what can run runs\n",
                     task.id,
                     path.display()
-                );
+                ));
             }
         }
     }
@@ -52,7 +52,7 @@ pub(super) fn refuse_known_failures(
         let run: BTreeSet<&str> = run.map(|decision| decision.id.as_str()).collect();
         for (task, key, secrets) in unset.into_iter().filter(|(task, ..)| run.contains(task.id.as_str())) {
             if let Some(why) = key {
-                errors += &format!("error: {}: {why}\n", task.id);
+                errors.push(format!("error: {}: {why}\n", task.id));
             }
             for why in secrets {
                 print_error(&format!("note: {}: {why}\n", task.id));
@@ -62,7 +62,7 @@ pub(super) fn refuse_known_failures(
     if errors.is_empty() || request.keep_going {
         return Ok(CliExit::Done);
     }
-    print_error(&errors);
+    print_error(&errors.concat());
     Ok(CliExit::Usage)
 }
 

@@ -140,7 +140,7 @@ mod tests {
                 [("model", "2"), ("slots", slots)].map(|(name, value)| (name.into(), value.into())).into();
             one
         };
-        let results = [("load/2/8", named("8")), ("load/2/4", named("4"))];
+        let results = vec![("load/2/8", named("8")), ("load/2/4", named("4"))];
         let all: Vec<_> =
             results.iter().map(|(task, result)| GatheredResult { task, folder: PathBuf::new(), result }).collect();
         let (name, report) = gather(&all).remove(0);

@@ -162,7 +162,9 @@ pub fn examine(root: &Path, round: &Round) -> SubmissionReport {
     let submitters = tree::submitters(root);
     structure::root(&mut to, root, layout);
     names::check(&mut to, root, layout);
-    submitters.iter().for_each(|submitter| structure::no_results(&mut to, submitter, layout));
+    for submitter in &submitters {
+        structure::no_results(&mut to, submitter, layout);
+    }
     for submitter in submitters.iter().filter(|submitter| !submitter.systems.is_empty()) {
         // First of all, whether it is a rehearsal.
         let locks = record::read(&mut to, submitter, round);

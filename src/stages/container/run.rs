@@ -65,7 +65,6 @@ pub fn emit_removal(emit: &(dyn Fn(Event) + Send + Sync), task: &TaskId, resourc
 }
 
 /// The second value: whether its container is gone for certain.
-
 async fn to_its_end(
     lease: &Lease,
     command: &ProcessCommand,

@@ -21,7 +21,7 @@ pub struct JobProgress {
 
 /// A look at the folder.
 pub enum FolderLook {
-    Progress(JobProgress),
+    Progress(Box<JobProgress>),
     /// It cannot be read now; with a message for the user, sent once.
     Unreadable(Option<String>),
 }
@@ -54,7 +54,7 @@ impl ProgressReader {
             Ok((progress, offset)) => {
                 self.offset = offset;
                 self.unreadable_since = None;
-                Ok(FolderLook::Progress(progress))
+                Ok(FolderLook::Progress(Box::new(progress)))
             }
             Err(error) if error.is_of_system() => {
                 let since = *self.unreadable_since.get_or_insert(now);

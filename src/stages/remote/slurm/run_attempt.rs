@@ -145,7 +145,8 @@ impl JobAttempt<'_> {
         loop {
             let view = self.view.borrow_and_update().clone();
             match reader.look().await {
-                Ok(FolderLook::Progress(JobProgress { ended, lines, claimant, heartbeat })) => {
+                Ok(FolderLook::Progress(progress)) => {
+                    let JobProgress { ended, lines, claimant, heartbeat } = *progress;
                     self.take_events(&lines, &mut ready).await;
                     if let Some(ended) = ended {
                         let result = self.conclude(ended, &queue).await;
