@@ -140,9 +140,9 @@ mod tests {
                 [("model", "2"), ("slots", slots)].map(|(name, value)| (name.into(), value.into())).into();
             one
         };
-        let results = vec![("load/2/8", named("8")), ("load/2/4", named("4"))];
-        let all: Vec<_> =
-            results.iter().map(|(task, result)| GatheredResult { task, folder: PathBuf::new(), result }).collect();
+        let (eight, four) = (named("8"), named("4"));
+        let one = |task, result| GatheredResult { task, folder: PathBuf::new(), result };
+        let all = [one("load/2/8", &eight), one("load/2/4", &four)];
         let (name, report) = gather(&all).remove(0);
         assert_eq!((name.as_str(), report.axis.as_str()), ("load/2", "slots"));
         assert_eq!(report.points[0].level.to_string(), "slots=4");
