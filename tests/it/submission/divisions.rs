@@ -55,7 +55,7 @@ fn open_keeps_the_limits_that_the_checker_of_the_round_has() {
 fn limits_in_force_are_those_of_closed() {
     let round = Round::named("v6.1").unwrap();
     let examined = in_open(&round, |s| {
-        s.set("Server/performance/run_1", "requested_server_ttft_latency", &json!(5_000_000_000_u64))
+        s.set("Server/performance/run_1", "requested_server_ttft_latency", &json!(5_000_000_000_u64));
     });
     assert_eq!(examined.refusal_count(), 0, "{:#?}", examined.findings);
 }
