@@ -212,8 +212,8 @@ impl TaskExecutor for EndsDuringPause {
     }
 }
 
-fn retried(delay: Duration) -> Box<RetryRule> {
-    Box::new(RetryRule { times: 3, delay, on_oom: false, lower: None })
+const fn retried(delay: Duration) -> RetryRule {
+    RetryRule { times: 3, delay, on_oom: false, lower: None }
 }
 
 #[tokio::test]
@@ -223,7 +223,7 @@ async fn a_step_whose_server_ends_before_its_next_attempt_has_none() {
             Task { lifetime: Lifetime::Service, ..task("server") },
             Task {
                 needs: vec![Need { task: 0, data: true }],
-                retry: Some(retried(Duration::from_secs(1))),
+                retry: Some(Box::new(retried(Duration::from_secs(1)))),
                 ..task("step")
             },
         ];
@@ -260,7 +260,7 @@ impl TaskExecutor for Fails {
 #[tokio::test]
 async fn after_a_failure_no_stage_is_tried_again() {
     let step = |id: &str, retry| Task { cpus: Some(1), retry, ..task(id) };
-    let retry = Some(retried(Duration::from_secs(1)));
+    let retry = Some(Box::new(retried(Duration::from_secs(1))));
     let tasks = vec![step("retried", retry.clone()), step("once", None), step("late", retry)];
     let attempts = Arc::<Mutex<Vec<String>>>::default();
     let summary = run_tasks(&World::new(), tasks, 3, Fails { attempts: Arc::clone(&attempts) }).await;
