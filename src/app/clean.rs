@@ -15,7 +15,8 @@ use crate::files::is_absence;
 use crate::manifest::is_shipped;
 use crate::report::counted;
 use crate::runner::store::{
-    Garbage, LockAttempt, OutputCache, ProjectLock, StateFolder, StateItems, garbage, is_there, readable_runs, remove,
+    Garbage, LockAttempt, OutputCache, PathError, ProjectLock, StateFolder, StateItems, garbage, is_there,
+    readable_runs, remove,
 };
 use crate::units::{plain_path, size};
 
@@ -35,7 +36,10 @@ pub(super) fn gc(global: &Global, request: Gc) -> Result<CliExit, CommandError> 
             print_error(&format!("note: {run} is running; what it has not finished is not listed\n"));
         }
         print_garbage(&home, &found, false);
-        let lost = lost_measurements(&home, &found)?;
+        let (lost, unreadable) = lost_measurements(&home, &found)?;
+        for error in unreadable {
+            print_error(&format!("note: what of it is in the history is not known: {error}\n"));
+        }
         if lost > 0 {
             print_error(&format!(
                 "note: `regatta history` would lose {}; `regatta tag` keeps what a run measured\n",
@@ -54,15 +58,21 @@ pub(super) fn gc(global: &Global, request: Gc) -> Result<CliExit, CommandError> 
     Ok(CliExit::Done)
 }
 
-/// How many of the measurements in the history would no longer be there.
-fn lost_measurements(home: &StateFolder, found: &[Garbage]) -> Result<usize, CommandError> {
+/// How many of the measurements in the history would no longer be there, and why some runs are not counted.
+fn lost_measurements(home: &StateFolder, found: &[Garbage]) -> Result<(usize, Vec<PathError>), CommandError> {
     let real = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let gone: Vec<PathBuf> = found.iter().map(|item| real(&item.path)).collect();
     let goes = |path: &Path| gone.iter().any(|gone| path.starts_with(gone));
     let (mut all, mut kept) = (HashSet::new(), HashSet::new());
-    for run in readable_runs(home)?.0 {
-        // A journal that cannot be read has no measurements in the history either.
-        let Ok(outputs) = measured_outputs(home, &run) else { continue };
+    let (runs, mut unreadable) = readable_runs(home)?;
+    for run in runs {
+        let outputs = match measured_outputs(home, &run) {
+            Ok(outputs) => outputs,
+            Err(error) => {
+                unreadable.push(error);
+                continue;
+            }
+        };
         let run_goes = goes(&real(&home.run(&run)));
         for folder in outputs.results.iter().map(|(_, folder)| real(folder)) {
             if !run_goes && !goes(&folder) {
@@ -71,7 +81,7 @@ fn lost_measurements(home: &StateFolder, found: &[Garbage]) -> Result<usize, Com
             all.insert(folder);
         }
     }
-    Ok(all.len() - kept.len())
+    Ok((all.len() - kept.len(), unreadable))
 }
 
 pub(super) fn clean(global: &Global, yes: bool) -> Result<CliExit, CommandError> {

@@ -316,8 +316,8 @@ fn a_state_file_that_cannot_be_read_is_named_or_only_a_cache_and_nothing_runs_ag
                     assert!(is_cache && ended.code == 0 || text.contains(message), "{text}");
                     let named = path.strip_prefix(world.path("")).expect("below it").display().to_string();
                     assert!(is_cache || text.matches(&named).count() > 1, "{text}");
-                    // Others are listed, and planned; `runs` and `plan` print what they leave out.
-                    assert!(is_cache || ["runs", "plan"].contains(&words[0]) || ended.code == 1, "{text}");
+                    // Others are listed, planned and removed; `runs`, `plan` and `gc` print what they leave out.
+                    assert!(is_cache || ["runs", "plan", "gc"].contains(&words[0]) || ended.code == 1, "{text}");
                 } else {
                     assert!(ended.code <= 1, "{text}");
                 }
