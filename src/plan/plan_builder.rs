@@ -327,7 +327,7 @@ fn skipped_task(stage: &StageOf<'_>, instance: &Instance) -> Task {
     }
 }
 
-fn foreach(instance: &Instance) -> BTreeMap<String, String> {
+fn foreach(instance: &Instance) -> Vec<(String, String)> {
     instance.coordinates.iter().map(|(variable, value)| (variable.clone(), value.to_string())).collect()
 }
 

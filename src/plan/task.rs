@@ -71,8 +71,9 @@ pub struct Task {
     pub id: TaskId,
     /// The stage it came from.
     pub stage: String,
-    /// The values that a `foreach` gives it, by variable.
-    pub foreach: BTreeMap<String, String>,
+    /// The values that a `foreach` gives it, by variable. A list, because it is small in every task.
+    #[serde(default)]
+    pub foreach: Vec<(String, String)>,
     pub about: Option<String>,
     pub lifetime: Lifetime,
     /// Set when its `when` is false, or something it cannot do without is skipped: why.
@@ -122,7 +123,7 @@ impl Task {
         Self {
             id,
             stage,
-            foreach: BTreeMap::new(),
+            foreach: Vec::new(),
             about: None,
             lifetime: Lifetime::Step,
             skipped: None,
@@ -162,17 +163,20 @@ impl Task {
         matches!(self.kind, ActionKind::Engine | ActionKind::Git | ActionKind::Template | ActionKind::Repository)
     }
 
+    /// Whether another task may repeat it on purpose.
+    pub const fn is_repeatable(&self) -> bool {
+        matches!(self.kind, ActionKind::Bench | ActionKind::TrtllmBench | ActionKind::Mlperf | ActionKind::Shell)
+    }
+
     /// Whether it repeats the other one on purpose: the same measurement or the same command, of its own or of an equal server's.
     pub fn repeats(&self, other: &Self) -> bool {
-        let is_repeatable =
-            matches!(self.kind, ActionKind::Bench | ActionKind::TrtllmBench | ActionKind::Mlperf | ActionKind::Shell);
         let without_names = |text: &str| PlanReference::replace_in(text, |_| Some(String::new()));
         let values = |task: &Self| {
             let inputs = task.inputs.values().flatten();
             let texts = [&task.action].into_iter().chain(&task.container).chain(inputs).chain(task.env.values());
             texts.map(|text| without_names(text).ok()).collect::<Option<Vec<_>>>()
         };
-        is_repeatable && self.kind == other.kind && self.id != other.id && values(self) == values(other)
+        self.is_repeatable() && self.kind == other.kind && self.id != other.id && values(self) == values(other)
     }
 }
 
@@ -246,6 +250,16 @@ impl OomReductionRule {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_task_of_a_program_that_wrote_less_is_read() {
+        let task = Task::minimal(TaskId::new("a"), "a".to_owned(), ActionKind::Shell);
+        let mut written = serde_json::to_value(&task).unwrap();
+        for name in ["foreach", "shipped", "gpu_clocks", "confine"] {
+            written.as_object_mut().unwrap().remove(name).unwrap();
+        }
+        assert_eq!(serde_json::from_value::<Task>(written).unwrap(), task);
+    }
 
     #[test]
     fn steps_lead_down_to_the_end_and_not_beyond() {

@@ -84,7 +84,7 @@ fn origin(plan: &Plan, output_cache: &OutputCache, task: &Task) -> UpstreamTask 
     UpstreamTask {
         task: task.id.clone(),
         kind: task.kind,
-        foreach: task.foreach.clone(),
+        foreach: task.foreach.iter().cloned().collect(),
         key: record.as_ref().map(|record| record.key),
         digest: record.as_ref().map(|record| record.digest),
         folder: record.as_ref().map(|record| output_cache.folder(record)),

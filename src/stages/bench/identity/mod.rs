@@ -97,7 +97,7 @@ fn foreach(context: &TaskContext, origins: &crate::runner::UpstreamProvenance) -
     let own = &context.lease.task.foreach;
     let mut of_servers: BTreeMap<&String, BTreeSet<&String>> = BTreeMap::new();
     for server in origins.tasks.iter().filter(|task| task.kind == ActionKind::Serve) {
-        for (name, value) in server.foreach.iter().filter(|(name, _)| !own.contains_key(*name)) {
+        for (name, value) in server.foreach.iter().filter(|(name, _)| !own.iter().any(|(own, _)| own == *name)) {
             of_servers.entry(name).or_default().insert(value);
         }
     }
