@@ -111,13 +111,17 @@ impl EventSink {
 
     /// The run has ended normally. Returns the error of the journal, if any.
     pub fn finish(&self) -> Option<PathError> {
-        let mut inner = self.inner.lock();
-        inner.hold = None;
-        inner.progress.remove();
-        if let Some(watchdog) = inner.watchdog.take() {
+        let (watchdog, broken) = {
+            let mut inner = self.inner.lock();
+            inner.hold = None;
+            inner.progress.remove();
+            (inner.watchdog.take(), inner.broken.take())
+        };
+        // It may wait for a container program: events go on meanwhile.
+        if let Some(watchdog) = watchdog {
             watchdog.finish();
         }
-        inner.broken.take()
+        broken
     }
 }
 

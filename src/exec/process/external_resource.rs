@@ -2,13 +2,14 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use super::probe::succeeds;
 use crate::event::{ExternalResource, GpuId};
 
 const SHARED_MEMORY: &str = "/dev/shm";
-/// How long a container program may take for one order.
+/// How long the orders about one resource may take, or about several that are removed at once.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The orders that make sure that it is gone: program and arguments. Their failure means that there was nothing to do.
@@ -33,10 +34,34 @@ fn order(program: &str, words: &[&str]) -> Vec<String> {
 
 /// Removes it, and returns whether there was anything. For callers without a runtime: the watchdog, and the next run.
 pub fn remove(resource: &ExternalResource) -> bool {
+    remove_by(resource, Instant::now() + PATIENCE)
+}
+
+/// Removes all of them at once, and returns for each whether there was anything: a container program that does not answer holds up
+/// the others no longer than one does.
+pub fn remove_all<'a>(resources: impl IntoIterator<Item = &'a ExternalResource>) -> Vec<bool> {
+    let deadline = Instant::now() + PATIENCE;
+    thread::scope(|scope| {
+        let start = |resource| thread::Builder::new().spawn_scoped(scope, move || remove_by(resource, deadline));
+        let started: Vec<_> = resources.into_iter().map(|resource| (resource, start(resource))).collect();
+        let finish = |(resource, thread): (&ExternalResource, _)| match thread {
+            Ok(thread) => thread::ScopedJoinHandle::join(thread).unwrap_or(false),
+            // No thread can be had.
+            Err(_) => remove_by(resource, deadline),
+        };
+        started.into_iter().map(finish).collect()
+    })
+}
+
+fn remove_by(resource: &ExternalResource, deadline: Instant) -> bool {
     match resource {
         // Each of them, whatever became of the one before.
         ExternalResource::Container { .. } | ExternalResource::GpuClocks { .. } => {
-            orders(resource).iter().map(|order| succeeds(order, PATIENCE)).max() == Some(true)
+            let is_done = |order: &Vec<String>| {
+                let left = deadline.saturating_duration_since(Instant::now());
+                !left.is_zero() && succeeds(order, left)
+            };
+            orders(resource).iter().map(is_done).max() == Some(true)
         }
         ExternalResource::SharedMemory { mark } => !remove_shared_memory(mark).is_empty(),
     }
@@ -73,6 +98,26 @@ mod tests {
         let ours = remove_below(folder.path(), "20261121-090000.000-17");
         assert_eq!(ours, ["prefix0_20261121-090000.000-17_a"]);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn several_are_removed_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        // Fails unless both are there.
+        let text = format!(
+            "#!/bin/sh\n: >{0}/$$\nn=0\nwhile [ $n -lt 100 ]; do set -- {0}/[0-9]*; [ $# -ge 2 ] && exit 0; sleep 0.05; n=$((n+1)); done\nexit 1\n",
+            folder.path().display()
+        );
+        let program = folder.path().join("program");
+        fs::write(&program, text).unwrap();
+        fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let container = |program: &str, name: &str| ExternalResource::Container {
+            program: program.to_owned(),
+            name: name.to_owned(),
+        };
+        let ours = program.to_str().unwrap();
+        let resources = [container(ours, "a"), container("absent-program", "b"), container(ours, "c")];
+        assert_eq!(remove_all(&resources), [true, false, true]);
     }
 
     #[test]

@@ -28,7 +28,7 @@ mod watchdog_handle;
 pub use command::{ExitKind, Leftover, ProcessCommand, ProcessExit, SpawnError, StreamCopies, shown};
 pub use confinement::{Confinement, ConfinementError};
 pub use diagnose::{Diagnosis, Shortage, diagnose, diagnose_server, shortage};
-pub use external_resource::{orders, remove, remove_shared_memory};
+pub use external_resource::{orders, remove, remove_all, remove_shared_memory};
 pub use line_pipe::{LineReader, LineWriter};
 pub use listener::{PortOwner, listener};
 pub use log::{AttemptLog, tail};

@@ -18,7 +18,7 @@ use rustix::process::{Pid, getpid};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::command::Leftover;
-use super::external_resource::remove;
+use super::external_resource::remove_all;
 use super::process_group::end_blocking;
 use super::procfs;
 use crate::event::{ExternalResource, RunId};
@@ -33,7 +33,7 @@ pub const TASK: &str = "REGATTA_TASK";
 /// From TERM to KILL, for processes without a runner.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// The watchdog's whole life. Returns when the run sent `bye`, or when nothing of it is left. What a run that says `bye` could not
+/// The watchdog's whole life. Returns when the run sent `bye`, or when nothing of it is left. What a run that sends `bye` could not
 /// remove is tried once more.
 pub fn run_watchdog(run: &str, orders: impl BufRead) -> io::Result<()> {
     // Signals for the runner must not end the watchdog that cleans up after it; handlers stay for good once installed.
@@ -43,16 +43,10 @@ pub fn run_watchdog(run: &str, orders: impl BufRead) -> io::Result<()> {
         [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup(), SignalKind::quit()].map(signal)
     };
     match watch(orders) {
-        RunnerExit::Bye(external_resources) => {
-            for thing in &external_resources {
-                remove(thing);
-            }
-        }
+        RunnerExit::Bye(external_resources) => drop(remove_all(&external_resources)),
         RunnerExit::Alone(WatchdogRegistry { groups, external_resources }) => {
             // First, while the programs that know their processes can still find them.
-            for thing in &external_resources {
-                remove(thing);
-            }
+            remove_all(&external_resources);
             // A process that forks while we look at all of them can slip through one look, not through several.
             for _ in 0..3 {
                 if end_blocking(|| belonging(run, &groups), GRACE).is_empty() {
@@ -60,9 +54,7 @@ pub fn run_watchdog(run: &str, orders: impl BufRead) -> io::Result<()> {
                 }
             }
             // Shared memory can come back for as long as there is a process to make it.
-            for thing in &external_resources {
-                remove(thing);
-            }
+            remove_all(&external_resources);
         }
     }
     Ok(())

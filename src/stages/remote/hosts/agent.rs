@@ -51,7 +51,8 @@ pub async fn run_agent(input: AgentInput) {
         how = perform(&orders, &stop, emit, &send) => how,
         never = watch(&orders, &mut lines, &stop, &send) => match never {},
     };
-    if let Some(watchdog) = watchdog.lock().take() {
+    let ended = watchdog.lock().take();
+    if let Some(watchdog) = ended {
         watchdog.finish();
     }
     send(&AgentMessage::Ended(Box::new(how)));
