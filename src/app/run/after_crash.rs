@@ -5,22 +5,36 @@ use crate::exec::process;
 use crate::runner::EventEmitter;
 use crate::runner::store::{OutputCache, PathError, StateFolder, discard, fold_journal, readable_runs, unfinished};
 
-/// Ends what crashed runs left running, and removes the remains of their unfinished attempts. `external_resources`: what they left beside
-/// their processes.
+/// What crashed runs left beside their processes.
+#[derive(Debug, Default)]
+pub(super) struct LeftoverResources {
+    resources: Vec<(TaskId, ExternalResource)>,
+    /// Of a run whose journal cannot be read it is not known.
+    unreadable: Vec<PathError>,
+}
+
+/// Ends what crashed runs left running, and removes the remains of their unfinished attempts. Once: what could not be removed is not tried
+/// again by each run that follows.
 pub(super) fn clean_up_after_crash(
     home: &StateFolder,
-    external_resources: Vec<(TaskId, ExternalResource)>,
+    left: LeftoverResources,
     id: &RunId,
     output_cache: &OutputCache,
     emit: &EventEmitter,
 ) {
-    for (task, resource) in external_resources.into_iter().filter(|(_, resource)| process::remove(resource)) {
+    for error in left.unreadable {
+        emit(Event::Notice { task: None, text: format!("what an earlier run left is not known: {error}") });
+    }
+    let was_there = process::remove_all(left.resources.iter().map(|(_, resource)| resource));
+    for ((task, resource), was_there) in left.resources.into_iter().zip(was_there) {
         let what = match &resource {
             ExternalResource::Container { name, .. } => format!("the container {name}"),
             ExternalResource::SharedMemory { mark } => format!("shared memory (*{mark}*)"),
             ExternalResource::GpuClocks { gpus, .. } => format!("the clock lock of GPU {}", GpuId::list(gpus)),
         };
-        emit(Event::Notice { task: None, text: format!("removed {what}, which an earlier run left behind") });
+        if was_there {
+            emit(Event::Notice { task: None, text: format!("removed {what}, which an earlier run left behind") });
+        }
         emit(Event::ExternalResourceRemoved { task, resource });
     }
     for leftover in process::end_leftovers(home.state(), id) {
@@ -35,14 +49,15 @@ pub(super) fn clean_up_after_crash(
     }
 }
 
-/// What was there and was not removed, by the journals of the runs since the last one that ended in order: a run that is killed before it
-/// has cleaned up leaves that to the next one.
-pub(super) fn leftover_resources(home: &StateFolder) -> Result<Vec<(TaskId, ExternalResource)>, PathError> {
-    let mut crashed = Vec::new();
+/// What was there and was not removed, by the journals of the runs since the last one that ended in order or has cleaned up, which it had
+/// when its first task started: a run that is killed before that leaves it to the next one.
+pub(super) fn leftover_resources(home: &StateFolder) -> Result<LeftoverResources, PathError> {
+    let (mut crashed, mut unreadable) = (Vec::new(), Vec::new());
     for run in readable_runs(home)?.0.into_iter().rev() {
-        let (mut changes, mut has_ended) = (Vec::new(), false);
-        fold_journal(&home.run(&run).join("journal.jsonl"), |event| {
+        let (mut changes, mut has_ended, mut has_cleaned_up) = (Vec::new(), false, false);
+        let read = fold_journal(&home.run(&run).join("journal.jsonl"), |event| {
             has_ended = matches!(event, Event::RunFinished { .. });
+            has_cleaned_up |= matches!(event, Event::TaskStarted { .. });
             match event {
                 Event::ExternalResourceStarted { task, resource } if may_remove(&resource, &run) => {
                     changes.push((task, resource, true));
@@ -50,11 +65,18 @@ pub(super) fn leftover_resources(home: &StateFolder) -> Result<Vec<(TaskId, Exte
                 Event::ExternalResourceRemoved { task, resource } => changes.push((task, resource, false)),
                 _ => {}
             }
-        })?;
+        });
+        if let Err(error) = read {
+            unreadable.push(error);
+            continue;
+        }
         if has_ended {
             break;
         }
         crashed.push(changes);
+        if has_cleaned_up {
+            break;
+        }
     }
     let mut left = Vec::new();
     for (task, resource, is_there) in crashed.into_iter().rev().flatten() {
@@ -63,7 +85,7 @@ pub(super) fn leftover_resources(home: &StateFolder) -> Result<Vec<(TaskId, Exte
             left.push((task, resource));
         }
     }
-    Ok(left)
+    Ok(LeftoverResources { resources: left, unreadable })
 }
 
 /// A name that a user chose may belong to an unrelated container by now.
@@ -87,7 +109,7 @@ mod tests {
             for event in events {
                 journal.append(event).unwrap();
             }
-            leftover_resources(&home).unwrap().into_iter().map(|(_, resource)| resource).collect::<Vec<_>>()
+            leftover_resources(&home).unwrap().resources.into_iter().map(|(_, resource)| resource).collect::<Vec<_>>()
         };
         let clocks = ExternalResource::GpuClocks { gpus: vec![GpuId::Index(0)], sudo: false };
         let container =
@@ -101,5 +123,23 @@ mod tests {
         let finished = Event::RunFinished { tally: TaskTally::default(), exit: 0, seconds: 1.0 };
         assert_eq!(of_run("4", &[finished]), []);
         assert_eq!(of_run("5", &[there(container("5-a"))]), [container("5-a")]);
+        let begun = Event::TaskStarted { task: task.clone(), attempt: 1, service: false, reasons: vec![], log: None };
+        let cleaned_up = of_run("6", &[begun, there(container("6-a"))]);
+        assert_eq!(cleaned_up, [container("6-a")], "what was there before has been tried");
+        assert_eq!(of_run("7", &[]), [container("6-a")]);
+    }
+
+    #[test]
+    fn a_journal_that_cannot_be_read_hides_no_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = StateFolder::new(folder.path().into(), folder.path().join(".regatta"));
+        let resource = ExternalResource::GpuClocks { gpus: vec![GpuId::Index(0)], sudo: false };
+        let mut journal = Journal::create(&home, &RunId::new("1")).unwrap();
+        journal.append(&Event::ExternalResourceStarted { task: TaskId::new("a"), resource: resource.clone() }).unwrap();
+        // A folder is no journal.
+        std::fs::create_dir_all(home.run(&RunId::new("2")).join("journal.jsonl")).unwrap();
+        let left = leftover_resources(&home).unwrap();
+        assert_eq!(left.resources, [(TaskId::new("a"), resource)]);
+        assert_eq!(left.unreadable.len(), 1);
     }
 }
