@@ -165,11 +165,14 @@ pub(super) fn logs(global: &Global, request: &Logs) -> Result<CliExit, CommandEr
         }
         return Ok(CliExit::Done);
     };
-    let file = TaskId::new(wanted.as_str()).file_name();
+    let task = TaskId::new(wanted.as_str());
+    let (file, earlier_file) = (task.file_name(), task.undigested_file_name());
     let mut is_task = false;
     for run in readable_runs(&home)?.0.iter().rev() {
         let logs = logs_in(&home.run(run))?;
-        let exact = logs.iter().find(|log| name_of(log) == file);
+        let named = |name: &str| logs.iter().find(|log| name_of(log) == name);
+        // In a later run it may be the log of a task with another name.
+        let exact = named(&file).or_else(|| named(&earlier_file).filter(|_| has_task(&home, run, wanted)));
         let instances: Vec<_> = logs.iter().filter(|log| name_of(log).starts_with(&format!("{file}."))).collect();
         match (exact, instances.as_slice()) {
             (Some(log), _) => return show(&home, &newest, log, request.follow),
@@ -225,7 +228,8 @@ impl LogNames {
     fn of(home: &StateFolder, run: &RunId) -> Self {
         // Without a journal that can be read, logs keep the names of their files.
         let state = ObservedRun::read(home, run).map(|observed| observed.state).unwrap_or_default();
-        Self(state.tasks.keys().map(|task| (task.file_name(), task.to_string())).collect())
+        let named = |name: fn(&TaskId) -> String| state.tasks.keys().map(move |task| (name(task), task.to_string()));
+        Self(named(TaskId::undigested_file_name).chain(named(TaskId::file_name)).collect())
     }
 
     fn task(&self, log: &Path) -> String {

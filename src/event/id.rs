@@ -21,10 +21,15 @@ impl TaskId {
         &self.0
     }
 
+    /// The name of its log in runs of programs that wrote no digests into names.
+    pub fn undigested_file_name(&self) -> String {
+        self.0.replace('/', ".")
+    }
+
     /// One file name for this task, for logs and work folders, that no other task of its plan has: `run_harness.server`. A digest keeps
     /// `m/1/2.3` and `m/1.2/3` apart. Names of stages have no dots: `m/0.5` needs none.
     pub fn file_name(&self) -> String {
-        let name = self.0.replace('/', ".");
+        let name = self.undigested_file_name();
         if self.0.contains('.') && self.0.matches('/').count() > 1 {
             return format!("{name}-{}", Digest::of(self.0.as_bytes()).short());
         }

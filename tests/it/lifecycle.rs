@@ -546,6 +546,14 @@ fn logs_are_named_by_their_tasks() {
     world.manifest("n", "stages:\n  each: { foreach: { x: [0.5], y: [e] }, shell: echo it }\n");
     world.good(&["run", "n"]);
     assert_eq!(world.good(&["logs"]).stdout, "each/0.5/e\n");
+    // As runs of earlier programs named it.
+    let runs = fs::read_dir(world.path(".regatta/runs")).unwrap();
+    let last = runs.map(|run| run.unwrap().path()).max().unwrap();
+    let logs = fs::read_dir(&last).unwrap().map(|item| item.unwrap().path());
+    let log = logs.filter(|path| path.extension().is_some_and(|end| end == "log")).max().unwrap();
+    fs::rename(log, last.join("each.0.5.e.log")).unwrap();
+    assert_eq!(world.good(&["logs"]).stdout, "each/0.5/e\n");
+    world.good(&["logs", "each/0.5/e"]).shows("it\n");
 }
 
 /// Set and empty is how shells express "not set".
