@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use serde::de::IgnoredAny;
 use tokio::sync::oneshot;
 
 use super::batches::BatchSlot;
@@ -16,15 +15,11 @@ use super::provenance::{UpstreamProvenance, upstream_provenance};
 use super::task_executor::{Lease, ResolvedTask, TaskExecutor};
 use super::time_limit::{STAGE_CODE, catch_panics, isolate_panics, panic_is_failure, within};
 use crate::event::{Done, Endpoint, Event, Failure, FailureKind, GpuId, RunId, Stop, TaskId};
-use crate::files::read_bytes;
 use crate::plan::{ActionKind, Need, Plan, SharedTask, Task};
 use crate::runner::store::{
-    Digests, FinishedOutput, HashedFolder, ListedFolder, OutputCache, Resumes, TaskRecord, discard, is_there, items_in,
-    left_running, list_folder,
+    Digests, FinishedOutput, HashedFolder, ListedFolder, OutputCache, Resumes, TaskRecord, discard, has_result,
+    is_there, items_in, left_running, list_folder,
 };
-
-/// What a measurement leaves.
-pub(super) const RESULT_FILES: [&str; 2] = ["result.json", "sweep.json"];
 
 /// What a try needs, gathered by the loop.
 pub(super) struct AttemptInputs {
@@ -251,11 +246,9 @@ impl AttemptInputs {
     }
 }
 
-/// Whether a measurement has no result yet. One that is INVALID has, which stays as the result of its run. A file that was being written
-/// when the process was killed is none.
+/// Whether a measurement has no result yet. One that is INVALID has, which stays as the result of its run.
 fn is_cut_off(folder: &Path) -> bool {
-    let is_whole = |text: Vec<u8>| serde_json::from_slice::<IgnoredAny>(&text).is_ok();
-    !RESULT_FILES.iter().any(|file| read_bytes(folder.join(file)).is_ok_and(is_whole))
+    !has_result(folder)
 }
 
 /// The record an output was accepted under.

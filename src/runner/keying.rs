@@ -155,7 +155,7 @@ pub(super) fn look_up(
 /// The newest output of a key where another task of the plan made it, which this one repeats: two measurements do not become one.
 fn repeated(plan: &Plan, task: &Task, key: &Digest, output_cache: &OutputCache) -> Option<Arc<TaskRecord>> {
     let newest = output_cache.newest(key)?;
-    if newest.manifest != plan.name || newest.task == task.id {
+    if !task.is_repeatable() || newest.manifest != plan.name || newest.task == task.id {
         return None;
     }
     let maker = plan.tasks.iter().find(|other| other.id == newest.task)?;
@@ -165,9 +165,13 @@ fn repeated(plan: &Plan, task: &Task, key: &Digest, output_cache: &OutputCache) 
 /// Whether another task of the plan, which this one repeats, has an output of that key: what other machines have under the key may be
 /// that output, and would count twice.
 pub(super) fn is_made_by_another(plan: &Plan, task: &Task, key: &Digest, output_cache: &OutputCache) -> bool {
-    let has_one = |other: &Task| output_cache.last(&plan.name, &other.id).is_some_and(|last| last.key == *key);
-    let any_has_one = || plan.tasks.iter().any(|other| has_one(other) && task.repeats(other));
-    output_cache.newest(key).is_some() && (repeated(plan, task, key, output_cache).is_some() || any_has_one())
+    if !task.is_repeatable() || output_cache.newest(key).is_none() {
+        return false;
+    }
+    let mut others = output_cache.tasks_of_key(&plan.name, key);
+    others.remove(&task.id);
+    let any_is_repeated = || plan.tasks.iter().any(|other| others.contains(&other.id) && task.repeats(other));
+    repeated(plan, task, key, output_cache).is_some() || !others.is_empty() && any_is_repeated()
 }
 
 pub(super) fn input_failure(name: &str, e: &InputError) -> Failure {

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use super::{Keyed, Runner, RunnerMessage, TaskEnd, TaskOutput, TaskRole};
 use crate::event::{Event, Failure, FailureKind, TaskId};
-use crate::runner::attempt::{RESULT_FILES, accept};
+use crate::runner::attempt::accept;
 use crate::runner::keying::is_made_by_another;
 use crate::runner::output_source::OutputRequest;
 use crate::runner::result_age;
 use crate::runner::schedule::{ScheduleState, TaskIndex};
-use crate::runner::store::{FinishedOutput, PathError, TaskRecord, discard};
+use crate::runner::store::{FinishedOutput, PathError, RESULT_FILES, TaskRecord, discard};
 use crate::runner::task_executor::TaskExecutor;
 use crate::runner::time_limit::catch_panics;
 

@@ -485,7 +485,8 @@ impl TaskSchedule {
         node.dependents.iter().copied().filter(|d| self.state(*d) == ScheduleState::Running).collect()
     }
 
-    /// A service that a running task needs, and that is not up any more.
+    /// A service that a task needs and cannot have any more: it stops, or has ended. The task may be a step that runs or waits for its key,
+    /// or a service.
     pub fn ended_service(&self, ix: TaskIndex) -> Option<TaskIndex> {
         let has_ended = |need: &TaskIndex| match self.state(*need) {
             ScheduleState::Stopping => true,

@@ -4,12 +4,15 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use walkdir::WalkDir;
 
 use super::durable::{PathError, WithPath as _, discard, half_written_by, is_there, items_in};
 use super::home::{RESUMED, is_output_name};
 use super::own_items::is_own_file;
+use super::result_files::has_result;
+use super::resumed_folders::is_resumed_by;
 use super::{OutputCache, StateFolder, TaskRecord, read_journal, runs, tags_of};
 use crate::event::{Event, RunId, TaskId};
 use crate::files::is_absence;
@@ -38,7 +41,7 @@ pub fn garbage(
     let all = runs(home)?;
     let (tagged, of_tagged) = tagged_runs(home, &all)?;
     kept.extend(of_tagged);
-    let records = output_cache.records();
+    let (records, recorded) = (output_cache.all_records(), output_cache.recorded_folders());
     let owners: HashMap<&str, &TaskRecord> = records.iter().map(|record| (record.folder.as_str(), &**record)).collect();
     let mut found = Vec::new();
     for path in items_in(&home.outputs())? {
@@ -55,7 +58,8 @@ pub fn garbage(
         let why = match owner {
             Some(record) if record.manifest.is_empty() => format!("an older output of {}", record.task),
             Some(record) => format!("an older output of {}, manifest {}", record.task, record.manifest),
-            None => "left by an attempt that did not finish".to_owned(),
+            None if recorded.contains(folder) => "an older output".to_owned(),
+            None => why_unrecorded(&path, folder, &records),
         };
         found.push(Garbage { bytes: size(&path), path, why });
     }
@@ -65,6 +69,17 @@ pub fn garbage(
     }
     found.sort_by(|a, b| a.path.cmp(&b.path));
     Ok(found)
+}
+
+/// Why an output folder, or the list of its files, is there that no record has ever named.
+fn why_unrecorded(path: &Path, folder: &str, records: &[Arc<TaskRecord>]) -> String {
+    let task = records.iter().map(|record| &record.task).find(|task| is_resumed_by(folder, task));
+    let of_task = task.map(|task| format!(" of {task}")).unwrap_or_default();
+    if has_result(path) {
+        format!("the result of a failed attempt{of_task}")
+    } else {
+        format!("left by an attempt{of_task} that did not finish")
+    }
 }
 
 /// Leftovers of a crash: files and links that were being replaced, and output folders of tries that did not end (no record
@@ -221,7 +236,8 @@ mod tests {
     use rustix::io::Errno;
 
     use super::*;
-    use crate::runner::store::output_cache::tests::{append, begun};
+    use crate::files::Digest;
+    use crate::runner::store::output_cache::tests::{append, append_text, begun};
 
     fn records_error(home: &StateFolder, errno: Errno) -> PathError {
         PathError { doing: "write", path: home.records(), source: errno.into() }
@@ -252,6 +268,47 @@ mod tests {
         let records = OutputCache::open(&home).unwrap().records();
         assert_eq!(records.len(), 1);
         assert!(home.outputs().join(&records[0].folder).exists());
+    }
+
+    #[test]
+    fn replaced_outputs_are_no_leftovers_of_a_crash() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = begun(folder.path());
+        let home = cache.home().clone();
+        let replaced = append_text(&cache, 0, "a");
+        append_text(&cache, 0, "b");
+        let left = cache.new_folder(&TaskId::new("c"), &Digest::of(b"c"), None).unwrap();
+        assert_eq!(unfinished(&home, &cache).unwrap(), std::slice::from_ref(&left));
+        for _ in 0..2 {
+            cache.drop_records_except(&cache.named_folders()).unwrap();
+            let opened = OutputCache::open(&home).unwrap();
+            assert_eq!(opened.all_records().len(), 2, "once in the file, once by its key");
+            assert_eq!(unfinished(&home, &opened).unwrap(), std::slice::from_ref(&left));
+        }
+        fs::remove_dir_all(&replaced).unwrap();
+        cache.drop_records_except(&cache.named_folders()).unwrap();
+        assert_eq!(fs::read_to_string(home.replaced()).unwrap(), "");
+    }
+
+    #[test]
+    fn garbage_is_named_by_its_task() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = begun(folder.path());
+        let home = cache.home().clone();
+        append_text(&cache, 0, "a");
+        append_text(&cache, 0, "b");
+        let whys = |cache: &OutputCache| {
+            let found = garbage(&home, cache, 1, false).unwrap();
+            found.into_iter().map(|garbage| garbage.why).collect::<Vec<_>>()
+        };
+        assert_eq!(whys(&cache), ["an older output of t0, manifest m"]);
+        cache.drop_records_except(&cache.named_folders()).unwrap();
+        assert_eq!(whys(&OutputCache::open(&home).unwrap()), ["an older output"]);
+        let (task, key) = (TaskId::new("t0"), Digest::of(b"key"));
+        let resumed = cache.new_folder(&task, &key, Some(|_| true)).unwrap();
+        assert!(whys(&cache).contains(&"left by an attempt of t0 that did not finish".to_owned()));
+        fs::write(resumed.join("result.json"), "{}").unwrap();
+        assert!(whys(&cache).contains(&"the result of a failed attempt of t0".to_owned()));
     }
 
     #[test]

@@ -60,6 +60,11 @@ impl StateFolder {
         self.state.join("stats")
     }
 
+    /// Where outputs are named that `records` has forgotten.
+    pub(super) fn replaced(&self) -> PathBuf {
+        self.state.join("replaced")
+    }
+
     pub fn outputs(&self) -> PathBuf {
         self.state.join(OUTPUTS)
     }

@@ -48,7 +48,10 @@ impl OutputCache {
         for n in 0_u32.. {
             let folder = self.home().output(&format!("{start}{n}{end}"));
             match fs::create_dir(&folder) {
-                Ok(()) => return Ok(Incoming { folder }),
+                Ok(()) => {
+                    self.resumed.insert(&folder);
+                    return Ok(Incoming { folder });
+                }
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(e) => return Err(e).at("create", &folder),
             }

@@ -7,6 +7,7 @@
 //!   lock                 held (flock) by the run that may write; contains which run and which process
 //!   records              one sealed line for each finished task: key, fields, folder, digest, files
 //!   records.parsed       the beginning of `records`, parsed; only a cache
+//!   replaced             outputs that newer ones replaced, and that `records` does not name any more
 //!   stats                path → (size, times, inode) → digest, so that unchanged inputs are not read again
 //!   out/<key>-<n>/       the outputs, each written once, in place; never moved
 //!   jobs/<key>-<n>/      messages to and from a job on another machine, until its end was seen (`jobs`)
@@ -47,6 +48,7 @@ mod arrays;
 mod digests;
 mod durable;
 mod explain;
+mod failed_attempts;
 mod file_stamp;
 mod gc;
 mod home;
@@ -68,6 +70,9 @@ mod portable_output;
 mod progress_file;
 mod record;
 mod reduced_settings;
+mod replaced_outputs;
+mod result_files;
+mod resumed_folders;
 mod run_tags;
 mod sealed;
 mod sealed_json;
@@ -95,4 +100,5 @@ pub use plan_cache::{CompilerId, NoOpConditions, PlanSources, WatchedOutput, Wat
 pub use portable_output::{ParcelItem, digest_of, leads_out, link_escape, unfit};
 pub use progress_file::{ProgressFile, read_progress};
 pub use record::TaskRecord;
+pub use result_files::{RESULT_FILES, has_result};
 pub use run_tags::{remove_tag, set_tag, tagged_run, tags_of};

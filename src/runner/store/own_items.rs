@@ -13,7 +13,7 @@ use super::lock::is_lock;
 use crate::files::is_absence;
 
 /// Files directly in a state folder.
-const FILES: [&str; 4] = ["lock", "records", "records.parsed", "stats"];
+const FILES: [&str; 5] = ["lock", "records", "records.parsed", "replaced", "stats"];
 
 /// What is in a state folder.
 #[derive(Debug, Default, PartialEq, Eq)]

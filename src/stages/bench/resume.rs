@@ -4,11 +4,9 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use serde::de::IgnoredAny;
-
 use super::identity;
 use crate::event::{Failure, FailureKind};
-use crate::files::read_bytes;
+use crate::files::is_whole_json;
 use crate::harness::{self, BenchSpec, RunResult, ServerIdentity, changes_of_servers};
 use crate::runner::store::discard;
 use crate::stages::task_context::TaskContext;
@@ -99,7 +97,7 @@ pub(super) fn ended_without_result(out: &Path, parts: &str, failure: Failure) ->
 /// interrupted. What was finished once is measured again, because a selection of successful parts would be biased.
 fn discard_parts_if_finished(out: &Path, end: &Path, parts: &str) -> Result<(), Failure> {
     let (mark, parts) = (mark(out, parts), out.join(parts));
-    if parts.is_dir() && (is_whole(end) || mark.is_file()) {
+    if parts.is_dir() && (is_whole_json(end) || mark.is_file()) {
         fs::remove_dir_all(&parts).map_err(|error| cannot("remove", &parts, &error))?;
     }
     // After the parts: what a crash leaves of them is not resumed.
@@ -110,11 +108,6 @@ fn discard_parts_if_finished(out: &Path, end: &Path, parts: &str) -> Result<(), 
         }
     }
     Ok(())
-}
-
-/// One that was being written when the process was killed is no end.
-fn is_whole(end: &Path) -> bool {
-    read_bytes(end).is_ok_and(|text| serde_json::from_slice::<IgnoredAny>(&text).is_ok())
 }
 
 fn cannot(what: &str, path: &Path, error: &io::Error) -> Failure {

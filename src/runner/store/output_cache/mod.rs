@@ -5,16 +5,18 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
 use rustix::io::Errno;
 
-use super::durable::{PathError, WithPath as _, create_folder, discard, items_in, point};
-use super::home::{RESUMED, is_output_name, is_resumed};
+use super::durable::{PathError, WithPath as _, create_folder, discard, items_in};
+use super::home::RESUMED;
 use super::outputs::{FolderChange, HashedFolder, compare};
 use super::parsed_records::RecordHistory;
 use super::record::{self, KeyText, RecordsFile, TaskRecord, WrittenLine};
+use super::replaced_outputs::ReplacedOutputs;
+use super::resumed_folders::{ResumedFolders, start_of_resumed};
 use super::{FileStamp, StateFolder, TaskKey, WatchedOutput};
 use crate::event::{Done, RunId, TaskId};
 use crate::files::Digest;
@@ -28,6 +30,9 @@ pub struct OutputCache {
     syncing: Mutex<()>,
     /// Makes the name of every try's folder new, also where that of an earlier run has gone: the run begins with the time, in ms.
     nonce: AtomicU64,
+    /// Failed tries may have left something.
+    pub(super) has_failed: AtomicBool,
+    pub(super) resumed: ResumedFolders,
 }
 
 #[derive(Debug, Default)]
@@ -35,18 +40,19 @@ struct Inner {
     by_key: HashMap<Digest, Arc<TaskRecord>>,
     /// By manifest and task: what a task was made from last, also where another task or manifest made it.
     by_task: BTreeMap<String, HashMap<TaskId, Arc<TaskRecord>>>,
+    /// Of each key that several tasks have had: these.
+    tasks_of_key: HashMap<Digest, HashSet<TaskId>>,
     /// Folders that were compared with their record in this process and are whole.
     verified: HashSet<String>,
     /// All lines of `records`, until the run ends.
     history: RecordHistory,
+    replaced: ReplacedOutputs,
     torn: u64,
     file: Option<RecordsFile>,
     /// Records were appended since the last flush began.
     unsynced: bool,
     /// The first flush that failed. The system reports that once, and what was not written may be lost: no later flush makes up for it.
     sync_error: Option<Errno>,
-    /// Failed tries may have left something.
-    has_failed: bool,
 }
 
 /// An output that is whole and checked, and has no record yet: made here, or brought from the shared store.
@@ -79,13 +85,20 @@ pub enum Lookup {
 impl OutputCache {
     pub fn open(home: &StateFolder) -> Result<Self, PathError> {
         let (history, torn) = record::read(home)?;
-        let mut inner = Inner { torn, ..Inner::default() };
+        let mut inner = Inner { torn, replaced: ReplacedOutputs::read(home)?, ..Inner::default() };
         for record in &history.records {
             inner.index_record(Arc::clone(record));
         }
         inner.history = history;
         let nonce = AtomicU64::new(jiff::Timestamp::now().as_millisecond() as u64);
-        Ok(Self { home: home.clone(), inner: Mutex::new(inner), syncing: Mutex::new(()), nonce })
+        Ok(Self {
+            home: home.clone(),
+            inner: Mutex::new(inner),
+            syncing: Mutex::new(()),
+            nonce,
+            has_failed: AtomicBool::new(false),
+            resumed: ResumedFolders::default(),
+        })
     }
 
     pub fn home(&self) -> &StateFolder {
@@ -135,6 +148,14 @@ impl OutputCache {
     /// What a task's last record was when this manifest ran, whatever its key.
     pub fn last(&self, manifest: &str, task: &TaskId) -> Option<Arc<TaskRecord>> {
         self.inner().last(manifest, task).cloned()
+    }
+
+    /// The tasks of a manifest whose last output has this key.
+    pub fn tasks_of_key(&self, manifest: &str, key: &Digest) -> HashSet<TaskId> {
+        let inner = self.inner();
+        let newest = inner.by_key.get(key).map(|record| &record.task);
+        let tasks = newest.into_iter().chain(inner.tasks_of_key.get(key).into_iter().flatten());
+        tasks.filter(|task| inner.last(manifest, task).is_some_and(|last| last.key == *key)).cloned().collect()
     }
 
     /// Remembers a record, which may have been made for another task or manifest, as the last one of this task.
@@ -202,7 +223,7 @@ impl OutputCache {
             inner.compact(&self.home)?;
         }
         inner.file = Some(RecordsFile::open(&self.home.records(), inner.torn)?);
-        inner.has_failed = !items_in(&self.home.failed())?.is_empty();
+        self.has_failed.store(!items_in(&self.home.failed())?.is_empty(), Ordering::Relaxed);
         inner.torn = 0;
         Ok(())
     }
@@ -210,11 +231,8 @@ impl OutputCache {
     /// An empty folder for a try; or the one that earlier tries of this key left for this task, if `resumes` has it: two tasks may
     /// have the same key and run at once.
     pub fn new_folder(&self, task: &TaskId, key: &Digest, resumes: Option<Resumes>) -> Result<PathBuf, PathError> {
-        let (start, end) = if resumes.is_some() {
-            (format!("{}-{}-", key.short(), Digest::of(task.as_str().as_bytes()).short()), RESUMED)
-        } else {
-            (format!("{}-", key.short()), "")
-        };
+        let (start, end) =
+            if resumes.is_some() { (start_of_resumed(task, key), RESUMED) } else { (format!("{}-", key.short()), "") };
         if let Some(resumes) = resumes
             && let Some(left) = self.left_to_resume(&start, end, resumes)?
         {
@@ -224,29 +242,16 @@ impl OutputCache {
             let n = self.nonce.fetch_add(1, Ordering::Relaxed);
             let folder = self.home.output(&format!("{start}{n:x}{end}"));
             match fs::create_dir(&folder) {
-                Ok(()) => return Ok(folder),
+                Ok(()) => {
+                    if resumes.is_some() {
+                        self.resumed.insert(&folder);
+                    }
+                    return Ok(folder);
+                }
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(e) => return Err(e).at("create", &folder),
             }
         }
-    }
-
-    /// The folder with such a name that earlier tries left. One that was ever accepted is the output of a run, and the list of its files is
-    /// beside it, also where no record names it any more.
-    pub(super) fn left_to_resume(
-        &self,
-        start: &str,
-        end: &str,
-        resumes: Resumes,
-    ) -> Result<Option<PathBuf>, PathError> {
-        let recorded = self.recorded_folders();
-        let is_left = |path: &PathBuf| {
-            path.file_name().and_then(|name| name.to_str()).is_some_and(|name| {
-                let is_one = name.starts_with(start) && name.ends_with(end) && !recorded.contains(name);
-                is_one && !self.home.output_files(name).exists() && resumes(path)
-            })
-        };
-        Ok(items_in(&self.home.outputs())?.into_iter().find(is_left))
     }
 
     /// Accepts a finished output. If the task's last record holds the same bytes, that folder stays the output and the new one
@@ -302,52 +307,9 @@ impl OutputCache {
             return Err(error);
         }
         inner.verified.insert(record.folder.clone());
+        drop(inner);
+        self.resumed.remove(&record.folder);
         Ok((record, unchanged))
-    }
-
-    /// Keeps what a failed try left, for inspection; the try before it is removed, unless later ones go on in it. `None` if there was
-    /// nothing in it.
-    ///
-    /// # Errors
-    /// It cannot be looked at.
-    pub fn set_aside(&self, task: &TaskId, folder: &Path, resume: bool) -> Result<Option<PathBuf>, PathError> {
-        if items_in(folder)?.is_empty() {
-            let _ = fs::remove_dir(folder);
-            return Ok(None);
-        }
-        self.inner().has_failed = true;
-        let link = self.home.failed().join(task.file_name());
-        if let Some(before) = self.failed_folder(&link).filter(|left| left != folder && !resume && !is_resumed(left)) {
-            let _ = discard(&before);
-        }
-        Ok(point(&link, folder).is_ok().then(|| folder.to_owned()))
-    }
-
-    /// Forgets what a failed try left, once the task is done under a key. What tries of another key go on in stays: another manifest has a
-    /// task of that name, or this one with other parameters.
-    pub fn clear_failed(&self, task: &TaskId, key: &Digest) {
-        if !self.inner().has_failed {
-            return;
-        }
-        let link = self.home.failed().join(task.file_name());
-        let of_key = self.home.output(&key.short());
-        let is_of_key = |folder: &Path| folder.to_string_lossy().starts_with(&*of_key.to_string_lossy());
-        let folder = self.failed_folder(&link).filter(|folder| !is_resumed(folder) || is_of_key(folder));
-        let _ = fs::remove_file(&link);
-        if let Some(folder) = folder {
-            let _ = discard(&folder);
-        }
-    }
-
-    /// What a failed try left. `None` where the link leads to an output that a record names, or out of the outputs, as a damaged
-    /// one does: that is to stay.
-    fn failed_folder(&self, link: &Path) -> Option<PathBuf> {
-        let folder = fs::read_link(link).ok()?;
-        let name = folder.file_name()?.to_str()?;
-        let is_unfinished = folder.parent() == Some(&self.home.outputs())
-            && is_output_name(name)
-            && !self.recorded_folders().contains(name);
-        is_unfinished.then_some(folder)
     }
 
     /// Flushes everything recorded so far to the disk, then records that in a line. One `syncfs` for all: thousands of small
@@ -402,8 +364,16 @@ impl OutputCache {
     /// The same, and those that records named which newer ones have replaced.
     pub fn recorded_folders(&self) -> HashSet<String> {
         let mut recorded = self.named_folders();
-        recorded.extend(self.inner().history.records.iter().map(|r| r.folder.clone()));
+        let inner = self.inner();
+        recorded.extend(inner.history.records.iter().map(|r| r.folder.clone()));
+        recorded.extend(inner.replaced.folders().cloned());
         recorded
+    }
+
+    /// Whether [`Self::recorded_folders`] has it.
+    pub(super) fn is_recorded(&self, folder: &str) -> bool {
+        let inner = self.inner();
+        inner.history.records.iter().any(|r| r.folder == folder) || inner.replaced.contains(folder)
     }
 
     /// The folder of each task's last output, in every manifest.
@@ -414,6 +384,12 @@ impl OutputCache {
     /// All records, in no order.
     pub fn records(&self) -> Vec<Arc<TaskRecord>> {
         self.inner().by_key.values().cloned().collect()
+    }
+
+    /// The same, and before them those that newer ones replaced, as far as `records` has them.
+    pub fn all_records(&self) -> Vec<Arc<TaskRecord>> {
+        let inner = self.inner();
+        inner.history.records.iter().chain(inner.by_key.values()).cloned().collect()
     }
 
     /// What must look the same for these records to be whole: absolute paths and stamps.
@@ -443,6 +419,10 @@ impl Inner {
     }
 
     fn index_record(&mut self, record: Arc<TaskRecord>) {
+        if let Some(known) = self.by_key.get(&record.key).filter(|known| known.task != record.task) {
+            let tasks = [known.task.clone(), record.task.clone()];
+            self.tasks_of_key.entry(record.key).or_default().extend(tasks);
+        }
         let (task, last) = (record.task.clone(), Arc::clone(&record));
         match self.by_task.get_mut(&record.manifest) {
             Some(of_manifest) => drop(of_manifest.insert(task, last)),
@@ -507,6 +487,10 @@ impl Inner {
             history.push(&line, Some(Arc::clone(record)));
             bytes.extend(line);
         }
+        // Before the records are without them.
+        let stay: HashSet<&str> = live.iter().map(|(_, record)| record.folder.as_str()).collect();
+        let replaced = self.history.records.iter().map(|record| &record.folder);
+        self.replaced.add(home, replaced.filter(|folder| !stay.contains(folder.as_str())))?;
         super::durable::replace(&home.records(), &bytes)?;
         self.history = history;
         self.torn = 0;
@@ -515,84 +499,4 @@ impl Inner {
 }
 
 #[cfg(test)]
-pub(in crate::runner::store) mod tests {
-    use super::*;
-    use crate::runner::store::{KEY_VERSION, list_folder};
-
-    pub fn begun(folder: &Path) -> OutputCache {
-        let home = StateFolder::new(folder.into(), folder.join(".regatta"));
-        let cache = OutputCache::open(&home).unwrap();
-        cache.begin().unwrap();
-        cache
-    }
-
-    pub fn append(cache: &OutputCache, n: usize) {
-        let key = TaskKey {
-            version: KEY_VERSION,
-            action: n.to_string(),
-            env: BTreeMap::new(),
-            secrets: Vec::new(),
-            outputs: Vec::new(),
-            facts: BTreeMap::new(),
-            inputs: BTreeMap::new(),
-            upstream: BTreeMap::new(),
-        };
-        let task = TaskId::new(format!("t{n}"));
-        let folder = cache.new_folder(&task, &key.digest(), None).unwrap();
-        fs::write(folder.join("out"), n.to_string()).unwrap();
-        let sealed = list_folder(&folder).unwrap().seal().unwrap();
-        let output = FinishedOutput { folder, sealed, done: Done::default(), seconds: 0.5, from: None };
-        cache.accept(&RunId::new("r"), "m", &task, &key, output).unwrap();
-    }
-
-    #[test]
-    fn the_name_of_a_folder_that_has_gone_does_not_come_back() {
-        let folder = tempfile::tempdir().unwrap();
-        let (task, key) = (TaskId::new("t"), Digest::of(b"key"));
-        let names: HashSet<PathBuf> = (0..3)
-            .map(|_| {
-                // A run takes longer.
-                std::thread::sleep(std::time::Duration::from_millis(2));
-                let new = begun(folder.path()).new_folder(&task, &key, None).unwrap();
-                fs::remove_dir(&new).unwrap();
-                new
-            })
-            .collect();
-        assert_eq!(names.len(), 3);
-    }
-
-    /// How many records there are, and how many of them count as synced.
-    fn counts(cache: &OutputCache) -> (usize, usize) {
-        let (history, _) = record::read(cache.home()).unwrap();
-        (history.records.len(), history.synced)
-    }
-
-    #[test]
-    fn a_record_that_is_appended_during_a_flush_is_synced_by_the_next_one() {
-        let folder = tempfile::tempdir().unwrap();
-        let cache = begun(folder.path());
-        append(&cache, 0);
-        cache
-            .sync_by(|_| {
-                append(&cache, 1);
-                Ok(())
-            })
-            .unwrap();
-        assert_eq!(counts(&cache), (2, 0));
-        cache.sync().unwrap();
-        assert_eq!(counts(&cache), (2, 2));
-        cache.sync_by(|_| panic!("there is nothing to flush")).unwrap();
-    }
-
-    #[test]
-    fn a_flush_that_failed_is_an_error_until_the_end() {
-        let folder = tempfile::tempdir().unwrap();
-        let cache = begun(folder.path());
-        append(&cache, 0);
-        cache.sync_by(|_| Err(Errno::IO)).unwrap_err();
-        append(&cache, 1);
-        let error = cache.sync().unwrap_err();
-        assert_eq!(error.source.raw_os_error(), Some(Errno::IO.raw_os_error()));
-        assert_eq!(counts(&cache), (2, 0));
-    }
-}
+pub(in crate::runner::store) mod tests;
