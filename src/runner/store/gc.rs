@@ -83,7 +83,7 @@ fn why_unrecorded(path: &Path, folder: &str, records: &[Arc<TaskRecord>]) -> Str
 }
 
 /// Leftovers of a crash: files and links that were being replaced, and output folders of tries that did not end (no record
-/// and no run with a tag names them, they were never shown, nothing continues in them).
+/// and no run with a tag names them, they were never shown, nothing continues in them, they are no result).
 ///
 /// # Errors
 /// What is to be kept cannot be known.
@@ -103,7 +103,7 @@ pub fn unfinished(home: &StateFolder, output_cache: &OutputCache) -> Result<Vec<
     for path in items_in(&home.outputs())? {
         let name = name_of(&path);
         let folder = name.strip_suffix(".files").unwrap_or(&name);
-        let is_used = named.contains(folder) || folder.ends_with(RESUMED) || shown.contains(&path);
+        let is_used = named.contains(folder) || folder.ends_with(RESUMED) || shown.contains(&path) || has_result(&path);
         if is_output_name(folder) && !is_used && !is_there(&home.jobs().join(folder))? {
             found.push(path);
         }
@@ -278,6 +278,8 @@ mod tests {
         let replaced = append_text(&cache, 0, "a");
         append_text(&cache, 0, "b");
         let left = cache.new_folder(&TaskId::new("c"), &Digest::of(b"c"), None).unwrap();
+        let failed = cache.new_folder(&TaskId::new("d"), &Digest::of(b"d"), None).unwrap();
+        fs::write(failed.join("result.json"), "{}").unwrap();
         assert_eq!(unfinished(&home, &cache).unwrap(), std::slice::from_ref(&left));
         for _ in 0..2 {
             cache.drop_records_except(&cache.named_folders()).unwrap();

@@ -1,3 +1,5 @@
+//! Which outputs the cache knows, and when they are on the disk.
+
 use super::*;
 use crate::runner::store::{KEY_VERSION, list_folder};
 
