@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::found_result::{EarlierRun, FoundResult, Place, earlier_text, read, without_links};
+use super::found_result::{FoundResult, Place, TaskOfRun, earlier_text, read, without_links};
 use super::import_sources::located_runs;
 use super::project::Project;
 use crate::app::error::CommandError;
@@ -454,7 +454,7 @@ fn set_earlier_runs(home: &StateFolder, places: &mut [Place], file: &str) -> Res
         for place in places.iter_mut().filter(|place| place.earlier.is_none()) {
             if let Ok(Some(path)) = output_at(home, &state, &place.name, file) {
                 place.path = path;
-                place.earlier = Some(EarlierRun { run: run.clone(), task: place.name.clone() });
+                place.earlier = Some(TaskOfRun { run: run.clone(), task: place.name.clone() });
             }
         }
         if places.iter().all(|place| place.earlier.is_some()) {

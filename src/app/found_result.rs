@@ -14,7 +14,7 @@ pub(super) const SEEN: &str = "seen.jsonl";
 
 /// The run that a result is of, where it stands for a task that the last run did not have.
 #[derive(Clone, Debug)]
-pub(super) struct EarlierRun {
+pub(super) struct TaskOfRun {
     pub run: RunId,
     pub task: String,
 }
@@ -25,7 +25,7 @@ pub(super) struct FoundResult {
     pub run: MeasuredRun,
     /// The argument that names it alone.
     pub argument: String,
-    pub earlier: Option<EarlierRun>,
+    pub earlier: Option<TaskOfRun>,
     /// What a search found, whose last probe it is.
     pub search: Option<SearchReport>,
     /// Its folder or file, without links: the same place is the same measurement.
@@ -61,7 +61,7 @@ pub(super) struct Place {
     pub path: PathBuf,
     /// Whether its name is that of a task.
     pub is_task: bool,
-    pub earlier: Option<EarlierRun>,
+    pub earlier: Option<TaskOfRun>,
 }
 
 impl Place {
