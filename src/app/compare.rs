@@ -1,10 +1,12 @@
 //! `compare` and `report --compat`: numbers side by side.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 
 use serde_json::Value;
 
-use super::find_result::{FoundResult, TaskRuns, find_all, find_runs, find_sweep};
+use super::find_result::{FoundSweep, ResultFinder, TaskRuns, find_all};
+use super::found_result::FoundResult;
 use crate::app::error::CommandError;
 use crate::app::output::{print, print_error};
 use crate::cli::{CliExit, Compare, Global, Report};
@@ -19,14 +21,14 @@ use crate::stats::Margins;
 
 /// A side of a comparison as it was named, task by task.
 struct Side<'a> {
-    word: &'a str,
+    argument: &'a str,
     tasks: Vec<TaskRuns>,
 }
 
 impl Side<'_> {
     /// It names this one task, and not a run, a stage or a folder that may lack a task.
     fn is_one_task(&self) -> bool {
-        matches!(self.tasks.as_slice(), [only] if only.argument == self.word)
+        matches!(self.tasks.as_slice(), [only] if only.argument == self.argument)
     }
 
     fn with(&self, task: Option<&String>) -> Option<&TaskRuns> {
@@ -40,16 +42,17 @@ type TaskRow<'a> = Vec<(String, &'a [FoundResult])>;
 pub(super) fn compare(global: &Global, request: &Compare) -> Result<CliExit, CommandError> {
     let gates = gates(&request.fail_if)?;
     let as_tool = request.as_tool.as_deref().map(tool).transpose()?;
-    if let Some(sweeps) = sweeps(global, request)? {
+    let finder = ResultFinder::new(global);
+    if let Some(sweeps) = sweeps(&finder, request)? {
         return compare_sweeps(global, request, &sweeps);
     }
     let mut sides = Vec::new();
-    for word in &request.results {
-        let mut tasks = find_runs(global, word)?;
+    for argument in &request.results {
+        let mut tasks = finder.find_runs(argument)?;
         for found in tasks.iter_mut().flat_map(|task| &mut task.runs) {
             check_run(found, gates.is_empty())?;
         }
-        sides.push(Side { word, tasks });
+        sides.push(Side { argument, tasks });
     }
     let rows = by_task(&sides)?;
     if let (Some(_), [_, _, ..]) = (&request.html, rows.as_slice()) {
@@ -57,6 +60,7 @@ pub(super) fn compare(global: &Global, request: &Compare) -> Result<CliExit, Com
         let hint = format!("name one of them on each side: {}", names.join(", "));
         return Err(CommandError::Usage(format!("a page compares one task\n  hint: {hint}")));
     }
+    check_same_measurements(&rows, gates.is_empty())?;
     let mut exit = report_missing_tasks(&sides, !gates.is_empty());
     let (mut all_sets, mut all_comparisons, mut texts) = (Vec::new(), Vec::new(), Vec::new());
     for row in &rows {
@@ -107,7 +111,7 @@ fn run_set(name: &str, runs: &[FoundResult], as_tool: Option<Tool>) -> Result<Ru
 /// because a mean over several tasks is a number of none of them.
 fn by_task<'a>(sides: &'a [Side<'_>]) -> Result<Vec<TaskRow<'a>>, CommandError> {
     if sides.iter().all(|side| side.tasks.len() == 1) {
-        let one = |side: &'a Side<'_>| side.tasks.iter().map(|task| (side.word.to_owned(), task.runs.as_slice()));
+        let one = |side: &'a Side<'_>| side.tasks.iter().map(|task| (side.argument.to_owned(), task.runs.as_slice()));
         return Ok(vec![sides.iter().flat_map(one).collect()]);
     }
     let [first, others @ ..] = sides else { return Ok(Vec::new()) };
@@ -121,37 +125,69 @@ fn by_task<'a>(sides: &'a [Side<'_>]) -> Result<Vec<TaskRow<'a>>, CommandError> 
         let arguments =
             |side: &Side<'_>| side.tasks.iter().map(|task| task.argument.clone()).collect::<Vec<_>>().join(", ");
         let several = sides.iter().filter(|side| side.tasks.len() > 1);
-        let hints: Vec<String> = several.map(|side| format!("one of {} for {}", arguments(side), side.word)).collect();
-        let words: Vec<&str> = sides.iter().map(|side| side.word).collect();
-        let what = format!("{} have no task in common, and different tasks are not averaged", words.join(" and "));
+        let hints: Vec<String> =
+            several.map(|side| format!("one of {} for {}", arguments(side), side.argument)).collect();
+        let named: Vec<&str> = sides.iter().map(|side| side.argument).collect();
+        let what = format!("{} have no task in common, and different tasks are not averaged", named.join(" and "));
         return Err(CommandError::Usage(format!("{what}\n  hint: name {}", hints.join("; "))));
     }
     Ok(rows)
 }
 
-/// Prints which tasks a side lacks that another one has. A gate fails where there is nothing to check against the first side.
+/// A task that was cached is the same measurement in two runs: a warning for a reader, and an error for a gate, which would judge
+/// nothing that was measured.
+fn check_same_measurements(rows: &[TaskRow<'_>], may_go_on: bool) -> Result<(), CommandError> {
+    let mut same = Vec::new();
+    for row in rows {
+        let [(first, runs), others @ ..] = row.as_slice() else { continue };
+        let is_same = |(_, other): &&(String, &[FoundResult])| locations(other) == locations(runs);
+        same.extend(others.iter().filter(is_same).map(|(other, _)| format!("{first} and {other}")));
+    }
+    if same.is_empty() {
+        return Ok(());
+    }
+    let what = format!("both sides are the same measurement: {}", same.join("; "));
+    if !may_go_on {
+        let hint = "`regatta run MANIFEST --force STAGE` measures a cached stage again";
+        return Err(CommandError::Usage(format!("{what}, and `--fail-if` has nothing to check\n  hint: {hint}")));
+    }
+    print_error(&format!("warning: {what}\n"));
+    Ok(())
+}
+
+fn locations(runs: &[FoundResult]) -> BTreeSet<&PathBuf> {
+    runs.iter().map(|found| &found.location).collect()
+}
+
+/// Prints which tasks are not compared because a side lacks them. A gate fails where a side lacks a task of the first: there is
+/// nothing to check against it.
 fn report_missing_tasks(sides: &[Side<'_>], is_gated: bool) -> CliExit {
     let mut exit = CliExit::Done;
+    let [first, others @ ..] = sides else { return exit };
     if sides.iter().all(|side| side.tasks.len() == 1) {
         return exit;
     }
-    for (at, side) in sides.iter().enumerate().filter(|(_, side)| !side.is_one_task()) {
-        let others = sides.iter().filter(|other| !std::ptr::eq(*other, side));
-        let tasks: BTreeSet<&String> =
-            others.flat_map(|other| &other.tasks).filter_map(|task| task.task.as_ref()).collect();
-        let missing: Vec<&str> =
-            tasks.into_iter().filter(|task| side.with(Some(*task)).is_none()).map(String::as_str).collect();
-        if missing.is_empty() {
-            continue;
-        }
-        let is_failed = is_gated && at > 0;
-        let what = if is_failed { "--fail-if fails" } else { "not compared" };
-        print_error(&format!("{what}: {} has no result of {}\n", side.word, missing.join(", ")));
-        if is_failed {
+    let of_others = others.iter().flat_map(|side| &side.tasks);
+    print_missing(first, of_others, "not compared");
+    for side in others {
+        let what = if is_gated { "--fail-if fails" } else { "not compared" };
+        if print_missing(side, first.tasks.iter(), what) && is_gated {
             exit = CliExit::DifferenceExceeded;
         }
     }
     exit
+}
+
+/// Whether a side that may have several tasks lacks one of these.
+fn print_missing<'a>(side: &Side<'_>, tasks: impl Iterator<Item = &'a TaskRuns>, what: &str) -> bool {
+    let tasks: BTreeSet<&String> = tasks.filter_map(|task| task.task.as_ref()).collect();
+    let missing: Vec<&str> =
+        tasks.into_iter().filter(|task| side.with(Some(*task)).is_none()).map(String::as_str).collect();
+    if side.is_one_task() || missing.is_empty() {
+        return false;
+    }
+    print_error(&format!("{what}: {} has no result of {}\n", side.argument, missing.join(", ")));
+    true
 }
 
 fn rules(request: &Compare) -> CompareRules {
@@ -159,26 +195,30 @@ fn rules(request: &Compare) -> CompareRules {
 }
 
 /// The sweeps that all arguments name; `None` where none does.
-fn sweeps(global: &Global, request: &Compare) -> Result<Option<Vec<ComparedSweep>>, CommandError> {
+fn sweeps(finder: &ResultFinder<'_>, request: &Compare) -> Result<Option<Vec<ComparedSweep>>, CommandError> {
     let mut found = Vec::new();
     let mut others = Vec::new();
-    for word in &request.results {
-        match find_sweep(global, word)? {
-            Some(report) => found.push(ComparedSweep { name: word.clone(), report }),
-            None => others.push(word.as_str()),
+    for argument in &request.results {
+        match finder.find_sweep(argument)? {
+            Some(sweep) => found.push((argument, sweep)),
+            None => others.push(argument.as_str()),
         }
     }
-    let Some(one) = found.first() else { return Ok(None) };
-    let refuse = |what: String| Err(CommandError::Usage(what));
+    let Some((one, _)) = found.first() else { return Ok(None) };
+    let points: Vec<String> = found.iter().filter_map(|(_, sweep)| sweep.first_point()).collect();
+    let points = if points.is_empty() { String::new() } else { format!(", such as {}", points.join(", ")) };
     if !others.is_empty() {
-        let hint = format!("compare sweeps with sweeps; a point of it is a result: {}/points/…", one.name);
-        return refuse(format!("{} is a sweep, and {} is none\n  hint: {hint}", one.name, others.join(", ")));
+        let hint = format!("compare sweeps with sweeps; a point of one is a result{points}");
+        let what = format!("{one} is a sweep, and {} is none\n  hint: {hint}", others.join(", "));
+        return Err(CommandError::Usage(what));
     }
     if !request.fail_if.is_empty() || request.as_tool.is_some() {
-        let hint = format!("name a point of each sweep: {}/points/…", one.name);
-        return refuse(format!("`--fail-if` and `--as` are for single results, not for sweeps\n  hint: {hint}"));
+        let hint = format!("name a result, or a point of each sweep{points}");
+        let what = format!("`--fail-if` and `--as` are for single results, not for sweeps\n  hint: {hint}");
+        return Err(CommandError::Usage(what));
     }
-    Ok(Some(found))
+    let compared = |(name, sweep): (&String, FoundSweep)| ComparedSweep { name: name.clone(), report: sweep.report };
+    Ok(Some(found.into_iter().map(compared).collect()))
 }
 
 fn compare_sweeps(global: &Global, request: &Compare, sweeps: &[ComparedSweep]) -> Result<CliExit, CommandError> {
@@ -204,9 +244,9 @@ fn write_page(path: &std::path::Path, page: &str) -> Result<(), CommandError> {
 /// folder of the runs is missing: a gate would judge by one run what was measured several times so that chance does not decide. And
 /// a task that the last run did not have is of an earlier one, which a gate after the last run is not meant for.
 fn check_run(found: &mut FoundResult, may_go_on: bool) -> Result<(), CommandError> {
-    if let Some((run, what)) = found.earlier.clone().zip(found.earlier_text()) {
+    if let Some((earlier, what)) = found.earlier.as_ref().zip(found.earlier_text()) {
         if !may_go_on {
-            let hint = format!("name the run, too: `{run}/{}`", found.argument);
+            let hint = format!("name the run, too: `{}/{}`", earlier.run, earlier.task);
             return Err(CommandError::Usage(format!(
                 "{what}, and `--fail-if` is not checked against it\n  hint: {hint}"
             )));
@@ -280,13 +320,13 @@ fn tool(name: &str) -> Result<Tool, CommandError> {
 /// Regatta's numbers beside those of other tools.
 pub(super) fn compat(global: &Global, request: &Report) -> Result<CliExit, CommandError> {
     let tools = request.compat.iter().map(|name| tool(name)).collect::<Result<Vec<_>, _>>()?;
-    let word = match &request.run {
-        Some(word) => word.clone(),
+    let argument = match &request.run {
+        Some(argument) => argument.clone(),
         None => super::past_runs::last(global)?,
     };
     let styler = Styler::chosen(global.color.choice());
     let mut all = serde_json::Map::new();
-    for found in find_all(global, &word)? {
+    for found in find_all(global, &argument)? {
         let measured_run = found.run;
         if measured_run.request_traces.is_empty() {
             print_error(&format!(

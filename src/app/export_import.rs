@@ -4,7 +4,8 @@ use std::fs;
 use std::io::Read as _;
 use std::path::Path;
 
-use super::find_result::{SEEN, find};
+use super::find_result::find;
+use super::found_result::SEEN;
 use super::import_sources::located_runs;
 use super::translate;
 use crate::app::error::CommandError;

@@ -1,51 +1,24 @@
 //! Finds results by the names that users have for them: a task of the last run, a run, `RUN/TASK`, a folder, a file.
 
+use std::cell::OnceCell;
 use std::collections::{BTreeSet, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::found_result::{FoundResult, Place, TaskOfRun, earlier_text, read, without_links};
 use super::import_sources::located_runs;
 use super::project::Project;
 use crate::app::error::CommandError;
 use crate::app::output::print_error;
 use crate::cli::Global;
-use crate::event::RunId;
-use crate::files::{read_bytes, read_text};
-use crate::harness::{REQUESTS, RESULT, RequestRecord, SWEEP, SearchReport, SweepReport, read_records, repeat_folders};
-use crate::interop::{ImportError, Imported, MeasuredResult, MeasuredRun, RequestTrace, import_sweep};
+use crate::event::{RunId, TaskId};
+use crate::harness::{RESULT, SWEEP, SweepReport, repeat_folders};
+use crate::interop::import_sweep;
 use crate::report::{RunState, TaskPhase, TaskState};
 use crate::runner::store::{PathError, StateFolder, is_there, last_run, read_journal, readable_runs, tagged_run};
 
-pub(super) const SEEN: &str = "seen.jsonl";
-
-/// A result with its requests.
-#[derive(Clone)]
-pub(super) struct FoundResult {
-    pub run: MeasuredRun,
-    /// The argument that names it alone.
-    pub argument: String,
-    /// The run it is of, where it stands for a task that the last run did not have.
-    pub earlier: Option<RunId>,
-    /// What a search found, whose last probe it is.
-    pub search: Option<SearchReport>,
-    /// Its folder or file, without links: the same place is the same measurement.
-    location: PathBuf,
-    /// The file of Regatta's own records, where it measured.
-    requests: Option<PathBuf>,
-}
-
-impl FoundResult {
-    /// Regatta's own records; none where another tool measured.
-    pub(super) fn records(&self) -> Result<Vec<RequestRecord>, CommandError> {
-        self.requests.as_deref().map_or_else(|| Ok(Vec::new()), lines)
-    }
-
-    /// `load/8 is of run 20261120-…: the last run did not have it`.
-    pub(super) fn earlier_text(&self) -> Option<String> {
-        let run = self.earlier.as_ref()?;
-        Some(format!("{} is of run {run}: the last run did not have it", self.argument))
-    }
-}
+/// How many of the newest runs are read to name one in a hint.
+const RUNS_FOR_HINT: usize = 20;
 
 /// The runs of one task, as one side of a comparison.
 pub(super) struct TaskRuns {
@@ -57,124 +30,303 @@ pub(super) struct TaskRuns {
     pub runs: Vec<FoundResult>,
 }
 
-/// Where a result is that an argument names.
-#[derive(Clone, Debug)]
-struct Place {
-    /// As it is shown: a task, or a path.
-    name: String,
-    /// The argument that names it alone.
-    argument: String,
-    path: PathBuf,
-    /// Whether its name is that of a task.
-    is_task: bool,
-    /// See [`FoundResult`].
-    earlier: Option<RunId>,
+/// A sweep that an argument names.
+pub(super) struct FoundSweep {
+    pub report: SweepReport,
+    /// The argument that names its folder. `None`: another tool measured, and its points are no results of their own.
+    folder: Option<String>,
 }
 
-impl Place {
-    fn of_path((name, path): (String, PathBuf)) -> Self {
-        Self { argument: name.clone(), name, path, is_task: false, earlier: None }
+impl FoundSweep {
+    /// The argument that names its first point.
+    pub(super) fn first_point(&self) -> Option<String> {
+        let point = self.report.points.first().filter(|point| !point.folder.as_os_str().is_empty())?;
+        Some(Path::new(self.folder.as_ref()?).join(&point.folder).display().to_string())
     }
+}
 
-    /// A task of the last run.
-    fn of_task((name, path): (String, PathBuf)) -> Self {
-        Self { is_task: true, ..Self::of_path((name, path)) }
-    }
+/// A name below the project's own link `latest`.
+struct BelowLatest {
+    /// The link, as it was given.
+    link: String,
+    /// Empty for the link itself.
+    name: String,
+}
 
-    /// A task of the run that `named` names.
-    fn of_run(named: &str, (name, path): (String, PathBuf)) -> Self {
-        Self { argument: format!("{named}/{name}"), ..Self::of_task((name, path)) }
-    }
+struct LastRun {
+    home: StateFolder,
+    /// Empty where nothing has run.
+    state: RunState,
+}
+
+/// Finds what arguments name. The project's last run is read once, and only where an argument needs it.
+pub(super) struct ResultFinder<'a> {
+    global: &'a Global,
+    last: OnceCell<LastRun>,
 }
 
 /// One result, or an error that lists the existing ones.
-pub(super) fn find(global: &Global, word: &str) -> Result<FoundResult, CommandError> {
-    let mut all = find_all(global, word)?;
+pub(super) fn find(global: &Global, argument: &str) -> Result<FoundResult, CommandError> {
+    let mut all = find_all(global, argument)?;
     match (all.pop(), all.is_empty()) {
         (Some(found), true) => Ok(found),
         (last, _) => {
             let (names, arguments): (Vec<String>, Vec<String>) =
                 all.into_iter().chain(last).map(|found| (found.run.name, found.argument)).unzip();
-            let what = format!("{word} has several results: {}", names.join(", "));
+            let what = format!("{argument} has several results: {}", names.join(", "));
             Err(CommandError::Usage(format!("{what}\n  hint: name one of them: {}", arguments.join(", "))))
         }
     }
 }
 
 /// All results that an argument names; at least one.
-pub(super) fn find_all(global: &Global, word: &str) -> Result<Vec<FoundResult>, CommandError> {
-    let found = places(global, word)?.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+pub(super) fn find_all(global: &Global, argument: &str) -> Result<Vec<FoundResult>, CommandError> {
+    let places = ResultFinder::new(global).places(argument)?;
+    let found = places.iter().map(read).collect::<Result<Vec<_>, _>>()?;
     for line in found.iter().filter_map(FoundResult::earlier_text) {
         print_error(&format!("note: {line}\n"));
     }
     Ok(found)
 }
 
-/// The sweep that an argument names: a `sweep.json`, its folder, a task that left one, or a run with no other measurement. `None`: it names something else.
-pub(super) fn find_sweep(global: &Global, word: &str) -> Result<Option<SweepReport>, CommandError> {
-    let path = Path::new(word);
-    let read = |path: &Path| SweepReport::read(path).map(Some).map_err(|error| anyhow::Error::from(error).into());
-    if path.is_dir() {
-        let file = path.join(SWEEP);
-        return match (file.is_file(), only_sweep_below(path)) {
-            (true, _) => read(&file),
-            (false, Some(below)) => read(&below),
-            (false, None) => of_another_tool(word, path),
-        };
+impl<'a> ResultFinder<'a> {
+    pub(super) const fn new(global: &'a Global) -> Self {
+        Self { global, last: OnceCell::new() }
     }
-    if path.is_file() {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        return if name.starts_with("sweep") && name.ends_with(".json") {
-            read(path)
-        } else {
-            of_another_tool(word, path)
-        };
-    }
-    let home = Project::open_current(global)?.home;
-    let last = last_run(&home)?.map(|run| run_state(&home, &run)).transpose()?.unwrap_or_default();
-    if let Some(place) = named_output(&home, &last, word, SWEEP)? {
-        if let Some(run) = &place.earlier {
-            print_error(&format!("note: {word} is of run {run}: the last run did not have it\n"));
+
+    fn last(&self) -> Result<&LastRun, CommandError> {
+        if let Some(last) = self.last.get() {
+            return Ok(last);
         }
-        return read(&place.path.join(SWEEP));
+        let home = Project::open_current(self.global)?.home;
+        let state = last_run(&home)?.map(|run| run_state(&home, &run)).transpose()?.unwrap_or_default();
+        Ok(self.last.get_or_init(|| LastRun { home, state }))
     }
-    match named_run(&home, word)? {
-        Some(run) => only_sweep_of_run(&home, &run, word)?.map_or(Ok(None), |file| read(&file)),
-        None => Ok(None),
+
+    /// What an argument names below the project's own `latest`. The link is the last run, and what is below it a task of that: it
+    /// leads to older outputs where that run did not finish one. `None`: another path, or a name.
+    fn below_latest(&self, argument: &str) -> Result<Option<BelowLatest>, CommandError> {
+        let path = Path::new(argument).components().as_path();
+        let is_link = |above: &Path| above.ends_with("latest") && above.is_symlink();
+        if !path.ancestors().any(is_link) {
+            return Ok(None);
+        }
+        let folder = |link: &Path| {
+            let folder = link.parent().filter(|folder| !folder.as_os_str().is_empty());
+            without_links(folder.unwrap_or(Path::new(".")))
+        };
+        let own = folder(&self.last()?.home.latest());
+        let Some(link) = path.ancestors().find(|above| is_link(above) && folder(above) == own) else {
+            return Ok(None);
+        };
+        let below = path.strip_prefix(link).unwrap_or(path);
+        let is_file_of_task = below.ends_with(RESULT) || below.ends_with(SWEEP);
+        let task = below.parent().filter(|_| is_file_of_task).unwrap_or(below);
+        Ok(Some(BelowLatest { link: link.display().to_string(), name: task.to_string_lossy().into_owned() }))
+    }
+
+    /// The sweep that an argument names: a `sweep.json`, its folder, a task that left one, or a run with no other measurement.
+    /// `None`: it names something else.
+    pub(super) fn find_sweep(&self, argument: &str) -> Result<Option<FoundSweep>, CommandError> {
+        let path = Path::new(argument);
+        if let Some(below) = self.below_latest(argument)? {
+            let LastRun { home, state } = self.last()?;
+            if below.name.is_empty() {
+                return only_sweep_of_run(home, state, argument);
+            }
+            return match self.sweep_of_task(&below.name)? {
+                Some(found) => {
+                    Ok(Some(FoundSweep { folder: found.folder.map(|name| format!("{}/{name}", below.link)), ..found }))
+                }
+                None if is_there(path)? && unfinished(state, &below.name).is_none() => of_another_tool(argument, path),
+                None => Ok(None),
+            };
+        }
+        if path.is_dir() {
+            let file = path.join(SWEEP);
+            return match (file.is_file(), only_sweep_below(path)) {
+                (true, _) => sweep(&file, argument),
+                (false, Some(below)) => {
+                    let folder = below.parent().unwrap_or(path).display().to_string();
+                    sweep(&below, &folder)
+                }
+                (false, None) => of_another_tool(argument, path),
+            };
+        }
+        if path.is_file() {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            return if name.starts_with("sweep") && name.ends_with(".json") {
+                sweep(path, &path.parent().unwrap_or(Path::new("")).display().to_string())
+            } else {
+                of_another_tool(argument, path)
+            };
+        }
+        if let Some(found) = self.sweep_of_task(argument)? {
+            return Ok(Some(found));
+        }
+        let home = &self.last()?.home;
+        match named_run(home, argument)? {
+            Some(run) => only_sweep_of_run(home, &run_state(home, &run)?, argument),
+            None => Ok(None),
+        }
+    }
+
+    /// The sweep of a task that an argument names.
+    fn sweep_of_task(&self, argument: &str) -> Result<Option<FoundSweep>, CommandError> {
+        let LastRun { home, state } = self.last()?;
+        let Some(place) = named_output(home, state, argument, SWEEP)? else { return Ok(None) };
+        if let Some(earlier) = &place.earlier {
+            print_error(&format!("note: {}\n", earlier_text(argument, &earlier.run)));
+        }
+        sweep(&place.path.join(SWEEP), &place.argument)
+    }
+
+    /// One side of a comparison, task by task: a result and its repeats, a folder of results, the tasks of a run or a stage, or a list
+    /// with commas. The results of a list whose items name one result each are runs of one measurement.
+    pub(super) fn find_runs(&self, argument: &str) -> Result<Vec<TaskRuns>, CommandError> {
+        let path = Path::new(argument);
+        if !path.exists() && argument.contains(',') {
+            let items = argument.split(',').filter(|item| !item.is_empty());
+            let items = items.map(|item| self.find_runs(item)).collect::<Result<Vec<_>, _>>()?;
+            let is_one = items.iter().all(|tasks| tasks.len() == 1);
+            let mut all = Vec::new();
+            for task in items.into_iter().flatten() {
+                put(&mut all, task, |known, new| is_one || known.task == new.task);
+            }
+            return Ok(all);
+        }
+        let is_folder = path.is_dir() && !path.join(RESULT).is_file() && self.below_latest(argument)?.is_none();
+        let below = if is_folder { in_folder(path, argument) } else { Vec::new() };
+        let places =
+            if below.is_empty() { self.places(argument)? } else { below.into_iter().map(Place::of_path).collect() };
+        let names: HashSet<String> = places.iter().map(|place| place.name.clone()).collect();
+        let mut all = Vec::new();
+        for place in places {
+            let measured = measured_task(&place.name);
+            // The result of a measurement in turns has its runs in `repeats`.
+            if measured != place.name && names.contains(measured) {
+                continue;
+            }
+            let beside = if place.path.is_file() { place.path.parent().unwrap_or(Path::new(".")) } else { &place.path };
+            let repeats = repeat_folders(beside)?;
+            let run = |(n, path): (usize, PathBuf)| {
+                let name = format!("{}, run {n}", place.name);
+                let earlier = place.earlier.clone().filter(|_| n == 1);
+                read(&Place { name, path, earlier, ..place.clone() })
+            };
+            let runs = if repeats.is_empty() {
+                vec![read(&place)?]
+            } else {
+                (1..).zip(repeats).map(run).collect::<Result<Vec<_>, _>>()?
+            };
+            let of_result = || Some(runs.first()?.run.result.identity()?.manifest.as_ref()?.task.clone());
+            let task = if place.is_task { Some(place.name) } else { of_result() };
+            let task = task.map(|task| measured_task(&task).to_owned());
+            put(&mut all, TaskRuns { task, argument: place.argument, runs }, |known, new| known.task == new.task);
+        }
+        Ok(all)
+    }
+
+    /// Where the results are that an argument names; at least one.
+    fn places(&self, argument: &str) -> Result<Vec<Place>, CommandError> {
+        let of_path = || vec![Place::of_path((argument.to_owned(), PathBuf::from(argument)))];
+        let Some(below) = self.below_latest(argument)? else {
+            return if is_there(Path::new(argument))? { Ok(of_path()) } else { self.places_of_name(argument, None) };
+        };
+        let LastRun { home, state } = self.last()?;
+        if below.name.is_empty() {
+            return places_of_run(home, state, argument);
+        }
+        // Not every output has a result of Regatta: another tool's files are read where they are.
+        let others = is_there(Path::new(argument))?.then(of_path);
+        let named = |place: Place| {
+            let is_alone = place.argument == below.name || place.argument == argument;
+            let argument = if is_alone { argument.to_owned() } else { format!("{}/{}", below.link, place.argument) };
+            Place { argument, ..place }
+        };
+        Ok(self.places_of_name(&below.name, others)?.into_iter().map(named).collect())
+    }
+
+    /// Of a name that is no path. `others`: what it stands for where no run has left a result of that name.
+    fn places_of_name(&self, name: &str, others: Option<Vec<Place>>) -> Result<Vec<Place>, CommandError> {
+        let LastRun { home, state: last } = self.last()?;
+        if let Some(place) = named_output(home, last, name, RESULT)? {
+            return Ok(vec![place]);
+        }
+        if let Some(run) = named_run(home, name)? {
+            return places_of_run(home, &run_state(home, &run)?, name);
+        }
+        let of_last = outputs_with(home, last, RESULT)?;
+        let of_stage = |all: &[(String, PathBuf)], stage: &str| -> Vec<(String, PathBuf)> {
+            all.iter().filter(|(task, _)| is_below(task, stage)).cloned().collect()
+        };
+        let stage = of_stage(&of_last, name);
+        if !stage.is_empty() {
+            return Ok(stage.into_iter().map(Place::of_task).collect());
+        }
+        let below = of_latest(home, last, in_folder(&home.latest().join(name), name), RESULT)?;
+        if !below.is_empty() {
+            return Ok(below);
+        }
+        if let Some((run, named, task)) = run_and_task(home, name)? {
+            let all = results_or_points(home, &run_state(home, &run)?)?;
+            let stage = of_stage(&all, task);
+            if !stage.is_empty() {
+                return Ok(stage.into_iter().map(|found| Place::of_run(named, found)).collect());
+            }
+            let known: Vec<String> = all.into_iter().map(|(task, _)| format!("{named}/{task}")).collect();
+            return Err(no_result(name, &known, "no result of this run still exists"));
+        }
+        if let Some(error) = left_without_result(home, last, name)? {
+            return Err(error);
+        }
+        if let Some(others) = others {
+            return Ok(others);
+        }
+        let known = in_folder(&home.latest(), "").into_iter().chain(of_last).map(|(task, _)| task);
+        let known: Vec<String> = known.collect::<BTreeSet<_>>().into_iter().collect();
+        Err(no_result(
+            name,
+            &known,
+            "no benchmark has run in this folder yet; a folder with a result.json will do, too",
+        ))
     }
 }
 
+fn sweep(file: &Path, folder: &str) -> Result<Option<FoundSweep>, CommandError> {
+    let report = SweepReport::read(file).map_err(anyhow::Error::from)?;
+    Ok(Some(FoundSweep { report, folder: Some(folder.to_owned()) }))
+}
+
 /// The sweep of a run that has measured nothing else.
-fn only_sweep_of_run(home: &StateFolder, run: &RunId, word: &str) -> Result<Option<PathBuf>, CommandError> {
-    let state = run_state(home, run)?;
-    if !outputs_with(home, &state, RESULT)?.is_empty() {
+fn only_sweep_of_run(home: &StateFolder, state: &RunState, argument: &str) -> Result<Option<FoundSweep>, CommandError> {
+    if !outputs_with(home, state, RESULT)?.is_empty() {
         return Ok(None);
     }
-    let mut sweeps = outputs_with(home, &state, SWEEP)?;
-    match (sweeps.pop(), sweeps.len()) {
-        (Some((_, folder)), 0) => Ok(Some(folder.join(SWEEP))),
-        (None, _) => Ok(None),
-        (Some(last), _) => {
-            sweeps.push(last);
-            let names: Vec<String> = sweeps.iter().map(|(task, _)| format!("{word}/{task}")).collect();
-            let (count, hint) = (sweeps.len(), format!("name one of them: {}", names.join(", ")));
-            Err(CommandError::Usage(format!("run {word} has {count} sweeps\n  hint: {hint}")))
+    let sweeps = outputs_with(home, state, SWEEP)?;
+    match sweeps.as_slice() {
+        [] => Ok(None),
+        [(task, folder)] => sweep(&folder.join(SWEEP), &format!("{argument}/{task}")),
+        several => {
+            let names: Vec<String> = several.iter().map(|(task, _)| format!("{argument}/{task}")).collect();
+            let (count, hint) = (several.len(), format!("name one of them: {}", names.join(", ")));
+            Err(CommandError::Usage(format!("run {argument} has {count} sweeps\n  hint: {hint}")))
         }
     }
 }
 
 /// The run with that name or tag.
-pub(super) fn named_run(home: &StateFolder, word: &str) -> Result<Option<RunId>, PathError> {
-    let named = readable_runs(home)?.0.into_iter().find(|run| run.as_str() == word);
-    match (named, word.parse()) {
+pub(super) fn named_run(home: &StateFolder, argument: &str) -> Result<Option<RunId>, PathError> {
+    let named = readable_runs(home)?.0.into_iter().find(|run| run.as_str() == argument);
+    match (named, argument.parse()) {
         (None, Ok(tag)) => tagged_run(home, &tag),
         (named, _) => Ok(named),
     }
 }
 
 /// The run and the task of `RUN/TASK`, where there is such a run.
-fn run_and_task<'a>(home: &StateFolder, word: &'a str) -> Result<Option<(RunId, &'a str, &'a str)>, PathError> {
-    let Some((named, task)) = word.split_once('/') else { return Ok(None) };
+fn run_and_task<'a>(home: &StateFolder, argument: &'a str) -> Result<Option<(RunId, &'a str, &'a str)>, PathError> {
+    let Some((named, task)) = argument.split_once('/') else { return Ok(None) };
     Ok(named_run(home, named)?.map(|run| (run, named, task)))
 }
 
@@ -187,7 +339,7 @@ fn only_sweep_below(path: &Path) -> Option<PathBuf> {
 }
 
 /// The files of another tool, where they hold several runs. What cannot be read as such is left to those who look for a result.
-fn of_another_tool(name: &str, path: &Path) -> Result<Option<SweepReport>, CommandError> {
+fn of_another_tool(name: &str, path: &Path) -> Result<Option<FoundSweep>, CommandError> {
     if path.is_dir() && (path.join(RESULT).is_file() || !in_folder(path, name).is_empty()) {
         return Ok(None);
     }
@@ -195,51 +347,8 @@ fn of_another_tool(name: &str, path: &Path) -> Result<Option<SweepReport>, Comma
     if runs.len() < 2 {
         return Ok(None);
     }
-    import_sweep(name, runs).map(|sweep| Some(sweep.report)).map_err(CommandError::usage)
-}
-
-/// One side of a comparison, task by task: a result and its repeats, a folder of results, the tasks of a run or a stage, or a list
-/// with commas. The results of a list whose items name one result each are runs of one measurement.
-pub(super) fn find_runs(global: &Global, word: &str) -> Result<Vec<TaskRuns>, CommandError> {
-    let path = Path::new(word);
-    if !path.exists() && word.contains(',') {
-        let items = word.split(',').filter(|item| !item.is_empty());
-        let items = items.map(|item| find_runs(global, item)).collect::<Result<Vec<_>, _>>()?;
-        let is_one = items.iter().all(|tasks| tasks.len() == 1);
-        let mut all = Vec::new();
-        for task in items.into_iter().flatten() {
-            put(&mut all, task, |known, new| is_one || known.task == new.task);
-        }
-        return Ok(all);
-    }
-    let below = if path.is_dir() && !path.join(RESULT).is_file() { in_folder(path, word) } else { Vec::new() };
-    let places = if below.is_empty() { places(global, word)? } else { below.into_iter().map(Place::of_path).collect() };
-    let names: HashSet<String> = places.iter().map(|place| place.name.clone()).collect();
-    let mut all = Vec::new();
-    for place in places {
-        let measured = measured_task(&place.name);
-        // The result of a measurement in turns has its runs in `repeats`.
-        if measured != place.name && names.contains(measured) {
-            continue;
-        }
-        let beside = if place.path.is_file() { place.path.parent().unwrap_or(Path::new(".")) } else { &place.path };
-        let repeats = repeat_folders(beside)?;
-        let run = |(n, path): (usize, PathBuf)| {
-            let name = format!("{}, run {n}", place.name);
-            let earlier = place.earlier.clone().filter(|_| n == 1);
-            read(&Place { name, path, earlier, ..place.clone() })
-        };
-        let runs = if repeats.is_empty() {
-            vec![read(&place)?]
-        } else {
-            (1..).zip(repeats).map(run).collect::<Result<Vec<_>, _>>()?
-        };
-        let of_result = || Some(runs.first()?.run.result.identity()?.manifest.as_ref()?.task.clone());
-        let task = if place.is_task { Some(place.name) } else { of_result() };
-        let task = task.map(|task| measured_task(&task).to_owned());
-        put(&mut all, TaskRuns { task, argument: place.argument, runs }, |known, new| known.task == new.task);
-    }
-    Ok(all)
+    let sweep = import_sweep(name, runs).map_err(CommandError::usage)?;
+    Ok(Some(FoundSweep { report: sweep.report, folder: None }))
 }
 
 /// Adds runs to those of the same measurement. One that is there already counts once.
@@ -269,112 +378,110 @@ fn measured_task(task: &str) -> &str {
     }
 }
 
-/// Where the results are that an argument names; at least one.
-fn places(global: &Global, word: &str) -> Result<Vec<Place>, CommandError> {
-    let path = Path::new(word);
-    if is_there(path)? {
-        return Ok(vec![Place::of_path((word.to_owned(), path.to_owned()))]);
+/// All results of a run that `named` names.
+fn places_of_run(home: &StateFolder, state: &RunState, named: &str) -> Result<Vec<Place>, CommandError> {
+    let all = results_or_points(home, state)?;
+    if all.is_empty() {
+        return Err(CommandError::Usage(format!("run {named} has no benchmark with a result that still exists")));
     }
-    let home = Project::open_current(global)?.home;
-    let last = last_run(&home)?.map(|run| run_state(&home, &run)).transpose()?.unwrap_or_default();
-    if let Some(place) = named_output(&home, &last, word, RESULT)? {
-        return Ok(vec![place]);
-    }
-    if let Some(run) = named_run(&home, word)? {
-        let all = results_or_points(&home, &run_state(&home, &run)?)?;
-        if all.is_empty() {
-            return Err(CommandError::Usage(format!("run {word} has no benchmark with a result that still exists")));
-        }
-        return Ok(all.into_iter().map(|found| Place::of_run(word, found)).collect());
-    }
-    let of_last = outputs_with(&home, &last, RESULT)?;
-    let of_stage = |all: &[(String, PathBuf)], stage: &str| -> Vec<(String, PathBuf)> {
-        all.iter().filter(|(task, _)| is_below(task, stage)).cloned().collect()
-    };
-    let stage = of_stage(&of_last, word);
-    if !stage.is_empty() {
-        return Ok(stage.into_iter().map(Place::of_task).collect());
-    }
-    let below = in_folder(&home.latest().join(word), word);
-    let below: Vec<Place> = below.into_iter().filter_map(|found| of_latest(&home, &last, found, RESULT)).collect();
-    if !below.is_empty() {
-        return Ok(below);
-    }
-    if let Some((run, named, task)) = run_and_task(&home, word)? {
-        let all = results_or_points(&home, &run_state(&home, &run)?)?;
-        let stage = of_stage(&all, task);
-        if !stage.is_empty() {
-            return Ok(stage.into_iter().map(|found| Place::of_run(named, found)).collect());
-        }
-        let known: Vec<String> = all.into_iter().map(|(name, _)| format!("{named}/{name}")).collect();
-        return Err(no_result(word, &known, "no result of this run still exists"));
-    }
-    if let Some(error) = left_without_result(&home, &last, word)? {
-        return Err(error);
-    }
-    let known = in_folder(&home.latest(), "").into_iter().chain(of_last).map(|(name, _)| name);
-    let known: Vec<String> = known.collect::<BTreeSet<_>>().into_iter().collect();
-    Err(no_result(word, &known, "no benchmark has run in this folder yet; a folder with a result.json will do, too"))
+    Ok(all.into_iter().map(|found| Place::of_run(named, found)).collect())
 }
 
-fn no_result(word: &str, known: &[String], none: &str) -> CommandError {
-    let hint = crate::diag::did_you_mean(word, known.iter().map(String::as_str)).unwrap_or_else(|| {
+fn no_result(argument: &str, known: &[String], none: &str) -> CommandError {
+    let hint = crate::diag::did_you_mean(argument, known.iter().map(String::as_str)).unwrap_or_else(|| {
         if known.is_empty() {
             none.to_owned()
         } else {
             format!("there are {}; a folder with a result.json will do, too", known.join(", "))
         }
     });
-    CommandError::Usage(format!("there is no result `{word}`\n  hint: {hint}"))
+    CommandError::Usage(format!("there is no result `{argument}`\n  hint: {hint}"))
 }
 
 /// The output with that file that an argument names alone: a task of the last run, `RUN/TASK`, or a folder below one of these.
-fn named_output(home: &StateFolder, last: &RunState, word: &str, file: &str) -> Result<Option<Place>, CommandError> {
-    if let Some(path) = output_at(home, last, word, file)? {
-        return Ok(Some(Place::of_task((word.to_owned(), path))));
+fn named_output(
+    home: &StateFolder,
+    last: &RunState,
+    argument: &str,
+    file: &str,
+) -> Result<Option<Place>, CommandError> {
+    if let Some(path) = output_at(home, last, argument, file)? {
+        return Ok(Some(Place::of_task((argument.to_owned(), path))));
     }
-    let latest = home.latest().join(word);
+    let latest = home.latest().join(argument);
     if is_there(&latest.join(file))?
-        && let Some(place) = of_latest(home, last, (word.to_owned(), latest), file)
+        && let Some(place) = of_latest(home, last, vec![(argument.to_owned(), latest)], file)?.pop()
     {
         return Ok(Some(place));
     }
-    let Some((run, named, task)) = run_and_task(home, word)? else { return Ok(None) };
+    let Some((run, named, task)) = run_and_task(home, argument)? else { return Ok(None) };
     let path = output_at(home, &run_state(home, &run)?, task, file)?;
     Ok(path.map(|path| Place::of_run(named, (task.to_owned(), path))))
 }
 
-/// A task in `latest`. `None`: the last run had it, too, and did not finish it, so that this is an older result than that run's.
-fn of_latest(home: &StateFolder, last: &RunState, found: (String, PathBuf), file: &str) -> Option<Place> {
-    let of_last = last.tasks.iter().find(|(task, _)| found.0 == task.as_str() || is_below(&found.0, task.as_str()));
-    if let Some((_, entry)) = of_last {
-        return is_finished(entry).then(|| Place::of_task(found));
+/// The results of tasks in `latest`: those that the last run finished, and of tasks that it did not have the newest, which may not be
+/// the one in `latest`: an INVALID one has no link. Left out are those that the last run had and did not finish.
+fn of_latest(
+    home: &StateFolder,
+    last: &RunState,
+    found: Vec<(String, PathBuf)>,
+    file: &str,
+) -> Result<Vec<Place>, PathError> {
+    let mut places = Vec::new();
+    let mut earlier = Vec::new();
+    for found in found {
+        let of_last = last.tasks.iter().find(|(task, _)| found.0 == task.as_str() || is_below(&found.0, task.as_str()));
+        match of_last {
+            Some((_, entry)) if is_finished(entry) => places.push(Place::of_task(found)),
+            Some(_) => {}
+            None => earlier.push(Place::of_task(found)),
+        }
     }
-    let earlier = run_with(home, &found.0, file).ok().flatten();
-    Some(Place { earlier, ..Place::of_task(found) })
+    set_earlier_runs(home, &mut earlier, file)?;
+    places.extend(earlier);
+    places.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(places)
+}
+
+/// Makes each of these tasks that of the newest run that has that file of it. One that no run has stays as it is.
+fn set_earlier_runs(home: &StateFolder, places: &mut [Place], file: &str) -> Result<(), PathError> {
+    if places.is_empty() {
+        return Ok(());
+    }
+    for run in readable_runs(home)?.0.into_iter().rev() {
+        // One that cannot be read is left out.
+        let Ok(state) = run_state(home, &run) else { continue };
+        for place in places.iter_mut().filter(|place| place.earlier.is_none()) {
+            if let Ok(Some(path)) = output_at(home, &state, &place.name, file) {
+                place.path = path;
+                place.earlier = Some(TaskOfRun { run: run.clone(), task: place.name.clone() });
+            }
+        }
+        if places.iter().all(|place| place.earlier.is_some()) {
+            break;
+        }
+    }
+    Ok(())
 }
 
 fn is_finished(entry: &TaskState) -> bool {
     matches!(entry.state, TaskPhase::Ran | TaskPhase::Cached)
 }
 
-/// The newest run with an output of that task that has that file.
-fn run_with(home: &StateFolder, task: &str, file: &str) -> Result<Option<RunId>, PathError> {
-    for run in readable_runs(home)?.0.into_iter().rev() {
-        // One that cannot be read is left out.
-        if run_state(home, &run).and_then(|state| output_at(home, &state, task, file)).is_ok_and(|it| it.is_some()) {
-            return Ok(Some(run));
-        }
-    }
-    Ok(None)
+/// A task of that name, of that stage, or with that output, that the run did not finish.
+fn unfinished<'a>(state: &'a RunState, name: &str) -> Option<(&'a TaskId, &'a TaskState)> {
+    let is_named = |task: &str| name == task || is_below(task, name) || is_below(name, task);
+    state.tasks.iter().find(|(task, entry)| is_named(task.as_str()) && !is_finished(entry))
 }
 
 /// The error for a task of the last run, or a stage, that did not get as far as a result.
-fn left_without_result(home: &StateFolder, last: &RunState, word: &str) -> Result<Option<CommandError>, PathError> {
-    let is_named = |task: &str| word == task || is_below(task, word) || is_below(word, task);
-    let unfinished = last.tasks.iter().find(|(task, entry)| is_named(task.as_str()) && !is_finished(entry));
-    let Some((task, entry)) = unfinished else { return Ok(None) };
-    let hint = match run_with(home, task.as_str(), RESULT)? {
+fn left_without_result(home: &StateFolder, last: &RunState, name: &str) -> Result<Option<CommandError>, PathError> {
+    let Some((task, entry)) = unfinished(last, name) else { return Ok(None) };
+    let has_result = |run: &RunId| {
+        let found = run_state(home, run).and_then(|state| output_at(home, &state, task.as_str(), RESULT));
+        found.is_ok_and(|path| path.is_some())
+    };
+    let hint = match readable_runs(home)?.0.into_iter().rev().take(RUNS_FOR_HINT).find(has_result) {
         Some(run) => format!("`{run}/{task}` is the result of an earlier run"),
         None => "`regatta status` shows why".to_owned(),
     };
@@ -479,67 +586,4 @@ fn has_file(home: &StateFolder, out: &Path, file: &str) -> Result<bool, PathErro
         Err(_) if !out.starts_with(home.outputs()) => Ok(false),
         looked => looked,
     }
-}
-
-/// A result of Regatta, an imported one, or another tool's files.
-fn read(place: &Place) -> Result<FoundResult, CommandError> {
-    let (name, path) = (&place.name, &place.path);
-    let file = if path.is_dir() { path.join(RESULT) } else { path.clone() };
-    if file.is_file() {
-        let text = read_text(&file)
-            .map_err(|error| anyhow::Error::from(error).context(format!("cannot read {}", file.display())))?;
-        if MeasuredResult::is_one(&text) {
-            let result = MeasuredResult::read(&text)
-                .map_err(|error| anyhow::anyhow!("{} cannot be read: {error}", file.display()))?;
-            return read_regatta_result(place, file.parent().unwrap_or(Path::new(".")), result);
-        }
-    }
-    let mut runs = located_runs(std::slice::from_ref(path))?;
-    match (runs.pop(), runs.len()) {
-        (Some(only), 0) => {
-            let imported = Imported { name: name.clone(), ..only.run };
-            Ok(found(place, path, imported.into(), None))
-        }
-        (_, others) => {
-            Err(CommandError::usage(ImportError::SeveralRuns { name: path.display().to_string(), count: others + 1 }))
-        }
-    }
-}
-
-fn read_regatta_result(place: &Place, folder: &Path, result: MeasuredResult) -> Result<FoundResult, CommandError> {
-    let name = place.name.clone();
-    let (seen, requests) = (folder.join(SEEN), folder.join(REQUESTS));
-    if result.imported().is_some() {
-        let request_traces: Vec<RequestTrace> = if seen.is_file() { lines(&seen)? } else { Vec::new() };
-        return Ok(found(place, folder, MeasuredRun { name, result, request_traces }, None));
-    }
-    let requests = Some(requests).filter(|requests| requests.is_file());
-    let mut request_traces = Vec::new();
-    if let Some(requests) = &requests {
-        let kept = read_records(requests, |record: RequestRecord| request_traces.push(RequestTrace::from(&record)));
-        kept.map_err(anyhow::Error::from)?;
-    }
-    Ok(found(place, folder, MeasuredRun { name, result, request_traces }, requests))
-}
-
-fn found(place: &Place, location: &Path, run: MeasuredRun, requests: Option<PathBuf>) -> FoundResult {
-    FoundResult {
-        run,
-        argument: place.argument.clone(),
-        earlier: place.earlier.clone(),
-        search: search_in(location),
-        location: fs::canonicalize(location).unwrap_or_else(|_| location.to_owned()),
-        requests,
-    }
-}
-
-/// What the search of that output found. A file that this version cannot read is left out.
-pub(super) fn search_in(folder: &Path) -> Option<SearchReport> {
-    read_bytes(folder.join("search.json")).ok().and_then(|text| serde_json::from_slice(&text).ok())
-}
-
-fn lines<T: serde::de::DeserializeOwned>(path: &Path) -> Result<Vec<T>, CommandError> {
-    let mut all = Vec::new();
-    read_records(path, |record| all.push(record)).map_err(anyhow::Error::from)?;
-    Ok(all)
 }

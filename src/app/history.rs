@@ -1,10 +1,10 @@
 //! `history` and `tag`: the measurements of this project over time.
 
 use std::collections::{BTreeSet, HashSet};
-use std::fs;
 use std::path::Path;
 
-use super::find_result::{MeasuredOutputs, measured_outputs, search_in};
+use super::find_result::{MeasuredOutputs, measured_outputs};
+use super::found_result::{search_in, without_links};
 use super::past_runs::{or_left_out, report_unreadable};
 use super::project::Project;
 use super::shared_results;
@@ -73,7 +73,7 @@ fn measurements(
         let is_shown = |task: &String| has(&manifest, &request.manifest) && has(task, &request.task);
         sweeps.extend(of_run.into_iter().map(|(task, _)| task).filter(is_shown));
         for (task, folder) in results {
-            let place = fs::canonicalize(&folder).unwrap_or(folder);
+            let place = without_links(&folder);
             if !is_shown(&task) || !known.insert(place.clone()) {
                 continue;
             }
@@ -137,6 +137,10 @@ fn reject_unknown(keys: &[MetricKey], points: &[HistoryPoint]) -> Result<(), Com
 pub(super) fn tag(global: &Global, request: &TagRequest) -> Result<CliExit, CommandError> {
     let home = Project::open_current(global)?.home;
     match request {
+        TagRequest::Set { tag, .. } if tag.as_str() == "latest" => {
+            let hint = "choose another name: `latest` is the last run";
+            return Err(CommandError::Usage(format!("`latest` cannot be a tag\n  hint: {hint}")));
+        }
         TagRequest::Set { tag, run } => {
             let run = match run {
                 Some(name) => readable_runs(&home)?

@@ -16,6 +16,7 @@ mod export_import;
 mod expression_guard;
 mod file_size_limit;
 mod find_result;
+mod found_result;
 mod history;
 mod host_agent;
 mod import_sources;

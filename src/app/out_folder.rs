@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::bench::manifest::is_bench_manifest;
-use super::find_result::SEEN;
+use super::found_result::SEEN;
 use crate::app::error::CommandError;
 use crate::files::read_text;
 use crate::harness::{GPU_READINGS, REPEATS, REQUESTS, RESULT, SWEEP, SWEEP_POINTS, SweepReport};

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use super::find_result::{named_run, search_in};
+use super::find_result::named_run;
+use super::found_result::search_in;
 use super::history::shown_manifest;
 use super::observed_run::{ObservedRun, holding_run, is_held};
 use super::output::{PiecePrinter, is_closed};

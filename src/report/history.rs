@@ -72,6 +72,17 @@ impl HistoryPoint {
         }
     }
 
+    /// As it is shown: `1,234`, `400 or more`; none where the result has no number.
+    pub fn value_text(&self, key: &MetricKey, number: impl Fn(f64) -> String) -> Option<String> {
+        let or_more = if self.is_lower_bound(key) { " or more" } else { "" };
+        Some(format!("{}{or_more}", number(self.value(key)?)))
+    }
+
+    /// The limits of a search held at the highest rate: how much higher the rate is is not known.
+    fn is_lower_bound(&self, key: &MetricKey) -> bool {
+        key.metric == FOUND_RATE && self.result.searched.is_some_and(|searched| searched.is_lower_bound)
+    }
+
     /// Its number, of several runs the mean over them; none where the result has none.
     pub fn value(&self, key: &MetricKey) -> Option<f64> {
         let measure = self.result.measures.iter().find(|measure| measure.key == key.metric)?;
@@ -104,7 +115,7 @@ pub struct MetricHistory {
     pub key: MetricKey,
     pub unit: &'static str,
     pub more_is_better: bool,
-    /// The place of each point that is valid and has the number, and the number.
+    /// The place of each point that is valid and has the number, and the number. A lower bound is none.
     pub values: Vec<(usize, f64)>,
     pub changes: Vec<LevelShift>,
 }
@@ -133,9 +144,10 @@ pub fn series(points: Vec<HistoryPoint>, keys: &[MetricKey], most: usize) -> Vec
     for point in points {
         let mut load = point.result.load().clone();
         if point.result.searched.is_some() {
-            // What a search finds is no load: all of them are one series.
+            // What a search finds is no load: all of those with the same limits are one series.
             load.remove("request_rate");
         }
+        load.extend(point.result.searched_limits.clone().map(|limits| ("limits".to_owned(), limits)));
         if point.result.is_simulated() {
             load.insert("server".to_owned(), "simulated".to_owned());
         }
@@ -168,7 +180,8 @@ pub fn series(points: Vec<HistoryPoint>, keys: &[MetricKey], most: usize) -> Vec
 /// `None`: no point has the number.
 fn metric(key: &MetricKey, points: &[HistoryPoint]) -> Option<MetricHistory> {
     let measure = points.iter().flat_map(|point| &point.result.measures).find(|measure| measure.key == key.metric)?;
-    let valid = points.iter().enumerate().filter(|(_, point)| point.is_valid());
+    let counts = |point: &HistoryPoint| point.is_valid() && !point.is_lower_bound(key);
+    let valid = points.iter().enumerate().filter(|(_, point)| counts(point));
     let values: Vec<(usize, f64)> = valid.filter_map(|(place, point)| Some((place, point.value(key)?))).collect();
     let numbers: Vec<f64> = values.iter().map(|(_, value)| *value).collect();
     let changes = change_points(&numbers, SMALLEST)
@@ -261,7 +274,7 @@ fn row(series: &HistorySeries, place: usize, point: &HistoryPoint) -> Vec<(TextR
         let change = metric.changes.iter().find(|shift| shift.point == place);
         let mark =
             change.map_or(String::new(), |shift| format!("  {} %", signed_percent(shift.change.relative() * 100.0)));
-        let value = point.value(&metric.key).map_or_else(|| "-".to_owned(), number);
+        let value = point.value_text(&metric.key, number).unwrap_or_else(|| "-".to_owned());
         cells.push((role, format!("{value}{mark}")));
     }
     let tags: Vec<&str> = point.tags.iter().map(RunTag::as_str).collect();
@@ -323,10 +336,13 @@ fn series_json(series: &HistorySeries) -> Value {
     let point = |(place, point): (usize, &HistoryPoint)| {
         let values: BTreeMap<String, Option<f64>> =
             series.metrics.iter().map(|metric| (metric.key.to_string(), point.value(&metric.key))).collect();
+        let of_bound = series.metrics.iter().filter(|metric| point.is_lower_bound(&metric.key));
+        let lower_bounds: Vec<String> = of_bound.map(|metric| metric.key.to_string()).collect();
         json!({
             "place": place, "run": point.run, "tags": point.tags, "started": point.started,
             "verdict": point.result.verdict, "simulated": point.result.is_simulated(),
             "rehearsal": point.result.is_rehearsal(), "mean_of_runs": point.result.runs, "values": values,
+            "lower_bounds": lower_bounds,
         })
     };
     let change = |metric: &MetricHistory, shift: &LevelShift| {
@@ -411,15 +427,29 @@ mod tests {
 
     #[test]
     fn searches_are_one_series_of_the_rates_that_they_found() {
-        let searched = |number: usize, rate: f64| {
-            let search = json!({ "probes": [], "found": { "at_least": rate, "below": null } });
+        let searched = |number: usize, rate: f64, below: Option<f64>, limit: &str| {
+            let search = json!({
+                "model": "tiny", "limits": [limit], "probes": [], "found": { "at_least": rate, "below": below },
+            });
             let mut point = point(number, 900.0, "gpu7:8001", rate);
             point.result = point.result.with_search(&serde_json::from_value(search).unwrap());
             point
         };
-        let all = series(vec![searched(0, 10.0), searched(1, 12.0)], &[MetricKey::read("output_tokens")], 100);
+        let (limit, other) = ("TTFT p99 ≤ 400ms", "TTFT p99 ≤ 200ms");
+        let found = [searched(0, 10.0, Some(11.0), limit), searched(1, 12.0, Some(13.0), limit)];
+        let all = series(found.to_vec(), &[MetricKey::read("output_tokens")], 100);
         assert_eq!((all.len(), all[0].metrics.len(), all[0].name().as_str()), (1, 1, "quickstart · load/server"));
         assert_eq!(all[0].metrics[0].values, [(0, 10.0), (1, 12.0)]);
+        // Other limits are another series, and a lower bound is no rate.
+        let more = [searched(2, 40.0, None, limit), searched(3, 6.0, Some(7.0), other)];
+        let all = series([found, more].concat(), &[MetricKey::read("output_tokens")], 100);
+        let names: Vec<String> = all.iter().map(HistorySeries::name).collect();
+        assert_eq!(names, [other, limit].map(|limit| format!("quickstart · load/server (limits {limit})")));
+        assert_eq!(all[1].metrics[0].values, [(0, 10.0), (1, 12.0)]);
+        let shown = text(&all, Styler::OFF);
+        assert!(shown.contains("40.00 or more") && !shown.contains("12.00 or more"), "{shown}");
+        let json: Value = serde_json::from_str(&json(&all)).unwrap();
+        assert_eq!(json["series"][1]["points"][2]["lower_bounds"], json!(["found_rate"]));
     }
 
     /// TTFT p99 of five runs is 200, 300, 300, 300, 300 ms: the result shows the first of them, and the measurement had 280 ms.

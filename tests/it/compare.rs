@@ -6,6 +6,7 @@ use std::path::Path;
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
+use crate::services;
 use crate::world::World;
 
 /// A folder with the golden run, changed: every answer `later` ms later, and what `change` does to the result.
@@ -86,7 +87,8 @@ fn an_invalid_side_fails_every_gate() {
     let infinite = gate("ttft_adjusted_p99>500%", "good", "bad");
     assert_eq!(infinite.code, 7);
     infinite.shows("ttft_adjusted_p99>500% holds for bad: its value is infinite");
-    assert_eq!(gate("ttft_adjusted_p99>5%", "good", "good").code, 0);
+    result(&world, "as_good", 0, |_| {});
+    assert_eq!(gate("ttft_adjusted_p99>5%", "good", "as_good").code, 0);
     // A number of infinite requests is no difference in chance, also where the verdict is valid.
     result(&world, "valid", 0, |result| {
         refusing(result);
@@ -216,6 +218,9 @@ fn two_weeks() -> World {
         result(&world, &format!("given/{place}"), later, |result| {
             let task = place.replace("a/", "load/").replace("b/", "load/");
             result["identity"]["manifest"]["task"] = json!(task);
+            // Outputs with the same content are one output.
+            let week = if place.starts_with('a') { 1 } else { 2 };
+            result["started"] = json!(format!("2026-11-2{week}T10:08:42Z"));
         });
     }
     tasks(&world, "4, 8", "");
@@ -257,9 +262,30 @@ fn runs_are_compared_task_by_task() {
     // A task that one side lacks is no task that passed.
     tasks(&world, "4", "");
     world.good(&["run", "m"]);
-    let lacking = gate("week1", "load");
+    let lacking = gate("week2", "load");
     assert_eq!(lacking.code, 7, "{lacking:?}");
     lacking.shows("--fail-if fails: load has no result of load/8");
+    // What the first side lacks is nothing to check against, on whichever of the other sides it is.
+    let gate =
+        |a: &str, b: &str| world.regatta(&["compare", a, b, "given/b/4,given/b/4", "--fail-if", "ttft_mean>500%"]);
+    let three = gate("load", "week2");
+    assert_eq!(three.code, 0, "{three:?}");
+    three.shows("not compared: load has no result of load/8");
+    let third = gate("week1", "week2");
+    assert_eq!(third.code, 7, "{third:?}");
+}
+
+/// A run in which a task was cached has not measured it again.
+#[test]
+fn a_measurement_against_itself_passes_no_gate() {
+    let world = two_weeks();
+    world.good(&["run", "m", "version=b"]);
+    let warned = world.good(&["compare", "week2/load/8", "load/8"]);
+    warned.shows("warning: both sides are the same measurement: week2/load/8 and load/8");
+    let gate = world.regatta(&["compare", "week2", "load", "--fail-if", "ttft_mean>5%"]);
+    assert_eq!(gate.code, 2, "{gate:?}");
+    gate.shows("both sides are the same measurement: week2/load/4 and load/4; week2/load/8 and load/8");
+    gate.shows("`--fail-if` has nothing to check");
 }
 
 #[test]
@@ -317,6 +343,15 @@ fn a_task_is_that_of_the_last_run() {
     let failed = world.regatta(&words);
     assert_eq!(failed.code, 2, "{failed:?}");
     failed.shows("the last run has no result of load/8: failed").shows("/load/8` is the result of an earlier run");
+    // The link `latest` is the last run, and leads to an older result of this task.
+    for name in ["latest/load/8", "latest/load/8/", "latest/load/8/result.json", "./latest/load/8"] {
+        let failed = world.regatta(&["compare", "week1/load/8", name, "--fail-if", "ttft_mean>500%"]);
+        assert_eq!(failed.code, 2, "{failed:?}");
+        failed.shows("the last run has no result of load/8: failed");
+    }
+    let whole = world.regatta(&["compare", "week2", "latest", "--fail-if", "ttft_mean>500%"]);
+    assert_eq!(whole.code, 7, "{whole:?}");
+    whole.shows("--fail-if fails: latest has no result of load/8");
     tasks(&world, "4", "");
     world.good(&["run", "m"]);
     let missing = world.good(&words);
@@ -324,6 +359,10 @@ fn a_task_is_that_of_the_last_run() {
     let gated = world.regatta(&[&words[..], &["--fail-if", "ttft_mean>500%"]].concat());
     assert_eq!(gated.code, 2, "{gated:?}");
     gated.shows("name the run, too: `");
+    let linked = world.regatta(&["compare", "load/4", "latest/load/8", "--fail-if", "ttft_mean>500%"]);
+    assert_eq!(linked.code, 2, "{linked:?}");
+    linked.shows("latest/load/8 is of run").shows("/load/8`");
+    assert!(!linked.stderr.contains("/latest/load/8`"), "{linked:?}");
     assert_eq!(world.regatta(&["compare", "load/4", "week2/load/8", "--fail-if", "ttft_mean>500%"]).code, 0);
 }
 
@@ -341,6 +380,35 @@ fn an_invalid_task_of_the_last_run_fails_the_gate() {
     let gate = world.regatta(&["compare", "before", "bench", "--fail-if", "output_tokens<-99%"]);
     assert_eq!(gate.code, 7, "{gate:?}");
     gate.shows("--fail-if fails: bench is INVALID(");
+    for name in ["latest", "latest/bench"] {
+        let gate = world.regatta(&["compare", "before", name, "--fail-if", "output_tokens<-99%"]);
+        assert_eq!(gate.code, 7, "{gate:?}");
+        gate.shows(&format!("--fail-if fails: {name} is INVALID("));
+    }
+}
+
+/// What an INVALID benchmark kept has no link in `latest`, and is the newest result of its task all the same.
+#[test]
+fn a_task_of_an_earlier_run_is_that_of_the_run_that_is_named() {
+    let load = services::bench("offline", 8, ", limits: { ttft_p99: 0.001ms }, preflight: \"off\"");
+    let world = services::world(&[]);
+    result(&world, "given", 0, |_| {});
+    let copy = format!("cp -r {}/. .", world.path("given").display());
+    services::change(&world, &[&format!("  measure: {{ shell: '{copy}' }}\n")]);
+    world.good(&["run", "m"]);
+    services::change(&world, &[&services::scripted(services::SERVE, "ready: { timeout: 1m }"), &load]);
+    let invalid = world.regatta(&["run", "m"]);
+    assert!([3, 4].contains(&invalid.code), "{invalid:?}");
+    services::change(&world, &["  other: { shell: 'true' }\n"]);
+    world.good(&["run", "m"]);
+    let runs = fs::read_dir(world.path(".regatta/runs")).unwrap();
+    let mut runs: Vec<_> = runs.map(|run| run.unwrap().file_name().into_string().unwrap()).collect();
+    runs.sort();
+    for name in ["measure", "latest/measure"] {
+        let shown = world.regatta(&["compare", "given", name]);
+        shown.shows(&format!("warning: {name} is of run {}: the last run did not have it", runs[1]));
+        assert!(shown.stdout.contains("INVALID("), "{shown:?}");
+    }
 }
 
 #[test]

@@ -111,4 +111,7 @@ fn a_misspelt_metric_and_an_unknown_run_are_errors_with_a_hint() {
     let unknown = world.regatta(&["tag", "v1", "20200101-000000.000-1"]);
     assert_eq!((unknown.code, unknown.stderr.contains("there is no run")), (2, true), "{}", unknown.stderr);
     assert_eq!(world.regatta(&["tag", "no such", "x"]).code, 2);
+    let latest = world.regatta(&["tag", "latest"]);
+    assert_eq!(latest.code, 2);
+    latest.shows("`latest` cannot be a tag").shows("`latest` is the last run");
 }

@@ -237,7 +237,10 @@ fn two_sweeps_are_compared_level_by_level_and_not_judged() {
     point.shows("a is a sweep, and b/points/01-c2 is none");
     let gate = world.regatta(&["compare", "a", "b", "--fail-if", "ttft_p99 > +5%"]);
     assert_eq!(gate.code, 2);
-    gate.shows("name a point of each sweep: a/points/…");
+    gate.shows("name a result, or a point of each sweep, such as a/points/01-c1, b/points/01-c2");
+    let gate = world.regatta(&["compare", "one", "latest", "--fail-if", "ttft_p99 > +5%"]);
+    gate.shows("such as one/bench/points/01-c1, latest/bench/points/01-c1");
+    world.good(&["compare", "one/bench/points/01-c1", "a/points/01-c1"]);
     world.good(&["compare", "one/bench", "a"]).shows("2 users").shows("B − A");
     let history = world.regatta(&["history"]);
     assert_eq!(history.code, 2);

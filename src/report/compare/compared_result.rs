@@ -76,6 +76,8 @@ pub struct ComparedResult {
     pub measures: Vec<Measure>,
     /// Of a search: the rate that it found. The other numbers are those of its probe at that rate.
     pub searched: Option<SearchedRate>,
+    /// Of a search: the limits that the rate meets. With other limits there is another rate.
+    pub(in crate::report) searched_limits: Option<String>,
     /// What only a gate looks at: more statistics of the measures, and the percentiles that count failures, which may be infinite.
     pub(super) gate_measures: Vec<Measure>,
 }
@@ -88,21 +90,39 @@ pub struct SearchedRate {
     /// The ends of its 95 % interval.
     pub low: Option<f64>,
     pub high: Option<f64>,
+    /// The limits held at the highest rate that was tried: the rate is this or more, and by how much is not known.
+    pub is_lower_bound: bool,
 }
 
 impl SearchedRate {
     fn of(search: &SearchReport) -> Self {
+        // A file of an earlier version has no bounds.
+        let highest = Some(search.bounds.high).filter(|high| *high > 0.0);
         match &search.rules {
             SearchRules::Limits(LimitSearch { estimate: Some(estimate), .. }) => {
-                Self { rate: estimate.rate, low: Some(estimate.low), high: Some(estimate.high) }
+                let above = highest.filter(|highest| estimate.rate > *highest);
+                Self {
+                    rate: above.unwrap_or(estimate.rate),
+                    low: Some(estimate.low),
+                    high: Some(estimate.high),
+                    is_lower_bound: above.is_some(),
+                }
             }
-            _ => Self { rate: search.found.at_least, low: None, high: None },
+            _ => Self {
+                rate: search.found.at_least,
+                low: None,
+                high: None,
+                is_lower_bound: search.found.below.is_none(),
+            },
         }
     }
 
-    /// `12.3 (10.1 … 14)`
+    /// `12.3 (10.1 … 14)`, `400 or more`
     pub fn describe(&self) -> String {
         let rate = four_digits(self.rate);
+        if self.is_lower_bound {
+            return format!("{rate} or more");
+        }
         match (self.low, self.high) {
             (Some(low), Some(high)) => format!("{rate} ({} … {})", four_digits(low), four_digits(high)),
             _ => format!("{rate} (no interval)"),
@@ -185,6 +205,7 @@ impl ComparedResult {
             formula: format!("the highest rate that meets {limits}"),
             ..rate_meaning(FOUND_RATE, None, "")
         };
+        self.searched_limits = Some(limits);
         self.measures.insert(0, rate_measure(FOUND_RATE, searched.rate, meaning));
         self.searched = Some(searched);
         self
@@ -282,6 +303,7 @@ impl ComparedResult {
             counted: counted(measured_run),
             measures: Vec::new(),
             searched: None,
+            searched_limits: None,
             gate_measures: Vec::new(),
         }
     }

@@ -130,10 +130,15 @@ impl Comparison {
         let (mut unlike_load, notes) = a.first().unlike_load(b.first());
         unlike_load.extend(identity::simulated_and_real(a.first(), b.first()));
         let pairing = Pairing::of(a, b, &unlike_load);
+        // The rate of a search is what it found, and no load.
+        let is_load = |difference: &&String| !difference.starts_with("load: request_rate ");
+        let mut unlike_rates: Vec<String> = unlike_load.iter().filter(is_load).cloned().collect();
+        unlike_rates.extend(lower_bounds(a).chain(lower_bounds(b)));
         let differences = |of_a: Vec<RunSetRow<'_>>, of_b: Vec<RunSetRow<'_>>| -> Vec<Delta> {
             let of = |one: RunSetRow<'_>| {
                 let same = |other: &&RunSetRow<'_>| other.measure.key == one.measure.key && other.stat == one.stat;
-                difference(&one, of_b.iter().find(same)?, &unlike_load, &pairing, rules.force)
+                let unlike = if one.measure.key == FOUND_RATE { &unlike_rates } else { &unlike_load };
+                difference(&one, of_b.iter().find(same)?, unlike, &pairing, rules.force)
             };
             of_a.into_iter().filter_map(of).collect()
         };
@@ -210,17 +215,27 @@ fn judge_found_rates([a, b]: [SearchedRate; 2]) -> Option<Judgement> {
     })
 }
 
-/// `None`: a value is not a number.
+/// The rates of searches that are lower bounds: nothing can be subtracted from what is not known.
+fn lower_bounds(set: &RunSet) -> impl Iterator<Item = String> {
+    set.runs().iter().filter_map(|run| {
+        let searched = run.searched.filter(|searched| searched.is_lower_bound)?;
+        Some(format!(
+            "{FOUND_RATE}: that of {} is {} requests/s, the highest that was tried",
+            run.name,
+            searched.describe()
+        ))
+    })
+}
+
+/// `None`: a value is not a number. `unlike`: why nothing of the metric may be subtracted.
 fn difference(
     a: &RunSetRow<'_>,
     b: &RunSetRow<'_>,
-    unlike_load: &[String],
+    unlike: &[String],
     pairing: &Pairing,
     force: bool,
 ) -> Option<Delta> {
-    // The rate of a search is what it found, and no load.
-    let is_load = |difference: &&String| a.measure.key != FOUND_RATE || !difference.starts_with("load: request_rate ");
-    let mut unlike: Vec<String> = unlike_load.iter().filter(is_load).cloned().collect();
+    let mut unlike = unlike.to_vec();
     unlike.extend(a.measure.meaning.differences(&b.measure.meaning));
     let rules = [&a.measure.meaning.percentile_rule, &b.measure.meaning.percentile_rule];
     if a.stat.starts_with('p') && rules[0] != rules[1] {

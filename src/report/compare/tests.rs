@@ -459,3 +459,34 @@ fn searches_are_compared_by_the_rates_that_they_found() {
     let unlike = compared(search(slow, limit), search(fast, "TTFT p99 ≤ 900ms"));
     assert_eq!(unlike.find(FOUND_RATE, "").unwrap().percent, None);
 }
+
+/// A search whose limits held at the highest rate found no rate that could be subtracted.
+#[test]
+fn a_rate_that_is_a_lower_bound_is_not_subtracted() {
+    let search = |rate: f64, bounds: Value, estimate: Value, below: Value| {
+        let file = json!({
+            "model": "tiny", "limits": ["TTFT p99 ≤ 400ms"], "probes": [], "bounds": bounds,
+            "found": { "at_least": rate, "below": below }, "estimate": estimate,
+        });
+        let run = measured_run("load", "x", |_| 100.0);
+        RunSet::single(ComparedResult::of(&run).with_search(&serde_json::from_value(file).unwrap()))
+    };
+    let bounds = || json!({ "low": 1.0, "high": 400.0, "precision": 0.02 });
+    let open = || search(400.0, bounds(), Value::Null, Value::Null);
+    let above = json!({ "rate": 450.0, "low": 390.0, "high": 500.0, "probes": 9, "slope": 7.0 });
+    let above = search(390.0, bounds(), above, Value::Null);
+    let within = search(350.0, bounds(), Value::Null, json!(380.0));
+    let gate: FailCondition = "found_rate<-2%".parse().unwrap();
+    for (a, b) in [(&open(), &within), (&within, &open()), (&open(), &open()), (&above, &within)] {
+        let compared = Comparison::of(a, b, CompareRules::default());
+        let delta = compared.find(FOUND_RATE, "").unwrap();
+        assert_eq!((delta.percent, delta.judgement), (None, None), "{delta:?}");
+        assert!(matches!(gate.outcome(&compared), Err(NoDifference::Unlike { .. })));
+    }
+    let sets = [open(), above];
+    let compared = Comparison::of(&sets[0], &sets[1], CompareRules::default());
+    let text = text(&sets, &[compared], crate::report::Styler::OFF);
+    assert!(text.contains("400.00 or more  400.00 or more"), "{text}");
+    assert!(text.contains("400 or more / 400 or more requests/s"), "{text}");
+    assert!(text.contains("found_rate: that of load is 400 or more requests/s, the highest that was tried"), "{text}");
+}

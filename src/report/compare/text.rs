@@ -98,7 +98,10 @@ fn one(comparison: &Comparison, b: &str, styler: Styler, out: &mut String) {
     let mut rows = vec![heads.map(|head| (TextRole::Quiet, head.to_owned())).to_vec()];
     let mut reasons: Vec<String> = Vec::new();
     for delta in comparison.deltas.iter().filter(|delta| SHOWN.contains(&delta.stat)) {
-        rows.push(row(delta, &mut reasons));
+        let bounds = comparison.found_rates.filter(|_| delta.metric == FOUND_RATE);
+        let or_more =
+            bounds.map_or([""; 2], |rates| rates.map(|rate| if rate.is_lower_bound { " or more" } else { "" }));
+        rows.push(row(delta, or_more, &mut reasons));
     }
     if rows.len() == 1 {
         let _ = writeln!(out, "\nA and {b} have no number in common");
@@ -187,7 +190,8 @@ pub(in crate::report) fn judgement_text(delta: &Delta) -> String {
     }
 }
 
-fn row(delta: &Delta, reasons: &mut Vec<String>) -> Vec<(TextRole, String)> {
+/// `or_more`: behind the number of each side.
+fn row(delta: &Delta, or_more: [&str; 2], reasons: &mut Vec<String>) -> Vec<(TextRole, String)> {
     let marks: Vec<String> = delta
         .unlike
         .iter()
@@ -209,8 +213,8 @@ fn row(delta: &Delta, reasons: &mut Vec<String>) -> Vec<(TextRole, String)> {
     vec![
         (TextRole::Name, delta.metric.clone()),
         (TextRole::Plain, format!("{} {}", delta.stat, delta.unit).trim().to_owned()),
-        (TextRole::Plain, number(delta.a)),
-        (TextRole::Plain, number(delta.b)),
+        (TextRole::Plain, format!("{}{}", number(delta.a), or_more[0])),
+        (TextRole::Plain, format!("{}{}", number(delta.b), or_more[1])),
         (TextRole::Plain, delta.percent.map_or_else(String::new, |percent| format!("{} %", signed_percent(percent)))),
         (
             TextRole::Quiet,

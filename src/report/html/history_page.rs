@@ -31,7 +31,7 @@ pub fn history(all: &[HistorySeries]) -> Result<String, minijinja::Error> {
                 tags => point.tags.iter().map(RunTag::to_string).collect::<Vec<String>>(),
                 verdict => point.verdict_text(),
                 tone => if point.is_valid() { "good" } else { "bad" },
-                values => series.metrics.iter().map(|metric| point.value(&metric.key).map_or_else(|| "–".to_owned(), number)).collect::<Vec<_>>(),
+                values => series.metrics.iter().map(|metric| point.value_text(&metric.key, number).unwrap_or_else(|| "–".to_owned())).collect::<Vec<_>>(),
             }
         });
         let last = series.points.last();
@@ -52,14 +52,14 @@ pub fn history(all: &[HistorySeries]) -> Result<String, minijinja::Error> {
 
 fn plot(series: &HistorySeries, metric: &MetricHistory) -> Option<String> {
     let points = series.points.iter().enumerate().filter_map(|(place, point)| {
-        let value = point.value(&metric.key)?;
+        let (value, shown) = (point.value(&metric.key)?, point.value_text(&metric.key, number)?);
         let tags: Vec<&str> = point.tags.iter().map(RunTag::as_str).collect();
         Some(TrendPoint {
             place,
             value,
             is_invalid: !point.is_valid(),
             label: tags.join(" "),
-            hint: format!("{} {}, run {}, {}", number(value), metric.unit, point.run, to_the_second(&point.started)),
+            hint: format!("{shown} {}, run {}, {}", metric.unit, point.run, to_the_second(&point.started)),
         })
     });
     let title = format!("{}, {}", metric.key, metric.unit);

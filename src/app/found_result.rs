@@ -1,0 +1,149 @@
+//! A result with its requests, read from where it is: Regatta's own, an imported one, or another tool's files.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::import_sources::located_runs;
+use crate::app::error::CommandError;
+use crate::event::RunId;
+use crate::files::{read_bytes, read_text};
+use crate::harness::{REQUESTS, RESULT, RequestRecord, SearchReport, read_records};
+use crate::interop::{ImportError, Imported, MeasuredResult, MeasuredRun, RequestTrace};
+
+pub(super) const SEEN: &str = "seen.jsonl";
+
+/// The run that a result is of, where it stands for a task that the last run did not have.
+#[derive(Clone, Debug)]
+pub(super) struct TaskOfRun {
+    pub run: RunId,
+    pub task: String,
+}
+
+/// A result with its requests.
+#[derive(Clone)]
+pub(super) struct FoundResult {
+    pub run: MeasuredRun,
+    /// The argument that names it alone.
+    pub argument: String,
+    pub earlier: Option<TaskOfRun>,
+    /// What a search found, whose last probe it is.
+    pub search: Option<SearchReport>,
+    /// Its folder or file, without links: the same place is the same measurement.
+    pub location: PathBuf,
+    /// The file of Regatta's own records, where it measured.
+    requests: Option<PathBuf>,
+}
+
+impl FoundResult {
+    /// Regatta's own records; none where another tool measured.
+    pub(super) fn records(&self) -> Result<Vec<RequestRecord>, CommandError> {
+        self.requests.as_deref().map_or_else(|| Ok(Vec::new()), lines)
+    }
+
+    /// Of [`FoundResult::earlier`].
+    pub(super) fn earlier_text(&self) -> Option<String> {
+        self.earlier.as_ref().map(|earlier| earlier_text(&self.argument, &earlier.run))
+    }
+}
+
+/// `load/8 is of run 20261120-…: the last run did not have it`.
+pub(super) fn earlier_text(argument: &str, run: &RunId) -> String {
+    format!("{argument} is of run {run}: the last run did not have it")
+}
+
+/// Where a result is that an argument names.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    /// As it is shown: a task, or a path.
+    pub name: String,
+    /// The argument that names it alone.
+    pub argument: String,
+    pub path: PathBuf,
+    /// Whether its name is that of a task.
+    pub is_task: bool,
+    pub earlier: Option<TaskOfRun>,
+}
+
+impl Place {
+    pub(super) fn of_path((name, path): (String, PathBuf)) -> Self {
+        Self { argument: name.clone(), name, path, is_task: false, earlier: None }
+    }
+
+    /// A task of the last run.
+    pub(super) fn of_task((name, path): (String, PathBuf)) -> Self {
+        Self { is_task: true, ..Self::of_path((name, path)) }
+    }
+
+    /// A task of the run that `named` names.
+    pub(super) fn of_run(named: &str, (name, path): (String, PathBuf)) -> Self {
+        Self { argument: format!("{named}/{name}"), ..Self::of_task((name, path)) }
+    }
+}
+
+/// A result of Regatta, an imported one, or another tool's files.
+pub(super) fn read(place: &Place) -> Result<FoundResult, CommandError> {
+    let (name, path) = (&place.name, &place.path);
+    let file = if path.is_dir() { path.join(RESULT) } else { path.clone() };
+    if file.is_file() {
+        let text = read_text(&file)
+            .map_err(|error| anyhow::Error::from(error).context(format!("cannot read {}", file.display())))?;
+        if MeasuredResult::is_one(&text) {
+            let result = MeasuredResult::read(&text)
+                .map_err(|error| anyhow::anyhow!("{} cannot be read: {error}", file.display()))?;
+            return read_regatta_result(place, file.parent().unwrap_or(Path::new(".")), result);
+        }
+    }
+    let mut runs = located_runs(std::slice::from_ref(path))?;
+    match (runs.pop(), runs.len()) {
+        (Some(only), 0) => {
+            let imported = Imported { name: name.clone(), ..only.run };
+            Ok(found(place, path, imported.into(), None))
+        }
+        (_, others) => {
+            Err(CommandError::usage(ImportError::SeveralRuns { name: path.display().to_string(), count: others + 1 }))
+        }
+    }
+}
+
+fn read_regatta_result(place: &Place, folder: &Path, result: MeasuredResult) -> Result<FoundResult, CommandError> {
+    let name = place.name.clone();
+    let (seen, requests) = (folder.join(SEEN), folder.join(REQUESTS));
+    if result.imported().is_some() {
+        let request_traces: Vec<RequestTrace> = if seen.is_file() { lines(&seen)? } else { Vec::new() };
+        return Ok(found(place, folder, MeasuredRun { name, result, request_traces }, None));
+    }
+    let requests = Some(requests).filter(|requests| requests.is_file());
+    let mut request_traces = Vec::new();
+    if let Some(requests) = &requests {
+        let kept = read_records(requests, |record: RequestRecord| request_traces.push(RequestTrace::from(&record)));
+        kept.map_err(anyhow::Error::from)?;
+    }
+    Ok(found(place, folder, MeasuredRun { name, result, request_traces }, requests))
+}
+
+fn found(place: &Place, location: &Path, run: MeasuredRun, requests: Option<PathBuf>) -> FoundResult {
+    FoundResult {
+        run,
+        argument: place.argument.clone(),
+        earlier: place.earlier.clone(),
+        search: search_in(location),
+        location: without_links(location),
+        requests,
+    }
+}
+
+/// What the search of that output found. A file that this version cannot read is left out.
+pub(super) fn search_in(folder: &Path) -> Option<SearchReport> {
+    read_bytes(folder.join("search.json")).ok().and_then(|text| serde_json::from_slice(&text).ok())
+}
+
+fn lines<T: serde::de::DeserializeOwned>(path: &Path) -> Result<Vec<T>, CommandError> {
+    let mut all = Vec::new();
+    read_records(path, |record| all.push(record)).map_err(anyhow::Error::from)?;
+    Ok(all)
+}
+
+/// Where a path leads, without links; of one that leads nowhere, the path itself.
+pub(super) fn without_links(path: &Path) -> PathBuf {
+    fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
+}
