@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use crate::cli::CliExit;
 use crate::event::TaskId;
-use crate::plan::Plan;
+use crate::plan::{Lifetime, Plan, Task};
 use crate::report::{RunPaths, RunState, TaskPhase, TaskState};
+use crate::runner::TaskRole;
 use crate::runner::store::{OutputCache, StateFolder};
 
 /// How a run ended, and what it left.
@@ -57,6 +58,32 @@ pub(super) fn task_lines(run_state: &RunState) -> Vec<TaskLine> {
         is_cached: entry.state == TaskPhase::Cached,
     };
     run_state.tasks.iter().map(of).collect()
+}
+
+/// How many servers were not started because every task above them was cached or skipped, or there is none.
+pub(super) fn servers_not_needed(plan: &Plan, roles: &[TaskRole], run_state: &RunState) -> usize {
+    let is_part = |ix: usize| roles.get(ix).is_some_and(|role| *role != TaskRole::NotNeeded);
+    let mut is_needed = vec![false; plan.tasks.len()];
+    let mut needing: Vec<usize> = Vec::new();
+    for (ix, task) in plan.tasks.iter().enumerate().filter(|(ix, _)| is_part(*ix)) {
+        let state = run_state.tasks.get(&task.id).map(|entry| entry.state);
+        let is_settled = matches!(state, Some(TaskPhase::Cached | TaskPhase::Skipped));
+        if !is_settled && (task.lifetime != Lifetime::Service || state.is_some()) {
+            needing.push(ix);
+        }
+    }
+    while let Some(ix) = needing.pop() {
+        for need in &plan.tasks[ix].needs {
+            let below = need.task as usize;
+            if plan.tasks[below].lifetime == Lifetime::Service && !std::mem::replace(&mut is_needed[below], true) {
+                needing.push(below);
+            }
+        }
+    }
+    let is_left_out = |ix: usize, task: &Task| {
+        task.lifetime == Lifetime::Service && is_part(ix) && !is_needed[ix] && !run_state.tasks.contains_key(&task.id)
+    };
+    plan.tasks.iter().enumerate().filter(|(ix, task)| is_left_out(*ix, task)).count()
 }
 
 pub(super) fn places(home: &StateFolder) -> RunPaths {
