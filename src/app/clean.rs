@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::find_result::measured_outputs;
 use super::observed_run::holding_run;
-use super::project::Project;
+use super::project::{Project, hint_of_runs_above};
 use crate::app::error::CommandError;
 use crate::app::output::{print, print_error};
 use crate::cli::{CliExit, Gc, Global};
@@ -61,8 +61,8 @@ pub(super) fn gc(global: &Global, request: Gc) -> Result<CliExit, CommandError> 
 /// How many of the measurements in the history would no longer be there, and why some runs are not counted.
 fn lost_measurements(home: &StateFolder, found: &[Garbage]) -> Result<(usize, Vec<PathError>), CommandError> {
     let real = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let gone: Vec<PathBuf> = found.iter().map(|item| real(&item.path)).collect();
-    let goes = |path: &Path| gone.iter().any(|gone| path.starts_with(gone));
+    let gone: HashSet<PathBuf> = found.iter().map(|item| real(&item.path)).collect();
+    let goes = |path: &Path| path.ancestors().any(|folder| gone.contains(folder));
     let (mut all, mut kept) = (HashSet::new(), HashSet::new());
     let (runs, mut unreadable) = readable_runs(home)?;
     for run in runs {
@@ -193,7 +193,12 @@ fn print_garbage(home: &StateFolder, found: &[Garbage], yes: bool) {
     }
     let total = size(found.iter().map(|item| item.bytes).sum());
     match (found.len(), yes) {
-        (0, _) => print("nothing to remove\n"),
+        (0, _) => {
+            print("nothing to remove\n");
+            if let Some(above) = hint_of_runs_above(home).filter(|_| !home.state().exists()) {
+                print_error(&format!("note: {above}\n"));
+            }
+        }
         (n, true) => print(&format!("{n} removed, {total}\n")),
         (n, false) => print(&format!("{n} would be removed, {total}; `--yes` removes them\n")),
     }

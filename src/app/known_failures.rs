@@ -2,64 +2,49 @@
 
 use std::collections::BTreeSet;
 use std::env;
-use std::path::Path;
 
 use super::decisions::decide;
+use super::observed_run::holding_run;
 use super::project::Project;
 use crate::app::error::CommandError;
 use crate::app::output::print_error;
 use crate::cli::{CliExit, RunRequest};
 use crate::harness::api_key_in;
-use crate::manifest::model::Action;
+use crate::manifest::model::{Action, Bench, Serve};
+use crate::manifest::targets;
 use crate::plan::{ActionError, ActionKind, Plan, PlanReference, Task};
+use crate::runner::store::StateFolder;
 use crate::runner::{Prediction, RunOptions, TaskRole, no_secret_text, secret_values};
+use crate::spec::Protocol;
 
 /// Prints what cannot succeed, whatever its earlier stages make: before the first of them runs. With `--keep-going`, what can run does.
-/// Of secrets without a value it prints a note: a stage may do without.
 pub(super) fn refuse_known_failures(
     project: &Project,
     request: &RunRequest,
     plan: &Plan,
     options: &RunOptions,
 ) -> Result<CliExit, CommandError> {
-    let chosen = || plan.tasks.iter().enumerate().filter(|(ix, task)| is_chosen(*ix, task, options));
-    let mut errors: Vec<String> = Vec::new();
-    for (ix, task) in chosen() {
-        for (name, path) in missing_inputs(task, project.home.project()) {
-            if !may_be_made(plan, options, ix, path) {
-                let path = project.home.project().join(path);
-                errors.push(format!(
-                    "error: {}: input {name}: {} does not exist\n  hint: paths are relative to the folder that regatta is started in; \
-                     one in the output of a stage is `{{{{ stages.NAME.out }}}}/…`; with --keep-going what can run runs\n",
-                    task.id,
-                    path.display()
-                ));
-            }
-        }
+    if request.keep_going {
+        return Ok(CliExit::Done);
     }
-    let mut unset = Vec::new();
-    for (_, task) in chosen() {
-        let key = key_fault(task)?;
-        let secrets = missing_secrets(task);
-        if key.is_some() || !secrets.is_empty() {
-            unset.push((task, key, secrets));
-        }
+    let mut errors = missing_input_errors(&project.home, plan, options)?;
+    // This run waits for the one that is going on, which may make them.
+    if !errors.is_empty() && holding_run(&project.home)?.is_some() {
+        return Ok(CliExit::Done);
     }
-    // A task that is cached needs neither keys nor secrets.
-    if !unset.is_empty() && errors.is_empty() {
+    let mut keys = Vec::new();
+    for (_, task) in chosen(plan, options) {
+        keys.extend(key_fault(task)?.map(|why| (task, why)));
+    }
+    // A task that is cached needs no key.
+    if !keys.is_empty() && errors.is_empty() {
         let all = decide(project, &request.manifest, &request.settings, &request.select, plan, options)?;
         let run = all.iter().filter(|decision| decision.verdict == Prediction::Run);
         let run: BTreeSet<&str> = run.map(|decision| decision.id.as_str()).collect();
-        for (task, key, secrets) in unset.into_iter().filter(|(task, ..)| run.contains(task.id.as_str())) {
-            if let Some(why) = key {
-                errors.push(format!("error: {}: {why}\n", task.id));
-            }
-            for why in secrets {
-                print_error(&format!("note: {}: {why}\n", task.id));
-            }
-        }
+        let keys = keys.into_iter().filter(|(task, _)| run.contains(task.id.as_str()));
+        errors.extend(keys.map(|(task, why)| format!("error: {}: {why}\n", task.id)));
     }
-    if errors.is_empty() || request.keep_going {
+    if errors.is_empty() {
         return Ok(CliExit::Done);
     }
     print_error(&errors.concat());
@@ -72,42 +57,74 @@ pub(super) fn environment_faults(task: &Task) -> Result<Vec<String>, ActionError
     Ok(key.into_iter().chain(missing_secrets(task)).collect())
 }
 
+/// The tasks that are to run, with their places in the plan.
+fn chosen<'a>(plan: &'a Plan, options: &'a RunOptions) -> impl Iterator<Item = (usize, &'a Task)> {
+    plan.tasks.iter().enumerate().filter(move |(ix, task)| is_chosen(*ix, task, options))
+}
+
 fn is_chosen(ix: usize, task: &Task, options: &RunOptions) -> bool {
     options.roles.get(ix) == Some(&TaskRole::Run) && task.skipped.is_none()
 }
 
-/// Own inputs of a task that are not there: their names, and their paths as written. Patterns are for the run itself.
-fn missing_inputs<'a>(task: &'a Task, project: &Path) -> Vec<(&'a str, &'a str)> {
+fn missing_input_errors(home: &StateFolder, plan: &Plan, options: &RunOptions) -> Result<Vec<String>, ActionError> {
+    let missing = chosen(plan, options).map(|(ix, task)| (ix, task, missing_inputs(task, home)));
+    let missing: Vec<_> = missing.filter(|(_, _, inputs)| !inputs.is_empty()).collect();
+    if missing.is_empty() {
+        return Ok(Vec::new());
+    }
+    let follow_writers = follow_writers(plan, options)?;
+    let mut errors = Vec::new();
+    for (_, task, inputs) in missing.into_iter().filter(|(ix, ..)| !follow_writers[*ix]) {
+        errors.extend(inputs.into_iter().map(|(name, path)| {
+            format!(
+                "error: {}: input {name}: {} does not exist\n  hint: paths are relative to the folder that regatta is started in; \
+                 one in the output of a stage is `{{{{ stages.NAME.out }}}}/…`; with --keep-going what can run runs\n",
+                task.id,
+                home.project().join(path).display()
+            )
+        }));
+    }
+    Ok(errors)
+}
+
+/// Own inputs of a task that are not there: their names, and their paths as written. Patterns are for the run itself, and so are outputs
+/// of stages that are named through `latest`.
+fn missing_inputs<'a>(task: &'a Task, home: &StateFolder) -> Vec<(&'a str, &'a str)> {
     let is_path = |path: &str| PlanReference::all_in(path).is_empty() && !path.contains(['*', '?', '[', '{']);
-    let is_missing = |path: &str| is_path(path) && !project.join(path).try_exists().unwrap_or(true);
+    let is_missing = |path: &str| {
+        let place = home.project().join(path);
+        is_path(path) && !place.starts_with(home.latest()) && !place.try_exists().unwrap_or(true)
+    };
     let all = task.inputs.iter().flat_map(|(name, paths)| paths.iter().map(|path| (name.as_str(), path.as_str())));
     all.filter(|(_, path)| is_missing(path)).collect()
 }
 
-/// Whether a command that runs before this task may write the file: it names it or its folder, or has files of the project.
-fn may_be_made(plan: &Plan, options: &RunOptions, ix: usize, path: &str) -> bool {
-    let path = Path::new(path);
-    let folder = path.parent().filter(|folder| folder.components().count() > 0);
-    let names = [path.file_name().map(Path::new), folder];
-    let names: Vec<_> = names.into_iter().flatten().map(Path::to_string_lossy).collect();
-    let is_named = |text: &String| names.iter().any(|name| text.contains(&**name));
-    let mut before: Vec<usize> = vec![ix];
-    let mut at = 0;
-    while let Some(&next) = before.get(at) {
-        for need in &plan.tasks[next].needs {
-            let need = need.task as usize;
-            if !before.contains(&need) {
-                before.push(need);
-            }
-        }
-        at += 1;
+/// Of each task, whether a command that may write files of the project runs before it. Which ones it writes is not known.
+fn follow_writers(plan: &Plan, options: &RunOptions) -> Result<Vec<bool>, ActionError> {
+    let mut all: Vec<bool> = Vec::with_capacity(plan.tasks.len());
+    let mut is_writer: Vec<bool> = Vec::with_capacity(plan.tasks.len());
+    // Each task stands behind those that it needs.
+    for (ix, task) in plan.tasks.iter().enumerate() {
+        let follows = task.needs.iter().map(|need| need.task as usize).any(|above| all[above] || is_writer[above]);
+        all.push(follows);
+        is_writer.push(!follows && is_chosen(ix, task, options) && may_write(task)?);
     }
-    before.into_iter().skip(1).any(|ix| {
-        let task = &plan.tasks[ix];
-        is_chosen(ix, task, options)
-            && task.kind == ActionKind::Shell
-            && (!task.inputs.is_empty() || is_named(&task.action) || task.env.values().any(is_named))
+    Ok(all)
+}
+
+/// Whether a task runs a command of the manifest that can write outside of its output folder.
+fn may_write(task: &Task) -> Result<bool, ActionError> {
+    Ok(match task.kind {
+        ActionKind::Shell => !task.confine,
+        ActionKind::Serve => matches!(task.typed_action()?, Action::Serve(Serve::Command(_))),
+        _ => false,
     })
+}
+
+/// The variable of the key that a benchmark sends. Over gRPC it sends none.
+pub(super) fn key_variable(bench: &Bench) -> Option<&str> {
+    let protocol = bench.protocol.or_else(|| targets(&bench.target).ok()?.protocol);
+    bench.api_key_env.as_deref().filter(|_| !matches!(protocol, None | Some(Protocol::Kserve)))
 }
 
 /// Why a benchmark has no key to send, if it names one. On another machine the environment may be another.
@@ -117,7 +134,7 @@ fn key_fault(task: &Task) -> Result<Option<String>, ActionError> {
         return Ok(None);
     }
     let Action::Bench(bench) = task.typed_action()? else { return Ok(None) };
-    let Some(name) = &bench.api_key_env else { return Ok(None) };
+    let Some(name) = key_variable(&bench) else { return Ok(None) };
     let fault = api_key_in(name).err();
     Ok(fault.map(|fault| format!("`api_key_env: {name}`: the environment variable {fault}")))
 }

@@ -35,6 +35,9 @@ impl OutFolder {
     /// # Errors
     /// What is in the folder cannot be known, or some of it would be replaced and was not written by Regatta.
     pub(super) fn of(folder: &Path) -> Result<Self, CommandError> {
+        if folder.is_file() {
+            return Err(CommandError::Usage(format!("`--out {}` is a file: name a folder", folder.display())));
+        }
         let mut found = Self::default();
         let is_result = has_result(folder);
         let is_sweep = SweepReport::read(&folder.join(SWEEP)).is_ok();
@@ -291,6 +294,8 @@ mod tests {
         }
         let beside = folder_with(&[("result.json", RESULT), ("manifest.yaml", "mine")]);
         assert!(OutFolder::of(beside.path()).is_err());
+        let file = OutFolder::of(&beside.path().join("manifest.yaml"));
+        assert!(matches!(file, Err(CommandError::Usage(why)) if why.ends_with("is a file: name a folder")));
         assert!(OutFolder::of(&beside.path().join("absent")).is_ok());
     }
 }

@@ -111,7 +111,7 @@ impl<'a> PlanBuilder<'a> {
             found.push(untyped(&json, stage, &node));
             return None;
         };
-        semantics::check(&typed, &node, stage.name, found);
+        semantics::check(&typed, &node, &stage.entry.node, stage.name, found);
         if found.len() > before {
             return None;
         }

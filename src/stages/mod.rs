@@ -21,15 +21,17 @@ mod template;
 mod trtllm_bench;
 mod weights;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
+
 use crate::event::{Done, Failure, RunId};
 use crate::manifest::model::{Action, HostOn};
 use crate::plan::{ActionKind, Task, read_action};
-use crate::runner::{Lease, OpenFact, TaskExecutor, within};
+use crate::runner::{Lease, OpenFact, TaskExecutor, no_secret_text, secret_values, within};
 use crate::stages::bench::identity;
 pub use container::{engine_problem, image_id, place_of};
 pub use engine::{EngineCommandError, decoder_model, engine_commands, engine_spec, gpu_timing, twin_serving};
@@ -59,6 +61,8 @@ pub struct StageExecutor {
     /// Whether programs and servers that a manifest names may be queried for a key.
     may_query: bool,
     images: Arc<container::Images>,
+    /// Stages of which it is noted that a secret has no value, each with the secret.
+    missing_secrets: Arc<Mutex<BTreeSet<(String, String)>>>,
 }
 
 impl StageExecutor {
@@ -73,6 +77,7 @@ impl StageExecutor {
             in_place: false,
             may_query: true,
             images: Arc::default(),
+            missing_secrets: Arc::default(),
         }
     }
 
@@ -188,7 +193,20 @@ impl StageExecutor {
         Box::pin(self.perform_action(lease))
     }
 
+    /// Once for each stage, which may have thousands of tasks.
+    fn note_missing_secrets(&self, lease: &Lease) {
+        for name in &lease.task.secrets {
+            if secret_values(name).is_ok_and(|values| values.is_empty())
+                && self.missing_secrets.lock().insert((lease.task.stage.clone(), name.clone()))
+            {
+                let why = no_secret_text(std::env::var_os(name).as_deref());
+                lease.notice(format!("{name} {why}, and the stage's `secrets:` name it: it runs without"));
+            }
+        }
+    }
+
     async fn perform_action(&self, lease: Lease) -> Result<Done, Failure> {
+        self.note_missing_secrets(&lease);
         let slurm_container = match hosts::parse_remote_host(lease.assignment.host.as_deref())? {
             Some(HostOn::Slurm(slurm)) if slurm.each_node => {
                 return Box::pin(hosts::on_each_node(lease, &slurm, &self.home, &self.run)).await;

@@ -63,6 +63,8 @@ pub(super) fn bench(global: &Global, request: &BenchCommand) -> Result<CliExit, 
     let earlier = request.out.as_deref().map(OutFolder::of).transpose()?;
     if let (Some(folder), Some(earlier)) = (&request.out, &earlier) {
         earlier.refuse_another_benchmark(folder, &text)?;
+        // Whether it can be made.
+        drop(NewResult::begin(folder)?);
     }
     let mut is_replaced = false;
     let exit = measure(global, request, &text).and_then(|ran| {

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use super::shell;
 use super::tools;
+use crate::app::known_failures::key_variable;
 use crate::manifest::model::{
     Action, Engine, EngineBackend, HostOn, Mlperf, Serve, ShellScript, SshHost, SshMachine, Weights,
 };
@@ -248,8 +249,8 @@ impl Needs {
                 program: (!is_contained).then(|| (server.program.clone(), "vllm")),
             }),
             Action::Bench(bench) => {
-                if let Some(name) = &bench.api_key_env {
-                    self.secrets.entry(name.clone()).or_default().push(id.clone());
+                if let Some(name) = key_variable(&bench) {
+                    self.secrets.entry(name.to_owned()).or_default().push(id.clone());
                 }
                 self.benchmarks.push(id);
             }

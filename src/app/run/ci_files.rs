@@ -20,8 +20,11 @@ pub(super) struct CiFiles {
 /// Before anything runs: a stage makes no folder for it.
 ///
 /// # Errors
-/// There is no folder for the file.
+/// There is no folder for the file, or a folder in its place.
 pub(super) fn check_junit(file: &Path) -> Result<(), CommandError> {
+    if file.is_dir() {
+        return Err(CommandError::Usage(format!("`--junit {}` is a folder: name a file", file.display())));
+    }
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if folder.is_dir() {
         return Ok(());

@@ -16,7 +16,7 @@ use super::no_op_run::{record_no_op_conditions, report_no_op_run};
 use super::otlp::{self, OtlpEndpoints, OtlpRecorder};
 use super::parallel_join::parallel_join;
 use super::progress_printer::ProgressPrinter;
-use super::run_end::{RunEnd, places, task_lines};
+use super::run_end::{RunEnd, places, servers_not_needed, task_lines};
 use super::signals::{StopSignals, interrupt};
 use super::sink::EventSink;
 use crate::app::earlier_runs::{EarlierRun, earlier_runs};
@@ -391,6 +391,7 @@ impl PreparedRun {
             Ok(report) => (Some(report), None),
             Err(error) => (None, Some(error)),
         };
+        live.set_not_needed(servers_not_needed(&self.plan, &self.options.roles, live.state()));
         let lines = task_lines(live.state());
         let places = RunPaths { logs: Some(home.run(&id)), report: report.clone(), ..places(&home) };
         let run_state = live.finish(&places);

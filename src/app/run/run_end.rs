@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use crate::cli::CliExit;
 use crate::event::TaskId;
-use crate::plan::Plan;
+use crate::plan::{Lifetime, Plan};
 use crate::report::{RunPaths, RunState, TaskPhase, TaskState};
+use crate::runner::TaskRole;
 use crate::runner::store::{OutputCache, StateFolder};
 
 /// How a run ended, and what it left.
@@ -59,7 +60,61 @@ pub(super) fn task_lines(run_state: &RunState) -> Vec<TaskLine> {
     run_state.tasks.iter().map(of).collect()
 }
 
+/// How many servers were not started because every task above them was cached or skipped, or there is none.
+pub(super) fn servers_not_needed(plan: &Plan, roles: &[TaskRole], run_state: &RunState) -> usize {
+    let mut is_needed = vec![false; plan.tasks.len()];
+    let mut count = 0;
+    // Each task stands behind those that it needs.
+    for (ix, (task, role)) in plan.tasks.iter().zip(roles).enumerate().rev() {
+        if *role == TaskRole::NotNeeded {
+            continue;
+        }
+        let state = run_state.tasks.get(&task.id).map(|entry| entry.state);
+        if task.lifetime == Lifetime::Service && state.is_none() && !is_needed[ix] {
+            count += 1;
+        } else if !matches!(state, Some(TaskPhase::Cached | TaskPhase::Skipped)) {
+            for need in &task.needs {
+                is_needed[need.task as usize] = true;
+            }
+        }
+    }
+    count
+}
+
 pub(super) fn places(home: &StateFolder) -> RunPaths {
     let report = home.latest().join("report.html");
     RunPaths { report: report.exists().then_some(report), latest: Some(home.latest()), logs: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::{Done, Event};
+    use crate::plan::{ActionKind, Need, Task};
+
+    #[test]
+    fn a_server_of_a_cached_task_is_not_needed_and_one_of_a_task_that_did_not_start_is() {
+        let task = |name: &str, lifetime: Lifetime, needs: &[u32]| {
+            let minimal = Task::minimal(TaskId::new(name), name.to_owned(), ActionKind::Shell);
+            let needs = needs.iter().map(|&task| Need { task, data: true }).collect();
+            Task { lifetime, needs, ..minimal }
+        };
+        let tasks = vec![
+            task("below", Lifetime::Service, &[]),
+            task("cached-server", Lifetime::Service, &[]),
+            task("server", Lifetime::Service, &[0]),
+            task("alone", Lifetime::Service, &[]),
+            task("cached", Lifetime::Step, &[1]),
+            task("open", Lifetime::Step, &[2]),
+        ];
+        let plan = Plan { tasks, ..Plan::default() };
+        let mut run_state = RunState::new();
+        run_state.fold(&Event::TaskCached {
+            task: TaskId::new("cached"),
+            done: Done::default(),
+            out: None,
+            from: None,
+        });
+        assert_eq!(servers_not_needed(&plan, &[TaskRole::Run; 6], &run_state), 2);
+    }
 }

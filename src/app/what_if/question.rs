@@ -56,7 +56,7 @@ impl Question {
         {
             // A rate that was given is that one; one that was found is not rounded up, where the limits may not hold.
             let rate = if self.limits.is_empty() { rate } else { rounded_down(rate) };
-            row.command = format!("{} {}={rate}", row.command, self.rate_key);
+            row.command = with_rate(&row.command, &self.rate_key, rate);
         }
         row
     }
@@ -139,6 +139,13 @@ impl Question {
     }
 }
 
+/// A command with its rate, in place of one that was given.
+fn with_rate(command: &str, key: &str, rate: f64) -> String {
+    let is_given = |word: &str| word.strip_prefix(key).is_some_and(|rest| rest.starts_with('='));
+    let words: Vec<&str> = command.split(' ').filter(|word| !is_given(word)).collect();
+    format!("{} {key}={rate}", words.join(" "))
+}
+
 /// To two decimals, and below 1 to three digits that count.
 fn rounded_down(rate: f64) -> f64 {
     let decimals = 2 - (rate.log10().floor() as i32).min(0);
@@ -166,6 +173,12 @@ mod tests {
     use pretty_assertions::assert_eq;
 
     use super::*;
+
+    #[test]
+    fn a_rate_takes_the_place_of_the_given_one() {
+        let command = with_rate("regatta run quickstart scenarios=server rate=5 rates=[1, 2]", "rate", 32.37);
+        assert_eq!(command, "regatta run quickstart scenarios=server rates=[1, 2] rate=32.37");
+    }
 
     #[test]
     fn a_low_rate_is_not_rounded_to_another_one() {

@@ -54,7 +54,7 @@ fn other_models(names: &[String]) -> String {
 }
 
 impl HandshakeError {
-    /// Whether the server refuses whoever asks, whatever the model.
+    /// Whether the server refuses every request, whatever the model is.
     pub const fn is_of_access(&self) -> bool {
         matches!(self, Self::NoKey { .. } | Self::WrongKey { .. })
     }

@@ -18,7 +18,7 @@ const fn may(name: &'static str, meaning: &'static str, example: &'static str) -
     SystemField { name, meaningful: false, meaning, example }
 }
 
-/// The submitter of whoever names none.
+/// The default submitter: a placeholder.
 pub const EXAMPLE_SUBMITTER: &str = "Example";
 
 /// In the order of the rules.

@@ -62,7 +62,7 @@ fn missing_values(package: &MlperfPackage, machine: &Path) -> Option<String> {
         system_json: &package.system_json,
         measurements: &package.measurements,
     };
-    // The file may not be there yet. Then it has what it will have: a GPU.
+    // The file may not be there yet: a stand-in GPU keeps the fields that it will fill from being listed as missing.
     let gpus: Vec<Accelerator> = package
         .nvidia_smi
         .iter()

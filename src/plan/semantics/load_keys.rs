@@ -1,12 +1,13 @@
-//! Keys of `bench` that only some scenarios read: where they have no effect they are a mistake.
+//! Keys of `bench` that only some scenarios read: next to a scenario that does not read them they are an error.
 
 use super::StageChecker;
+use crate::manifest::Node;
 use crate::manifest::model::Bench;
 use crate::spec::Scenario;
 
 impl StageChecker<'_> {
     /// As it is written: a sweep sets its level itself. LoadGen has rules of its own.
-    pub(super) fn load_keys(&mut self, bench: &Bench) {
+    pub(super) fn load_keys(&mut self, bench: &Bench, written: &Node) {
         if bench.stall_timeout.time().is_zero() {
             self.push_error(&["bench", "stall_timeout"], "must be above 0", "every request would fail", None);
         }
@@ -22,7 +23,8 @@ impl StageChecker<'_> {
             ("speed", bench.speed.is_some() && bench.scenario != Scenario::Trace, "trace"),
             ("think_time", bench.think_time.is_some() && !is_users && !has_turns, "concurrency"),
         ];
-        for (key, _, scenario) in idle.into_iter().filter(|(_, is_idle, _)| *is_idle) {
+        for (key, _, scenario) in idle.into_iter().filter(|(key, is_idle, _)| *is_idle && is_for_scenario(written, key))
+        {
             let why = match key {
                 "think_time" => "no user pauses, and there are no turns",
                 _ => "another scenario has no such value",
@@ -31,4 +33,14 @@ impl StageChecker<'_> {
             self.at_key(&["bench", key], "has no effect", why, hint);
         }
     }
+}
+
+/// Whether a key is meant for the scenario of its stage: both are literals of one file. Next to an expression, or in another file or a
+/// setting, it may be there for another scenario.
+fn is_for_scenario(stage: &Node, key: &str) -> bool {
+    let literal = |key| {
+        let entry = stage.get("bench")?.node.get(key)?;
+        (!entry.node.has_template()).then_some(entry.node.span.source())
+    };
+    literal("scenario").zip(literal(key)).is_some_and(|(scenario, key)| scenario.is(key))
 }

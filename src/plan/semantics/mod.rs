@@ -43,8 +43,8 @@ const MODELS: [&str; 5] = ["ensemble", "preprocessing", "tensorrt_llm", "postpro
 /// Models of NVIDIA's `all_models/multimodal` and `all_models/whisper`.
 const OTHER_LAYOUTS: [&str; 2] = ["multimodal_encoders", "whisper_bls"];
 
-/// Reports everything wrong with one stage, at its places.
-pub fn check(stage: &Stage, node: &Node, name: &str, found: &mut Diagnostics) {
+/// Reports everything wrong with one stage, at its places. `written`: the stage before its texts were rendered.
+pub fn check(stage: &Stage, node: &Node, written: &Node, name: &str, found: &mut Diagnostics) {
     let mut checker = StageChecker { node, name, found };
     checker.common(stage);
     checker.containers(stage);
@@ -84,7 +84,7 @@ pub fn check(stage: &Stage, node: &Node, name: &str, found: &mut Diagnostics) {
         checker.serve(server);
     }
     if let Some(bench) = &stage.bench {
-        checker.bench(bench);
+        checker.bench(bench, written);
     }
     if let Some(git) = &stage.git {
         checker.git(git);
@@ -336,9 +336,9 @@ impl StageChecker<'_> {
         }
     }
 
-    fn bench(&mut self, bench: &Bench) {
+    fn bench(&mut self, bench: &Bench, written: &Node) {
         self.sweep(bench);
-        self.load_keys(bench);
+        self.load_keys(bench, written);
         // A point of the sweep is checked as a benchmark of its own.
         let bench = &*bench.at_first_level();
         self.search(bench);

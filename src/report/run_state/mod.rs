@@ -34,6 +34,9 @@ pub struct RunState {
     pub finished: Option<Finished>,
     /// What ended so far, counted from the events themselves.
     pub tally: TaskTally,
+    /// Servers that were not started because no task needed them. No event reports them: they are counted from the plan, after the end.
+    #[serde(skip)]
+    pub not_needed: usize,
 }
 
 /// One task's part.
@@ -220,7 +223,7 @@ impl RunState {
         self.tally.failed > 0 && self.of(TaskPhase::Failed).all(|(_, entry)| is_invalid(entry))
     }
 
-    /// How many tasks were left out or not reached, as servers that no task needed: no event is of them.
+    /// How many tasks have no event of their end: those that the run did not reach, and servers that no task needed.
     pub const fn unmentioned(&self) -> usize {
         self.total.saturating_sub(self.done())
     }

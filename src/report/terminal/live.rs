@@ -178,6 +178,10 @@ impl LiveDisplay {
         &self.state
     }
 
+    pub const fn set_not_needed(&mut self, servers: usize) {
+        self.state.not_needed = servers;
+    }
+
     /// The summary and the final state. With `--events jsonl` there is no summary: `run_finished` is the last line.
     pub fn finish(mut self, places: &RunPaths) -> RunState {
         match std::mem::replace(&mut self.mode, OutputMode::Plain) {

@@ -242,9 +242,10 @@ fn closing(run_state: &RunState, places: &RunPaths, styler: Styler, out: &mut St
     let (tone, word) = verdict(run_state);
     let mut parts = Vec::new();
     let interrupted = run_state.interrupted();
-    // A run that ended well left out servers that no task needed; any other one did not come to them.
+    // All that a run which ended well left out are servers that no task needed.
     let is_cut = run_state.finished.is_some_and(|end| end.exit != 0);
-    let unreached = if is_cut { run_state.unmentioned() } else { 0 };
+    let not_needed = if is_cut { run_state.not_needed } else { 0 };
+    let unreached = if is_cut { run_state.unmentioned().saturating_sub(not_needed) } else { 0 };
     for (n, word) in [
         (run_state.tally.ran, "ran"),
         (run_state.tally.cached, "cached"),
@@ -252,6 +253,7 @@ fn closing(run_state: &RunState, places: &RunPaths, styler: Styler, out: &mut St
         (run_state.tally.failed - interrupted, "failed"),
         (interrupted, "interrupted"),
         (run_state.tally.cancelled + unreached, "not started"),
+        (not_needed, "not needed"),
     ] {
         if n > 0 {
             parts.push(format!("{n} {word}"));
@@ -334,6 +336,9 @@ mod tests {
         run_state.fold(&Event::RunFinished { tally, exit: 1, seconds: 2.0 });
         let text = summary(&run_state, &RunPaths::default(), Styler::OFF);
         assert!(text.ends_with("failed: 1 failed, 5 not started in 2.0 s\n"), "{text}");
+        run_state.not_needed = 1;
+        let text = summary(&run_state, &RunPaths::default(), Styler::OFF);
+        assert!(text.ends_with("failed: 1 failed, 4 not started, 1 not needed in 2.0 s\n"), "{text}");
     }
 
     #[test]

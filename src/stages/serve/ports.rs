@@ -1,10 +1,12 @@
 //! Ports for servers: free ones, and whether a given one is free.
 
 use std::net::TcpListener;
+use std::path::PathBuf;
 
 use crate::event::{Failure, FailureKind};
 use crate::exec::process;
 use crate::files::read_bytes;
+use crate::runner::store::{ProjectLock, StateFolder};
 use crate::triton::launch::{Port, Ports};
 
 pub(super) const HOST: &str = "127.0.0.1";
@@ -65,9 +67,13 @@ pub(super) fn check_free(port: u16, key: &str) -> Result<(), Failure> {
     }
 }
 
-/// The run that started a process, and its project, from the environment of the process.
+/// The run that started a process, and its project, while that run goes on.
 fn run_of(pid: i32) -> Option<String> {
-    let variables = read_bytes(format!("/proc/{pid}/environ")).ok()?;
+    current_run(&read_bytes(format!("/proc/{pid}/environ")).ok()?)
+}
+
+/// The run in the environment of a process, if it holds its project's lock: what a killed run left behind ends with no run.
+fn current_run(variables: &[u8]) -> Option<String> {
     let value = |name: &str| {
         let mut all = variables.split(|&byte| byte == 0);
         let value = all.find_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="))?;
@@ -75,12 +81,18 @@ fn run_of(pid: i32) -> Option<String> {
     };
     let (run, home) = (value(process::RUN)?, value(process::HOME)?);
     let project = home.strip_suffix("/.regatta").unwrap_or(&home);
-    Some(format!("run {run} of {project}"))
+    let has_lock = match ProjectLock::holder(&StateFolder::new(PathBuf::from(project), PathBuf::from(&home))) {
+        Ok(holder) => holder.is_some_and(|holder| holder.run == run),
+        // A lock of another user.
+        Err(_) => true,
+    };
+    has_lock.then(|| format!("run {run} of {project}"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::event::RunId;
 
     #[test]
     fn ports_that_were_given_are_kept_and_no_two_are_the_same() {
@@ -99,5 +111,18 @@ mod tests {
         let port = listener.local_addr().unwrap().port();
         let failure = check_free(port, "port").unwrap_err();
         assert!(failure.cause.unwrap().contains(&std::process::id().to_string()));
+    }
+
+    #[test]
+    fn a_process_belongs_to_a_run_only_while_that_has_the_lock() {
+        let project = tempfile::tempdir().unwrap();
+        let home = StateFolder::new(project.path().to_owned(), project.path().join(".regatta"));
+        let lock = ProjectLock::try_take(&home, || Ok(RunId::new("r1"))).unwrap();
+        let variables = |run: &str| format!("A=b\0REGATTA_HOME={}\0REGATTA_RUN={run}\0", home.state().display());
+        let named = format!("run r1 of {}", project.path().display());
+        assert_eq!(current_run(variables("r1").as_bytes()), Some(named));
+        assert_eq!(current_run(variables("r0").as_bytes()), None);
+        drop(lock);
+        assert_eq!(current_run(variables("r1").as_bytes()), None);
     }
 }

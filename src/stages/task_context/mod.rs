@@ -14,7 +14,7 @@ use crate::event::{Event, Failure, FailureKind, GpuId, RunId, Stop};
 use crate::exec::process::{self, AttemptLog, ConfinementError, ExitKind, ProcessCommand, ProcessExit, SpawnError};
 use crate::files::read_bytes;
 use crate::manifest::model::SlurmContainer;
-use crate::runner::{Lease, no_secret_text, secret_values};
+use crate::runner::{Lease, secret_values};
 use undeclared::undeclared;
 
 /// How many of the last lines a failure shows.
@@ -65,10 +65,6 @@ impl TaskContext {
         let mut secrets = Vec::new();
         for name in &lease.task.secrets {
             let values = secret_values(name).map_err(|error| Failure::new(FailureKind::Refused, error.to_string()))?;
-            if values.is_empty() {
-                let why = no_secret_text(std::env::var_os(name).as_deref());
-                lease.notice(format!("{name} {why}, and the stage's `secrets:` name it: it runs without"));
-            }
             secrets.extend(values);
         }
         let log = AttemptLog::from_now(&lease.log);
