@@ -249,7 +249,7 @@ impl Needs {
                 program: (!is_contained).then(|| (server.program.clone(), "vllm")),
             }),
             Action::Bench(bench) => {
-                if let Some(name) = key_variable(&bench) {
+                if let Some(name) = key_variable(bench) {
                     self.secrets.entry(name.to_owned()).or_default().push(id.clone());
                 }
                 self.benchmarks.push(id);
