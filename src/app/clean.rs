@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::find_result::measured_outputs;
+use super::found_result::without_links;
 use super::observed_run::holding_run;
 use super::project::{Project, hint_of_runs_above};
 use crate::app::error::CommandError;
@@ -60,8 +61,7 @@ pub(super) fn gc(global: &Global, request: Gc) -> Result<CliExit, CommandError> 
 
 /// How many of the measurements in the history would no longer be there, and why some runs are not counted.
 fn lost_measurements(home: &StateFolder, found: &[Garbage]) -> Result<(usize, Vec<PathError>), CommandError> {
-    let real = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let gone: HashSet<PathBuf> = found.iter().map(|item| real(&item.path)).collect();
+    let gone: HashSet<PathBuf> = found.iter().map(|item| without_links(&item.path)).collect();
     let goes = |path: &Path| path.ancestors().any(|folder| gone.contains(folder));
     let (mut all, mut kept) = (HashSet::new(), HashSet::new());
     let (runs, mut unreadable) = readable_runs(home)?;
@@ -73,8 +73,8 @@ fn lost_measurements(home: &StateFolder, found: &[Garbage]) -> Result<(usize, Ve
                 continue;
             }
         };
-        let run_goes = goes(&real(&home.run(&run)));
-        for folder in outputs.results.iter().map(|(_, folder)| real(folder)) {
+        let run_goes = goes(&without_links(&home.run(&run)));
+        for folder in outputs.results.iter().map(|(_, folder)| without_links(folder)) {
             if !run_goes && !goes(&folder) {
                 kept.insert(folder.clone());
             }

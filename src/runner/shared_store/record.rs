@@ -127,19 +127,10 @@ mod tests {
     use super::super::signed_json::SIGNATURE;
     use super::*;
     use crate::runner::signing::example_key;
-    use crate::runner::store::{EntryKind, KEY_VERSION};
+    use crate::runner::store::EntryKind;
 
     fn shared() -> SharedOutput {
-        let fields = TaskKey {
-            version: KEY_VERSION,
-            action: r#"{"shell":"x\ny"}"#.to_owned(),
-            env: BTreeMap::new(),
-            secrets: Vec::new(),
-            outputs: Vec::new(),
-            facts: BTreeMap::new(),
-            inputs: BTreeMap::new(),
-            upstream: BTreeMap::new(),
-        };
+        let fields = TaskKey::of_action(r#"{"shell":"x\ny"}"#);
         let item = |path: &str, kind, digest| ParcelItem {
             path: path.into(),
             kind,

@@ -108,16 +108,7 @@ mod tests {
     use crate::files::Digest;
 
     fn key(action: &str) -> TaskKey {
-        TaskKey {
-            version: super::super::KEY_VERSION,
-            action: action.to_owned(),
-            env: BTreeMap::new(),
-            secrets: Vec::new(),
-            outputs: Vec::new(),
-            facts: BTreeMap::new(),
-            inputs: BTreeMap::new(),
-            upstream: BTreeMap::new(),
-        }
+        TaskKey::of_action(action)
     }
 
     #[test]

@@ -57,3 +57,20 @@ impl TaskKey {
         h.finish()
     }
 }
+
+#[cfg(test)]
+impl TaskKey {
+    /// Of a task that has an action and nothing else.
+    pub fn of_action(action: impl Into<String>) -> Self {
+        Self {
+            version: KEY_VERSION,
+            action: action.into(),
+            env: BTreeMap::new(),
+            secrets: Vec::new(),
+            outputs: Vec::new(),
+            facts: BTreeMap::new(),
+            inputs: BTreeMap::new(),
+            upstream: BTreeMap::new(),
+        }
+    }
+}

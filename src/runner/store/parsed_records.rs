@@ -184,20 +184,10 @@ mod tests {
     use super::super::record;
     use super::*;
     use crate::event::RunId;
-    use crate::runner::store::{FinishedOutput, KEY_VERSION, OutputCache, TaskKey, list_folder};
-    use std::collections::BTreeMap;
+    use crate::runner::store::{FinishedOutput, OutputCache, TaskKey, list_folder};
 
     fn key(n: usize) -> TaskKey {
-        TaskKey {
-            version: KEY_VERSION,
-            action: format!("{{\"shell\":\"echo {n}\"}}"),
-            env: BTreeMap::new(),
-            secrets: Vec::new(),
-            outputs: Vec::new(),
-            facts: BTreeMap::new(),
-            inputs: BTreeMap::new(),
-            upstream: BTreeMap::new(),
-        }
+        TaskKey::of_action(format!("{{\"shell\":\"echo {n}\"}}"))
     }
 
     /// Accepts these outputs, and ends like a run.

@@ -1,7 +1,7 @@
 //! Which outputs the cache knows, and when they are on the disk.
 
 use super::*;
-use crate::runner::store::{KEY_VERSION, list_folder};
+use crate::runner::store::list_folder;
 
 pub fn begun(folder: &Path) -> OutputCache {
     let home = StateFolder::new(folder.into(), folder.join(".regatta"));
@@ -11,16 +11,7 @@ pub fn begun(folder: &Path) -> OutputCache {
 }
 
 pub fn key(n: usize) -> TaskKey {
-    TaskKey {
-        version: KEY_VERSION,
-        action: n.to_string(),
-        env: BTreeMap::new(),
-        secrets: Vec::new(),
-        outputs: Vec::new(),
-        facts: BTreeMap::new(),
-        inputs: BTreeMap::new(),
-        upstream: BTreeMap::new(),
-    }
+    TaskKey::of_action(n.to_string())
 }
 
 pub fn accept(cache: &OutputCache, task: &TaskId, key: &TaskKey, folder: PathBuf) {
