@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use walkdir::WalkDir;
 
-/// What the user is told of such a folder.
+/// The message for such a folder.
 pub const NOT_SUPPORTED: &str = "results of MLPerf Endpoints are not supported: only MLPerf Inference's results with LoadGen's logs are checked, compared and assembled";
 
 /// Where their own checker is.

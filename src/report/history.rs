@@ -78,7 +78,7 @@ impl HistoryPoint {
         Some(format!("{}{or_more}", number(self.value(key)?)))
     }
 
-    /// The limits of a search held at the highest rate: how much higher the rate is is not known.
+    /// The limits of a search held at the highest rate tried, so the rate found is a lower bound.
     fn is_lower_bound(&self, key: &MetricKey) -> bool {
         key.metric == FOUND_RATE && self.result.searched.is_some_and(|searched| searched.is_lower_bound)
     }

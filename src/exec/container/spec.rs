@@ -1,4 +1,4 @@
-//! What is wished: an engine, an image, limits; and what the command inside must see.
+//! The request: an engine, an image, limits, and what the command inside must see.
 
 use std::collections::BTreeMap;
 

@@ -22,8 +22,8 @@ pub(super) fn lowered(evidence: &Evidence, found: &mut VerdictReasons) {
     }
 }
 
-/// What the server counted and the client did not send. Warm-up may fall between two polls, so it may be counted; how much of it there
-/// is is not known where it lasts for a time.
+/// What the server counted and the client did not send. Warm-up may fall between two polls, so it may be counted; how much of
+/// a timed warm-up was counted is unknown.
 pub(super) fn other_load(result: &RunResult, found: &mut VerdictReasons) {
     let Some(server_metrics) = &result.server_metrics else { return };
     let of_model = server_metrics.metrics.iter().filter(|metric| {

@@ -1,7 +1,7 @@
 //! A stand-in for a data set that cannot be had: its number of samples, its parts, and lengths like its.
 //!
 //! Lengths are log-normal around a mean and cut at the limits of the real set. Means and limits are published ones where
-//! where such exist; each names its source. The width of the distribution is a choice: there is no published one.
+//! they exist; each names its source. The width of the distribution is a choice: there is no published one.
 //! References are synthetic words ([`crate::mlperf`]'s own, one for each token id), so that scoring has something to score.
 
 use std::borrow::Cow;

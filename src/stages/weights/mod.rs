@@ -1,8 +1,8 @@
 //! `weights:` — a checkpoint in the output folder, every file checked against its size and digest.
 //!
 //! ```text
-//!  hf:    index of the repository ─→ fetch (hf, or we) ─→ hold each file against it ─→ weights.json
-//!  path:  read the folder         ─→ whole?            ─→ links                     ─→ weights.json
+//!  hf:    index of the repository ─→ fetch (hf, or Regatta) ─→ check each file ─→ weights.json
+//!  path:  read the folder         ─→ whole?                 ─→ links           ─→ weights.json
 //! ```
 //!
 //! A download that was cut off goes on with the bytes that are there; what has been checked is not read again.
