@@ -25,7 +25,8 @@ pub struct OutOfMemory {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReducedSetting {
     /// `kv_cache_free_gpu_mem_fraction`
-    pub knob: String,
+    #[serde(alias = "knob")]
+    pub setting: String,
     /// As the manifest has it.
     pub from: f64,
     pub to: f64,
@@ -40,6 +41,6 @@ impl ReducedSetting {
 
 impl fmt::Display for ReducedSetting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {} → {}", self.knob, self.from, self.to)
+        write!(f, "{} {} → {}", self.setting, self.from, self.to)
     }
 }

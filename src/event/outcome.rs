@@ -130,7 +130,7 @@ pub enum FailureKind {
     Files,
     /// An input kept changing while the stage read it.
     InputChanged,
-    /// The measurement is not to be believed.
+    /// The measurement is INVALID.
     Invalid(Verdict),
     /// The machine was taken away under it: nothing that the stage did is to blame.
     Lost,

@@ -424,7 +424,7 @@ fn retry(given: Retry) -> RetryRule {
         times: given.times.unwrap_or(if given.lower.is_some() { ENOUGH } else { 0 }),
         delay: given.delay.as_ref().map(TimeSpan::time).unwrap_or_default(),
         on_oom: given.on == RetryAfter::Oom,
-        lower: given.lower.zip(given.by).map(|(knob, by)| OomReductionRule { knob, by, to: given.to }),
+        lower: given.lower.zip(given.by).map(|(setting, by)| OomReductionRule { setting, by, to: given.to }),
     }
 }
 

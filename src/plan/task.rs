@@ -226,7 +226,8 @@ pub struct RetryRule {
 /// The number that is lowered before each further try.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OomReductionRule {
-    pub knob: String,
+    #[serde(alias = "knob")]
+    pub setting: String,
     pub by: f64,
     /// Not below this; `None`: half of the first value.
     pub to: Option<f64>,
@@ -235,7 +236,7 @@ pub struct OomReductionRule {
 impl OomReductionRule {
     /// Whether it is a share of a GPU's memory: lowering it leaves the host's alone.
     pub fn is_of_gpu(&self) -> bool {
-        self.knob.contains("gpu") || self.knob.contains("kv_cache")
+        self.setting.contains("gpu") || self.setting.contains("kv_cache")
     }
 
     /// The next value below `now`; `first` is the manifest's. `None` at the end.
@@ -264,7 +265,7 @@ mod tests {
     #[test]
     fn steps_lead_down_to_the_end_and_not_beyond() {
         let steps = |by: f64, to: Option<f64>, first: f64| {
-            let lowering = OomReductionRule { knob: "x".to_owned(), by, to };
+            let lowering = OomReductionRule { setting: "x".to_owned(), by, to };
             std::iter::successors(Some(first), |now| lowering.next(first, *now)).collect::<Vec<_>>()
         };
         assert_eq!(steps(0.05, Some(0.78), 0.95), [0.95, 0.9, 0.85, 0.8, 0.78]);

@@ -101,7 +101,7 @@ pub(super) fn key_of(
         if may_be_lowered { output_cache.reduced_setting(&base).map_err(|e| unreadable_setting(&e))? } else { None };
     let mut digest = base;
     if let Some(lowered) = &lowered {
-        key.facts.insert(format!("lowered {}", lowered.knob), lowered.to.to_string());
+        key.facts.insert(format!("lowered {}", lowered.setting), lowered.to.to_string());
         digest = key.digest();
     }
     Ok(Keyed { key, digest, inputs, base, lowered })

@@ -168,7 +168,7 @@ impl TaskExecutor for LoweredServer {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_key_that_was_being_computed_when_the_server_was_lowered_is_computed_again() {
-    let lower = Some(OomReductionRule { knob: "max_num_tokens".to_owned(), by: 2.0, to: None });
+    let lower = Some(OomReductionRule { setting: "max_num_tokens".to_owned(), by: 2.0, to: None });
     let retry = Some(Box::new(RetryRule { times: 1, delay: Duration::ZERO, on_oom: true, lower }));
     let of_server = |id: &str| Task { needs: vec![Need { task: 0, data: true }], ..task(id) };
     let tasks = vec![

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn systems_have_a_sweep_each_and_knobs_are_levels_too() {
+    fn systems_have_a_sweep_each_and_settings_are_levels_too() {
         let tasks = [("load/2/a", 2.0), ("load/2/b", 2.0), ("load/10/a", 10.0), ("load/10/b", 10.0)];
         assert_eq!(gathered(&tasks), ["load/a by rate: 2 req/s, 10 req/s", "load/b by rate: 2 req/s, 10 req/s"]);
         let tasks = [("load/256", 3.0), ("load/64", 3.0)];

@@ -22,7 +22,7 @@ impl StageChecker<'_> {
     }
 
     fn lowering(&mut self, stage: &Stage, retry: &Retry) {
-        let Some(knob) = &retry.lower else {
+        let Some(setting) = &retry.lower else {
             for key in ["by", "to"] {
                 let is_there = if key == "by" { retry.by.is_some() } else { retry.to.is_some() };
                 if is_there {
@@ -50,23 +50,23 @@ impl StageChecker<'_> {
         }
         let lacks = match (stage.serve.as_deref(), &stage.shell) {
             _ if stage.engine.is_some() => None,
-            (Some(Serve::Simulator(_) | Serve::Triton(_)), _) if is_of_a_model(knob) => None,
+            (Some(Serve::Simulator(_) | Serve::Triton(_)), _) if is_of_a_model(setting) => None,
             (Some(Serve::Simulator(_) | Serve::Triton(_)), _) => Some("a server's models have no number of that name"),
             (Some(Serve::TrtllmServe(server)), _) => {
                 let own = [("max_batch_size", server.max_batch_size), ("max_num_tokens", server.max_num_tokens)];
-                let is_own = own.iter().any(|(name, value)| name == knob && value.is_some());
-                let is_option = is_own || server.option(knob).is_some();
-                if is_option { None } else { unsupported_reason(&server.args, knob) }
+                let is_own = own.iter().any(|(name, value)| name == setting && value.is_some());
+                let is_option = is_own || server.option(setting).is_some();
+                if is_option { None } else { unsupported_reason(&server.args, setting) }
             }
             (Some(Serve::Vllm(server)), _) => {
-                if server.number(knob).is_some() {
+                if server.number(setting).is_some() {
                     None
                 } else {
-                    unsupported_reason(&server.args, knob)
+                    unsupported_reason(&server.args, setting)
                 }
             }
-            (Some(Serve::Command(server)), _) => unsupported_reason(&server.words, knob),
-            (_, Some(ShellScript::Words(words))) => unsupported_reason(words, knob),
+            (Some(Serve::Command(server)), _) => unsupported_reason(&server.words, setting),
+            (_, Some(ShellScript::Words(words))) => unsupported_reason(words, setting),
             (_, Some(ShellScript::Text(_))) => Some("the command is a text: write it as a list of arguments"),
             _ => Some("this stage has nothing to lower"),
         };
@@ -75,20 +75,20 @@ impl StageChecker<'_> {
                 "of an `engine` a build flag (`max_num_tokens`), of `serve` kv_cache_free_gpu_mem_fraction, max_batch_size or max_num_tokens, of trtllm_serve also one of its `options`, of vllm one of its numbers (`gpu_memory_utilization`), of a command one of its options"
                     .to_owned(),
             );
-            self.push_error(&["retry", "lower"], &format!("has no `{knob}`"), why, hint);
+            self.push_error(&["retry", "lower"], &format!("has no `{setting}`"), why, hint);
         }
     }
 }
 
-fn is_of_a_model(knob: &str) -> bool {
-    crate::triton::repository::knob(knob).is_some()
+fn is_of_a_model(setting: &str) -> bool {
+    crate::triton::repository::number_parameter(setting).is_some()
 }
 
 /// A number that stands on a command, `--name 0.9` or `--name=0.9`; one with a reference in it is known later.
-fn unsupported_reason(words: &[String], knob: &str) -> Option<&'static str> {
+fn unsupported_reason(words: &[String], setting: &str) -> Option<&'static str> {
     let option = |word: &String| {
         let name = word.strip_prefix("--").unwrap_or_default().split('=').next().unwrap_or_default();
-        name.replace('-', "_") == knob.replace('-', "_")
+        name.replace('-', "_") == setting.replace('-', "_")
     };
     (!words.iter().any(option)).then_some("the command has no such option")
 }

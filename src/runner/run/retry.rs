@@ -64,19 +64,19 @@ impl<W: TaskExecutor> Runner<W> {
         if self.stop.is_requested() || self.schedule.is_halted() {
             return false;
         }
-        let knob = &lowering.knob;
+        let setting = &lowering.setting;
         let first = keyed.lowered.as_ref().map(|lowered| lowered.from);
         let next = memory.value.and_then(|now| lowering.next(first.unwrap_or(now), now));
         let why = match (memory.value, next) {
-            (None, _) => format!("this stage has no number `{knob}`"),
+            (None, _) => format!("this stage has no number `{setting}`"),
             _ if memory.of == MemoryKind::Host && lowering.is_of_gpu() => {
-                format!("`{knob}` is a share of the GPU's memory, and it was the host's that ran out")
+                format!("`{setting}` is a share of the GPU's memory, and it was the host's that ran out")
             }
             _ if attempt > rule.times => format!("`times: {}` are used up", rule.times),
             _ if self.schedule.carries_a_service(ix) => "another server depends on this one".to_owned(),
-            (Some(now), None) => format!("`{knob}` is {now}, and may not go lower"),
+            (Some(now), None) => format!("`{setting}` is {now}, and may not go lower"),
             (Some(now), Some(to)) => {
-                let lowered = ReducedSetting { knob: knob.clone(), from: first.unwrap_or(now), to };
+                let lowered = ReducedSetting { setting: setting.clone(), from: first.unwrap_or(now), to };
                 match self.cache.record_reduced_setting(&keyed.base, &task.id, &lowered) {
                     Ok(()) => return true,
                     Err(error) => error.to_string(),
@@ -85,7 +85,7 @@ impl<W: TaskExecutor> Runner<W> {
         };
         // The next run begins with the manifest's value.
         self.cache.forget_lowered(&keyed.base);
-        let why = format!("not tried again with a lower {knob}: {why}");
+        let why = format!("not tried again with a lower {setting}: {why}");
         add_hint(failure, why);
         false
     }

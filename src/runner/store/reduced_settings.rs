@@ -61,7 +61,7 @@ mod tests {
         let cache = OutputCache::open(&home).unwrap();
         let key = Digest::of(b"key");
         assert_eq!(cache.reduced_setting(&key).unwrap(), None);
-        let lowered = ReducedSetting { knob: "max_num_tokens".to_owned(), from: 8192.0, to: 4096.0 };
+        let lowered = ReducedSetting { setting: "max_num_tokens".to_owned(), from: 8192.0, to: 4096.0 };
         cache.record_reduced_setting(&key, &TaskId::new("server"), &lowered).unwrap();
         assert_eq!(cache.reduced_setting(&key).unwrap(), Some(lowered));
         let path = path(&home, &key);

@@ -12,7 +12,7 @@ use crate::files::read_text_up_to;
 use crate::stages::task_context::TaskContext;
 use crate::triton::LARGEST_CONFIG;
 use crate::triton::pbtxt::{self, PbtxtDocument};
-use crate::triton::repository::{Parameter, knob};
+use crate::triton::repository::{Parameter, number_parameter};
 
 /// Removes the copies when the servers are gone.
 pub struct RepositoryCopies<'a>(pub &'a Path);
@@ -28,8 +28,8 @@ const FOLDER: &str = "lowered";
 /// The repositories to serve: these, or copies of them.
 pub fn repositories(context: &TaskContext, all: Vec<PathBuf>) -> Result<Vec<PathBuf>, Failure> {
     let Some(lowered) = &context.lease.lowered else { return Ok(all) };
-    let parameter = knob(&lowered.knob).ok_or_else(|| {
-        Failure::new(FailureKind::Refused, format!("`{}` is no number of an engine's model", lowered.knob))
+    let parameter = number_parameter(&lowered.setting).ok_or_else(|| {
+        Failure::new(FailureKind::Refused, format!("`{}` is no number of an engine's model", lowered.setting))
     })?;
     let folder = context.lease.out.join(FOLDER);
     all.iter()
@@ -69,7 +69,7 @@ fn copy(from: &Path, to: &Path, parameter: &Parameter, lowered: &ReducedSetting)
 
 /// What a number is in a repository: the greatest of its engines' models, else what the backend takes without it.
 pub fn value(repository: &Path, name: &str) -> Option<f64> {
-    let parameter = knob(name)?;
+    let parameter = number_parameter(name)?;
     let written = facts::models(repository).into_iter().filter_map(|model| {
         let text = read_text_up_to(repository.join(&model.name).join("config.pbtxt"), LARGEST_CONFIG).ok()?;
         let config = pbtxt::read_as_server(&text).ok()?;

@@ -24,8 +24,8 @@ pub fn explain(
     let Some(found) = process::shortage(far, memory::is_killed(how)) else { return failure };
     let rule = context.lease.task.retry.as_ref().and_then(|rule| rule.lower.as_ref());
     let value = rule.and_then(|rule| match &server.repository {
-        Some(repository) => repository_copies::value(repository, &rule.knob),
-        None => options::value(&server.argv, &rule.knob).or_else(|| option_value(context, &rule.knob)),
+        Some(repository) => repository_copies::value(repository, &rule.setting),
+        None => options::value(&server.argv, &rule.setting).or_else(|| option_value(context, &rule.setting)),
     });
     failure.out_of_memory = Some(OutOfMemory { of: found.of, value });
     if found.of == MemoryKind::Gpu

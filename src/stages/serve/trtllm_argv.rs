@@ -70,7 +70,7 @@ pub fn plan(context: &TaskContext, server: &TrtllmServe) -> Result<Vec<PlannedSe
 
 /// With a lower number among its options; `None`: it stands elsewhere.
 fn lowered_options(server: &TrtllmServe, lowered: &ReducedSetting) -> Option<TrtllmServe> {
-    let pointer = server.option(&lowered.knob)?;
+    let pointer = server.option(&lowered.setting)?;
     let mut options = serde_json::to_value(&server.options).ok()?;
     let number = options.pointer_mut(&pointer)?;
     // A count stays a count.
@@ -79,13 +79,13 @@ fn lowered_options(server: &TrtllmServe, lowered: &ReducedSetting) -> Option<Trt
 }
 
 /// What a number among the options of a task's servers is in this try.
-pub fn option_value(context: &TaskContext, knob: &str) -> Option<f64> {
-    if let Some(lowered) = context.lease.lowered.as_ref().filter(|lowered| lowered.knob == knob) {
+pub fn option_value(context: &TaskContext, setting: &str) -> Option<f64> {
+    if let Some(lowered) = context.lease.lowered.as_ref().filter(|lowered| lowered.setting == setting) {
         return Some(lowered.to);
     }
     // The stage runs, so that its action was read.
     let Ok(Action::Serve(Serve::TrtllmServe(server))) = context.lease.task.typed_action() else { return None };
-    serde_json::to_value(&server.options).ok()?.pointer(&server.option(knob)?)?.as_f64()
+    serde_json::to_value(&server.options).ok()?.pointer(&server.option(setting)?)?.as_f64()
 }
 
 /// Writes the options as YAML. None: there are none.
@@ -130,8 +130,8 @@ mod tests {
         let server = server(&serde_json::json!({"options": {
             "kv_cache_config": {"free_gpu_memory_fraction": 0.9}, "moe_config": {"max_num_tokens": 4096},
         }}));
-        let lower = |knob: &str, to: f64| {
-            let lowered = ReducedSetting { knob: knob.to_owned(), from: 1.0, to };
+        let lower = |setting: &str, to: f64| {
+            let lowered = ReducedSetting { setting: setting.to_owned(), from: 1.0, to };
             lowered_options(&server, &lowered).map(|server| serde_json::json!(server.options).to_string())
         };
         let text = lower("kv_cache_free_gpu_mem_fraction", 0.85).unwrap();

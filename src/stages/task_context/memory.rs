@@ -56,7 +56,7 @@ pub fn lower(engine: &Engine, lowered: &ReducedSetting) -> Engine {
     let mut engine = engine.clone();
     let to = lowered.to;
     let value = if to.fract() == 0.0 { Value::from(to as i64) } else { Value::from(to) };
-    engine.build_flags.insert(lowered.knob.clone(), value);
+    engine.build_flags.insert(lowered.setting.clone(), value);
     engine
 }
 
@@ -64,7 +64,7 @@ pub fn lower(engine: &Engine, lowered: &ReducedSetting) -> Engine {
 pub fn explain(mut failure: Failure, context: &TaskContext, engine: &Engine, quantized: bool) -> Failure {
     let Some(memory) = &mut failure.out_of_memory else { return failure };
     let rule = context.lease.task.retry.as_ref().and_then(|rule| rule.lower.as_ref());
-    memory.value = rule.and_then(|rule| flag(engine, &rule.knob));
+    memory.value = rule.and_then(|rule| flag(engine, &rule.setting));
     if memory.of == MemoryKind::Host || engine.backend != EngineBackend::TensorrtLlm {
         return failure;
     }

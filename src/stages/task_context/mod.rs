@@ -207,7 +207,7 @@ impl TaskContext {
             failure = failure.cause(diagnosis.cause).hint(diagnosis.hint);
         }
         let rule = self.lease.task.retry.as_ref().and_then(|rule| rule.lower.as_ref());
-        let value = rule.and_then(|rule| options::value(argv, &rule.knob));
+        let value = rule.and_then(|rule| options::value(argv, &rule.setting));
         failure.out_of_memory = memory::ran_out(self, how, value);
         failure
     }

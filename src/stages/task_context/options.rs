@@ -31,7 +31,7 @@ pub fn value<S: AsRef<OsStr>>(words: &[S], name: &str) -> Option<f64> {
 
 /// Puts the lowered number in its place; false: there is none.
 pub fn lower(words: &mut [String], lowered: &ReducedSetting) -> bool {
-    let Some((at, from)) = place(words, &lowered.knob) else { return false };
+    let Some((at, from)) = place(words, &lowered.setting) else { return false };
     words[at].replace_range(from.., &lowered.to.to_string());
     true
 }
@@ -48,7 +48,7 @@ mod tests {
         ] {
             let mut words: Vec<String> = line.split(' ').map(str::to_owned).collect();
             assert_eq!(value(&words, "kv_cache_free_gpu_mem_fraction"), Some(0.95));
-            let lowered = ReducedSetting { knob: "kv_cache_free_gpu_mem_fraction".to_owned(), from: 0.95, to: 0.9 };
+            let lowered = ReducedSetting { setting: "kv_cache_free_gpu_mem_fraction".to_owned(), from: 0.95, to: 0.9 };
             assert!(lower(&mut words, &lowered));
             assert_eq!(words.join(" "), after);
         }

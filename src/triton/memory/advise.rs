@@ -15,7 +15,7 @@ pub struct MemorySetting {
 /// Advice for memory that ran out.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Advice {
-    pub knobs: Vec<MemorySetting>,
+    pub settings: Vec<MemorySetting>,
     /// The computation, a line for each step.
     pub arithmetic: Vec<String>,
     /// The values that a better answer would need.
@@ -38,7 +38,7 @@ pub fn advise(fit: &Fit, missing: Option<f64>) -> Advice {
         fraction(fit, missing, &mut advice);
     }
     sizes(fit, missing, &mut advice);
-    if advice.knobs.is_empty() || !is_loaded {
+    if advice.settings.is_empty() || !is_loaded {
         more_gpus(fit, &mut advice);
     }
     advice
@@ -49,7 +49,7 @@ fn fraction(fit: &Fit, missing: Option<f64>, advice: &mut Advice) {
     let Some(base) = fit.base().filter(|base| *base > 0.0) else {
         // A fixed step, because the required amount is unknown.
         let to = floor2(now - STEP);
-        return advice.knobs.extend((to > 0.0).then_some(MemorySetting { name: FRACTION, now, to }));
+        return advice.settings.extend((to > 0.0).then_some(MemorySetting { name: FRACTION, now, to }));
     };
     // The memory that must stay free beside the pool: the buffers, and the missing amount.
     let room = |bytes: f64| ((1.0 - bytes / base) * 100.0).floor() / 100.0;
@@ -66,7 +66,7 @@ fn fraction(fit: &Fit, missing: Option<f64>, advice: &mut Advice) {
         ));
     }
     if to > 0.0 && to >= least {
-        advice.knobs.push(MemorySetting { name: FRACTION, now, to });
+        advice.settings.push(MemorySetting { name: FRACTION, now, to });
     } else if let Some(one) = fit.one_sequence() {
         advice.arithmetic.push(format!(
             "a lower fraction does not help: one sequence of {} tokens needs {} of KV cache, that is {:.2} of {}",
@@ -101,7 +101,7 @@ fn sizes(fit: &Fit, missing: Option<f64>, advice: &mut Advice) {
         // A step must hold a token for each request that generates.
         let least = if name == "max_num_tokens" { fit.max_batch_size.unwrap_or(1.0).min(now) } else { 1.0 };
         if to >= least.max(step) && to < now {
-            advice.knobs.push(MemorySetting { name, now, to });
+            advice.settings.push(MemorySetting { name, now, to });
         } else if over.is_some() {
             let all = gb(bytes * now);
             advice.arithmetic.push(format!("{name} {now} takes {all} in all: lowering it is not enough"));
@@ -219,13 +219,13 @@ impl Advice {
     /// What to try, as text: the numbers to lower, then the computation, then the unknown numbers.
     pub fn text(&self) -> String {
         let mut lines = Vec::new();
-        let knobs: Vec<String> =
-            self.knobs.iter().map(|knob| format!("{} {} → {}", knob.name, knob.now, knob.to)).collect();
+        let settings: Vec<String> =
+            self.settings.iter().map(|setting| format!("{} {} → {}", setting.name, setting.now, setting.to)).collect();
         if let Some(tp) = self.tensor_parallelism {
             lines.push(format!("build with tensor_parallelism {tp}"));
         }
-        if !knobs.is_empty() {
-            lines.push(format!("lower {}", knobs.join(", or ")));
+        if !settings.is_empty() {
+            lines.push(format!("lower {}", settings.join(", or ")));
         }
         lines.extend(self.arithmetic.iter().cloned());
         if !self.unknown.is_empty() {
@@ -281,7 +281,7 @@ mod tests {
     fn without_a_number_in_the_log_the_buffers_decide() {
         let fit = Fit { fraction: Some(1.0), ..llama() };
         let advice = advise(&fit, None);
-        assert_eq!(advice.knobs[0], MemorySetting { name: "kv_cache_free_gpu_mem_fraction", now: 1.0, to: 0.99 });
+        assert_eq!(advice.settings[0], MemorySetting { name: "kv_cache_free_gpu_mem_fraction", now: 1.0, to: 0.99 });
         assert_eq!(advice.unknown, ["how much was missing"]);
     }
 
@@ -290,7 +290,7 @@ mod tests {
         let fit = Fit { memory: Some(80e9), weights: Some((145e9, "rank0.engine")), ..llama() };
         let advice = advise(&fit, None);
         assert_eq!(advice.tensor_parallelism, Some(4));
-        assert!(advice.knobs.iter().all(|knob| knob.name != "kv_cache_free_gpu_mem_fraction"), "{advice:?}");
+        assert!(advice.settings.iter().all(|setting| setting.name != "kv_cache_free_gpu_mem_fraction"), "{advice:?}");
     }
 
     #[test]
@@ -298,14 +298,14 @@ mod tests {
         // 160 KB for each token: 22,000 tokens need 3.6 GB, and 3 GB are free.
         let fit = Fit { free: Some(3e9), max_seq_len: Some(22_000.0), fraction: Some(0.9), ..llama() };
         let advice = advise(&fit, Some(1e9));
-        assert!(advice.knobs.iter().all(|knob| knob.name != "kv_cache_free_gpu_mem_fraction"), "{advice:?}");
+        assert!(advice.settings.iter().all(|setting| setting.name != "kv_cache_free_gpu_mem_fraction"), "{advice:?}");
         assert!(advice.text().contains("a lower fraction does not help: one sequence of 22000 tokens needs 3.60 GB"));
     }
 
     #[test]
     fn what_is_not_known_is_named_and_not_made_up() {
         let advice = advise(&Fit { fraction: Some(0.9), ..Fit::default() }, None);
-        assert_eq!(advice.knobs, [MemorySetting { name: FRACTION, now: 0.9, to: 0.85 }]);
+        assert_eq!(advice.settings, [MemorySetting { name: FRACTION, now: 0.9, to: 0.85 }]);
         assert_eq!(
             advice.unknown,
             ["how much was missing", "the GPU's memory", "the size of the weights", "the model's shape"]

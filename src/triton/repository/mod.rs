@@ -22,7 +22,7 @@ use super::{EngineConfig, EngineError, pbtxt};
 
 pub use check::{RepositoryCheckResult, check};
 pub use flags::{FLAGS as RUNTIME_FLAGS, FlagMeaning, meaning};
-pub use parameters::knob;
+pub use parameters::number_parameter;
 pub use parameters::{PARAMETERS, Parameter, ParameterKind};
 pub use substitute::{pairs, substitute};
 pub use template_tree::{FilledModel, TreeError, Values, fill_tree};

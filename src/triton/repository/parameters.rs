@@ -182,7 +182,7 @@ pub(super) fn find(name: &str) -> Option<&'static Parameter> {
 
 /// The numeric parameter of an engine's model with this name: its template name, its key, or the name in NVIDIA's
 /// harness (`kvcache_free_gpu_mem_frac`).
-pub fn knob(name: &str) -> Option<&'static Parameter> {
+pub fn number_parameter(name: &str) -> Option<&'static Parameter> {
     let name = match meaning(name, &Value::from(0)) {
         FlagMeaning::Parameters(all) => all.last().map_or(name, |(name, _)| name),
         _ => name,

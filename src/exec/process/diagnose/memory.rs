@@ -1,4 +1,4 @@
-//! Too little memory on a GPU: what is needed, what there is, and how far to turn which knob. All numbers are the log's own.
+//! Too little memory on a GPU: what is needed, what there is, and how far to lower which setting. All numbers are the log's own.
 
 use super::Diagnosis;
 use super::engine_server;

@@ -114,7 +114,7 @@ fn any_number_in_a_log_leads_to_a_number_of_gpus() {
 }
 
 #[test]
-fn an_allocation_without_numbers_still_names_the_knobs() {
+fn an_allocation_without_numbers_still_names_the_settings() {
     begins(
         &[
             "E0118 07:53:59.509842 1067 backend_model.cc:635] ERROR: Failed to create instance: unexpected error when creating modelInstanceState: [TensorRT-LLM][ERROR] CUDA runtime error in ::cudaMallocAsync(ptr, n, mCudaStream->get()): out of memory (tllmBuffers.h:112)",

@@ -22,7 +22,7 @@ pub use server_location::is_here;
 
 /// The driver's own power is a mean over a second on most boards; twice as often loses nothing of it.
 const EVERY: Duration = Duration::from_millis(500);
-/// A sick GPU can hold nvidia-smi for ever.
+/// A failing GPU can block nvidia-smi.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// From its start to its first line, and for a last one after the end.
 const FIRST: Duration = Duration::from_secs(10);
