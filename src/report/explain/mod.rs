@@ -313,7 +313,7 @@ pub const ENTRIES: [ExplainedNumber; 25] = [
     ExplainedNumber {
         name: "preflight",
         place: "preflight",
-        title: "preflight",
+        title: "client check before the measurement",
         unit: "",
         about: "Whether this machine can generate the load, tested before the measurement against a server that does no work.",
         formula: "lag: issue − intended arrival, p99. CPU share: CPU time for a chunk × planned tokens per second / load workers",

@@ -44,7 +44,7 @@ fn facts(entry: &ExplainedNumber) -> Vec<(&'static str, &'static str)> {
         ("tokens", entry.token_source),
         ("window", entry.window),
         ("in", entry.place),
-        ("mind", entry.mind),
+        ("note", entry.mind),
     ];
     facts.into_iter().filter(|(_, text)| !text.is_empty()).collect()
 }
