@@ -20,7 +20,7 @@ use crate::runner::store::{
 };
 use crate::runner::{EventEmitter, PublicKey, RunOptions, TaskStatus, task_statuses};
 use crate::stages::StageExecutor;
-use crate::units::size;
+use crate::units::{counted, size};
 
 pub(super) fn cache(global: &Global, request: &Cache) -> Result<CliExit, CommandError> {
     let Some(address) = run_cache::address(request.store.address.as_deref())? else {
@@ -261,9 +261,9 @@ impl CacheJob<'_> {
         let missing = all.iter().filter(|standing| standing.record.is_none()).count();
         let here = all.len() - missing;
         print(&format!(
-            "{came} fetched from {}; {here} of {} outputs are here, {missing} to be made\n",
+            "{came} fetched from {}; {here} of {} here, {missing} to be made\n",
             self.address,
-            all.len()
+            counted(all.len(), "output")
         ));
         Ok(CliExit::Done)
     }
@@ -274,12 +274,12 @@ impl CacheJob<'_> {
         let gone =
             self.runtime.block_on(shared_store::collect(&self.address, keep, yes)).map_err(|e| self.unusable(&e))?;
         let mut text = format!(
-            "{} outputs and {} files {}, {}; {} outputs with {} stay\n",
-            gone.records,
-            gone.blobs,
+            "{} and {} {}, {}; {} with {} kept\n",
+            counted(gone.records, "output"),
+            counted(gone.blobs, "file"),
             if yes { "removed" } else { "would be removed" },
             size(gone.bytes),
-            gone.records_left,
+            counted(gone.records_left, "output"),
             size(gone.bytes_left),
         );
         if gone.damaged > 0 {
@@ -314,7 +314,7 @@ fn print_notice(event: &Event) {
 }
 
 fn in_all(address: &StoreAddress, all: Inventory) -> String {
-    format!("{address}: {} outputs, {} files, {}\n", all.records, all.blobs, size(all.bytes))
+    format!("{address}: {}, {}, {}\n", counted(all.records, "output"), counted(all.blobs, "file"), size(all.bytes))
 }
 
 fn status_words(standing: &TaskStatus, presence: Option<&Presence>) -> (&'static str, String) {

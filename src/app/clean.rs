@@ -14,12 +14,11 @@ use crate::cli::{CliExit, Gc, Global};
 use crate::event::RunId;
 use crate::files::is_absence;
 use crate::manifest::is_shipped;
-use crate::report::counted;
 use crate::runner::store::{
     Garbage, LockAttempt, OutputCache, PathError, ProjectLock, StateFolder, StateItems, garbage, is_there,
     readable_runs, remove,
 };
-use crate::units::{plain_path, size};
+use crate::units::{counted, plain_path, size};
 
 pub(super) fn gc(global: &Global, request: Gc) -> Result<CliExit, CommandError> {
     let home = Project::open_current(global)?.home;

@@ -10,6 +10,7 @@ use super::output::print;
 use crate::cli::{CliExit, InitRequest};
 use crate::manifest::shipped;
 use crate::runner::store::{is_there, write_named};
+use crate::units::counted;
 
 /// What a run leaves in a project.
 const IGNORED: &[u8] = b".regatta\nlatest\n";
@@ -48,7 +49,7 @@ fn everything(folder: &Path) -> Result<CliExit, CommandError> {
         *(if write_new(&folder.join(path), bytes)? { &mut written } else { &mut kept }) += 1;
     }
     let kept = if kept > 0 { format!(", {kept} there already and left alone") } else { String::new() };
-    print(&format!("{written} files written to {}{kept}\n", folder.display()));
+    print(&format!("{} written to {}{kept}\n", counted(written, "file"), folder.display()));
     Ok(CliExit::Done)
 }
 

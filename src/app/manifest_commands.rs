@@ -7,7 +7,8 @@ use crate::app::output::{print, print_error};
 use crate::cli::{CheckFormat, CheckRequest, CliExit, Global, RunList, SchemaOf, ShowRequest};
 use crate::diag::{CheckProblem, CheckedManifest, check_github, check_json, check_sarif};
 use crate::manifest::{catalogue, schema as manifest_schema};
-use crate::report::{self, Styler, counted};
+use crate::report::{self, Styler};
+use crate::units::counted;
 
 /// The errors of every manifest; one line for each good one.
 pub(super) fn check(global: &Global, request: &CheckRequest) -> Result<CliExit, CommandError> {

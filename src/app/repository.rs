@@ -10,6 +10,7 @@ use crate::cli::{CliExit, Global, RepositoryAction, RepositoryFill};
 use crate::diag::{Diagnostic, Diagnostics, Severity, Span};
 use crate::files::read_text;
 use crate::triton::repository::{FilledModel, PARAMETERS, TreeError, Values, check, fill_tree, pairs};
+use crate::units::counted;
 
 pub(super) fn perform(global: &Global, request: &RepositoryAction) -> Result<CliExit, CommandError> {
     match request {
@@ -21,8 +22,8 @@ pub(super) fn perform(global: &Global, request: &RepositoryAction) -> Result<Cli
             } else {
                 print_error(&checked.found.render(colored(global.color.choice())));
                 let warnings = checked.found.len() - errors;
-                let (models, errors) = (count(checked.models.len(), "model"), count(errors, "error"));
-                print(&format!("{}: {models}, {errors}, {}\n", folder.display(), count(warnings, "warning")));
+                let (models, errors) = (counted(checked.models.len(), "model"), counted(errors, "error"));
+                print(&format!("{}: {models}, {errors}, {}\n", folder.display(), counted(warnings, "warning")));
             }
             Ok(if errors > 0 { CliExit::Usage } else { CliExit::Done })
         }
@@ -32,10 +33,6 @@ pub(super) fn perform(global: &Global, request: &RepositoryAction) -> Result<Cli
             Ok(CliExit::Done)
         }
     }
-}
-
-fn count(number: usize, what: &str) -> String {
-    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
 fn check_result_json(models: usize, found: &Diagnostics) -> serde_json::Value {

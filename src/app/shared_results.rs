@@ -16,6 +16,7 @@ use crate::runner::shared_store::{
 };
 use crate::runner::store::StateFolder;
 use crate::runner::{EventEmitter, usable_secret_values};
+use crate::units::counted;
 
 /// Puts the valid results of a run into the store. A store that is away is a warning.
 pub(super) async fn share(
@@ -64,10 +65,10 @@ pub(super) fn read(store: &str) -> Result<Vec<(ResultSummary, MeasuredResult)>, 
         }
     }
     if unreadable > 0 {
-        print_error(&format!("left out: {unreadable} results in {address} are of another version\n"));
+        print_error(&format!("left out: {} of another version in {address}\n", counted(unreadable, "result")));
     }
     if untrusted > 0 {
-        print_error(&format!("left out: {untrusted} results in {address} are not signed by a trusted key\n"));
+        print_error(&format!("left out: {} in {address}, not signed by a trusted key\n", counted(untrusted, "result")));
     }
     Ok(read)
 }

@@ -4,7 +4,7 @@
 //! carried over. stderr gets how much that is. For a line without a meaning here stdout stays empty: the sentence on it is an error.
 
 use crate::files::read_text;
-use crate::units::shell_word;
+use crate::units::{counted, shell_word};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -303,7 +303,7 @@ fn print_command(translation: &Translation, same: &[String], text: &str) {
     list("Not translated:", &left);
     print(&format!("{head}{text}"));
     if !left.is_empty() {
-        let what = if left.len() == 1 { "1 part" } else { &format!("{} parts", left.len()) };
+        let what = counted(left.len(), "part");
         print_error(&format!(
             "note: {what} could not be translated; the comment at the top lists it with the reason\n"
         ));

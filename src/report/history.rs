@@ -10,9 +10,9 @@ use crate::event::{RunId, RunTag, Verdict};
 use crate::harness::{IdentityDifference, identity_differences, marked_verdict};
 use crate::report::compare::{ComparedResult, FOUND_RATE};
 use crate::report::terminal::percent::signed_percent;
-use crate::report::terminal::styler::{Styler, TextRole, clean, counted, cut, table, to_the_second};
+use crate::report::terminal::styler::{Styler, TextRole, clean, cut, table, to_the_second};
 use crate::stats::{ChangePoint, FEWEST_RUNS, change_points};
-use crate::units::grouped;
+use crate::units::{counted, grouped};
 
 /// Differences below this share are no change, as in a comparison.
 const SMALLEST: f64 = 0.01;

@@ -4,8 +4,9 @@ use std::fmt::Write as _;
 
 use super::run_state::{RunState, TaskPhase};
 use super::tables::run_word;
-use super::terminal::styler::{clean, counted, duration_text};
+use super::terminal::styler::{clean, duration_text};
 use super::terminal::summary::{failure_text, reasons_of};
+use crate::units::counted;
 
 /// A heading, a table of results, and the failures.
 pub fn markdown_summary(state: &RunState) -> String {

@@ -8,7 +8,8 @@ use serde_json::json;
 
 use crate::harness::marked_verdict;
 use crate::mlperf::{FindingWeight, GateCheck, GateFinding, JudgedRun, ResultDifference, SubmissionReport};
-use crate::report::terminal::styler::{Styler, TextRole, clean, counted, cut, table};
+use crate::report::terminal::styler::{Styler, TextRole, clean, cut, table};
+use crate::units::counted;
 
 /// One result of a submission, as far as it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

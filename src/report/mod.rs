@@ -47,7 +47,7 @@ pub use run_state::{Finished, Notice, RunState, TaskPhase, TaskProgress, TaskSta
 pub use server::{ModelDetails, ModelRow, ServerMetricRow, ServerStatus, TensorFacts};
 pub use tables::{ManifestRow, ValueRow, manifest_list, manifest_list_json, run_status, run_status_json, value_table};
 pub use terminal::{
-    LiveDisplay, LiveOptions, RunPaths, Styler, TextRole, clean, counted, cut, signed_percent, summary, sweep_table,
-    table, tool_metrics,
+    LiveDisplay, LiveOptions, RunPaths, Styler, TextRole, clean, cut, signed_percent, summary, sweep_table, table,
+    tool_metrics,
 };
 pub use what_if::{WhatIfLengths, WhatIfNumbers, WhatIfProblem, WhatIfRow, what_if_json, what_if_text};

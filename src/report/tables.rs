@@ -6,9 +6,8 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::run_state::RunState;
-use crate::report::terminal::styler::{
-    Styler, TextRole, clean, counted, cut, duration_text, ragged, table, to_the_second,
-};
+use crate::report::terminal::styler::{Styler, TextRole, clean, cut, duration_text, ragged, table, to_the_second};
+use crate::units::counted;
 
 /// A manifest that can be run by name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -19,6 +19,7 @@ use crate::event::{Done, Failure, FailureKind};
 use crate::files::{metadata_if_there, read_text};
 use crate::manifest::model::Template;
 use crate::manifest::{EXPRESSION_STACK, ExpressionProgress, LimitedText, bound, check_nesting, on_stack};
+use crate::units::counted;
 
 /// Steps that one template may take: ten times those of an expression in a manifest. A value is nested in at most as many others.
 const MOST_STEPS: u64 = 2_000_000;
@@ -69,7 +70,7 @@ pub fn perform(context: &TaskContext, template: &Template) -> Result<Done, Failu
     if written == 0 {
         return Err(Failure::new(FailureKind::Files, format!("the folder {} has no files", from.display())));
     }
-    Ok(Done { headline: Some(format!("{written} file{}", if written == 1 { "" } else { "s" })), ..Done::default() })
+    Ok(Done { headline: Some(counted(written, "file")), ..Done::default() })
 }
 
 fn environment() -> Result<Environment<'static>, Failure> {

@@ -1,6 +1,7 @@
 //! Numbers, arguments and paths as text: sizes, counts, durations, digests, quoting for a shell, credentials in URLs.
 
 mod byte_size;
+mod counted;
 mod digit_grouping;
 mod distinct_decimals;
 mod duration;
@@ -10,6 +11,7 @@ mod shell;
 mod url_credentials;
 
 pub use byte_size::{MOST_FILES_BYTES, first_beyond_limit, size};
+pub use counted::counted;
 pub use digit_grouping::grouped;
 pub use distinct_decimals::distinct_decimals;
 pub use duration::{DurationError, parse_duration};

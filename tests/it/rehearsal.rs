@@ -18,7 +18,7 @@ fn a_rehearsal_of_a_submission_is_one_command_and_the_second_time_nothing_is_lef
     let ended = world.good(&[&["run"], &arguments[..]].concat());
     ended.shows("LoadGen Interactive: VALID");
     ended.shows("LoadGen Interactive TEST06: n=100").shows("TEST06 passes: 100 answers looked at");
-    ended.shows("REHEARSAL, not for submission: 1 results in closed/Example");
+    ended.shows("REHEARSAL, not for submission: 1 result in closed/Example");
 
     let packed = world.path("latest/package/closed/Example");
     assert!(packed.join("documentation/REHEARSAL.md").is_file());
@@ -56,7 +56,7 @@ fn test07_and_test09_are_rehearsed_and_packed_and_not_judged_on_made_up_data() {
     ended.shows("SIMULATED, not judged: exact match, ").shows("the answers are to made-up samples");
     ended.shows("LoadGen Offline TEST09: n=256").shows("TEST09 is NOT JUDGED, SIMULATED: ");
     ended.shows("language/gpt-oss-120b/eval_mlperf_accuracy.py of mlcommons/inference does that");
-    ended.shows("REHEARSAL, not for submission: 1 results in closed/Example");
+    ended.shows("REHEARSAL, not for submission: 1 result in closed/Example");
     let result = world.path("latest/package/closed/Example/results/sim-gb200-x1/gpt-oss-120b/Offline");
     for (test, file) in [("TEST07", "verify_accuracy.txt"), ("TEST09", "verify_output_len.txt")] {
         let text = fs::read_to_string(result.join(test).join(file)).unwrap();

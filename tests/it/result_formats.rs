@@ -140,7 +140,7 @@ fn a_failure_inside_a_stream_is_told_where_it_is_none_to_the_tool() {
     let mut first: Value = serde_json::from_str(first).unwrap();
     first["ended"] = json!({"failed": {"class": "server", "why": "engine died"}});
     world.file("run/requests.jsonl", &format!("{first}\n{rest}"));
-    let text = "1 requests that failed inside their stream are left out, and are successful there";
+    let text = "left out: 1 request that failed inside the stream, successful there";
     world.good(&["report", "run", "--compat", "vllm"]).shows(text);
     assert!(!world.good(&["report", "run", "--compat", "guidellm"]).stdout.contains(text));
 }

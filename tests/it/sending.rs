@@ -212,7 +212,7 @@ fn a_retried_request_keeps_its_intended_time_and_every_attempt_is_recorded() {
         assert_eq!(result.counts.retried_by_class[&FailureClass::Refused], 12);
         let reason = result.reasons().iter().find(|reason| reason.check == VerdictCheck::Retries).unwrap();
         assert!(
-            reason.text.starts_with("12 attempts failed and were sent again, as `retries` requests: 12 refused;"),
+            reason.text.starts_with("12 attempts failed, sent again as `retries` requests: 12 refused;"),
             "{reason:?}"
         );
         assert!(result.verdict() != Verdict::Valid && result.verdict() != Verdict::InvalidServer);

@@ -305,12 +305,12 @@ fn pull_brings_all_of_it_and_runs_nothing_and_push_puts_it_there() {
     one.good(&["cache", "status", "m"]).shows("0 outputs, 0 files, 0 B").shows("here     source");
     one.good(&["cache", "push", "m", "--only", "source"]).shows("↑ source").shows("1 put into");
     two.good(&["cache", "status", "m", "--store", &url]).shows("there    source").shows("missing  last");
-    two.good(&["cache", "pull", "m", "--store", &url]).shows("↓ source").shows("1 of 3 outputs are here, 2 to be made");
+    two.good(&["cache", "pull", "m", "--store", &url]).shows("↓ source").shows("1 of 3 outputs here, 2 to be made");
     one.good(&["cache", "push", "m"]).shows("2 put into").shows("1 there before");
     one.good(&["cache", "push", "m"]).shows("0 put into").shows("3 there before");
     two.good(&["cache", "pull", "m", "--store", &url])
         .shows("2 fetched")
-        .shows("3 of 3 outputs are here, 0 to be made");
+        .shows("3 of 3 outputs here, 0 to be made");
     assert!(two.good(&["run", "m", "--store", "off"]).ran().is_empty());
     assert!(ran(&two).is_empty());
     let status: serde_json::Value =
@@ -394,9 +394,9 @@ fn making_room_leaves_what_an_output_names_and_what_is_young() {
     for path in [&idle, &left] {
         std::fs::File::options().write(true).open(path).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
     }
-    gc(&[]).shows("0 outputs and 1 files would be removed").shows("`--yes` removes them");
+    gc(&[]).shows("0 outputs and 1 file would be removed").shows("`--yes` removes them");
     assert!(idle.exists());
-    gc(&["--older-than", "1d", "--yes"]).shows("0 outputs and 1 files removed").shows("3 outputs with");
+    gc(&["--older-than", "1d", "--yes"]).shows("0 outputs and 1 file removed").shows("3 outputs with");
     assert!(!idle.exists() && !left.exists());
     assert_eq!(objects(folder.path(), "/blobs/"), blobs);
     // The oldest output goes, with the file that no other one names.
@@ -404,7 +404,7 @@ fn making_room_leaves_what_an_output_names_and_what_is_young() {
         .into_iter()
         .find(|r| fs::read_to_string(r).unwrap().contains("\"task\":\"large\""));
     std::fs::File::options().write(true).open(large.unwrap()).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
-    gc(&["--older-than", "30d", "--grace", "0s", "--yes"]).shows("1 outputs and 1 files removed, 40.0 MB");
+    gc(&["--older-than", "30d", "--grace", "0s", "--yes"]).shows("1 output and 1 file removed, 40.0 MB");
     one.good(&["cache", "status", "m", "--verify", "--store", &url]).shows("both     source").shows("here     large");
 }
 

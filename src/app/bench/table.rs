@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use super::intervals_table;
 use crate::harness::{LoadPattern, Metric, ReasonSeverity, RunResult};
 use crate::report::Styler;
+use crate::units::counted;
 
 /// A column of the latencies: its name, its value, and how wide a terminal must be to have it.
 struct Column {
@@ -129,8 +130,9 @@ fn totals(result: &RunResult, text: &mut String) {
     let connections = &result.connections;
     let idle = if connections.idle_closed + connections.resent > 0 {
         format!(
-            "; {} closed by the server while idle, {} requests sent again",
-            connections.idle_closed, connections.resent
+            "; {} closed by the server while idle, {} sent again",
+            connections.idle_closed,
+            counted(connections.resent, "request")
         )
     } else {
         String::new()
@@ -196,7 +198,7 @@ fn special(result: &RunResult, line: &mut impl FnMut(&str, String, &str)) {
         line("Sessions", sessions.count.to_string(), &about);
     }
     if let Some(most) = result.load.max_in_flight {
-        let about = format!("arrivals that waited because {most} requests were in flight");
+        let about = format!("arrivals that waited with {} in flight", counted(most, "request"));
         line("Held back", result.load.held_back.to_string(), &about);
     }
 }
@@ -204,8 +206,7 @@ fn special(result: &RunResult, line: &mut impl FnMut(&str, String, &str)) {
 /// Energy, where the power of the servers' GPUs is known.
 fn gpus(result: &RunResult, line: &mut impl FnMut(&str, String, &str)) {
     let Some(gpu) = &result.gpu else { return };
-    let count = gpu.devices.len();
-    let which = format!("{count} GPU{}: {}; {}", if count == 1 { "" } else { "s" }, gpu.population, gpu.source);
+    let which = format!("{}: {}; {}", counted(gpu.devices.len(), "GPU"), gpu.population, gpu.source);
     if let Some(power) = gpu.mean_power_w {
         line("GPU power (W)", number(Some(power)), &format!("mean over the same window, of {which}"));
     }

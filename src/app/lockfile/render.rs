@@ -6,7 +6,8 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 
 use crate::app::lockfile::{DifferenceWeight, LockDifference, LockFile, LockPart, LockedTask};
-use crate::report::{Styler, TextRole, clean, counted, table};
+use crate::report::{Styler, TextRole, clean, table};
+use crate::units::counted;
 
 /// A longer value is cut in a table; JSON has all of it.
 const WIDEST: usize = 48;

@@ -14,7 +14,7 @@ use crate::app::error::CommandError;
 use crate::cli::PasswordSource;
 use crate::exec::process::{ProbeOutput, ProbeResult, probe};
 use crate::mlperf::{compress_divisions, write_checksum};
-use crate::units::size;
+use crate::units::{counted, size};
 
 /// The longest that openssl may take: some hundred gigabytes.
 const LIMIT: Duration = Duration::from_hours(1);
@@ -74,8 +74,9 @@ pub(super) fn upload(
     let written = write_checksum(archive).map_err(|error| other(error.into()))?;
     let how = if password.is_some() { ", encrypted with AES-256" } else { "" };
     let mut text = format!(
-        "{}: {files} files, {}{how}; its SHA-1 is in {}\n",
+        "{}: {}, {}{how}; its SHA-1 is in {}\n",
         archive.display(),
+        counted(files, "file"),
         size(written.bytes),
         written.checksum.display()
     );

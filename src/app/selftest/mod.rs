@@ -16,6 +16,7 @@ use crate::files::read_text;
 use crate::harness::{self, BenchSpec, LoadPattern, Measured, ReasonSeverity, RequestEnd, Slo, VerdictCheck};
 use crate::sim::{GroundTruth, GroundTruthServer, ResponsePattern, ResponseScript};
 use crate::spec::{Arrivals, Length, Limits, StopAfter};
+use crate::units::counted;
 
 /// Tokens of an answer that follows the script.
 const TOKENS: u32 = 16;
@@ -147,7 +148,7 @@ async fn measure(effort: &SelftestPlan, print_progress: impl Fn(&str)) -> Result
     }
     for tokens in [128, 1] {
         let server = GroundTruthServer::start(ResponsePattern::AtOnce { tokens })?;
-        let what = format!("answers of {tokens} token{} at once", if tokens == 1 { "" } else { "s" });
+        let what = format!("answers of {} at once", counted(tokens, "token"));
         print_progress(&format!("{what}, {:?}", effort.flood));
         let race =
             SelftestMeasurement { scenario: LoadPattern::Concurrency { users: USERS.into() }, tokens, clients: 2 };

@@ -14,6 +14,7 @@ use crate::cli::{CliExit, Infer, TritonProtocol};
 use crate::diag::{did_you_mean, list_of};
 use crate::report::{ModelDetails, Styler, TensorFacts};
 use crate::triton::{InferRequest, Tensor, TensorData, TritonClient, tensors_of};
+use crate::units::counted;
 
 pub(super) async fn infer(to: &ServerConnection, request: &Infer, _paint: Styler) -> Result<CliExit, CommandError> {
     let names = std::slice::from_ref(&request.model);
@@ -286,9 +287,8 @@ impl InferOutput {
         };
         let tokens = if self.tokens > 0 { format!(", {} tokens (of output_ids)", self.tokens) } else { String::new() };
         let mut text = format!(
-            "first response after {first:.1} ms, last after {last:.1} ms, both from sending; {} response{}{tokens}\n",
-            self.at.len(),
-            if self.at.len() == 1 { "" } else { "s" }
+            "first response after {first:.1} ms, last after {last:.1} ms, both from sending; {}{tokens}\n",
+            counted(self.at.len(), "response")
         );
         if !gaps.is_empty() {
             let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;

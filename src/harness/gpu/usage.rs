@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{GpuReading, GpuTrace, GpuUsage, GpusUsage};
+use crate::units::counted;
 
 /// The most points of each series.
 const POINTS: usize = 300;
@@ -58,7 +59,7 @@ pub fn summarise(trace: &GpuTrace, circumstances: GpuContext) -> GpusUsage {
             let what = format!(
                 "output tokens of successful requests (tokens from {}) / (mean power of these {} × window); the GPUs alone, without the rest of the machine",
                 circumstances.token_source,
-                if devices.len() == 1 { "1 GPU".to_owned() } else { format!("{} GPUs", devices.len()) },
+                counted(devices.len(), "GPU"),
             );
             (Some(tokens / power), what)
         }

@@ -18,6 +18,7 @@ use crate::files::read_bytes;
 use crate::harness::gpu::{HOST_GPUS, are_of_servers};
 use crate::harness::measure::mixed_source::token_counters;
 use crate::harness::{FurtherLimits, RunIdentity, RunResult, Slo};
+use crate::units::counted;
 
 /// The file.
 pub const SWEEP: &str = "sweep.json";
@@ -202,8 +203,10 @@ impl SweepReport {
     /// `7 of 8 points VALID, 2 with warnings`, or whose points are not judged.
     pub fn verdict_text(&self) -> String {
         match &self.imported {
-            Some(origin) => format!("{} points by {}, not judged", self.points.len(), origin.tool),
-            None => format!("{} of {} points VALID{}", self.valid(), self.points.len(), self.with_warnings()),
+            Some(origin) => format!("{} by {}, not judged", counted(self.points.len(), "point"), origin.tool),
+            None => {
+                format!("{} of {} VALID{}", self.valid(), counted(self.points.len(), "point"), self.with_warnings())
+            }
         }
     }
 
@@ -225,7 +228,7 @@ impl SweepReport {
         }
         let checks: Vec<String> = points_of.iter().map(|(check, points)| format!("{check} ({points})")).collect();
         let (warned, all) = (self.warned(), self.points.len());
-        (warned > 0).then(|| format!("{warned} of {all} points with warnings: {}", checks.join(", ")))
+        (warned > 0).then(|| format!("{warned} of {} with warnings: {}", counted(all, "point"), checks.join(", ")))
     }
 
     /// The highest number of runs that a point is of.
@@ -324,7 +327,7 @@ mod tests {
         assert!(line.starts_with("2 of 3 points with warnings: core_wait (1), lag (2)"), "{line}");
         report.points.remove(0);
         report.points.remove(1);
-        assert_eq!((report.verdict_text().as_str(), report.warnings_line()), ("1 of 1 points VALID", None));
+        assert_eq!((report.verdict_text().as_str(), report.warnings_line()), ("1 of 1 point VALID", None));
     }
 
     #[test]

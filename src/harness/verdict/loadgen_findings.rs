@@ -4,6 +4,7 @@ use crate::harness::measure::result::RunResult;
 use crate::harness::measure::verdict_check::VerdictCheck;
 use crate::harness::measure::verdict_reason::{ReasonSeverity, VerdictReasons};
 use crate::harness::{LoadgenResult, ReportingDelay};
+use crate::units::counted;
 
 pub(super) fn loadgen(result: &RunResult, found: &mut VerdictReasons) {
     let Some(reported) = &result.loadgen else { return };
@@ -28,11 +29,15 @@ fn errors(reported: &LoadgenResult) -> String {
     let ReportingDelay { too_short, failed, .. } = reported.reporting;
     let mut causes = Vec::new();
     if too_short > 0 {
-        causes.push(format!("{too_short} answers had fewer than two tokens"));
+        causes.push(format!("{} had fewer than two tokens", counted(too_short, "answer")));
     }
     if failed > 0 {
-        causes.push(format!("{failed} requests failed"));
+        causes.push(format!("{} failed", counted(failed, "request")));
     }
     let causes = if causes.is_empty() { String::new() } else { format!(" ({})", causes.join(", ")) };
-    format!("LoadGen logged {} errors{causes}; the first: {}", reported.errors, reported.first_errors.join("; "))
+    format!(
+        "LoadGen logged {}{causes}; the first: {}",
+        counted(reported.errors, "error"),
+        reported.first_errors.join("; ")
+    )
 }

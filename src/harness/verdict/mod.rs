@@ -55,7 +55,7 @@ use crate::harness::measure::verdict_check::VerdictCheck;
 use crate::harness::measure::verdict_reason::{ReasonSeverity, VerdictReasons};
 use crate::harness::transport::call::TokenCounting;
 use crate::spec::{Arrivals, GoodputLimit};
-use crate::units::distinct_decimals;
+use crate::units::{counted, distinct_decimals};
 
 const RATE: f64 = 0.01;
 /// Of runs whose every lag is within the second bound: of few requests 1 % of the time is a few milliseconds.
@@ -120,9 +120,9 @@ fn bookkeeping(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons)
             VerdictCheck::Failures,
             if is_within { ReasonSeverity::Warning } else { ReasonSeverity::InvalidServer },
             format!(
-                "{} of {} requests failed{of_budget}: {}; first: {first}",
+                "{} of {} failed{of_budget}: {}; first: {first}",
                 counts.failed,
-                counts.issued,
+                counted(counts.issued, "request"),
                 classes.join(", ")
             ),
         );
@@ -130,15 +130,15 @@ fn bookkeeping(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons)
     // No failure budget allows that.
     let is_budgeted = spec.limits.failures.is_some();
     if is_budgeted && counts.failed > 0 && counts.ok == 0 && counts.cancelled + counts.cancelled_early == 0 {
-        let text = format!("none of {} requests was answered: nothing was measured", counts.issued);
+        let text = format!("none of {} was answered: nothing was measured", counted(counts.issued, "request"));
         found.add(VerdictCheck::Failures, ReasonSeverity::InvalidServer, text);
     }
     if counts.retried > 0 {
         let classes: Vec<String> =
             counts.retried_by_class.iter().map(|(class, count)| format!("{count} {}", class.as_str())).collect();
         let text = format!(
-            "{} attempts failed and were sent again, as `retries` requests: {}; latencies count from the first intended time",
-            counts.retried,
+            "{} failed, sent again as `retries` requests: {}; latencies count from the first intended time",
+            counted(counts.retried, "attempt"),
             classes.join(", ")
         );
         found.add(VerdictCheck::Retries, ReasonSeverity::Warning, text);
@@ -151,7 +151,7 @@ fn bookkeeping(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons)
         found.add(VerdictCheck::Conservation, ReasonSeverity::InvalidClient, text);
     }
     if counts.in_flight_at_end > 0 {
-        let text = format!("{} requests were still in flight at the end", counts.in_flight_at_end);
+        let text = format!("{} still in flight at the end", counted(counts.in_flight_at_end, "request"));
         found.add(VerdictCheck::InFlight, ReasonSeverity::InvalidClient, text);
     }
     for Mismatch { what, found: one, expected } in &result.self_check.mismatches {
@@ -183,16 +183,18 @@ fn load(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
     let counts = &result.counts;
     if counts.cancelled + counts.not_sent > 0 {
         let text = format!(
-            "interrupted: stopped before the end: {} requests cancelled, {} of {} never sent",
-            counts.cancelled, counts.not_sent, counts.scheduled
+            "interrupted: stopped before the end: {} cancelled, {} of {} never sent",
+            counted(counts.cancelled, "request"),
+            counts.not_sent,
+            counts.scheduled
         );
         found.add(VerdictCheck::Stopped, ReasonSeverity::InvalidLoad, text);
     }
     if result.load.held_back > 0 {
         let text = format!(
-            "{} arrivals waited because {} requests were in flight, which is all that `max_in_flight` allows; latencies count the wait",
-            result.load.held_back,
-            result.load.max_in_flight.unwrap_or(0)
+            "{} waited because {} in flight are all that `max_in_flight` allows; latencies count the wait",
+            counted(result.load.held_back, "arrival"),
+            counted(result.load.max_in_flight.unwrap_or(0), "request")
         );
         found.add(VerdictCheck::HeldBack, ReasonSeverity::Warning, text);
     }
@@ -270,9 +272,9 @@ fn client(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
     }
     if is_server && result.connections.waited_for_stream > 0 {
         let text = format!(
-            "arrivals were held back {} times; each connection allows {} streams: raise triton_num_clients_per_frontend",
-            result.connections.waited_for_stream,
-            result.connections.max_streams.map_or_else(|| "few".to_owned(), |max| max.to_string())
+            "arrivals were held back {}; each connection allows {}: raise triton_num_clients_per_frontend",
+            counted(result.connections.waited_for_stream, "time"),
+            result.connections.max_streams.map_or_else(|| "few streams".to_owned(), |max| counted(max, "stream"))
         );
         found.add(VerdictCheck::Streams, ReasonSeverity::Warning, text);
     }
@@ -280,7 +282,7 @@ fn client(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
         found.add(
             VerdictCheck::Reconnects,
             ReasonSeverity::Warning,
-            format!("{} connections were lost", result.connections.reconnects),
+            format!("{} lost", counted(result.connections.reconnects, "connection")),
         );
     }
 }
@@ -303,7 +305,11 @@ fn limits(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
     }
     let Metric { n, .. } = result.latency.ttft;
     if is_judged_by_speed(result) && is_maximum(n, 0.99) {
-        found.add(VerdictCheck::Samples, ReasonSeverity::Warning, format!("p99 of {n} requests is their maximum"));
+        found.add(
+            VerdictCheck::Samples,
+            ReasonSeverity::Warning,
+            format!("p99 of {} is their maximum", counted(n, "request")),
+        );
     }
 }
 

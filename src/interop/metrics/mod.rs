@@ -31,6 +31,7 @@ pub use spread::{DeviationRule, SortedValues};
 pub use vector::vector;
 
 use crate::harness::{FailureClass, LatencyMetrics, Metric};
+use crate::units::counted;
 
 /// The few numbers that most tools give of a metric.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
@@ -129,7 +130,7 @@ fn failed_in_stream(measured_run: &MeasuredRun, tool: Tool) -> Option<String> {
     };
     let count = measured_run.request_traces.iter().filter(is_in_stream).count();
     (count > 0)
-        .then(|| format!("{count} requests that failed inside their stream are left out, and are successful there"))
+        .then(|| format!("left out: {} that failed inside the stream, successful there", counted(count, "request")))
 }
 
 /// A tool's number of a run. Where chunks were not kept, the pools of the result replace pooled gaps.

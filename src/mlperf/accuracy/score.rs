@@ -17,6 +17,7 @@ use super::tokens::{SpellerError, TokenDecoder};
 use crate::mlperf::log::{AnswerLog, LogError, LoggedAnswer, Width};
 use crate::mlperf::{DatasetRecord, Round};
 use crate::spec::TestMode;
+use crate::units::counted;
 
 /// Answers on their way between threads, at most: what bounds memory.
 const IN_FLIGHT: usize = 256;
@@ -68,7 +69,7 @@ pub enum ScoreError {
     Open { path: String, source: std::io::Error },
     #[error(transparent)]
     Log(#[from] LogError),
-    #[error("{} in the accuracy log:\n{}", if *.count == 1 { "an error".to_owned() } else { format!("{count} errors") }, .messages.join("\n"))]
+    #[error("{} in the accuracy log:\n{}", counted(*.count, "error"), .messages.join("\n"))]
     Answers { count: u64, messages: Vec<String> },
 }
 

@@ -10,6 +10,7 @@ use super::config::{Config, LOG_SEED, config};
 use super::lengths::AnswerLengths;
 use super::outputs::AuditOutputs;
 use crate::spec::TestMode;
+use crate::units::counted;
 
 /// What a verification found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -240,11 +241,11 @@ fn not_in_force(detail: &Detail, config: Option<&Config>) -> Vec<String> {
     let errors = detail.all_errors();
     if errors > 0 {
         let first = detail.first_errors.first().map_or_else(String::new, |first| format!("; the first: {first}"));
-        wrong.push(format!("LoadGen logged {errors} errors{first}"));
+        wrong.push(format!("LoadGen logged {}{first}", counted(errors, "error")));
     }
     wrong
 }
 
 fn too_few(answers: u64, needed: u64) -> Option<String> {
-    (answers < needed).then(|| format!("the log holds {answers} answers; the test logs {needed}"))
+    (answers < needed).then(|| format!("the log holds {}; the test logs {needed}", counted(answers, "answer")))
 }

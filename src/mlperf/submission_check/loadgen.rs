@@ -7,6 +7,7 @@ use super::gate_check::GateCheck;
 use super::tree::{ResultEntry, files};
 use crate::mlperf::log::{DETAIL_FILE, Detail, SUMMARY_FILE};
 use crate::mlperf::{MlperfScenario, Round};
+use crate::units::counted;
 
 const FILES: [&str; 2] = [SUMMARY_FILE, DETAIL_FILE];
 const AGAIN: &str = "run the test again and pack its logs as LoadGen wrote them";
@@ -191,13 +192,13 @@ fn errors(to: &mut GateFindings, path: &Path, detail: &Detail) {
         let first: Vec<String> =
             detail.first_errors.iter().take(3).map(|error| format!("{} × {:?}", error.times, error.text)).collect();
         let first = if first.is_empty() { "their texts are not in the log".to_owned() } else { first.join("; ") };
-        let what = format!("LoadGen logged {count} errors: {first}");
+        let what = format!("LoadGen logged {}: {first}", counted(count, "error"));
         let why = "a run with errors is not valid, even where LoadGen reports VALID";
         let fix = "find the cause (for token counts: report at least 2 tokens for each sample), then run again";
         to.refuse(GateCheck::LoadGenErrors, path, what, why, fix);
     }
     if detail.warnings > 0 {
-        let what = format!("LoadGen logged {} warnings", detail.warnings);
+        let what = format!("LoadGen logged {}", counted(detail.warnings, "warning"));
         to.review(GateCheck::LoadGenWarnings, path, what, "reviewers read them", "read them at the end of the summary");
     }
 }

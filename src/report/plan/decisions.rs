@@ -7,7 +7,8 @@ use serde::{Serialize, Serializer};
 
 use super::estimate::BenchEstimate;
 use crate::event::TaskId;
-use crate::report::terminal::styler::{Styler, TextRole, clean, counted, table};
+use crate::report::terminal::styler::{Styler, TextRole, clean, table};
+use crate::units::counted;
 
 /// One task, decided but not done.
 #[derive(Clone, Debug, PartialEq, Serialize)]

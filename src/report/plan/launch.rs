@@ -1,12 +1,12 @@
 //! Launch plans for people and programs: the output of `regatta plan --launch`.
 
-use crate::units::shell_word;
+use crate::units::{counted, shell_word};
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
 use crate::event::Endpoint;
-use crate::report::terminal::styler::{Styler, TextRole, clean, counted, table};
+use crate::report::terminal::styler::{Styler, TextRole, clean, table};
 use crate::spec::{Launcher, ServerMode};
 use crate::triton::launch::{LaunchPlan, LaunchWorld, LaunchedServer, Port, Rank};
 

@@ -1,11 +1,11 @@
 //! The line that an event deserves, if any.
 
-use crate::units::size;
+use crate::units::{counted, size};
 use std::fmt::Write as _;
 
 use crate::event::{Event, TaskId};
 use crate::report::run_state::{RunState, TaskPhase, TaskState};
-use crate::report::terminal::styler::{Styler, TextRole, as_typed, clean, counted, duration_text};
+use crate::report::terminal::styler::{Styler, TextRole, as_typed, clean, duration_text};
 
 /// The runner's reason for a task without a record.
 const FIRST_TIME: &str = "not in cache";

@@ -13,7 +13,7 @@ mod wrap;
 
 pub use live::{LiveDisplay, LiveOptions};
 pub use percent::signed_percent;
-pub use styler::{Styler, TextRole, clean, counted, cut, table};
+pub use styler::{Styler, TextRole, clean, cut, table};
 pub use summary::{RunPaths, summary};
 pub(in crate::report) use sweep_table::from_zero_points;
 pub use sweep_table::sweep_table;

@@ -148,11 +148,6 @@ pub fn to_the_second(time: &str) -> String {
     }
 }
 
-/// `1 task`, `3 tasks`.
-pub fn counted(n: usize, one: &str) -> String {
-    format!("{n} {one}{}", if n == 1 { "" } else { "s" })
-}
-
 /// A cell with its role.
 type Cell = (TextRole, String);
 

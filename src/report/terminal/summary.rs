@@ -3,9 +3,10 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use super::styler::{Styler, TextRole, clean, clean_lines, counted, cut, duration_text, ragged, table};
+use super::styler::{Styler, TextRole, clean, clean_lines, cut, duration_text, ragged, table};
 use crate::event::{Failure, FailureKind, TaskId};
 use crate::report::run_state::{RunState, TaskPhase, TaskState};
+use crate::units::counted;
 
 /// Where a run's things are, as they are to be shown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -2,12 +2,12 @@
 
 use std::fmt::Write as _;
 
-use super::styler::{Styler, TextRole, clean, counted};
+use super::styler::{Styler, TextRole, clean};
 use crate::event::Verdict;
 use crate::harness::{
     KneeState, LatencySummary, MeasuredNumber, ReasonSeverity, SweepPoint, SweepReport, zero_point_text,
 };
-use crate::units::grouped;
+use crate::units::{counted, grouped};
 
 type Cell = (TextRole, String);
 

@@ -18,6 +18,7 @@ use crate::harness::{
 use crate::manifest::model::Bench;
 use crate::spec::{BenchSweep, Length};
 use crate::stages::task_context::TaskContext;
+use crate::units::counted;
 
 pub async fn perform(
     context: &TaskContext,
@@ -66,7 +67,7 @@ pub async fn perform(
         }
     }
     if reused > 0 {
-        context.lease.notice(format!("sweep: {reused} points were measured before it was cut off, and are kept"));
+        context.lease.notice(format!("sweep: {} measured before it was cut off, and kept", counted(reused, "point")));
     }
     let report = SweepReport::of(sweep.key(), points, first.as_ref());
     fs::write(&end, report.text())
@@ -132,9 +133,9 @@ fn headline(report: &SweepReport) -> String {
     });
     let knee = report.knee.as_ref().filter(|knee| knee.state == KneeState::Bracketed);
     let knee = knee.map(|knee| format!("  knee at {}", knee.level)).unwrap_or_default();
-    let points = if count == 1 { "point" } else { "points" };
     format!(
-        "{count} {points}{ends}{}{knee}  ({} of {count} valid{})",
+        "{}{ends}{}{knee}  ({} of {count} valid{})",
+        counted(count, "point"),
         best.unwrap_or_default(),
         report.valid(),
         report.with_warnings()

@@ -18,6 +18,7 @@ use crate::mlperf::{
 use crate::runner::{UpstreamProvenance, UpstreamTask};
 use crate::spec::TestMode;
 use crate::stages::task_context::TaskContext;
+use crate::units::counted;
 
 pub async fn perform(context: &TaskContext, step: &MlperfPackage) -> Result<Done, Failure> {
     let order = order(context, step)?;
@@ -160,7 +161,7 @@ fn unpacked(out: &Path, error: Unpacked) -> Failure {
         Unpacked::Incomplete { problems, snippet } => {
             let (what, mut lines) = match problems.as_slice() {
                 [one] => (one.clone(), Vec::new()),
-                several => (format!("{} findings prevent packing", several.len()), problems.clone()),
+                several => (format!("{} prevent packing", counted(several.len(), "finding")), problems.clone()),
             };
             let failure = Failure::new(FailureKind::Refused, what);
             let Some(snippet) = snippet else { return failure.tail(lines) };
@@ -210,15 +211,15 @@ fn package_outcome(
         !(step.rehearse && (check.is_of_a_rehearsal() || check.is_of_a_missing_part()))
     };
     let stopping: Vec<&GateFinding> = examined.of(FindingWeight::Refused).filter(stops).collect();
-    let results = examined.results.len();
+    let results = counted(examined.results.len(), "result");
     let for_review = match examined.of(FindingWeight::Review).count() {
         0 => String::new(),
-        some => format!(", {some} findings for review"),
+        some => format!(", {} for review", counted(some, "finding")),
     };
     let checker = match official {
         None => String::new(),
         Some(official) if official.passed => ", the official checker passes it".to_owned(),
-        Some(official) => format!(", the official checker has {} errors", official.errors().count()),
+        Some(official) => format!(", the official checker has {}", counted(official.errors().count(), "error")),
     };
     let lines = |findings: &[&GateFinding]| -> Vec<String> {
         let ours = findings
@@ -244,7 +245,7 @@ fn package_outcome(
             .filter(|finding| finding.check.is_of_a_missing_part())
             .map(|finding| finding.check.into())
             .collect();
-        let findings = examined.refusal_count() - parts.len();
+        let findings = counted(examined.refusal_count() - parts.len(), "finding");
         let kinds: BTreeSet<&str> = parts.iter().copied().collect();
         let missing = match parts.len() {
             0 => String::new(),
@@ -253,11 +254,9 @@ fn package_outcome(
                 format!(", {some} that a submission would have, too: {kinds}")
             }
         };
-        format!(
-            "REHEARSAL, not for submission: {results} results in {kept}, {findings} findings because of it{missing}{checker}"
-        )
+        format!("REHEARSAL, not for submission: {results} in {kept}, {findings} because of it{missing}{checker}")
     } else {
-        format!("{results} results in {kept}, the gate passes it{for_review}{checker}")
+        format!("{results} in {kept}, the gate passes it{for_review}{checker}")
     };
     Ok(Done { headline: Some(headline), ..Done::default() })
 }

@@ -1,6 +1,6 @@
 //! `weights.json`: what a checkpoint is, wherever it came from.
 
-use crate::units::size;
+use crate::units::{counted, size};
 use std::fs;
 use std::path::Path;
 
@@ -39,13 +39,8 @@ pub(super) fn write_list(out: &Path, of: Option<(&str, &str)>, files: &[Checked]
     let text = serde_json::to_string_pretty(&list).map_err(|error| refused(error.to_string()))?;
     let path = out.join(LIST);
     fs::write(&path, format!("{text}\n")).map_err(|error| system(&path, &error))?;
-    let count = files.len();
     let name = of.map(|(name, commit)| format!("{name} at {}, ", commit.get(..12).unwrap_or(commit)));
-    let headline = format!(
-        "{}{count} file{}, {}, all as they should be",
-        name.unwrap_or_default(),
-        if count == 1 { "" } else { "s" },
-        size(bytes)
-    );
+    let headline =
+        format!("{}{}, {}, all as they should be", name.unwrap_or_default(), counted(files.len(), "file"), size(bytes));
     Ok(Done { headline: Some(headline), ..Done::default() })
 }

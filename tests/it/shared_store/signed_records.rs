@@ -151,7 +151,7 @@ fn results_of_other_machines_are_listed_if_a_trusted_key_signed_them() {
     for command in ["runs", "history"] {
         let ended = stranger.regatta(&[command, "--store", &url]);
         assert!(!ended.stdout.contains("bench on "), "{ended:?}");
-        ended.shows("left out: 1 results in ").shows(" are not signed by a trusted key");
+        ended.shows("left out: 1 result in ").shows(", not signed by a trusted key");
     }
 }
 

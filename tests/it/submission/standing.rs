@@ -241,7 +241,7 @@ fn a_rehearsal_counts_what_a_submission_would_lack_apart() {
     world.file(scores, &without);
     world
         .good(&["run", "m"])
-        .shows("REHEARSAL, not for submission: 1 results in closed/Example")
+        .shows("REHEARSAL, not for submission: 1 result in closed/Example")
         .shows(" findings because of it, 2 that a submission would have, too: missing scenario, missing score");
 }
 

@@ -16,6 +16,7 @@ use crate::app::project::{Project, options};
 use crate::cli::{CliExit, Global, KeyValueArg, LockAction, Select};
 use crate::report::Styler;
 use crate::runner::store::OutputCache;
+use crate::units::counted;
 pub use current::private;
 use locked_file::{locked_at, open, section_of};
 pub use verify::{LockReport, enforce};
@@ -94,7 +95,7 @@ fn compare_files(old: &LockFile, new: &LockFile, chosen: bool) -> BTreeMap<Strin
 }
 
 fn missing_section(before: Option<&LockSection>, after: Option<&LockSection>) -> LockDifference {
-    let there = |section: Option<&LockSection>| section.map(|section| format!("{} tasks", section.stages.len()));
+    let there = |section: Option<&LockSection>| section.map(|section| counted(section.stages.len(), "task"));
     let (locked, now) = (there(before), there(after));
     LockDifference {
         part: LockPart::Run,

@@ -13,6 +13,7 @@ use super::endpoints::OtlpEndpoints;
 use super::recorder::OtlpRecorder;
 use super::{metrics, spans};
 use crate::app::output::print_error;
+use crate::units::counted;
 
 /// A collector that does not answer must not keep the run's end waiting for longer.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -42,8 +43,9 @@ pub fn send(recorder: &OtlpRecorder, endpoints: &OtlpEndpoints) {
     let url = endpoints.shown();
     match try_send(recorder, endpoints) {
         Ok(SentTelemetry { trace, spans, values }) => {
-            let trace = trace.map_or(String::new(), |trace| format!("{spans} spans of the trace {trace}, "));
-            print_error(&format!("otlp: {trace}{values} values of metrics sent to {url}\n"));
+            let trace =
+                trace.map_or(String::new(), |trace| format!("{} of the trace {trace}, ", counted(spans, "span")));
+            print_error(&format!("otlp: {trace}{} of metrics sent to {url}\n", counted(values, "value")));
         }
         Err(error) => print_error(&format!("warning: not all of the run's telemetry was sent to {url}: {error}\n")),
     }

@@ -18,8 +18,9 @@ use crate::interop::MeasuredResult;
 use crate::plan::{ActionKind, Plan, Task};
 use crate::report::page_template::render_page;
 use crate::report::run_state::{RunState, TaskPhase, TaskState};
-use crate::report::terminal::styler::{as_typed, clean, clean_lines, counted, duration_text, to_the_second};
+use crate::report::terminal::styler::{as_typed, clean, clean_lines, duration_text, to_the_second};
 use crate::report::terminal::summary::{failure_text, reasons_of};
+use crate::units::counted;
 
 const PAGE: &str = include_str!("../../../../templates/report/page.html");
 /// The most rows that a table of tasks has; the page shows how many there are.

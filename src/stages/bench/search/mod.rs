@@ -23,7 +23,7 @@ use crate::runner::store::WithPath as _;
 use crate::spec::TimeSpan;
 use crate::stages::task_context::TaskContext;
 use crate::stats::{ProbeOutcome, RateEstimate, RateSearcher, RateStep};
-use crate::units::four_digit_scale;
+use crate::units::{counted, four_digit_scale};
 use output::{FILE, PROBES, with_identity};
 use probe::{LimitProbe, Prober, measured_again};
 
@@ -127,8 +127,8 @@ fn warnings_of(tried: &[LimitProbe], rate: f64) -> Vec<String> {
     if qualified > 0 {
         let checks: Vec<String> = of_others.iter().map(|(check, probes)| format!("{check} ({probes})")).collect();
         lines.push(format!(
-            "search: {qualified} of {} probes have warnings of their own, in `search.json`: {}",
-            tried.len(),
+            "search: {qualified} of {} with warnings of their own, in `search.json`: {}",
+            counted(tried.len(), "probe"),
             checks.join(", ")
         ));
     }
@@ -181,23 +181,23 @@ fn headline(
     limits: &[String],
     probes: usize,
 ) -> String {
-    let limits = limits.join(", ");
+    let (limits, probes) = (limits.join(", "), counted(probes, "probe"));
     let FoundRate { at_least, below } = found;
     let Some(estimate) = estimate else {
         return if let Some(below) = below {
             format!(
-                "between {at_least} and {below} req/s at {limits}  (no probe near enough to the limits for an estimate, {probes} probes)"
+                "between {at_least} and {below} req/s at {limits}  (no probe near enough to the limits for an estimate, {probes})"
             )
         } else {
             let which = if *at_least < bounds.high { "was" } else { "may be" };
-            format!("{at_least} req/s or more at {limits}  (the highest rate that {which} tried, {probes} probes)")
+            format!("{at_least} req/s or more at {limits}  (the highest rate that {which} tried, {probes})")
         };
     };
     let scale = four_digit_scale(estimate.rate);
     let rate = (found.estimated(estimate, bounds) * scale).round() / scale;
     let or_more = if estimate.rate > bounds.high { " or more" } else { "" };
     let upper = below.map_or_else(|| "or more".to_owned(), |below| format!("… {below}"));
-    format!("{rate} req/s{or_more} at {limits}  (95 % interval {at_least} {upper}, {probes} probes)")
+    format!("{rate} req/s{or_more} at {limits}  (95 % interval {at_least} {upper}, {probes})")
 }
 
 #[cfg(test)]
