@@ -5,8 +5,8 @@
 //! folder, which files have results, and that a Triton server's action has its container in it.
 //!
 //! ```text
-//!  Plan ─→ Schedule: which task next? ─→ keying: what is its key, is it in the cache?
-//!             ↑                                   │ no
+//!  Plan ─→ TaskSchedule: which task next? ─→ keying: what is its key, is it in the cache?
+//!             ↑                                                               │ no
 //!             └── Finished ←── attempt: folder, perform, check, hash, accept ←┘
 //! ```
 //!

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  Plan ─needs→ Needs ─┐
-//!                      ├─examine→ Finding, Finding, … → report
+//!                      ├─examine→ DoctorFinding, … ─→ report
 //!  the machine ────────┘
 //! ```
 //!

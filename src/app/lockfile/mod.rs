@@ -3,8 +3,8 @@
 //!
 //! ```text
 //!  Plan, keys ─→ requested ┐
-//!                          ├─→ Entry, Entry, … ─→ Section ─→ LockFile ─write→ text ─read→ LockFile
-//!  outputs    ─→ resolved  ┘                         └─compare→ Difference, …
+//!                          ├─→ LockedTask, … ─→ LockSection ─→ LockFile ─write→ text ─read→ LockFile
+//!  outputs    ─→ resolved  ┘                         └─compare→ LockDifference, …
 //! ```
 //!
 //! `requested` is known before anything runs, `resolved` only afterwards. There are no times, no folders of the machine and no secrets in

@@ -1,8 +1,8 @@
 //! What other load tools mean by the same terms, and their numbers computed from Regatta's requests.
 //!
 //! ```text
-//!  Record ─┐
-//!  a file ─┴→ Seen ── Tool's rules ─→ values ─→ Spread ─→ Row: Regatta's beside the tool's
+//!  RequestRecord ─┐
+//!  a tool's file ─┴→ RequestTrace ─ rules of a Tool ─→ values ─→ SortedValues ─→ CompatRow: Regatta's beside the tool's
 //! ```
 //!
 //! [`compat`] is the entry point: one run, one tool, a row for each term. Where a number cannot be known from what was kept,

@@ -1,4 +1,4 @@
-//! What a task does, after rendering: the closed enum that `stage` matches on.
+//! What a task does, after rendering: the closed enum that `stages` matches on.
 
 use indexmap::IndexMap;
 use schemars::JsonSchema;

@@ -1,8 +1,8 @@
 //! The result of an accuracy run: LoadGen's log decoded, detokenized, compared with the references and checked against the round.
 //!
 //! ```text
-//!  mlperf_log_accuracy.json ─Answers→ Answer ─Width→ token ids ─Speller→ text ─Recipe→ Worth ─→ accuracy.txt, .json
-//!                                       dataset.jsonl → target ────────────────────┘
+//!  mlperf_log_accuracy.json ─AnswerLog→ LoggedAnswer ─Width→ token ids ─TokenDecoder→ text ─ScoringMethod→ AnswerScore ─→ accuracy.txt, .json
+//!                                                                       dataset.jsonl → target ───┘
 //! ```
 //!
 //! The numbers are those of the reference scripts, to the last digit that they print; tests hold them against values that
