@@ -70,7 +70,7 @@ impl<W: Write> Write for Checked<W> {
     }
 }
 
-/// To stdout, without colour codes where that is no terminal.
+/// To stdout, without color codes where that is no terminal.
 pub(super) fn print(text: &str) {
     print_bytes(text.as_bytes());
 }
@@ -79,7 +79,7 @@ pub(super) fn print_bytes(bytes: &[u8]) {
     PiecePrinter::new().print(bytes);
 }
 
-/// The same for a text that comes in pieces, which may end within a character or a colour code.
+/// The same for a text that comes in pieces, which may end within a character or a color code.
 pub(super) struct PiecePrinter(anstream::AutoStream<io::Stdout>);
 
 impl PiecePrinter {
@@ -93,7 +93,7 @@ impl PiecePrinter {
     }
 }
 
-/// JSON to stdout, piece by piece as it is made: there are no colour codes in it to look for.
+/// JSON to stdout, piece by piece as it is made: there are no color codes in it to look for.
 pub(super) fn print_json(make: impl FnOnce(&mut BufWriter<StdoutLock<'_>>) -> io::Result<()>) {
     let mut out = BufWriter::with_capacity(64 << 10, io::stdout().lock());
     let _ = make(&mut out).and_then(|()| out.flush()).inspect_err(|error| STDOUT.note(error));

@@ -51,7 +51,7 @@ pub(super) struct GlobalArgs {
     // clap's own parser refuses an empty variable without naming it.
     #[arg(value_parser = OsStringValueParser::new().map(PathBuf::from))]
     pub home: PathBuf,
-    /// When to use colour; `auto` honours NO_COLOR.
+    /// When to use color; `auto` honors NO_COLOR.
     #[arg(help_heading = EVERYWHERE, long, global = true, value_name = "WHEN", default_value = "auto")]
     pub color: ColorWord,
     /// Print failures, notices and warnings only.

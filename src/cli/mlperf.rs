@@ -121,7 +121,7 @@ pub(super) struct MlperfAssembleArgs {
     /// measurements.json and the source in src/ (until v5.1 code/). Can be given several times.
     #[arg(long, value_name = "LOGS")]
     pub logs: Vec<ForeignLogs>,
-    /// The documentation of the whole, in place of that of the packages: calibration.md, bandwidth, licences.
+    /// The documentation of the whole, in place of that of the packages: calibration.md, bandwidth, licenses.
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub documentation: Option<PathBuf>,
     /// Submit each result for 99.9 % of the accuracy for 99 %, too, where the round has both.

@@ -40,7 +40,7 @@ impl CliParseError {
         if self.0.use_stderr() { CliExit::Usage } else { CliExit::Done }
     }
 
-    /// Help goes to stdout, errors to stderr, with colour if requested.
+    /// Help goes to stdout, errors to stderr, with color if requested.
     pub fn print(&self) -> io::Result<()> {
         self.0.print()
     }
@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn colour_is_known_before_there_is_a_request() {
+    fn color_is_known_before_there_is_a_request() {
         let words = |line: &str| line.split_whitespace().map(OsString::from).collect::<Vec<_>>();
         assert_eq!(color_of(&words("regatta run --color=never")), clap::ColorChoice::Never);
         assert_eq!(color_of(&words("regatta --color always run")), clap::ColorChoice::Always);

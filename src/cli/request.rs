@@ -24,7 +24,7 @@ pub struct Invocation {
     pub job: CliJob,
 }
 
-/// What every command honours.
+/// What every command honors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Global {
     /// The state folder, as given: a relative one is relative to the current folder.
@@ -41,7 +41,7 @@ pub enum Color {
 }
 
 impl Color {
-    /// The same for the terminal library, whose `Auto` honours `NO_COLOR`, `CLICOLOR` and dumb terminals.
+    /// The same for the terminal library, whose `Auto` honors `NO_COLOR`, `CLICOLOR` and dumb terminals.
     pub const fn choice(self) -> anstream::ColorChoice {
         match self {
             Self::Auto => anstream::ColorChoice::Auto,

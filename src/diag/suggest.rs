@@ -58,7 +58,7 @@ mod tests {
         let known = ["max_batch_size", "max_num_tokens", "when"];
         assert_eq!(nearest("max_bach_size", known), Some("max_batch_size"));
         assert_eq!(nearest("wehn", known), Some("when"));
-        assert_eq!(nearest("colour", known), None);
+        assert_eq!(nearest("color", known), None);
     }
 
     #[test]

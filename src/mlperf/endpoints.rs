@@ -1,4 +1,4 @@
-//! Results of MLPerf Endpoints, the newer path beside LoadGen's: recognised by their files, and not judged here.
+//! Results of MLPerf Endpoints, the newer path beside LoadGen's: recognized by their files, and not judged here.
 
 use std::path::{Path, PathBuf};
 

@@ -31,7 +31,7 @@ pub fn mark(task: &mut Task, before: &[Task], is_cached: bool) -> Result<(), Act
     if endpoints.is_empty() {
         return Ok(());
     }
-    // Texts and numbers always serialise.
+    // Texts and numbers always serialize.
     task.external = serde_json::to_string(&endpoints).ok();
     task.cache &= is_cached;
     Ok(())

@@ -12,7 +12,7 @@ use crate::spec::GpuClocks;
 
 use super::PlanReference;
 
-/// Everything a run needs to know of a manifest. Serialisable without loss (postcard), so that a fast no-op need not parse YAML.
+/// Everything a run needs to know of a manifest. Serializable without loss (postcard), so that a fast no-op need not parse YAML.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
     /// The manifest's name.

@@ -20,7 +20,7 @@ pub fn calibration_text(fit: &StepTimeFit, paint: Styler) -> String {
         })
         .collect();
     out.push_str(&table(paint, "  ", &rows));
-    out.push_str("\nErrors, (modelled − measured) / measured\n");
+    out.push_str("\nErrors, (modeled − measured) / measured\n");
     let mut rows: Vec<_> = vec![vec![
         (TextRole::Quiet, "steps".to_owned()),
         (TextRole::Quiet, "times".to_owned()),
@@ -66,7 +66,7 @@ pub fn calibration_json(fit: &StepTimeFit) -> String {
         .iter()
         .map(|row| {
             json!({"step": row.step, "steps": row.steps, "batch": row.batch, "prompt_tokens": row.prompt_tokens,
-                "measured_ms": row.measured * 1e3, "modelled_ms": row.modelled * 1e3})
+                "measured_ms": row.measured * 1e3, "modelled_ms": row.modeled * 1e3})
         })
         .collect();
     format!(

@@ -31,7 +31,7 @@ impl EndpointRow {
     }
 }
 
-/// A table, and below it a benchmark of the first one as a command to paste. Without colour: it is often copied.
+/// A table, and below it a benchmark of the first one as a command to paste. Without color: it is often copied.
 pub fn endpoints_text(servers: &[EndpointRow]) -> String {
     let row = |cells: [&str; 5]| cells.map(|text| (TextRole::Plain, clean(text))).to_vec();
     let mut rows = vec![row(["STAGE", "SERVER", "GRPC", "HTTP", "METRICS"])];

@@ -36,7 +36,7 @@ pub(super) fn trace(index: u64, sched: f64, ttft: f64) -> RequestTrace {
         input: Some(8),
         input_server: None,
         tokens: Some(3),
-        retokenised: None,
+        retokenized: None,
         chunks: TracedChunks::Every(vec![chunk(at), chunk(at + 10.0), chunk(at + 20.0)]),
         error: None,
     }

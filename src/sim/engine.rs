@@ -140,7 +140,7 @@ pub fn write(spec: &EngineSpec, out: &Path) -> Result<(), SimEngineError> {
     publish(&out.join("config.json"), &config.to_text())?;
     for rank in 0..spec.tensor_parallelism.max(1) * spec.pipeline_parallelism.max(1) {
         let file = RankFile { rank, ..first.clone() };
-        // Plain numbers and texts: serialising cannot fail.
+        // Plain numbers and texts: serializing cannot fail.
         let mut text = serde_json::to_string_pretty(&file).expect("a rank file is JSON");
         text.push('\n');
         publish(&out.join(format!("rank{rank}.engine")), &text)?;

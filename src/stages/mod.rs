@@ -123,7 +123,7 @@ const fn format(kind: ActionKind) -> Option<u32> {
         | ActionKind::TrtllmBench
         | ActionKind::Mlperf
         | ActionKind::Compare => Some(1),
-        // 2: with the servers' own metrics. 3: with GPUs, a preflight, and answers tokenised again. 4: with LoadGen, too,
+        // 2: with the servers' own metrics. 3: with GPUs, a preflight, and answers tokenized again. 4: with LoadGen, too,
         // a plan, metrics and GPUs.
         ActionKind::Bench => Some(4),
         // 2: strict by default.

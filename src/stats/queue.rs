@@ -29,7 +29,7 @@ pub struct SimulatedQueue {
     pub servers: usize,
     pub service: ServiceTime,
     /// Arrivals over what the servers could do.
-    pub utilisation: f64,
+    pub utilization: f64,
     /// Mean service time; 1.05 is a server that is 5 % slower under the same arrivals.
     pub service_time: f64,
 }
@@ -79,8 +79,8 @@ impl ServerPool {
 }
 
 impl SimulatedQueue {
-    pub const fn new(servers: usize, service: ServiceTime, utilisation: f64) -> Self {
-        Self { servers, service, utilisation, service_time: 1.0 }
+    pub const fn new(servers: usize, service: ServiceTime, utilization: f64) -> Self {
+        Self { servers, service, utilization, service_time: 1.0 }
     }
 
     /// The same seed gives the same arrivals, whatever the service time.
@@ -109,7 +109,7 @@ impl SimulatedQueue {
         let mut pool = ServerPool::new(self.servers);
         let mut arrival = 0.0;
         let mut next = || {
-            arrival += exponential() / (self.servers as f64 * self.utilisation);
+            arrival += exponential() / (self.servers as f64 * self.utilization);
             let demand = if self.service == ServiceTime::Fixed { 1.0 } else { exponential() };
             pool.serve(arrival, self.service_time * demand)
         };
@@ -124,7 +124,7 @@ impl SimulatedQueue {
         let mut arrival = 0.0;
         let mut all = Vec::with_capacity(n);
         for number in 0..SETTLING + n {
-            arrival += exponential() / (self.servers as f64 * self.utilisation);
+            arrival += exponential() / (self.servers as f64 * self.utilization);
             let drawn = exponential();
             let demand = if self.service == ServiceTime::Fixed { 1.0 } else { drawn };
             let service = self.service_time * serve(demand);
@@ -138,7 +138,7 @@ impl SimulatedQueue {
 
     /// Probability of waiting: Erlang's C formula, of exponential service.
     pub fn erlang_c(&self) -> f64 {
-        let load = self.servers as f64 * self.utilisation * self.service_time;
+        let load = self.servers as f64 * self.utilization * self.service_time;
         let mut blocked = 1.0;
         for servers in 1..=self.servers {
             blocked = load * blocked / (servers as f64 + load * blocked);

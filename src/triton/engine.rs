@@ -170,7 +170,7 @@ impl EngineConfig {
 
     /// The file's text: two spaces, keys in a fixed order, a newline at the end.
     pub fn to_text(&self) -> String {
-        // Every key is a string, so serialising cannot fail.
+        // Every key is a string, so serializing cannot fail.
         let mut text = serde_json::to_string_pretty(self).expect("a config of plain values is JSON");
         text.push('\n');
         text

@@ -21,6 +21,6 @@ pub use engine::{
 pub use http::{HttpAddress, HttpClient, ListeningService, SseEvent, SseEvents, SseParser, probe};
 pub use metrics::{
     Derived, Exposition, MetricFamily, MetricKind, MetricSample, MetricSeries, MetricValue, MetricsError, Scrape,
-    Scraper, ServerMetric, ServerMetrics, ServerPoll, summarise, summarise_part,
+    Scraper, ServerMetric, ServerMetrics, ServerPoll, summarize, summarize_part,
 };
 pub use repository::{RepositoryError, RepositorySpec, SpecProblem, WrittenRepositories};

@@ -15,5 +15,5 @@ pub mod health {
     tonic::include_proto!("grpc.health.v1");
 }
 
-/// All descriptors of `proto/`, a serialised `FileDescriptorSet`: what the text format is read by.
+/// All descriptors of `proto/`, a serialized `FileDescriptorSet`: what the text format is read by.
 pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Printed are medians over the rounds in MB/s (10^6 bytes of the file, by the wall time of the whole command) and the ratio to
-//! `cp` of the same round; never a verdict. `cp+sync` is the fairer neighbour of a store in a folder, which syncs what it publishes. Everything
+//! `cp` of the same round; never a verdict. `cp+sync` is the fairer neighbor of a store in a folder, which syncs what it publishes. Everything
 //! lies on one disk, and the S3 server runs on the same cores.
 
 #![allow(clippy::print_stdout, clippy::disallowed_methods, reason = "a benchmark starts programs and prints a table")]

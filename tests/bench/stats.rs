@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Virtual time and fixed seeds: the same numbers on every machine. *Before* is what earlier versions did: ranks of the binomial
-//! law as if all requests were independent, and requests drawn again in blocks of ⌈N^⅓⌉ neighbours. *After* is the product's own
+//! law as if all requests were independent, and requests drawn again in blocks of ⌈N^⅓⌉ neighbors. *After* is the product's own
 //! code: `stats::RunSeries`, and requests → `ComparedResult` → `RunSet` → `Comparison`.
 
 #![allow(clippy::print_stdout, reason = "a benchmark prints a table")]
@@ -59,8 +59,8 @@ fn sources() -> Vec<(String, Source)> {
 fn systems() -> Vec<(String, Option<SimulatedQueue>)> {
     let mut all = vec![("independent".to_owned(), None)];
     for (name, servers, service) in [("M/M/4", 4, ServiceTime::Exponential), ("M/D/8", 8, ServiceTime::Fixed)] {
-        for utilisation in [0.5, 0.8, 0.9] {
-            all.push((format!("{name} at {utilisation}"), Some(SimulatedQueue::new(servers, service, utilisation))));
+        for utilization in [0.5, 0.8, 0.9] {
+            all.push((format!("{name} at {utilization}"), Some(SimulatedQueue::new(servers, service, utilization))));
         }
     }
     all
@@ -170,7 +170,7 @@ fn run(name: &str, queue: &SimulatedQueue, noise: ServiceTimeNoise, seed: u64, o
             input: Some(8),
             input_server: None,
             tokens: Some(16),
-            retokenised: None,
+            retokenized: None,
             chunks: TracedChunks::Every(vec![chunk(first, 1), chunk(last, 15)]),
             error: None,
         }
@@ -234,7 +234,7 @@ fn compare(pairs: u64, queue: &SimulatedQueue, campaign: Campaign) -> Tally {
     tally
 }
 
-/// The old way for one run on each side: the mean TTFT, requests drawn again in blocks of neighbours.
+/// The old way for one run on each side: the mean TTFT, requests drawn again in blocks of neighbors.
 fn blocks_say_different(a: &[f64], b: &[f64], rng: &mut Pcg64) -> bool {
     const ROUNDS: usize = 200;
     let length = (a.len() as f64).cbrt().ceil() as usize;

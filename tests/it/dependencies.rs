@@ -1,4 +1,4 @@
-//! What the program is made of may be in it: licences, sources and crates that are banned, by the lists of `.deny.toml`.
+//! What the program is made of may be in it: licenses, sources and crates that are banned, by the lists of `.deny.toml`.
 //!
 //! cargo-deny reads the same lists and looks at more; it takes minutes to build, and this a second.
 
@@ -57,13 +57,13 @@ fn objection(package: &Value, allowed: &[Licensee], banned: &[String]) -> Option
     if banned.iter().any(|name| text("name") == Some(name)) {
         return Some("is banned".to_owned());
     }
-    let Some(licence) = text("license") else { return Some("names no licence".to_owned()) };
-    let expression = match Expression::parse_mode(licence, ParseMode::LAX) {
+    let Some(license) = text("license") else { return Some("names no license".to_owned()) };
+    let expression = match Expression::parse_mode(license, ParseMode::LAX) {
         Ok(expression) => expression,
-        Err(error) => return Some(format!("has a licence that cannot be read: {error}")),
+        Err(error) => return Some(format!("has a license that cannot be read: {error}")),
     };
     let is_allowed = expression.evaluate(|requirement| allowed.iter().any(|one| one.satisfies(requirement)));
-    (!is_allowed).then(|| format!("is under `{licence}`"))
+    (!is_allowed).then(|| format!("is under `{license}`"))
 }
 
 fn objections(packages: &[Value], rules: &Table) -> Vec<String> {
@@ -80,7 +80,7 @@ fn objections(packages: &[Value], rules: &Table) -> Vec<String> {
 
 #[test]
 #[ignore = "needs the dependencies of all platforms: `cargo fetch --locked`"]
-fn every_dependency_has_a_licence_a_source_and_a_name_that_are_allowed() {
+fn every_dependency_has_a_license_a_source_and_a_name_that_are_allowed() {
     let rules = rules();
     let packages = packages(&rules);
     assert!(packages.len() > 200, "{} packages", packages.len());
@@ -98,7 +98,7 @@ fn every_dependency_has_a_licence_a_source_and_a_name_that_are_allowed() {
 
 #[test]
 fn what_is_not_allowed_is_named_with_why() {
-    let package = |name: &str, source: &str, licence: Option<&str>| serde_json::json!({ "name": name, "source": source, "license": licence });
+    let package = |name: &str, source: &str, license: Option<&str>| serde_json::json!({ "name": name, "source": source, "license": license });
     let index = "registry+https://github.com/rust-lang/crates.io-index";
     let packages = [
         package("good", index, Some("MIT/Apache-2.0")),
@@ -112,7 +112,7 @@ fn what_is_not_allowed_is_named_with_why() {
         objections(&packages, &rules()),
         [
             "copyleft is under `MIT AND GPL-3.0-only`",
-            "silent names no licence",
+            "silent names no license",
             "serde_yml is banned",
             "fork is not from crates.io"
         ]

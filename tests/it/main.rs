@@ -113,6 +113,6 @@ mod untrusted;
 mod vllm;
 mod vllm_triton;
 mod weights;
-mod wording;
 mod wire_forms;
+mod wording;
 mod world;

@@ -89,7 +89,7 @@ fn answered(index: u64, sched: f64, issue: f64) -> RequestTrace {
         input: None,
         input_server: None,
         tokens: Some(1),
-        retokenised: None,
+        retokenized: None,
         chunks: TracedChunks::Every(vec![TracedChunk { at: end, tokens: 1, kind: ChunkKind::Token }]),
         error: None,
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pretty_assertions::assert_eq;
 use regatta::triton::{
-    Exposition, HttpAddress, HttpClient, InferRequest, MetricKind, Scraper, Tensor, TensorData, TritonClient, summarise,
+    Exposition, HttpAddress, HttpClient, InferRequest, MetricKind, Scraper, Tensor, TensorData, TritonClient, summarize,
 };
 use serde_json::Value;
 
@@ -86,7 +86,7 @@ async fn polling_goes_on_when_a_server_does_not_answer() {
     let scrape = scraper.finish().await;
     assert_eq!(numbers, 50);
 
-    let summary = summarise(&scrape, zero, window);
+    let summary = summarize(&scrape, zero, window);
     // Every round asks both; one of them never answers.
     assert!(
         summary.scrapes > 1 && summary.missed == summary.scrapes,

@@ -216,7 +216,7 @@ fn a_plan_reports_what_the_description_of_the_system_lacks() {
     let planned = plan(&[]);
     assert_eq!(planned.code, 0, "{planned:?}");
     planned
-        .shows("package: the submitter is `Example`, a stand-in: `submitter` is your organisation, as registered for the round")
+        .shows("package: the submitter is `Example`, a stand-in: `submitter` is your organization, as registered for the round")
         .shows("package: `system_json.coolin` is packed as it is: did you mean `cooling`?");
     let missing = planned.stdout.lines().find(|line| line.contains(" values are neither given nor detected")).unwrap();
     for field in ["cooling", "host_networking", "accelerator_interconnect"] {

@@ -59,7 +59,7 @@ fn text_is_counted_with_the_tokenizer_and_chunks_are_not() {
     // Four were asked for: that is said, and who counted.
     let lengths = result.reasons().iter().find(|reason| reason.check == VerdictCheck::Lengths).expect("a reason");
     assert!(
-        lengths.text.contains("3 longer") && lengths.text.contains("tokenising their text again"),
+        lengths.text.contains("3 longer") && lengths.text.contains("tokenizing their text again"),
         "{}",
         lengths.text
     );

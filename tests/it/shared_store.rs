@@ -308,9 +308,7 @@ fn pull_brings_all_of_it_and_runs_nothing_and_push_puts_it_there() {
     two.good(&["cache", "pull", "m", "--store", &url]).shows("↓ source").shows("1 of 3 outputs here, 2 to be made");
     one.good(&["cache", "push", "m"]).shows("2 put into").shows("1 there before");
     one.good(&["cache", "push", "m"]).shows("0 put into").shows("3 there before");
-    two.good(&["cache", "pull", "m", "--store", &url])
-        .shows("2 fetched")
-        .shows("3 of 3 outputs here, 0 to be made");
+    two.good(&["cache", "pull", "m", "--store", &url]).shows("2 fetched").shows("3 of 3 outputs here, 0 to be made");
     assert!(two.good(&["run", "m", "--store", "off"]).ran().is_empty());
     assert!(ran(&two).is_empty());
     let status: serde_json::Value =

@@ -172,10 +172,10 @@ fn flags_of_a_config_reach_the_engine_and_the_servers() {
 #[test]
 fn everything_that_is_not_known_is_named_at_once_with_what_is_near() {
     let world = World::new();
-    let line = "genai-perf profile -m gpt2 --concurency 4 --osl --colour red --endpoint-type embeddings";
+    let line = "genai-perf profile -m gpt2 --concurency 4 --osl --shade red --endpoint-type embeddings";
     let ended = world.regatta(&["import", "--", line]);
     assert_eq!(ended.code, 2, "{ended:?}");
-    ended.shows("`--concurency`").shows("did you mean `--concurrency`?").shows("`--colour`");
+    ended.shows("`--concurency`").shows("did you mean `--concurrency`?").shows("`--shade`");
     ended.shows("`--osl` of genai-perf profile needs a value").shows("`embeddings` is not supported");
     let config = "tests/golden/translate/configs/H200-SXM-141GBx8/Server/llama2-70b.py";
     world.copy("tests/golden/translate/configs");
@@ -199,7 +199,7 @@ fn everything_that_is_not_known_is_named_at_once_with_what_is_near() {
 
 #[test]
 fn a_problem_has_its_place_in_the_script() {
-    let text = "export A=b\ngenai-perf profile -m m --concurency 8\nsome_program --x\ndocker run image genai-perf profile --colour\n";
+    let text = "export A=b\ngenai-perf profile -m m --concurency 8\nsome_program --x\ndocker run image genai-perf profile --shade\n";
     let problems = read_script("run.sh", text).expect_err("an unknown option").problems;
     let places: Vec<&str> = problems.iter().filter_map(|problem| problem.place.as_deref()).collect();
     assert_eq!(places, ["run.sh:2", "run.sh:4: in the container of `image`"], "{problems:?}");

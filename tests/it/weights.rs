@@ -137,7 +137,7 @@ fn a_flipped_byte_is_seen() {
 fn what_to_do_without_the_right_to_have_it_is_shown() {
     let hub = Hub::start();
     checkpoint(&hub);
-    let page = format!("accept the licence at {}/owner/model", hub.url());
+    let page = format!("accept the license at {}/owner/model", hub.url());
     hub.refuse(403, "GatedRepo", "Access to model owner/model is restricted");
     let ended = world(&hub, MANIFEST).regatta(&["run", "m"]);
     assert_eq!(ended.code, 1);
@@ -275,5 +275,5 @@ fn doctor_counts_what_is_still_to_be_fetched() {
     let other = self::world(&hub, MANIFEST);
     hub.refuse(401, "GatedRepo", "");
     let ended = other.good(&["doctor", "m", "--color", "never"]);
-    ended.shows("owner/model").shows("size not known").shows("accept the licence");
+    ended.shows("owner/model").shows("size not known").shows("accept the license");
 }

@@ -1,8 +1,63 @@
-//! Texts of the project: names in the diagrams of module docs are those of the code.
+//! Texts of the project: their spelling is American, and names in the diagrams of module docs are those of the code.
 
 use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use walkdir::WalkDir;
 
 use crate::architecture::sources;
+
+/// Parts of words of British spelling. `cancelled` and `judgement` are right in both, and the former is in results.
+const BRITISH: [&str; 26] = [
+    "behaviour",
+    "colour",
+    "favour",
+    "honour",
+    "labelled",
+    "learnt",
+    "licence",
+    "modelled",
+    "neighbour",
+    "analyse",
+    "finalis",
+    "generalis",
+    "initialis",
+    "maximis",
+    "minimis",
+    "normalis",
+    "optimisation",
+    "optimise",
+    "organis",
+    "recognis",
+    "serialis",
+    "specialis",
+    "summaris",
+    "synchronis",
+    "tokenis",
+    "utilis",
+];
+/// A key of a result, kept for those who read it.
+const KEPT: &str = "modelled_ms";
+const TEXTS: [&str; 7] = ["README.md", "CHANGELOG.md", "src", "tests/manual", "templates", "manifests", "schemas"];
+
+#[test]
+fn the_spelling_is_american() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut found = Vec::new();
+    let files =
+        TEXTS.iter().flat_map(|text| WalkDir::new(root.join(text))).map(|item| item.expect("texts can be read"));
+    for file in files.filter(|item| item.file_type().is_file()) {
+        // A picture is no text.
+        let Ok(text) = fs::read_to_string(file.path()) else { continue };
+        let lines = text.lines().enumerate().map(|(at, line)| (at + 1, line.to_lowercase().replace(KEPT, "")));
+        for (line, lower) in lines {
+            let british = BRITISH.iter().filter(|part| lower.contains(**part));
+            found.extend(british.map(|part| format!("{}:{line}: {part}", file.path().display())));
+        }
+    }
+    assert!(found.is_empty(), "British spelling:\n{}", found.join("\n"));
+}
 
 /// Programs and projects, which no code defines.
 const PROPER_NAMES: [&str; 2] = ["LoadGen", "Regatta"];

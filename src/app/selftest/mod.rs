@@ -60,7 +60,7 @@ struct SelftestReport {
     cores: u64,
     /// Processes that ran or were ready to run, mean of the minute before: this machine's other work.
     load_average: Option<f64>,
-    /// Built without optimisation.
+    /// Built without optimization.
     is_debug: bool,
     verdict: Verdict,
     /// Reasons against it, worst first.

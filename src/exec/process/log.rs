@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn colours_and_progress_bars_leave_what_a_person_would_see() {
+    fn colors_and_progress_bars_leave_what_a_person_would_see() {
         assert_eq!(clean("\u{1b}[31merror\u{1b}[0m: no"), "error: no");
         assert_eq!(clean("10%\r50%\r100%"), "100%");
         assert_eq!(clean("\u{1b}]0;title\u{7}text"), "text");

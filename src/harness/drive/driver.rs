@@ -1,4 +1,4 @@
-//! The driver: sets workers up, starts them at one instant, watches, gathers, summarises. Written once for every mix.
+//! The driver: sets workers up, starts them at one instant, watches, gathers, summarizes. Written once for every mix.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -228,7 +228,7 @@ async fn sum_up(
     start: RunStart,
 ) -> Result<UnjudgedRun, HarnessError> {
     let summed = tokio::task::spawn_blocking(move || {
-        let measured = summary::summarise(&spec, &schedule, shares, untaken, &start);
+        let measured = summary::summarize(&spec, &schedule, shares, untaken, &start);
         // A result of a part of the records is none.
         measured.requests.check().map_err(|source| HarnessError::System {
             what: "records of requests in a temporary file (TMPDIR sets the folder)".to_owned(),

@@ -38,7 +38,7 @@ pub(in crate::harness) struct PreparedWorker {
 }
 
 impl WorkerJob {
-    /// Connects, queries the model, serialises bodies, warms up.
+    /// Connects, queries the model, serializes bodies, warms up.
     pub async fn prepare(self) -> Result<PreparedWorker, HarnessError> {
         let cells: Vec<_> = self.spec.endpoints.iter().map(|_| Rc::new(Cell::new(0))).collect();
         let freed = Rc::<Notify>::default();

@@ -1,4 +1,4 @@
-//! What the GPUs of the servers did during the measurement: power, energy, utilisation, memory, clocks. Pure.
+//! What the GPUs of the servers did during the measurement: power, energy, utilization, memory, clocks. Pure.
 //!
 //! Other modules run `nvidia-smi` or poll a server's `/metrics`; this one defines the queries, parses the output, and
 //! computes the figures. A field that a GPU does not report (`[N/A]`, `[Not Supported]`) is absent, never 0.
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 pub use limits::GpuLimits;
 pub use nvidia_smi::{NvidiaSmi, SmiError, SmiReading, asking_for_versions, cuda_version};
 pub use triton_metrics::served;
-pub use usage::{GpuContext, summarise};
+pub use usage::{GpuContext, summarize};
 
 /// The population of GPUs that were leased to the servers under test.
 pub const LEASED_GPUS: &str = "the GPUs leased to the servers under test";
@@ -103,7 +103,7 @@ pub struct GpusUsage {
     pub source: String,
     /// Which GPUs these are, and how they were chosen.
     pub population: String,
-    /// What power, energy and utilisation are of.
+    /// What power, energy and utilization are of.
     pub window: String,
     pub window_s: f64,
     /// How often they were polled.

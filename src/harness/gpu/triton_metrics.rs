@@ -7,7 +7,7 @@ use super::{GpuDevice, GpuReading, GpuTrace};
 use crate::triton::Scrape;
 
 /// GPUs and readings among everything that was polled; `zero` is the run's start. GPUs that report none of power,
-/// utilisation and memory are left out.
+/// utilization and memory are left out.
 pub fn served(scrape: &Scrape, zero: Instant) -> GpuTrace {
     let mut trace = GpuTrace::default();
     let mut places: BTreeMap<&str, usize> = BTreeMap::new();

@@ -41,7 +41,7 @@ pub struct GpuContext {
 }
 
 /// Sums the readings up.
-pub fn summarise(trace: &GpuTrace, circumstances: GpuContext) -> GpusUsage {
+pub fn summarize(trace: &GpuTrace, circumstances: GpuContext) -> GpusUsage {
     let window_s = circumstances.window_s;
     let devices: Vec<GpuUsage> = (0..trace.gpus.len()).map(|gpu| device(trace, gpu, window_s)).collect();
     let total =
@@ -224,7 +224,7 @@ mod tests {
     fn energy_is_the_area_under_power_within_the_window() {
         let at = [(-1.0, 100.0), (0.0, 100.0), (1.0, 300.0), (3.0, 300.0), (5.0, 100.0)];
         let readings = at.into_iter().map(|(at, watts)| reading(0, at, Some(watts))).collect();
-        let gpus = summarise(&trace(1, readings), gpu_context(4.0, 500.0));
+        let gpus = summarize(&trace(1, readings), gpu_context(4.0, 500.0));
         let gpu = &gpus.devices[0];
         // 200 + 600, and of the last piece the first half: from 300 to 200 W.
         assert_eq!((gpu.energy_j, gpu.covered_s, gpu.longest_gap_s), (Some(1050.0), 4.0, Some(2.0)));
@@ -238,7 +238,7 @@ mod tests {
     #[test]
     fn the_ends_of_the_window_are_interpolated_between_readings() {
         let readings = vec![reading(0, -0.5, Some(0.0)), reading(0, 1.5, Some(200.0))];
-        let gpus = summarise(&trace(1, readings), gpu_context(1.0, 1.0));
+        let gpus = summarize(&trace(1, readings), gpu_context(1.0, 1.0));
         // From 50 W at the start to 150 W one second later; no reading is in between.
         let gpu = &gpus.devices[0];
         assert_eq!((gpu.energy_j, gpu.readings, gpu.max_power_w), (Some(100.0), 0, None));
@@ -252,24 +252,24 @@ mod tests {
             reading(1, 0.0, None),
             reading(1, 1.0, None),
         ];
-        let gpus = summarise(&trace(2, readings), gpu_context(1.0, 1.0));
+        let gpus = summarize(&trace(2, readings), gpu_context(1.0, 1.0));
         assert_eq!((gpus.devices[0].energy_j, gpus.devices[1].energy_j), (Some(100.0), None));
         assert_eq!((gpus.energy_j, gpus.tokens_per_joule), (None, None));
         assert!(gpus.tokens_per_joule_is.contains("not every GPU reported its power"));
-        assert_eq!(summarise(&trace(0, Vec::new()), gpu_context(1.0, 1.0)).energy_j, None);
+        assert_eq!(summarize(&trace(0, Vec::new()), gpu_context(1.0, 1.0)).energy_j, None);
     }
 
     #[test]
     fn a_reading_without_power_is_bridged_and_the_gap_is_reported() {
         let readings = vec![reading(0, 0.0, Some(100.0)), reading(0, 1.0, None), reading(0, 2.0, Some(300.0))];
-        let gpu = &summarise(&trace(1, readings), gpu_context(2.0, 1.0)).devices[0];
+        let gpu = &summarize(&trace(1, readings), gpu_context(2.0, 1.0)).devices[0];
         assert_eq!((gpu.energy_j, gpu.longest_gap_s), (Some(400.0), Some(2.0)));
     }
 
     #[test]
     fn power_of_half_the_window_is_not_that_of_the_run() {
         let readings = vec![reading(0, 0.0, Some(100.0)), reading(0, 5.0, Some(100.0))];
-        let gpus = summarise(&trace(1, readings), gpu_context(10.0, 1.0));
+        let gpus = summarize(&trace(1, readings), gpu_context(10.0, 1.0));
         assert_eq!((gpus.energy_j, gpus.devices[0].covered_s), (Some(500.0), 5.0));
         assert_eq!(gpus.tokens_per_joule, None);
         assert_eq!(gpus.tokens_per_joule_is, "absent: power is known for 5.0 s of the window's 10.0 s only");
@@ -280,10 +280,10 @@ mod tests {
         let mask = |at_s, mask| GpuReading { at_s, throttle_mask: Some(mask), ..GpuReading::default() };
         // The first one is before the start.
         let readings = vec![mask(-1.0, 0x40), mask(0.0, 0x4), mask(1.0, 0x4), mask(2.0, 0x0), mask(3.0, 0x8004)];
-        let gpu = &summarise(&trace(1, readings), gpu_context(4.0, 1.0)).devices[0];
+        let gpu = &summarize(&trace(1, readings), gpu_context(4.0, 1.0)).devices[0];
         let seen = BTreeMap::from([("sw_power_cap".to_owned(), 0.75), ("bit 15".to_owned(), 0.25)]);
         assert_eq!(gpu.throttle_reasons, Some(seen));
-        let silent = &summarise(&trace(1, vec![reading(0, 0.0, None)]), gpu_context(4.0, 1.0)).devices[0];
+        let silent = &summarize(&trace(1, vec![reading(0, 0.0, None)]), gpu_context(4.0, 1.0)).devices[0];
         assert_eq!(silent.throttle_reasons, None);
     }
 

@@ -79,7 +79,7 @@ impl ServerIdentity {
     /// BLAKE3 of all that it reports, for cache keys; without its address and the name of its machine.
     pub fn digest(&self) -> Digest {
         let own = Self { address: String::new(), host: None, ..self.clone() };
-        // A struct of texts and numbers always serialises.
+        // A struct of texts and numbers always serializes.
         Digest::of(&serde_json::to_vec(&own).unwrap_or_default())
     }
 }

@@ -2,7 +2,7 @@
 //! must not share. Until then their texts are kept, about four bytes for each token.
 //!
 //! The joined text of an answer is counted, and the first chunk by itself, for TPOT. The tokens of the other chunks
-//! would need each prefix of the answer tokenised again, which grows with the square of its length: they stay uncounted,
+//! would need each prefix of the answer tokenized again, which grows with the square of its length: they stay uncounted,
 //! and figures that need them (inter-token latency, tokens of each second) count a chunk as one and are marked so. A server
 //! may have generated other tokens than the tokenizer finds in the same text; the two rarely differ by more than a few.
 

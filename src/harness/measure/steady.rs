@@ -35,7 +35,7 @@ pub struct Steady {
     pub requests: u64,
     /// Answers that ended within, per second.
     pub requests_per_s: f64,
-    /// Output tokens of successful requests that came in the whole seconds within, per second; not known where texts were tokenised again.
+    /// Output tokens of successful requests that came in the whole seconds within, per second; not known where texts were tokenized again.
     pub output_tokens_per_s: Option<f64>,
     pub ttft: Metric,
     pub tpot: Metric,

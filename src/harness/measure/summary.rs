@@ -35,7 +35,7 @@ pub(in crate::harness) struct RunStart {
 }
 
 /// `untaken`: requests that no user of a closed loop reached, because the run was stopped.
-pub(in crate::harness) fn summarise(
+pub(in crate::harness) fn summarize(
     spec: &BenchSpec,
     schedule: &Arc<RequestSchedule>,
     outputs: Vec<WorkerOutput>,

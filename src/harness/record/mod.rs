@@ -28,7 +28,7 @@ pub struct RequestRecord {
     pub requested_tokens: u32,
     /// Output tokens received, as `tokens.source` of the result counts them.
     pub tokens: u32,
-    /// They are those of its text, tokenised again by us.
+    /// They are those of its text, tokenized again by us.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub retokenized: bool,
     /// What they were counted by.

@@ -14,7 +14,7 @@ pub(in crate::harness) const GENERATOR: &str = "pcg64-blake3/2";
 /// Ids below this are special in the vocabularies in use (unknown, begin, end).
 const FIRST_PLAIN_TOKEN: u32 = 3;
 
-/// The generator for one purpose and one request. State and stream come from a hash, so neighbours are unrelated.
+/// The generator for one purpose and one request. State and stream come from a hash, so neighbors are unrelated.
 pub(in crate::harness) fn generator(purpose: &str, seed: u64, index: u64) -> Pcg64 {
     let digest = Hasher::new()
         .field(GENERATOR.as_bytes())

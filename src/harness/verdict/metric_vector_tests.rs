@@ -85,7 +85,7 @@ pub(in crate::harness) fn ended(
     collector.take(record, counted, None);
 }
 
-fn summarised(spec: &BenchSpec, collector: Collector) -> Measured {
+fn summarized(spec: &BenchSpec, collector: Collector) -> Measured {
     summarize_with(spec, collector, |_| ()).judge()
 }
 
@@ -123,7 +123,7 @@ pub(in crate::harness) fn summarize_with(
     change(&mut share);
     let start = summary::RunStart { wall: String::new(), zero: std::time::Instant::now() };
     let schedule = std::sync::Arc::new(plan(spec).unwrap());
-    UnjudgedRun::new(spec.clone().into(), summary::summarise(spec, &schedule, vec![share], 0, &start))
+    UnjudgedRun::new(spec.clone().into(), summary::summarize(spec, &schedule, vec![share], 0, &start))
 }
 
 fn close(found: Option<f64>, expected: f64) {
@@ -141,7 +141,7 @@ fn tokens_of_cancelled_requests_are_not_in_the_steady_rate() {
         let end = if index % 2 == 0 { RequestEnd::Ok } else { RequestEnd::CancelledEarly };
         ended(&mut all, index, (at, at, at + 40), 4, &chunks, end);
     }
-    let result = summarised(&spec(600), all).result;
+    let result = summarized(&spec(600), all).result;
     // 50 successful requests a second, of four tokens each.
     let (steady, full) = (result.steady.unwrap().output_tokens_per_s.unwrap(), result.rates.output_tokens.unwrap());
     assert!((steady - 200.0).abs() < 3.0 && (steady / full - 1.0).abs() < 0.02, "{steady} {full}");
@@ -201,7 +201,7 @@ fn five_hand_made_requests_give_the_primary_row() {
     let failed = RequestEnd::Failed { class: FailureClass::Server, why: "no".to_owned() };
     ended(&mut all, 4, (40, 41, 61), 1, &[], failed);
     let slo = Slo { ttft_ms: Some(300.0), tpot_ms: Some(25.0), e2e_ms: None };
-    let result = summarised(&BenchSpec { slo, ..spec(5) }, all).result;
+    let result = summarized(&BenchSpec { slo, ..spec(5) }, all).result;
     let latency = &result.latency;
     close(latency.ttft.mean, 315.25);
     close(latency.tpot.mean, 23.33);
@@ -238,7 +238,7 @@ fn a_stalled_server_cannot_hide() {
         let done = if is_stalled { stall_to + service } else { at + service };
         ended(&mut all, index, (at, at, done), 1, &[(done, 1)], RequestEnd::Ok);
     }
-    let result = summarised(&spec(6_000), all).result;
+    let result = summarized(&spec(6_000), all).result;
     for metric in [&result.latency.e2e, &result.latency.e2e_sent, &result.latency.ttft] {
         assert_eq!((metric.n, metric.p50, metric.p99), (6_000, Some(20.0), Some(1440.0)));
     }
@@ -257,7 +257,7 @@ fn late_by(late: u64, change: impl FnOnce(&mut BenchSpec)) -> RunResult {
         let at = index * 10;
         ended(&mut all, index, (at, at + late, at + late + 100), 1, &[(at + late + 100, 1)], RequestEnd::Ok);
     }
-    summarised(&spec, all).result
+    summarized(&spec, all).result
 }
 
 #[test]
@@ -286,7 +286,7 @@ fn the_worst_finding_decides_and_comes_first() {
 fn requests_that_vanish_are_noticed() {
     let mut all = Collector::new();
     ended(&mut all, 0, (0, 0, 10), 1, &[(10, 1)], RequestEnd::Ok);
-    let result = summarised(&spec(2), all).result;
+    let result = summarized(&spec(2), all).result;
     assert!(!result.counts.conserved);
     assert!(result.reasons().iter().any(|reason| reason.check == VerdictCheck::Conservation));
     assert_eq!(result.verdict(), crate::event::Verdict::InvalidClient);
@@ -318,12 +318,12 @@ fn a_value_that_was_counted_once_too_often_is_noticed_with_both_numbers() {
     let request = |all: &mut Collector| ended(all, 0, (0, 0, 60), 4, &[(20, 1), (40, 1), (60, 2)], RequestEnd::Ok);
     let mut all = Collector::new();
     request(&mut all);
-    let good = summarised(&spec(1), all).result;
+    let good = summarized(&spec(1), all).result;
     assert!(good.self_check.checks >= 6 && good.self_check.mismatches.is_empty(), "{:?}", good.self_check);
     let mut all = Collector::new();
     request(&mut all);
     all.itl_token.add(20e6, 1);
-    let result = summarised(&spec(1), all).result;
+    let result = summarized(&spec(1), all).result;
     assert_eq!(result.verdict(), crate::event::Verdict::InvalidClient);
     let reason = result.reasons().iter().find(|reason| reason.check == VerdictCheck::SelfCheck).unwrap();
     assert_eq!(reason.text, "the run's own sums disagree: values of ITL / tokens after the first chunks: 4 and 3");
@@ -345,7 +345,7 @@ fn without_the_tokens_of_single_chunks_there_is_no_itl_and_no_tpot() {
     }
     all.itl_token = ValueHistogram::new();
     let slo = Slo { ttft_ms: None, tpot_ms: Some(30.0), e2e_ms: None };
-    let result = summarised(&BenchSpec { slo, ..spec(2) }, all).result;
+    let result = summarized(&BenchSpec { slo, ..spec(2) }, all).result;
     let LatencyMetrics { tpot, itl_token, icl, .. } = &result.latency;
     assert_eq!((tpot.n, tpot.p50, itl_token.n, itl_token.p50), (0, None, 0, None));
     assert!(tpot.absent.is_some() && itl_token.absent.is_some());
@@ -372,7 +372,7 @@ fn a_result_is_the_same_of_records_in_memory_and_in_a_file() {
             ended(&mut all, index, (due, due + mixed % 2, first + 50), 4, &chunks, outcome);
         }
         let slo = Slo { ttft_ms: Some(100.0), tpot_ms: None, e2e_ms: None };
-        let result = summarised(&BenchSpec { scenario, slo, ..spec(3_000) }, all).result;
+        let result = summarized(&BenchSpec { scenario, slo, ..spec(3_000) }, all).result;
         serde_json::to_string_pretty(&result).unwrap()
     };
     for scenario in [
@@ -395,7 +395,7 @@ fn violations_invalidate_where_they_make_the_numbers_doubtful() {
         let mut all = Collector::new();
         ended(&mut all, 0, (0, 0, 20), 1, &[(20, 1)], RequestEnd::Ok);
         all.violations.add(class, || "an example".to_owned());
-        let result = summarised(&BenchSpec { protocol, ..spec(1) }, all).result;
+        let result = summarized(&BenchSpec { protocol, ..spec(1) }, all).result;
         assert_eq!(result.counts.violations[&class], 1);
         result.verdict()
     };

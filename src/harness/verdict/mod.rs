@@ -399,7 +399,7 @@ fn answers(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
     let is_limit = matches!(spec.scenario, LoadPattern::Outside(_));
     if tokens.longer + if is_limit { 0 } else { tokens.shorter } > 0 {
         let by = if tokens.source.contains(RETOKENIZED) {
-            "; they were counted by tokenising their text again, which may find a few more or less than were generated"
+            "; they were counted by tokenizing their text again, which may find a few more or less than were generated"
         } else {
             ""
         };

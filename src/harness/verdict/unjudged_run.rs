@@ -1,4 +1,4 @@
-//! A run between its measurement and its verdict: its numbers, and what else is learnt of it meanwhile.
+//! A run between its measurement and its verdict: its numbers, and what else is learned of it meanwhile.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -87,7 +87,7 @@ impl UnjudgedRun {
             token_source: result.tokens.source.clone(),
             ..context
         };
-        result.gpu = Some(gpu::summarise(&trace, context));
+        result.gpu = Some(gpu::summarize(&trace, context));
         self.measured.gpu = Some(trace);
     }
 

@@ -35,7 +35,7 @@ pub(in crate::interop) fn requests(lines: &[Value]) -> ImportedRequests {
             let metric = |tag: &str| at(line, &format!("/metrics/{tag}/value"));
             let issue = ms(ns(line, "request_start_ns")?);
             let end = ns(line, "request_end_ns").map_or(issue, ms);
-            let retokenised = metric("output_sequence_length").map(|n| n as u32);
+            let retokenized = metric("output_sequence_length").map(|n| n as u32);
             let gaps: Vec<f64> = line
                 .pointer("/metrics/inter_chunk_latency/value")
                 .and_then(Value::as_array)
@@ -44,7 +44,7 @@ pub(in crate::interop) fn requests(lines: &[Value]) -> ImportedRequests {
             let last = metric("request_latency").map(|ms| issue + ms);
             let error = line.get("error").filter(|error| !error.is_null());
             let chunks = match metric("time_to_first_token") {
-                Some(first) => from_gaps(issue + first, &gaps, retokenised, last),
+                Some(first) => from_gaps(issue + first, &gaps, retokenized, last),
                 None => TracedChunks::Every(Vec::new()),
             };
             Some(RequestTrace {
@@ -56,7 +56,7 @@ pub(in crate::interop) fn requests(lines: &[Value]) -> ImportedRequests {
                 input: metric("input_sequence_length").map(|n| n as u32),
                 input_server: None,
                 tokens: metric("usage_completion_tokens").map(|n| n as u32),
-                retokenised: retokenised.filter(|_| !is_server_count),
+                retokenized: retokenized.filter(|_| !is_server_count),
                 chunks,
                 error: error.map(|error| text_at(error, "/message").unwrap_or_else(|| error.to_string())),
             })

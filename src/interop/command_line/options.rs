@@ -275,7 +275,7 @@ mod tests {
 
     #[test]
     fn every_unknown_option_is_named_with_the_nearest_and_takes_its_words_along() {
-        let (line, faults) = read_line("--modle x --colour y z --streaming --request-rate");
+        let (line, faults) = read_line("--modle x --color y z --streaming --request-rate");
         assert_eq!(faults.len(), 3, "{faults:?}");
         assert!(faults[0].contains("`--modle` is no option of tool") && faults[0].contains("did you mean `--model`?"));
         assert!(faults[2].contains("`--request-rate` of tool needs a value"));

@@ -92,7 +92,7 @@ fn requests(value: &Value, benchmark: &Value) -> Option<ImportedRequests> {
                 input: at(one, "/input_metrics/total_tokens").map(|tokens| tokens as u32),
                 input_server: None,
                 tokens,
-                retokenised: None,
+                retokenized: None,
                 chunks,
                 error: (!ok).then(|| text_at(one, "/info/error").unwrap_or_else(|| "errored".to_owned())),
             })

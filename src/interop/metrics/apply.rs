@@ -159,8 +159,8 @@ impl ToolRules {
 
     fn output_tokens(&self, one: &RequestTrace) -> Option<u32> {
         match self.counted {
-            TokenCountRule::Server => one.tokens.or(one.retokenised),
-            TokenCountRule::Client => one.retokenised.or(one.tokens),
+            TokenCountRule::Server => one.tokens.or(one.retokenized),
+            TokenCountRule::Client => one.retokenized.or(one.tokens),
         }
     }
 

@@ -26,7 +26,7 @@ pub struct RequestTrace {
     pub tokens: Option<u32>,
     /// Output tokens as a client counts them, with a tokenizer of its own over the text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub retokenised: Option<u32>,
+    pub retokenized: Option<u32>,
     pub chunks: TracedChunks,
     /// What went wrong.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -130,7 +130,7 @@ impl RequestTrace {
 impl From<&RequestRecord> for RequestTrace {
     fn from(record: &RequestRecord) -> Self {
         let ms = |ns: u64| ns as f64 / 1e6;
-        // A text that was tokenised again has its first chunk counted, and no other.
+        // A text that was tokenized again has its first chunk counted, and no other.
         let known = |position: usize, tokens| {
             let is_known = !record.chunk_tokens_unknown || record.retokenized && position == 0;
             if is_known { tokens } else { UNCOUNTED }
@@ -168,7 +168,7 @@ impl From<&RequestRecord> for RequestTrace {
                 .and_then(|usage| usage.prompt)
                 .and_then(|tokens| u32::try_from(tokens).ok()),
             tokens: (!record.retokenized).then_some(record.tokens),
-            retokenised: record.retokenized.then_some(record.tokens),
+            retokenized: record.retokenized.then_some(record.tokens),
             chunks,
             error: match &record.ended {
                 RequestEnd::Failed { class, why } => Some(format!("{}: {why}", class.as_str())),

@@ -27,7 +27,7 @@ fn seen(
     index: u64,
     (sched, issue, end): (f64, f64, f64),
     tokens: u32,
-    retokenised: u32,
+    retokenized: u32,
     chunks: &[(f64, u32, ChunkKind)],
 ) -> RequestTrace {
     RequestTrace {
@@ -39,7 +39,7 @@ fn seen(
         input: None,
         input_server: None,
         tokens: Some(tokens),
-        retokenised: Some(retokenised),
+        retokenized: Some(retokenized),
         chunks: TracedChunks::Every(
             chunks.iter().map(|&(at, tokens, kind)| TracedChunk { at, tokens, kind }).collect(),
         ),

@@ -36,7 +36,7 @@ pub(in crate::interop) fn requests(value: &Value) -> ImportedRequests {
                 input_server: None,
                 // The file has no counts.
                 tokens: Some(chunks.iter().map(|chunk| chunk.tokens).sum()),
-                retokenised: None,
+                retokenized: None,
                 chunks: TracedChunks::Every(chunks),
                 error: (!ok).then(|| "no response that counts".to_owned()),
             })

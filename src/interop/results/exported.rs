@@ -195,7 +195,7 @@ pub(in crate::interop) fn spread(
 
 /// A tool's own tokenizer counts text; where another count is taken, there is no such count.
 pub(in crate::interop) fn counted_otherwise(measured_run: &MeasuredRun, out: &mut Exported) {
-    if ok(measured_run).any(|one| one.retokenised.is_none()) {
+    if ok(measured_run).any(|one| one.retokenized.is_none()) {
         let source = match measured_run.result.token_source() {
             "" => "the server",
             source => source,
@@ -234,14 +234,14 @@ mod tests {
         let mut run = MeasuredRun { name: "vector".to_owned(), result, request_traces: vector() };
         let mut out = Exported::default();
         let sum = |run: &MeasuredRun, tool, out: &mut Exported| Some(output_tokens(run, tool, "tokens", out)?.sum());
-        let by_client: u32 = ok(&run).filter_map(|one| one.retokenised).sum();
+        let by_client: u32 = ok(&run).filter_map(|one| one.retokenized).sum();
         let by_server: u32 = ok(&run).filter_map(|one| one.tokens).sum();
         assert_ne!(by_client, by_server);
         assert_eq!(sum(&run, Tool::AiPerf, &mut out), Some(f64::from(by_client)), "AIPerf counts at the client");
         assert_eq!(sum(&run, Tool::Vllm, &mut out), Some(f64::from(by_server)), "vLLM takes the server's count");
         assert!(out.left_out.is_empty());
         let first = run.request_traces.iter_mut().find(|one| one.ok).unwrap();
-        (first.tokens, first.retokenised) = (None, None);
+        (first.tokens, first.retokenized) = (None, None);
         assert_eq!(sum(&run, Tool::Vllm, &mut out), None);
         assert_eq!(out.left_out, [format!("tokens: {}", MissingMetric::Tokens.reason())]);
     }

@@ -186,7 +186,7 @@ fn of_files(name: &str, RunFiles { numbers, mut requests }: RunFiles) -> Result<
     {
         requests.counted = numbers.counted;
         for one in &mut requests.request_traces {
-            one.tokens = one.retokenised.take().or(one.tokens);
+            one.tokens = one.retokenized.take().or(one.tokens);
         }
     }
     let seen = requests.as_ref().map(|(_, requests)| requests.request_traces.clone()).unwrap_or_default();
@@ -324,7 +324,7 @@ fn computed(requests: ImportedRequests) -> ImportedNumbers {
     let requests_per_s = tool.rate(&seen).ok();
     let count = if tool == Tool::GenAiPerf { seen.len() } else { ok().count() } as f64;
     let window_s = requests_per_s.filter(|rate| *rate > 0.0).map(|rate| count / rate);
-    let output_tokens = sum(|one| one.retokenised.or(one.tokens));
+    let output_tokens = sum(|one| one.retokenized.or(one.tokens));
     ImportedNumbers {
         tool: Some(tool),
         format,

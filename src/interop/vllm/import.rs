@@ -101,7 +101,7 @@ pub(in crate::interop) fn requests(value: &Value) -> Option<ImportedRequests> {
                 input: number(list("input_lens"), n).map(|tokens| tokens as u32),
                 input_server: None,
                 tokens,
-                retokenised: None,
+                retokenized: None,
                 chunks: if ok {
                     from_gaps(issue + to_first, &gaps, tokens, Some(end))
                 } else {

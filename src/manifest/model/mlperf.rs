@@ -153,7 +153,7 @@ pub struct MlperfPackage {
     pub round: String,
     #[serde(default)]
     pub division: Division,
-    /// Your organisation, as registered for the round.
+    /// Your organization, as registered for the round.
     pub submitter: String,
     /// The name of the system: of its file, and of its folder under `results`.
     pub system: String,
@@ -167,7 +167,7 @@ pub struct MlperfPackage {
     /// What goes into `src/`: a folder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// What goes into `documentation/`: a folder (calibration, bandwidth, licences).
+    /// What goes into `documentation/`: a folder (calibration, bandwidth, licenses).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub documentation: Option<String>,
     /// A clone of mlcommons/inference, whose checker decides.

@@ -1,7 +1,7 @@
 //! The manifest's types after rendering: what a stage may contain, and the source of the JSON Schema.
 //!
 //! Every error a schema can see is found by walking the YAML against the schema of these types, so a value that
-//! reaches serde deserialises. Numbers and switches are plain Rust types here; in the YAML each may also be a
+//! reaches serde deserializes. Numbers and switches are plain Rust types here; in the YAML each may also be a
 //! `{{ expression }}`, which the schema allows beside the type.
 
 mod action;

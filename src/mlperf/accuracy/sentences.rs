@@ -26,7 +26,7 @@ struct Mark {
     at: usize,
     /// Where what follows it begins to matter: the next word, after spaces.
     next_word: Option<usize>,
-    /// End of what decides: the mark's right neighbour, or the next word.
+    /// End of what decides: the mark's right neighbor, or the next word.
     until: usize,
 }
 

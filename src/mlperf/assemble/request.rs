@@ -26,7 +26,7 @@ pub struct AssembleRequest {
     pub packages: Vec<PathBuf>,
     /// Results of other harnesses.
     pub logs: Vec<ForeignResult>,
-    /// In place of the parts' own texts: calibration, bandwidth, licences.
+    /// In place of the parts' own texts: calibration, bandwidth, licenses.
     pub documentation: Option<PathBuf>,
     /// Each result for 99.9 % of the accuracy is one for 99 %, too, where the round has both.
     pub copy_to_99: bool,

@@ -133,7 +133,7 @@ impl DatasetShape {
                 &["gpqa", "mmlu_pro", "math500", "aime", "livecodebench"],
             ),
             ScoringMethod::GptOss => (
-                LengthDistribution::of(1_000.0, SIGMA, 64, 8_192, "a choice: texts to summarise"),
+                LengthDistribution::of(1_000.0, SIGMA, 64, 8_192, "a choice: texts to summarize"),
                 FEW,
                 (0, 199_998),
                 &["aime25", "gpqa_diamond", "livecodebench_v6"],

@@ -130,7 +130,7 @@ impl LoadedLibrary {
         }
         let shown = || path.display().to_string();
         let load_error = |error: libloading::Error| LoadgenError::Load { path: shown(), why: error.to_string() };
-        // SAFETY: loading runs the library's initialisers, which are those of the C++ standard library and of LoadGen.
+        // SAFETY: loading runs the library's initializers, which are those of the C++ standard library and of LoadGen.
         let library = unsafe { libloading::Library::new(path) }.map_err(load_error)?;
         // SAFETY: the type is that of `rlg_abi` in every version of shim.h.
         let abi = unsafe { library.get::<unsafe extern "C" fn() -> c_int>(b"rlg_abi") }.map_err(load_error)?;

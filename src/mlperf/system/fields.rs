@@ -24,7 +24,7 @@ pub const EXAMPLE_SUBMITTER: &str = "Example";
 /// In the order of the rules.
 pub const FIELDS: [SystemField; 35] = [
     must("division", "closed, open or network", "closed"),
-    must("submitter", "your organisation, as its folder is called", EXAMPLE_SUBMITTER),
+    must("submitter", "your organization, as its folder is called", EXAMPLE_SUBMITTER),
     must("status", "whether one can buy it: available, preview or rdi", "available"),
     must("system_name", "what the system is called in the table of results", "8xH200 server"),
     must("number_of_nodes", "hosts that one result was measured on", "1"),

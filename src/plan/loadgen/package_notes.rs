@@ -12,7 +12,7 @@ pub(super) fn package_notes(package: &MlperfPackage, machine: &Path) -> Vec<Stri
     let mut notes = missing_scenarios(package);
     if package.submitter == EXAMPLE_SUBMITTER && !package.rehearse {
         notes.push(format!(
-            "the submitter is `{EXAMPLE_SUBMITTER}`, a stand-in: `submitter` is your organisation, as registered for the round"
+            "the submitter is `{EXAMPLE_SUBMITTER}`, a stand-in: `submitter` is your organization, as registered for the round"
         ));
     }
     for (name, near) in misspelt_fields(&package.system_json) {

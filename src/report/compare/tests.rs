@@ -235,7 +235,7 @@ fn with_several_runs_a_gate_needs_the_difference_to_be_shown() {
 }
 
 #[test]
-fn a_client_limited_result_is_labelled() {
+fn a_client_limited_result_is_labeled() {
     let (mut a, b) = (measured_run("a", "one", |_| 100.0), measured_run("b", "one", |_| 110.0));
     change(&mut a, |file| file["verdict"] = json!("invalid_client"));
     let sets = [RunSet::single(ComparedResult::of(&a)), RunSet::single(ComparedResult::of(&b))];

@@ -35,7 +35,7 @@ pub(super) struct BenchSection {
     /// What was measured, in a line and in full; nothing in files of older programs.
     pub identity: Option<String>,
     pub identity_entries: Vec<(String, String)>,
-    /// `good`, `odd`, `bad` or `none`: the colour of the badge.
+    /// `good`, `odd`, `bad` or `none`: the color of the badge.
     pub tone: &'static str,
     pub reasons: Vec<String>,
     /// The most important numbers: name, value, what was counted.

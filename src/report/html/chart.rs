@@ -4,7 +4,7 @@
 //! page need a script of several hundred kilobytes, and those that draw SVG here are larger than the few elements that a chart has.
 
 use super::axis::AxisScale;
-use super::overlay::colour;
+use super::overlay::color;
 use super::svg::{Anchor, SvgCanvas, number};
 use crate::report::terminal::styler::cut;
 
@@ -20,7 +20,7 @@ const LEGEND_CHARACTER: f64 = 9.0;
 /// As many characters of a title as fit beside each other, on a phone, too.
 const TITLE: usize = 70;
 /// More points of a curve than this have no labels.
-const LABELLED: usize = 24;
+const LABELED: usize = 24;
 
 /// What is drawn.
 pub(super) struct Chart<'a> {
@@ -38,7 +38,7 @@ pub(super) struct Chart<'a> {
 
 /// One curve.
 pub(super) struct ChartSeries {
-    /// Which colour and dashes.
+    /// Which color and dashes.
     pub place: usize,
     pub name: String,
     pub points: Vec<ChartPoint>,
@@ -99,7 +99,7 @@ impl Chart<'_> {
         }
         // Labels are on top, on no point, and on no line where there is room, whichever curve that is of. With many points they are
         // rare.
-        let labelled = || self.series.iter().filter(|series| series.points.len() <= LABELLED);
+        let labeled = || self.series.iter().filter(|series| series.points.len() <= LABELED);
         let is_drawn = |point: &&ChartPoint| point.x.is_finite() && point.y.is_finite();
         let dot = |point: &ChartPoint| {
             let (x, y, reach) = (frame.x(point.x), frame.y(point.y), if point.is_knee { 9.0 } else { 4.0 });
@@ -110,15 +110,15 @@ impl Chart<'_> {
             (right - text.chars().count() as f64 * CHARACTER, right, frame.y(*at) - 5.0)
         };
         let limits = self.limits.iter().filter(|limit| limit.0 <= highest * 3.0).map(limit);
-        let points = labelled().flat_map(|series| &series.points).filter(is_drawn).map(dot);
+        let points = labeled().flat_map(|series| &series.points).filter(is_drawn).map(dot);
         let mut drawn = DrawnMarks {
             texts: points.chain(limits).collect(),
             lines: self.series.iter().flat_map(|series| frame.lines(series)).collect(),
         };
         for series in &self.series {
             for point in series.points.iter().filter(is_drawn) {
-                let is_labelled = series.points.len() <= LABELLED || point.is_knee;
-                if is_labelled && !point.label.is_empty() {
+                let is_labeled = series.points.len() <= LABELED || point.is_knee;
+                if is_labeled && !point.label.is_empty() {
                     let knee = if point.is_knee { " knee" } else { "" };
                     let label = format!("{}{knee}", point.label);
                     drawn.place_label(&mut picture, (frame.x(point.x), frame.y(point.y)), &label);
@@ -138,7 +138,7 @@ impl Chart<'_> {
         let mut x = LEFT;
         for series in &self.series {
             let name = cut(&series.name, longest);
-            picture.line((x, 32.0), (x + 20.0, 32.0), &format!("curve {}", colour(series.place)));
+            picture.line((x, 32.0), (x + 20.0, 32.0), &format!("curve {}", color(series.place)));
             picture.text(x + 25.0, 36.0, "tick", Anchor::Start, &name);
             x += 36.0 + name.chars().count() as f64 * LEGEND_CHARACTER;
         }
@@ -206,7 +206,7 @@ impl ChartFrame {
     }
 
     fn series(&self, series: &ChartSeries, picture: &mut SvgCanvas) {
-        let class = colour(series.place);
+        let class = color(series.place);
         let line = self.curve(series);
         if line.len() > 1 {
             picture.curve(line, &format!("curve {class}"));

@@ -3,8 +3,8 @@
 use super::plot_frame::{PlotFrame, RIGHT, SIZE, TOP, thinned};
 use super::svg::{Anchor, number};
 
-/// As many have a colour of their own; more begin again.
-const COLOURS: usize = 8;
+/// As many have a color of their own; more begin again.
+const COLORS: usize = 8;
 /// A tail beyond the p99 of all that is longer than this, against it, would press the rest flat.
 const TAIL: f64 = 1.6;
 
@@ -15,9 +15,9 @@ pub(super) struct OverlayCurve {
     pub points: Vec<(f64, f64)>,
 }
 
-/// The class that gives the curve of a result, and its sample in a legend, their colour.
-pub(super) fn colour(place: usize) -> String {
-    format!("c{}", place % COLOURS)
+/// The class that gives the curve of a result, and its sample in a legend, their color.
+pub(super) fn color(place: usize) -> String {
+    format!("c{}", place % COLORS)
 }
 
 /// The share of values at most as large, in percent; `title` names the metric, `unit` what is below the axis.
@@ -50,7 +50,7 @@ pub(super) fn spread(title: &str, unit: &str, all: &[(usize, Vec<f64>)]) -> Opti
         let beyond = drawn.len() + 1 > inside.len();
         let edge = inside.last().filter(|_| beyond).map(|last| (end, last.1));
         let line = inside.iter().copied().chain(edge).map(|(a, b)| (frame.x(a), frame.y(b)));
-        picture.curve(line, &format!("curve {}", colour(curve.place)));
+        picture.curve(line, &format!("curve {}", color(curve.place)));
     }
     if end < widest {
         let text = format!("the tail continues to {}", number(widest));
@@ -70,7 +70,7 @@ pub(super) fn course(title: &str, across: &str, all: &[OverlayCurve]) -> Option<
     let mut picture = frame.draw(title, across);
     for series in drawn {
         let line = thinned(&series.points).into_iter().map(|(a, b)| (frame.x(a), frame.y(b)));
-        picture.curve(line, &format!("curve {}", colour(series.place)));
+        picture.curve(line, &format!("curve {}", color(series.place)));
     }
     Some(picture.finish())
 }
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn each_result_has_its_colour_and_one_value_is_no_curve() {
+    fn each_result_has_its_color_and_one_value_is_no_curve() {
         let picture = spread("TTFT", "ms", &[(0, vec![1.0, 2.0]), (1, vec![5.0]), (9, vec![1.0, 3.0])]).expect("two");
         assert!(picture.contains(r#"class="curve c0""#) && picture.contains(r#"class="curve c1""#));
         assert_eq!(picture.matches("<path").count(), 2);

@@ -4,7 +4,7 @@ use crate::report::markup::escape;
 use crate::units::grouped;
 use std::fmt::Write as _;
 
-/// A picture being drawn. Colours come from the page's classes, so that dark and print need no second drawing.
+/// A picture being drawn. Colors come from the page's classes, so that dark and print need no second drawing.
 pub(super) struct SvgCanvas {
     body: String,
     width: f64,

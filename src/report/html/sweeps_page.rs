@@ -2,7 +2,7 @@
 
 use minijinja::{Value as Safe, context};
 
-use super::overlay::colour;
+use super::overlay::color;
 use super::sweep;
 use super::sweep_charts::{NamedSweep, draw};
 use crate::harness::{RunIdentity, SweepReport};
@@ -79,7 +79,7 @@ pub fn compare_sweeps(sweeps: &[ComparedSweep], rules: CompareRules) -> Result<S
             simulated => sweeps.iter().any(|sweep| sweep.report.is_simulated()),
             sweeps => sweeps.iter().enumerate().map(|(n, sweep)| context! {
                 letter => letter(n),
-                colour => colour(n),
+                color => color(n),
                 name => &sweep.name,
                 verdict => sweep.report.verdict_text(),
                 tone => sweep::tone(&sweep.report),

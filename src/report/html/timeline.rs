@@ -77,7 +77,7 @@ const fn class(entry: &TaskState) -> &'static str {
     }
 }
 
-/// Keeps both ends of a long name: they distinguish it from its neighbours.
+/// Keeps both ends of a long name: they distinguish it from its neighbors.
 pub(super) fn shortened(name: &str, most: usize) -> String {
     let chars: Vec<char> = name.chars().collect();
     if chars.len() <= most {

@@ -4,7 +4,7 @@
 use minijinja::{Value as Safe, context};
 
 use super::chart::{Chart, ChartPoint, ChartSeries, PointKind};
-use super::overlay::colour;
+use super::overlay::color;
 use super::svg::number;
 use crate::report::page_template::render_page;
 use crate::report::what_if::{WhatIfNumbers, WhatIfRow, lengths};
@@ -42,7 +42,7 @@ pub fn what_if(
             head => keys.iter().map(|key| (*key).to_owned()).chain(HEAD.map(str::to_owned)).collect::<Vec<String>>(),
             settings => keys.len(),
             legend => curves.iter().enumerate().map(|(place, (at, _))| context! {
-                colour => colour(place), letter => at + 1, name => rows[*at].name(),
+                color => color(place), letter => at + 1, name => rows[*at].name(),
             }).collect::<Vec<_>>(),
             left_out => rows.iter().filter(|row| !row.curve.is_empty()).count().saturating_sub(MOST_CURVES),
             rows => rows.iter().enumerate().map(|(at, row)| context! {

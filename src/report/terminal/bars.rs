@@ -174,7 +174,7 @@ mod tests {
             "  {spinner} {prefix:.cyan}  {bar:24.green/dim} {pos}/{len} {wide_msg}",
         ] {
             let plain = template.replace(".green/dim", "").replace(".cyan", "").replace(".dim", "").replace(":}", "}");
-            ProgressStyle::with_template(template).expect("with colour");
+            ProgressStyle::with_template(template).expect("with color");
             ProgressStyle::with_template(&plain).expect("without");
         }
     }

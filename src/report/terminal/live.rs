@@ -80,7 +80,7 @@ impl LiveDisplay {
         Self::with(look, way, styler, to)
     }
 
-    /// To any writer, without bars and, unless colour is `Always`, without control codes.
+    /// To any writer, without bars and, unless color is `Always`, without control codes.
     pub fn to(look: LiveOptions, to: Box<dyn Write + Send>) -> Self {
         let styler = if look.color == anstream::ColorChoice::Always { Styler::ON } else { Styler::OFF };
         Self::with(look, if look.json_lines { OutputMode::Json } else { OutputMode::Plain }, styler, to)

@@ -1,10 +1,10 @@
-//! How text looks on a terminal: colour, durations, tables. Text from outside never brings control codes along.
+//! How text looks on a terminal: color, durations, tables. Text from outside never brings control codes along.
 
 use anstyle::{AnsiColor, Style};
 
 use super::wrap::{shown_width, wrapped};
 
-/// Colour, or none; and how wide lines may be.
+/// Color, or none; and how wide lines may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Styler {
     on: bool,
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_lines_up_whatever_the_colour() {
+    fn a_table_lines_up_whatever_the_color() {
         let row = |a: &str, b: &str| vec![(TextRole::Good, a.to_owned()), (TextRole::Plain, b.to_owned())];
         let rows = [row("a", "one"), row("long", ""), row("", "two")];
         assert_eq!(table(Styler::OFF, "  ", &rows), "  a     one\n  long\n        two\n");

@@ -156,7 +156,7 @@ fn headlines(run_state: &RunState, styler: Styler, out: &mut String) {
     out.push_str(&ragged(styler, "  ", &rows));
 }
 
-/// The colour of a verdict; other texts have none.
+/// The color of a verdict; other texts have none.
 fn verdict_role(word: &str) -> TextRole {
     if word.starts_with("INVALID") {
         TextRole::Bad

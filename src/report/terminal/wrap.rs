@@ -1,7 +1,7 @@
 //! Long lines of a table on a narrow terminal: broken between words, each part under the cell that it belongs to.
 
 /// Breaks lines of more than `width` characters between words. A part goes on where the cell that was broken begins (cells are
-/// two or more spaces apart), or where the last one did that leaves room. Escape sequences of colours take no room; a word that is
+/// two or more spaces apart), or where the last one did that leaves room. Escape sequences of colors take no room; a word that is
 /// longer than a line stays whole.
 pub fn wrapped(text: &str, width: usize) -> String {
     let mut out = String::with_capacity(text.len());
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn colours_take_no_room_and_a_long_word_stays_whole() {
+    fn colors_take_no_room_and_a_long_word_stays_whole() {
         assert_eq!(wrapped("\u{1b}[2mone two\u{1b}[0m", 7), "\u{1b}[2mone two\u{1b}[0m");
         assert_eq!(wrapped("log  /a/path/that/is/long", 10), "log  /a/path/that/is/long");
     }

@@ -33,7 +33,7 @@ impl CalibrationTarget {
 pub struct RegionError {
     pub region: &'static str,
     pub count: usize,
-    /// Mean of (modelled − measured) / measured.
+    /// Mean of (modeled − measured) / measured.
     pub bias: f64,
     /// Mean of its absolute value.
     pub mean: f64,
@@ -51,7 +51,7 @@ pub struct FittedStep {
     pub prompt_tokens: u64,
     /// Seconds.
     pub measured: f64,
-    pub modelled: f64,
+    pub modeled: f64,
 }
 
 /// A calibration, and its errors.
@@ -125,7 +125,7 @@ pub fn calibrate(target: &CalibrationTarget, logs: &[Vec<LoggedStep>]) -> Result
             batch: one.steps[0].decode_requests,
             prompt_tokens: one.steps.iter().map(|step| step.prefill_tokens).sum(),
             measured: one.seconds,
-            modelled: whole.seconds(one),
+            modeled: whole.seconds(one),
         })
         .collect();
     Ok(StepTimeFit {

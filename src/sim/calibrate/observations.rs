@@ -1,7 +1,7 @@
 //! What of a step log can be used for a fit.
 //!
 //! vLLM schedules the next step before it has the result of the one in flight, so the time between two ends may belong to a
-//! neighbour. The time of a step is used where its neighbours are the same; a run of steps with prompts is used as a whole,
+//! neighbor. The time of a step is used where its neighbors are the same; a run of steps with prompts is used as a whole,
 //! which is exact, because a step's time is a sum. What begins after an idle time is left out until the engine has settled.
 
 use super::step_log::LoggedStep;

@@ -2,7 +2,7 @@
 //!
 //! One iteration: capacity scheduler → micro-batch scheduler → one forward step priced by `Coefficients` → tokens
 //! appear at its end → finished requests leave. The rules are those of TensorRT-LLM's batch manager as its public
-//! sources describe them, and vLLM's. With speculative decoding a request makes several tokens in a step. Not modelled: reuse of
+//! sources describe them, and vLLM's. With speculative decoding a request makes several tokens in a step. Not modeled: reuse of
 //! blocks (but for a prefix that is there on arrival), beams, overlapped scheduling. Reads no clock, has no random state,
 //! iterates no hash map.
 

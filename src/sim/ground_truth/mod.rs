@@ -1,4 +1,4 @@
-//! Servers with known behaviour, to check a load generator against: one answers at once, one follows a script and
+//! Servers with known behavior, to check a load generator against: one answers at once, one follows a script and
 //! records when it wrote what. Real sockets, KServe v2 over HTTP/2; no model, no scheduler.
 //!
 //! The script is a pure function of the seed and the request's number, whatever the load. Each action of the server is

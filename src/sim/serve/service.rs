@@ -1,4 +1,4 @@
-//! The gRPC interface: KServe v2 with Triton's behaviour.
+//! The gRPC interface: KServe v2 with Triton's behavior.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;

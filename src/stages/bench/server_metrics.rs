@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::event::{Endpoint, Failure, FailureKind};
 use crate::harness::{UnjudgedRun, host_of};
-use crate::triton::{HttpAddress, Scraper, ServerMetrics, summarise, summarise_part};
+use crate::triton::{HttpAddress, Scraper, ServerMetrics, summarize, summarize_part};
 
 /// Often enough for minutes of load, and seldom enough to cost nothing that can be measured.
 const EVERY: Duration = Duration::from_secs(1);
@@ -39,7 +39,7 @@ pub async fn finish(scraper: Scraper, endpoints: &[Endpoint], measured: &mut Unj
             .servers
             .iter()
             .any(own)
-            .then(|| ServerMetrics { series: BTreeMap::new(), ..summarise_part(&scrape, own, zero, window) });
+            .then(|| ServerMetrics { series: BTreeMap::new(), ..summarize_part(&scrape, own, zero, window) });
     }
-    measured.server_counted(summarise(&scrape, zero, window), scrape);
+    measured.server_counted(summarize(&scrape, zero, window), scrape);
 }

@@ -1,4 +1,4 @@
-//! `mlperf:` — the steps towards a submission.
+//! `mlperf:` — the steps toward a submission.
 
 mod checker;
 mod dataset;

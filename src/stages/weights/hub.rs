@@ -140,15 +140,15 @@ impl Hub {
         match (status, code) {
             (_, "GatedRepo") | (StatusCode::FORBIDDEN, _) if self.token.is_some() => {
                 failure("the hub knows the token, and its owner has no access".to_owned())
-                    .hint(format!("accept the licence at {page} with that account; it may take a while until it is granted"))
+                    .hint(format!("accept the license at {page} with that account; it may take a while until it is granted"))
             }
             (_, "GatedRepo") | (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN, _) if self.token.is_none() => {
                 failure("the hub requires authentication, and there is no token".to_owned()).hint(format!(
-                    "accept the licence at {page}, make a token at {endpoint}/settings/tokens, and set HF_TOKEN; is the name spelled right?"
+                    "accept the license at {page}, make a token at {endpoint}/settings/tokens, and set HF_TOKEN; is the name spelled right?"
                 ))
             }
             (StatusCode::UNAUTHORIZED, _) => failure("the hub does not accept the token".to_owned()).hint(format!(
-                "make a new one at {endpoint}/settings/tokens and set HF_TOKEN; the licence is accepted at {page}"
+                "make a new one at {endpoint}/settings/tokens and set HF_TOKEN; the license is accepted at {page}"
             )),
             (StatusCode::NOT_FOUND, "RevisionNotFound") => failure(format!("there is no {what}")),
             (StatusCode::NOT_FOUND, _) => {

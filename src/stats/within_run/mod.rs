@@ -1,4 +1,4 @@
-//! Intervals of the mean and of percentiles of one run with values that depend on their neighbours: requests that meet in a
+//! Intervals of the mean and of percentiles of one run with values that depend on their neighbors: requests that meet in a
 //! queue are slow together, so that N of them are worth fewer independent ones.
 //!
 //! How much fewer is estimated from means of batches (of counts beyond the percentile, for a percentile): where values are
@@ -12,7 +12,7 @@
 //! needs, the wider its interval; and that of a mean reaches further up than down, because a run that misses the busy
 //! times has both a lower mean and a smaller spread.
 //!
-//! Thresholds come from simulated queues (`cargo bench --bench stats`): M/M/4 and M/D/8 at 50, 80 and 90 % utilisation. A
+//! Thresholds come from simulated queues (`cargo bench --bench stats`): M/M/4 and M/D/8 at 50, 80 and 90 % utilization. A
 //! server of batches, one with lognormal services, and bursts of arrivals were looked at afterwards.
 
 mod nth_smallest;
@@ -81,7 +81,7 @@ impl fmt::Display for NoInterval {
             Self::TooFewValues { n } => write!(f, "not enough values: {n} of {FEWEST_VALUES}"),
             Self::TooDependent { n, blocks, needed } => write!(
                 f,
-                "not enough independent values: neighbours are correlated, so that {n} are worth about {blocks:.0} independent blocks, and {needed:.0} are needed"
+                "not enough independent values: neighbors are correlated, so that {n} are worth about {blocks:.0} independent blocks, and {needed:.0} are needed"
             ),
             Self::TooFewBeyond { beyond } => {
                 write!(f, "not enough independent values beyond it: about {beyond:.0} of {FEWEST_BEYOND:.0}")

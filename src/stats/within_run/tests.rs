@@ -31,7 +31,7 @@ impl Coverage {
 
 /// P(wait > t) of M/M/c is C·exp(−c·(1 − ρ)·t), by Erlang.
 fn wait_percentile(queue: &SimulatedQueue, p: f64) -> f64 {
-    (queue.erlang_c() / (1.0 - p)).ln() / (queue.servers as f64 * (1.0 - queue.utilisation))
+    (queue.erlang_c() / (1.0 - p)).ln() / (queue.servers as f64 * (1.0 - queue.utilization))
 }
 
 #[test]
@@ -47,21 +47,21 @@ fn independent_values_have_intervals_that_hold() {
     assert!(all.iter().all(|one| one.given >= 75 && one.is_kept()), "{all:?}");
 }
 
-/// Waits of M/M/4: at 50 % utilisation a run of 10,000 is long, at 90 % it is short, and then there is no interval.
+/// Waits of M/M/4: at 50 % utilization a run of 10,000 is long, at 90 % it is short, and then there is no interval.
 #[test]
 fn waits_in_a_queue_have_intervals_that_hold_or_none() {
-    for (utilisation, runs, least, most) in [(0.5, 40, 38, 40), (0.8, 30, 0, 30), (0.9, 30, 0, 2)] {
-        let queue = SimulatedQueue::new(4, ServiceTime::Exponential, utilisation);
-        let mean = queue.erlang_c() / (4.0 * (1.0 - utilisation));
+    for (utilization, runs, least, most) in [(0.5, 40, 38, 40), (0.8, 30, 0, 30), (0.9, 30, 0, 2)] {
+        let queue = SimulatedQueue::new(4, ServiceTime::Exponential, utilization);
+        let mean = queue.erlang_c() / (4.0 * (1.0 - utilization));
         let (mut of_mean, mut of_tail) = (Coverage::default(), Coverage::default());
         for seed in 0..runs {
             let series = RunSeries::new(queue.requests(10_000, seed).into_iter().map(|request| request.wait));
             of_mean.count(series.mean_interval(), mean);
             of_tail.count(series.percentile_interval(0.95), wait_percentile(&queue, 0.95));
         }
-        assert!((least..=most).contains(&of_mean.given), "at {utilisation}: {of_mean:?}");
+        assert!((least..=most).contains(&of_mean.given), "at {utilization}: {of_mean:?}");
         for coverage in [of_mean, of_tail] {
-            assert!(coverage.given < 10 || coverage.is_kept(), "at {utilisation}: {coverage:?}");
+            assert!(coverage.given < 10 || coverage.is_kept(), "at {utilization}: {coverage:?}");
         }
     }
 }
@@ -75,7 +75,7 @@ fn a_short_run_says_why_it_has_no_interval() {
     let busy = RunSeries::new(queue.requests(3_000, 1).into_iter().map(|request| request.wait));
     let why = busy.mean_interval().unwrap_err().to_string();
     assert!(
-        why.starts_with("not enough independent values: neighbours are correlated, so that 3000 are worth about "),
+        why.starts_with("not enough independent values: neighbors are correlated, so that 3000 are worth about "),
         "{why}"
     );
 }

@@ -1,14 +1,14 @@
-//! A server's `/metrics`: parsed, polled over a run, and summarised in a few numbers.
+//! A server's `/metrics`: parsed, polled over a run, and summarized in a few numbers.
 //!
 //! They are the server's own counts, not a measurement: a Triton counts requests of decoupled models that were
 //! cancelled, timed out or failed as successes. They help to explain a measurement.
 
 mod parse;
 mod scrape;
-mod summarised_series;
+mod summarized_series;
 mod summary;
 mod tracks;
 
 pub use parse::{Exposition, MetricFamily, MetricKind, MetricSample, MetricValue, MetricsError};
 pub use scrape::{MetricSeries, Scrape, Scraper, ServerPoll};
-pub use summary::{Derived, ServerMetric, ServerMetrics, summarise, summarise_part};
+pub use summary::{Derived, ServerMetric, ServerMetrics, summarize, summarize_part};

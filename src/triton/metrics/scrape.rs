@@ -10,14 +10,14 @@ use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
 use super::parse::{Exposition, MetricKind, MetricValue, MetricsError};
-use super::summarised_series::{MOST_POINT_BYTES, POINTS, is_summarised};
+use super::summarized_series::{MOST_POINT_BYTES, POINTS, is_summarized};
 use crate::triton::client::ClientErrorKind;
 use crate::triton::http::{HttpAddress, HttpClient};
 
 /// A server that takes longer than this is missed in this round.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Bytes of memory that all polls of a run, and summarising them, may take together: a poll each second of eight servers with ten thousand
+/// Bytes of memory that all polls of a run, and summarizing them, may take together: a poll each second of eight servers with ten thousand
 /// series each for ten minutes, or with eight hundred for two hours. Beyond that every second poll is dropped.
 const MOST_POLLS_BYTES: usize = 1 << 30;
 /// The part of it for what is kept, and for its summary.
@@ -285,7 +285,7 @@ impl Scrape {
 /// What a series takes: here, and in the summaries of the run and of each server's host.
 fn bytes_of_series(series: &MetricSeries, servers: usize) -> usize {
     let once = 3 * series.key.len() + SERIES_BYTES + series.labels.len() * LABEL_BYTES;
-    if is_summarised(&series.name, &series.labels) {
+    if is_summarized(&series.name, &series.labels) {
         once * (servers + 2) + POINTS * size_of::<(f64, f64)>()
     } else {
         once

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::MetricKind;
 use super::scrape::{MetricSeries, Scrape, ServerPoll};
-use super::summarised_series::{POINTS, is_summarised};
+use super::summarized_series::{POINTS, is_summarized};
 use super::tracks::{Point, baseline, tracks};
 use crate::triton::http::HttpAddress;
 
@@ -88,12 +88,12 @@ pub struct Derived {
 }
 
 /// Sums a poll up. `zero` is the run's start, `window` how long it took.
-pub fn summarise(scrape: &Scrape, zero: Instant, window: Duration) -> ServerMetrics {
-    summarise_part(scrape, |_| true, zero, window)
+pub fn summarize(scrape: &Scrape, zero: Instant, window: Duration) -> ServerMetrics {
+    summarize_part(scrape, |_| true, zero, window)
 }
 
 /// The same, for some of the servers.
-pub fn summarise_part(
+pub fn summarize_part(
     scrape: &Scrape,
     is_its: impl Fn(&HttpAddress) -> bool,
     zero: Instant,
@@ -129,7 +129,7 @@ pub fn summarise_part(
             from = Some(from.map_or(first, |known| known.min(first)));
             to = Some(to.map_or(last, |known| known.max(last)));
         }
-        if !is_summarised(&series.name, &series.labels) {
+        if !is_summarized(&series.name, &series.labels) {
             continue;
         }
         let is_counter = series.kind == MetricKind::Counter;
@@ -402,7 +402,7 @@ mod tests {
             [Some((130.0, 30.0)), Some((18.0, 40.0))],
             [Some((130.0, 0.0)), Some((18.0, 0.0))],
         ]);
-        let server_metrics = summarise(&scrape, zero, Duration::from_secs(2));
+        let server_metrics = summarize(&scrape, zero, Duration::from_secs(2));
         assert_eq!(
             (server_metrics.scrapes, server_metrics.missed, server_metrics.silent, server_metrics.cpu_ms),
             (8, 0, 1, 7.0)
@@ -425,7 +425,7 @@ mod tests {
     #[test]
     fn a_host_has_the_metrics_of_its_own_servers() {
         let (scrape, zero) = scrape(&[[Some((1.0, 2.0)), Some((10.0, 20.0))], [Some((3.0, 4.0)), None]]);
-        let of = |port| summarise_part(&scrape, |server| server.port == port, zero, Duration::from_secs(1));
+        let of = |port| summarize_part(&scrape, |server| server.port == port, zero, Duration::from_secs(1));
         let (first, second) = (of(1), of(2));
         assert_eq!((first.servers, first.scrapes, first.missed), (vec!["h:1".to_owned()], 2, 0));
         assert_eq!((first.metrics[0].increase, first.metrics[0].servers), (Some(2.0), 1));
@@ -509,7 +509,7 @@ mod tests {
             [Some((1.0, 5.0)), None],
             [Some((2.0, 5.0)), Some((7.0, 5.0))],
         ]);
-        let server_metrics = summarise(&scrape, zero, Duration::from_secs(5));
+        let server_metrics = summarize(&scrape, zero, Duration::from_secs(5));
         assert_eq!((server_metrics.missed, server_metrics.first_miss.as_deref()), (1, Some("gone")));
         assert_eq!(server_metrics.metrics[0].increase, Some(9.0));
         assert_eq!(server_metrics.series["nv_trt_llm_kv_cache_block_metrics"], [(-0.5, 10.0), (1.5, 10.0)]);
@@ -522,7 +522,7 @@ mod tests {
             [Some((3.0, 1.0)), Some((0.0, 1.0))],
             [Some((5.0, 1.0)), Some((0.0, 1.0))],
         ]);
-        let server_metrics = summarise(&scrape, zero, Duration::from_secs(5));
+        let server_metrics = summarize(&scrape, zero, Duration::from_secs(5));
         assert_eq!((server_metrics.metrics[0].increase, server_metrics.metrics[0].resets), (Some(5.0), 1));
     }
 }

@@ -4,9 +4,9 @@ use std::ops::Range;
 use std::time::Instant;
 
 use super::scrape::{ServerPoll, since};
-use super::summarised_series::MOST_POINT_BYTES;
+use super::summarized_series::MOST_POINT_BYTES;
 
-/// Points of all series that are summarised at once: lists have room for up to twice as many as they hold.
+/// Points of all series that are summarized at once: lists have room for up to twice as many as they hold.
 const MOST_POINTS: usize = MOST_POINT_BYTES / (2 * size_of::<Point>());
 
 /// One value of one server.
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn series_are_summarised_in_batches_that_fit_into_memory() {
+    fn series_are_summarized_in_batches_that_fit_into_memory() {
         // Each has one point more for the list of its one server, and one for the list of lists.
         assert_eq!(batches(&[1, 1, 1, 9, 1], 1, 7), [0..2, 2..3, 3..4, 4..5]);
         let batch_ends = |batches: Vec<Range<usize>>| batches.iter().map(|batch| batch.end).collect::<Vec<_>>();

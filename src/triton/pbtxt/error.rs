@@ -25,7 +25,7 @@ impl PbtxtError {
         Self { bytes, line, column, message, hint }
     }
 
-    /// The line it is in with a caret below, for a log without colours.
+    /// The line it is in with a caret below, for a log without colors.
     pub fn excerpt(&self, text: &str) -> String {
         let line = text.lines().nth(self.line - 1).unwrap_or_default();
         let width = text.get(self.bytes.clone()).map_or(1, |t| t.lines().next().unwrap_or_default().chars().count());

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use regatta::event::Endpoint;
 use regatta::harness::{Api, Http, ServerIdentity, Transport, ask_identity, changes_of_servers, gpu};
-use regatta::triton::{Exposition, HttpAddress, HttpClient, Scraper, summarise};
+use regatta::triton::{Exposition, HttpAddress, HttpClient, Scraper, summarize};
 use serde_json::json;
 
 use super::{block_on, choose, parts};
@@ -160,9 +160,9 @@ fn poll(answers: Vec<Vec<u8>>) {
         (block_on(scraper.finish()), begun)
     });
     for zero in [begun, Instant::now()] {
-        let summary = summarise(&scrape, zero, Duration::from_secs(1));
+        let summary = summarize(&scrape, zero, Duration::from_secs(1));
         let _ = serde_json::to_string(&summary).expect("JSON");
-        let _ = gpu::summarise(&gpu::served(&scrape, zero), gpu::GpuContext { window_s: 1.0, ..Default::default() });
+        let _ = gpu::summarize(&gpu::served(&scrape, zero), gpu::GpuContext { window_s: 1.0, ..Default::default() });
         assert_eq!(scrape.lines(zero).count(), scrape.ticks.len());
     }
 }

@@ -95,8 +95,8 @@ fn loads_that_the_fit_has_not_seen_come_out_right() {
         .filter(|row| row.prompt_tokens == 0)
         .map(|row| {
             let step = log.iter().find(|step| step.step == row.step).unwrap();
-            let modelled = limits.step_ns(0, 0, 0, step.decode_requests, step.decode_kv) as f64 / 1e9;
-            (modelled / row.measured - 1.0).abs()
+            let modeled = limits.step_ns(0, 0, 0, step.decode_requests, step.decode_kv) as f64 / 1e9;
+            (modeled / row.measured - 1.0).abs()
         })
         .collect();
     let mean = errors.iter().sum::<f64>() / errors.len() as f64;
@@ -198,7 +198,7 @@ fn another_gpu_comes_out_near_what_was_measured_on_it() {
     // Of the nearer end of what was measured.
     let errors = found.map(|(value, low, high)| (value / low - 1.0).min(0.0) + (value / high - 1.0).max(0.0));
     assert!(errors.iter().all(|error| error.abs() < 0.10), "{found:?} {errors:?}");
-    // Too short, by a third: what the HTTP server does beside the tokens of other requests is not modelled.
+    // Too short, by a third: what the HTTP server does beside the tokens of other requests is not modeled.
     let ttft = mean(&at_20, LimitedMetric::Ttft);
     assert!((33.0..50.0).contains(&ttft), "{ttft}");
 }

@@ -37,7 +37,7 @@ def exponential(rng):
     return -math.log(1.0 - rng.random())
 
 
-def queue(servers, utilisation, requests, seed, *, settle=5_000, fixed=False, slower=1.0, noise=0.0, own=0):
+def queue(servers, utilization, requests, seed, *, settle=5_000, fixed=False, slower=1.0, noise=0.0, own=0):
     """(arrival, wait, service) of each request. The first `settle` requests are dropped.
 
     The same seed gives the same arrivals and demands. `noise` makes each service up to this share longer or shorter, from
@@ -47,7 +47,7 @@ def queue(servers, utilisation, requests, seed, *, settle=5_000, fixed=False, sl
     free = [0.0] * servers
     now, visits = 0.0, []
     for number in range(settle + requests):
-        now += exponential(rng) / (servers * utilisation)
+        now += exponential(rng) / (servers * utilization)
         demand = 1.0 if fixed else exponential(rng)
         service = slower * demand * (1.0 + noise * (2.0 * own_rng.random() - 1.0))
         start = max(free[0], now)
@@ -61,13 +61,13 @@ def waits(*args, **options):
     return [wait for _, wait, _ in queue(*args, **options)]
 
 
-def mean_wait(servers, utilisation):
+def mean_wait(servers, utilization):
     """The true mean wait of M/M/c, by Erlang's C formula."""
-    load, blocked = servers * utilisation, 1.0
+    load, blocked = servers * utilization, 1.0
     for count in range(1, servers + 1):
         blocked = load * blocked / (count + load * blocked)
-    must_wait = blocked / (1.0 - utilisation * (1.0 - blocked))
-    return must_wait / (servers * (1.0 - utilisation))
+    must_wait = blocked / (1.0 - utilization * (1.0 - blocked))
+    return must_wait / (servers * (1.0 - utilization))
 
 
 # This file's own name hides Python's module `statistics`.
@@ -227,7 +227,7 @@ def scale(low, high, start, end):
 # ---- the pictures ----
 
 
-def neighbours():
+def neighbors():
     """A queue's waits in the order of arrival, and the same values shuffled."""
     n, block = 1_000, 50
     run = waits(4, 0.8, n, seed=8)
@@ -236,7 +236,7 @@ def neighbours():
     runs = [waits(4, 0.8, n, seed=1_000 + seed) for seed in range(1_000)]
     variance_of_one = variance([wait for one in runs for wait in one])
     effective = variance_of_one / variance([average(one) for one in runs])
-    print(f"neighbours: mean wait of this run {average(run):.2f} s; {n} waits of M/M/4 at 0.8 are worth {effective:.0f} independent")
+    print(f"neighbors: mean wait of this run {average(run):.2f} s; {n} waits of M/M/4 at 0.8 are worth {effective:.0f} independent")
 
     picture = Picture(760, 430, "Waiting times of a queue in the order of arrival, and the same values shuffled")
     top = math.ceil(max(run))
@@ -258,7 +258,7 @@ def neighbours():
     picture.line(250, 410, 274, 410, ORANGE, 2.5)
     picture.text(280, 415, "mean of 50 requests", 13)
     picture.text(740, 415, f"mean of all in both: {average(run):.2f} s", 13, anchor="end")
-    picture.save("neighbours")
+    picture.save("neighbors")
 
 
 def intervals(helper):
@@ -503,7 +503,7 @@ def main():
         (folder / "helper").mkdir()
         helper = build_helper(folder / "helper")
         pictures = {
-            "neighbours": neighbours,
+            "neighbors": neighbors,
             "intervals": lambda: intervals(helper),
             "pairs": lambda: pairs(folder),
             "same-twice": lambda: same_twice(folder),

@@ -27,7 +27,7 @@ pub const TABLE: &[Row] = &[
         let model = log.after("Access to model ").map_or("the model", leading_token);
         Diagnosis::new(
             format!("{model} is gated at Hugging Face, and this user may not read it"),
-            "accept its licence on its page, and set HF_TOKEN; the stage needs `secrets: [HF_TOKEN]` in a container",
+            "accept its license on its page, and set HF_TOKEN; the stage needs `secrets: [HF_TOKEN]` in a container",
         )
     }),
     (&["are not supported for now"], |_, line| {
@@ -305,7 +305,7 @@ mod tests {
                 "Access to model meta-llama/Llama-3.1-8B is restricted.",
             ],
             "meta-llama/Llama-3.1-8B is gated at Hugging Face, and this user may not read it",
-            "accept its licence on its page, and set HF_TOKEN; the stage needs `secrets: [HF_TOKEN]` in a container",
+            "accept its license on its page, and set HF_TOKEN; the stage needs `secrets: [HF_TOKEN]` in a container",
         );
         assert_diagnosis(
             &["  Value error, World size (4) is larger than the number of available GPUs (1) in this node."],

@@ -21,7 +21,7 @@ struct KnownCause {
     hint: &'static str,
 }
 
-/// How a row of the table is recognised.
+/// How a row of the table is recognized.
 enum CauseMatcher {
     /// Any of these texts in the last lines, lower case.
     Text(&'static [&'static str]),

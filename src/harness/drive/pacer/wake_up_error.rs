@@ -1,4 +1,4 @@
-//! How late the kernel wakes a sleeping worker: learnt from each sleep.
+//! How late the kernel wakes a sleeping worker: learned from each sleep.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -25,7 +25,7 @@ impl Default for WakeUpError {
 }
 
 impl WakeUpError {
-    /// What was learnt.
+    /// What was learned.
     pub fn ahead(&self) -> Duration {
         self.0.get()
     }
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn few_wake_ups_are_later_than_what_was_learnt() {
+    fn few_wake_ups_are_later_than_what_was_learned() {
         let error = WakeUpError::default();
         let mut later = 0;
         // 1 to 100 µs, each as often.

@@ -383,7 +383,7 @@ fn the_list_of_benchmark_core_model_is_read() {
 #[test]
 fn every_mistake_of_a_file_has_its_line() {
     let text = "{\"prompt\": \"fine\", \"output_length\": 3}\n{\"prompt\": \n\n{\"output_length\": 0, \"text\": \"x\"}\n\
-                {\"input_ids\": [1, -4], \"output_length\": 2}\n{\"colour\": \"red\"}\n{\"prompt\": \"a\", \"input_ids\": [3]}\n\
+                {\"input_ids\": [1, -4], \"output_length\": 2}\n{\"color\": \"red\"}\n{\"prompt\": \"a\", \"input_ids\": [3]}\n\
                 {\"input_length\": 4294967295, \"output_length\": 1}\n";
     let (_folder, spec) = with_file("wrong.jsonl", text, DataKind::Jsonl);
     let why = plan(&spec).unwrap_err().to_string();

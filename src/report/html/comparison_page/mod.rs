@@ -5,7 +5,7 @@ use minijinja::value::Serde;
 use minijinja::{Value as Safe, context};
 use serde::Serialize;
 
-use super::overlay::{self, OverlayCurve, colour};
+use super::overlay::{self, OverlayCurve, color};
 use super::svg::{SvgCanvas, number};
 use crate::event::Verdict;
 use crate::harness::TimeSlice;
@@ -72,7 +72,7 @@ pub fn compare(
             let sheet = set.worst();
             context! {
                 letter => letter(place),
-                colour => colour(place),
+                color => color(place),
                 name => &set.name,
                 runs => set.runs().len(),
                 verdict => sheet.verdict_word(),

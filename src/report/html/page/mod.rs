@@ -191,7 +191,7 @@ fn overlaid(sweeps: &[(String, SweepReport)]) -> Vec<String> {
     if named.len() > 1 { draw(&named) } else { Vec::new() }
 }
 
-/// The verdicts of the results, each once, with their colour.
+/// The verdicts of the results, each once, with their color.
 fn verdicts(benches: &[bench::BenchSection], sweeps: &[sweep::SweepSection]) -> Vec<(&'static str, String)> {
     let of_sweeps = sweeps.iter().map(|sweep| (sweep.tone, sweep.verdict.clone()));
     let of_benches = benches.iter().filter_map(|bench| Some((bench.tone, bench.verdict.clone()?)));

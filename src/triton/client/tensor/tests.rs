@@ -100,7 +100,7 @@ proptest! {
     fn a_rounded_half_is_the_nearest_there_is(value in -70000f32..70000f32) {
         let bits = f32_to_f16(value);
         let error = (f16_to_f32(bits) - value).abs();
-        // Neighbours have neighbouring bits.
+        // Neighbors have neighboring bits.
         for other in [bits.wrapping_sub(1), bits.wrapping_add(1)] {
             let other = f16_to_f32(other);
             prop_assert!(other.is_nan() || f16_to_f32(bits).is_infinite() || (other - value).abs() >= error);

@@ -104,7 +104,7 @@ impl PendingReason {
             "JobHeldUser" => Self::NeedsUser("it is held; `scontrol release` releases it"),
             "launch" => Self::NeedsUser("it could not be started on its node and was put back on hold"),
             "Reservation" => Self::NeedsUser("it waits for its reservation to begin"),
-            "Licenses" => Self::NeedsUser("it waits for licences"),
+            "Licenses" => Self::NeedsUser("it waits for licenses"),
             _ => Self::Queued,
         }
     }

@@ -16,11 +16,11 @@ const SERVING_PREFIXES: [&str; 9] = [
 ];
 /// At most so many points of each series.
 pub(super) const POINTS: usize = 300;
-/// Bytes that the points of all series that are summarised at once take.
+/// Bytes that the points of all series that are summarized at once take.
 pub(super) const MOST_POINT_BYTES: usize = 128 << 20;
 
 /// It is in the summary, and not only in the file of all numbers.
-pub(super) fn is_summarised(name: &str, labels: &BTreeMap<String, String>) -> bool {
+pub(super) fn is_summarized(name: &str, labels: &BTreeMap<String, String>) -> bool {
     SERVING_PREFIXES.iter().any(|start| name.starts_with(start)) && !is_left_out(name, labels)
 }
 
