@@ -117,7 +117,7 @@ pub(crate) struct BenchArgs {
     /// The format of the file, where its name does not show it.
     #[arg(help_heading = WHAT, long, value_name = "KIND", requires = "data")]
     pub data_kind: Option<DataWord>,
-    /// Begin again at the end of the data. Not given, it is an error if they end before --requests or --duration is reached.
+    /// Begin again at the end of the data. Without this option, it is an error if they end before --requests or --duration is reached.
     #[arg(help_heading = WHAT, long, requires = "data")]
     pub repeat_data: bool,
     /// A tokenizer.json, or its folder: prompts get exactly their tokens. Answers are counted by the server, and with this where it sends text only.

@@ -21,7 +21,7 @@ pub(super) struct CalibrateArgs {
     /// How the weights are stored.
     #[arg(long, value_name = "PRECISION", default_value = "bf16", value_parser = ["fp16", "bf16", "fp8", "fp4"])]
     pub precision: String,
-    /// How the KV cache is stored; default: as the weights, 16 bits for fp8 and fp4.
+    /// How the KV cache is stored [default: as the weights, 16 bits for fp8 and fp4].
     #[arg(long, value_name = "PRECISION", value_parser = ["fp16", "bf16", "fp8"])]
     pub kv_cache_dtype: Option<String>,
     /// GPUs that share every layer.
@@ -33,7 +33,7 @@ pub(super) struct CalibrateArgs {
     /// The largest step with a CUDA graph that vLLM had, tokens; 0: it had none (`--enforce-eager`). Its default is 512, and twice `--max-num-seqs` below 256.
     #[arg(long, value_name = "N", default_value_t = 512)]
     pub max_cudagraph_capture_size: u32,
-    /// What the log is of; part of the preset. Default: the names of the logs.
+    /// What the log is of; part of the preset [default: the names of the logs].
     #[arg(long, value_name = "TEXT")]
     pub source: Option<String>,
     /// Write the preset, a manifest to include, to this file.
@@ -77,7 +77,7 @@ pub(super) struct WhatIfArgs {
     /// Parameters of the manifest, or values by their place; with several values, separated by commas, each is tried with each of the others.
     #[arg(value_name = "KEY=VALUE[,VALUE…]")]
     pub settings: Vec<KeyValueArg>,
-    /// What must hold: `ttft_p99<450ms tpot_p99<40ms`, of ttft, tpot and e2e. Default: the limits of the benchmark.
+    /// What must hold: `ttft_p99<450ms tpot_p99<40ms`, of ttft, tpot and e2e [default: the limits of the benchmark].
     #[arg(long, value_name = "LIMITS")]
     pub goal: Option<String>,
     /// Requests of each simulated load.
@@ -98,10 +98,10 @@ pub(super) struct WhatIfArgs {
     /// Copies of the server as context and generation servers, as in `1:3`; with several, separated by commas, each is tried. `0:4` are four that do both.
     #[arg(long, value_name = "CONTEXT:GENERATION", value_delimiter = ',')]
     pub disaggregated: Vec<String>,
-    /// The link over which the KV cache goes from a context to a generation server, GB/s of each GPU. Default: 50, a NIC of 400 Gbit/s for each.
+    /// The link over which the KV cache goes from a context to a generation server, GB/s of each GPU [default: 50, a NIC of 400 Gbit/s for each].
     #[arg(long, value_name = "GB/S", requires = "disaggregated")]
     pub kv_link: Option<f64>,
-    /// To which context and generation server of --disaggregated a request goes. Default: load_balancing.
+    /// To which context and generation server of --disaggregated a request goes [default: load_balancing].
     #[arg(long, value_name = "TYPE", value_enum, requires = "disaggregated")]
     pub router: Option<RouterWord>,
     #[command(flatten)]
@@ -134,7 +134,7 @@ pub(super) struct FleetArgs {
     /// Simulate a day of a fleet of such servers: requests per second at night and in the afternoon, or a file of lines `SECONDS,REQUESTS_PER_SECOND`.
     #[arg(long, value_name = "LOW..HIGH|FILE", value_hint = ValueHint::FilePath)]
     pub day: Option<String>,
-    /// Copies of the server behind each balancer; with --disaggregated, how often each has the servers that it names. Default: those of the system; 1.
+    /// Copies of the server behind each balancer; with --disaggregated, how often each has the servers that it names [default: those of the system; 1].
     #[arg(long, value_name = "N", requires = "day", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub replicas: Option<u32>,
     /// Balancers that do not know of each other, each with an equal share of the requests.

@@ -19,7 +19,7 @@ macro_rules! limits {
                 #[serde(default, skip_serializing_if = "Option::is_none")]
                 pub $key: Option<TimeSpan>,
             )*
-            /// Requests that may fail, as a share of those that were sent: `0.5%`. Beyond it the result is INVALID(server); within it, VALID WITH WARNINGS. Left out: none may.
+            /// Requests that may fail, as a share of those that were sent: `0.5%`. Beyond it the result is INVALID(server); within it, VALID WITH WARNINGS. [default: none]
             #[serde(default, skip_serializing_if = "Option::is_none")]
             pub failures: Option<Percent>,
             /// The least goodput by `slo`: `95%` of the scheduled requests, or `9/s`.

@@ -11,15 +11,15 @@ use super::response_size_limits::ResponseSizeLimits;
 use super::time_span::TimeSpan;
 
 /// The content of each request. Every key is a tensor of the TensorRT-LLM backend unless stated otherwise; a model that
-/// lacks the tensor is refused before the first request. Left out: not sent, so the server's default applies.
+/// lacks the tensor is refused before the first request. A key without a value is not sent: the server's default applies.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(default)]
 #[schemars(deny_unknown_fields)]
 pub struct Request {
-    /// Token ids or text. Left out: token ids when the model has `input_ids`, text when it has `text_input`.
+    /// Token ids or text. [default: token ids when the model has `input_ids`, text when it has `text_input`]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interface: Option<Interface>,
-    /// One response for each token. Left out: yes when the model is decoupled.
+    /// One response for each token. [default: true when the model is decoupled]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub streaming: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -83,10 +83,10 @@ pub struct Request {
     pub return_generation_logits: bool,
     /// Requests the server's own time stamps and KV cache blocks, which the result shows next to the client's.
     pub return_perf_metrics: bool,
-    /// Without streaming: leave the prompt out of the answer. Left out: yes, where the model can.
+    /// Without streaming: leave the prompt out of the answer. [default: true where the model can]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exclude_input_in_output: Option<bool>,
-    /// Over openai-chat: the field that has the length of the answer. Not a tensor. Left out: `max_tokens`.
+    /// Over openai-chat: the field that has the length of the answer. Not a tensor. [default: `max_tokens`]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub length_field: Option<LengthField>,
     /// Prompts in one message; each is a request and measured separately. Needs a decoupled model above 1. Not a tensor.
@@ -95,8 +95,8 @@ pub struct Request {
     pub batch: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cancel: Option<CancelPolicy>,
-    /// A request that is not finished so long after it was sent fails, with the class `deadline`: `5s`. Not a tensor. Left out: only an answer
-    /// that does not end fails with that class, see `stall_timeout`.
+    /// A request that is not finished this long after it was sent fails, with the class `deadline`: `5s`. Not a tensor. [default: only an
+    /// answer that does not end fails with that class, see `stall_timeout`]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deadline: Option<TimeSpan>,
     /// How large an answer may be, in bytes. A request whose answer exceeds a limit fails with the class `too_large`.

@@ -5,29 +5,29 @@ use serde::{Deserialize, Serialize};
 
 use super::counts::MOST_ANSWER_BYTES;
 
-/// Limits on one answer, and on all that are in flight, in bytes. What is left out keeps its default.
+/// Limits on one answer, and on all that are in flight, in bytes. Each has a default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(default)]
 #[schemars(deny_unknown_fields)]
 pub struct ResponseSizeLimits {
-    /// Over HTTP: all of an answer after its header. Left out: 67108864 (64 MiB).
+    /// Over HTTP: all of an answer after its header. [default: 67108864 (64 MiB)]
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = MOST_ANSWER_BYTES))]
     pub body: Option<u64>,
-    /// Over HTTP: the status line and all headers. Left out: 65536.
+    /// Over HTTP: the status line and all headers. [default: 65536]
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = MOST_ANSWER_BYTES))]
     pub header: Option<u64>,
-    /// One server-sent event. Left out: 16777216 (16 MiB).
+    /// One server-sent event. [default: 16777216 (16 MiB)]
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = MOST_ANSWER_BYTES))]
     pub line: Option<u64>,
-    /// One gRPC message. Left out: 268435456 (256 MiB), and what gRPC allows (2 GiB) where logits are requested.
+    /// One gRPC message. [default: 268435456 (256 MiB); where logits are requested, what gRPC allows (2 GiB)]
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = MOST_ANSWER_BYTES))]
     pub frame: Option<u64>,
-    /// What all answers that are in flight hold in memory together. The answer that would exceed it fails. Left out: 1073741824
-    /// (1 GiB), or the largest of the other limits where that is more.
+    /// What all answers that are in flight hold in memory together. The answer that would exceed it fails. [default: 1073741824
+    /// (1 GiB), or the largest of the other limits where that is more]
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = MOST_ANSWER_BYTES))]
     pub total: Option<u64>,

@@ -47,7 +47,7 @@ pub struct BenchSpec {
     /// A stream with tokens is abandoned when none came for this long; one without, when its server sent none on any stream.
     pub stall_timeout: Duration,
     pub limits: Limits,
-    /// The SLO of each single request, for goodput. Not set: `limits`.
+    /// The SLO of each single request, for goodput; those of `limits` if none is set.
     pub slo: Slo,
     /// Keep the time of every chunk: 16 bytes for each.
     pub timelines: bool,

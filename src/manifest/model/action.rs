@@ -117,7 +117,7 @@ pub struct Git {
     pub rev: String,
     #[serde(default)]
     pub submodules: bool,
-    /// Fetch LFS files; true needs `git lfs`. Not given: when `git lfs` is there.
+    /// Fetch LFS files; true needs `git lfs`. [default: true where `git lfs` is there]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lfs: Option<bool>,
     /// Commits to apply on top, in order. No git identity is needed.

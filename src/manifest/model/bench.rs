@@ -18,7 +18,7 @@ use crate::spec::{
 pub struct Bench {
     /// `{{ stages.NAME }}` of a `serve` stage, `host:port,port|host:port`, or URLs with `|` between them.
     pub target: String,
-    /// The protocol of requests. Left out: that of the target's URL, else `kserve`.
+    /// The protocol of requests. [default: that of the target's URL, else `kserve`]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protocol: Option<Protocol>,
     /// The model to drive. Of Triton's: `tensorrt_llm` takes token ids, `ensemble` and `tensorrt_llm_bls` take text. Over OpenAI's interfaces "" is the only one that the server lists.
@@ -72,7 +72,7 @@ pub struct Bench {
     /// Prompt length, tokens. With `data`: of records without one.
     #[serde(default, skip_serializing_if = "Length::is_given")]
     pub input_tokens: Length,
-    /// Answer length, tokens. Not given: as in the data.
+    /// Answer length, tokens. [default: as in the data]
     #[serde(default, skip_serializing_if = "Length::is_given")]
     pub output_tokens: Length,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -117,7 +117,7 @@ pub struct Bench {
     pub triton_num_clients_per_frontend: u32,
     #[serde(default, skip_serializing_if = "is_usual")]
     pub stream: StreamMode,
-    /// Left out: failed requests are not sent again.
+    /// Send failed requests again. [default: no]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retries: Option<Retries>,
     /// A request fails when no token arrives for this long. It also fails, with the class `deadline`, when its answer has not ended ten times
@@ -130,7 +130,7 @@ pub struct Bench {
     /// By MLPerf's rules: its LoadGen schedules the requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loadgen: Option<Box<Loadgen>>,
-    /// The SLO of each request, for goodput: the requests that meet all of it. Not given: `limits`.
+    /// The SLO of each request, for goodput: the requests that meet all of it. [default: `limits`]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slo: Option<SloLimits>,
     /// Keep the time of every chunk in requests.jsonl (`timeline`: ns from the start, tokens); else only what metrics need.
@@ -253,7 +253,7 @@ pub struct RateSearch {
     pub low: f64,
     /// The highest rate that is tried.
     pub high: f64,
-    /// The first rate that is tried, where one is known to be near: fewer probes are spent on the way there. Left out: `low`. Not with `loadgen`.
+    /// The first rate that is tried, where one is known to be near: fewer probes are spent on the way there. Not with `loadgen`. [default: `low`]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start: Option<f64>,
     /// In place of `start`: the `search.json` of an earlier search with the same model and limits, or the folder that has it. The first probes are around the rate that it found; none of its probes count. Not with `loadgen`.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub struct CompareResults {
     /// Column → its results, in the order of the rows: `{ custom: "{{ stages.run_custom.outs }}", triton: "{{ stages.run_triton.outs }}" }`. The others are compared with the first column.
     pub results: IndexMap<String, ResultPaths>,
-    /// What the rows are called, e.g. `"{{ scenarios }}"`. Not given: by the scenario that was measured.
+    /// What the rows are called, e.g. `"{{ scenarios }}"`. [default: by the scenario that was measured]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rows: Vec<String>,
     /// Which numbers: `output_tokens, requests_full, requests_loadgen_completed`, or a latency with what of it (`ttft_p99`). [default: output_tokens]

@@ -40,7 +40,7 @@ pub struct Data {
     pub max_input_tokens: Option<u32>,
     #[serde(default)]
     pub order: RecordOrder,
-    /// Begin again at the end of the data. Not given, it is an error if the data end before `stop` is reached.
+    /// Begin again at the end of the data. If false, it is an error if the data end before `stop` is reached.
     #[serde(default)]
     pub repeat: bool,
     /// Tokens that each hash id stands for.

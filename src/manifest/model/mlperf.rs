@@ -106,7 +106,7 @@ pub struct MlperfVerify {
     /// TEST07: the output of a `score` stage of that run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub score: Option<String>,
-    /// TEST06: token ids that end an answer. Left out: those of the round's table.
+    /// TEST06: token ids that end an answer. [default: those of the round's table]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub end_ids: Vec<i32>,
     /// The output of the performance run with the same settings.

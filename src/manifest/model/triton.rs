@@ -32,10 +32,10 @@ pub struct Engine {
     /// Folder of the TensorRT-LLM checkout, whose example scripts convert and quantize.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trtllm: Option<String>,
-    /// The Python that has TensorRT-LLM. Not given: `python3` and `trtllm-build` of PATH.
+    /// The Python that has TensorRT-LLM. [default: `python3` and `trtllm-build` of PATH]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub python: Option<String>,
-    /// What to make. Not given: an engine, with the checkpoint it needs on the way.
+    /// What to make. [default: an engine, with the checkpoint it needs on the way]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub only: Option<EngineOnly>,
     /// Folder of a TensorRT-LLM checkpoint, the output of a stage with `only: checkpoint`: nothing is quantized or converted.
@@ -156,12 +156,12 @@ pub struct SystemShape {
     pub memory_gb: f64,
     /// Memory bandwidth of one GPU, GB/s.
     pub bandwidth_gbs: f64,
-    /// To the other GPUs of a host, GB/s in one direction: NVLink, or PCIe. Not given: an eighth of the memory bandwidth.
+    /// To the other GPUs of a host, GB/s in one direction: NVLink, or PCIe. [default: an eighth of the memory bandwidth]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link_gbs: Option<u16>,
     /// Dense peak of one GPU at 16 bits, Tflop/s; fp8 counts twice, fp4 four times.
     pub tflops_16bit: f64,
-    /// How much of these numbers the software reaches, as `regatta sim calibrate` prints it. Not given: assumed values.
+    /// How much of these numbers the software reaches, as `regatta sim calibrate` prints it. [default: assumed values]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calibration: Option<Box<SimCalibration>>,
 }
@@ -176,14 +176,14 @@ pub struct Repository {
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = MOST_PARTS))]
     pub triton_num_servers: u32,
-    /// GPUs that all servers share evenly; each server has as many copies of the engine as its part allows. Not given: those that the stage leases, or one copy in each.
+    /// GPUs that all servers share evenly; each server has as many copies of the engine as its part allows. [default: those that the stage leases, or one copy in each]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = MOST_PARTS))]
     pub gpus: Option<u32>,
     /// What each repository holds: `five` (the models below), or `harness` (NVIDIA's: `model-<rank>` for each copy of the engine).
     #[serde(default, skip_serializing_if = "RepositoryLayout::is_five")]
     pub layout: RepositoryLayout,
-    /// Copies of the engine in one server, in the harness layout. Not given: as many as its GPUs allow.
+    /// Copies of the engine in one server, in the harness layout. [default: as many as its GPUs allow]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = MOST_PARTS))]
     pub triton_num_models_per_server: Option<u32>,

@@ -59,7 +59,7 @@ pub struct TrtllmServe {
     /// Further arguments, unchanged.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub args: Vec<String>,
-    /// Servers. Not given: as many as the leased GPUs allow, one without any.
+    /// Servers. [default: as many as the leased GPUs allow; one without GPUs]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = MOST_PARTS))]
     pub servers: Option<u32>,

@@ -51,7 +51,7 @@ pub struct TrtllmBench {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = MOST_REQUESTS))]
     pub num_requests: Option<u64>,
-    /// Requests before the measured ones. Not given: trtllm-bench's own default.
+    /// Requests before the measured ones. [trtllm-bench's default]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = MOST_USERS))]
     pub warmup: Option<u32>,

@@ -14,7 +14,7 @@ pub struct Weights {
     /// A commit, tag or branch of it. Only a commit is immutable.
     #[serde(default = "main_branch")]
     pub revision: String,
-    /// Globs of the files to take. Not given: all.
+    /// Globs of the files to take. [default: all]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub include: Vec<String>,
     /// Globs of files to leave.
