@@ -26,7 +26,7 @@ pub struct Mpi {
     /// Further arguments of the launcher, before the first rank.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub args: Vec<String>,
-    /// Open MPI refuses to run as root without. [default: true]
+    /// Pass `--allow-run-as-root`: Open MPI refuses to run as root without this flag. [default: true]
     #[serde(default = "yes")]
     pub allow_run_as_root: bool,
     /// Hosts with their slots, in the order of the ranks: `node1:8`. Only one server can be spread over hosts. [default: this machine]

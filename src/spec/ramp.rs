@@ -10,11 +10,15 @@ use super::time_span::TimeSpan;
 #[serde(rename_all = "snake_case")]
 #[schemars(deny_unknown_fields)]
 pub enum Ramp {
+    /// One level after the other.
     Steps(Vec<RampStep>),
     /// A straight line from one level to the other.
     Linear {
+        /// The first level: requests per second, or users.
         from: f64,
+        /// The last level.
         to: f64,
+        /// How long it takes: `60s`.
         over: TimeSpan,
     },
 }

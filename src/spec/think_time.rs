@@ -10,11 +10,15 @@ use super::time_span::TimeSpan;
 #[serde(rename_all = "snake_case")]
 #[schemars(deny_unknown_fields)]
 pub enum ThinkTime {
+    /// Always the same: `2s`.
     Fixed(TimeSpan),
     /// Exponential with this mean.
     Exponential(TimeSpan),
+    /// Evenly between the two.
     Uniform {
+        /// The shortest pause.
         min: TimeSpan,
+        /// The longest pause.
         max: TimeSpan,
     },
 }

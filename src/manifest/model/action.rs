@@ -115,6 +115,7 @@ pub struct Git {
     pub url: String,
     /// A commit, tag or branch.
     pub rev: String,
+    /// Clone submodules, too.
     #[serde(default)]
     pub submodules: bool,
     /// Fetch LFS files; true needs `git lfs`. [default: true where `git lfs` is there]

@@ -112,6 +112,7 @@ pub struct Bench {
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = MOST_PARTS))]
     pub triton_num_frontends_per_model: u32,
+    /// gRPC connections of each frontend to each server.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = MOST_PARTS))]
     pub triton_num_clients_per_frontend: u32,

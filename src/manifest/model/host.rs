@@ -52,13 +52,16 @@ impl Host {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Slurm {
+    /// `sbatch --account`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub account: Option<String>,
     /// One or several with commas.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub partition: Option<String>,
+    /// `sbatch --qos`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub qos: Option<String>,
+    /// `sbatch --reservation`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reservation: Option<String>,
     /// How long the job may run: `90m`, `2h`, or as Slurm writes it, `1-12:00:00`. The stage's own `timeout` counts from its start.
@@ -68,9 +71,11 @@ pub struct Slurm {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = MOST_PARTS))]
     pub nodes: Option<u32>,
+    /// `sbatch --ntasks-per-node`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = MOST_PARTS))]
     pub tasks_per_node: Option<u32>,
+    /// `sbatch --cpus-per-task`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = MOST_PARTS))]
     pub cpus_per_task: Option<u32>,
@@ -84,10 +89,13 @@ pub struct Slurm {
     /// Memory of a node: `200G`; `0` is all of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mem: Option<String>,
+    /// `sbatch --constraint`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub constraint: Option<String>,
+    /// `sbatch --nodelist`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nodelist: Option<String>,
+    /// `sbatch --exclude`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exclude: Option<String>,
     /// For `serve`: every node of the job starts the servers of the stage, and requests are spread over all.

@@ -75,8 +75,10 @@ pub enum PathNeed {
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NumberBounds {
+    /// The smallest allowed value; of a `text`, the smallest number of characters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min: Option<f64>,
+    /// The largest allowed value; of a `text`, the largest number of characters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max: Option<f64>,
 }

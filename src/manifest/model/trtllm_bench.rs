@@ -24,13 +24,15 @@ pub struct TrtllmBench {
     pub dataset: String,
     #[serde(default)]
     pub backend: TrtllmBenchBackend,
+    /// Tensor parallelism.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = MOST_PARTS))]
     pub tp: u32,
+    /// Pipeline parallelism.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = MOST_PARTS))]
     pub pp: u32,
-    /// Of mixtures of experts.
+    /// Expert parallelism, for mixture-of-experts models.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = MOST_PARTS))]
     pub ep: u32,
