@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use crate::interop::{Translation, UnknownNumber, UnknownValue};
 
-/// No line has so many of anything; they are below the maximum of every count (see `spec::MOST_USERS`).
+/// No line has this many of anything; they are below the maximum of every count (see `spec::MOST_USERS`).
 const FIRST: u64 = 900_001;
 
 /// Options of `regatta bench` whose values are numbers, and whether they are whole.

@@ -311,7 +311,7 @@ pub(super) struct RunsArgs {
     /// Only runs that failed or were interrupted.
     #[arg(long)]
     pub failed: bool,
-    /// At most so many.
+    /// At most N runs.
     #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
     pub most: usize,
     /// Print JSON.

@@ -100,7 +100,7 @@ pub enum BenchLoad {
     Offline,
     /// Several levels, one after the other.
     Sweep(BenchSweep),
-    /// The data at their time stamps, so many times as fast.
+    /// The data at their time stamps, this many times as fast.
     Trace(f64),
 }
 

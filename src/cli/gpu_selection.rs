@@ -7,7 +7,7 @@ use crate::event::{GpuId, GpuIdError};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GpuSelection {
-    /// Any so many.
+    /// Any N of them.
     Count(u32),
     /// These ids, each once, as given.
     Ids(Vec<GpuId>),

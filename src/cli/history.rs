@@ -17,7 +17,7 @@ pub(super) struct HistoryArgs {
     /// Only tasks with this text in their name.
     #[arg(short, long, value_name = "TEXT")]
     pub task: Option<String>,
-    /// At most so many measurements of each benchmark, the newest ones.
+    /// At most this many measurements of each benchmark, the newest ones.
     #[arg(short = 'n', long, value_name = "N", default_value_t = 100)]
     pub most: usize,
     /// Print JSON.

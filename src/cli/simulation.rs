@@ -140,7 +140,7 @@ pub(super) struct FleetArgs {
     /// Balancers that do not know of each other, each with an equal share of the requests.
     #[arg(long, value_name = "N", requires = "day", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub balancers: u32,
-    /// Simulate only so many of the balancers; the others are like them.
+    /// Simulate only N of the balancers; the others are like them.
     #[arg(long, value_name = "N", requires = "day", value_parser = clap::value_parser!(u32).range(1..))]
     pub sample: Option<u32>,
     /// To which replica a balancer gives a request; with several, separated by commas, each is tried.

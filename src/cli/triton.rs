@@ -123,7 +123,7 @@ pub(super) struct MetricsArgs {
     /// Only families and labels that have this in them.
     #[arg(long, value_name = "TEXT")]
     pub grep: Option<String>,
-    /// Print them again every so many seconds, with the counters' increase per second.
+    /// Print them again every N seconds, with the counters' increase per second.
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1")]
     pub watch: Option<f64>,
     /// Print JSON.

@@ -11,7 +11,7 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         let short = length >= 3 && (name.starts_with(&*lower) || lower.starts_with(name) && name.len() >= 3);
         let missing = name.chars().count().abs_diff(length);
         if missing > allowed && !short {
-            // At least so many edits: a long text is not compared letter by letter with each name.
+            // At least this many edits: a long text is not compared letter by letter with each name.
             continue;
         }
         let edits = if short { missing } else { strsim::damerau_levenshtein(&lower, &name.to_lowercase()) };

@@ -15,7 +15,7 @@ use super::{Digest, cores};
 
 /// A larger file is hashed by several cores.
 const PART: u64 = 1 << 20;
-/// What one core then reads and hashes at a time. Each keeps so much memory.
+/// What one core then reads and hashes at a time. Each keeps this much memory.
 const LEAF: u64 = 1 << 18;
 
 thread_local! {

@@ -19,7 +19,7 @@ pub fn on_expression_stack<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     done.or_else(perform).expect("the work is taken once")
 }
 
-/// Does work on a thread with a stack of so many bytes.
+/// Does work on a thread with a stack of this many bytes.
 ///
 /// # Errors
 /// No such thread can be had.

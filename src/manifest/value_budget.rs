@@ -21,10 +21,10 @@ pub struct BudgetExceeded;
 pub struct ValueBudget(AtomicUsize);
 
 impl ValueBudget {
-    /// Takes room for so many bytes.
+    /// Takes room for this many bytes.
     ///
     /// # Errors
-    /// There is not so much left.
+    /// There is not that much left.
     pub fn take(&self, bytes: usize) -> Result<(), BudgetExceeded> {
         let before = self.0.fetch_add(bytes.min(MOST_MEMORY + 1), Ordering::Relaxed);
         if before.saturating_add(bytes) > MOST_MEMORY { Err(BudgetExceeded) } else { Ok(()) }

@@ -8,7 +8,7 @@ use crate::files::{open_regular, sha256_of_file};
 
 /// The official checker treats a log of more bytes as not truncated.
 pub const LONGEST: u64 = 10 * 1024;
-/// So many bytes stay at either end.
+/// This many bytes stay at either end.
 const VIEWABLE: u64 = 4096;
 /// Stands where the middle was.
 const CUT: &[u8] = b"\n\n...\n\n";

@@ -11,7 +11,7 @@ use crate::spec::BenchSweep;
 /// More than one measurement in a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MeasurementCost {
-    /// Of a sweep; a sweep that finds its own levels has at least so many.
+    /// Of a sweep; a sweep that finds its own levels has at least this many.
     points: u32,
     finds_levels: bool,
     /// Of each point.

@@ -27,7 +27,7 @@ pub enum AcceptanceRateError {
 }
 
 impl AcceptanceRate {
-    /// The probability at each of so many positions that the draft is accepted where all before it are.
+    /// The probability at each of this many positions that the draft is accepted where all before it are.
     pub fn given_those_before(&self, drafts: u32) -> Result<Vec<f64>, AcceptanceRateError> {
         let within = |rate: f64| (0.0..=1.0).contains(&rate).then_some(rate).ok_or(AcceptanceRateError::Range(rate));
         match self {

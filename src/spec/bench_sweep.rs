@@ -19,7 +19,7 @@ pub enum BenchSweep {
     /// Tokens of every answer.
     OutputTokens(SweepLevels),
     /// With the scenario `server`: one user alone (the latency of an idle server), then users until the throughput stops growing
-    /// (saturation), then so many rates evenly between the two.
+    /// (saturation), then this many rates evenly between the two.
     Auto(#[schemars(range(min = 1, max = 200))] u32),
 }
 

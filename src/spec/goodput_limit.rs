@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 use super::percent::{Percent, PercentError};
 use super::text_schema::{GOODPUT, text_schema};
 
-/// At least so much goodput, by `slo`: `95%` or `9/s`.
+/// At least this much goodput, by `slo`: `95%` or `9/s`.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum GoodputLimit {
-    /// Of the scheduled requests.
+    /// A share of the scheduled requests.
     Share(Percent),
     /// Requests per second.
     PerSecond(f64),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// One number of one metric may be at most so many ms.
+/// One number of one metric may be at most this many ms.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LatencyLimit {
     pub metric: LimitedMetric,

@@ -50,7 +50,7 @@ pub struct Prefixes {
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Sessions {
-    /// Turns of each; of data with conversations, at most so many, or `given`: all.
+    /// Turns of each; of data with conversations, at most this many, or `given`: all.
     pub turns: Length,
     #[serde(default)]
     pub history: History,

@@ -53,10 +53,10 @@ pub struct Request {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = MOST_PARTS))]
     pub num_return_sequences: Option<u32>,
-    /// Of beam search.
+    /// Beam search: exponential penalty on the length.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub length_penalty: Option<f64>,
-    /// Of beam search.
+    /// Beam search: stop when the beams are finished.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub early_stopping: Option<bool>,
     /// The answer ends with the first of these.
@@ -145,7 +145,7 @@ pub enum WordList {
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct CancelPolicy {
-    /// When so many tokens have come.
+    /// When this many tokens have come.
     #[schemars(range(min = 1, max = LONGEST_LENGTH))]
     pub after_tokens: u32,
     /// Share of the requests, drawn with the bench's seed.

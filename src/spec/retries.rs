@@ -13,7 +13,7 @@ use super::time_span::TimeSpan;
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Retries {
-    /// At most so many times for one request.
+    /// At most this many times for one request.
     #[schemars(range(min = 1, max = MOST_USERS))]
     pub times: u32,
     /// Which failures.

@@ -12,7 +12,7 @@ pub enum Scenario {
     Server,
     /// Arrivals at the time stamps of `data`; latency from the intended time.
     Trace,
-    /// So many users, each sending its next request when its last one has ended; latency from then.
+    /// N users; each sends its next request when its previous one has ended. Latency counts from then.
     Concurrency,
     /// With `loadgen`: Server with the round's tighter limits.
     Interactive,

@@ -57,7 +57,7 @@ pub struct SimCalibration {
     /// For each layer in a step without a CUDA graph, µs: launching its kernels, most of which are too small to count by their work.
     #[schemars(range(min = 0))]
     pub layer_us: f64,
-    /// Steps of up to so many tokens have a CUDA graph.
+    /// Steps of up to this many tokens have a CUDA graph.
     #[schemars(range(max = LONGEST_LENGTH))]
     pub cuda_graph_tokens: u64,
     /// Once for each step that computes a prompt, ms.

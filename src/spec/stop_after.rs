@@ -9,15 +9,15 @@ use super::counts::MOST_REQUESTS;
 
 use super::time_span::TimeSpan;
 
-/// When the schedule ends: after so many requests, or the arrivals of so much time. At least one of them; both: whichever is longer.
+/// When the schedule ends: after N requests, or after the arrivals of this time; with both, whichever is later. One of them is required.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct StopAfter {
-    /// At least so many requests: with `duration`, the longer of the two decides.
+    /// At least N requests; with `duration`, the longer of the two decides.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = MOST_REQUESTS))]
     pub requests: Option<u64>,
-    /// The arrivals of so much time: `60s`, `10m`. With `requests`, the longer of the two decides.
+    /// Arrivals for this long: `60s`, `10m`. With `requests`, the longer of the two decides.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration: Option<TimeSpan>,
 }

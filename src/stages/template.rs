@@ -23,7 +23,7 @@ use crate::units::counted;
 
 /// Steps that one template may take: ten times those of an expression in a manifest. A value is nested in at most as many others.
 const MOST_STEPS: u64 = 2_000_000;
-/// The stack for so many, bytes.
+/// The stack for this many, bytes.
 const STACK: usize = 10 * EXPRESSION_STACK;
 /// The most bytes of a text, or items of a list, that one filter makes.
 const MOST_OF_FILTER: usize = 16 << 20;

@@ -244,13 +244,13 @@ impl OccupancySteps<'_> {
         0
     }
 
-    /// Seconds with so many or more in the system, and the departures in them.
+    /// Seconds with this many or more in the system, and the departures in them.
     fn at_or_above(&self, number: usize) -> (f64, usize) {
         let busy = self.levels().filter(|level| level.number >= number);
         busy.fold((0.0, 0), |(seconds, left), level| (seconds + level.seconds, left + usize::from(level.is_left)))
     }
 
-    /// When in the `total` seconds with so many or more in the system the departures were, as shares of it.
+    /// When in the `total` seconds with this many or more in the system the departures were, as shares of it.
     fn departures_at_or_above(&self, number: usize, total: f64) -> impl Iterator<Item = f64> {
         let mut passed = 0.0;
         self.levels().filter(move |level| level.number >= number).filter_map(move |level| {
@@ -273,7 +273,7 @@ impl OccupancySteps<'_> {
 mod tests {
     use super::*;
 
-    /// One server, equal gaps of 1 s, and so much service for each.
+    /// One server, equal gaps of 1 s, and this much service for each.
     fn visits(service: f64) -> Vec<(f64, f64)> {
         let mut free = 0.0f64;
         (0..1_000)

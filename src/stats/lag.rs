@@ -18,7 +18,7 @@ pub(super) const NOT_BY_CHANCE: f64 = 3.0;
 /// Seconds longer for each second later. A server at 1.5 times what it does adds 0.5, at twice that 1.
 const LIKELY: f64 = 0.5;
 const CERTAIN: f64 = 1.0;
-/// So many of each third are compared, evenly taken, where it has more.
+/// This many of each third are compared, evenly taken, where it has more.
 const COMPARED: usize = 10_000;
 
 /// Times in the system of the requests that arrived first and last.
@@ -132,7 +132,7 @@ mod tests {
         })
     }
 
-    /// Equal gaps of 1 s, and so much more time in the system for each that comes later.
+    /// Equal gaps of 1 s, and this much more time in the system for each that comes later.
     fn rising(rise: f64) -> Vec<(f64, f64)> {
         (0..300).map(f64::from).map(|at| (at, at + 5.0 + rise * at)).collect()
     }

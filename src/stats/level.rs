@@ -45,7 +45,7 @@ impl LevelChange {
         Self::of_many(series.len(), || series.iter().copied())
     }
 
-    /// The same of so many observations that need not be in memory: they are read several times.
+    /// The same of this many observations that need not be in memory: they are read several times.
     pub fn of_many<I: Iterator<Item = Observation>>(count: usize, series: impl Fn() -> I) -> Option<Self> {
         if count < LEAST {
             return None;
@@ -89,7 +89,7 @@ impl LevelChange {
     }
 }
 
-/// Change of the lower tenth from the first to the second half of so many values, as a share of the first, if it is beyond chance: the
+/// Change of the lower tenth from the first to the second half of this many values, as a share of the first, if it is beyond chance: the
 /// lower tenths of all eighths of the first half lie on one side of those of the second. The change is that of the medians of the two
 /// groups.
 pub fn separated_floors(count: usize, mut series: impl Iterator<Item = f64>) -> Option<f64> {

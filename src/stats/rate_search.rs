@@ -72,7 +72,7 @@ pub struct RateSearcher {
     pub second: Option<f64>,
     /// Stop when the interval is narrower than this share of the rate.
     pub precision: f64,
-    /// Stop after so many probes.
+    /// Stop after this many probes.
     pub most: usize,
 }
 

@@ -1,6 +1,6 @@
 //! When requests came into a system and left it, as the tests of its load read them.
 
-/// A window shorter than so many times the usual time in the system shows only how a server fills.
+/// A window shorter than this many times the usual time in the system shows only how a server fills.
 pub(super) const TIMES_IN_SYSTEM: f64 = 4.0;
 
 /// The visits of a run that may be too many to be in memory: each of its sequences can be read several times.

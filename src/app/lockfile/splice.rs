@@ -74,7 +74,7 @@ fn first_run(text: &str) -> Option<&str> {
     text.split_once(RUNS)?.1.lines().next()
 }
 
-/// Whether a line is indented by so many spaces and no more. The byte after them first: it decides about most lines.
+/// Whether a line is indented by this many spaces and no more. The byte after them first: it decides about most lines.
 fn is_name(line: &str, indent: usize) -> bool {
     let bytes = line.as_bytes();
     bytes.get(indent).is_some_and(|byte| *byte != b' ') && bytes[..indent].iter().all(|byte| *byte == b' ')

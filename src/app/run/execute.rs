@@ -231,7 +231,7 @@ struct PreparedRun {
 /// Threads of a run beside those that drive it: the display, signals, the watchdog, and some for files.
 const THREADS_BESIDE: usize = 6;
 
-/// Whether so many threads can be had at once. Those that are started later cannot report it.
+/// Whether this many threads can be had at once. Those that are started later cannot report it.
 fn check_threads(count: usize) -> Result<(), CommandError> {
     let (send, receive) = std::sync::mpsc::channel::<()>();
     let receive = Arc::new(parking_lot::Mutex::new(receive));

@@ -33,7 +33,7 @@ fn gpus_here() -> Result<Vec<GpuId>, CommandError> {
     }
 }
 
-/// So many: those that are here, and then numbers that are not among them. To a UUID no number is added, which could be the same GPU.
+/// This many: those that are here, and then numbers that are not among them. To a UUID no number is added, which could be the same GPU.
 fn first_gpus(here: Vec<GpuId>, count: usize) -> Vec<GpuId> {
     let has_numbers_only = here.iter().all(|gpu| matches!(gpu, GpuId::Index(_)));
     let missing = if has_numbers_only { count.saturating_sub(here.len()) } else { 0 };

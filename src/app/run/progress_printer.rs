@@ -39,7 +39,7 @@ fn print_events(mut live: LiveDisplay, receive: &Receiver<Option<Event>>) -> Liv
     /// Events come in bursts: waking up for each of them would cost more than printing it. The longer it goes on, the longer the
     /// pause, up to what an eye takes for at once.
     const PAUSES: [Duration; 2] = [Duration::from_millis(2), Duration::from_millis(30)];
-    /// So many events in a pause are worth a longer one.
+    /// This many events in a pause are worth a longer one.
     const BURST: usize = 4;
     let mut pause = PAUSES[0];
     loop {

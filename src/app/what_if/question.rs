@@ -27,7 +27,7 @@ pub(super) struct Question {
 }
 
 impl Question {
-    /// The same for so many copies of its server. No manifest starts them apart: the command is that of the load alone.
+    /// The same for this many copies of its server. No manifest starts them apart: the command is that of the load alone.
     pub fn split_over(&self, split: &ServerSplit, requests: u32) -> Self {
         let mut question = self.clone();
         if split.setup.is_some() || split.servers != self.row.servers {

@@ -128,7 +128,7 @@ struct Pauses {
 
 impl Pauses {
     const TIME: Duration = Duration::from_millis(20);
-    /// So many reads or orders in that time are many.
+    /// This many reads or orders in that time are many.
     const MANY: u32 = 8;
 
     fn new() -> Self {

@@ -26,7 +26,7 @@ pub const HOST_GPUS: &str = "all GPUs of this host, since none was leased to the
 /// The population where the servers name the GPUs themselves: Triton reports all that it can see, which its models may use or not.
 pub const REPORTED_GPUS: &str = "GPUs that the servers under test report";
 
-/// Whether so many GPUs of a population are those that the servers use: the leased ones, and the only one of their host. Only by
+/// Whether this many GPUs of a population are those that the servers use: the leased ones, and the only one of their host. Only by
 /// their count may tokens be divided.
 pub fn are_of_servers(population: &str, count: u64) -> bool {
     population == LEASED_GPUS || population == HOST_GPUS && count == 1

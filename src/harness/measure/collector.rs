@@ -82,7 +82,7 @@ impl Collector {
         Self::one_of(1)
     }
 
-    /// Of so many workers, which hold a limited number of records in memory together.
+    /// Of this many workers, which hold a limited number of records in memory together.
     pub fn one_of(workers: usize) -> Self {
         Self::with(RecordWriter::one_of(workers, SpoolContext::default()))
     }

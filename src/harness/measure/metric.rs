@@ -195,7 +195,7 @@ pub(in crate::harness) fn percentile(sorted: &[f64], p: f64) -> Option<f64> {
     Some(sorted[rank(sorted.len(), p)?])
 }
 
-/// Its place among so many; `None` of none.
+/// Its place among this many; `None` of none.
 pub(in crate::harness) fn rank(n: usize, p: f64) -> Option<usize> {
     Some(((n as f64 * p).floor() as usize).min(n.checked_sub(1)?))
 }

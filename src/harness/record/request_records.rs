@@ -15,7 +15,7 @@ pub struct RequestRecords(Spool<StoredRecord>);
 pub(in crate::harness) struct RecordWriter(SpoolWriter<StoredRecord>);
 
 impl RecordWriter {
-    /// One of so many writers, which hold a limited number of records in memory together.
+    /// One of this many writers, which hold a limited number of records in memory together.
     pub fn one_of(writers: usize, context: SpoolContext) -> Self {
         Self(SpoolWriter::one_of(writers, context))
     }

@@ -12,9 +12,9 @@ pub enum LoadPattern {
     Offline,
     /// Open loop: arrivals at a mean rate, per second.
     Server { rate: LoadLevel },
-    /// Open loop: arrivals at the time stamps of the data, so many times as fast.
+    /// Open loop: arrivals at the time stamps of the data, this many times as fast.
     Trace { speed: f64 },
-    /// Closed loop: so many users, each sending its next request when its last one has ended.
+    /// Closed loop: this many users, each sending its next request when its last one has ended.
     Concurrency { users: LoadLevel },
     /// An external driver issues the requests during the run: MLPerf's LoadGen.
     Outside(CallSource),

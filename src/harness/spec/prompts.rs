@@ -15,7 +15,7 @@ pub struct PromptSource {
     pub data: Option<PromptFile>,
     /// In front of every prompt, on top of its length.
     pub prefixes: Option<Prefixes>,
-    /// So many different prompts, each request carrying one of them.
+    /// This many different prompts, each request carrying one of them.
     pub distinct: Option<u64>,
     /// A `tokenizer.json`.
     pub tokenizer: Option<PathBuf>,
@@ -32,7 +32,7 @@ pub struct PromptFile {
     pub lengths: Option<PathBuf>,
     /// `.npy` of output lengths.
     pub output_lengths: Option<PathBuf>,
-    /// Only so many records from the top of the file.
+    /// Only this many records from the top of the file.
     pub first: Option<u64>,
     /// Records with a longer prompt are left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]

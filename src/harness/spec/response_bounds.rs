@@ -87,7 +87,7 @@ impl ResponseBounds {
         ))
     }
 
-    /// Of an answer whose first token came so long ago. A server that sends a token just before each stall time-out would otherwise occupy
+    /// Of an answer whose first token came this long ago. A server that sends a token just before each stall time-out would otherwise occupy
     /// a request for days.
     pub(in crate::harness) fn check_duration(&self, since_first: Duration, requested: u32) -> Result<(), Fault> {
         // Ten time-outs and a sixth of one for each token: far above real answers, and servers for which the time-out was raised have more.

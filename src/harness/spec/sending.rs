@@ -14,7 +14,7 @@ pub struct SendingSpec {
     pub think: Pause,
     /// Arrivals beyond this wait in the client, and their latency counts from when they should have been sent.
     pub max_in_flight: Option<u32>,
-    /// Warm up for so long, after the number of requests.
+    /// Warm up for this long, after the number of requests.
     pub warmup_for: Option<Duration>,
     pub stream: StreamMode,
     /// `None`: what failed has failed.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SweepLevel {
-    /// Closed loop: so many users.
+    /// Closed loop: this many users.
     Users(u32),
     /// Open loop: requests per second.
     Rate(f64),

@@ -14,7 +14,7 @@ const LEAST_GAIN: f64 = 0.05;
 #[derive(Clone, Debug, PartialEq)]
 pub enum SweepPlan {
     Listed(Vec<SweepLevel>),
-    /// Idle, saturation, and so many rates between.
+    /// Idle, saturation, and this many rates between.
     Auto(u32),
 }
 

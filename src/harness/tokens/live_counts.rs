@@ -39,7 +39,7 @@ impl LiveCounts {
         add(&self.issued, requests);
     }
 
-    /// `ttft_ns`: this is the first chunk with a token, so long after the request was due.
+    /// `ttft_ns`: this is the first chunk with a token, this long after the request was due.
     pub fn chunk(&self, tokens: u64, ttft_ns: Option<u64>) {
         add(&self.tokens, tokens);
         if let Some(ns) = ttft_ns {

@@ -25,7 +25,7 @@ impl Default for HeldBytes {
 }
 
 impl HeldBytes {
-    /// It holds so many bytes now.
+    /// It holds this many bytes now.
     ///
     /// # Errors
     /// With them all answers together hold more than `request.response_limits.total`. The bytes are not counted.

@@ -55,7 +55,7 @@ impl ConversationOptions {
             sessions["turn_delay"] = self.pause(pause, spread, builder);
         }
         load.keys.insert("sessions".to_owned(), sessions);
-        // More turns than so many conversations have begin them again.
+        // More turns than this many conversations have begin them again.
         let turns_of_all = (count * turns).ceil();
         let requests = load.get("--requests").and_then(|requests| requests.parse::<f64>().ok());
         if count > 0.0 && requests.is_some_and(|requests| requests > turns_of_all) && !load.has("--data") {

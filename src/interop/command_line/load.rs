@@ -110,7 +110,7 @@ impl TranslatedLoad {
         }
     }
 
-    /// A sweep that finds its levels, with so many rates between one user and saturation.
+    /// A sweep that finds its levels, with this many rates between one user and saturation.
     pub fn sweep_to_saturation(&mut self, rates: u32) {
         self.options.retain(|(name, _)| !["--concurrency", "--rate"].contains(name));
         self.put("--sweep", rates.to_string());

@@ -103,7 +103,7 @@ impl TranslatedBench {
         }
     }
 
-    /// Each of its measurements is made so many times. `bench.sweep` has no such thing: then its levels are a `foreach`.
+    /// Each of its measurements is made this many times. `bench.sweep` has no such thing: then its levels are a `foreach`.
     pub(in crate::interop) fn repeat(&mut self, runs: u32) {
         if runs < 2 {
             return;

@@ -134,7 +134,7 @@ pub struct RunLine {
     pub plans: bool,
 }
 
-/// So many GPUs of one kind.
+/// This many GPUs of one kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GpuScale {
     pub gpus: u32,

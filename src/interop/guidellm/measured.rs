@@ -41,7 +41,7 @@ pub(super) struct GuideLlmRun {
     pub data: Vec<GuideLlmData>,
     /// The first data set has the first turns, the second one the second turns.
     pub pivots_turns: bool,
-    /// Only so many records.
+    /// Only this many records.
     pub samples: Option<u64>,
     pub tokenizer: Option<String>,
     pub seed: Option<String>,

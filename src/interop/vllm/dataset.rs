@@ -164,7 +164,7 @@ fn trace(line: &ParsedLine, file: Option<&str>, load: &mut TranslatedLoad) {
     load.put("--data-kind", "mooncake");
     load.flag("--ignore-eos");
     let mut data = serde_json::Map::new();
-    // So many from the top, each once.
+    // This many from the top, each once.
     if let Some(count) = load.remove("--requests").and_then(|count| count.parse::<u64>().ok()) {
         data.insert("first".to_owned(), json!(count));
     }

@@ -61,7 +61,7 @@ pub struct Bench {
     /// The pause between an answer and the user's next request, and between the turns of a session without a `turn_delay`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub think_time: Option<ThinkTime>,
-    /// Server and Trace: arrivals beyond so many requests in flight wait in the client. Their latency counts the wait. With LoadGen over
+    /// Server and Trace: arrivals beyond this many requests in flight wait in the client. Their latency counts the wait. With LoadGen over
     /// HTTP only, where each request under way has a connection: those of all scenarios.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = MOST_USERS))]
@@ -79,7 +79,7 @@ pub struct Bench {
     pub data: Option<Data>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prefixes: Option<Prefixes>,
-    /// So many different prompts, drawn again and again.
+    /// The number of distinct prompts; requests reuse them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = MOST_REQUESTS))]
     pub distinct_prompts: Option<u64>,
@@ -92,8 +92,8 @@ pub struct Bench {
     #[serde(default)]
     pub seed: u64,
     /// The number of runs of this measurement, one after the other, with seeds that count up from `seed`: `compare` judges by how
-    /// much runs differ. Each is kept in `repeats/`, and result.json has means and intervals over them. Of a
-    /// `sweep`, each point is measured so often.
+    /// much runs differ. Each is kept in `repeats/`, and result.json has means and intervals over them. In a
+    /// `sweep`, each point is measured this many times.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     #[schemars(range(min = 1, max = 1000))]
     pub repeat: u32,
@@ -105,7 +105,7 @@ pub struct Bench {
     #[serde(default)]
     #[schemars(range(max = MOST_USERS))]
     pub warmup: u32,
-    /// Continue the warm-up until so much time has passed.
+    /// Continue the warm-up until this much time has passed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warmup_time: Option<TimeSpan>,
     /// gRPC connections to each server are `frontends × clients`.

@@ -30,7 +30,7 @@ pub struct Data {
     /// `.npy` with the output length of each row.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_lengths: Option<String>,
-    /// Only so many records from the top.
+    /// Only the first N records.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = MOST_REQUESTS))]
     pub first: Option<u64>,

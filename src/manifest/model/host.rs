@@ -117,16 +117,16 @@ pub struct Slurm {
     /// The path of this program on the nodes, if it differs, for example for another processor. [default: the one that is running]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub program: Option<String>,
-    /// Cancel a job that has waited so long for its start. [default: wait]
+    /// Cancel a job that has waited this long for its start. [default: wait]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue_timeout: Option<TimeSpan>,
-    /// At most so many of a `foreach` run at the same time. [default: the cluster's limit]
+    /// At most this many tasks of a `foreach` run at the same time. [default: the cluster's limit]
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = MOST_USERS))]
     pub at_once: Option<u32>,
-    /// Warn when a running job sends no heartbeat for so long.
+    /// Warn when a running job sends no heartbeat for this long.
     pub silence: TimeSpan,
-    /// Warn so long before the time limit.
+    /// Warn this long before the time limit.
     pub warn: TimeSpan,
     /// Interval of queue polls, one for all jobs of the run.
     pub poll: TimeSpan,

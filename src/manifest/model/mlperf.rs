@@ -66,7 +66,7 @@ pub struct MlperfDataset {
 pub struct Synthetic {
     #[serde(default)]
     pub seed: u64,
-    /// So many samples in place of the data set's own number: for rehearsals.
+    /// Use N samples instead of the whole data set: for rehearsals.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = MOST_REQUESTS))]
     pub samples: Option<u64>,

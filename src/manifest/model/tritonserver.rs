@@ -160,7 +160,7 @@ pub struct Trace {
     /// What is traced. [Triton's default: nothing]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub level: Vec<TraceLevel>,
-    /// One request of so many. [Triton's default: 1000]
+    /// Trace one request in N. [Triton's default: 1000]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = MOST_USERS))]
     pub rate: Option<u32>,

@@ -49,7 +49,7 @@ pub struct TrtllmBench {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0, max = 1.0))]
     pub kv_cache_free_gpu_mem_fraction: Option<f64>,
-    /// So many from the top of `dataset`. Not given: all.
+    /// Use only the first N requests of `dataset`. [default: all]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = MOST_REQUESTS))]
     pub num_requests: Option<u64>,

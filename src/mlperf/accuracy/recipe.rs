@@ -112,7 +112,7 @@ impl ScoringMethod {
         }
     }
 
-    /// How often a set is repeated: each of its answers counts for so much less.
+    /// How often a set is repeated: each of its answers counts for this much less.
     pub fn repeats(self, task: &str) -> u32 {
         match (self, task.to_lowercase().as_str()) {
             (Self::GptOss, "aime25") => 8,

@@ -7,7 +7,7 @@ use crate::spec::TestMode;
 
 /// The seed with which LoadGen draws the samples that it logs; the same for all tests.
 pub(super) const LOG_SEED: u64 = 720_381_539_243_781_796;
-/// TEST06 logs and issues so many.
+/// TEST06 logs and issues this many.
 const TEST06_SAMPLES: u64 = 100;
 
 /// What an audit test demands of LoadGen.

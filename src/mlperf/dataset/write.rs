@@ -72,7 +72,7 @@ fn sizes(benchmark: &Benchmark) -> Vec<(u64, String)> {
     sizes
 }
 
-/// Makes one up. `samples`: so many in place of the round's. `part`: of this part only.
+/// Makes one up. `samples`: this many in place of the round's. `part`: of this part only.
 pub fn make(
     wanted: &DatasetRequest<'_>,
     seed: u64,

@@ -15,9 +15,9 @@ use super::MlperfScenario;
 use super::conf::TestSettings;
 use crate::spec::TestMode;
 
-/// Offline issues so many times what the rate and the duration require.
+/// Offline issues this many times what the rate and the duration require.
 const OFFLINE_SLACK: f64 = 1.1;
-/// SingleStream plans with so many times the duration.
+/// SingleStream plans with this many times the duration.
 const SINGLE_STREAM_SLACK: f64 = 2.0;
 /// More than that many arrivals are not drawn one by one; beyond, their mean is as good.
 const DRAWN: u64 = 4_000_000;

@@ -15,7 +15,7 @@ const WHY: &str = "both are of one run; a log is submitted as LoadGen wrote it";
 const FIX: &str = "pack the logs of the run again, as LoadGen wrote them";
 /// Of a rate that is computed from counts and durations.
 const RATE_TOLERANCE: f64 = 0.02;
-/// Poisson arrivals: the rate of n of them has a relative deviation of 1/√n, and lies within so many of these.
+/// Poisson arrivals: the rate of n of them has a relative deviation of 1/√n, and lies within this many of these.
 const RATE_DEVIATIONS: f64 = 4.0;
 /// Answers of a performance run and of the accuracy run, in tokens; published results differ by 2.3 % at most.
 const LENGTH_TOLERANCE: f64 = 0.1;

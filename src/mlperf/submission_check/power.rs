@@ -23,7 +23,7 @@ const RUN_EXTRA: [&str; 1] = ["mlperf_log_accuracy.json"];
 const IGNORED: [&str; 3] = ["mlperf_log_trace.json", "results.json", ".gitkeep"];
 /// What the power meter measured.
 const SAMPLES: &str = "spl.txt";
-/// Testing may draw so much less power than ranging, percent.
+/// Testing may draw this much less power than ranging, percent.
 const BELOW_RANGING: f64 = 5.0;
 /// The meter is asked for a sample each second; a longer silence is worth a look.
 const GAP_SECONDS: f64 = 10.0;

@@ -26,7 +26,7 @@ const RECORDED: [&str; 9] = [
     "run_1/mlperf_log_summary.txt",
     "run_1/spl.txt",
 ];
-/// Client and server see a phase begin at the same time, within so many seconds.
+/// Client and server see a phase begin at the same time, within this many seconds.
 const SAME_TIME: f64 = 0.8;
 /// Times of LoadGen's log may be those of summer time.
 const SUMMER_TIME: f64 = 3600.0;

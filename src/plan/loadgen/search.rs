@@ -11,7 +11,7 @@ use crate::mlperf::{Estimate, Round, TestRequest, time};
 
 /// A short test lasts a minute, of a rehearsal a quarter of its whole one,
 const SHORT_MS: u64 = 60_000;
-/// or until so many queries were issued: with fewer LoadGen cannot be sure of a 99th percentile that one query missed.
+/// or until this many queries were issued: with fewer LoadGen cannot be sure of a 99th percentile that one query missed.
 const ENOUGH: u64 = 700;
 /// By how much a rehearsal's whole test is longer than its short one.
 const REHEARSED: u64 = 4;

@@ -37,7 +37,7 @@ impl StageChecker<'_> {
         let parsed = targets(&bench.target).unwrap_or_default();
         let is_over_http = !matches!(bench.protocol.or(parsed.protocol), None | Some(Protocol::Kserve));
         for (key, why) in DECIDED.into_iter().chain(lengths) {
-            // Over HTTP each sample under way has a connection of its own, and a server has only so many.
+            // Over HTTP each sample under way has a connection of its own, and a server has only this many.
             if key == "max_in_flight" && (is_over_http || bench.max_in_flight.is_none()) {
                 continue;
             }

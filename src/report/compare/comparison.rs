@@ -79,7 +79,7 @@ pub struct Delta {
     /// Of no difference, after Holm's correction for all rows.
     pub p: Option<f64>,
     pub judgement: Option<Judgement>,
-    /// With `cannot_tell`: so many runs on each side could; absent where a thousand could not.
+    /// With `cannot_tell`: this many runs on each side could; absent where a thousand could not.
     pub runs_needed: Option<u32>,
     /// In what the two meanings differ.
     pub unlike: Vec<String>,

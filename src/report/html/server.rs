@@ -22,7 +22,7 @@ pub(super) struct ServerSection {
     pub plots: Vec<String>,
 }
 
-/// At most so many rows; the file has all.
+/// At most this many rows; the file has all.
 const ROWS: usize = 60;
 
 /// Part of a series' key, and what to call its curve.

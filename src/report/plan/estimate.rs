@@ -77,7 +77,7 @@ pub struct EstimateBasis {
     pub twin: Option<String>,
     /// Lengths are those of the stand-in for a benchmark's data set.
     pub has_assumed_lengths: bool,
-    /// Of a load were simulated so many requests at most; 0: all.
+    /// Of a load were simulated this many requests at most; 0: all.
     pub sample: usize,
 }
 

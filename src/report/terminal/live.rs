@@ -61,7 +61,7 @@ const STARTING: Duration = Duration::from_secs(5);
 const HEARTBEAT: Duration = Duration::from_secs(10);
 /// How often it is looked whether there are any: a plan may have thousands of tasks.
 const A_LOOK: Duration = Duration::from_millis(200);
-/// With bars, lines wait at most so long for [`LiveDisplay::tick`].
+/// With bars, lines wait at most this long for [`LiveDisplay::tick`].
 const A_FRAME: Duration = Duration::from_millis(100);
 
 impl LiveDisplay {

@@ -18,7 +18,7 @@ pub struct RunPaths {
     pub logs: Option<PathBuf>,
 }
 
-/// At most so many tasks that ran are listed; the rest is a number, and in the report.
+/// At most this many tasks that ran are listed; the rest is a number, and in the report.
 const LISTED: usize = 40;
 
 /// The most characters of a log's line; the log has all of it.

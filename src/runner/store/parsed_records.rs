@@ -24,7 +24,7 @@ struct ParsedPrefix {
     length: u64,
     /// Of these bytes.
     digest: Digest,
-    /// So many records are above the last line that says they were synced.
+    /// This many records are above the last line that says they were synced.
     synced: usize,
 }
 
@@ -32,13 +32,13 @@ struct ParsedPrefix {
 #[derive(Debug, Default)]
 pub(super) struct RecordHistory {
     pub records: Vec<Arc<TaskRecord>>,
-    /// So many of them are above the last line that says they were synced.
+    /// This many of them are above the last line that says they were synced.
     pub synced: usize,
     /// Bytes.
     pub length: u64,
     /// Of these bytes.
     hasher: blake3::Hasher,
-    /// So many of the records are kept parsed already.
+    /// This many of the records are kept parsed already.
     kept: usize,
 }
 

@@ -200,7 +200,7 @@ impl WatchedTask {
     }
 }
 
-/// So many tasks of these have 200 paths: starting a thread takes as long as that many `stat` calls.
+/// This many tasks of these have 200 paths: starting a thread takes as long as that many `stat` calls.
 fn min_tasks_per_thread(tasks: &[WatchedTask]) -> usize {
     const PATHS: usize = 200;
     let all: usize = tasks.iter().map(|task| task.look_at.len()).sum();

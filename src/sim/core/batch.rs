@@ -3,7 +3,7 @@
 use super::limits::{Chunking, EngineLimits};
 use super::requests::ContextAt;
 
-/// How many tokens of its context each of these computes, so many of which it has left. Those without any are left out.
+/// How many tokens of its context each of these computes, this many of which it has left. Those without any are left out.
 pub(super) fn compose(
     limits: &EngineLimits,
     generating: usize,

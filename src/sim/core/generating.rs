@@ -38,11 +38,11 @@ pub(super) struct Generating {
     steps: i64,
     /// Tokens in the KV caches of all.
     kv: u64,
-    /// KV blocks of all, for so many tokens.
+    /// KV blocks of all, for this many tokens.
     blocks: u64,
     /// KV blocks of all at their ends.
     most_blocks: u64,
-    /// How many have so many tokens in their last block, 0 for a full one: counted from `turn`, which a step moves on.
+    /// How many have this many tokens in their last block, 0 for a full one: counted from `turn`, which a step moves on.
     last_blocks: Vec<u32>,
     turn: usize,
 }
@@ -79,7 +79,7 @@ impl Generating {
         self.most_blocks
     }
 
-    /// KV blocks if each had so many tokens more.
+    /// KV blocks if each had this many tokens more.
     pub(super) fn blocks_with(&self, more: i64) -> u64 {
         let per_block = self.last_blocks.len() as i64;
         match more {
@@ -112,7 +112,7 @@ impl Generating {
         self.members.insert(member.request.place, member);
     }
 
-    /// Each makes a token in each of so many steps.
+    /// Each makes a token in each of this many steps.
     pub(super) fn advance(&mut self, steps: u64) {
         let (len, per_block) = (self.members.len() as u64, self.last_blocks.len() as u64);
         self.blocks += steps / per_block * len;

@@ -69,7 +69,7 @@ impl EngineLimits {
         }
     }
 
-    /// KV blocks for so many tokens.
+    /// KV blocks for this many tokens.
     pub(super) const fn blocks_of(&self, tokens: u64) -> u64 {
         if self.tokens_per_block.is_power_of_two() {
             // A division is a third of a simulated token's time.

@@ -13,7 +13,7 @@ pub enum Balancer {
     PrefixAware,
 }
 
-/// A replica with the prefix is taken up to this multiple of the least load, and so many requests more.
+/// A replica with the prefix is taken up to this multiple of the least load, and this many requests more.
 const MORE_LOAD: f64 = 1.25;
 const MORE_REQUESTS: f64 = 4.0;
 

@@ -27,7 +27,7 @@ pub struct Disaggregation {
 }
 
 impl Disaggregation {
-    /// So many times as many servers behind the same router.
+    /// This many times as many servers behind the same router.
     pub(super) const fn times(self, times: usize) -> Self {
         Self {
             context_servers: self.context_servers * times,

@@ -11,7 +11,7 @@ pub struct Coefficients {
     /// Launching the kernels of all layers, in a step without a CUDA graph.
     #[serde(default)]
     pub launch: f64,
-    /// Steps of up to so many tokens have a CUDA graph.
+    /// Steps of up to this many tokens have a CUDA graph.
     #[serde(default)]
     pub graph_tokens: u64,
     /// Reading the weights that every token needs.
@@ -44,7 +44,7 @@ pub struct Coefficients {
     pub frontend: f64,
 }
 
-/// What a step computes: so many tokens of the context of so many requests, with pairs of a new and an older token; and requests
+/// What a step computes: this many tokens of the context of this many requests, with pairs of a new and an older token; and requests
 /// that generate, with the tokens in their KV caches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StepWork {
@@ -63,12 +63,12 @@ const fn all() -> f64 {
 const ALL_EXPERTS: u64 = 4096;
 
 impl Coefficients {
-    /// One step, nanoseconds: of `contexts` requests that compute so many tokens of their context, and of those that generate. The order of the additions is part of the golden values.
+    /// One step, nanoseconds: of `contexts` requests that compute this many tokens of their context, and of those that generate. The order of the additions is part of the golden values.
     pub fn step_ns(&self, contexts: u64, context_tokens: u64, pairs: u64, generating: u64, kv_tokens: u64) -> u64 {
         self.verify_ns(&StepWork { contexts, context_tokens, pairs, generating, kv_tokens }, 1)
     }
 
-    /// The same, where each request that generates computes so many tokens. Attention reads its KV cache once for all of them, and
+    /// The same, where each request that generates computes this many tokens. Attention reads its KV cache once for all of them, and
     /// takes the time of its arithmetic where that is longer.
     pub(in crate::sim) fn verify_ns(&self, work: &StepWork, tokens_of_a_request: u64) -> u64 {
         let count = work.context_tokens + work.generating * tokens_of_a_request;

@@ -62,7 +62,7 @@ impl LoraCost {
         (1e9 * (self.read * adapters as f64 + self.token * tokens as f64)) as u64
     }
 
-    /// Copying so many adapters, nanoseconds.
+    /// Copying this many adapters, nanoseconds.
     pub(in crate::sim) fn load_ns(&self, adapters: usize) -> u64 {
         (1e9 * self.load * adapters as f64) as u64
     }

@@ -35,7 +35,7 @@ pub enum CapacityError {
 
 /// The bisection ends at this share of the rate.
 const EXACT: f64 = 0.005;
-/// A load's time: at least so many seconds, and so many times the longest limit.
+/// A load's time: at least this many seconds, and this many times the longest limit.
 const SECONDS: f64 = 30.0;
 const LIMITS: f64 = 30.0;
 const MOST_DOUBLINGS: usize = 6;
@@ -64,7 +64,7 @@ pub fn served_at(
     run(server, servers, &workload.requests(count, Some(rate)))
 }
 
-/// The same for a load of at least so many requests, and of a time in which limits can be judged.
+/// The same for a load of at least this many requests, and of a time in which limits can be judged.
 pub fn judged_at(
     server: &EngineLimits,
     servers: usize,
@@ -83,7 +83,7 @@ pub(super) fn judged_count(count: usize, limits: &[LatencyLimit], rate: f64) -> 
     count.max((rate * seconds) as usize)
 }
 
-/// The highest rate at which the limits hold and the servers keep up, for a load of at least so many requests and of a time in
+/// The highest rate at which the limits hold and the servers keep up, for a load of at least this many requests and of a time in
 /// which a queue that grows is seen.
 pub fn capacity(
     server: &EngineLimits,
@@ -131,7 +131,7 @@ pub(super) fn search(
     Ok(best)
 }
 
-/// Where one server has so many requests, its latencies are those of all: they are alike and take requests in turn.
+/// Where one server has this many requests, its latencies are those of all: they are alike and take requests in turn.
 const ENOUGH: usize = 5000;
 
 fn run(server: &EngineLimits, servers: usize, load: &[SimulatedRequest]) -> Result<VirtualResult, NeverFits> {

@@ -51,7 +51,7 @@ impl VirtualResult {
         }
     }
 
-    /// So many servers that did the same. The latencies are those of one.
+    /// This many servers that did the same. The latencies are those of one.
     pub(super) fn times(&mut self, servers: usize) {
         self.requests *= servers;
         self.output_tokens *= servers as u64;

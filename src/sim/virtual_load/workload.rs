@@ -18,7 +18,7 @@ pub struct VirtualWorkload {
 }
 
 impl VirtualWorkload {
-    /// So many requests, with Poisson arrivals at a rate, or all at once.
+    /// This many requests, with Poisson arrivals at a rate, or all at once.
     pub fn requests(&self, count: usize, rate: Option<f64>) -> Vec<SimulatedRequest> {
         // A stream for each purpose: another rate has the same lengths.
         let mut lengths = self.lengths(self.seed);

@@ -13,13 +13,13 @@ const WINDOW: Duration = Duration::from_secs(5);
 /// Follows the progress of one measurement.
 #[derive(Debug, Default)]
 pub(super) struct LiveNumbers {
-    /// When so many tokens had arrived, over the last [`WINDOW`].
+    /// When this many tokens had arrived, over the last [`WINDOW`].
     arrived: VecDeque<(Instant, u64)>,
-    /// When so many requests had ended, over the last [`WINDOW`].
+    /// When this many requests had ended, over the last [`WINDOW`].
     ended: VecDeque<(Instant, u64)>,
     /// When the first request was sent, about.
     begun: Option<Instant>,
-    /// The schedule lasts at least so long.
+    /// The schedule lasts at least this long.
     duration: Option<Duration>,
     gpus: Option<u32>,
 }

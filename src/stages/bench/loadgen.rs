@@ -106,7 +106,7 @@ struct ChildRunOutcome {
     zero: Option<MonotonicTime>,
 }
 
-/// Runs the test, of about so many queries.
+/// Runs the test, of about this many queries.
 async fn run_child(
     context: &TaskContext,
     program: Option<&Path>,

@@ -1,6 +1,6 @@
 //! `bench.sweep:` — the same benchmark at several levels, one after the other. Every point is a whole measurement with a verdict of
 //! its own, kept in `points/<n>-<level>`; one that was finished is not measured again when the sweep was cut off. `sweep.json` is
-//! written when all points were measured. With `repeat` each point is measured so often, one run after the other, and is their mean.
+//! written when all points were measured. With `repeat` each point is measured this many times, one run after the other, and is their mean.
 
 use std::fs;
 use std::path::Path;

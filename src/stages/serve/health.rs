@@ -19,7 +19,7 @@ pub const EVERY: Duration = Duration::from_secs(1);
 /// Time limit of the first probe that is late, and of a single query. A probe after a late one is given twice as long: a new
 /// connection queues behind all that wait already.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// A server that has not answered for so long is gone.
+/// A server that has not answered for this long is gone.
 pub const SILENCE: Duration = Duration::from_secs(8);
 /// The same of one that uses the processor or answers requests meanwhile.
 pub const BUSY_SILENCE: Duration = Duration::from_secs(30);

@@ -79,7 +79,7 @@ fn reads(server: &ServerSpec, named: &[PathBuf], container: &ContainerSpec) -> V
     points.into_iter().map(|path| path.display().to_string()).collect()
 }
 
-/// The ports of so many servers, free ones not chosen yet.
+/// The ports of this many servers, free ones not chosen yet.
 pub fn ports(server: &TritonServer, servers: usize) -> Result<Vec<Ports>, SpecProblem> {
     // A command line that is written out has Triton's own ports where it names none.
     let or_usual = |port: Option<u16>, usual: u16| port.or((!server.words.is_empty()).then_some(usual));

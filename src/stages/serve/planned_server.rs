@@ -36,11 +36,11 @@ pub struct PlannedServer {
 pub enum StopTarget {
     /// One process group.
     Process,
-    /// `mpirun` with so many ranks below it, each a process group of its own.
+    /// `mpirun` with this many ranks below it, each a process group of its own.
     Mpi { ranks: u32 },
     /// A container, which outlives the program that started it: `PROGRAM stop NAME`.
     Container { program: String, name: String },
-    /// A step of so many ranks in a Slurm allocation. TERM to `srun` kills them; `scancel --signal=TERM JOB.STEP` stops them
+    /// A step of this many ranks in a Slurm allocation. TERM to `srun` kills them; `scancel --signal=TERM JOB.STEP` stops them
     /// gracefully.
     Slurm { ranks: u32 },
 }

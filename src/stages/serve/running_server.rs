@@ -14,7 +14,7 @@ use crate::stages::container::emit_removal;
 
 /// How often the log of an MPI world is taken apart.
 const SPLIT: Duration = Duration::from_millis(500);
-/// A server that has not answered for so long is not waited for as long as one that drains.
+/// A server that has not answered for this long is not waited for as long as one that drains.
 const NOT_HEARD: Duration = Duration::from_secs(3);
 
 /// How one server left.

@@ -16,7 +16,7 @@ use crate::exec::process::{ProcessCommand, ProcessExit, Running};
 use crate::spec::MOST_SECONDS;
 use crate::stages::container::{remove, run_engine_ignoring_output};
 
-/// Triton lets what is in flight finish for so long before it leaves by itself (`--exit-timeout-secs`).
+/// Triton lets what is in flight finish for this long before it leaves by itself (`--exit-timeout-secs`).
 const EXIT_TIMEOUT: Duration = Duration::from_secs(30);
 /// What we give it beyond its own limit.
 const MARGIN: Duration = Duration::from_secs(5);

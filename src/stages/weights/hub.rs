@@ -13,7 +13,7 @@ use crate::event::{Failure, FailureKind};
 use crate::units::{credentials, size, userinfo, without_credentials};
 
 const USUAL: &str = "https://huggingface.co";
-/// A connection that gives nothing for so long is given up.
+/// A connection that gives nothing for this long is given up.
 const SILENCE: Duration = Duration::from_mins(1);
 /// The most time and bytes for a list of files: a hub's answer is untrusted.
 const LISTING_TIME: Duration = Duration::from_mins(5);

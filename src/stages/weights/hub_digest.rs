@@ -29,7 +29,7 @@ impl fmt::Display for HubDigest {
 }
 
 impl HubDigest {
-    /// A digest of this kind in the making, for a file of so many bytes.
+    /// A digest of this kind in the making, for a file of this many bytes.
     pub(super) fn begin(&self, size: u64) -> FileHasher {
         match self {
             Self::Sha256(_) => FileHasher::Sha256(Sha256Of::default()),

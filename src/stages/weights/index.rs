@@ -12,7 +12,7 @@ use super::list::LIST;
 use crate::event::{Failure, FailureKind};
 use crate::units::{MOST_FILES_BYTES, first_beyond_limit};
 
-/// Files of one repository. The public hub recommends fewer than so many; those of models have some hundred.
+/// Files of one repository. The public hub recommends fewer than this many; those of models have some hundred.
 const MOST_FILES: usize = 100_000;
 
 /// What is missing from the hub's answer.

@@ -53,7 +53,7 @@ pub enum Conclusion {
     Different,
     /// They differ by less than that.
     Equivalent,
-    /// Neither is shown; with so many runs on each side a difference as large as this one, or as the smallest that matters,
+    /// Neither is shown; with this many runs on each side a difference as large as this one, or as the smallest that matters,
     /// would be shown in four of five cases. `None`: not with a thousand.
     CannotTell { runs: Option<u32> },
     /// Fewer than two runs on a side: how much runs vary is not known.

@@ -21,7 +21,7 @@ pub(super) trait RatioTest {
     /// 95 % interval of the ratio.
     fn interval(&self) -> Option<(f64, f64)>;
 
-    /// Whether so many runs on each side would show this effect, a share of the first side, at this level in four of five
+    /// Whether this many runs on each side would show this effect, a share of the first side, at this level in four of five
     /// cases.
     fn has_power(&self, runs: u32, effect: f64, level: f64) -> bool;
 

@@ -3,7 +3,7 @@
 //!
 //! How much fewer is estimated from means of batches (of counts beyond the percentile, for a percentile): where values are
 //! independent, the variance of batch means falls with the batch's length, and by how much it exceeds that is the *design
-//! effect*. The largest over all lengths with at least eight batches is taken, with Student's t for so many batches. The
+//! effect*. The largest over all lengths with at least eight batches is taken, with Student's t for this many batches. The
 //! interval of a percentile is that of order statistics, with ranks for the effective number.
 //!
 //! In a short run of a busy server the design effect itself is not known, and comes out too small just when the interval
@@ -29,7 +29,7 @@ const FEWEST_BATCHES: usize = 8;
 /// Values in a block; the means of blocks are ranked.
 const BLOCK: usize = 5;
 /// A series looks independent if the design effect of its ranks is below the first of these over lengths of which the run has
-/// at least so many batches, and below the last over all lengths. Many batches make the first one exact enough to see what
+/// at least this many batches, and below the last over all lengths. Many batches make the first one exact enough to see what
 /// meets in a queue, and the last one sees what changes slowly. Independent values do so in 97 of 100 cases.
 const LOOKS_INDEPENDENT: (f64, usize, f64) = (1.25, 60, 3.0);
 /// Independent blocks that the mean needs.
@@ -102,7 +102,7 @@ impl RunSeries<'_> {
 }
 
 impl<'v> RunSeries<'v> {
-    /// Numbers that stay where they are, in a unit that is so many of theirs. All of them are finite.
+    /// Numbers that stay where they are, in a unit that is this many of theirs. All of them are finite.
     pub fn scaled(values: &'v [f64], unit: f64) -> Self {
         Self::in_unit(Cow::Borrowed(values), unit)
     }
@@ -181,13 +181,13 @@ struct DesignEffect {
     dof: f64,
 }
 
-/// Mean and variance of so many values.
+/// Mean and variance of this many values.
 fn moments(n: usize, value: impl Fn(usize) -> f64) -> (f64, f64) {
     let mean = (0..n).map(&value).sum::<f64>() / n as f64;
     (mean, (0..n).map(|place| (value(place) - mean).powi(2)).sum::<f64>() / (n as f64 - 1.0).max(1.0))
 }
 
-/// The largest over batch lengths, which grow by a quarter while there are so many batches. No copy of the values is made.
+/// The largest over batch lengths, which grow by a quarter while there are this many batches. No copy of the values is made.
 fn design_effect(n: usize, value: impl Fn(usize) -> f64, fewest_batches: usize) -> DesignEffect {
     let mut largest = DesignEffect { times: 1.0, dof: (n as f64 - 1.0).max(1.0) };
     let (_, variance) = moments(n, &value);

@@ -14,7 +14,7 @@ const SERVING_PREFIXES: [&str; 9] = [
     "vllm:",
     "sglang:",
 ];
-/// At most so many points of each series.
+/// At most this many points of each series.
 pub(super) const POINTS: usize = 300;
 /// Bytes that the points of all series that are summarized at once take.
 pub(super) const MOST_POINT_BYTES: usize = 128 << 20;

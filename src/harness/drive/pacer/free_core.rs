@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 /// Between two looks, each of which takes some 20 µs.
 const EVERY: Duration = Duration::from_millis(100);
-/// With less time until the next arrival a look would make it late; after so many times `EVERY` without one it is taken anyway.
+/// With less time until the next arrival a look would make it late; after this many times `EVERY` without one it is taken anyway.
 const ROOM: Duration = Duration::from_micros(200);
 const OVERDUE: u32 = 10;
 /// Looks that must find a free core, one after the other, before spinning goes on: once it stopped, it does not flicker.

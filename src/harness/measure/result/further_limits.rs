@@ -14,7 +14,7 @@ pub struct FurtherLimits {
     pub goodput: Option<MinGoodput>,
 }
 
-/// At least so much goodput, by `slo`.
+/// At least this much goodput, by `slo`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum MinGoodput {

@@ -8,7 +8,7 @@ use crate::spec::{Retries, RetryOn};
 /// When a failed request was sent again, over the same connection. Its latency counts from the first intended time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RequestedRetries {
-    /// At most so many times for one request.
+    /// At most this many times for one request.
     pub times: u32,
     /// There was no connection, or it broke before any answer.
     pub connect: bool,

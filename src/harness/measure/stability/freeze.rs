@@ -9,12 +9,12 @@ use crate::harness::{RequestRecord, RequestRecords};
 
 /// Shorter silences are a server's usual work.
 const LEAST_NS: u64 = 500_000_000;
-/// So many times the mean gap between events of answers while others were in flight, as of so many as are in flight. Exponential gaps exceed it
+/// This many times the mean gap between events of answers while others were in flight, as of so many as are in flight. Exponential gaps exceed it
 /// once in 10¹³.
 const TIMES_GAP: f64 = 30.0;
-/// So many times the median TTFT of requests that were not in flight during it is a request held up.
+/// This many times the median TTFT of requests that were not in flight during it is a request held up.
 const TIMES_TTFT: f64 = 3.0;
-/// Requests that it must have held up for so long.
+/// Requests that it must have held up for this long.
 const LEAST_HELD_UP: usize = 3;
 /// Of the silence, that a stream in it must show as its own largest gap.
 const SHARE_OF_GAP: f64 = 0.9;

@@ -86,7 +86,7 @@ impl PartialEq for TotalOrder {
 
 impl Eq for TotalOrder {}
 
-/// The time, ns, at which so many tokens had come.
+/// The time, ns, at which this many tokens had come.
 fn reached(changes: &Spool<(u64, f64)>, tokens: f64) -> Option<f64> {
     let (mut sum, mut per_ns, mut since) = (0.0, 0.0, changes.iter().next()?.0);
     for (at, change) in changes.iter() {

@@ -111,7 +111,7 @@ impl PlanQueue {
         self.carried_out(next).saturating_sub(next) as u64
     }
 
-    /// Requests of the plan of which so many were taken: where only a duration ended it, those that no user took are not part of it.
+    /// Requests of the plan of which this many were taken: where only a duration ended it, those that no user took are not part of it.
     fn carried_out(&self, taken: usize) -> usize {
         let planned = self.schedule.requests.len();
         if self.has_all() { planned } else { taken.max((self.requests as usize).min(planned)) }

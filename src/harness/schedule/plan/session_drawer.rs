@@ -65,7 +65,7 @@ impl SessionDrawer {
             LoadPattern::Offline | LoadPattern::Outside(_) => SessionStarts::AtOnce,
             LoadPattern::Concurrency { .. } => SessionStarts::Free,
             LoadPattern::Server { rate } => {
-                // The rate is that of requests: messages of several arrive so much more rarely.
+                // The rate is that of requests: messages of several arrive this much more rarely.
                 let rate = rate.scaled(1.0 / spec.request.batch() as f64);
                 let times = ArrivalTimes::new(rate, spec.arrivals, spec.seed);
                 SessionStarts::Drawn(times.ok_or(ScheduleError::Arrivals)?)

@@ -102,7 +102,7 @@ impl ConnectionPool {
         self.surplus.borrow_mut().add(Violation::AfterEnd, example);
     }
 
-    /// An answer began so long after its request.
+    /// An answer began this long after its request.
     pub fn note_first_byte(&self, after: Duration) {
         self.slowest.set(self.slowest.get().max(after));
     }

@@ -164,7 +164,7 @@ impl<'h> HttpResponseReader<'h> {
         if is_error && self.body.len() == most { Err(self.cut_refusal()) } else { Ok(()) }
     }
 
-    /// So many bytes came behind the whole answer.
+    /// This many bytes came behind the whole answer.
     pub fn surplus(&mut self, bytes: usize, t_read: u64) {
         let example = format!("{bytes} bytes arrived behind the whole answer");
         self.take(WireEvent::Violation(Violation::AfterEnd, example), t_read);

@@ -32,11 +32,11 @@ pub struct Fleet {
     pub workload: VirtualWorkload,
     pub prefixes: Option<Prefixes>,
     pub failures: Option<Failures>,
-    /// Each replica is so many context servers and generation servers; all of a balancer are behind one router.
+    /// Each replica is this many context servers and generation servers; all of a balancer are behind one router.
     pub disaggregation: Option<Disaggregation>,
 }
 
-/// Simulates the balancers on so many threads. The number of threads does not change the result.
+/// Simulates the balancers on this many threads. The number of threads does not change the result.
 pub fn run_fleet(fleet: &Fleet, threads: usize) -> Result<FleetResult, NeverFits> {
     let simulated = fleet.simulated.clamp(1, fleet.balancers.max(1));
     let threads = threads.clamp(1, simulated);

@@ -156,7 +156,7 @@ fn launch(context: &TaskContext, argv: Vec<String>) -> Result<Sidecar, SpawnErro
 }
 
 impl TelemetrySampler {
-    /// Waits until so many lines have come, as long as they can.
+    /// Waits until this many lines have come, as long as they can.
     async fn lines(&mut self, context: &TaskContext, count: usize, limit: Duration) {
         let enough = async {
             // A file that cannot be read is reported when all of it is.

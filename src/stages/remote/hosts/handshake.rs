@@ -10,7 +10,7 @@ use crate::manifest::model::{Action, Serve};
 use crate::plan::{ActionError, read_action};
 use crate::runner::Lease;
 
-/// A folder that was made a moment ago may be hidden from here for so long, by what a network filesystem remembers.
+/// A folder that was made a moment ago may be hidden from here for this long, by what a network filesystem remembers.
 const LATENCY: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(200);
 
