@@ -14,10 +14,11 @@ const USUAL_PORTS: [(u16, &str); 2] = [
 ];
 
 /// A server on this machine answers at once, or is not there.
-const PATIENCE: Duration = Duration::from_millis(200);
+const QUERY_TIMEOUT: Duration = Duration::from_millis(200);
 
 pub(super) fn text() -> String {
-    let answers = |port: u16| TcpStream::connect_timeout(&SocketAddr::from(([127, 0, 0, 1], port)), PATIENCE).is_ok();
+    let answers =
+        |port: u16| TcpStream::connect_timeout(&SocketAddr::from(([127, 0, 0, 1], port)), QUERY_TIMEOUT).is_ok();
     let ports: Vec<u16> = USUAL_PORTS.iter().map(|(port, _)| *port).filter(|port| answers(*port)).collect();
     advice(&gpu_names(), &ports, Path::new("manifests").is_dir())
 }

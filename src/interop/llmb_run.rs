@@ -18,7 +18,7 @@ static TABLE: &[Opt] = &[
 
 /// Options without a meaning here, and why.
 #[rustfmt::skip]
-const LEFT: &[(&[&str], &str)] = &[
+const UNTRANSLATED: &[(&[&str], &str)] = &[
     (&["--max-scale", "--min-scale", "--exact-scales"], "a system has the sizes in its file"),
     (&["--repeats"], "a result is measured once and kept; `regatta run … --force run_harness` measures again"),
     (&["--profile", "--proxy"], "there is no profile of the GPU's work here"),
@@ -103,7 +103,7 @@ pub(in crate::interop) fn translate(env: &Env, words: &[String]) -> Result<Trans
             }
             "--dry-run" => run.plans = true,
             name => {
-                let why = LEFT
+                let why = UNTRANSLATED
                     .iter()
                     .find(|(names, _)| names.contains(&name))
                     .map_or("there is nothing like it here", |it| it.1);

@@ -30,7 +30,7 @@ const MARGIN_VARIANCE: f64 = 0.12;
 /// Error of the line where the margins bend, as a share of the squared slope and the spread of ln(rate)².
 const BEND: f64 = 0.2;
 /// Beyond these a margin reads only "far below" or "far above".
-const FAR: f64 = 2.0;
+const LARGEST_MARGIN: f64 = 2.0;
 /// Of the difference between the whole probe and its first half, that a longer run would add.
 const CORRECTION: f64 = 1.5;
 /// Variance of that difference, where there is one probe.
@@ -130,8 +130,8 @@ impl RateSearcher {
                 return self.step(probes, self.high);
             }
             let factor = match latest.whole {
-                far if far < -0.9 * FAR => 4.0,
-                far if far < -0.45 * FAR => 2.0,
+                far if far < -0.9 * LARGEST_MARGIN => 4.0,
+                far if far < -0.45 * LARGEST_MARGIN => 2.0,
                 _ => match self.second.filter(|second| probes.len() == 1 && *second > latest.rate) {
                     Some(second) => return self.probe(second),
                     None => 1.3,
@@ -184,7 +184,7 @@ fn probe_spacing(estimate: &RateEstimate) -> f64 {
 
 /// Where the line is looked for first: ln(rate).
 fn center(probes: &[ProbeOutcome], missed: &ProbeOutcome, held: f64) -> f64 {
-    let near = probes.iter().filter(|probe| probe.whole.abs() < 0.95 * FAR);
+    let near = probes.iter().filter(|probe| probe.whole.abs() < 0.95 * LARGEST_MARGIN);
     if let Some(nearest) = near.min_by(|a, b| a.whole.abs().total_cmp(&b.whole.abs())) {
         return nearest.rate.ln() - nearest.whole / PRIOR_SLOPE;
     }
@@ -217,7 +217,7 @@ fn estimate(probes: &[ProbeOutcome], center: f64) -> Option<RateEstimate> {
 /// The line through these, and its root in ln(rate).
 fn fitted(near: &[&ProbeOutcome]) -> (f64, RateEstimate) {
     let n = near.len() as f64;
-    let margin = |probe: &ProbeOutcome| probe.whole.clamp(-FAR, FAR);
+    let margin = |probe: &ProbeOutcome| probe.whole.clamp(-LARGEST_MARGIN, LARGEST_MARGIN);
     let mean = |value: &dyn Fn(&ProbeOutcome) -> f64| near.iter().map(|probe| value(probe)).sum::<f64>() / n;
     let (x, y) = (mean(&|probe| probe.rate.ln()), mean(&margin));
     let (mut xx, mut xy) = (0.0, 0.0);
@@ -227,7 +227,7 @@ fn fitted(near: &[&ProbeOutcome]) -> (f64, RateEstimate) {
         xy += dx * (margin(probe) - y);
     }
     let slope = ((xy + PRIOR_WEIGHT * PRIOR_SLOPE) / (xx + PRIOR_WEIGHT)).clamp(SLOPES.0, SLOPES.1);
-    let longer = |probe: &ProbeOutcome| margin(probe) - probe.first_half.clamp(-FAR, FAR);
+    let longer = |probe: &ProbeOutcome| margin(probe) - probe.first_half.clamp(-LARGEST_MARGIN, LARGEST_MARGIN);
     let growth = {
         let found = mean(&longer).max(0.0);
         let spread = near.iter().map(|probe| (longer(probe) - mean(&longer)).powi(2)).sum::<f64>();

@@ -12,7 +12,7 @@ use crate::runner::KeptService;
 use crate::triton::TritonClient;
 
 /// A server that is ready lists its models at once; one that does not has none to name.
-const PATIENCE: Duration = Duration::from_secs(5);
+const QUERY_TIMEOUT: Duration = Duration::from_secs(5);
 /// The model that `regatta bench` takes by default.
 const MODEL: &str = "tensorrt_llm";
 
@@ -70,7 +70,7 @@ async fn row(endpoint: &Endpoint, interface: Interface) -> EndpointRow {
 /// The model to benchmark: the usual one, else the first that is ready.
 async fn model(endpoint: &Endpoint) -> Option<String> {
     let index = async { TritonClient::connect(endpoint).await?.repository_index(true).await };
-    let models = timeout(PATIENCE, index).await.ok()?.ok()?;
+    let models = timeout(QUERY_TIMEOUT, index).await.ok()?.ok()?;
     let names: Vec<String> = models.into_iter().map(|model| model.name).collect();
     let usual = names.iter().find(|name| *name == MODEL);
     usual.or(names.first()).cloned()

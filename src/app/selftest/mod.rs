@@ -187,7 +187,7 @@ struct SelftestMeasurement {
 }
 
 /// These are about a server or the number of requests, which the selftest itself sets.
-const BESIDE_THE_POINT: [VerdictCheck; 2] = [VerdictCheck::Samples, VerdictCheck::Drift];
+const NOT_APPLICABLE: [VerdictCheck; 2] = [VerdictCheck::Samples, VerdictCheck::Drift];
 
 impl SelftestMeasurement {
     /// None where nothing could be measured. The cause, and other reasons against it, go to `reasons`.
@@ -227,7 +227,7 @@ impl SelftestMeasurement {
             // With as many users as one can serve a core is busy, which is the goal.
             let is_meant = !is_open_loop
                 && matches!(reason.check, VerdictCheck::Cpu | VerdictCheck::CoreWait | VerdictCheck::Backlog);
-            if !is_meant && !BESIDE_THE_POINT.contains(&reason.check) {
+            if !is_meant && !NOT_APPLICABLE.contains(&reason.check) {
                 add_reason(reason.severity, reason.line());
             }
         }

@@ -10,7 +10,7 @@ use crate::event::{ExternalResource, GpuId};
 
 const SHARED_MEMORY: &str = "/dev/shm";
 /// How long the orders about one resource may take, or about several that are removed at once.
-const PATIENCE: Duration = Duration::from_secs(20);
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The orders that make sure that it is gone: program and arguments. Their failure means that there was nothing to do.
 pub fn orders(resource: &ExternalResource) -> Vec<Vec<String>> {
@@ -34,13 +34,13 @@ fn order(program: &str, words: &[&str]) -> Vec<String> {
 
 /// Removes it, and returns whether there was anything. For callers without a runtime: the watchdog, and the next run.
 pub fn remove(resource: &ExternalResource) -> bool {
-    remove_by(resource, Instant::now() + PATIENCE)
+    remove_by(resource, Instant::now() + COMMAND_TIMEOUT)
 }
 
 /// Removes all of them at once, and returns for each whether there was anything: a container program that does not answer holds up
 /// the others no longer than one does.
 pub fn remove_all<'a>(resources: impl IntoIterator<Item = &'a ExternalResource>) -> Vec<bool> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + COMMAND_TIMEOUT;
     thread::scope(|scope| {
         let start = |resource| thread::Builder::new().spawn_scoped(scope, move || remove_by(resource, deadline));
         let started: Vec<_> = resources.into_iter().map(|resource| (resource, start(resource))).collect();

@@ -7,7 +7,7 @@ use crate::spec::{GoodputLimit, LatencyLimit, LimitedMetric};
 use crate::stats::ProbeOutcome;
 
 /// Far beyond any limit, either way.
-const FAR: f64 = 3.0;
+const LARGEST_MARGIN: f64 = 3.0;
 /// Barely held, or barely missed.
 const NEAR: f64 = 0.01;
 
@@ -17,7 +17,7 @@ impl Measured {
     pub fn margin(&self, spec: &BenchSpec, rate: f64) -> ProbeOutcome {
         let requests = self.requests.sorted_by_key(|record| record.t_sched);
         let first_half = requests.ok().count() / 2;
-        let (mut whole, mut half) = (-FAR, -FAR);
+        let (mut whole, mut half) = (-LARGEST_MARGIN, -LARGEST_MARGIN);
         for limit in spec.limits.latencies() {
             let metric = self.result.latency.of(limit.metric);
             let quickest = metric.min.unwrap_or(0.0);
@@ -34,8 +34,8 @@ impl Measured {
                 GoodputLimit::Share(share) => of_share(goodput.attainment.unwrap_or(0.0), share.share()),
                 GoodputLimit::PerSecond(least) => (least / goodput.requests.unwrap_or(0.0).max(1e-9)).ln(),
             };
-            whole = f64::max(whole, of.clamp(-FAR, FAR));
-            half = f64::max(half, of.clamp(-FAR, FAR));
+            whole = f64::max(whole, of.clamp(-LARGEST_MARGIN, LARGEST_MARGIN));
+            half = f64::max(half, of.clamp(-LARGEST_MARGIN, LARGEST_MARGIN));
         }
         // Problems that no limit measures: failures beyond their budget, a lost server.
         if whole < 0.0 && !self.result.verdict().is_valid() {
@@ -43,7 +43,7 @@ impl Measured {
                 // The queue grew all the time: the limit held only because the probe was short.
                 whole = NEAR;
             } else {
-                (whole, half) = (FAR, FAR);
+                (whole, half) = (LARGEST_MARGIN, LARGEST_MARGIN);
             }
         }
         ProbeOutcome { rate, whole, first_half: half, capacity: self.result.stability.capacity_per_s() }
@@ -65,11 +65,11 @@ fn of_share(attained: f64, least: f64) -> f64 {
 
 fn margin(limit: &LatencyLimit, quickest: f64, found: Option<f64>) -> f64 {
     let allowed = limit.ms - quickest;
-    let Some(found) = found else { return FAR };
+    let Some(found) = found else { return LARGEST_MARGIN };
     if allowed <= 0.0 {
-        return FAR;
+        return LARGEST_MARGIN;
     }
-    ((found - quickest) / allowed).max(f64::MIN_POSITIVE).ln().clamp(-FAR, FAR)
+    ((found - quickest) / allowed).max(f64::MIN_POSITIVE).ln().clamp(-LARGEST_MARGIN, LARGEST_MARGIN)
 }
 
 /// ns; `None` for metrics without stored single values.

@@ -52,7 +52,7 @@ pub(super) static TABLE: &[Opt] = &[
 
 /// Options without a meaning here, and why. A name that ends with a dash is the beginning of several.
 #[rustfmt::skip]
-const LEFT: &[(&[&str], &str)] = &[
+const UNTRANSLATED: &[(&[&str], &str)] = &[
     (&["--artifact-directory", "--profile-export-file", "--export-level", "--export-outputs-json", "--export-http-trace", "--show-trace-timing"], "results are kept with the run: requests.jsonl has every request"),
     (&["--slice-duration"], "`regatta export TASK --as timeslices` writes them"),
     (&["--auto-plot", "--no-auto-plot", "--plot-required"], "the report of a run has its plots"),
@@ -100,5 +100,5 @@ const LEFT: &[(&[&str], &str)] = &[
 /// Why an option has no place.
 pub(super) fn left(name: &str) -> &'static str {
     let begins = |one: &&str| *one == name || one.ends_with('-') && name.starts_with(*one);
-    LEFT.iter().find(|(names, _)| names.iter().any(begins)).map_or("there is nothing like it here", |it| it.1)
+    UNTRANSLATED.iter().find(|(names, _)| names.iter().any(begins)).map_or("there is nothing like it here", |it| it.1)
 }

@@ -45,7 +45,7 @@ const CONVERSATIONS: ConversationOptions = ConversationOptions {
 };
 
 /// Options that only set where and how it reports the run.
-const TELLING: [(&str, &str); 9] = [
+const REPORTING: [(&str, &str); 9] = [
     (
         "--artifact-dir",
         "results are kept with the run; `regatta export TASK --as genai-perf --out DIR` writes its files",
@@ -147,7 +147,7 @@ fn option(
     load: &mut TranslatedLoad,
     builder: &mut TranslationBuilder,
 ) {
-    if let Some((_, why)) = TELLING.iter().find(|(name, _)| *name == given.name) {
+    if let Some((_, why)) = REPORTING.iter().find(|(name, _)| *name == given.name) {
         return builder.push_untranslated(given.as_written(), *why);
     }
     let value = given.value();

@@ -24,7 +24,7 @@ static TABLE: &[Opt] = &[
 
 /// Options without a meaning here, and why.
 #[rustfmt::skip]
-const LEFT: &[(&[&str], &str)] = &[
+const UNTRANSLATED: &[(&[&str], &str)] = &[
     (&["--output-dir", "--output-path", "--outputs", "--output-extras", "--output-sampling", "--sample-requests", "--output-kwargs"], "results are kept with the run: result.json, requests.jsonl, report.html"),
     (&["--disable-console", "--disable-console-interactive", "--display-scheduler-stats"], "`regatta -v` prints more, `-q` less"),
     (&["--max-errors", "--max-error-rate", "--max-global-error-rate"], "how many requests may fail is `limits: { failures: 1% }`; a run is not cut off for it"),
@@ -85,8 +85,10 @@ fn option(given: &GivenOption, run: &mut GuideLlmRun, builder: &mut TranslationB
         "--max-requests" => run.requests = number(given, builder).map(|count| count as u64),
         "--warmup" => run.warmup = number(given, builder),
         name => {
-            let why =
-                LEFT.iter().find(|(names, _)| names.contains(&name)).map_or("there is nothing like it here", |it| it.1);
+            let why = UNTRANSLATED
+                .iter()
+                .find(|(names, _)| names.contains(&name))
+                .map_or("there is nothing like it here", |it| it.1);
             builder.push_untranslated(given.as_written(), why);
         }
     }

@@ -23,7 +23,7 @@ const USER_CONF: [&str; 6] = [
 
 /// Fields that have no place, and why.
 #[rustfmt::skip]
-const LEFT: &[(&str, &str)] = &[
+const UNTRANSLATED: &[(&str, &str)] = &[
     ("vboost_slider", "the machine's state is set before a run: `nvidia-smi boost-slider --vboost 1`"),
     ("power_limit", "the machine's state is set before a run: `nvidia-smi -pl WATTS`"),
     ("numa_config", "processes are not bound to NUMA nodes"),
@@ -50,7 +50,7 @@ const LEFT: &[(&str, &str)] = &[
     ("workspace_size", "trtllm-build has no such option"),
 ];
 /// Always so, or set elsewhere in the manifest.
-const SAID: [&str; 8] = [
+const ALWAYS_SET: [&str; 8] = [
     "use_token_latencies",
     "use_triton",
     "system",
@@ -177,13 +177,13 @@ pub(super) fn entry(
                     builder,
                 );
             }
-            name if READ.contains(&name) || SAID.contains(&name) => {}
+            name if READ.contains(&name) || ALWAYS_SET.contains(&name) => {}
             name => {
-                if let Some((_, why)) = LEFT.iter().find(|(known, _)| *known == name) {
+                if let Some((_, why)) = UNTRANSLATED.iter().find(|(known, _)| *known == name) {
                     leave(format!("{field}: {}", short(&given.json())), (*why).to_owned(), builder);
                     continue;
                 }
-                let known = LEFT.iter().map(|(known, _)| *known).chain(SAID).chain(USER_CONF).chain(READ);
+                let known = UNTRANSLATED.iter().map(|(known, _)| *known).chain(ALWAYS_SET).chain(USER_CONF).chain(READ);
                 let near = nearest(name, known).map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
                 leave(field.clone(), format!("no field of language models that is known here{near}"), builder);
             }

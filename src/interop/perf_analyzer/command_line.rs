@@ -30,7 +30,7 @@ static TABLE: &[Opt] = &[
 
 /// Options without a meaning here, and why.
 #[rustfmt::skip]
-const LEFT: &[(&[&str], &str)] = &[
+const UNTRANSLATED: &[(&[&str], &str)] = &[
     (&["--stability-percentage", "-s", "-r"], "the run ends with its requests or its duration; the result reports whether it was steady"),
     (&["--measurement-mode"], "--request-count or a duration ends the run"),
     (&["--percentile"], "all percentiles are in the result"),
@@ -242,8 +242,10 @@ fn option(
             );
         }
         name => {
-            let why =
-                LEFT.iter().find(|(names, _)| names.contains(&name)).map_or("there is nothing like it here", |it| it.1);
+            let why = UNTRANSLATED
+                .iter()
+                .find(|(names, _)| names.contains(&name))
+                .map_or("there is nothing like it here", |it| it.1);
             builder.push_untranslated(given.as_written(), why);
         }
     }

@@ -31,7 +31,7 @@ static TABLE: &[Opt] = &[
 
 /// Options without a meaning here, and why.
 #[rustfmt::skip]
-const LEFT: &[(&[&str], &str)] = &[
+const UNTRANSLATED: &[(&[&str], &str)] = &[
     (&["--output-file", "--output-details", "--tag", "--print-requests"], "results are kept with the run; `regatta export TASK --as vllm --out DIR` writes a file of this format"),
     (&["--plot-throughput"], "the report of a run has its plots"),
     (&["--disable-tqdm"], "`regatta -q` prints less"),
@@ -227,8 +227,10 @@ fn option(given: &GivenOption, set: &str, load: &mut TranslatedLoad, builder: &m
             builder.push_untranslated(given.as_written(), format!("it is for another data set than `{set}`"));
         }
         name => {
-            let why =
-                LEFT.iter().find(|(names, _)| names.contains(&name)).map_or("there is nothing like it here", |it| it.1);
+            let why = UNTRANSLATED
+                .iter()
+                .find(|(names, _)| names.contains(&name))
+                .map_or("there is nothing like it here", |it| it.1);
             builder.push_untranslated(given.as_written(), why);
         }
     }

@@ -67,7 +67,7 @@ static TABLE: &[Opt] = &[
 
 /// Options without a meaning here, and why.
 #[rustfmt::skip]
-const LEFT: &[(&[&str], &str)] = &[
+const UNTRANSLATED: &[(&[&str], &str)] = &[
     (&["--save-result", "--save-detailed", "--append-result", "--result-dir", "--result-filename", "--metadata", "--label", "--save-request-time-breakdown"], "results are kept with the run; `regatta export TASK --as vllm --out DIR` writes its file"),
     (&["--plot-timeline", "--timeline-itl-thresholds", "--plot-dataset-stats"], "the report of a run has its plots"),
     (&["--percentile-metrics", "--metric-percentiles"], "all percentiles are in the result"),
@@ -210,8 +210,10 @@ fn option(given: &GivenOption, line: &ParsedLine, load: &mut TranslatedLoad, bui
         "--ramp-up-strategy" => ramp(given, line, load, builder),
         "--ramp-up-start-rps" | "--ramp-up-end-rps" if line.has("--ramp-up-strategy") => {}
         name => {
-            let why =
-                LEFT.iter().find(|(names, _)| names.contains(&name)).map_or("there is nothing like it here", |it| it.1);
+            let why = UNTRANSLATED
+                .iter()
+                .find(|(names, _)| names.contains(&name))
+                .map_or("there is nothing like it here", |it| it.1);
             builder.push_untranslated(given.as_written(), why);
         }
     }

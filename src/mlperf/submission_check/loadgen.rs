@@ -10,7 +10,7 @@ use crate::mlperf::{MlperfScenario, Round};
 use crate::units::counted;
 
 const FILES: [&str; 2] = [SUMMARY_FILE, DETAIL_FILE];
-const AGAIN: &str = "run the test again and pack its logs as LoadGen wrote them";
+const RERUN_HINT: &str = "run the test again and pack its logs as LoadGen wrote them";
 
 /// What a log is of. The official checker reads the seeds and the mode of performance runs only.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -63,7 +63,7 @@ pub(super) fn read(to: &mut GateFindings, folder: &Path, round: &Round, kind: Ru
                 &path,
                 error.to_string(),
                 "the detail log is what a result is judged by",
-                AGAIN,
+                RERUN_HINT,
             );
             return None;
         }
@@ -71,7 +71,7 @@ pub(super) fn read(to: &mut GateFindings, folder: &Path, round: &Round, kind: Ru
     if let Some(first) = detail.first_unread.first() {
         let what = format!("lines that LoadGen did not write so: {}, the first is line {first}", detail.unread);
         let why = "logs are submitted as LoadGen wrote them; something else wrote into this one, or it is torn";
-        to.refuse(GateCheck::UnreadableLog, &path, what, why, AGAIN);
+        to.refuse(GateCheck::UnreadableLog, &path, what, why, RERUN_HINT);
     }
     check_log_complete(to, &path, &detail, kind);
     version(to, &path, &detail, round);
@@ -93,13 +93,19 @@ fn check_log_complete(to: &mut GateFindings, path: &Path, detail: &Detail, kind:
                 path,
                 what,
                 "each folder holds the logs of its own mode",
-                AGAIN,
+                RERUN_HINT,
             );
         }
     }
     // LoadGen's last line in both modes.
     if detail.get("num_errors").is_none() && detail.get("result_validity").is_none() && kind == RunKind::Performance {
-        to.refuse(GateCheck::TornLog, path, "it ends before LoadGen gave a result", "the run was broken off", AGAIN);
+        to.refuse(
+            GateCheck::TornLog,
+            path,
+            "it ends before LoadGen gave a result",
+            "the run was broken off",
+            RERUN_HINT,
+        );
     }
 }
 

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::finding::GateFindings;
 use super::gate_check::GateCheck;
 use super::power_samples::{PowerAverage, PowerWindow};
-use super::power_sessions;
+use super::power_sessions::{self, REPACK_HINT};
 use super::tree::{ResultEntry, files};
 use crate::files::read_text;
 use crate::mlperf::SubmissionLayout;
@@ -29,8 +29,6 @@ const BELOW_RANGING: f64 = 5.0;
 const GAP_SECONDS: f64 = 10.0;
 /// Energy by the mean and by the time between samples agree so well, and so do watts and volts × amperes × power factor.
 const TOLERANCE: f64 = 0.05;
-
-const AGAIN: &str = "pack the output of the power measurement again";
 
 /// The power of a result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -104,7 +102,7 @@ fn average(to: &mut GateFindings, run: &Path, detail: &Detail, meter: Meter) -> 
     let average = match PowerAverage::of(&text, window) {
         Ok(average) => average,
         Err(error) => {
-            to.refuse(GateCheck::Power, &at, error.to_string(), "every sample is read", AGAIN);
+            to.refuse(GateCheck::Power, &at, error.to_string(), "every sample is read", REPACK_HINT);
             return None;
         }
     };
@@ -167,7 +165,7 @@ fn exactly(to: &mut GateFindings, folder: &Path, needed: &[&str], allowed: &[&st
     let there = files(folder);
     let why = "a result with power has exactly these files";
     for name in needed.iter().filter(|name| !there.iter().any(|file| file == *name)) {
-        to.refuse(GateCheck::Power, &folder.join(name), "it is missing", why, AGAIN);
+        to.refuse(GateCheck::Power, &folder.join(name), "it is missing", why, REPACK_HINT);
     }
     let is_known = |name: &str| [needed, allowed, &IGNORED].iter().any(|names| names.contains(&name));
     for name in there.iter().filter(|name| !is_known(name)) {

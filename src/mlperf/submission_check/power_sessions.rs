@@ -31,7 +31,7 @@ const SAME_TIME: f64 = 0.8;
 /// Times of LoadGen's log may be those of summer time.
 const SUMMER_TIME: f64 = 3600.0;
 const SAME: &str = "client and server are of one measurement";
-const AGAIN: &str = "pack the output of the power measurement again";
+pub(super) const REPACK_HINT: &str = "pack the output of the power measurement again";
 
 /// The two files below `performance/`, where both are there.
 pub(super) fn check(to: &mut GateFindings, above: &Path) {
@@ -43,7 +43,7 @@ pub(super) fn check(to: &mut GateFindings, above: &Path) {
         let missing: Vec<&str> = FIELDS.into_iter().filter(|field| !fields.contains_key(*field)).collect();
         if !missing.is_empty() {
             let what = format!("these are missing in it: {}", missing.join(", "));
-            return to.refuse(GateCheck::Power, &at, what, "client and server record what they measured", AGAIN);
+            return to.refuse(GateCheck::Power, &at, what, "client and server record what they measured", REPACK_HINT);
         }
         sessions.push(fields);
     }
@@ -56,7 +56,7 @@ pub(super) fn check(to: &mut GateFindings, above: &Path) {
         ("uuid of the server", &client["uuid"]["server"], &server["uuid"]["server"]),
     ] {
         if a != b {
-            to.refuse(GateCheck::Power, &at, format!("the {of} is {b}, and {a} in client.json"), SAME, AGAIN);
+            to.refuse(GateCheck::Power, &at, format!("the {of} is {b}, and {a} in client.json"), SAME, REPACK_HINT);
         }
     }
     if server.get("debug").is_some_and(|debug| *debug != Value::Bool(false)) {
@@ -82,7 +82,7 @@ fn results(to: &mut GateFindings, above: &Path, client: &Map<String, Value>, ser
             }
             _ => continue,
         };
-        to.refuse(GateCheck::Power, &at, what, why, AGAIN);
+        to.refuse(GateCheck::Power, &at, what, why, REPACK_HINT);
     }
 }
 
@@ -95,12 +95,12 @@ fn phases(to: &mut GateFindings, above: &Path, mode: &str, run: &str, [client, s
     let (client, server) = (begins(client), begins(server));
     if client.len() != server.len() {
         let what = format!("{mode} has {} phases, and {} in client.json", server.len(), client.len());
-        return to.refuse(GateCheck::Power, &at, what, SAME, AGAIN);
+        return to.refuse(GateCheck::Power, &at, what, SAME, REPACK_HINT);
     }
     let apart = client.iter().zip(&server).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
     if apart > SAME_TIME {
         let what = format!("phases of {mode} begin up to {apart:.1} s apart in it and in client.json");
-        to.refuse(GateCheck::Power, &at, what, SAME, AGAIN);
+        to.refuse(GateCheck::Power, &at, what, SAME, REPACK_HINT);
     }
     let times = Detail::of(&above.join(run)).ok().and_then(|detail| {
         PowerWindow::of(detail.text("power_begin")?, detail.text("power_end")?).and_then(PowerWindow::since_epoch)
@@ -109,6 +109,6 @@ fn phases(to: &mut GateFindings, above: &Path, mode: &str, run: &str, [client, s
     let is_within = |time: f64| [0.0, SUMMER_TIME].iter().any(|off| (*from..*until).contains(&(time - off)));
     if !is_within(begin) || !is_within(end) {
         let what = format!("the run in {run}/ is not within the phase of {mode} that it belongs to");
-        to.refuse(GateCheck::Power, &at, what, "power is measured while LoadGen runs", AGAIN);
+        to.refuse(GateCheck::Power, &at, what, "power is measured while LoadGen runs", REPACK_HINT);
     }
 }

@@ -78,7 +78,7 @@ impl SharedStore {
     pub async fn finish(&self, stop: &Stop) -> UnsentOutputs {
         /// Most runs have nothing to wait for.
         const QUIET: Duration = Duration::from_secs(2);
-        const AGAIN: Duration = Duration::from_secs(15);
+        const NOTICE_INTERVAL: Duration = Duration::from_secs(15);
         let queue = self.queue.lock().take();
         let Some(Queue { send, mut worker }) = queue else { return UnsentOutputs(0) };
         drop(send);
@@ -88,7 +88,7 @@ impl SharedStore {
                 _ = &mut worker => break,
                 () = stop.requested() => {}
                 () = tokio::time::sleep(pause) => {
-                    pause = AGAIN;
+                    pause = NOTICE_INTERVAL;
                     let (left, sent) = (self.inner.unsettled.load(Ordering::Relaxed), self.inner.sent_bytes.load(Ordering::Relaxed));
                     let things = if left == 1 { "1 output is".to_owned() } else { format!("{left} outputs are") };
                     self.inner.notice(None, format!(

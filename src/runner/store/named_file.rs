@@ -56,7 +56,7 @@ struct DeviceWriter(File);
 
 impl DeviceWriter {
     /// How long a reader may take nothing.
-    const PATIENCE: Duration = Duration::from_secs(10);
+    const READER_TIMEOUT: Duration = Duration::from_secs(10);
 
     fn open(path: &Path) -> io::Result<Self> {
         let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
@@ -76,7 +76,7 @@ impl io::Write for DeviceWriter {
         loop {
             match self.0.write(bytes) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    if began.elapsed() > Self::PATIENCE {
+                    if began.elapsed() > Self::READER_TIMEOUT {
                         return Err(io::Error::new(io::ErrorKind::TimedOut, "the process that reads it takes nothing"));
                     }
                     thread::sleep(Duration::from_millis(10));

@@ -16,7 +16,7 @@ use crate::manifest::model::Preflight as Wanted;
 use crate::stages::task_context::TaskContext;
 
 /// For the server to open its port, and for the trial to end.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TRIAL_TIMEOUT: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(5);
 const GRACE: Duration = Duration::from_secs(1);
 
@@ -122,8 +122,8 @@ async fn run(
 ) -> Result<PreflightResult, NoPreflight> {
     let spec = trial.at(endpoint.clone());
     let stop = context.lease.stop.child();
-    let measured = timeout(PATIENCE, Box::pin(harness::run(&spec, &stop, |_| {})));
-    let measured = measured.await.map_err(|_| NoPreflight::Unfinished(PATIENCE))?;
+    let measured = timeout(TRIAL_TIMEOUT, Box::pin(harness::run(&spec, &stop, |_| {})));
+    let measured = measured.await.map_err(|_| NoPreflight::Unfinished(TRIAL_TIMEOUT))?;
     Ok(trial.evaluate(&measured?)?)
 }
 
@@ -153,7 +153,7 @@ async fn endpoint(context: &TaskContext, server: &mut Sidecar) -> Result<Endpoin
     let how = tokio::select! {
         endpoint = read_endpoint => return Ok(endpoint),
         how = server.ended() => how,
-        () = sleep(PATIENCE) => return Err(NoPreflight::NoPort(PATIENCE)),
+        () = sleep(TRIAL_TIMEOUT) => return Err(NoPreflight::NoPort(TRIAL_TIMEOUT)),
         () = context.lease.stop.requested() => return Err(NoPreflight::Stopped),
     };
     let written = server.written().map_err(NoPreflight::Output)?;

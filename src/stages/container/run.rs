@@ -11,7 +11,7 @@ use crate::exec::process::{self, ExitKind, ProcessCommand, ProcessExit, Running,
 use crate::runner::Lease;
 
 /// How long a container program may take for one command beyond the wait that it was given.
-const PATIENCE: Duration = Duration::from_secs(20);
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(20);
 /// From TERM to KILL of that program itself, once its container is gone.
 const SHORT: Duration = Duration::from_secs(1);
 
@@ -86,7 +86,7 @@ async fn to_its_end(
             let seconds = STOP_AFTER.to_string();
             let words = [program.as_str(), "stop", "-t", &seconds, name].map(str::to_owned);
             tokio::select! {
-                _ = run_engine_ignoring_output(command, &words, Duration::from_secs(STOP_AFTER.into()) + PATIENCE) => {}
+                _ = run_engine_ignoring_output(command, &words, Duration::from_secs(STOP_AFTER.into()) + COMMAND_TIMEOUT) => {}
                 () = stop.hard_requested() => {}
             }
         }
@@ -107,7 +107,7 @@ async fn to_its_end(
 pub async fn remove(order: &ProcessCommand, external_resource: Option<&ExternalResource>) -> bool {
     let mut has_answered = true;
     for words in external_resource.into_iter().flat_map(process::orders) {
-        has_answered &= run_engine_ignoring_output(order, &words, PATIENCE).await;
+        has_answered &= run_engine_ignoring_output(order, &words, COMMAND_TIMEOUT).await;
     }
     has_answered
 }
@@ -154,9 +154,9 @@ mod tests {
             let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
             run_engine_ignoring_output(&order, &words, limit).await
         };
-        assert!(run(&["false"], PATIENCE).await, "there was nothing to remove");
+        assert!(run(&["false"], COMMAND_TIMEOUT).await, "there was nothing to remove");
         assert!(!run(&["sleep", "1000"], Duration::from_millis(10)).await);
-        assert!(!run(&["no-such-program-here"], PATIENCE).await);
+        assert!(!run(&["no-such-program-here"], COMMAND_TIMEOUT).await);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::triton::proto::inference::{ModelConfig, ModelMetadataResponse, Server
 use crate::triton::{ClientError, ClientErrorKind, ListeningService, TritonClient, probe};
 
 /// No server may take longer for one answer.
-const PATIENCE: Duration = Duration::from_secs(10);
+const QUERY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What the servers must be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -132,7 +132,7 @@ async fn run_checks(
     server_report: &mut ServerReport,
 ) -> Result<(), Problem> {
     let client = match TritonClient::connect(endpoint).await {
-        Ok(client) => client.deadline(PATIENCE),
+        Ok(client) => client.deadline(QUERY_TIMEOUT),
         Err(error) => return Err(unreachable(endpoint, &error).await),
     };
     match client.is_live().await {

@@ -15,7 +15,7 @@ use crate::stages::task_context::TaskContext;
 use crate::triton::{AwaitError, await_ready};
 
 /// Interval between progress messages.
-const TELL: Duration = Duration::from_millis(250);
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Waits for every server, examines it, and reports them; lives until it is no longer needed.
 pub async fn perform(context: &mut TaskContext, attach_server: &AttachServer) -> Result<Done, Failure> {
@@ -60,7 +60,7 @@ async fn await_all(context: &TaskContext, endpoints: &[Endpoint], limit: Duratio
             result
         });
     }
-    let mut tick = tokio::time::interval(TELL);
+    let mut tick = tokio::time::interval(PROGRESS_INTERVAL);
     loop {
         tokio::select! {
             biased;

@@ -4,12 +4,11 @@ use super::planned_server::{PlannedServer, StopTarget};
 use super::shortage;
 use crate::event::{Failure, FailureKind};
 use crate::exec::process::{self, ExitKind, Splitter};
+use crate::stages::task_context::memory::LINES_SEARCHED;
 use crate::stages::task_context::{TaskContext, signal_name};
 
 /// How many of the last lines a failure shows.
 const TAIL: usize = 20;
-/// How many are searched for a cause: a server prints the cause, and then a page of tables.
-const FAR: usize = 400;
 
 /// A failure of one server, with the last lines of its own log and what they usually mean.
 pub fn exit_failure(context: &TaskContext, server: &PlannedServer, what: String, how: ExitKind) -> Failure {
@@ -26,14 +25,14 @@ pub fn rank_failure(
 ) -> Failure {
     let mut failure = context.failure(FailureKind::Service, what, &server.argv);
     let mut log = server.log.path().to_owned();
-    let mut far = server.log.tail(FAR);
+    let mut far = server.log.tail(LINES_SEARCHED);
     if matches!(server.stop_target, StopTarget::Mpi { .. })
         && let Some(rank) = process::first_to_fail(&far).or(gone)
     {
         failure.what = format!("{}; rank {rank} failed first", failure.what);
         let own = Splitter::path(server.log.path(), rank);
         if own.exists() {
-            let lines = process::tail(&own, FAR);
+            let lines = process::tail(&own, LINES_SEARCHED);
             failure.tail = last(context, &lines);
             log = own;
             far.extend(lines);

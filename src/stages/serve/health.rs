@@ -18,7 +18,7 @@ use crate::triton::{ClientError, ClientErrorKind, HttpAddress, HttpClient, Trito
 pub const EVERY: Duration = Duration::from_secs(1);
 /// Time limit of the first probe that is late, and of a single query. A probe after a late one is given twice as long: a new
 /// connection queues behind all that wait already.
-const PATIENCE: Duration = Duration::from_secs(2);
+const QUERY_TIMEOUT: Duration = Duration::from_secs(2);
 /// A server that has not answered for this long is gone.
 pub const SILENCE: Duration = Duration::from_secs(8);
 /// The same of one that uses the processor or answers requests meanwhile.
@@ -83,13 +83,13 @@ pub async fn silent(
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut client = None;
     let mut since = Instant::now();
-    let mut patience = PATIENCE;
+    let mut patience = QUERY_TIMEOUT;
     let mut limit = limits.idle;
     let mut worked = None;
     loop {
         tick.tick().await;
         // No probe outlasts the limit, but each has time to be answered.
-        let left = limit.saturating_sub(since.elapsed()).max(PATIENCE);
+        let left = limit.saturating_sub(since.elapsed()).max(QUERY_TIMEOUT);
         let allowed = patience.min(left);
         let answer = match timeout(allowed, probe_once(endpoint, &question, &mut client)).await {
             Ok(answer) => answer,
@@ -98,7 +98,7 @@ pub async fn silent(
         match answer {
             Ok(()) => {
                 since = Instant::now();
-                (patience, worked) = (PATIENCE, None);
+                (patience, worked) = (QUERY_TIMEOUT, None);
                 on_answer(since);
             }
             Err(last) => {

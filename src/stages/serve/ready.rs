@@ -21,9 +21,9 @@ use crate::triton::{ClientError, ClientErrorKind, TritonClient};
 /// How often a server that is not ready is looked at again.
 const PAUSE: Duration = Duration::from_millis(50);
 /// Interval between progress messages to the user.
-const TELL: Duration = Duration::from_millis(250);
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
 /// Time limit of a single probe: a server that accepts and never answers is not ready.
-const PATIENCE: Duration = Duration::from_secs(5);
+const QUERY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Where a server stands.
 #[derive(Clone, Debug)]
@@ -67,7 +67,7 @@ pub async fn all(
     let mut ups: Vec<Option<Endpoint>> = planned.iter().map(|_| None).collect();
     let deadline = tokio::time::sleep(limit);
     tokio::pin!(deadline);
-    let mut tick = tokio::time::interval(TELL);
+    let mut tick = tokio::time::interval(PROGRESS_INTERVAL);
     loop {
         tokio::select! {
             biased;
@@ -120,7 +120,7 @@ async fn wait_until_ready(server: &PlannedServer, board: &Shared) -> Result<Endp
 }
 
 async fn connect(endpoint: &Endpoint) -> (Step, Option<Endpoint>) {
-    match timeout(PATIENCE, TcpStream::connect((endpoint.host.as_str(), endpoint.grpc))).await {
+    match timeout(QUERY_TIMEOUT, TcpStream::connect((endpoint.host.as_str(), endpoint.grpc))).await {
         Ok(Ok(_)) => (Step::Up, Some(endpoint.clone())),
         Ok(Err(error)) => (Step::NoPort(endpoint.clone(), error.to_string()), None),
         Err(_) => (Step::NoPort(endpoint.clone(), "no answer".to_owned()), None),
@@ -129,7 +129,7 @@ async fn connect(endpoint: &Endpoint) -> (Step, Option<Endpoint>) {
 
 /// One look at a server that has `/health`.
 async fn healthy(endpoint: &Endpoint) -> (Step, Option<Endpoint>) {
-    match timeout(PATIENCE, health(endpoint)).await {
+    match timeout(QUERY_TIMEOUT, health(endpoint)).await {
         Ok(Ok(())) => (Step::Up, Some(endpoint.clone())),
         Ok(Err(error)) if matches!(error.why, ClientErrorKind::Connect { .. }) => {
             (Step::NoPort(endpoint.clone(), error.why.to_string()), None)
@@ -144,7 +144,7 @@ async fn has_model(endpoint: &Endpoint) -> (Step, Option<Endpoint>) {
     if let (step, None) = healthy(endpoint).await {
         return (step, None);
     }
-    match timeout(PATIENCE, first_model(endpoint)).await {
+    match timeout(QUERY_TIMEOUT, first_model(endpoint)).await {
         Ok(Ok(Some(_))) => (Step::Up, Some(endpoint.clone())),
         // With an API key only `/health` is open.
         Ok(Err(error)) if matches!(error.why, ClientErrorKind::Http { status: 401 | 403, .. }) => {
@@ -160,19 +160,19 @@ async fn has_model(endpoint: &Endpoint) -> (Step, Option<Endpoint>) {
 async fn probe_server(server: &PlannedServer, endpoint: &Endpoint) -> Result<(Step, Option<Endpoint>), ReadinessError> {
     let at = || endpoint.clone();
     let late = || "no answer".to_owned();
-    let client = match timeout(PATIENCE, TritonClient::connect(endpoint)).await {
+    let client = match timeout(QUERY_TIMEOUT, TritonClient::connect(endpoint)).await {
         Ok(Ok(client)) => client,
         Ok(Err(error)) => return Ok((Step::NoPort(at(), error.why.to_string()), None)),
         Err(_) => return Ok((Step::NoPort(at(), late()), None)),
     };
-    match timeout(PATIENCE, client.is_live()).await {
+    match timeout(QUERY_TIMEOUT, client.is_live()).await {
         Ok(Ok(true)) => {}
         Ok(Ok(false)) => return Ok((Step::NotLive(at(), "it reports that it is not".to_owned()), None)),
         Ok(Err(error)) => return Ok((Step::NotLive(at(), error_text(&error)), None)),
         Err(_) => return Ok((Step::NotLive(at(), late()), None)),
     }
-    let ready = matches!(timeout(PATIENCE, client.is_ready()).await, Ok(Ok(true)));
-    let index = match timeout(PATIENCE, client.repository_index(false)).await {
+    let ready = matches!(timeout(QUERY_TIMEOUT, client.is_ready()).await, Ok(Ok(true)));
+    let index = match timeout(QUERY_TIMEOUT, client.repository_index(false)).await {
         Ok(Ok(index)) => index,
         // Not every KServe server has a repository.
         Ok(Err(error)) if error.code().is_some() => Vec::new(),
@@ -201,7 +201,7 @@ async fn probe_server(server: &PlannedServer, endpoint: &Endpoint) -> Result<(St
         return Ok((Step::Ready(at(), format!("{counted}, {} still loads", waits.join(", "))), None));
     }
     for model in &models {
-        match timeout(PATIENCE, client.is_model_ready(model, "")).await {
+        match timeout(QUERY_TIMEOUT, client.is_model_ready(model, "")).await {
             Ok(Ok(true)) => {}
             Ok(Ok(false)) => {
                 return Ok((Step::Ready(at(), format!("{model} is READY in the index and reports not ready")), None));

@@ -25,7 +25,7 @@ pub const SHORT: Duration = Duration::from_secs(1);
 /// How long the other ranks and mpirun may take once rank 0 has left.
 const WORLD_LEAVES: Duration = Duration::from_secs(3);
 /// How long a container program may take for one command beyond the wait that it was given.
-const PATIENCE: Duration = Duration::from_secs(20);
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_millis(50);
 
 /// How long this server may take to end: its own exit timeout and a little more.
@@ -110,7 +110,7 @@ pub async fn stop(
                 let seconds = grace.as_secs().to_string();
                 let words = [program.as_str(), "stop", "-t", &seconds, name].map(str::to_owned);
                 tokio::select! {
-                    _ = run_engine_ignoring_output(order, &words, grace + PATIENCE) => {}
+                    _ = run_engine_ignoring_output(order, &words, grace + COMMAND_TIMEOUT) => {}
                     () = quit.hard_requested() => {}
                 }
             }

@@ -21,7 +21,7 @@ const RANK: &str = "OMPI_COMM_WORLD_RANK";
 /// than ours.
 const MPIRUN_NOTICES: Duration = Duration::from_secs(3);
 /// Time limit of a single probe.
-const PATIENCE: Duration = Duration::from_secs(2);
+const QUERY_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// What is wrong with a server while its process is still there.
 #[derive(Clone, Debug, PartialEq)]
@@ -161,7 +161,7 @@ async fn stub_missing(pid: i32, endpoint: &Endpoint) -> ServerFault {
 
 async fn is_ready(endpoint: &Endpoint, model: &str) -> bool {
     let ready = async { TritonClient::connect(endpoint).await?.is_model_ready(model, "").await };
-    matches!(tokio::time::timeout(PATIENCE, ready).await, Ok(Ok(true)))
+    matches!(tokio::time::timeout(QUERY_TIMEOUT, ready).await, Ok(Ok(true)))
 }
 
 /// The model in a stub's command line: `…/triton_python_backend_stub REPOSITORY/MODEL/VERSION/model.py …`.

@@ -8,8 +8,8 @@ use crate::exec::process::{self, ExitKind};
 use crate::manifest::model::{Engine, EngineBackend};
 use crate::triton::memory::{Fit, ModelSplit, advise, bytes_of};
 
-/// How many of the last lines are read for a reason.
-const FAR: usize = 400;
+/// How many of the last lines are searched for a cause: a server prints the cause, and then a page of tables.
+pub const LINES_SEARCHED: usize = 400;
 /// signal(7), and what a shell or a container makes of it.
 const SIGKILL: i32 = 9;
 const KILLED: i32 = 137;
@@ -28,7 +28,7 @@ pub fn ran_out(context: &TaskContext, how: ExitKind, value: Option<f64>) -> Opti
     if matches!(how, ExitKind::Stopped | ExitKind::Code(0)) {
         return None;
     }
-    let far = context.log.tail(FAR);
+    let far = context.log.tail(LINES_SEARCHED);
     let found = process::shortage(&far, is_killed(how))?;
     Some(OutOfMemory { of: found.of, value })
 }
@@ -109,7 +109,7 @@ fn building(engine: &Engine, context: &TaskContext) -> String {
         max_seq_len: flag(engine, "max_seq_len"),
         ..Fit::default()
     };
-    let far = context.log.tail(FAR);
+    let far = context.log.tail(LINES_SEARCHED);
     let missing = process::shortage(&far, false).and_then(|found| found.missing()).map(bytes);
     advise(&fit, missing).text()
 }

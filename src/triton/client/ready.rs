@@ -13,7 +13,7 @@ use crate::event::Endpoint;
 /// The pause before a server that is not ready is polled again.
 const PAUSE: Duration = Duration::from_millis(50);
 /// The limit of a single call while waiting for readiness: a server that accepts and does not answer is not ready.
-const PATIENCE: Duration = Duration::from_secs(5);
+const QUERY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Why a server was not ready when it was queried.
 #[derive(Debug, thiserror::Error)]
@@ -68,7 +68,7 @@ pub async fn await_ready(
     stop: impl Future<Output = ()>,
 ) -> Result<(), AwaitError> {
     let begun = Instant::now();
-    let address = address(endpoint)?.connect_timeout(PATIENCE);
+    let address = address(endpoint)?.connect_timeout(QUERY_TIMEOUT);
     let mut last = NotReady::NotQueried;
     let waiting = async {
         loop {
@@ -92,9 +92,9 @@ pub async fn await_ready(
 
 /// A new connection each time: a server that is still loading often closes the first ones.
 async fn probe_ready(address: &Address, endpoint: &Endpoint) -> Result<(), NotReady> {
-    let channel = timeout(PATIENCE, address.connect()).await;
-    let channel = channel.map_err(|_| NotReady::Late(PATIENCE))?.map_err(NotReady::Connect)?;
-    let client = TritonClient::over(channel, endpoint.to_string()).deadline(PATIENCE);
+    let channel = timeout(QUERY_TIMEOUT, address.connect()).await;
+    let channel = channel.map_err(|_| NotReady::Late(QUERY_TIMEOUT))?.map_err(NotReady::Connect)?;
+    let client = TritonClient::over(channel, endpoint.to_string()).deadline(QUERY_TIMEOUT);
     match client.is_ready().await {
         Ok(true) => Ok(()),
         Ok(false) => Err(NotReady::Starting),

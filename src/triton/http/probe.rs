@@ -6,7 +6,7 @@ use super::{HttpAddress, HttpClient};
 use crate::event::Endpoint;
 use crate::triton::client::{ClientErrorKind, ConnectCause, TritonClient};
 
-const PATIENCE: Duration = Duration::from_secs(3);
+const QUERY_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Which of Triton's ports, or none of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub enum ListeningService {
 /// Tries each protocol in turn.
 pub async fn probe(host: &str, port: u16) -> ListeningService {
     let address = HttpAddress { host: host.to_owned(), port };
-    let mut http = HttpClient::new(address).deadline(PATIENCE);
+    let mut http = HttpClient::new(address).deadline(QUERY_TIMEOUT);
     // The metrics port answers 200 to every path: only the body shows what it is.
     match http.text("/v2").await {
         Ok(text) if text.contains("\"extensions\"") => return ListeningService::Http,
@@ -42,7 +42,11 @@ pub async fn probe(host: &str, port: u16) -> ListeningService {
     }
     let endpoint = Endpoint { host: host.to_owned(), grpc: port, http: None, metrics: None, name: None };
     let Ok(client) = TritonClient::connect(&endpoint).await else { return ListeningService::Other };
-    if client.deadline(PATIENCE).is_live().await.is_ok() { ListeningService::Grpc } else { ListeningService::Other }
+    if client.deadline(QUERY_TIMEOUT).is_live().await.is_ok() {
+        ListeningService::Grpc
+    } else {
+        ListeningService::Other
+    }
 }
 
 async fn metrics_or_not(http: &mut HttpClient) -> ListeningService {

@@ -15,7 +15,7 @@ use crate::triton::client::ClientErrorKind;
 use crate::triton::http::{HttpAddress, HttpClient};
 
 /// A server that takes longer than this is missed in this round.
-const PATIENCE: Duration = Duration::from_secs(5);
+const QUERY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Bytes of memory that all polls of a run, and summarizing them, may take together: a poll each second of eight servers with ten thousand
 /// series each for ten minutes, or with eight hundred for two hours. Beyond that every second poll is dropped.
@@ -110,7 +110,7 @@ impl Scraper {
 
 async fn poll(servers: Vec<HttpAddress>, interval: Duration, mut receiver: oneshot::Receiver<()>) -> Scrape {
     let mut clients: Vec<Option<HttpClient>> =
-        servers.iter().map(|address| Some(HttpClient::new(address.clone()).deadline(PATIENCE))).collect();
+        servers.iter().map(|address| Some(HttpClient::new(address.clone()).deadline(QUERY_TIMEOUT))).collect();
     let mut scrape = Scrape { servers, interval, ..Scrape::default() };
     let mut known = KnownSeries::default();
     let mut clock = tokio::time::interval(interval);

@@ -13,7 +13,8 @@ use crate::harness::transport::connect_error::ConnectError;
 use crate::harness::transport::handshake_error::HandshakeError;
 use crate::harness::{BenchSpec, HarnessError, TransportFailure};
 
-const PATIENCE: Duration = Duration::from_secs(2);
+/// How long its HTTP port may stay closed.
+const PORT_TIMEOUT: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// A server without these endpoints is accepted without a check; its first answer shows whether it works.
@@ -65,7 +66,7 @@ async fn await_port(pool: &ConnectionPool) -> Result<(), ConnectError> {
     let begun = Instant::now();
     loop {
         match pool.warm(1).await {
-            Err(_) if begun.elapsed() < PATIENCE => tokio::time::sleep(PAUSE).await,
+            Err(_) if begun.elapsed() < PORT_TIMEOUT => tokio::time::sleep(PAUSE).await,
             ended => return ended,
         }
     }

@@ -23,7 +23,7 @@ pub use server_location::is_here;
 /// The driver's own power is a mean over a second on most boards; twice as often loses nothing of it.
 const EVERY: Duration = Duration::from_millis(500);
 /// A failing GPU can block nvidia-smi.
-const PATIENCE: Duration = Duration::from_secs(20);
+const QUERY_TIMEOUT: Duration = Duration::from_secs(20);
 /// From its start to its first line, and for a last one after the end.
 const FIRST: Duration = Duration::from_secs(10);
 const LAST: Duration = Duration::from_secs(5);
@@ -142,8 +142,8 @@ async fn watch(context: &TaskContext, leased: &[GpuId]) -> Result<TelemetrySampl
 async fn run_probe(context: &TaskContext, argv: Vec<String>) -> Result<(ExitKind, String), NoTelemetry> {
     let mut probe = launch(context, argv)?;
     let how = tokio::select! {
-        ended = timeout(PATIENCE, probe.ended()) => {
-            ended.map_err(|_| NoTelemetry::Late(PATIENCE))?
+        ended = timeout(QUERY_TIMEOUT, probe.ended()) => {
+            ended.map_err(|_| NoTelemetry::Late(QUERY_TIMEOUT))?
         }
         () = context.lease.stop.requested() => return Err(NoTelemetry::Stopped),
     };

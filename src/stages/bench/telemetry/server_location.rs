@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 use crate::event::Endpoint;
 
-const PATIENCE: Duration = Duration::from_secs(2);
+const QUERY_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Whether every server is on this host.
 pub async fn all_here(endpoints: &[Endpoint]) -> bool {
@@ -26,7 +26,7 @@ pub async fn all_here(endpoints: &[Endpoint]) -> bool {
 
 /// Whether a host name or address is this machine's.
 pub async fn is_here(host: &str) -> bool {
-    match timeout(PATIENCE, lookup_host((host, 0))).await {
+    match timeout(QUERY_TIMEOUT, lookup_host((host, 0))).await {
         Ok(Ok(mut addresses)) => addresses.any(|address| is_ours(address.ip())),
         _ => false,
     }

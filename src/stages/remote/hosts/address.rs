@@ -15,7 +15,7 @@ use crate::stages::remote::slurm::reachable;
 use crate::stages::remote::ssh;
 
 /// For one connection, and for ssh to read its configuration.
-const PATIENCE: Duration = Duration::from_secs(5);
+const QUERY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The endpoints as they are from here, each tried once; or what is in the way of one.
 pub async fn reachable_endpoints(place: &HostPlace, endpoints: Vec<Endpoint>) -> Result<Vec<Endpoint>, HostProblem> {
@@ -40,17 +40,17 @@ pub async fn reachable_endpoints(place: &HostPlace, endpoints: Vec<Endpoint>) ->
 async fn host_name(place: &HostPlace) -> String {
     let Some(ssh) = place.ssh() else { return place.name.clone() };
     let words = ssh.configuration();
-    let probed = tokio::task::spawn_blocking(move || process::probe(words, PATIENCE)).await;
+    let probed = tokio::task::spawn_blocking(move || process::probe(words, QUERY_TIMEOUT)).await;
     let name = probed.ok().and_then(process::ProbeResult::successful_output).and_then(|text| ssh::host_name(&text));
     name.unwrap_or_else(|| ssh.destination.rsplit('@').next().unwrap_or_default().to_owned())
 }
 
 async fn connect(endpoint: &Endpoint) -> Result<(), HostProblem> {
-    let why = match timeout(PATIENCE, TcpStream::connect((endpoint.host.as_str(), endpoint.grpc))).await {
+    let why = match timeout(QUERY_TIMEOUT, TcpStream::connect((endpoint.host.as_str(), endpoint.grpc))).await {
         Ok(Ok(_)) => return Ok(()),
         Ok(Err(error)) if error.kind() == ErrorKind::ConnectionRefused => "connection refused".to_owned(),
         Ok(Err(error)) => error.to_string(),
-        Err(_) => format!("no answer within {} s", PATIENCE.as_secs()),
+        Err(_) => format!("no answer within {} s", QUERY_TIMEOUT.as_secs()),
     };
     Err(HostProblem::new(
         format!("its server is up, and cannot be reached from here at {endpoint}: {why}"),

@@ -10,7 +10,7 @@ use crate::manifest::model::{Slurm, SshHost, SshMachine};
 use crate::stages::remote::ssh::{self as ssh_command, Ssh};
 
 /// For one query to Slurm.
-const PATIENCE: Duration = Duration::from_secs(20);
+const QUERY_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A machine.
 #[derive(Clone, Debug)]
@@ -92,7 +92,7 @@ pub async fn of_allocation(slurm: &Slurm, project: &Path) -> Result<Vec<HostPlac
     };
     let words =
         ["scontrol", "show", "hostnames"].map(OsString::from).into_iter().chain([list.clone()]).collect::<Vec<_>>();
-    let probed = tokio::task::spawn_blocking(move || process::probe(words, PATIENCE)).await;
+    let probed = tokio::task::spawn_blocking(move || process::probe(words, QUERY_TIMEOUT)).await;
     let Some(names) = probed.ok().and_then(process::ProbeResult::successful_output) else {
         let what = format!("the nodes {} cannot be distinguished", list.to_string_lossy());
         return Err(Failure::new(FailureKind::System, what).hint("`scontrol show hostnames` must work on the nodes"));

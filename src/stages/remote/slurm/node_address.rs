@@ -9,7 +9,7 @@ use crate::event::Endpoint;
 use crate::stages::remote::slurm::commands::{Environment, addresses};
 
 /// For one address.
-const PATIENCE: Duration = Duration::from_secs(5);
+const QUERY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The endpoints with the first address of their node that answers.
 pub async fn reachable(endpoints: Vec<Endpoint>, env: &Environment) -> Vec<Endpoint> {
@@ -17,7 +17,7 @@ pub async fn reachable(endpoints: Vec<Endpoint>, env: &Environment) -> Vec<Endpo
     for endpoint in endpoints {
         let mut host = endpoint.host.clone();
         for name in addresses(&endpoint.host, env).await {
-            let connected = timeout(PATIENCE, TcpStream::connect((name.as_str(), endpoint.grpc))).await;
+            let connected = timeout(QUERY_TIMEOUT, TcpStream::connect((name.as_str(), endpoint.grpc))).await;
             if matches!(connected, Ok(Ok(_))) {
                 host = name;
                 break;

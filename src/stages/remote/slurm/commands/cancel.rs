@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::query::{Environment, QueryResult, run_query};
 
-const PATIENCE: Duration = Duration::from_mins(1);
+const COMMAND_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// What is to be ended, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +49,7 @@ pub async fn cancel(what: CancelCommand<'_>, env: &Environment) -> Result<(), Ca
         }
     };
     let words = words.into_iter().map(OsString::from).collect();
-    match run_query("scancel", words, env.clone(), PATIENCE).await {
+    match run_query("scancel", words, env.clone(), COMMAND_TIMEOUT).await {
         QueryResult::Answered { code: 0, .. } => Ok(()),
         failed => Err(CancelError::Scancel(failed)),
     }

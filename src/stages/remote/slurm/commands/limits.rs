@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use super::query::{Environment, QueryResult, run_query};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const QUERY_TIMEOUT: Duration = Duration::from_secs(20);
 /// Slurm's own default.
 const USUAL: u32 = 1001;
 
 /// One more than the largest index of an array's element; 0 where there are no arrays.
 pub async fn max_array_size(env: &Environment) -> u32 {
     let words = ["show", "config"].map(OsString::from).to_vec();
-    match run_query("scontrol", words, env.clone(), PATIENCE).await {
+    match run_query("scontrol", words, env.clone(), QUERY_TIMEOUT).await {
         QueryResult::Answered { code: 0, stdout, .. } => parse_max_array_size(&stdout).unwrap_or(USUAL),
         // A controller that is silent now has to take the array, too.
         _ => USUAL,

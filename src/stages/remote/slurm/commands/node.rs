@@ -5,14 +5,16 @@ use std::time::Duration;
 
 use super::query::{Environment, QueryResult, run_query};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const QUERY_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Names and addresses under which a node may be known here, the likeliest first: the cluster's own name for it, then what the
 /// controller uses. Not every cluster has its nodes in a name service.
 pub async fn addresses(node: &str, env: &Environment) -> Vec<String> {
     let words = ["show", "node", "-o", node].map(OsString::from).to_vec();
     let mut found = vec![node.to_owned()];
-    if let QueryResult::Answered { code: 0, stdout, .. } = run_query("scontrol", words, env.clone(), PATIENCE).await {
+    if let QueryResult::Answered { code: 0, stdout, .. } =
+        run_query("scontrol", words, env.clone(), QUERY_TIMEOUT).await
+    {
         found.extend(parse_addresses(&stdout));
     }
     let mut seen = std::collections::BTreeSet::new();

@@ -13,7 +13,7 @@ use super::query::{Environment, QueryResult, run_query};
 use super::state::JobState;
 
 /// Longer than `squeue`'s own time-outs against a controller that does not answer.
-const PATIENCE: Duration = Duration::from_mins(1);
+const QUERY_TIMEOUT: Duration = Duration::from_mins(1);
 /// Lower bound of the query interval, also for [`JobQueue::poll_soon`].
 const SPACING: Duration = Duration::from_secs(1);
 
@@ -106,7 +106,7 @@ impl Shared {
         loop {
             let at = Instant::now();
             let words = ["-h", "-u", &user, "-t", "all", "-o", "%i|%T|%r|%N|%j"].map(OsString::from).to_vec();
-            let query_result = run_query("squeue", words, env.clone(), PATIENCE).await;
+            let query_result = run_query("squeue", words, env.clone(), QUERY_TIMEOUT).await;
             self.sender.send_modify(|view| match &query_result {
                 QueryResult::Answered { code: 0, stdout, .. } => {
                     *view = QueueView {
@@ -121,7 +121,7 @@ impl Shared {
                     view.complaint = failed.error_text("squeue");
                 }
             });
-            let every = self.asking().every.unwrap_or(PATIENCE);
+            let every = self.asking().every.unwrap_or(QUERY_TIMEOUT);
             tokio::time::sleep(SPACING.min(every)).await;
             tokio::select! {
                 () = tokio::time::sleep(every.saturating_sub(SPACING)) => {}

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::query::{Environment, QueryResult, run_query};
 
 /// How long `sbatch` may take. Its own time-outs and repetitions add up to about a minute.
-const PATIENCE: Duration = Duration::from_mins(2);
+const COMMAND_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// A job to be.
 #[derive(Clone, Debug)]
@@ -73,7 +73,7 @@ impl Submission {
 
 /// Submits once.
 pub async fn submit(submission: &Submission) -> SubmitOutcome {
-    parse_outcome(&run_query("sbatch", submission.sbatch_argv(), submission.env.clone(), PATIENCE).await)
+    parse_outcome(&run_query("sbatch", submission.sbatch_argv(), submission.env.clone(), COMMAND_TIMEOUT).await)
 }
 
 fn parse_outcome(query_result: &QueryResult) -> SubmitOutcome {
