@@ -1,4 +1,4 @@
-//! How to run, and what became of it.
+//! How to run, and the outcome.
 
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -54,7 +54,7 @@ pub struct RunOptions {
     pub unchanged: Arc<UnchangedTasks>,
 }
 
-/// What became of a run.
+/// The outcome of a run.
 #[derive(Clone, Debug, Default)]
 pub struct RunSummary {
     pub tally: TaskTally,

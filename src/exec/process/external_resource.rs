@@ -55,7 +55,7 @@ pub fn remove_all<'a>(resources: impl IntoIterator<Item = &'a ExternalResource>)
 
 fn remove_by(resource: &ExternalResource, deadline: Instant) -> bool {
     match resource {
-        // Each of them, whatever became of the one before.
+        // Each of them, whatever the outcome of the one before.
         ExternalResource::Container { .. } | ExternalResource::GpuClocks { .. } => {
             let is_done = |order: &Vec<String>| {
                 let left = deadline.saturating_duration_since(Instant::now());

@@ -18,7 +18,7 @@ pub struct HostShare {
     pub host: String,
     /// `host:port` of each of its servers.
     pub servers: Vec<String>,
-    /// Sent to it, whatever became of them.
+    /// Sent to it, whatever their outcome.
     pub issued: u64,
     pub ok: u64,
     pub failed: u64,

@@ -105,7 +105,7 @@ impl<W: TaskExecutor> Runner<W> {
         if blamed.is_none() && self.lower(ix, running.attempt, &mut failure) {
             return self.retry_rekeyed(ix, running, failure, seconds);
         }
-        if let Some(text) = self.is_no_end(ix, &failure) {
+        if let Some(text) = self.repeat_reason(ix, &failure) {
             (self.emit)(Event::Notice { task: Some(task.id.clone()), text });
             return self.schedule.rekey(ix);
         }

@@ -1,4 +1,4 @@
-//! The end of a run: what became of each task, and what has to stay as it is for the next run to be a no-op.
+//! The end of a run: the outcome of each task, and what has to stay as it is for the next run to be a no-op.
 
 use std::sync::Arc;
 

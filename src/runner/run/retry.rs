@@ -31,8 +31,8 @@ impl<W: TaskExecutor> Runner<W> {
             && !self.schedule.is_halted()
     }
 
-    /// What happens instead, if a failure is not caused by the task itself: an input changed under it, or its machine was lost.
-    pub(super) fn is_no_end(&mut self, ix: TaskIndex, failure: &Failure) -> Option<String> {
+    /// Why an attempt is repeated, if its failure is not caused by the task itself: an input changed under it, or its machine was lost.
+    pub(super) fn repeat_reason(&mut self, ix: TaskIndex, failure: &Failure) -> Option<String> {
         if self.schedule.is_halted() {
             return None;
         }

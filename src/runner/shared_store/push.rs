@@ -22,7 +22,7 @@ use super::store_state::{Shareability, StoreState};
 use crate::files::{Digest, cores};
 use crate::runner::store::{ParcelItem, TaskRecord, link_escape};
 
-/// What became of an output that was to be shared.
+/// The outcome of sharing an output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PushOutcome {
     /// Bytes that were sent: those of files that were not there yet.

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use super::{Core, EngineLimits, NeverFits, Served, SimulatedRequest, VirtualRun};
 
 /// These requests in turn, whatever their arrivals. Each of the users sends its next one when its answer has ended.
-/// Returns the requests with the times at which they were sent, and what became of them.
+/// Returns the requests with the times at which they were sent, and the outcome of each.
 pub fn simulate_users(
     limits: &EngineLimits,
     requests: &[SimulatedRequest],

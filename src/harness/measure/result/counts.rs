@@ -1,4 +1,4 @@
-//! How many requests and tokens there were, and what became of them.
+//! How many requests and tokens there were, by outcome.
 
 use std::collections::BTreeMap;
 

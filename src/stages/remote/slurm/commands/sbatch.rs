@@ -28,7 +28,7 @@ pub struct Submission {
     pub env: Environment,
 }
 
-/// What became of a submission.
+/// The outcome of a submission.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SubmitOutcome {
     /// The job's number.
