@@ -117,7 +117,7 @@ impl Project {
         self.plan_with_digest(name, settings, select, compiler, keep).map(|(plan, _)| plan)
     }
 
-    /// The same, and the digest of the stored plan that it was made from: `None` if none is stored.
+    /// Like [`Self::plan`], with the digest of the stored plan that it was made from: `None` if none is stored.
     pub(super) fn plan_with_digest(
         &self,
         name: &str,

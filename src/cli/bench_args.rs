@@ -100,7 +100,7 @@ pub(crate) struct BenchArgs {
     /// For how long requests arrive: `30s`, `5m`. With --requests, whichever is longer [default for each level of a sweep: 30s].
     #[arg(help_heading = LOAD, long, value_name = "TIME")]
     pub duration: Option<String>,
-    /// The same in milliseconds.
+    /// For how long requests arrive, in milliseconds.
     #[arg(help_heading = LOAD, short = 'p', long, value_name = "MS", conflicts_with = "duration", value_parser = clap::value_parser!(u64).range(1..))]
     pub measurement_interval: Option<u64>,
     /// Measure N times, each point of a sweep N times, with seeds that count up, and print means and intervals over the runs. `regatta

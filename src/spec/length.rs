@@ -17,9 +17,9 @@ pub enum Length {
     Fixed(u32),
     /// Evenly between the two, both included.
     Uniform { min: u32, max: u32 },
-    /// Rounded and kept within min and max.
+    /// Normal, rounded and kept within min and max.
     Normal { mean: f64, stddev: f64, min: u32, max: u32 },
-    /// The same for a distribution with a long tail; mean and stddev are those of the lengths.
+    /// Log-normal, rounded and kept within min and max; mean and stddev are those of the lengths.
     Lognormal { mean: f64, stddev: f64, min: u32, max: u32 },
     /// Observed lengths with their weights: `[{ tokens: 128, weight: 3 }]`.
     Empirical(Vec<Weighted>),

@@ -20,9 +20,9 @@ use super::visits::{TIMES_IN_SYSTEM, VisitsInOrder};
 /// ln(arrivals / capacity) above which growth is likely where the level has risen within the window, and how many standard errors
 /// are added.
 const LIKELY: (f64, f64) = (-0.085, 1.25);
-/// The same where the level is only above that of a server without a queue: a backlog of the first quarter may not have risen since.
+/// Bound for a backlog: the level is above that of a server without a queue, though it may not have risen in the window.
 const LIKELY_BACKLOG: (f64, f64) = (-0.045, 1.0);
-/// The same for growth that is certain enough to invalidate a run.
+/// Bound beyond which growth invalidates a run.
 const CERTAIN: (f64, f64) = (-0.02, 1.5);
 /// How many times the square root of the early level the late level must be above it.
 const RISE: f64 = 1.75;
@@ -38,7 +38,7 @@ const MOST_OF_DEPARTURES: f64 = 2.0;
 /// Standard errors that an overload must be above the bound, to be seen in nine of ten runs: a little more than the quantile of the
 /// normal law, because the level must show it, too.
 const SEEN: f64 = 1.65;
-/// The same for the level, which about half of the arrivals and departures behind the standard error move.
+/// Standard errors that the level must be above its bound: about half of the arrivals and departures behind the standard error move.
 const SEEN_IN_LEVEL: f64 = 0.9;
 /// Of the window, before the middle of its last quarter.
 const BEFORE_LATE: f64 = 0.875;
@@ -63,7 +63,7 @@ pub struct Growth {
     pub without_queue: f64,
     /// Mean number in the system in the second quarter of the window.
     pub early: f64,
-    /// The same in the last quarter.
+    /// Mean number in the system in the last quarter.
     pub late: f64,
     /// The smallest arrivals / capacity that a run like this one shows in about nine of ten cases.
     pub least_overload_seen: f64,
@@ -81,7 +81,7 @@ impl Growth {
         })
     }
 
-    /// The same of visits that are not in memory.
+    /// Like [`Self::of`], for visits that are not in memory.
     pub fn of_many<'v>(visits: &'v VisitsInOrder<'v>) -> Option<Self> {
         let VisitsInOrder { count, visits: all, ends } = visits;
         let (from, to) = (all().next()?.0, all().last()?.0);

@@ -41,12 +41,12 @@ use crate::runner::store::{
 use crate::runner::{self, EventEmitter, RunOptions, RunSummary, TaskRole, UnchangedTasks};
 use crate::stages::{StageExecutor, end_abandoned};
 
-/// `aside` shows the run on stderr.
+/// Runs the plan of a request on this machine. With `aside`, progress goes to stderr.
 pub fn perform(global: &Global, request: &cli::RunRequest, aside: bool) -> Result<RunEnd, CommandError> {
     prepare_and_execute(global, request.clone(), aside, RunPurpose::Ordinary)
 }
 
-/// The same for one run of a list. `signals` are those of all its runs: a Ctrl-C between two of them ends the next.
+/// Runs one run of a list; `signals` are shared by all of them: a Ctrl-C between two runs ends the next.
 pub fn perform_of_list(
     global: &Global,
     request: &cli::RunRequest,
@@ -55,8 +55,8 @@ pub fn perform_of_list(
     prepare_and_execute(global, request.clone(), false, RunPurpose::OfList(signals))
 }
 
-/// The same, except that it does not wait for a run that keeps its servers up: see [`RunEnd::gave_way`].
-/// `signals` are those of all its tries.
+/// Like [`perform`], but returns [`RunEnd::gave_way`] instead of waiting for a run that keeps servers up. `signals` are shared by
+/// all attempts.
 pub fn perform_beside_servers(
     global: &Global,
     request: &cli::RunRequest,

@@ -72,7 +72,7 @@ impl Engine {
         ("dtype", "precision"),
         ("workers", "the stage"),
     ];
-    /// The same for flags of trtllm-build.
+    /// What other keys of the manifest decide, and flags of trtllm-build therefore may not.
     pub const BUILD_DECIDED: [(&str, &str); 7] = [
         ("tensor_parallelism", "tensor_parallelism"),
         ("pipeline_parallelism", "pipeline_parallelism"),

@@ -57,7 +57,7 @@ pub struct TritonServer {
     /// Start although a program of this name runs already. Ports are looked at in any case. [default: true]
     #[serde(default = "yes", skip_serializing_if = "is_true")]
     pub force: bool,
-    /// The same as `container` next to `serve`.
+    /// The container of the servers: `container` next to `serve`, written here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub container: Option<Container>,
 

@@ -117,7 +117,7 @@ impl OutputCache {
         self.newest(key).map_or(Ok(Lookup::Absent), |record| self.look_at(record))
     }
 
-    /// The same for a record that is known.
+    /// Like `look_up`, for a record that is known.
     ///
     /// # Errors
     /// As those of `look_up`.
@@ -184,7 +184,8 @@ impl OutputCache {
         self.compare(record)
     }
 
-    /// The same, looking again even if it was whole before: after a stage that could have written into it.
+    /// What has changed in an output since it was recorded, looked at again even if it was whole before: after a stage that could have
+    /// written into it.
     pub fn compare(&self, record: &Arc<TaskRecord>) -> Result<Option<String>, PathError> {
         let folder = self.folder(record);
         let entries = match record.entries(&self.home) {
@@ -361,7 +362,7 @@ impl OutputCache {
         named
     }
 
-    /// The same, and those that records named which newer ones have replaced.
+    /// The folders of all records, also of those that newer ones have replaced.
     pub fn recorded_folders(&self) -> HashSet<String> {
         let mut recorded = self.named_folders();
         let inner = self.inner();
@@ -381,12 +382,12 @@ impl OutputCache {
         self.inner().by_task.values().flat_map(HashMap::values).map(|r| r.folder.clone()).collect()
     }
 
-    /// All records, in no order.
+    /// The newest record of each key, in no order.
     pub fn records(&self) -> Vec<Arc<TaskRecord>> {
         self.inner().by_key.values().cloned().collect()
     }
 
-    /// The same, and before them those that newer ones replaced, as far as `records` has them.
+    /// All records: first those that newer ones replaced, as far as `records` has them.
     pub fn all_records(&self) -> Vec<Arc<TaskRecord>> {
         let inner = self.inner();
         inner.history.records.iter().chain(inner.by_key.values()).cloned().collect()
