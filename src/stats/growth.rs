@@ -8,13 +8,13 @@
 //! A queue grows if ln(arrivals / capacity) is above a bound that widens with its standard error, and more requests are in
 //! flight late in the window: more than early, or, with stronger evidence from the rates, more than a server without a queue holds. And
 //! requests that arrive late must take longer than early ones: of a server that never queues the rates alone would say nothing.
-//! The window must be long enough for the server to have filled; what a shorter one shows is a [`Lag`]. `tests/bench/verdicts.rs` prints the rates of false alarms and the
+//! The window must be long enough for the server to have filled; what a shorter one shows is a [`LatencyTrend`]. `tests/bench/verdicts.rs` prints the rates of false alarms and the
 //! power.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::lag::{Lag, NOT_BY_CHANCE};
+use super::latency_trend::{LatencyTrend, NOT_BY_CHANCE};
 use super::visits::{TIMES_IN_SYSTEM, VisitsInOrder};
 
 /// ln(arrivals / capacity) above which growth is likely where the level has risen within the window, and how many standard errors
@@ -103,7 +103,7 @@ impl Growth {
             / busy_departures as f64;
         let standard_error = (of_arrivals + of_departures).sqrt();
         let without_queue = arrivals * time_without_wait(visits);
-        let last_third_longer = Lag::of(visits)?.standard_errors;
+        let last_third_longer = LatencyTrend::of(visits)?.standard_errors;
         Some(Self {
             arrivals_per_s: arrivals,
             departures_per_s: departures as f64 / (to - from),

@@ -8,7 +8,7 @@
 mod change_points;
 mod growth;
 mod holm;
-mod lag;
+mod latency_trend;
 mod level;
 #[cfg(test)]
 mod queue;
@@ -20,7 +20,7 @@ mod within_run;
 
 pub use change_points::{ChangePoint, FEWEST_RUNS, change_points};
 pub use growth::Growth;
-pub use lag::Lag;
+pub use latency_trend::LatencyTrend;
 pub use level::{LevelChange, Observation, separated_floors};
 #[cfg(test)]
 pub use queue::{ServerPool, ServiceTime, SimulatedQueue, Visit};

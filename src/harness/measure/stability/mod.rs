@@ -2,7 +2,7 @@
 //!
 //! | finding | of | when |
 //! |---|---|---|
-//! | `overload` | open loops at a constant rate | more arrives than is served: `stats::Growth`, or `stats::Lag` where a run is too short for it |
+//! | `overload` | open loops at a constant rate | more arrives than is served: `stats::Growth`, or `stats::LatencyTrend` where a run is too short for it |
 //! | `cold_start` | open and closed loops | nine of ten requests of the beginning are slower than the median of the rest, and the headline shows it |
 //! | `freeze` | all | no answer began, went on or ended for at least half a second while several were in flight |
 //! | `concurrency` | closed loops | fewer requests than users, or most users idle for much of the window |
@@ -27,7 +27,7 @@ use crate::harness::measure::steady::answered_in_order;
 use crate::harness::measure::verdict_check::VerdictCheck;
 use crate::harness::measure::verdict_reason::{ReasonSeverity, VerdictReasons};
 use crate::harness::{BenchSpec, LoadLevel, LoadPattern, RequestRecord, RequestRecords};
-use crate::stats::{Growth, Lag, VisitsInOrder};
+use crate::stats::{Growth, LatencyTrend, VisitsInOrder};
 
 /// What was seen of changes within the run. Null: it does not apply to the scenario, or there are too few requests.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -36,7 +36,8 @@ pub struct Stability {
     /// Arrivals against completions, while requests arrived at a constant rate. Its population is all issued requests.
     pub growth: Option<Growth>,
     /// How much longer late requests took than early ones, where the run is too short for `growth`.
-    pub lag: Option<Lag>,
+    #[serde(alias = "lag")]
+    pub latency_trend: Option<LatencyTrend>,
     pub cold_start: Option<ColdStart>,
     pub freeze: Option<ServerStall>,
     pub occupancy: Option<Occupancy>,
@@ -52,10 +53,11 @@ impl Stability {
         let is_at_once = matches!(spec.scenario, LoadPattern::Offline);
         let is_closed = matches!(spec.scenario, LoadPattern::Concurrency { .. });
         let freeze = ServerStall::of(records);
-        let (growth, lag) = if is_constant && is_plain { growth_or_lag(spec, records) } else { (None, None) };
+        let (growth, latency_trend) =
+            if is_constant && is_plain { growth_or_trend(spec, records) } else { (None, None) };
         Self {
             growth,
-            lag,
+            latency_trend,
             cold_start: (!is_at_once).then(|| ColdStart::of(&answered_in_order(records), freeze.as_ref())).flatten(),
             freeze,
             occupancy: Occupancy::of(spec, records),
@@ -65,19 +67,20 @@ impl Stability {
 
     /// More arrived than was served, likely or for certain.
     pub(in crate::harness) fn is_overloaded(&self) -> bool {
-        self.growth.is_some_and(|growth| growth.is_likely()) || self.lag.is_some_and(|lag| lag.is_likely())
+        self.growth.is_some_and(|growth| growth.is_likely())
+            || self.latency_trend.is_some_and(|trend| trend.is_likely())
     }
 
     /// The run was over before the server had filled.
     pub(in crate::harness) fn shows_only_filling(&self) -> bool {
-        self.lag.is_some_and(|lag| lag.shows_only_filling())
+        self.latency_trend.is_some_and(|trend| trend.shows_only_filling())
     }
 
     /// What the server completed per second in an overload.
     pub(in crate::harness) fn capacity_per_s(&self) -> Option<f64> {
         let of_growth = self.growth.filter(|growth| growth.departures_per_s < 0.95 * growth.arrivals_per_s);
-        let of_lag = || self.lag.filter(Lag::is_likely).map(|lag| lag.served_per_s());
-        of_growth.map(|growth| growth.capacity_per_s).or_else(of_lag)
+        let of_trend = || self.latency_trend.filter(LatencyTrend::is_likely).map(|trend| trend.served_per_s());
+        of_growth.map(|growth| growth.capacity_per_s).or_else(of_trend)
     }
 
     pub(in crate::harness) fn findings(&self, found: &mut VerdictReasons) {
@@ -90,8 +93,8 @@ impl Stability {
             );
             found.add(VerdictCheck::Overload, severity, text);
         }
-        if let Some(lag) = &self.lag {
-            lag_findings(lag, found);
+        if let Some(trend) = &self.latency_trend {
+            trend_findings(trend, found);
         }
         if let Some(cold) = &self.cold_start {
             found.add(VerdictCheck::ColdStart, ReasonSeverity::Warning, cold.text());
@@ -108,24 +111,24 @@ impl Stability {
     }
 }
 
-fn lag_findings(lag: &Lag, found: &mut VerdictReasons) {
-    if lag.is_likely() {
-        let severity = if lag.is_certain() { ReasonSeverity::InvalidLoad } else { ReasonSeverity::Warning };
+fn trend_findings(trend: &LatencyTrend, found: &mut VerdictReasons) {
+    if trend.is_likely() {
+        let severity = if trend.is_certain() { ReasonSeverity::InvalidLoad } else { ReasonSeverity::Warning };
         let text = format!(
             "more requests arrived than were served: {:.2}/s arrived for {:.2} s and about {:.2}/s were completed, as a request of the last \
              third took {:.2} s and one of the first third {:.2} s (medians); latencies grow with the length of such a run: lower `rate`",
-            lag.arrivals_per_s,
-            lag.window_s,
-            lag.served_per_s(),
-            lag.last_third_s,
-            lag.first_third_s
+            trend.arrivals_per_s,
+            trend.window_s,
+            trend.served_per_s(),
+            trend.last_third_s,
+            trend.first_third_s
         );
         found.add(VerdictCheck::Overload, severity, text);
-    } else if lag.shows_only_filling() {
+    } else if trend.shows_only_filling() {
         let text = format!(
             "whether the server holds this rate was not seen: requests arrived for {:.2} s, and one took {:.2} s (mean of the first third), \
              so that the server was still filling; let them arrive for longer",
-            lag.window_s, lag.usual_s
+            trend.window_s, trend.usual_s
         );
         found.add(VerdictCheck::Overload, ReasonSeverity::Warning, text);
     }
@@ -133,7 +136,7 @@ fn lag_findings(lag: &Lag, found: &mut VerdictReasons) {
 
 /// A request that failed was in the system, too. Where `max_in_flight` holds requests back, the client's queue is part of it; a client
 /// that is late for other reasons is not.
-fn growth_or_lag(spec: &BenchSpec, records: &RequestRecords) -> (Option<Growth>, Option<Lag>) {
+fn growth_or_trend(spec: &BenchSpec, records: &RequestRecords) -> (Option<Growth>, Option<LatencyTrend>) {
     let is_held_back = spec.pace.max_in_flight.is_some();
     let arrival = |record: &RequestRecord| if is_held_back { record.t_sched } else { record.t_issue };
     let visits = records.column(|record| Some((arrival(record), record.t_end))).sorted_by_key(|(arrival, _)| *arrival);
@@ -145,6 +148,6 @@ fn growth_or_lag(spec: &BenchSpec, records: &RequestRecords) -> (Option<Growth>,
         ends: &|| Box::new(ends.iter().map(seconds)),
     };
     let growth = Growth::of_many(&visits);
-    let lag = if growth.is_none() { Lag::of(&visits) } else { None };
-    (growth, lag)
+    let trend = if growth.is_none() { LatencyTrend::of(&visits) } else { None };
+    (growth, trend)
 }

@@ -21,15 +21,15 @@ const CERTAIN: f64 = 1.0;
 /// This many of each third are compared, evenly taken, where it has more.
 const COMPARED: usize = 10_000;
 
-/// Times in the system of the requests that arrived first and last.
+/// How much longer requests of the last third took than those of the first: for windows too short for `Growth`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Lag {
+pub struct LatencyTrend {
     pub arrivals_per_s: f64,
     /// First to last arrival.
     pub window_s: f64,
     /// Mean time in the system of the requests that arrived in the first third.
     pub usual_s: f64,
-    /// The median of the same.
+    /// Median of the same.
     pub first_third_s: f64,
     /// The same of the last third.
     pub last_third_s: f64,
@@ -39,7 +39,7 @@ pub struct Lag {
     pub standard_errors: f64,
 }
 
-impl Lag {
+impl LatencyTrend {
     /// `None`: too few, or all at once.
     pub fn of<'v>(visits: &'v VisitsInOrder<'v>) -> Option<Self> {
         let VisitsInOrder { count, visits: all, .. } = visits;
@@ -124,8 +124,8 @@ mod tests {
     use super::*;
     use crate::stats::queue::{ServiceTime, SimulatedQueue};
 
-    fn lag(visits: &[(f64, f64)]) -> Option<Lag> {
-        Lag::of(&VisitsInOrder {
+    fn trend(visits: &[(f64, f64)]) -> Option<LatencyTrend> {
+        LatencyTrend::of(&VisitsInOrder {
             count: visits.len(),
             visits: &|| Box::new(visits.iter().copied()),
             ends: &|| Box::new(std::iter::empty()),
@@ -139,36 +139,36 @@ mod tests {
 
     #[test]
     fn the_rise_is_the_load_above_one() {
-        let found = lag(&rising(2.0)).unwrap();
+        let found = trend(&rising(2.0)).unwrap();
         assert!((found.rise - 2.0).abs() < 1e-9 && (found.served_per_s() - 1.0 / 3.0).abs() < 1e-9, "{found:?}");
         assert!(found.is_certain() && (found.window_s, found.arrivals_per_s) == (299.0, 1.0), "{found:?}");
-        let slight = lag(&rising(0.7)).unwrap();
+        let slight = trend(&rising(0.7)).unwrap();
         assert!(slight.is_likely() && !slight.is_certain(), "{slight:?}");
-        assert!(!lag(&rising(0.3)).unwrap().is_likely());
+        assert!(!trend(&rising(0.3)).unwrap().is_likely());
     }
 
     #[test]
     fn a_server_that_only_fills_does_not_fall_behind() {
         let slow: Vec<(f64, f64)> = (0..300).map(|at| (f64::from(at), f64::from(at) + 4_000.0)).collect();
-        let found = lag(&slow).unwrap();
+        let found = trend(&slow).unwrap();
         assert_eq!((found.rise, found.standard_errors), (0.0, 0.0));
-        assert!(found.shows_only_filling() && !lag(&rising(0.0)).unwrap().shows_only_filling());
-        assert!(!lag(&rising(2.0)).unwrap().shows_only_filling());
-        assert_eq!((lag(&slow[..49]), lag(&[]), lag(&[(1.0, 2.0); 60])), (None, None, None));
+        assert!(found.shows_only_filling() && !trend(&rising(0.0)).unwrap().shows_only_filling());
+        assert!(!trend(&rising(2.0)).unwrap().shows_only_filling());
+        assert_eq!((trend(&slow[..49]), trend(&[]), trend(&[(1.0, 2.0); 60])), (None, None, None));
     }
 
     #[test]
     fn queues_that_hold_their_load_are_not_called_behind_and_those_at_three_times_it_are() {
-        let share = |load: f64, is_found: fn(&Lag) -> bool| {
+        let share = |load: f64, is_found: fn(&LatencyTrend) -> bool| {
             let found = (0..200).filter(|seed| {
                 let visits = SimulatedQueue::new(4, ServiceTime::Exponential, load).starting_empty(99, *seed);
                 let visits: Vec<(f64, f64)> = visits.iter().map(|visit| (visit.arrival, visit.end)).collect();
-                is_found(&lag(&visits).unwrap())
+                is_found(&trend(&visits).unwrap())
             });
             found.count() as f64 / 200.0
         };
-        assert!(share(0.9, Lag::is_likely) <= 0.02);
-        assert!(share(0.9, Lag::is_certain) < 0.005);
-        assert!(share(3.0, Lag::is_certain) > 0.9);
+        assert!(share(0.9, LatencyTrend::is_likely) <= 0.02);
+        assert!(share(0.9, LatencyTrend::is_certain) < 0.005);
+        assert!(share(3.0, LatencyTrend::is_certain) > 0.9);
     }
 }
