@@ -37,7 +37,7 @@ impl NamedManifest<'_> {
         load_unexpanded(&self.project.manifests, self.name, &GivenValues { params, env })
     }
 
-    /// The same with any value for those that the user must give: what it declares is known without them.
+    /// Like `with`, with any value for those that the user must give: what it declares is known without them.
     fn declared_with(&self, params: GivenParams) -> Result<Manifest, Diagnostics> {
         self.with(params.clone()).or_else(|found| {
             let missing = missing_parameters(&found).into_iter().map(|name| (name, ".".to_owned()));

@@ -488,7 +488,7 @@ fn unknown_names(map: &Map, params: &Map, vars: &Map, expressions: &Expressions,
     }
 }
 
-/// The same for vars, of which those that use a faulty one are not computed.
+/// Like `unknown_names`, for vars, of which those that use a faulty one are not computed.
 fn unknown_names_in_vars(map: &Map, params: &Map, vars: &Map, expressions: &Expressions, found: &mut Diagnostics) {
     let stages = map.get("stages").and_then(|entry| entry.node.map());
     let stages: Vec<&str> = stages.into_iter().flat_map(Map::keys).map(String::as_str).collect();

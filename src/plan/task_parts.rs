@@ -38,7 +38,7 @@ pub fn read_action(task: &TaskId, text: &str) -> Result<Action, ActionError> {
     serde_json::from_str(text).map_err(|source| ActionError { task: task.clone(), part: "action", source })
 }
 
-/// The same as JSON: of a task's key, where its container stands beside it.
+/// An action as JSON: of a task's key, where its container stands beside it.
 ///
 /// # Errors
 /// The text is no JSON.
@@ -47,7 +47,7 @@ pub fn action_json(task: &TaskId, text: &str) -> Result<Value, ActionError> {
 }
 
 impl Task {
-    /// The same as JSON, to change a field of it.
+    /// Its action as JSON, to change a field of it.
     ///
     /// # Errors
     /// Its text is no JSON.

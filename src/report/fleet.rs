@@ -194,7 +194,7 @@ fn hours_text(row: &FleetRow, result: &FleetResult, is_named: bool, paint: Style
     out
 }
 
-/// The same as JSON.
+/// All rows as JSON.
 pub fn fleet_json(rows: &[FleetRow]) -> String {
     let latencies = |histogram: &Histogram<u64>| json!({"p50": quantile(histogram, 0.5), "p90": quantile(histogram, 0.9), "p99": quantile(histogram, 0.99)});
     let fleets: Vec<Value> = rows

@@ -322,7 +322,7 @@ pub fn level_sentence(series: &HistorySeries, metric: &MetricHistory, shift: &Le
     (is_better, text)
 }
 
-/// The same as JSON.
+/// All series as JSON.
 pub fn json(all: &[HistorySeries]) -> String {
     let list: Vec<Value> = all.iter().map(series_json).collect();
     let test = format!(

@@ -112,7 +112,7 @@ pub fn run_list(rows: &[RunRow], styler: Styler) -> String {
     ragged(styler, "", &lines)
 }
 
-/// The same as JSON.
+/// All rows as JSON.
 pub fn run_list_json(rows: &[RunRow]) -> String {
     format!("{:#}\n", json!({ "runs": rows }))
 }

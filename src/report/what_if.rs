@@ -154,7 +154,7 @@ pub fn what_if_text(rows: &[WhatIfRow], goal: &str, paint: Styler) -> String {
     out
 }
 
-/// The same as JSON.
+/// All rows as JSON.
 pub fn what_if_json(rows: &[WhatIfRow], goal: &str) -> String {
     let points: Vec<_> = rows
         .iter()

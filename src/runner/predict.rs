@@ -178,7 +178,7 @@ fn with_last_facts(
     facts
 }
 
-/// The same where the last run of this plan finished everything and nothing has changed since.
+/// Like `predict`, where the last run of this plan finished everything and nothing has changed since.
 pub fn predict_no_op(plan: &Plan, options: &RunOptions) -> Vec<Decision> {
     let tasks = plan.tasks.iter().zip(&options.roles).filter(|(_, role)| **role != TaskRole::NotNeeded);
     let decide = |(task, _): (&Task, &TaskRole)| {

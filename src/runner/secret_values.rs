@@ -32,7 +32,7 @@ pub fn no_secret_text(value: Option<&OsStr>) -> &'static str {
     }
 }
 
-/// The same for several secrets, without those that are not UTF-8: no stage runs with them.
+/// Like `secret_values`, for several secrets, without those that are not UTF-8: no stage runs with them.
 pub fn usable_secret_values(names: &[String]) -> impl Iterator<Item = String> {
     names.iter().filter_map(|name| secret_values(name).ok()).flatten()
 }

@@ -29,7 +29,7 @@ pub(super) async fn catch_panics<T>(what: &str, work: impl Future<Output = Resul
     AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|panic| Err(panicked(what, &panic_text(&*panic))))
 }
 
-/// The same for work that does not wait.
+/// Like `catch_panics`, for work that does not wait.
 pub(super) fn panic_is_failure<T>(what: &str, work: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(panicked(what, &panic_text(&*panic))))
 }

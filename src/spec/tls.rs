@@ -32,7 +32,7 @@ impl Tls {
         self
     }
 
-    /// The same without the names of files, for a result.
+    /// The settings without the names of files, for a result.
     pub(crate) fn without_files(&self) -> Self {
         Self { insecure: self.insecure, ..Self::default() }
     }

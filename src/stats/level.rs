@@ -45,7 +45,7 @@ impl LevelChange {
         Self::of_many(series.len(), || series.iter().copied())
     }
 
-    /// The same of this many observations that need not be in memory: they are read several times.
+    /// Like `of`, of this many observations that need not be in memory: they are read several times.
     pub fn of_many<I: Iterator<Item = Observation>>(count: usize, series: impl Fn() -> I) -> Option<Self> {
         if count < LEAST {
             return None;

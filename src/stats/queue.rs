@@ -88,7 +88,7 @@ impl SimulatedQueue {
         self.served(n, seed, |demand| demand)
     }
 
-    /// The same with noise of the server's own, from a seed of its own: two runs with one `seed` have the same arrivals, and
+    /// Like `requests`, with noise of the server's own, from a seed of its own: two runs with one `seed` have the same arrivals, and
     /// services that are alike and not equal.
     pub fn noisy_requests(&self, n: usize, seed: u64, noise: ServiceTimeNoise, own: u64) -> Vec<QueuedRequest> {
         let mut rng = Pcg64::seed_from_u64(own);

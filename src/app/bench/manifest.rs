@@ -41,7 +41,7 @@ pub fn is_bench_manifest(text: &str) -> bool {
     manifest["regatta"] == 1 && manifest["name"] == STAGE && is_about_bench
 }
 
-/// The same, key by key.
+/// The manifest of a request, key by key.
 pub fn manifest(request: &BenchCommand) -> Result<Map<String, Value>, CommandError> {
     let mut stages = Map::new();
     let mut vars = Map::new();

@@ -46,7 +46,7 @@ impl PrivateValues {
         }
     }
 
-    /// The same for every text in a value; fields sorted by name.
+    /// Like `text`, for every text in a value; fields sorted by name.
     pub fn value(&self, value: Value) -> Value {
         match value {
             Value::String(text) => Value::String(self.text(&text)),

@@ -67,7 +67,7 @@ pub async fn end(living: impl Fn() -> Vec<i32>, grace: Duration) -> Vec<Leftover
     ending.found()
 }
 
-/// The same without a runtime.
+/// Like `end`, without a runtime.
 pub fn end_blocking(living: impl Fn() -> Vec<i32>, grace: Duration) -> Vec<Leftover> {
     let mut ending = TerminationProgress::new(grace);
     while let Some(pause) = ending.round(living()) {

@@ -77,7 +77,7 @@ impl EngineIdentity {
 }
 
 impl RunIdentity {
-    /// The same without the manifest, for places where that is named already.
+    /// Like `line`, without the manifest, for places where that is named already.
     pub fn short_line(&self) -> String {
         Self { manifest: None, ..self.clone() }.line()
     }

@@ -57,7 +57,7 @@ pub struct ReportingDelay {
     /// From the socket read that brought a first token to LoadGen's call.
     pub first_token_p50_us: Option<f64>,
     pub first_token_p99_us: Option<f64>,
-    /// The same for the last token of an answer.
+    /// From the socket read that brought the last token of an answer to LoadGen's call.
     pub completion_p50_us: Option<f64>,
     pub completion_p99_us: Option<f64>,
     /// Inside LoadGen's call, per sample, on average.

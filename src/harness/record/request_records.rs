@@ -74,7 +74,7 @@ impl RequestRecords {
         Self(Spool::merged(parts, |StoredRecord(record)| record.index))
     }
 
-    /// The same with each changed.
+    /// These records, each changed.
     pub(in crate::harness) fn map(&self, change: impl Fn(RequestRecord) -> RequestRecord) -> Self {
         Self(Spool::of(self.iter().map(|record| StoredRecord(change(record))), self.0.context()))
     }

@@ -80,7 +80,7 @@ impl Api {
 }
 
 impl Transport {
-    /// The same without the names of certificates and keys, for a result.
+    /// The transport without the names of certificates and keys, for a result.
     pub(in crate::harness) fn without_files(&self) -> Self {
         let mut shown = self.clone();
         if let Self::Http(http) = &mut shown {

@@ -33,7 +33,7 @@ impl HeldBytes {
         if self.fits(bytes, limits.total) { Ok(()) } else { Err(limits.total_exceeded()) }
     }
 
-    /// The same, with the limit alone.
+    /// Like `set`, with the limit alone.
     pub fn fits(&mut self, bytes: usize, total: u64) -> bool {
         let bytes = bytes as u64 / STEP * STEP;
         if bytes > self.counted {

@@ -84,7 +84,7 @@ impl RequestEncoder {
         })
     }
 
-    /// The same with its id.
+    /// Like `unaddressed`, with its id.
     pub fn addressed(&self, unaddressed: &Bytes, id: u64) -> Bytes {
         match self {
             Self::Kserve(_) => Self::addressed_frame(unaddressed, id),

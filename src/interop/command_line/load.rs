@@ -414,7 +414,7 @@ pub(in crate::interop) fn address(base: &str, path: &str, usual: &str, load: &mu
     }
 }
 
-/// The same for several base URLs, and as AIPerf 0.13.0 joins them with the path (`_dedup_path_overlap` in
+/// Like `address`, for several base URLs, and as AIPerf 0.13.0 joins them with the path (`_dedup_path_overlap` in
 /// aiperf/transports/aiohttp_transport.py): what ends a base URL and begins the path, stands once.
 pub(in crate::interop) fn overlapping_address(
     bases: &[&str],

@@ -220,7 +220,7 @@ impl TranslationBuilder {
         self.require_written(name, format!("<{name}>"))
     }
 
-    /// The same, for what `written` says of it.
+    /// Like `require`, for what `written` says of it.
     pub fn require_written(&mut self, name: &str, written: String) -> String {
         let value = UnknownValue { name: name.to_owned(), written, env: None, number: None };
         let marker = value.marker();

@@ -71,7 +71,7 @@ impl Data {
         files.into_iter().filter_map(|(key, file)| Some((key, file.as_deref()?)))
     }
 
-    /// The same, with the whole key.
+    /// Like `files`, with the whole key.
     pub fn inputs(&self) -> impl Iterator<Item = (&'static str, &str)> {
         self.files().map(|(key, file)| {
             let key = match key {

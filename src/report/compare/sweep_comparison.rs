@@ -139,7 +139,7 @@ fn unlike(first: &SweepReport, other: &SweepReport, term: Term) -> Vec<String> {
     }
 }
 
-/// The same of two sweeps of ours: an earlier version did not write down what would tell them apart.
+/// Like `unlike`, of two sweeps of ours: an earlier version did not write down what would tell them apart.
 fn unlike_own(first: &SweepReport, other: &SweepReport, term: Term) -> Vec<String> {
     let (what, one, another) = match term {
         Term::Rate | Term::TimePerToken => ("tokens", first.token_sources(), other.token_sources()),
@@ -333,7 +333,7 @@ pub fn sweeps_text(sweeps: &[ComparedSweep], rules: CompareRules, styler: Styler
     out
 }
 
-/// The same as JSON, with every point.
+/// Like `sweeps_text`, as JSON, with every point.
 pub fn sweeps_json(sweeps: &[ComparedSweep], rules: CompareRules) -> Value {
     let levels = levels(sweeps);
     let differences: Vec<_> = (1..sweeps.len()).map(|n| deltas(&levels, sweeps, n, rules)).collect();

@@ -41,7 +41,7 @@ impl Styler {
         Self { on, width }
     }
 
-    /// The same on a terminal of another width.
+    /// This styler on a terminal of another width.
     #[cfg(test)]
     #[must_use]
     pub const fn of_width(self, width: usize) -> Self {
@@ -93,7 +93,7 @@ pub fn clean(text: &str) -> String {
         .collect()
 }
 
-/// The same for a text of several lines, which stay lines; without the empty end of a script.
+/// Like `clean`, for a text of several lines, which stay lines; without the empty end of a script.
 pub fn clean_lines(text: &str) -> String {
     text.trim_end().lines().map(clean).collect::<Vec<_>>().join("\n")
 }
@@ -160,7 +160,7 @@ pub fn table(styler: Styler, indent: &str, rows: &[Vec<Cell>]) -> String {
     rows_with(styler, indent, rows, |row, column| Some(column) == last_of(row))
 }
 
-/// The same where any cell but the first may be a sentence: what stands beside it follows it.
+/// Like `table`, where any cell but the first may be a sentence: what stands beside it follows it.
 pub fn ragged(styler: Styler, indent: &str, rows: &[Vec<Cell>]) -> String {
     rows_with(styler, indent, rows, |_, column| column > 0)
 }

@@ -121,7 +121,7 @@ impl<W: TaskExecutor> Runner<W> {
         self.start(ix, running.attempt + 1, running.gpus, None);
     }
 
-    /// The same where the key is computed again first.
+    /// Like `retry`, where the key is computed again first.
     pub(super) fn rekey_for_retry(&mut self, ix: TaskIndex, failure: Failure) {
         let service = self.task(ix).lifetime == Lifetime::Service;
         let running = self.running.remove(&ix);

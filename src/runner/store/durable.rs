@@ -106,7 +106,7 @@ pub fn replace(path: &Path, bytes: &[u8]) -> Result<(), PathError> {
     replace_with(path, |file| file.write_all(bytes))
 }
 
-/// The same with what is written into it. The new file has no name until it is whole, where the filesystem has such files: a process that
+/// Like `replace`, with what is written into it. The new file has no name until it is whole, where the filesystem has such files: a process that
 /// is killed meanwhile leaves nothing.
 #[expect(clippy::disallowed_methods, reason = "this is the one place that renames")]
 pub(super) fn replace_with(path: &Path, fill: impl FnOnce(&mut File) -> io::Result<()>) -> Result<(), PathError> {
@@ -144,7 +144,7 @@ fn give_name(file: &File, path: &Path) -> io::Result<()> {
     Ok(linkat(CWD, open, CWD, path, AtFlags::SYMLINK_FOLLOW)?)
 }
 
-/// The same for a file that is only a cache: not synced, because it is checked when it is read.
+/// Like `replace`, for a file that is only a cache: not synced, because it is checked when it is read.
 #[expect(clippy::disallowed_methods, reason = "this is the one place that renames")]
 pub(super) fn replace_cache(path: &Path, bytes: &[u8]) -> Result<(), PathError> {
     let temp = path.with_extension(format!("tmp{}", std::process::id()));

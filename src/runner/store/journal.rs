@@ -94,7 +94,7 @@ pub fn read_journal(path: &Path) -> Result<ReadJournal, PathError> {
     Ok(ReadJournal { events, ..read })
 }
 
-/// The same, one event at a time; none is in what it returns.
+/// Like `read_journal`, one event at a time; none is in what it returns.
 pub fn fold_journal(path: &Path, mut take: impl FnMut(Event)) -> Result<ReadJournal, PathError> {
     let bytes = read_bytes(path).at("read", path)?;
     let mut read = ReadJournal::default();

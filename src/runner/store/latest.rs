@@ -38,7 +38,7 @@ impl Latest {
         self.link(task, output)
     }
 
-    /// The same where [`Self::show`] was called before.
+    /// Like `point`, where [`Self::show`] was called before.
     pub fn link(&self, task: &TaskId, output: &Path) -> Result<(), PathError> {
         let link = self.folder.join(task.as_str());
         // Relative, so that a project can be moved: up from the task's folder to the manifest's, to `by-manifest`, to the state

@@ -17,7 +17,7 @@ pub fn write_named(path: &Path, bytes: impl AsRef<[u8]>) -> Result<(), PathError
     write_named_with(path, |file| file.write_all(bytes.as_ref()))
 }
 
-/// The same with what is in another file.
+/// Like `write_named`, with what is in another file.
 pub fn copy_named(from: &Path, path: &Path) -> Result<(), PathError> {
     write_named_with(path, |file| io::copy(&mut File::open(from)?, file).map(drop))
 }

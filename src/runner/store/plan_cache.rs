@@ -187,7 +187,7 @@ impl NoOpConditions {
         !differs.into_inner()
     }
 
-    /// The same of what no task has alone.
+    /// Like `is_unchanged`, of what no task has alone.
     pub fn is_shared_unchanged(&self) -> bool {
         is_same(&self.shared)
     }

@@ -64,7 +64,7 @@ pub(super) fn read_list<H: DeserializeOwned, T: DeserializeOwned, R: Send>(
     list_of_bytes(&read_bytes(path).ok()?, take)
 }
 
-/// The same of a file that begins with this digest; `None` for another one, which is not checked any further.
+/// Like `read_list`, of a file that begins with this digest; `None` for another one, which is not checked any further.
 pub(super) fn read_list_with<H: DeserializeOwned, T: DeserializeOwned, R: Send>(
     digest: &Digest,
     path: &Path,

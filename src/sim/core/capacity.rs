@@ -70,7 +70,7 @@ fn max_utilization(limits: &EngineLimits, requests: &mut Requests) -> (Vec<Conte
     (scheduled, 0)
 }
 
-/// The same where blocks are short.
+/// What `max_utilization` takes where blocks are short.
 fn one_by_one(limits: &EngineLimits, requests: &mut Requests) -> (Vec<ContextAt>, usize) {
     struct Candidate {
         place: u64,

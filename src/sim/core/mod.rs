@@ -265,7 +265,7 @@ impl Core {
         self.end_step(true, emit);
     }
 
-    /// The same, and hands out the first and the last tokens of requests; others or not.
+    /// Like `finish`; hands out the first and the last tokens of requests; others or not.
     pub fn finish_with_ends(&mut self, emit: impl FnMut(CoreTokens)) {
         self.end_step(false, emit);
     }

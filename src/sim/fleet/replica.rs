@@ -81,7 +81,7 @@ impl Replica {
         cached > 0
     }
 
-    /// The same, where the KV cache of the whole prompt comes with it.
+    /// Like `take`, where the KV cache of the whole prompt comes with it.
     pub(super) fn take_cached(&mut self, now: u64, id: u64, arrival: &FleetArrival) {
         let FleetArrival { isl, osl, adapter, .. } = *arrival;
         self.enter(now, CoreRequest { id, isl, osl, cached: isl, adapter });

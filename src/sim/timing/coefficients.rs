@@ -68,7 +68,7 @@ impl Coefficients {
         self.verify_ns(&StepWork { contexts, context_tokens, pairs, generating, kv_tokens }, 1)
     }
 
-    /// The same, where each request that generates computes this many tokens. Attention reads its KV cache once for all of them, and
+    /// Like `step_ns`, where each request that generates computes this many tokens. Attention reads its KV cache once for all of them, and
     /// takes the time of its arithmetic where that is longer.
     pub(in crate::sim) fn verify_ns(&self, work: &StepWork, tokens_of_a_request: u64) -> u64 {
         let count = work.context_tokens + work.generating * tokens_of_a_request;

@@ -64,7 +64,7 @@ pub fn served_at(
     run(server, servers, &workload.requests(count, Some(rate)))
 }
 
-/// The same for a load of at least this many requests, and of a time in which limits can be judged.
+/// Like `served_at`, for a load of at least this many requests, and of a time in which limits can be judged.
 pub fn judged_at(
     server: &EngineLimits,
     servers: usize,
@@ -96,7 +96,7 @@ pub fn capacity(
     search(&full, |rate| judged_at(server, servers, workload, count, limits, rate), limits)
 }
 
-/// The same for servers that take a load at a rate, and whose result with all requests at once is known.
+/// Like `capacity`, for servers that take a load at a rate, and whose result with all requests at once is known.
 pub(super) fn search(
     full: &VirtualResult,
     at: impl Fn(f64) -> Result<VirtualResult, NeverFits>,

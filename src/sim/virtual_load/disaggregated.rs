@@ -35,7 +35,7 @@ impl DisaggregatedServers {
         Ok(result)
     }
 
-    /// The same for a load of a time in which limits can be judged.
+    /// Like `served`, for a load of a time in which limits can be judged.
     pub fn judged_at(
         &self,
         workload: &VirtualWorkload,

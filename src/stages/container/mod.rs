@@ -84,7 +84,7 @@ impl TaskContainer {
         self.wrap_with(lease, command, &lease.gpus, &[])
     }
 
-    /// The same with some of the lease's GPUs only, and with files that the command names.
+    /// Like `wrap`, with some of the lease's GPUs only, and with files that the command names.
     ///
     /// # Errors
     /// What the engine cannot do, a path that cannot be mounted.

@@ -15,7 +15,7 @@ pub fn exit_failure(context: &TaskContext, server: &PlannedServer, what: String,
     rank_failure(context, server, what, how, None)
 }
 
-/// The same when the first rank to end is known: mpirun reports it, but not always.
+/// Like `exit_failure`, when the first rank to end is known: mpirun reports it, but not always.
 pub fn rank_failure(
     context: &TaskContext,
     server: &PlannedServer,

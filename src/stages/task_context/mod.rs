@@ -113,7 +113,7 @@ impl TaskContext {
         self.run_until(command, &self.lease.stop).await
     }
 
-    /// The same for a command that can be stopped before its task is; `stop` follows the task's. A container heeds the task's
+    /// Like `run`, for a command that can be stopped before its task is; `stop` follows the task's. A container heeds the task's
     /// alone.
     pub async fn run_until(&self, command: ProcessCommand, stop: &Stop) -> Result<ProcessExit, Failure> {
         let mut argv = command.argv.clone();

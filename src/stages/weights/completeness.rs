@@ -50,7 +50,7 @@ pub(super) fn check(folder: &Path, files: &[Checked]) -> Result<(), IncompleteCh
     Err(lacking(&missing))
 }
 
-/// The same for a folder that was filled elsewhere: here all of them must be there.
+/// Like `check`, for a folder that was filled elsewhere: here all of them must be there.
 pub(super) fn check_strictly(folder: &Path) -> Result<(), IncompleteCheckpoint> {
     let is_there = |path: &Path| metadata_if_there(path).map(|found| found.is_some_and(|found| found.is_file()));
     let index = folder.join(SHARDS);

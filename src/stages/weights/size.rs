@@ -27,7 +27,7 @@ pub fn weights_size(weights: &Weights, limit: Duration) -> Result<Option<u64>, F
     })
 }
 
-/// The same of a hub's answer whose bytes are at hand, without a connection.
+/// Like `weights_size`, of a hub's answer whose bytes are at hand, without a connection.
 ///
 /// # Errors
 /// It is no list of files, or names one that cannot be in an output folder.

@@ -92,7 +92,7 @@ pub fn summarize(scrape: &Scrape, zero: Instant, window: Duration) -> ServerMetr
     summarize_part(scrape, |_| true, zero, window)
 }
 
-/// The same, for some of the servers.
+/// Like `summarize`, for some of the servers.
 pub fn summarize_part(
     scrape: &Scrape,
     is_its: impl Fn(&HttpAddress) -> bool,

@@ -53,7 +53,7 @@ impl PbtxtDocument {
         bytes
     }
 
-    /// The same, only if the way is there to its end.
+    /// Like `place`, only if the way is there to its end.
     pub fn find(&self, way: &[PbtxtStep<'_>]) -> Option<Range<usize>> {
         let (bytes, whole) = self.walk(way);
         whole.then_some(bytes)

@@ -64,7 +64,7 @@ pub fn section<'a>(
     Ok(LockSection { stages, ..head(project, plan, parts, &private)? })
 }
 
-/// The same without tasks.
+/// A section without tasks.
 pub fn head(
     project: &Project,
     plan: &Plan,

@@ -43,7 +43,7 @@ pub(in crate::harness) struct RequestAttempt<'a> {
     pub deadline: Option<Duration>,
     /// On `clock`.
     pub t_issue: u64,
-    /// The same, of this attempt.
+    /// When this attempt was issued.
     pub t_attempt: u64,
     /// The server allows no request at a time, and is not asked.
     pub is_refused: bool,

@@ -14,7 +14,7 @@ pub struct Rates {
     pub window_s: f64,
     /// (N − 1) / time between first and last intended arrival; null for Offline.
     pub offered: Option<f64>,
-    /// The same for real issues.
+    /// (N − 1) / time between first and last issue.
     pub admitted: Option<f64>,
     /// Successful requests / window.
     pub requests_full: Option<f64>,
@@ -47,7 +47,7 @@ pub struct LatencyMetrics {
     pub max_stall: Metric,
     /// TTFT of all scheduled requests, those without an answer as infinitely late.
     pub ttft_adjusted: Adjusted,
-    /// The same for the last token − intended arrival.
+    /// Last token − intended arrival of all scheduled requests, those without an answer as infinitely late.
     pub e2e_adjusted: Adjusted,
     /// Issue − intended arrival: the client's own lateness. Of every issued request.
     pub queue_client: Metric,

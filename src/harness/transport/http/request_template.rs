@@ -227,7 +227,7 @@ impl HttpRequestTemplate {
         addressed(&self.unaddressed(index, planned, prompt), index)
     }
 
-    /// The same without its id, which [`addressed`] adds.
+    /// Like `request`, without its id, which [`addressed`] adds.
     pub fn unaddressed(&self, index: u64, planned: &PlannedRequest, prompt: &Prompt) -> Bytes {
         let body = self.body(index, planned, prompt).to_string();
         let length = body.len();
@@ -285,7 +285,7 @@ pub(in crate::harness) fn description_without_key(text: String, key: Option<&str
     without_key(text, key.filter(|key| key.len() >= LEAST_KEY))
 }
 
-/// The same for all texts in a value. After their escapes were read: a server may write a key in many ways.
+/// Like `description_without_key`, for all texts in a value. After their escapes were read: a server may write a key in many ways.
 pub(in crate::harness) fn take_key_out(value: &mut Value, key: Option<&str>) {
     match value {
         Value::String(text) => *text = description_without_key(std::mem::take(text), key),

@@ -336,7 +336,7 @@ impl<'h> HttpResponseReader<'h> {
         (class, if is_marked { why } else { format!("{why}…") })
     }
 
-    /// The same where all of it has come.
+    /// Like `cut_refusal`, where all of it has come.
     fn refusal(&self) -> HttpFault {
         let class = if matches!(self.status, 429 | 503) { FailureClass::Refused } else { FailureClass::Server };
         if let Some(location) = &self.location {

@@ -51,7 +51,7 @@ impl RpcResponse {
         std::future::poll_fn(|context| self.poll_part(context)).await
     }
 
-    /// The same, for callers that take all available parts in one go.
+    /// Like `part`, for callers that take all available parts in one go.
     pub fn poll_part(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<RpcPart, h2::Error>>> {
         if !self.has_all_data {
             match ready!(self.stream.poll_data(context)) {

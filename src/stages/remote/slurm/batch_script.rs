@@ -41,7 +41,7 @@ pub fn script(program: &Path, folder: &Path, comment: &str) -> String {
     batch_script(program, &format!("folder={}", shell_word(&folder.to_string_lossy())), comment)
 }
 
-/// The same for an array: each element has a folder of its own.
+/// Like `script`, for an array: each element has a folder of its own.
 pub fn array_script(program: &Path, folders: &[(u32, &Path)], comment: &str) -> String {
     let mut which = "case $SLURM_ARRAY_TASK_ID in\n".to_owned();
     for (element, folder) in folders {

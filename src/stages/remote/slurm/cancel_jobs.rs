@@ -100,7 +100,7 @@ pub async fn end_abandoned(folders: Vec<JobFolder>) -> Vec<String> {
     end_abandoned_by(folders, &SlurmContext::default()).await
 }
 
-/// The same by a run that queries the queue already.
+/// Like `end_abandoned`, by a run that queries the queue already.
 pub async fn end_abandoned_by(folders: Vec<JobFolder>, cluster: &SlurmContext) -> Vec<String> {
     let env = environment(std::env::vars_os(), None);
     let mut lines = Vec::new();
