@@ -59,7 +59,7 @@ fn what_cannot_be_run_is_said_before_the_first_begins() {
     world.file("list.yaml", "runs:\n- { run: good }\n- { run: goood }\n- { run: good, params: { m: 1 } }\n- { run: good, env: { NCCL_DEBUG: INFO } }\n");
     let ended = world.regatta(&["bulk", "list.yaml"]);
     assert_eq!(ended.code, 2);
-    ended.shows("3 of the runs have errors; nothing was started").shows("there is no manifest `goood`");
+    ended.shows("3 runs with errors; nothing was started").shows("there is no manifest `goood`");
     ended.shows("there is no parameter `m`").shows("no parameter of `good` reads NCCL_DEBUG");
     assert!(!world.path("good").exists());
     world.file("list.yaml", "runs:\n- { rum: good }\n");

@@ -27,6 +27,7 @@ use crate::files::read_text;
 use crate::harness::RESULT;
 use crate::interop::MeasuredResult;
 use crate::report::{self, BulkRow, Styler};
+use crate::units::counted;
 
 pub(super) fn bulk(global: &Global, request: &BulkRequest) -> Result<CliExit, CommandError> {
     let project = Project::open_current(global)?;
@@ -137,8 +138,8 @@ fn check(project: &Project, items: &[BulkRun]) -> Result<(), CommandError> {
         return Ok(());
     }
     Err(CommandError::Usage(format!(
-        "{} of the runs have errors; nothing was started\n\n{}",
-        wrong.len(),
+        "{} with errors; nothing was started\n\n{}",
+        counted(wrong.len(), "run"),
         wrong.join("\n").trim_end()
     )))
 }

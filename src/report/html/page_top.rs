@@ -4,6 +4,7 @@ use super::svg::number;
 use super::sweep::SweepSection;
 use super::sweep_charts::{NamedSweep, draw};
 use crate::harness::SweepReport;
+use crate::units::counted;
 
 /// The head of a page.
 #[derive(Clone, Debug)]
@@ -38,7 +39,7 @@ impl PageTop {
         };
         let points: usize = sweeps.iter().map(|(_, report)| report.points.len()).sum();
         (!sweeps.is_empty()).then(|| Self {
-            sentence: format!("{} sweeps with {points} points.", sweeps.len()),
+            sentence: format!("{} with {}.", counted(sweeps.len(), "sweep"), counted(points, "point")),
             numbers: sweeps.iter().filter_map(best).take(3).collect(),
             picture: draw(&named).into_iter().next(),
         })
