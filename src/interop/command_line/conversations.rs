@@ -65,7 +65,7 @@ impl ConversationOptions {
             load.put("--requests", turns_of_all.to_string());
             if deviation > 0.0 {
                 builder
-                    .note(format!("{} {count}: as many requests as so many conversations have on average", self.count));
+                    .note(format!("{} {count}: as many requests as this number of conversations has on average", self.count));
             }
         }
     }

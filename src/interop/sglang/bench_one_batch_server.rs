@@ -49,7 +49,7 @@ pub(super) fn translate(env: &Env, words: &[String]) -> Result<Translation, Tran
         }
     }
     builder.note(
-        "there a batch is one request with so many prompts; here each prompt is a request, and all are sent at once",
+        "there a batch is one request with this many prompts; here each prompt is a request, and all are sent at once",
     );
     for given in &line.given {
         if let Some(why) = left(given) {

@@ -48,7 +48,7 @@ const UNTRANSLATED: &[(&[&str], &str)] = &[
     (&["--gsp-group-distribution", "--gsp-zipf-alpha"], "beginnings that are more frequent are `prefixes.zipf`"),
     (&["--gsp-num-turns"], "conversations are `bench.sessions`: write them by hand"),
     (&["--mooncake-workload"], "nothing is downloaded: give the trace with --dataset-path"),
-    (&["--mooncake-num-rounds"], "a trace is sent as it is; `data.first` takes so many records of it"),
+    (&["--mooncake-num-rounds"], "a trace is sent as it is; `data.first` takes the first N records of it"),
 ];
 
 /// Options that are read together, and the data set that each is for; none is all.

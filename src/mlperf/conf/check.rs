@@ -187,7 +187,7 @@ fn closed_bound(request: &TestRequest<'_>, found: &ResolvedTest, name: &str, val
             )))
         }
         "min_query_count" if request.scenario == MlperfScenario::Offline && request.is_measured() => {
-            at_least(benchmark.offline_min_samples, "closed: Offline issues at least so many samples")
+            at_least(benchmark.offline_min_samples, "closed: Offline issues at least this many samples")
         }
         "performance_sample_count_override" if request.is_measured() => {
             at_least(benchmark.performance_samples, "closed: the whole data set is loaded")

@@ -14,12 +14,12 @@ impl StageChecker<'_> {
                 if matches!(sweep, BenchSweep::Concurrency(_))
                     && levels.last().is_some_and(|level| *level > f64::from(MOST_USERS)) =>
             {
-                self.push_error(&key, &format!("must be at most {MOST_USERS}"), "so many users are too many", None);
+                self.push_error(&key, &format!("must be at most {MOST_USERS}"), "more users than can be measured", None);
             }
             _ => {}
         }
         if matches!(sweep, BenchSweep::Auto(count) if !(1..=200).contains(count)) {
-            self.push_error(&key, "must be from 1 to 200", "so many rates are measured", None);
+            self.push_error(&key, "must be from 1 to 200", "the number of rates that are measured", None);
         }
         let scenario = match sweep {
             BenchSweep::Concurrency(_) => Some((Scenario::Concurrency, "concurrency")),

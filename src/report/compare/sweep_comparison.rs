@@ -235,7 +235,7 @@ pub(in crate::report) fn sweep_notes(sweeps: &[ComparedSweep], rules: CompareRul
             rules.margins.smallest_percent
         )
     } else {
-        "points of one run are not judged: how much runs of one server differ is not known; `--repeat 5` measures each point so often".to_owned()
+        "points of one run are not judged: how much runs of one server differ is not known; `--repeat 5` measures each point five times".to_owned()
     }];
     for (n, other) in sweeps.iter().enumerate().skip(1) {
         let mut differ: Vec<String> = Vec::new();

@@ -13,7 +13,7 @@ pub const TABLE: &[Row] = &[
     (&["is less than desired gpu memory utilization"], memory_in_use),
     (&["cuda out of memory occurred when warming up sampler"], |log, _| {
         Diagnosis::new(
-            "the GPU has too little memory for the sampler of so many sequences",
+            "the GPU has too little memory for the sampler of this many sequences",
             format!("lower max_num_seqs or gpu_memory_utilization ({} now)", utilization(log)),
         )
     }),
