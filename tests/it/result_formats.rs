@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use parquet::file::reader::{FileReader as _, SerializedFileReader};
 use parquet::record::Field;
 use pretty_assertions::assert_eq;
+use regatta::event::ReducedSetting;
+use regatta::harness::Stability;
 use regatta::interop;
 use regatta::report::explain;
 use serde_json::{Value, json};
@@ -412,4 +414,17 @@ fn what_is_explained_is_in_the_result() {
         let place = format!("/{}", entry.place.replace('.', "/"));
         assert!(result.pointer(&place).is_some() || may_be(entry.place), "{} is not at {}", entry.name, entry.place);
     }
+}
+
+#[test]
+fn the_earlier_names_of_keys_are_read() {
+    let lowered: ReducedSetting =
+        serde_json::from_value(json!({ "knob": "max_num_tokens", "from": 8192.0, "to": 4096.0 })).unwrap();
+    assert_eq!(lowered.to_string(), "max_num_tokens 8192 → 4096");
+    let trend = json!({
+        "arrivals_per_s": 10.0, "window_s": 6.0, "usual_s": 1.0, "first_third_s": 1.0, "last_third_s": 3.0, "rise": 0.5,
+        "standard_errors": 4.0,
+    });
+    let stability: Stability = serde_json::from_value(json!({ "lag": trend })).unwrap();
+    assert_eq!(stability.latency_trend.map(|trend| trend.last_third_s), Some(3.0));
 }

@@ -64,8 +64,10 @@ impl ConversationOptions {
         if count > 0.0 && !load.has("--requests") && !load.has("--duration") {
             load.put("--requests", turns_of_all.to_string());
             if deviation > 0.0 {
-                builder
-                    .note(format!("{} {count}: as many requests as this number of conversations has on average", self.count));
+                builder.note(format!(
+                    "{} {count}: as many requests as this number of conversations has on average",
+                    self.count
+                ));
             }
         }
     }

@@ -14,7 +14,12 @@ impl StageChecker<'_> {
                 if matches!(sweep, BenchSweep::Concurrency(_))
                     && levels.last().is_some_and(|level| *level > f64::from(MOST_USERS)) =>
             {
-                self.push_error(&key, &format!("must be at most {MOST_USERS}"), "more users than can be measured", None);
+                self.push_error(
+                    &key,
+                    &format!("must be at most {MOST_USERS}"),
+                    "more users than can be measured",
+                    None,
+                );
             }
             _ => {}
         }
