@@ -25,7 +25,7 @@ pub struct RequestTrace {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u32>,
     /// Output tokens as a client counts them, with a tokenizer of its own over the text.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", alias = "retokenised")]
     pub retokenized: Option<u32>,
     pub chunks: TracedChunks,
     /// What went wrong.
