@@ -29,9 +29,9 @@ pub struct LatencyTrend {
     pub window_s: f64,
     /// Mean time in the system of the requests that arrived in the first third.
     pub usual_s: f64,
-    /// Median of the same.
+    /// Median time in the system of the requests of the first third.
     pub first_third_s: f64,
-    /// The same of the last third.
+    /// Median time in the system of the requests of the last third.
     pub last_third_s: f64,
     /// How much the time in the system rose for each second of arrivals: about ρ − 1 of a server with a queue.
     pub rise: f64,
