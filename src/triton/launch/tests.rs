@@ -165,8 +165,8 @@ fn what_contradicts_the_engine_or_the_machine_is_refused() {
     };
     assert_eq!(
         with(&|launch_spec| launch_spec.gpus.truncate(3)),
-        "3 GPUs cannot be shared evenly by 2 servers; server 0 has 1 GPUs, and its models need 2; \
-         server 1 has 1 GPUs, and its models need 2"
+        "3 GPUs cannot be shared evenly by 2 servers; server 0 has 1 GPU, and its models need 2; \
+         server 1 has 1 GPU, and its models need 2"
     );
     assert_eq!(
         with(&|launch_spec| launch_spec.mode = Some(ServerMode::Plain)),

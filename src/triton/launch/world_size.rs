@@ -4,6 +4,7 @@ use super::spec::{LaunchModel, LaunchSpec, ServerSpec};
 use crate::event::GpuId;
 use crate::spec::{Launcher, MOST_PARTS, ServerMode};
 use crate::triton::SpecProblem;
+use crate::units::counted;
 
 /// The configuration of one server.
 #[derive(Clone, Debug)]
@@ -260,7 +261,7 @@ impl ServerDecision<'_> {
         if !self.server.models.is_empty() && !unknown {
             if there < workers {
                 self.push_problem(
-                    format!("{name} has {there} GPUs, and its models need {workers}"),
+                    format!("{name} has {}, and its models need {workers}", counted(there, "GPU")),
                     "change `gpus` of the stage or `triton_num_servers` of the repository",
                 );
                 // Then no division of devices can be right.
