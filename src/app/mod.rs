@@ -2,7 +2,7 @@
 
 mod bench;
 mod bulk;
-mod cache;
+
 mod calibrate;
 mod clean;
 mod compare;
@@ -40,13 +40,14 @@ mod project;
 mod provenance;
 mod repository;
 mod run;
-mod run_cache;
 mod run_job;
+mod run_store;
 mod selftest;
 mod served_twin;
 mod shared_results;
 mod shipped_inputs;
 mod simulate;
+mod store;
 mod system_choice;
 mod translate;
 mod triton;
@@ -150,7 +151,7 @@ fn perform(request: Invocation) -> Result<CliExit, CommandError> {
         CliJob::Manual { chapter } => manual::manual(&global, chapter.as_deref()),
         CliJob::Clean { yes } => clean::clean(&global, yes),
         CliJob::Gc(request) => clean::gc(&global, request),
-        CliJob::Cache(request) => cache::cache(&global, &request),
+        CliJob::Store(request) => store::store(&global, &request),
         CliJob::Provenance(request) => provenance::provenance(&global, &request),
         CliJob::Repository(request) => repository::perform(&global, &request),
         CliJob::WhatIf(request) => what_if::what_if(&global, &request),

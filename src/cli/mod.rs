@@ -11,7 +11,6 @@ mod bench;
 mod bench_args;
 mod bench_notices;
 mod bulk;
-mod cache;
 mod common_args;
 mod completion;
 mod exit;
@@ -29,11 +28,11 @@ mod result_args;
 mod run_mode;
 mod serve;
 mod simulation;
+mod store;
 mod triton;
 mod value_error;
 
 pub use bench::{BenchCommand, BenchLoad, BenchServer, TokenLength};
-pub use cache::{Cache, CacheAction, CacheGc, StoreSelection};
 pub use completion::{Offer, Offers, complete, completion_script};
 pub use exit::CliExit;
 pub use gpu_selection::GpuSelection;
@@ -49,4 +48,5 @@ pub use request::{
     RepositoryFill, RunList, RunRequest, RunTarget, RunsRequest, SchemaOf, Select, Selftest, ServeRequest, Shell,
     ShowRequest, Simulate, Status, WhatIf,
 };
+pub use store::{StoreAction, StoreGc, StoreRequest, StoreSelection};
 pub use triton::{Infer, Triton, TritonAction, TritonProtocol, TritonUrl};

@@ -13,7 +13,6 @@ use super::args::{
 use super::argument_error::{ArgumentError, reject_duplicates};
 use super::bench;
 use super::bulk;
-use super::cache;
 use super::common_args::Subject;
 use super::exit::CliExit;
 use super::force::force;
@@ -28,6 +27,7 @@ use super::request::{
 };
 use super::serve;
 use super::simulation;
+use super::store;
 use super::triton;
 
 /// There is nothing to do: help was requested, or the arguments are wrong.
@@ -218,7 +218,7 @@ fn job(command: CliCommand) -> Result<CliJob, ArgumentError> {
         CliCommand::Logs(args) => CliJob::Logs(Logs { stage: args.stage, follow: args.follow }),
         CliCommand::Clean(args) => CliJob::Clean { yes: args.yes },
         CliCommand::Gc(args) => CliJob::Gc(Gc { keep: args.keep.get(), yes: args.yes }),
-        CliCommand::Cache(args) => CliJob::Cache(cache::into_command(args)?),
+        CliCommand::Store(args) => CliJob::Store(store::into_request(args)?),
         CliCommand::Sim(args) => match args.command {
             SimCommand::Serve(serve) => CliJob::Simulate(Simulate {
                 repository: serve.repository,

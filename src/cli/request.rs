@@ -9,12 +9,12 @@ use clap::ValueEnum;
 pub use clap_complete::Shell;
 
 use super::bench::BenchCommand;
-use super::cache::{Cache, StoreSelection};
 use super::gpu_selection::GpuSelection;
 use super::history::{HistoryRequest, TagRequest};
 use super::key_value_arg::KeyValueArg;
 use super::lock::{LockAction, LockMode};
 use super::mlperf::MlperfAction;
+use super::store::{StoreRequest, StoreSelection};
 use super::triton::Triton;
 
 /// One invocation of `regatta`.
@@ -86,7 +86,7 @@ pub enum CliJob {
         yes: bool,
     },
     Gc(Gc),
-    Cache(Cache),
+    Store(StoreRequest),
     Simulate(Simulate),
     Calibrate(Calibrate),
     WhatIf(WhatIf),

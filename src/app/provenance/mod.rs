@@ -14,7 +14,7 @@ use self::dependencies::{DependencyReader, files, whole};
 use self::statement::{BuildMetadata, InTotoStatement, Resource, StatementParts};
 use super::last_manifest::last_manifest;
 use super::project::Project;
-use super::run_cache;
+use super::run_store;
 use crate::app::error::CommandError;
 use crate::app::lockfile::{LockedTask, command};
 use crate::app::output::print;
@@ -31,7 +31,7 @@ pub(super) fn provenance(global: &Global, request: &ProvenanceRequest) -> Result
     };
     let select = Select { force: Force::Nothing, ..Select::default() };
     let plan = project.plan(&manifest, &settings, &select, &project.compiler(&manifest, &settings), false)?;
-    let sign_key = run_cache::sign_key(request.sign_key.as_deref())?;
+    let sign_key = run_store::sign_key(request.sign_key.as_deref())?;
     let cache = OutputCache::open(&project.home)?;
     let (task, record) = find(&project, &plan, &cache, &request.output)?;
     let statement = statement(&project, &plan, &cache, task, &record, &request.builder)?;

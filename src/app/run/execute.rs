@@ -26,7 +26,7 @@ use crate::app::known_failures::refuse_known_failures;
 use crate::app::output::print_error;
 use crate::app::planning::refuse_impossible_launches;
 use crate::app::project::{Project, options};
-use crate::app::{lockfile, past_runs, run_cache, shared_results};
+use crate::app::{lockfile, past_runs, run_store, shared_results};
 use crate::cli::{self, CliExit, EventFormat, Force, Global, KeyValueArg, LockMode, OutputVerbosity, RunTarget};
 use crate::diag::FeatureLeftOut;
 use crate::event::{Event, RunId, Stop};
@@ -149,8 +149,8 @@ fn prepare_and_execute(
     if held.is_none() {
         note_servers_alone(&request.manifest, &plan, &options);
     }
-    let store = match run_cache::address(request.store.address.as_deref())? {
-        Some(address) => Some((address, run_cache::signatures(&request.store)?)),
+    let store = match run_store::address(request.store.address.as_deref())? {
+        Some(address) => Some((address, run_store::signatures(&request.store)?)),
         None => None,
     };
     let holding = lockfile::command::enforce(&project, &request, &mut plan, &mut options, Styler::chosen(look.color))?;
@@ -474,7 +474,7 @@ impl PreparedRun {
         let RunResources { cache: output_cache, digests, id, stop, emit, lock } = work;
         let home = &self.project.home;
         let shared_store =
-            self.store.as_ref().and_then(|(store, keys)| run_cache::open(store, keys, &self.plan, output_cache, emit));
+            self.store.as_ref().and_then(|(store, keys)| run_store::open(store, keys, &self.plan, output_cache, emit));
         let (kept_services, ready) = self.held.as_ref().map(KeptServers::kept_services).unzip();
         let output_source = shared_store.clone().map(|store| Arc::new(store) as _);
         let options = RunOptions { output_source, kept_services, ..self.options.clone() };
@@ -517,7 +517,7 @@ impl PreparedRun {
             emit(Event::Notice { task: None, text });
         }
         if let Some(store) = shared_store {
-            run_cache::finish(&store, stop, &self.manifest, emit).await;
+            run_store::finish(&store, stop, &self.manifest, emit).await;
         }
         if let (Some((address, signatures)), Ok((summary, _))) = (&self.store, &summary) {
             shared_results::share((address, signatures), home, id, &self.plan, &summary.done, emit).await;
