@@ -56,7 +56,7 @@ pub fn perform_of_list(
 }
 
 /// The same, except that it does not wait for a run that keeps its servers up: see [`RunEnd::gave_way`].
-/// `signals` are those of all its tries.
+/// `signals` are those of all its attempts.
 pub fn perform_beside_servers(
     global: &Global,
     request: &cli::RunRequest,

@@ -82,7 +82,7 @@ fn why_unrecorded(path: &Path, folder: &str, records: &[Arc<TaskRecord>]) -> Str
     }
 }
 
-/// Leftovers of a crash: files and links that were being replaced, and output folders of tries that did not end (no record
+/// Leftovers of a crash: files and links that were being replaced, and output folders of attempts that did not end (no record
 /// and no run with a tag names them, they were never shown, nothing continues in them, they are no result).
 ///
 /// # Errors

@@ -39,7 +39,7 @@ pub struct PartialFile {
 }
 
 impl OutputCache {
-    /// The folder for what another machine made: the one that an earlier, cut-off try left, or a new one.
+    /// The folder for what another machine made: the one that an earlier, cut-off attempt left, or a new one.
     pub fn incoming(&self, key: &Digest) -> Result<Incoming, PathError> {
         let (start, end) = (format!("{}-", key.short()), "-from-resume");
         if let Some(folder) = self.left_to_resume(&start, end, |_| true)? {
@@ -83,7 +83,7 @@ impl Incoming {
     }
 
     /// Makes folders and links, removes what is not on the list, and returns which files are to come: indices into `items`.
-    /// Reads what an earlier try left. The list must be fit ([`super::unfit`]).
+    /// Reads what an earlier attempt left. The list must be fit ([`super::unfit`]).
     pub fn lay_out(&self, items: &[ParcelItem]) -> Result<Vec<usize>, PathError> {
         let wanted: BTreeMap<&Path, &ParcelItem> = items.iter().map(|item| (item.path.as_path(), item)).collect();
         let is_large = |name: &str| items.iter().any(|item| item.digest.is_some_and(|d| name == parts_name(&d)));

@@ -51,7 +51,7 @@ enum LockUse {
     Serve,
 }
 
-/// What became of a try.
+/// The outcome of trying to take the lock.
 #[derive(Debug)]
 pub enum LockAttempt {
     Acquired(ProjectLock),

@@ -15,7 +15,7 @@
 //!   shipped/             copies of input files that the program has in it
 //!   clients/             another state folder, of benchmarks beside `regatta serve`
 //!   arrays/              scripts of job arrays, and what the batch system prints for their elements
-//!   failed/<task>        → the output folder of the last failed try
+//!   failed/<task>        → the output folder of the last failed attempt
 //!   lowered/<key>.json   what a retry lowered for a task of that key, because memory ran out
 //!   bench/<digest>/      the manifest of a `regatta bench` line; the newest 100
 //!   plans/<id>.plan      a manifest compiled to a plan; `.from`: its digest, and what it was compiled from
@@ -31,9 +31,9 @@
 //! When a *record* names it: a sealed line appended to `records` by one write, after the folder was hashed. A
 //! half-written folder has no record, so it cannot be taken for a whole one. The folder is not renamed: builds
 //! bake the path of their output folder into their files (CMake trees, virtual environments), and a rename would
-//! break them. Its name ends in a number that is new for every try, because a run counts on from the time at which
+//! break them. Its name ends in a number that is new for every attempt, because a run counts on from the time at which
 //! it began: a writer that outlived its run writes beside, never into, what a later run accepts. A stage with `resume` goes on in the
-//! folder that its last try left, until that is accepted: then the next try has a new one.
+//! folder that its last attempt left, until that is accepted: then the next attempt has a new one.
 //!
 //! Before an output is used, its files are compared with the record (size, times, inode; content when those
 //! differ). What was changed or deleted is made again.

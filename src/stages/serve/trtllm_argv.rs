@@ -78,7 +78,7 @@ fn lowered_options(server: &TrtllmServe, lowered: &ReducedSetting) -> Option<Trt
     Some(TrtllmServe { options: serde_json::from_value(options).ok()?, ..server.clone() })
 }
 
-/// What a number among the options of a task's servers is in this try.
+/// What a number among the options of a task's servers is in this attempt.
 pub fn option_value(context: &TaskContext, knob: &str) -> Option<f64> {
     if let Some(lowered) = context.lease.lowered.as_ref().filter(|lowered| lowered.knob == knob) {
         return Some(lowered.to);
