@@ -45,7 +45,7 @@ pub(super) fn perform(global: &Global, request: MlperfAction) -> Result<CliExit,
     }
 }
 
-/// Prints what the gate found, and writes the table of results where one is wanted.
+/// Prints what the submission check found, and writes the table of results where one is wanted.
 fn verdict(
     examined: &SubmissionReport,
     csv: Option<&Path>,

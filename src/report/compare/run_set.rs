@@ -80,7 +80,7 @@ impl RunSet {
         self.rows_of(|run| &run.measures)
     }
 
-    /// The same of what only a gate looks at.
+    /// The same, of what only a condition looks at.
     pub(super) fn gate_rows(&self) -> impl Iterator<Item = RunSetRow<'_>> {
         self.rows_of(|run| &run.gate_measures)
     }
