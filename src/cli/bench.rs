@@ -205,8 +205,8 @@ pub(super) fn into_command(mut args: BenchArgs) -> Result<BenchCommand, Argument
     }
     let limits = args.limit.iter().map(|text| limit(text)).collect::<Result<Vec<_>, _>>()?;
     let has = |wanted: &str| limits.iter().any(|(key, _)| key == wanted);
-    let has_promise = !args.goodput.is_empty() || args.ttft_p99.is_some() || args.tpot_p99.is_some();
-    if has("goodput") && !has_promise && !has("ttft_p99") && !has("tpot_p99") {
+    let has_slo = !args.goodput.is_empty() || args.ttft_p99.is_some() || args.tpot_p99.is_some();
+    if has("goodput") && !has_slo && !has("ttft_p99") && !has("tpot_p99") {
         return invalid_value(
             "`--limit goodput=…` needs the SLO of each request\n  hint: `--goodput ttft:450 tpot:40`, in ms",
         );
@@ -578,7 +578,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_behind_the_promises_is_the_target() {
+    fn a_target_behind_the_slos_is_the_target() {
         let bench = read("--goodput ttft:150 tpot:40 sim:").unwrap();
         assert_eq!((bench.target.as_str(), bench.slo), ("sim:", vec![("ttft", 150.0), ("tpot", 40.0)]));
         assert!(read("--goodput ttft:150 tpot:40").unwrap_err().to_string().contains("no TARGET"));

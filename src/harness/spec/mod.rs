@@ -71,7 +71,7 @@ impl BenchSpec {
         ResponseBounds { time_out, ..ResponseBounds::of(self.request.response_limits, has_logits) }
     }
 
-    /// The promise to single requests: the one given, or what the limits say of the 99th of a hundred.
+    /// The SLO of each request: the one given, or what the limits say of the 99th of a hundred.
     pub(super) fn slo(&self) -> Slo {
         if !self.slo.is_empty() {
             return self.slo;

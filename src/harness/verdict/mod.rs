@@ -309,7 +309,7 @@ fn limits(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
 
 fn goodput(limit: GoodputLimit, result: &RunResult, found: &mut VerdictReasons) {
     let Some(goodput) = &result.goodput else {
-        let text = "there is no goodput to check against its limit: `slo` has no promise".to_owned();
+        let text = "there is no goodput to check against its limit: `slo` is not set".to_owned();
         return found.add(VerdictCheck::Limits, ReasonSeverity::InvalidLoad, text);
     };
     let text = match limit {
