@@ -60,7 +60,7 @@ pub use measure::result_files::{
     GPU_READINGS, REQUESTS, RESULT, RUN_FILES, amend, read_records, read_result, result_schema, write, write_result,
 };
 pub use measure::sessions_summary::SessionsSummary;
-pub use measure::stability::{ColdStart, Occupancy, ServerStall, Stability, Sustained};
+pub use measure::stability::{ColdStart, Occupancy, ServerFreeze, Stability, Sustained};
 pub use measure::steady::{Steady, TtftDrift};
 pub use measure::verdict_check::VerdictCheck;
 pub use measure::verdict_reason::{Reason, ReasonSeverity};

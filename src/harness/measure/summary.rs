@@ -18,7 +18,7 @@ use crate::harness::tokens::{CHUNKS, TokenSource};
 use crate::harness::transport::call::{CallKind, TokenCounting};
 use crate::harness::{
     BenchSpec, CachedInput, FailureClass, Goodput, LoadConditions, LoadPattern, RequestEnd, RequestRecord,
-    RequestRecords, RequestSchedule, ServerStall, Stability, Steady, Transport,
+    RequestRecords, RequestSchedule, ServerFreeze, Stability, Steady, Transport,
 };
 use crate::spec::StreamMode;
 
@@ -253,7 +253,7 @@ fn steady(
     spec: &BenchSpec,
     all: &Collector<RequestRecords>,
     tokens: &TokenCounts,
-    freeze: Option<&ServerStall>,
+    freeze: Option<&ServerFreeze>,
 ) -> Option<Steady> {
     let (zero, by_second) = (spec.scenario.zero_point(), &all.ok_tokens_by_second);
     let steady = Steady::of(&all.records, by_second, freeze, zero, &tokens.source)?;

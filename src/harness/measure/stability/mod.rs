@@ -19,7 +19,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use cold_start::ColdStart;
-pub use freeze::ServerStall;
+pub use freeze::ServerFreeze;
 pub use occupancy::Occupancy;
 pub use sustained::Sustained;
 
@@ -38,7 +38,7 @@ pub struct Stability {
     /// How much longer late requests took than early ones, where the run is too short for `growth`.
     pub lag: Option<Lag>,
     pub cold_start: Option<ColdStart>,
-    pub freeze: Option<ServerStall>,
+    pub freeze: Option<ServerFreeze>,
     pub occupancy: Option<Occupancy>,
     pub sustained: Option<Sustained>,
 }
@@ -51,7 +51,7 @@ impl Stability {
         let is_plain = spec.content.sessions.is_none();
         let is_at_once = matches!(spec.scenario, LoadPattern::Offline);
         let is_closed = matches!(spec.scenario, LoadPattern::Concurrency { .. });
-        let freeze = ServerStall::of(records);
+        let freeze = ServerFreeze::of(records);
         let (growth, lag) = if is_constant && is_plain { growth_or_lag(spec, records) } else { (None, None) };
         Self {
             growth,
