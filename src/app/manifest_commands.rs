@@ -4,9 +4,9 @@ use super::expression_guard::expand;
 use super::project::{Project, colored};
 use crate::app::error::CommandError;
 use crate::app::output::{print, print_error};
-use crate::cli::{CheckFormat, CheckRequest, CliExit, Global, RunList, SchemaOf, ShowRequest};
+use crate::cli::{CheckFormat, CheckRequest, CliExit, Global, ListRequest, SchemaOf, ShowRequest};
 use crate::diag::{CheckProblem, CheckedManifest, check_github, check_json, check_sarif};
-use crate::manifest::{catalogue, schema as manifest_schema};
+use crate::manifest::{list_manifests, schema as manifest_schema};
 use crate::report::{self, Styler, counted};
 
 /// The errors of every manifest; one line for each good one.
@@ -56,9 +56,9 @@ pub(super) fn show(global: &Global, request: &ShowRequest) -> Result<CliExit, Co
     Ok(CliExit::Done)
 }
 
-pub(super) fn list(global: &Global, request: RunList) -> Result<CliExit, CommandError> {
+pub(super) fn list(global: &Global, request: ListRequest) -> Result<CliExit, CommandError> {
     let project = Project::open_current(global)?;
-    let all: Vec<report::ManifestRow> = catalogue(&project.manifests)?
+    let all: Vec<report::ManifestRow> = list_manifests(&project.manifests)?
         .into_iter()
         .map(|listed| report::ManifestRow {
             name: listed.name,

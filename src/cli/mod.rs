@@ -44,9 +44,9 @@ pub use parse::{CliParseError, command, parse};
 pub use request::{
     BalancerPolicy, BulkRequest, Calibrate, CalibratedScheduler, CheckFormat, CheckRequest, CliJob, Color, Compare,
     Doctor, EventFormat, ExplainRequest, ExportRequest, FleetRequest, Force, Gc, Global, ImportRequest, InitRequest,
-    Invocation, Logs, OutputVerbosity, PlanFormat, PlanRequest, ProvenanceRequest, Report, RepositoryAction,
-    RepositoryFill, RunList, RunRequest, RunTarget, RunsRequest, SchemaOf, Select, Selftest, ServeRequest, Shell,
-    ShowRequest, Simulate, Status, WhatIf,
+    Invocation, ListRequest, Logs, OutputVerbosity, PlanFormat, PlanRequest, ProvenanceRequest, Report,
+    RepositoryAction, RepositoryFill, RunRequest, RunTarget, RunsRequest, SchemaOf, Select, Selftest, ServeRequest,
+    Shell, ShowRequest, Simulate, Status, WhatIf,
 };
 pub use store::{StoreAction, StoreGc, StoreRequest, StoreSelection};
 pub use triton::{Infer, Triton, TritonAction, TritonProtocol, TritonUrl};

@@ -21,9 +21,9 @@ use super::lock;
 use super::mlperf;
 use super::request::{
     CheckRequest, CliJob, Color, Compare, Doctor, ExplainRequest, ExportRequest, Gc, Global, ImportRequest,
-    InitRequest, Invocation, Logs, OutputVerbosity, PlanFormat, PlanRequest, ProvenanceRequest, Report,
-    RepositoryAction, RepositoryFill, RunList, RunRequest, RunsRequest, SchemaOf, Select, Selftest, ShowRequest,
-    Simulate, Status,
+    InitRequest, Invocation, ListRequest, Logs, OutputVerbosity, PlanFormat, PlanRequest, ProvenanceRequest, Report,
+    RepositoryAction, RepositoryFill, RunRequest, RunsRequest, SchemaOf, Select, Selftest, ShowRequest, Simulate,
+    Status,
 };
 use super::serve;
 use super::simulation;
@@ -184,7 +184,7 @@ fn job(command: CliCommand) -> Result<CliJob, ArgumentError> {
             reject_duplicates(&settings)?;
             CliJob::Show(ShowRequest { manifest, settings, json: args.json })
         }
-        CliCommand::List(args) => CliJob::List(RunList { json: args.json }),
+        CliCommand::List(args) => CliJob::List(ListRequest { json: args.json }),
         CliCommand::Schema(args) => CliJob::Schema(match args.of {
             SchemaWord::Manifest => SchemaOf::Manifest,
             SchemaWord::Result => SchemaOf::Result,

@@ -70,7 +70,7 @@ pub enum CliJob {
     Lock(LockAction),
     Check(CheckRequest),
     Show(ShowRequest),
-    List(RunList),
+    List(ListRequest),
     Schema(SchemaOf),
     Init(InitRequest),
     /// The program's name alone.
@@ -270,7 +270,7 @@ pub struct ShowRequest {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RunList {
+pub struct ListRequest {
     pub json: bool,
 }
 

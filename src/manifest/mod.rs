@@ -51,7 +51,7 @@ pub use given_values::GivenValues;
 pub use library::{ManifestLibrary, is_shipped, shipped};
 pub use limited_text::LimitedText;
 pub use load::{load, load_with_errors, outline};
-pub use loaded::{ListedManifest, Manifest, ShownValue, catalogue};
+pub use loaded::{ListedManifest, Manifest, ShownValue, list_manifests};
 pub(crate) use order::order;
 pub use outline::{DeclaredParam, ManifestOutline};
 pub use param::ResolvedParam;
