@@ -6,8 +6,8 @@ use anyhow::Context as _;
 use serde::de::DeserializeOwned;
 
 use super::project::Project;
+use crate::app::console::{print, print_error};
 use crate::app::error::CommandError;
-use crate::app::output::{print, print_error};
 use crate::cli::{Calibrate, CalibratedScheduler, CliExit, Global};
 use crate::files::read_text;
 use crate::manifest::ManifestLibrary;

@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use super::find_result::{FoundSweep, ResultFinder, TaskRuns, find_all};
 use super::found_result::FoundResult;
+use crate::app::console::{print, print_error};
 use crate::app::error::CommandError;
-use crate::app::output::{print, print_error};
 use crate::cli::{CliExit, Compare, Global, Report};
 use crate::interop::{self, COPY_REPEATS, MeasuredRun, Tool};
 use crate::report::compare::{

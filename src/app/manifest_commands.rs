@@ -2,8 +2,8 @@
 
 use super::expression_guard::expand;
 use super::project::{Project, colored};
+use crate::app::console::{print, print_error};
 use crate::app::error::CommandError;
-use crate::app::output::{print, print_error};
 use crate::cli::{CheckFormat, CheckRequest, CliExit, Global, ListRequest, SchemaOf, ShowRequest};
 use crate::diag::{CheckProblem, CheckedManifest, check_github, check_json, check_sarif};
 use crate::manifest::{list_manifests, schema as manifest_schema};

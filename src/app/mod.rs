@@ -7,6 +7,7 @@ mod calibrate;
 mod clean;
 mod compare;
 mod completion;
+mod console;
 mod decisions;
 mod doctor;
 mod earlier_runs;
@@ -31,7 +32,6 @@ mod manual;
 mod mlperf;
 mod observed_run;
 mod out_folder;
-mod output;
 mod own_fault;
 mod past_runs;
 mod plan_estimates;
@@ -64,8 +64,8 @@ use std::sync::Arc;
 pub use self::lockfile::{LockFile, LockFileError, read as read_lock_file};
 
 use self::completion::ProjectOffers;
+use self::console::{print, print_error};
 use self::error::CommandError;
-use self::output::{print, print_error};
 use crate::cli::{self, CliExit, CliJob, Invocation};
 use crate::mlperf::loadgen;
 
@@ -74,14 +74,14 @@ pub fn main() -> ExitCode {
     file_size_limit::make_it_an_error();
     if let Some(offered) = cli::complete(std::env::args_os(), || Arc::new(ProjectOffers::here())) {
         // As it is: the shell's separator is a control character.
-        let _ = std::io::stdout().write_all(offered.as_bytes()).inspect_err(output::note);
+        let _ = std::io::stdout().write_all(offered.as_bytes()).inspect_err(console::note);
         return ExitCode::SUCCESS;
     }
     let request = match cli::parse(std::env::args_os()) {
         Ok(request) => request,
         Err(refused) => {
-            let _ = refused.print().inspect_err(output::note);
-            return output::exit_code(refused.exit(), false);
+            let _ = refused.print().inspect_err(console::note);
+            return console::exit_code(refused.exit(), false);
         }
     };
     let color = request.global.color.choice();
@@ -98,7 +98,7 @@ pub fn main() -> ExitCode {
             error.exit()
         })
     });
-    output::exit_code(exit, goes_on)
+    console::exit_code(exit, goes_on)
 }
 
 /// Commands that do more than print: their work matters also when the reader of their output is gone.

@@ -8,15 +8,15 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
+use super::console::{PiecePrinter, is_closed};
 use super::find_result::named_run;
 use super::found_result::search_in;
 use super::history::shown_manifest;
 use super::observed_run::{ObservedRun, holding_run, is_held};
-use super::output::{PiecePrinter, is_closed};
 use super::project::{Project, hint_of_runs_above};
 use super::shared_results;
+use crate::app::console::{print, print_error};
 use crate::app::error::CommandError;
-use crate::app::output::{print, print_error};
 use crate::cli::{self, CliExit, Global, Logs, Status};
 use crate::event::{Done, RunId, TaskId};
 use crate::files::read_text;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::project::colored;
+use crate::app::console::{print, print_error};
 use crate::app::error::CommandError;
-use crate::app::output::{print, print_error};
 use crate::cli::{CliExit, Global, RepositoryAction, RepositoryFill};
 use crate::diag::{Diagnostic, Diagnostics, Severity, Span};
 use crate::files::read_text;

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use super::expression_guard::watch_templates;
 use super::run;
+use crate::app::console::print_error;
 use crate::app::error::CommandError;
-use crate::app::output::print_error;
 use crate::cli::CliExit;
 use crate::exec::process;
 use crate::runner::store::JobFolder;

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::run_store;
+use crate::app::console::print_error;
 use crate::app::error::CommandError;
-use crate::app::output::print_error;
 use crate::cli::StoreSelection;
 use crate::event::{Done, Event, RunId, TaskId};
 use crate::files::read_text;

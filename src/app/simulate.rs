@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::app::console::print;
 use crate::app::error::CommandError;
-use crate::app::output::print;
 use crate::cli::{CliExit, Simulate};
 use crate::sim::{self, Addresses, Faults, GroundTruthServer, ResponsePattern, ResponseScript, SimOptions};
 

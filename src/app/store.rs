@@ -7,8 +7,8 @@ use serde_json::json;
 
 use super::project::{Project, options};
 use super::run_store;
+use crate::app::console::{print, print_error};
 use crate::app::error::CommandError;
-use crate::app::output::{print, print_error};
 use crate::cli::{CliExit, Global, KeyValueArg, Select, StoreAction, StoreGc, StoreRequest};
 use crate::event::{Event, RunId, TaskId};
 use crate::plan::Plan;

@@ -12,8 +12,8 @@ use serde_json::{Map, Value, json};
 
 use super::unknown_numbers::UnknownNumbers;
 use super::{bench, imported_run};
+use crate::app::console::{print, print_error};
 use crate::app::error::CommandError;
-use crate::app::output::{print, print_error};
 use crate::cli::{self, CliExit, CliJob, Global};
 use crate::interop::{
     ScriptBench, Sweep, TranslatedBench, TranslatedScript, Translation, TranslationError, TranslationKind, origin,

@@ -1,8 +1,8 @@
 //! `regatta doctor`: what this machine has, what a manifest needs of it, and what to do about the difference.
 
+use crate::app::console::print;
 use crate::app::doctor::{examine, needs};
 use crate::app::error::CommandError;
-use crate::app::output::print;
 use crate::app::project::Project;
 use crate::cli::{CliExit, Doctor, Force, Global, Select};
 use crate::report::FindingLevel;

@@ -8,8 +8,8 @@ mod upload;
 
 use std::path::Path;
 
+use crate::app::console::print;
 use crate::app::error::CommandError;
-use crate::app::output::print;
 use crate::cli::{CliExit, Global, MlperfAction};
 use crate::files::metadata_if_there;
 use crate::mlperf::{self, Round, SubmissionReport};

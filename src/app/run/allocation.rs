@@ -17,8 +17,8 @@ use serde_json::Value;
 
 use super::execute::{perform, serve};
 use super::signals::{StopSignals, interrupt, print_event};
+use crate::app::console::{print_bytes, print_error};
 use crate::app::error::CommandError;
-use crate::app::output::{print_bytes, print_error};
 use crate::app::project::Project;
 use crate::cli::{self, CliExit, Global, KeyValueArg, RunTarget};
 use crate::event::{Failure, FailureKind};

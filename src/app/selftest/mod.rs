@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::app::console::{print, print_error};
 use crate::app::error::CommandError;
-use crate::app::output::{print, print_error};
 use crate::cli::{CliExit, Global, OutputVerbosity, Selftest};
 use crate::event::{Endpoint, Stop, Verdict};
 use crate::files::read_text;

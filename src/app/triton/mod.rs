@@ -8,8 +8,8 @@ mod metrics;
 use std::collections::BTreeMap;
 
 use self::connection::ServerConnection;
+use crate::app::console::{print, print_error};
 use crate::app::error::CommandError;
-use crate::app::output::{print, print_error};
 use crate::cli::{CliExit, Global, KeyValueArg, Triton, TritonAction};
 use crate::diag::did_you_mean;
 use crate::report::{Styler, server};

@@ -5,8 +5,8 @@ use std::thread;
 use anyhow::Context as _;
 
 use super::question::Question;
+use crate::app::console::print;
 use crate::app::error::CommandError;
-use crate::app::output::print;
 use crate::cli::{BalancerPolicy, CliExit, FleetRequest, Global, WhatIf};
 use crate::files::read_text;
 use crate::report::{FleetRow, Styler, WhatIfProblem, fleet_json, fleet_text};

@@ -9,8 +9,8 @@ mod question;
 use std::thread;
 
 use super::project::Project;
+use crate::app::console::{print, print_error};
 use crate::app::error::CommandError;
-use crate::app::output::{print, print_error};
 use crate::cli::{BalancerPolicy, CliExit, Global, Select, WhatIf};
 use crate::report::{Styler, WhatIfRow, html, what_if_json, what_if_text};
 use crate::runner::store::write_named;

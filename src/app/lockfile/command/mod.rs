@@ -8,10 +8,10 @@ mod write;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use crate::app::console::print;
 use crate::app::error::CommandError;
 use crate::app::lockfile::render;
 use crate::app::lockfile::{DifferenceWeight, LockDifference, LockExtent, LockFile, LockPart, LockSection, compare};
-use crate::app::output::print;
 use crate::app::project::{Project, options};
 use crate::cli::{CliExit, Global, KeyValueArg, LockAction, Select};
 use crate::report::Styler;
