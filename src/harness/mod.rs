@@ -33,7 +33,7 @@ mod tokens;
 mod transport;
 mod verdict;
 
-pub use drive::driver::{BenchProgress, measure, measure_outside, run};
+pub use drive::driver::{BenchProgress, measure, measure_external, run};
 pub use drive::external_driver::{CallInlet, ExternalObserver};
 pub use error::{ApiKeyFault, HarnessError, ResultFormatError, ScheduleError, TransportFailure, UnsupportedRequest};
 pub use identity::{

@@ -123,7 +123,7 @@ fn spec(server: &GroundTruthServer) -> Result<BenchSpec, Box<dyn std::error::Err
         endpoints: vec![server.address.to_string().parse()?],
         protocol: regatta::harness::Transport::Kserve,
         model: "tensorrt_llm".to_owned(),
-        scenario: LoadPattern::Outside(CallSource::AtTimes),
+        scenario: LoadPattern::External(CallSource::AtTimes),
         arrivals: Arrivals::Constant,
         stop: StopAfter::default(),
         input_len: Length::Given,

@@ -81,7 +81,7 @@ pub async fn run(spec: &BenchSpec, stop: &Stop, progress: impl Fn(BenchProgress)
 
 /// As [`measure`], but an external driver issues the requests: `open` gets the inlet when everything is ready, and must
 /// not wait. The run ends when the inlet is dropped and every request has ended. Times count from the first call.
-pub async fn measure_outside(
+pub async fn measure_external(
     spec: &BenchSpec,
     samples: &[ExternalSample],
     observer: Arc<dyn ExternalObserver>,
@@ -92,8 +92,8 @@ pub async fn measure_outside(
     let schedule = Arc::new(plan::for_external_driver(spec, samples)?);
     let queue = PlanQueue::new(&schedule, spec)?;
     let sample_cache = Arc::new(SampleCache::new(Arc::clone(&schedule), observer));
-    let outside = ExternalDriverSetup { sample_cache, send_inlet: Box::new(open) };
-    drive(Arc::new(spec.clone()), schedule, queue, Some(outside), stop, progress).await
+    let external = ExternalDriverSetup { sample_cache, send_inlet: Box::new(open) };
+    drive(Arc::new(spec.clone()), schedule, queue, Some(external), stop, progress).await
 }
 
 struct ExternalDriverSetup<'a> {
@@ -105,13 +105,13 @@ async fn drive(
     spec: Arc<BenchSpec>,
     schedule: Arc<RequestSchedule>,
     queue: PlanQueue,
-    outside: Option<ExternalDriverSetup<'_>>,
+    external: Option<ExternalDriverSetup<'_>>,
     stop: &Stop,
     progress: impl Fn(BenchProgress),
 ) -> Result<UnjudgedRun, HarnessError> {
     let queue = Arc::new(queue);
     // Users who send for a time send as many requests as they can.
-    let is_counted = outside.is_none() && (spec.scenario.is_open_loop() || queue.has_all());
+    let is_counted = external.is_none() && (spec.scenario.is_open_loop() || queue.has_all());
     let scheduled = is_counted.then_some(schedule.requests.len() as u64);
     let bodies = Arc::new(PreparedMessages::for_plan(&spec, &schedule));
     let room = spec.pace.max_in_flight.map(|most| Arc::new(Semaphore::new(most as usize)));
@@ -139,8 +139,8 @@ async fn drive(
             in_flight_permits: room.clone(),
             keeps_answers,
             tls: tls.clone(),
-            inbox: Cell::new(outside.as_ref().map(|outside| CallInbox {
-                sample_cache: Arc::clone(&outside.sample_cache),
+            inbox: Cell::new(external.as_ref().map(|external| CallInbox {
+                sample_cache: Arc::clone(&external.sample_cache),
                 arrivals: outlets.remove(0),
             })),
         })?);
@@ -152,7 +152,7 @@ async fn drive(
         }
     }
     let log = Arc::default();
-    let t0 = match outside {
+    let t0 = match external {
         None => clock.now() + RUN_UP.as_nanos() as u64,
         Some(ExternalDriverSetup { sample_cache, send_inlet: open }) => {
             let (tell_begun, begun) = oneshot::channel();
@@ -168,7 +168,7 @@ async fn drive(
     progress(sum_progress(&lives, scheduled));
     let untaken = if users(&spec) > 0 { queue.unreached_requests() } else { 0 };
     let schedule = match &spec.scenario {
-        LoadPattern::Outside(_) => {
+        LoadPattern::External(_) => {
             let log = log.lock();
             Arc::new(schedule.with_issued(called(&schedule, &log, clock, t0)))
         }

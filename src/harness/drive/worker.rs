@@ -72,10 +72,10 @@ impl WorkerJob {
             self.inbox.set(Some(inbox));
         }
         let mut bytes = 0;
-        let is_outside = matches!(self.spec.scenario, LoadPattern::Outside(_));
+        let is_external = matches!(self.spec.scenario, LoadPattern::External(_));
         for (index, session) in self.worker_sessions() {
             let Some(message) = self.messages(&session).next() else { continue };
-            if is_outside || bytes >= self.bodies.bytes / self.workers {
+            if is_external || bytes >= self.bodies.bytes / self.workers {
                 break;
             }
             let body = encoder.message(&self.schedule, index, message, &PreviousAnswers::default())?;

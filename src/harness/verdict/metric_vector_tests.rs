@@ -164,7 +164,7 @@ fn every_metric_has_the_zero_point_and_the_token_source_of_its_run() {
         all.records.push(record);
     }
     let spec = BenchSpec {
-        scenario: LoadPattern::Outside(CallSource::AtTimes),
+        scenario: LoadPattern::External(CallSource::AtTimes),
         request: Request { return_perf_metrics: true, ..Request::default() },
         ..spec(100)
     };

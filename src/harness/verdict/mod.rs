@@ -390,7 +390,7 @@ fn requests_usage(spec: &BenchSpec) -> bool {
 fn answers(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
     let tokens = &result.tokens;
     // With an external driver an output length is a limit, not a request.
-    let is_limit = matches!(spec.scenario, LoadPattern::Outside(_));
+    let is_limit = matches!(spec.scenario, LoadPattern::External(_));
     if tokens.longer + if is_limit { 0 } else { tokens.shorter } > 0 {
         let by = if tokens.source.contains(RETOKENIZED) {
             "; they were counted by tokenising their text again, which may find a few more or less than were generated"
@@ -408,7 +408,7 @@ fn answers(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
     }
     let is_whole = result.client.call == "unary" || spec.request.streaming == Some(false);
     let is_by_whole_answers =
-        matches!(spec.scenario, LoadPattern::Offline | LoadPattern::Outside(CallSource::AllAtOnce));
+        matches!(spec.scenario, LoadPattern::Offline | LoadPattern::External(CallSource::AllAtOnce));
     if !is_by_whole_answers && is_whole {
         let text = "answers do not stream, so TTFT is the time of the whole answer".to_owned();
         found.add(VerdictCheck::Unary, ReasonSeverity::Warning, text);

@@ -42,7 +42,7 @@ pub struct LoadgenTest {
     pub dataset: DatasetRecord,
     /// Logs and results go here.
     pub out: PathBuf,
-    /// The servers and the requests. Its scenario is `Outside`.
+    /// The servers and the requests. Its scenario is `External`.
     pub spec: BenchSpec,
     pub round: String,
     pub benchmark: String,

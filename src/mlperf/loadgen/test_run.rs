@@ -105,7 +105,7 @@ pub(super) fn run_loadgen(
         let signals = signals.map_err(|source| HarnessError::System { what: "no signals".to_owned(), source });
         let stopped = stop_on_signal(signals?, &stop);
         tokio::select! {
-            measured = harness::measure_outside(&test.spec, samples, Arc::new(CompletionSender(sender)), open, &stop, progress) => measured,
+            measured = harness::measure_external(&test.spec, samples, Arc::new(CompletionSender(sender)), open, &stop, progress) => measured,
             () = stopped => unreachable!("signals have no end"),
         }
     });

@@ -84,8 +84,8 @@ impl InferRequestTemplate {
     pub fn new(spec: &BenchSpec, contract: &ModelMetadata) -> Result<Self, UnsupportedRequest> {
         let mut faults = spec.request.faults(spec.vocab_size);
         let interface = spec.request.interface.unwrap_or_else(|| contract.interface());
-        let is_outside = matches!(spec.scenario, LoadPattern::Outside(_));
-        if is_outside && interface == Interface::Text {
+        let is_external = matches!(spec.scenario, LoadPattern::External(_));
+        if is_external && interface == Interface::Text {
             faults.push(
                 "it takes text, and samples of LoadGen are token ids: name a model that has the input `input_ids`"
                     .to_owned(),
@@ -191,7 +191,7 @@ impl InferRequestTemplate {
             has_extra_outputs: wants_more,
             end_id: request.end_id.unwrap_or(spec.end_id),
             cancel: request.cancel,
-            may_end_early: request.stop_words.is_some() || is_outside,
+            may_end_early: request.stop_words.is_some() || is_external,
             interface,
             names,
             model: spec.model.clone(),

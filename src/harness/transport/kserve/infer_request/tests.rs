@@ -206,8 +206,8 @@ fn a_text_model_does_not_answer_samples_of_token_ids() {
         outputs: Some(offer(&[("text_output", "BYTES")])),
         ..ModelMetadata::default()
     };
-    let outside = BenchSpec { scenario: LoadPattern::Outside(CallSource::AtTimes), ..spec(Request::default()) };
-    let faults = InferRequestTemplate::new(&outside, &contract).unwrap_err().faults;
+    let external = BenchSpec { scenario: LoadPattern::External(CallSource::AtTimes), ..spec(Request::default()) };
+    let faults = InferRequestTemplate::new(&external, &contract).unwrap_err().faults;
     assert!(faults[0].starts_with("it takes text, and samples of LoadGen are token ids"), "{faults:?}");
-    assert!(InferRequestTemplate::new(&outside, &ModelMetadata::default()).is_ok());
+    assert!(InferRequestTemplate::new(&external, &ModelMetadata::default()).is_ok());
 }
