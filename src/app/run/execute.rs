@@ -275,26 +275,26 @@ impl PreparedRun {
         let threads = thread::available_parallelism().map_or(1, usize::from).clamp(1, 8);
         check_threads(threads + THREADS_BESIDE)?;
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
-        let teller = ProgressPrinter::start(self.display_options);
-        let send = teller.send.clone();
+        let printer = ProgressPrinter::start(self.display_options);
+        let send = printer.send.clone();
         let held = self.held.as_ref().map(KeptServers::phase);
         let first = move |stop: &Stop| held.as_ref().and_then(ServingPhase::end).unwrap_or_else(|| interrupt(stop));
         let _answered = signals.answer(first, move |event| drop(send.send(Some(event))))?;
         // While it was prepared, after another one of the same command.
         if stop.is_requested() {
-            teller.close();
+            printer.close();
             return Ok(RunEnd::without_tasks(CliExit::Interrupted));
         }
         process::adopt_orphans()?;
         let asked = Instant::now();
-        let lock = match take_lock(&home, self.gives_way, &stop, &teller.send)? {
+        let lock = match take_lock(&home, self.gives_way, &stop, &printer.send)? {
             LockWait::Acquired(lock) => lock,
             LockWait::Interrupted => {
-                teller.close();
+                printer.close();
                 return Ok(RunEnd::without_tasks(CliExit::Interrupted));
             }
             LockWait::GaveWay => {
-                teller.close();
+                printer.close();
                 return Ok(RunEnd { gave_way: true, ..RunEnd::without_tasks(CliExit::Interrupted) });
             }
         };
@@ -320,7 +320,7 @@ impl PreparedRun {
         output_cache.begin()?;
         let digests = Arc::new(Digests::load(&home));
         let scraped = self.metrics_listen.as_ref().map(|_| Arc::new(parking_lot::Mutex::new(RunState::new())));
-        let sink = Arc::new(EventSink::new(&home, &id, &lock, teller.send.clone(), stop.clone(), scraped.clone())?);
+        let sink = Arc::new(EventSink::new(&home, &id, &lock, printer.send.clone(), stop.clone(), scraped.clone())?);
         let recorder = (!self.otlp.is_empty()).then(|| Arc::new(parking_lot::Mutex::new(OtlpRecorder::new())));
         let emit: EventEmitter = {
             let (sink, recorder) = (Arc::clone(&sink), recorder.clone());
@@ -366,7 +366,7 @@ impl PreparedRun {
         for text in unsaved.into_iter().chain(notice) {
             emit(Event::Notice { task: None, text });
         }
-        let mut live = teller.close();
+        let mut live = printer.close();
         // How the run ends is settled before it is recorded.
         let seconds = self.begun.elapsed().as_secs_f64();
         let finished = |exit: CliExit| Event::RunFinished { tally: summary.tally, exit: exit.code(), seconds };

@@ -22,7 +22,7 @@ use crate::harness::{HarnessError, LoadPattern, PlannedRequest};
 /// The state that all requests of a worker share while it runs.
 pub(in crate::harness) struct Dispatcher {
     pub job: WorkerJob,
-    pub links: Vec<Rc<Connection>>,
+    pub connections: Vec<Rc<Connection>>,
     pub encoder: Arc<RequestEncoder>,
     pub t0: u64,
     pub collector: Rc<RefCell<Collector>>,
@@ -264,19 +264,19 @@ impl Dispatcher {
             None => None,
         };
         let mut has_waited = false;
-        let (link, is_refused) = loop {
+        let (connection, is_refused) = loop {
             let turn = self.counts.turn.get() + 1;
             self.counts.turn.set(turn);
-            if let Some(link) = least_busy(&self.links, turn) {
+            if let Some(connection) = least_busy(&self.connections, turn) {
                 self.no_room_since.set(None);
-                break (link, false);
+                break (connection, false);
             }
             has_waited = true;
             let left = self.patience_for_room();
             if left.is_zero() {
                 // The limit may be raised while many are refused.
                 tokio::task::yield_now().await;
-                break (Rc::clone(&self.links[turn % self.links.len()]), true);
+                break (Rc::clone(&self.connections[turn % self.connections.len()]), true);
             }
             tokio::select! {
                 biased;
@@ -285,16 +285,18 @@ impl Dispatcher {
                 () = tokio::time::sleep(left) => {}
             }
         };
-        link.in_flight.set(link.in_flight.get() + 1);
+        connection.in_flight.set(connection.in_flight.get() + 1);
         add(&self.counts.waited_for_stream, u64::from(has_waited));
-        Some(AdmittedRequest { connection: link, permit, is_refused })
+        Some(AdmittedRequest { connection, permit, is_refused })
     }
 
     /// How long a request may still wait for room. A request in flight makes room when it ends; with none, only the servers can.
     fn patience_for_room(&self) -> Duration {
         let stall = self.job.spec.stall_timeout;
         let now = self.job.clock.now();
-        if self.no_room_since.get().is_none() && self.links.iter().all(|link| link.in_flight.get() == 0) {
+        if self.no_room_since.get().is_none()
+            && self.connections.iter().all(|connection| connection.in_flight.get() == 0)
+        {
             self.no_room_since.set(Some(now));
         }
         let waited = self.no_room_since.get().map_or(0, |since| now.saturating_sub(since));
@@ -344,7 +346,10 @@ impl Dispatcher {
 }
 
 /// The connection with room and the fewest requests in flight; ties rotate.
-fn least_busy(links: &[Rc<Connection>], turn: usize) -> Option<Rc<Connection>> {
-    let rotated = (0..links.len()).map(|step| &links[(turn + step) % links.len()]);
-    rotated.filter(|link| link.in_flight.get() < link.max_in_flight()).min_by_key(|link| link.in_flight.get()).cloned()
+fn least_busy(connections: &[Rc<Connection>], turn: usize) -> Option<Rc<Connection>> {
+    let rotated = (0..connections.len()).map(|step| &connections[(turn + step) % connections.len()]);
+    rotated
+        .filter(|connection| connection.in_flight.get() < connection.max_in_flight())
+        .min_by_key(|connection| connection.in_flight.get())
+        .cloned()
 }

@@ -97,7 +97,7 @@ pub use output_cache::{FinishedOutput, Lookup, OutputCache, Resumes};
 pub use outputs::{HashedFolder, ListedFolder, list_folder};
 pub use own_items::StateItems;
 pub use plan_cache::{CompilerId, NoOpConditions, PlanSources, WatchedOutput, WatchedPaths, WatchedTask};
-pub use portable_output::{ParcelItem, digest_of, leads_out, link_escape, unfit};
+pub use portable_output::{PortableItem, digest_of, leads_out, link_escape, unfit};
 pub use progress_file::{ProgressFile, read_progress};
 pub use record::TaskRecord;
 pub use result_files::{RESULT_FILES, has_result};
