@@ -89,7 +89,7 @@ fn prepare_and_execute(
     purpose: RunPurpose<'_>,
 ) -> Result<RunEnd, CommandError> {
     let begun = Instant::now();
-    let hold = if let RunPurpose::Serve(hold) = purpose { Some(hold) } else { None };
+    let serve = if let RunPurpose::Serve(request) = purpose { Some(request) } else { None };
     let project = Project { env: request.env.clone(), ..Project::open_current(global)? };
     let lock = match &request.locking {
         LockMode::Write { file, .. } => Some(file.as_path()),
@@ -104,7 +104,7 @@ fn prepare_and_execute(
         aside,
     };
     let may_be_no_op =
-        hold.is_none() && request.select.force == Force::Nothing && !matches!(request.locking, LockMode::Verify(..));
+        serve.is_none() && request.select.force == Force::Nothing && !matches!(request.locking, LockMode::Verify(..));
     let fresh = may_be_no_op.then(|| compiler.fresh_plan(|name| project.variable(name))).flatten();
     let earlier = fresh.and_then(|plan| {
         earlier_runs(&project, &request.manifest, &request.settings, &request.select, lock, plan).next()
@@ -130,8 +130,8 @@ fn prepare_and_execute(
     let otlp = OtlpEndpoints::of(request.otlp.as_deref(), |name| project.variable(name));
     otlp.check().map_err(CommandError::usage)?;
     request.junit.as_deref().map(ci_files::check_junit).transpose()?;
-    let held = hold.map(|hold| KeptServers::choose(&plan, hold)).transpose()?;
-    request.select.until.extend(held.iter().map(|held| held.name.clone()));
+    let kept_servers = serve.map(|serve| KeptServers::choose(&plan, serve)).transpose()?;
+    request.select.until.extend(kept_servers.iter().map(|servers| servers.name.clone()));
     let jobs = request.jobs.map_or_else(|| thread::available_parallelism().map_or(1, usize::from), NonZeroUsize::get);
     let mut options = RunOptions {
         jobs: jobs as u32,
@@ -139,21 +139,22 @@ fn prepare_and_execute(
         keep_going: request.keep_going,
         ..options(&plan, &request.select)?
     };
-    if let Some(held) = &held {
-        held.check_gpus(&plan, &options)?;
+    if let Some(servers) = &kept_servers {
+        servers.check_gpus(&plan, &options)?;
     }
     let launches = refuse_impossible_launches(&project, &plan, &options)?;
     if launches != CliExit::Done {
         return Ok(RunEnd::without_tasks(launches));
     }
-    if held.is_none() {
+    if kept_servers.is_none() {
         note_servers_alone(&request.manifest, &plan, &options);
     }
     let store = match run_store::address(request.store.address.as_deref())? {
         Some(address) => Some((address, run_store::signatures(&request.store)?)),
         None => None,
     };
-    let holding = lockfile::command::enforce(&project, &request, &mut plan, &mut options, Styler::chosen(look.color))?;
+    let lock_report =
+        lockfile::command::enforce(&project, &request, &mut plan, &mut options, Styler::chosen(look.color))?;
     let failures = refuse_known_failures(&project, &request, &plan, &options)?;
     if failures != CliExit::Done {
         return Ok(RunEnd::without_tasks(failures));
@@ -172,8 +173,8 @@ fn prepare_and_execute(
         in_place: request.on == RunTarget::InPlace,
         store,
         locking: request.locking.clone(),
-        lock_report: holding,
-        held,
+        lock_report,
+        kept_servers,
         gives_way: matches!(purpose, RunPurpose::BesideServers(_)),
         signals: match purpose {
             RunPurpose::OfList(signals) | RunPurpose::BesideServers(signals) => signals.clone(),
@@ -217,7 +218,7 @@ struct PreparedRun {
     locking: LockMode,
     lock_report: lockfile::command::LockReport,
     /// The servers that stay up.
-    held: Option<KeptServers>,
+    kept_servers: Option<KeptServers>,
     /// It does not wait for a run that keeps its servers up.
     gives_way: bool,
     signals: StopSignals,
@@ -277,8 +278,8 @@ impl PreparedRun {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
         let printer = ProgressPrinter::start(self.display_options);
         let send = printer.send.clone();
-        let held = self.held.as_ref().map(KeptServers::phase);
-        let first = move |stop: &Stop| held.as_ref().and_then(ServingPhase::end).unwrap_or_else(|| interrupt(stop));
+        let phase = self.kept_servers.as_ref().map(KeptServers::phase);
+        let first = move |stop: &Stop| phase.as_ref().and_then(ServingPhase::end).unwrap_or_else(|| interrupt(stop));
         let _answered = signals.answer(first, move |event| drop(send.send(Some(event))))?;
         // While it was prepared, after another one of the same command.
         if stop.is_requested() {
@@ -350,7 +351,7 @@ impl PreparedRun {
         let unsynced = output_cache.sync().err();
         let exit = if unsynced.is_some() { CliExit::Failed } else { exit_of(&summary, of_command) };
         let is_to_lock =
-            exit == CliExit::Done && self.held.is_none() && !(summary.is_as_before && is_lock_file_as_written);
+            exit == CliExit::Done && self.kept_servers.is_none() && !(summary.is_as_before && is_lock_file_as_written);
         // Each of them takes a while where the plan is large.
         let (saved, notice) = parallel_join(
             || {
@@ -475,7 +476,7 @@ impl PreparedRun {
         let home = &self.project.home;
         let shared_store =
             self.store.as_ref().and_then(|(store, keys)| run_store::open(store, keys, &self.plan, output_cache, emit));
-        let (kept_services, ready) = self.held.as_ref().map(KeptServers::kept_services).unzip();
+        let (kept_services, ready) = self.kept_servers.as_ref().map(KeptServers::kept_services).unzip();
         let output_source = shared_store.clone().map(|store| Arc::new(store) as _);
         let options = RunOptions { output_source, kept_services, ..self.options.clone() };
         let (abandoned, unknown) = abandoned(home);
@@ -505,10 +506,10 @@ impl PreparedRun {
             Arc::clone(emit),
         );
         let running = tokio::spawn(running);
-        let summary = match (&self.held, ready) {
-            (Some(held), Some(ready)) => {
+        let summary = match (&self.kept_servers, ready) {
+            (Some(servers), Some(ready)) => {
                 let around = ServingContext { home, plan: &self.plan, id, stop, emit, lock };
-                held.attend(running, ready, &around).await
+                servers.attend(running, ready, &around).await
             }
             _ => running.await.map(|summary| (summary, None)),
         };
