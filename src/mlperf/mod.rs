@@ -43,7 +43,7 @@ pub use official_checker::{Official, OfficialFinding};
 pub use package::{
     FinishedTask, GivenDescription, PackageDescription, PackageEntry, PackageRequest, Unpacked, WrittenPackage, pack,
 };
-pub use provenance::{LOCK_FILE, LockedResult, LockedRun, PackageProvenance, ProvenanceError, ProvenanceStage};
+pub use provenance::{LockedResult, LockedRun, PACKAGE_LOCK_FILE, PackageProvenance, ProvenanceError, ProvenanceStage};
 pub use round::{Accuracy, Audit, Benchmark, LatencyLimits, LoadgenPin, Round, Seeds};
 pub use submission_check::{
     ExaminedResult, FindingWeight, JudgedRun, MeasuredPower, SubmissionCheck, SubmissionFinding, SubmissionReport,

@@ -15,11 +15,11 @@ mod finding;
 mod limits;
 mod loadgen;
 mod names;
+mod package_lock;
 mod performance;
 mod power;
 mod power_samples;
 mod power_sessions;
-mod record;
 mod scenarios;
 mod settings;
 mod structure;
@@ -168,7 +168,7 @@ pub fn examine(root: &Path, round: &Round) -> SubmissionReport {
     }
     for submitter in submitters.iter().filter(|submitter| !submitter.systems.is_empty()) {
         // First of all, whether it is a rehearsal.
-        let locks = record::read(&mut to, submitter, round);
+        let locks = package_lock::read(&mut to, submitter, round);
         structure::submitter(&mut to, submitter, round);
         let traits = system::check(&mut to, submitter, round);
         let unknown = SystemTraits::default();
@@ -264,7 +264,7 @@ fn result(
     audit::check(to, entry, benchmark, scenario);
     settings::check(to, entry, round, run_scenario, performance.as_ref());
     if let Some(lock) = lock {
-        record::check(to, entry, scenario, round, lock);
+        package_lock::check(to, entry, scenario, round, lock);
     }
     ExaminedResult {
         division: entry.submitter.division.clone(),

@@ -1,4 +1,4 @@
-//! Checks a package against Regatta's own `regatta.lock`: a rehearsal, synthetic data, runs of two systems, files changed later.
+//! Checks a package against its `regatta.lock`: a rehearsal, synthetic data, runs of two systems, files changed later.
 
 use crate::files::sha256_of_file;
 use std::collections::BTreeSet;
@@ -8,7 +8,7 @@ use super::checks::SubmissionCheck;
 use super::finding::SubmissionFindings;
 use super::tree::{ResultEntry, Submitter, SystemEntry};
 use crate::mlperf::layout::test_folder;
-use crate::mlperf::{LOCK_FILE, LockedResult, LockedRun, MlperfScenario, PackageProvenance, Round};
+use crate::mlperf::{LockedResult, LockedRun, MlperfScenario, PACKAGE_LOCK_FILE, PackageProvenance, Round};
 use crate::spec::TestMode;
 
 /// The locks of a submitter, one for each system; reports those of another round or of a rehearsal, and systems without one.
@@ -19,7 +19,7 @@ pub(super) fn read(to: &mut SubmissionFindings, submitter: &Submitter, round: &R
         Err(error) => {
             to.refuse(
                 SubmissionCheck::Lock,
-                &documentation.join(LOCK_FILE),
+                &documentation.join(PACKAGE_LOCK_FILE),
                 format!("it cannot be read: {error}"),
                 "it records where the files are from",
                 "pack again",
