@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::env;
 
-use super::decisions::decide;
 use super::observed_run::holding_run;
+use super::predicted_tasks::decide;
 use super::project::Project;
 use crate::app::console::print_error;
 use crate::app::error::CommandError;

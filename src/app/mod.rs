@@ -8,7 +8,6 @@ mod clean;
 mod compare;
 mod completion;
 mod console;
-mod decisions;
 mod doctor;
 mod earlier_runs;
 mod error;
@@ -32,10 +31,11 @@ mod manual;
 mod mlperf;
 mod observed_run;
 mod out_folder;
-mod own_fault;
+mod panic_guard;
 mod past_runs;
 mod plan_estimates;
 mod planning;
+mod predicted_tasks;
 mod project;
 mod provenance;
 mod repository;
@@ -87,7 +87,7 @@ pub fn main() -> ExitCode {
     let color = request.global.color.choice();
     color.write_global();
     let goes_on = outlives_its_reader(&request.job);
-    let exit = own_fault::guard(|| {
+    let exit = panic_guard::guard(|| {
         perform(request).unwrap_or_else(|error| {
             match &error {
                 CommandError::Manifest(found) => print_error(&found.render(project::colored(color))),

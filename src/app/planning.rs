@@ -3,9 +3,9 @@
 use std::mem::ManuallyDrop;
 use std::path::Path;
 
-use super::decisions::decide;
 use super::known_failures::environment_faults;
 use super::plan_estimates::PlanEstimates;
+use super::predicted_tasks::decide;
 use super::project::{Project, options};
 use super::run_store;
 use crate::app::console::{print, print_error, print_json};

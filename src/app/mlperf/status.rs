@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::super::decisions::decide;
 use super::super::last_manifest::last_manifest;
+use super::super::predicted_tasks::decide;
 use super::super::project::{Project, options};
 use crate::app::console::print;
 use crate::app::error::CommandError;

@@ -78,7 +78,7 @@ fn server(question: &Question) -> Result<sim::EngineLimits, WhatIfProblem> {
     let problem =
         || question.row.outcome.clone().err().unwrap_or_else(|| WhatIfProblem("it has no simulated engine".to_owned()));
     let (spec, serving) = question.twin.as_ref().ok_or_else(problem)?;
-    sim::twin(spec, serving).map_err(|error| WhatIfProblem(error.to_string()))
+    sim::served_limits(spec, serving).map_err(|error| WhatIfProblem(error.to_string()))
 }
 
 /// `100..500` or a file

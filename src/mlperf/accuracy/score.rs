@@ -13,7 +13,7 @@ use super::rouge::WordInterner;
 use super::score_sum::{ScoreSum, ScoredAnswer};
 use super::scoring_method::ScoringMethod;
 use super::sentences::one_sentence_per_line;
-use super::tokens::{TokenDecoder, TokenDecoderError};
+use super::token_decoder::{TokenDecoder, TokenDecoderError};
 use crate::mlperf::log::{AnswerLog, LogError, LoggedAnswer, Width};
 use crate::mlperf::{DatasetRecord, Round};
 use crate::spec::TestMode;

@@ -16,7 +16,7 @@ use super::store_state::StoreState;
 use crate::event::Event;
 use crate::files::Digest;
 use crate::runner::OutputRequest;
-use crate::runner::store::{FinishedOutput, HashedFolder, Incoming, PortableItem, free_bytes};
+use crate::runner::store::{FinishedOutput, HashedFolder, IncomingOutput, PortableItem, free_bytes};
 use crate::units::size;
 
 /// The output of a key; `None`: it is not there.
@@ -90,7 +90,7 @@ async fn fill(
     inner: &Arc<StoreState>,
     wanted: &OutputRequest,
     shared: &SharedOutput,
-    incoming: &Arc<Incoming>,
+    incoming: &Arc<IncomingOutput>,
     items: &Arc<[PortableItem]>,
 ) -> Result<HashedFolder, SharedStoreError> {
     let (folder, list) = (Arc::clone(incoming), Arc::clone(items));
@@ -150,7 +150,7 @@ fn mismatched_files(items: &[PortableItem], sealed: &HashedFolder) -> Vec<usize>
 
 async fn fetch_all(
     inner: &Arc<StoreState>,
-    incoming: &Arc<Incoming>,
+    incoming: &Arc<IncomingOutput>,
     items: &Arc<[PortableItem]>,
     missing: &[usize],
     twins: &HashMap<Digest, PathBuf>,
@@ -195,7 +195,7 @@ async fn fetch_all(
 /// One request for all of it. Its bytes are checked when the folder is sealed, like all others.
 async fn small(
     inner: &StoreState,
-    incoming: &Arc<Incoming>,
+    incoming: &Arc<IncomingOutput>,
     item: PortableItem,
     digest: Digest,
     progress: &Progress,
@@ -215,7 +215,7 @@ async fn small(
 /// Parts beside each other, those that are here already left out.
 async fn large(
     inner: &Arc<StoreState>,
-    incoming: &Arc<Incoming>,
+    incoming: &Arc<IncomingOutput>,
     item: &PortableItem,
     digest: Digest,
     progress: &Arc<Progress>,

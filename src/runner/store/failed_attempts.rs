@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 use super::durable::{PathError, discard, items_in, point};
-use super::home::{is_output_name, is_resumed};
 use super::output_cache::OutputCache;
 use super::result_files::has_result;
+use super::state_folder::{is_output_name, is_resumed};
 use crate::event::TaskId;
 use crate::files::Digest;
 

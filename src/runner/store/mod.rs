@@ -44,15 +44,15 @@
 //! everything before the last `synced` line in `records`; what was recorded after it is read and hashed again
 //! before it is trusted (it carries another boot id).
 
-mod arrays;
+mod array_files;
 mod digests;
 mod durable;
 mod explain;
 mod failed_attempts;
 mod file_stamp;
+mod folder_digest;
 mod gc;
-mod home;
-mod incoming;
+mod incoming_output;
 mod jobs;
 mod journal;
 mod key;
@@ -61,7 +61,6 @@ mod line_file;
 mod lock;
 mod named_file;
 mod output_cache;
-mod outputs;
 mod own_items;
 mod parallel_map;
 mod parsed_records;
@@ -76,15 +75,16 @@ mod resumed_folders;
 mod run_tags;
 mod sealed;
 mod sealed_json;
+mod state_folder;
 
-pub use arrays::ArrayFiles;
+pub use array_files::ArrayFiles;
 pub use digests::{Digests, InputError, InputState};
 pub use durable::{PathError, WithPath, discard, is_there, items_in, move_items, point, replace};
 pub use explain::explain;
 pub use file_stamp::{EntryKind, FileStamp};
+pub use folder_digest::{HashedFolder, ListedFolder, list_folder};
 pub use gc::{Garbage, garbage, remove, unfinished, unfinished_plans};
-pub use home::{StateFolder, is_output_elsewhere};
-pub use incoming::{Incoming, PartialFile, free_bytes};
+pub use incoming_output::{IncomingOutput, PartialFile, free_bytes};
 pub use jobs::{JobFolder, JobOwner, abandoned, left_running, superseded};
 pub use journal::{
     Journal, ReadJournal, ended_well, fold_journal, last_run, name_run, read_journal, readable_runs, runs,
@@ -94,7 +94,6 @@ pub use latest::Latest;
 pub use lock::{LockAttempt, LockHolder, ProjectLock, has_no_locks};
 pub use named_file::{append_named, copy_named, write_named};
 pub use output_cache::{FinishedOutput, Lookup, OutputCache, Resumes};
-pub use outputs::{HashedFolder, ListedFolder, list_folder};
 pub use own_items::StateItems;
 pub use plan_cache::{CompilerId, NoOpConditions, PlanSources, WatchedOutput, WatchedPaths, WatchedTask};
 pub use portable_output::{PortableItem, digest_of, leads_out, link_escape, unfit};
@@ -102,3 +101,4 @@ pub use progress_file::{ProgressFile, read_progress};
 pub use record::TaskRecord;
 pub use result_files::{RESULT_FILES, has_result};
 pub use run_tags::{remove_tag, set_tag, tagged_run, tags_of};
+pub use state_folder::{StateFolder, is_output_elsewhere};

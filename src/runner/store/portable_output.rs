@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::durable::{PathError, WithPath as _};
 use super::file_stamp::EntryKind;
-use super::outputs::any_bytes;
+use super::folder_digest::any_bytes;
 use super::{OutputCache, TaskRecord};
 use crate::files::{Digest, Hasher};
 use crate::units::{MOST_FILES_BYTES, first_beyond_limit};
@@ -46,7 +46,7 @@ impl OutputCache {
     /// What is in a record's folder, according to the record.
     pub fn items(&self, record: &TaskRecord) -> Result<Vec<PortableItem>, PathError> {
         let folder = self.folder(record);
-        let item = |entry: &super::outputs::OutputEntry| {
+        let item = |entry: &super::folder_digest::OutputEntry| {
             let target = match entry.stamp.kind {
                 EntryKind::Link => {
                     let path = folder.join(&entry.path);

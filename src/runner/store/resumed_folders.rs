@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use parking_lot::Mutex;
 
 use super::durable::{PathError, items_in};
-use super::home::RESUMED;
 use super::output_cache::{OutputCache, Resumes};
+use super::state_folder::RESUMED;
 use crate::event::TaskId;
 use crate::files::Digest;
 

@@ -11,12 +11,12 @@ use parking_lot::{Mutex, MutexGuard};
 use rustix::io::Errno;
 
 use super::durable::{PathError, WithPath as _, create_folder, discard, items_in};
-use super::home::RESUMED;
-use super::outputs::{FolderChange, HashedFolder, compare};
+use super::folder_digest::{FolderChange, HashedFolder, compare};
 use super::parsed_records::RecordHistory;
 use super::record::{self, KeyText, RecordsFile, TaskRecord, WrittenLine};
 use super::replaced_outputs::ReplacedOutputs;
 use super::resumed_folders::{ResumedFolders, start_of_resumed};
+use super::state_folder::RESUMED;
 use super::{FileStamp, StateFolder, TaskKey, WatchedOutput};
 use crate::event::{Done, RunId, TaskId};
 use crate::files::Digest;

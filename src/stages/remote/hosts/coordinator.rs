@@ -9,10 +9,10 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
+use super::agent_protocol::{AgentOrders, HostProblem};
 use super::connection::{HostCommand, HostConnection, HostEvent, HostLost};
 use super::heartbeat::DESERTED;
 use super::host_place::{HostPlace, HostTransport};
-use super::spec::{AgentOrders, HostProblem};
 use super::{address, agent_output, handshake};
 use crate::event::{Done, Endpoint, Event, Failure, FailureKind, RunId, Stop};
 use crate::exec::process;

@@ -4,9 +4,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::agent_output;
+use super::agent_protocol::HostProblem;
 use super::connection::HostLost;
 use super::host_place;
-use super::spec::HostProblem;
 use crate::event::Failure;
 use crate::exec::process::{ExitKind, ProbeOutput, ProbeResult, probe};
 use crate::manifest::model::{SshHost, SshMachine};

@@ -14,7 +14,7 @@ use walkdir::WalkDir;
 
 use super::durable::{PathError, WithPath as _, discard};
 use super::file_stamp::{EntryKind, FileStamp};
-use super::outputs::{HashedFolder, hash_file, list_folder};
+use super::folder_digest::{HashedFolder, hash_file, list_folder};
 use super::portable_output::PortableItem;
 use super::{OutputCache, StateFolder};
 use crate::files::{Digest, read_text};
@@ -24,7 +24,7 @@ const PARTS: &str = ".regatta-parts-";
 
 /// A folder under way.
 #[derive(Debug)]
-pub struct Incoming {
+pub struct IncomingOutput {
     folder: PathBuf,
 }
 
@@ -40,17 +40,17 @@ pub struct PartialFile {
 
 impl OutputCache {
     /// The folder for what another machine made: the one that an earlier, cut-off attempt left, or a new one.
-    pub fn incoming(&self, key: &Digest) -> Result<Incoming, PathError> {
+    pub fn incoming(&self, key: &Digest) -> Result<IncomingOutput, PathError> {
         let (start, end) = (format!("{}-", key.short()), "-from-resume");
         if let Some(folder) = self.left_to_resume(&start, end, |_| true)? {
-            return Ok(Incoming { folder });
+            return Ok(IncomingOutput { folder });
         }
         for n in 0_u32.. {
             let folder = self.home().output(&format!("{start}{n}{end}"));
             match fs::create_dir(&folder) {
                 Ok(()) => {
                     self.resumed.insert(&folder);
-                    return Ok(Incoming { folder });
+                    return Ok(IncomingOutput { folder });
                 }
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(e) => return Err(e).at("create", &folder),
@@ -77,7 +77,7 @@ impl OutputCache {
     }
 }
 
-impl Incoming {
+impl IncomingOutput {
     pub fn folder(&self) -> &Path {
         &self.folder
     }
