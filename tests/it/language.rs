@@ -199,6 +199,12 @@ fn includes_merge_deeply_and_the_later_wins() {
 }
 
 #[test]
+fn a_switch_has_no_bounds() {
+    let found = complaint("regatta: 1\nparams: { x: { switch: { min: 0 }, default: false } }\nstages: {}\n");
+    assert!(found.contains("unknown key `min`"), "{found}");
+}
+
+#[test]
 fn the_list_of_manifests_has_broken_ones_with_their_first_error() {
     let (folder, library) = project("regatta: 1\nabout: works\nstages: {}\n");
     let manifests = folder.path().join("manifests");
