@@ -13,7 +13,7 @@ use crate::files::read_bytes;
 use crate::harness::{self, HarnessError, LoadgenResult, ReportingDelay, UnjudgedRun};
 use crate::mlperf::log::{DETAIL_FILE, Detail, DetailError};
 use crate::mlperf::{Benchmark, MlperfScenario, Round, TEST_FILE, TestRecord, conf};
-use crate::spec::{Division, TestMode};
+use crate::spec::TestMode;
 
 /// The most errors of LoadGen in a result.
 const SHOWN: usize = 5;
@@ -260,11 +260,4 @@ fn ignored_settings(
     let duration = if test.rehearsal.is_some() { conf::REHEARSAL_DURATION_MS } else { conf::MIN_DURATION_MS };
     hold(&["min_duration"], "min_duration_ms", duration as f64)?;
     Ok(found)
-}
-
-impl LoadgenTest {
-    /// Whether its result may be submitted, as far as this test can determine.
-    pub fn is_submittable(&self) -> bool {
-        self.rehearsal.is_none() && !self.dataset.synthetic && self.division == Division::Closed
-    }
 }
