@@ -14,7 +14,7 @@ use super::unknown_numbers::UnknownNumbers;
 use super::{bench, imported_run};
 use crate::app::console::{print, print_error};
 use crate::app::error::CommandError;
-use crate::cli::{self, CliExit, CliJob, Global};
+use crate::cli::{self, CliExit, CliRequest, Global};
 use crate::interop::{
     ScriptBench, Sweep, TranslatedBench, TranslatedScript, Translation, TranslationError, TranslationKind, origin,
     read_config, read_line, read_script,
@@ -230,7 +230,7 @@ fn measured(
     let request = cli::parse(numbered).map_err(|refused| {
         CommandError::Usage(format!("{} becomes `{}`, which is refused:\n{refused}", translation.tool, shell(&words)))
     })?;
-    let CliJob::Bench(request) = request.job else {
+    let CliRequest::Bench(request) = request.request else {
         return Err(CommandError::Usage(format!("`{}` is no measurement", shell(&words))));
     };
     translation.notes.extend(request.notices.iter().cloned());

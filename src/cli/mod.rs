@@ -42,7 +42,7 @@ pub use lock::{LOCK_FILE, LockAction, LockMode, LockStrictness};
 pub use mlperf::{AssembleOptions, ForeignLogs, ForeignLogsError, MlperfAction, PasswordSource, PasswordSourceError};
 pub use parse::{CliParseError, command, parse};
 pub use request::{
-    BalancerPolicy, BulkRequest, Calibrate, CalibratedScheduler, CheckFormat, CheckRequest, CliJob, Color, Compare,
+    BalancerPolicy, BulkRequest, Calibrate, CalibratedScheduler, CheckFormat, CheckRequest, CliRequest, Color, Compare,
     Doctor, EventFormat, ExplainRequest, ExportRequest, FleetRequest, Force, Gc, Global, ImportRequest, InitRequest,
     Invocation, ListRequest, Logs, OutputVerbosity, PlanFormat, PlanRequest, ProvenanceRequest, Report,
     RepositoryAction, RepositoryFill, RunRequest, RunTarget, RunsRequest, SchemaOf, Select, Selftest, ServeRequest,

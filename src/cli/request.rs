@@ -21,7 +21,7 @@ use super::triton::Triton;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Invocation {
     pub global: Global,
-    pub job: CliJob,
+    pub request: CliRequest,
 }
 
 /// What every command honours.
@@ -60,7 +60,7 @@ pub enum OutputVerbosity {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub enum CliJob {
+pub enum CliRequest {
     Run(RunRequest),
     Serve(ServeRequest),
     Bulk(BulkRequest),
