@@ -29,6 +29,7 @@ mod lockfile;
 mod manifest_commands;
 mod manual;
 mod mlperf;
+mod node_job;
 mod observed_run;
 mod out_folder;
 mod panic_guard;
@@ -40,7 +41,6 @@ mod project;
 mod provenance;
 mod repository;
 mod run;
-mod run_job;
 mod run_store;
 mod selftest;
 mod served_twin;
@@ -169,7 +169,7 @@ fn perform(invocation: Invocation) -> Result<CliExit, CommandError> {
             crate::exec::process::run_watchdog(&run.to_string_lossy(), stdin().lock()).map_err(anyhow::Error::from)?;
             Ok(CliExit::Done)
         }
-        CliRequest::OnNode { folder } => run_job::run_job(folder),
+        CliRequest::OnNode { folder } => node_job::run(folder),
         CliRequest::OnHost { awake } => host_agent::on_host(awake),
         CliRequest::LoadgenTest { job } => Ok(loadgen_test(&job)),
     }

@@ -10,9 +10,9 @@ use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::Notify;
 
 use super::dispatcher::{DispatchCounts, Dispatcher};
-use super::job::WorkerJob;
 use super::pacer::{Alarms, Pacer};
 use super::request_attempt::{RequestAttempt, RequestProgress};
+use super::worker_share::WorkerShare;
 use crate::files::read_text;
 use crate::harness::measure::collector::Collector;
 use crate::harness::measure::worker_output::WorkerOutput;
@@ -30,14 +30,14 @@ const CONNECT_AHEAD_FOR: Duration = Duration::from_secs(2);
 
 /// Connected and warmed up, waiting for the start.
 pub(in crate::harness) struct PreparedWorker {
-    job: WorkerJob,
+    share: WorkerShare,
     connections: Vec<Rc<Connection>>,
     encoder: Arc<RequestEncoder>,
     pacer: Pacer,
     freed: Rc<Notify>,
 }
 
-impl WorkerJob {
+impl WorkerShare {
     /// Connects, queries the model, serialises bodies, warms up.
     pub async fn prepare(self) -> Result<PreparedWorker, HarnessError> {
         let cells: Vec<_> = self.spec.endpoints.iter().map(|_| Rc::new(Cell::new(0))).collect();
@@ -90,7 +90,7 @@ impl WorkerJob {
         self.open_connections(&connections).await;
         let pacer = Pacer::for_arrivals(self.workers)
             .map_err(|source| HarnessError::System { what: "no timerfd".to_owned(), source })?;
-        Ok(PreparedWorker { job: self, connections, encoder, pacer, freed })
+        Ok(PreparedWorker { share: self, connections, encoder, pacer, freed })
     }
 
     /// Over HTTP a request needs a connection of its own. Those that are due at the start have theirs by then, so that they leave
@@ -157,8 +157,8 @@ impl WorkerJob {
 impl PreparedWorker {
     /// Sends this worker's arrivals from `t0` (ns on the clock) and waits for every answer.
     pub async fn run(self, t0: u64) -> Result<WorkerOutput, HarnessError> {
-        let Self { job, connections, encoder, pacer, freed } = self;
-        let (keeps_timelines, workers) = (job.spec.timelines, job.workers);
+        let Self { share, connections, encoder, pacer, freed } = self;
+        let (keeps_timelines, workers) = (share.spec.timelines, share.workers);
         let connected_before: u32 = connections.iter().map(|connection| connection.reconnects()).sum();
         let (idle_closed_before, resent_before) = idle_closes(&connections);
         // Those of warm-ups are in no count.
@@ -167,7 +167,7 @@ impl PreparedWorker {
         }
         let (cpu, wait) = (thread_cpu(), run_queue_wait());
         let dispatcher = Rc::new(Dispatcher {
-            job,
+            share,
             connections,
             encoder,
             t0,
@@ -189,13 +189,13 @@ impl PreparedWorker {
         if let Some(error) = dispatcher.failed.take() {
             return Err(error);
         }
-        let Dispatcher { job, connections, encoder, gauge, collector, counts, .. } = &*dispatcher;
-        let t_end = job.clock.now();
+        let Dispatcher { share, connections, encoder, gauge, collector, counts, .. } = &*dispatcher;
+        let t_end = share.clock.now();
         gauge.change(t_end, 0);
         let cpu_ns = thread_cpu().saturating_sub(cpu).saturating_sub(pacer.spun().as_nanos() as u64);
         let wait_ns = run_queue_wait().zip(wait).map(|(after, before)| after.saturating_sub(before));
         let (idle_closed, resent) = idle_closes(connections);
-        if !job.stop.is_cancelled() {
+        if !share.stop.is_cancelled() {
             join_all(connections.iter().filter_map(|connection| connection.pool.as_ref()).map(ConnectionPool::end))
                 .await;
         }
