@@ -171,14 +171,14 @@ fn perform(invocation: Invocation) -> Result<CliExit, CommandError> {
         }
         CliRequest::OnNode { folder } => node_job::run(folder),
         CliRequest::OnHost { awake } => host_agent::on_host(awake),
-        CliRequest::LoadgenTest { job } => Ok(loadgen_test(&job)),
+        CliRequest::LoadgenTest { orders } => Ok(loadgen_test(&orders)),
     }
 }
 
 /// Its parent reads lines of JSON from it, errors included.
-fn loadgen_test(job: &Path) -> CliExit {
+fn loadgen_test(orders: &Path) -> CliExit {
     let send = |line: &loadgen::ChildMessage| print(&format!("{}\n", serde_json::json!(line)));
-    match loadgen::perform(job, &send) {
+    match loadgen::perform(orders, &send) {
         Ok(()) => CliExit::Done,
         Err(error) => {
             send(&loadgen::ChildMessage::Failed { why: error.to_string(), is_refused: error.is_refused() });

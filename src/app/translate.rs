@@ -227,10 +227,10 @@ fn measured(
     let words = bench_words(line);
     let mut numbered = words.clone();
     let numbers = UnknownNumbers::replace(&mut numbered, translation);
-    let request = cli::parse(numbered).map_err(|refused| {
+    let invocation = cli::parse(numbered).map_err(|refused| {
         CommandError::Usage(format!("{} becomes `{}`, which is refused:\n{refused}", translation.tool, shell(&words)))
     })?;
-    let CliRequest::Bench(request) = request.request else {
+    let CliRequest::Bench(request) = invocation.request else {
         return Err(CommandError::Usage(format!("`{}` is no measurement", shell(&words))));
     };
     translation.notes.extend(request.notices.iter().cloned());

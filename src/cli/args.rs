@@ -579,6 +579,6 @@ fn between(text: &str) -> Result<(f64, f64), ArgumentValueError> {
 #[derive(Debug, Args)]
 pub(super) struct LoadgenTestArgs {
     /// What to do.
-    #[arg(value_name = "JOB")]
-    pub job: PathBuf,
+    #[arg(value_name = "FILE")]
+    pub orders: PathBuf,
 }

@@ -262,7 +262,7 @@ fn request(command: CliCommand) -> Result<CliRequest, ArgumentError> {
         CliCommand::NullServer(args) => CliRequest::NullServer { first_ms: args.first_ms, gap_ms: args.gap_ms },
         CliCommand::OnNode(args) => CliRequest::OnNode { folder: args.folder },
         CliCommand::OnHost(args) => CliRequest::OnHost { awake: args.awake },
-        CliCommand::LoadgenTest(args) => CliRequest::LoadgenTest { job: args.job },
+        CliCommand::LoadgenTest(args) => CliRequest::LoadgenTest { orders: args.orders },
     })
 }
 

@@ -121,9 +121,9 @@ pub enum CliRequest {
     OnHost {
         awake: bool,
     },
-    /// The hidden child process of one LoadGen test; its job file.
+    /// The hidden child process of one LoadGen test; the file with its orders.
     LoadgenTest {
-        job: PathBuf,
+        orders: PathBuf,
     },
 }
 

@@ -9,8 +9,8 @@ use parking_lot::Mutex;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::child::ChildError;
+use super::child_protocol::{ChildMessage, LoadgenTest};
 use super::ffi::{LoadedLibrary, LoadgenError, LoadgenSettings, Query, Sut, TestDescription};
-use super::job::{ChildMessage, LoadgenTest};
 use super::reporter::{CompletionSender, ReporterOutput, report};
 use crate::event::Stop;
 use crate::harness::{self, CallInlet, HarnessError, UnjudgedRun};
