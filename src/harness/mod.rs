@@ -38,7 +38,7 @@ pub use drive::external_driver::{CallInlet, ExternalObserver};
 pub use error::{ApiKeyFault, HarnessError, ResultFormatError, ScheduleError, TransportFailure, UnsupportedRequest};
 pub use identity::{
     EngineIdentity, GpuIdentity, HostIdentity, IdentityDifference, ManifestIdentity, RunIdentity, ServerIdentity,
-    Simulation, ask_all as ask_identities, changes_of_servers, identity_differences, query_identity as ask_identity,
+    Simulation, changes_of_servers, identity_differences, query_identities, query_identity,
 };
 pub use measure::adjusted::Adjusted;
 pub use measure::by_host::{HostShare, host_of};

@@ -37,7 +37,7 @@ use crate::runner::{Lease, within};
 pub use agent::{AgentInput, run_agent};
 pub use agent_protocol::{AgentMessage, AgentOrders};
 pub use host_place::agent_command_lines;
-pub use probe_host::ask_host;
+pub use probe_host::query_host;
 
 /// Where a task runs when that is not here.
 pub fn parse_remote_host(host: Option<&str>) -> Result<Option<HostOn>, Failure> {
