@@ -9,7 +9,7 @@ use super::find_result::{FoundSweep, ResultFinder, TaskRuns, find_all};
 use super::found_result::FoundResult;
 use crate::app::console::{print, print_error};
 use crate::app::error::CommandError;
-use crate::cli::{CliExit, Compare, Global, Report};
+use crate::cli::{CliExit, CompareRequest, Global, ReportRequest};
 use crate::interop::{self, COPY_REPEATS, MeasuredRun, Tool};
 use crate::report::compare::{
     self, CompareRules, ComparedResult, ComparedSweep, Comparison, FailCondition, FailConditionOutcome, Judgement,
@@ -39,7 +39,7 @@ impl Side<'_> {
 /// The results of one task: those of the first side, and those of each other that has it.
 type TaskRow<'a> = Vec<(String, &'a [FoundResult])>;
 
-pub(super) fn compare(global: &Global, request: &Compare) -> Result<CliExit, CommandError> {
+pub(super) fn compare(global: &Global, request: &CompareRequest) -> Result<CliExit, CommandError> {
     let conditions = conditions(&request.fail_if)?;
     let as_tool = request.as_tool.as_deref().map(tool).transpose()?;
     let finder = ResultFinder::new(global);
@@ -190,12 +190,12 @@ fn print_missing<'a>(side: &Side<'_>, tasks: impl Iterator<Item = &'a TaskRuns>,
     true
 }
 
-fn rules(request: &Compare) -> CompareRules {
+fn rules(request: &CompareRequest) -> CompareRules {
     CompareRules { force: request.force, margins: Margins { smallest_percent: request.smallest_effect.unwrap_or(1.0) } }
 }
 
 /// The sweeps that all arguments name; `None` where none does.
-fn sweeps(finder: &ResultFinder<'_>, request: &Compare) -> Result<Option<Vec<ComparedSweep>>, CommandError> {
+fn sweeps(finder: &ResultFinder<'_>, request: &CompareRequest) -> Result<Option<Vec<ComparedSweep>>, CommandError> {
     let mut found = Vec::new();
     let mut others = Vec::new();
     for argument in &request.results {
@@ -221,7 +221,11 @@ fn sweeps(finder: &ResultFinder<'_>, request: &Compare) -> Result<Option<Vec<Com
     Ok(Some(found.into_iter().map(compared).collect()))
 }
 
-fn compare_sweeps(global: &Global, request: &Compare, sweeps: &[ComparedSweep]) -> Result<CliExit, CommandError> {
+fn compare_sweeps(
+    global: &Global,
+    request: &CompareRequest,
+    sweeps: &[ComparedSweep],
+) -> Result<CliExit, CommandError> {
     let rules = rules(request);
     print(&if request.json {
         format!("{:#}\n", compare::sweeps_json(sweeps, rules))
@@ -319,7 +323,7 @@ fn tool(name: &str) -> Result<Tool, CommandError> {
 }
 
 /// Regatta's numbers beside those of other tools.
-pub(super) fn compat(global: &Global, request: &Report) -> Result<CliExit, CommandError> {
+pub(super) fn compat(global: &Global, request: &ReportRequest) -> Result<CliExit, CommandError> {
     let tools = request.compat.iter().map(|name| tool(name)).collect::<Result<Vec<_>, _>>()?;
     let argument = match &request.run {
         Some(argument) => argument.clone(),

@@ -4,7 +4,7 @@ use super::expression_guard::expand;
 use super::project::{Project, colored};
 use crate::app::console::{print, print_error};
 use crate::app::error::CommandError;
-use crate::cli::{CheckFormat, CheckRequest, CliExit, Global, ListRequest, SchemaOf, ShowRequest};
+use crate::cli::{CheckFormat, CheckRequest, CliExit, Global, ListRequest, SchemaRequest, ShowRequest};
 use crate::diag::{CheckProblem, CheckedManifest, check_github, check_json, check_sarif};
 use crate::manifest::{list_manifests, schema as manifest_schema};
 use crate::report::{self, Styler, counted};
@@ -77,12 +77,12 @@ pub(super) fn list(global: &Global, request: ListRequest) -> Result<CliExit, Com
     Ok(CliExit::Done)
 }
 
-pub(super) fn schema(which: SchemaOf) -> CliExit {
+pub(super) fn schema(which: SchemaRequest) -> CliExit {
     let schema = match which {
-        SchemaOf::Manifest => manifest_schema(),
-        SchemaOf::Result => crate::harness::result_schema(),
-        SchemaOf::Sweep => crate::harness::sweep_schema(),
-        SchemaOf::Requests => crate::interop::requests_schema(),
+        SchemaRequest::Manifest => manifest_schema(),
+        SchemaRequest::Result => crate::harness::result_schema(),
+        SchemaRequest::Sweep => crate::harness::sweep_schema(),
+        SchemaRequest::Requests => crate::interop::requests_schema(),
     };
     print(&format!("{schema:#}\n"));
     CliExit::Done

@@ -20,10 +20,10 @@ use super::key_value_arg::{KeyValueArg, rehearsal};
 use super::lock;
 use super::mlperf;
 use super::request::{
-    CheckRequest, CliRequest, Color, Compare, Doctor, ExplainRequest, ExportRequest, Gc, Global, ImportRequest,
-    InitRequest, Invocation, ListRequest, Logs, OutputVerbosity, PlanFormat, PlanRequest, ProvenanceRequest, Report,
-    RepositoryAction, RepositoryFill, RunRequest, RunsRequest, SchemaOf, Select, Selftest, ShowRequest, Simulate,
-    Status,
+    CheckRequest, CliRequest, Color, CompareRequest, DoctorRequest, ExplainRequest, ExportRequest, GcRequest, Global,
+    ImportRequest, InitRequest, Invocation, ListRequest, LogsRequest, OutputVerbosity, PlanFormat, PlanRequest,
+    ProvenanceRequest, ReportRequest, RepositoryFill, RepositoryRequest, RunRequest, RunsRequest, SchemaRequest,
+    Select, SelftestRequest, ShowRequest, SimulateRequest, StatusRequest,
 };
 use super::serve;
 use super::simulation;
@@ -153,8 +153,8 @@ fn request(command: CliCommand) -> Result<CliRequest, ArgumentError> {
         }
         CliCommand::Serve(args) => CliRequest::Serve(serve::into_request(args)?),
         CliCommand::Bulk(args) => CliRequest::Bulk(bulk::into_request(args)?),
-        CliCommand::Bench(args) if args.selftest => CliRequest::Selftest(Selftest::default()),
-        CliCommand::Bench(args) => CliRequest::Bench(Box::new(bench::into_command(*args)?)),
+        CliCommand::Bench(args) if args.selftest => CliRequest::Selftest(SelftestRequest::default()),
+        CliCommand::Bench(args) => CliRequest::Bench(Box::new(bench::into_request(*args)?)),
         CliCommand::Plan(args) => {
             let (manifest, mut settings) = subject(args.subject);
             settings.extend(rehearsal(args.rehearse));
@@ -175,9 +175,9 @@ fn request(command: CliCommand) -> Result<CliRequest, ArgumentError> {
         }
         CliCommand::Doctor(args) => {
             reject_duplicates(&args.settings)?;
-            CliRequest::Doctor(Doctor { manifest: args.manifest, settings: args.settings, json: args.json })
+            CliRequest::Doctor(DoctorRequest { manifest: args.manifest, settings: args.settings, json: args.json })
         }
-        CliCommand::Lock(args) => CliRequest::Lock(lock::into_action(args)?),
+        CliCommand::Lock(args) => CliRequest::Lock(lock::into_request(args)?),
         CliCommand::Check(args) => CliRequest::Check(CheckRequest { manifests: args.manifests, format: args.format }),
         CliCommand::Show(args) => {
             let (manifest, settings) = subject(args.subject);
@@ -186,16 +186,16 @@ fn request(command: CliCommand) -> Result<CliRequest, ArgumentError> {
         }
         CliCommand::List(args) => CliRequest::List(ListRequest { json: args.json }),
         CliCommand::Schema(args) => CliRequest::Schema(match args.of {
-            SchemaWord::Manifest => SchemaOf::Manifest,
-            SchemaWord::Result => SchemaOf::Result,
-            SchemaWord::Sweep => SchemaOf::Sweep,
-            SchemaWord::Requests => SchemaOf::Requests,
+            SchemaWord::Manifest => SchemaRequest::Manifest,
+            SchemaWord::Result => SchemaRequest::Result,
+            SchemaWord::Sweep => SchemaRequest::Sweep,
+            SchemaWord::Requests => SchemaRequest::Requests,
         }),
         CliCommand::Init(args) => {
             CliRequest::Init(InitRequest { folder: args.folder, example: (!args.all).then_some(args.example) })
         }
-        CliCommand::Status(args) => CliRequest::Status(Status { follow: args.follow, json: args.json }),
-        CliCommand::Top => CliRequest::Status(Status { follow: true, json: false }),
+        CliCommand::Status(args) => CliRequest::Status(StatusRequest { follow: args.follow, json: args.json }),
+        CliCommand::Top => CliRequest::Status(StatusRequest { follow: true, json: false }),
         CliCommand::Runs(args) => CliRequest::Runs(RunsRequest {
             manifest: args.manifest,
             failed: args.failed,
@@ -215,12 +215,12 @@ fn request(command: CliCommand) -> Result<CliRequest, ArgumentError> {
         }
         CliCommand::History(args) => CliRequest::History(args.into()),
         CliCommand::Tag(args) => CliRequest::Tag(args.into()),
-        CliCommand::Logs(args) => CliRequest::Logs(Logs { stage: args.stage, follow: args.follow }),
+        CliCommand::Logs(args) => CliRequest::Logs(LogsRequest { stage: args.stage, follow: args.follow }),
         CliCommand::Clean(args) => CliRequest::Clean { yes: args.yes },
-        CliCommand::Gc(args) => CliRequest::Gc(Gc { keep: args.keep.get(), yes: args.yes }),
+        CliCommand::Gc(args) => CliRequest::Gc(GcRequest { keep: args.keep.get(), yes: args.yes }),
         CliCommand::Store(args) => CliRequest::Store(store::into_request(args)?),
         CliCommand::Sim(args) => match args.command {
-            SimCommand::Serve(serve) => CliRequest::Simulate(Simulate {
+            SimCommand::Serve(serve) => CliRequest::Simulate(SimulateRequest {
                 repository: serve.repository,
                 grpc_port: serve.grpc_port,
                 http_port: serve.http_port,
@@ -232,11 +232,13 @@ fn request(command: CliCommand) -> Result<CliRequest, ArgumentError> {
             }),
             SimCommand::Calibrate(args) => CliRequest::Calibrate(simulation::calibrate(args)),
         },
-        CliCommand::Mlperf(args) => CliRequest::Mlperf(mlperf::into_action(args)),
-        CliCommand::Triton(args) => CliRequest::Triton(triton::into_command(args)?),
+        CliCommand::Mlperf(args) => CliRequest::Mlperf(mlperf::into_request(args)),
+        CliCommand::Triton(args) => CliRequest::Triton(triton::into_request(args)?),
         CliCommand::Repository(args) => CliRequest::Repository(repository(args.command)?),
-        CliCommand::Report(args) => CliRequest::Report(Report { run: args.run, compat: args.compat, json: args.json }),
-        CliCommand::Compare(args) => CliRequest::Compare(Compare {
+        CliCommand::Report(args) => {
+            CliRequest::Report(ReportRequest { run: args.run, compat: args.compat, json: args.json })
+        }
+        CliCommand::Compare(args) => CliRequest::Compare(CompareRequest {
             results: args.results,
             as_tool: args.as_tool,
             force: args.force,
@@ -253,7 +255,7 @@ fn request(command: CliCommand) -> Result<CliRequest, ArgumentError> {
         }
         CliCommand::Explain(args) => CliRequest::Explain(ExplainRequest { topic: args.topic, json: args.json }),
         CliCommand::Selftest(args) => {
-            CliRequest::Selftest(Selftest { rates: args.rates, seconds: args.seconds, json: args.json })
+            CliRequest::Selftest(SelftestRequest { rates: args.rates, seconds: args.seconds, json: args.json })
         }
         CliCommand::Manual(args) => CliRequest::Manual { chapter: args.chapter },
         CliCommand::Completions(args) => CliRequest::Completions(args.shell),
@@ -266,10 +268,10 @@ fn request(command: CliCommand) -> Result<CliRequest, ArgumentError> {
     })
 }
 
-fn repository(command: RepositoryCommand) -> Result<RepositoryAction, ArgumentError> {
+fn repository(command: RepositoryCommand) -> Result<RepositoryRequest, ArgumentError> {
     Ok(match command {
         RepositoryCommand::Check(args) => {
-            RepositoryAction::Check { folder: args.folder, engine: args.engine, gpus: args.gpus, json: args.json }
+            RepositoryRequest::Check { folder: args.folder, engine: args.engine, gpus: args.gpus, json: args.json }
         }
         RepositoryCommand::Fill(args) => {
             reject_duplicates(&args.settings)?;
@@ -278,7 +280,7 @@ fn repository(command: RepositoryCommand) -> Result<RepositoryAction, ArgumentEr
                 let setting = pair[1].parse().map_err(|error| (ErrorKind::InvalidValue, format!("{error}")))?;
                 of_models.push((pair[0].clone(), setting));
             }
-            RepositoryAction::Fill(RepositoryFill {
+            RepositoryRequest::Fill(RepositoryFill {
                 templates: args.templates,
                 out: args.out,
                 settings: args.settings,
@@ -288,7 +290,7 @@ fn repository(command: RepositoryCommand) -> Result<RepositoryAction, ArgumentEr
                 allow_unfilled: args.allow_unfilled,
             })
         }
-        RepositoryCommand::Parameters(args) => RepositoryAction::Parameters { json: args.json },
+        RepositoryCommand::Parameters(args) => RepositoryRequest::Parameters { json: args.json },
     })
 }
 

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::app::console::{print, print_error};
 use crate::app::error::CommandError;
-use crate::cli::{CliExit, Global, OutputVerbosity, Selftest};
+use crate::cli::{CliExit, Global, OutputVerbosity, SelftestRequest};
 use crate::event::{Endpoint, Stop, Verdict};
 use crate::files::read_text;
 use crate::harness::{self, BenchSpec, LoadPattern, Measured, ReasonSeverity, RequestEnd, Slo, VerdictCheck};
@@ -113,7 +113,7 @@ struct MaxRateResult {
     cpu_ms_per_1000: f64,
 }
 
-pub(super) fn selftest(global: &Global, request: &Selftest) -> Result<CliExit, CommandError> {
+pub(super) fn selftest(global: &Global, request: &SelftestRequest) -> Result<CliExit, CommandError> {
     let effort = SelftestPlan {
         rates: request.rates.clone(),
         duration: Duration::from_secs(request.seconds),

@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use super::question::Question;
 use crate::app::console::print;
 use crate::app::error::CommandError;
-use crate::cli::{BalancerPolicy, CliExit, FleetRequest, Global, WhatIf};
+use crate::cli::{BalancerPolicy, CliExit, FleetRequest, Global, WhatIfRequest};
 use crate::files::read_text;
 use crate::report::{FleetRow, Styler, WhatIfProblem, fleet_json, fleet_text};
 use crate::sim::{self, Balancer, Failures, Fleet, RateOverTime};
@@ -16,7 +16,7 @@ use crate::units::parse_duration;
 
 pub(super) fn answer(
     global: &Global,
-    request: &WhatIf,
+    request: &WhatIfRequest,
     asked: &FleetRequest,
     questions: &[Question],
     goal: Option<&[LatencyLimit]>,
