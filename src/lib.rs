@@ -63,6 +63,8 @@
 //! | service | a task with a lifetime: a server that runs while a task needs it |
 //! | key | digest of everything that decides a task's output |
 //! | cache record, request record | the sealed line that accepts an output into the cache; what was measured of one request (a line of `requests.jsonl`) |
+//! | job | a job of the batch system; `-j` counts slots for tasks |
+//! | cache, store | the outputs of this project on this machine; the outputs that machines share (`--store`, `regatta store`) |
 //! | settled | of a need: its output is known, cached or made (a service's: its key); of an attempt in a Slurm job: its end was seen |
 //! | event, journal | a fact of a run; the file with all of them |
 //! | system | hardware and tuning of one machine type: `manifests/<workload>/<system>.yaml` |

@@ -6,9 +6,9 @@ use anyhow::Context as _;
 use serde::de::DeserializeOwned;
 
 use super::project::Project;
+use crate::app::console::{print, print_error};
 use crate::app::error::CommandError;
-use crate::app::output::{print, print_error};
-use crate::cli::{Calibrate, CalibratedScheduler, CliExit, Global};
+use crate::cli::{CalibrateRequest, CalibratedScheduler, CliExit, Global};
 use crate::files::read_text;
 use crate::manifest::ManifestLibrary;
 use crate::manifest::model::{ModelShape, SystemShape};
@@ -18,7 +18,7 @@ use crate::sim::{self, CalibrationTarget, Parallelism, Precision};
 use crate::spec::SimScheduler;
 use crate::stages::{decoder_model, gpu_timing};
 
-pub(super) fn calibrate(global: &Global, request: &Calibrate) -> Result<CliExit, CommandError> {
+pub(super) fn calibrate(global: &Global, request: &CalibrateRequest) -> Result<CliExit, CommandError> {
     let project = Project::open_current(global)?;
     let model: ModelShape = part(&project.manifests, "models", &request.model, "model")?;
     let mut gpu: serde_yaml::Value = part(&project.manifests, "gpus", &request.system, "gpu")?;

@@ -8,9 +8,9 @@ use super::find_result::measured_outputs;
 use super::found_result::without_links;
 use super::observed_run::holding_run;
 use super::project::{Project, hint_of_runs_above};
+use crate::app::console::{print, print_error};
 use crate::app::error::CommandError;
-use crate::app::output::{print, print_error};
-use crate::cli::{CliExit, Gc, Global};
+use crate::cli::{CliExit, GcRequest, Global};
 use crate::event::RunId;
 use crate::files::is_absence;
 use crate::manifest::is_shipped;
@@ -20,7 +20,7 @@ use crate::runner::store::{
 };
 use crate::units::{counted, plain_path, size};
 
-pub(super) fn gc(global: &Global, request: Gc) -> Result<CliExit, CommandError> {
+pub(super) fn gc(global: &Global, request: GcRequest) -> Result<CliExit, CommandError> {
     let home = Project::open_current(global)?.home;
     items_of(&home)?;
     if !is_there(home.state())? {

@@ -7,9 +7,9 @@ use serde_json::Value;
 
 use super::find_result::{FoundSweep, ResultFinder, TaskRuns, find_all};
 use super::found_result::FoundResult;
+use crate::app::console::{print, print_error};
 use crate::app::error::CommandError;
-use crate::app::output::{print, print_error};
-use crate::cli::{CliExit, Compare, Global, Report};
+use crate::cli::{CliExit, CompareRequest, Global, ReportRequest};
 use crate::interop::{self, COPY_REPEATS, MeasuredRun, Tool};
 use crate::report::compare::{
     self, CompareRules, ComparedResult, ComparedSweep, Comparison, FailCondition, FailConditionOutcome, Judgement,
@@ -39,8 +39,8 @@ impl Side<'_> {
 /// The results of one task: those of the first side, and those of each other that has it.
 type TaskRow<'a> = Vec<(String, &'a [FoundResult])>;
 
-pub(super) fn compare(global: &Global, request: &Compare) -> Result<CliExit, CommandError> {
-    let gates = gates(&request.fail_if)?;
+pub(super) fn compare(global: &Global, request: &CompareRequest) -> Result<CliExit, CommandError> {
+    let conditions = conditions(&request.fail_if)?;
     let as_tool = request.as_tool.as_deref().map(tool).transpose()?;
     let finder = ResultFinder::new(global);
     if let Some(sweeps) = sweeps(&finder, request)? {
@@ -50,7 +50,7 @@ pub(super) fn compare(global: &Global, request: &Compare) -> Result<CliExit, Com
     for argument in &request.results {
         let mut tasks = finder.find_runs(argument)?;
         for found in tasks.iter_mut().flat_map(|task| &mut task.runs) {
-            check_run(found, gates.is_empty())?;
+            check_run(found, conditions.is_empty())?;
         }
         sides.push(Side { argument, tasks });
     }
@@ -60,8 +60,8 @@ pub(super) fn compare(global: &Global, request: &Compare) -> Result<CliExit, Com
         let hint = format!("name one of them on each side: {}", names.join(", "));
         return Err(CommandError::Usage(format!("a page compares one task\n  hint: {hint}")));
     }
-    check_same_measurements(&rows, gates.is_empty())?;
-    let mut exit = report_missing_tasks(&sides, !gates.is_empty());
+    check_same_measurements(&rows, conditions.is_empty())?;
+    let mut exit = report_missing_tasks(&sides, !conditions.is_empty());
     let (mut all_sets, mut all_comparisons, mut texts) = (Vec::new(), Vec::new(), Vec::new());
     for row in &rows {
         let sets = row.iter().map(|(name, runs)| run_set(name, runs, as_tool)).collect::<Result<Vec<_>, _>>()?;
@@ -77,16 +77,16 @@ pub(super) fn compare(global: &Global, request: &Compare) -> Result<CliExit, Com
         all_comparisons.extend(comparisons);
     }
     print(&if request.json { format!("{:#}\n", compare::json(&all_sets, &all_comparisons)) } else { texts.join("\n") });
-    // What an INVALID run measured passes no gate, however good its numbers are.
-    for set in all_sets.iter().filter(|_| !gates.is_empty()) {
+    // An INVALID run fails every condition, however good its numbers are.
+    for set in all_sets.iter().filter(|_| !conditions.is_empty()) {
         for line in compare::invalid_runs(set) {
             print_error(&format!("--fail-if fails: {} is {line}\n", set.name));
             exit = exit.max(CliExit::DifferenceExceeded);
         }
     }
     for comparison in &all_comparisons {
-        for gate in &gates {
-            exit = exit.max(check(gate, comparison, as_tool)?);
+        for condition in &conditions {
+            exit = exit.max(check(condition, comparison, as_tool)?);
         }
         if !comparison.has_any() {
             exit = exit.max(CliExit::Usage);
@@ -134,7 +134,7 @@ fn by_task<'a>(sides: &'a [Side<'_>]) -> Result<Vec<TaskRow<'a>>, CommandError> 
     Ok(rows)
 }
 
-/// A task that was cached is the same measurement in two runs: a warning for a reader, and an error for a gate, which would judge
+/// A task that was cached is the same measurement in two runs: a warning for a reader, and an error for a condition, which would judge
 /// nothing that was measured.
 fn check_same_measurements(rows: &[TaskRow<'_>], may_go_on: bool) -> Result<(), CommandError> {
     let mut same = Vec::new();
@@ -159,7 +159,7 @@ fn locations(runs: &[FoundResult]) -> BTreeSet<&PathBuf> {
     runs.iter().map(|found| &found.location).collect()
 }
 
-/// Prints which tasks are not compared because a side lacks them. A gate fails where a side lacks a task of the first: there is
+/// Prints which tasks are not compared because a side lacks them. A condition fails where a side lacks a task of the first: there is
 /// nothing to check against it.
 fn report_missing_tasks(sides: &[Side<'_>], is_gated: bool) -> CliExit {
     let mut exit = CliExit::Done;
@@ -190,12 +190,12 @@ fn print_missing<'a>(side: &Side<'_>, tasks: impl Iterator<Item = &'a TaskRuns>,
     true
 }
 
-fn rules(request: &Compare) -> CompareRules {
+fn rules(request: &CompareRequest) -> CompareRules {
     CompareRules { force: request.force, margins: Margins { smallest_percent: request.smallest_effect.unwrap_or(1.0) } }
 }
 
 /// The sweeps that all arguments name; `None` where none does.
-fn sweeps(finder: &ResultFinder<'_>, request: &Compare) -> Result<Option<Vec<ComparedSweep>>, CommandError> {
+fn sweeps(finder: &ResultFinder<'_>, request: &CompareRequest) -> Result<Option<Vec<ComparedSweep>>, CommandError> {
     let mut found = Vec::new();
     let mut others = Vec::new();
     for argument in &request.results {
@@ -221,7 +221,11 @@ fn sweeps(finder: &ResultFinder<'_>, request: &Compare) -> Result<Option<Vec<Com
     Ok(Some(found.into_iter().map(compared).collect()))
 }
 
-fn compare_sweeps(global: &Global, request: &Compare, sweeps: &[ComparedSweep]) -> Result<CliExit, CommandError> {
+fn compare_sweeps(
+    global: &Global,
+    request: &CompareRequest,
+    sweeps: &[ComparedSweep],
+) -> Result<CliExit, CommandError> {
     let rules = rules(request);
     print(&if request.json {
         format!("{:#}\n", compare::sweeps_json(sweeps, rules))
@@ -240,9 +244,9 @@ fn write_page(path: &std::path::Path, page: &str) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// Two things are a warning for a reader, and an error for a gate. A result of several runs is read as the first of them where the
-/// folder of the runs is missing: a gate would judge by one run what was measured several times so that chance does not decide. And
-/// a task that the last run did not have is of an earlier one, which a gate after the last run is not meant for.
+/// Two things are a warning for a reader, and an error for a condition. A result of several runs is read as the first of them where the
+/// folder of the runs is missing: a condition would judge by one run what was measured several times so that chance does not decide. And
+/// a task that the last run did not have is of an earlier one, which a condition after the last run is not meant for.
 fn check_run(found: &mut FoundResult, may_go_on: bool) -> Result<(), CommandError> {
     if let Some((earlier, what)) = found.earlier.as_ref().zip(found.earlier_text()) {
         if !may_go_on {
@@ -263,31 +267,31 @@ fn check_run(found: &mut FoundResult, may_go_on: bool) -> Result<(), CommandErro
     Ok(())
 }
 
-/// Prints the outcome of a comparison for a gate, where the gate does not simply pass.
-fn check(gate: &FailCondition, comparison: &Comparison, as_tool: Option<Tool>) -> Result<CliExit, CommandError> {
+/// Prints the outcome of a comparison for a condition, where that does not simply pass.
+fn check(condition: &FailCondition, comparison: &Comparison, as_tool: Option<Tool>) -> Result<CliExit, CommandError> {
     let name = &comparison.b;
     let percent = |delta: &compare::Delta| report::signed_percent(delta.percent.unwrap_or_default());
-    // A gate has a rule of its own: the interval of the table is two-sided, and its judgement is corrected for all rows.
+    // A condition has a rule of its own: the interval of the table is two-sided, and its judgement is corrected for all rows.
     let bound = |delta: &compare::Delta| {
-        let bound = gate.bound(comparison, delta)?;
-        let side = if gate.is_upper() { "at least" } else { "at most" };
+        let bound = condition.bound(comparison, delta)?;
+        let side = if condition.is_upper() { "at least" } else { "at most" };
         Some(format!("one-sided 95 %, this number alone: {side} {} %", report::signed_percent(bound)))
     };
-    Ok(match gate.outcome(comparison).map_err(|error| CommandError::usage(error.as_tool(as_tool)))? {
+    Ok(match condition.outcome(comparison).map_err(|error| CommandError::usage(error.as_tool(as_tool)))? {
         FailConditionOutcome::Passed(_) => CliExit::Done,
         FailConditionOutcome::Inconclusive(delta) => {
             let bound = bound(delta).map_or_else(String::new, |bound| format!(" ({bound})"));
             let more =
                 delta.runs_needed.map_or_else(String::new, |runs| format!("; about {runs} runs each could tell"));
             print_error(&format!(
-                "{gate} is not shown for {name}: {} %, which may be chance{bound}{more}\n",
+                "{condition} is not shown for {name}: {} %, which may be chance{bound}{more}\n",
                 percent(delta)
             ));
             CliExit::Done
         }
         FailConditionOutcome::Exceeded(delta) => {
             if delta.percent.is_some_and(f64::is_infinite) {
-                print_error(&format!("{gate} holds for {name}: its value is infinite\n"));
+                print_error(&format!("{condition} holds for {name}: its value is infinite\n"));
                 return Ok(CliExit::DifferenceExceeded);
             }
             let how = match bound(delta) {
@@ -297,16 +301,17 @@ fn check(gate: &FailCondition, comparison: &Comparison, as_tool: Option<Tool>) -
                 }
                 None => "one run on a side: this may be chance, `--repeat 5` measures it".to_owned(),
             };
-            print_error(&format!("{gate} holds for {name}: {} %, {how}\n", percent(delta)));
+            print_error(&format!("{condition} holds for {name}: {} %, {how}\n", percent(delta)));
             CliExit::DifferenceExceeded
         }
     })
 }
 
 /// Reports all errors at once.
-fn gates(texts: &[String]) -> Result<Vec<FailCondition>, CommandError> {
+fn conditions(texts: &[String]) -> Result<Vec<FailCondition>, CommandError> {
     let read: Vec<_> = texts.iter().map(|text| text.parse::<FailCondition>()).collect();
-    let wrong: Vec<String> = read.iter().filter_map(|gate| gate.as_ref().err().map(ToString::to_string)).collect();
+    let wrong: Vec<String> =
+        read.iter().filter_map(|condition| condition.as_ref().err().map(ToString::to_string)).collect();
     if !wrong.is_empty() {
         return Err(CommandError::Usage(wrong.join("\n")));
     }
@@ -318,7 +323,7 @@ fn tool(name: &str) -> Result<Tool, CommandError> {
 }
 
 /// Regatta's numbers beside those of other tools.
-pub(super) fn compat(global: &Global, request: &Report) -> Result<CliExit, CommandError> {
+pub(super) fn compat(global: &Global, request: &ReportRequest) -> Result<CliExit, CommandError> {
     let tools = request.compat.iter().map(|name| tool(name)).collect::<Result<Vec<_>, _>>()?;
     let argument = match &request.run {
         Some(argument) => argument.clone(),

@@ -5,7 +5,7 @@ use std::env;
 use super::past_runs::logged_tasks;
 use super::project::Project;
 use crate::cli::{Color, Global, KeyValueArg, Offer, Offers, OutputVerbosity};
-use crate::manifest::{DeclaredParam, ManifestOutline, catalogue, outline};
+use crate::manifest::{DeclaredParam, ManifestOutline, list_manifests, outline};
 use crate::runner::store::{readable_runs, tags_of};
 
 /// Those of the project in the current folder; none where there is no current folder.
@@ -29,7 +29,7 @@ impl ProjectOffers {
 
 impl Offers for ProjectOffers {
     fn manifests(&self) -> Vec<Offer> {
-        let all = self.0.iter().flat_map(|project| catalogue(&project.manifests).unwrap_or_default());
+        let all = self.0.iter().flat_map(|project| list_manifests(&project.manifests).unwrap_or_default());
         all.map(|listed| Offer::new(listed.name, listed.about)).collect()
     }
 

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use serde_json::json;
 
+use crate::app::console::print;
 use crate::app::error::CommandError;
-use crate::app::output::print;
 use crate::cli::{CliExit, ExplainRequest, Global};
 use crate::diag::{list_of, nearest};
 use crate::harness::{VerdictCheck, Violation};

@@ -5,7 +5,7 @@ use std::sync::Once;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-use super::output::print_error;
+use super::console::print_error;
 use crate::cli::CliExit;
 use crate::diag::{Diagnostic, Diagnostics, Span};
 use crate::files::read_text;

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
+use crate::app::console::print_error;
 use crate::app::error::CommandError;
 use crate::app::expression_guard::watch_templates;
-use crate::app::output::print_error;
 use crate::cli::CliExit;
 use crate::exec::process;
 use crate::stages::{AgentInput, AgentMessage, AgentOrders, run_agent};

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use anyhow::Context as _;
 
+use super::console::print;
 use super::error::CommandError;
-use super::output::print;
 use crate::cli::{CliExit, InitRequest};
 use crate::manifest::shipped;
 use crate::runner::store::{is_there, write_named};

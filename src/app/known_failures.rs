@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::env;
 
-use super::decisions::decide;
 use super::observed_run::holding_run;
+use super::predicted_tasks::decide;
 use super::project::Project;
+use crate::app::console::print_error;
 use crate::app::error::CommandError;
-use crate::app::output::print_error;
 use crate::cli::{CliExit, RunRequest};
 use crate::harness::api_key_in;
 use crate::manifest::model::{Action, Bench, Serve};

@@ -2,11 +2,11 @@
 
 use super::expression_guard::expand;
 use super::project::{Project, colored};
+use crate::app::console::{print, print_error};
 use crate::app::error::CommandError;
-use crate::app::output::{print, print_error};
-use crate::cli::{CheckFormat, CheckRequest, CliExit, Global, RunList, SchemaOf, ShowRequest};
+use crate::cli::{CheckFormat, CheckRequest, CliExit, Global, ListRequest, SchemaRequest, ShowRequest};
 use crate::diag::{CheckProblem, CheckedManifest, check_github, check_json, check_sarif};
-use crate::manifest::{catalogue, schema as manifest_schema};
+use crate::manifest::{list_manifests, schema as manifest_schema};
 use crate::report::{self, Styler};
 use crate::units::counted;
 
@@ -57,9 +57,9 @@ pub(super) fn show(global: &Global, request: &ShowRequest) -> Result<CliExit, Co
     Ok(CliExit::Done)
 }
 
-pub(super) fn list(global: &Global, request: RunList) -> Result<CliExit, CommandError> {
+pub(super) fn list(global: &Global, request: ListRequest) -> Result<CliExit, CommandError> {
     let project = Project::open_current(global)?;
-    let all: Vec<report::ManifestRow> = catalogue(&project.manifests)?
+    let all: Vec<report::ManifestRow> = list_manifests(&project.manifests)?
         .into_iter()
         .map(|listed| report::ManifestRow {
             name: listed.name,
@@ -78,12 +78,12 @@ pub(super) fn list(global: &Global, request: RunList) -> Result<CliExit, Command
     Ok(CliExit::Done)
 }
 
-pub(super) fn schema(which: SchemaOf) -> CliExit {
+pub(super) fn schema(which: SchemaRequest) -> CliExit {
     let schema = match which {
-        SchemaOf::Manifest => manifest_schema(),
-        SchemaOf::Result => crate::harness::result_schema(),
-        SchemaOf::Sweep => crate::harness::sweep_schema(),
-        SchemaOf::Requests => crate::interop::requests_schema(),
+        SchemaRequest::Manifest => manifest_schema(),
+        SchemaRequest::Result => crate::harness::result_schema(),
+        SchemaRequest::Sweep => crate::harness::sweep_schema(),
+        SchemaRequest::Requests => crate::interop::requests_schema(),
     };
     print(&format!("{schema:#}\n"));
     CliExit::Done

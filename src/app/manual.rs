@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
+use crate::app::console::print;
 use crate::app::error::CommandError;
-use crate::app::output::print;
 use crate::cli::{CliExit, Global};
 use crate::diag::nearest;
 use crate::report::{Styler, TextRole, table};

@@ -2,12 +2,12 @@
 
 mod bench;
 mod bulk;
-mod cache;
+
 mod calibrate;
 mod clean;
 mod compare;
 mod completion;
-mod decisions;
+mod console;
 mod doctor;
 mod earlier_runs;
 mod error;
@@ -29,24 +29,25 @@ mod lockfile;
 mod manifest_commands;
 mod manual;
 mod mlperf;
+mod node_job;
 mod observed_run;
 mod out_folder;
-mod output;
-mod own_fault;
+mod panic_guard;
 mod past_runs;
 mod plan_estimates;
 mod planning;
+mod predicted_tasks;
 mod project;
 mod provenance;
 mod repository;
 mod run;
-mod run_cache;
-mod run_job;
+mod run_store;
 mod selftest;
 mod served_twin;
 mod shared_results;
 mod shipped_inputs;
 mod simulate;
+mod store;
 mod system_choice;
 mod translate;
 mod triton;
@@ -63,9 +64,9 @@ use std::sync::Arc;
 pub use self::lockfile::{LockFile, LockFileError, read as read_lock_file};
 
 use self::completion::ProjectOffers;
+use self::console::{print, print_error};
 use self::error::CommandError;
-use self::output::{print, print_error};
-use crate::cli::{self, CliExit, CliJob, Invocation};
+use crate::cli::{self, CliExit, CliRequest, Invocation};
 use crate::mlperf::loadgen;
 
 /// Reads the command line and runs it.
@@ -73,21 +74,21 @@ pub fn main() -> ExitCode {
     file_size_limit::make_it_an_error();
     if let Some(offered) = cli::complete(std::env::args_os(), || Arc::new(ProjectOffers::here())) {
         // As it is: the shell's separator is a control character.
-        let _ = std::io::stdout().write_all(offered.as_bytes()).inspect_err(output::note);
+        let _ = std::io::stdout().write_all(offered.as_bytes()).inspect_err(console::note);
         return ExitCode::SUCCESS;
     }
-    let request = match cli::parse(std::env::args_os()) {
-        Ok(request) => request,
+    let invocation = match cli::parse(std::env::args_os()) {
+        Ok(invocation) => invocation,
         Err(refused) => {
-            let _ = refused.print().inspect_err(output::note);
-            return output::exit_code(refused.exit(), false);
+            let _ = refused.print().inspect_err(console::note);
+            return console::exit_code(refused.exit(), false);
         }
     };
-    let color = request.global.color.choice();
+    let color = invocation.global.color.choice();
     color.write_global();
-    let goes_on = outlives_its_reader(&request.job);
-    let exit = own_fault::guard(|| {
-        perform(request).unwrap_or_else(|error| {
+    let goes_on = outlives_its_reader(&invocation.request);
+    let exit = panic_guard::guard(|| {
+        perform(invocation).unwrap_or_else(|error| {
             match &error {
                 CommandError::Manifest(found) => print_error(&found.render(project::colored(color))),
                 CommandError::Differs(message) => print_error(message),
@@ -97,87 +98,87 @@ pub fn main() -> ExitCode {
             error.exit()
         })
     });
-    output::exit_code(exit, goes_on)
+    console::exit_code(exit, goes_on)
 }
 
 /// Commands that do more than print: their work matters also when the reader of their output is gone.
-const fn outlives_its_reader(job: &CliJob) -> bool {
+const fn outlives_its_reader(request: &CliRequest) -> bool {
     matches!(
-        job,
-        CliJob::Run(_)
-            | CliJob::Serve(_)
-            | CliJob::Bulk(_)
-            | CliJob::Bench(_)
-            | CliJob::Simulate(_)
-            | CliJob::NullServer { .. }
-            | CliJob::Watchdog { .. }
-            | CliJob::OnNode { .. }
-            | CliJob::OnHost { .. }
-            | CliJob::LoadgenTest { .. }
+        request,
+        CliRequest::Run(_)
+            | CliRequest::Serve(_)
+            | CliRequest::Bulk(_)
+            | CliRequest::Bench(_)
+            | CliRequest::Simulate(_)
+            | CliRequest::NullServer { .. }
+            | CliRequest::Watchdog { .. }
+            | CliRequest::OnNode { .. }
+            | CliRequest::OnHost { .. }
+            | CliRequest::LoadgenTest { .. }
     )
 }
 
-fn perform(request: Invocation) -> Result<CliExit, CommandError> {
-    let Invocation { global, job } = request;
-    match job {
-        CliJob::Run(request) => run::run(&global, &request),
-        CliJob::Serve(request) => run::serve(&global, &request),
-        CliJob::Bulk(request) => bulk::bulk(&global, &request),
-        CliJob::Bench(request) => bench::bench(&global, &request),
-        CliJob::Plan(request) => planning::plan(&global, &request),
-        CliJob::Doctor(request) => doctor::command::doctor(&global, &request),
-        CliJob::Lock(request) => lockfile::command::lock(&global, &request),
-        CliJob::Check(request) => manifest_commands::check(&global, &request),
-        CliJob::Show(request) => manifest_commands::show(&global, &request),
-        CliJob::List(request) => manifest_commands::list(&global, request),
-        CliJob::Schema(which) => Ok(manifest_commands::schema(which)),
-        CliJob::Init(request) => init::init(&request),
-        CliJob::Welcome => {
+fn perform(invocation: Invocation) -> Result<CliExit, CommandError> {
+    let Invocation { global, request } = invocation;
+    match request {
+        CliRequest::Run(request) => run::run(&global, &request),
+        CliRequest::Serve(request) => run::serve(&global, &request),
+        CliRequest::Bulk(request) => bulk::bulk(&global, &request),
+        CliRequest::Bench(request) => bench::bench(&global, &request),
+        CliRequest::Plan(request) => planning::plan(&global, &request),
+        CliRequest::Doctor(request) => doctor::command::doctor(&global, &request),
+        CliRequest::Lock(request) => lockfile::command::lock(&global, &request),
+        CliRequest::Check(request) => manifest_commands::check(&global, &request),
+        CliRequest::Show(request) => manifest_commands::show(&global, &request),
+        CliRequest::List(request) => manifest_commands::list(&global, request),
+        CliRequest::Schema(which) => Ok(manifest_commands::schema(which)),
+        CliRequest::Init(request) => init::init(&request),
+        CliRequest::Welcome => {
             print(&welcome::text());
             Ok(CliExit::Done)
         }
-        CliJob::Status(request) => past_runs::status(&global, request),
-        CliJob::Runs(request) => past_runs::list(&global, &request),
-        CliJob::History(request) => history::history(&global, &request),
-        CliJob::Tag(request) => history::tag(&global, &request),
-        CliJob::Logs(request) => past_runs::logs(&global, &request),
-        CliJob::Report(request) if request.compat.is_empty() => past_runs::report(&global, &request),
-        CliJob::Report(request) => compare::compat(&global, &request),
-        CliJob::Compare(request) => compare::compare(&global, &request),
-        CliJob::Export(request) => export_import::export(&global, &request),
-        CliJob::Import(request) => export_import::import(&global, &request),
-        CliJob::Explain(request) => explain::explain(&global, &request),
-        CliJob::Manual { chapter } => manual::manual(&global, chapter.as_deref()),
-        CliJob::Clean { yes } => clean::clean(&global, yes),
-        CliJob::Gc(request) => clean::gc(&global, request),
-        CliJob::Cache(request) => cache::cache(&global, &request),
-        CliJob::Provenance(request) => provenance::provenance(&global, &request),
-        CliJob::Repository(request) => repository::perform(&global, &request),
-        CliJob::WhatIf(request) => what_if::what_if(&global, &request),
-        CliJob::Calibrate(request) => calibrate::calibrate(&global, &request),
-        CliJob::Simulate(request) => simulate::serve(&request),
-        CliJob::Mlperf(request) => mlperf::perform(&global, request),
-        CliJob::Triton(request) => triton::run_command(&global, request),
-        CliJob::Selftest(request) => selftest::selftest(&global, &request),
-        CliJob::Completions(shell) => {
+        CliRequest::Status(request) => past_runs::status(&global, request),
+        CliRequest::Runs(request) => past_runs::list(&global, &request),
+        CliRequest::History(request) => history::history(&global, &request),
+        CliRequest::Tag(request) => history::tag(&global, &request),
+        CliRequest::Logs(request) => past_runs::logs(&global, &request),
+        CliRequest::Report(request) if request.compat.is_empty() => past_runs::report(&global, &request),
+        CliRequest::Report(request) => compare::compat(&global, &request),
+        CliRequest::Compare(request) => compare::compare(&global, &request),
+        CliRequest::Export(request) => export_import::export(&global, &request),
+        CliRequest::Import(request) => export_import::import(&global, &request),
+        CliRequest::Explain(request) => explain::explain(&global, &request),
+        CliRequest::Manual { chapter } => manual::manual(&global, chapter.as_deref()),
+        CliRequest::Clean { yes } => clean::clean(&global, yes),
+        CliRequest::Gc(request) => clean::gc(&global, request),
+        CliRequest::Store(request) => store::store(&global, &request),
+        CliRequest::Provenance(request) => provenance::provenance(&global, &request),
+        CliRequest::Repository(request) => repository::perform(&global, &request),
+        CliRequest::WhatIf(request) => what_if::what_if(&global, &request),
+        CliRequest::Calibrate(request) => calibrate::calibrate(&global, &request),
+        CliRequest::Simulate(request) => simulate::serve(&request),
+        CliRequest::Mlperf(request) => mlperf::perform(&global, request),
+        CliRequest::Triton(request) => triton::run_command(&global, request),
+        CliRequest::Selftest(request) => selftest::selftest(&global, &request),
+        CliRequest::Completions(shell) => {
             print(&cli::completion_script(shell));
             Ok(CliExit::Done)
         }
-        CliJob::NullServer { first_ms, gap_ms } => simulate::null_server(first_ms, gap_ms),
-        CliJob::Watchdog { run } => {
+        CliRequest::NullServer { first_ms, gap_ms } => simulate::null_server(first_ms, gap_ms),
+        CliRequest::Watchdog { run } => {
             crate::exec::process::run_watchdog(&run.to_string_lossy(), stdin().lock()).map_err(anyhow::Error::from)?;
             Ok(CliExit::Done)
         }
-        CliJob::OnNode { folder } => run_job::run_job(folder),
-        CliJob::OnHost { awake } => host_agent::on_host(awake),
-        CliJob::LoadgenTest { job } => Ok(loadgen_test(&job)),
+        CliRequest::OnNode { folder } => node_job::run(folder),
+        CliRequest::OnHost { awake } => host_agent::on_host(awake),
+        CliRequest::LoadgenTest { orders } => Ok(loadgen_test(&orders)),
     }
 }
 
 /// Its parent reads lines of JSON from it, errors included.
-fn loadgen_test(job: &Path) -> CliExit {
+fn loadgen_test(orders: &Path) -> CliExit {
     let send = |line: &loadgen::ChildMessage| print(&format!("{}\n", serde_json::json!(line)));
-    match loadgen::perform(job, &send) {
+    match loadgen::perform(orders, &send) {
         Ok(()) => CliExit::Done,
         Err(error) => {
             send(&loadgen::ChildMessage::Failed { why: error.to_string(), is_refused: error.is_refused() });

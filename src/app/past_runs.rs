@@ -8,16 +8,16 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
+use super::console::{PiecePrinter, is_closed};
 use super::find_result::named_run;
 use super::found_result::search_in;
 use super::history::shown_manifest;
 use super::observed_run::{ObservedRun, holding_run, is_held};
-use super::output::{PiecePrinter, is_closed};
 use super::project::{Project, hint_of_runs_above};
 use super::shared_results;
+use crate::app::console::{print, print_error};
 use crate::app::error::CommandError;
-use crate::app::output::{print, print_error};
-use crate::cli::{self, CliExit, Global, Logs, Status};
+use crate::cli::{self, CliExit, Global, LogsRequest, StatusRequest};
 use crate::event::{Done, RunId, TaskId};
 use crate::files::read_text;
 use crate::harness::{GatheredResult, RESULT, SWEEP, SweepReport, gather_sweeps};
@@ -31,7 +31,7 @@ use crate::runner::store::{
 /// Erases the screen of a terminal, and goes to its upper left corner.
 const CLEAR: &str = "\x1b[2J\x1b[H";
 
-pub(super) fn status(global: &Global, request: Status) -> Result<CliExit, CommandError> {
+pub(super) fn status(global: &Global, request: StatusRequest) -> Result<CliExit, CommandError> {
     let home = Project::open_current(global)?.home;
     let Some(run) = last_run(&home)? else { return Err(no_run_error(&home)) };
     let is_terminal = std::io::stdout().is_terminal();
@@ -152,7 +152,7 @@ fn no_run_error(home: &StateFolder) -> CommandError {
 }
 
 /// Without a stage: lists the logs. A stage may be a task id or the name of a stage with one log.
-pub(super) fn logs(global: &Global, request: &Logs) -> Result<CliExit, CommandError> {
+pub(super) fn logs(global: &Global, request: &LogsRequest) -> Result<CliExit, CommandError> {
     let home = Project::open_current(global)?.home;
     let Some(newest) = last_run(&home)? else { return Err(no_run_error(&home)) };
     let Some(wanted) = &request.stage else {
@@ -265,7 +265,7 @@ fn show(home: &StateFolder, run: &RunId, log: &Path, follow: bool) -> Result<Cli
     }
 }
 
-pub(super) fn report(global: &Global, request: &cli::Report) -> Result<CliExit, CommandError> {
+pub(super) fn report(global: &Global, request: &cli::ReportRequest) -> Result<CliExit, CommandError> {
     let home = Project::open_current(global)?.home;
     let run = match &request.run {
         Some(name) => named_run(&home, name)?.unwrap_or_else(|| RunId::new(name.as_str())),

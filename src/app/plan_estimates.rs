@@ -93,7 +93,7 @@ impl<'a> PlanEstimates<'a> {
             return Ok(None);
         };
         let Some((spec, serving)) = servers.simulated() else { return Ok(None) };
-        let Ok(limits) = sim::twin(&spec, &serving) else { return Ok(None) };
+        let Ok(limits) = sim::served_limits(&spec, &serving) else { return Ok(None) };
         let (gpus, count) = servers.sizes();
         let speed = servers.speed.filter(|_| is_simulated).unwrap_or(1.0);
         let Some(estimate) = self.estimate(&bench, &Servers { limits, count, speed }) else { return Ok(None) };

@@ -3,13 +3,13 @@
 use std::mem::ManuallyDrop;
 use std::path::Path;
 
-use super::decisions::decide;
 use super::known_failures::environment_faults;
 use super::plan_estimates::PlanEstimates;
+use super::predicted_tasks::decide;
 use super::project::{Project, options};
-use super::run_cache;
+use super::run_store;
+use crate::app::console::{print, print_error, print_json};
 use crate::app::error::CommandError;
-use crate::app::output::{print, print_error, print_json};
 use crate::cli::{CliExit, Global, PlanFormat, PlanRequest, Select};
 use crate::plan::{ActionKind, MeasurementCost, Plan, loadgen};
 use crate::report::{self, DecisionKind, LaunchKind, LaunchRow, Styler};
@@ -47,11 +47,11 @@ pub(super) fn plan(global: &Global, request: &PlanRequest) -> Result<CliExit, Co
             }
             notes.extend(estimates.note());
             // A plan is made without a network.
-            if let Some(store) = run_cache::address(None)?
+            if let Some(store) = run_store::address(None)?
                 && decisions.iter().any(|decision| decision.decision == DecisionKind::Run)
             {
                 let name = &request.manifest;
-                notes.push(format!("{store} was not queried: `regatta cache status {name}` shows what it has"));
+                notes.push(format!("{store} was not queried: `regatta store status {name}` shows what it has"));
             }
             let styler = Styler::chosen(global.color.choice());
             match as_what {

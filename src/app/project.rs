@@ -286,7 +286,7 @@ pub(super) fn options(plan: &Plan, select: &Select) -> Result<RunOptions, Comman
         resumes_forced: matches!(select.force, Force::Uncached(_)),
         output_source: None,
         kept_services: None,
-        gate: OutputCheck::default(),
+        output_check: OutputCheck::default(),
         unchanged: std::sync::Arc::default(),
     })
 }

@@ -4,17 +4,17 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::project::colored;
+use crate::app::console::{print, print_error};
 use crate::app::error::CommandError;
-use crate::app::output::{print, print_error};
-use crate::cli::{CliExit, Global, RepositoryAction, RepositoryFill};
+use crate::cli::{CliExit, Global, RepositoryFill, RepositoryRequest};
 use crate::diag::{Diagnostic, Diagnostics, Severity, Span};
 use crate::files::read_text;
 use crate::triton::repository::{FilledModel, PARAMETERS, TreeError, Values, check, fill_tree, pairs};
 use crate::units::counted;
 
-pub(super) fn perform(global: &Global, request: &RepositoryAction) -> Result<CliExit, CommandError> {
+pub(super) fn perform(global: &Global, request: &RepositoryRequest) -> Result<CliExit, CommandError> {
     match request {
-        RepositoryAction::Check { folder, engine, gpus, json } => {
+        RepositoryRequest::Check { folder, engine, gpus, json } => {
             let checked = check(folder, engine.as_deref(), *gpus)?;
             let errors = checked.found.errors();
             if *json {
@@ -27,8 +27,8 @@ pub(super) fn perform(global: &Global, request: &RepositoryAction) -> Result<Cli
             }
             Ok(if errors > 0 { CliExit::Usage } else { CliExit::Done })
         }
-        RepositoryAction::Fill(request) => fill(request),
-        RepositoryAction::Parameters { json } => {
+        RepositoryRequest::Fill(request) => fill(request),
+        RepositoryRequest::Parameters { json } => {
             print(&parameters(*json));
             Ok(CliExit::Done)
         }

@@ -3,7 +3,7 @@
 use crate::app::error::CommandError;
 use crate::manifest::model::{Action, Engine, Repository, Serve};
 use crate::plan::{ActionKind, Plan, Task};
-use crate::sim::{self, TwinServing};
+use crate::sim::{self, EngineServing};
 use crate::stages::{engine_spec, twin_serving};
 
 /// What a benchmark's servers are made of.
@@ -52,7 +52,7 @@ impl ServedTwin {
     }
 
     /// What to simulate. `None`: there is no engine.
-    pub(super) fn simulated(&self) -> Option<(sim::EngineSpec, TwinServing)> {
+    pub(super) fn simulated(&self) -> Option<(sim::EngineSpec, EngineServing)> {
         self.engine.as_ref().map(|engine| (engine_spec(engine), twin_serving(self.repository.as_ref())))
     }
 }

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::run_cache;
+use super::run_store;
+use crate::app::console::print_error;
 use crate::app::error::CommandError;
-use crate::app::output::print_error;
 use crate::cli::StoreSelection;
 use crate::event::{Done, Event, RunId, TaskId};
 use crate::files::read_text;
@@ -51,9 +51,9 @@ pub(super) async fn share(
 /// The summaries in the store that an option or the environment names, each with its result. What another version wrote, and what no key
 /// signed that the environment trusts, is left out with a warning.
 pub(super) fn read(store: &str) -> Result<Vec<(ResultSummary, MeasuredResult)>, CommandError> {
-    let Some(address) = run_cache::address(Some(store))? else { return Ok(Vec::new()) };
+    let Some(address) = run_store::address(Some(store))? else { return Ok(Vec::new()) };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let signatures = run_cache::signatures(&StoreSelection::default())?;
+    let signatures = run_store::signatures(&StoreSelection::default())?;
     let SharedSummaries { all, mut unreadable, untrusted } = runtime
         .block_on(shared_summaries(&address, &signatures))
         .map_err(|error| CommandError::Usage(format!("{address} cannot be read: {error}\n  hint: {}", error.hint())))?;

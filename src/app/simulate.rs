@@ -5,13 +5,13 @@ use std::net::SocketAddr;
 
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::app::console::print;
 use crate::app::error::CommandError;
-use crate::app::output::print;
-use crate::cli::{CliExit, Simulate};
+use crate::cli::{CliExit, SimulateRequest};
 use crate::sim::{self, Addresses, Faults, GroundTruthServer, ResponsePattern, ResponseScript, SimOptions};
 
 /// Serves until TERM or INT. Prints one line once all ports are open: `ready grpc=8001 http=8000 metrics=8002`.
-pub(super) fn serve(request: &Simulate) -> Result<CliExit, CommandError> {
+pub(super) fn serve(request: &SimulateRequest) -> Result<CliExit, CommandError> {
     let mut options =
         SimOptions::new(request.repository.clone(), SocketAddr::new(request.grpc_address, request.grpc_port));
     let there = |port: u16| SocketAddr::new(request.grpc_address, port);

@@ -12,9 +12,9 @@ use serde_json::{Map, Value, json};
 
 use super::unknown_numbers::UnknownNumbers;
 use super::{bench, imported_run};
+use crate::app::console::{print, print_error};
 use crate::app::error::CommandError;
-use crate::app::output::{print, print_error};
-use crate::cli::{self, CliExit, CliJob, Global};
+use crate::cli::{self, CliExit, CliRequest, Global};
 use crate::interop::{
     ScriptBench, Sweep, TranslatedBench, TranslatedScript, Translation, TranslationError, TranslationKind, origin,
     read_config, read_line, read_script,
@@ -227,10 +227,10 @@ fn measured(
     let words = bench_words(line);
     let mut numbered = words.clone();
     let numbers = UnknownNumbers::replace(&mut numbered, translation);
-    let request = cli::parse(numbered).map_err(|refused| {
+    let invocation = cli::parse(numbered).map_err(|refused| {
         CommandError::Usage(format!("{} becomes `{}`, which is refused:\n{refused}", translation.tool, shell(&words)))
     })?;
-    let CliJob::Bench(request) = request.job else {
+    let CliRequest::Bench(request) = invocation.request else {
         return Err(CommandError::Usage(format!("`{}` is no measurement", shell(&words))));
     };
     translation.notes.extend(request.notices.iter().cloned());

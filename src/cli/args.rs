@@ -9,7 +9,6 @@ use clap_complete::Shell;
 
 use super::bench_args::BenchArgs;
 use super::bulk::BulkArgs;
-use super::cache::CacheArgs;
 use super::common_args::{CHOICE, HOW, Subject, count_above_zero};
 use super::force::ForceArgs;
 use super::help;
@@ -23,6 +22,7 @@ use super::result_args::{CompareArgs, ExplainArgs, ExportArgs, ImportArgs, Repor
 use super::run_mode::RunModeArgs;
 use super::serve::ServeArgs;
 use super::simulation::{CalibrateArgs, WhatIfArgs};
+use super::store::StoreCommandArgs;
 use super::triton::TritonArgs;
 use super::value_error::ArgumentValueError;
 
@@ -135,8 +135,8 @@ pub(super) enum CliCommand {
     #[command(after_long_help = help::GC)]
     Gc(GcArgs),
     /// Outputs that machines share: show, push, pull and remove them.
-    #[command(after_long_help = help::CACHE)]
-    Cache(CacheArgs),
+    #[command(after_long_help = help::STORE, alias = "cache")]
+    Store(StoreCommandArgs),
     /// Print what an output is and what it was made from, as an in-toto statement with SLSA provenance.
     #[command(after_long_help = help::PROVENANCE)]
     Provenance(ProvenanceArgs),
@@ -579,6 +579,6 @@ fn between(text: &str) -> Result<(f64, f64), ArgumentValueError> {
 #[derive(Debug, Args)]
 pub(super) struct LoadgenTestArgs {
     /// What to do.
-    #[arg(value_name = "JOB")]
-    pub job: PathBuf,
+    #[arg(value_name = "FILE")]
+    pub orders: PathBuf,
 }

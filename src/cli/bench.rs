@@ -15,7 +15,7 @@ use crate::spec::{BenchSweep, SweepLevels};
 
 /// One benchmark of one target, without a manifest.
 #[derive(Clone, Debug, PartialEq)]
-pub struct BenchCommand {
+pub struct BenchRequest {
     /// As given, with the scheme that follows from the other options.
     pub target: String,
     /// A server to start for the measurement; the target is then its model.
@@ -127,7 +127,7 @@ fn program(text: &str) -> Result<Vec<String>, ArgumentError> {
     shlex::split(text).ok_or_else(open)
 }
 
-pub(super) fn into_command(mut args: BenchArgs) -> Result<BenchCommand, ArgumentError> {
+pub(super) fn into_request(mut args: BenchArgs) -> Result<BenchRequest, ArgumentError> {
     // `--goodput` takes arguments up to the next option: a TARGET behind it is the last of them.
     if args.target.is_none() && args.url.is_none() {
         args.target = args.goodput.pop_if(|word| metric(word.split(':').next().unwrap_or_default()).is_none());
@@ -205,13 +205,13 @@ pub(super) fn into_command(mut args: BenchArgs) -> Result<BenchCommand, Argument
     }
     let limits = args.limit.iter().map(|text| limit(text)).collect::<Result<Vec<_>, _>>()?;
     let has = |wanted: &str| limits.iter().any(|(key, _)| key == wanted);
-    let has_promise = !args.goodput.is_empty() || args.ttft_p99.is_some() || args.tpot_p99.is_some();
-    if has("goodput") && !has_promise && !has("ttft_p99") && !has("tpot_p99") {
+    let has_slo = !args.goodput.is_empty() || args.ttft_p99.is_some() || args.tpot_p99.is_some();
+    if has("goodput") && !has_slo && !has("ttft_p99") && !has("tpot_p99") {
         return invalid_value(
             "`--limit goodput=…` needs the SLO of each request\n  hint: `--goodput ttft:450 tpot:40`, in ms",
         );
     }
-    Ok(BenchCommand {
+    Ok(BenchRequest {
         target,
         serve,
         model: args.model.clone(),
@@ -433,10 +433,10 @@ mod tests {
         args: BenchArgs,
     }
 
-    fn read(line: &str) -> Result<BenchCommand, Box<dyn std::error::Error>> {
+    fn read(line: &str) -> Result<BenchRequest, Box<dyn std::error::Error>> {
         let words = std::iter::once("bench").chain(line.split_whitespace());
         let line = Line::try_parse_from(words)?;
-        Ok(into_command(line.args).map_err(|(_, text)| text)?)
+        Ok(into_request(line.args).map_err(|(_, text)| text)?)
     }
 
     #[test]
@@ -444,7 +444,7 @@ mod tests {
         let program = |text: &str| {
             let line =
                 Line::try_parse_from(["bench", "gpt2", "--serve", "vllm", "--program", text]).expect("arguments");
-            let serve = into_command(line.args).map(|bench| bench.serve.expect("a server").program);
+            let serve = into_request(line.args).map(|bench| bench.serve.expect("a server").program);
             serve.map_err(|(_, text)| text)
         };
         assert_eq!(program("sh -c 'two words'").unwrap(), ["sh", "-c", "two words"]);
@@ -460,7 +460,7 @@ mod tests {
             let words = ["bench", "https://h:1"].map(std::ffi::OsStr::new).into_iter();
             let files = options.iter().flat_map(|option| [std::ffi::OsStr::new(option), file]);
             let line = Line::try_parse_from(words.chain(files)).expect("arguments");
-            let (kind, text) = into_command(line.args).expect_err("no path");
+            let (kind, text) = into_request(line.args).expect_err("no path");
             assert_eq!(kind, ErrorKind::InvalidValue);
             assert!(text.contains(options[0]) && text.contains("is not UTF-8"), "{text}");
         }
@@ -578,7 +578,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_behind_the_promises_is_the_target() {
+    fn a_target_behind_the_slos_is_the_target() {
         let bench = read("--goodput ttft:150 tpot:40 sim:").unwrap();
         assert_eq!((bench.target.as_str(), bench.slo), ("sim:", vec![("ttft", 150.0), ("tpot", 40.0)]));
         assert!(read("--goodput ttft:150 tpot:40").unwrap_err().to_string().contains("no TARGET"));

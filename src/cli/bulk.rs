@@ -6,12 +6,12 @@ use std::path::PathBuf;
 use clap::{Args, ValueHint};
 
 use super::argument_error::{ArgumentError, reject_duplicates};
-use super::cache::StoreArgs;
 use super::common_args::{HOW, count_above_zero};
 use super::gpu_selection::gpus;
 use super::key_value_arg::KeyValueArg;
 use super::lock::{LockingArgs, locking};
 use super::request::BulkRequest;
+use super::store::StoreArgs;
 
 #[derive(Debug, Args)]
 pub(super) struct BulkArgs {

@@ -227,15 +227,15 @@ pub(super) const PROVENANCE: &str = with_codes!(examples![
     "regatta provenance engine --sign-key key.pem         signed, in a DSSE envelope",
 ]);
 
-pub(super) const CACHE: &str = concat!(
+pub(super) const STORE: &str = concat!(
     examples![
         "export REGATTA_STORE=s3://team/regatta               or `--store /mnt/share`, for each command",
         "regatta run quickstart                               outputs of other machines are reused",
-        "regatta cache status quickstart                      each output: local, in the store, or missing",
-        "regatta cache pull quickstart                        fetch its outputs; run nothing",
-        "regatta cache push quickstart --verify               upload again what is damaged in the store",
-        "regatta cache push quickstart --sign-key key.pem     sign what is there, for readers with --trusted-keys key.pub",
-        "regatta cache gc --older-than 30d --keep 500GiB      what would be removed; `--yes` removes it",
+        "regatta store status quickstart                      each output: local, in the store, or missing",
+        "regatta store pull quickstart                        fetch its outputs; run nothing",
+        "regatta store push quickstart --verify               upload again what is damaged in the store",
+        "regatta store push quickstart --sign-key key.pem     sign what is there, for readers with --trusted-keys key.pub",
+        "regatta store gc --older-than 30d --keep 500GiB      what would be removed; `--yes` removes it",
     ],
     "\n",
     "Exit codes:\n",

@@ -99,7 +99,7 @@ pub enum LockStrictness {
 
 /// What to do with lock files.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LockAction {
+pub enum LockRequest {
     /// `file` may name one run behind a `#`.
     Show { file: String, json: bool },
     /// `b`: a lock file, or a manifest with `settings`.
@@ -118,12 +118,12 @@ pub(super) fn locking(args: LockingArgs) -> LockMode {
     }
 }
 
-pub(super) fn into_action(args: LockArgs) -> Result<LockAction, ArgumentError> {
+pub(super) fn into_request(args: LockArgs) -> Result<LockRequest, ArgumentError> {
     Ok(match args.command {
-        LockCommand::Show(LockShowArgs { file, json }) => LockAction::Show { file, json },
+        LockCommand::Show(LockShowArgs { file, json }) => LockRequest::Show { file, json },
         LockCommand::Diff(LockDiffArgs { a, b, settings, json }) => {
             reject_duplicates(&settings)?;
-            LockAction::Diff { a, b, settings, json }
+            LockRequest::Diff { a, b, settings, json }
         }
     })
 }

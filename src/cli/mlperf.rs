@@ -236,7 +236,7 @@ pub struct AssembleOptions {
 
 /// What to do about a submission.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum MlperfAction {
+pub enum MlperfRequest {
     Status { manifest: Option<String>, settings: Vec<KeyValueArg>, json: bool },
     Diff { a: PathBuf, b: PathBuf, json: bool },
     Check { folder: PathBuf, round: Option<String>, review: bool, csv: Option<PathBuf>, json: bool },
@@ -244,13 +244,13 @@ pub enum MlperfAction {
     Search { manifest: String, settings: Vec<KeyValueArg>, cost: bool },
 }
 
-pub(super) fn into_action(args: MlperfArgs) -> MlperfAction {
+pub(super) fn into_request(args: MlperfArgs) -> MlperfRequest {
     match args.command {
         MlperfCommand::Status(MlperfStatusArgs { manifest, settings, json }) => {
-            MlperfAction::Status { manifest, settings, json }
+            MlperfRequest::Status { manifest, settings, json }
         }
-        MlperfCommand::Diff(DiffArgs { a, b, json }) => MlperfAction::Diff { a, b, json },
-        MlperfCommand::Assemble(args) => MlperfAction::Assemble(AssembleOptions {
+        MlperfCommand::Diff(DiffArgs { a, b, json }) => MlperfRequest::Diff { a, b, json },
+        MlperfCommand::Assemble(args) => MlperfRequest::Assemble(AssembleOptions {
             packages: args.packages,
             out: args.out,
             logs: args.logs,
@@ -265,11 +265,11 @@ pub(super) fn into_action(args: MlperfArgs) -> MlperfAction {
             json: args.shown.json,
         }),
         MlperfCommand::Check(MlperfCheckArgs { folder, round, shown: ExaminationArgs { csv, review, json } }) => {
-            MlperfAction::Check { folder, round, review, csv, json }
+            MlperfRequest::Check { folder, round, review, csv, json }
         }
         MlperfCommand::Search(SearchArgs { manifest, mut settings, rehearse, cost }) => {
             settings.extend(rehearsal(rehearse));
-            MlperfAction::Search { manifest, settings, cost }
+            MlperfRequest::Search { manifest, settings, cost }
         }
     }
 }

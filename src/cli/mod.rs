@@ -11,7 +11,6 @@ mod bench;
 mod bench_args;
 mod bench_notices;
 mod bulk;
-mod cache;
 mod common_args;
 mod completion;
 mod exit;
@@ -29,24 +28,26 @@ mod result_args;
 mod run_mode;
 mod serve;
 mod simulation;
+mod store;
 mod triton;
 mod value_error;
 
-pub use bench::{BenchCommand, BenchLoad, BenchServer, TokenLength};
-pub use cache::{Cache, CacheAction, CacheGc, StoreSelection};
+pub use bench::{BenchLoad, BenchRequest, BenchServer, TokenLength};
 pub use completion::{Offer, Offers, complete, completion_script};
 pub use exit::CliExit;
 pub use gpu_selection::GpuSelection;
 pub use history::{HistoryRequest, TagRequest};
 pub use key_value_arg::KeyValueArg;
-pub use lock::{LOCK_FILE, LockAction, LockMode, LockStrictness};
-pub use mlperf::{AssembleOptions, ForeignLogs, ForeignLogsError, MlperfAction, PasswordSource, PasswordSourceError};
+pub use lock::{LOCK_FILE, LockMode, LockRequest, LockStrictness};
+pub use mlperf::{AssembleOptions, ForeignLogs, ForeignLogsError, MlperfRequest, PasswordSource, PasswordSourceError};
 pub use parse::{CliParseError, command, parse};
 pub use request::{
-    BalancerPolicy, BulkRequest, Calibrate, CalibratedScheduler, CheckFormat, CheckRequest, CliJob, Color, Compare,
-    Doctor, EventFormat, ExplainRequest, ExportRequest, FleetRequest, Force, Gc, Global, ImportRequest, InitRequest,
-    Invocation, Logs, OutputVerbosity, PlanFormat, PlanRequest, ProvenanceRequest, Report, RepositoryAction,
-    RepositoryFill, RunList, RunRequest, RunTarget, RunsRequest, SchemaOf, Select, Selftest, ServeRequest, Shell,
-    ShowRequest, Simulate, Status, WhatIf,
+    BalancerPolicy, BulkRequest, CalibrateRequest, CalibratedScheduler, CheckFormat, CheckRequest, CliRequest, Color,
+    CompareRequest, DoctorRequest, EventFormat, ExplainRequest, ExportRequest, FleetRequest, Force, GcRequest, Global,
+    ImportRequest, InitRequest, Invocation, ListRequest, LogsRequest, OutputVerbosity, PlanFormat, PlanRequest,
+    ProvenanceRequest, ReportRequest, RepositoryFill, RepositoryRequest, RunRequest, RunTarget, RunsRequest,
+    SchemaRequest, Select, SelftestRequest, ServeRequest, Shell, ShowRequest, SimulateRequest, StatusRequest,
+    WhatIfRequest,
 };
-pub use triton::{Infer, Triton, TritonAction, TritonProtocol, TritonUrl};
+pub use store::{StoreAction, StoreGc, StoreRequest, StoreSelection};
+pub use triton::{Infer, TritonAction, TritonProtocol, TritonRequest, TritonUrl};

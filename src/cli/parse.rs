@@ -13,7 +13,6 @@ use super::args::{
 use super::argument_error::{ArgumentError, reject_duplicates};
 use super::bench;
 use super::bulk;
-use super::cache;
 use super::common_args::Subject;
 use super::exit::CliExit;
 use super::force::force;
@@ -21,13 +20,14 @@ use super::key_value_arg::{KeyValueArg, rehearsal};
 use super::lock;
 use super::mlperf;
 use super::request::{
-    CheckRequest, CliJob, Color, Compare, Doctor, ExplainRequest, ExportRequest, Gc, Global, ImportRequest,
-    InitRequest, Invocation, Logs, OutputVerbosity, PlanFormat, PlanRequest, ProvenanceRequest, Report,
-    RepositoryAction, RepositoryFill, RunList, RunRequest, RunsRequest, SchemaOf, Select, Selftest, ShowRequest,
-    Simulate, Status,
+    CheckRequest, CliRequest, Color, CompareRequest, DoctorRequest, ExplainRequest, ExportRequest, GcRequest, Global,
+    ImportRequest, InitRequest, Invocation, ListRequest, LogsRequest, OutputVerbosity, PlanFormat, PlanRequest,
+    ProvenanceRequest, ReportRequest, RepositoryFill, RepositoryRequest, RunRequest, RunsRequest, SchemaRequest,
+    Select, SelftestRequest, ShowRequest, SimulateRequest, StatusRequest,
 };
 use super::serve;
 use super::simulation;
+use super::store;
 use super::triton;
 
 /// There is nothing to do: help was requested, or the arguments are wrong.
@@ -139,22 +139,22 @@ fn into_invocation(typed: CliArgs) -> Result<Invocation, ArgumentError> {
             "`--home` has an empty name\n  hint: leave it out, or name a folder".into(),
         ));
     }
-    Ok(Invocation { global, job: job(command)? })
+    Ok(Invocation { global, request: request(command)? })
 }
 
-fn job(command: CliCommand) -> Result<CliJob, ArgumentError> {
+fn request(command: CliCommand) -> Result<CliRequest, ArgumentError> {
     Ok(match command {
         CliCommand::Run(args) => {
             let (manifest, mut settings) = subject(args.subject);
             settings.extend(rehearsal(args.mode.rehearse));
             let select = select(args.select, &mut settings)?;
             let keep_going = args.keep_going;
-            CliJob::Run(RunRequest { keep_going, ..args.mode.into_request(manifest, settings, select)? })
+            CliRequest::Run(RunRequest { keep_going, ..args.mode.into_request(manifest, settings, select)? })
         }
-        CliCommand::Serve(args) => CliJob::Serve(serve::into_request(args)?),
-        CliCommand::Bulk(args) => CliJob::Bulk(bulk::into_request(args)?),
-        CliCommand::Bench(args) if args.selftest => CliJob::Selftest(Selftest::default()),
-        CliCommand::Bench(args) => CliJob::Bench(Box::new(bench::into_command(*args)?)),
+        CliCommand::Serve(args) => CliRequest::Serve(serve::into_request(args)?),
+        CliCommand::Bulk(args) => CliRequest::Bulk(bulk::into_request(args)?),
+        CliCommand::Bench(args) if args.selftest => CliRequest::Selftest(SelftestRequest::default()),
+        CliCommand::Bench(args) => CliRequest::Bench(Box::new(bench::into_request(*args)?)),
         CliCommand::Plan(args) => {
             let (manifest, mut settings) = subject(args.subject);
             settings.extend(rehearsal(args.rehearse));
@@ -167,36 +167,36 @@ fn job(command: CliCommand) -> Result<CliJob, ArgumentError> {
                 (false, Some(GraphWord::Dot)) => PlanFormat::Dot,
                 (false, Some(GraphWord::Mermaid)) => PlanFormat::Mermaid,
             };
-            CliJob::Plan(PlanRequest { manifest, settings, select, show })
+            CliRequest::Plan(PlanRequest { manifest, settings, select, show })
         }
         CliCommand::WhatIf(args) => {
             reject_duplicates(&args.settings)?;
-            CliJob::WhatIf(simulation::what_if(args))
+            CliRequest::WhatIf(simulation::what_if(args))
         }
         CliCommand::Doctor(args) => {
             reject_duplicates(&args.settings)?;
-            CliJob::Doctor(Doctor { manifest: args.manifest, settings: args.settings, json: args.json })
+            CliRequest::Doctor(DoctorRequest { manifest: args.manifest, settings: args.settings, json: args.json })
         }
-        CliCommand::Lock(args) => CliJob::Lock(lock::into_action(args)?),
-        CliCommand::Check(args) => CliJob::Check(CheckRequest { manifests: args.manifests, format: args.format }),
+        CliCommand::Lock(args) => CliRequest::Lock(lock::into_request(args)?),
+        CliCommand::Check(args) => CliRequest::Check(CheckRequest { manifests: args.manifests, format: args.format }),
         CliCommand::Show(args) => {
             let (manifest, settings) = subject(args.subject);
             reject_duplicates(&settings)?;
-            CliJob::Show(ShowRequest { manifest, settings, json: args.json })
+            CliRequest::Show(ShowRequest { manifest, settings, json: args.json })
         }
-        CliCommand::List(args) => CliJob::List(RunList { json: args.json }),
-        CliCommand::Schema(args) => CliJob::Schema(match args.of {
-            SchemaWord::Manifest => SchemaOf::Manifest,
-            SchemaWord::Result => SchemaOf::Result,
-            SchemaWord::Sweep => SchemaOf::Sweep,
-            SchemaWord::Requests => SchemaOf::Requests,
+        CliCommand::List(args) => CliRequest::List(ListRequest { json: args.json }),
+        CliCommand::Schema(args) => CliRequest::Schema(match args.of {
+            SchemaWord::Manifest => SchemaRequest::Manifest,
+            SchemaWord::Result => SchemaRequest::Result,
+            SchemaWord::Sweep => SchemaRequest::Sweep,
+            SchemaWord::Requests => SchemaRequest::Requests,
         }),
         CliCommand::Init(args) => {
-            CliJob::Init(InitRequest { folder: args.folder, example: (!args.all).then_some(args.example) })
+            CliRequest::Init(InitRequest { folder: args.folder, example: (!args.all).then_some(args.example) })
         }
-        CliCommand::Status(args) => CliJob::Status(Status { follow: args.follow, json: args.json }),
-        CliCommand::Top => CliJob::Status(Status { follow: true, json: false }),
-        CliCommand::Runs(args) => CliJob::Runs(RunsRequest {
+        CliCommand::Status(args) => CliRequest::Status(StatusRequest { follow: args.follow, json: args.json }),
+        CliCommand::Top => CliRequest::Status(StatusRequest { follow: true, json: false }),
+        CliCommand::Runs(args) => CliRequest::Runs(RunsRequest {
             manifest: args.manifest,
             failed: args.failed,
             most: args.most,
@@ -205,7 +205,7 @@ fn job(command: CliCommand) -> Result<CliJob, ArgumentError> {
         }),
         CliCommand::Provenance(args) => {
             reject_duplicates(&args.settings)?;
-            CliJob::Provenance(ProvenanceRequest {
+            CliRequest::Provenance(ProvenanceRequest {
                 output: args.output,
                 of: args.manifest.map(|manifest| (manifest, args.settings)),
                 sign_key: args.sign_key,
@@ -213,14 +213,14 @@ fn job(command: CliCommand) -> Result<CliJob, ArgumentError> {
                 out: args.out,
             })
         }
-        CliCommand::History(args) => CliJob::History(args.into()),
-        CliCommand::Tag(args) => CliJob::Tag(args.into()),
-        CliCommand::Logs(args) => CliJob::Logs(Logs { stage: args.stage, follow: args.follow }),
-        CliCommand::Clean(args) => CliJob::Clean { yes: args.yes },
-        CliCommand::Gc(args) => CliJob::Gc(Gc { keep: args.keep.get(), yes: args.yes }),
-        CliCommand::Cache(args) => CliJob::Cache(cache::into_command(args)?),
+        CliCommand::History(args) => CliRequest::History(args.into()),
+        CliCommand::Tag(args) => CliRequest::Tag(args.into()),
+        CliCommand::Logs(args) => CliRequest::Logs(LogsRequest { stage: args.stage, follow: args.follow }),
+        CliCommand::Clean(args) => CliRequest::Clean { yes: args.yes },
+        CliCommand::Gc(args) => CliRequest::Gc(GcRequest { keep: args.keep.get(), yes: args.yes }),
+        CliCommand::Store(args) => CliRequest::Store(store::into_request(args)?),
         CliCommand::Sim(args) => match args.command {
-            SimCommand::Serve(serve) => CliJob::Simulate(Simulate {
+            SimCommand::Serve(serve) => CliRequest::Simulate(SimulateRequest {
                 repository: serve.repository,
                 grpc_port: serve.grpc_port,
                 http_port: serve.http_port,
@@ -230,13 +230,15 @@ fn job(command: CliCommand) -> Result<CliJob, ArgumentError> {
                 load_seconds: serve.load_seconds,
                 faults: serve.fault.iter().map(|fault| fault_of(fault)).collect(),
             }),
-            SimCommand::Calibrate(args) => CliJob::Calibrate(simulation::calibrate(args)),
+            SimCommand::Calibrate(args) => CliRequest::Calibrate(simulation::calibrate(args)),
         },
-        CliCommand::Mlperf(args) => CliJob::Mlperf(mlperf::into_action(args)),
-        CliCommand::Triton(args) => CliJob::Triton(triton::into_command(args)?),
-        CliCommand::Repository(args) => CliJob::Repository(repository(args.command)?),
-        CliCommand::Report(args) => CliJob::Report(Report { run: args.run, compat: args.compat, json: args.json }),
-        CliCommand::Compare(args) => CliJob::Compare(Compare {
+        CliCommand::Mlperf(args) => CliRequest::Mlperf(mlperf::into_request(args)),
+        CliCommand::Triton(args) => CliRequest::Triton(triton::into_request(args)?),
+        CliCommand::Repository(args) => CliRequest::Repository(repository(args.command)?),
+        CliCommand::Report(args) => {
+            CliRequest::Report(ReportRequest { run: args.run, compat: args.compat, json: args.json })
+        }
+        CliCommand::Compare(args) => CliRequest::Compare(CompareRequest {
             results: args.results,
             as_tool: args.as_tool,
             force: args.force,
@@ -246,30 +248,30 @@ fn job(command: CliCommand) -> Result<CliJob, ArgumentError> {
             json: args.json,
         }),
         CliCommand::Export(args) => {
-            CliJob::Export(ExportRequest { result: args.result, formats: args.shapes, out: args.out })
+            CliRequest::Export(ExportRequest { result: args.result, formats: args.shapes, out: args.out })
         }
         CliCommand::Import(args) => {
-            CliJob::Import(ImportRequest { paths: args.paths, line: args.line, out: args.out, pick: args.pick })
+            CliRequest::Import(ImportRequest { paths: args.paths, line: args.line, out: args.out, pick: args.pick })
         }
-        CliCommand::Explain(args) => CliJob::Explain(ExplainRequest { topic: args.topic, json: args.json }),
+        CliCommand::Explain(args) => CliRequest::Explain(ExplainRequest { topic: args.topic, json: args.json }),
         CliCommand::Selftest(args) => {
-            CliJob::Selftest(Selftest { rates: args.rates, seconds: args.seconds, json: args.json })
+            CliRequest::Selftest(SelftestRequest { rates: args.rates, seconds: args.seconds, json: args.json })
         }
-        CliCommand::Manual(args) => CliJob::Manual { chapter: args.chapter },
-        CliCommand::Completions(args) => CliJob::Completions(args.shell),
-        CliCommand::Welcome => CliJob::Welcome,
-        CliCommand::Watchdog(args) => CliJob::Watchdog { run: args.run },
-        CliCommand::NullServer(args) => CliJob::NullServer { first_ms: args.first_ms, gap_ms: args.gap_ms },
-        CliCommand::OnNode(args) => CliJob::OnNode { folder: args.folder },
-        CliCommand::OnHost(args) => CliJob::OnHost { awake: args.awake },
-        CliCommand::LoadgenTest(args) => CliJob::LoadgenTest { job: args.job },
+        CliCommand::Manual(args) => CliRequest::Manual { chapter: args.chapter },
+        CliCommand::Completions(args) => CliRequest::Completions(args.shell),
+        CliCommand::Welcome => CliRequest::Welcome,
+        CliCommand::Watchdog(args) => CliRequest::Watchdog { run: args.run },
+        CliCommand::NullServer(args) => CliRequest::NullServer { first_ms: args.first_ms, gap_ms: args.gap_ms },
+        CliCommand::OnNode(args) => CliRequest::OnNode { folder: args.folder },
+        CliCommand::OnHost(args) => CliRequest::OnHost { awake: args.awake },
+        CliCommand::LoadgenTest(args) => CliRequest::LoadgenTest { orders: args.orders },
     })
 }
 
-fn repository(command: RepositoryCommand) -> Result<RepositoryAction, ArgumentError> {
+fn repository(command: RepositoryCommand) -> Result<RepositoryRequest, ArgumentError> {
     Ok(match command {
         RepositoryCommand::Check(args) => {
-            RepositoryAction::Check { folder: args.folder, engine: args.engine, gpus: args.gpus, json: args.json }
+            RepositoryRequest::Check { folder: args.folder, engine: args.engine, gpus: args.gpus, json: args.json }
         }
         RepositoryCommand::Fill(args) => {
             reject_duplicates(&args.settings)?;
@@ -278,7 +280,7 @@ fn repository(command: RepositoryCommand) -> Result<RepositoryAction, ArgumentEr
                 let setting = pair[1].parse().map_err(|error| (ErrorKind::InvalidValue, format!("{error}")))?;
                 of_models.push((pair[0].clone(), setting));
             }
-            RepositoryAction::Fill(RepositoryFill {
+            RepositoryRequest::Fill(RepositoryFill {
                 templates: args.templates,
                 out: args.out,
                 settings: args.settings,
@@ -288,7 +290,7 @@ fn repository(command: RepositoryCommand) -> Result<RepositoryAction, ArgumentEr
                 allow_unfilled: args.allow_unfilled,
             })
         }
-        RepositoryCommand::Parameters(args) => RepositoryAction::Parameters { json: args.json },
+        RepositoryCommand::Parameters(args) => RepositoryRequest::Parameters { json: args.json },
     })
 }
 
@@ -320,8 +322,8 @@ mod tests {
     }
 
     fn run(line: &str) -> RunRequest {
-        match parse_line(line).expect("understood").job {
-            CliJob::Run(run) => run,
+        match parse_line(line).expect("understood").request {
+            CliRequest::Run(run) => run,
             other => panic!("not a run: {other:?}"),
         }
     }
@@ -340,8 +342,8 @@ mod tests {
     #[test]
     fn a_benchmark_of_the_load_generator_is_its_selftest_and_takes_nothing_else() {
         assert_eq!(
-            parse_line("bench --selftest").expect("understood").job,
-            parse_line("selftest").expect("understood").job
+            parse_line("bench --selftest").expect("understood").request,
+            parse_line("selftest").expect("understood").request
         );
         let text = usage_error_text("bench sim: --selftest");
         assert!(text.contains("--selftest"), "{text}");
@@ -404,8 +406,8 @@ mod tests {
 
     #[test]
     fn a_plan_is_shown_in_one_way() {
-        let show = |line: &str| match parse_line(line).expect("understood").job {
-            CliJob::Plan(plan) => plan.show,
+        let show = |line: &str| match parse_line(line).expect("understood").request {
+            CliRequest::Plan(plan) => plan.show,
             other => panic!("not a plan: {other:?}"),
         };
         assert_eq!(show("plan m"), PlanFormat::Text);
@@ -419,8 +421,8 @@ mod tests {
 
     #[test]
     fn the_simulator_takes_faults_that_help_does_not_show() {
-        let CliJob::Simulate(sim) =
-            parse_line("sim serve --repository r --speed 2.5 --fault die=3 --fault mute").expect("understood").job
+        let CliRequest::Simulate(sim) =
+            parse_line("sim serve --repository r --speed 2.5 --fault die=3 --fault mute").expect("understood").request
         else {
             panic!("not a simulation");
         };

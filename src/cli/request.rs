@@ -8,20 +8,20 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 pub use clap_complete::Shell;
 
-use super::bench::BenchCommand;
-use super::cache::{Cache, StoreSelection};
+use super::bench::BenchRequest;
 use super::gpu_selection::GpuSelection;
 use super::history::{HistoryRequest, TagRequest};
 use super::key_value_arg::KeyValueArg;
-use super::lock::{LockAction, LockMode};
-use super::mlperf::MlperfAction;
-use super::triton::Triton;
+use super::lock::{LockMode, LockRequest};
+use super::mlperf::MlperfRequest;
+use super::store::{StoreRequest, StoreSelection};
+use super::triton::TritonRequest;
 
 /// One invocation of `regatta`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Invocation {
     pub global: Global,
-    pub job: CliJob,
+    pub request: CliRequest,
 }
 
 /// What every command honors.
@@ -60,42 +60,42 @@ pub enum OutputVerbosity {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub enum CliJob {
+pub enum CliRequest {
     Run(RunRequest),
     Serve(ServeRequest),
     Bulk(BulkRequest),
-    Bench(Box<BenchCommand>),
+    Bench(Box<BenchRequest>),
     Plan(PlanRequest),
-    Doctor(Doctor),
-    Lock(LockAction),
+    Doctor(DoctorRequest),
+    Lock(LockRequest),
     Check(CheckRequest),
     Show(ShowRequest),
-    List(RunList),
-    Schema(SchemaOf),
+    List(ListRequest),
+    Schema(SchemaRequest),
     Init(InitRequest),
     /// The program's name alone.
     Welcome,
-    Status(Status),
+    Status(StatusRequest),
     Runs(RunsRequest),
     Provenance(ProvenanceRequest),
     History(HistoryRequest),
     Tag(TagRequest),
-    Logs(Logs),
+    Logs(LogsRequest),
     /// `true` does it, `false` prints what would be removed.
     Clean {
         yes: bool,
     },
-    Gc(Gc),
-    Cache(Cache),
-    Simulate(Simulate),
-    Calibrate(Calibrate),
-    WhatIf(WhatIf),
-    Triton(Triton),
-    Mlperf(MlperfAction),
-    Repository(RepositoryAction),
-    Selftest(Selftest),
-    Report(Report),
-    Compare(Compare),
+    Gc(GcRequest),
+    Store(StoreRequest),
+    Simulate(SimulateRequest),
+    Calibrate(CalibrateRequest),
+    WhatIf(WhatIfRequest),
+    Triton(TritonRequest),
+    Mlperf(MlperfRequest),
+    Repository(RepositoryRequest),
+    Selftest(SelftestRequest),
+    Report(ReportRequest),
+    Compare(CompareRequest),
     Export(ExportRequest),
     Import(ImportRequest),
     Explain(ExplainRequest),
@@ -121,9 +121,9 @@ pub enum CliJob {
     OnHost {
         awake: bool,
     },
-    /// The hidden child process of one LoadGen test; its job file.
+    /// The hidden child process of one LoadGen test; the file with its orders.
     LoadgenTest {
-        job: PathBuf,
+        orders: PathBuf,
     },
 }
 
@@ -270,12 +270,12 @@ pub struct ShowRequest {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RunList {
+pub struct ListRequest {
     pub json: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SchemaOf {
+pub enum SchemaRequest {
     Manifest,
     Result,
     Sweep,
@@ -290,7 +290,7 @@ pub struct InitRequest {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Status {
+pub struct StatusRequest {
     /// Until the run ends.
     pub follow: bool,
     pub json: bool,
@@ -325,20 +325,20 @@ pub struct RunsRequest {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Logs {
+pub struct LogsRequest {
     /// `None`: list the logs.
     pub stage: Option<String>,
     pub follow: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Gc {
+pub struct GcRequest {
     pub keep: usize,
     pub yes: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RepositoryAction {
+pub enum RepositoryRequest {
     Check { folder: PathBuf, engine: Option<PathBuf>, gpus: Option<u32>, json: bool },
     Fill(RepositoryFill),
     Parameters { json: bool },
@@ -361,7 +361,7 @@ pub struct RepositoryFill {
 
 /// The load generator against known servers.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Selftest {
+pub struct SelftestRequest {
     /// Requests per second.
     pub rates: Vec<f64>,
     /// Of arrivals at each.
@@ -369,7 +369,7 @@ pub struct Selftest {
     pub json: bool,
 }
 
-impl Default for Selftest {
+impl Default for SelftestRequest {
     fn default() -> Self {
         Self { rates: vec![10.0, 100.0, 1000.0], seconds: 5, json: false }
     }
@@ -377,7 +377,7 @@ impl Default for Selftest {
 
 /// `regatta what-if`.
 #[derive(Clone, Debug, PartialEq)]
-pub struct WhatIf {
+pub struct WhatIfRequest {
     pub manifest: String,
     /// Values may have several, with commas.
     pub settings: Vec<KeyValueArg>,
@@ -432,7 +432,7 @@ pub enum BalancerPolicy {
 
 /// `regatta sim calibrate`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Calibrate {
+pub struct CalibrateRequest {
     pub logs: Vec<PathBuf>,
     /// A shipped name or a file.
     pub model: String,
@@ -456,7 +456,7 @@ pub enum CalibratedScheduler {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Simulate {
+pub struct SimulateRequest {
     pub repository: PathBuf,
     /// 0: any free one.
     pub grpc_port: u16,
@@ -472,7 +472,7 @@ pub struct Simulate {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Report {
+pub struct ReportRequest {
     /// `None`: the last run.
     pub run: Option<String>,
     /// Names of tools; empty: the page's path.
@@ -481,7 +481,7 @@ pub struct Report {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Compare {
+pub struct CompareRequest {
     /// At least two.
     pub results: Vec<String>,
     pub as_tool: Option<String>,
@@ -515,7 +515,7 @@ pub struct ImportRequest {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Doctor {
+pub struct DoctorRequest {
     /// `None`: facts only.
     pub manifest: Option<String>,
     pub settings: Vec<KeyValueArg>,

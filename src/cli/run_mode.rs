@@ -7,13 +7,13 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum, ValueHint};
 
 use super::argument_error::{ArgumentError, reject_duplicates};
-use super::cache::StoreArgs;
 use super::common_args::{HOW, count_above_zero, host_and_port};
 use super::gpu_selection::gpus;
 use super::key_value_arg::KeyValueArg;
 use super::lock::{LockingArgs, locking};
 use super::on_args::{OnArgs, OnWord};
 use super::request::{EventFormat, RunRequest, RunTarget, Select};
+use super::store::StoreArgs;
 
 #[derive(Debug, Args)]
 pub(super) struct RunModeArgs {

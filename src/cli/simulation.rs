@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum, ValueHint};
 
 use super::key_value_arg::KeyValueArg;
-use super::request::{BalancerPolicy, Calibrate, CalibratedScheduler, FleetRequest, WhatIf};
+use super::request::{BalancerPolicy, CalibrateRequest, CalibratedScheduler, FleetRequest, WhatIfRequest};
 
 #[derive(Debug, Args)]
 pub(super) struct CalibrateArgs {
@@ -50,8 +50,8 @@ pub(super) enum SchedulerWord {
     TensorrtLlm,
 }
 
-pub(super) fn calibrate(args: CalibrateArgs) -> Calibrate {
-    Calibrate {
+pub(super) fn calibrate(args: CalibrateArgs) -> CalibrateRequest {
+    CalibrateRequest {
         logs: args.logs,
         model: args.model,
         system: args.system,
@@ -188,8 +188,8 @@ fn fleet(args: FleetArgs) -> Option<FleetRequest> {
     })
 }
 
-pub(super) fn what_if(args: WhatIfArgs) -> WhatIf {
-    WhatIf {
+pub(super) fn what_if(args: WhatIfArgs) -> WhatIfRequest {
+    WhatIfRequest {
         manifest: args.manifest,
         settings: args.settings,
         goal: args.goal,

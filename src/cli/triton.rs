@@ -196,7 +196,7 @@ pub(super) struct TraceArgs {
 
 /// A question to a server.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Triton {
+pub struct TritonRequest {
     pub url: TritonUrl,
     pub deadline: Duration,
     pub act: TritonAction,
@@ -243,7 +243,7 @@ pub struct Infer {
     pub json: bool,
 }
 
-pub(super) fn into_command(args: TritonArgs) -> Result<Triton, ArgumentError> {
+pub(super) fn into_request(args: TritonArgs) -> Result<TritonRequest, ArgumentError> {
     let (server, act) = match args.command {
         TritonCommand::Status(args) => (args.server, TritonAction::Status { models: args.models, json: args.json }),
         TritonCommand::Models(args) => (args.server, TritonAction::Models { models: args.models, json: args.json }),
@@ -265,7 +265,7 @@ pub(super) fn into_command(args: TritonArgs) -> Result<Triton, ArgumentError> {
             let mut url = url(&args.url, 8002)?;
             url.protocol = TritonProtocol::Http;
             let act = TritonAction::Metrics { grep: args.grep, watch, json: args.json };
-            return Ok(Triton { url, deadline: seconds(args.deadline)?, act });
+            return Ok(TritonRequest { url, deadline: seconds(args.deadline)?, act });
         }
         TritonCommand::Config(args) => (args.server, TritonAction::Config { model: args.model }),
         TritonCommand::Statistics(args) => {
@@ -290,7 +290,7 @@ pub(super) fn into_command(args: TritonArgs) -> Result<Triton, ArgumentError> {
         let text = format!("this works over gRPC only\n  hint: give the gRPC port: `{}:8001`", url.host);
         return Err((ErrorKind::InvalidValue, text));
     }
-    Ok(Triton { url, deadline: seconds(server.deadline)?, act })
+    Ok(TritonRequest { url, deadline: seconds(server.deadline)?, act })
 }
 
 fn url(text: &str, usual: u16) -> Result<TritonUrl, ArgumentError> {

@@ -5,7 +5,7 @@
 mod endpoint;
 mod gpu_id;
 mod id;
-mod memory;
+mod out_of_memory;
 mod outcome;
 mod run_event;
 mod run_tag;
@@ -14,7 +14,7 @@ mod stop;
 pub use endpoint::{Endpoint, EndpointError};
 pub use gpu_id::{GpuId, GpuIdError};
 pub use id::{RunId, TaskId};
-pub use memory::{MemoryKind, OutOfMemory, ReducedSetting};
+pub use out_of_memory::{MemoryKind, OutOfMemory, ReducedSetting};
 pub use outcome::{Done, Failure, FailureKind, Verdict};
 pub use run_event::{Event, ExternalResource, LiveMeasurement, TaskTally};
 pub use run_tag::{NotTag, RunTag};

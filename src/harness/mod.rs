@@ -33,12 +33,12 @@ mod tokens;
 mod transport;
 mod verdict;
 
-pub use drive::driver::{BenchProgress, measure, measure_outside, run};
+pub use drive::driver::{BenchProgress, measure, measure_external, run};
 pub use drive::external_driver::{CallInlet, ExternalObserver};
 pub use error::{ApiKeyFault, HarnessError, ResultFormatError, ScheduleError, TransportFailure, UnsupportedRequest};
 pub use identity::{
     EngineIdentity, GpuIdentity, HostIdentity, IdentityDifference, ManifestIdentity, RunIdentity, ServerIdentity,
-    Simulation, ask_all as ask_identities, changes_of_servers, identity_differences, query_identity as ask_identity,
+    Simulation, changes_of_servers, identity_differences, query_identities, query_identity,
 };
 pub use measure::adjusted::Adjusted;
 pub use measure::by_host::{HostShare, host_of};
@@ -60,7 +60,7 @@ pub use measure::result_files::{
     GPU_READINGS, REQUESTS, RESULT, RUN_FILES, amend, read_records, read_result, result_schema, write, write_result,
 };
 pub use measure::sessions_summary::SessionsSummary;
-pub use measure::stability::{ColdStart, Occupancy, ServerStall, Stability, Sustained};
+pub use measure::stability::{ColdStart, Occupancy, ServerFreeze, Stability, Sustained};
 pub use measure::steady::{Steady, TtftDrift};
 pub use measure::verdict_check::VerdictCheck;
 pub use measure::verdict_reason::{Reason, ReasonSeverity};

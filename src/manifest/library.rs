@@ -13,7 +13,7 @@ use include_dir::{Dir, DirEntry, include_dir};
 use crate::files::{is_absence, metadata_if_there};
 
 /// The most bytes that one manifest file may have.
-pub const MAX_BYTES: u64 = 16 << 20;
+const MAX_BYTES: u64 = 16 << 20;
 
 static MANIFESTS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/manifests");
 static TEMPLATES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/templates");

@@ -110,7 +110,7 @@ pub struct ListedManifest {
 ///
 /// # Errors
 /// The project's cannot be listed.
-pub fn catalogue(library: &ManifestLibrary) -> std::io::Result<Vec<ListedManifest>> {
+pub fn list_manifests(library: &ManifestLibrary) -> std::io::Result<Vec<ListedManifest>> {
     let names = library.names()?.into_iter();
     let listed = names
         .map(|(name, file, shipped)| {

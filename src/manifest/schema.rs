@@ -7,7 +7,9 @@ use std::borrow::Cow;
 use schemars::JsonSchema as _;
 use serde_json::{Map, Value, json};
 
-use super::model::{Action, Image, ListRule, ManifestDocument, NumberBounds, PARAM_KINDS, Param, PathNeed, Stage};
+use super::model::{
+    Action, Image, ListRule, ManifestDocument, NoBounds, NumberBounds, PARAM_KINDS, Param, PathNeed, Stage,
+};
 
 /// The JSON Schema of a manifest, as it is committed in `schemas/manifest.json`.
 pub fn schema() -> Value {
@@ -51,8 +53,14 @@ pub fn schema() -> Value {
 }
 
 /// The definitions of params and their rules.
-fn without_expressions() -> [Cow<'static, str>; 4] {
-    [Param::schema_name(), NumberBounds::schema_name(), ListRule::schema_name(), PathNeed::schema_name()]
+fn without_expressions() -> [Cow<'static, str>; 5] {
+    [
+        Param::schema_name(),
+        NumberBounds::schema_name(),
+        NoBounds::schema_name(),
+        ListRule::schema_name(),
+        PathNeed::schema_name(),
+    ]
 }
 
 fn exactly_one(definitions: &mut Map<String, Value>, name: &str, keys: &[&str]) {

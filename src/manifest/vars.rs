@@ -29,7 +29,7 @@ pub fn resolve(
         })
         .collect();
     let mut resolved: IndexMap<String, Node> = IndexMap::new();
-    for group in super::order::order(&needs) {
+    for group in super::topological_order::topological_order(&needs) {
         match group {
             Ok(index) => {
                 let Some((name, entry)) = vars.get_index(index) else { continue };

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  manifests/rounds/v6.1.yaml ─→ Round ─→ Benchmark ─→ user.conf, checks before a run
-//!  mlperf_log_*.txt, accuracy log, test.json ─→ what a run is worth ─→ accuracy.txt, verify_*.txt ─→ package ─→ gate
+//!  mlperf_log_*.txt, accuracy log, test.json ─→ what a run is worth ─→ accuracy.txt, verify_*.txt ─→ package ─→ submission check
 //! ```
 //!
 //! Pure, except for [`loadgen`]: reads and writes texts and folders that it is given, starts no process and connects to no server.
@@ -43,10 +43,10 @@ pub use official_checker::{Official, OfficialFinding};
 pub use package::{
     FinishedTask, GivenDescription, PackageDescription, PackageEntry, PackageRequest, Unpacked, WrittenPackage, pack,
 };
-pub use provenance::{LOCK_FILE, LockedResult, LockedRun, PackageProvenance, ProvenanceError, ProvenanceStage};
+pub use provenance::{LockedResult, LockedRun, PACKAGE_LOCK_FILE, PackageProvenance, ProvenanceError, ProvenanceStage};
 pub use round::{Accuracy, Audit, Benchmark, LatencyLimits, LoadgenPin, Round, Seeds};
 pub use submission_check::{
-    ExaminedResult, FindingWeight, GateCheck, GateFinding, JudgedRun, MeasuredPower, SubmissionReport,
+    ExaminedResult, FindingWeight, JudgedRun, MeasuredPower, SubmissionCheck, SubmissionFinding, SubmissionReport,
     UnexaminedBenchmark, examine, round_of, run_value,
 };
 pub use system::{

@@ -1,4 +1,4 @@
-//! `regatta.lock`: where every file of a package is from. It goes with the package, in `documentation/`.
+//! `documentation/regatta.lock` of a package: where every file is from. Not the project's lock file (`app/lockfile`): another format.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::spec::TestMode;
 
 /// Its name, below `<division>/<submitter>/documentation/`. Where a submission has several systems, each has one of its own:
 /// `regatta.<system>.lock`.
-pub const LOCK_FILE: &str = "regatta.lock";
+pub const PACKAGE_LOCK_FILE: &str = "regatta.lock";
 
 /// The provenance of a package.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -110,12 +110,13 @@ impl PackageProvenance {
 
     /// The name of its file; that of one of several systems.
     pub fn file_name(system: Option<&String>) -> String {
-        system.map_or_else(|| LOCK_FILE.to_owned(), |system| format!("regatta.{system}.lock"))
+        system.map_or_else(|| PACKAGE_LOCK_FILE.to_owned(), |system| format!("regatta.{system}.lock"))
     }
 
     /// Whether a file of the documentation is one.
     pub fn is_file_name(name: &str) -> bool {
-        name == LOCK_FILE || name.strip_prefix("regatta.").is_some_and(|rest| rest.strip_suffix(".lock").is_some())
+        name == PACKAGE_LOCK_FILE
+            || name.strip_prefix("regatta.").is_some_and(|rest| rest.strip_suffix(".lock").is_some())
     }
 
     /// What is known of one run.

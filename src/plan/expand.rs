@@ -10,7 +10,7 @@ use std::thread;
 use indexmap::IndexMap;
 
 use super::expression_names::{Directory, KnownInstance, KnownStages};
-use super::external;
+use super::external_servers;
 use super::instance::{ExpandedStages, Instance, instances};
 use super::plan_builder::{PlanBuilder, TaskDraft};
 use super::semantics::{across, packages, speculative_decoding};
@@ -20,7 +20,7 @@ use crate::diag::{Diagnostic, Diagnostics};
 use crate::files::{Digest, Hasher};
 use crate::manifest::{
     EXPRESSION_STACK, Expressions, GivenValues, Manifest, ManifestLibrary, ResolvedParam, ValueOrigin,
-    load_with_errors, on_expression_stack, order, shown,
+    load_with_errors, on_expression_stack, shown, topological_order,
 };
 
 /// How much of a long circle is shown at either end.
@@ -65,7 +65,7 @@ fn expand_with(expressions: &Expressions, manifest: &Manifest) -> Result<Plan, D
         .map(|built| built.as_ref().map_or_else(Vec::new, |built| built.needs.iter().map(|(need, _)| *need).collect()))
         .collect();
     let mut sorted = Vec::with_capacity(needs.len());
-    for one in order(&needs) {
+    for one in topological_order(&needs) {
         match one {
             Ok(index) => sorted.push(index),
             Err(circle) => found.push(explain(&circle, &expanded, &built)),
@@ -220,7 +220,7 @@ fn tasks(mut built: Vec<BuiltTask>, sorted: &[usize]) -> Result<Vec<Task>, Actio
         let TaskDraft { mut task, needs, is_cached, .. } = *draft;
         task.needs = needs.into_iter().map(|(need, edge)| Need { task: place[need], data: edge.data }).collect();
         task.needs.sort();
-        external::mark(&mut task, &tasks, is_cached)?;
+        external_servers::mark(&mut task, &tasks, is_cached)?;
         tasks.push(task);
     }
     Ok(tasks)

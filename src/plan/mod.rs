@@ -6,7 +6,7 @@
 
 mod expand;
 mod expression_names;
-mod external;
+mod external_servers;
 mod instance;
 pub mod loadgen;
 mod measurement_cost;

@@ -223,7 +223,7 @@ pub struct RetryRule {
     pub lower: Option<OomReductionRule>,
 }
 
-/// The number that is lowered before each further try.
+/// The number that is lowered before each further attempt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OomReductionRule {
     #[serde(alias = "knob")]

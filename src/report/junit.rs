@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::markup::escape;
+use super::escape::escape;
 use super::run_state::{RunState, TaskPhase, TaskState};
 use super::terminal::styler::{clean, clean_lines};
 use super::terminal::summary::{failure_text, reasons_of};

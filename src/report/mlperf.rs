@@ -1,4 +1,4 @@
-//! Submissions: the findings of the gate, the state of one, and two compared.
+//! Submissions: the findings of the submission check, the state of one, and two compared.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::harness::marked_verdict;
-use crate::mlperf::{FindingWeight, GateCheck, GateFinding, JudgedRun, ResultDifference, SubmissionReport};
+use crate::mlperf::{FindingWeight, SubmissionCheck, SubmissionFinding, JudgedRun, ResultDifference, SubmissionReport};
 use crate::report::terminal::styler::{Styler, TextRole, clean, cut, table};
 use crate::units::counted;
 
@@ -171,9 +171,9 @@ pub fn results_csv(examined: &SubmissionReport) -> String {
 }
 
 /// Each finding with its place, its rule and what to do.
-fn findings<'a>(out: &mut String, found: impl Iterator<Item = &'a GateFinding>, styler: Styler) {
+fn findings<'a>(out: &mut String, found: impl Iterator<Item = &'a SubmissionFinding>, styler: Styler) {
     let mut last = "";
-    for GateFinding { weight, check, place, what, why, fix } in found {
+    for SubmissionFinding { weight, check, place, what, why, fix } in found {
         if place != last {
             let _ = writeln!(out, "\n{}", styler.tone(TextRole::Strong, clean(place)));
             last = place;
@@ -190,7 +190,7 @@ fn findings<'a>(out: &mut String, found: impl Iterator<Item = &'a GateFinding>, 
 
 /// What a reviewer may object to: how often each check found something, and the first of it.
 fn objections(out: &mut String, examined: &SubmissionReport, styler: Styler) {
-    let mut groups: IndexMap<GateCheck, (usize, &GateFinding)> = IndexMap::new();
+    let mut groups: IndexMap<SubmissionCheck, (usize, &SubmissionFinding)> = IndexMap::new();
     for finding in examined.of(FindingWeight::Review) {
         groups.entry(finding.check).or_insert((0, finding)).0 += 1;
     }

@@ -107,7 +107,7 @@ mod tests {
         ] {
             assert!(text.lines().any(|found| found == line), "{line} is missing in\n{text}");
         }
-        // Each task is in one state, those included that wait for another try and those that never ran.
+        // Each task is in one state, those included that wait for another attempt and those that never ran.
         for event in [
             Event::TaskCancelled { task: TaskId::new("a"), why: "`b` failed".to_owned() },
             Event::TaskCancelled { task: TaskId::new("c"), why: "`b` failed".to_owned() },

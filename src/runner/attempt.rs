@@ -1,4 +1,4 @@
-//! One try of one step: a new folder, the work, the checks, the hash. Everything here may run beside the loop.
+//! One attempt of one step: a new folder, the work, the checks, the hash. Everything here may run beside the loop.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ use crate::runner::store::{
     is_there, items_in, left_running, list_folder,
 };
 
-/// What a try needs, gathered by the loop.
+/// What an attempt needs, gathered by the loop.
 pub(super) struct AttemptInputs {
     pub plan: Arc<Plan>,
     pub task: SharedTask,
@@ -43,7 +43,7 @@ pub(super) struct AttemptInputs {
     pub on_hashing: Box<dyn FnOnce() + Send>,
 }
 
-/// What a try left.
+/// What an attempt left.
 pub(super) struct AttemptOutcome {
     pub result: Result<(Done, Option<HashedFolder>), Box<Failure>>,
     pub folder: Option<PathBuf>,
@@ -53,12 +53,12 @@ pub(super) struct AttemptOutcome {
 impl AttemptInputs {
     pub(super) async fn run<W: TaskExecutor>(self, work: Arc<W>) -> AttemptOutcome {
         let begun = Instant::now();
-        // The loop waits for the end of each try.
+        // The loop waits for the end of each attempt.
         let folder = match panic_is_failure("preparing its output folder", || self.folder()) {
             Ok(folder) => folder,
             Err(failure) => return AttemptOutcome { result: Err(Box::new(failure)), folder: None, seconds: 0.0 },
         };
-        let result = catch_panics("its try", self.work_in(&folder, work)).await.map_err(Box::new);
+        let result = catch_panics("its attempt", self.work_in(&folder, work)).await.map_err(Box::new);
         AttemptOutcome { result, folder: Some(folder), seconds: begun.elapsed().as_secs_f64() }
     }
 

@@ -174,7 +174,7 @@ pub(super) fn is_made_by_another(plan: &Plan, task: &Task, key: &Digest, output_
     repeated(plan, task, key, output_cache).is_some() || !others.is_empty() && any_is_repeated()
 }
 
-pub(super) fn input_failure(name: &str, e: &InputError) -> Failure {
+fn input_failure(name: &str, e: &InputError) -> Failure {
     let failure = Failure::new(FailureKind::Files, format!("input {name}: {e}"));
     match e {
         InputError::Missing(_) | InputError::NoMatch(_) => {

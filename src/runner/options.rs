@@ -49,7 +49,7 @@ pub struct RunOptions {
     /// Services that stay up for the caller.
     pub kept_services: Option<KeptServices>,
     /// The check that may refuse an output.
-    pub gate: OutputCheck,
+    pub output_check: OutputCheck,
     /// Tasks whose inputs, outputs and links are as the last run of this plan left them.
     pub unchanged: Arc<UnchangedTasks>,
 }

@@ -33,6 +33,6 @@ impl OutputCheck {
 
 impl fmt::Debug for OutputCheck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_some() { "Gate(checks)" } else { "Gate(open)" })
+        f.write_str(if self.0.is_some() { "OutputCheck(checks)" } else { "OutputCheck(open)" })
     }
 }

@@ -52,11 +52,11 @@ pub struct OpenFact {
 /// All that a stage gets from the runner. If a stage needs more, change the interface.
 pub struct Lease {
     pub task: SharedTask,
-    /// 1 for the first try.
+    /// 1 for the first attempt.
     pub attempt: u32,
     /// The task's action (JSON) with all references replaced by real paths and endpoints.
     pub assignment: ResolvedTask,
-    /// The folder to fill: empty, or with what an earlier try left if `task.resume`.
+    /// The folder to fill: empty, or with what an earlier attempt left if `task.resume`.
     pub out: PathBuf,
     /// Where the output of its processes goes. The folder exists, the file does not.
     pub log: PathBuf,

@@ -11,8 +11,8 @@ mod fleet;
 mod ground_truth;
 mod random;
 mod serve;
+mod served_limits;
 mod timing;
-mod twin;
 mod virtual_load;
 
 pub use self::core::{
@@ -30,11 +30,11 @@ pub use ground_truth::{GroundTruth, GroundTruthServer, ResponsePattern, Response
 pub use serve::{
     Addresses, Faults, InstanceError, LoadError, LoadFailure, ServeError, SimOptions, VllmLoadError, serve, token,
 };
+pub use served_limits::{EngineServing, served_limits};
 pub use timing::{
     Coefficients, DecoderModel, Drafter, Drafting, Experts, GpuMemory, GpuTiming, LoraCost, LoraSettings, ModelOnGpus,
     Parallelism, Precision, Speculation, derive,
 };
-pub use twin::{TwinServing, twin};
 pub use virtual_load::{
     Capacity, CapacityError, DisaggregatedServers, UnknownMetric, VirtualResult, VirtualWorkload, capacity,
     is_in_virtual_time, judged_at, offline, served_at, with_users,

@@ -129,7 +129,7 @@ fn scenario(result: Option<&RunResult>, index: usize) -> String {
             LoadPattern::Server { .. } => "server",
             LoadPattern::Trace { .. } => "trace",
             LoadPattern::Concurrency { .. } => "concurrency",
-            LoadPattern::Outside(_) => "outside",
+            LoadPattern::External(_) => "loadgen",
         }
         .to_owned(),
     }

@@ -39,7 +39,7 @@ use gpu_clocks::LockedClocks;
 pub use image::image_program;
 pub use output_identity::resolved;
 use remote::hosts;
-pub use remote::hosts::{AgentInput, AgentMessage, AgentOrders, ask_host, run_agent};
+pub use remote::hosts::{AgentInput, AgentMessage, AgentOrders, query_host, run_agent};
 use remote::slurm::{self, SlurmContext};
 pub use remote::slurm::{AllocationRun, AttemptClaim, NodeWorkerError, end_abandoned, in_allocation, work};
 pub use serve::{LaunchPreview, ServePreview, previews};

@@ -10,7 +10,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use regatta::harness::{BenchSpec, CallSource, LoadPattern, Slo, read_result};
-use regatta::mlperf::loadgen::{ChildJob, LoadgenTest};
+use regatta::mlperf::loadgen::{ChildOrders, LoadgenTest};
 use regatta::mlperf::{self, DatasetRecord, Round, TestRequest, conf};
 use regatta::sim::{GroundTruthServer, ResponsePattern};
 use regatta::spec::{Arrivals, Division, Length, Limits, StopAfter, TestMode};
@@ -110,7 +110,7 @@ fn measure(
         sut_name: "a server that answers at once".to_owned(),
     };
     let job = out.join("job.json");
-    std::fs::write(&job, serde_json::to_vec(&ChildJob::Test(Box::new(test)))?)?;
+    std::fs::write(&job, serde_json::to_vec(&ChildOrders::Test(Box::new(test)))?)?;
     let output = Command::new(env!("CARGO_BIN_EXE_regatta")).arg("__loadgen-test").arg(&job).output()?;
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stdout).into_owned().into());
@@ -123,7 +123,7 @@ fn spec(server: &GroundTruthServer) -> Result<BenchSpec, Box<dyn std::error::Err
         endpoints: vec![server.address.to_string().parse()?],
         protocol: regatta::harness::Transport::Kserve,
         model: "tensorrt_llm".to_owned(),
-        scenario: LoadPattern::Outside(CallSource::AtTimes),
+        scenario: LoadPattern::External(CallSource::AtTimes),
         arrivals: Arrivals::Constant,
         stop: StopAfter::default(),
         input_len: Length::Given,

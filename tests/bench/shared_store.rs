@@ -96,8 +96,8 @@ fn through(
     }
     // The first machine's state, with the environment of this store.
     let home = one.path(".regatta").display().to_string();
-    note(names[0], timed(|| drop(sender.good(&["--home", &home, "cache", "push", "m", "--store", url]))));
-    note(names[1], timed(|| drop(two.good(&["cache", "pull", "m", "--store", url]))));
+    note(names[0], timed(|| drop(sender.good(&["--home", &home, "store", "push", "m", "--store", url]))));
+    note(names[1], timed(|| drop(two.good(&["store", "pull", "m", "--store", url]))));
     let [sent, came] =
         [one, &two].map(|world| fs::metadata(world.path("latest/engine/engine")).expect("an engine").len());
     assert_eq!(sent, came);

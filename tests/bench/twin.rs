@@ -14,8 +14,8 @@
 use std::time::Instant;
 
 use regatta::sim::{
-    Balancer, Chunking, DecoderModel, EngineSpec, Failures, Fleet, FleetResult, GpuTiming, RateOverTime,
-    SchedulerPolicy, TwinServing, VirtualRun, VirtualWorkload, run_fleet, simulate, twin,
+    Balancer, Chunking, DecoderModel, EngineServing, EngineSpec, Failures, Fleet, FleetResult, GpuTiming, RateOverTime,
+    SchedulerPolicy, VirtualRun, VirtualWorkload, run_fleet, served_limits, simulate,
 };
 use regatta::spec::{Length, SimCalibration};
 use rustix::time::{ClockId, clock_gettime};
@@ -142,8 +142,8 @@ fn print(line: &Line<'_>, is_timed: bool) {
 fn main() {
     let has = |wanted: &str| std::env::args().any(|word| word == wanted);
     let (is_day, is_timed) = (has("day"), !has("hash"));
-    let serving = TwinServing { chunking: Chunking::FirstComeFirstServed, ..TwinServing::default() };
-    let server = twin(&spec(1), &serving).expect("the engine fits");
+    let serving = EngineServing { chunking: Chunking::FirstComeFirstServed, ..EngineServing::default() };
+    let server = served_limits(&spec(1), &serving).expect("the engine fits");
     if is_timed {
         println!("load | requests | steps | virtual s | requests per second of CPU time | wall s | peak MB | hash");
     }
@@ -170,7 +170,7 @@ fn main() {
     };
     for policy in [Balancer::RoundRobin, Balancer::LeastLoad] {
         let fleet = Fleet {
-            server: twin(&spec(8), &serving).expect("the engine fits"),
+            server: served_limits(&spec(8), &serving).expect("the engine fits"),
             policy,
             balancers,
             replicas: 16,

@@ -349,7 +349,7 @@ fn miscounted() -> Vec<Case> {
 
 fn limited() -> Vec<Case> {
     vec![
-        // A busy machine delays quick answers, too, so that fewer of them keep the promise.
+        // A busy machine delays quick answers, too, so that fewer of them meet the SLO.
         case(
             "goodput below its limit",
             "answers every 4th request after 60 ms, the others after 5 ms",

@@ -65,7 +65,7 @@ fn a_slower_server_is_worse_and_fails_the_gate() {
     assert_eq!(gate("nothing_p99>5%", "before", "after").code, 2);
 }
 
-/// An INVALID side passes no gate, and every INVALID run is named; numbers that count failures are infinite, and numbers for a gate.
+/// An INVALID side fails every condition, and every INVALID run is named; numbers that count failures are infinite, and numbers for a condition.
 #[test]
 fn an_invalid_side_fails_every_gate() {
     let world = World::new();
@@ -109,7 +109,7 @@ fn an_invalid_side_fails_every_gate() {
     assert!(several.stdout.contains("B is INVALID(server)"), "{}", several.stdout);
 }
 
-/// Every statistic of result.json is a name for a gate.
+/// Every statistic of result.json is a name for a condition.
 #[test]
 fn a_gate_takes_every_statistic_of_a_result() {
     let world = World::new();

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use pretty_assertions::assert_eq;
 use regatta::event::Endpoint;
-use regatta::harness::{Api, Http, ServerIdentity, Transport, ask_identity};
+use regatta::harness::{Api, Http, ServerIdentity, Transport, query_identity};
 use regatta::sim::SimOptions;
 use serde_json::{Value, json};
 
@@ -83,7 +83,7 @@ impl Described {
     }
 
     async fn identity(&self, model: &str) -> ServerIdentity {
-        ask_identity(&self.endpoint(), &openai(), model).await
+        query_identity(&self.endpoint(), &openai(), model).await
     }
 }
 
@@ -211,7 +211,7 @@ async fn trtllm_serve_and_others_are_what_they_say() {
     let other = server.identity("m").await;
     assert_eq!((other.kind, other.settings["owned_by"].as_str()), (None, "acme"));
     // Nothing is asked of a server that is not there, and nothing is made up for it.
-    let gone = ask_identity(&"127.0.0.1:9".parse().unwrap(), &openai(), "m").await;
+    let gone = query_identity(&"127.0.0.1:9".parse().unwrap(), &openai(), "m").await;
     assert_eq!(
         gone,
         ServerIdentity { address: "127.0.0.1:9".to_owned(), model: Some("m".to_owned()), ..ServerIdentity::default() }
@@ -236,9 +236,9 @@ async fn the_simulator_says_what_it_is_over_every_protocol() {
     let http = server.http.unwrap();
     let grpc = Endpoint::list(&server.address.to_string()).unwrap().remove(0);
     let over_http = |api| (http.to_string().parse::<Endpoint>().unwrap(), Transport::Http(Http::new(api)));
-    let kserve = ask_identity(&grpc, &Transport::Kserve, "tensorrt_llm").await;
+    let kserve = query_identity(&grpc, &Transport::Kserve, "tensorrt_llm").await;
     for (endpoint, protocol) in [over_http(Api::Generate), over_http(Api::OpenaiCompletions)] {
-        let one = ask_identity(&endpoint, &protocol, "tensorrt_llm").await;
+        let one = query_identity(&endpoint, &protocol, "tensorrt_llm").await;
         assert_eq!(one.kind.as_deref(), Some("regatta-simulator"), "{one:?}");
         assert_eq!(one.version, kserve.version);
         assert_eq!(one.simulation, kserve.simulation);
@@ -249,7 +249,7 @@ async fn the_simulator_says_what_it_is_over_every_protocol() {
     assert_eq!(kserve.max_batch_size, Some(512));
     assert!(kserve.engine_path.as_deref().is_some_and(|path| path.starts_with('/')), "{kserve:?}");
     // The engine behind an ensemble is that of its step.
-    let ensemble = ask_identity(&grpc, &Transport::Kserve, "ensemble").await;
+    let ensemble = query_identity(&grpc, &Transport::Kserve, "ensemble").await;
     assert_eq!(ensemble.backend.as_deref(), Some("ensemble"));
     assert_eq!(ensemble.engine_path, kserve.engine_path);
     assert_ne!(ensemble.metadata_digest, kserve.metadata_digest);

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
-use regatta::manifest::{GivenValues, Manifest, ManifestLibrary, catalogue, load, schema, shipped};
+use regatta::manifest::{GivenValues, Manifest, ManifestLibrary, list_manifests, load, schema, shipped};
 use regatta::plan::{Plan, expand};
 
 fn root() -> PathBuf {
@@ -199,13 +199,19 @@ fn includes_merge_deeply_and_the_later_wins() {
 }
 
 #[test]
-fn the_catalogue_lists_broken_ones_with_their_first_error() {
+fn a_switch_has_no_bounds() {
+    let found = complaint("regatta: 1\nparams: { x: { switch: { min: 0 }, default: false } }\nstages: {}\n");
+    assert!(found.contains("unknown key `min`"), "{found}");
+}
+
+#[test]
+fn the_list_of_manifests_has_broken_ones_with_their_first_error() {
     let (folder, library) = project("regatta: 1\nabout: works\nstages: {}\n");
     let manifests = folder.path().join("manifests");
     fs::write(manifests.join("bad.yaml"), "regatta: 1\nabout: fails\nstage: {}\n").expect("a file");
     fs::create_dir(manifests.join("deep")).expect("a folder");
     fs::write(manifests.join("deep/pipeline.yaml"), "regatta: 1\nparams: { x: { int: {} } }\n").expect("a file");
-    let lines: Vec<String> = catalogue(&library)
+    let lines: Vec<String> = list_manifests(&library)
         .unwrap()
         .iter()
         .filter(|one| one.location != "shipped")
@@ -309,7 +315,7 @@ fn an_independent_validator_agrees_with_the_schema() {
 #[test]
 fn every_shipped_manifest_loads_and_expands() {
     let library = ManifestLibrary::new(Path::new("/nonexistent"));
-    for one in catalogue(&library).unwrap() {
+    for one in list_manifests(&library).unwrap() {
         assert_eq!(one.broken, None, "{}", one.name);
     }
     assert!(shipped().any(|(path, bytes)| path == "schemas/manifest.json" && !bytes.is_empty()));

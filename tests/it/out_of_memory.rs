@@ -74,7 +74,7 @@ fn a_server_is_started_with_less_until_it_fits_and_the_key_says_so() {
     ended.shows("server");
     assert_eq!(tries(&world), [(1, Some(0.95), true), (2, Some(0.9), true)]);
     let why = reasons(&world, "server");
-    assert_eq!(why[2], ["try 3", "kv_cache_free_gpu_mem_fraction 0.95 → 0.85, because memory ran out"]);
+    assert_eq!(why[2], ["attempt 3", "kv_cache_free_gpu_mem_fraction 0.95 → 0.85, because memory ran out"]);
     assert_eq!(world.read("starts"), "0.95\n0.9\n0.85\n");
 
     // What was made with less is found under what it was made with: nothing is started again.
@@ -166,7 +166,7 @@ exec "$S" sim serve --repository "$R" --http-port "$port" --grpc-port 0
     assert_eq!(tries(&world), [(1, Some(0.95), true), (2, Some(0.9), true)]);
     assert_eq!(world.read("starts"), "0.95\n0.9\n0.85\n");
     let why = reasons(&world, "server");
-    assert_eq!(why[2], ["try 3", "kv_cache_free_gpu_mem_fraction 0.95 → 0.85, because memory ran out"]);
+    assert_eq!(why[2], ["attempt 3", "kv_cache_free_gpu_mem_fraction 0.95 → 0.85, because memory ran out"]);
     assert!(world.will_run(&[]).is_empty());
     no_process_left(&world);
 }

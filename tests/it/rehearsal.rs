@@ -44,7 +44,7 @@ fn a_rehearsal_of_a_submission_is_one_command_and_the_second_time_nothing_is_lef
 }
 
 /// gpt-oss-120b has a data set of its own for accuracy and one for TEST07. What its made-up answers cannot show is not judged, and the
-/// gate takes it for no pass.
+/// submission check takes it for no pass.
 #[test]
 #[ignore = "needs MLPerf's LoadGen: pip, g++ and the network"]
 fn test07_and_test09_are_rehearsed_and_packed_and_not_judged_on_made_up_data() {

@@ -52,7 +52,7 @@ async fn run_tasks_as(
         resumes_forced: false,
         output_source: None,
         kept_services: None,
-        gate: OutputCheck::default(),
+        output_check: OutputCheck::default(),
         unchanged: Arc::default(),
     };
     let plan = Plan { name: "m".to_owned(), tasks, ..Plan::default() };

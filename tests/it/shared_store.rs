@@ -147,7 +147,7 @@ fn the_second_machine_runs_nothing(one: &World, two: &World, url: &str) {
     let records = two.read(".regatta/records");
     let shown = url.strip_prefix("file://").unwrap_or(url);
     assert_eq!(records.matches(&format!("\"from\":\"{shown}\"")).count(), 3, "{records}");
-    one.good(&["cache", "status", "m", "--verify", "--store", url]).shows("both     large");
+    one.good(&["store", "status", "m", "--verify", "--store", url]).shows("both     large");
 }
 
 #[test]
@@ -262,7 +262,7 @@ fn of_commands_that_are_repeated_one_comes_from_the_store() {
     assert_eq!(made(&two).len(), 3);
     two.good(&["clean", "--yes"]);
     assert_eq!(made(&two).len(), 3);
-    three.good(&["cache", "pull", "m", "--store", &url]).shows("1 fetched").shows("2 to be made");
+    three.good(&["store", "pull", "m", "--store", &url]).shows("1 fetched").shows("2 to be made");
     assert_eq!(made(&three).len(), 3);
 }
 
@@ -312,7 +312,7 @@ fn pull_brings_all_of_it_and_runs_nothing_and_push_puts_it_there() {
     assert!(two.good(&["run", "m", "--store", "off"]).ran().is_empty());
     assert!(ran(&two).is_empty());
     let status: serde_json::Value =
-        serde_json::from_str(&two.good(&["cache", "status", "m", "--json", "--store", &url]).stdout).unwrap();
+        serde_json::from_str(&two.good(&["store", "status", "m", "--json", "--store", &url]).stdout).unwrap();
     assert_eq!((&status["outputs"], &status["tasks"][2]["state"]), (&3.into(), &"both".into()));
     assert_eq!(status["tasks"][2]["from"], folder.path().display().to_string());
 }
@@ -333,7 +333,7 @@ fn pull_leaves_the_records_of_a_run_that_ended_before_it_had_the_lock() {
     );
     fs::set_permissions(world.path("bin/nvidia-smi"), fs::Permissions::from_mode(0o755)).unwrap();
     let path = format!("{}:{}", world.path("bin").display(), std::env::var("PATH").unwrap());
-    let mut pull = world.command(&["cache", "pull", "m", "--store", &url]);
+    let mut pull = world.command(&["store", "pull", "m", "--store", &url]);
     let pull = pull.env("PATH", path).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     world.await_file("asked");
     world.manifest("m", &manifest("two"));
@@ -351,25 +351,27 @@ fn a_push_of_nothing_gives_the_reason() {
     let kept = MANIFEST.replacen("  source:\n", "  source:\n    share: false\n", 1);
     assert_ne!(kept, MANIFEST);
     let world = machine(&kept);
-    let push = || world.good(&["cache", "push", "m", "--only", "source", "--store", &url]);
+    let push = || world.good(&["store", "push", "m", "--only", "source", "--store", &url]);
     push().shows("0 put into").shows("source is not shared: share is false");
     let world = machine(MANIFEST);
-    let push = world.good(&["cache", "push", "m", "--store", &url]);
+    let push = world.good(&["store", "push", "m", "--store", &url]);
     push.shows("0 put into").shows("not in the cache of this folder: source").shows("`regatta run m` makes them");
 }
 
 #[test]
 fn a_command_about_no_store_says_how_to_name_one() {
     let world = machine(MANIFEST);
-    let ended = world.regatta(&["cache", "status"]);
-    assert_eq!(ended.code, 2);
-    ended.shows("no shared store was named").shows("REGATTA_STORE");
+    for name in ["store", "cache"] {
+        let ended = world.regatta(&[name, "status"]);
+        assert_eq!(ended.code, 2);
+        ended.shows("no shared store was named").shows("REGATTA_STORE");
+    }
     let ended = world.regatta(&["run", "m", "--store", "s3://KEY:verysecret@bucket"]);
     assert_eq!(ended.code, 2);
     ended.shows("credentials belong in the environment");
     assert!(!ended.stderr.contains("verysecret"));
     assert!(!world.path("ran").exists());
-    let ended = world.regatta(&["cache", "gc", "--yes", "--store", "/nowhere"]);
+    let ended = world.regatta(&["store", "gc", "--yes", "--store", "/nowhere"]);
     assert_eq!(ended.code, 2);
     ended.shows("no outputs are selected");
 }
@@ -386,7 +388,7 @@ fn making_room_leaves_what_an_output_names_and_what_is_young() {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, "of a writer that was killed").unwrap();
     }
-    let gc = |words: &[&str]| one.good(&[&["cache", "gc", "--store", &url], words].concat());
+    let gc = |words: &[&str]| one.good(&[&["store", "gc", "--store", &url], words].concat());
     // Young: its record may be on its way.
     gc(&["--older-than", "1d", "--yes"]).shows("0 outputs and 0 files removed");
     for path in [&idle, &left] {
@@ -429,13 +431,13 @@ fn what_a_newer_regatta_put_there_stays() {
         all.map(|path| (path.clone(), fs::read(path).unwrap())).collect()
     };
     let before = contents();
-    let gc = one.regatta(&["cache", "gc", "--store", &url, "--older-than", "0s", "--grace", "0s", "--yes"]);
+    let gc = one.regatta(&["store", "gc", "--store", &url, "--older-than", "0s", "--grace", "0s", "--yes"]);
     assert_eq!(gc.code, 1);
     gc.shows("was written by a newer Regatta");
     assert!(contents() == before, "nothing was removed");
     run(&two, &url).shows("was written by a newer Regatta");
     assert_eq!(ran(&two), ["large", "last", "source"]);
-    one.good(&["cache", "push", "m", "--verify", "--store", &url]);
+    one.good(&["store", "push", "m", "--verify", "--store", &url]);
     assert!(contents() == before, "nothing was replaced");
-    one.good(&["cache", "status", "m", "--verify", "--store", &url]).shows("newer    source");
+    one.good(&["store", "status", "m", "--verify", "--store", &url]).shows("newer    source");
 }

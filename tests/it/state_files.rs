@@ -187,7 +187,7 @@ fn every_kind_of_state_file_may_be_cut_or_altered_and_no_wrong_output_is_used() 
                 _ => {}
             }
             let seldom: &[&[&str]] = match form {
-                1 | 4 => &[&["logs"], &["history"], &["report"], &["gc"], &["cache", "status", "m"]],
+                1 | 4 => &[&["logs"], &["history"], &["report"], &["gc"], &["store", "status", "m"]],
                 _ => &[],
             };
             for command in [&["status"][..], &["runs"], &["plan", "m"]].iter().chain(seldom) {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value, json};
 
 use crate::app::error::CommandError;
-use crate::cli::{BenchCommand, BenchLoad, BenchServer, TokenLength};
+use crate::cli::{BenchLoad, BenchRequest, BenchServer, TokenLength};
 use crate::manifest::{Targets, shipped, targets};
 use crate::spec::BenchSweep;
 
@@ -30,7 +30,7 @@ fn parts(target: &str) -> Option<(&str, &str)> {
     Some((gpu, if model.is_empty() { USUAL_MODEL } else { model }))
 }
 
-pub fn text(request: &BenchCommand) -> Result<String, CommandError> {
+pub fn text(request: &BenchRequest) -> Result<String, CommandError> {
     serde_yaml::to_string(&Value::Object(manifest(request)?)).map_err(|error| anyhow::Error::from(error).into())
 }
 
@@ -42,7 +42,7 @@ pub fn is_bench_manifest(text: &str) -> bool {
 }
 
 /// The manifest of a request, key by key.
-pub fn manifest(request: &BenchCommand) -> Result<Map<String, Value>, CommandError> {
+pub fn manifest(request: &BenchRequest) -> Result<Map<String, Value>, CommandError> {
     let mut stages = Map::new();
     let mut vars = Map::new();
     let target = match (&request.serve, parts(&request.target)) {
@@ -68,7 +68,7 @@ pub fn manifest(request: &BenchCommand) -> Result<Map<String, Value>, CommandErr
     Ok(manifest)
 }
 
-fn measurement(request: &BenchCommand, target: &str) -> Result<Value, CommandError> {
+fn measurement(request: &BenchRequest, target: &str) -> Result<Value, CommandError> {
     let is_served = request.serve.is_some();
     let is_simulated = !is_served && request.target.starts_with(SIM);
     let parsed =
@@ -182,7 +182,7 @@ fn measurement(request: &BenchCommand, target: &str) -> Result<Value, CommandErr
 }
 
 /// The scenario, with what belongs to it.
-fn load(request: &BenchCommand) -> Map<String, Value> {
+fn load(request: &BenchRequest) -> Map<String, Value> {
     let mut load = Map::new();
     let mut put = |key: &str, value: Value| {
         load.insert(key.to_owned(), value);
@@ -216,7 +216,7 @@ fn load(request: &BenchCommand) -> Map<String, Value> {
 }
 
 /// When the measurement ends.
-fn stop(request: &BenchCommand) -> Map<String, Value> {
+fn stop(request: &BenchRequest) -> Map<String, Value> {
     let mut stop = Map::new();
     if let Some(requests) = request.requests {
         stop.insert("requests".to_owned(), json!(requests));
@@ -228,7 +228,7 @@ fn stop(request: &BenchCommand) -> Map<String, Value> {
 }
 
 /// Limits of the whole run.
-fn limits(request: &BenchCommand) -> Map<String, Value> {
+fn limits(request: &BenchRequest) -> Map<String, Value> {
     let mut limits = Map::new();
     for (key, limit) in [("ttft_p99", &request.ttft_p99), ("tpot_p99", &request.tpot_p99)] {
         if let Some(limit) = limit {
@@ -240,7 +240,7 @@ fn limits(request: &BenchCommand) -> Map<String, Value> {
 }
 
 /// Further fields of each request.
-fn request_fields(request: &BenchCommand, is_openai: bool) -> Map<String, Value> {
+fn request_fields(request: &BenchRequest, is_openai: bool) -> Map<String, Value> {
     let mut fields = Map::new();
     if let Some(streaming) = request.streaming.filter(|streaming| !streaming || is_openai) {
         fields.insert("streaming".to_owned(), json!(streaming));
@@ -298,7 +298,7 @@ fn server(served: &BenchServer, model: &str) -> Value {
 
 /// Engine, repository and server of the simulator, with the shapes and tuning that are shipped.
 fn simulator(
-    request: &BenchCommand,
+    request: &BenchRequest,
     gpu: &str,
     model: &str,
     vars: &mut Map<String, Value>,

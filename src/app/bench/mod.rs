@@ -14,16 +14,16 @@ use std::path::{Path, PathBuf};
 use self::manifest::STAGE;
 use super::project::{Project, current_folder, given_state_folder};
 use super::run::{self, RunEnd, StopSignals};
+use crate::app::console::{print, print_error};
 use crate::app::error::CommandError;
 use crate::app::out_folder::{FILES, NewResult, OutFolder};
-use crate::app::output::{print, print_error};
-use crate::cli::{self, BenchCommand, BenchLoad, CliExit, Force, Global, OutputVerbosity, Select};
+use crate::cli::{self, BenchLoad, BenchRequest, CliExit, Force, Global, OutputVerbosity, Select};
 use crate::files::read_text;
 use crate::harness::{REQUESTS, RESULT, SWEEP, SweepReport, read_result, repeat_folders};
 use crate::report::{Styler, sweep_table};
 use crate::runner::store::{PathError, ProjectLock, StateFolder, copy_named, is_there};
 
-pub(super) fn bench(global: &Global, request: &BenchCommand) -> Result<CliExit, CommandError> {
+pub(super) fn bench(global: &Global, request: &BenchRequest) -> Result<CliExit, CommandError> {
     for notice in &request.notices {
         print_error(&format!("note: {notice}\n"));
     }
@@ -98,14 +98,14 @@ pub(super) fn bench(global: &Global, request: &BenchCommand) -> Result<CliExit, 
 }
 
 /// Reports what a run of the manifest would report, and writes nothing in the project.
-fn check_manifest(global: &Global, request: &BenchCommand, text: &str) -> Result<(), CommandError> {
+fn check_manifest(global: &Global, request: &BenchRequest, text: &str) -> Result<(), CommandError> {
     let mut file = tempfile::Builder::new().suffix(".yaml").tempfile()?;
     file.write_all(text.as_bytes())?;
     let plan = Project::open_current(global)?.expanded(&file.path().to_string_lossy(), &[], &Select::default());
     plan.map(drop).map_err(|error| option_errors::name_options(error, request, text))
 }
 
-fn measure(global: &Global, request: &BenchCommand, text: &str) -> Result<RunEnd, CommandError> {
+fn measure(global: &Global, request: &BenchRequest, text: &str) -> Result<RunEnd, CommandError> {
     let signals = StopSignals::new();
     loop {
         let home = free_state_folder(&current_folder()?, given_state_folder(global)?)?;
@@ -123,7 +123,7 @@ fn measure(global: &Global, request: &BenchCommand, text: &str) -> Result<RunEnd
     }
 }
 
-fn run_request(request: &BenchCommand, manifest: &Path) -> cli::RunRequest {
+fn run_request(request: &BenchRequest, manifest: &Path) -> cli::RunRequest {
     cli::RunRequest {
         manifest: manifest.to_string_lossy().into_owned(),
         settings: Vec::new(),
@@ -160,7 +160,7 @@ fn free_state_folder(project: &Path, given: &Path) -> Result<StateFolder, PathEr
     Ok(home)
 }
 
-fn print_result(request: &BenchCommand, out: &Path, styler: Styler) -> Result<(), CommandError> {
+fn print_result(request: &BenchRequest, out: &Path, styler: Styler) -> Result<(), CommandError> {
     let sweep = out.join(SWEEP);
     if is_there(&sweep)? {
         print(&if request.json {

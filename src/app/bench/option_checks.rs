@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::manifest;
 use crate::app::error::CommandError;
-use crate::cli::{BenchCommand, BenchLoad};
+use crate::cli::{BenchLoad, BenchRequest};
 use crate::event::EndpointError;
 use crate::harness::api_key_in;
 use crate::manifest::targets;
@@ -19,13 +19,13 @@ use crate::units::has_secret_parameter;
 const LONGEST_LINE: u64 = 1 << 20;
 
 /// The manifest of a line is kept: it must have no secret in it.
-pub(super) fn check_addresses(request: &BenchCommand) -> Result<(), CommandError> {
+pub(super) fn check_addresses(request: &BenchRequest) -> Result<(), CommandError> {
     let is_bad = targets(&request.target).is_err_and(|error| error.is_of_credentials())
         || request.endpoint.as_deref().is_some_and(has_secret_parameter);
     if is_bad { Err(CommandError::Usage(EndpointError::Credentials.to_string())) } else { Ok(()) }
 }
 
-pub(super) fn check_files(request: &BenchCommand) -> Result<(), CommandError> {
+pub(super) fn check_files(request: &BenchRequest) -> Result<(), CommandError> {
     let tls = |key: &str| request.tls.get(key).and_then(Value::as_str).map(Path::new);
     let files = [
         ("--data", request.data.as_ref().map(|(_, file)| file.as_path())),
@@ -55,7 +55,7 @@ fn is_path(name: &str) -> bool {
     name.starts_with(['/', '.', '~']) || name.to_lowercase().ends_with(".json") || name.matches('/').count() > 1
 }
 
-pub(super) fn check_key(request: &BenchCommand) -> Result<(), CommandError> {
+pub(super) fn check_key(request: &BenchRequest) -> Result<(), CommandError> {
     let Some(name) = &request.api_key_env else { return Ok(()) };
     api_key_in(name)
         .map(drop)
@@ -63,7 +63,7 @@ pub(super) fn check_key(request: &BenchCommand) -> Result<(), CommandError> {
 }
 
 /// The file of data whose time stamps another load leaves unused.
-pub(super) fn unused_time_stamps(request: &BenchCommand) -> Option<&Path> {
+pub(super) fn unused_time_stamps(request: &BenchRequest) -> Option<&Path> {
     let (kind, file) = request.data.as_ref().filter(|_| !matches!(request.load, BenchLoad::Trace(_)))?;
     (*kind == "mooncake" || *kind == "jsonl" && has_time_stamp(file).unwrap_or(false)).then_some(file)
 }

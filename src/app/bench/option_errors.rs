@@ -1,7 +1,7 @@
 //! Errors of the manifest that a `regatta bench` line means, with the line's options in place of the manifest's keys and its file.
 
 use crate::app::error::CommandError;
-use crate::cli::BenchCommand;
+use crate::cli::BenchRequest;
 use crate::diag::{Diagnostic, Diagnostics};
 
 /// Where all that options set is.
@@ -37,7 +37,7 @@ const OPTIONS: [(&str, &str); 26] = [
     ("vocab_size", "--vocab-size"),
 ];
 
-pub(super) fn name_options(error: CommandError, request: &BenchCommand, manifest: &str) -> CommandError {
+pub(super) fn name_options(error: CommandError, request: &BenchRequest, manifest: &str) -> CommandError {
     let CommandError::Manifest(found) = error else { return error };
     let mut named = Diagnostics::new();
     for one in found.into_list() {
@@ -46,7 +46,7 @@ pub(super) fn name_options(error: CommandError, request: &BenchCommand, manifest
     CommandError::Manifest(named)
 }
 
-fn name_option(mut found: Diagnostic, request: &BenchCommand, manifest: &str) -> Diagnostic {
+fn name_option(mut found: Diagnostic, request: &BenchRequest, manifest: &str) -> Diagnostic {
     let place = found.primary.as_ref().filter(|label| label.span.source().text() == manifest);
     let Some((label, key)) = place.map(|label| (label.text.clone(), key_at(manifest, label.span.line()))) else {
         return found;
@@ -65,7 +65,7 @@ fn name_option(mut found: Diagnostic, request: &BenchCommand, manifest: &str) ->
     found
 }
 
-fn option(key: &str, request: &BenchCommand) -> Option<String> {
+fn option(key: &str, request: &BenchRequest) -> Option<String> {
     if let Some(limit) = key.strip_prefix("limits.") {
         let given = request.limits.iter().find(|(key, _)| key == limit);
         return Some(given.map_or_else(

@@ -148,10 +148,10 @@ fn totals(result: &RunResult, text: &mut String) {
 /// Rows that exist only when requested, or when something went wrong.
 fn special(result: &RunResult, line: &mut impl FnMut(&str, String, &str)) {
     if let Some(goodput) = &result.goodput {
-        let kept = format!("{} of {} scheduled requests kept every promise", goodput.good, goodput.of);
+        let met = format!("{} of {} scheduled requests met their SLO", goodput.good, goodput.of);
         let share = goodput.attainment.map_or_else(|| "n/a".to_owned(), |share| format!("{:.2} %", share * 100.0));
-        line("SLO attainment", share, &kept);
-        line("Goodput (1/s)", number(goodput.requests), "requests that kept every promise, same window");
+        line("SLO attainment", share, &met);
+        line("Goodput (1/s)", number(goodput.requests), "requests that met their SLO, same window");
     }
     for (name, adjusted) in [
         ("TTFT p99, adjusted (ms)", &result.latency.ttft_adjusted),

@@ -1,15 +1,15 @@
 //! `regatta doctor`: what this machine has, what a manifest needs of it, and what to do about the difference.
 
+use crate::app::console::print;
 use crate::app::doctor::{examine, needs};
 use crate::app::error::CommandError;
-use crate::app::output::print;
 use crate::app::project::Project;
-use crate::cli::{CliExit, Doctor, Force, Global, Select};
+use crate::cli::{CliExit, DoctorRequest, Force, Global, Select};
 use crate::report::FindingLevel;
 use crate::report::{self, Styler};
 
 /// Exit 1 if something that the manifest needs is missing.
-pub fn doctor(global: &Global, request: &Doctor) -> Result<CliExit, CommandError> {
+pub fn doctor(global: &Global, request: &DoctorRequest) -> Result<CliExit, CommandError> {
     let project = Project::open_current(global)?;
     let folder = project.home.project();
     let needed = match &request.manifest {

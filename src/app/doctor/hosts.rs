@@ -4,15 +4,15 @@ use std::path::Path;
 
 use super::needs::Needs;
 use crate::report::{DoctorFinding, FindingLevel};
-use crate::stages::ask_host;
+use crate::stages::query_host;
 
 /// A line on each host. Blocks until the last one has answered or has timed out.
 pub fn examine(needs: &Needs, project: &Path) -> Vec<DoctorFinding> {
     std::thread::scope(|scope| {
-        let asking: Vec<_> = needs
+        let queries: Vec<_> = needs
             .hosts
             .iter()
-            .map(|(name, (machine, by))| (name, by, scope.spawn(move || ask_host(machine, project))))
+            .map(|(name, (machine, by))| (name, by, scope.spawn(move || query_host(machine, project))))
             .collect();
         let finding_of = |(name, by, handle): (&String, &Vec<String>, std::thread::ScopedJoinHandle<'_, _>)| {
             let answer: Result<String, (String, Option<String>)> =
@@ -29,6 +29,6 @@ pub fn examine(needs: &Needs, project: &Path) -> Vec<DoctorFinding> {
             );
             finding.fix(fix.unwrap_or_default())
         };
-        asking.into_iter().map(finding_of).collect()
+        queries.into_iter().map(finding_of).collect()
     })
 }

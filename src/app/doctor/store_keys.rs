@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use crate::app::run_cache::{SIGN_KEY, TRUSTED_KEYS, sign_key_of, variable};
+use crate::app::run_store::{SIGN_KEY, TRUSTED_KEYS, sign_key_of, variable};
 use crate::report::{DoctorFinding, FindingLevel};
 use crate::runner::{PublicKey, TrustedKeys};
 

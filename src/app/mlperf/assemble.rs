@@ -2,8 +2,8 @@
 
 use super::upload::{require_password, upload};
 use super::{named, no_endpoints, verdict};
+use crate::app::console::print_error;
 use crate::app::error::CommandError;
-use crate::app::output::print_error;
 use crate::cli::{AssembleOptions, CliExit, PasswordSource};
 use crate::mlperf::{self, AssembleError, AssembleRequest, ForeignResult, require_archive_name};
 use crate::report::Styler;

@@ -8,25 +8,25 @@ mod upload;
 
 use std::path::Path;
 
+use crate::app::console::print;
 use crate::app::error::CommandError;
-use crate::app::output::print;
-use crate::cli::{CliExit, Global, MlperfAction};
+use crate::cli::{CliExit, Global, MlperfRequest};
 use crate::files::metadata_if_there;
 use crate::mlperf::{self, Round, SubmissionReport};
 use crate::report::{self, Styler};
 use crate::runner::store::write_named;
 
-pub(super) fn perform(global: &Global, request: MlperfAction) -> Result<CliExit, CommandError> {
+pub(super) fn perform(global: &Global, request: MlperfRequest) -> Result<CliExit, CommandError> {
     let styler = Styler::chosen(global.color.choice());
     match request {
-        MlperfAction::Status { manifest, settings, json } => status::status(global, manifest, settings, json),
-        MlperfAction::Search { manifest, settings, cost } => search::search(global, manifest, settings, cost),
-        MlperfAction::Check { folder, round, review, csv, json } => {
+        MlperfRequest::Status { manifest, settings, json } => status::status(global, manifest, settings, json),
+        MlperfRequest::Search { manifest, settings, cost } => search::search(global, manifest, settings, cost),
+        MlperfRequest::Check { folder, round, review, csv, json } => {
             let examined = examined(&folder, round.as_deref())?;
             verdict(&examined, csv.as_deref(), review, json, styler)
         }
-        MlperfAction::Assemble(options) => assemble::assemble(options, styler),
-        MlperfAction::Diff { a, b, json } => {
+        MlperfRequest::Assemble(options) => assemble::assemble(options, styler),
+        MlperfRequest::Diff { a, b, json } => {
             for folder in [&a, &b] {
                 require_folder(folder)?;
                 if mlperf::is_endpoints_result(folder) {
@@ -45,7 +45,7 @@ pub(super) fn perform(global: &Global, request: MlperfAction) -> Result<CliExit,
     }
 }
 
-/// Prints what the gate found, and writes the table of results where one is wanted.
+/// Prints what the submission check found, and writes the table of results where one is wanted.
 fn verdict(
     examined: &SubmissionReport,
     csv: Option<&Path>,

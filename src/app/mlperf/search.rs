@@ -2,8 +2,8 @@
 
 use super::super::project::Project;
 use super::super::run;
+use crate::app::console::print;
 use crate::app::error::CommandError;
-use crate::app::output::print;
 use crate::cli::{CliExit, EventFormat, Force, Global, KeyValueArg, RunRequest, Select, StoreSelection};
 use crate::event::TaskId;
 use crate::manifest::model::{Action, Bench};

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::super::decisions::decide;
 use super::super::last_manifest::last_manifest;
+use super::super::predicted_tasks::decide;
 use super::super::project::{Project, options};
+use crate::app::console::print;
 use crate::app::error::CommandError;
-use crate::app::output::print;
 use crate::cli::{CliExit, Force, Global, KeyValueArg, Select};
 use crate::event::TaskId;
 use crate::files::{read_bytes, read_text};

@@ -15,7 +15,7 @@ use crate::runner::upstream_provenance;
 use crate::stages::resolved;
 
 /// The digest of a folder or of several files: BLAKE3 over their paths, kinds and digests, each with its length.
-pub(super) const TREE: &str = "regattaTree";
+const TREE: &str = "regattaTree";
 
 /// Where digests are looked up.
 pub(super) struct DependencyReader<'a> {

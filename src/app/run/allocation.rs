@@ -17,8 +17,8 @@ use serde_json::Value;
 
 use super::execute::{perform, serve};
 use super::signals::{StopSignals, interrupt, print_event};
+use crate::app::console::{print_bytes, print_error};
 use crate::app::error::CommandError;
-use crate::app::output::{print_bytes, print_error};
 use crate::app::project::Project;
 use crate::cli::{self, CliExit, Global, KeyValueArg, RunTarget};
 use crate::event::{Failure, FailureKind};
@@ -110,11 +110,11 @@ pub fn run_in_allocation(folder: &JobFolder, claim: &AttemptClaim) -> Result<Cli
     );
     warned(claim.warn_s())?;
     let ended = match request {
-        Ok(cli::Invocation { global, job: cli::CliJob::Run(request) }) => {
+        Ok(cli::Invocation { global, request: cli::CliRequest::Run(request) }) => {
             let request = cli::RunRequest { on: RunTarget::InPlace, ..request };
             perform(&global, &request, false).map(|ran| ran.exit)
         }
-        Ok(cli::Invocation { global, job: cli::CliJob::Serve(request) }) => {
+        Ok(cli::Invocation { global, request: cli::CliRequest::Serve(request) }) => {
             let run = cli::RunRequest { on: RunTarget::InPlace, ..request.run };
             serve(&global, &cli::ServeRequest { run, ..request })
         }

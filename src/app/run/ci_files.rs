@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
+use crate::app::console::print_error;
 use crate::app::error::CommandError;
-use crate::app::output::print_error;
 use crate::report::{RunState, junit_xml, markdown_summary};
 use crate::runner::store::{PathError, append_named, write_named};
 

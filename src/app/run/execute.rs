@@ -19,14 +19,14 @@ use super::progress_printer::ProgressPrinter;
 use super::run_end::{RunEnd, places, servers_not_needed, task_lines};
 use super::signals::{StopSignals, interrupt};
 use super::sink::EventSink;
+use crate::app::console::print_error;
 use crate::app::earlier_runs::{EarlierRun, earlier_runs};
 use crate::app::error::{CommandError, with_causes};
 use crate::app::expression_guard::watch_templates;
 use crate::app::known_failures::refuse_known_failures;
-use crate::app::output::print_error;
 use crate::app::planning::refuse_impossible_launches;
 use crate::app::project::{Project, options};
-use crate::app::{lockfile, past_runs, run_cache, shared_results};
+use crate::app::{lockfile, past_runs, run_store, shared_results};
 use crate::cli::{self, CliExit, EventFormat, Force, Global, KeyValueArg, LockMode, OutputVerbosity, RunTarget};
 use crate::diag::FeatureLeftOut;
 use crate::event::{Event, RunId, Stop};
@@ -89,7 +89,7 @@ fn prepare_and_execute(
     purpose: RunPurpose<'_>,
 ) -> Result<RunEnd, CommandError> {
     let begun = Instant::now();
-    let hold = if let RunPurpose::Serve(hold) = purpose { Some(hold) } else { None };
+    let serve = if let RunPurpose::Serve(request) = purpose { Some(request) } else { None };
     let project = Project { env: request.env.clone(), ..Project::open_current(global)? };
     let lock = match &request.locking {
         LockMode::Write { file, .. } => Some(file.as_path()),
@@ -104,7 +104,7 @@ fn prepare_and_execute(
         aside,
     };
     let may_be_no_op =
-        hold.is_none() && request.select.force == Force::Nothing && !matches!(request.locking, LockMode::Verify(..));
+        serve.is_none() && request.select.force == Force::Nothing && !matches!(request.locking, LockMode::Verify(..));
     let fresh = may_be_no_op.then(|| compiler.fresh_plan(|name| project.variable(name))).flatten();
     let earlier = fresh.and_then(|plan| {
         earlier_runs(&project, &request.manifest, &request.settings, &request.select, lock, plan).next()
@@ -130,8 +130,8 @@ fn prepare_and_execute(
     let otlp = OtlpEndpoints::of(request.otlp.as_deref(), |name| project.variable(name));
     otlp.check().map_err(CommandError::usage)?;
     request.junit.as_deref().map(ci_files::check_junit).transpose()?;
-    let held = hold.map(|hold| KeptServers::choose(&plan, hold)).transpose()?;
-    request.select.until.extend(held.iter().map(|held| held.name.clone()));
+    let kept_servers = serve.map(|serve| KeptServers::choose(&plan, serve)).transpose()?;
+    request.select.until.extend(kept_servers.iter().map(|servers| servers.name.clone()));
     let jobs = request.jobs.map_or_else(|| thread::available_parallelism().map_or(1, usize::from), NonZeroUsize::get);
     let mut options = RunOptions {
         jobs: jobs as u32,
@@ -139,21 +139,22 @@ fn prepare_and_execute(
         keep_going: request.keep_going,
         ..options(&plan, &request.select)?
     };
-    if let Some(held) = &held {
-        held.check_gpus(&plan, &options)?;
+    if let Some(servers) = &kept_servers {
+        servers.check_gpus(&plan, &options)?;
     }
     let launches = refuse_impossible_launches(&project, &plan, &options)?;
     if launches != CliExit::Done {
         return Ok(RunEnd::without_tasks(launches));
     }
-    if held.is_none() {
+    if kept_servers.is_none() {
         note_servers_alone(&request.manifest, &plan, &options);
     }
-    let store = match run_cache::address(request.store.address.as_deref())? {
-        Some(address) => Some((address, run_cache::signatures(&request.store)?)),
+    let store = match run_store::address(request.store.address.as_deref())? {
+        Some(address) => Some((address, run_store::signatures(&request.store)?)),
         None => None,
     };
-    let holding = lockfile::command::enforce(&project, &request, &mut plan, &mut options, Styler::chosen(look.color))?;
+    let lock_report =
+        lockfile::command::enforce(&project, &request, &mut plan, &mut options, Styler::chosen(look.color))?;
     let failures = refuse_known_failures(&project, &request, &plan, &options)?;
     if failures != CliExit::Done {
         return Ok(RunEnd::without_tasks(failures));
@@ -172,8 +173,8 @@ fn prepare_and_execute(
         in_place: request.on == RunTarget::InPlace,
         store,
         locking: request.locking.clone(),
-        lock_report: holding,
-        held,
+        lock_report,
+        kept_servers,
         gives_way: matches!(purpose, RunPurpose::BesideServers(_)),
         signals: match purpose {
             RunPurpose::OfList(signals) | RunPurpose::BesideServers(signals) => signals.clone(),
@@ -217,7 +218,7 @@ struct PreparedRun {
     locking: LockMode,
     lock_report: lockfile::command::LockReport,
     /// The servers that stay up.
-    held: Option<KeptServers>,
+    kept_servers: Option<KeptServers>,
     /// It does not wait for a run that keeps its servers up.
     gives_way: bool,
     signals: StopSignals,
@@ -275,26 +276,26 @@ impl PreparedRun {
         let threads = thread::available_parallelism().map_or(1, usize::from).clamp(1, 8);
         check_threads(threads + THREADS_BESIDE)?;
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
-        let teller = ProgressPrinter::start(self.display_options);
-        let send = teller.send.clone();
-        let held = self.held.as_ref().map(KeptServers::phase);
-        let first = move |stop: &Stop| held.as_ref().and_then(ServingPhase::end).unwrap_or_else(|| interrupt(stop));
+        let printer = ProgressPrinter::start(self.display_options);
+        let send = printer.send.clone();
+        let phase = self.kept_servers.as_ref().map(KeptServers::phase);
+        let first = move |stop: &Stop| phase.as_ref().and_then(ServingPhase::end).unwrap_or_else(|| interrupt(stop));
         let _answered = signals.answer(first, move |event| drop(send.send(Some(event))))?;
         // While it was prepared, after another one of the same command.
         if stop.is_requested() {
-            teller.close();
+            printer.close();
             return Ok(RunEnd::without_tasks(CliExit::Interrupted));
         }
         process::adopt_orphans()?;
         let asked = Instant::now();
-        let lock = match take_lock(&home, self.gives_way, &stop, &teller.send)? {
+        let lock = match take_lock(&home, self.gives_way, &stop, &printer.send)? {
             LockWait::Acquired(lock) => lock,
             LockWait::Interrupted => {
-                teller.close();
+                printer.close();
                 return Ok(RunEnd::without_tasks(CliExit::Interrupted));
             }
             LockWait::GaveWay => {
-                teller.close();
+                printer.close();
                 return Ok(RunEnd { gave_way: true, ..RunEnd::without_tasks(CliExit::Interrupted) });
             }
         };
@@ -320,7 +321,7 @@ impl PreparedRun {
         output_cache.begin()?;
         let digests = Arc::new(Digests::load(&home));
         let scraped = self.metrics_listen.as_ref().map(|_| Arc::new(parking_lot::Mutex::new(RunState::new())));
-        let sink = Arc::new(EventSink::new(&home, &id, &lock, teller.send.clone(), stop.clone(), scraped.clone())?);
+        let sink = Arc::new(EventSink::new(&home, &id, &lock, printer.send.clone(), stop.clone(), scraped.clone())?);
         let recorder = (!self.otlp.is_empty()).then(|| Arc::new(parking_lot::Mutex::new(OtlpRecorder::new())));
         let emit: EventEmitter = {
             let (sink, recorder) = (Arc::clone(&sink), recorder.clone());
@@ -350,7 +351,7 @@ impl PreparedRun {
         let unsynced = output_cache.sync().err();
         let exit = if unsynced.is_some() { CliExit::Failed } else { exit_of(&summary, of_command) };
         let is_to_lock =
-            exit == CliExit::Done && self.held.is_none() && !(summary.is_as_before && is_lock_file_as_written);
+            exit == CliExit::Done && self.kept_servers.is_none() && !(summary.is_as_before && is_lock_file_as_written);
         // Each of them takes a while where the plan is large.
         let (saved, notice) = parallel_join(
             || {
@@ -366,7 +367,7 @@ impl PreparedRun {
         for text in unsaved.into_iter().chain(notice) {
             emit(Event::Notice { task: None, text });
         }
-        let mut live = teller.close();
+        let mut live = printer.close();
         // How the run ends is settled before it is recorded.
         let seconds = self.begun.elapsed().as_secs_f64();
         let finished = |exit: CliExit| Event::RunFinished { tally: summary.tally, exit: exit.code(), seconds };
@@ -474,8 +475,8 @@ impl PreparedRun {
         let RunResources { cache: output_cache, digests, id, stop, emit, lock } = work;
         let home = &self.project.home;
         let shared_store =
-            self.store.as_ref().and_then(|(store, keys)| run_cache::open(store, keys, &self.plan, output_cache, emit));
-        let (kept_services, ready) = self.held.as_ref().map(KeptServers::kept_services).unzip();
+            self.store.as_ref().and_then(|(store, keys)| run_store::open(store, keys, &self.plan, output_cache, emit));
+        let (kept_services, ready) = self.kept_servers.as_ref().map(KeptServers::kept_services).unzip();
         let output_source = shared_store.clone().map(|store| Arc::new(store) as _);
         let options = RunOptions { output_source, kept_services, ..self.options.clone() };
         let (abandoned, unknown) = abandoned(home);
@@ -505,10 +506,10 @@ impl PreparedRun {
             Arc::clone(emit),
         );
         let running = tokio::spawn(running);
-        let summary = match (&self.held, ready) {
-            (Some(held), Some(ready)) => {
+        let summary = match (&self.kept_servers, ready) {
+            (Some(servers), Some(ready)) => {
                 let around = ServingContext { home, plan: &self.plan, id, stop, emit, lock };
-                held.attend(running, ready, &around).await
+                servers.attend(running, ready, &around).await
             }
             _ => running.await.map(|summary| (summary, None)),
         };
@@ -517,7 +518,7 @@ impl PreparedRun {
             emit(Event::Notice { task: None, text });
         }
         if let Some(store) = shared_store {
-            run_cache::finish(&store, stop, &self.manifest, emit).await;
+            run_store::finish(&store, stop, &self.manifest, emit).await;
         }
         if let (Some((address, signatures)), Ok((summary, _))) = (&self.store, &summary) {
             shared_results::share((address, signatures), home, id, &self.plan, &summary.done, emit).await;

@@ -9,8 +9,8 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::{JoinError, JoinHandle};
 
 use super::endpoint_rows::endpoint_rows;
+use crate::app::console::{print, print_error};
 use crate::app::error::CommandError;
-use crate::app::output::{print, print_error};
 use crate::app::project::current_folder;
 use crate::cli::{self, CliExit, EventFormat};
 use crate::event::{Endpoint, Event, RunId, Stop};

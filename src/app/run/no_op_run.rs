@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use super::run_end::{TaskLine, places, task_lines};
-use crate::app::output;
+use crate::app::console;
 use crate::event::{Event, RunId, TaskTally};
 use crate::files::Digest;
 use crate::plan::Plan;
@@ -19,7 +19,7 @@ pub(super) fn report_no_op_run(
     home: &StateFolder,
     begun: Instant,
 ) -> Vec<TaskLine> {
-    let mut live = LiveDisplay::new(look, output::writer(look));
+    let mut live = LiveDisplay::new(look, console::writer(look));
     for event in rest.events.lines().filter_map(|line| serde_json::from_str::<Event>(line).ok()) {
         let event = match event {
             Event::RunFinished { tally, exit, .. } => {

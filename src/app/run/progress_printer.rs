@@ -4,7 +4,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel}
 use std::thread;
 use std::time::Duration;
 
-use crate::app::output;
+use crate::app::console;
 use crate::event::Event;
 use crate::report::{LiveDisplay, LiveOptions};
 
@@ -20,7 +20,7 @@ impl ProgressPrinter {
         let (send, receive) = channel();
         Self {
             send,
-            thread: thread::spawn(move || print_events(LiveDisplay::new(look, output::writer(look)), &receive)),
+            thread: thread::spawn(move || print_events(LiveDisplay::new(look, console::writer(look)), &receive)),
         }
     }
 
@@ -29,7 +29,7 @@ impl ProgressPrinter {
         self.thread.thread().unpark();
         self.thread
             .join()
-            .unwrap_or_else(|_| LiveDisplay::new(LiveOptions::default(), output::writer(LiveOptions::default())))
+            .unwrap_or_else(|_| LiveDisplay::new(LiveOptions::default(), console::writer(LiveOptions::default())))
     }
 }
 

@@ -7,7 +7,7 @@ use std::thread;
 use parking_lot::Mutex;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::app::output::print_error;
+use crate::app::console::print_error;
 use crate::cli::CliExit;
 use crate::event::{Event, Stop};
 

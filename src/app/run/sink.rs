@@ -38,7 +38,7 @@ impl EventSink {
         home: &StateFolder,
         id: &RunId,
         lock: &ProjectLock,
-        teller: Sender<Option<Event>>,
+        printer: Sender<Option<Event>>,
         stop: Stop,
         scraped: Option<Arc<Mutex<RunState>>>,
     ) -> Result<Self, CommandError> {
@@ -50,7 +50,7 @@ impl EventSink {
             broken: None,
             scraped,
         };
-        Ok(Self { inner: Mutex::new(inner), printer: teller, stop, exe: env::current_exe()?, id: id.clone() })
+        Ok(Self { inner: Mutex::new(inner), printer, stop, exe: env::current_exe()?, id: id.clone() })
     }
 
     pub fn take(&self, event: &Event) {

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::app::console::{print, print_error};
 use crate::app::error::CommandError;
-use crate::app::output::{print, print_error};
-use crate::cli::{CliExit, Global, OutputVerbosity, Selftest};
+use crate::cli::{CliExit, Global, OutputVerbosity, SelftestRequest};
 use crate::event::{Endpoint, Stop, Verdict};
 use crate::files::read_text;
 use crate::harness::{self, BenchSpec, LoadPattern, Measured, ReasonSeverity, RequestEnd, Slo, VerdictCheck};
@@ -114,7 +114,7 @@ struct MaxRateResult {
     cpu_ms_per_1000: f64,
 }
 
-pub(super) fn selftest(global: &Global, request: &Selftest) -> Result<CliExit, CommandError> {
+pub(super) fn selftest(global: &Global, request: &SelftestRequest) -> Result<CliExit, CommandError> {
     let effort = SelftestPlan {
         rates: request.rates.clone(),
         duration: Duration::from_secs(request.seconds),
@@ -122,13 +122,13 @@ pub(super) fn selftest(global: &Global, request: &Selftest) -> Result<CliExit, C
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let is_quiet = global.loudness == OutputVerbosity::Quiet;
-    let proven = runtime.block_on(measure(&effort, |what| {
+    let report = runtime.block_on(measure(&effort, |what| {
         if !is_quiet {
             print_error(&format!("measuring: {what}\n"));
         }
     }))?;
-    print(&if request.json { format!("{:#}\n", serde_json::json!(proven)) } else { proven.to_text() });
-    Ok(if proven.verdict.is_valid() { CliExit::Done } else { CliExit::InvalidClient })
+    print(&if request.json { format!("{:#}\n", serde_json::json!(report)) } else { report.to_text() });
+    Ok(if report.verdict.is_valid() { CliExit::Done } else { CliExit::InvalidClient })
 }
 
 async fn measure(effort: &SelftestPlan, print_progress: impl Fn(&str)) -> Result<SelftestReport, CommandError> {
@@ -139,9 +139,9 @@ async fn measure(effort: &SelftestPlan, print_progress: impl Fn(&str)) -> Result
         server.clear();
         let what = format!("{rate} req/s");
         print_progress(&format!("{what} against a server with known write times, {:?}", effort.duration));
-        let race =
+        let measurement =
             SelftestMeasurement { scenario: LoadPattern::Server { rate: (*rate).into() }, tokens: TOKENS, clients: 4 };
-        let run = race.run(&server, &what, effort.duration, effort.limit(effort.duration), &mut reasons);
+        let run = measurement.run(&server, &what, effort.duration, effort.limit(effort.duration), &mut reasons);
         if let Some(measured) = Box::pin(run).await {
             scripted.push(compare(*rate, &measured, &server.ground_truths()));
         }
@@ -150,9 +150,9 @@ async fn measure(effort: &SelftestPlan, print_progress: impl Fn(&str)) -> Result
         let server = GroundTruthServer::start(ResponsePattern::AtOnce { tokens })?;
         let what = format!("answers of {} at once", counted(tokens, "token"));
         print_progress(&format!("{what}, {:?}", effort.flood));
-        let race =
+        let measurement =
             SelftestMeasurement { scenario: LoadPattern::Concurrency { users: USERS.into() }, tokens, clients: 2 };
-        let run = race.run(&server, &what, effort.flood, effort.limit(effort.flood), &mut reasons);
+        let run = measurement.run(&server, &what, effort.flood, effort.limit(effort.flood), &mut reasons);
         if let Some(measured) = Box::pin(run).await {
             let result = measured.result;
             ceilings.push(MaxRateResult {
@@ -333,14 +333,14 @@ mod tests {
             patience: 20,
         };
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let Ok(proven) = runtime.block_on(measure(&effort, |_| {})) else { panic!("it could not be proven") };
-        let row = &proven.scripted[0];
-        assert!(proven.verdict.is_valid() || proven.to_text().contains(&proven.reasons[0].text));
+        let Ok(report) = runtime.block_on(measure(&effort, |_| {})) else { panic!("it could not be proven") };
+        let row = &report.scripted[0];
+        assert!(report.verdict.is_valid() || report.to_text().contains(&report.reasons[0].text));
         assert!(row.requests > 20);
         assert_eq!(row.ttft_error_us.n, row.requests);
         assert_eq!(row.gap_error_us.n, row.requests * u64::from(TOKENS - 1));
-        assert!(proven.ceilings.iter().all(|row| row.requests_per_s > 0.0 && row.cpu_ms_per_1000 > 0.0));
-        assert!(proven.to_text().contains("Errors are measured minus actual times"));
+        assert!(report.ceilings.iter().all(|row| row.requests_per_s > 0.0 && row.cpu_ms_per_1000 > 0.0));
+        assert!(report.to_text().contains("Errors are measured minus actual times"));
     }
 
     #[test]
@@ -350,7 +350,7 @@ mod tests {
             reason(ReasonSeverity::InvalidClient, "lag: the client was late"),
             reason(ReasonSeverity::Warning, "core_wait: a load worker waited 31.0 % of the time for a core"),
         ];
-        let proven = SelftestReport {
+        let report = SelftestReport {
             cores: 2,
             load_average: Some(9.5),
             is_debug: true,
@@ -359,7 +359,7 @@ mod tests {
             scripted: Vec::new(),
             ceilings: Vec::new(),
         };
-        let text = proven.to_text();
+        let text = report.to_text();
         for wanted in [
             "INVALID(client)",
             "✗ 1000 req/s: lag: the client was late",
@@ -378,10 +378,11 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let Ok(server) = GroundTruthServer::start(ResponsePattern::Scripted(slow)) else { panic!("no server") };
-            let race =
+            let measurement =
                 SelftestMeasurement { scenario: LoadPattern::Server { rate: 50.0.into() }, tokens: TOKENS, clients: 1 };
             let mut reasons = Vec::new();
-            let measured = race.run(&server, "slow", Duration::from_millis(200), Duration::from_secs(1), &mut reasons);
+            let measured =
+                measurement.run(&server, "slow", Duration::from_millis(200), Duration::from_secs(1), &mut reasons);
             assert!(Box::pin(measured).await.is_none(), "nothing was answered");
             assert!(reasons.iter().any(|reason| reason.text.contains("not done within 1s, and ended")), "{reasons:?}");
         });

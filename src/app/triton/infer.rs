@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 
 use super::connection::ServerConnection;
 use super::facts;
+use crate::app::console::print;
+use crate::app::console::print_error;
 use crate::app::error::CommandError;
-use crate::app::output::print;
-use crate::app::output::print_error;
 use crate::cli::{CliExit, Infer, TritonProtocol};
 use crate::diag::{did_you_mean, list_of};
 use crate::report::{ModelDetails, Styler, TensorFacts};

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use super::connection::ServerConnection;
+use crate::app::console::print;
 use crate::app::error::CommandError;
-use crate::app::output::print;
 use crate::cli::CliExit;
 use crate::report::{ServerMetricRow, Styler, server};
 use crate::triton::{Exposition, ListeningService, MetricKind, probe};

@@ -8,21 +8,21 @@ mod metrics;
 use std::collections::BTreeMap;
 
 use self::connection::ServerConnection;
+use crate::app::console::{print, print_error};
 use crate::app::error::CommandError;
-use crate::app::output::{print, print_error};
-use crate::cli::{CliExit, Global, KeyValueArg, Triton, TritonAction};
+use crate::cli::{CliExit, Global, KeyValueArg, TritonAction, TritonRequest};
 use crate::diag::did_you_mean;
 use crate::report::{Styler, server};
 use crate::triton::{LoadOptions, LogSetting, pbtxt};
 
-pub(super) fn run_command(global: &Global, request: Triton) -> Result<CliExit, CommandError> {
+pub(super) fn run_command(global: &Global, request: TritonRequest) -> Result<CliExit, CommandError> {
     let styler = Styler::chosen(global.color.choice());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(perform(request, styler))
 }
 
-async fn perform(request: Triton, styler: Styler) -> Result<CliExit, CommandError> {
-    let Triton { url, deadline, act } = request;
+async fn perform(request: TritonRequest, styler: Styler) -> Result<CliExit, CommandError> {
+    let TritonRequest { url, deadline, act } = request;
     let to = ServerConnection { url, deadline };
     match act {
         TritonAction::Status { models, json } => status(&to, &models, json, styler).await,

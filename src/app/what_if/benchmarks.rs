@@ -3,7 +3,7 @@
 use super::question::Question;
 use crate::app::error::CommandError;
 use crate::app::served_twin::ServedTwin;
-use crate::cli::{KeyValueArg, WhatIf};
+use crate::cli::{KeyValueArg, WhatIfRequest};
 use crate::manifest::ManifestLibrary;
 use crate::manifest::model::{Action, Bench};
 use crate::plan::{Plan, Task};
@@ -21,7 +21,7 @@ pub(super) struct Lengths {
 pub(super) fn questions_of(
     library: &ManifestLibrary,
     plan: &Plan,
-    request: &WhatIf,
+    request: &WhatIfRequest,
     point: &[KeyValueArg],
     goal: Option<&[LatencyLimit]>,
     lengths: &Lengths,
@@ -95,7 +95,7 @@ fn command(
     library: &ManifestLibrary,
     plan: &Plan,
     task: &Task,
-    request: &WhatIf,
+    request: &WhatIfRequest,
     point: &[KeyValueArg],
     bench: &Bench,
 ) -> (String, String) {

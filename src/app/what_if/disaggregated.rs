@@ -1,7 +1,7 @@
 //! `--disaggregated`: copies of a benchmark's server as context servers and generation servers.
 
 use crate::app::error::CommandError;
-use crate::cli::{BalancerPolicy, WhatIf};
+use crate::cli::{BalancerPolicy, WhatIfRequest};
 use crate::sim::{Balancer, Disaggregation, VirtualWorkload};
 use crate::spec::Length;
 
@@ -19,7 +19,7 @@ pub(super) struct ServerSplit {
 }
 
 /// The splits that are to be tried.
-pub(super) fn splits(request: &WhatIf) -> Result<Vec<ServerSplit>, CommandError> {
+pub(super) fn splits(request: &WhatIfRequest) -> Result<Vec<ServerSplit>, CommandError> {
     let kv_link_gbs = request.kv_link.unwrap_or(LINK_GBS);
     if !kv_link_gbs.is_finite() || kv_link_gbs <= 0.0 {
         return Err(CommandError::usage(format!("--kv-link: {kv_link_gbs} is not a positive number of GB/s")));

@@ -5,9 +5,9 @@ use std::thread;
 use anyhow::Context as _;
 
 use super::question::Question;
+use crate::app::console::print;
 use crate::app::error::CommandError;
-use crate::app::output::print;
-use crate::cli::{BalancerPolicy, CliExit, FleetRequest, Global, WhatIf};
+use crate::cli::{BalancerPolicy, CliExit, FleetRequest, Global, WhatIfRequest};
 use crate::files::read_text;
 use crate::report::{FleetRow, Styler, WhatIfProblem, fleet_json, fleet_text};
 use crate::sim::{self, Balancer, Failures, Fleet, RateOverTime};
@@ -16,7 +16,7 @@ use crate::units::parse_duration;
 
 pub(super) fn answer(
     global: &Global,
-    request: &WhatIf,
+    request: &WhatIfRequest,
     asked: &FleetRequest,
     questions: &[Question],
     goal: Option<&[LatencyLimit]>,
@@ -78,7 +78,7 @@ fn server(question: &Question) -> Result<sim::EngineLimits, WhatIfProblem> {
     let problem =
         || question.row.outcome.clone().err().unwrap_or_else(|| WhatIfProblem("it has no simulated engine".to_owned()));
     let (spec, serving) = question.twin.as_ref().ok_or_else(problem)?;
-    sim::twin(spec, serving).map_err(|error| WhatIfProblem(error.to_string()))
+    sim::served_limits(spec, serving).map_err(|error| WhatIfProblem(error.to_string()))
 }
 
 /// `100..500` or a file

@@ -9,9 +9,9 @@ mod question;
 use std::thread;
 
 use super::project::Project;
+use crate::app::console::{print, print_error};
 use crate::app::error::CommandError;
-use crate::app::output::{print, print_error};
-use crate::cli::{BalancerPolicy, CliExit, Global, Select, WhatIf};
+use crate::cli::{BalancerPolicy, CliExit, Global, Select, WhatIfRequest};
 use crate::report::{Styler, WhatIfRow, html, what_if_json, what_if_text};
 use crate::runner::store::write_named;
 use crate::units::shell_word;
@@ -19,7 +19,7 @@ use arguments::{grid, length, limits};
 use benchmarks::{Lengths, questions_of};
 use question::Question;
 
-pub(super) fn what_if(global: &Global, request: &WhatIf) -> Result<CliExit, CommandError> {
+pub(super) fn what_if(global: &Global, request: &WhatIfRequest) -> Result<CliExit, CommandError> {
     let project = Project::open_current(global)?;
     let goal = request.goal.as_deref().map(limits).transpose()?;
     let lengths = Lengths {
@@ -90,7 +90,7 @@ fn at_rates(questions: &[Question], rates: &[f64]) -> Result<Vec<Question>, Comm
 }
 
 /// The command that asks this.
-fn own_command(request: &WhatIf) -> String {
+fn own_command(request: &WhatIfRequest) -> String {
     let mut words = vec![format!("regatta what-if {}", shell_word(&request.manifest))];
     words.extend(request.settings.iter().map(|one| shell_word(&format!("{}={}", one.key, one.value))));
     let options = [

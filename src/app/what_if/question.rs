@@ -3,7 +3,7 @@
 use super::disaggregated::{self, ServerSplit};
 use crate::report::{WhatIfNumbers, WhatIfProblem, WhatIfRow};
 use crate::sim::{
-    self, DisaggregatedServers, Disaggregation, EngineLimits, TwinServing, VirtualResult, VirtualWorkload,
+    self, DisaggregatedServers, Disaggregation, EngineLimits, EngineServing, VirtualResult, VirtualWorkload,
 };
 use crate::spec::{LatencyLimit, LimitedMetric, Statistic};
 
@@ -14,7 +14,7 @@ const CURVE: [f64; 9] = [0.1, 0.25, 0.4, 0.55, 0.7, 0.85, 0.95, 1.0, 1.05];
 #[derive(Clone)]
 pub(super) struct Question {
     pub row: WhatIfRow,
-    pub twin: Option<(sim::EngineSpec, TwinServing)>,
+    pub twin: Option<(sim::EngineSpec, EngineServing)>,
     /// Context servers and generation servers in place of servers that do both.
     pub split: Option<Disaggregation>,
     pub workload: VirtualWorkload,
@@ -64,11 +64,11 @@ impl Question {
     fn numbers(
         &self,
         spec: &sim::EngineSpec,
-        serving: &TwinServing,
+        serving: &EngineServing,
         requests: usize,
     ) -> Result<WhatIfNumbers, WhatIfProblem> {
         let problem = |error: &dyn std::fmt::Display| WhatIfProblem(error.to_string());
-        let server = sim::twin(spec, serving).map_err(|error| problem(&error))?;
+        let server = sim::served_limits(spec, serving).map_err(|error| problem(&error))?;
         let servers = self.row.servers;
         let full = self.count(&server, requests);
         if let Some(setup) = self.split {
@@ -119,11 +119,11 @@ impl Question {
     fn curve(
         &self,
         spec: &sim::EngineSpec,
-        serving: &TwinServing,
+        serving: &EngineServing,
         requests: usize,
         highest: f64,
     ) -> Vec<WhatIfNumbers> {
-        let Ok(server) = sim::twin(spec, serving) else { return Vec::new() };
+        let Ok(server) = sim::served_limits(spec, serving) else { return Vec::new() };
         let count = self.count(&server, requests);
         let at = |share: f64| {
             let rate = share * highest;

@@ -33,7 +33,7 @@ pub use line_pipe::{LineReader, LineWriter};
 pub use listener::{PortOwner, listener};
 pub use log::{AttemptLog, tail};
 pub use orphans::{adopt_orphans, sweep};
-pub use probe::{ProbeOutput, ProbeResult, ask, probe};
+pub use probe::{ProbeOutput, ProbeResult, probe, query};
 pub use process_ref::{ProcessRef, below, children, processor_time};
 pub use ranks::{Splitter, first_to_fail, untagged};
 pub use redact::redacted;

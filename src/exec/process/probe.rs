@@ -47,7 +47,7 @@ where
     I::Item: AsRef<OsStr>,
 {
     match command(argv) {
-        Some(question) => ask(&question.stdout_capture().stderr_capture(), limit),
+        Some(question) => query(&question.stdout_capture().stderr_capture(), limit),
         None => ProbeResult::Missing,
     }
 }
@@ -58,7 +58,7 @@ where
     I: IntoIterator,
     I::Item: AsRef<OsStr>,
 {
-    let order = command(argv).map(|order| ask(&order.stdout_null().stderr_null(), limit));
+    let order = command(argv).map(|order| query(&order.stdout_null().stderr_null(), limit));
     matches!(order, Some(ProbeResult::Answered(ProbeOutput { code: 0, .. })))
 }
 
@@ -74,7 +74,7 @@ where
 }
 
 /// Starts the command, and waits for its answer. Blocks for at most `limit`.
-pub fn ask(question: &Expression, limit: Duration) -> ProbeResult {
+pub fn query(question: &Expression, limit: Duration) -> ProbeResult {
     let starting = orphans::starting();
     let handle = match question.start() {
         Ok(handle) => handle,

@@ -28,7 +28,7 @@ impl ProcessGroup {
     }
 
     /// Whether any process may be left, cheaply. Call it after the leader has been reaped.
-    pub fn may_be_left(&self) -> bool {
+    fn may_be_left(&self) -> bool {
         while let Ok(Some(_)) = waitpgid(self.group, WaitOptions::NOHANG) {}
         test_kill_process_group(self.group).is_ok()
             || orphans::adopted()

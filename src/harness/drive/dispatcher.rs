@@ -11,8 +11,8 @@ use tokio::task::JoinSet;
 
 use super::external_driver::{CallInbox, CallListener, ExternalCall};
 use super::in_flight::{ConcurrencyGauge, InFlightRequest, MessageEnd};
-use super::job::WorkerJob;
 use super::pacer::{Alarms, Pacer};
+use super::worker_share::WorkerShare;
 use crate::harness::measure::collector::Collector;
 use crate::harness::schedule::data::PreviousAnswers;
 use crate::harness::transport::connection::Connection;
@@ -21,8 +21,8 @@ use crate::harness::{HarnessError, LoadPattern, PlannedRequest};
 
 /// The state that all requests of a worker share while it runs.
 pub(in crate::harness) struct Dispatcher {
-    pub job: WorkerJob,
-    pub links: Vec<Rc<Connection>>,
+    pub share: WorkerShare,
+    pub connections: Vec<Rc<Connection>>,
     pub encoder: Arc<RequestEncoder>,
     pub t0: u64,
     pub collector: Rc<RefCell<Collector>>,
@@ -62,11 +62,11 @@ impl Dispatcher {
     /// Sends this worker's share and waits for every answer.
     pub async fn run(self: &Rc<Self>, pacer: &Pacer) -> std::io::Result<()> {
         let mut running = JoinSet::new();
-        if let Some(inbox) = self.job.inbox.take() {
+        if let Some(inbox) = self.share.inbox.take() {
             self.dispatch_external(inbox, &mut running).await;
-        } else if let LoadPattern::Concurrency { users } = &self.job.spec.scenario {
+        } else if let LoadPattern::Concurrency { users } = &self.share.spec.scenario {
             let users = users.highest().floor() as u32;
-            for user in (self.job.number as u32..users).step_by(self.job.workers) {
+            for user in (self.share.number as u32..users).step_by(self.share.workers) {
                 running.spawn_local(Rc::clone(self).user(user));
             }
         } else {
@@ -77,9 +77,9 @@ impl Dispatcher {
     }
 
     async fn arrivals(self: &Rc<Self>, pacer: &Pacer, running: &mut JoinSet<()>) -> std::io::Result<()> {
-        for (first, session) in self.job.worker_sessions() {
+        for (first, session) in self.share.worker_sessions() {
             let requests = session.len() as u64;
-            let mut messages = self.job.messages(&session);
+            let mut messages = self.share.messages(&session);
             let (Some(message), rest) = (messages.next(), messages.next().is_some()) else { continue };
             // Built before its time, so that building does not cause lateness.
             let Some(frame) = self.frame(first, message, &PreviousAnswers::default()) else {
@@ -89,8 +89,8 @@ impl Dispatcher {
             let due = self.t0 + message.first().map_or(0, |request| request.at_ns);
             let has_come = tokio::select! {
                 biased;
-                () = self.job.stop.cancelled() => false,
-                waited = pacer.until(self.job.clock.instant(due)) => { waited?; true }
+                () = self.share.stop.cancelled() => false,
+                waited = pacer.until(self.share.clock.instant(due)) => { waited?; true }
             };
             let slot = if has_come { self.acquire_slot().await } else { None };
             let Some(slot) = slot else {
@@ -122,7 +122,7 @@ impl Dispatcher {
         loop {
             let arrival = tokio::select! {
                 biased;
-                () = self.job.stop.cancelled() => None,
+                () = self.share.stop.cancelled() => None,
                 arrival = arrivals.recv() => arrival,
             };
             let Some(ExternalCall { index, ticket, sample, at }) = arrival else { break };
@@ -130,7 +130,7 @@ impl Dispatcher {
                 Ok(frame) => frame,
                 Err(error) => {
                     self.failed.borrow_mut().get_or_insert(error);
-                    self.job.stop.cancel();
+                    self.share.stop.cancel();
                     break;
                 }
             };
@@ -138,10 +138,10 @@ impl Dispatcher {
                 add(&self.counts.not_sent, 1);
                 continue;
             };
-            let due = self.job.clock.at(at);
+            let due = self.share.clock.at(at);
             let planned = PlannedRequest { at_ns: due.saturating_sub(self.t0), session: index, ..planned };
             let listener =
-                CallListener { sample_cache: Arc::clone(&sample_cache), ticket, sample, clock: self.job.clock };
+                CallListener { sample_cache: Arc::clone(&sample_cache), ticket, sample, clock: self.share.clock };
             let under_way = self.dispatch(index, vec![planned], frame, slot, due, Some(listener));
             running.spawn_local(async move { drop(under_way.await) });
             while running.try_join_next().is_some() {}
@@ -157,7 +157,7 @@ impl Dispatcher {
 
     /// One user of a closed loop: a session, a pause, the next session, while the level includes this user.
     async fn user(self: Rc<Self>, user: u32) {
-        let LoadPattern::Concurrency { users } = &self.job.spec.scenario else { return };
+        let LoadPattern::Concurrency { users } = &self.share.spec.scenario else { return };
         let level = f64::from(user) + 1.0;
         let mut free = self.t0;
         let mut is_first = true;
@@ -171,7 +171,7 @@ impl Dispatcher {
                     return;
                 }
             }
-            let Some((first, session)) = self.job.queue.take(free.saturating_sub(self.t0)) else { return };
+            let Some((first, session)) = self.share.queue.take(free.saturating_sub(self.t0)) else { return };
             let pause = session.first().filter(|_| !is_first).map_or(0, |turn| turn.at_ns);
             is_first = false;
             match self.session(first, session, None::<std::future::Ready<MessageEnd>>, free + pause).await {
@@ -191,7 +191,7 @@ impl Dispatcher {
     ) -> Option<u64> {
         let mut previous_answers = PreviousAnswers::default();
         let mut index = first;
-        for message in self.job.messages(&session) {
+        for message in self.share.messages(&session) {
             let over = if let Some(under_way) = under_way.take() {
                 under_way.await
             } else {
@@ -221,21 +221,21 @@ impl Dispatcher {
     async fn until(&self, due: u64) -> bool {
         tokio::select! {
             biased;
-            () = self.job.stop.cancelled() => false,
-            () = self.alarms.until(self.job.clock.instant(due)) => true,
+            () = self.share.stop.cancelled() => false,
+            () = self.alarms.until(self.share.clock.instant(due)) => true,
         }
     }
 
     /// The message of a request: made before the start, or now.
     fn frame(&self, index: u64, message: &[PlannedRequest], previous: &PreviousAnswers) -> Option<Bytes> {
-        if let Some(ready) = self.job.bodies.take(index) {
+        if let Some(ready) = self.share.bodies.take(index) {
             return Some(ready);
         }
-        match self.encoder.message(&self.job.schedule, index, message, previous) {
+        match self.encoder.message(&self.share.schedule, index, message, previous) {
             Ok(body) => Some(body),
             Err(error) => {
                 self.failed.borrow_mut().get_or_insert(error);
-                self.job.stop.cancel();
+                self.share.stop.cancel();
                 None
             }
         }
@@ -243,12 +243,12 @@ impl Dispatcher {
 
     /// Text is the only source of an answer's token count, and there is a tokenizer to count them with.
     fn keeps_texts(&self) -> bool {
-        self.encoder.count().is_of_text() && self.job.schedule.has_tokenizer() && !self.collector.borrow().has_usage
+        self.encoder.count().is_of_text() && self.share.schedule.has_tokenizer() && !self.collector.borrow().has_usage
     }
 
     /// Waits for room: among all requests in flight, then on a connection. None when the run was stopped.
     async fn acquire_slot(&self) -> Option<AdmittedRequest> {
-        let permit = match &self.job.in_flight_permits {
+        let permit = match &self.share.in_flight_permits {
             Some(room) => {
                 if let Ok(permit) = Arc::clone(room).try_acquire_owned() {
                     Some(permit)
@@ -256,7 +256,7 @@ impl Dispatcher {
                     add(&self.counts.deferred, 1);
                     tokio::select! {
                         biased;
-                        () = self.job.stop.cancelled() => return None,
+                        () = self.share.stop.cancelled() => return None,
                         permit = Arc::clone(room).acquire_owned() => Some(permit.ok()?),
                     }
                 }
@@ -264,37 +264,39 @@ impl Dispatcher {
             None => None,
         };
         let mut has_waited = false;
-        let (link, is_refused) = loop {
+        let (connection, is_refused) = loop {
             let turn = self.counts.turn.get() + 1;
             self.counts.turn.set(turn);
-            if let Some(link) = least_busy(&self.links, turn) {
+            if let Some(connection) = least_busy(&self.connections, turn) {
                 self.no_room_since.set(None);
-                break (link, false);
+                break (connection, false);
             }
             has_waited = true;
             let left = self.patience_for_room();
             if left.is_zero() {
                 // The limit may be raised while many are refused.
                 tokio::task::yield_now().await;
-                break (Rc::clone(&self.links[turn % self.links.len()]), true);
+                break (Rc::clone(&self.connections[turn % self.connections.len()]), true);
             }
             tokio::select! {
                 biased;
-                () = self.job.stop.cancelled() => return None,
+                () = self.share.stop.cancelled() => return None,
                 () = self.freed.notified() => {}
                 () = tokio::time::sleep(left) => {}
             }
         };
-        link.in_flight.set(link.in_flight.get() + 1);
+        connection.in_flight.set(connection.in_flight.get() + 1);
         add(&self.counts.waited_for_stream, u64::from(has_waited));
-        Some(AdmittedRequest { connection: link, permit, is_refused })
+        Some(AdmittedRequest { connection, permit, is_refused })
     }
 
     /// How long a request may still wait for room. A request in flight makes room when it ends; with none, only the servers can.
     fn patience_for_room(&self) -> Duration {
-        let stall = self.job.spec.stall_timeout;
-        let now = self.job.clock.now();
-        if self.no_room_since.get().is_none() && self.links.iter().all(|link| link.in_flight.get() == 0) {
+        let stall = self.share.spec.stall_timeout;
+        let now = self.share.clock.now();
+        if self.no_room_since.get().is_none()
+            && self.connections.iter().all(|connection| connection.in_flight.get() == 0)
+        {
             self.no_room_since.set(Some(now));
         }
         let waited = self.no_room_since.get().map_or(0, |since| now.saturating_sub(since));
@@ -313,8 +315,8 @@ impl Dispatcher {
     ) -> impl Future<Output = MessageEnd> + use<> {
         let requests = planned.len() as u64;
         add(&self.counts.issued, requests);
-        self.job.live.issue(requests);
-        let t_issue = self.job.clock.now().max(due);
+        self.share.live.issue(requests);
+        let t_issue = self.share.clock.now().max(due);
         self.gauge.change(t_issue, requests as i64);
         let under_way = InFlightRequest {
             connection,
@@ -326,12 +328,12 @@ impl Dispatcher {
             collector: Rc::clone(&self.collector),
             gauge: Rc::clone(&self.gauge),
             is_refused,
-            spec: Arc::clone(&self.job.spec),
-            live: Arc::clone(&self.job.live),
-            clock: self.job.clock,
-            stop: self.job.stop.clone(),
+            spec: Arc::clone(&self.share.spec),
+            live: Arc::clone(&self.share.live),
+            clock: self.share.clock,
+            stop: self.share.stop.clone(),
             t_issue,
-            keeps_answer: self.job.keeps_answers || listener.is_some(),
+            keeps_answer: self.share.keeps_answers || listener.is_some(),
             keeps_text: self.keeps_texts(),
             listener,
         };
@@ -344,7 +346,10 @@ impl Dispatcher {
 }
 
 /// The connection with room and the fewest requests in flight; ties rotate.
-fn least_busy(links: &[Rc<Connection>], turn: usize) -> Option<Rc<Connection>> {
-    let rotated = (0..links.len()).map(|step| &links[(turn + step) % links.len()]);
-    rotated.filter(|link| link.in_flight.get() < link.max_in_flight()).min_by_key(|link| link.in_flight.get()).cloned()
+fn least_busy(connections: &[Rc<Connection>], turn: usize) -> Option<Rc<Connection>> {
+    let rotated = (0..connections.len()).map(|step| &connections[(turn + step) % connections.len()]);
+    rotated
+        .filter(|connection| connection.in_flight.get() < connection.max_in_flight())
+        .min_by_key(|connection| connection.in_flight.get())
+        .cloned()
 }

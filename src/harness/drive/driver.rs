@@ -10,7 +10,7 @@ use tokio::task::{LocalSet, spawn_local};
 use tokio_util::sync::CancellationToken;
 
 use super::external_driver::{CallInbox, SampleCache, called};
-use super::job::{PreparedMessages, WorkerJob};
+use super::worker_share::{PreparedMessages, WorkerShare};
 use crate::event::Stop;
 use crate::harness::clock::BenchClock;
 use crate::harness::measure::result::Measured;
@@ -81,7 +81,7 @@ pub async fn run(spec: &BenchSpec, stop: &Stop, progress: impl Fn(BenchProgress)
 
 /// As [`measure`], but an external driver issues the requests: `open` gets the inlet when everything is ready, and must
 /// not wait. The run ends when the inlet is dropped and every request has ended. Times count from the first call.
-pub async fn measure_outside(
+pub async fn measure_external(
     spec: &BenchSpec,
     samples: &[ExternalSample],
     observer: Arc<dyn ExternalObserver>,
@@ -92,8 +92,8 @@ pub async fn measure_outside(
     let schedule = Arc::new(plan::for_external_driver(spec, samples)?);
     let queue = PlanQueue::new(&schedule, spec)?;
     let sample_cache = Arc::new(SampleCache::new(Arc::clone(&schedule), observer));
-    let outside = ExternalDriverSetup { sample_cache, send_inlet: Box::new(open) };
-    drive(Arc::new(spec.clone()), schedule, queue, Some(outside), stop, progress).await
+    let external = ExternalDriverSetup { sample_cache, send_inlet: Box::new(open) };
+    drive(Arc::new(spec.clone()), schedule, queue, Some(external), stop, progress).await
 }
 
 struct ExternalDriverSetup<'a> {
@@ -105,13 +105,13 @@ async fn drive(
     spec: Arc<BenchSpec>,
     schedule: Arc<RequestSchedule>,
     queue: PlanQueue,
-    outside: Option<ExternalDriverSetup<'_>>,
+    external: Option<ExternalDriverSetup<'_>>,
     stop: &Stop,
     progress: impl Fn(BenchProgress),
 ) -> Result<UnjudgedRun, HarnessError> {
     let queue = Arc::new(queue);
     // Users who send for a time send as many requests as they can.
-    let is_counted = outside.is_none() && (spec.scenario.is_open_loop() || queue.has_all());
+    let is_counted = external.is_none() && (spec.scenario.is_open_loop() || queue.has_all());
     let scheduled = is_counted.then_some(schedule.requests.len() as u64);
     let bodies = Arc::new(PreparedMessages::for_plan(&spec, &schedule));
     let room = spec.pace.max_in_flight.map(|most| Arc::new(Semaphore::new(most as usize)));
@@ -125,7 +125,7 @@ async fn drive(
     let (inlets, mut outlets): (Vec<_>, Vec<_>) = lives.iter().map(|_| unbounded_channel()).unzip();
     let mut workers = Vec::new();
     for (number, live) in lives.iter().enumerate() {
-        workers.push(WorkerThread::start(WorkerJob {
+        workers.push(WorkerThread::start(WorkerShare {
             number,
             workers: lives.len(),
             spec: Arc::clone(&spec),
@@ -139,8 +139,8 @@ async fn drive(
             in_flight_permits: room.clone(),
             keeps_answers,
             tls: tls.clone(),
-            inbox: Cell::new(outside.as_ref().map(|outside| CallInbox {
-                sample_cache: Arc::clone(&outside.sample_cache),
+            inbox: Cell::new(external.as_ref().map(|external| CallInbox {
+                sample_cache: Arc::clone(&external.sample_cache),
                 arrivals: outlets.remove(0),
             })),
         })?);
@@ -152,7 +152,7 @@ async fn drive(
         }
     }
     let log = Arc::default();
-    let t0 = match outside {
+    let t0 = match external {
         None => clock.now() + RUN_UP.as_nanos() as u64,
         Some(ExternalDriverSetup { sample_cache, send_inlet: open }) => {
             let (tell_begun, begun) = oneshot::channel();
@@ -164,11 +164,11 @@ async fn drive(
             }
         }
     };
-    let shares = gather_outputs(workers, t0, stop, &cancel, || progress(sum_progress(&lives, scheduled))).await?;
+    let outputs = gather_outputs(workers, t0, stop, &cancel, || progress(sum_progress(&lives, scheduled))).await?;
     progress(sum_progress(&lives, scheduled));
     let untaken = if users(&spec) > 0 { queue.unreached_requests() } else { 0 };
     let schedule = match &spec.scenario {
-        LoadPattern::Outside(_) => {
+        LoadPattern::External(_) => {
             let log = log.lock();
             Arc::new(schedule.with_issued(called(&schedule, &log, clock, t0)))
         }
@@ -176,7 +176,7 @@ async fn drive(
         _ => schedule,
     };
     let start = RunStart { wall: started, zero: clock.instant(t0) };
-    sum_up(spec, schedule, shares, untaken, start).await
+    sum_up(spec, schedule, outputs, untaken, start).await
 }
 
 /// Starts the workers at one instant, and waits for what each has measured. `watch` is called all the while.
@@ -191,7 +191,7 @@ async fn gather_outputs(
     for member in workers {
         // A worker that has ended is detected when its output is awaited.
         let _ = member.start_at.send(t0);
-        results.push(member.share);
+        results.push(member.output);
     }
     let watching = async {
         let mut tick = tokio::time::interval(WATCH_EVERY);
@@ -201,11 +201,11 @@ async fn gather_outputs(
         }
     };
     let gather = async {
-        let mut shares = Vec::new();
-        for share in results {
-            shares.push(share.await.map_err(|_| HarnessError::Worker { when: "while it ran" })??);
+        let mut outputs = Vec::new();
+        for output in results {
+            outputs.push(output.await.map_err(|_| HarnessError::Worker { when: "while it ran" })??);
         }
-        Ok::<_, HarnessError>(shares)
+        Ok::<_, HarnessError>(outputs)
     };
     let obey = async {
         stop.requested().await;
@@ -213,7 +213,7 @@ async fn gather_outputs(
         std::future::pending::<()>().await;
     };
     tokio::select! {
-        shares = gather => shares,
+        outputs = gather => outputs,
         () = watching => unreachable!("the watch has no end"),
         () = obey => unreachable!("obedience has no end"),
     }
@@ -223,12 +223,12 @@ async fn gather_outputs(
 async fn sum_up(
     spec: Arc<BenchSpec>,
     schedule: Arc<RequestSchedule>,
-    shares: Vec<WorkerOutput>,
+    outputs: Vec<WorkerOutput>,
     untaken: u64,
     start: RunStart,
 ) -> Result<UnjudgedRun, HarnessError> {
     let summed = tokio::task::spawn_blocking(move || {
-        let measured = summary::summarize(&spec, &schedule, shares, untaken, &start);
+        let measured = summary::summarize(&spec, &schedule, outputs, untaken, &start);
         // A result of a part of the records is none.
         measured.requests.check().map_err(|source| HarnessError::System {
             what: "records of requests in a temporary file (TMPDIR sets the folder)".to_owned(),
@@ -283,16 +283,16 @@ fn sum_progress(lives: &[Arc<LiveCounts>], scheduled: Option<u64>) -> BenchProgr
 struct WorkerThread {
     ready: oneshot::Receiver<Result<(), HarnessError>>,
     start_at: oneshot::Sender<u64>,
-    share: oneshot::Receiver<Result<WorkerOutput, HarnessError>>,
+    output: oneshot::Receiver<Result<WorkerOutput, HarnessError>>,
 }
 
 impl WorkerThread {
-    fn start(job: WorkerJob) -> Result<Self, HarnessError> {
+    fn start(share: WorkerShare) -> Result<Self, HarnessError> {
         let (tell_ready, ready) = oneshot::channel();
         let (go, when) = oneshot::channel();
-        let (tell_share, share) = oneshot::channel();
+        let (tell_output, output) = oneshot::channel();
         std::thread::Builder::new()
-            .name(format!("load-{}", job.number))
+            .name(format!("load-{}", share.number))
             .spawn(move || {
                 let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
                     Ok(runtime) => runtime,
@@ -303,16 +303,16 @@ impl WorkerThread {
                     }
                 };
                 let work = async move {
-                    let stop = job.stop.clone();
+                    let stop = share.stop.clone();
                     let prepared = tokio::select! {
-                        prepared = job.prepare() => prepared,
+                        prepared = share.prepare() => prepared,
                         () = stop.cancelled() => Err(HarnessError::Stopped),
                     };
                     match prepared {
                         Ok(prepared) => {
                             let _ = tell_ready.send(Ok(()));
                             if let Ok(t0) = when.await {
-                                let _ = tell_share.send(prepared.run(t0).await);
+                                let _ = tell_output.send(prepared.run(t0).await);
                             }
                         }
                         Err(error) => drop(tell_ready.send(Err(error))),
@@ -323,7 +323,7 @@ impl WorkerThread {
                 let _ = LocalSet::new().block_on(&runtime, async { spawn_local(work).await });
             })
             .map_err(|source| HarnessError::System { what: "no thread for a worker".to_owned(), source })?;
-        Ok(Self { ready, start_at: go, share })
+        Ok(Self { ready, start_at: go, output })
     }
 }
 

@@ -8,7 +8,7 @@ pub(super) mod dispatcher;
 pub(super) mod driver;
 pub(super) mod external_driver;
 pub(super) mod in_flight;
-mod job;
 pub(super) mod pacer;
 pub(super) mod request_attempt;
 pub(super) mod worker;
+mod worker_share;

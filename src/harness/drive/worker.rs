@@ -10,9 +10,9 @@ use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::Notify;
 
 use super::dispatcher::{DispatchCounts, Dispatcher};
-use super::job::WorkerJob;
 use super::pacer::{Alarms, Pacer};
 use super::request_attempt::{RequestAttempt, RequestProgress};
+use super::worker_share::WorkerShare;
 use crate::files::read_text;
 use crate::harness::measure::collector::Collector;
 use crate::harness::measure::worker_output::WorkerOutput;
@@ -30,40 +30,40 @@ const CONNECT_AHEAD_FOR: Duration = Duration::from_secs(2);
 
 /// Connected and warmed up, waiting for the start.
 pub(in crate::harness) struct PreparedWorker {
-    job: WorkerJob,
-    links: Vec<Rc<Connection>>,
+    share: WorkerShare,
+    connections: Vec<Rc<Connection>>,
     encoder: Arc<RequestEncoder>,
     pacer: Pacer,
     freed: Rc<Notify>,
 }
 
-impl WorkerJob {
+impl WorkerShare {
     /// Connects, queries the model, serializes bodies, warms up.
     pub async fn prepare(self) -> Result<PreparedWorker, HarnessError> {
         let cells: Vec<_> = self.spec.endpoints.iter().map(|_| Rc::new(Cell::new(0))).collect();
         let freed = Rc::<Notify>::default();
-        let links: Vec<_> = self
+        let connections: Vec<_> = self
             .spec_connections()
             .map(|at| {
                 let endpoint = &self.spec.endpoints[at];
                 let mode = self.spec.pace.stream;
                 let cell = Rc::clone(&cells[at]);
                 let limits = self.spec.response_bounds();
-                let mut link =
+                let mut connection =
                     Connection::new(at as u32, endpoint, &self.spec.protocol, mode, limits, self.clock, cell);
-                link.freed = Rc::clone(&freed);
-                if let (Some(pool), Some(tls)) = (&mut link.pool, &self.tls) {
+                connection.freed = Rc::clone(&freed);
+                if let (Some(pool), Some(tls)) = (&mut connection.pool, &self.tls) {
                     pool.set_tls(tls.clone());
                 }
-                Rc::new(link)
+                Rc::new(connection)
             })
             .collect();
         let mut request_encoder = None;
-        for link in &links {
-            let found = RequestEncoder::negotiate(link, &self.spec).await?;
+        for connection in &connections {
+            let found = RequestEncoder::negotiate(connection, &self.spec).await?;
             if request_encoder.get_or_insert_with(|| found.clone()) != &found {
                 let model = self.spec.model.clone();
-                return Err(HarnessError::OtherModel { endpoint: link.authority(), model });
+                return Err(HarnessError::OtherModel { endpoint: connection.authority(), model });
             }
         }
         let encoder = Arc::new(request_encoder.ok_or_else(|| HarnessError::Worker { when: "it has no connection" })?);
@@ -72,10 +72,10 @@ impl WorkerJob {
             self.inbox.set(Some(inbox));
         }
         let mut bytes = 0;
-        let is_outside = matches!(self.spec.scenario, LoadPattern::Outside(_));
+        let is_external = matches!(self.spec.scenario, LoadPattern::External(_));
         for (index, session) in self.worker_sessions() {
             let Some(message) = self.messages(&session).next() else { continue };
-            if is_outside || bytes >= self.bodies.bytes / self.workers {
+            if is_external || bytes >= self.bodies.bytes / self.workers {
                 break;
             }
             let body = encoder.message(&self.schedule, index, message, &PreviousAnswers::default())?;
@@ -85,20 +85,20 @@ impl WorkerJob {
             }
         }
         if self.number == 0 {
-            self.warm_up(&links, &encoder).await?;
+            self.warm_up(&connections, &encoder).await?;
         }
-        self.open_connections(&links).await;
+        self.open_connections(&connections).await;
         let pacer = Pacer::for_arrivals(self.workers)
             .map_err(|source| HarnessError::System { what: "no timerfd".to_owned(), source })?;
-        Ok(PreparedWorker { job: self, links, encoder, pacer, freed })
+        Ok(PreparedWorker { share: self, connections, encoder, pacer, freed })
     }
 
     /// Over HTTP a request needs a connection of its own. Those that are due at the start have theirs by then, so that they leave
     /// together. One that cannot be opened now is tried again by its request, which reports it.
-    async fn open_connections(&self, links: &[Rc<Connection>]) {
+    async fn open_connections(&self, connections: &[Rc<Connection>]) {
         let until = std::time::Instant::now() + CONNECT_AHEAD_FOR;
-        let count = self.due_at_start().min(MOST_CONNECTED_AHEAD).div_ceil(links.len().max(1));
-        for pool in links.iter().filter_map(|link| link.pool.as_ref()) {
+        let count = self.due_at_start().min(MOST_CONNECTED_AHEAD).div_ceil(connections.len().max(1));
+        for pool in connections.iter().filter_map(|connection| connection.pool.as_ref()) {
             for ready in 1..=count {
                 if std::time::Instant::now() > until || pool.warm(ready).await.is_err() {
                     return;
@@ -117,16 +117,16 @@ impl WorkerJob {
         due.min(self.spec.pace.max_in_flight.map_or(usize::MAX, |most| (most as usize).div_ceil(self.workers)))
     }
 
-    async fn warm_up(&self, links: &[Rc<Connection>], encoder: &RequestEncoder) -> Result<(), HarnessError> {
+    async fn warm_up(&self, connections: &[Rc<Connection>], encoder: &RequestEncoder) -> Result<(), HarnessError> {
         let until = self.spec.pace.warmup_for.map(|time| std::time::Instant::now() + time);
         let is_wanted =
             |number| number < self.spec.warmup || until.is_some_and(|until| std::time::Instant::now() < until);
         for number in (0..).take_while(|number| is_wanted(*number)) {
             let planned = &[self.schedule.warmup(u64::from(number))];
             let index = self.schedule.requests.len() as u64 + u64::from(number);
-            let link = &links[number as usize % links.len()];
+            let connection = &connections[number as usize % connections.len()];
             let answer = RequestAttempt {
-                connection: link,
+                connection,
                 encoder,
                 frame: encoder.message(&self.schedule, index, planned, &PreviousAnswers::default())?,
                 id: index,
@@ -157,18 +157,18 @@ impl WorkerJob {
 impl PreparedWorker {
     /// Sends this worker's arrivals from `t0` (ns on the clock) and waits for every answer.
     pub async fn run(self, t0: u64) -> Result<WorkerOutput, HarnessError> {
-        let Self { job, links, encoder, pacer, freed } = self;
-        let (keeps_timelines, workers) = (job.spec.timelines, job.workers);
-        let connected_before: u32 = links.iter().map(|link| link.reconnects()).sum();
-        let (idle_closed_before, resent_before) = idle_closes(&links);
+        let Self { share, connections, encoder, pacer, freed } = self;
+        let (keeps_timelines, workers) = (share.spec.timelines, share.workers);
+        let connected_before: u32 = connections.iter().map(|connection| connection.reconnects()).sum();
+        let (idle_closed_before, resent_before) = idle_closes(&connections);
         // Those of warm-ups are in no count.
-        for link in &links {
-            drop(link.unmatched_messages.take());
+        for connection in &connections {
+            drop(connection.unmatched_messages.take());
         }
         let (cpu, wait) = (thread_cpu(), run_queue_wait());
         let dispatcher = Rc::new(Dispatcher {
-            job,
-            links,
+            share,
+            connections,
             encoder,
             t0,
             collector: Rc::new(RefCell::new(Collector { keeps_timelines, ..Collector::one_of(workers) })),
@@ -189,20 +189,22 @@ impl PreparedWorker {
         if let Some(error) = dispatcher.failed.take() {
             return Err(error);
         }
-        let Dispatcher { job, links, encoder, gauge, collector, counts, .. } = &*dispatcher;
-        let t_end = job.clock.now();
+        let Dispatcher { share, connections, encoder, gauge, collector, counts, .. } = &*dispatcher;
+        let t_end = share.clock.now();
         gauge.change(t_end, 0);
         let cpu_ns = thread_cpu().saturating_sub(cpu).saturating_sub(pacer.spun().as_nanos() as u64);
         let wait_ns = run_queue_wait().zip(wait).map(|(after, before)| after.saturating_sub(before));
-        let (idle_closed, resent) = idle_closes(links);
-        if !job.stop.is_cancelled() {
-            join_all(links.iter().filter_map(|link| link.pool.as_ref()).map(ConnectionPool::end)).await;
+        let (idle_closed, resent) = idle_closes(connections);
+        if !share.stop.is_cancelled() {
+            join_all(connections.iter().filter_map(|connection| connection.pool.as_ref()).map(ConnectionPool::end))
+                .await;
         }
         let mut collected = collector.replace(Collector::new());
-        for link in links {
-            collected.violations.merge(link.unmatched_messages.take());
+        for connection in connections {
+            collected.violations.merge(connection.unmatched_messages.take());
         }
-        let max_streams = links.iter().map(|link| link.max_streams()).min().filter(|max| *max < u32::MAX as usize);
+        let max_streams =
+            connections.iter().map(|connection| connection.max_streams()).min().filter(|max| *max < u32::MAX as usize);
         Ok(WorkerOutput {
             issued: counts.issued.get(),
             not_sent: counts.not_sent.get(),
@@ -214,9 +216,9 @@ impl PreparedWorker {
             waited_for_stream: counts.waited_for_stream.get(),
             deferred: counts.deferred.get(),
             max_streams: max_streams.map(|max| max as u64),
-            reconnects: links.iter().map(|link| link.reconnects()).sum::<u32>() - connected_before,
-            streams: links.iter().map(|link| u64::from(link.streams.get())).sum(),
-            opened: links.iter().map(|link| Some(u64::from(link.pool.as_ref()?.opened.get()))).sum(),
+            reconnects: connections.iter().map(|connection| connection.reconnects()).sum::<u32>() - connected_before,
+            streams: connections.iter().map(|connection| u64::from(connection.streams.get())).sum(),
+            opened: connections.iter().map(|connection| Some(u64::from(connection.pool.as_ref()?.opened.get()))).sum(),
             call: encoder.call(),
             count: encoder.count(),
             pacing: pacer.kind(),
@@ -228,9 +230,9 @@ impl PreparedWorker {
 }
 
 /// Kept HTTP connections that servers closed while idle, and requests sent again because they collided with such a close.
-fn idle_closes(links: &[Rc<Connection>]) -> (u64, u64) {
+fn idle_closes(connections: &[Rc<Connection>]) -> (u64, u64) {
     let sum = |of: fn(&ConnectionPool) -> u32| {
-        links.iter().filter_map(|link| link.pool.as_ref()).map(|pool| u64::from(of(pool))).sum()
+        connections.iter().filter_map(|connection| connection.pool.as_ref()).map(|pool| u64::from(of(pool))).sum()
     };
     (sum(|pool| pool.idle_closed.get()), sum(|pool| pool.resent.get()))
 }

@@ -14,7 +14,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use limits::GpuLimits;
-pub use nvidia_smi::{NvidiaSmi, SmiError, SmiReading, asking_for_versions, cuda_version};
+pub use nvidia_smi::{NvidiaSmi, SmiError, SmiReading, cuda_version, versions_query_argv};
 pub use triton_metrics::served;
 pub use usage::{GpuContext, summarize};
 

@@ -77,12 +77,12 @@ impl NvidiaSmi {
             .chain(self.varying_columns.iter().filter(|column| !self.constant_columns.contains(column)))
             .copied()
             .collect();
-        asking(&columns, gpus)
+        query_argv(&columns, gpus)
     }
 
     /// The query that repeats every `interval_ms`, until it is stopped.
     pub fn sampler(&self, gpus: &[GpuId], interval_ms: u64) -> Vec<String> {
-        let mut argv = asking(&self.varying_columns, gpus);
+        let mut argv = query_argv(&self.varying_columns, gpus);
         argv.extend(["-lms".to_owned(), interval_ms.to_string()]);
         argv
     }
@@ -173,7 +173,7 @@ impl NvidiaSmi {
 }
 
 /// The query for the versions of the driver and of CUDA.
-pub fn asking_for_versions() -> Vec<String> {
+pub fn versions_query_argv() -> Vec<String> {
     vec!["nvidia-smi".to_owned(), "--version".to_owned()]
 }
 
@@ -197,7 +197,7 @@ fn place<'r>(column: &str, reading: &'r mut GpuReading) -> Option<&'r mut Option
     })
 }
 
-fn asking(columns: &[&str], gpus: &[GpuId]) -> Vec<String> {
+fn query_argv(columns: &[&str], gpus: &[GpuId]) -> Vec<String> {
     let mut argv = vec![
         "nvidia-smi".to_owned(),
         format!("--query-gpu={}", columns.join(",")),

@@ -19,6 +19,6 @@ mod server_identity;
 pub(super) use changes::changes as server_changes;
 pub use changes::changes_of_servers;
 pub use difference::{IdentityDifference, identity_differences};
-pub use query::{ask_all, query_identity};
+pub use query::{query_identities, query_identity};
 pub use run_identity::{EngineIdentity, GpuIdentity, HostIdentity, ManifestIdentity, RunIdentity};
 pub use server_identity::{ServerIdentity, Simulation};

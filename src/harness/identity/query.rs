@@ -28,15 +28,15 @@ pub async fn query_identity(endpoint: &Endpoint, protocol: &Transport, model: &s
 }
 
 /// All servers at once, in the order of the endpoints.
-pub async fn ask_all(endpoints: &[Endpoint], protocol: &Transport, model: &str) -> Vec<ServerIdentity> {
-    let mut asking = JoinSet::new();
+pub async fn query_identities(endpoints: &[Endpoint], protocol: &Transport, model: &str) -> Vec<ServerIdentity> {
+    let mut queries = JoinSet::new();
     for (index, endpoint) in endpoints.iter().cloned().enumerate() {
         let (protocol, model) = (protocol.clone(), model.to_owned());
-        asking.spawn(async move { (index, query_identity(&endpoint, &protocol, &model).await) });
+        queries.spawn(async move { (index, query_identity(&endpoint, &protocol, &model).await) });
     }
     let unknown = |endpoint: &Endpoint| ServerIdentity { address: endpoint.to_string(), ..ServerIdentity::default() };
     let mut all: Vec<ServerIdentity> = endpoints.iter().map(unknown).collect();
-    while let Some(answered) = asking.join_next().await {
+    while let Some(answered) = queries.join_next().await {
         if let Ok((index, identity)) = answered {
             all[index] = identity;
         }

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use super::request_times::{e2e, tpot, ttft};
 use crate::harness::{RequestEnd, RequestRecord, RequestRecords, Slo};
 
-/// A request that failed keeps no promise.
-fn is_kept(slo: Slo, record: &RequestRecord) -> bool {
+/// A request that failed does not meet its SLO.
+fn is_met(slo: Slo, record: &RequestRecord) -> bool {
     let within = |limit: Option<f64>, ns: Option<f64>| match (limit, ns) {
         (Some(limit), Some(ns)) => ns <= limit * 1e6,
         _ => true,
@@ -25,7 +25,7 @@ fn at_most(record: &RequestRecord) -> Option<f64> {
     Some(record.t_last?.saturating_sub(record.t_first?) as f64 / f64::from(later))
 }
 
-/// Requests that kept every promise. Failures and arrivals that were never sent broke theirs.
+/// Requests that met their SLO. Requests that failed or were not sent did not.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Goodput {
@@ -47,7 +47,7 @@ impl Goodput {
             return None;
         }
         let (mut good, mut tokens) = (0_u64, 0.0);
-        for record in records.iter().filter(|record| is_kept(slo, record)) {
+        for record in records.iter().filter(|record| is_met(slo, record)) {
             good += 1;
             tokens += f64::from(record.tokens);
         }

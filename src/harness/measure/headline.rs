@@ -51,7 +51,7 @@ impl RunResult {
     }
 
     /// `VALID  1,204 tok/s  TTFT p99 212 ms  TPOT p99 9.8 ms (n=300, from schedule, tokens from output_ids)`;
-    /// Offline has requests/s in place of the latencies. With `slo`, also `goodput 9.4 req/s, 98.2 % kept TTFT ≤ 450 ms`.
+    /// Offline has requests/s in place of the latencies. With `slo`, also `goodput 9.4 req/s, 98.2 % met TTFT ≤ 450 ms`.
     /// Of several runs it is `VALID  5 runs  1,204 tok/s [1,190 … 1,218]  TTFT p99 212 ms [205 … 219] …`.
     /// For a run that LoadGen drove it is LoadGen's own numbers; where LoadGen gives none, the headline reports that.
     pub fn headline(&self) -> String {
@@ -136,13 +136,13 @@ impl RunResult {
         if *slo == as_limits {
             return None;
         }
-        let promised: Vec<String> = [("TTFT", slo.ttft_ms), ("TPOT", slo.tpot_ms), ("E2E", slo.e2e_ms)]
+        let limits: Vec<String> = [("TTFT", slo.ttft_ms), ("TPOT", slo.tpot_ms), ("E2E", slo.e2e_ms)]
             .into_iter()
             .filter_map(|(name, limit)| Some(format!("{name} ≤ {} ms", short(limit?))))
             .collect();
         let rate = goodput.requests.map_or_else(|| "n/a".to_owned(), short);
-        let kept = goodput.attainment.map_or_else(|| "n/a".to_owned(), |share| format!("{} %", short(share * 100.0)));
-        Some(format!("  goodput {rate} req/s, {kept} kept {}", promised.join(", ")))
+        let met = goodput.attainment.map_or_else(|| "n/a".to_owned(), |share| format!("{} %", short(share * 100.0)));
+        Some(format!("  goodput {rate} req/s, {met} met {}", limits.join(", ")))
     }
 }
 

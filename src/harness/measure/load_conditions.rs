@@ -48,7 +48,7 @@ impl LoadConditions {
                 "when the user became idle after its think time: a closed loop has no schedule, so waiting for a slow server shows in \
                  the rate and not in the latency"
             }
-            LoadPattern::Outside(_) => "when it was called for from outside",
+            LoadPattern::External(_) => "when the external driver called",
         };
         let more = if later { "; of later turns, the end of the turn before and the pause" } else { "" };
         Self {

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::metric::{Metric, MetricLabel};
 use super::request_times::{e2e, tpot, ttft};
 use crate::harness::measure::in_flight_changes::Before;
-use crate::harness::{RequestEnd, RequestRecord, RequestRecords, ServerStall};
+use crate::harness::{RequestEnd, RequestRecord, RequestRecords, ServerFreeze};
 use crate::stats::{LevelChange, Observation, separated_floors};
 
 const BATCH: usize = 5;
@@ -88,7 +88,7 @@ impl Steady {
     pub(in crate::harness) fn of(
         records: &RequestRecords,
         tokens: &[u64],
-        freeze: Option<&ServerStall>,
+        freeze: Option<&ServerFreeze>,
         zero: &'static str,
         token_source: &str,
     ) -> Option<Self> {
@@ -162,7 +162,7 @@ fn batch_means(mut series: impl Iterator<Item = f64>) -> Vec<f64> {
 }
 
 /// Position of the first request of the steady part, among answered requests in the order of their intended arrivals.
-pub(in crate::harness) fn cut(answered: &RequestRecords, freeze: Option<&ServerStall>) -> Option<usize> {
+pub(in crate::harness) fn cut(answered: &RequestRecords, freeze: Option<&ServerFreeze>) -> Option<usize> {
     let is_free = |record: &RequestRecord| freeze.is_none_or(|freeze| !freeze.overlaps(record));
     let series = || {
         let free = answered.iter().enumerate().filter(|(_, record)| is_free(record));

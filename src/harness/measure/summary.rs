@@ -18,7 +18,7 @@ use crate::harness::tokens::{CHUNKS, TokenSource};
 use crate::harness::transport::call::{CallKind, TokenCounting};
 use crate::harness::{
     BenchSpec, CachedInput, FailureClass, Goodput, LoadConditions, LoadPattern, RequestEnd, RequestRecord,
-    RequestRecords, RequestSchedule, ServerStall, Stability, Steady, Transport,
+    RequestRecords, RequestSchedule, ServerFreeze, Stability, Steady, Transport,
 };
 use crate::spec::StreamMode;
 
@@ -49,7 +49,7 @@ pub(in crate::harness) fn summarize(
     let wall_ns = outputs.iter().map(|output| output.wall_ns).max().unwrap_or(0);
     let totals = |of: fn(&WorkerOutput) -> u64| outputs.iter().map(of).sum::<u64>();
     let (issued, in_flight) = (totals(|output| output.issued), totals(|output| output.in_flight_at_end));
-    let lost = totals(|output| output.not_sent) + untaken;
+    let not_sent = totals(|output| output.not_sent) + untaken;
     let connections = Connections {
         count: outputs.iter().map(|output| output.opened).sum::<Option<u64>>().unwrap_or(spec.connections() as u64),
         max_streams: outputs.iter().filter_map(|output| output.max_streams).min(),
@@ -73,7 +73,7 @@ pub(in crate::harness) fn summarize(
     let tokens = tokens(&all, count);
     let stability = Stability::of(spec, records);
     let (latency, curves) = latency::latencies(&all, to_answer, &tokens, spec.scenario.zero_point());
-    let mut counts = counts(schedule.requests.len() as u64, issued, lost, in_flight, records);
+    let mut counts = counts(schedule.requests.len() as u64, issued, not_sent, in_flight, records);
     for (class, count, example) in all.violations.each() {
         counts.violations.insert(class, count);
         counts.violation_examples.insert(class, example.to_owned());
@@ -253,7 +253,7 @@ fn steady(
     spec: &BenchSpec,
     all: &Collector<RequestRecords>,
     tokens: &TokenCounts,
-    freeze: Option<&ServerStall>,
+    freeze: Option<&ServerFreeze>,
 ) -> Option<Steady> {
     let (zero, by_second) = (spec.scenario.zero_point(), &all.ok_tokens_by_second);
     let steady = Steady::of(&all.records, by_second, freeze, zero, &tokens.source)?;

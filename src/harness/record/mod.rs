@@ -16,7 +16,7 @@ use super::tokens::{FinishReason, TokenSource, Usage, Violation};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RequestRecord {
     pub index: u64,
-    /// Of requests from outside: which sample of the data set.
+    /// Of requests of an external driver: which sample of the data set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sample: Option<u64>,
     /// Position in `BenchSpec::endpoints`.

@@ -17,7 +17,8 @@ pub enum LoadPattern {
     /// Closed loop: this many users, each sending its next request when its last one has ended.
     Concurrency { users: LoadLevel },
     /// An external driver issues the requests during the run: MLPerf's LoadGen.
-    Outside(CallSource),
+    #[serde(rename = "outside")]
+    External(CallSource),
 }
 
 impl LoadPattern {
@@ -26,17 +27,17 @@ impl LoadPattern {
         match self {
             Self::Offline | Self::Server { .. } | Self::Trace { .. } => "schedule",
             Self::Concurrency { .. } => "user_idle",
-            Self::Outside(_) => "external_call",
+            Self::External(_) => "external_call",
         }
     }
 
     /// Arrivals have times that do not depend on answers, and are not all at once.
     pub const fn is_open_loop(&self) -> bool {
-        matches!(self, Self::Server { .. } | Self::Trace { .. } | Self::Outside(CallSource::AtTimes))
+        matches!(self, Self::Server { .. } | Self::Trace { .. } | Self::External(CallSource::AtTimes))
     }
 }
 
-/// How requests from outside come.
+/// How the calls of an external driver come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CallSource {

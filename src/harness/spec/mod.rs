@@ -71,7 +71,7 @@ impl BenchSpec {
         ResponseBounds { time_out, ..ResponseBounds::of(self.request.response_limits, has_logits) }
     }
 
-    /// The promise to single requests: the one given, or what the limits say of the 99th of a hundred.
+    /// The SLO of each request: the one given, or what the limits say of the 99th of a hundred.
     pub(super) fn slo(&self) -> Slo {
         if !self.slo.is_empty() {
             return self.slo;
@@ -130,8 +130,8 @@ impl BenchSpec {
                 );
             }
         }
-        if let LoadPattern::Outside(_) = self.scenario {
-            return self.check_outside();
+        if let LoadPattern::External(_) = self.scenario {
+            return self.check_external();
         }
         let has_data = self.content.data.is_some();
         if !has_data && (self.input_len == Length::Given || self.output_len == Length::Given) {
@@ -165,12 +165,12 @@ impl BenchSpec {
                     refuse("stop needs a number of requests or a duration")
                 }
             }
-            LoadPattern::Offline | LoadPattern::Trace { .. } | LoadPattern::Outside(_) => Ok(()),
+            LoadPattern::Offline | LoadPattern::Trace { .. } | LoadPattern::External(_) => Ok(()),
         }
     }
 
     /// One message is one sample, and its answer is recorded token by token.
-    fn check_outside(&self) -> Result<(), HarnessError> {
+    fn check_external(&self) -> Result<(), HarnessError> {
         let request = &self.request;
         let faults: Vec<&str> = [
             (
@@ -199,6 +199,6 @@ impl BenchSpec {
         if faults.is_empty() {
             return Ok(());
         }
-        Err(HarnessError::Spec(format!("requests from outside: {}", faults.join("; "))))
+        Err(HarnessError::Spec(format!("requests of an external driver: {}", faults.join("; "))))
     }
 }

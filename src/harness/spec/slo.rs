@@ -1,11 +1,11 @@
-//! The promise to each single request.
+//! The SLO of each request.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::spec::{SloLimits, TimeSpan};
 
-/// The promise for a single request, ms; at least one limit is given.
+/// The SLO of one request: limits in ms, at least one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Slo {
     /// First token − intended arrival.

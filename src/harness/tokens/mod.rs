@@ -10,24 +10,24 @@
 
 mod account;
 mod answer_text;
-mod event;
-mod finish;
+mod finish_reason;
 mod live_counts;
 mod source;
 mod spans;
 mod usage;
 mod violation;
+mod wire_event;
 
 pub(super) use account::{Accounting, CountedTokens};
 pub(super) use answer_text::AnswerText;
-pub(super) use event::{ChunkTokens, WireEvent};
-pub use finish::FinishReason;
+pub use finish_reason::FinishReason;
 pub(super) use live_counts::{LiveCounts, LiveTotals};
 pub(super) use source::CHUNKS;
 pub use source::TokenSource;
 pub use usage::Usage;
 pub use violation::Violation;
 pub(super) use violation::Violations;
+pub(super) use wire_event::{ChunkTokens, WireEvent};
 
 /// One chunk with at least one token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -315,7 +315,7 @@ fn limits(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
 
 fn goodput(limit: GoodputLimit, result: &RunResult, found: &mut VerdictReasons) {
     let Some(goodput) = &result.goodput else {
-        let text = "there is no goodput to check against its limit: `slo` has no promise".to_owned();
+        let text = "there is no goodput to check against its limit: `slo` is not set".to_owned();
         return found.add(VerdictCheck::Limits, ReasonSeverity::InvalidLoad, text);
     };
     let text = match limit {
@@ -396,7 +396,7 @@ fn requests_usage(spec: &BenchSpec) -> bool {
 fn answers(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
     let tokens = &result.tokens;
     // With an external driver an output length is a limit, not a request.
-    let is_limit = matches!(spec.scenario, LoadPattern::Outside(_));
+    let is_limit = matches!(spec.scenario, LoadPattern::External(_));
     if tokens.longer + if is_limit { 0 } else { tokens.shorter } > 0 {
         let by = if tokens.source.contains(RETOKENIZED) {
             "; they were counted by tokenizing their text again, which may find a few more or less than were generated"
@@ -414,7 +414,7 @@ fn answers(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
     }
     let is_whole = result.client.call == "unary" || spec.request.streaming == Some(false);
     let is_by_whole_answers =
-        matches!(spec.scenario, LoadPattern::Offline | LoadPattern::Outside(CallSource::AllAtOnce));
+        matches!(spec.scenario, LoadPattern::Offline | LoadPattern::External(CallSource::AllAtOnce));
     if !is_by_whole_answers && is_whole {
         let text = "answers do not stream, so TTFT is the time of the whole answer".to_owned();
         found.add(VerdictCheck::Unary, ReasonSeverity::Warning, text);

@@ -56,7 +56,7 @@ pub fn expected(spec: &BenchSpec) -> Option<Duration> {
         }
         LoadPattern::Concurrency { .. } => by_time,
         // All at once: as fast as the server accepts. A trace: as its file defines. LoadGen: as its rules define.
-        LoadPattern::Offline | LoadPattern::Trace { .. } | LoadPattern::Outside(_) => None,
+        LoadPattern::Offline | LoadPattern::Trace { .. } | LoadPattern::External(_) => None,
     }
 }
 
@@ -78,7 +78,7 @@ impl PreflightTrial {
         };
         let (input, output) = (mean(|planned| planned.input_len), mean(|planned| planned.output_len).max(1));
         let (scenario, rate) = match &spec.scenario {
-            LoadPattern::Offline | LoadPattern::Outside(_) => return None,
+            LoadPattern::Offline | LoadPattern::External(_) => return None,
             LoadPattern::Server { rate } => (LoadPattern::Server { rate: rate.highest().into() }, Some(rate.highest())),
             LoadPattern::Trace { .. } => {
                 let rate = busiest(schedule);

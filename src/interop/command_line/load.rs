@@ -292,7 +292,7 @@ pub(in crate::interop) fn goodput(load: &mut TranslatedLoad, builder: &mut Trans
             other => {
                 builder.push_untranslated(
                     format!("{} {word}", given.written),
-                    format!("`{other}` is no promise to one request here; there are ttft, tpot and e2e"),
+                    format!("`{other}` is not an SLO of a single request here; those are ttft, tpot and e2e"),
                 );
                 continue;
             }

@@ -79,7 +79,7 @@ impl GuideLlmData {
     }
 
     /// Of `kind=…,name=value`.
-    pub fn of_kind(text: &str) -> Self {
+    fn of_kind(text: &str) -> Self {
         let all = pairs(text);
         let field = |name: &str| all.get(name).and_then(Value::as_str);
         match (field("kind"), field("path").or(field("source"))) {

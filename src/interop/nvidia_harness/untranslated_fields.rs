@@ -2,7 +2,7 @@
 
 /// Names of fields, and the reason that holds for each of them.
 #[rustfmt::skip]
-pub(super) const UNTRANSLATED: &[(&[&str], &str)] = &[
+const UNTRANSLATED: &[(&[&str], &str)] = &[
     (&["action"], "it follows from the target of make"),
     (&["device_types", "power_setting", "use_power_meter", "cpu_freq"], "runs with power measurement are not made here: the settings that run are those of MaxP"),
     (&["power_limit", "vboost_slider"], "the state of the GPUs is set before a run: `nvidia-smi -pl WATTS`, `nvidia-smi boost-slider --vboost 1`"),

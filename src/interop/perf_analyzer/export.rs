@@ -56,7 +56,7 @@ pub(in crate::interop) fn write(measured_run: &MeasuredRun, out: &mut Exported) 
     );
 }
 
-pub(in crate::interop) fn chunk_times(one: &RequestTrace) -> Vec<f64> {
+fn chunk_times(one: &RequestTrace) -> Vec<f64> {
     match &one.chunks {
         TracedChunks::Every(all) => all.iter().map(|chunk| chunk.at).collect(),
         TracedChunks::Ends { first, count: 1, .. } => vec![first.at],

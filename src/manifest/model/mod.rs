@@ -42,7 +42,7 @@ pub use mlperf::{
     Loadgen, LoadgenLibrary, Mlperf, MlperfDataset, MlperfEntry, MlperfOutputs, MlperfPackage, MlperfResults,
     MlperfScenarios, MlperfScore, MlperfVerify, Synthetic,
 };
-pub use param::{ListRule, NumberBounds, PARAM_KINDS, Param, PathNeed};
+pub use param::{ListRule, NoBounds, NumberBounds, PARAM_KINDS, Param, PathNeed};
 pub use ready_when::ReadyWhen;
 pub use serve::{AttachServer, CommandServer, EndpointPorts, EndpointText, Endpoints, Serve, SimServer};
 pub use speculative_config::{DecodingType, DraftSource, SpeculativeConfig, SpeculativeConfigError, SpeculativeMethod};

@@ -37,7 +37,7 @@ pub struct Param {
     pub number: Option<NumberBounds>,
     /// true or false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub switch: Option<NumberBounds>,
+    pub switch: Option<NoBounds>,
     /// Any text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<NumberBounds>,
@@ -82,3 +82,9 @@ pub struct NumberBounds {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max: Option<f64>,
 }
+
+/// `{}`: a switch has nothing to bound.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(extend("properties" = {}))]
+pub struct NoBounds {}

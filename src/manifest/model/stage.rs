@@ -66,7 +66,7 @@ pub struct Stage {
     /// false: its output is for this machine only and never goes to a shared store (`--store`).
     #[serde(default = "yes")]
     pub share: bool,
-    /// Keep unfinished work, so that the next try continues in the same folder.
+    /// Keep unfinished work, so that the next attempt continues in the same folder.
     #[serde(default)]
     pub resume: bool,
     /// false: a `shell` text runs without `-e`, `-u` and `pipefail`, so that only its last command decides whether it failed.
@@ -133,7 +133,7 @@ pub enum InputPaths {
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Retry {
-    /// How many further tries after the first. With `lower` not needed: as many as its steps.
+    /// How many more attempts after the first. Not needed with `lower`, which has one attempt for each step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 100))]
     pub times: Option<u32>,
@@ -143,7 +143,7 @@ pub struct Retry {
     /// After which failures: `any`, or `oom` when memory ran out.
     #[serde(default, skip_serializing_if = "RetryAfter::is_any")]
     pub on: RetryAfter,
-    /// With `on: oom`: the number to lower before each further try. Of an `engine` a build flag (`max_num_tokens`), of `serve` a parameter of its engine models (`kv_cache_free_gpu_mem_fraction`, `max_batch_size`, `max_num_tokens`), of a command one of its options. The lowered number is part of the key, and is shown in journal, result and report.
+    /// With `on: oom`: the number to lower before each further attempt. Of an `engine` a build flag (`max_num_tokens`), of `serve` a parameter of its engine models (`kv_cache_free_gpu_mem_fraction`, `max_batch_size`, `max_num_tokens`), of a command one of its options. The lowered number is part of the key, and is shown in journal, result and report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lower: Option<String>,
     /// By how much each time.

@@ -1,7 +1,7 @@
 //! Errors in a log; only the first ones are reported.
 
-use super::recipe::UnknownTask;
 use super::score::ScoreError;
+use super::scoring_method::UnknownTask;
 use crate::mlperf::log::TokenBytesError;
 use crate::tokenizer::TokenizerError;
 

@@ -15,20 +15,19 @@ mod numbers;
 mod official_scores;
 mod porter;
 mod punkt;
-mod recipe;
+mod punkt_token;
 mod references;
 mod report;
 mod rouge;
 mod score;
 mod score_sum;
+mod scoring_method;
 mod sentences;
-mod tokens;
-mod word;
+mod token_decoder;
 mod written_metrics;
 
 pub use porter::stem;
 pub use punkt::{FILES as SENTENCE_FILES, ModelError, PunktModel as SentenceModel};
-pub use recipe::{AnswerScore, ScoringMethod, UnknownTask};
 pub use references::ReferencesError;
 pub use report::{
     ACCURACY_FILE, ACCURACY_TEXT, AccuracyLogSummary, AccuracyReport, AccuracyVerdict, DatasetPart, MetricScore,
@@ -36,6 +35,7 @@ pub use report::{
 };
 pub use rouge::{Rouge, WordInterner};
 pub use score::{ScoreError, Scored, Scoring, score};
+pub use scoring_method::{AnswerScore, ScoringMethod, UnknownTask};
 pub use sentences::one_sentence_per_line;
-pub use tokens::{SpellerError, TokenDecoder};
+pub use token_decoder::{TokenDecoder, TokenDecoderError};
 pub use written_metrics::{needs_sentences, written_metric, written_name};

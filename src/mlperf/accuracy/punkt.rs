@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use super::characters::is_end;
-use super::word::{PunktToken, words};
+use super::punkt_token::{PunktToken, words};
 use crate::files::read_text;
 
 /// The files of a model, in the order in which they are digested.

@@ -7,13 +7,13 @@ use std::thread;
 use super::characters::stripped;
 use super::errors::{AnswerError, AnswerErrors};
 use super::punkt::{ModelError, PunktModel};
-use super::recipe::ScoringMethod;
 use super::references::{self, ReferenceAnswer, ReferencesError};
 use super::report::{AccuracyLogSummary, AccuracyReport, AccuracyVerdict};
 use super::rouge::WordInterner;
 use super::score_sum::{ScoreSum, ScoredAnswer};
+use super::scoring_method::ScoringMethod;
 use super::sentences::one_sentence_per_line;
-use super::tokens::{SpellerError, TokenDecoder};
+use super::token_decoder::{TokenDecoder, TokenDecoderError};
 use crate::mlperf::log::{AnswerLog, LogError, LoggedAnswer, Width};
 use crate::mlperf::{DatasetRecord, Round};
 use crate::spec::TestMode;
@@ -62,7 +62,7 @@ pub enum ScoreError {
     #[error(transparent)]
     References(#[from] ReferencesError),
     #[error(transparent)]
-    Speller(#[from] SpellerError),
+    TokenDecoder(#[from] TokenDecoderError),
     #[error("the model that finds sentences cannot be used: {0}")]
     Sentences(#[from] ModelError),
     #[error("{path}: {source}")]
@@ -75,8 +75,8 @@ pub enum ScoreError {
 
 /// What a worker needs.
 struct Bench<'a> {
-    recipe: ScoringMethod,
-    speller: TokenDecoder,
+    scoring_method: ScoringMethod,
+    token_decoder: TokenDecoder,
     model: Option<PunktModel>,
     references: &'a [ReferenceAnswer],
 }
@@ -88,9 +88,9 @@ pub fn score(scoring: &Scoring<'_>, progress: &mut dyn FnMut(u64)) -> Result<Sco
         ScoreError::Unknown { round: scoring.round.name.clone(), benchmark: scoring.benchmark.to_owned(), known }
     };
     let benchmark = &scoring.round.benchmarks.get(scoring.benchmark).ok_or_else(unknown)?.scored_in(scoring.mode);
-    let recipe = ScoringMethod::of(scoring.benchmark).ok_or_else(unknown)?;
+    let scoring_method = ScoringMethod::of(scoring.benchmark).ok_or_else(unknown)?;
     let dataset_record = scoring.dataset_record;
-    if ScoringMethod::of(&dataset_record.benchmark) != Some(recipe) {
+    if ScoringMethod::of(&dataset_record.benchmark) != Some(scoring_method) {
         let (found, benchmark) = (dataset_record.benchmark.clone(), scoring.benchmark.to_owned());
         return Err(ScoreError::OtherDataset { found, benchmark });
     }
@@ -99,16 +99,16 @@ pub fn score(scoring: &Scoring<'_>, progress: &mut dyn FnMut(u64)) -> Result<Sco
         let path = scoring.dataset.to_owned();
         return Err(ScoreError::SampleCount { path, found: references.len(), recorded: dataset_record.samples });
     }
-    let speller = match scoring.tokenizer {
-        Some(file) => TokenDecoder::load(file, recipe.skips_special())?,
+    let token_decoder = match scoring.tokenizer {
+        Some(file) => TokenDecoder::load(file, scoring_method.skips_special())?,
         None if dataset_record.synthetic => TokenDecoder::synthetic(),
-        None => return Err(SpellerError::NoTokenizer.into()),
+        None => return Err(TokenDecoderError::NoTokenizer.into()),
     };
     let model = scoring.sentences.map(PunktModel::load).transpose()?;
-    let bench = Bench { recipe, speller, model, references: &references };
+    let bench = Bench { scoring_method, token_decoder, model, references: &references };
     let read = read(scoring, &bench, progress)?;
     let has_sentences = bench.model.is_some();
-    let sum = ScoreSum::of(recipe, benchmark, &read.outcomes, read.log.entries, has_sentences);
+    let sum = ScoreSum::of(scoring_method, benchmark, &read.outcomes, read.log.entries, has_sentences);
     let expected = if dataset_record.synthetic {
         dataset_record.samples
     } else {
@@ -129,7 +129,7 @@ pub fn score(scoring: &Scoring<'_>, progress: &mut dyn FnMut(u64)) -> Result<Sco
         duplicates: read.log.entries - samples,
         unknown_tokens: read.outcomes.iter().map(|answer| answer.unknown).sum(),
         log: read.log,
-        tokenizer_sha256: bench.speller.sha256,
+        tokenizer_sha256: bench.token_decoder.sha256,
         sentences_sha256: bench.model.map(|model| model.sha256),
     };
     accuracy_report.verdict = accuracy_report.judge();
@@ -234,18 +234,18 @@ impl Bench<'_> {
             return Err(AnswerError::NoReference { sample: index });
         };
         let ids = width.ids(&entry.data).map_err(|error| AnswerError::Tokens { sample: index, error })?;
-        let text = self.speller.spell(&ids).map_err(AnswerError::Spell)?;
+        let text = self.token_decoder.spell(&ids).map_err(AnswerError::Spell)?;
         let task = reference.task.clone();
-        let is_prose = self.recipe.splits_sentences()
-            && !matches!((self.recipe, task.as_str()), (ScoringMethod::Mixed, "GSM8K" | "MBXP"));
+        let is_prose = self.scoring_method.splits_sentences()
+            && !matches!((self.scoring_method, task.as_str()), (ScoringMethod::Mixed, "GSM8K" | "MBXP"));
         let (target, text) =
             if is_prose { (self.reference_form(target), self.reference_form(&text)) } else { (target.clone(), text) };
-        let counts = self.model.is_some() && self.recipe.counts_length(&task);
+        let counts = self.model.is_some() && self.scoring_method.counts_length(&task);
         Ok(ScoredAnswer {
-            unknown: self.speller.unknown(&ids),
+            unknown: self.token_decoder.unknown(&ids),
             tokens: ids.len() as u64,
             length: counts.then(|| text.chars().count() as u64),
-            worth: self.recipe.score_answer(&task, &target, &text, lexicon)?,
+            worth: self.scoring_method.score_answer(&task, &target, &text, lexicon)?,
             task,
         })
     }

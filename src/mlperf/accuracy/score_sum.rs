@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::numbers::{mean, mean_of_some, numpy_round, python_round, repr};
-use super::recipe::{AnswerScore, ScoringMethod};
 use super::report::{DatasetPart, MetricScore, UnscoredMetric};
 use super::rouge::Rouge;
+use super::scoring_method::{AnswerScore, ScoringMethod};
 use crate::mlperf::Benchmark;
 
 /// One scored answer.
@@ -22,7 +22,7 @@ pub(super) struct ScoredAnswer {
 
 /// All numbers of a run.
 pub(super) struct ScoreSum<'a> {
-    recipe: ScoringMethod,
+    scoring_method: ScoringMethod,
     benchmark: &'a Benchmark,
     pub metrics: Vec<MetricScore>,
     pub unscored: Vec<UnscoredMetric>,
@@ -34,18 +34,19 @@ pub(super) struct ScoreSum<'a> {
 impl<'a> ScoreSum<'a> {
     /// `outcomes` in the log's order; `entries` counts also repeated answers; `has_sentences`: a model found them.
     pub fn of(
-        recipe: ScoringMethod,
+        scoring_method: ScoringMethod,
         benchmark: &'a Benchmark,
         outcomes: &[ScoredAnswer],
         entries: u64,
         has_sentences: bool,
     ) -> Self {
         let (metrics, unscored, printed) = (Vec::new(), Vec::new(), Vec::new());
-        let mut sum = Self { recipe, benchmark, metrics, unscored, parts: parts(recipe, outcomes), printed };
+        let mut sum =
+            Self { scoring_method, benchmark, metrics, unscored, parts: parts(scoring_method, outcomes), printed };
         let count = outcomes.len() as u64;
         let tokens: u64 = outcomes.iter().map(|outcome| outcome.tokens).sum();
         let per_sample = tokens as f64 / count.max(1) as f64;
-        match recipe {
+        match scoring_method {
             ScoringMethod::OpenOrca | ScoringMethod::CnnDailyMail => {
                 sum.rouge(outcomes, has_sentences);
                 sum.length(outcomes, has_sentences);
@@ -72,14 +73,14 @@ impl<'a> ScoreSum<'a> {
                 Some(right * 100.0 / total).filter(|share| share.is_finite())
             }),
             ScoringMethod::GptOss => sum.reasoning(|sum| {
-                let (right, total) = sum.all_parts(|task| recipe.repeats(task));
+                let (right, total) = sum.all_parts(|task| scoring_method.repeats(task));
                 Some(right / total * 100.0).filter(|share| share.is_finite())
             }),
         }
-        match recipe {
+        match scoring_method {
             ScoringMethod::OpenOrca | ScoringMethod::Mixed | ScoringMethod::LongContext => {
                 sum.print("gen_tok_len", tokens.to_string());
-                let denominator = if recipe == ScoringMethod::Mixed { entries } else { count };
+                let denominator = if scoring_method == ScoringMethod::Mixed { entries } else { count };
                 let rounded = python_round(tokens as f64 / denominator.max(1) as f64, 1);
                 sum.metric("tokens_per_sample", "TOKENS_PER_SAMPLE", rounded, repr(rounded));
             }
@@ -97,11 +98,11 @@ impl<'a> ScoreSum<'a> {
     /// `accuracy.txt` without its hash.
     pub fn text(&self) -> String {
         let quote = |key: &str, value: &str| {
-            let is_score = self.recipe == ScoringMethod::CnnDailyMail && key.starts_with("rouge");
+            let is_score = self.scoring_method == ScoringMethod::CnnDailyMail && key.starts_with("rouge");
             if is_score { format!("'{key}': '{value}'") } else { format!("'{key}': {value}") }
         };
         let items: Vec<String> = self.printed.iter().map(|(key, value)| quote(key, value)).collect();
-        if self.recipe == ScoringMethod::GptOss {
+        if self.scoring_method == ScoringMethod::GptOss {
             return format!("\nPrinting for submission_checker:\n\n{}\n", items.join("\n"));
         }
         format!("\nResults\n\n{{{}}}\n", items.join(", "))
@@ -182,7 +183,7 @@ impl<'a> ScoreSum<'a> {
             return;
         }
         match share(self) {
-            Some(share) if self.recipe == ScoringMethod::GptOss => {
+            Some(share) if self.scoring_method == ScoringMethod::GptOss => {
                 let rounded = python_round(share, 3);
                 self.metric("exact_match", "exact_match", rounded, format!("{share:.3}"));
             }
@@ -195,7 +196,7 @@ impl<'a> ScoreSum<'a> {
         let why = format!(
             "answers of {} are programs to be run, or formulas for a computer algebra system; {} of mlcommons/inference does that",
             tasks.join(", "),
-            self.recipe.script()
+            self.scoring_method.script()
         );
         self.without(name, why);
     }
@@ -220,10 +221,10 @@ type Get = fn(&Rouge) -> f64;
 const NO_SENTENCES: &str = "sentences are needed, and `sentences` does not name NLTK's punkt_tab/english";
 
 /// By task, in the order of their names; none where a benchmark has no parts.
-fn parts(recipe: ScoringMethod, outcomes: &[ScoredAnswer]) -> Vec<DatasetPart> {
+fn parts(scoring_method: ScoringMethod, outcomes: &[ScoredAnswer]) -> Vec<DatasetPart> {
     let mut parts: BTreeMap<String, (u64, Option<f64>)> = BTreeMap::new();
     for outcome in outcomes {
-        let task = match (recipe, outcome.worth) {
+        let task = match (scoring_method, outcome.worth) {
             (_, AnswerScore::Rouge(_)) | (ScoringMethod::OpenOrca | ScoringMethod::CnnDailyMail, _) => continue,
             (ScoringMethod::GptOss, _) => outcome.task.to_lowercase(),
             _ => outcome.task.clone(),

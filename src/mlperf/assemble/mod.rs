@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  package ─┐
-//!  package ─┼→ SubmissionTree: path → where its bytes are from ─→ copies for 99 % ─→ written ─→ the gate
+//!  package ─┼→ SubmissionTree: path → where its bytes are from ─→ copies for 99 % ─→ written ─→ the submission check
 //!  logs    ─┘       two parts that disagree about a path are an error
 //! ```
 

@@ -30,7 +30,7 @@ pub struct AssembleRequest {
     pub documentation: Option<PathBuf>,
     /// Each result for 99.9 % of the accuracy is one for 99 %, too, where the round has both.
     pub copy_to_99: bool,
-    /// Rehearsals may be in it. The gate refuses the whole then.
+    /// Rehearsals may be in it. The submission check refuses the whole then.
     pub rehearse: bool,
 }
 

@@ -11,7 +11,7 @@ pub const MIN_DURATION_MS: u64 = 600_000;
 /// Default duration of a rehearsal.
 pub const REHEARSAL_DURATION_MS: u64 = 10_000;
 /// A rehearsal draws from this many samples, if there are as many.
-pub const REHEARSAL_SAMPLES: u64 = 256;
+const REHEARSAL_SAMPLES: u64 = 256;
 /// Of fewer queries early stopping believes no 99th percentile, also where all were in time: it needs 459.
 const REHEARSAL_QUERIES: u64 = 480;
 /// LoadGen's own default where mlperf.conf has none.

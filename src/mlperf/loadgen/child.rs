@@ -1,11 +1,11 @@
-//! The child process: one job, then its end.
+//! The child process: its orders, then its end.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::child_protocol::{ChildMessage, ChildOrders, LibraryFacts, LibraryProbe, LoadgenTest};
 use super::clock::MonotonicTime;
 use super::ffi::{LoadedLibrary, LoadgenError, LoadgenSettings};
-use super::job::{ChildJob, ChildMessage, LibraryFacts, LibraryProbe, LoadgenTest};
 use super::own_percentiles;
 use super::samples::{self, SamplesError};
 use super::test_run::{TestOutcome, TestParts, end_at_once, run_loadgen};
@@ -13,12 +13,12 @@ use crate::files::read_bytes;
 use crate::harness::{self, HarnessError, LoadgenResult, ReportingDelay, UnjudgedRun};
 use crate::mlperf::log::{DETAIL_FILE, Detail, DetailError};
 use crate::mlperf::{Benchmark, MlperfScenario, Round, TEST_FILE, TestRecord, conf};
-use crate::spec::{Division, TestMode};
+use crate::spec::TestMode;
 
 /// The most errors of LoadGen in a result.
 const SHOWN: usize = 5;
 
-/// Why a job failed.
+/// Why the orders could not be carried out.
 #[derive(Debug, thiserror::Error)]
 pub enum ChildError {
     #[error("no round is called {0}")]
@@ -37,7 +37,7 @@ pub enum ChildError {
     #[error("{}: {source}", path.display())]
     File { path: PathBuf, source: std::io::Error },
     #[error("{}: {source}", path.display())]
-    Job { path: PathBuf, source: serde_json::Error },
+    Orders { path: PathBuf, source: serde_json::Error },
     #[error("{}: {error}", path.display())]
     Log { path: PathBuf, error: DetailError },
     #[error("no runtime: {0}")]
@@ -63,16 +63,16 @@ impl ChildError {
     }
 }
 
-/// Runs the job file. `send` gets each line for the process that started this one.
-pub fn perform(job: &Path, send: &(dyn Fn(&ChildMessage) + Sync)) -> Result<(), ChildError> {
-    let text = read_bytes(job).map_err(|source| ChildError::File { path: job.to_owned(), source })?;
+/// Carries out the file of orders. `send` gets each line for the process that started this one.
+pub fn perform(orders: &Path, send: &(dyn Fn(&ChildMessage) + Sync)) -> Result<(), ChildError> {
+    let text = read_bytes(orders).map_err(|source| ChildError::File { path: orders.to_owned(), source })?;
     match serde_json::from_slice(&text) {
-        Ok(ChildJob::Probe(probe)) => {
+        Ok(ChildOrders::Probe(probe)) => {
             send(&ChildMessage::Probed(probed(&probe)?));
             Ok(())
         }
-        Ok(ChildJob::Test(test)) => test_once(&test, send),
-        Err(source) => Err(ChildError::Job { path: job.to_owned(), source }),
+        Ok(ChildOrders::Test(test)) => test_once(&test, send),
+        Err(source) => Err(ChildError::Orders { path: orders.to_owned(), source }),
     }
 }
 
@@ -260,11 +260,4 @@ fn ignored_settings(
     let duration = if test.rehearsal.is_some() { conf::REHEARSAL_DURATION_MS } else { conf::MIN_DURATION_MS };
     hold(&["min_duration"], "min_duration_ms", duration as f64)?;
     Ok(found)
-}
-
-impl LoadgenTest {
-    /// Whether its result may be submitted, as far as this test can determine.
-    pub fn is_submittable(&self) -> bool {
-        self.rehearsal.is_none() && !self.dataset.synthetic && self.division == Division::Closed
-    }
 }

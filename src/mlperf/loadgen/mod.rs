@@ -1,7 +1,7 @@
 //! MLPerf's own LoadGen drives the harness: it issues samples, and receives first tokens and answers.
 //!
 //! ```text
-//!  stage ─job file→ child process:  LoadGen's thread ─issue→ harness::CallInlet ─→ workers ─→ servers
+//!  stage ─orders→ child process:    LoadGen's thread ─issue→ harness::CallInlet ─→ workers ─→ servers
 //!                                   reporter's thread ←─ ExternalObserver ←───────────┘
 //!                                       └─ first tokens, completions → LoadGen
 //! ```
@@ -11,17 +11,17 @@
 //! program with `unsafe`.
 
 mod child;
+mod child_protocol;
 mod clock;
 mod ffi;
-mod job;
 mod own_percentiles;
 mod reporter;
 mod samples;
 mod test_run;
 
 pub use child::{ChildError, perform};
+pub use child_protocol::{ChildMessage, ChildOrders, LibraryFacts, LibraryProbe, LoadgenTest};
 pub use clock::MonotonicTime;
-pub use job::{ChildJob, ChildMessage, LibraryFacts, LibraryProbe, LoadgenTest};
 
 /// The sources that are compiled together with LoadGen's, by name.
 pub const SHIM: [(&str, &str); 3] = [

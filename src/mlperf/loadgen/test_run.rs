@@ -9,8 +9,8 @@ use parking_lot::Mutex;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::child::ChildError;
+use super::child_protocol::{ChildMessage, LoadgenTest};
 use super::ffi::{LoadedLibrary, LoadgenError, LoadgenSettings, Query, Sut, TestDescription};
-use super::job::{ChildMessage, LoadgenTest};
 use super::reporter::{CompletionSender, ReporterOutput, report};
 use crate::event::Stop;
 use crate::harness::{self, CallInlet, HarnessError, UnjudgedRun};
@@ -105,7 +105,7 @@ pub(super) fn run_loadgen(
         let signals = signals.map_err(|source| HarnessError::System { what: "no signals".to_owned(), source });
         let stopped = stop_on_signal(signals?, &stop);
         tokio::select! {
-            measured = harness::measure_outside(&test.spec, samples, Arc::new(CompletionSender(sender)), open, &stop, progress) => measured,
+            measured = harness::measure_external(&test.spec, samples, Arc::new(CompletionSender(sender)), open, &stop, progress) => measured,
             () = stopped => unreachable!("signals have no end"),
         }
     });

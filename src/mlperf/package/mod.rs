@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::system;
-use super::{LOCK_FILE, PackageProvenance, ProvenanceStage, REHEARSAL_FILE, SubmissionLayout};
+use super::{PACKAGE_LOCK_FILE, PackageProvenance, ProvenanceStage, REHEARSAL_FILE, SubmissionLayout};
 use crate::spec::Division;
 pub use described::{GivenDescription, PackageDescription};
 pub use record::FinishedTask;
@@ -76,7 +76,7 @@ pub fn pack(order: &PackageRequest, out: &Path) -> Result<WrittenPackage, Unpack
         // What was run is source, too: enough to make it again.
         to.text(&Path::new(to.layout.source()).join("README.md"), &readme::source(order))?;
     }
-    to.json(&Path::new("documentation").join(LOCK_FILE), &serde_json::to_value(&lock).unwrap_or_default())?;
+    to.json(&Path::new("documentation").join(PACKAGE_LOCK_FILE), &serde_json::to_value(&lock).unwrap_or_default())?;
     if order.rehearse {
         to.text(&Path::new("documentation").join(REHEARSAL_FILE), readme::REHEARSAL)?;
     }

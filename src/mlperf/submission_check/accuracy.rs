@@ -4,8 +4,8 @@ use std::path::Path;
 
 use indexmap::IndexMap;
 
-use super::finding::{FindingWeight, GateFindings};
-use super::gate_check::GateCheck;
+use super::checks::SubmissionCheck;
+use super::finding::{FindingWeight, SubmissionFindings};
 use super::loadgen;
 use super::tree::ResultEntry;
 use crate::files::sha256_of_file;
@@ -27,7 +27,7 @@ pub(super) struct AccuracyRun {
 }
 
 pub(super) fn check(
-    to: &mut GateFindings,
+    to: &mut SubmissionFindings,
     entry: &ResultEntry,
     round: &Round,
     benchmark: &Benchmark,
@@ -41,7 +41,7 @@ pub(super) fn check(
         loadgen::scenario(to, &folder, detail, entry, scenario);
         if detail.get("power_end").is_none() && detail.get("generated_query_count").is_none() {
             to.refuse(
-                GateCheck::TornLog,
+                SubmissionCheck::TornLog,
                 &at,
                 "it ends before all samples were issued",
                 "the run was broken off",
@@ -58,7 +58,7 @@ pub(super) fn check(
             let is_open = !entry.is_closed();
             let weight = if is_open { FindingWeight::of_newer_checker(entry.layout) } else { FindingWeight::Refused };
             let why = "accuracy is that of the whole data set";
-            to.find(weight, GateCheck::AccuracySamples, &at, what, why, "run with the whole data set");
+            to.find(weight, SubmissionCheck::AccuracySamples, &at, what, why, "run with the whole data set");
         }
     }
     let at = folder.join("accuracy.txt");
@@ -67,7 +67,7 @@ pub(super) fn check(
     match read_text(&at) {
         Ok(text) => {
             if text.trim().is_empty() {
-                to.refuse(GateCheck::EmptyFile, &at, "it is empty", why, SCORE);
+                to.refuse(SubmissionCheck::EmptyFile, &at, "it is empty", why, SCORE);
             } else {
                 metrics = scores(to, &at, &text, benchmark, entry.is_closed());
             }
@@ -84,7 +84,13 @@ pub(super) fn check(
 }
 
 /// The scores in `accuracy.txt`, against the round's bounds.
-fn scores(to: &mut GateFindings, at: &Path, text: &str, benchmark: &Benchmark, closed: bool) -> IndexMap<String, f64> {
+fn scores(
+    to: &mut SubmissionFindings,
+    at: &Path,
+    text: &str,
+    benchmark: &Benchmark,
+    closed: bool,
+) -> IndexMap<String, f64> {
     let mut metrics = IndexMap::new();
     let found = written_scores(text, benchmark);
     for (name, bounds) in &benchmark.accuracy {
@@ -100,7 +106,7 @@ fn scores(to: &mut GateFindings, at: &Path, text: &str, benchmark: &Benchmark, c
                     "exact_match" | "mbxp_accuracy" => OFFICIAL,
                     _ => SCORE,
                 };
-                to.find(weight, GateCheck::MissingScore, at, what, "the round asks for it", fix);
+                to.find(weight, SubmissionCheck::MissingScore, at, what, "the round asks for it", fix);
             }
             continue;
         };
@@ -112,10 +118,10 @@ fn scores(to: &mut GateFindings, at: &Path, text: &str, benchmark: &Benchmark, c
         let better = "check precision, calibration and the end token; then run accuracy and performance again";
         for value in values {
             if let Some(min) = bounds.min.filter(|min| value < min) {
-                to.refuse(GateCheck::Accuracy, at, format!("{name} is {value}, the least is {min}"), why, better);
+                to.refuse(SubmissionCheck::Accuracy, at, format!("{name} is {value}, the least is {min}"), why, better);
             }
             if let Some(max) = bounds.max.filter(|max| value > max) {
-                to.refuse(GateCheck::Accuracy, at, format!("{name} is {value}, the most is {max}"), why, better);
+                to.refuse(SubmissionCheck::Accuracy, at, format!("{name} is {value}, the most is {max}"), why, better);
             }
         }
     }
@@ -142,26 +148,26 @@ fn written_scores(text: &str, benchmark: &Benchmark) -> IndexMap<String, Vec<f64
 }
 
 /// The accuracy log: there, truncated, and the one that `accuracy.txt` has the hash of.
-fn log(to: &mut GateFindings, folder: &Path, scores: &str, locked: Option<&LockedRun>) {
+fn log(to: &mut SubmissionFindings, folder: &Path, scores: &str, locked: Option<&LockedRun>) {
     let at = folder.join("mlperf_log_accuracy.json");
     let hashes = truncate_accuracy_log::hashes(scores);
     let score = "`mlperf: { score: … }` writes it, `truncate_accuracy_log` of mlcommons/inference, too";
     let text_at = folder.join("accuracy.txt");
     let why = "the hash identifies its accuracy log";
     let Some(hash) = hashes.last() else {
-        to.refuse(GateCheck::Hash, &text_at, "it has no line `hash=…`", why, score);
+        to.refuse(SubmissionCheck::Hash, &text_at, "it has no line `hash=…`", why, score);
         return;
     };
     if hashes.len() > 1 {
-        to.review(GateCheck::Hash, &text_at, "it has several lines `hash=…`", why, score);
+        to.review(SubmissionCheck::Hash, &text_at, "it has several lines `hash=…`", why, score);
     }
     if hash.len() != 64 || !hash.chars().all(|c| c.is_ascii_hexdigit()) {
-        to.refuse(GateCheck::Hash, &text_at, format!("its hash is no SHA-256: {hash:?}"), why, score);
+        to.refuse(SubmissionCheck::Hash, &text_at, format!("its hash is no SHA-256: {hash:?}"), why, score);
         return;
     }
     let (goes_with, pack) = ("the accuracy log goes with the result, truncated", "pack it again");
     let size = match std::fs::metadata(&at).map(|meta| meta.len()) {
-        Ok(0) => return to.refuse(GateCheck::EmptyFile, &at, "it is empty", goes_with, pack),
+        Ok(0) => return to.refuse(SubmissionCheck::EmptyFile, &at, "it is empty", goes_with, pack),
         Ok(size) => size,
         Err(error) => return to.refuse_unread(&at, &error, goes_with, pack),
     };
@@ -173,7 +179,7 @@ fn log(to: &mut GateFindings, folder: &Path, scores: &str, locked: Option<&Locke
     if size > LONGEST {
         let what = format!("it is not truncated: {size} bytes, at most {LONGEST}");
         to.refuse(
-            GateCheck::NotTruncated,
+            SubmissionCheck::NotTruncated,
             &at,
             what,
             "whole accuracy logs are not submitted",
@@ -188,12 +194,12 @@ fn log(to: &mut GateFindings, folder: &Path, scores: &str, locked: Option<&Locke
         let why = "accuracy.txt must be of this log; the official checker does not compute it";
         // A lock knows the whole log; without one, published results have another log's hash.
         let weight = if known.is_some() { FindingWeight::Refused } else { FindingWeight::Review };
-        to.find(weight, GateCheck::Hash, &at, what, why, "score the accuracy run again, then pack again");
+        to.find(weight, SubmissionCheck::Hash, &at, what, why, "score the accuracy run again, then pack again");
     }
 }
 
 /// Both runs are of one system under one LoadGen.
-pub(super) fn same_system(to: &mut GateFindings, entry: &ResultEntry, performance: &Detail, accuracy: &Detail) {
+pub(super) fn same_system(to: &mut SubmissionFindings, entry: &ResultEntry, performance: &Detail, accuracy: &Detail) {
     let at = entry.accuracy().join("mlperf_log_detail.txt");
     let why = "performance and accuracy are measured with the same system";
     let fix = "run the older one of the two again";
@@ -201,7 +207,7 @@ pub(super) fn same_system(to: &mut GateFindings, entry: &ResultEntry, performanc
         let (a, b) = (performance.text(key).unwrap_or("not logged"), accuracy.text(key).unwrap_or("not logged"));
         let what = format!("{name} is {b:?} here and {a:?} in the performance run");
         if a != b {
-            to.review(GateCheck::TwoSystems, &at, what, why, fix);
+            to.review(SubmissionCheck::TwoSystems, &at, what, why, fix);
         }
     }
 }

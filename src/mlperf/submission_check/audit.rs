@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use super::finding::GateFindings;
-use super::gate_check::GateCheck;
+use super::checks::SubmissionCheck;
+use super::finding::SubmissionFindings;
 use super::tree::{ResultEntry, folders};
 use crate::files::read_text;
 use crate::mlperf::audit::{NOT_JUDGED, test06_answers};
@@ -15,7 +15,7 @@ use crate::spec::TestMode;
 /// LoadGen draws the 100 of TEST06 by chance; published logs hold 87 to 108.
 const FEWEST_ANSWERS: u64 = 60;
 
-pub(super) fn check(to: &mut GateFindings, entry: &ResultEntry, benchmark: &Benchmark, scenario: MlperfScenario) {
+pub(super) fn check(to: &mut SubmissionFindings, entry: &ResultEntry, benchmark: &Benchmark, scenario: MlperfScenario) {
     if !entry.is_closed() {
         return;
     }
@@ -28,7 +28,7 @@ pub(super) fn check(to: &mut GateFindings, entry: &ResultEntry, benchmark: &Benc
                 "run it (`mode: {0}`), verify it (`mlperf: {{ verify: … }}`), and name both under `audits` and `verified`",
                 test_folder(*test).to_lowercase()
             );
-            to.refuse(GateCheck::MissingTest, &folder, what, why, fix);
+            to.refuse(SubmissionCheck::MissingTest, &folder, what, why, fix);
             continue;
         }
         verdict(to, &folder, *test, scenario);
@@ -44,20 +44,26 @@ pub(super) fn check(to: &mut GateFindings, entry: &ResultEntry, benchmark: &Benc
         if size <= 2 {
             let what = if log.is_file() { "it holds no samples" } else { "it is missing" };
             let why = "the verification is of the samples that the test logged";
-            to.review(GateCheck::AuditLog, &log, what, why, "run the test with its audit.config and verify it again");
+            to.review(
+                SubmissionCheck::AuditLog,
+                &log,
+                what,
+                why,
+                "run the test with its audit.config and verify it again",
+            );
         }
     }
     let above = entry.audit(TestMode::Test06).parent().map(Path::to_owned).unwrap_or_default();
     for name in folders(&above).iter().filter(|name| name.starts_with("TEST")) {
         if !benchmark.tests.iter().any(|test| test_folder(*test) == name) {
             let what = format!("{name} is no test of {}", entry.benchmark);
-            to.review(GateCheck::ExtraTest, &above.join(name), what, "it is not examined", "take it out");
+            to.review(SubmissionCheck::ExtraTest, &above.join(name), what, "it is not examined", "take it out");
         }
     }
 }
 
 /// The numbers in the verification of TEST07 and TEST09, against their bounds: `TEST PASS` is only a line below them.
-fn values(to: &mut GateFindings, folder: &Path, test: TestMode, audit: &Audit) {
+fn values(to: &mut SubmissionFindings, folder: &Path, test: TestMode, audit: &Audit) {
     let at = folder.join(verdict_file(test));
     let Ok(text) = read_text(&at) else { return };
     if !text.lines().any(|line| line.trim() == "TEST PASS") {
@@ -80,13 +86,13 @@ fn values(to: &mut GateFindings, folder: &Path, test: TestMode, audit: &Audit) {
         };
         let what = format!("it has TEST PASS and {what} of {value}, which has to be {allowed}");
         let fix = "run the test and verify it again";
-        to.refuse(GateCheck::TestFailed, &at, what, "the bound decides whether the test passes", fix);
+        to.refuse(SubmissionCheck::TestFailed, &at, what, "the bound decides whether the test passes", fix);
     }
     let total = numbers(&text, "Total samples:").into_iter().next();
     if let Some(total) = total.filter(|total| *total < audit.samples as f64) {
         let what = format!("it is of {total} samples, and the test has {}", audit.samples);
         let fix = "run the test with its own audit.config and data set, and verify it again";
-        to.review(GateCheck::AuditLog, &at, what, "a part of the answers shows less than all of them", fix);
+        to.review(SubmissionCheck::AuditLog, &at, what, "a part of the answers shows less than all of them", fix);
     }
 }
 
@@ -101,7 +107,7 @@ fn numbers(text: &str, name: &str) -> Vec<f64> {
 }
 
 /// Whether LoadGen worked with the audit.config of this test. A published result has those of TEST07 and TEST09 exchanged.
-fn settings(to: &mut GateFindings, folder: &Path, test: TestMode, audit: &Audit) {
+fn settings(to: &mut SubmissionFindings, folder: &Path, test: TestMode, audit: &Audit) {
     let run = folder.join("performance/run_1");
     let Ok(detail) = Detail::of(&run) else { return };
     let needed = [
@@ -113,7 +119,7 @@ fn settings(to: &mut GateFindings, folder: &Path, test: TestMode, audit: &Audit)
             let what = format!("`{key}` is {found}, and {} has {value}", test_folder(test));
             let fix = "run the test with its own audit.config, and verify it again";
             to.review(
-                GateCheck::AuditLog,
+                SubmissionCheck::AuditLog,
                 &run.join(DETAIL_FILE),
                 what,
                 "audit.config of the test was not in force",
@@ -124,20 +130,20 @@ fn settings(to: &mut GateFindings, folder: &Path, test: TestMode, audit: &Audit)
 }
 
 /// The answers of TEST06, where their log is whole: their number, and what the test looks at.
-fn answers(to: &mut GateFindings, at: &Path, benchmark: &Benchmark, scenario: MlperfScenario) {
+fn answers(to: &mut SubmissionFindings, at: &Path, benchmark: &Benchmark, scenario: MlperfScenario) {
     let Some(found) = test06_answers(at, scenario, &benchmark.end_ids) else { return };
     let fix = "run the test with its audit.config and verify it again";
     if found.answers > 0 && found.answers < FEWEST_ANSWERS {
         let what = format!("it holds {} answers, about 100 are sampled", found.answers);
-        to.refuse(GateCheck::AuditLog, at, what, "the verification is of the samples that the test logged", fix);
+        to.refuse(SubmissionCheck::AuditLog, at, what, "the verification is of the samples that the test logged", fix);
     }
     for offence in found.offences {
         let why = "the answers that the test logged show that it failed, whatever verify_accuracy.txt has";
-        to.refuse(GateCheck::AuditLog, at, offence, why, fix);
+        to.refuse(SubmissionCheck::AuditLog, at, offence, why, fix);
     }
 }
 
-fn verdict(to: &mut GateFindings, folder: &Path, test: TestMode, scenario: MlperfScenario) {
+fn verdict(to: &mut SubmissionFindings, folder: &Path, test: TestMode, scenario: MlperfScenario) {
     let at = folder.join(verdict_file(test));
     let fix = "`mlperf: { verify: … }` writes it from the audit run; if the test fails, its message names the sample";
     let text = match read_text(&at) {
@@ -159,11 +165,11 @@ fn verdict(to: &mut GateFindings, folder: &Path, test: TestMode, scenario: Mlper
     if test != TestMode::Test06 && has(&format!("TEST {NOT_JUDGED}")) {
         let what = format!("{} was not judged: its answers are simulated", test_folder(test));
         let why = "a result is valid only with its audit tests, of the real data set";
-        to.refuse(GateCheck::TestNotJudged, &at, what, why, "run the test with the data set of the round");
+        to.refuse(SubmissionCheck::TestNotJudged, &at, what, why, "run the test with the data set of the round");
         return;
     }
     if !failed.is_empty() {
         let what = format!("{} did not pass: {}", test_folder(test), failed.join(", "));
-        to.refuse(GateCheck::TestFailed, &at, what, "a result is valid only with its audit tests", fix);
+        to.refuse(SubmissionCheck::TestFailed, &at, what, "a result is valid only with its audit tests", fix);
     }
 }

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use indexmap::IndexMap;
 
-use super::finding::GateFindings;
-use super::gate_check::GateCheck;
+use super::checks::SubmissionCheck;
+use super::finding::SubmissionFindings;
 use crate::files::read_text;
 use crate::mlperf::log::Detail;
 use crate::mlperf::{Benchmark, MlperfScenario};
@@ -22,7 +22,7 @@ const LENGTH_TOLERANCE: f64 = 0.1;
 
 /// A detail log against itself, its summary and the scores of the accuracy run.
 pub(super) fn check(
-    to: &mut GateFindings,
+    to: &mut SubmissionFindings,
     folder: &Path,
     detail: &Detail,
     benchmark: &Benchmark,
@@ -33,7 +33,7 @@ pub(super) fn check(
     let Some(rates) = Rates::of(detail, scenario) else { return };
     if rates.samples <= 0.0 || rates.tokens <= 0.0 {
         let what = format!("{} samples/s and {} tokens/s, and the result VALID", rates.samples, rates.tokens);
-        return to.refuse(GateCheck::Counts, &at, what, WHY, FIX);
+        return to.refuse(SubmissionCheck::Counts, &at, what, WHY, FIX);
     }
     counts(to, &at, detail, &rates, scenario);
     lengths(to, &at, &rates, benchmark, scores);
@@ -62,7 +62,7 @@ impl Rates {
 }
 
 /// LoadGen's verdict is VALID where each of its conditions is met, in every division.
-pub(super) fn parts_of_verdict(to: &mut GateFindings, folder: &Path, detail: &Detail, scenario: MlperfScenario) {
+pub(super) fn parts_of_verdict(to: &mut SubmissionFindings, folder: &Path, detail: &Detail, scenario: MlperfScenario) {
     let at = folder.join("mlperf_log_detail.txt");
     if detail.text("result_validity") != Some("VALID") {
         return;
@@ -81,7 +81,13 @@ pub(super) fn parts_of_verdict(to: &mut GateFindings, folder: &Path, detail: &De
             _ => continue,
         };
         let what = format!("{key} is {found}, and the result VALID");
-        to.refuse(GateCheck::Verdict, &at, what, "LoadGen calls a run VALID when all of its conditions are met", FIX);
+        to.refuse(
+            SubmissionCheck::Verdict,
+            &at,
+            what,
+            "LoadGen calls a run VALID when all of its conditions are met",
+            FIX,
+        );
     }
 }
 
@@ -91,11 +97,11 @@ fn is_unpadded(detail: &Detail) -> bool {
 }
 
 /// How many queries there were, how long they took, and the rates that follow.
-fn counts(to: &mut GateFindings, at: &Path, detail: &Detail, rates: &Rates, scenario: MlperfScenario) {
+fn counts(to: &mut SubmissionFindings, at: &Path, detail: &Detail, rates: &Rates, scenario: MlperfScenario) {
     let seconds = |key: &str| detail.number(key).map(|ns| ns / 1e9);
     let is_near = |a: f64, b: f64| (a - b).abs() <= RATE_TOLERANCE * b.abs();
     let longest = seconds("result_max_latency_ns");
-    let mut disagree = |what: String| to.refuse(GateCheck::Counts, at, what, WHY, FIX);
+    let mut disagree = |what: String| to.refuse(SubmissionCheck::Counts, at, what, WHY, FIX);
     if scenario == MlperfScenario::Offline {
         // One query: it takes as long as its last sample.
         let samples = detail.number("generated_samples_per_query");
@@ -141,7 +147,13 @@ fn counts(to: &mut GateFindings, at: &Path, detail: &Detail, rates: &Rates, scen
 }
 
 /// Tokens of an answer: those of the accuracy run, and no more than the benchmark allows.
-fn lengths(to: &mut GateFindings, at: &Path, rates: &Rates, benchmark: &Benchmark, scores: &IndexMap<String, f64>) {
+fn lengths(
+    to: &mut SubmissionFindings,
+    at: &Path,
+    rates: &Rates,
+    benchmark: &Benchmark,
+    scores: &IndexMap<String, f64>,
+) {
     let mean = rates.tokens / rates.samples;
     // Some servers count the end of an answer, too.
     let most = f64::from(benchmark.max_output_tokens) * 1.02;
@@ -150,19 +162,19 @@ fn lengths(to: &mut GateFindings, at: &Path, rates: &Rates, benchmark: &Benchmar
             "tokens/s by samples/s are {mean:.1} tokens an answer, at most {} are requested",
             benchmark.max_output_tokens
         );
-        to.refuse(GateCheck::Lengths, at, what, WHY, FIX);
+        to.refuse(SubmissionCheck::Lengths, at, what, WHY, FIX);
     }
     // A benchmark whose accuracy run has another data set has other lengths there.
     let scored = scores.get("TOKENS_PER_SAMPLE").filter(|_| benchmark.accuracy_samples.is_none());
     if let Some(scored) = scored.filter(|scored| (mean - **scored).abs() > LENGTH_TOLERANCE * **scored) {
         let what = format!("tokens/s by samples/s are {mean:.1} tokens an answer, accuracy.txt has {scored}");
         let why = "performance and accuracy are measured with the same answers";
-        to.refuse(GateCheck::Lengths, at, what, why, FIX);
+        to.refuse(SubmissionCheck::Lengths, at, what, why, FIX);
     }
 }
 
 /// The rates that the summary prints.
-fn summary(to: &mut GateFindings, folder: &Path, rates: &Rates) {
+fn summary(to: &mut SubmissionFindings, folder: &Path, rates: &Rates) {
     let at = folder.join("mlperf_log_summary.txt");
     let text = read_text(&at).unwrap_or_default();
     let printed = |names: [&str; 2]| {
@@ -179,13 +191,13 @@ fn summary(to: &mut GateFindings, folder: &Path, rates: &Rates) {
         // It prints two decimals of small numbers.
         if let Some(printed) = printed.filter(|printed| (printed - logged).abs() > 0.01 * logged + 0.01) {
             let what = format!("it has {printed} {unit}, the detail log {logged}");
-            to.refuse(GateCheck::LogsDisagree, &at, what, WHY, FIX);
+            to.refuse(SubmissionCheck::LogsDisagree, &at, what, WHY, FIX);
         }
     }
 }
 
 /// Percentiles grow.
-fn percentiles(to: &mut GateFindings, at: &Path, detail: &Detail) {
+fn percentiles(to: &mut SubmissionFindings, at: &Path, detail: &Detail) {
     let kinds = [
         ("latency", "result_", "_percentile_latency_ns"),
         ("TTFT", "result_first_token_", "_percentile_latency_ns"),
@@ -199,7 +211,7 @@ fn percentiles(to: &mut GateFindings, at: &Path, detail: &Detail) {
         if let Some(pair) = values.windows(2).find(|pair| pair[0].1 > pair[1].1) {
             let [(low, a), (high, b)] = [pair[0], pair[1]];
             let what = format!("{name}: the {low}th percentile is {a} ns, the {high}th {b} ns");
-            to.refuse(GateCheck::Counts, at, what, "a higher percentile is no smaller", FIX);
+            to.refuse(SubmissionCheck::Counts, at, what, "a higher percentile is no smaller", FIX);
         }
     }
 }

@@ -1,11 +1,11 @@
-//! The findings of the gate: what, where, why, and what to do.
+//! The findings of the submission check: what, where, why, and what to do.
 
 use std::io;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::gate_check::GateCheck;
+use super::checks::SubmissionCheck;
 use crate::files::is_absence;
 use crate::mlperf::SubmissionLayout;
 
@@ -38,9 +38,9 @@ impl FindingWeight {
 
 /// One thing that is wrong with a submission.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct GateFinding {
+pub struct SubmissionFinding {
     pub weight: FindingWeight,
-    pub check: GateCheck,
+    pub check: SubmissionCheck,
     /// The file or folder, below the submission.
     pub place: String,
     pub what: String,
@@ -52,19 +52,19 @@ pub struct GateFinding {
 
 /// Collects findings about places below one folder.
 #[derive(Debug)]
-pub(super) struct GateFindings<'a> {
+pub(super) struct SubmissionFindings<'a> {
     root: &'a Path,
-    pub all: Vec<GateFinding>,
+    pub all: Vec<SubmissionFinding>,
 }
 
-impl<'a> GateFindings<'a> {
+impl<'a> SubmissionFindings<'a> {
     pub(super) const fn new(root: &'a Path) -> Self {
         Self { root, all: Vec::new() }
     }
 
     pub(super) fn refuse(
         &mut self,
-        check: GateCheck,
+        check: SubmissionCheck,
         place: &Path,
         what: impl Into<String>,
         why: impl Into<String>,
@@ -75,7 +75,7 @@ impl<'a> GateFindings<'a> {
 
     pub(super) fn review(
         &mut self,
-        check: GateCheck,
+        check: SubmissionCheck,
         place: &Path,
         what: impl Into<String>,
         why: impl Into<String>,
@@ -87,9 +87,9 @@ impl<'a> GateFindings<'a> {
     /// A file that is missing, or that cannot be read.
     pub(super) fn refuse_unread(&mut self, place: &Path, error: &io::Error, why: &str, fix: &str) {
         if is_absence(error) {
-            self.refuse(GateCheck::MissingFile, place, "it is missing", why, fix);
+            self.refuse(SubmissionCheck::MissingFile, place, "it is missing", why, fix);
         } else {
-            self.refuse(GateCheck::UnreadableFile, place, format!("it cannot be read: {error}"), why, fix);
+            self.refuse(SubmissionCheck::UnreadableFile, place, format!("it cannot be read: {error}"), why, fix);
         }
     }
 
@@ -97,7 +97,7 @@ impl<'a> GateFindings<'a> {
     pub(super) fn find(
         &mut self,
         weight: FindingWeight,
-        check: GateCheck,
+        check: SubmissionCheck,
         place: &Path,
         what: impl Into<String>,
         why: impl Into<String>,
@@ -106,6 +106,6 @@ impl<'a> GateFindings<'a> {
         let place = place.strip_prefix(self.root).unwrap_or(place).display().to_string();
         let place = if place.is_empty() { ".".to_owned() } else { place };
         let (what, why, fix) = (what.into(), why.into(), fix.into());
-        self.all.push(GateFinding { weight, check, place, what, why, fix });
+        self.all.push(SubmissionFinding { weight, check, place, what, why, fix });
     }
 }

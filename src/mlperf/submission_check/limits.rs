@@ -2,15 +2,15 @@
 
 use std::path::Path;
 
-use super::finding::{FindingWeight, GateFindings};
-use super::gate_check::GateCheck;
+use super::checks::SubmissionCheck;
+use super::finding::{FindingWeight, SubmissionFindings};
 use super::tree::ResultEntry;
 use crate::mlperf::log::Detail;
 use crate::mlperf::{Benchmark, MlperfScenario, SubmissionLayout};
 
 /// Time to the first token and between tokens: what came out, and in Closed what was in force.
 pub(super) fn check(
-    to: &mut GateFindings,
+    to: &mut SubmissionFindings,
     at: &Path,
     detail: &Detail,
     entry: &ResultEntry,
@@ -21,7 +21,7 @@ pub(super) fn check(
         let what = "use_token_latencies was off";
         let why = "language models are judged by tokens; LoadGen drops the rule for a model name that it does not know";
         let fix = format!("LoadGen's name of the model is `{}`", benchmark.loadgen_model);
-        to.find(weight(entry), GateCheck::TokenLatencies, at, what, why, fix);
+        to.find(weight(entry), SubmissionCheck::TokenLatencies, at, what, why, fix);
     }
     if entry.is_closed() {
         in_force(to, at, detail, benchmark, scenario);
@@ -37,11 +37,11 @@ fn weight(entry: &ResultEntry) -> FindingWeight {
 }
 
 /// What LoadGen judged the run by. In Open it may be anything.
-fn in_force(to: &mut GateFindings, at: &Path, detail: &Detail, benchmark: &Benchmark, scenario: MlperfScenario) {
+fn in_force(to: &mut SubmissionFindings, at: &Path, detail: &Detail, benchmark: &Benchmark, scenario: MlperfScenario) {
     let Some(limit) = benchmark.latency.get(&scenario) else { return };
     if detail.number("effective_target_latency_percentile").is_some_and(|percentile| percentile < 0.99) {
         to.refuse(
-            GateCheck::LatencyLimits,
+            SubmissionCheck::LatencyLimits,
             at,
             "the percentile in force is below 99",
             "limits are for the 99th percentile",
@@ -58,7 +58,7 @@ fn in_force(to: &mut GateFindings, at: &Path, detail: &Detail, benchmark: &Bench
             );
             let why = "LoadGen judged this run by looser limits than its folder's; the official checker takes it";
             to.refuse(
-                GateCheck::LatencyLimits,
+                SubmissionCheck::LatencyLimits,
                 at,
                 what,
                 why,
@@ -69,19 +69,25 @@ fn in_force(to: &mut GateFindings, at: &Path, detail: &Detail, benchmark: &Bench
 }
 
 /// The latency of a whole query that early stopping went by, in every division; 0 where LoadGen judges tokens.
-fn target_latency(to: &mut GateFindings, at: &Path, detail: &Detail, benchmark: &Benchmark, scenario: MlperfScenario) {
+fn target_latency(
+    to: &mut SubmissionFindings,
+    at: &Path,
+    detail: &Detail,
+    benchmark: &Benchmark,
+    scenario: MlperfScenario,
+) {
     let Some(most) = benchmark.target_latency_ms.filter(|_| scenario.loadgen() == "Server") else { return };
     let in_force = detail.number("effective_target_latency_ns").map(|ns| ns / 1e6);
     if let Some(ms) = in_force.filter(|ms| *ms > most) {
         let what = format!("target_latency was {ms} ms, {} has {most} ms", scenario.title());
         let why = "early stopping goes by the round's latency of a query, or a shorter one";
-        to.refuse(GateCheck::LatencyLimits, at, what, why, "take `target_latency` out of user.conf; run again");
+        to.refuse(SubmissionCheck::LatencyLimits, at, what, why, "take `target_latency` out of user.conf; run again");
     }
 }
 
 /// The 99th percentiles.
 fn outcome(
-    to: &mut GateFindings,
+    to: &mut SubmissionFindings,
     at: &Path,
     detail: &Detail,
     entry: &ResultEntry,
@@ -108,6 +114,6 @@ fn outcome(
             found.map_or("not logged".to_owned(), |ms| format!("{ms:.1} ms"))
         );
         let why = format!("{} of {} keeps the limit", scenario.title(), benchmark.loadgen_model);
-        to.find(weight, GateCheck::Latency, at, what, why, "lower target_qps and run again");
+        to.find(weight, SubmissionCheck::Latency, at, what, why, "lower target_qps and run again");
     }
 }

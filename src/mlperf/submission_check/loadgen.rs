@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use super::finding::{FindingWeight, GateFindings};
-use super::gate_check::GateCheck;
+use super::checks::SubmissionCheck;
+use super::finding::{FindingWeight, SubmissionFindings};
 use super::tree::{ResultEntry, files};
 use crate::mlperf::log::{DETAIL_FILE, Detail, SUMMARY_FILE};
 use crate::mlperf::{MlperfScenario, Round};
@@ -36,14 +36,14 @@ impl RunKind {
 }
 
 /// Reads the logs of one folder and checks them. None: there is nothing to check further; the findings include that.
-pub(super) fn read(to: &mut GateFindings, folder: &Path, round: &Round, kind: RunKind) -> Option<Detail> {
+pub(super) fn read(to: &mut SubmissionFindings, folder: &Path, round: &Round, kind: RunKind) -> Option<Detail> {
     let there = files(folder);
     for name in FILES {
         let path = folder.join(name);
         if !there.iter().any(|file| file == name) {
             let fix = "pack the output of the run again; LoadGen writes this file in every test";
             to.refuse(
-                GateCheck::MissingFile,
+                SubmissionCheck::MissingFile,
                 &path,
                 "it is missing",
                 "a result has LoadGen's summary and its detail log",
@@ -59,7 +59,7 @@ pub(super) fn read(to: &mut GateFindings, folder: &Path, round: &Round, kind: Ru
         Ok(detail) => detail,
         Err(error) => {
             to.refuse(
-                GateCheck::UnreadableLog,
+                SubmissionCheck::UnreadableLog,
                 &path,
                 error.to_string(),
                 "the detail log is what a result is judged by",
@@ -71,7 +71,7 @@ pub(super) fn read(to: &mut GateFindings, folder: &Path, round: &Round, kind: Ru
     if let Some(first) = detail.first_unread.first() {
         let what = format!("lines that LoadGen did not write so: {}, the first is line {first}", detail.unread);
         let why = "logs are submitted as LoadGen wrote them; something else wrote into this one, or it is torn";
-        to.refuse(GateCheck::UnreadableLog, &path, what, why, RERUN_HINT);
+        to.refuse(SubmissionCheck::UnreadableLog, &path, what, why, RERUN_HINT);
     }
     check_log_complete(to, &path, &detail, kind);
     version(to, &path, &detail, round);
@@ -81,7 +81,7 @@ pub(super) fn read(to: &mut GateFindings, folder: &Path, round: &Round, kind: Ru
 }
 
 /// The log is of the mode, and has its end.
-fn check_log_complete(to: &mut GateFindings, path: &Path, detail: &Detail, kind: RunKind) {
+fn check_log_complete(to: &mut SubmissionFindings, path: &Path, detail: &Detail, kind: RunKind) {
     let mode = kind.mode();
     match detail.text("effective_test_mode") {
         Some(found) if found == mode => {}
@@ -89,7 +89,7 @@ fn check_log_complete(to: &mut GateFindings, path: &Path, detail: &Detail, kind:
             let what = format!("the test mode was {}, not {mode}", found.unwrap_or("not logged"));
             to.find(
                 kind.weight(),
-                GateCheck::TestMode,
+                SubmissionCheck::TestMode,
                 path,
                 what,
                 "each folder holds the logs of its own mode",
@@ -100,7 +100,7 @@ fn check_log_complete(to: &mut GateFindings, path: &Path, detail: &Detail, kind:
     // LoadGen's last line in both modes.
     if detail.get("num_errors").is_none() && detail.get("result_validity").is_none() && kind == RunKind::Performance {
         to.refuse(
-            GateCheck::TornLog,
+            SubmissionCheck::TornLog,
             path,
             "it ends before LoadGen gave a result",
             "the run was broken off",
@@ -110,7 +110,7 @@ fn check_log_complete(to: &mut GateFindings, path: &Path, detail: &Detail, kind:
 }
 
 /// The seeds show what round a LoadGen is of; its version shows how it was built.
-fn version(to: &mut GateFindings, path: &Path, detail: &Detail, round: &Round) {
+fn version(to: &mut SubmissionFindings, path: &Path, detail: &Detail, round: &Round) {
     let pin = &round.loadgen;
     let mut known = pin.accepted.iter().chain(&pin.published);
     let accepted = pin.accepted.join(", ");
@@ -121,7 +121,7 @@ fn version(to: &mut GateFindings, path: &Path, detail: &Detail, round: &Round) {
             let what = format!("LoadGen was {version}; known of {} are {accepted}", round.name);
             let why = "LoadGen must be an unaltered tagged revision";
             to.review(
-                GateCheck::LoadGenVersion,
+                SubmissionCheck::LoadGenVersion,
                 path,
                 what,
                 why,
@@ -133,7 +133,13 @@ fn version(to: &mut GateFindings, path: &Path, detail: &Detail, round: &Round) {
                 format!("LoadGen was {}, {} takes {accepted}", found.unwrap_or("of unknown version"), round.name);
             let fix =
                 format!("`mlperf: {{ loadgen: {{ round: {} }} }}` gets the right one; run again with it", round.name);
-            to.refuse(GateCheck::LoadGenVersion, path, what, "a round pins LoadGen, with its seeds and its rules", fix);
+            to.refuse(
+                SubmissionCheck::LoadGenVersion,
+                path,
+                what,
+                "a round pins LoadGen, with its seeds and its rules",
+                fix,
+            );
         }
     }
     // Built outside of a git work tree, it writes NA.
@@ -141,7 +147,7 @@ fn version(to: &mut GateFindings, path: &Path, detail: &Detail, round: &Round) {
     if !status.is_empty() && status != "NA" {
         let what = format!("LoadGen was built from altered files: {}", status.lines().next().unwrap_or_default());
         to.refuse(
-            GateCheck::AlteredLoadGen,
+            SubmissionCheck::AlteredLoadGen,
             path,
             what,
             "LoadGen must be an unaltered tagged revision",
@@ -150,7 +156,7 @@ fn version(to: &mut GateFindings, path: &Path, detail: &Detail, round: &Round) {
     }
 }
 
-fn seeds(to: &mut GateFindings, path: &Path, detail: &Detail, round: &Round, kind: RunKind) {
+fn seeds(to: &mut SubmissionFindings, path: &Path, detail: &Detail, round: &Round, kind: RunKind) {
     let seeds = &round.loadgen.seeds;
     for (name, expected) in [("qsl", seeds.qsl), ("sample_index", seeds.sample_index), ("schedule", seeds.schedule)] {
         let found = detail.count(&format!("effective_{name}_rng_seed"));
@@ -162,7 +168,7 @@ fn seeds(to: &mut GateFindings, path: &Path, detail: &Detail, round: &Round, kin
             let why = "seeds are part of a round, built into its LoadGen; 0 means that mlperf.conf was not read";
             to.find(
                 kind.weight(),
-                GateCheck::Seeds,
+                SubmissionCheck::Seeds,
                 path,
                 what,
                 why,
@@ -192,7 +198,7 @@ fn round_with_seed(name: &str, seed: u64) -> Option<&'static str> {
     })
 }
 
-fn errors(to: &mut GateFindings, path: &Path, detail: &Detail) {
+fn errors(to: &mut SubmissionFindings, path: &Path, detail: &Detail) {
     let count = detail.all_errors();
     if count > 0 {
         let first: Vec<String> =
@@ -201,17 +207,17 @@ fn errors(to: &mut GateFindings, path: &Path, detail: &Detail) {
         let what = format!("LoadGen logged {}: {first}", counted(count, "error"));
         let why = "a run with errors is not valid, even where LoadGen reports VALID";
         let fix = "find the cause (for token counts: report at least 2 tokens for each sample), then run again";
-        to.refuse(GateCheck::LoadGenErrors, path, what, why, fix);
+        to.refuse(SubmissionCheck::LoadGenErrors, path, what, why, fix);
     }
     if detail.warnings > 0 {
         let what = format!("LoadGen logged {}", counted(detail.warnings, "warning"));
-        to.review(GateCheck::LoadGenWarnings, path, what, "reviewers read them", "read them at the end of the summary");
+        to.review(SubmissionCheck::LoadGenWarnings, path, what, "reviewers read them", "read them at the end of the summary");
     }
 }
 
 /// The log's scenario is the folder's, or one that it may be inferred from.
 pub(super) fn scenario(
-    to: &mut GateFindings,
+    to: &mut SubmissionFindings,
     folder: &Path,
     detail: &Detail,
     entry: &ResultEntry,
@@ -222,6 +228,6 @@ pub(super) fn scenario(
     if found != scenario.loadgen() {
         let what = format!("the run's scenario was {found}, the folder is {}", entry.scenario);
         let why = format!("{} is LoadGen's {}", scenario.title(), scenario.loadgen());
-        to.refuse(GateCheck::Scenario, &folder.join(FILES[1]), what, why, "put the logs of the right run there");
+        to.refuse(SubmissionCheck::Scenario, &folder.join(FILES[1]), what, why, "put the logs of the right run there");
     }
 }

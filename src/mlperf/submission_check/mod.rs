@@ -1,4 +1,4 @@
-//! The gate before a submission: what is wrong, where, why, and what to do.
+//! The submission check: what is wrong, where, why, and what to do.
 //!
 //! It gives two verdicts. *Refused*: MLCommons would not accept it. That has parity with the official checker of the round,
 //! which `tests/bench/published` compares on published results, and is stricter only where no published result is concerned:
@@ -9,17 +9,17 @@
 
 mod accuracy;
 mod audit;
+mod checks;
 mod consistency;
 mod finding;
-mod gate_check;
 mod limits;
 mod loadgen;
 mod names;
+mod package_lock;
 mod performance;
 mod power;
 mod power_samples;
 mod power_sessions;
-mod record;
 mod scenarios;
 mod settings;
 mod structure;
@@ -31,9 +31,9 @@ use std::path::Path;
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
-use finding::GateFindings;
-pub use finding::{FindingWeight, GateFinding};
-pub use gate_check::GateCheck;
+pub use checks::SubmissionCheck;
+use finding::SubmissionFindings;
+pub use finding::{FindingWeight, SubmissionFinding};
 pub use power::MeasuredPower;
 use scenarios::BenchmarkFolder;
 pub use settings::MEASUREMENT_FIELDS;
@@ -48,9 +48,10 @@ use crate::mlperf::layout::scenario_titled;
 use crate::spec::TestMode;
 
 /// What the checker of v4.1 did not refuse: results that MLCommons published for it lack these.
-const NOT_IN_V4_1: [GateCheck; 3] = [GateCheck::EqualIssue, GateCheck::SystemName, GateCheck::Calibration];
+const NOT_IN_V4_1: [SubmissionCheck; 3] =
+    [SubmissionCheck::EqualIssue, SubmissionCheck::SystemName, SubmissionCheck::Calibration];
 
-/// What the gate saw.
+/// What the submission check saw.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SubmissionReport {
     pub round: String,
@@ -59,10 +60,10 @@ pub struct SubmissionReport {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_examined: Vec<UnexaminedBenchmark>,
     /// The worst first, in the order of places.
-    pub findings: Vec<GateFinding>,
+    pub findings: Vec<SubmissionFinding>,
 }
 
-/// The folder of a benchmark, or of a result, that the gate does not know the rules of.
+/// The folder of a benchmark, or of a result, that the submission check does not know the rules of.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnexaminedBenchmark {
     /// The folder, below the submission.
@@ -127,7 +128,7 @@ impl SubmissionReport {
     }
 
     /// Findings of one weight, in the order of places.
-    pub fn of(&self, weight: FindingWeight) -> impl Iterator<Item = &GateFinding> {
+    pub fn of(&self, weight: FindingWeight) -> impl Iterator<Item = &SubmissionFinding> {
         self.findings.iter().filter(move |finding| finding.weight == weight)
     }
 }
@@ -155,7 +156,7 @@ pub fn round_of(root: &Path) -> Option<Round> {
 
 /// Everything that is wrong with the submission in `root`, the folder above `closed/` and `open/`.
 pub fn examine(root: &Path, round: &Round) -> SubmissionReport {
-    let mut to = GateFindings::new(root);
+    let mut to = SubmissionFindings::new(root);
     let mut results = Vec::new();
     let mut not_examined = Vec::new();
     let layout = SubmissionLayout::of(&round.name);
@@ -167,7 +168,7 @@ pub fn examine(root: &Path, round: &Round) -> SubmissionReport {
     }
     for submitter in submitters.iter().filter(|submitter| !submitter.systems.is_empty()) {
         // First of all, whether it is a rehearsal.
-        let locks = record::read(&mut to, submitter, round);
+        let locks = package_lock::read(&mut to, submitter, round);
         structure::submitter(&mut to, submitter, round);
         let traits = system::check(&mut to, submitter, round);
         let unknown = SystemTraits::default();
@@ -214,13 +215,13 @@ pub fn examine(root: &Path, round: &Round) -> SubmissionReport {
             Some(above) => format!("check {}, which holds the divisions", above.display()),
             None => "name the folder that holds closed/ or open/".to_owned(),
         };
-        to.refuse(GateCheck::Empty, root, what, why, fix);
+        to.refuse(SubmissionCheck::Empty, root, what, why, fix);
     }
     let mut findings = to.all;
     if round.name == "v4.1" {
-        let is_of_later = |finding: &&mut GateFinding| {
+        let is_of_later = |finding: &&mut SubmissionFinding| {
             NOT_IN_V4_1.contains(&finding.check)
-                || (finding.check == GateCheck::Scenario && finding.place.contains("/accuracy/"))
+                || (finding.check == SubmissionCheck::Scenario && finding.place.contains("/accuracy/"))
         };
         findings.iter_mut().filter(is_of_later).for_each(|finding| finding.weight = FindingWeight::Review);
     }
@@ -230,7 +231,7 @@ pub fn examine(root: &Path, round: &Round) -> SubmissionReport {
 
 /// One result, all of it.
 fn result(
-    to: &mut GateFindings,
+    to: &mut SubmissionFindings,
     entry: &ResultEntry,
     round: &Round,
     benchmark: &super::Benchmark,
@@ -263,7 +264,7 @@ fn result(
     audit::check(to, entry, benchmark, scenario);
     settings::check(to, entry, round, run_scenario, performance.as_ref());
     if let Some(lock) = lock {
-        record::check(to, entry, scenario, round, lock);
+        package_lock::check(to, entry, scenario, round, lock);
     }
     ExaminedResult {
         division: entry.submitter.division.clone(),

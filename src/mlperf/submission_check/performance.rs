@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use super::finding::{FindingWeight, GateFindings};
-use super::gate_check::GateCheck;
+use super::checks::SubmissionCheck;
+use super::finding::{FindingWeight, SubmissionFindings};
 use super::tree::ResultEntry;
 use super::{JudgedRun, limits, loadgen};
 use crate::files::read_text;
@@ -15,7 +15,7 @@ const SHORTEST_MS: f64 = 600_000.0;
 const ON_THE_EDGE: &str = "llama3.1-8b-edge";
 
 pub(super) fn check(
-    to: &mut GateFindings,
+    to: &mut SubmissionFindings,
     entry: &ResultEntry,
     round: &Round,
     benchmark: &Benchmark,
@@ -38,7 +38,7 @@ pub(super) fn check(
 }
 
 /// The official checker looks at `result_validity` and continues whatever its value.
-fn valid(to: &mut GateFindings, folder: &Path, detail: &Detail) {
+fn valid(to: &mut SubmissionFindings, folder: &Path, detail: &Detail) {
     let at = folder.join("mlperf_log_detail.txt");
     let text = detail.text("result_validity").unwrap_or("nothing");
     if text != "VALID" {
@@ -54,7 +54,7 @@ fn valid(to: &mut GateFindings, folder: &Path, detail: &Detail) {
         let what = format!("LoadGen reports {text} for this run{unmet}");
         let why = "only a run that LoadGen reports as VALID is a result; the official checker does not check this";
         to.refuse(
-            GateCheck::NotValid,
+            SubmissionCheck::NotValid,
             &at,
             what,
             why,
@@ -67,7 +67,7 @@ fn valid(to: &mut GateFindings, folder: &Path, detail: &Detail) {
         Some(stated) if stated != text => {
             let what = format!("it has {stated}, the detail log has {text}");
             to.refuse(
-                GateCheck::LogsDisagree,
+                SubmissionCheck::LogsDisagree,
                 &folder.join("mlperf_log_summary.txt"),
                 what,
                 "both are of one run",
@@ -77,7 +77,7 @@ fn valid(to: &mut GateFindings, folder: &Path, detail: &Detail) {
         None if folder.join("mlperf_log_summary.txt").is_file() => {
             let what = "it has no line `Result is :`";
             to.refuse(
-                GateCheck::TornLog,
+                SubmissionCheck::TornLog,
                 &folder.join("mlperf_log_summary.txt"),
                 what,
                 "the run was broken off",
@@ -88,7 +88,7 @@ fn valid(to: &mut GateFindings, folder: &Path, detail: &Detail) {
     }
 }
 
-fn duration(to: &mut GateFindings, at: &Path, detail: &Detail, scenario: MlperfScenario) {
+fn duration(to: &mut SubmissionFindings, at: &Path, detail: &Detail, scenario: MlperfScenario) {
     let requested = detail.number("effective_min_duration_ms");
     if requested.is_none_or(|requested| requested < SHORTEST_MS) {
         let what = format!(
@@ -97,7 +97,7 @@ fn duration(to: &mut GateFindings, at: &Path, detail: &Detail, scenario: MlperfS
         );
         let why = "every test of a language model lasts at least 600 s";
         to.refuse(
-            GateCheck::Duration,
+            SubmissionCheck::Duration,
             at,
             what,
             why,
@@ -107,7 +107,7 @@ fn duration(to: &mut GateFindings, at: &Path, detail: &Detail, scenario: MlperfS
     if let Some(most) = detail.number("effective_max_duration_ms").filter(|most| *most > 0.0 && *most < SHORTEST_MS) {
         let what = format!("max_duration was {most} ms: LoadGen stops before the rules allow it");
         to.refuse(
-            GateCheck::Duration,
+            SubmissionCheck::Duration,
             at,
             what,
             "every test lasts at least 600 s",
@@ -128,7 +128,7 @@ fn duration(to: &mut GateFindings, at: &Path, detail: &Detail, scenario: MlperfS
         let what = format!("by its own numbers it lasted {:.0} s", lasted / 1e3);
         let why = "every test of a language model lasts at least 600 s";
         to.refuse(
-            GateCheck::Duration,
+            SubmissionCheck::Duration,
             at,
             what,
             why,
@@ -138,14 +138,14 @@ fn duration(to: &mut GateFindings, at: &Path, detail: &Detail, scenario: MlperfS
 }
 
 fn samples(
-    to: &mut GateFindings,
+    to: &mut SubmissionFindings,
     at: &Path,
     detail: &Detail,
     benchmark: &Benchmark,
     scenario: MlperfScenario,
     entry: &ResultEntry,
 ) {
-    let mut less = |check: GateCheck, key: &str, least: u64, why: &str| match detail.count(key) {
+    let mut less = |check: SubmissionCheck, key: &str, least: u64, why: &str| match detail.count(key) {
         Some(found) if found >= least => {}
         found => {
             let found = found.map_or("not logged".to_owned(), |found| found.to_string());
@@ -154,38 +154,38 @@ fn samples(
         }
     };
     let whole = "the sample library holds the whole data set, so that no cache can hold all requested samples";
-    less(GateCheck::SampleCount, "effective_performance_sample_count", benchmark.performance_samples, whole);
+    less(SubmissionCheck::SampleCount, "effective_performance_sample_count", benchmark.performance_samples, whole);
     if scenario == MlperfScenario::Offline && entry.is_closed() {
         let why = "Offline asks for every sample at least once";
-        less(GateCheck::OfflineSamples, "effective_samples_per_query", benchmark.offline_min_samples, why);
+        less(SubmissionCheck::OfflineSamples, "effective_samples_per_query", benchmark.offline_min_samples, why);
     }
 }
 
 /// The data set as the run's sample library counted it. In Open it may be another.
-fn dataset(to: &mut GateFindings, at: &Path, detail: &Detail, benchmark: &Benchmark, entry: &ResultEntry) {
+fn dataset(to: &mut SubmissionFindings, at: &Path, detail: &Detail, benchmark: &Benchmark, entry: &ResultEntry) {
     let found = detail.count("qsl_reported_total_count");
     if found.is_none_or(|found| found < benchmark.dataset_samples) {
         let found = found.map_or("not logged".to_owned(), |found| found.to_string());
         let what = format!("qsl_reported_total_count is {found}, the benchmark has {}", benchmark.dataset_samples);
         let why = "a result is measured on the whole data set";
         let weight = if entry.is_closed() { FindingWeight::Refused } else { FindingWeight::Review };
-        to.find(weight, GateCheck::SampleCount, at, what, why, "run with the benchmark's whole data set");
+        to.find(weight, SubmissionCheck::SampleCount, at, what, why, "run with the benchmark's whole data set");
     }
 }
 
 /// Since v6.0 the official checker does not ask for it, and a published result is without.
-fn equal_issue(to: &mut GateFindings, at: &Path, detail: &Detail, entry: &ResultEntry) {
+fn equal_issue(to: &mut SubmissionFindings, at: &Path, detail: &Detail, entry: &ResultEntry) {
     if entry.is_closed() && detail.flag("effective_sample_concatenate_permutation") != Some(true) {
         let what = "equal issue (sample_concatenate_permutation) was off";
         let why = "in performance runs of language models each sample is issued equally often";
         let fix = "take it out of user.conf; audit tests turn it off themselves, results may not";
-        to.find(FindingWeight::of_older_checker(entry.layout), GateCheck::EqualIssue, at, what, why, fix);
+        to.find(FindingWeight::of_older_checker(entry.layout), SubmissionCheck::EqualIssue, at, what, why, fix);
     }
 }
 
 /// LoadGen runs on the host in Closed, on another machine in Network, and the name of the system under test shows which. In Open
 /// the description of the system decides.
-fn place(to: &mut GateFindings, at: &Path, detail: &Detail, entry: &ResultEntry) {
+fn place(to: &mut SubmissionFindings, at: &Path, detail: &Detail, entry: &ResultEntry) {
     let name = detail.text("sut_name").unwrap_or_default();
     let division = entry.submitter.division.as_str();
     let is_open_network = division == "open" && entry.traits.is_network;
@@ -196,16 +196,29 @@ fn place(to: &mut GateFindings, at: &Path, detail: &Detail, entry: &ResultEntry)
         let why = "`Network SUT` is in its name exactly when LoadGen is on another machine";
         // What a system is called in Closed is not looked at.
         let weight = if must { FindingWeight::Refused } else { FindingWeight::Review };
-        to.find(weight, GateCheck::Division, at, what, why, "pack it for the other division, or run it on the host");
+        to.find(
+            weight,
+            SubmissionCheck::Division,
+            at,
+            what,
+            why,
+            "pack it for the other division, or run it on the host",
+        );
     }
 }
 
 /// Settings that are for debugging or for audits, and never for a result.
-fn switches(to: &mut GateFindings, at: &Path, detail: &Detail) {
+fn switches(to: &mut SubmissionFindings, at: &Path, detail: &Detail) {
     for key in ["performance_issue_unique", "performance_issue_same"] {
         if detail.flag(&format!("effective_{key}")) == Some(true) {
             let why = "it makes LoadGen ask other samples than the rules say";
-            to.refuse(GateCheck::AuditSettings, at, format!("{key} was on"), why, "run again without audit.config");
+            to.refuse(
+                SubmissionCheck::AuditSettings,
+                at,
+                format!("{key} was on"),
+                why,
+                "run again without audit.config",
+            );
         }
     }
     for key in ["accuracy_log_probability", "accuracy_log_sampling_target"] {
@@ -213,7 +226,7 @@ fn switches(to: &mut GateFindings, at: &Path, detail: &Detail) {
             let what = format!("{key} was on: this is a run of an audit test");
             let why = "LoadGen took an audit.config; its log is no result";
             to.refuse(
-                GateCheck::AuditSettings,
+                SubmissionCheck::AuditSettings,
                 at,
                 what,
                 why,

@@ -7,8 +7,8 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::finding::GateFindings;
-use super::gate_check::GateCheck;
+use super::checks::SubmissionCheck;
+use super::finding::SubmissionFindings;
 use super::power_samples::{PowerAverage, PowerWindow};
 use super::power_sessions::{self, REPACK_HINT};
 use super::tree::{ResultEntry, files};
@@ -43,7 +43,7 @@ pub struct MeasuredPower {
 }
 
 pub(super) fn check(
-    to: &mut GateFindings,
+    to: &mut SubmissionFindings,
     entry: &ResultEntry,
     performance: Option<&Detail>,
     value: Option<f64>,
@@ -67,7 +67,7 @@ pub(super) fn check(
             let (testing, ranging) = (testing.1.watts, ranging.1.watts);
             let what = format!("testing draws {testing:.2} W, ranging {ranging:.2} W: {below:.2} % less");
             let why = "the ranges of the meter are those that ranging found; 5 % less at most";
-            to.refuse(GateCheck::Power, &run.join(SAMPLES), what, why, "measure both again");
+            to.refuse(SubmissionCheck::Power, &run.join(SAMPLES), what, why, "measure both again");
         }
     }
     let (window, average) = testing;
@@ -89,64 +89,69 @@ enum Meter {
 }
 
 /// The samples of a run while it lasted. None: there are none, which is reported.
-fn average(to: &mut GateFindings, run: &Path, detail: &Detail, meter: Meter) -> Option<(PowerWindow, PowerAverage)> {
+fn average(
+    to: &mut SubmissionFindings,
+    run: &Path,
+    detail: &Detail,
+    meter: Meter,
+) -> Option<(PowerWindow, PowerAverage)> {
     let at = run.join(SAMPLES);
     let text = read_text(&at).ok()?;
     let why = "power is measured while LoadGen runs";
     let times = detail.text("power_begin").zip(detail.text("power_end"));
     let Some(window) = times.and_then(|(begin, end)| PowerWindow::of(begin, end)) else {
         let what = "the run's log has no power_begin and power_end after it";
-        to.refuse(GateCheck::Power, &at, what, why, "pack the logs of the run again");
+        to.refuse(SubmissionCheck::Power, &at, what, why, "pack the logs of the run again");
         return None;
     };
     let average = match PowerAverage::of(&text, window) {
         Ok(average) => average,
         Err(error) => {
-            to.refuse(GateCheck::Power, &at, error.to_string(), "every sample is read", REPACK_HINT);
+            to.refuse(SubmissionCheck::Power, &at, error.to_string(), "every sample is read", REPACK_HINT);
             return None;
         }
     };
     if let Some(impossible) = average.impossible.as_ref().filter(|_| meter == Meter::FindsItsRange) {
         let why =
             "a meter that changes its range has no value; published results have such samples in their ranging run";
-        to.review(GateCheck::Power, &at, impossible.clone(), why, "measure again, if it is none of these");
+        to.review(SubmissionCheck::Power, &at, impossible.clone(), why, "measure again, if it is none of these");
     }
     if let Some(impossible) = average.impossible.as_ref().filter(|_| meter == Meter::Measures) {
         let why = "no system draws less than nothing, or an unknown power";
-        to.refuse(GateCheck::Power, &at, impossible.clone(), why, "measure again");
+        to.refuse(SubmissionCheck::Power, &at, impossible.clone(), why, "measure again");
     }
     if average.samples == 0 {
         let what = "it has no sample between the run's power_begin and power_end";
-        to.refuse(GateCheck::Power, &at, what, why, "pack the spl.txt of the run");
+        to.refuse(SubmissionCheck::Power, &at, what, why, "pack the spl.txt of the run");
         return None;
     }
     if average.left_out > 0 && average.impossible.is_none() {
         let what = format!("{} of its samples in the run are 0 W", average.left_out);
         let why = "the average leaves them out: a meter that lost its reading";
-        to.review(GateCheck::Power, &at, what, why, "measure again");
+        to.review(SubmissionCheck::Power, &at, what, why, "measure again");
     }
     if average.longest_gap > GAP_SECONDS {
         let what = format!("it has no sample for {:.0} s of the run", average.longest_gap);
-        to.review(GateCheck::Power, &at, what, "the meter takes one each second", "measure again");
+        to.review(SubmissionCheck::Power, &at, what, "the meter takes one each second", "measure again");
     }
     if (average.integrated_joules / average.joules - 1.0).abs() > TOLERANCE {
         let (mean, each) = (average.joules, average.integrated_joules);
         let what = format!("energy is {mean:.0} J by the mean, and {each:.0} J by the time between samples");
         let why = "samples are evenly spread over the run, or their mean is not its power";
-        to.review(GateCheck::Power, &at, what, why, "measure again");
+        to.review(SubmissionCheck::Power, &at, what, why, "measure again");
     }
     if average.product_deviation > TOLERANCE {
         let what = format!(
             "watts differ by up to {:.0} % from volts × amperes × power factor",
             average.product_deviation * 100.0
         );
-        to.review(GateCheck::Power, &at, what, "the meter computes one from the others", "measure again");
+        to.review(SubmissionCheck::Power, &at, what, "the meter computes one from the others", "measure again");
     }
     Some((window, average))
 }
 
 /// Until v5.1 the meter and its settings are described beside user.conf.
-fn descriptions(to: &mut GateFindings, entry: &ResultEntry) {
+fn descriptions(to: &mut SubmissionFindings, entry: &ResultEntry) {
     if entry.layout != SubmissionLayout::Split {
         return;
     }
@@ -155,20 +160,26 @@ fn descriptions(to: &mut GateFindings, entry: &ResultEntry) {
     for name in ["analyzer_table", "power_settings"] {
         if !there.iter().any(|file| file.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'))) {
             let why = "the meter and its settings are described";
-            to.refuse(GateCheck::Power, &folder.join(format!("{name}.md")), "it is missing", why, "write it");
+            to.refuse(SubmissionCheck::Power, &folder.join(format!("{name}.md")), "it is missing", why, "write it");
         }
     }
 }
 
 /// Refuses a folder that lacks one of the files, or has another one.
-fn exactly(to: &mut GateFindings, folder: &Path, needed: &[&str], allowed: &[&str]) {
+fn exactly(to: &mut SubmissionFindings, folder: &Path, needed: &[&str], allowed: &[&str]) {
     let there = files(folder);
     let why = "a result with power has exactly these files";
     for name in needed.iter().filter(|name| !there.iter().any(|file| file == *name)) {
-        to.refuse(GateCheck::Power, &folder.join(name), "it is missing", why, REPACK_HINT);
+        to.refuse(SubmissionCheck::Power, &folder.join(name), "it is missing", why, REPACK_HINT);
     }
     let is_known = |name: &str| [needed, allowed, &IGNORED].iter().any(|names| names.contains(&name));
     for name in there.iter().filter(|name| !is_known(name)) {
-        to.refuse(GateCheck::Power, &folder.join(name), "it is no file of a power measurement", why, "take it out");
+        to.refuse(
+            SubmissionCheck::Power,
+            &folder.join(name),
+            "it is no file of a power measurement",
+            why,
+            "take it out",
+        );
     }
 }

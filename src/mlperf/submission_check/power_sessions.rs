@@ -5,8 +5,8 @@ use std::path::Path;
 use serde_json::{Map, Value};
 use sha1::{Digest as _, Sha1};
 
-use super::finding::GateFindings;
-use super::gate_check::GateCheck;
+use super::checks::SubmissionCheck;
+use super::finding::SubmissionFindings;
 use super::power_samples::PowerWindow;
 use crate::files::read_bytes;
 use crate::mlperf::log::Detail;
@@ -34,7 +34,7 @@ const SAME: &str = "client and server are of one measurement";
 pub(super) const REPACK_HINT: &str = "pack the output of the power measurement again";
 
 /// The two files below `performance/`, where both are there.
-pub(super) fn check(to: &mut GateFindings, above: &Path) {
+pub(super) fn check(to: &mut SubmissionFindings, above: &Path) {
     let mut sessions = Vec::new();
     for name in ["client.json", "server.json"] {
         let at = above.join("power").join(name);
@@ -43,7 +43,7 @@ pub(super) fn check(to: &mut GateFindings, above: &Path) {
         let missing: Vec<&str> = FIELDS.into_iter().filter(|field| !fields.contains_key(*field)).collect();
         if !missing.is_empty() {
             let what = format!("these are missing in it: {}", missing.join(", "));
-            return to.refuse(GateCheck::Power, &at, what, "client and server record what they measured", REPACK_HINT);
+            return to.refuse(SubmissionCheck::Power, &at, what, "client and server record what they measured", REPACK_HINT);
         }
         sessions.push(fields);
     }
@@ -56,11 +56,11 @@ pub(super) fn check(to: &mut GateFindings, above: &Path) {
         ("uuid of the server", &client["uuid"]["server"], &server["uuid"]["server"]),
     ] {
         if a != b {
-            to.refuse(GateCheck::Power, &at, format!("the {of} is {b}, and {a} in client.json"), SAME, REPACK_HINT);
+            to.refuse(SubmissionCheck::Power, &at, format!("the {of} is {b}, and {a} in client.json"), SAME, REPACK_HINT);
         }
     }
     if server.get("debug").is_some_and(|debug| *debug != Value::Bool(false)) {
-        to.refuse(GateCheck::Power, &at, "`debug` is on", "the server measures without it", "measure again");
+        to.refuse(SubmissionCheck::Power, &at, "`debug` is on", "the server measures without it", "measure again");
     }
     for (mode, run) in [("ranging", "ranging"), ("testing", "run_1")] {
         phases(to, above, mode, run, [&client["phases"][mode], &server["phases"][mode]]);
@@ -68,7 +68,7 @@ pub(super) fn check(to: &mut GateFindings, above: &Path) {
 }
 
 /// The SHA-1 of each file.
-fn results(to: &mut GateFindings, above: &Path, client: &Map<String, Value>, server: &Map<String, Value>) {
+fn results(to: &mut SubmissionFindings, above: &Path, client: &Map<String, Value>, server: &Map<String, Value>) {
     let why = "the sessions of the measurement record the SHA-1 of each of its files";
     for name in RECORDED {
         let at = above.join(name);
@@ -82,12 +82,12 @@ fn results(to: &mut GateFindings, above: &Path, client: &Map<String, Value>, ser
             }
             _ => continue,
         };
-        to.refuse(GateCheck::Power, &at, what, why, REPACK_HINT);
+        to.refuse(SubmissionCheck::Power, &at, what, why, REPACK_HINT);
     }
 }
 
 /// When the phases of a mode began, which are four: before, during and after the run, and the end.
-fn phases(to: &mut GateFindings, above: &Path, mode: &str, run: &str, [client, server]: [&Value; 2]) {
+fn phases(to: &mut SubmissionFindings, above: &Path, mode: &str, run: &str, [client, server]: [&Value; 2]) {
     let at = above.join("power/server.json");
     let begins = |phases: &Value| -> Vec<f64> {
         phases.as_array().into_iter().flatten().filter_map(|phase| phase[0].as_f64()).collect()
@@ -95,12 +95,12 @@ fn phases(to: &mut GateFindings, above: &Path, mode: &str, run: &str, [client, s
     let (client, server) = (begins(client), begins(server));
     if client.len() != server.len() {
         let what = format!("{mode} has {} phases, and {} in client.json", server.len(), client.len());
-        return to.refuse(GateCheck::Power, &at, what, SAME, REPACK_HINT);
+        return to.refuse(SubmissionCheck::Power, &at, what, SAME, REPACK_HINT);
     }
     let apart = client.iter().zip(&server).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
     if apart > SAME_TIME {
         let what = format!("phases of {mode} begin up to {apart:.1} s apart in it and in client.json");
-        to.refuse(GateCheck::Power, &at, what, SAME, REPACK_HINT);
+        to.refuse(SubmissionCheck::Power, &at, what, SAME, REPACK_HINT);
     }
     let times = Detail::of(&above.join(run)).ok().and_then(|detail| {
         PowerWindow::of(detail.text("power_begin")?, detail.text("power_end")?).and_then(PowerWindow::since_epoch)
@@ -109,6 +109,6 @@ fn phases(to: &mut GateFindings, above: &Path, mode: &str, run: &str, [client, s
     let is_within = |time: f64| [0.0, SUMMER_TIME].iter().any(|off| (*from..*until).contains(&(time - off)));
     if !is_within(begin) || !is_within(end) {
         let what = format!("the run in {run}/ is not within the phase of {mode} that it belongs to");
-        to.refuse(GateCheck::Power, &at, what, "power is measured while LoadGen runs", REPACK_HINT);
+        to.refuse(SubmissionCheck::Power, &at, what, "power is measured while LoadGen runs", REPACK_HINT);
     }
 }

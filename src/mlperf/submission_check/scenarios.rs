@@ -1,7 +1,7 @@
 //! Which benchmarks and scenarios the round has, and which of them must be there together.
 
-use super::finding::GateFindings;
-use super::gate_check::GateCheck;
+use super::checks::SubmissionCheck;
+use super::finding::SubmissionFindings;
 use super::tree::{BenchmarkEntry, Submitter};
 use crate::mlperf::layout::scenario_titled;
 use crate::mlperf::{Benchmark, MlperfScenario, Round};
@@ -37,7 +37,7 @@ const GUESSED: [(&str, &str); 5] = [
 
 /// The benchmark that a folder is of; reports one that the round does not have.
 pub(super) fn folder<'a>(
-    to: &mut GateFindings,
+    to: &mut SubmissionFindings,
     submitter: &Submitter,
     round: &'a Round,
     found: &BenchmarkEntry,
@@ -70,30 +70,30 @@ pub(super) fn folder<'a>(
         let fix = near.unwrap_or_else(|| format!("take one of {}", names.collect::<Vec<_>>().join(", ")));
         let what = format!("{} is no benchmark of {}", found.name, round.name);
         let why = "nothing below it is judged; in Open, model_mapping.json names the benchmark of a model";
-        to.refuse(GateCheck::Benchmark, &found.folder, what, why, fix);
+        to.refuse(SubmissionCheck::Benchmark, &found.folder, what, why, fix);
     } else {
         let what = format!("{} has no benchmark {}; it was one in {}", round.name, found.name, others.join(", "));
         let fix = format!("take one of {}", names.collect::<Vec<_>>().join(", "));
-        to.refuse(GateCheck::Benchmark, &found.folder, what, "a round has its own benchmarks", fix);
+        to.refuse(SubmissionCheck::Benchmark, &found.folder, what, "a round has its own benchmarks", fix);
     }
     BenchmarkFolder::Unknown
 }
 
 /// The scenarios of one benchmark, by their folders.
-pub(super) fn check(to: &mut GateFindings, submitter: &Submitter, found: &BenchmarkEntry, benchmark: &Benchmark) {
+pub(super) fn check(to: &mut SubmissionFindings, submitter: &Submitter, found: &BenchmarkEntry, benchmark: &Benchmark) {
     let may: Vec<MlperfScenario> = benchmark.required.iter().chain(&benchmark.one_of).copied().collect();
     let mut there = Vec::new();
     for name in &found.scenarios {
         let at = found.folder.join(name);
         let Some(scenario) = scenario_titled(name) else {
             let why = "scenarios are Offline, Server, Interactive";
-            to.refuse(GateCheck::Scenario, &at, format!("{name:?} is no scenario"), why, "take it out");
+            to.refuse(SubmissionCheck::Scenario, &at, format!("{name:?} is no scenario"), why, "take it out");
             continue;
         };
         if scenario.title() != name {
             let fix = format!("call it {}", scenario.title());
             to.review(
-                GateCheck::Scenario,
+                SubmissionCheck::Scenario,
                 &at,
                 format!("it is called {name:?}"),
                 "other scripts distinguish upper and lower case",
@@ -104,7 +104,7 @@ pub(super) fn check(to: &mut GateFindings, submitter: &Submitter, found: &Benchm
         if submitter.division != "open" && !may.contains(&scenario) {
             let what = format!("{name} is no scenario of {}", found.name);
             let why = "a closed result is in one of the benchmark's scenarios";
-            to.refuse(GateCheck::Scenario, &at, what, why, "take it out, or submit it to Open");
+            to.refuse(SubmissionCheck::Scenario, &at, what, why, "take it out, or submit it to Open");
         }
     }
     if submitter.division == "open" {
@@ -113,7 +113,7 @@ pub(super) fn check(to: &mut GateFindings, submitter: &Submitter, found: &Benchm
     for scenario in benchmark.required.iter().filter(|scenario| !there.contains(scenario)) {
         let what = format!("{} is missing", scenario.title());
         to.refuse(
-            GateCheck::MissingScenario,
+            SubmissionCheck::MissingScenario,
             &found.folder,
             what,
             "a closed benchmark has all its required scenarios",
@@ -124,7 +124,7 @@ pub(super) fn check(to: &mut GateFindings, submitter: &Submitter, found: &Benchm
         let names: Vec<&str> = benchmark.one_of.iter().map(|scenario| scenario.title()).collect();
         let what = format!("none of {} is there", names.join(", "));
         to.refuse(
-            GateCheck::MissingScenario,
+            SubmissionCheck::MissingScenario,
             &found.folder,
             what,
             "a closed benchmark has one of them in addition to Offline",

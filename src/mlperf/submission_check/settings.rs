@@ -5,8 +5,8 @@ use std::path::Path;
 use indexmap::IndexMap;
 use serde_json::Value;
 
-use super::finding::{FindingWeight, GateFindings};
-use super::gate_check::GateCheck;
+use super::checks::SubmissionCheck;
+use super::finding::{FindingWeight, SubmissionFindings};
 use super::tree::{ResultEntry, files};
 use crate::files::{read_bytes, read_text};
 use crate::mlperf::log::Detail;
@@ -42,7 +42,7 @@ const IN_FORCE: [(&str, &str, f64); 11] = [
 ];
 
 pub(super) fn check(
-    to: &mut GateFindings,
+    to: &mut SubmissionFindings,
     entry: &ResultEntry,
     round: &Round,
     scenario: MlperfScenario,
@@ -58,7 +58,7 @@ pub(super) fn check(
         };
         let fix = "pack again; `mlperf: { package: … }` writes it";
         match std::fs::metadata(&at).map(|meta| meta.len()) {
-            Ok(0) => to.refuse(GateCheck::EmptyFile, &at, "it is empty", why, fix),
+            Ok(0) => to.refuse(SubmissionCheck::EmptyFile, &at, "it is empty", why, fix),
             Ok(_) => {}
             Err(error) => to.refuse_unread(&at, &error, why, fix),
         }
@@ -83,17 +83,23 @@ pub(super) fn check(
 }
 
 /// Until v5.1 the source has a folder, or a file that names one, for each benchmark.
-fn source_of_benchmark(to: &mut GateFindings, entry: &ResultEntry) {
+fn source_of_benchmark(to: &mut SubmissionFindings, entry: &ResultEntry) {
     let source = entry.submitter.folder.join(entry.layout.source());
     let has_own = [entry.benchmark, entry.official].iter().any(|name| source.join(name).exists());
     if entry.layout == SubmissionLayout::Split && source.is_dir() && !has_own {
         let at = source.join(entry.benchmark);
         let why = "until v5.1 each benchmark has a folder of its own under code/";
-        to.refuse(GateCheck::Source, &at, "it is missing", why, "put the code, or a README.md that names it, there");
+        to.refuse(
+            SubmissionCheck::Source,
+            &at,
+            "it is missing",
+            why,
+            "put the code, or a README.md that names it, there",
+        );
     }
 }
 
-fn measurements(to: &mut GateFindings, entry: &ResultEntry, folder: &Path) {
+fn measurements(to: &mut SubmissionFindings, entry: &ResultEntry, folder: &Path) {
     let name = match entry.layout {
         SubmissionLayout::Single => Some("measurements.json".to_owned()).filter(|name| folder.join(name).is_file()),
         SubmissionLayout::Split => files(folder)
@@ -106,7 +112,13 @@ fn measurements(to: &mut GateFindings, entry: &ResultEntry, folder: &Path) {
             SubmissionLayout::Single => "since v6.0 it is in the result's folder",
             SubmissionLayout::Split => "until v5.1 it is under measurements/, named after the system",
         };
-        to.refuse(GateCheck::MissingFile, &at, "there is no measurements' JSON", why, "pack again for this round");
+        to.refuse(
+            SubmissionCheck::MissingFile,
+            &at,
+            "there is no measurements' JSON",
+            why,
+            "pack again for this round",
+        );
         return;
     };
     let at = folder.join(name);
@@ -117,7 +129,7 @@ fn measurements(to: &mut GateFindings, entry: &ResultEntry, folder: &Path) {
         Ok(fields) => fields,
         Err(error) => {
             to.refuse(
-                GateCheck::UnreadableJSON,
+                SubmissionCheck::UnreadableJSON,
                 &at,
                 error,
                 "it describes how the model was made",
@@ -133,13 +145,13 @@ fn measurements(to: &mut GateFindings, entry: &ResultEntry, folder: &Path) {
             let fix = format!("`mlperf.package.measurements.{field}: {example}`");
             let weight = super::system::weight_of_empty(value);
             let why = format!("the rules require {meaning}");
-            to.find(weight, GateCheck::Measurements, &at, format!("`{field}` {what}"), why, fix);
+            to.find(weight, SubmissionCheck::Measurements, &at, format!("`{field}` {what}"), why, fix);
         }
     }
 }
 
 /// Checks user.conf by the rules, and against the effective settings in the log.
-fn conf(to: &mut GateFindings, at: &Path, text: &str, request: &TestRequest, performance: Option<&Detail>) {
+fn conf(to: &mut SubmissionFindings, at: &Path, text: &str, request: &TestRequest, performance: Option<&Detail>) {
     for (line, wrong) in conf::review(text, request) {
         let place = if line == 0 { String::new() } else { format!("line {line}: ") };
         let key = wrong.at.last().map(|key| format!("`{key}` ")).unwrap_or_default();
@@ -149,10 +161,10 @@ fn conf(to: &mut GateFindings, at: &Path, text: &str, request: &TestRequest, per
         let fix = wrong.hint.unwrap_or_else(|| "take it out, and run again without it".to_owned());
         // What a rehearsal shortens goes by the names that its log's findings have.
         let check = match wrong.at.last().map(String::as_str) {
-            Some("min_duration") => GateCheck::Duration,
-            Some("min_query_count" | "performance_sample_count_override") => GateCheck::SampleCount,
-            Some("accuracy_sample_count_override") => GateCheck::AccuracySamples,
-            _ => GateCheck::UserConf,
+            Some("min_duration") => SubmissionCheck::Duration,
+            Some("min_query_count" | "performance_sample_count_override") => SubmissionCheck::SampleCount,
+            Some("accuracy_sample_count_override") => SubmissionCheck::AccuracySamples,
+            _ => SubmissionCheck::UserConf,
         };
         let weight = if is_forbidden { FindingWeight::Refused } else { FindingWeight::Review };
         to.find(weight, check, at, format!("{place}{key}{}", wrong.what), wrong.rule, fix);
@@ -183,7 +195,7 @@ fn conf(to: &mut GateFindings, at: &Path, text: &str, request: &TestRequest, per
                 in_force / factor
             );
             let why = "user.conf is what the run was made with";
-            to.review(GateCheck::UserConf, at, what, why, "pack the user.conf next to the run's logs");
+            to.review(SubmissionCheck::UserConf, at, what, why, "pack the user.conf next to the run's logs");
         }
     }
 }

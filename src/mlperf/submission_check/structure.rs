@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use super::finding::{FindingWeight, GateFindings};
-use super::gate_check::GateCheck;
+use super::checks::SubmissionCheck;
+use super::finding::{FindingWeight, SubmissionFindings};
 use super::tree::{DIVISIONS, Submitter, files, folders};
 use crate::mlperf::{PackageProvenance, REHEARSAL_FILE, REPORT_FOLDER, Round, SubmissionLayout};
 
@@ -11,34 +11,48 @@ use crate::mlperf::{PackageProvenance, REHEARSAL_FILE, REPORT_FOLDER, Round, Sub
 const BESIDE: [&str; 4] = [".git", ".github", "assets", REPORT_FOLDER];
 
 /// Above the submitters: only divisions, and texts for readers.
-pub(super) fn root(to: &mut GateFindings, root: &Path, layout: SubmissionLayout) {
+pub(super) fn root(to: &mut SubmissionFindings, root: &Path, layout: SubmissionLayout) {
     let weight = FindingWeight::of_older_checker(layout);
     let why = "beside closed/, open/ and network/ there are texts (.md, .pdf) at most";
     let is_text = |name: &str| [".md", ".pdf"].iter().any(|end| name.ends_with(end));
     for name in files(root).iter().filter(|name| !is_text(name)) {
-        to.find(weight, GateCheck::StrayFile, &root.join(name), "it is outside of every division", why, "take it out");
+        to.find(
+            weight,
+            SubmissionCheck::StrayFile,
+            &root.join(name),
+            "it is outside of every division",
+            why,
+            "take it out",
+        );
     }
     let is_stray = |name: &&String| !DIVISIONS.contains(&name.as_str()) && !BESIDE.contains(&name.as_str());
     for name in folders(root).iter().filter(is_stray) {
-        to.review(GateCheck::StrayFile, &root.join(name), "it is no division", why, "take it out");
+        to.review(SubmissionCheck::StrayFile, &root.join(name), "it is no division", why, "take it out");
     }
     for division in DIVISIONS {
         for name in files(&root.join(division)) {
             let at = root.join(division).join(name);
-            to.find(weight, GateCheck::StrayFile, &at, "it is outside of every submitter's folder", why, "take it out");
+            to.find(
+                weight,
+                SubmissionCheck::StrayFile,
+                &at,
+                "it is outside of every submitter's folder",
+                why,
+                "take it out",
+            );
         }
     }
 }
 
 /// A folder below a division without `results/`. The checkers until v5.1 pass it over.
-pub(super) fn no_results(to: &mut GateFindings, submitter: &Submitter, layout: SubmissionLayout) {
+pub(super) fn no_results(to: &mut SubmissionFindings, submitter: &Submitter, layout: SubmissionLayout) {
     if !submitter.folder.join("results").is_dir() {
         let what = "it has no results/, and is no submitter's";
         let why =
             "since v6.0 the official checker ends at a folder below a division without results/, and judges nothing";
         to.find(
             FindingWeight::of_newer_checker(layout),
-            GateCheck::Layout,
+            SubmissionCheck::Layout,
             &submitter.folder,
             what,
             why,
@@ -48,14 +62,14 @@ pub(super) fn no_results(to: &mut GateFindings, submitter: &Submitter, layout: S
 }
 
 /// Of one submitter with results.
-pub(super) fn submitter(to: &mut GateFindings, submitter: &Submitter, round: &Round) {
+pub(super) fn submitter(to: &mut SubmissionFindings, submitter: &Submitter, round: &Round) {
     let layout = SubmissionLayout::of(&round.name);
     let source = submitter.folder.join(layout.source());
     if files_of(&source).next().is_none() {
         let what = if source.is_dir() { "it is empty" } else { "it is missing" };
         let why = "the code that made the results goes with them";
         let fix = format!("`mlperf.package.source: FOLDER`; {}/ in a folder of `assemble --logs`", layout.source());
-        to.refuse(GateCheck::Source, &source, what, why, fix);
+        to.refuse(SubmissionCheck::Source, &source, what, why, fix);
     }
     let documentation = submitter.folder.join("documentation");
     // What packing puts there explains nothing.
@@ -63,7 +77,7 @@ pub(super) fn submitter(to: &mut GateFindings, submitter: &Submitter, round: &Ro
     if files_of(&documentation).all(|name| is_own(&name)) {
         let why = "calibration and bandwidth are explained there";
         to.review(
-            GateCheck::Documentation,
+            SubmissionCheck::Documentation,
             &documentation,
             "there is none",
             why,
@@ -75,19 +89,19 @@ pub(super) fn submitter(to: &mut GateFindings, submitter: &Submitter, round: &Ro
 }
 
 /// How the model was quantized, which Closed has to explain.
-fn calibration(to: &mut GateFindings, submitter: &Submitter, layout: SubmissionLayout) {
+fn calibration(to: &mut SubmissionFindings, submitter: &Submitter, layout: SubmissionLayout) {
     let names = ["calibration.md", "documentation/calibration.md"];
     if submitter.division != "open" && !names.iter().any(|name| submitter.folder.join(name).is_file()) {
         let what = "there is no calibration.md, here or in the submitter's folder";
         let why = "a closed result explains how its model was quantized";
         let at = submitter.folder.join("documentation");
         let weight = FindingWeight::of_older_checker(layout);
-        to.find(weight, GateCheck::Calibration, &at, what, why, "write documentation/calibration.md");
+        to.find(weight, SubmissionCheck::Calibration, &at, what, why, "write documentation/calibration.md");
     }
 }
 
 /// Folders that only the other layout has.
-fn other_layout(to: &mut GateFindings, submitter: &Submitter, round: &Round, layout: SubmissionLayout) {
+fn other_layout(to: &mut SubmissionFindings, submitter: &Submitter, round: &Round, layout: SubmissionLayout) {
     let (name, strays): (_, &[&str]) = match layout {
         SubmissionLayout::Single => ("v5.1", &["measurements", "compliance", "code"]),
         SubmissionLayout::Split => ("v6.0", &["src"]),
@@ -99,7 +113,7 @@ fn other_layout(to: &mut GateFindings, submitter: &Submitter, round: &Round, lay
             round.name,
             layout.source()
         );
-        to.review(GateCheck::Layout, &stray, what, why, "pack again for this round");
+        to.review(SubmissionCheck::Layout, &stray, what, why, "pack again for this round");
     }
 }
 

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 
-use super::finding::{FindingWeight, GateFindings};
-use super::gate_check::GateCheck;
+use super::checks::SubmissionCheck;
+use super::finding::{FindingWeight, SubmissionFindings};
 use super::tree::{Submitter, SystemTraits, files};
 use crate::files::read_bytes;
 pub(super) use crate::mlperf::system::is_meaningful;
@@ -33,7 +33,11 @@ const NETWORK_FIELDS: [&str; 12] = [
 const TEXTS: [&str; 7] = ["division", "submitter", "status", "system_type", IS_NETWORK, "hw_notes", "sw_notes"];
 
 /// All systems of a submitter: those with results and those that are described. Gives the traits of those with results.
-pub(super) fn check(to: &mut GateFindings, submitter: &Submitter, round: &Round) -> BTreeMap<String, SystemTraits> {
+pub(super) fn check(
+    to: &mut SubmissionFindings,
+    submitter: &Submitter,
+    round: &Round,
+) -> BTreeMap<String, SystemTraits> {
     let mut all = BTreeMap::new();
     let layout = SubmissionLayout::of(&round.name);
     let folder = submitter.folder.join("systems");
@@ -49,7 +53,7 @@ pub(super) fn check(to: &mut GateFindings, submitter: &Submitter, round: &Round)
             };
             let why = "a folder under results/ and its JSON under systems/ have one name, letter by letter";
             to.refuse(
-                GateCheck::SystemName,
+                SubmissionCheck::SystemName,
                 &at,
                 what,
                 why,
@@ -71,14 +75,14 @@ pub(super) fn check(to: &mut GateFindings, submitter: &Submitter, round: &Round)
             };
             let what = format!("`system_type` is {is}, and {} is for {other} systems", found.name);
             let why = "each benchmark is for datacenter systems, for the edge, or for both";
-            to.refuse(GateCheck::SystemFields, &at, what, why, format!("`system_type: {other}`"));
+            to.refuse(SubmissionCheck::SystemFields, &at, what, why, format!("`system_type: {other}`"));
         }
     }
     for name in described.iter().filter(|name| !submitter.systems.iter().any(|system| system.name == **name)) {
         let at = folder.join(format!("{name}.json"));
         let weight = FindingWeight::of_older_checker(layout);
         let why = "a described system has results";
-        to.find(weight, GateCheck::SystemName, &at, "no result is of this system", why, "take it out");
+        to.find(weight, SubmissionCheck::SystemName, &at, "no result is of this system", why, "take it out");
     }
     all
 }
@@ -92,7 +96,7 @@ pub(super) fn weight_of_empty(value: Option<&Value>) -> FindingWeight {
 }
 
 /// Numbers, lists and flags where the official checker wants a text.
-fn texts(to: &mut GateFindings, at: &Path, fields: &Map<String, Value>) {
+fn texts(to: &mut SubmissionFindings, at: &Path, fields: &Map<String, Value>) {
     let is_other = |value: &&Value| !value.is_string() && !value.is_null();
     for name in TEXTS {
         let Some(value) = fields.get(name).filter(is_other) else { continue };
@@ -102,13 +106,19 @@ fn texts(to: &mut GateFindings, at: &Path, fields: &Map<String, Value>) {
         }
         let what = format!("`{name}` is no text: {value}");
         let fix = if name == IS_NETWORK { "take it out, or write \"true\" in quotes" } else { "write it in quotes" };
-        to.refuse(GateCheck::SystemFields, at, what, "the official checker reads it as a text, and ends there", fix);
+        to.refuse(
+            SubmissionCheck::SystemFields,
+            at,
+            what,
+            "the official checker reads it as a text, and ends there",
+            fix,
+        );
     }
 }
 
 /// None: it cannot be read.
 fn check_description(
-    to: &mut GateFindings,
+    to: &mut SubmissionFindings,
     at: &Path,
     submitter: &Submitter,
     layout: SubmissionLayout,
@@ -119,7 +129,7 @@ fn check_description(
     let fields = match read {
         Ok(fields) => fields,
         Err(error) => {
-            to.refuse(GateCheck::UnreadableJSON, at, error, "it describes the system", "make it a JSON object");
+            to.refuse(SubmissionCheck::UnreadableJSON, at, error, "it describes the system", "make it a JSON object");
             return None;
         }
     };
@@ -133,7 +143,7 @@ fn check_description(
         let fix = format!("`mlperf.package.system_json.{}: {}`", field.name, field.example);
         to.find(
             weight_of_empty(value),
-            GateCheck::SystemFields,
+            SubmissionCheck::SystemFields,
             at,
             format!("`{}` {what}", field.name),
             format!("the rules require {}", field.meaning),
@@ -142,7 +152,7 @@ fn check_description(
     }
     texts(to, at, &fields);
     for wrong in wrong_values(&fields) {
-        to.refuse(GateCheck::SystemFields, at, wrong.what, wrong.why, wrong.fix);
+        to.refuse(SubmissionCheck::SystemFields, at, wrong.what, wrong.why, wrong.fix);
     }
     for (name, expected) in [("submitter", &submitter.name), ("division", &submitter.division)] {
         let text = fields.get(name).and_then(Value::as_str).unwrap_or_default();
@@ -152,7 +162,7 @@ fn check_description(
             let weight = if same { FindingWeight::Review } else { FindingWeight::Refused };
             to.find(
                 weight,
-                GateCheck::SystemFields,
+                SubmissionCheck::SystemFields,
                 at,
                 what,
                 "both are one name, letter by letter",
@@ -164,7 +174,7 @@ fn check_description(
     if is_network != (submitter.division == "network") && submitter.division != "open" {
         let what = format!("`is_network` is {is_network} in the division {}", submitter.division);
         to.refuse(
-            GateCheck::SystemFields,
+            SubmissionCheck::SystemFields,
             at,
             what,
             "only the Network division has LoadGen on another machine",
@@ -177,7 +187,7 @@ fn check_description(
 
 /// Whether the system is behind a network; reports what its description lacks then. Since v6.0 the official checker asks for
 /// it wherever `is_network` has a text, `"false"`, too.
-fn network(to: &mut GateFindings, at: &Path, fields: &Map<String, Value>, layout: SubmissionLayout) -> bool {
+fn network(to: &mut SubmissionFindings, at: &Path, fields: &Map<String, Value>, layout: SubmissionLayout) -> bool {
     let text = fields.get(IS_NETWORK).and_then(Value::as_str).unwrap_or_default();
     let is_network = text.eq_ignore_ascii_case("true");
     let is_asked_for = is_network || layout == SubmissionLayout::Single && !text.is_empty();
@@ -189,7 +199,7 @@ fn network(to: &mut GateFindings, at: &Path, fields: &Map<String, Value>, layout
         } else {
             ("since v6.0 the official checker asks for them wherever `is_network` has a text", "take `is_network` out")
         };
-        to.refuse(GateCheck::SystemFields, at, what, why, fix);
+        to.refuse(SubmissionCheck::SystemFields, at, what, why, fix);
     }
     is_network
 }

@@ -379,8 +379,8 @@ impl StageChecker<'_> {
             self.push_error(&["bench", "stop"], "needs `requests`", "offline sends everything at once", hint);
         }
         if let Some(limits) = &bench.limits {
-            let has_promise = bench.slo.is_some() || limits.ttft_p99.is_some() || limits.tpot_p99.is_some();
-            if limits.goodput.is_some() && !has_promise {
+            let has_slo = bench.slo.is_some() || limits.ttft_p99.is_some() || limits.tpot_p99.is_some();
+            if limits.goodput.is_some() && !has_slo {
                 let hint = Some("add `slo: { ttft: 450ms, tpot: 40ms }`".to_owned());
                 self.push_error(
                     &["bench", "limits", "goodput"],

@@ -78,7 +78,7 @@ pub struct ComparedResult {
     pub searched: Option<SearchedRate>,
     /// Of a search: the limits that the rate meets. With other limits there is another rate.
     pub(in crate::report) searched_limits: Option<String>,
-    /// What only a gate looks at: more statistics of the measures, and the percentiles that count failures, which may be infinite.
+    /// What only a condition looks at: more statistics of the measures, and the percentiles that count failures, which may be infinite.
     pub(super) gate_measures: Vec<Measure>,
 }
 

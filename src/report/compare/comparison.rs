@@ -120,7 +120,7 @@ pub struct Comparison {
     /// Of two searches: the rates that they found.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub found_rates: Option<[SearchedRate; 2]>,
-    /// Of what only a gate looks at.
+    /// Of what only a condition looks at.
     #[serde(skip)]
     gate_deltas: Vec<Delta>,
 }
@@ -190,11 +190,11 @@ impl Comparison {
     }
 
     pub fn find(&self, metric: &str, stat: &str) -> Option<&Delta> {
-        self.gated().find(|delta| delta.metric == metric && delta.stat == stat)
+        self.checkable().find(|delta| delta.metric == metric && delta.stat == stat)
     }
 
-    /// All rows that a gate may name.
-    pub(super) fn gated(&self) -> impl Iterator<Item = &Delta> {
+    /// All rows that a condition may name.
+    pub(super) fn checkable(&self) -> impl Iterator<Item = &Delta> {
         self.deltas.iter().chain(&self.gate_deltas)
     }
 }

@@ -95,7 +95,7 @@ impl std::fmt::Display for FailCondition {
     }
 }
 
-/// The outcome of a comparison for a gate.
+/// The outcome of a comparison for a condition.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FailConditionOutcome<'a> {
     /// The difference is beyond the limit. With runs on both sides this is shown at 95 %; with one run on a side it is
@@ -111,7 +111,7 @@ impl FailCondition {
     pub fn outcome<'a>(&self, comparison: &'a Comparison) -> Result<FailConditionOutcome<'a>, NoDifference> {
         let Some(delta) = comparison.find(&self.metric, &self.stat) else {
             let known = comparison
-                .gated()
+                .checkable()
                 .map(|delta| {
                     if delta.stat.is_empty() {
                         delta.metric.clone()

@@ -125,7 +125,7 @@ impl Ratios {
     }
 
     /// Whether a column is of a simulated server.
-    pub fn any_simulated(&self) -> bool {
+    fn any_simulated(&self) -> bool {
         self.measured.iter().any(|one| one.simulated == Some(true))
     }
 

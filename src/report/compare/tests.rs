@@ -1,4 +1,4 @@
-//! Differences: judged by runs, reproducible, and gated.
+//! Differences: judged by runs, reproducible, and checked against conditions.
 
 use serde_json::{Value, json};
 
@@ -206,8 +206,11 @@ fn a_gate_is_read_and_looks_at_one_difference() {
     let b = [measured_run("b", "one", |_| 110.0)];
     let comparison = compare(&a, &b);
     let trips = |text: &str| {
-        let gate: FailCondition = text.parse()?;
-        Ok::<_, Box<dyn std::error::Error>>(matches!(gate.outcome(&comparison)?, FailConditionOutcome::Exceeded(_)))
+        let condition: FailCondition = text.parse()?;
+        Ok::<_, Box<dyn std::error::Error>>(matches!(
+            condition.outcome(&comparison)?,
+            FailConditionOutcome::Exceeded(_)
+        ))
     };
     assert!(trips("ttft_p99>5%").unwrap());
     assert!(trips("ttft_p99 > +5%").unwrap());
@@ -221,17 +224,17 @@ fn a_gate_is_read_and_looks_at_one_difference() {
 
 #[test]
 fn with_several_runs_a_gate_needs_the_difference_to_be_shown() {
-    let gate: FailCondition = "ttft_mean > +5%".parse().unwrap();
+    let condition: FailCondition = "ttft_mean > +5%".parse().unwrap();
     let clear = compare(&runs("a", 1, 1.0), &runs("b", 77, 1.2));
-    assert!(matches!(gate.outcome(&clear), Ok(FailConditionOutcome::Exceeded(_))));
+    assert!(matches!(condition.outcome(&clear), Ok(FailConditionOutcome::Exceeded(_))));
     let kept = compare(&runs("a", 1, 1.0), &runs("b", 77, 1.02));
-    assert!(matches!(gate.outcome(&kept), Ok(FailConditionOutcome::Passed(_))));
+    assert!(matches!(condition.outcome(&kept), Ok(FailConditionOutcome::Passed(_))));
     // Two runs that differ by 30 %, against two that differ as much: the means are 7 % apart, and that may be chance.
     let two = |name: &str, values: [f64; 2]| {
         values.map(|value| measured_run(name, &value.to_string(), move |_| value)).to_vec()
     };
     let chance = compare(&two("a", [85.0, 115.0]), &two("b", [92.0, 122.0]));
-    assert!(matches!(gate.outcome(&chance), Ok(FailConditionOutcome::Inconclusive(_))));
+    assert!(matches!(condition.outcome(&chance), Ok(FailConditionOutcome::Inconclusive(_))));
 }
 
 #[test]
@@ -265,8 +268,8 @@ fn output_rates_of_other_counts_are_not_subtracted() {
     assert_eq!((tokens.percent, tokens.judgement), (None, None));
     assert_eq!(tokens.unlike, ["tokens: the server: usage.completion_tokens / chunks, each counted as one token"]);
     assert!(apart.find("requests_full", "").unwrap().percent.is_some(), "requests are requests");
-    let gate: FailCondition = "output_tokens < -5%".parse().unwrap();
-    assert!(!matches!(gate.outcome(&apart), Ok(FailConditionOutcome::Exceeded(_))));
+    let condition: FailCondition = "output_tokens < -5%".parse().unwrap();
+    assert!(!matches!(condition.outcome(&apart), Ok(FailConditionOutcome::Exceeded(_))));
     let alike = compare(run("a", usage, 8_000.0), run("b", usage, 7_000.0));
     assert_eq!(alike.find("output_tokens", "").unwrap().percent, Some(-12.5));
 }
@@ -449,11 +452,11 @@ fn searches_are_compared_by_the_rates_that_they_found() {
     let judgement = |a, b| compared(a, b).find(FOUND_RATE, "").and_then(|delta| delta.judgement);
     assert_eq!(judgement(search(fast, limit), search(slow, limit)), Some(Judgement::Worse));
     assert_eq!(judgement(search(slow, limit), search(near, limit)), Some(Judgement::CannotTell));
-    let gate: FailCondition = "found_rate<-2%".parse().unwrap();
+    let condition: FailCondition = "found_rate<-2%".parse().unwrap();
     let unclear = compared(search(near, limit), search(slow, limit));
-    assert!(matches!(gate.outcome(&unclear), Ok(FailConditionOutcome::Inconclusive(_))));
+    assert!(matches!(condition.outcome(&unclear), Ok(FailConditionOutcome::Inconclusive(_))));
     let lower = compared(search(fast, limit), search(slow, limit));
-    assert!(matches!(gate.outcome(&lower), Ok(FailConditionOutcome::Exceeded(_))));
+    assert!(matches!(condition.outcome(&lower), Ok(FailConditionOutcome::Exceeded(_))));
     let text = text(&[search(slow, limit), search(fast, limit)], &[better], crate::report::Styler::OFF);
     assert!(text.contains("found_rate: 10 (9 … 11) / 20 (18 … 22) requests/s"), "{text}");
     let unlike = compared(search(slow, limit), search(fast, "TTFT p99 ≤ 900ms"));
@@ -476,12 +479,12 @@ fn a_rate_that_is_a_lower_bound_is_not_subtracted() {
     let above = json!({ "rate": 450.0, "low": 390.0, "high": 500.0, "probes": 9, "slope": 7.0 });
     let above = search(390.0, bounds(), above, Value::Null);
     let within = search(350.0, bounds(), Value::Null, json!(380.0));
-    let gate: FailCondition = "found_rate<-2%".parse().unwrap();
+    let condition: FailCondition = "found_rate<-2%".parse().unwrap();
     for (a, b) in [(&open(), &within), (&within, &open()), (&open(), &open()), (&above, &within)] {
         let compared = Comparison::of(a, b, CompareRules::default());
         let delta = compared.find(FOUND_RATE, "").unwrap();
         assert_eq!((delta.percent, delta.judgement), (None, None), "{delta:?}");
-        assert!(matches!(gate.outcome(&compared), Err(NoDifference::Unlike { .. })));
+        assert!(matches!(condition.outcome(&compared), Err(NoDifference::Unlike { .. })));
     }
     let sets = [open(), above];
     let compared = Comparison::of(&sets[0], &sets[1], CompareRules::default());

@@ -1,5 +1,5 @@
 //! The pages that stay, of a run and of a comparison: one self-contained HTML file each, readable in light, dark and on paper, without JavaScript and
-//! without a network. Pictures are SVG drawn here; text from outside is escaped by the template or by `markup::escape`.
+//! without a network. Pictures are SVG drawn here; text from outside is escaped by the template or by `escape`.
 
 mod axis;
 mod bench;

@@ -63,7 +63,9 @@ pub(super) fn draw(plan: &Plan, run_state: &RunState) -> Option<String> {
         let (x, y) = corner(places[at]);
         let state = run_state.tasks.get(&task.id).map(|entry| entry.state);
         let mut class = match state {
-            Some(TaskPhase::Ran | TaskPhase::Running | TaskPhase::Up | TaskPhase::Retrying) => "node ran".to_owned(),
+            Some(TaskPhase::Ran | TaskPhase::Running | TaskPhase::Serving | TaskPhase::Retrying) => {
+                "node ran".to_owned()
+            }
             Some(TaskPhase::Failed) => "node failed".to_owned(),
             Some(TaskPhase::Skipped | TaskPhase::Cancelled) => "node idle".to_owned(),
             Some(TaskPhase::Cached) | None => "node cached".to_owned(),

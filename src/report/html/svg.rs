@@ -1,6 +1,6 @@
 //! The few SVG elements that the pictures need.
 
-use crate::report::markup::escape;
+use crate::report::escape::escape;
 use crate::units::grouped;
 use std::fmt::Write as _;
 

@@ -117,7 +117,7 @@ fn limits(report: &SweepReport, metric: LimitedMetric) -> Vec<(f64, String)> {
     let mut all: Vec<(f64, String)> =
         p99.map(|limit| (limit, format!("limit of p99: {} ms", number(limit)))).into_iter().collect();
     all.extend(further.map(|limit| (limit.ms, format!("limit {}: {} ms", limit.key(), number(limit.ms)))));
-    // Without an SLO of their own requests are promised the limits.
+    // Without an SLO of their own, requests have the limits as theirs.
     let slo = slo.filter(|slo| all.iter().all(|(limit, _)| (limit - slo).abs() > 1e-9));
     all.extend(slo.map(|slo| (slo, format!("SLO of each request: {} ms", number(slo)))));
     all

@@ -84,7 +84,8 @@ pub struct TaskState {
 pub enum TaskPhase {
     Running,
     /// A service that is ready.
-    Up,
+    #[serde(rename = "up")]
+    Serving,
     Ran,
     Cached,
     Skipped,
@@ -97,7 +98,7 @@ pub enum TaskPhase {
 impl TaskPhase {
     pub const ALL: [Self; 8] = [
         Self::Running,
-        Self::Up,
+        Self::Serving,
         Self::Ran,
         Self::Cached,
         Self::Skipped,
@@ -107,13 +108,13 @@ impl TaskPhase {
     ];
 
     pub const fn is_finished(self) -> bool {
-        !matches!(self, Self::Running | Self::Up | Self::Retrying)
+        !matches!(self, Self::Running | Self::Serving | Self::Retrying)
     }
 
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Running => "running",
-            Self::Up => "up",
+            Self::Serving => "up",
             Self::Ran => "ran",
             Self::Cached => "cached",
             Self::Skipped => "skipped",
@@ -196,12 +197,12 @@ impl RunState {
 
     /// The next event, at an unknown time.
     pub fn fold(&mut self, event: &Event) {
-        self.take(event, None);
+        self.apply(event, None);
     }
 
     /// The next event, `seconds` after the run started.
     pub fn fold_at(&mut self, event: &Event, seconds: f64) {
-        self.take(event, Some(seconds));
+        self.apply(event, Some(seconds));
     }
 
     /// How many tasks are finished, in any way.
@@ -267,7 +268,7 @@ impl RunState {
         entry
     }
 
-    fn take(&mut self, event: &Event, at: Option<f64>) {
+    fn apply(&mut self, event: &Event, at: Option<f64>) {
         match event {
             Event::RunStarted { run, manifest, params, settings: _, tasks, jobs, at, pid: _ } => {
                 self.run = Some(run.clone());
@@ -318,7 +319,7 @@ impl RunState {
                 groups.shrink_to_fit();
             }
             Event::ServiceReady { task, endpoints, seconds } => {
-                let entry = self.set(task, TaskPhase::Up, at);
+                let entry = self.set(task, TaskPhase::Serving, at);
                 entry.service = true;
                 entry.ready = Some(*seconds);
                 entry.endpoints.clone_from(endpoints);
@@ -361,7 +362,7 @@ impl RunState {
             Event::Notice { task, text } => self.notices.push(Notice { task: task.clone(), text: text.clone() }),
             Event::Progress { task, text, done, total, live } => {
                 // Progress events may come late; they never bring a task back, and a server that is ready no longer loads.
-                let is_over = |entry: &TaskState| entry.state.is_finished() || entry.state == TaskPhase::Up;
+                let is_over = |entry: &TaskState| entry.state.is_finished() || entry.state == TaskPhase::Serving;
                 if let Some(entry) = self.tasks.get_mut(task).filter(|entry| !is_over(entry)) {
                     let progress = TaskProgress { text: text.clone(), done: *done, total: *total, live: *live };
                     entry.progress = Some(Box::new(progress));
@@ -382,7 +383,7 @@ const fn count_of(tally: &mut TaskTally, state: TaskPhase) -> Option<&mut usize>
         TaskPhase::Skipped => Some(&mut tally.skipped),
         TaskPhase::Failed => Some(&mut tally.failed),
         TaskPhase::Cancelled => Some(&mut tally.cancelled),
-        TaskPhase::Running | TaskPhase::Up | TaskPhase::Retrying => None,
+        TaskPhase::Running | TaskPhase::Serving | TaskPhase::Retrying => None,
     }
 }
 

@@ -127,7 +127,7 @@ fn show(bar: &ProgressBar, task: &TaskId, entry: &TaskState, since: Instant, sty
     } else {
         bar.set_style(style(styler, SPINNER));
         let state = match entry.state {
-            TaskPhase::Up => format!("up {for_long}"),
+            TaskPhase::Serving => format!("up {for_long}"),
             TaskPhase::Retrying => format!("{for_long}, waiting for the next attempt"),
             _ if entry.service => format!("{for_long}, starting"),
             _ => for_long,

@@ -174,13 +174,13 @@ pub fn failed(task: &TaskId, entry: &TaskState, failure: &Failure, styler: Style
     let mut out = String::new();
     let took = entry.seconds.map(duration_text).filter(|took| !failure.what.contains(took));
     let after = took.map(|took| format!(" after {took}")).unwrap_or_default();
-    let tries = if entry.attempts > 1 { format!(" (attempt {})", entry.attempts) } else { String::new() };
+    let attempt = if entry.attempts > 1 { format!(" (attempt {})", entry.attempts) } else { String::new() };
     let word = match failure.kind {
         FailureKind::Interrupted => "interrupted",
         FailureKind::Invalid(verdict) => verdict.as_str(),
         _ => "failed",
     };
-    let head = styler.tone(TextRole::Bad, format!("✗ {task} {word}{after}{tries}"));
+    let head = styler.tone(TextRole::Bad, format!("✗ {task} {word}{after}{attempt}"));
     let _ = writeln!(out, "\n{head}: {}", clean(failure_text(failure)));
     let mut line = |name: &str, text: &str| {
         // A script keeps its lines, so that it can be read and copied.

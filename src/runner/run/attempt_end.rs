@@ -67,7 +67,7 @@ impl<W: TaskExecutor> Runner<W> {
         let task = self.task(ix);
         let is_measured = matches!(failure.kind, FailureKind::Invalid(_));
         let is_full = self.cache.home().is_full();
-        // What is left is in the way of the next try, unless that goes on with it, or it is a result.
+        // What is left is in the way of the next attempt, unless that goes on with it, or it is a result.
         let is_removed =
             is_full && !task.resume && !is_measured && folder.take_if(|folder| discard(folder).is_ok()).is_some();
         // Often the stage could not even log why.
@@ -111,12 +111,12 @@ impl<W: TaskExecutor> Runner<W> {
         }
         let rule = task.retry.as_ref().filter(|rule| rule.lower.is_none());
         let rule = rule.filter(|rule| !rule.on_oom || failure.out_of_memory.is_some());
-        let tries = 1 + rule.map_or(0, |r| r.times);
-        // Without its server a new try would have no endpoint to connect to.
+        let attempts = 1 + rule.map_or(0, |r| r.times);
+        // Without its server a new attempt would have no endpoint to connect to.
         let hopeless = blamed.is_some()
             || matches!(failure.kind, FailureKind::Refused | FailureKind::Differs | FailureKind::Interrupted);
         let is_over = self.stop.is_requested() || self.schedule.is_halted();
-        if running.attempt >= tries || hopeless || is_over {
+        if running.attempt >= attempts || hopeless || is_over {
             return self.fail(ix, running.attempt, failure, seconds);
         }
         // Another step may have its slots by now: it waits for its turn.

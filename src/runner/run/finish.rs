@@ -24,11 +24,11 @@ impl<W: TaskExecutor> Runner<W> {
 
     /// Whether the run may go on with an output; reports what the user should know about it.
     pub(super) fn passes(&self, ix: TaskIndex, record: &TaskRecord) -> Result<(), Failure> {
-        if self.options.gate.is_open() {
+        if self.options.output_check.is_open() {
             return Ok(());
         }
         let task = self.task(ix);
-        for text in self.options.gate.check(&task, &self.cache.folder(record), &record.digest)? {
+        for text in self.options.output_check.check(&task, &self.cache.folder(record), &record.digest)? {
             (self.emit)(Event::Notice { task: Some(task.id.clone()), text });
         }
         Ok(())

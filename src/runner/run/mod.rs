@@ -1,4 +1,4 @@
-//! The one loop: queries the schedule, looks in the cache, starts tries, handles their results.
+//! The one loop: queries the schedule, looks in the cache, starts attempts, handles their results.
 
 mod announce_services;
 mod attempt_end;
@@ -37,9 +37,9 @@ enum RunnerMessage {
     /// A step has ended, and its large output is being hashed.
     Hashing(TaskIndex),
     AttemptEnded(TaskIndex, AttemptOutcome),
-    /// The pause before the next try has ended, after this failure.
+    /// The pause before the next attempt has ended, after this failure.
     RetryDue(TaskIndex, Box<Failure>),
-    /// The same, when the key is computed again before the next try.
+    /// The same, when the key is computed again before the next attempt.
     RekeyDue(TaskIndex, Box<Failure>),
 }
 
@@ -70,7 +70,7 @@ struct Runner<W> {
     task_by_key: HashMap<Digest, TaskIndex>,
     outputs: Vec<Option<TaskOutput>>,
     running: BTreeMap<TaskIndex, Running>,
-    /// Tries that were thrown away because an input changed under them.
+    /// Attempts that were thrown away because an input changed under them.
     stale: BTreeMap<TaskIndex, u32>,
     /// Attempts that lost their machine.
     lost_machine_attempts: BTreeMap<TaskIndex, u32>,
@@ -78,8 +78,8 @@ struct Runner<W> {
     stopped_by_server: BTreeMap<TaskIndex, TaskIndex>,
     /// Of those, the ones that wait for a restart of their server.
     to_repeat: BTreeSet<TaskIndex>,
-    /// Tries of tasks whose key is computed again before the next one.
-    tries: BTreeMap<TaskIndex, u32>,
+    /// Attempts of tasks whose key is computed again before the next one.
+    attempts: BTreeMap<TaskIndex, u32>,
     /// The caller has the addresses of its services.
     services_announced: bool,
     /// Groups of tasks that were started together.
@@ -123,7 +123,7 @@ pub async fn run<W: TaskExecutor>(
         lost_machine_attempts: BTreeMap::new(),
         stopped_by_server: BTreeMap::new(),
         to_repeat: BTreeSet::new(),
-        tries: BTreeMap::new(),
+        attempts: BTreeMap::new(),
         services_announced: false,
         batches: 0,
         summary: RunSummary::default(),
@@ -228,7 +228,7 @@ impl<W: TaskExecutor> Runner<W> {
         let tasks: Vec<SharedTask> = starts.iter().map(|start| self.task(start.task)).collect();
         let slots = Batches::new(&self.run, &mut self.batches).assign_slots(&tasks);
         for (start, slot) in starts.into_iter().zip(slots) {
-            let attempt = 1 + self.tries.get(&start.task).copied().unwrap_or_default();
+            let attempt = 1 + self.attempts.get(&start.task).copied().unwrap_or_default();
             self.start(start.task, attempt, start.gpus, slot);
         }
     }
@@ -238,7 +238,7 @@ impl<W: TaskExecutor> Runner<W> {
         let Some(keyed) = self.keyed(ix) else { return };
         let service = task.lifetime == Lifetime::Service;
         let mut why = if attempt > 1 {
-            vec![format!("try {attempt}")]
+            vec![format!("attempt {attempt}")]
         } else if service {
             Vec::new()
         } else {

@@ -1,4 +1,4 @@
-//! Further tries. Before some of them the key is computed again: what a retry lowered because memory ran out, servers that are started again,
+//! Further attempts. Before some of them the key is computed again: what a retry lowered because memory ran out, servers that are started again,
 //! and steps that gave their slots back.
 //!
 //! The lower number is written down first, by the key of the task as the manifest has it. Then the task is looked up again:
@@ -16,7 +16,7 @@ use crate::runner::schedule::{ScheduleState, TaskIndex};
 use crate::runner::task_executor::TaskExecutor;
 
 /// Frequent saves of a file should not keep a stage running for ever.
-const STALE_TRIES: u32 = 3;
+const STALE_ATTEMPTS: u32 = 3;
 
 impl<W: TaskExecutor> Runner<W> {
     /// Whether a server that did not come up is started again as it is.
@@ -38,9 +38,9 @@ impl<W: TaskExecutor> Runner<W> {
         }
         match failure.kind {
             FailureKind::InputChanged => {
-                let tries = self.stale.entry(ix).or_default();
-                *tries += 1;
-                (*tries < STALE_TRIES).then(|| format!("{}; it is run again", failure.what))
+                let attempts = self.stale.entry(ix).or_default();
+                *attempts += 1;
+                (*attempts < STALE_ATTEMPTS).then(|| format!("{}; it is run again", failure.what))
             }
             FailureKind::Lost if !self.stop.is_requested() => {
                 let times = self.lost_machine_attempts.entry(ix).or_default();
@@ -90,7 +90,7 @@ impl<W: TaskExecutor> Runner<W> {
         false
     }
 
-    /// Reports a try that failed, and begins the next one with its key computed again.
+    /// Reports an attempt that failed, and begins the next one with its key computed again.
     pub(super) fn retry_rekeyed(&mut self, ix: TaskIndex, running: Running, failure: Failure, seconds: f64) {
         (self.emit)(Event::TaskFailed {
             task: self.id(ix).clone(),
@@ -99,7 +99,7 @@ impl<W: TaskExecutor> Runner<W> {
             will_retry: true,
             seconds,
         });
-        self.tries.insert(ix, running.attempt);
+        self.attempts.insert(ix, running.attempt);
         match self.task(ix).lifetime {
             Lifetime::Step => drop(self.running.insert(ix, running)),
             Lifetime::Service => self.schedule.down(ix),
@@ -107,7 +107,7 @@ impl<W: TaskExecutor> Runner<W> {
         self.after_pause(ix, RunnerMessage::RekeyDue(ix, Box::new(failure)));
     }
 
-    /// The next try of a step that has kept its slots and its key. `failure`: of the one before.
+    /// The next attempt of a step that has kept its slots and its key. `failure`: of the one before.
     pub(super) fn retry(&mut self, ix: TaskIndex, failure: Failure) {
         let Some(running) = self.running.remove(&ix) else { return };
         let is_server_restarted = self.forget_server_end(ix);
@@ -115,7 +115,7 @@ impl<W: TaskExecutor> Runner<W> {
             return self.fail(ix, running.attempt, failure, 0.0);
         }
         if is_server_restarted {
-            self.tries.insert(ix, running.attempt);
+            self.attempts.insert(ix, running.attempt);
             return self.schedule.rekey(ix);
         }
         self.start(ix, running.attempt + 1, running.gpus, None);
@@ -144,14 +144,14 @@ impl<W: TaskExecutor> Runner<W> {
         }
     }
 
-    /// Forgets that a server of a step ended during the pause: a failure of the next try has another cause. Returns whether that server
+    /// Forgets that a server of a step ended during the pause: a failure of the next attempt has another cause. Returns whether that server
     /// is started again.
     fn forget_server_end(&mut self, ix: TaskIndex) -> bool {
         self.stopped_by_server.remove(&ix);
         self.to_repeat.remove(&ix)
     }
 
-    /// How a task ends that cannot have its next try after the pause.
+    /// How a task ends that cannot have its next attempt after the pause.
     fn end_of_retries(&self, ix: TaskIndex, mut failure: Failure) -> Option<Failure> {
         if self.stop.is_requested() {
             return Some(Failure::new(FailureKind::Interrupted, "interrupted before the next attempt"));
@@ -176,7 +176,7 @@ impl<W: TaskExecutor> Runner<W> {
         key_of(&self.plan, &task, facts, upstream, &self.cache, &self.digests)
     }
 
-    /// Sends a message when the pause before the next try has ended.
+    /// Sends a message when the pause before the next attempt has ended.
     pub(super) fn after_pause(&self, ix: TaskIndex, msg: RunnerMessage) {
         let delay = self.task(ix).retry.as_ref().map_or(Duration::ZERO, |rule| rule.delay);
         let (send, stop) = (self.send.clone(), self.stop.clone());

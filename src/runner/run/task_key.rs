@@ -58,7 +58,7 @@ impl<W: TaskExecutor> Runner<W> {
             return self.key(ix);
         }
         let forced = self.options.forced[ix as usize];
-        if forced && keyed.lowered.is_some() && !self.tries.contains_key(&ix) {
+        if forced && keyed.lowered.is_some() && !self.attempts.contains_key(&ix) {
             // A forced task runs with the manifest's value.
             self.cache.forget_lowered(&keyed.base);
             return self.key(ix);

@@ -239,7 +239,7 @@ fn a_server_that_is_started_again_has_its_dependents_looked_up_again() {
         (s.state(0), s.state(1), s.state(2)),
         (ScheduleState::Keyed, ScheduleState::Running, ScheduleState::ComputingKey)
     );
-    // One that ran is looked up again by the loop, when its try has ended.
+    // One that ran is looked up again by the loop, when its attempt has ended.
     s.rekey(1);
     assert_eq!(s.next_to_key(), Some(1));
     s.set_cache_miss(1);

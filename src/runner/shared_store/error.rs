@@ -50,10 +50,10 @@ impl SharedStoreError {
                 "credentials are taken from the environment (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_ACCOUNT_NAME and …_KEY) or the machine's own role; they need to read, write and list"
             }
             Self::Damaged { .. } => {
-                "it is made here and stored there again; `regatta cache push MANIFEST --verify` checks and repairs the rest"
+                "it is made here and stored there again; `regatta store push MANIFEST --verify` checks and repairs the rest"
             }
             Self::Untrusted { .. } => {
-                "it is made here; where it is right, `regatta cache push MANIFEST --sign-key FILE` signs it, or its key belongs into the file of --trusted-keys"
+                "it is made here; where it is right, `regatta store push MANIFEST --sign-key FILE` signs it, or its key belongs into the file of --trusted-keys"
             }
             Self::Newer { .. } => "it stays as it is; a Regatta as new can read it",
             Self::Local(_) | Self::LeftOut(_) => "",

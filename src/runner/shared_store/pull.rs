@@ -16,7 +16,7 @@ use super::store_state::StoreState;
 use crate::event::Event;
 use crate::files::Digest;
 use crate::runner::OutputRequest;
-use crate::runner::store::{FinishedOutput, HashedFolder, Incoming, ParcelItem, free_bytes};
+use crate::runner::store::{FinishedOutput, HashedFolder, IncomingOutput, PortableItem, free_bytes};
 use crate::units::size;
 
 /// The output of a key; `None`: it is not there.
@@ -36,7 +36,7 @@ pub(super) async fn pull(
     }
     has_room(inner, &shared)?;
     let incoming = Arc::new(inner.cache.incoming(&wanted.digest)?);
-    let items: Arc<[ParcelItem]> = shared.items.clone().into();
+    let items: Arc<[PortableItem]> = shared.items.clone().into();
     let sealed = match fill(inner, wanted, &shared, &incoming, &items).await {
         Ok(sealed) => sealed,
         Err(error) => {
@@ -90,8 +90,8 @@ async fn fill(
     inner: &Arc<StoreState>,
     wanted: &OutputRequest,
     shared: &SharedOutput,
-    incoming: &Arc<Incoming>,
-    items: &Arc<[ParcelItem]>,
+    incoming: &Arc<IncomingOutput>,
+    items: &Arc<[PortableItem]>,
 ) -> Result<HashedFolder, SharedStoreError> {
     let (folder, list) = (Arc::clone(incoming), Arc::clone(items));
     let mut missing = spawn_blocking_io(move || folder.lay_out(&list)).await??;
@@ -141,17 +141,17 @@ async fn fill(
 }
 
 /// Files with other content than the record lists.
-fn mismatched_files(items: &[ParcelItem], sealed: &HashedFolder) -> Vec<usize> {
+fn mismatched_files(items: &[PortableItem], sealed: &HashedFolder) -> Vec<usize> {
     let found: HashMap<&PathBuf, Option<Digest>> =
         sealed.entries.iter().map(|entry| (&entry.path, entry.digest)).collect();
-    let differs = |item: &ParcelItem| item.is_file() && found.get(&item.path).copied().flatten() != item.digest;
+    let differs = |item: &PortableItem| item.is_file() && found.get(&item.path).copied().flatten() != item.digest;
     (0..items.len()).filter(|at| differs(&items[*at])).collect()
 }
 
 async fn fetch_all(
     inner: &Arc<StoreState>,
-    incoming: &Arc<Incoming>,
-    items: &Arc<[ParcelItem]>,
+    incoming: &Arc<IncomingOutput>,
+    items: &Arc<[PortableItem]>,
     missing: &[usize],
     twins: &HashMap<Digest, PathBuf>,
     progress: &Arc<Progress>,
@@ -195,8 +195,8 @@ async fn fetch_all(
 /// One request for all of it. Its bytes are checked when the folder is sealed, like all others.
 async fn small(
     inner: &StoreState,
-    incoming: &Arc<Incoming>,
-    item: ParcelItem,
+    incoming: &Arc<IncomingOutput>,
+    item: PortableItem,
     digest: Digest,
     progress: &Progress,
 ) -> Result<(), SharedStoreError> {
@@ -215,8 +215,8 @@ async fn small(
 /// Parts beside each other, those that are here already left out.
 async fn large(
     inner: &Arc<StoreState>,
-    incoming: &Arc<Incoming>,
-    item: &ParcelItem,
+    incoming: &Arc<IncomingOutput>,
+    item: &PortableItem,
     digest: Digest,
     progress: &Arc<Progress>,
     coming: &mut JoinSet<Result<(), SharedStoreError>>,

@@ -20,7 +20,7 @@ use super::record::SharedOutput;
 use super::scan::{ScanPatterns, ScanResult};
 use super::store_state::{Shareability, StoreState};
 use crate::files::{Digest, cores};
-use crate::runner::store::{ParcelItem, TaskRecord, link_escape};
+use crate::runner::store::{PortableItem, TaskRecord, link_escape};
 
 /// The outcome of sharing an output.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -144,7 +144,7 @@ fn has_damaged_file(inner: &StoreState, record: &TaskRecord) -> bool {
         })
 }
 
-fn unfit_for_others(folder: &Path, items: &[ParcelItem]) -> Option<String> {
+fn unfit_for_others(folder: &Path, items: &[PortableItem]) -> Option<String> {
     if let Some(why) = link_escape(items) {
         return Some(why);
     }
@@ -155,7 +155,7 @@ fn unfit_for_others(folder: &Path, items: &[ParcelItem]) -> Option<String> {
 }
 
 /// Each content once: digest → path and size.
-fn unique(items: &[ParcelItem]) -> BTreeMap<Digest, (PathBuf, u64)> {
+fn unique(items: &[PortableItem]) -> BTreeMap<Digest, (PathBuf, u64)> {
     let files = items.iter().filter(|item| item.is_file());
     files.filter_map(|item| Some((item.digest?, (item.path.clone(), item.size)))).collect()
 }

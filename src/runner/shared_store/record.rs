@@ -10,7 +10,7 @@ use super::signed_json;
 use crate::event::{Done, TaskId};
 use crate::files::Digest;
 use crate::runner::signing::{SignatureError, SigningKey, TrustedKeys};
-use crate::runner::store::{ParcelItem, TaskKey, digest_of, unfit};
+use crate::runner::store::{PortableItem, TaskKey, digest_of, unfit};
 
 /// Goes up when a reader of the version before would misunderstand it.
 const VERSION: u32 = 1;
@@ -55,7 +55,7 @@ pub(super) struct SharedOutput {
     /// RFC 3339, UTC.
     pub at: String,
     pub program: String,
-    pub items: Vec<ParcelItem>,
+    pub items: Vec<PortableItem>,
 }
 
 /// The field of records of every version.
@@ -104,7 +104,7 @@ impl SharedOutput {
         record: &crate::runner::store::TaskRecord,
         fields: TaskKey,
         machine: BTreeMap<String, String>,
-        items: Vec<ParcelItem>,
+        items: Vec<PortableItem>,
     ) -> Self {
         Self {
             version: VERSION,
@@ -131,7 +131,7 @@ mod tests {
 
     fn shared() -> SharedOutput {
         let fields = TaskKey::of_action(r#"{"shell":"x\ny"}"#);
-        let item = |path: &str, kind, digest| ParcelItem {
+        let item = |path: &str, kind, digest| PortableItem {
             path: path.into(),
             kind,
             size: 3,

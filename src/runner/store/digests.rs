@@ -14,7 +14,7 @@ use walkdir::WalkDir;
 
 use super::durable::{PathError, is_there};
 use super::file_stamp::FileStamp;
-use super::outputs::hash_file;
+use super::folder_digest::hash_file;
 use super::{StateFolder, sealed};
 use crate::files::{Digest, Hasher, is_absence, open_regular};
 

@@ -1,18 +1,18 @@
-//! What failed tries left: a link for each task to the output folder of its last one.
+//! What failed attempts left: a link for each task to the output folder of its last one.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 use super::durable::{PathError, discard, items_in, point};
-use super::home::{is_output_name, is_resumed};
 use super::output_cache::OutputCache;
 use super::result_files::has_result;
+use super::state_folder::{is_output_name, is_resumed};
 use crate::event::TaskId;
 use crate::files::Digest;
 
 impl OutputCache {
-    /// Keeps what a failed try left, for inspection; the try before it is removed, unless later ones go on in it or it is a result.
+    /// Keeps what a failed attempt left, for inspection; the attempt before it is removed, unless later ones go on in it or it is a result.
     /// `None` if there was nothing in it.
     ///
     /// # Errors
@@ -30,7 +30,7 @@ impl OutputCache {
         Ok(point(&link, folder).is_ok().then(|| folder.to_owned()))
     }
 
-    /// Forgets what a failed try left, once the task is done under a key. What tries of another key go on in stays: another manifest has a
+    /// Forgets what a failed attempt left, once the task is done under a key. What attempts of another key go on in stays: another manifest has a
     /// task of that name, or this one with other parameters.
     pub fn clear_failed(&self, task: &TaskId, key: &Digest) {
         if !self.has_failed.load(Ordering::Relaxed) {
@@ -46,7 +46,7 @@ impl OutputCache {
         }
     }
 
-    /// What a failed try left, and may be removed. `None` where the link leads to an output that a record names, or out of the outputs, as
+    /// What a failed attempt left, and may be removed. `None` where the link leads to an output that a record names, or out of the outputs, as
     /// a damaged one does, or to a result, which is that of its run whatever its verdict.
     fn failed_folder(&self, link: &Path) -> Option<PathBuf> {
         let folder = fs::read_link(link).ok()?;

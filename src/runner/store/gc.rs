@@ -9,10 +9,10 @@ use std::sync::Arc;
 use walkdir::WalkDir;
 
 use super::durable::{PathError, WithPath as _, discard, half_written_by, is_there, items_in};
-use super::home::{RESUMED, is_output_name};
 use super::own_items::is_own_file;
 use super::result_files::has_result;
 use super::resumed_folders::is_resumed_by;
+use super::state_folder::{RESUMED, is_output_name};
 use super::{OutputCache, StateFolder, TaskRecord, read_journal, runs, tags_of};
 use crate::event::{Event, RunId, TaskId};
 use crate::files::is_absence;
@@ -82,7 +82,7 @@ fn why_unrecorded(path: &Path, folder: &str, records: &[Arc<TaskRecord>]) -> Str
     }
 }
 
-/// Leftovers of a crash: files and links that were being replaced, and output folders of tries that did not end (no record
+/// Leftovers of a crash: files and links that were being replaced, and output folders of attempts that did not end (no record
 /// and no run with a tag names them, they were never shown, nothing continues in them, they are no result).
 ///
 /// # Errors

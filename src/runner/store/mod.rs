@@ -15,7 +15,7 @@
 //!   shipped/             copies of input files that the program has in it
 //!   clients/             another state folder, of benchmarks beside `regatta serve`
 //!   arrays/              scripts of job arrays, and what the batch system prints for their elements
-//!   failed/<task>        → the output folder of the last failed try
+//!   failed/<task>        → the output folder of the last failed attempt
 //!   lowered/<key>.json   what a retry lowered for a task of that key, because memory ran out
 //!   bench/<digest>/      the manifest of a `regatta bench` line; the newest 100
 //!   plans/<id>.plan      a manifest compiled to a plan; `.from`: its digest, and what it was compiled from
@@ -31,9 +31,9 @@
 //! When a *record* names it: a sealed line appended to `records` by one write, after the folder was hashed. A
 //! half-written folder has no record, so it cannot be taken for a whole one. The folder is not renamed: builds
 //! bake the path of their output folder into their files (CMake trees, virtual environments), and a rename would
-//! break them. Its name ends in a number that is new for every try, because a run counts on from the time at which
+//! break them. Its name ends in a number that is new for every attempt, because a run counts on from the time at which
 //! it began: a writer that outlived its run writes beside, never into, what a later run accepts. A stage with `resume` goes on in the
-//! folder that its last try left, until that is accepted: then the next try has a new one.
+//! folder that its last attempt left, until that is accepted: then the next attempt has a new one.
 //!
 //! Before an output is used, its files are compared with the record (size, times, inode; content when those
 //! differ). What was changed or deleted is made again.
@@ -44,15 +44,15 @@
 //! everything before the last `synced` line in `records`; what was recorded after it is read and hashed again
 //! before it is trusted (it carries another boot id).
 
-mod arrays;
+mod array_files;
 mod digests;
 mod durable;
 mod explain;
 mod failed_attempts;
 mod file_stamp;
+mod folder_digest;
 mod gc;
-mod home;
-mod incoming;
+mod incoming_output;
 mod jobs;
 mod journal;
 mod key;
@@ -61,7 +61,6 @@ mod line_file;
 mod lock;
 mod named_file;
 mod output_cache;
-mod outputs;
 mod own_items;
 mod parallel_map;
 mod parsed_records;
@@ -76,15 +75,16 @@ mod resumed_folders;
 mod run_tags;
 mod sealed;
 mod sealed_json;
+mod state_folder;
 
-pub use arrays::ArrayFiles;
+pub use array_files::ArrayFiles;
 pub use digests::{Digests, InputError, InputState};
 pub use durable::{PathError, WithPath, discard, is_there, items_in, move_items, point, replace};
 pub use explain::explain;
 pub use file_stamp::{EntryKind, FileStamp};
+pub use folder_digest::{HashedFolder, ListedFolder, list_folder};
 pub use gc::{Garbage, garbage, remove, unfinished, unfinished_plans};
-pub use home::{StateFolder, is_output_elsewhere};
-pub use incoming::{Incoming, PartialFile, free_bytes};
+pub use incoming_output::{IncomingOutput, PartialFile, free_bytes};
 pub use jobs::{JobFolder, JobOwner, abandoned, left_running, superseded};
 pub use journal::{
     Journal, ReadJournal, ended_well, fold_journal, last_run, name_run, read_journal, readable_runs, runs,
@@ -94,11 +94,11 @@ pub use latest::Latest;
 pub use lock::{LockAttempt, LockHolder, ProjectLock, has_no_locks};
 pub use named_file::{append_named, copy_named, write_named};
 pub use output_cache::{FinishedOutput, Lookup, OutputCache, Resumes};
-pub use outputs::{HashedFolder, ListedFolder, list_folder};
 pub use own_items::StateItems;
 pub use plan_cache::{CompilerId, NoOpConditions, PlanSources, WatchedOutput, WatchedPaths, WatchedTask};
-pub use portable_output::{ParcelItem, digest_of, leads_out, link_escape, unfit};
+pub use portable_output::{PortableItem, digest_of, leads_out, link_escape, unfit};
 pub use progress_file::{ProgressFile, read_progress};
 pub use record::TaskRecord;
 pub use result_files::{RESULT_FILES, has_result};
 pub use run_tags::{remove_tag, set_tag, tagged_run, tags_of};
+pub use state_folder::{StateFolder, is_output_elsewhere};

@@ -7,9 +7,9 @@ use walkdir::WalkDir;
 
 use super::StateFolder;
 use super::durable::{PathError, WithPath as _, discard, half_written_by, items_in};
-use super::home::{is_output_name, is_short_digest};
 use super::latest::only_links;
 use super::lock::is_lock;
+use super::state_folder::{is_output_name, is_short_digest};
 use crate::files::is_absence;
 
 /// Files directly in a state folder.

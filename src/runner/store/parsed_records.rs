@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::outputs::OutputEntry;
+use super::folder_digest::OutputEntry;
 use super::record::{KeyText, TaskRecord};
 use super::{StateFolder, sealed};
 use crate::event::{Done, TaskId};

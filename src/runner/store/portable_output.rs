@@ -9,14 +9,14 @@ use serde::{Deserialize, Serialize};
 
 use super::durable::{PathError, WithPath as _};
 use super::file_stamp::EntryKind;
-use super::outputs::any_bytes;
+use super::folder_digest::any_bytes;
 use super::{OutputCache, TaskRecord};
 use crate::files::{Digest, Hasher};
 use crate::units::{MOST_FILES_BYTES, first_beyond_limit};
 
 /// One thing in an output folder. The folder itself is the first one, with an empty path.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ParcelItem {
+pub struct PortableItem {
     /// Relative to the output folder.
     #[serde(with = "any_bytes")]
     pub path: PathBuf,
@@ -36,7 +36,7 @@ fn is_empty(path: &Path) -> bool {
     path.as_os_str().is_empty()
 }
 
-impl ParcelItem {
+impl PortableItem {
     pub fn is_file(&self) -> bool {
         matches!(self.kind, EntryKind::File | EntryKind::Program)
     }
@@ -44,9 +44,9 @@ impl ParcelItem {
 
 impl OutputCache {
     /// What is in a record's folder, according to the record.
-    pub fn items(&self, record: &TaskRecord) -> Result<Vec<ParcelItem>, PathError> {
+    pub fn items(&self, record: &TaskRecord) -> Result<Vec<PortableItem>, PathError> {
         let folder = self.folder(record);
-        let item = |entry: &super::outputs::OutputEntry| {
+        let item = |entry: &super::folder_digest::OutputEntry| {
             let target = match entry.stamp.kind {
                 EntryKind::Link => {
                     let path = folder.join(&entry.path);
@@ -55,14 +55,14 @@ impl OutputCache {
                 _ => PathBuf::new(),
             };
             let size = if entry.stamp.is_file() { entry.stamp.size } else { 0 };
-            Ok(ParcelItem { path: entry.path.clone(), kind: entry.stamp.kind, size, digest: entry.digest, target })
+            Ok(PortableItem { path: entry.path.clone(), kind: entry.stamp.kind, size, digest: entry.digest, target })
         };
         record.entries(self.home())?.iter().map(item).collect()
     }
 }
 
 /// The digest that a folder with these things has: the same as [`super::HashedFolder`]'s.
-pub fn digest_of(items: &[ParcelItem]) -> Digest {
+pub fn digest_of(items: &[PortableItem]) -> Digest {
     let mut h = Hasher::new();
     for item in items {
         h.field(item.path.as_os_str().as_bytes()).field(&[item.kind as u8]);
@@ -72,7 +72,7 @@ pub fn digest_of(items: &[ParcelItem]) -> Digest {
 }
 
 /// Why a list from elsewhere must not be laid out here: a path that leads out of the folder, a file below a link, and the like.
-pub fn unfit(items: &[ParcelItem]) -> Option<String> {
+pub fn unfit(items: &[PortableItem]) -> Option<String> {
     let mut folders: HashSet<&Path> = HashSet::new();
     let mut seen: HashSet<&Path> = HashSet::new();
     for (at, item) in items.iter().enumerate() {
@@ -101,7 +101,7 @@ pub fn unfit(items: &[ParcelItem]) -> Option<String> {
             return Some(format!("the entries of `{name}` contradict each other"));
         }
     }
-    if let Some(ParcelItem { path, size, .. }) = first_beyond_limit(items, |item| item.size) {
+    if let Some(PortableItem { path, size, .. }) = first_beyond_limit(items, |item| item.size) {
         return Some(format!(
             "with {} ({size} bytes) it has more than {MOST_FILES_BYTES} bytes, the limit",
             path.display()
@@ -111,7 +111,7 @@ pub fn unfit(items: &[ParcelItem]) -> Option<String> {
 }
 
 /// As text, the first link that leads out of the output that it is in: on another machine it would lead elsewhere, or nowhere.
-pub fn link_escape(items: &[ParcelItem]) -> Option<String> {
+pub fn link_escape(items: &[PortableItem]) -> Option<String> {
     let links = || items.iter().filter(|item| item.kind == EntryKind::Link);
     let by_path = links().map(|item| (item.path.as_path(), item.target.as_path())).collect();
     let item = links().find(|item| leads_out(&item.path, &item.target, &by_path))?;
@@ -159,19 +159,19 @@ pub fn leads_out(path: &Path, target: &Path, links: &BTreeMap<&Path, &Path>) -> 
 mod tests {
     use super::*;
 
-    fn item(path: &str, kind: EntryKind) -> ParcelItem {
+    fn item(path: &str, kind: EntryKind) -> PortableItem {
         let digest = matches!(kind, EntryKind::File | EntryKind::Program).then(|| Digest::of(path.as_bytes()));
-        ParcelItem { path: path.into(), kind, size: 0, digest, target: PathBuf::new() }
+        PortableItem { path: path.into(), kind, size: 0, digest, target: PathBuf::new() }
     }
 
-    fn link(path: &str, target: &str) -> ParcelItem {
+    fn link(path: &str, target: &str) -> PortableItem {
         let digest = Some(Digest::of(target.as_bytes()));
-        ParcelItem { target: target.into(), digest, ..item(path, EntryKind::Link) }
+        PortableItem { target: target.into(), digest, ..item(path, EntryKind::Link) }
     }
 
     #[test]
     fn nothing_is_laid_out_that_leads_out_of_the_folder() {
-        let with = |more: &[ParcelItem]| {
+        let with = |more: &[PortableItem]| {
             let mut items =
                 vec![item("", EntryKind::Folder), item("a", EntryKind::Folder), item("a/b", EntryKind::File)];
             items.extend(more.iter().cloned());
@@ -179,7 +179,7 @@ mod tests {
         };
         assert_eq!(with(&[]), None);
         assert_eq!(with(&[link("a/up", "../a/b"), link("here", "a")]), None);
-        let assert_refused = |more: &[ParcelItem], text: &str| {
+        let assert_refused = |more: &[PortableItem], text: &str| {
             let why = with(more).unwrap_or_default();
             assert!(why.contains(text), "{more:?}: {why:?}");
         };
@@ -193,17 +193,17 @@ mod tests {
         assert_refused(&[link("l", "a/../../x")], "link out of it");
         // A part of a target may be a link itself: `..` behind it is above where it leads.
         let deep = [item("a/c", EntryKind::Folder), item("a/c/d", EntryKind::Folder), link("a/c/d/up", "../../..")];
-        let and = |last: ParcelItem| deep.iter().cloned().chain([last]).collect::<Vec<_>>();
+        let and = |last: PortableItem| deep.iter().cloned().chain([last]).collect::<Vec<_>>();
         assert_eq!(with(&and(link("q", "a/c/d/up/a/b"))), None);
         assert_refused(&and(link("q", "a/c/d/up/..")), "q is a link out of it, to a/c/d/up/..");
         assert_refused(&and(link("a/q", "./c/d/up/a/../../x")), "link out of it");
         assert_refused(&[link("one", "a/../two/x"), link("two", "one/x")], "link out of it");
         assert_eq!(with(&[link("self", "self")]), None, "it leads nowhere");
-        assert_refused(&[ParcelItem { digest: None, ..item("x", EntryKind::File) }], "contradict");
-        let large = |path: &str| ParcelItem { size: MOST_FILES_BYTES, ..item(path, EntryKind::File) };
+        assert_refused(&[PortableItem { digest: None, ..item("x", EntryKind::File) }], "contradict");
+        let large = |path: &str| PortableItem { size: MOST_FILES_BYTES, ..item(path, EntryKind::File) };
         assert_eq!(with(&[large("x")]), None);
         assert_refused(&[large("x"), large("y")], "with y (1152921504606846976 bytes) it has more than");
-        assert_refused(&[ParcelItem { digest: Some(Digest::of(b"other")), ..link("l", "a") }], "contradict");
+        assert_refused(&[PortableItem { digest: Some(Digest::of(b"other")), ..link("l", "a") }], "contradict");
         assert!(unfit(&[]).is_some());
         assert!(unfit(&[item("", EntryKind::File)]).is_some());
     }

@@ -9,10 +9,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
 use super::durable::{PathError, WithPath as _};
-use super::home::RESUMED;
+use super::folder_digest::OutputEntry;
 use super::line_file::LineFile;
-use super::outputs::OutputEntry;
 use super::parsed_records::RecordHistory;
+use super::state_folder::RESUMED;
 use super::{StateFolder, TaskKey};
 use crate::event::{Done, TaskId};
 use crate::files::{Digest, read_bytes};

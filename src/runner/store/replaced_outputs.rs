@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::StateFolder;
 use super::durable::{PathError, replace, text_if_there};
-use super::home::RESUMED;
+use super::state_folder::RESUMED;
 
 #[derive(Debug, Default)]
 pub(super) struct ReplacedOutputs(BTreeSet<String>);

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use parking_lot::Mutex;
 
 use super::durable::{PathError, items_in};
-use super::home::RESUMED;
 use super::output_cache::{OutputCache, Resumes};
+use super::state_folder::RESUMED;
 use crate::event::TaskId;
 use crate::files::Digest;
 
@@ -29,12 +29,12 @@ impl ResumedFolders {
     }
 }
 
-/// How the names of the folders begin in which tries of this key go on for this task.
+/// How the names of the folders begin in which attempts of this key go on for this task.
 pub(super) fn start_of_resumed(task: &TaskId, key: &Digest) -> String {
     format!("{}-{}-", key.short(), task_part(task))
 }
 
-/// Whether tries of this task go on in a folder of that name, of whatever key.
+/// Whether attempts of this task go on in a folder of that name, of whatever key.
 pub(super) fn is_resumed_by(folder: &str, task: &TaskId) -> bool {
     folder.ends_with(RESUMED) && folder.split('-').nth(1) == Some(task_part(task).as_str())
 }
@@ -44,7 +44,7 @@ fn task_part(task: &TaskId) -> String {
 }
 
 impl OutputCache {
-    /// The folder with such a name that earlier tries left. One that was ever accepted is the output of a run, and the list of its files is
+    /// The folder with such a name that earlier attempts left. One that was ever accepted is the output of a run, and the list of its files is
     /// beside it, also where no record names it any more.
     pub(super) fn left_to_resume(
         &self,

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-use super::decode::TokenSpeaker;
+use super::decode::TokenGenerator;
 use super::extra_outputs::{RequestTimes, SelectedOutputs};
 use super::tokens::word;
 use crate::triton::proto::inference::infer_parameter::ParameterChoice;
@@ -25,7 +25,7 @@ pub(super) struct ServedAnswer {
     /// Which sequence of the request.
     pub sequence: i32,
     /// One speaker for each beam; there is at least one.
-    pub beams: Vec<TokenSpeaker>,
+    pub beams: Vec<TokenGenerator>,
     /// The tokens of each beam, where they depend on each other.
     pub decoded: Option<Vec<Vec<i32>>>,
     /// Prompt to put before an answer that does not stream.

@@ -8,13 +8,13 @@ use super::tokens::{token, word};
 
 /// The source of the tokens: the key that they are computed from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct TokenSpeaker {
+pub(super) struct TokenGenerator {
     name: String,
     vocab_size: u32,
     end_id: Option<i32>,
 }
 
-impl TokenSpeaker {
+impl TokenGenerator {
     /// The first request of a message, and its first sequence, use the id alone. A seed takes the id's place.
     pub(super) fn new(
         id: &str,
@@ -94,7 +94,7 @@ impl StopWords {
 }
 
 /// The answer's tokens, at most `most`. None: no token depends on earlier ones, so `voice` is enough.
-pub(super) fn decode(voice: &TokenSpeaker, most: u64, stop: &StopWords, bad: &StopWords) -> Option<Vec<i32>> {
+pub(super) fn decode(voice: &TokenGenerator, most: u64, stop: &StopWords, bad: &StopWords) -> Option<Vec<i32>> {
     if stop.is_empty() && bad.is_empty() {
         return None;
     }
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn an_answer_ends_with_its_first_stop_word() {
-        let voice = TokenSpeaker::new("7", None, 0, 0, 1000, Some(2));
+        let voice = TokenGenerator::new("7", None, 0, 0, 1000, Some(2));
         let free: Vec<i32> = (0..20).map(|index| voice.token(index)).collect();
         let decoded = |stop: &StopWords, bad: &StopWords| decode(&voice, 20, stop, bad).unwrap();
         assert_eq!(decoded(&ids(&[&free[4..6]]), &StopWords::default()), free[..6]);
@@ -171,7 +171,7 @@ mod tests {
     #[test]
     fn a_seed_decides_and_rows_differ() {
         let tokens = |id, seed, row| {
-            let voice = TokenSpeaker::new(id, seed, row, 0, 1000, None);
+            let voice = TokenGenerator::new(id, seed, row, 0, 1000, None);
             (0..20).map(|index| voice.token(index)).collect::<Vec<_>>()
         };
         assert_eq!(tokens("1", Some(5), 0), tokens("2", Some(5), 0));

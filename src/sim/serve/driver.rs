@@ -62,10 +62,10 @@ pub(super) enum ResponseSink {
 pub(super) struct EnqueueError(NeverFits);
 
 /// One request on its way into the core.
-pub(super) struct DriverJob {
+pub(super) struct EngineRequest {
     /// Simulated nanoseconds.
     pub arrived: u64,
-    /// The call that it came by; when that goes away, so does the job.
+    /// The call that it came by; when that goes away, so does the request.
     pub owner: u64,
     pub isl: u64,
     pub osl: u64,
@@ -85,7 +85,7 @@ pub(super) struct DriverJob {
     pub previous_token: u64,
 }
 
-impl DriverJob {
+impl EngineRequest {
     fn counted(&self, times: RequestTimes, frontend: u64) -> CountedRequest {
         let (prompt_tokens, max_tokens, previous_token) = (self.isl, self.max_tokens, self.previous_token);
         CountedRequest { prompt_tokens, max_tokens, previous_token, times, frontend }
@@ -93,7 +93,7 @@ impl DriverJob {
 }
 
 enum Command {
-    Submit(Box<DriverJob>),
+    Submit(Box<EngineRequest>),
     Gone {
         owner: u64,
     },
@@ -152,7 +152,7 @@ impl Driver {
             holding: Arc::clone(&holding),
             counts: counts.clone(),
             waiting: VecDeque::new(),
-            jobs: BTreeMap::new(),
+            requests: BTreeMap::new(),
             next_id: 0,
             begun: None,
             last_arrival: 0,
@@ -176,10 +176,10 @@ impl Driver {
         self.counts.as_ref().map(|counts| counts.lock().clone())
     }
 
-    pub(super) fn submit(&self, job: DriverJob) {
+    pub(super) fn submit(&self, request: EngineRequest) {
         self.request_count.fetch_add(1, Ordering::Relaxed);
         // A driver only ends when no sender is left.
-        let _ = self.commands.send(Command::Submit(Box::new(job)));
+        let _ = self.commands.send(Command::Submit(Box::new(request)));
     }
 
     pub(super) fn owner_disconnected(&self, owner: u64) {
@@ -202,8 +202,8 @@ struct Running {
     holding: Arc<Mutex<CoreLoad>>,
     counts: Option<SharedCounts>,
     /// Not yet in the core: their time has not come.
-    waiting: VecDeque<Box<DriverJob>>,
-    jobs: BTreeMap<u64, Box<DriverJob>>,
+    waiting: VecDeque<Box<EngineRequest>>,
+    requests: BTreeMap<u64, Box<EngineRequest>>,
     next_id: u64,
     /// When the last step began.
     begun: Option<u64>,
@@ -226,9 +226,9 @@ impl Running {
                 }
             }
             if self.core.is_idle() {
-                now = self.waiting.front().map_or(now, |job| (job.arrived + self.frontend).max(now));
+                now = self.waiting.front().map_or(now, |request| (request.arrived + self.frontend).max(now));
             }
-            while self.waiting.front().is_some_and(|job| job.arrived + self.frontend <= now) {
+            while self.waiting.front().is_some_and(|request| request.arrived + self.frontend <= now) {
                 self.enter();
             }
             let Some(step) = self.core.begin(now) else { continue };
@@ -256,65 +256,73 @@ impl Running {
 
     fn take(&mut self, command: Command) {
         match command {
-            Command::Submit(mut job) => {
-                // Its stamp may be older than a step that it was too late for, or than that of a job that came before it. The time
+            Command::Submit(mut request) => {
+                // Its stamp may be older than a step that it was too late for, or than that of a request that came before it. The time
                 // that counts is the one at which it came, so that the same stamps in virtual time give the same steps.
                 let late = self.begun.map_or(0, |begun| (begun + 1).saturating_sub(self.frontend));
-                job.arrived = job.arrived.max(late).max(self.last_arrival + 1);
-                self.last_arrival = job.arrived;
-                self.waiting.push_back(job);
+                request.arrived = request.arrived.max(late).max(self.last_arrival + 1);
+                self.last_arrival = request.arrived;
+                self.waiting.push_back(request);
             }
             Command::Stop { id } => self.stop(&id),
             Command::Gone { owner } => {
-                let before = self.waiting.len() + self.jobs.len();
-                self.waiting.retain(|job| job.owner != owner);
+                let before = self.waiting.len() + self.requests.len();
+                self.waiting.retain(|request| request.owner != owner);
                 let core = &mut self.core;
-                self.jobs.retain(|id, job| {
-                    let stays = job.owner != owner;
+                self.requests.retain(|id, request| {
+                    let stays = request.owner != owner;
                     if !stays {
                         core.cancel(*id);
                     }
                     stays
                 });
-                self.inside.fetch_sub(before - self.waiting.len() - self.jobs.len(), Ordering::Relaxed);
+                self.inside.fetch_sub(before - self.waiting.len() - self.requests.len(), Ordering::Relaxed);
             }
         }
     }
 
     /// Ends the requests of this id with what they have; their blocks are free at the next step.
     fn stop(&mut self, id: &str) {
-        let mut stopped: Vec<Box<DriverJob>> = Vec::new();
-        let (ended, waiting) = std::mem::take(&mut self.waiting).into_iter().partition(|job| job.answer.id == id);
+        let mut stopped: Vec<Box<EngineRequest>> = Vec::new();
+        let (ended, waiting) =
+            std::mem::take(&mut self.waiting).into_iter().partition(|request| request.answer.id == id);
         self.waiting = waiting;
         stopped.extend::<VecDeque<_>>(ended);
-        let inside: Vec<u64> = self.jobs.iter().filter(|(_, job)| job.answer.id == id).map(|(id, _)| *id).collect();
+        let inside: Vec<u64> =
+            self.requests.iter().filter(|(_, request)| request.answer.id == id).map(|(id, _)| *id).collect();
         for id in inside {
             self.core.cancel(id);
-            stopped.extend(self.jobs.remove(&id));
+            stopped.extend(self.requests.remove(&id));
         }
         self.inside.fetch_sub(stopped.len(), Ordering::Relaxed);
-        for job in stopped {
-            cut_short(*job);
+        for request in stopped {
+            cut_short(*request);
         }
     }
 
     /// The first waiting request enters the core, or is refused because it can never run.
     fn enter(&mut self) {
-        let Some(job) = self.waiting.pop_front() else { return };
+        let Some(request) = self.waiting.pop_front() else { return };
         let id = self.next_id;
         self.next_id += 1;
-        match self.core.arrive(CoreRequest { id, isl: job.isl, osl: job.osl, cached: 0, adapter: job.adapter }) {
+        match self.core.arrive(CoreRequest {
+            id,
+            isl: request.isl,
+            osl: request.osl,
+            cached: 0,
+            adapter: request.adapter,
+        }) {
             Ok(()) => {
-                self.shared.input_tokens.fetch_add(job.isl, Ordering::Relaxed);
-                self.jobs.insert(id, job);
+                self.shared.input_tokens.fetch_add(request.isl, Ordering::Relaxed);
+                self.requests.insert(id, request);
             }
             Err(unfit) => {
                 let error = EnqueueError(unfit);
-                job.route.failed(0);
+                request.route.failed(0);
                 self.inside.fetch_sub(1, Ordering::Relaxed);
-                match job.reply {
+                match request.reply {
                     ResponseSink::Stream(sender) => {
-                        let _ = sender.send(Ok(job.answer.failed(error.to_string())));
+                        let _ = sender.send(Ok(request.answer.failed(error.to_string())));
                     }
                     ResponseSink::Once(sender) => {
                         let _ = sender.send(Err(error));
@@ -325,40 +333,40 @@ impl Running {
     }
 
     fn deliver(&mut self, now: u64) {
-        let Self { core, jobs, shared, inside, frontend, counts, .. } = self;
+        let Self { core, requests, shared, inside, frontend, counts, .. } = self;
         let mut counts = counts.as_ref().map(|counts| counts.lock());
         let mut gone = Vec::new();
         core.finish(|token| {
             shared.tokens.fetch_add(token.count, Ordering::Relaxed);
             let served = if token.is_last { shared.served.fetch_add(1, Ordering::Relaxed) + 1 } else { 0 };
-            let Some(job) = jobs.get_mut(&token.id) else { return };
-            job.token_count = token.index + token.count;
-            job.chunk_count += 1;
+            let Some(request) = requests.get_mut(&token.id) else { return };
+            request.token_count = token.index + token.count;
+            request.chunk_count += 1;
             if token.index == 0 {
-                job.first_token = now;
+                request.first_token = now;
             }
             let times = RequestTimes {
-                arrival: job.arrived,
+                arrival: request.arrived,
                 scheduled: token.scheduled,
-                first_token: job.first_token,
+                first_token: request.first_token,
                 last_token: now,
             };
             if let Some(counts) = &mut counts {
-                counts.tokens(&token, &job.counted(times, *frontend));
+                counts.tokens(&token, &request.counted(times, *frontend));
             }
-            job.previous_token = now;
+            request.previous_token = now;
             let times = token.is_last.then_some(times);
-            let is_message_done = token.is_last && job.answer.ends();
+            let is_message_done = token.is_last && request.answer.ends();
             // Counted before it is sent: a client that has the last token finds it in the statistics.
             if let Some(times) = &times {
-                let responses = if job.answer.is_streaming { job.chunk_count } else { 1 };
-                job.route.answered(times, responses, is_message_done);
+                let responses = if request.answer.is_streaming { request.chunk_count } else { 1 };
+                request.route.answered(times, responses, is_message_done);
             }
-            let is_heard = send_token(job, token, is_message_done, times);
+            let is_heard = send_token(request, token, is_message_done, times);
             if token.is_last {
-                if let Some(job) = jobs.remove(&token.id) {
+                if let Some(request) = requests.remove(&token.id) {
                     inside.fetch_sub(1, Ordering::Relaxed);
-                    close(*job, is_message_done, times);
+                    close(*request, is_message_done, times);
                     if shared.die_after_requests.is_some_and(|limit| served >= limit) {
                         shared.dead.cancel();
                     }
@@ -373,7 +381,7 @@ impl Running {
         drop(counts);
         for id in gone {
             self.core.cancel(id);
-            if self.jobs.remove(&id).is_some() {
+            if self.requests.remove(&id).is_some() {
                 self.inside.fetch_sub(1, Ordering::Relaxed);
             }
         }
@@ -381,12 +389,12 @@ impl Running {
 }
 
 /// Sends the output that the tokens of a step make visible. False when the receiver is gone.
-fn send_token(job: &DriverJob, token: CoreTokens, is_message_done: bool, times: Option<RequestTimes>) -> bool {
-    match &job.reply {
+fn send_token(request: &EngineRequest, token: CoreTokens, is_message_done: bool, times: Option<RequestTimes>) -> bool {
+    match &request.reply {
         ResponseSink::Once(sender) => !sender.is_closed(),
-        ResponseSink::Stream(sender) if job.answer.is_streaming => {
-            let response = job.answer.response(token.index, token.index + token.count, false, times);
-            let is_final = is_message_done && !job.answer.is_final_apart;
+        ResponseSink::Stream(sender) if request.answer.is_streaming => {
+            let response = request.answer.response(token.index, token.index + token.count, false, times);
+            let is_final = is_message_done && !request.answer.is_final_apart;
             sender.send(Ok(ServedAnswer::streamed(response, is_final))).is_ok()
         }
         ResponseSink::Stream(sender) => !sender.is_closed(),
@@ -394,8 +402,8 @@ fn send_token(job: &DriverJob, token: CoreTokens, is_message_done: bool, times: 
 }
 
 /// Sends the rest when the last token was generated.
-fn close(job: DriverJob, is_message_done: bool, times: Option<RequestTimes>) {
-    let DriverJob { answer, osl, reply, .. } = job;
+fn close(request: EngineRequest, is_message_done: bool, times: Option<RequestTimes>) {
+    let EngineRequest { answer, osl, reply, .. } = request;
     match reply {
         ResponseSink::Once(sender) => {
             let _ = sender.send(Ok(answer.response(0, osl, true, times)));
@@ -413,8 +421,8 @@ fn close(job: DriverJob, is_message_done: bool, times: Option<RequestTimes>) {
 }
 
 /// Ends a request that was stopped: one that streams sends no more, the others send their tokens so far.
-fn cut_short(job: DriverJob) {
-    let DriverJob { answer, token_count: made, reply, .. } = job;
+fn cut_short(request: EngineRequest) {
+    let EngineRequest { answer, token_count: made, reply, .. } = request;
     let is_message_done = answer.ends();
     match reply {
         ResponseSink::Once(sender) => {

@@ -5,7 +5,7 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-use super::decode::TokenSpeaker;
+use super::decode::TokenGenerator;
 use super::inputs::Inputs;
 use super::loaded_model::LoadedEngine;
 use crate::sim::random::mix;
@@ -69,7 +69,7 @@ impl SelectedOutputs {
     /// For the tokens `from..to` of every beam. Stamps come with the last.
     pub(super) fn tensors(
         &self,
-        beams: &[TokenSpeaker],
+        beams: &[TokenGenerator],
         from: u64,
         to: u64,
         times: Option<RequestTimes>,
@@ -77,7 +77,7 @@ impl SelectedOutputs {
         let mut tensors = Vec::new();
         let (width, count) = (beams.len() as i64, (to - from) as i64);
         if self.log_probs {
-            let sum = |voice: &TokenSpeaker| (0..to).map(|index| log_prob(voice, index)).sum::<f32>();
+            let sum = |voice: &TokenGenerator| (0..to).map(|index| log_prob(voice, index)).sum::<f32>();
             tensors.push(("cum_log_probs", "FP32", vec![1, width], floats(beams.iter().map(sum))));
             let each = beams.iter().flat_map(|voice| (from..to).map(|index| log_prob(voice, index)));
             tensors.push(("output_log_probs", "FP32", vec![1, width, count], floats(each)));
@@ -143,11 +143,11 @@ impl SelectedOutputs {
 }
 
 /// From −8 to 0.
-fn log_prob(voice: &TokenSpeaker, index: u64) -> f32 {
+fn log_prob(voice: &TokenGenerator, index: u64) -> f32 {
     -((mix(hash(voice) ^ index) % 8000) as f32 / 1000.0)
 }
 
-fn hash(voice: &TokenSpeaker) -> u64 {
+fn hash(voice: &TokenGenerator) -> u64 {
     voice.name().bytes().fold(0x9E37_79B9_7F4A_7C15, |hash, byte| mix(hash ^ u64::from(byte)))
 }
 

@@ -13,8 +13,8 @@ use super::vllm;
 use crate::files::read_text;
 use crate::sim::core::{Chunking, SchedulerPolicy};
 use crate::sim::engine;
+use crate::sim::served_limits::{self, EngineServing};
 use crate::sim::timing::GpuMemory;
-use crate::sim::twin::{self, TwinServing};
 use crate::triton::EngineConfig;
 use crate::triton::memory::Fit;
 use crate::triton::pbtxt;
@@ -174,7 +174,7 @@ fn engine_of(config: &ModelConfig) -> Result<LoadedEngine, InstanceError> {
         (true, Some("equal_progress")) => Chunking::EqualProgress,
         (true, _) => Chunking::FirstComeFirstServed,
     };
-    let serving = TwinServing {
+    let serving = EngineServing {
         policy,
         chunking,
         kv_fraction: fraction,
@@ -182,7 +182,7 @@ fn engine_of(config: &ModelConfig) -> Result<LoadedEngine, InstanceError> {
         max_batch_size: Some(max_batch_size),
         max_num_tokens: Some(max_num_tokens),
     };
-    let limits = twin::limits(&engine, &rank, &serving);
+    let limits = served_limits::limits(&engine, &rank, &serving);
     if limits.blocks == 0 {
         return Err(InstanceError::NoKvCache {
             taken: rank.memory.weight_bytes + rank.memory.workspace_bytes,

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicUsize;
 use tonic::Code;
 
 use super::answer::{ServedAnswer, ServedPrompt};
-use super::decode::{StopWords, TokenSpeaker, decode, word_list};
+use super::decode::{StopWords, TokenGenerator, decode, word_list};
 use super::extra_outputs::SelectedOutputs;
 use super::inputs::Inputs;
 use super::loaded_model::{LoadedEngine, LoadedModel, ModelKind};
@@ -59,7 +59,7 @@ pub(super) fn accept(
         id: request.id.clone(),
         row: 0,
         sequence: 0,
-        beams: vec![TokenSpeaker::new(&request.id, None, 0, 0, engine.vocab_size, None)],
+        beams: vec![TokenGenerator::new(&request.id, None, 0, 0, engine.vocab_size, None)],
         decoded: None,
         prompt: ServedPrompt::Tokens(Vec::new()),
         is_streaming: false,
@@ -182,8 +182,8 @@ impl RowRequest {
 
     fn part(&self, plain: &ServedAnswer, engine: &LoadedEngine, row: usize, sequence: u32) -> RequestPart {
         let voice =
-            |beam| TokenSpeaker::new(&plain.id, self.seed, row, sequence + beam, engine.vocab_size, self.end_id);
-        let beams: Vec<TokenSpeaker> = (0..self.beams).map(voice).collect();
+            |beam| TokenGenerator::new(&plain.id, self.seed, row, sequence + beam, engine.vocab_size, self.end_id);
+        let beams: Vec<TokenGenerator> = (0..self.beams).map(voice).collect();
         let decoded: Option<Vec<Vec<i32>>> =
             beams.iter().map(|voice| decode(voice, self.osl, &self.stop, &self.bad)).collect();
         // All beams run until the longest is done.

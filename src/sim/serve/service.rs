@@ -13,7 +13,7 @@ use tonic::{Code, Request, Response, Status, Streaming};
 
 use super::answer::{ServedAnswer, empty_response};
 use super::describe::{index, metadata, server, statistics};
-use super::driver::{Driver, DriverJob, ResponseSink, ServerCounters, SimClock};
+use super::driver::{Driver, EngineRequest, ResponseSink, ServerCounters, SimClock};
 use super::extensions;
 use super::loaded_model::{LoadedEngine, LoadedModel, ModelKind};
 use super::prompt::PromptTokens;
@@ -178,7 +178,7 @@ impl ServiceInner {
                     // The least loaded copy; the first among equals.
                     if let (Some(driver), Some(reply)) = (copies.iter().min_by_key(|d| d.load()), reply()) {
                         let route = route.clone();
-                        driver.submit(DriverJob {
+                        driver.submit(EngineRequest {
                             arrived,
                             owner,
                             isl,

@@ -16,7 +16,7 @@ use super::tensor::RequestRefusal;
 use crate::files::read_text;
 use crate::sim::core::{Chunking, EngineLimits, SchedulerPolicy};
 use crate::sim::engine;
-use crate::sim::twin;
+use crate::sim::served_limits;
 use crate::spec::SimScheduler;
 use crate::triton::proto::inference::{DataType, ModelConfig, ModelInput, ModelOutput, ModelTransactionPolicy};
 
@@ -88,7 +88,7 @@ fn read(path: &Path) -> Result<LoadedEngine, VllmLoadError> {
     };
     let graphs = graphs.or(rank.max_cudagraph_capture_size);
     Ok(LoadedEngine {
-        limits: twin::with_graphs(limits, rank.calibration.cuda_graph_tokens, graphs),
+        limits: served_limits::with_graphs(limits, rank.calibration.cuda_graph_tokens, graphs),
         instances: 1,
         // It has no separate limit: prompt and answer share one.
         max_input_len: max_seq_len,

@@ -152,7 +152,7 @@ fn run(server: &EngineLimits, servers: usize, load: &[SimulatedRequest]) -> Resu
 mod tests {
     use super::*;
     use crate::sim::engine::tests::spec;
-    use crate::sim::twin::{TwinServing, twin};
+    use crate::sim::served_limits::{EngineServing, served_limits};
     use crate::spec::{Length, LimitedMetric, Statistic};
 
     fn workload() -> VirtualWorkload {
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn limits_hold_at_the_capacity_and_not_above_it() {
-        let server = twin(&spec(), &TwinServing::default()).unwrap();
+        let server = served_limits(&spec(), &EngineServing::default()).unwrap();
         let limits = [limit(LimitedMetric::Ttft, 200.0), limit(LimitedMetric::Tpot, 12.0)];
         let found = capacity(&server, 2, &workload(), 1000, &limits).unwrap();
         assert!(found.rate > 0.0 && found.result.holds(&limits).unwrap());
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn answers_of_one_token_have_no_tpot_that_could_hold() {
-        let server = twin(&spec(), &TwinServing::default()).unwrap();
+        let server = served_limits(&spec(), &EngineServing::default()).unwrap();
         let workload = VirtualWorkload { output_tokens: Length::Fixed(1), ..workload() };
         let result = served_at(&server, 1, &workload, 50, 5.0).unwrap();
         assert_eq!(result.statistic(LimitedMetric::Tpot, Statistic::P50), Ok(None));
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn what_cannot_hold_has_no_capacity_and_more_servers_have_more() {
-        let server = twin(&spec(), &TwinServing::default()).unwrap();
+        let server = served_limits(&spec(), &EngineServing::default()).unwrap();
         let never = [limit(LimitedMetric::Tpot, 0.01)];
         assert_eq!(capacity(&server, 1, &workload(), 200, &never).unwrap().rate.to_bits(), 0);
         let limits = [limit(LimitedMetric::Ttft, 100.0)];

@@ -68,7 +68,7 @@ mod tests {
     use super::*;
     use crate::sim::engine::tests::spec;
     use crate::sim::fleet::Balancer;
-    use crate::sim::twin::{TwinServing, twin};
+    use crate::sim::served_limits::{EngineServing, served_limits};
     use crate::sim::virtual_load::served_at;
     use crate::spec::{Length, LimitedMetric, SimCalibration, SimScheduler, Statistic};
 
@@ -76,7 +76,7 @@ mod tests {
         let calibration = SimCalibration { scheduler, ..SimCalibration::default() };
         let spec = crate::sim::EngineSpec { calibration, ..spec() };
         DisaggregatedServers {
-            server: twin(&spec, &TwinServing::default()).unwrap(),
+            server: served_limits(&spec, &EngineServing::default()).unwrap(),
             setup: Disaggregation {
                 context_servers: contexts,
                 generation_servers: generations,

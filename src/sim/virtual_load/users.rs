@@ -34,13 +34,13 @@ pub fn with_users(
 mod tests {
     use super::*;
     use crate::sim::engine::tests::spec;
-    use crate::sim::twin::{TwinServing, twin};
+    use crate::sim::served_limits::{EngineServing, served_limits};
     use crate::sim::virtual_load::offline;
     use crate::spec::Length;
 
     #[test]
     fn more_users_bring_more_until_all_requests_are_there_at_once() {
-        let server = twin(&spec(), &TwinServing::default()).unwrap();
+        let server = served_limits(&spec(), &EngineServing::default()).unwrap();
         let workload = VirtualWorkload {
             input_tokens: Length::Fixed(200),
             output_tokens: Length::Fixed(50),
@@ -60,7 +60,7 @@ mod tests {
     /// Nine users on eight servers are nine: one server has two, the others one each.
     #[test]
     fn users_that_do_not_divide_evenly_are_not_rounded_up() {
-        let server = twin(&spec(), &TwinServing::default()).unwrap();
+        let server = served_limits(&spec(), &EngineServing::default()).unwrap();
         let workload = VirtualWorkload {
             input_tokens: Length::Fixed(200),
             output_tokens: Length::Fixed(50),

@@ -15,7 +15,7 @@ pub fn scenario(bench: &Bench) -> Result<LoadPattern, BenchSettingError> {
         (None, None) => Err(BenchSettingError::NoLevel(what)),
     };
     if bench.loadgen.is_some() {
-        return Ok(LoadPattern::Outside(match bench.scenario {
+        return Ok(LoadPattern::External(match bench.scenario {
             crate::spec::Scenario::Offline => CallSource::AllAtOnce,
             crate::spec::Scenario::Server | crate::spec::Scenario::Interactive => CallSource::AtTimes,
             crate::spec::Scenario::SingleStream => CallSource::OneByOne,

@@ -13,7 +13,7 @@ use crate::files::read_bytes;
 use crate::harness::{self, BenchSpec, RunResult, Slo, UnjudgedRun};
 use crate::manifest::model::{self, Bench, Loadgen};
 use crate::mlperf::conf::conf;
-use crate::mlperf::loadgen::{ChildJob, ChildMessage, LoadgenTest, MonotonicTime};
+use crate::mlperf::loadgen::{ChildMessage, ChildOrders, LoadgenTest, MonotonicTime};
 use crate::mlperf::log::Detail;
 use crate::mlperf::{Benchmark, DatasetRecord, Estimate, MlperfScenario, RuleError, TestRequest, explain};
 use crate::plan::loadgen::test_request;
@@ -63,12 +63,12 @@ pub async fn run_test(
 ) -> Result<RunResult, Failure> {
     let (test, expected) = test(context, bench, loadgen, spec, out)?;
     let spec = test.spec.clone();
-    let job = ChildJob::Test(Box::new(test));
+    let orders = ChildOrders::Test(Box::new(test));
     let before = identity::of_servers(&spec).await;
     let telemetry = Box::pin(telemetry::start(context, &spec, &before, bench.telemetry)).await;
     let scraper = server_metrics::start(&spec.endpoints)?;
     let ChildRunOutcome { ran, server_failure: lost, zero } =
-        Box::pin(run_child(context, program, &job, &spec, expected)).await;
+        Box::pin(run_child(context, program, &orders, &spec, expected)).await;
     let path = out.join(harness::RESULT);
     let system = |error: harness::HarnessError| Failure::new(FailureKind::System, error.to_string());
     let result = match (ran, &lost) {
@@ -110,7 +110,7 @@ struct ChildRunOutcome {
 async fn run_child(
     context: &TaskContext,
     program: Option<&Path>,
-    job: &ChildJob,
+    orders: &ChildOrders,
     spec: &BenchSpec,
     expected: u64,
 ) -> ChildRunOutcome {
@@ -118,7 +118,7 @@ async fn run_child(
     let (mut far, mut zero, mut lost) = (None, None, None);
     let answered = Arc::new(AtomicU64::new(0));
     let ran = {
-        let mut running = std::pin::pin!(run_loadgen(context, program, job, &stop, |line| match line {
+        let mut running = std::pin::pin!(run_loadgen(context, program, orders, &stop, |line| match line {
             ChildMessage::Phase(phase) => context.lease.report_progress(phase, 0, None),
             ChildMessage::Progress { issued, ended, failed } => {
                 far = Some((ended, issued));

@@ -115,7 +115,7 @@ pub async fn wait_for_unresponsive_server(spec: &BenchSpec, answered: &Arc<Atomi
 }
 
 /// A server that its own stage watches is reported by that stage first, because its report is more precise.
-pub(super) const AFTER_ITS_STAGE: Duration = Duration::from_secs(2);
+const AFTER_ITS_STAGE: Duration = Duration::from_secs(2);
 
 /// Where in the run we are now.
 pub(super) fn when(far: &Mutex<Option<(Instant, u64, u64)>>) -> String {

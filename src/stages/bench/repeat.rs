@@ -37,7 +37,7 @@ pub(super) struct Runs<'a> {
     pub name: &'a str,
 }
 
-/// The results of all runs, those of an earlier try included. Without a server there are fewer.
+/// The results of all runs, those of an earlier attempt included. Without a server there are fewer.
 pub(super) async fn runs(
     context: &TaskContext,
     spec: &BenchSpec,

@@ -1,4 +1,4 @@
-//! Runs of an earlier try that need not be measured again, and keeping a run for a later one. The files are large, and planning a
+//! Runs of an earlier attempt that need not be measured again, and keeping a run for a later one. The files are large, and planning a
 //! load reads them: both wait on threads of their own.
 
 use std::fs;

@@ -15,7 +15,7 @@ use crate::event::{Done, Failure, FailureKind};
 use crate::manifest::model::{
     DraftSource, Engine, EngineBackend, EngineOnly, ModelShape, Repository, SpeculativeConfig, SystemShape,
 };
-use crate::sim::{self, Chunking, EngineSpec, SchedulerPolicy, TwinServing};
+use crate::sim::{self, Chunking, EngineServing, EngineSpec, SchedulerPolicy};
 
 pub async fn perform(context: &TaskContext, engine: &Engine) -> Result<Done, Failure> {
     let lowered = context.lease.lowered.as_ref().map(|lowered| memory::lower(engine, lowered));
@@ -80,7 +80,7 @@ fn drafting(config: &SpeculativeConfig) -> Option<sim::Drafting> {
 }
 
 /// How a repository's runtime flags serve an engine in the simulator.
-pub fn twin_serving(repository: Option<&Repository>) -> TwinServing {
+pub fn twin_serving(repository: Option<&Repository>) -> EngineServing {
     let flag = |name: &str| repository.and_then(|repository| repository.runtime_flags.get(name));
     let number = |name: &str| flag(name).and_then(|value| value.as_f64().or_else(|| value.as_str()?.parse().ok()));
     let is_on = |name: &str| match flag(name) {
@@ -89,7 +89,7 @@ pub fn twin_serving(repository: Option<&Repository>) -> TwinServing {
         _ => false,
     };
     let word = |name: &str| flag(name).and_then(Value::as_str).unwrap_or_default().to_lowercase();
-    TwinServing {
+    EngineServing {
         policy: match word("batch_scheduler_policy").as_str() {
             "max_util" | "max_utilization" => SchedulerPolicy::MaxUtilization,
             "static" | "static_batch" => SchedulerPolicy::StaticBatch,

@@ -38,7 +38,7 @@ pub async fn perform(mut context: TaskContext, git: &Git) -> Result<Done, Failur
     let commit = find(&command, &url, &git.rev).await?;
     context.lease.report_progress(format!("checking out {}", commit.get(..12).unwrap_or(&commit)), 0, None);
     command.run(&["checkout", "--quiet", "--force", "--detach", &commit]).await?;
-    // Force twice: also what an earlier try left of submodules.
+    // Force twice: also what an earlier attempt left of submodules.
     command.run(&["clean", "--quiet", "-ffdx"]).await?;
     for pick in &git.cherry_picks {
         cherry_pick(&command, &url, pick).await?;

@@ -216,10 +216,10 @@ async fn compile(context: &TaskContext, cxx: &str, sources: &Path) -> Result<(),
 async fn probe(context: &TaskContext, program: Option<&Path>) -> Result<LibraryFacts, Failure> {
     let conf = context.lease.out.join("probe.conf");
     fs::write(&conf, "").at("write", &conf)?;
-    let job =
-        loadgen::ChildJob::Probe(LibraryProbe { library: context.lease.out.join(LIBRARY), user_conf: conf.clone() });
+    let orders =
+        loadgen::ChildOrders::Probe(LibraryProbe { library: context.lease.out.join(LIBRARY), user_conf: conf.clone() });
     let mut probed = None;
-    child::run(context, program, &job, &context.lease.stop, |line| {
+    child::run(context, program, &orders, &context.lease.stop, |line| {
         if let ChildMessage::Probed(report) = line {
             probed = Some(report);
         }

@@ -1,4 +1,4 @@
-//! The process that runs LoadGen: started with a job, read line by line, ended with its task.
+//! The process that runs LoadGen: started with its orders, read line by line, ended with its task.
 
 use std::ffi::OsString;
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::event::{Failure, FailureKind, Stop};
-use crate::mlperf::loadgen::{ChildJob, ChildMessage};
+use crate::mlperf::loadgen::{ChildMessage, ChildOrders};
 use crate::runner::store::WithPath as _;
 use crate::stages::task_context::TaskContext;
 
@@ -21,20 +21,20 @@ const TO_WRITE: Duration = Duration::from_mins(1);
 pub async fn run(
     context: &TaskContext,
     program: Option<&Path>,
-    job: &ChildJob,
+    orders: &ChildOrders,
     stop: &Stop,
     mut on_message: impl FnMut(ChildMessage),
 ) -> Result<(), Failure> {
     let system =
         |path: &Path, error: &std::io::Error| Failure::new(FailureKind::System, format!("{}: {error}", path.display()));
-    let job_file = context.lease.log.with_extension("job.json");
-    let text = serde_json::to_vec(job).map_err(|error| Failure::new(FailureKind::System, error.to_string()))?;
-    fs::write(&job_file, text).at("write", &job_file)?;
+    let orders_file = context.lease.log.with_extension("orders.json");
+    let text = serde_json::to_vec(orders).map_err(|error| Failure::new(FailureKind::System, error.to_string()))?;
+    fs::write(&orders_file, text).at("write", &orders_file)?;
     let program = match program {
         Some(program) => program.to_owned(),
         None => std::env::current_exe().map_err(|error| system(Path::new("this program"), &error))?,
     };
-    let argv: Vec<OsString> = vec![program.into(), "__loadgen-test".into(), job_file.clone().into()];
+    let argv: Vec<OsString> = vec![program.into(), "__loadgen-test".into(), orders_file.clone().into()];
     let answer = context.lease.log.with_extension("lines");
     let mut lines = Lines { path: answer.clone(), read: 0, rest: Vec::new() };
     let mut failed = None;
@@ -59,7 +59,7 @@ pub async fn run(
         }
     };
     hand_on(&mut lines);
-    for file in [&job_file, &answer] {
+    for file in [&orders_file, &answer] {
         let _ = fs::remove_file(file);
     }
     match (ended, failed) {

@@ -1,4 +1,4 @@
-//! `mlperf: { package: … }` — the result directory of a submission: packed, examined by our gate, and by the official checker
+//! `mlperf: { package: … }` — the result directory of a submission: packed, examined by our submission check, and by the official checker
 //! where there is one.
 
 use std::collections::BTreeSet;
@@ -12,8 +12,8 @@ use crate::event::{Done, Failure, FailureKind};
 use crate::files::read_text;
 use crate::manifest::model::{self, MlperfPackage};
 use crate::mlperf::{
-    self, FindingWeight, FinishedTask, GateFinding, MlperfScenario, Official, PackageRequest, ProvenanceStage,
-    REPORT_FOLDER, SubmissionReport, Unpacked, WrittenPackage,
+    self, FindingWeight, FinishedTask, MlperfScenario, Official, PackageRequest, ProvenanceStage, REPORT_FOLDER,
+    SubmissionFinding, SubmissionReport, Unpacked, WrittenPackage,
 };
 use crate::runner::{UpstreamProvenance, UpstreamTask};
 use crate::spec::TestMode;
@@ -206,11 +206,11 @@ fn package_outcome(
     examined: &SubmissionReport,
     official: Option<&Official>,
 ) -> Result<Done, Failure> {
-    let stops = |finding: &&GateFinding| {
+    let stops = |finding: &&SubmissionFinding| {
         let check = finding.check;
         !(step.rehearse && (check.is_of_a_rehearsal() || check.is_of_a_missing_part()))
     };
-    let stopping: Vec<&GateFinding> = examined.of(FindingWeight::Refused).filter(stops).collect();
+    let stopping: Vec<&SubmissionFinding> = examined.of(FindingWeight::Refused).filter(stops).collect();
     let results = counted(examined.results.len(), "result");
     let for_review = match examined.of(FindingWeight::Review).count() {
         0 => String::new(),
@@ -221,7 +221,7 @@ fn package_outcome(
         Some(official) if official.passed => ", the official checker passes it".to_owned(),
         Some(official) => format!(", the official checker has {}", counted(official.errors().count(), "error")),
     };
-    let lines = |findings: &[&GateFinding]| -> Vec<String> {
+    let lines = |findings: &[&SubmissionFinding]| -> Vec<String> {
         let ours = findings
             .iter()
             .map(|finding| format!("{}: {}: {} — {}", finding.check, finding.place, finding.what, finding.fix));

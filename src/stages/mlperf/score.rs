@@ -102,7 +102,7 @@ fn failure(error: &ScoreError) -> Failure {
     match error {
         ScoreError::Open { .. } => failure.hint("`accuracy` is the output of a bench stage with `loadgen: { mode: accuracy }`"),
         ScoreError::Log(_) => failure.hint("score the log as LoadGen wrote it: packages get their truncated copy afterwards"),
-        ScoreError::Speller(_) => failure.hint("name the model's `tokenizer.json`: `score: { tokenizer: PATH }`"),
+        ScoreError::TokenDecoder(_) => failure.hint("name the model's `tokenizer.json`: `score: { tokenizer: PATH }`"),
         ScoreError::Sentences(_) => failure
             .hint("`sentences` is the folder `tokenizers/punkt_tab/english` of NLTK's data: `python3 -m nltk.downloader punkt_tab`"),
         _ => failure,

@@ -76,13 +76,13 @@ struct ServerReport {
 
 /// Queries all servers. Returns a description of them if all can be used, otherwise everything that is wrong.
 pub async fn check(endpoints: &[Endpoint], expected: &ExpectedServer) -> Result<Vec<String>, Failure> {
-    let mut asking = JoinSet::new();
+    let mut queries = JoinSet::new();
     for (index, endpoint) in endpoints.iter().cloned().enumerate() {
         let expected = expected.clone();
-        asking.spawn(async move { (index, query_server(&endpoint, &expected).await) });
+        queries.spawn(async move { (index, query_server(&endpoint, &expected).await) });
     }
     let mut all: BTreeMap<usize, ServerReport> = BTreeMap::new();
-    while let Some(report) = asking.join_next().await {
+    while let Some(report) = queries.join_next().await {
         let (index, report) =
             report.map_err(|error| Failure::new(FailureKind::System, format!("asking a server failed: {error}")))?;
         all.insert(index, report);

@@ -22,7 +22,7 @@ const QUERY_TIMEOUT: Duration = Duration::from_secs(2);
 /// A server that has not answered for this long is gone.
 pub const SILENCE: Duration = Duration::from_secs(8);
 /// The same of one that uses the processor or answers requests meanwhile.
-pub const BUSY_SILENCE: Duration = Duration::from_secs(30);
+const BUSY_SILENCE: Duration = Duration::from_secs(30);
 
 /// How long a server may be silent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

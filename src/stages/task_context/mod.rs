@@ -187,7 +187,7 @@ impl TaskContext {
     }
 
     /// The failure for an end other than exit code 0.
-    pub fn ended_badly(&self, argv: &[OsString], mut how: ExitKind) -> Failure {
+    fn ended_badly(&self, argv: &[OsString], mut how: ExitKind) -> Failure {
         let (kind, what) = match how {
             ExitKind::Code(code) => (FailureKind::Exit(code), format!("exit code {code}")),
             ExitKind::Signal(signal) => (FailureKind::Signal(signal), format!("ended by {}", signal_name(signal))),

@@ -1,4 +1,4 @@
-//! Which files of an unfinished download have been checked, so that the next try does not read them again.
+//! Which files of an unfinished download have been checked, so that the next attempt does not read them again.
 
 use crate::files::read_text;
 use std::collections::HashMap;

@@ -39,7 +39,7 @@ pub(super) async fn all(
 ) -> Result<Vec<Checked>, Failure> {
     let (writing, mut written) = mpsc::channel(1);
     let ended = fetch_each(context, hub, index, wanted, memory, writing).await;
-    // What goes on from here, as the next try, must not meet one that still writes.
+    // What goes on from here, as the next attempt, must not meet one that still writes.
     tokio::select! {
         _ = written.recv() => {}
         () = context.lease.stop.hard_requested() => {}
@@ -86,7 +86,7 @@ async fn fetch_each(
         tokio::select! {
             ended = running.join_next() => match ended {
                 None => return Ok(()),
-                // Dropping the others keeps their bytes: the next try goes on from there.
+                // Dropping the others keeps their bytes: the next attempt goes on from there.
                 Some(ended) => {
                     let one = ended.map_err(|error| Failure::new(FailureKind::System, error.to_string()))??;
                     memory.add(&one.path, &context.lease.out.join(&one.path));
@@ -166,7 +166,7 @@ impl Fetching {
         writer.finish().await.map_err(|error| system(&self.path, &error))
     }
 
-    /// The file with what an earlier try left of it.
+    /// The file with what an earlier attempt left of it.
     fn open(&self) -> io::Result<(File, u64)> {
         if let Some(parent) = self.path.parent() {
             fs::create_dir_all(parent)?;

@@ -32,9 +32,9 @@ pub(super) struct Hub {
 /// Why a file did not come.
 #[derive(Debug)]
 pub(super) enum FetchError {
-    /// The connection broke; another try may go on from here.
+    /// The connection broke; another attempt may go on from here.
     Broken(String),
-    /// No other try will help.
+    /// No other attempt will help.
     Final(Box<Failure>),
 }
 

@@ -143,7 +143,7 @@ pub(super) fn stays_inside(path: &str) -> Result<(), Failure> {
     Err(refused(format!("the hub names a file `{path}`, which cannot be in the output folder")))
 }
 
-/// A file with other bytes than the index lists. It has been removed, so that the next try fetches it.
+/// A file with other bytes than the index lists. It has been removed, so that the next attempt fetches it.
 pub(super) fn differs(one: &ExpectedFile, found: &HubDigest) -> Failure {
     let what = format!("{} does not match what the hub reports: {found}, expected {}", one.path, one.sum);
     Failure::new(FailureKind::Files, what)

@@ -6,9 +6,9 @@ use crate::stats::student;
 pub(super) const ALPHA: f64 = 0.05;
 
 /// Chance of finding what is there, for the number of runs that could.
-pub(super) const POWER: f64 = 0.8;
+const POWER: f64 = 0.8;
 
-pub(super) const MOST_RUNS: u32 = 1_000;
+const MOST_RUNS: u32 = 1_000;
 
 /// Tests of the ratio of the second side to the first.
 pub(super) trait RatioTest {

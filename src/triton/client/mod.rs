@@ -27,12 +27,10 @@ use super::proto::inference::model_repository_parameter::ParameterChoice as Para
 use super::proto::inference::repository_index_response::ModelIndex;
 use super::proto::inference::trace_setting_request::SettingValue as TraceValue;
 use super::proto::inference::{
-    CudaSharedMemoryStatusRequest, CudaSharedMemoryStatusResponse, LogSettingsRequest, ModelConfig, ModelConfigRequest,
-    ModelInferRequest, ModelInferResponse, ModelMetadataRequest, ModelMetadataResponse, ModelReadyRequest,
-    ModelRepositoryParameter, ModelStatistics, ModelStatisticsRequest, RepositoryIndexRequest,
-    RepositoryModelLoadRequest, RepositoryModelUnloadRequest, ServerLiveRequest, ServerMetadataRequest,
-    ServerMetadataResponse, ServerReadyRequest, SystemSharedMemoryStatusRequest, SystemSharedMemoryStatusResponse,
-    TraceSettingRequest,
+    LogSettingsRequest, ModelConfig, ModelConfigRequest, ModelInferRequest, ModelInferResponse, ModelMetadataRequest,
+    ModelMetadataResponse, ModelReadyRequest, ModelRepositoryParameter, ModelStatistics, ModelStatisticsRequest,
+    RepositoryIndexRequest, RepositoryModelLoadRequest, RepositoryModelUnloadRequest, ServerLiveRequest,
+    ServerMetadataRequest, ServerMetadataResponse, ServerReadyRequest, TraceSettingRequest,
 };
 use crate::event::Endpoint;
 
@@ -268,18 +266,6 @@ impl TritonClient {
             .into_iter()
             .filter_map(|(name, value)| Some((name, from_proto(value.parameter_choice?))))
             .collect())
-    }
-
-    /// Registered regions of the server's own memory.
-    pub async fn system_shared_memory(&self) -> Result<SystemSharedMemoryStatusResponse, ClientError> {
-        let request = SystemSharedMemoryStatusRequest::default();
-        self.call("SystemSharedMemoryStatus", self.service.clone().system_shared_memory_status(request)).await
-    }
-
-    /// Registered regions of its GPUs' memory.
-    pub async fn cuda_shared_memory(&self) -> Result<CudaSharedMemoryStatusResponse, ClientError> {
-        let request = CudaSharedMemoryStatusRequest::default();
-        self.call("CudaSharedMemoryStatus", self.service.clone().cuda_shared_memory_status(request)).await
     }
 }
 

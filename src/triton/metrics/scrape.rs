@@ -127,16 +127,16 @@ async fn poll(servers: Vec<HttpAddress>, interval: Duration, mut receiver: onesh
             },
             _ = clock.tick() => false,
         };
-        let mut asking = JoinSet::new();
+        let mut queries = JoinSet::new();
         for (server, client) in clients.iter_mut().enumerate() {
             let Some(mut client) = client.take() else { continue };
-            asking.spawn(async move {
+            queries.spawn(async move {
                 let at = Instant::now();
                 let text = client.text("/metrics").await;
                 (server, client, at, at.elapsed(), text)
             });
         }
-        while let Some(joined) = asking.join_next().await {
+        while let Some(joined) = queries.join_next().await {
             let Ok((server, client, at, took, text)) = joined else { continue };
             clients[server] = Some(client);
             let text = text.map_err(|error| ScrapeError::Query(error.why));

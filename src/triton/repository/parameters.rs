@@ -57,8 +57,8 @@ pub(super) enum ParameterError {
 }
 
 const FLOATS: ParameterKind = ParameterKind::Word(&["TYPE_FP32", "TYPE_FP16", "TYPE_BF16"]);
-pub(super) const STRATEGIES: &[&str] = &["inflight_fused_batching", "inflight_batching", "V1"];
-pub(super) const POLICIES: &[&str] = &["guaranteed_no_evict", "max_utilization"];
+const STRATEGIES: &[&str] = &["inflight_fused_batching", "inflight_batching", "V1"];
+const POLICIES: &[&str] = &["guaranteed_no_evict", "max_utilization"];
 const CHUNKING: &[&str] = &["first_come_first_served", "equal_progress"];
 const DECODING: &[&str] =
     &["top_k", "top_p", "top_k_top_p", "beam_search", "medusa", "redrafter", "lookahead", "eagle"];

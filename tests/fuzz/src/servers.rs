@@ -111,7 +111,7 @@ async fn identify(api: Api, address: &HttpAddress) {
     let port = address.port;
     let endpoint =
         Endpoint { host: address.host.clone(), grpc: port, http: Some(port), metrics: Some(port), name: None };
-    let found = ask_identity(&endpoint, &Transport::Http(Http::new(api)), "m").await;
+    let found = query_identity(&endpoint, &Transport::Http(Http::new(api)), "m").await;
     let text = serde_json::to_string(&found).expect("JSON");
     assert_eq!(serde_json::from_str::<ServerIdentity>(&text).expect("its own JSON"), found);
     let before = [found.clone(), ServerIdentity::default()];

@@ -14,7 +14,7 @@ use regatta::runner::TrustedKeys;
 use regatta::runner::shared_store::{
     self, Machine, MachineGpus, RetentionPolicy, SharedStore, SignaturePolicy, StoreAddress, collect,
 };
-use regatta::runner::store::{EntryKind, KEY_VERSION, OutputCache, ParcelItem, StateFolder, TaskKey, digest_of};
+use regatta::runner::store::{EntryKind, KEY_VERSION, OutputCache, PortableItem, StateFolder, TaskKey, digest_of};
 use serde_json::{Value, json};
 
 use super::{block_on, choose, folder};
@@ -89,7 +89,7 @@ fn seal(json: &str) -> Vec<u8> {
 /// The same record with the digests that belong to it: a fuzzer cannot guess them. `None`: it is no record.
 fn consistent(data: &[u8], machine: &BTreeMap<String, String>) -> Option<Vec<u8>> {
     let mut record: Value = serde_json::from_slice(data).ok()?;
-    let mut items: Vec<ParcelItem> = serde_json::from_value(record.get("items")?.clone()).ok()?;
+    let mut items: Vec<PortableItem> = serde_json::from_value(record.get("items")?.clone()).ok()?;
     for item in &mut items {
         item.digest = match item.kind {
             EntryKind::Link => Some(Digest::of(item.target.as_os_str().as_bytes())),

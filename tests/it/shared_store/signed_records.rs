@@ -50,7 +50,7 @@ fn a_reader_with_the_public_key_takes_what_is_signed_and_makes_the_rest() {
     run(&reader, &url).shows("first  from another machine");
     assert!(ran(&reader).is_empty());
     reader
-        .good(&["cache", "status", "m", "--store", &url])
+        .good(&["store", "status", "m", "--store", &url])
         .shows("signatures: of ")
         .shows("nothing is sent")
         .shows("both");
@@ -64,10 +64,10 @@ fn a_reader_with_the_public_key_takes_what_is_signed_and_makes_the_rest() {
     let stranger = trusting(&other_public);
     run(&stranger, &url).shows("is signed by a key that is not trusted here").shows("it is made here");
     assert_eq!(ran(&stranger), ["first", "second"]);
-    let status = stranger.regatta(&["cache", "status", "m", "--store", &url]);
+    let status = stranger.regatta(&["store", "status", "m", "--store", &url]);
     assert_eq!(status.code, 1);
     status.shows("untrusted first").shows("its record is signed by a key that is not trusted here");
-    let json = stranger.regatta(&["cache", "status", "m", "--json", "--store", &url]).stdout;
+    let json = stranger.regatta(&["store", "status", "m", "--json", "--store", &url]).stdout;
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["tasks"][0]["state"], "untrusted");
     let before = records(folder.path());
@@ -95,21 +95,21 @@ fn records_without_a_signature_are_refused_where_one_is_asked_for_and_signed_by_
     run(&old, &url);
     let unsigned = records(folder.path());
     let reader = trusting(&public);
-    run(&reader, &url).shows("is not signed").shows("`regatta cache push MANIFEST --sign-key FILE` signs it");
+    run(&reader, &url).shows("is not signed").shows("`regatta store push MANIFEST --sign-key FILE` signs it");
     assert_eq!(ran(&reader), ["first", "second"]);
     assert_eq!(records(folder.path()), unsigned);
-    let refused = reader.good(&["cache", "push", "m", "--store", &url]);
+    let refused = reader.good(&["store", "push", "m", "--store", &url]);
     refused.shows("records must be signed, and no key is named");
     // The machine that made them signs them.
     old.file("key.pem", &private);
-    let push = ["cache", "push", "m", "--store", &url, "--sign-key", "key.pem"];
+    let push = ["store", "push", "m", "--store", &url, "--sign-key", "key.pem"];
     old.good(&push).shows("2 put into");
     old.good(&push).shows("0 put into").shows("2 there before");
     let reader = trusting(&public);
     run(&reader, &url);
     assert!(ran(&reader).is_empty());
     let pulling = trusting(&public);
-    pulling.good(&["cache", "pull", "m", "--store", &url]).shows("2 fetched");
+    pulling.good(&["store", "pull", "m", "--store", &url]).shows("2 fetched");
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn the_key_is_in_nothing_that_a_run_leaves_or_prints() {
     world.file("key.pem", &private);
     let ended = run(&world, &url);
     ended.shows("leak: its output is not shared: out holds the value of");
-    let status = world.good(&["cache", "status", "m", "--store", &url]);
+    let status = world.good(&["store", "status", "m", "--store", &url]);
     let doctor = world.regatta(&["doctor"]);
     doctor.shows("REGATTA_SIGN_KEY").shows("signs as ");
     for printed in [&ended, &status, &doctor] {

@@ -39,7 +39,7 @@ fn a_flipped_bit_is_seen_named_made_good_and_put_back() {
     let name = blob.file_name().unwrap().to_string_lossy().into_owned();
     let whole = fs::read(&blob).unwrap();
     flip(&blob);
-    let status = two.regatta(&["cache", "status", "m", "--verify", "--store", "s3://bucket"]);
+    let status = two.regatta(&["store", "status", "m", "--verify", "--store", "s3://bucket"]);
     assert_eq!(status.code, 1);
     status.shows("damaged  large").shows(&name);
     let second = run(&two, "s3://bucket");
@@ -58,9 +58,9 @@ fn damage_is_mended_by_hand_too() {
     run(&one, &url);
     flip(&largest(folder.path(), "/blobs/"));
     flip(&largest(folder.path(), "/records/"));
-    assert_eq!(one.regatta(&["cache", "status", "m", "--verify", "--store", &url]).code, 1);
-    one.good(&["cache", "push", "m", "--verify", "--store", &url]);
-    one.good(&["cache", "status", "m", "--verify", "--store", &url]).shows("both     large").shows("both     source");
+    assert_eq!(one.regatta(&["store", "status", "m", "--verify", "--store", &url]).code, 1);
+    one.good(&["store", "push", "m", "--verify", "--store", &url]);
+    one.good(&["store", "status", "m", "--verify", "--store", &url]).shows("both     large").shows("both     source");
 }
 
 #[test]
@@ -109,12 +109,12 @@ fn a_store_that_is_away_is_a_warning_and_the_run_goes_on() {
     let ended = run(&world, "s3://bucket");
     assert_eq!(ended.stdout.matches("cannot be used; the run continues without it").count(), 1, "{}", ended.stdout);
     ended.shows("Connection refused").shows("is the store's machine up");
-    ended.shows("3 outputs of this run are not in s3://bucket; `regatta cache push m` puts them there");
+    ended.shows("3 outputs of this run are not in s3://bucket; `regatta store push m` puts them there");
     assert_eq!(ran(&world), ["large", "last", "source"]);
     let nowhere = machine(MANIFEST);
     let ended = run(&nowhere, "/no/such/folder");
     assert_eq!(ended.stdout.matches("cannot be used").count(), 1, "{}", ended.stdout);
-    assert_eq!(nowhere.regatta(&["cache", "status", "--store", "/no/such/folder"]).code, 1);
+    assert_eq!(nowhere.regatta(&["store", "status", "--store", "/no/such/folder"]).code, 1);
 }
 
 #[test]
@@ -140,14 +140,14 @@ fn a_line_that_is_cut_while_sending_leaves_nothing_that_looks_whole() {
     let [one, two] = [on(connection.address), on(s3.address)];
     connection.cut_after(20_000_000);
     let ended = run(&one, "s3://bucket");
-    ended.shows("cannot be used; the run continues without it").shows("`regatta cache push m` puts them there");
+    ended.shows("cannot be used; the run continues without it").shows("`regatta store push m` puts them there");
     let records = objects(&s3.bucket(), "/records/");
     assert!(!records.iter().any(|r| fs::read_to_string(r).unwrap().contains("\"task\":\"large\"")), "{records:?}");
     run(&two, "s3://bucket");
     assert!(ran(&two).contains(&"large".to_owned()));
     connection.heal();
-    one.good(&["cache", "push", "m", "--store", "s3://bucket"]);
-    one.good(&["cache", "status", "m", "--verify", "--store", "s3://bucket"])
+    one.good(&["store", "push", "m", "--store", "s3://bucket"]);
+    one.good(&["store", "status", "m", "--verify", "--store", "s3://bucket"])
         .shows("both     large")
         .shows("both     last");
 }
@@ -206,9 +206,9 @@ fn who_will_not_wait_for_the_sending_is_told_what_is_not_there() {
     signal(&child, "INT");
     let ended = Ended::of(child);
     assert_eq!(ended.code, 0, "everything was made: {}", ended.stdout);
-    ended.shows("not in s3://bucket; `regatta cache push m` puts them there");
+    ended.shows("not in s3://bucket; `regatta store push m` puts them there");
     connection.heal();
-    one.good(&["cache", "push", "m", "--store", "s3://bucket"]).shows("↑ large");
+    one.good(&["store", "push", "m", "--store", "s3://bucket"]).shows("↑ large");
 }
 
 #[test]
@@ -224,10 +224,10 @@ fn kill9_while_sending_and_the_rest_is_sent_later() {
     child.wait().unwrap();
     connection.heal();
     // Nothing that was published is half of something.
-    two.good(&["cache", "pull", "m", "--store", "s3://bucket"]);
-    two.good(&["cache", "status", "m", "--verify", "--store", "s3://bucket"]);
+    two.good(&["store", "pull", "m", "--store", "s3://bucket"]);
+    two.good(&["store", "status", "m", "--verify", "--store", "s3://bucket"]);
     one.good(&["run", "m"]);
-    one.good(&["cache", "push", "m", "--store", "s3://bucket"]);
+    one.good(&["store", "push", "m", "--store", "s3://bucket"]);
     run(&two, "s3://bucket");
     assert!(ran(&two).is_empty(), "{:?}", ran(&two));
 }
@@ -332,10 +332,10 @@ fn a_store_that_becomes_stale_while_it_is_written_has_nothing_half() {
         let ended = inject(&one, &["run", "m", "--store", &url], calls, "error=ESTALE", &[]);
         assert!(one.read("trace").contains("(INJECTED)"), "{calls}");
         assert_eq!(ended.code, 0, "{calls}: {ended:?}");
-        ended.shows("`regatta cache push m` puts them there");
+        ended.shows("`regatta store push m` puts them there");
         let second = run(&two, &url);
         assert!(!second.stdout.contains("does not match"), "{calls}: {}", second.stdout);
         assert_eq!(tree(&two.path("latest/large")), tree(&one.path("latest/large")), "{calls}");
-        two.good(&["cache", "status", "m", "--verify", "--store", &url]).shows("both     large");
+        two.good(&["store", "status", "m", "--verify", "--store", &url]).shows("both     large");
     }
 }

@@ -121,7 +121,9 @@ fn a_log_with_every_fourth_step_gives_the_same_coefficients() {
 /// 44.0 ms and TPOT p50 6.5 to 7.1 ms.
 #[test]
 fn whole_loads_that_the_fit_has_not_seen_come_out_near_what_was_measured() {
-    use regatta::sim::{EngineSpec, SchedulerPolicy, TwinServing, VirtualWorkload, offline, served_at, twin};
+    use regatta::sim::{
+        EngineServing, EngineSpec, SchedulerPolicy, VirtualWorkload, offline, served_at, served_limits,
+    };
     use regatta::spec::{Length, LimitedMetric, Statistic};
 
     let spec = EngineSpec {
@@ -137,8 +139,8 @@ fn whole_loads_that_the_fit_has_not_seen_come_out_near_what_was_measured() {
         ..super::ground::engine_spec()
     };
     // The pool that this server reported: 19,073 blocks of 16 tokens.
-    let serving = TwinServing { kv_tokens: Some(19_073 * 16), ..TwinServing::default() };
-    let server = twin(&spec, &serving).unwrap();
+    let serving = EngineServing { kv_tokens: Some(19_073 * 16), ..EngineServing::default() };
+    let server = served_limits(&spec, &serving).unwrap();
     assert_eq!((server.policy, server.blocks), (SchedulerPolicy::Vllm, 19_073));
     let workload = VirtualWorkload {
         input_tokens: Length::Fixed(512),
@@ -163,7 +165,7 @@ fn whole_loads_that_the_fit_has_not_seen_come_out_near_what_was_measured() {
 /// and a mean TTFT of 50 to 63 ms.
 #[test]
 fn another_gpu_comes_out_near_what_was_measured_on_it() {
-    use regatta::sim::{EngineSpec, TwinServing, VirtualWorkload, offline, served_at, twin};
+    use regatta::sim::{EngineServing, EngineSpec, VirtualWorkload, offline, served_at, served_limits};
     use regatta::spec::{Length, LimitedMetric, Statistic};
 
     let spec = EngineSpec {
@@ -178,7 +180,7 @@ fn another_gpu_comes_out_near_what_was_measured_on_it() {
         .clone(),
         ..super::ground::engine_spec()
     };
-    let server = twin(&spec, &TwinServing::default()).unwrap();
+    let server = served_limits(&spec, &EngineServing::default()).unwrap();
     let workload = VirtualWorkload {
         input_tokens: Length::Fixed(512),
         output_tokens: Length::Fixed(128),
@@ -206,7 +208,7 @@ fn another_gpu_comes_out_near_what_was_measured_on_it() {
 /// Loads that were measured on an H100 after those of its step log: `tests/golden/vllm-h100/README.md`.
 #[test]
 fn loads_on_an_h100_that_the_fit_has_not_seen_come_out_near_what_was_measured() {
-    use regatta::sim::{EngineSpec, TwinServing, VirtualResult, VirtualWorkload, offline, served_at, twin};
+    use regatta::sim::{EngineServing, EngineSpec, VirtualResult, VirtualWorkload, offline, served_at, served_limits};
     use regatta::spec::{Length, LimitedMetric, Statistic};
 
     let gpu = GpuTiming { name: "H100".into(), memory_gb: 80.0, bandwidth_gbs: 3350.0, ..target().gpu };
@@ -227,8 +229,8 @@ fn loads_on_an_h100_that_the_fit_has_not_seen_come_out_near_what_was_measured() 
         ..super::ground::engine_spec()
     };
     // The pool that this server reported.
-    let serving = TwinServing { kv_fraction: 1.0, kv_tokens: Some(450_288), ..TwinServing::default() };
-    let server = twin(&spec, &serving).unwrap();
+    let serving = EngineServing { kv_fraction: 1.0, kv_tokens: Some(450_288), ..EngineServing::default() };
+    let server = served_limits(&spec, &serving).unwrap();
     let of = |inputs, outputs| VirtualWorkload {
         input_tokens: Length::Fixed(inputs),
         output_tokens: Length::Fixed(outputs),

@@ -1,6 +1,6 @@
 //! The same questions have the same bytes as answers, on every machine, and on both clocks.
 
-use regatta::sim::{SimulatedRequest, TwinServing, VirtualWorkload, served_at, simulate, twin};
+use regatta::sim::{EngineServing, SimulatedRequest, VirtualWorkload, served_at, served_limits, simulate};
 use regatta::spec::{Length, SimCalibration, SimScheduler};
 use regatta::triton::proto::inference::ModelInferResponse;
 use serde_json::json;
@@ -12,14 +12,14 @@ fn digest(scheduler: SimScheduler) -> String {
         calibration: SimCalibration { scheduler, ..SimCalibration::default() },
         ..super::ground::engine_spec()
     };
-    let serving = TwinServing { kv_tokens: Some(40_000), ..TwinServing::default() };
+    let serving = EngineServing { kv_tokens: Some(40_000), ..EngineServing::default() };
     let workload = VirtualWorkload {
         input_tokens: Length::Lognormal { mean: 300.0, stddev: 200.0, min: 16, max: 900 },
         output_tokens: Length::Normal { mean: 120.0, stddev: 60.0, min: 4, max: 400 },
         adapters: Vec::new(),
         seed: 20_240_601,
     };
-    let ran = served_at(&twin(&spec, &serving).unwrap(), 2, &workload, 5_000, 900.0).unwrap();
+    let ran = served_at(&served_limits(&spec, &serving).unwrap(), 2, &workload, 5_000, 900.0).unwrap();
     let mut bytes = Vec::new();
     for value in ran.ttft.iter().chain(&ran.tpot).chain(&ran.e2e) {
         bytes.extend(value.to_bits().to_le_bytes());
@@ -74,7 +74,7 @@ async fn real_time_and_virtual_time_have_the_same_steps() {
     server.stop().unwrap();
     assert_eq!(served.len(), 80);
     let load: Vec<_> = served.iter().map(|(request, _)| *request).collect();
-    let limits = twin(&super::ground::engine_spec(), &TwinServing::default()).unwrap();
+    let limits = served_limits(&super::ground::engine_spec(), &EngineServing::default()).unwrap();
     let replayed = simulate(&limits, &load).unwrap();
     let in_virtual_time: Vec<_> = replayed.requests.iter().map(|request| [request.first, request.last]).collect();
     let in_real_time: Vec<_> = served.iter().map(|(_, times)| *times).collect();

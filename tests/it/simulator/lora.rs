@@ -1,7 +1,8 @@
 //! LoRA adapters: what they cost, and a server that has them.
 
 use regatta::sim::{
-    EngineSpec, LoraSettings, SimulatedRequest, TwinServing, VirtualWorkload, offline, simulate, twin, write_engine,
+    EngineServing, EngineSpec, LoraSettings, SimulatedRequest, VirtualWorkload, offline, served_limits, simulate,
+    write_engine,
 };
 use regatta::spec::Length;
 use serde_json::json;
@@ -15,7 +16,7 @@ fn with_slots(max_loras: u32) -> EngineSpec {
 
 #[test]
 fn more_slots_and_fewer_adapters_are_faster_and_slots_take_kv_cache() {
-    let serving = TwinServing::default();
+    let serving = EngineServing::default();
     let rate = |slots: u32, adapters: u64| {
         let workload = VirtualWorkload {
             input_tokens: Length::Fixed(200),
@@ -23,13 +24,13 @@ fn more_slots_and_fewer_adapters_are_faster_and_slots_take_kv_cache() {
             adapters: (1..=adapters).collect(),
             seed: 2,
         };
-        offline(&twin(&with_slots(slots), &serving).unwrap(), 1, &workload, 1500).unwrap().tokens_per_second()
+        offline(&served_limits(&with_slots(slots), &serving).unwrap(), 1, &workload, 1500).unwrap().tokens_per_second()
     };
     let (none, one, eight) = (rate(8, 0), rate(8, 1), rate(8, 8));
     assert!(none > one && one > eight, "{none} {one} {eight}");
     // 32 adapters and two slots: they go in groups, and every change copies one.
     assert!(rate(2, 32) < rate(32, 32), "{} {}", rate(2, 32), rate(32, 32));
-    let blocks = |spec: &EngineSpec| twin(spec, &serving).unwrap().blocks;
+    let blocks = |spec: &EngineSpec| served_limits(spec, &serving).unwrap().blocks;
     assert!(blocks(&with_slots(64)) < blocks(&with_slots(1)) && blocks(&with_slots(1)) < blocks(&engine_spec()));
 }
 
@@ -67,7 +68,7 @@ async fn tasks_of_requests_are_adapters_on_both_clocks() {
     server.stop().unwrap();
     assert_eq!(served.len(), 20);
     let load: Vec<_> = served.iter().map(|(request, _)| *request).collect();
-    let replayed = simulate(&twin(&with_slots(2), &TwinServing::default()).unwrap(), &load).unwrap();
+    let replayed = simulate(&served_limits(&with_slots(2), &EngineServing::default()).unwrap(), &load).unwrap();
     for ((_, times), replayed) in served.iter().zip(&replayed.requests) {
         assert_eq!([replayed.first, replayed.last], *times);
     }

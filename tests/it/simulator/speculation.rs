@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use regatta::sim::{
-    DecoderModel, Drafter, Drafting, EngineSpec, Experts, GpuTiming, SimulatedRequest, TwinServing, VirtualWorkload,
-    simulate, twin, with_users, write_engine,
+    DecoderModel, Drafter, Drafting, EngineServing, EngineSpec, Experts, GpuTiming, SimulatedRequest, VirtualWorkload,
+    served_limits, simulate, with_users, write_engine,
 };
 use regatta::spec::{AcceptanceRate, Length, LimitedMetric, SimCalibration, Statistic};
 use serde_json::json;
@@ -67,7 +67,7 @@ fn of_a_user(spec: &EngineSpec) -> f64 {
         adapters: Vec::new(),
         seed: 5,
     };
-    let ran = with_users(&twin(spec, &TwinServing::default()).unwrap(), 1, &workload, 10, 1).unwrap();
+    let ran = with_users(&served_limits(spec, &EngineServing::default()).unwrap(), 1, &workload, 10, 1).unwrap();
     1e3 / ran.statistic(LimitedMetric::Tpot, Statistic::Mean).unwrap().unwrap()
 }
 
@@ -115,7 +115,7 @@ fn drafts_help_few_users_and_hurt_many() {
             adapters: Vec::new(),
             seed: 9,
         };
-        let server = twin(&spec, &TwinServing::default()).unwrap();
+        let server = served_limits(&spec, &EngineServing::default()).unwrap();
         with_users(&server, 1, &workload, 8 * users.max(16), users).unwrap().tokens_per_second()
     };
     let gain = |users| at(3, users) / at(0, users);
@@ -162,7 +162,7 @@ async fn a_chunk_has_the_tokens_of_a_step_on_both_clocks() {
     assert!(chunks.iter().all(|(_, tokens)| (1..=4).contains(tokens)) && chunks.iter().any(|(_, tokens)| *tokens == 4));
     served.sort_by_key(|(request, ..)| request.at);
     let load: Vec<_> = served.iter().map(|(request, ..)| *request).collect();
-    let replayed = simulate(&twin(&spec, &TwinServing::default()).unwrap(), &load).unwrap();
+    let replayed = simulate(&served_limits(&spec, &EngineServing::default()).unwrap(), &load).unwrap();
     assert_eq!(served.len(), 20);
     for ((request, times, id), replayed) in served.iter().zip(&replayed.requests) {
         assert_eq!([replayed.first, replayed.last], *times, "{id}");

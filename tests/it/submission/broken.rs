@@ -7,7 +7,7 @@ use std::path::Path;
 
 use pretty_assertions::assert_eq;
 use regatta::mlperf::{
-    self, FindingWeight, GateCheck, LockedResult, LockedRun, MlperfScenario, PackageProvenance, Round,
+    self, FindingWeight, LockedResult, LockedRun, MlperfScenario, PackageProvenance, Round, SubmissionCheck,
     SubmissionLayout, SubmissionReport,
 };
 use serde_json::{Value, json};
@@ -32,7 +32,7 @@ pub(super) fn is_of(name: &str, round: &str) -> bool {
     !(name == OLD_LAYOUT || name.starts_with(NEW_BENCHMARK)) || SubmissionLayout::of(round) == SubmissionLayout::Single
 }
 
-/// What the official checker refuses and the gate does not.
+/// What the official checker refuses and the submission check does not.
 const KNOWN_HOLES: [&str; 0] = [];
 
 /// Name and what is done to a good submission.
@@ -470,42 +470,47 @@ const FOR_REVIEW: [&str; 27] = [
 
 /// The section of the rules that decides where the verdicts differ: mlcommons/inference_policies `inference_rules.adoc` and
 /// `power_measurement.adoc`, mlcommons/policies `submission_rules.adoc`.
-fn section(check: GateCheck) -> &'static str {
+fn section(check: SubmissionCheck) -> &'static str {
     match check {
-        GateCheck::Counts
-        | GateCheck::LogsDisagree
-        | GateCheck::Verdict
-        | GateCheck::UnreadableLog
-        | GateCheck::TornLog
-        | GateCheck::NotValid
-        | GateCheck::LoadGenErrors
-        | GateCheck::LoadGenVersion
-        | GateCheck::AlteredLoadGen
-        | GateCheck::TestMode
-        | GateCheck::WrongRun
-        | GateCheck::AccuracySamples
-        | GateCheck::Lengths => "inference_rules, LoadGen Operation",
-        GateCheck::Duration | GateCheck::Rehearsal | GateCheck::OfflineSamples => "inference_rules, Scenarios",
-        GateCheck::Latency | GateCheck::LatencyLimits | GateCheck::UserConf => {
+        SubmissionCheck::Counts
+        | SubmissionCheck::LogsDisagree
+        | SubmissionCheck::Verdict
+        | SubmissionCheck::UnreadableLog
+        | SubmissionCheck::TornLog
+        | SubmissionCheck::NotValid
+        | SubmissionCheck::LoadGenErrors
+        | SubmissionCheck::LoadGenVersion
+        | SubmissionCheck::AlteredLoadGen
+        | SubmissionCheck::TestMode
+        | SubmissionCheck::WrongRun
+        | SubmissionCheck::AccuracySamples
+        | SubmissionCheck::Lengths => "inference_rules, LoadGen Operation",
+        SubmissionCheck::Duration | SubmissionCheck::Rehearsal | SubmissionCheck::OfflineSamples => {
+            "inference_rules, Scenarios"
+        }
+        SubmissionCheck::Latency | SubmissionCheck::LatencyLimits | SubmissionCheck::UserConf => {
             "inference_rules, Constraints for the Closed division"
         }
-        GateCheck::Seeds => "inference_rules, Non-determinism is restricted",
-        GateCheck::SyntheticData => "inference_rules, Data Sets",
-        GateCheck::TwoSystems => "inference_rules, System and framework must be consistent",
-        GateCheck::Lock | GateCheck::ChangedFile => "inference_rules, Replicability is mandatory",
-        GateCheck::AuditLog | GateCheck::AuditSettings | GateCheck::TestFailed | GateCheck::MissingTest => {
-            "submission_rules, Compliance Testing"
+        SubmissionCheck::Seeds => "inference_rules, Non-determinism is restricted",
+        SubmissionCheck::SyntheticData => "inference_rules, Data Sets",
+        SubmissionCheck::TwoSystems => "inference_rules, System and framework must be consistent",
+        SubmissionCheck::Lock | SubmissionCheck::ChangedFile => "inference_rules, Replicability is mandatory",
+        SubmissionCheck::AuditLog
+        | SubmissionCheck::AuditSettings
+        | SubmissionCheck::TestFailed
+        | SubmissionCheck::MissingTest => "submission_rules, Compliance Testing",
+        SubmissionCheck::Source => "submission_rules, Source code requirements for replication",
+        SubmissionCheck::SystemFields | SubmissionCheck::UnreadableJSON => {
+            "submission_rules, <system_desc_id>.json metadata"
         }
-        GateCheck::Source => "submission_rules, Source code requirements for replication",
-        GateCheck::SystemFields | GateCheck::UnreadableJSON => "submission_rules, <system_desc_id>.json metadata",
-        GateCheck::MissingFile
-        | GateCheck::EmptyFile
-        | GateCheck::Empty
-        | GateCheck::Benchmark
-        | GateCheck::Layout
-        | GateCheck::Scenario
-        | GateCheck::SystemName => "submission_rules, Directory structure",
-        GateCheck::Power => "power_measurement, LoadGen and Start/End TimeStamps",
+        SubmissionCheck::MissingFile
+        | SubmissionCheck::EmptyFile
+        | SubmissionCheck::Empty
+        | SubmissionCheck::Benchmark
+        | SubmissionCheck::Layout
+        | SubmissionCheck::Scenario
+        | SubmissionCheck::SystemName => "submission_rules, Directory structure",
+        SubmissionCheck::Power => "power_measurement, LoadGen and Start/End TimeStamps",
         other => panic!("no section of the rules is named for `{other}`"),
     }
 }
@@ -584,7 +589,7 @@ fn a_file_that_cannot_be_read_is_no_missing_one() {
     {
         let found: Vec<_> = examined.findings.iter().filter(|finding| finding.place.ends_with(&place)).collect();
         assert!(
-            matches!(found[..], [one] if one.check == GateCheck::UnreadableFile && one.what.starts_with("it cannot be read: ")),
+            matches!(found[..], [one] if one.check == SubmissionCheck::UnreadableFile && one.what.starts_with("it cannot be read: ")),
             "{place}: {found:#?}"
         );
     }
@@ -609,7 +614,7 @@ fn power_is_the_average_while_the_run_lasted() {
 fn every_broken_submission_has_its_own_finding() {
     let official = official();
     let mut table = String::from(
-        "# What is done to a good submission, what the official checker says of it, and what the gate says.\n",
+        "# What is done to a good submission, what the official checker says of it, and what the submission check says.\n",
     );
     let (mut pass, mut unexpected) = (Vec::new(), Vec::new());
     for (name, spoil) in BROKEN {
@@ -650,11 +655,11 @@ fn every_broken_submission_has_its_own_finding() {
     assert_eq!(table, fs::read_to_string(GOLDEN).unwrap(), "UPDATE=1 writes it anew");
 }
 
-/// The same in three rounds: what the official checker says, what the gate says, and who is right where they differ.
+/// The same in three rounds: what the official checker says, what the submission check says, and who is right where they differ.
 #[test]
 fn the_table_of_mutations_has_three_rounds_and_says_who_is_right() {
     let official = official();
-    let mut table = String::from("# mutation | round: official checker, gate, who is right\n");
+    let mut table = String::from("# mutation | round: official checker, submission check, who is right\n");
     let (mut differ, mut worse) = (0, Vec::new());
     for (name, spoil) in BROKEN {
         let _ = writeln!(table, "{name}");

@@ -1,14 +1,14 @@
 //! The divisions beside Closed.
 
 use pretty_assertions::assert_eq;
-use regatta::mlperf::{self, FindingWeight, GateCheck, Round, SubmissionReport};
+use regatta::mlperf::{self, FindingWeight, Round, SubmissionCheck, SubmissionReport};
 use serde_json::json;
 
 use super::broken::ROUNDS;
 use super::fixture::{SCENARIOS, Submission, good, good_of};
 use crate::world::World;
 
-/// What the gate says of a good submission that was changed and then moved to Open.
+/// What the submission check says of a good submission that was changed and then moved to Open.
 pub(super) fn in_open(round: &Round, change: impl Fn(&Submission)) -> SubmissionReport {
     let folder = tempfile::tempdir().unwrap();
     let submission = good_of(round, folder.path());
@@ -31,7 +31,7 @@ fn open_keeps_the_limits_that_the_checker_of_the_round_has() {
     let ttft = "result_first_token_99.00_percentile_latency_ns";
     let found = |round: &Round, change: &dyn Fn(&Submission)| {
         let examined = in_open(round, change);
-        let of_latency = examined.findings.iter().filter(|finding| finding.check == GateCheck::Latency);
+        let of_latency = examined.findings.iter().filter(|finding| finding.check == SubmissionCheck::Latency);
         of_latency.map(|finding| finding.weight).collect::<Vec<_>>()
     };
     for name in ["v6.0", "v6.1"] {

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use pretty_assertions::assert_eq;
-use regatta::mlperf::{self, FindingWeight, GateCheck, MlperfScenario, Round, SubmissionReport};
+use regatta::mlperf::{self, FindingWeight, MlperfScenario, Round, SubmissionCheck, SubmissionReport};
 
 use super::fixture::{SYSTEM, Submission, good};
 
@@ -62,8 +62,8 @@ fn offline_inferred_from_single_stream_is_a_result_of_an_edge_system() {
         infer(s);
         s.field(&s.system(), "system_type", Some("datacenter".into()));
     });
-    let refused = |check: GateCheck| examined.of(FindingWeight::Refused).any(|finding| finding.check == check);
-    assert!(refused(GateCheck::Scenario), "{:#?}", examined.findings);
+    let refused = |check: SubmissionCheck| examined.of(FindingWeight::Refused).any(|finding| finding.check == check);
+    assert!(refused(SubmissionCheck::Scenario), "{:#?}", examined.findings);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Submissions to MLPerf Inference: the result directory, the gate before it, where one stands.
+//! Submissions to MLPerf Inference: the result directory, the submission check, where one stands.
 //!
 //! The logs under `tests/golden/mlperf/logs` are of LoadGen 6.0.17 with unaltered rules: full-length runs of a server that
 //! sleeps, each as `key value` lines without what is long and says nothing. [`good`] makes a submission of them.

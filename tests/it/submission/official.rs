@@ -1,4 +1,4 @@
-//! The official submission checker beside our gate, where somebody has it.
+//! The official submission checker beside our submission check, where somebody has it.
 //!
 //! ```text
 //! MLPERF_INFERENCE=…/inference MLPERF_PYTHON=…/python UPDATE=1 cargo test --test it -- --ignored submission::official

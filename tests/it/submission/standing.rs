@@ -44,7 +44,7 @@ fn a_manifest_packs_a_submission_that_the_gate_passes() {
     let world = World::new();
     Runs::new(&world.path("runs"), |_| ());
     world.file("manifests/m.yaml", &format!("regatta: 1\nname: m\nstages:\n{}", manifest(false)));
-    world.good(&["run", "m"]).shows("3 results in closed/Example, the gate passes it");
+    world.good(&["run", "m"]).shows("3 results in closed/Example, the submission check passes it");
     let lock: serde_json::Value =
         serde_json::from_str(&world.read("latest/package/closed/Example/documentation/regatta.lock")).unwrap();
     assert_eq!(lock["stages"].as_array().unwrap().len(), 15);
@@ -255,7 +255,7 @@ fn the_official_checker_is_asked_and_its_errors_are_folded_in() {
     let script = "inference/tools/submission/submission_checker/main.py";
     world.file(script, "echo \"[now main.py:1 INFO] $*\"; echo 'INFO:main:SUMMARY: submission looks OK'");
     world.good(&["run", "m"]).shows(
-        "3 results in closed/Example, the gate passes it, 2 findings for review, the official checker passes it",
+        "3 results in closed/Example, the submission check passes it, 2 findings for review, the official checker passes it",
     );
     let package: serde_json::Value = serde_json::from_str(&world.read("latest/package/.regatta/package.json")).unwrap();
     assert_eq!(package["submittable"], true);

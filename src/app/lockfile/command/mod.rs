@@ -8,12 +8,12 @@ mod write;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use crate::app::console::print;
 use crate::app::error::CommandError;
 use crate::app::lockfile::render;
 use crate::app::lockfile::{DifferenceWeight, LockDifference, LockExtent, LockFile, LockPart, LockSection, compare};
-use crate::app::output::print;
 use crate::app::project::{Project, options};
-use crate::cli::{CliExit, Global, KeyValueArg, LockAction, Select};
+use crate::cli::{CliExit, Global, KeyValueArg, LockRequest, Select};
 use crate::report::Styler;
 use crate::runner::store::OutputCache;
 use crate::units::counted;
@@ -22,15 +22,15 @@ use locked_file::{locked_at, open, section_of};
 pub use verify::{LockReport, enforce};
 pub use write::write;
 
-pub fn lock(global: &Global, request: &LockAction) -> Result<CliExit, CommandError> {
+pub fn lock(global: &Global, request: &LockRequest) -> Result<CliExit, CommandError> {
     let styler = Styler::chosen(global.color.choice());
     match request {
-        LockAction::Show { file, json } => {
+        LockRequest::Show { file, json } => {
             let file = open(file)?;
             print(&if *json { render::show_json(&file) } else { render::show(&file, styler) });
             Ok(CliExit::Done)
         }
-        LockAction::Diff { a, b, settings, json } => {
+        LockRequest::Diff { a, b, settings, json } => {
             let old = open(a)?;
             let (found, sides, is_now) = match locked_at(b)? {
                 Some(_) if !settings.is_empty() => {

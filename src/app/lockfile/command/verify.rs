@@ -65,7 +65,7 @@ pub fn enforce(
         holding.messages.push((None, format!("differs from {shown}: {place}{}", render::line(one))));
     }
     pins(plan, options, &section, keys, &output_cache, &mut holding)?;
-    options.gate = gate(section, strictness, shown);
+    options.output_check = output_check(section, strictness, shown);
     Ok(holding)
 }
 
@@ -103,7 +103,7 @@ fn pins(
     Ok(())
 }
 
-fn gate(section: LockSection, strictness: Strictness, file: String) -> OutputCheck {
+fn output_check(section: LockSection, strictness: Strictness, file: String) -> OutputCheck {
     OutputCheck::new(move |task, folder, output| {
         let Some(entry) = section.stages.get(task.id.as_str()) else { return Ok(Vec::new()) };
         let mut now = resolved(task, folder)?;

@@ -1,7 +1,7 @@
 //! A program without the feature `otlp` sends no telemetry.
 
 use super::endpoints::OtlpEndpoints;
-use crate::app::output::print_error;
+use crate::app::console::print_error;
 use crate::diag::FeatureLeftOut;
 use crate::event::Event;
 

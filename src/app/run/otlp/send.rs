@@ -12,7 +12,7 @@ use super::checked_exporter::CheckedExporter;
 use super::endpoints::OtlpEndpoints;
 use super::recorder::OtlpRecorder;
 use super::{metrics, spans};
-use crate::app::output::print_error;
+use crate::app::console::print_error;
 use crate::units::counted;
 
 /// A collector that does not answer must not keep the run's end waiting for longer.

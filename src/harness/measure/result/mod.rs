@@ -95,7 +95,7 @@ pub struct RunResult {
     pub rates: Rates,
     #[serde(default)]
     pub latency: LatencyMetrics,
-    /// Null when no promise was made.
+    /// Null when no SLO is set.
     pub goodput: Option<Goodput>,
     pub steady: Option<Steady>,
     /// Whether the run measured one state of the server.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::super::metric::percentile;
 use super::super::request_times::ttft;
 use super::super::steady;
-use super::ServerStall;
+use super::ServerFreeze;
 use crate::harness::RequestRecords;
 
 /// Fewer slow requests are an accident.
@@ -34,7 +34,7 @@ pub struct ColdStart {
 
 impl ColdStart {
     /// `answered`: in the order of intended arrivals.
-    pub(super) fn of(answered: &RequestRecords, freeze: Option<&ServerStall>) -> Option<Self> {
+    pub(super) fn of(answered: &RequestRecords, freeze: Option<&ServerFreeze>) -> Option<Self> {
         let cut = steady::cut(answered, freeze)?;
         let sorted = |from: usize, to: usize| {
             let part = answered.iter().skip(from).take(to - from);

@@ -21,7 +21,7 @@ const SHARE_OF_GAP: f64 = 0.9;
 
 /// The longest time without a first token, a last token or an end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct ServerStall {
+pub struct ServerFreeze {
     /// From the schedule's start, s.
     pub from_s: f64,
     pub to_s: f64,
@@ -29,7 +29,7 @@ pub struct ServerStall {
     pub held_up: u64,
 }
 
-impl ServerStall {
+impl ServerFreeze {
     pub(super) fn of(records: &RequestRecords) -> Option<Self> {
         let stamps = records.iter().flat_map(|record| [record.t_first, record.t_last, Some(record.t_end)]).flatten();
         let events = records.collected(stamps).sorted();

@@ -19,7 +19,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use cold_start::ColdStart;
-pub use freeze::ServerStall;
+pub use freeze::ServerFreeze;
 pub use occupancy::Occupancy;
 pub use sustained::Sustained;
 
@@ -39,7 +39,7 @@ pub struct Stability {
     #[serde(alias = "lag")]
     pub latency_trend: Option<LatencyTrend>,
     pub cold_start: Option<ColdStart>,
-    pub freeze: Option<ServerStall>,
+    pub freeze: Option<ServerFreeze>,
     pub occupancy: Option<Occupancy>,
     pub sustained: Option<Sustained>,
 }
@@ -52,7 +52,7 @@ impl Stability {
         let is_plain = spec.content.sessions.is_none();
         let is_at_once = matches!(spec.scenario, LoadPattern::Offline);
         let is_closed = matches!(spec.scenario, LoadPattern::Concurrency { .. });
-        let freeze = ServerStall::of(records);
+        let freeze = ServerFreeze::of(records);
         let (growth, latency_trend) =
             if is_constant && is_plain { growth_or_trend(spec, records) } else { (None, None) };
         Self {

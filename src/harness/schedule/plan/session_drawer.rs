@@ -62,7 +62,7 @@ impl SessionDrawer {
             None => None,
         };
         let starts = match &spec.scenario {
-            LoadPattern::Offline | LoadPattern::Outside(_) => SessionStarts::AtOnce,
+            LoadPattern::Offline | LoadPattern::External(_) => SessionStarts::AtOnce,
             LoadPattern::Concurrency { .. } => SessionStarts::Free,
             LoadPattern::Server { rate } => {
                 // The rate is that of requests: messages of several arrive this much more rarely.

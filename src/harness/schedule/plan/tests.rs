@@ -497,9 +497,9 @@ fn a_written_plan_is_sent_again_exactly_and_a_changed_one_is_refused() {
 #[test]
 fn samples_that_are_called_for_again_are_written_once_and_sent_again_exactly() {
     use crate::harness::{CallSource, ExternalSample};
-    let outside = spec(LoadPattern::Outside(CallSource::AtTimes), Arrivals::Poisson, requests(1), 7);
+    let external = spec(LoadPattern::External(CallSource::AtTimes), Arrivals::Poisson, requests(1), 7);
     let samples = [[5, 6, 7].as_slice(), &[8, 9]].map(|ids| ExternalSample { prompt: ids.into(), output_len: 3 });
-    let set = super::for_external_driver(&outside, &samples).unwrap();
+    let set = super::for_external_driver(&external, &samples).unwrap();
     let called = [1, 0, 1, 1, 0].into_iter().enumerate().map(|(at, sample): (usize, usize)| {
         let session = at as u64;
         PlannedRequest { at_ns: session * 1_000_000, session, ..set.requests.get(sample).unwrap() }

@@ -53,21 +53,21 @@ impl HttpRequestTemplate {
         key: Option<&str>,
     ) -> Result<Self, UnsupportedRequest> {
         let request = &spec.request;
-        let mut sheet = RequestFieldsBuilder {
+        let mut fields = RequestFieldsBuilder {
             api: http.api,
             inputs: offered.inputs.as_deref(),
             constants: Map::new(),
             faults: Vec::new(),
         };
         let streams = request.streaming.unwrap_or(true);
-        let has_ids = sheet.inputs.is_some_and(|inputs| inputs.iter().any(|name| name == "input_ids"));
-        let has_text = sheet.inputs.is_none_or(|inputs| inputs.iter().any(|name| name == "text_input"));
+        let has_ids = fields.inputs.is_some_and(|inputs| inputs.iter().any(|name| name == "input_ids"));
+        let has_text = fields.inputs.is_none_or(|inputs| inputs.iter().any(|name| name == "text_input"));
         let prompt_ids = match http.api {
             Api::Generate => http.prompt_ids || has_ids && !has_text,
             Api::OpenaiCompletions => http.prompt_ids,
             Api::OpenaiChat => {
                 if http.prompt_ids {
-                    sheet.faults.push("prompt: chat takes text; token ids are for completions".to_owned());
+                    fields.faults.push("prompt: chat takes text; token ids are for completions".to_owned());
                 }
                 false
             }
@@ -83,7 +83,7 @@ impl HttpRequestTemplate {
             (matches!(request.cancel, Some(CancelPolicy { by: CancelBy::Stop, .. })), "cancel.by: stop"),
         ] {
             if is_set {
-                sheet.faults.push(format!("request.{key} is of KServe over gRPC, not of {}", http.api.as_str()));
+                fields.faults.push(format!("request.{key} is of KServe over gRPC, not of {}", http.api.as_str()));
             }
         }
         let length_key = match (http.api, prompt_ids) {
@@ -94,51 +94,51 @@ impl HttpRequestTemplate {
         match http.api {
             Api::Generate => {
                 let (key, end) = if prompt_ids { ("streaming", spec.end_id) } else { ("stream", spec.end_id) };
-                sheet.field_if_available(key, Value::from(streams));
+                fields.field_if_available(key, Value::from(streams));
                 if prompt_ids {
-                    sheet.field_if_available("end_id", Value::from(request.end_id.unwrap_or(end)));
-                    sheet.field_if_available("pad_id", Value::from(request.pad_id.unwrap_or(end)));
-                    sheet.field_if_available("beam_width", Value::from(request.beam_width.unwrap_or(1)));
+                    fields.field_if_available("end_id", Value::from(request.end_id.unwrap_or(end)));
+                    fields.field_if_available("pad_id", Value::from(request.pad_id.unwrap_or(end)));
+                    fields.field_if_available("beam_width", Value::from(request.beam_width.unwrap_or(1)));
                 }
                 if !streams {
-                    sheet.field_if_available(
+                    fields.field_if_available(
                         "exclude_input_in_output",
                         Value::from(request.exclude_input_in_output.unwrap_or(true)),
                     );
                 }
             }
             Api::OpenaiChat | Api::OpenaiCompletions => {
-                sheet.constants.insert("model".to_owned(), Value::from(offered.model.clone()));
-                sheet.constants.insert("stream".to_owned(), Value::from(streams));
+                fields.constants.insert("model".to_owned(), Value::from(offered.model.clone()));
+                fields.constants.insert("stream".to_owned(), Value::from(streams));
                 if streams {
-                    sheet.constants.insert("stream_options".to_owned(), json!({"include_usage": true}));
+                    fields.constants.insert("stream_options".to_owned(), json!({"include_usage": true}));
                 }
             }
         }
-        sheet.field_if_set("temperature", &["temperature"], request.temperature.map(Value::from));
-        sheet.field_if_set("top_p", &["top_p", "runtime_top_p"], request.top_p.map(Value::from));
-        sheet.field_if_set("top_k", &["top_k", "runtime_top_k"], request.top_k.map(Value::from));
-        sheet.field_if_set("repetition_penalty", &["repetition_penalty"], request.repetition_penalty.map(Value::from));
-        sheet.field_if_set("presence_penalty", &["presence_penalty"], request.presence_penalty.map(Value::from));
-        sheet.field_if_set("frequency_penalty", &["frequency_penalty"], request.frequency_penalty.map(Value::from));
-        sheet.field_if_set("min_length", &["min_tokens", "min_length"], request.min_length.map(Value::from));
+        fields.field_if_set("temperature", &["temperature"], request.temperature.map(Value::from));
+        fields.field_if_set("top_p", &["top_p", "runtime_top_p"], request.top_p.map(Value::from));
+        fields.field_if_set("top_k", &["top_k", "runtime_top_k"], request.top_k.map(Value::from));
+        fields.field_if_set("repetition_penalty", &["repetition_penalty"], request.repetition_penalty.map(Value::from));
+        fields.field_if_set("presence_penalty", &["presence_penalty"], request.presence_penalty.map(Value::from));
+        fields.field_if_set("frequency_penalty", &["frequency_penalty"], request.frequency_penalty.map(Value::from));
+        fields.field_if_set("min_length", &["min_tokens", "min_length"], request.min_length.map(Value::from));
         match &request.stop_words {
             Some(WordList::Texts(texts)) => {
-                sheet.field_if_set("stop_words", &["stop", "stop_words"], Some(json!(texts)));
+                fields.field_if_set("stop_words", &["stop", "stop_words"], Some(json!(texts)));
             }
-            Some(WordList::Ids(_)) => sheet.faults.push("request.stop_words: use `texts` over HTTP".to_owned()),
+            Some(WordList::Ids(_)) => fields.faults.push("request.stop_words: use `texts` over HTTP".to_owned()),
             None => {}
         }
         let mut seed_key = None;
         match request.random_seed {
             Some(RandomSeed::Fixed(seed)) => {
-                sheet.field_if_set("random_seed", &["seed", "random_seed"], Some(Value::from(seed)));
+                fields.field_if_set("random_seed", &["seed", "random_seed"], Some(Value::from(seed)));
             }
-            Some(RandomSeed::PerRequest(true)) => seed_key = sheet.find("random_seed", &["seed", "random_seed"]),
+            Some(RandomSeed::PerRequest(true)) => seed_key = fields.find("random_seed", &["seed", "random_seed"]),
             Some(RandomSeed::PerRequest(false)) | None => {}
         }
-        if !sheet.faults.is_empty() {
-            return Err(UnsupportedRequest { faults: sheet.faults });
+        if !fields.faults.is_empty() {
+            return Err(UnsupportedRequest { faults: fields.faults });
         }
         Ok(Self {
             api: http.api,
@@ -148,7 +148,7 @@ impl HttpRequestTemplate {
             path: path(http, &offered.model, streams),
             headers: headers(key, streams),
             key: key.map(str::to_owned),
-            constants: sheet.constants,
+            constants: fields.constants,
             prompt_ids,
             length_key,
             seed: spec.seed,

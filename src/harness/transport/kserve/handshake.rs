@@ -43,8 +43,8 @@ pub(in crate::harness) async fn handshake(
         Err(error) if !error.is_unimplemented() => return Err(refuse(error)),
         _ => {}
     }
-    let contract = describe(link, spec).await.map_err(refuse)?;
-    InferRequestTemplate::new(spec, &contract).map_err(|source| HarnessError::Request {
+    let metadata = describe(link, spec).await.map_err(refuse)?;
+    InferRequestTemplate::new(spec, &metadata).map_err(|source| HarnessError::Request {
         endpoint: endpoint.clone(),
         model: spec.model.clone(),
         source,
@@ -53,13 +53,13 @@ pub(in crate::harness) async fn handshake(
 
 /// What the server reports about the model. A method that it lacks leaves its part open.
 async fn describe(link: &Connection, spec: &BenchSpec) -> Result<ModelMetadata, HandshakeError> {
-    let mut contract = ModelMetadata::default();
+    let mut metadata = ModelMetadata::default();
     let request = ModelConfigRequest { name: spec.model.clone(), ..ModelConfigRequest::default() };
     match answer::<ModelConfigResponse>(link, spec, "ModelConfig", &request).await {
         Ok(answer) => {
             let config = answer.config.unwrap_or_default();
-            contract.is_decoupled = Some(decouples(link, spec, &config).await?);
-            contract.max_batch_size = Some(config.max_batch_size);
+            metadata.is_decoupled = Some(decouples(link, spec, &config).await?);
+            metadata.max_batch_size = Some(config.max_batch_size);
         }
         Err(error) if error.is_unimplemented() => {}
         Err(error) => return Err(error),
@@ -72,13 +72,13 @@ async fn describe(link: &Connection, spec: &BenchSpec) -> Result<ModelMetadata, 
                 let offer: OfferedTensors = tensors.into_iter().map(|tensor| (tensor.name, tensor.datatype)).collect();
                 (!offer.is_empty()).then_some(offer)
             };
-            contract.inputs = offer(answer.inputs);
-            contract.outputs = offer(answer.outputs);
+            metadata.inputs = offer(answer.inputs);
+            metadata.outputs = offer(answer.outputs);
         }
         Err(error) if error.is_unimplemented() => {}
         Err(error) => return Err(error),
     }
-    Ok(contract)
+    Ok(metadata)
 }
 
 /// An ensemble does not declare it: it streams when one of its steps does.

@@ -11,12 +11,12 @@ use parking_lot::{Mutex, MutexGuard};
 use rustix::io::Errno;
 
 use super::durable::{PathError, WithPath as _, create_folder, discard, items_in};
-use super::home::RESUMED;
-use super::outputs::{FolderChange, HashedFolder, compare};
+use super::folder_digest::{FolderChange, HashedFolder, compare};
 use super::parsed_records::RecordHistory;
 use super::record::{self, KeyText, RecordsFile, TaskRecord, WrittenLine};
 use super::replaced_outputs::ReplacedOutputs;
 use super::resumed_folders::{ResumedFolders, start_of_resumed};
+use super::state_folder::RESUMED;
 use super::{FileStamp, StateFolder, TaskKey, WatchedOutput};
 use crate::event::{Done, RunId, TaskId};
 use crate::files::Digest;
@@ -28,9 +28,9 @@ pub struct OutputCache {
     inner: Mutex<Inner>,
     /// Held while records are flushed to the disk.
     syncing: Mutex<()>,
-    /// Makes the name of every try's folder new, also where that of an earlier run has gone: the run begins with the time, in ms.
+    /// Makes the name of every attempt's folder new, also where that of an earlier run has gone: the run begins with the time, in ms.
     nonce: AtomicU64,
-    /// Failed tries may have left something.
+    /// Failed attempts may have left something.
     pub(super) has_failed: AtomicBool,
     pub(super) resumed: ResumedFolders,
 }
@@ -67,7 +67,7 @@ pub struct FinishedOutput {
     pub from: Option<String>,
 }
 
-/// Whether a try goes on in the folder that an earlier one left.
+/// Whether an attempt goes on in the folder that an earlier one left.
 pub type Resumes = fn(&Path) -> bool;
 
 /// What the cache has for a key.
@@ -229,7 +229,7 @@ impl OutputCache {
         Ok(())
     }
 
-    /// An empty folder for a try; or the one that earlier tries of this key left for this task, if `resumes` has it: two tasks may
+    /// An empty folder for an attempt; or the one that earlier attempts of this key left for this task, if `resumes` has it: two tasks may
     /// have the same key and run at once.
     pub fn new_folder(&self, task: &TaskId, key: &Digest, resumes: Option<Resumes>) -> Result<PathBuf, PathError> {
         let (start, end) =
@@ -301,7 +301,7 @@ impl OutputCache {
         });
         let mut inner = self.inner();
         if let Err(error) = inner.append(&self.home, Arc::clone(&record)) {
-            // It is not accepted, and a later try may go on in it.
+            // It is not accepted, and a later attempt may go on in it.
             if !unchanged {
                 let _ = fs::remove_file(list);
             }

@@ -13,7 +13,7 @@ use tokio_stream::wrappers::UnboundedReceiverStream;
 use tokio_stream::{StreamExt as _, iter, once};
 
 use super::super::answer::{self, ServedPrompt};
-use super::super::decode::TokenSpeaker;
+use super::super::decode::TokenGenerator;
 use super::super::driver::ResponseSink;
 use super::super::extra_outputs::SelectedOutputs;
 use super::super::prompt::PromptTokens;
@@ -161,7 +161,7 @@ fn parse_request(inner: &ServiceInner, kind: Kind, body: &Map<String, Value>) ->
         model_version: version(model),
         row: 0,
         sequence: 0,
-        beams: vec![TokenSpeaker::new(&id, None, 0, 0, engine.vocab_size, None)],
+        beams: vec![TokenGenerator::new(&id, None, 0, 0, engine.vocab_size, None)],
         decoded: None,
         id,
         prompt: ServedPrompt::Text(Vec::new()),
@@ -227,7 +227,7 @@ struct ReplyTemplate {
     include_usage: bool,
     continuous_usage: bool,
     ids: Option<IdsMode>,
-    speaker: Option<TokenSpeaker>,
+    speaker: Option<TokenGenerator>,
 }
 
 impl ReplyTemplate {

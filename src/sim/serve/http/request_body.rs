@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::triton::{DataType, TensorError};
 
 /// The longest body of a request, as Triton's `--http-max-input-size`.
-pub(super) const LONGEST_BODY: usize = 64 << 20;
+const LONGEST_BODY: usize = 64 << 20;
 
 /// Why a body is no request. Reads as the real server's message, where it has one.
 #[derive(Debug, thiserror::Error)]

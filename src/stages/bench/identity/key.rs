@@ -32,11 +32,11 @@ pub fn facts(task: &Task) -> BTreeMap<String, String> {
     };
     // A runtime of its own on a thread of its own: keys are made inside and outside of the run's.
     let identity = std::thread::scope(|scope| {
-        let asking = || {
+        let query = || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
             Some(runtime.block_on(identity_facts(&endpoints, &protocol, &model)))
         };
-        scope.spawn(asking).join().ok().flatten()
+        scope.spawn(query).join().ok().flatten()
     });
     identity.unwrap_or_else(|| BTreeMap::from([("servers".to_owned(), "could not be queried".to_owned())]))
 }
@@ -74,7 +74,7 @@ fn over(bench: &Bench) -> Option<(Transport, String)> {
 }
 
 async fn identity_facts(endpoints: &[Endpoint], protocol: &Transport, model: &str) -> BTreeMap<String, String> {
-    let servers = harness::ask_identities(endpoints, protocol, model).await;
+    let servers = harness::query_identities(endpoints, protocol, model).await;
     let mut facts = BTreeMap::new();
     for (server, endpoint) in servers.iter().zip(endpoints) {
         put(server, &mut facts);

@@ -93,7 +93,7 @@ pub async fn perform(
     Ok(with_identity(&context.lease.out, &headline))
 }
 
-/// Runs one test, or reads what an earlier try of this stage found.
+/// Runs one test, or reads what an earlier attempt of this stage found.
 async fn attempt(
     context: &TaskContext,
     bench: &Bench,

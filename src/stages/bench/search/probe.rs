@@ -37,7 +37,7 @@ pub(super) fn measured_again(probe: &LimitProbe) -> Option<String> {
 }
 
 impl Prober<'_> {
-    /// Measures at one rate, or reads what an earlier try of this stage measured there. `number` counts from 0.
+    /// Measures at one rate, or reads what an earlier attempt of this stage measured there. `number` counts from 0.
     ///
     /// A probe that is INVALID(client) is measured once more: a stall of a moment is no reason to lose the other probes. A
     /// client that is too slow for the rate is too slow the second time, too, and that ends the search.

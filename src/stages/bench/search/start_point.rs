@@ -24,9 +24,9 @@ const LARGEST: u64 = 16 << 20;
 pub(super) fn goal_of(spec: &BenchSpec) -> SearchGoal {
     let mut limits = limits(spec);
     if spec.limits.goodput.is_some() {
-        let promises = [("TTFT", spec.slo.ttft_ms), ("TPOT", spec.slo.tpot_ms), ("E2E", spec.slo.e2e_ms)];
-        let promises = promises.into_iter().filter_map(|(name, ms)| Some((name, ms?)));
-        limits.extend(promises.map(|(name, ms)| format!("slo {name} ≤ {}", duration(ms))));
+        let slo_limits = [("TTFT", spec.slo.ttft_ms), ("TPOT", spec.slo.tpot_ms), ("E2E", spec.slo.e2e_ms)];
+        let slo_limits = slo_limits.into_iter().filter_map(|(name, ms)| Some((name, ms?)));
+        limits.extend(slo_limits.map(|(name, ms)| format!("slo {name} ≤ {}", duration(ms))));
     }
     limits.extend(spec.limits.failure_budget().map(|share| format!("failures ≤ {} %", share * 100.0)));
     limits.sort();

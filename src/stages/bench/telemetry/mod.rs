@@ -126,7 +126,7 @@ async fn watch(context: &TaskContext, leased: &[GpuId]) -> Result<TelemetrySampl
         }
     };
     let population = if leased.is_empty() { gpu::HOST_GPUS } else { gpu::LEASED_GPUS }.to_owned();
-    let cuda = match run_probe(context, gpu::asking_for_versions()).await {
+    let cuda = match run_probe(context, gpu::versions_query_argv()).await {
         Ok((how, text)) if how.is_success() => gpu::cuda_version(&text),
         // One from before this query; the rest goes on.
         _ => None,

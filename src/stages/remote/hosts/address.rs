@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use super::agent_protocol::HostProblem;
 use super::host_place::{HostPlace, HostTransport};
-use super::spec::HostProblem;
 use crate::event::Endpoint;
 use crate::exec::process;
 use crate::stages::remote::slurm::commands::environment;

@@ -11,9 +11,9 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use super::super::slurm::devices;
+use super::agent_protocol::{AgentMessage, AgentOrders, BEAT, GO, KILL, STOP};
 use super::handshake;
 use super::heartbeat;
-use super::spec::{AgentMessage, AgentOrders, BEAT, GO, KILL, STOP};
 use crate::event::{Done, Event, Failure, RunId, Stop};
 use crate::exec::process::WatchdogHandle;
 use crate::runner::{Lease, isolate_panics};

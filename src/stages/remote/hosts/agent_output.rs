@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
+use super::agent_protocol::HostProblem;
 use super::connection::HostLost;
 use super::host_place::HostPlace;
-use super::spec::HostProblem;
 use crate::event::{Failure, FailureKind};
 use crate::exec::process::{self, ExitKind};
 use crate::stages::remote::ssh::{NO_FOLDER, NO_FOLDER_TEXT, NO_PROGRAM, explain_error};

@@ -8,9 +8,9 @@ use jiff::Timestamp;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::{MissedTickBehavior, interval};
 
+use super::agent_protocol;
+use super::agent_protocol::{AgentMessage, AgentOrders, HostProblem};
 use super::heartbeat::{BEAT, SILENT};
-use super::spec;
-use super::spec::{AgentMessage, AgentOrders, HostProblem};
 use crate::event::{Done, Endpoint, Event, Failure, Stop, TaskId};
 use crate::exec::process::{ExitKind, LineReader, LineWriter, ProcessCommand, ProcessExit, Running, tail};
 
@@ -136,18 +136,18 @@ impl HostConnection {
                     None => is_open = false,
                 },
                 order = self.commands.recv(), if has_commands => match order {
-                    Some(HostCommand::Go) => drop(outgoing.send(spec::GO.to_owned())),
+                    Some(HostCommand::Go) => drop(outgoing.send(agent_protocol::GO.to_owned())),
                     // Nothing has started there, and nothing will without a command from us.
                     Some(HostCommand::Stop) if !received_state.has_handshake => return received_state.lost(),
-                    Some(HostCommand::Stop) => drop(outgoing.send(spec::STOP.to_owned())),
+                    Some(HostCommand::Stop) => drop(outgoing.send(agent_protocol::STOP.to_owned())),
                     killing @ (Some(HostCommand::Kill) | None) => {
                         has_commands = killing.is_some();
                         killed.get_or_insert_with(Instant::now);
-                        let _ = outgoing.send(spec::KILL.to_owned());
+                        let _ = outgoing.send(agent_protocol::KILL.to_owned());
                     }
                 },
                 _ = beat.tick() => {
-                    let _ = outgoing.send(spec::BEAT.to_owned());
+                    let _ = outgoing.send(agent_protocol::BEAT.to_owned());
                     // The delay may be on our side: read what has arrived before judging.
                     self.drain_lines(&mut reader, &mut received_state);
                     let patience = if received_state.has_handshake { SILENT } else { HANDSHAKE };

@@ -9,10 +9,10 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
+use super::agent_protocol::{AgentOrders, HostProblem};
 use super::connection::{HostCommand, HostConnection, HostEvent, HostLost};
 use super::heartbeat::DESERTED;
 use super::host_place::{HostPlace, HostTransport};
-use super::spec::{AgentOrders, HostProblem};
 use super::{address, agent_output, handshake};
 use crate::event::{Done, Endpoint, Event, Failure, FailureKind, RunId, Stop};
 use crate::exec::process;
@@ -227,14 +227,14 @@ impl<'a> Coordinator<'a> {
 
     /// All servers as they are reached from here, in the order of the hosts.
     async fn endpoints(&self) -> Result<Vec<Endpoint>, Failure> {
-        let mut asking = JoinSet::new();
+        let mut queries = JoinSet::new();
         for (host, one) in self.hosts.iter().enumerate() {
             let (place, endpoints) = (self.places[host].clone(), one.ready.clone().unwrap_or_default());
-            asking.spawn(async move { (host, address::reachable_endpoints(&place, endpoints).await) });
+            queries.spawn(async move { (host, address::reachable_endpoints(&place, endpoints).await) });
         }
         let mut all = BTreeMap::new();
         let mut problems = Vec::new();
-        while let Some(answer) = asking.join_next().await {
+        while let Some(answer) = queries.join_next().await {
             match answer {
                 Ok((host, Ok(endpoints))) => drop(all.insert(host, endpoints)),
                 Ok((host, Err(problem))) => problems.push((host, problem)),
@@ -291,7 +291,7 @@ impl<'a> Coordinator<'a> {
     /// Tries every lost host once more, and reports what is known of it. If no message came through until now, none
     /// will come.
     async fn recheck_lost_hosts(&self) {
-        let mut asking = JoinSet::new();
+        let mut queries = JoinSet::new();
         for (host, one) in self.hosts.iter().enumerate() {
             let Some(HostEnd::Lost(lost)) = &one.end else { continue };
             if lost.was_greeted {
@@ -299,10 +299,10 @@ impl<'a> Coordinator<'a> {
                 let of = format!("{}.again", place.name);
                 let command = command(self.context, place, &["__watchdog", &self.names[host]], &of);
                 let may_answer = lost.how.is_some() && matches!(place.transport, HostTransport::Ssh { .. });
-                asking.spawn(async move { (host, may_answer && is_ended(command).await) });
+                queries.spawn(async move { (host, may_answer && is_ended(command).await) });
             }
         }
-        while let Some(answer) = asking.join_next().await {
+        while let Some(answer) = queries.join_next().await {
             let Ok((host, is_ended)) = answer else { continue };
             let name = &self.places[host].name;
             let seconds = DESERTED.as_secs();

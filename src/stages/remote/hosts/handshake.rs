@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::spec::{AgentOrders, HostProblem};
+use super::agent_protocol::{AgentOrders, HostProblem};
 use crate::exec::process::ProcessCommand;
 use crate::manifest::model::{Action, Serve};
 use crate::plan::{ActionError, read_action};

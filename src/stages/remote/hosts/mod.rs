@@ -21,13 +21,13 @@
 mod address;
 mod agent;
 mod agent_output;
+mod agent_protocol;
 mod connection;
 mod coordinator;
 mod handshake;
 mod heartbeat;
 mod host_place;
 mod probe_host;
-mod spec;
 
 use std::path::Path;
 
@@ -35,9 +35,9 @@ use crate::event::{Done, Failure, FailureKind, RunId};
 use crate::manifest::model::{HostOn, Slurm, SshHost};
 use crate::runner::{Lease, within};
 pub use agent::{AgentInput, run_agent};
+pub use agent_protocol::{AgentMessage, AgentOrders};
 pub use host_place::agent_command_lines;
-pub use probe_host::ask_host;
-pub use spec::{AgentMessage, AgentOrders};
+pub use probe_host::query_host;
 
 /// Where a task runs when that is not here.
 pub fn parse_remote_host(host: Option<&str>) -> Result<Option<HostOn>, Failure> {

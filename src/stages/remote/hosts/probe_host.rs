@@ -4,9 +4,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::agent_output;
+use super::agent_protocol::HostProblem;
 use super::connection::HostLost;
 use super::host_place;
-use super::spec::HostProblem;
 use crate::event::Failure;
 use crate::exec::process::{ExitKind, ProbeOutput, ProbeResult, probe};
 use crate::manifest::model::{SshHost, SshMachine};
@@ -16,7 +16,7 @@ const LIMIT: Duration = Duration::from_secs(25);
 
 /// The host's facts, or what is wrong with it and what to do. Starts nothing there. Blocks until it has answered or the
 /// time limit is reached.
-pub fn ask_host(machine: &SshMachine, project: &Path) -> Result<String, (String, Option<String>)> {
+pub fn query_host(machine: &SshMachine, project: &Path) -> Result<String, (String, Option<String>)> {
     let host = SshHost::Machine(machine.clone());
     let places = host_place::over_ssh(&[host], project).map_err(|Failure { what, hint, .. }| (what, hint))?;
     let Some(place) = places.first() else { return Err(("there is no such host".to_owned(), None)) };

@@ -34,7 +34,7 @@ impl ModelChecker<'_> {
         self.push_diagnostic(Diagnostic::warning(message), way, hint);
     }
 
-    pub(super) fn push_diagnostic(&mut self, what: Diagnostic, way: &[PbtxtStep<'_>], hint: Option<String>) {
+    fn push_diagnostic(&mut self, what: Diagnostic, way: &[PbtxtStep<'_>], hint: Option<String>) {
         let span = self.model.source.span(self.model.document.place(way));
         self.found.push(what.at(span, "").maybe_hint(hint));
     }

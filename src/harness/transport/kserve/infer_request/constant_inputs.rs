@@ -45,7 +45,7 @@ impl MessageInputs {
 
 /// Constants so far, and those that do not fit.
 pub struct ConstantInputs<'a> {
-    pub contract: &'a ModelMetadata,
+    pub metadata: &'a ModelMetadata,
     pub constants: Vec<ConstantTensor>,
     pub faults: Vec<String>,
     /// Some input is missing.
@@ -53,13 +53,13 @@ pub struct ConstantInputs<'a> {
 }
 
 impl<'a> ConstantInputs<'a> {
-    pub const fn new(contract: &'a ModelMetadata, faults: Vec<String>) -> Self {
-        Self { contract, constants: Vec::new(), faults, lacks: false }
+    pub const fn new(metadata: &'a ModelMetadata, faults: Vec<String>) -> Self {
+        Self { metadata, constants: Vec::new(), faults, lacks: false }
     }
 
     /// The first of `names` that the model has, with its type.
     pub fn find(&mut self, key: &str, names: &[&'static str], usual: &str) -> Option<(&'static str, String)> {
-        let found = names.iter().find_map(|name| Some((*name, self.contract.input_type(name, usual)?)));
+        let found = names.iter().find_map(|name| Some((*name, self.metadata.input_type(name, usual)?)));
         if found.is_none() {
             self.lacks = true;
             self.faults.push(format!("request.{key} needs the input `{}`, which the model does not have", names[0]));
@@ -68,7 +68,7 @@ impl<'a> ConstantInputs<'a> {
     }
 
     pub fn require_input(&mut self, key: &str, name: &'static str) {
-        if self.contract.input_type(name, "").is_none() {
+        if self.metadata.input_type(name, "").is_none() {
             self.lacks = true;
             let key = if key == "model" { "this interface".to_owned() } else { format!("request.{key}") };
             self.faults.push(format!("{key} needs the input `{name}`, which the model does not have"));
@@ -77,7 +77,7 @@ impl<'a> ConstantInputs<'a> {
 
     /// Sent where the model has it.
     pub fn input_if_available(&mut self, name: &'static str, value: ScalarValue) {
-        if let Some(datatype) = self.contract.input_type(name, value.usual_type()) {
+        if let Some(datatype) = self.metadata.input_type(name, value.usual_type()) {
             self.constant(name, datatype, value);
         }
     }

@@ -81,17 +81,17 @@ pub(in crate::harness) struct InferRequestTemplate {
 
 impl InferRequestTemplate {
     /// Checks the request block against the model. Errors: everything that does not fit.
-    pub fn new(spec: &BenchSpec, contract: &ModelMetadata) -> Result<Self, UnsupportedRequest> {
+    pub fn new(spec: &BenchSpec, metadata: &ModelMetadata) -> Result<Self, UnsupportedRequest> {
         let mut faults = spec.request.faults(spec.vocab_size);
-        let interface = spec.request.interface.unwrap_or_else(|| contract.interface());
-        let is_outside = matches!(spec.scenario, LoadPattern::Outside(_));
-        if is_outside && interface == Interface::Text {
+        let interface = spec.request.interface.unwrap_or_else(|| metadata.interface());
+        let is_external = matches!(spec.scenario, LoadPattern::External(_));
+        if is_external && interface == Interface::Text {
             faults.push(
                 "it takes text, and samples of LoadGen are token ids: name a model that has the input `input_ids`"
                     .to_owned(),
             );
         }
-        let is_vllm = interface == Interface::Text && vllm::is_vllm(contract);
+        let is_vllm = interface == Interface::Text && vllm::is_vllm(metadata);
         let (sampling, request) = match is_vllm.then(|| vllm::sampling(&spec.request)) {
             Some((sampling, rest)) => (Some(sampling), rest),
             None => (None, spec.request.clone()),
@@ -102,7 +102,7 @@ impl InferRequestTemplate {
             Interface::Text if is_vllm => &VLLM,
             Interface::Text => &TEXT,
         };
-        let call = contract.call(&spec.scenario);
+        let call = metadata.call(&spec.scenario);
         let streams = request.streaming.unwrap_or(call == CallKind::Stream && request.beam_width.unwrap_or(1) <= 1);
         if streams && call == CallKind::Unary {
             faults.push(
@@ -118,9 +118,9 @@ impl InferRequestTemplate {
         if request.cancel.is_some() && !streams && request.streaming.is_none() {
             faults.push("request.cancel counts tokens as they come, and this model does not stream".to_owned());
         }
-        contract.check_batch(request.batch(), call, &mut faults);
+        metadata.check_batch(request.batch(), call, &mut faults);
         let has_prompt = !streams && request.exclude_input_in_output == Some(false);
-        let mut constant_inputs = ConstantInputs::new(contract, faults);
+        let mut constant_inputs = ConstantInputs::new(metadata, faults);
         constant_inputs.require_input("model", names.prompt);
         constant_inputs.require_input("model", names.output_len);
         constant_inputs.input_if_available(names.streaming, ScalarValue::Bool(streams));
@@ -170,11 +170,11 @@ impl InferRequestTemplate {
             outputs.push("batch_index");
         }
         let ConstantInputs { constants, mut faults, lacks, .. } = constant_inputs;
-        if let Some(inputs) = contract.inputs.as_ref().filter(|_| lacks) {
+        if let Some(inputs) = metadata.inputs.as_ref().filter(|_| lacks) {
             let has: Vec<&str> = inputs.keys().map(String::as_str).collect();
             faults.push(format!("the model's inputs are {}", has.join(", ")));
         }
-        contract.check_outputs(&mut outputs, &mut faults);
+        metadata.check_outputs(&mut outputs, &mut faults);
         if !faults.is_empty() {
             return Err(UnsupportedRequest { faults });
         }
@@ -191,15 +191,15 @@ impl InferRequestTemplate {
             has_extra_outputs: wants_more,
             end_id: request.end_id.unwrap_or(spec.end_id),
             cancel: request.cancel,
-            may_end_early: request.stop_words.is_some() || is_outside,
+            may_end_early: request.stop_words.is_some() || is_external,
             interface,
             names,
             model: spec.model.clone(),
-            has_rows: contract.has_rows(),
-            has_lengths: contract.input_type("input_lengths", "INT32").is_some() || is_batched,
+            has_rows: metadata.has_rows(),
+            has_lengths: metadata.input_type("input_lengths", "INT32").is_some() || is_batched,
             constants,
             outputs,
-            answer_type: contract.outputs.as_ref().and_then(|outputs| outputs.get(names.answer[0]).cloned()),
+            answer_type: metadata.outputs.as_ref().and_then(|outputs| outputs.get(names.answer[0]).cloned()),
             pad_id: request.pad_id.unwrap_or(spec.end_id),
             seed: spec.seed,
             drawn_seed,

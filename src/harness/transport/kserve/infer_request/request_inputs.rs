@@ -39,7 +39,7 @@ impl ConstantInputs<'_> {
                     Some(ScalarValue::Bool(value)),
                 );
             }
-            None if !streams && self.contract.describes("exclude_input_in_output") => {
+            None if !streams && self.metadata.describes("exclude_input_in_output") => {
                 self.input_if_available("exclude_input_in_output", ScalarValue::Bool(true));
             }
             None => {}

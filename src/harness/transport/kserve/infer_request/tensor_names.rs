@@ -74,7 +74,7 @@ impl ModelMetadata {
     /// Where the server does not report it, the scenario decides: Server streams, Offline does not.
     pub fn call(&self, scenario: &LoadPattern) -> CallKind {
         match (self.is_decoupled, scenario) {
-            (Some(false), _) | (None, LoadPattern::Offline | LoadPattern::Outside(CallSource::AllAtOnce)) => {
+            (Some(false), _) | (None, LoadPattern::Offline | LoadPattern::External(CallSource::AllAtOnce)) => {
                 CallKind::Unary
             }
             (Some(true) | None, _) => CallKind::Stream,

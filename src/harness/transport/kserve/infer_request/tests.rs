@@ -72,9 +72,9 @@ fn a_batch_is_padded_and_says_its_lengths() {
         stop_words: Some(WordList::Ids(vec![vec![5], vec![6, 7]])),
         ..Request::default()
     };
-    let contract = ModelMetadata { is_decoupled: Some(true), ..ModelMetadata::default() };
-    let form = InferRequestTemplate::new(&spec(request), &contract).unwrap();
-    let message = form.message(4, &[planned(1, 8), planned(3, 9)], &[vec![20], vec![21, 22, 23]].map(Prompt::Ids));
+    let metadata = ModelMetadata { is_decoupled: Some(true), ..ModelMetadata::default() };
+    let template = InferRequestTemplate::new(&spec(request), &metadata).unwrap();
+    let message = template.message(4, &[planned(1, 8), planned(3, 9)], &[vec![20], vec![21, 22, 23]].map(Prompt::Ids));
     insta::assert_snapshot!(shown(&message).join("\n"), @r#"
     input_ids INT32 [2, 3] = [20, 9, 9, 21, 22, 23]
     input_lengths INT32 [2, 1] = [1, 3]
@@ -92,7 +92,7 @@ fn a_batch_is_padded_and_says_its_lengths() {
 
 #[test]
 fn a_model_gets_what_it_has_in_its_own_types() {
-    let contract = ModelMetadata {
+    let metadata = ModelMetadata {
         is_decoupled: Some(false),
         max_batch_size: Some(0),
         inputs: Some(offer(&[
@@ -109,12 +109,12 @@ fn a_model_gets_what_it_has_in_its_own_types() {
         stop_words: Some(WordList::Texts(vec!["ab".to_owned()])),
         ..Request::default()
     };
-    let form = InferRequestTemplate::new(&spec(request), &contract).unwrap();
+    let template = InferRequestTemplate::new(&spec(request), &metadata).unwrap();
     assert_eq!(
-        (form.call, form.count, form.scan_request().answer),
+        (template.call, template.count, template.scan_request().answer),
         (CallKind::Unary, TokenCounting::Requested, "text_output")
     );
-    let message = form.message(0, &[planned(2, 5)], &[Prompt::Text("are but".to_owned())]);
+    let message = template.message(0, &[planned(2, 5)], &[Prompt::Text("are but".to_owned())]);
     insta::assert_snapshot!(shown(&message).join("\n"), @r#"
     text_input BYTES [1] = b"\x07\0\0\0are but"
     max_tokens INT32 [1] = [5]
@@ -126,7 +126,7 @@ fn a_model_gets_what_it_has_in_its_own_types() {
 
 #[test]
 fn all_missing_inputs_are_reported_at_once() {
-    let contract = ModelMetadata {
+    let metadata = ModelMetadata {
         is_decoupled: Some(false),
         max_batch_size: Some(2),
         inputs: Some(offer(&[("input_ids", "INT32"), ("input_lengths", "INT32"), ("request_output_len", "INT32")])),
@@ -141,7 +141,7 @@ fn all_missing_inputs_are_reported_at_once() {
         return_perf_metrics: true,
         ..Request::default()
     };
-    insta::assert_snapshot!(InferRequestTemplate::new(&spec(request), &contract).unwrap_err().faults.join("\n"), @r"
+    insta::assert_snapshot!(InferRequestTemplate::new(&spec(request), &metadata).unwrap_err().faults.join("\n"), @r"
     request.streaming: the model is not decoupled, so an answer is one response; set `streaming: false`, or `model_transaction_policy { decoupled: true }` in its config.pbtxt (`decoupled_mode` of TensorRT-LLM's templates)
     request.batch above 1 needs a decoupled model: each prompt is answered by responses of its own
     request.batch is 3, and the model's max_batch_size is 2
@@ -163,14 +163,14 @@ fn vllms_backend_takes_its_settings_as_one_text() {
         ("sampling_parameters", "BYTES"),
         ("exclude_input_in_output", "BOOL"),
     ];
-    let contract = ModelMetadata {
+    let metadata = ModelMetadata {
         is_decoupled: Some(true),
         max_batch_size: Some(0),
         inputs: Some(offer(&inputs)),
         outputs: Some(offer(&[("text_output", "BYTES")])),
     };
-    let form = InferRequestTemplate::new(&spec(request), &contract).unwrap();
-    let message = form.message(0, &[planned(1, 8)], &[Prompt::Text("word".into())]);
+    let template = InferRequestTemplate::new(&spec(request), &metadata).unwrap();
+    let message = template.message(0, &[planned(1, 8)], &[Prompt::Text("word".into())]);
     insta::assert_snapshot!(shown(&message).join("\n"), @r#"
     text_input BYTES [1] = b"\x04\0\0\0word"
     sampling_parameters BYTES [1] = b"4\0\0\0{\"temperature\":0.5,\"ignore_eos\":true,\"max_tokens\":8}"
@@ -178,16 +178,16 @@ fn vllms_backend_takes_its_settings_as_one_text() {
     "#);
     // What has no place in the text is refused as every missing tensor is.
     let request = Request { beam_width: Some(2), ..Request::default() };
-    let faults = InferRequestTemplate::new(&spec(request), &contract).unwrap_err().faults;
+    let faults = InferRequestTemplate::new(&spec(request), &metadata).unwrap_err().faults;
     assert!(faults.iter().any(|fault| fault.contains("beam_width")), "{faults:?}");
 }
 
 #[test]
 fn an_answer_has_the_type_that_the_server_reports_and_its_ids_are_whole_numbers() {
     let of = |outputs: Option<&[(&str, &str)]>| {
-        let contract =
+        let metadata =
             ModelMetadata { is_decoupled: Some(true), outputs: outputs.map(offer), ..ModelMetadata::default() };
-        InferRequestTemplate::new(&spec(Request::default()), &contract).unwrap()
+        InferRequestTemplate::new(&spec(Request::default()), &metadata).unwrap()
     };
     let unknown = of(None);
     for datatype in ["INT32", "INT64", "UINT32"] {
@@ -200,14 +200,14 @@ fn an_answer_has_the_type_that_the_server_reports_and_its_ids_are_whole_numbers(
 
 #[test]
 fn a_text_model_does_not_answer_samples_of_token_ids() {
-    let contract = ModelMetadata {
+    let metadata = ModelMetadata {
         is_decoupled: Some(true),
         inputs: Some(offer(&[("text_input", "BYTES"), ("max_tokens", "INT32"), ("stream", "BOOL")])),
         outputs: Some(offer(&[("text_output", "BYTES")])),
         ..ModelMetadata::default()
     };
-    let outside = BenchSpec { scenario: LoadPattern::Outside(CallSource::AtTimes), ..spec(Request::default()) };
-    let faults = InferRequestTemplate::new(&outside, &contract).unwrap_err().faults;
+    let external = BenchSpec { scenario: LoadPattern::External(CallSource::AtTimes), ..spec(Request::default()) };
+    let faults = InferRequestTemplate::new(&external, &metadata).unwrap_err().faults;
     assert!(faults[0].starts_with("it takes text, and samples of LoadGen are token ids"), "{faults:?}");
-    assert!(InferRequestTemplate::new(&outside, &ModelMetadata::default()).is_ok());
+    assert!(InferRequestTemplate::new(&external, &ModelMetadata::default()).is_ok());
 }

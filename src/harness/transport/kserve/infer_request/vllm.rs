@@ -6,8 +6,8 @@ use super::tensor_names::{ModelMetadata, SAMPLING};
 use crate::spec::{RandomSeed, Request, WordList};
 
 /// A text model that has no tensor for the length of an answer.
-pub fn is_vllm(contract: &ModelMetadata) -> bool {
-    contract.describes(SAMPLING) && !contract.describes("max_tokens")
+pub fn is_vllm(metadata: &ModelMetadata) -> bool {
+    metadata.describes(SAMPLING) && !metadata.describes("max_tokens")
 }
 
 /// The settings of a request that go into the text, by vLLM's names, and the request without them.

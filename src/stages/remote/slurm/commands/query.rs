@@ -54,7 +54,7 @@ fn blocking(program: &'static str, words: &[OsString], env: &Environment, limit:
             child.process_group(0);
             Ok(())
         });
-    match process::ask(&expression, limit) {
+    match process::query(&expression, limit) {
         ProbeResult::Answered(ProbeOutput { code, out, err }) => {
             QueryResult::Answered { code, stdout: out, stderr: err }
         }

@@ -60,11 +60,11 @@ pub struct JobQueue {
 struct Shared {
     sender: watch::Sender<QueueView>,
     hurry: Notify,
-    asking: Mutex<Asking>,
+    queries: Mutex<QueueQueries>,
 }
 
 #[derive(Debug, Default)]
-struct Asking {
+struct QueueQueries {
     is_on: bool,
     /// The shortest interval that any subscriber requested.
     every: Option<Duration>,
@@ -73,7 +73,7 @@ struct Asking {
 impl Default for JobQueue {
     fn default() -> Self {
         let sender = watch::Sender::new(QueueView::default());
-        Self { shared: Arc::new(Shared { sender, hurry: Notify::new(), asking: Mutex::default() }) }
+        Self { shared: Arc::new(Shared { sender, hurry: Notify::new(), queries: Mutex::default() }) }
     }
 }
 
@@ -82,9 +82,9 @@ impl JobQueue {
     /// left.
     pub fn subscribe(&self, env: &Environment, every: Duration) -> watch::Receiver<QueueView> {
         let receiver = self.shared.sender.subscribe();
-        let mut asking = self.shared.asking.lock();
-        asking.every = Some(asking.every.map_or(every, |now| now.min(every)));
-        if !std::mem::replace(&mut asking.is_on, true) {
+        let mut queries = self.shared.queries.lock();
+        queries.every = Some(queries.every.map_or(every, |now| now.min(every)));
+        if !std::mem::replace(&mut queries.is_on, true) {
             tokio::spawn(Arc::clone(&self.shared).poll_queue(env.clone()));
         }
         receiver
@@ -128,16 +128,16 @@ impl Shared {
                 () = self.hurry.notified() => {}
             }
             // No subscriber is left: stop querying. Under the lock, so that a new subscriber starts it again.
-            let mut asking = self.asking();
+            let mut queries = self.queries();
             if self.sender.receiver_count() == 0 {
-                *asking = Asking::default();
+                *queries = QueueQueries::default();
                 return;
             }
         }
     }
 
-    fn asking(&self) -> parking_lot::MutexGuard<'_, Asking> {
-        self.asking.lock()
+    fn queries(&self) -> parking_lot::MutexGuard<'_, QueueQueries> {
+        self.queries.lock()
     }
 }
 

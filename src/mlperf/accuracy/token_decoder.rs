@@ -8,7 +8,7 @@ use crate::tokenizer::{Tokenizer, TokenizerError};
 
 /// Why no text can be made of token ids.
 #[derive(Debug, thiserror::Error)]
-pub enum SpellerError {
+pub enum TokenDecoderError {
     #[error("the answers are token ids, and no `tokenizer` spells them")]
     NoTokenizer,
     #[error("{}: {source}", path.display())]
@@ -38,17 +38,17 @@ impl TokenDecoder {
     }
 
     /// Reads `tokenizer.json`, and `tokenizer_config.json` beside it where there is one.
-    pub fn load(file: &Path, skips_special: bool) -> Result<Self, SpellerError> {
+    pub fn load(file: &Path, skips_special: bool) -> Result<Self, TokenDecoderError> {
         let file = if file.is_dir() { file.join("tokenizer.json") } else { file.to_owned() };
-        let bytes = read_bytes(&file).map_err(|source| SpellerError::Read { path: file.clone(), source })?;
-        let tokenizer =
-            Tokenizer::from_bytes(&bytes).map_err(|source| SpellerError::Tokenizer { path: file.clone(), source })?;
+        let bytes = read_bytes(&file).map_err(|source| TokenDecoderError::Read { path: file.clone(), source })?;
+        let tokenizer = Tokenizer::from_bytes(&bytes)
+            .map_err(|source| TokenDecoderError::Tokenizer { path: file.clone(), source })?;
         let config = file.with_file_name("tokenizer_config.json");
         let cleans = match read_bytes(&config) {
             Err(_) => false,
             Ok(text) => {
                 let config: serde_json::Value = serde_json::from_slice(&text)
-                    .map_err(|source| SpellerError::Config { path: config.clone(), source })?;
+                    .map_err(|source| TokenDecoderError::Config { path: config.clone(), source })?;
                 config["clean_up_tokenization_spaces"].as_bool().unwrap_or(false)
             }
         };

@@ -1,4 +1,4 @@
-//! The job of the child process, and its standard output: one line of JSON for each message.
+//! The orders of the child process, and its standard output: one line of JSON for each message.
 
 use std::path::PathBuf;
 
@@ -9,10 +9,10 @@ use crate::harness::BenchSpec;
 use crate::mlperf::{DatasetRecord, MlperfScenario, Seeds};
 use crate::spec::{Division, TestMode};
 
-/// The job file, with which the child is started.
+/// The file with which the child is started.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum ChildJob {
+pub enum ChildOrders {
     Probe(LibraryProbe),
     Test(Box<LoadgenTest>),
 }
@@ -42,7 +42,7 @@ pub struct LoadgenTest {
     pub dataset: DatasetRecord,
     /// Logs and results go here.
     pub out: PathBuf,
-    /// The servers and the requests. Its scenario is `Outside`.
+    /// The servers and the requests. Its scenario is `External`.
     pub spec: BenchSpec,
     pub round: String,
     pub benchmark: String,

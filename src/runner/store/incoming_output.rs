@@ -14,8 +14,8 @@ use walkdir::WalkDir;
 
 use super::durable::{PathError, WithPath as _, discard};
 use super::file_stamp::{EntryKind, FileStamp};
-use super::outputs::{HashedFolder, hash_file, list_folder};
-use super::portable_output::ParcelItem;
+use super::folder_digest::{HashedFolder, hash_file, list_folder};
+use super::portable_output::PortableItem;
 use super::{OutputCache, StateFolder};
 use crate::files::{Digest, read_text};
 
@@ -24,7 +24,7 @@ const PARTS: &str = ".regatta-parts-";
 
 /// A folder under way.
 #[derive(Debug)]
-pub struct Incoming {
+pub struct IncomingOutput {
     folder: PathBuf,
 }
 
@@ -39,18 +39,18 @@ pub struct PartialFile {
 }
 
 impl OutputCache {
-    /// The folder for what another machine made: the one that an earlier, cut-off try left, or a new one.
-    pub fn incoming(&self, key: &Digest) -> Result<Incoming, PathError> {
+    /// The folder for what another machine made: the one that an earlier, cut-off attempt left, or a new one.
+    pub fn incoming(&self, key: &Digest) -> Result<IncomingOutput, PathError> {
         let (start, end) = (format!("{}-", key.short()), "-from-resume");
         if let Some(folder) = self.left_to_resume(&start, end, |_| true)? {
-            return Ok(Incoming { folder });
+            return Ok(IncomingOutput { folder });
         }
         for n in 0_u32.. {
             let folder = self.home().output(&format!("{start}{n}{end}"));
             match fs::create_dir(&folder) {
                 Ok(()) => {
                     self.resumed.insert(&folder);
-                    return Ok(Incoming { folder });
+                    return Ok(IncomingOutput { folder });
                 }
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(e) => return Err(e).at("create", &folder),
@@ -77,15 +77,15 @@ impl OutputCache {
     }
 }
 
-impl Incoming {
+impl IncomingOutput {
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
     /// Makes folders and links, removes what is not on the list, and returns which files are to come: indices into `items`.
-    /// Reads what an earlier try left. The list must be fit ([`super::unfit`]).
-    pub fn lay_out(&self, items: &[ParcelItem]) -> Result<Vec<usize>, PathError> {
-        let wanted: BTreeMap<&Path, &ParcelItem> = items.iter().map(|item| (item.path.as_path(), item)).collect();
+    /// Reads what an earlier attempt left. The list must be fit ([`super::unfit`]).
+    pub fn lay_out(&self, items: &[PortableItem]) -> Result<Vec<usize>, PathError> {
+        let wanted: BTreeMap<&Path, &PortableItem> = items.iter().map(|item| (item.path.as_path(), item)).collect();
         let is_large = |name: &str| items.iter().any(|item| item.digest.is_some_and(|d| name == parts_name(&d)));
         let left = WalkDir::new(&self.folder).min_depth(1).contents_first(true);
         for item in left.into_iter().flatten() {
@@ -120,13 +120,13 @@ impl Incoming {
     }
 
     /// A file with these bytes.
-    pub fn put(&self, item: &ParcelItem, bytes: &[u8]) -> Result<(), PathError> {
+    pub fn put(&self, item: &PortableItem, bytes: &[u8]) -> Result<(), PathError> {
         let path = self.folder.join(&item.path);
         create(&path, item.kind)?.write_all(bytes).at("write", &path)
     }
 
     /// A file that another output has already. The copy shares its blocks where the filesystem can.
-    pub fn copy(&self, item: &ParcelItem, from: &Path) -> Result<(), PathError> {
+    pub fn copy(&self, item: &PortableItem, from: &Path) -> Result<(), PathError> {
         let path = self.folder.join(&item.path);
         let mut source = File::open(from).at("open", from)?;
         let mut file = create(&path, item.kind)?;
@@ -134,7 +134,7 @@ impl Incoming {
     }
 
     /// A large file, as far as it is there.
-    pub fn parts(&self, item: &ParcelItem) -> Result<PartialFile, PathError> {
+    pub fn parts(&self, item: &PortableItem) -> Result<PartialFile, PathError> {
         let path = self.folder.join(&item.path);
         let list = self.folder.join(parts_name(&item.digest.unwrap_or(Digest::of(b""))));
         let text = if path.exists() { read_text(&list).unwrap_or_default() } else { String::new() };
@@ -154,12 +154,12 @@ impl Incoming {
     }
 
     /// The list of parts of a file that is whole, or that has to come again from its beginning, goes.
-    pub fn forget_parts(&self, item: &ParcelItem) -> Result<(), PathError> {
+    pub fn forget_parts(&self, item: &PortableItem) -> Result<(), PathError> {
         discard(&self.folder.join(parts_name(&item.digest.unwrap_or(Digest::of(b"")))))
     }
 
     /// Takes one file away again.
-    pub fn drop_file(&self, item: &ParcelItem) -> Result<(), PathError> {
+    pub fn drop_file(&self, item: &PortableItem) -> Result<(), PathError> {
         self.forget_parts(item)?;
         discard(&self.folder.join(&item.path))
     }

@@ -1,4 +1,4 @@
-//! `regatta cache …`: lists, uploads, downloads and prunes the outputs in the shared store.
+//! `regatta store …`: lists, uploads, downloads and prunes the outputs in the shared store.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -6,10 +6,10 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::project::{Project, options};
-use super::run_cache;
+use super::run_store;
+use crate::app::console::{print, print_error};
 use crate::app::error::CommandError;
-use crate::app::output::{print, print_error};
-use crate::cli::{Cache, CacheAction, CacheGc, CliExit, Global, KeyValueArg, Select};
+use crate::cli::{CliExit, Global, KeyValueArg, Select, StoreAction, StoreGc, StoreRequest};
 use crate::event::{Event, RunId, TaskId};
 use crate::plan::Plan;
 use crate::runner::shared_store::{
@@ -22,27 +22,27 @@ use crate::runner::{EventEmitter, PublicKey, RunOptions, TaskStatus, task_status
 use crate::stages::StageExecutor;
 use crate::units::{counted, size};
 
-pub(super) fn cache(global: &Global, request: &Cache) -> Result<CliExit, CommandError> {
-    let Some(address) = run_cache::address(request.store.address.as_deref())? else {
+pub(super) fn store(global: &Global, request: &StoreRequest) -> Result<CliExit, CommandError> {
+    let Some(address) = run_store::address(request.store.address.as_deref())? else {
         let text = "no shared store was named\n  hint: `--store URL`, or REGATTA_STORE in the environment: a folder, s3://bucket/prefix, gs://…, az://…";
         return Err(CommandError::Usage(text.to_owned()));
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let _inside = runtime.enter();
-    let signatures = run_cache::signatures(&request.store)?;
-    let job = CacheJob { global, address, signatures, runtime: &runtime };
+    let signatures = run_store::signatures(&request.store)?;
+    let job = StoreOperation { global, address, signatures, runtime: &runtime };
     match &request.act {
-        CacheAction::Status { of: None, json, .. } => job.inventory(*json),
-        CacheAction::Status { of: Some((manifest, settings)), verify, json } => {
+        StoreAction::Status { of: None, json, .. } => job.inventory(*json),
+        StoreAction::Status { of: Some((manifest, settings)), verify, json } => {
             job.status(manifest, settings, *verify, *json)
         }
-        CacheAction::Push { manifest, settings, only, verify } => job.push(manifest, settings, only, *verify),
-        CacheAction::Pull { manifest, settings, until } => job.pull(manifest, settings, until),
-        CacheAction::Gc(keep) => job.gc(*keep),
+        StoreAction::Push { manifest, settings, only, verify } => job.push(manifest, settings, only, *verify),
+        StoreAction::Pull { manifest, settings, until } => job.pull(manifest, settings, until),
+        StoreAction::Gc(keep) => job.gc(*keep),
     }
 }
 
-struct CacheJob<'e> {
+struct StoreOperation<'e> {
     global: &'e Global,
     address: StoreAddress,
     signatures: SignaturePolicy,
@@ -58,7 +58,7 @@ struct PlannedProject {
 }
 
 /// A plan, the outputs here, and the store.
-struct CacheContext {
+struct StoreContext {
     plan: Plan,
     options: RunOptions,
     cache: Arc<OutputCache>,
@@ -67,26 +67,26 @@ struct CacheContext {
     store: SharedStore,
 }
 
-impl CacheJob<'_> {
+impl StoreOperation<'_> {
     fn plan(&self, manifest: &str, settings: &[KeyValueArg], select: &Select) -> Result<PlannedProject, CommandError> {
         let project = Project::open_current(self.global)?;
         let compiler = project.compiler(manifest, settings);
         let plan = project.plan(manifest, settings, select, &compiler, false)?;
         let options = options(&plan, select)?;
-        let machine = shared_store::Machine::new(run_cache::gpus_for(&plan));
+        let machine = shared_store::Machine::new(run_store::gpus_for(&plan));
         Ok(PlannedProject { project, plan, options, machine })
     }
 
-    fn open_context(&self, planned: PlannedProject) -> Result<CacheContext, CommandError> {
+    fn open_context(&self, planned: PlannedProject) -> Result<StoreContext, CommandError> {
         let PlannedProject { project, plan, options, machine } = planned;
         let output_cache = Arc::new(OutputCache::open(&project.home)?);
         let digests = Digests::load(&project.home);
-        let stages = StageExecutor::new(project.home.state(), RunId::new("cache"));
+        let stages = StageExecutor::new(project.home.state(), RunId::new("store"));
         let emit: EventEmitter = Arc::new(|event| print_notice(&event));
         let store =
             SharedStore::new(&self.address, &plan, &machine, Arc::clone(&output_cache), emit, self.signatures.clone())
                 .map_err(|e| self.unusable(&e))?;
-        Ok(CacheContext { plan, options, cache: output_cache, digests, stages, store })
+        Ok(StoreContext { plan, options, cache: output_cache, digests, stages, store })
     }
 
     fn unusable(&self, error: &shared_store::SharedStoreError) -> CommandError {
@@ -268,8 +268,8 @@ impl CacheJob<'_> {
         Ok(CliExit::Done)
     }
 
-    fn gc(&self, keep: CacheGc) -> Result<CliExit, CommandError> {
-        let CacheGc { older_than, keep, grace, yes } = keep;
+    fn gc(&self, keep: StoreGc) -> Result<CliExit, CommandError> {
+        let StoreGc { older_than, keep, grace, yes } = keep;
         let keep = shared_store::RetentionPolicy { younger_than: older_than, max_bytes: keep, grace };
         let gone =
             self.runtime.block_on(shared_store::collect(&self.address, keep, yes)).map_err(|e| self.unusable(&e))?;
@@ -295,7 +295,7 @@ impl CacheJob<'_> {
 
 /// As if it had been made here; the record names its source.
 fn accept(
-    scene: &CacheContext,
+    scene: &StoreContext,
     run: &RunId,
     task: &TaskId,
     key: &TaskKey,
@@ -345,7 +345,7 @@ fn signatures_text(signatures: &SignaturePolicy) -> Option<String> {
     Some(format!("signatures: of {} are taken; {signs}\n", ids.join(", ")))
 }
 
-impl CacheJob<'_> {
+impl StoreOperation<'_> {
     fn as_text(&self, all: Inventory, rows: &[(TaskStatus, Option<Presence>)]) -> String {
         let mut text = in_all(&self.address, all);
         text.extend(signatures_text(&self.signatures));

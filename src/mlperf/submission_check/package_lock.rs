@@ -1,25 +1,25 @@
-//! Checks a package against Regatta's own `regatta.lock`: a rehearsal, synthetic data, runs of two systems, files changed later.
+//! Checks a package against its `regatta.lock`: a rehearsal, synthetic data, runs of two systems, files changed later.
 
 use crate::files::sha256_of_file;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use super::finding::GateFindings;
-use super::gate_check::GateCheck;
+use super::checks::SubmissionCheck;
+use super::finding::SubmissionFindings;
 use super::tree::{ResultEntry, Submitter, SystemEntry};
 use crate::mlperf::layout::test_folder;
-use crate::mlperf::{LOCK_FILE, LockedResult, LockedRun, MlperfScenario, PackageProvenance, Round};
+use crate::mlperf::{LockedResult, LockedRun, MlperfScenario, PACKAGE_LOCK_FILE, PackageProvenance, Round};
 use crate::spec::TestMode;
 
 /// The locks of a submitter, one for each system; reports those of another round or of a rehearsal, and systems without one.
-pub(super) fn read(to: &mut GateFindings, submitter: &Submitter, round: &Round) -> Vec<PackageProvenance> {
+pub(super) fn read(to: &mut SubmissionFindings, submitter: &Submitter, round: &Round) -> Vec<PackageProvenance> {
     let documentation = submitter.folder.join("documentation");
     let locks = match PackageProvenance::all(&submitter.folder) {
         Ok(locks) => locks,
         Err(error) => {
             to.refuse(
-                GateCheck::Lock,
-                &documentation.join(LOCK_FILE),
+                SubmissionCheck::Lock,
+                &documentation.join(PACKAGE_LOCK_FILE),
                 format!("it cannot be read: {error}"),
                 "it records where the files are from",
                 "pack again",
@@ -36,7 +36,7 @@ pub(super) fn read(to: &mut GateFindings, submitter: &Submitter, round: &Round) 
         let what = format!("regatta.lock knows nothing of the system {}", system.name);
         let why = "a system that was copied in has no provenance";
         to.refuse(
-            GateCheck::Lock,
+            SubmissionCheck::Lock,
             &submitter.folder.join("results").join(&system.name),
             what,
             why,
@@ -46,11 +46,11 @@ pub(super) fn read(to: &mut GateFindings, submitter: &Submitter, round: &Round) 
     locks
 }
 
-fn one_lock(to: &mut GateFindings, at: &Path, lock: &PackageProvenance, submitter: &Submitter, round: &Round) {
+fn one_lock(to: &mut SubmissionFindings, at: &Path, lock: &PackageProvenance, submitter: &Submitter, round: &Round) {
     if lock.rehearsal {
         let what = "this package is a rehearsal";
         to.refuse(
-            GateCheck::Rehearsal,
+            SubmissionCheck::Rehearsal,
             at,
             what,
             "durations were shortened, or its data is synthetic",
@@ -62,7 +62,7 @@ fn one_lock(to: &mut GateFindings, at: &Path, lock: &PackageProvenance, submitte
         if locked != found {
             let what = format!("it was packed for {name} {locked}, and is checked for {found}");
             to.refuse(
-                GateCheck::Lock,
+                SubmissionCheck::Lock,
                 at,
                 what,
                 "what was packed is what is submitted",
@@ -74,7 +74,7 @@ fn one_lock(to: &mut GateFindings, at: &Path, lock: &PackageProvenance, submitte
 
 /// Checks one result against the lock.
 pub(super) fn check(
-    to: &mut GateFindings,
+    to: &mut SubmissionFindings,
     entry: &ResultEntry,
     scenario: MlperfScenario,
     round: &Round,
@@ -83,7 +83,7 @@ pub(super) fn check(
     let Some(result) = lock.result(entry.benchmark, scenario) else {
         let what = format!("regatta.lock knows nothing of {} {}", entry.benchmark, entry.scenario);
         to.refuse(
-            GateCheck::Lock,
+            SubmissionCheck::Lock,
             &entry.folder(),
             what,
             "a result that was copied in has no provenance",
@@ -102,14 +102,14 @@ pub(super) fn check(
             let path = if name == "user.conf" { entry.measurements().join(name) } else { folder.join(name) };
             if path.is_file() && sha256_of_file(&path).is_ok_and(|found| found != *hash) {
                 let why = "logs are submitted as LoadGen wrote them; regatta.lock has the hash of what was packed";
-                to.refuse(GateCheck::ChangedFile, &path, "it was changed after it was packed", why, "pack again");
+                to.refuse(SubmissionCheck::ChangedFile, &path, "it was changed after it was packed", why, "pack again");
             }
         }
     }
 }
 
 fn check_test_record(
-    to: &mut GateFindings,
+    to: &mut SubmissionFindings,
     entry: &ResultEntry,
     scenario: MlperfScenario,
     round: &Round,
@@ -126,7 +126,7 @@ fn check_test_record(
     if test.rehearsal {
         let what = format!("the {name} run was a rehearsal: its durations were shortened");
         to.refuse(
-            GateCheck::Rehearsal,
+            SubmissionCheck::Rehearsal,
             &at,
             what,
             "every test lasts at least 600 s",
@@ -136,7 +136,7 @@ fn check_test_record(
     if test.dataset.synthetic {
         let what = format!("the {name} run was on made-up data ({} samples)", test.dataset.samples);
         let fix = "`mlperf: { dataset: { from: … } }` reads the benchmark's own";
-        to.refuse(GateCheck::SyntheticData, &at, what, "a result is measured on the benchmark's data set", fix);
+        to.refuse(SubmissionCheck::SyntheticData, &at, what, "a result is measured on the benchmark's data set", fix);
     }
     // A result for 99.9 % is one for 99 %, too.
     let high = test.benchmark.strip_suffix(".9").filter(|low| *low == entry.benchmark && low.ends_with("-99"));
@@ -151,12 +151,12 @@ fn check_test_record(
             test.round
         );
         let why = format!("here belongs {name} of {} {} in {}", entry.benchmark, scenario.title(), round.name);
-        to.refuse(GateCheck::WrongRun, &at, what, why, "name the right stage under `results`");
+        to.refuse(SubmissionCheck::WrongRun, &at, what, why, "name the right stage under `results`");
     }
 }
 
 /// Performance, accuracy and audits are of the same engine, configuration and server.
-fn one_system(to: &mut GateFindings, entry: &ResultEntry, result: &LockedResult) {
+fn one_system(to: &mut SubmissionFindings, entry: &ResultEntry, result: &LockedResult) {
     let Some(first) = result.runs.get(&TestMode::Performance) else { return };
     for (mode, run) in result.runs.iter().filter(|(mode, _)| **mode != TestMode::Performance) {
         let kinds: BTreeSet<&String> = first.under_test.keys().chain(run.under_test.keys()).collect();
@@ -176,7 +176,7 @@ fn one_system(to: &mut GateFindings, entry: &ResultEntry, result: &LockedResult)
                 );
                 let why = "all runs of a result are of one system: the same engine, configuration and server";
                 to.refuse(
-                    GateCheck::TwoSystems,
+                    SubmissionCheck::TwoSystems,
                     &entry.folder(),
                     what,
                     why,

@@ -15,7 +15,7 @@ use crate::harness::tokens::LiveCounts;
 use crate::harness::transport::http::Connector;
 use crate::harness::{BenchSpec, LoadPattern, PlannedRequest, RequestSchedule};
 
-pub(in crate::harness) struct WorkerJob {
+pub(in crate::harness) struct WorkerShare {
     pub number: usize,
     pub workers: usize,
     pub spec: Arc<BenchSpec>,
@@ -34,7 +34,7 @@ pub(in crate::harness) struct WorkerJob {
     pub inbox: Cell<Option<CallInbox>>,
 }
 
-impl WorkerJob {
+impl WorkerShare {
     /// The endpoints of this worker's connections.
     pub fn spec_connections(&self) -> impl Iterator<Item = usize> + use<> {
         let endpoints = self.spec.endpoints.len();

@@ -3,15 +3,14 @@
 use std::path::PathBuf;
 
 use super::expression_guard::watch_templates;
-use super::run;
+use crate::app::console::print_error;
 use crate::app::error::CommandError;
-use crate::app::output::print_error;
 use crate::cli::CliExit;
 use crate::exec::process;
 use crate::runner::store::JobFolder;
 use crate::stages::{AttemptClaim, NodeWorkerError, work};
 
-pub(super) fn run_job(folder: PathBuf) -> Result<CliExit, CommandError> {
+pub(super) fn run(folder: PathBuf) -> Result<CliExit, CommandError> {
     let folder = JobFolder::at(folder);
     let claim = match AttemptClaim::take(&folder) {
         Ok(claim) => claim,
@@ -24,7 +23,7 @@ pub(super) fn run_job(folder: PathBuf) -> Result<CliExit, CommandError> {
     };
     claim.keep_alive(&folder);
     if claim.run_args().is_some() {
-        return run::run_in_allocation(&folder, &claim);
+        return super::run::run_in_allocation(&folder, &claim);
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     process::adopt_orphans()?;

@@ -2,7 +2,7 @@
 
 use std::panic::{self, AssertUnwindSafe, PanicHookInfo};
 
-use super::output::print_error;
+use super::console::print_error;
 use crate::cli::CliExit;
 use crate::diag::{is_panic_caught, panic_text};
 

@@ -9,7 +9,7 @@ use crate::files::Digest;
 const USUAL_NAME: &str = ".regatta";
 /// The folder of outputs, in the state folder.
 const OUTPUTS: &str = "out";
-/// The end of the name of an output folder in which later tries go on.
+/// The end of the name of an output folder in which later attempts go on.
 pub(super) const RESUMED: &str = "-resume";
 
 /// The state folder of one project. Making a `StateFolder` touches nothing on disk.
@@ -148,7 +148,7 @@ pub(super) fn is_output_name(name: &str) -> bool {
     name.split_once('-').is_some_and(|(key, _)| is_short_digest(key))
 }
 
-/// Whether later tries go on in an output folder, until it is accepted.
+/// Whether later attempts go on in an output folder, until it is accepted.
 pub(super) fn is_resumed(folder: &Path) -> bool {
     folder.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.ends_with(RESUMED))
 }

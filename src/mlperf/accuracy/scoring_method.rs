@@ -31,7 +31,7 @@ pub enum AnswerScore {
     OfficialScriptOnly,
 }
 
-/// A part of a data set that the benchmark's recipe does not have.
+/// A part of a data set that the benchmark's scoring method does not have.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnknownTask {
     #[error("the metric `{0}` is none of rouge, niah_em, qa_em")]
@@ -52,7 +52,7 @@ impl ScoringMethod {
             ("gpt-oss-120b", Self::GptOss),
         ]
         .into_iter()
-        .find_map(|(name, recipe)| benchmark.starts_with(name).then_some(recipe))
+        .find_map(|(name, method)| benchmark.starts_with(name).then_some(method))
     }
 
     /// The official scorer, in mlcommons/inference.

@@ -1,4 +1,4 @@
-//! The checks of the gate, each with its name in reports.
+//! The checks of a submission, each with its name in reports.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
     strum::IntoStaticStr,
 )]
 #[serde(into = "&'static str", try_from = "String")]
-pub enum GateCheck {
+pub enum SubmissionCheck {
     #[strum(serialize = "accuracy")]
     Accuracy,
     #[strum(serialize = "accuracy samples")]
@@ -144,7 +144,7 @@ pub enum GateCheck {
     WrongRun,
 }
 
-impl GateCheck {
+impl SubmissionCheck {
     /// Whether it finds what makes a rehearsal one: short runs, few samples, made-up data.
     pub const fn is_of_a_rehearsal(self) -> bool {
         matches!(
@@ -170,7 +170,7 @@ impl GateCheck {
     }
 }
 
-impl TryFrom<String> for GateCheck {
+impl TryFrom<String> for SubmissionCheck {
     type Error = strum::ParseError;
 
     fn try_from(name: String) -> Result<Self, Self::Error> {

@@ -2,7 +2,7 @@
 
 /// Each item once, after everything it needs (first come, first served), or a circle of items in the order in which
 /// one needs the next. Items that only stand behind a circle are left out: their error is reported with it.
-pub fn order(needs: &[Vec<usize>]) -> Vec<Result<usize, Vec<usize>>> {
+pub fn topological_order(needs: &[Vec<usize>]) -> Vec<Result<usize, Vec<usize>>> {
     #[derive(Clone, Copy, PartialEq)]
     enum Mark {
         New,
@@ -60,19 +60,19 @@ mod tests {
 
     #[test]
     fn needs_come_first_and_the_rest_keeps_its_order() {
-        let got: Vec<_> = order(&[vec![2], vec![], vec![]]).into_iter().flatten().collect();
+        let got: Vec<_> = topological_order(&[vec![2], vec![], vec![]]).into_iter().flatten().collect();
         assert_eq!(got, [2, 0, 1]);
     }
 
     #[test]
     fn circles_are_found_once() {
-        assert_eq!(order(&[vec![1], vec![2], vec![0], vec![0]]), [Err(vec![0, 1, 2])]);
-        assert_eq!(order(&[vec![0], vec![]]), [Err(vec![0]), Ok(1)]);
+        assert_eq!(topological_order(&[vec![1], vec![2], vec![0], vec![0]]), [Err(vec![0, 1, 2])]);
+        assert_eq!(topological_order(&[vec![0], vec![]]), [Err(vec![0]), Ok(1)]);
     }
 
     #[test]
     fn a_chain_of_a_hundred_thousand_does_not_overflow() {
         let needs: Vec<Vec<usize>> = (0..100_000).map(|n| if n == 99_999 { vec![] } else { vec![n + 1] }).collect();
-        assert_eq!(order(&needs).len(), 100_000);
+        assert_eq!(topological_order(&needs).len(), 100_000);
     }
 }

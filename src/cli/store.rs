@@ -1,4 +1,4 @@
-//! `regatta cache …` and `--store`: what was typed, and what it means.
+//! `regatta store …` and `--store`: what was typed, and what it means.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -25,22 +25,22 @@ pub struct StoreSelection {
 
 /// One request to the shared store.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cache {
+pub struct StoreRequest {
     pub store: StoreSelection,
-    pub act: CacheAction,
+    pub act: StoreAction,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum CacheAction {
+pub enum StoreAction {
     Status { of: Option<(String, Vec<KeyValueArg>)>, verify: bool, json: bool },
     Push { manifest: String, settings: Vec<KeyValueArg>, only: Vec<String>, verify: bool },
     Pull { manifest: String, settings: Vec<KeyValueArg>, until: Vec<String> },
-    Gc(CacheGc),
+    Gc(StoreGc),
 }
 
 /// What stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CacheGc {
+pub struct StoreGc {
     pub older_than: Option<Duration>,
     /// Bytes.
     pub keep: Option<u64>,
@@ -71,29 +71,29 @@ impl From<StoreArgs> for StoreSelection {
 
 #[derive(Debug, Args)]
 #[command(subcommand_required = true, arg_required_else_help = true)]
-pub(super) struct CacheArgs {
+pub(super) struct StoreCommandArgs {
     #[command(subcommand)]
-    pub command: CacheCommand,
+    pub command: StoreCommand,
 }
 
 #[derive(Debug, Subcommand)]
-pub(super) enum CacheCommand {
+pub(super) enum StoreCommand {
     /// Show what is in the store; with a manifest, where each of its outputs is.
-    #[command(after_long_help = help::CACHE)]
-    Status(CacheStatusArgs),
+    #[command(after_long_help = help::STORE)]
+    Status(StoreStatusArgs),
     /// Upload finished outputs of a manifest.
-    #[command(after_long_help = help::CACHE)]
+    #[command(after_long_help = help::STORE)]
     Push(PushArgs),
     /// Fetch all outputs that a manifest needs and that are in the store; run nothing.
-    #[command(after_long_help = help::CACHE)]
+    #[command(after_long_help = help::STORE)]
     Pull(PullArgs),
     /// Remove old outputs from the store (prints what would be removed; --yes removes it).
-    #[command(after_long_help = help::CACHE)]
-    Gc(CacheGcArgs),
+    #[command(after_long_help = help::STORE)]
+    Gc(StoreGcArgs),
 }
 
 #[derive(Debug, Args)]
-pub(super) struct CacheStatusArgs {
+pub(super) struct StoreStatusArgs {
     /// A manifest's name or a path to its file [default: none, the store alone].
     #[arg(value_name = "MANIFEST", value_hint = ValueHint::FilePath)]
     pub manifest: Option<String>,
@@ -136,7 +136,7 @@ pub(super) struct PullArgs {
 }
 
 #[derive(Debug, Args)]
-pub(super) struct CacheGcArgs {
+pub(super) struct StoreGcArgs {
     /// Remove outputs that were stored longer ago: `30d`, `12h`.
     #[arg(long, value_name = "AGE", value_parser = age)]
     pub older_than: Option<Duration>,
@@ -153,27 +153,27 @@ pub(super) struct CacheGcArgs {
     pub store: StoreArgs,
 }
 
-pub(super) fn into_command(args: CacheArgs) -> Result<Cache, ArgumentError> {
+pub(super) fn into_request(args: StoreCommandArgs) -> Result<StoreRequest, ArgumentError> {
     Ok(match args.command {
-        CacheCommand::Status(CacheStatusArgs { manifest, settings, verify, json, store }) => {
+        StoreCommand::Status(StoreStatusArgs { manifest, settings, verify, json, store }) => {
             reject_duplicates(&settings)?;
             let of = manifest.map(|manifest| (manifest, settings));
-            Cache { store: store.into(), act: CacheAction::Status { of, verify, json } }
+            StoreRequest { store: store.into(), act: StoreAction::Status { of, verify, json } }
         }
-        CacheCommand::Push(PushArgs { subject: Subject { manifest, settings }, only, verify, store }) => {
+        StoreCommand::Push(PushArgs { subject: Subject { manifest, settings }, only, verify, store }) => {
             reject_duplicates(&settings)?;
-            Cache { store: store.into(), act: CacheAction::Push { manifest, settings, only, verify } }
+            StoreRequest { store: store.into(), act: StoreAction::Push { manifest, settings, only, verify } }
         }
-        CacheCommand::Pull(PullArgs { subject: Subject { manifest, settings }, until, store }) => {
+        StoreCommand::Pull(PullArgs { subject: Subject { manifest, settings }, until, store }) => {
             reject_duplicates(&settings)?;
-            Cache { store: store.into(), act: CacheAction::Pull { manifest, settings, until } }
+            StoreRequest { store: store.into(), act: StoreAction::Pull { manifest, settings, until } }
         }
-        CacheCommand::Gc(CacheGcArgs { older_than, keep, grace, yes, store }) => {
+        StoreCommand::Gc(StoreGcArgs { older_than, keep, grace, yes, store }) => {
             if yes && older_than.is_none() && keep.is_none() {
                 let text = "no outputs are selected\n  hint: `--older-than 30d`, `--keep 500GiB`, or both";
                 return Err((ErrorKind::MissingRequiredArgument, text.to_owned()));
             }
-            Cache { store: store.into(), act: CacheAction::Gc(CacheGc { older_than, keep, grace, yes }) }
+            StoreRequest { store: store.into(), act: StoreAction::Gc(StoreGc { older_than, keep, grace, yes }) }
         }
     })
 }

@@ -97,7 +97,7 @@ pub(super) async fn finish(store: &SharedStore, stop: &Stop, manifest: &str, emi
     if left > 0 {
         let outputs =
             if left == 1 { "1 output of this run is".to_owned() } else { format!("{left} outputs of this run are") };
-        let text = format!("{outputs} not in {}; `regatta cache push {manifest}` puts them there", store.address());
+        let text = format!("{outputs} not in {}; `regatta store push {manifest}` puts them there", store.address());
         emit(Event::Notice { task: None, text });
     }
 }

@@ -12,7 +12,7 @@ pub enum MemoryKind {
     Host,
 }
 
-/// A try that ended because memory ran out.
+/// An attempt that ended because memory ran out.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OutOfMemory {
     pub of: MemoryKind,

@@ -8,7 +8,7 @@ use crate::triton::EngineConfig;
 
 /// How a model repository serves an engine.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct TwinServing {
+pub struct EngineServing {
     /// Of a TensorRT-LLM; vLLM has its own.
     pub policy: SchedulerPolicy,
     pub chunking: Chunking,
@@ -21,7 +21,7 @@ pub struct TwinServing {
     pub max_num_tokens: Option<u32>,
 }
 
-impl Default for TwinServing {
+impl Default for EngineServing {
     fn default() -> Self {
         Self {
             policy: SchedulerPolicy::GuaranteedNoEvict,
@@ -35,13 +35,13 @@ impl Default for TwinServing {
 }
 
 /// The limits of one copy of an engine that is not written anywhere.
-pub fn twin(spec: &EngineSpec, serving: &TwinServing) -> Result<EngineLimits, SimEngineError> {
+pub fn served_limits(spec: &EngineSpec, serving: &EngineServing) -> Result<EngineLimits, SimEngineError> {
     let (config, rank) = design(spec)?;
     Ok(limits(&config, &rank, serving))
 }
 
 /// The limits of an engine as it is served.
-pub(super) fn limits(config: &EngineConfig, rank: &RankFile, serving: &TwinServing) -> EngineLimits {
+pub(super) fn limits(config: &EngineConfig, rank: &RankFile, serving: &EngineServing) -> EngineLimits {
     let tokens_per_block = config.tokens_per_block();
     let mut blocks = rank.memory.blocks(rank.calibration.scheduler, serving.kv_fraction, tokens_per_block);
     if let Some(tokens) = serving.kv_tokens {
@@ -102,7 +102,7 @@ mod tests {
             SimCalibration { scheduler: SimScheduler::Vllm, cuda_graph_tokens: 512, ..SimCalibration::default() };
         let mut spec = EngineSpec { calibration, ..spec() };
         change(&mut spec);
-        twin(&spec, &TwinServing::default()).unwrap().timing.graph_tokens
+        served_limits(&spec, &EngineServing::default()).unwrap().timing.graph_tokens
     }
 
     #[test]

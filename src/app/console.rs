@@ -1,4 +1,4 @@
-//! What commands print, and whether it arrived.
+//! Writes to stdout and stderr, and remembers whether that failed.
 //!
 //! A write error other than a closed pipe means that output was lost: the command prints why on stderr and exits with 1 if it
 //! would have exited with 0. A closed pipe (`regatta … | head -1`) is the reader's choice: nothing is printed, and a command
