@@ -121,7 +121,7 @@ impl Shared {
                     view.complaint = failed.error_text("squeue");
                 }
             });
-            let every = self.asking().every.unwrap_or(QUERY_TIMEOUT);
+            let every = self.queries().every.unwrap_or(QUERY_TIMEOUT);
             tokio::time::sleep(SPACING.min(every)).await;
             tokio::select! {
                 () = tokio::time::sleep(every.saturating_sub(SPACING)) => {}
