@@ -142,7 +142,7 @@ impl Run<'_> {
         let by_limit = target * (1.0 / over).clamp(0.6, 0.97);
         let is_behind = completed < 0.97 * scheduled;
         let next = if is_behind { by_limit.min(target * completed / scheduled * 0.97) } else { by_limit };
-        Some(three_digits(next))
+        Some(rounded_down(next))
     }
 
     fn duration(&mut self) {
@@ -230,7 +230,7 @@ fn number_after(text: &str, mark: &str) -> Option<u64> {
 }
 
 /// Rounded down: a rate is not known better than that.
-fn three_digits(value: f64) -> f64 {
+fn rounded_down(value: f64) -> f64 {
     if !(value > 0.0 && value.is_finite()) {
         return value;
     }
@@ -242,7 +242,7 @@ fn three_digits(value: f64) -> f64 {
 mod tests {
     use std::path::Path;
 
-    use super::{explain, three_digits};
+    use super::{explain, rounded_down};
     use crate::mlperf::log::Detail;
 
     fn explain_golden_log(name: &str) -> String {
@@ -300,7 +300,7 @@ mod tests {
 
     #[test]
     fn rates_are_rounded_down() {
-        let shown = [123.99, 0.098_765, 7.0].map(|rate| three_digits(rate).to_string());
+        let shown = [123.99, 0.098_765, 7.0].map(|rate| rounded_down(rate).to_string());
         assert_eq!(shown, ["123", "0.0987", "7"]);
     }
 }

@@ -5,11 +5,11 @@ use std::fmt::Write as _;
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 
-use super::what_if::{WhatIfProblem, latency, short};
+use super::what_if::{WhatIfProblem, latency};
 use crate::report::terminal::styler::{Styler, TextRole, table};
 use crate::sim::{FleetHour, FleetResult};
 use crate::spec::{LatencyLimit, LimitedMetric};
-use crate::units::grouped;
+use crate::units::{grouped, three_digits};
 
 /// One fleet. What was simulated of it may be a part.
 #[derive(Clone, Debug, PartialEq)]
@@ -79,7 +79,7 @@ fn quantile(histogram: &Histogram<u64>, share: f64) -> Option<f64> {
 pub fn fleet_text(rows: &[FleetRow], paint: Styler) -> String {
     let mut out = String::from("A model, not a measurement: a fleet for ");
     let hours = rows.first().map_or(0.0, |row| row.seconds / 3600.0);
-    let _ = writeln!(out, "{} h", short(hours));
+    let _ = writeln!(out, "{} h", three_digits(hours));
     let mut keys: Vec<&String> = Vec::new();
     for (key, _) in rows.iter().flat_map(|row| &row.settings) {
         if !keys.contains(&key) {
@@ -122,7 +122,7 @@ pub fn fleet_text(rows: &[FleetRow], paint: Styler) -> String {
                 line.extend([row.replicas, row.gpus].map(|count| plain(grouped(count as f64, 0))));
                 line.push(plain(grouped(result.arrived as f64 * row.scale(result), 0)));
                 line.push(plain(grouped(tokens, 0)));
-                line.push(plain(short(tokens / row.gpus.max(1) as f64)));
+                line.push(plain(three_digits(tokens / row.gpus.max(1) as f64)));
                 line.push(plain(format!("{:.0} %", result.busy_share() * 100.0)));
                 for histogram in [&result.ttft, &result.tpot] {
                     line.extend([0.5, 0.99].map(|share| plain(latency(quantile(histogram, share)))));
@@ -156,7 +156,7 @@ fn hours_text(row: &FleetRow, result: &FleetResult, is_named: bool, paint: Style
             grouped(row.replicas as f64, 0)
         );
     }
-    let _ = writeln!(out, "the last answer ended {} s after the load", short(result.late_s()));
+    let _ = writeln!(out, "the last answer ended {} s after the load", three_digits(result.late_s()));
     if result.failures > 0 {
         let scale = row.scale(result);
         let _ = writeln!(
@@ -183,7 +183,7 @@ fn hours_text(row: &FleetRow, result: &FleetResult, is_named: bool, paint: Style
     for (at, hour) in result.hours.iter().enumerate() {
         let seconds = (row.seconds - at as f64 * 3600.0).clamp(1.0, 3600.0);
         let mut line = vec![(TextRole::Name, at.to_string())];
-        line.push((TextRole::Plain, short(hour.requests as f64 * scale / seconds)));
+        line.push((TextRole::Plain, three_digits(hour.requests as f64 * scale / seconds)));
         line.push((TextRole::Plain, grouped(hour.output_tokens as f64 * scale / seconds, 0)));
         for histogram in [&hour.ttft, &hour.tpot] {
             line.extend([0.5, 0.99].map(|share| (TextRole::Plain, latency(quantile(histogram, share)))));
@@ -304,7 +304,7 @@ mod tests {
             assert_eq!(fleet["tokens_per_second"], 1000.0);
             assert_eq!(fleet["last_answer_after_load_s"], late_s as f64);
             let text = fleet_text(&[row], Styler::OFF);
-            let late = format!("the last answer ended {} s after the load", short(late_s as f64));
+            let late = format!("the last answer ended {} s after the load", three_digits(late_s as f64));
             assert!(text.contains(&late), "{text}");
         }
     }

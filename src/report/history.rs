@@ -12,7 +12,7 @@ use crate::report::compare::{ComparedResult, FOUND_RATE};
 use crate::report::terminal::percent::signed_percent;
 use crate::report::terminal::styler::{Styler, TextRole, clean, cut, table, to_the_second};
 use crate::stats::{ChangePoint, FEWEST_RUNS, change_points};
-use crate::units::{counted, grouped};
+use crate::units::{counted, three_digits};
 
 /// Differences below this share are no change, as in a comparison.
 const SMALLEST: f64 = 0.01;
@@ -214,10 +214,6 @@ fn differences(before: &HistoryPoint, after: &HistoryPoint) -> Vec<String> {
     measured_on.chain(changed).collect()
 }
 
-fn number(value: f64) -> String {
-    if value.abs() >= 100.0 { grouped(value, 0) } else { format!("{value:.2}") }
-}
-
 /// A table for each series, and below it the changes.
 pub fn text(all: &[HistorySeries], styler: Styler) -> String {
     let mut out = String::new();
@@ -274,7 +270,7 @@ fn row(series: &HistorySeries, place: usize, point: &HistoryPoint) -> Vec<(TextR
         let change = metric.changes.iter().find(|shift| shift.point == place);
         let mark =
             change.map_or(String::new(), |shift| format!("  {} %", signed_percent(shift.change.relative() * 100.0)));
-        let value = point.value_text(&metric.key, number).unwrap_or_else(|| "-".to_owned());
+        let value = point.value_text(&metric.key, three_digits).unwrap_or_else(|| "-".to_owned());
         cells.push((role, format!("{value}{mark}")));
     }
     let tags: Vec<&str> = point.tags.iter().map(RunTag::as_str).collect();
@@ -310,8 +306,8 @@ pub fn level_sentence(series: &HistorySeries, metric: &MetricHistory, shift: &Le
         metric.key,
         signed_percent(change.relative() * 100.0),
         series.points[shift.point].run,
-        number(change.before),
-        number(change.after),
+        three_digits(change.before),
+        three_digits(change.after),
         change.p,
         if shift.differences.is_empty() {
             "; no recorded setting or version differs there"
@@ -447,7 +443,7 @@ mod tests {
         assert_eq!(names, [other, limit].map(|limit| format!("quickstart · load/server (limits {limit})")));
         assert_eq!(all[1].metrics[0].values, [(0, 10.0), (1, 12.0)]);
         let shown = text(&all, Styler::OFF);
-        assert!(shown.contains("40.00 or more") && !shown.contains("12.00 or more"), "{shown}");
+        assert!(shown.contains("40.0 or more") && !shown.contains("12.0 or more"), "{shown}");
         let json: Value = serde_json::from_str(&json(&all)).unwrap();
         assert_eq!(json["series"][1]["points"][2]["lower_bounds"], json!(["found_rate"]));
     }

@@ -6,6 +6,7 @@ use serde_json::json;
 
 use crate::report::terminal::styler::{Styler, TextRole, table};
 use crate::spec::Length;
+use crate::units::three_digits;
 
 /// One benchmark of one point of the grid.
 #[derive(Clone, Debug, PartialEq)]
@@ -124,9 +125,9 @@ pub fn what_if_text(rows: &[WhatIfRow], goal: &str, paint: Styler) -> String {
             Ok(numbers) => {
                 let each = row.tokens_per_gpu(numbers);
                 line.push((TextRole::Plain, row.gpus.to_string()));
-                line.push((TextRole::Plain, numbers.rate.map_or_else(|| "all".to_owned(), short)));
-                line.push((TextRole::Plain, short(numbers.tokens_per_second)));
-                line.push((TextRole::Plain, short(each)));
+                line.push((TextRole::Plain, numbers.rate.map_or_else(|| "all".to_owned(), three_digits)));
+                line.push((TextRole::Plain, three_digits(numbers.tokens_per_second)));
+                line.push((TextRole::Plain, three_digits(each)));
                 for ms in [numbers.ttft_p50, numbers.ttft_p99, numbers.tpot_p50, numbers.tpot_p99] {
                     line.push((TextRole::Plain, latency(ms)));
                 }
@@ -182,14 +183,5 @@ pub fn what_if_json(rows: &[WhatIfRow], goal: &str) -> String {
 
 /// A latency in ms that no request may have.
 pub(super) fn latency(ms: Option<f64>) -> String {
-    ms.map_or_else(|| "n/a".to_owned(), |ms| format!("{} ms", short(ms)))
-}
-
-/// Three digits that count, or all whole ones.
-pub(super) fn short(value: f64) -> String {
-    match value {
-        v if v >= 100.0 => format!("{v:.0}"),
-        v if v >= 10.0 => format!("{v:.1}"),
-        v => format!("{v:.2}"),
-    }
+    ms.map_or_else(|| "n/a".to_owned(), |ms| format!("{} ms", three_digits(ms)))
 }

@@ -15,6 +15,7 @@ use crate::exec::process::StreamCopies;
 use crate::files::{read_bytes, read_text};
 use crate::interop::{self, ImportSource, Imported, ImportedResult};
 use crate::manifest::model::TrtllmBench;
+use crate::units::three_digits;
 
 const RESULT: &str = "result.json";
 
@@ -170,35 +171,16 @@ fn doubts(bench: &TrtllmBench, result: &ImportedResult) -> Vec<String> {
 
 /// `5,531 tok/s  43.2 req/s (n=3000, as trtllm-bench reports)`
 fn headline(result: &ImportedResult) -> String {
-    let rate = |name: &str, unit: &str| result.rates.get(name).map(|value| format!("{} {unit}", short(*value)));
+    let rate = |name: &str, unit: &str| result.rates.get(name).map(|value| format!("{} {unit}", three_digits(*value)));
     let mut parts: Vec<String> = Vec::new();
     parts.extend(rate("output_tokens", "tok/s"));
     parts.extend(rate("requests_full", "req/s"));
     for (name, word) in [("ttft", "TTFT mean"), ("tpot", "TPOT mean")] {
         let mean = result.latency.get(name).and_then(|metric| metric.mean);
-        parts.extend(mean.map(|value| format!("{word} {} ms", short(value))));
+        parts.extend(mean.map(|value| format!("{word} {} ms", three_digits(value))));
     }
     let n = result.counts.ok.map(|n| format!("n={n}, ")).unwrap_or_default();
     format!("{} ({n}as trtllm-bench reports)", parts.join("  "))
-}
-
-/// Three digits that matter.
-fn short(value: f64) -> String {
-    match value {
-        _ if value >= 100.0 => {
-            let digits = format!("{value:.0}");
-            let mut text = String::new();
-            for (position, digit) in digits.chars().enumerate() {
-                if position > 0 && (digits.len() - position).is_multiple_of(3) {
-                    text.push(',');
-                }
-                text.push(digit);
-            }
-            text
-        }
-        _ if value >= 1.0 => format!("{value:.1}"),
-        _ => format!("{value:.3}"),
-    }
 }
 
 fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {

@@ -8,6 +8,7 @@ mod duration;
 mod four_digits;
 mod plain_path;
 mod shell;
+mod three_digits;
 mod url_credentials;
 
 pub use byte_size::{MOST_FILES_BYTES, first_beyond_limit, size};
@@ -18,4 +19,5 @@ pub use duration::{DurationError, parse_duration};
 pub use four_digits::{four_digit_scale, four_digits};
 pub use plain_path::plain_path;
 pub use shell::shell_word;
+pub use three_digits::three_digits;
 pub use url_credentials::{UrlParts, credentials, has_secret_parameter, userinfo, without_credentials};

@@ -134,7 +134,9 @@ fn results_are_where_the_recipe_has_them_and_say_whose_they_are() {
     let one = ["system=gb200-x1", "use_cases=reasoning:1000/1000"];
     let ended = run(&world, &one);
     assert_eq!(ended.code, 0, "{}{}", ended.stdout, ended.stderr);
-    ended.shows("6,464 tok/s  50.5 req/s  TTFT mean 100 ms  TPOT mean 6.2 ms").shows("n=4096, as trtllm-bench reports");
+    ended
+        .shows("6,464 tok/s  50.5 req/s  TTFT mean 100 ms  TPOT mean 6.25 ms")
+        .shows("n=4096, as trtllm-bench reports");
     let name = "Llama3.3-70B_TP1_EP1_PP1_CON256_reasoning";
     let folder = world.path("latest/experiments").join(name);
     // Each stream has a file of its own.
@@ -323,7 +325,7 @@ echo '{"engine": {"model": "m", "version": "1.1.0"}, "request_info": {"num_reque
     world.env("PATH", path);
     world
         .good(&["run", "m", "--gpus", "1"])
-        .shows("14.0 tok/s  2.0 req/s  TTFT mean 1.5 ms  TPOT mean 0.500 ms")
+        .shows("14.0 tok/s  2.00 req/s  TTFT mean 1.50 ms  TPOT mean 0.50 ms")
         .shows("n=3, as trtllm-bench reports");
     let result: serde_json::Value = serde_json::from_str(&world.read("latest/b/result.json")).expect("JSON");
     assert_eq!(result["latency"]["ttft"]["p95"], 2.5);

@@ -2,7 +2,7 @@
 
 use super::metric::zero_point_text;
 use crate::harness::{HostShare, LoadPattern, LoadgenResult, Repeats, RunResult, Slo};
-use crate::units::grouped;
+use crate::units::{grouped, three_digits};
 
 /// A verdict with what else a reader must know of it: `VALID SIMULATED REHEARSAL`.
 pub fn marked_verdict(verdict: &str, is_simulated: bool, is_rehearsal: bool) -> String {
@@ -37,7 +37,7 @@ impl RunResult {
         let ms = |value: Option<f64>| value.map_or_else(|| "n/a".to_owned(), |ms| format!("{ms:.1}"));
         let line = |one: &HostShare| {
             let failed = if one.failed > 0 { format!(", {} failed", one.failed) } else { String::new() };
-            let speed = one.output_tokens_per_s.map_or_else(|| "n/a".to_owned(), |speed| format!("{speed:.0}"));
+            let speed = one.output_tokens_per_s.map_or_else(|| "n/a".to_owned(), |speed| grouped(speed, 0));
             format!(
                 "{} ok{failed}  {speed} tok/s  TTFT p50/p99 {}/{} ms  TPOT p50/p99 {}/{} ms",
                 one.ok,
@@ -50,8 +50,8 @@ impl RunResult {
         self.hosts.iter().map(|one| (one.host.clone(), line(one))).collect()
     }
 
-    /// `VALID  1,204 tok/s  TTFT p99 212 ms  TPOT p99 9.8 ms (n=300, from schedule, tokens from output_ids)`;
-    /// Offline has requests/s in place of the latencies. With `slo`, also `goodput 9.4 req/s, 98.2 % met TTFT ≤ 450 ms`.
+    /// `VALID  1,204 tok/s  TTFT p99 212 ms  TPOT p99 9.84 ms (n=300, from schedule, tokens from output_ids)`;
+    /// Offline has requests/s in place of the latencies. With `slo`, also `goodput 9.40 req/s, 98.2 % met TTFT ≤ 450 ms`.
     /// Of several runs it is `VALID  5 runs  1,204 tok/s [1,190 … 1,218]  TTFT p99 212 ms [205 … 219] …`.
     /// For a run that LoadGen drove it is LoadGen's own numbers; where LoadGen gives none, the headline reports that.
     pub fn headline(&self) -> String {
@@ -90,8 +90,12 @@ impl RunResult {
             )
         };
         let middle = match &self.requested.scenario {
-            LoadPattern::Offline => over("requests_full", short, " req/s"),
-            _ => format!("TTFT p99 {}  TPOT p99 {}", over("ttft_p99", short, " ms"), over("tpot_p99", short, " ms")),
+            LoadPattern::Offline => over("requests_full", three_digits, " req/s"),
+            _ => format!(
+                "TTFT p99 {}  TPOT p99 {}",
+                over("ttft_p99", three_digits, " ms"),
+                over("tpot_p99", three_digits, " ms")
+            ),
         };
         format!(
             "{}  {} runs  {}  {middle} (mean and 95 % interval over runs{few}, n={} in the first, from {}, tokens from {})",
@@ -111,7 +115,7 @@ impl RunResult {
         let tokens = self.rates.output_tokens.map_or_else(|| "n/a".to_owned(), |rate| grouped(rate, 0));
         let middle = match &self.requested.scenario {
             LoadPattern::Offline => {
-                format!("{} req/s", self.rates.requests_full.map_or_else(|| "n/a".to_owned(), short))
+                format!("{} req/s", self.rates.requests_full.map_or_else(|| "n/a".to_owned(), three_digits))
             }
             _ => {
                 format!("TTFT p99 {}  TPOT p99 {}", ms(self.latency.ttft.p99), ms(self.latency.tpot.p99))
@@ -138,35 +142,15 @@ impl RunResult {
         }
         let limits: Vec<String> = [("TTFT", slo.ttft_ms), ("TPOT", slo.tpot_ms), ("E2E", slo.e2e_ms)]
             .into_iter()
-            .filter_map(|(name, limit)| Some(format!("{name} ≤ {} ms", short(limit?))))
+            .filter_map(|(name, limit)| Some(format!("{name} ≤ {} ms", three_digits(limit?))))
             .collect();
-        let rate = goodput.requests.map_or_else(|| "n/a".to_owned(), short);
-        let met = goodput.attainment.map_or_else(|| "n/a".to_owned(), |share| format!("{} %", short(share * 100.0)));
-        Some(format!("  goodput {rate} req/s, {met} met {}", limits.join(", ")))
+        let rate = goodput.requests.map_or_else(|| "n/a".to_owned(), three_digits);
+        let kept =
+            goodput.attainment.map_or_else(|| "n/a".to_owned(), |share| format!("{} %", three_digits(share * 100.0)));
+        Some(format!("  goodput {rate} req/s, {kept} met {}", limits.join(", ")))
     }
 }
 
 fn ms(value: Option<f64>) -> String {
-    value.map_or_else(|| "n/a".to_owned(), |value| format!("{} ms", short(value)))
-}
-
-/// Three digits that matter, at most two behind the point.
-fn short(value: f64) -> String {
-    match value.abs() {
-        size if size >= 99.95 => grouped(value, 0),
-        size if size >= 1.0 => format!("{value:.1}"),
-        _ => format!("{value:.2}"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_are_short_and_grouped() {
-        let texts: Vec<String> = [0.123, 9.84, 99.96, 212.4, 1_204.4, 1_234_567.0].map(short).to_vec();
-        assert_eq!(texts, ["0.12", "9.8", "100", "212", "1,204", "1,234,567"]);
-        assert_eq!([-1_071.0, -9.84].map(short), ["-1,071", "-9.8"]);
-    }
+    value.map_or_else(|| "n/a".to_owned(), |value| format!("{} ms", three_digits(value)))
 }

@@ -13,6 +13,7 @@ use crate::interop::{MetricConcept, MetricMeaning, Tool};
 use crate::report::terminal::percent::signed_percent;
 use crate::report::terminal::styler::{Styler, TextRole, clean, table};
 use crate::stats::{self, ComparedSamples, Percents};
+use crate::units::three_digits;
 
 /// A sweep as it is compared.
 #[derive(Clone, Debug)]
@@ -265,7 +266,7 @@ pub(in crate::report) fn sweep_rows(sweeps: &[ComparedSweep], rules: CompareRule
         head.push(letter(n));
         head.extend((n > 0).then(|| format!("{} − A", letter(n))));
     }
-    let shown = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), short);
+    let shown = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), three_digits);
     let levels = levels(sweeps);
     let differences: Vec<_> = (1..sweeps.len()).map(|n| deltas(&levels, sweeps, n, rules)).collect();
     let mut rows = Vec::new();
@@ -298,10 +299,6 @@ fn difference_text(delta: SweepDelta) -> String {
         let _ = write!(text, ", {}", judgement.as_text());
     }
     text
-}
-
-fn short(value: f64) -> String {
-    if value.abs() >= 100.0 { crate::units::grouped(value, 0) } else { format!("{value:.2}") }
 }
 
 /// For a terminal.

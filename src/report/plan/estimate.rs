@@ -6,7 +6,7 @@ use std::fmt::{self, Write as _};
 use serde_json::{Value, json};
 
 use crate::mlperf::time;
-use crate::units::grouped;
+use crate::units::{grouped, three_digits};
 
 /// One benchmark, in virtual time.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -56,11 +56,11 @@ impl fmt::Display for BenchEstimate {
         let about = if self.is_at_most { "at most" } else { "about" };
         write!(f, "model: {about} {}", time(self.seconds))?;
         if self.gpus > 0 {
-            write!(f, ", {} GPU-hours", short(self.gpu_hours()))?;
+            write!(f, ", {} GPU-hours", three_digits(self.gpu_hours()))?;
         }
         let Some(load) = &self.load else { return Ok(()) };
         let [requests, tokens] = [load.requests, load.tokens_per_second].map(|number| grouped(number, 0));
-        write!(f, ": {requests} requests, {} req/s, {tokens} tok/s", short(load.requests_per_second))?;
+        write!(f, ": {requests} requests, {} req/s, {tokens} tok/s", three_digits(load.requests_per_second))?;
         if load.falls_behind {
             write!(f, "; requests come faster than the servers answer them")?;
         }
@@ -93,8 +93,8 @@ pub fn estimates_note(estimates: &[BenchEstimate], basis: &EstimateBasis) -> Str
     let mut out = format!("model, not a measurement: the benchmarks take {at_most}{}", time(seconds));
     let _ = match gpus {
         0 => write!(out, " on simulated servers, which use no GPU"),
-        1 => write!(out, ", {} GPU-hours", short(hours)),
-        _ => write!(out, ", {} GPU-hours on {gpus} GPUs", short(hours)),
+        1 => write!(out, ", {} GPU-hours", three_digits(hours)),
+        _ => write!(out, ", {} GPU-hours on {gpus} GPUs", three_digits(hours)),
     };
     if let Some(twin) = &basis.twin {
         let _ = write!(out, ", by the twin {twin}");
@@ -112,16 +112,6 @@ pub fn estimates_note(estimates: &[BenchEstimate], basis: &EstimateBasis) -> Str
     }
     out.push_str("\n  builds and starts of servers are not counted");
     out
-}
-
-/// Three digits that count, or all whole ones.
-fn short(value: f64) -> String {
-    match value {
-        v if v >= 100.0 => grouped(v, 0),
-        v if v >= 10.0 => format!("{v:.1}"),
-        v if v >= 0.1 => format!("{v:.2}"),
-        v => format!("{v:.3}"),
-    }
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use crate::event::Verdict;
 use crate::harness::{
     KneeState, LatencySummary, MeasuredNumber, ReasonSeverity, SweepPoint, SweepReport, zero_point_text,
 };
-use crate::units::{counted, grouped};
+use crate::units::{counted, three_digits};
 
 type Cell = (TextRole, String);
 
@@ -94,10 +94,10 @@ struct ExtraColumns {
 fn row(point: &SweepPoint, columns: ExtraColumns, is_knee: bool) -> Vec<Cell> {
     let ExtraColumns { is_mixed, has_gpus, has_goodput } = columns;
     let plain = |text: String| (if point.is_usable() { TextRole::Plain } else { TextRole::Quiet }, text);
-    let rate = |value: Option<f64>| plain(value.map_or_else(|| "n/a".to_owned(), short));
+    let rate = |value: Option<f64>| plain(value.map_or_else(|| "n/a".to_owned(), three_digits));
     // Half of the interval over runs, at the numbers that decide.
     let over_runs = |value: Option<f64>, name: &str| match (value, point.interval_over_runs(name)) {
-        (Some(value), Some((_, high))) => plain(format!("{} ±{}", short(value), short(high - value))),
+        (Some(value), Some((_, high))) => plain(format!("{} ±{}", three_digits(value), three_digits(high - value))),
         _ => rate(value),
     };
     let ms = |latency: &LatencySummary, pick: fn(&LatencySummary) -> Option<MeasuredNumber>| {
@@ -191,15 +191,6 @@ fn notes(report: &SweepReport, styler: Styler, text: &mut String) {
 
 fn value(number: Option<MeasuredNumber>) -> Option<f64> {
     number.map(|number| number.value)
-}
-
-/// Three digits that matter.
-fn short(value: f64) -> String {
-    match value.abs() {
-        size if size >= 99.95 => grouped(value, 0),
-        size if size >= 9.995 => format!("{value:.1}"),
-        _ => format!("{value:.2}"),
-    }
 }
 
 /// Of each column, in characters.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::event::LiveMeasurement;
 use crate::harness::BenchProgress;
-use crate::units::grouped;
+use crate::units::{grouped, three_digits};
 
 /// The time over which tokens per second are counted.
 const WINDOW: Duration = Duration::from_secs(5);
@@ -78,7 +78,7 @@ fn rate(seen: &mut VecDeque<(Instant, u64)>, now: Instant, count: u64) -> f64 {
     })
 }
 
-/// One line: `answered, 24 in flight, 1,204 tok/s, TTFT 47 ms, TPOT 9.4 ms so far`.
+/// One line: `answered, 24 in flight, 1,204 tok/s, TTFT 47 ms, TPOT 9.40 ms so far`.
 pub(super) fn live_line(live: &LiveMeasurement) -> String {
     let mut parts = vec!["answered".to_owned()];
     if live.failed > 0 {
@@ -90,10 +90,9 @@ pub(super) fn live_line(live: &LiveMeasurement) -> String {
         let each = each.map_or_else(String::new, |each| format!(" ({} per GPU)", grouped(each, 0)));
         parts.push(format!("{} tok/s{each}", grouped(live.tokens_per_s, 0)));
     }
-    let ms = |value: f64| if value < 100.0 { format!("{value:.1}") } else { grouped(value, 0) };
     let means = [("TTFT", live.ttft_ms), ("TPOT", live.tpot_ms)];
     let means: Vec<String> =
-        means.iter().filter_map(|(name, mean)| Some(format!("{name} {} ms", ms((*mean)?)))).collect();
+        means.iter().filter_map(|(name, mean)| Some(format!("{name} {} ms", three_digits((*mean)?)))).collect();
     if !means.is_empty() {
         parts.push(format!("mean {} so far", means.join(", ")));
     }
@@ -174,7 +173,7 @@ mod tests {
         };
         assert_eq!(
             live_line(&some),
-            "answered, 1 failed, 24 in flight, 1,204 tok/s (301 per GPU), mean TTFT 147 ms, TPOT 9.4 ms so far, about 1 min 04 s left"
+            "answered, 1 failed, 24 in flight, 1,204 tok/s (301 per GPU), mean TTFT 147 ms, TPOT 9.40 ms so far, about 1 min 04 s left"
         );
         assert_eq!(time_left(3_000.1), "51 min");
     }
