@@ -105,21 +105,19 @@ impl Endpoint {
                 None => hosts.push((&endpoint.host, vec![endpoint.grpc.to_string()])),
             }
         }
-        hosts
-            .iter()
-            .map(|(host, ports)| format!("{}:{}", bracketed(host), ports.join(",")))
-            .collect::<Vec<_>>()
-            .join("|")
+        hosts.iter().map(|(host, ports)| host_port(host, ports.join(","))).collect::<Vec<_>>().join("|")
     }
 
     /// `host:port` for another of its ports.
     pub fn at_port(&self, port: u16) -> String {
-        format!("{}:{port}", bracketed(&self.host))
+        host_port(&self.host, port)
     }
 }
 
-fn bracketed(host: &str) -> String {
-    if host.contains(':') { format!("[{host}]") } else { host.to_owned() }
+/// `host:port`; an IPv6 address stands in brackets, as in a URL.
+pub fn host_port(host: &str, port: impl fmt::Display) -> String {
+    let is_bare_ipv6 = host.contains(':') && !host.starts_with('[');
+    if is_bare_ipv6 { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
 fn host_and_rest<'a>(piece: &'a str, text: &str) -> Result<(&'a str, &'a str), EndpointError> {

@@ -11,7 +11,7 @@ mod run_event;
 mod run_tag;
 mod stop;
 
-pub use endpoint::{Endpoint, EndpointError};
+pub use endpoint::{Endpoint, EndpointError, host_port};
 pub use gpu_id::{GpuId, GpuIdError};
 pub use id::{RunId, TaskId};
 pub use out_of_memory::{MemoryKind, OutOfMemory, ReducedSetting};

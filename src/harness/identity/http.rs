@@ -13,6 +13,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::bounded_text::bounded;
+use crate::event::host_port;
 use crate::harness::Http;
 use crate::harness::transport::http::{Connector, api_key, description_without_key, take_key_out};
 
@@ -82,11 +83,7 @@ impl IdentityClient {
     async fn over(&self, stream: impl Read + Write + Send + Unpin + 'static, path: &str) -> Option<IdentityReply> {
         let (mut sender, connection) = handshake(stream).await.ok()?;
         let question = async {
-            let authority = if self.host.contains(':') {
-                format!("[{}]:{}", self.host, self.port)
-            } else {
-                format!("{}:{}", self.host, self.port)
-            };
+            let authority = host_port(&self.host, self.port);
             let mut request = Request::get(format!("{}{path}", self.prefix)).header("host", authority);
             request = request.header("connection", "close").header("accept", "*/*");
             if let Some(key) = &self.key {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use h2::client::Builder;
 use http::Request;
@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 
 use super::http::ConnectionPool;
 use super::kserve::stamped_socket::StampedSocket;
-use crate::event::Endpoint;
+use crate::event::{Endpoint, host_port};
 use crate::harness::Transport;
 use crate::harness::clock::BenchClock;
 use crate::harness::spec::response_bounds::ResponseBounds;
@@ -23,11 +23,9 @@ use crate::harness::transport::connect_error::ConnectError;
 use crate::harness::transport::kserve::call_error::CallError;
 use crate::harness::transport::kserve::rpc::{self, RpcSender};
 use crate::harness::transport::kserve::shared_stream::SharedStream;
+use crate::harness::transport::limits::{CONNECT_TIMEOUT, RETRY_AFTER};
 use crate::spec::StreamMode;
 
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// No new connection to a dead server is tried within this time: its requests fail at once.
-const RETRY_AFTER: Duration = Duration::from_millis(500);
 /// Windows are large, so that the client does not throttle the server it measures and rarely sends window updates.
 const STREAM_WINDOW: u32 = 2 << 20;
 const CONNECTION_WINDOW: u32 = 1 << 30;
@@ -155,11 +153,7 @@ impl Connection {
     }
 
     pub fn authority(&self) -> String {
-        if self.host.contains(':') {
-            format!("[{}]:{}", self.host, self.port)
-        } else {
-            format!("{}:{}", self.host, self.port)
-        }
+        host_port(&self.host, self.port)
     }
 
     /// ns of the last socket read that brought something. Chunks handed out now were complete by then.

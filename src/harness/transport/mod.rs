@@ -9,4 +9,5 @@ pub(super) mod handshake_error;
 pub(super) mod held_bytes;
 pub(super) mod http;
 pub(super) mod kserve;
+pub(super) mod limits;
 pub(super) mod request_encoder;

@@ -32,7 +32,7 @@ use super::proto::inference::{
     RepositoryIndexRequest, RepositoryModelLoadRequest, RepositoryModelUnloadRequest, ServerLiveRequest,
     ServerMetadataRequest, ServerMetadataResponse, ServerReadyRequest, TraceSettingRequest,
 };
-use crate::event::Endpoint;
+use crate::event::{Endpoint, host_port};
 
 pub use error::{ClientError, ClientErrorKind, ConnectCause};
 pub use ready::{AwaitError, await_ready};
@@ -285,12 +285,7 @@ fn parameter(choice: Parameter) -> ModelRepositoryParameter {
 fn address(endpoint: &Endpoint) -> Result<Address, ClientError> {
     let wrong =
         |_| ClientError::new("connecting", endpoint.to_string(), ClientErrorKind::Address(endpoint.to_string()));
-    Address::from_shared(format!("http://{}:{}", bracketed(&endpoint.host), endpoint.grpc))
+    Address::from_shared(format!("http://{}", host_port(&endpoint.host, endpoint.grpc)))
         .map(|address| address.tcp_nodelay(true))
         .map_err(wrong)
-}
-
-/// An IPv6 address as written in a URL.
-pub(super) fn bracketed(host: &str) -> String {
-    if host.contains(':') && !host.starts_with('[') { format!("[{host}]") } else { host.to_owned() }
 }

@@ -19,7 +19,8 @@ use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::client::{ClientError, ClientErrorKind, bracketed};
+use super::client::{ClientError, ClientErrorKind};
+use crate::event::host_port;
 
 pub use probe::{ListeningService, probe};
 pub use sse::SseEvents;
@@ -40,7 +41,7 @@ pub struct HttpAddress {
 
 impl fmt::Display for HttpAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", bracketed(&self.host), self.port)
+        f.write_str(&host_port(&self.host, self.port))
     }
 }
 

@@ -19,6 +19,7 @@ use crate::harness::transport::kserve::grpc_messages::{
 };
 use crate::harness::transport::kserve::infer_request::InferRequestTemplate;
 use crate::harness::transport::kserve::rpc::{self, RpcResponse, check_status};
+use crate::harness::transport::limits::LONGEST_NAME;
 use crate::spec::{CancelBy, CancelPolicy};
 
 pub(super) struct KserveResponseReader<'a> {
@@ -241,6 +242,3 @@ impl<'a> KserveResponseReader<'a> {
         }
     }
 }
-
-/// The limit of a name that a server sent, in an example.
-const LONGEST_NAME: usize = 80;

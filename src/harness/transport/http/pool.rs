@@ -10,12 +10,11 @@ use tokio::net::{TcpStream, lookup_host};
 
 use super::socket::{HttpSocket, IdleState};
 use super::tls::{self, Connector};
+use crate::event::host_port;
 use crate::harness::tokens::{Violation, Violations};
 use crate::harness::transport::connect_error::ConnectError;
+use crate::harness::transport::limits::{CONNECT_TIMEOUT, RETRY_AFTER};
 
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// No new connection to a dead server is tried within this time: its requests fail at once.
-const RETRY_AFTER: Duration = Duration::from_millis(500);
 /// At the end of a run a server has as long for what it still sends as for its slowest answer, and this much more; in all no longer than
 /// the second time.
 const LAST_BYTES_SLACK: Duration = Duration::from_millis(100);
@@ -74,11 +73,7 @@ impl ConnectionPool {
     }
 
     pub fn authority(&self) -> String {
-        if self.host.contains(':') {
-            format!("[{}]:{}", self.host, self.port)
-        } else {
-            format!("{}:{}", self.host, self.port)
-        }
+        host_port(&self.host, self.port)
     }
 
     /// A connection for one request, and whether it was used before.

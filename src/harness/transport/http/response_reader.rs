@@ -8,12 +8,11 @@ use crate::harness::spec::response_bounds::ResponseBounds;
 use crate::harness::spec::transport::Api;
 use crate::harness::tokens::{Accounting, ChunkTokens, Violation, WireEvent};
 use crate::harness::transport::held_bytes::HeldBytes;
+use crate::harness::transport::limits::LONGEST_NAME;
 use crate::triton::{SseEvent, SseParser};
 
 /// The limit of an answer with an error status.
 const LONGEST_ERROR: usize = 8 << 10;
-/// The limit of a name or id that a server sent, in an example.
-const LONGEST_NAME: usize = 80;
 /// The limit of an event that cannot be read, in the error.
 const LONGEST_EVENT: usize = 200;
 /// Bytes of an escape in JSON that a cut may leave.
