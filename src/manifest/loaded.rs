@@ -9,10 +9,11 @@ use super::faulty_parts::FaultyParts;
 use super::given_values::GivenValues;
 use super::library::{ManifestFileError, ManifestLibrary};
 use super::param::ResolvedParam;
-use super::yaml_node::{Map, Node, NodeValue, shown};
+use super::yaml_node::{Map, Node, NodeValue};
 use super::{load, read};
 use crate::diag::{Diagnostic, Diagnostics, MissingValue, SourceText};
 use crate::files::Digest;
+use crate::units::unquoted;
 
 /// A manifest: parameters chosen, vars computed, stages still with expressions. Without errors in its structure, except in its
 /// faulty parts.
@@ -55,7 +56,7 @@ impl Manifest {
         let mut all = Vec::new();
         let mut add = |path: String, value: String, origin: String| all.push(ShownValue { path, value, origin });
         for (name, chosen) in &self.params {
-            add(format!("params.{name}"), shown(&chosen.value), chosen.origin.to_string());
+            add(format!("params.{name}"), unquoted(&chosen.value), chosen.origin.to_string());
         }
         for (name, node) in &self.vars {
             leaves(node, &format!("vars.{name}"), &mut add);
@@ -91,7 +92,7 @@ fn leaves(node: &Node, path: &str, add: &mut impl FnMut(String, String, String))
                 leaves(item, &format!("{path}[{index}]"), add);
             }
         }
-        _ => add(path.to_owned(), shown(&node.json()), node.span.to_string()),
+        _ => add(path.to_owned(), unquoted(&node.json()), node.span.to_string()),
     }
 }
 

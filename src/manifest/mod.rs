@@ -63,4 +63,4 @@ pub use value::{NoValue, value_of};
 pub use value_budget::{BudgetExceeded, ValueBudget};
 pub use value_origin::ValueOrigin;
 pub use value_shape::stage as stage_shape;
-pub use yaml_node::{Map, MapEntry, Node, NodeValue, is_template, shown};
+pub use yaml_node::{Map, MapEntry, Node, NodeValue, is_template};

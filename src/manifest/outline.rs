@@ -2,7 +2,8 @@
 //! names while a command is typed, so it is read as far as it can be read.
 
 use super::model::{ListRule, PARAM_KINDS, Param, PathNeed};
-use super::yaml_node::{MapEntry, Node, shown};
+use super::yaml_node::{MapEntry, Node};
+use crate::units::unquoted;
 
 /// The names of a manifest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,8 +33,8 @@ impl ManifestOutline {
             let rule: Param = serde_json::from_value(entry.node.json()).ok()?;
             let kind = PARAM_KINDS.into_iter().find(|kind| entry.node.get(kind).is_some())?;
             let values = match (kind, &rule.list) {
-                ("choice", _) => rule.choice.iter().flatten().map(shown).collect(),
-                ("list", Some(ListRule::Of(values))) => values.iter().map(shown).collect(),
+                ("choice", _) => rule.choice.iter().flatten().map(unquoted).collect(),
+                ("list", Some(ListRule::Of(values))) => values.iter().map(unquoted).collect(),
                 ("catalog", _) => catalog(entry),
                 ("switch", _) => ["true", "false"].map(str::to_owned).to_vec(),
                 _ => Vec::new(),

@@ -10,8 +10,9 @@ use super::merge::merge;
 use super::model::Action;
 use super::read;
 use super::value_shape::{self, ValueShape};
-use super::yaml_node::{Map, MapEntry, Node, NodeValue, shown};
+use super::yaml_node::{Map, MapEntry, Node, NodeValue};
 use crate::diag::{Diagnostic, Diagnostics, SourceText, Span, did_you_mean};
+use crate::units::unquoted;
 
 /// What the places of such values are called.
 pub const COMMAND_LINE: &str = "command line";
@@ -54,7 +55,7 @@ fn apply_override(root: &mut Node, key: &str, word: &SourceText) -> Result<Overr
     let siblings = child_names(root, &path[..path.len() - 1]);
     let is_known = siblings.iter().any(|name| Some(name) == path.last());
     set(root, &path, &place, value).map_err(|before| {
-        let text = shown(&before.json());
+        let text = unquoted(&before.json());
         let places = expression_source::places(root, &path, &before);
         let found = Diagnostic::error(format!("`{key}` leads into something that is no map"));
         let found =

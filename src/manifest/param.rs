@@ -8,10 +8,11 @@ use serde_json::Value;
 
 use super::model::{ListRule, NumberBounds, PARAM_KINDS, Param, PathNeed};
 use super::scalar;
-use super::yaml_node::{Map, MapEntry, Node, NodeValue, shown};
+use super::yaml_node::{Map, MapEntry, Node, NodeValue};
 use super::{GivenValues, ValueOrigin};
 use crate::diag::{Diagnostic, Diagnostics, MissingValue, Span, did_you_mean, list_of, nearest};
 use crate::files::metadata_if_there;
+use crate::units::unquoted;
 
 /// A parameter's value and where it came from.
 #[derive(Clone, Debug)]
@@ -119,7 +120,7 @@ impl ParamResolver<'_> {
             return Some((value, ValueOrigin::Default(self.entry.key.clone())));
         }
         let example = match kind {
-            "choice" => rule.choice.as_ref().and_then(|all| all.first()).map(shown),
+            "choice" => rule.choice.as_ref().and_then(|all| all.first()).map(unquoted),
             "catalog" => self.catalog.first().cloned(),
             _ => None,
         };
@@ -184,12 +185,12 @@ impl ParamResolver<'_> {
         match (kind, &node.tree) {
             (kind, NodeValue::Null) if kind != "catalog" => Ok(Value::Null),
             ("choice", NodeValue::Text(_) | NodeValue::Number(_) | NodeValue::Bool(_)) => {
-                one_of(&shown(&node.json()), rule.choice.as_deref().unwrap_or_default())
+                one_of(&unquoted(&node.json()), rule.choice.as_deref().unwrap_or_default())
             }
             ("choice", _) => Err(must("one of the choices")),
             ("list", NodeValue::List(items)) => {
                 let items = items.iter().map(|item| {
-                    let held = list_item(&shown(&item.json()), rule);
+                    let held = list_item(&unquoted(&item.json()), rule);
                     let held = held.map_err(|why| ParamError { place: Some(item.span.clone()), ..why });
                     // Of any kind: what stands there has its own type.
                     held.map(|value| if matches!(rule.list, Some(ListRule::Of(_))) { value } else { item.json() })
@@ -253,10 +254,10 @@ impl ParamError {
 }
 
 fn one_of(text: &str, allowed: &[Value]) -> Result<Value, ParamError> {
-    if let Some(value) = allowed.iter().find(|value| shown(value) == text) {
+    if let Some(value) = allowed.iter().find(|value| unquoted(value) == text) {
         return Ok(value.clone());
     }
-    let known: Vec<String> = allowed.iter().map(shown).collect();
+    let known: Vec<String> = allowed.iter().map(unquoted).collect();
     let all = list_of(known.iter().map(String::as_str));
     let hint = match nearest(text, known.iter().map(String::as_str)) {
         Some(word) => format!("did you mean `{word}`? There is: {all}"),

@@ -143,11 +143,3 @@ pub fn is_template(text: &str) -> bool {
 fn memchr_brace(text: &str) -> bool {
     text.as_bytes().contains(&b'{')
 }
-
-/// A scalar as a user would type it; lists and maps as JSON.
-pub fn shown(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    }
-}

@@ -20,8 +20,9 @@ use crate::diag::{Diagnostic, Diagnostics};
 use crate::files::{Digest, Hasher};
 use crate::manifest::{
     EXPRESSION_STACK, Expressions, GivenValues, Manifest, ManifestLibrary, ResolvedParam, ValueOrigin,
-    load_with_errors, on_expression_stack, shown, topological_order,
+    load_with_errors, on_expression_stack, topological_order,
 };
+use crate::units::unquoted;
 
 /// How much of a long circle is shown at either end.
 const SHOWN: usize = 6;
@@ -162,7 +163,7 @@ fn check_is_complete(expanded: &ExpandedStages<'_>, built: &[BuiltTask], sorted:
 }
 
 fn params(manifest: &Manifest) -> BTreeMap<String, String> {
-    manifest.params.iter().map(|(name, chosen)| (name.clone(), shown(&chosen.value))).collect()
+    manifest.params.iter().map(|(name, chosen)| (name.clone(), unquoted(&chosen.value))).collect()
 }
 
 fn at_default(manifest: &Manifest) -> BTreeSet<String> {

@@ -9,7 +9,8 @@ use super::task::ActionKind;
 use crate::diag::{Diagnostic, Diagnostics, Span};
 use crate::event::TaskId;
 use crate::manifest::model::Action;
-use crate::manifest::{Expressions, FaultyParts, Manifest, MapEntry, Node, NodeValue, Scope, shown, value_of};
+use crate::manifest::{Expressions, FaultyParts, Manifest, MapEntry, Node, NodeValue, Scope, value_of};
+use crate::units::unquoted;
 
 /// More tasks than this are an error in a `foreach`.
 const MAX_TASKS: usize = 100_000;
@@ -265,7 +266,7 @@ fn when(
         // What could not be rendered is reported already.
         _ if found.len() > before || expressions.budget().is_exceeded() => None,
         _ => {
-            let value = shown(&rendered.json());
+            let value = unquoted(&rendered.json());
             let found_here = Diagnostic::error(format!("`stages.{stage}.when` must be true or false"));
             let found_here = found_here.at(when.span.first_line(), format!("this is `{value}`"));
             found.push(found_here.hint("compare it: {{ x == \"…\" }}, or test it: {{ x is true }}"));

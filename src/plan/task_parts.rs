@@ -35,7 +35,7 @@ impl From<ActionError> for Failure {
 /// # Errors
 /// The text is no action.
 pub fn read_action(task: &TaskId, text: &str) -> Result<Action, ActionError> {
-    serde_json::from_str(text).map_err(|source| ActionError { task: task.clone(), part: "action", source })
+    parse(task, "action", text)
 }
 
 /// An action as JSON: of a task's key, where its container stands beside it.
@@ -43,7 +43,11 @@ pub fn read_action(task: &TaskId, text: &str) -> Result<Action, ActionError> {
 /// # Errors
 /// The text is no JSON.
 pub fn action_json(task: &TaskId, text: &str) -> Result<Value, ActionError> {
-    serde_json::from_str(text).map_err(|source| ActionError { task: task.clone(), part: "action", source })
+    parse(task, "action", text)
+}
+
+fn parse<T: DeserializeOwned>(task: &TaskId, part: &'static str, text: &str) -> Result<T, ActionError> {
+    serde_json::from_str(text).map_err(|source| ActionError { task: task.clone(), part, source })
 }
 
 impl Task {
@@ -109,8 +113,7 @@ impl Task {
     }
 
     fn typed<T: DeserializeOwned>(&self, part: &'static str, text: Option<&str>) -> Result<Option<T>, ActionError> {
-        let error = |source| ActionError { task: self.id.clone(), part, source };
-        text.map(serde_json::from_str).transpose().map_err(error)
+        text.map(|text| parse(&self.id, part, text)).transpose()
     }
 }
 

@@ -9,6 +9,7 @@ mod four_digits;
 mod plain_path;
 mod shell;
 mod three_digits;
+mod unquoted;
 mod url_credentials;
 
 pub use byte_size::{MOST_FILES_BYTES, first_beyond_limit, size};
@@ -20,4 +21,5 @@ pub use four_digits::{four_digit_scale, four_digits};
 pub use plain_path::plain_path;
 pub use shell::shell_word;
 pub use three_digits::three_digits;
+pub use unquoted::unquoted;
 pub use url_credentials::{UrlParts, credentials, has_secret_parameter, userinfo, without_credentials};

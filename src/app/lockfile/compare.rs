@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::{LockSection, LockedTask};
 use crate::plan::ActionKind;
+use crate::units::unquoted;
 
 /// One field that is not what it was.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -249,15 +250,11 @@ fn flat_value(at: &str, value: &Value) -> BTreeMap<String, String> {
             items.iter().enumerate().flat_map(|(n, item)| flat_value(&format!("{at}[{n}]"), item)).collect()
         }
         Value::Array(items) => {
-            let items: Vec<String> = items.iter().map(plain).collect();
+            let items: Vec<String> = items.iter().map(unquoted).collect();
             BTreeMap::from([(at.to_owned(), format!("[{}]", items.join(", ")))])
         }
-        plain_value => BTreeMap::from([(at.to_owned(), plain(plain_value))]),
+        plain_value => BTreeMap::from([(at.to_owned(), unquoted(plain_value))]),
     }
-}
-
-fn plain(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 #[cfg(test)]

@@ -6,8 +6,3 @@ use serde_json::{Value, json};
 pub(in crate::interop) fn number(value: f64) -> Value {
     if value.fract() == 0.0 && value.abs() < 1e15 { json!(value as i64) } else { json!(value) }
 }
-
-/// As an argument: a text without its quotes.
-pub(in crate::interop) fn plain(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
-}

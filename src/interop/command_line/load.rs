@@ -2,10 +2,12 @@
 
 use serde_json::{Map, Value, json};
 
-use super::json_number::{number, plain};
+use super::json_number::number;
 use super::options::GivenOption;
 use super::translated_bench::{Sweep, TranslatedBench};
 use super::translation::{TranslationBuilder, TranslationKind};
+
+use crate::units::unquoted;
 
 /// In the order in which they are written.
 const ORDER: [&str; 29] = [
@@ -97,7 +99,7 @@ impl TranslatedLoad {
         builder: &mut TranslationBuilder,
     ) {
         if let (Some(option), Some(first)) = (option, values.first()) {
-            self.put(option, plain(first));
+            self.put(option, unquoted(first));
         }
         if let (None, [one]) = (option, values.as_slice()) {
             self.keys.insert(key.to_owned(), one.clone());
@@ -243,7 +245,7 @@ pub(in crate::interop) fn extra(
 ) {
     if let Ok(Value::Object(all)) = serde_json::from_str::<Value>(word) {
         for (name, value) in all {
-            extra_field(load, builder, &name, &plain(&value), is_http);
+            extra_field(load, builder, &name, &unquoted(&value), is_http);
         }
         return;
     }

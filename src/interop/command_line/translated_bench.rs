@@ -2,7 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-use super::json_number::{number, plain};
+use super::json_number::number;
+use crate::units::unquoted;
 
 /// Options that set one number for every request, and the keys of `bench:` for them.
 const LEVELS: [(&str, &str); 4] = [
@@ -74,7 +75,7 @@ impl TranslatedBench {
         let at = sweep.option.and_then(|option| self.at(option));
         match at.and_then(|at| self.args.get_mut(at + 1)) {
             Some(value) if ["concurrency", "rate"].contains(&sweep.key) => {
-                *value = sweep.values.iter().map(plain).collect::<Vec<_>>().join(",");
+                *value = sweep.values.iter().map(unquoted).collect::<Vec<_>>().join(",");
             }
             _ => {
                 // The value of each point stands in place of the key's own.
@@ -118,7 +119,7 @@ impl TranslatedBench {
             if self.keys.shift_remove("sweep").is_some() {
                 self.keys.shift_remove(key);
             }
-            if let (Some(at), Some(first)) = (self.at(option), values.first().map(plain)) {
+            if let (Some(at), Some(first)) = (self.at(option), values.first().map(unquoted)) {
                 self.args[at + 1] = first;
             }
             self.sweep = Some(Sweep::new(Some(option), key, values));

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
-use crate::interop::command_line::json_number::plain;
 use crate::interop::command_line::load::TranslatedLoad;
 use crate::interop::command_line::translation::{NoMeaning, TranslationBuilder};
+use crate::units::unquoted;
 
 /// What GuideLLM sends.
 #[derive(Debug)]
@@ -71,7 +71,7 @@ impl GuideLlmData {
     pub fn written(&self) -> String {
         match self {
             Self::Synthetic(all) | Self::Mooncake(all) | Self::Trace(all) => {
-                let fields = all.iter().map(|(name, value)| format!("{name}={}", plain(value)));
+                let fields = all.iter().map(|(name, value)| format!("{name}={}", unquoted(value)));
                 fields.collect::<Vec<_>>().join(",")
             }
             Self::JsonLines(text) | Self::Other(text) => text.clone(),

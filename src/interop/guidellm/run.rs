@@ -6,10 +6,10 @@ use super::data::{GuideLlmData, pairs};
 use super::measured::GuideLlmRun;
 use super::options::backend;
 use crate::diag::{did_you_mean, nearest};
-use crate::interop::command_line::json_number::plain;
 use crate::interop::command_line::options::{GivenOption, Opt, flag, many, one, read};
 use crate::interop::command_line::translation::{Translation, TranslationBuilder};
 use crate::interop::command_line::translation_error::TranslationError;
+use crate::units::unquoted;
 
 const TOOL: &str = "guidellm run";
 
@@ -111,7 +111,7 @@ fn profile(fields: &Map<String, Value>, run: &mut GuideLlmRun, builder: &mut Tra
             "time_scale" => run.time_scale = value.as_f64().filter(|scale| *scale > 0.0),
             "strategy_type" if value == "poisson" => run.sweeps_poisson = true,
             "strategy_type" if value == "constant" => run.sweeps_poisson = false,
-            "strategy_type" => builder.push_error(format!("`strategy_type={}`: constant or poisson", plain(value))),
+            "strategy_type" => builder.push_error(format!("`strategy_type={}`: constant or poisson", unquoted(value))),
             "cooldown" => builder.push_untranslated(
                 format!("cooldown={value}"),
                 "all requests are measured to their end; `regatta report` shows the steady part",

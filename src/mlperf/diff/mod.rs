@@ -15,6 +15,7 @@ use super::submission_check::{self, JudgedRun};
 use super::{MlperfScenario, PackageProvenance, Round, SubmissionLayout, TestRecord, TestRecordError};
 use crate::files::{read_bytes, read_text};
 use crate::spec::TestMode;
+use crate::units::unquoted;
 use systems::{SystemKind, SystemPairs};
 
 /// Why a side has nothing to compare.
@@ -186,10 +187,10 @@ fn single_run(folder: &Path) -> Result<(String, DiffedRun), DiffError> {
 fn of_log(detail: &Detail, settings: &mut BTreeMap<String, String>) {
     for key in ["loadgen_version", "sut_name", "qsl_reported_total_count"] {
         if let Some(value) = detail.get(key) {
-            settings.insert(key.to_owned(), plain(value));
+            settings.insert(key.to_owned(), unquoted(value));
         }
     }
-    settings.extend(detail.settings().map(|(key, value)| (key.to_owned(), plain(value))));
+    settings.extend(detail.settings().map(|(key, value)| (key.to_owned(), unquoted(value))));
 }
 
 fn of_conf(text: &str, settings: &mut BTreeMap<String, String>) {
@@ -229,14 +230,7 @@ fn described(path: &Path, round: &Round) -> Result<DiffedRun, DiffError> {
         Err(error) => return Err(unreadable(error.to_string())),
     };
     let mut settings: BTreeMap<String, String> =
-        fields.iter().map(|(name, value)| (name.clone(), plain(value))).collect();
+        fields.iter().map(|(name, value)| (name.clone(), unquoted(value))).collect();
     settings.insert("round".to_owned(), round.name.clone());
     Ok(DiffedRun { judged: JudgedRun::default(), settings })
-}
-
-fn plain(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    }
 }

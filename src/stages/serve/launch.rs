@@ -13,6 +13,7 @@ use crate::plan::Task;
 use crate::stages::container::{self, named_paths};
 use crate::triton::SpecProblem;
 use crate::triton::launch::{BasePorts, LaunchSpec, LaunchTuning, Ports, ServerSpec, place};
+use crate::units::unquoted;
 
 /// What a launch needs beside the manifest's settings.
 pub struct LaunchContext<'a> {
@@ -114,7 +115,7 @@ fn tuning(server: &TritonServer, path: &dyn Fn(&str) -> String) -> LaunchTuning 
             .backend_config
             .iter()
             .flat_map(|(backend, all)| {
-                all.iter().map(move |(name, value)| format!("{backend},{name}={}", spelled(value)))
+                all.iter().map(move |(name, value)| format!("{backend},{name}={}", unquoted(value)))
             })
             .collect(),
         trace_config: server.trace.as_ref().map(|trace| trace_config(trace, path)).unwrap_or_default(),
@@ -132,8 +133,8 @@ fn tuning(server: &TritonServer, path: &dyn Fn(&str) -> String) -> LaunchTuning 
             .flat_map(|(name, value)| {
                 let name = name.replace('_', "-");
                 let values = match value {
-                    Value::Array(values) => values.iter().map(spelled).collect(),
-                    one => vec![spelled(one)],
+                    Value::Array(values) => values.iter().map(unquoted).collect(),
+                    one => vec![unquoted(one)],
                 };
                 values.into_iter().map(move |value| (name.clone(), value))
             })
@@ -159,11 +160,6 @@ fn trace_config(trace: &model::Trace, path: &dyn Fn(&str) -> String) -> Vec<Stri
     all.extend(trace.rate.map(|rate| format!("rate={rate}")));
     all.extend(trace.count.map(|count| format!("count={count}")));
     all.extend(trace.file.as_deref().map(|file| format!("{mode},file={}", path(file))));
-    all.extend(trace.settings.iter().map(|(name, value)| format!("{mode},{name}={}", spelled(value))));
+    all.extend(trace.settings.iter().map(|(name, value)| format!("{mode},{name}={}", unquoted(value))));
     all
-}
-
-/// As it stands on a command line.
-fn spelled(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

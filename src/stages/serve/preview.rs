@@ -140,16 +140,14 @@ struct PreviewContext<'a> {
 
 type Problems = Vec<SpecProblem>;
 
-fn problem(message: String, hint: &str) -> SpecProblem {
-    SpecProblem { message, hint: (!hint.is_empty()).then(|| hint.to_owned()) }
-}
-
 impl PreviewContext<'_> {
     /// `repository` is as it was written, with its references.
     fn serve(&self, serve: &Serve, repository: &str) -> Result<LaunchPreview, PreviewError> {
         if let Some(attach) = serve.attached() {
-            let endpoints =
-                attach.endpoints.read().map_err(|(_, why)| vec![problem(format!("`endpoints`: {why}"), "")])?;
+            let endpoints = attach
+                .endpoints
+                .read()
+                .map_err(|(_, why)| vec![SpecProblem::new(format!("`endpoints`: {why}"), "")])?;
             return Ok(LaunchPreview::Attach { endpoints, models: attach.models });
         }
         Ok(match serve {
@@ -272,7 +270,7 @@ impl PreviewContext<'_> {
             }
             ResolvedPath::Existing(folder) => {
                 let config = EngineConfig::load(&folder).map_err(|error| {
-                    PreviewError::Unreadable(vec![problem(
+                    PreviewError::Unreadable(vec![SpecProblem::new(
                         format!("the engine cannot be read: {}", error_chain(&error)),
                         "is that the folder of an engine that was built?",
                     )])
@@ -317,7 +315,7 @@ impl PreviewContext<'_> {
         let (gpus, servers) = (repository.gpus.unwrap_or(self.task.gpus), repository.triton_num_servers.max(1));
         let here = if gpus == 0 { ranks } else { gpus / servers };
         if (gpus > 0 && !gpus.is_multiple_of(servers)) || here == 0 || !here.is_multiple_of(ranks) {
-            return Err(vec![problem(
+            return Err(vec![SpecProblem::new(
                 format!(
                     "`{}` has {gpus} GPUs for {servers} servers, and the engine needs {ranks} (tp × pp) for each copy",
                     self.task.id
@@ -413,7 +411,7 @@ impl PreviewContext<'_> {
         };
         let inputs = self.task.inputs.iter();
         let inputs = inputs.map(|(name, all)| (name.clone(), all.iter().filter_map(there).collect()));
-        let mut spec = place_of(self.task).map_err(|error| vec![problem(error.to_string(), "")])?;
+        let mut spec = place_of(self.task).map_err(|error| vec![SpecProblem::new(error.to_string(), "")])?;
         if let Some(spec) = &mut spec {
             spec.image = self.shown(&spec.image);
         }

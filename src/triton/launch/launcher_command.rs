@@ -6,7 +6,7 @@
 
 use super::argv::RankCommand;
 use super::spec::{LaunchSpec, ServerSpec};
-use super::world_size::{ServerLayout, problem};
+use super::world_size::ServerLayout;
 use super::{LaunchWorld, LaunchedServer};
 use crate::event::GpuId;
 use crate::exec::container::{self, ContainerAccess, ContainerSpec, contradictions};
@@ -36,16 +36,16 @@ pub(super) fn check(
 ) {
     let Some(container) = &spec.container else { return };
     let word = container.engine.program_name();
-    problems.extend(contradictions(container).into_iter().map(|(what, hint)| problem(what, hint)));
+    problems.extend(contradictions(container).into_iter().map(|(what, hint)| SpecProblem::new(what, hint)));
     let srun = decided.iter().any(|one| one.launcher == Launcher::Srun);
     if srun && container.engine.is_detached() {
-        problems.push(problem(
+        problems.push(SpecProblem::new(
             format!("ranks that srun starts cannot find each other inside {word}: PMIx does not work inside it"),
             "use enroot or apptainer, or pyxis: `srun: { args: [--container-image=…] }` without `container`",
         ));
     }
     if !spec.mpi.hosts.is_empty() {
-        problems.push(problem(
+        problems.push(SpecProblem::new(
             "`mpi.hosts` with a container: mpirun inside would need ssh to containers on the other hosts".to_owned(),
             "use `launcher: srun`, or `mpi.args` for an mpirun that is made for it",
         ));

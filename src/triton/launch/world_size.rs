@@ -18,7 +18,7 @@ pub(super) struct ServerLayout {
 }
 
 pub(super) fn all(spec: &LaunchSpec, problems: &mut Vec<SpecProblem>, notes: &mut Vec<String>) -> Vec<ServerLayout> {
-    let mut report = |message: String, hint: &str| problems.push(problem(message, hint));
+    let mut report = |message: String, hint: &str| problems.push(SpecProblem::new(message, hint));
     let servers = spec.servers.len();
     if servers == 0 {
         report("there is no repository, so there would be no server".to_owned(), "");
@@ -64,7 +64,7 @@ struct ServerDecision<'a> {
 
 impl ServerDecision<'_> {
     fn push_problem(&mut self, message: String, hint: &str) {
-        self.problems.push(problem(message, hint));
+        self.problems.push(SpecProblem::new(message, hint));
     }
 
     fn decide(mut self, gpus: Vec<GpuId>) -> ServerLayout {
@@ -214,7 +214,7 @@ impl ServerDecision<'_> {
         let mut seen: Vec<u32> = Vec::new();
         for model in &self.server.models {
             if model.participant_ids.is_empty() {
-                self.problems.push(problem(
+                self.problems.push(SpecProblem::new(
                     format!("{}: the model {} has no `participant_ids`, and its workers are not spawned", self.name, model.name),
                     "ranks from 1, for example `participant_ids: \"1,2\"` under `parameters` of the repository; or let `spawn_processes` be true",
                 ));
@@ -223,7 +223,7 @@ impl ServerDecision<'_> {
             if let Some(ranks) = model.ranks()
                 && let Some(wrong) = model.participant_ids.iter().find(|ids| ids.len() as u32 != ranks)
             {
-                self.problems.push(problem(
+                self.problems.push(SpecProblem::new(
                     format!(
                         "{}: `participant_ids` of {} names {} ranks, and its engine needs {ranks}",
                         self.name,
@@ -241,7 +241,7 @@ impl ServerDecision<'_> {
                     _ => "",
                 };
                 if !why.is_empty() {
-                    self.problems.push(problem(
+                    self.problems.push(SpecProblem::new(
                         format!("{}: `participant_ids` of {} names rank {id}: {why}", self.name, model.name),
                         "",
                     ));
@@ -274,7 +274,7 @@ impl ServerDecision<'_> {
             let mut taken: Vec<u32> = Vec::new();
             for id in model.gpu_device_ids.iter().flatten() {
                 if *id >= here {
-                    self.problems.push(problem(
+                    self.problems.push(SpecProblem::new(
                         format!(
                             "{name}: `gpu_device_ids` of {} names device {id}, and the server has {here}",
                             model.name
@@ -282,7 +282,7 @@ impl ServerDecision<'_> {
                         "devices are counted from 0 inside what the server sees",
                     ));
                 } else if taken.contains(id) {
-                    self.problems.push(problem(
+                    self.problems.push(SpecProblem::new(
                         format!("{name}: `gpu_device_ids` of {} names device {id} for two copies", model.name),
                         "",
                     ));
@@ -291,7 +291,7 @@ impl ServerDecision<'_> {
             }
             if let Some(ranks) = model.ranks() {
                 for ids in model.gpu_device_ids.iter().filter(|ids| ids.len() as u32 != ranks.min(here)) {
-                    self.problems.push(problem(
+                    self.problems.push(SpecProblem::new(
                         format!(
                             "{name}: `gpu_device_ids` of {} gives a copy {} devices, and its engine needs {ranks}",
                             model.name,
@@ -303,8 +303,4 @@ impl ServerDecision<'_> {
             }
         }
     }
-}
-
-pub(super) fn problem(message: String, hint: &str) -> SpecProblem {
-    SpecProblem { message, hint: (!hint.is_empty()).then(|| hint.to_owned()) }
 }

@@ -103,6 +103,11 @@ pub enum RepositoryError {
 }
 
 impl SpecProblem {
+    /// An empty `hint` is none.
+    pub fn new(message: String, hint: &str) -> Self {
+        Self { message, hint: (!hint.is_empty()).then(|| hint.to_owned()) }
+    }
+
     pub fn line(&self) -> String {
         self.hint.as_ref().map_or_else(|| self.message.clone(), |hint| format!("{} ({hint})", self.message))
     }
