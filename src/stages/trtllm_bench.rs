@@ -13,11 +13,10 @@ use super::task_context::TaskContext;
 use crate::event::{Done, Failure, FailureKind};
 use crate::exec::process::StreamCopies;
 use crate::files::{read_bytes, read_text};
+use crate::harness::RESULT;
 use crate::interop::{self, ImportSource, Imported, ImportedResult};
 use crate::manifest::model::TrtllmBench;
 use crate::units::three_digits;
-
-const RESULT: &str = "result.json";
 
 pub async fn perform(context: &TaskContext, bench: &TrtllmBench) -> Result<Done, Failure> {
     let out = &context.lease.out;

@@ -10,12 +10,9 @@ use super::request::{AssembleError, ForeignResult};
 use super::tree::{FileSource, SubmissionTree};
 use crate::files::{read_bytes, read_text, sha256_of_file};
 use crate::mlperf::layout::{scenario_titled, test_folder, verdict_file};
+use crate::mlperf::log::{ACCURACY_FILE, DETAIL_FILE, SUMMARY_FILE};
 use crate::mlperf::{LockedResult, LockedRun, PackageProvenance, SubmissionLayout, truncate_accuracy_log};
 use crate::spec::TestMode;
-
-const SUMMARY: &str = "mlperf_log_summary.txt";
-const DETAIL: &str = "mlperf_log_detail.txt";
-const ACCURACY: &str = "mlperf_log_accuracy.json";
 
 /// Adds the files of one result, where the layout of the round wants them.
 pub(super) fn add(tree: &mut SubmissionTree, logs: &ForeignResult) -> Result<(), AssembleError> {
@@ -31,11 +28,11 @@ pub(super) fn add(tree: &mut SubmissionTree, logs: &ForeignResult) -> Result<(),
         tree.problem(format!("{}: `{}` is no scenario", logs.folder.display(), logs.scenario));
         return Ok(());
     };
-    if logs.folder.join(DETAIL).is_file() {
+    if logs.folder.join(DETAIL_FILE).is_file() {
         let at = logs.folder.display();
         let what =
             "the logs of the performance run belong into performance/run_1/, those of the accuracy run into accuracy/";
-        tree.problem(format!("{at}: found {DETAIL} in it: {what}"));
+        tree.problem(format!("{at}: found {DETAIL_FILE} in it: {what}"));
         return Ok(());
     }
     let below = Path::new(&division).join(&submitter);
@@ -46,14 +43,14 @@ pub(super) fn add(tree: &mut SubmissionTree, logs: &ForeignResult) -> Result<(),
     let mut runs = IndexMap::new();
 
     let performance = [logs.folder.join("performance/run_1"), logs.folder.join("performance")];
-    let performance = performance.iter().find(|folder| folder.join(DETAIL).is_file()).unwrap_or(&performance[0]);
+    let performance = performance.iter().find(|folder| folder.join(DETAIL_FILE).is_file()).unwrap_or(&performance[0]);
     let mut run = LockedRun::default();
-    for name in [SUMMARY, DETAIL] {
+    for name in [SUMMARY_FILE, DETAIL_FILE] {
         copied(tree, &mut run, performance.join(name), result.join("performance/run_1").join(name))?;
     }
-    let log = performance.join(ACCURACY);
+    let log = performance.join(ACCURACY_FILE);
     if log.is_file() {
-        tree.add(result.join("performance/run_1").join(ACCURACY), FileSource::Truncated(log))?;
+        tree.add(result.join("performance/run_1").join(ACCURACY_FILE), FileSource::Truncated(log))?;
     }
     copied(tree, &mut run, logs.folder.join("user.conf"), measurements.join("user.conf"))?;
     runs.insert(TestMode::Performance, run);
@@ -124,10 +121,10 @@ fn copied(tree: &mut SubmissionTree, run: &mut LockedRun, from: PathBuf, to: Pat
 /// The accuracy run: its log truncated, with the hash of the whole in the scores.
 fn accuracy(tree: &mut SubmissionTree, from: &Path, to: &Path) -> Result<LockedRun, AssembleError> {
     let mut run = LockedRun::default();
-    for name in [SUMMARY, DETAIL] {
+    for name in [SUMMARY_FILE, DETAIL_FILE] {
         copied(tree, &mut run, from.join(name), to.join(name))?;
     }
-    let (log, scores) = (from.join(ACCURACY), from.join("accuracy.txt"));
+    let (log, scores) = (from.join(ACCURACY_FILE), from.join("accuracy.txt"));
     for path in [&log, &scores] {
         if !path.is_file() {
             tree.problem(format!("{} is missing", path.display()));
@@ -146,7 +143,7 @@ fn accuracy(tree: &mut SubmissionTree, from: &Path, to: &Path) -> Result<LockedR
         _ => tree.problem(format!("{} is not of {}: its hash is another", scores.display(), log.display())),
     }
     tree.add(to.join("accuracy.txt"), FileSource::Text(text))?;
-    tree.add(to.join(ACCURACY), if is_truncated { FileSource::Copy(log) } else { FileSource::Truncated(log) })?;
+    tree.add(to.join(ACCURACY_FILE), if is_truncated { FileSource::Copy(log) } else { FileSource::Truncated(log) })?;
     Ok(run)
 }
 
@@ -154,13 +151,13 @@ fn accuracy(tree: &mut SubmissionTree, from: &Path, to: &Path) -> Result<LockedR
 fn audit(tree: &mut SubmissionTree, test: TestMode, from: &Path, to: &Path) -> Result<LockedRun, AssembleError> {
     let mut run = LockedRun { files: BTreeMap::new(), ..LockedRun::default() };
     copied(tree, &mut run, from.join(verdict_file(test)), to.join(verdict_file(test)))?;
-    let log = [from.join("accuracy").join(ACCURACY), from.join(ACCURACY)];
+    let log = [from.join("accuracy").join(ACCURACY_FILE), from.join(ACCURACY_FILE)];
     if let Some(log) = log.into_iter().find(|path| path.is_file()) {
-        copied(tree, &mut run, log, to.join("accuracy").join(ACCURACY))?;
+        copied(tree, &mut run, log, to.join("accuracy").join(ACCURACY_FILE))?;
     }
     if test != TestMode::Test06 {
         copied(tree, &mut run, from.join("accuracy/accuracy.txt"), to.join("accuracy/accuracy.txt"))?;
-        for name in [SUMMARY, DETAIL] {
+        for name in [SUMMARY_FILE, DETAIL_FILE] {
             let inside = Path::new("performance/run_1").join(name);
             copied(tree, &mut run, from.join(&inside), to.join(&inside))?;
         }

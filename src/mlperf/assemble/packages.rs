@@ -9,10 +9,11 @@ use super::request::{AssembleError, AssembleRequest};
 use super::tree::{FileSource, SubmissionTree};
 use crate::files::sha256_of_file;
 use crate::mlperf::layout::scenario_titled;
+use crate::mlperf::log::{DETAIL_FILE, SUMMARY_FILE};
 use crate::mlperf::{LockedResult, LockedRun, PackageProvenance, REHEARSAL_FILE, SubmissionLayout};
 use crate::spec::TestMode;
 
-const LOGS: [&str; 2] = ["mlperf_log_summary.txt", "mlperf_log_detail.txt"];
+const LOGS: [&str; 2] = [SUMMARY_FILE, DETAIL_FILE];
 const DIVISIONS: [&str; 3] = ["closed", "open", "network"];
 
 /// The folder with the divisions: the part itself, or the package of a project's last run.

@@ -14,6 +14,7 @@ use super::log::{Detail, DetailError};
 use super::submission_check::{self, JudgedRun};
 use super::{MlperfScenario, PackageProvenance, Round, SubmissionLayout, TestRecord, TestRecordError};
 use crate::files::{read_bytes, read_text};
+use crate::mlperf::log::DETAIL_FILE;
 use crate::spec::TestMode;
 use crate::units::unquoted;
 use systems::{SystemKind, SystemPairs};
@@ -126,7 +127,7 @@ impl ComparedSide {
 }
 
 fn side(root: &Path) -> Result<ComparedSide, DiffError> {
-    if root.join("mlperf_log_detail.txt").is_file() {
+    if root.join(DETAIL_FILE).is_file() {
         let (name, run) = single_run(root)?;
         return Ok(ComparedSide { runs: vec![(None, Some(name), run)], ..ComparedSide::default() });
     }

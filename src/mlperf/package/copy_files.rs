@@ -11,13 +11,11 @@ use walkdir::WalkDir;
 use super::described::with_text_flags;
 use super::{PackageEntry, PackageRequest, Unpacked, readme, record};
 use crate::mlperf::layout::{test_folder, verdict_file};
+use crate::mlperf::log::{ACCURACY_FILE, DETAIL_FILE, SUMMARY_FILE};
 use crate::mlperf::test_record::is_simulated;
 use crate::mlperf::{LockedResult, LockedRun, SubmissionLayout, TEST_FILE, TestRecord, truncate_accuracy_log};
 use crate::spec::TestMode;
 
-const SUMMARY: &str = "mlperf_log_summary.txt";
-const DETAIL: &str = "mlperf_log_detail.txt";
-const ACCURACY: &str = "mlperf_log_accuracy.json";
 const CONF: &str = "user.conf";
 
 /// A submitter's folder.
@@ -121,10 +119,15 @@ pub(super) fn read_tests(order: &PackageRequest, problems: &mut Vec<String>) -> 
 /// A run of an entry: its mode, its folder, and the files that it must have.
 fn runs(entry: &PackageEntry) -> Vec<(TestMode, &Path, &'static [&'static str])> {
     let mut runs: Vec<(TestMode, &Path, &'static [&'static str])> = vec![
-        (TestMode::Performance, &entry.performance, &[SUMMARY, DETAIL, CONF]),
-        (TestMode::Accuracy, &entry.accuracy, &[SUMMARY, DETAIL, ACCURACY]),
+        (TestMode::Performance, &entry.performance, &[SUMMARY_FILE, DETAIL_FILE, CONF]),
+        (TestMode::Accuracy, &entry.accuracy, &[SUMMARY_FILE, DETAIL_FILE, ACCURACY_FILE]),
     ];
-    runs.extend(entry.audits.iter().map(|(mode, folder)| (*mode, folder.as_path(), &[SUMMARY, DETAIL, ACCURACY][..])));
+    runs.extend(
+        entry
+            .audits
+            .iter()
+            .map(|(mode, folder)| (*mode, folder.as_path(), &[SUMMARY_FILE, DETAIL_FILE, ACCURACY_FILE][..])),
+    );
     runs
 }
 
@@ -187,12 +190,12 @@ fn performance(
 ) -> Result<LockedRun, Unpacked> {
     let mut run = LockedRun::default();
     let inside = folder.join("performance/run_1");
-    for name in [SUMMARY, DETAIL] {
+    for name in [SUMMARY_FILE, DETAIL_FILE] {
         run.files.insert(name.to_owned(), to.file(&entry.performance.join(name), &inside.join(name))?);
     }
-    let log = entry.performance.join(ACCURACY);
+    let log = entry.performance.join(ACCURACY_FILE);
     if log.is_file() {
-        run.files.insert(ACCURACY.to_owned(), to.log(&log, &inside.join(ACCURACY))?);
+        run.files.insert(ACCURACY_FILE.to_owned(), to.log(&log, &inside.join(ACCURACY_FILE))?);
     }
     run.files.insert(CONF.to_owned(), to.file(&entry.performance.join(CONF), &measurements.join(CONF))?);
     Ok(run)
@@ -201,10 +204,10 @@ fn performance(
 fn accuracy(to: &SubmitterFolder, entry: &PackageEntry, folder: &Path) -> Result<LockedRun, Unpacked> {
     let mut run = LockedRun::default();
     let inside = folder.join("accuracy");
-    for name in [SUMMARY, DETAIL] {
+    for name in [SUMMARY_FILE, DETAIL_FILE] {
         run.files.insert(name.to_owned(), to.file(&entry.accuracy.join(name), &inside.join(name))?);
     }
-    let hash = to.log(&entry.accuracy.join(ACCURACY), &inside.join(ACCURACY))?;
+    let hash = to.log(&entry.accuracy.join(ACCURACY_FILE), &inside.join(ACCURACY_FILE))?;
     let from = entry.score.join("accuracy.txt");
     let mut text = read_text(&from).map_err(|error| Unpacked::Io(from.clone(), error))?;
     match truncate_accuracy_log::hashes(&text).as_slice() {
@@ -220,7 +223,7 @@ fn accuracy(to: &SubmitterFolder, entry: &PackageEntry, folder: &Path) -> Result
         }
     }
     to.text(&inside.join("accuracy.txt"), &text)?;
-    run.files.insert(ACCURACY.to_owned(), hash);
+    run.files.insert(ACCURACY_FILE.to_owned(), hash);
     Ok(run)
 }
 
@@ -229,18 +232,18 @@ fn audited(to: &SubmitterFolder, entry: &PackageEntry, folder: &Path, test: Test
     let mut run = LockedRun::default();
     let Some(from) = entry.audits.get(&test) else { return Ok(run) };
     let inside = folder.join("accuracy");
-    let log = from.join(ACCURACY);
+    let log = from.join(ACCURACY_FILE);
     let hash = if test == TestMode::Test06 {
-        to.file(&log, &inside.join(ACCURACY))?
+        to.file(&log, &inside.join(ACCURACY_FILE))?
     } else {
-        let hash = to.log(&log, &inside.join(ACCURACY))?;
+        let hash = to.log(&log, &inside.join(ACCURACY_FILE))?;
         to.text(&inside.join("accuracy.txt"), &format!("hash={hash}\n"))?;
-        for name in [SUMMARY, DETAIL] {
+        for name in [SUMMARY_FILE, DETAIL_FILE] {
             run.files.insert(name.to_owned(), to.file(&from.join(name), &folder.join("performance/run_1").join(name))?);
         }
         hash
     };
-    run.files.insert(ACCURACY.to_owned(), hash);
+    run.files.insert(ACCURACY_FILE.to_owned(), hash);
     if let Some(verified) = entry.verified.get(&test) {
         to.file(&verified.join(verdict_file(test)), &folder.join(verdict_file(test)))?;
     }

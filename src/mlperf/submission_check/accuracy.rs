@@ -11,7 +11,7 @@ use super::tree::ResultEntry;
 use crate::files::sha256_of_file;
 use crate::files::{is_absence, read_text};
 use crate::mlperf::accuracy::{needs_sentences, written_metric, written_name};
-use crate::mlperf::log::Detail;
+use crate::mlperf::log::{ACCURACY_FILE, DETAIL_FILE, Detail};
 use crate::mlperf::truncate_accuracy_log::{self, LONGEST};
 use crate::mlperf::{Accuracy, Benchmark, LockedRun, MlperfScenario, Round};
 
@@ -37,7 +37,7 @@ pub(super) fn check(
     let folder = entry.accuracy();
     let detail = loadgen::read(to, &folder, round, loadgen::RunKind::Accuracy);
     if let Some(detail) = &detail {
-        let at = folder.join("mlperf_log_detail.txt");
+        let at = folder.join(DETAIL_FILE);
         loadgen::scenario(to, &folder, detail, entry, scenario);
         if detail.get("power_end").is_none() && detail.get("generated_query_count").is_none() {
             to.refuse(
@@ -149,7 +149,7 @@ fn written_scores(text: &str, benchmark: &Benchmark) -> IndexMap<String, Vec<f64
 
 /// The accuracy log: there, truncated, and the one that `accuracy.txt` has the hash of.
 fn log(to: &mut SubmissionFindings, folder: &Path, scores: &str, locked: Option<&LockedRun>) {
-    let at = folder.join("mlperf_log_accuracy.json");
+    let at = folder.join(ACCURACY_FILE);
     let hashes = truncate_accuracy_log::hashes(scores);
     let score = "`mlperf: { score: … }` writes it, `truncate_accuracy_log` of mlcommons/inference, too";
     let text_at = folder.join("accuracy.txt");
@@ -186,7 +186,7 @@ fn log(to: &mut SubmissionFindings, folder: &Path, scores: &str, locked: Option<
             "pack again; keep the whole log at home",
         );
     }
-    let known = locked.and_then(|run| run.files.get("mlperf_log_accuracy.json"));
+    let known = locked.and_then(|run| run.files.get(ACCURACY_FILE));
     let expected = if cut { known } else { Some(&actual) };
     if let Some(expected) = expected.filter(|expected| expected.as_str() != *hash) {
         let what =
@@ -200,7 +200,7 @@ fn log(to: &mut SubmissionFindings, folder: &Path, scores: &str, locked: Option<
 
 /// Both runs are of one system under one LoadGen.
 pub(super) fn same_system(to: &mut SubmissionFindings, entry: &ResultEntry, performance: &Detail, accuracy: &Detail) {
-    let at = entry.accuracy().join("mlperf_log_detail.txt");
+    let at = entry.accuracy().join(DETAIL_FILE);
     let why = "performance and accuracy are measured with the same system";
     let fix = "run the older one of the two again";
     for (key, name) in [("loadgen_version", "LoadGen"), ("sut_name", "the system under test")] {

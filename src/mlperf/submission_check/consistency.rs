@@ -8,7 +8,7 @@ use indexmap::IndexMap;
 use super::checks::SubmissionCheck;
 use super::finding::SubmissionFindings;
 use crate::files::read_text;
-use crate::mlperf::log::Detail;
+use crate::mlperf::log::{DETAIL_FILE, Detail, SUMMARY_FILE};
 use crate::mlperf::{Benchmark, MlperfScenario};
 
 const WHY: &str = "both are of one run; a log is submitted as LoadGen wrote it";
@@ -29,7 +29,7 @@ pub(super) fn check(
     scenario: MlperfScenario,
     scores: &IndexMap<String, f64>,
 ) {
-    let at = folder.join("mlperf_log_detail.txt");
+    let at = folder.join(DETAIL_FILE);
     let Some(rates) = Rates::of(detail, scenario) else { return };
     if rates.samples <= 0.0 || rates.tokens <= 0.0 {
         let what = format!("{} samples/s and {} tokens/s, and the result VALID", rates.samples, rates.tokens);
@@ -63,7 +63,7 @@ impl Rates {
 
 /// LoadGen's verdict is VALID where each of its conditions is met, in every division.
 pub(super) fn parts_of_verdict(to: &mut SubmissionFindings, folder: &Path, detail: &Detail, scenario: MlperfScenario) {
-    let at = folder.join("mlperf_log_detail.txt");
+    let at = folder.join(DETAIL_FILE);
     if detail.text("result_validity") != Some("VALID") {
         return;
     }
@@ -175,7 +175,7 @@ fn lengths(
 
 /// The rates that the summary prints.
 fn summary(to: &mut SubmissionFindings, folder: &Path, rates: &Rates) {
-    let at = folder.join("mlperf_log_summary.txt");
+    let at = folder.join(SUMMARY_FILE);
     let text = read_text(&at).unwrap_or_default();
     let printed = |names: [&str; 2]| {
         text.lines().find_map(|line| {

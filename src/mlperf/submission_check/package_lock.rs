@@ -8,6 +8,7 @@ use super::checks::SubmissionCheck;
 use super::finding::SubmissionFindings;
 use super::tree::{ResultEntry, Submitter, SystemEntry};
 use crate::mlperf::layout::test_folder;
+use crate::mlperf::log::ACCURACY_FILE;
 use crate::mlperf::{LockedResult, LockedRun, MlperfScenario, PACKAGE_LOCK_FILE, PackageProvenance, Round};
 use crate::spec::TestMode;
 
@@ -98,7 +99,7 @@ pub(super) fn check(
     for (mode, folder) in [(TestMode::Performance, entry.performance()), (TestMode::Accuracy, entry.accuracy())] {
         let Some(run) = result.runs.get(&mode) else { continue };
         // Of a truncated log the lock has the hash of the whole.
-        for (name, hash) in run.files.iter().filter(|(name, _)| *name != "mlperf_log_accuracy.json") {
+        for (name, hash) in run.files.iter().filter(|(name, _)| *name != ACCURACY_FILE) {
             let path = if name == "user.conf" { entry.measurements().join(name) } else { folder.join(name) };
             if path.is_file() && sha256_of_file(&path).is_ok_and(|found| found != *hash) {
                 let why = "logs are submitted as LoadGen wrote them; regatta.lock has the hash of what was packed";

@@ -7,7 +7,7 @@ use super::finding::{FindingWeight, SubmissionFindings};
 use super::tree::ResultEntry;
 use super::{JudgedRun, limits, loadgen};
 use crate::files::read_text;
-use crate::mlperf::log::Detail;
+use crate::mlperf::log::{DETAIL_FILE, Detail, SUMMARY_FILE};
 use crate::mlperf::{Benchmark, MlperfScenario, Round};
 
 const SHORTEST_MS: f64 = 600_000.0;
@@ -25,7 +25,7 @@ pub(super) fn check(
     let detail = loadgen::read(to, &folder, round, loadgen::RunKind::Performance)?;
     loadgen::scenario(to, &folder, &detail, entry, scenario);
     let scenario = entry.scenario_of_run(&detail, scenario);
-    let at = folder.join("mlperf_log_detail.txt");
+    let at = folder.join(DETAIL_FILE);
     valid(to, &folder, &detail);
     duration(to, &at, &detail, scenario);
     samples(to, &at, &detail, benchmark, scenario, entry);
@@ -39,7 +39,7 @@ pub(super) fn check(
 
 /// The official checker looks at `result_validity` and continues whatever its value.
 fn valid(to: &mut SubmissionFindings, folder: &Path, detail: &Detail) {
-    let at = folder.join("mlperf_log_detail.txt");
+    let at = folder.join(DETAIL_FILE);
     let text = detail.text("result_validity").unwrap_or("nothing");
     if text != "VALID" {
         let unmet = [
@@ -61,24 +61,24 @@ fn valid(to: &mut SubmissionFindings, folder: &Path, detail: &Detail) {
             "lower target_qps or lengthen the run as the summary recommends, and run again",
         );
     }
-    let summary = read_text(folder.join("mlperf_log_summary.txt")).unwrap_or_default();
+    let summary = read_text(folder.join(SUMMARY_FILE)).unwrap_or_default();
     let stated = summary.lines().find_map(|line| line.strip_prefix("Result is : ")).map(str::trim);
     match stated {
         Some(stated) if stated != text => {
             let what = format!("it has {stated}, the detail log has {text}");
             to.refuse(
                 SubmissionCheck::LogsDisagree,
-                &folder.join("mlperf_log_summary.txt"),
+                &folder.join(SUMMARY_FILE),
                 what,
                 "both are of one run",
                 "pack both of the same run",
             );
         }
-        None if folder.join("mlperf_log_summary.txt").is_file() => {
+        None if folder.join(SUMMARY_FILE).is_file() => {
             let what = "it has no line `Result is :`";
             to.refuse(
                 SubmissionCheck::TornLog,
-                &folder.join("mlperf_log_summary.txt"),
+                &folder.join(SUMMARY_FILE),
                 what,
                 "the run was broken off",
                 "run the test again",

@@ -14,11 +14,11 @@ use super::power_sessions::{self, REPACK_HINT};
 use super::tree::{ResultEntry, files};
 use crate::files::read_text;
 use crate::mlperf::SubmissionLayout;
-use crate::mlperf::log::{DETAIL_FILE, Detail, SUMMARY_FILE};
+use crate::mlperf::log::{ACCURACY_FILE, DETAIL_FILE, Detail, SUMMARY_FILE};
 
 const POWER_FILES: [&str; 5] = ["client.json", "client.log", "ptd_logs.txt", "server.json", "server.log"];
 const RUN_FILES: [&str; 3] = [SUMMARY_FILE, DETAIL_FILE, SAMPLES];
-const RUN_EXTRA: [&str; 1] = ["mlperf_log_accuracy.json"];
+const RUN_EXTRA: [&str; 1] = [ACCURACY_FILE];
 /// Files that no check minds.
 const IGNORED: [&str; 3] = ["mlperf_log_trace.json", "results.json", ".gitkeep"];
 /// What the power meter measured.

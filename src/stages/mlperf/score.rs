@@ -9,11 +9,9 @@ use crate::files::{read_bytes, read_text};
 use crate::manifest::model::MlperfScore;
 use crate::mlperf::accuracy::{ACCURACY_FILE, ACCURACY_TEXT, ScoreError, Scoring, score};
 use crate::mlperf::dataset::{DATASET_FILE, SAMPLES_FILE};
-use crate::mlperf::{DatasetRecord, TestRecord};
+use crate::mlperf::{DatasetRecord, TestRecord, log};
 use crate::spec::TestMode;
 use crate::stages::task_context::TaskContext;
-
-const LOG: &str = "mlperf_log_accuracy.json";
 
 /// Fills the output with `accuracy.txt` and `accuracy.json`. A missed bound is an answer, not a failure.
 pub fn perform(context: &TaskContext, step: &MlperfScore) -> Result<Done, Failure> {
@@ -27,7 +25,7 @@ pub fn perform(context: &TaskContext, step: &MlperfScore) -> Result<Done, Failur
         round: &round,
         benchmark: &step.benchmark,
         mode: mode(&context.path(&step.accuracy))?,
-        log: &context.path(&step.accuracy).join(LOG),
+        log: &context.path(&step.accuracy).join(log::ACCURACY_FILE),
         dataset: &dataset.join(SAMPLES_FILE),
         dataset_record: &dataset_record,
         tokenizer: tokenizer.as_deref(),
