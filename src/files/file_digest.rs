@@ -11,7 +11,7 @@ use blake3::hazmat::{
     ChainingValue, HasherExt as _, Mode, left_subtree_len, merge_subtrees_non_root, merge_subtrees_root,
 };
 
-use super::{Digest, cores};
+use super::{Digest, shared_pool};
 
 /// A larger file is hashed by several cores.
 const PART: u64 = 1 << 20;
@@ -35,7 +35,7 @@ impl Digest {
         }
         let left = left_subtree_len(size);
         let tree = || join(|| subtree(file, 0, left), || subtree(file, left, size - left));
-        let (one, other) = cores().map_or_else(tree, |cores| cores.install(tree));
+        let (one, other) = shared_pool().map_or_else(tree, |pool| pool.install(tree));
         Ok(Self::from_bytes(*merge_subtrees_root(&one?, &other?, Mode::Hash).as_bytes()))
     }
 }

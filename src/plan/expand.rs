@@ -17,7 +17,7 @@ use super::semantics::{across, packages, speculative_decoding};
 use super::task::{Need, Plan, Task};
 use super::task_parts::ActionError;
 use crate::diag::{Diagnostic, Diagnostics};
-use crate::files::{Digest, Hasher};
+use crate::files::{Digest, Hasher, cores};
 use crate::manifest::{
     EXPRESSION_STACK, Expressions, GivenValues, Manifest, ManifestLibrary, ResolvedParam, ValueOrigin,
     load_with_errors, on_expression_stack, topological_order,
@@ -116,7 +116,7 @@ fn build_all(builder: &PlanBuilder<'_>, all: &[Instance], found: &mut Diagnostic
         let drafts: Vec<_> = part.iter().map(|one| builder.build(one, &mut found).map(Box::new)).collect();
         (drafts, found)
     };
-    let threads = if all.len() < MANY { 1 } else { thread::available_parallelism().map_or(1, usize::from).min(8) };
+    let threads = if all.len() < MANY { 1 } else { cores().min(8) };
     let mut parts = all.chunks(all.len().div_ceil(threads).max(1));
     let first = parts.next().unwrap_or_default();
     thread::scope(|scope| {

@@ -6,7 +6,7 @@ use std::path::Path;
 use rustix::process::{Resource, getrlimit};
 
 use super::needs::Needs;
-use crate::files::{metadata_if_there, read_text};
+use crate::files::{cores, metadata_if_there, read_text};
 use crate::report::{DoctorFinding, FindingLevel};
 
 /// Python models of Triton take a megabyte each, NCCL some tens of megabytes for each rank.
@@ -25,7 +25,7 @@ pub fn examine(needs: &Needs, folder: &Path) -> Vec<DoctorFinding> {
 }
 
 fn memory() -> String {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let cores = cores();
     let total = read_text("/proc/meminfo").ok().and_then(|text| {
         let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
         line.split_whitespace().next()?.parse::<u64>().ok()

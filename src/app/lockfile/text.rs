@@ -7,7 +7,7 @@ use rayon::prelude::*;
 
 use super::LockFile;
 use super::run_text::{FileText, RunText};
-use crate::files::cores;
+use crate::files::shared_pool;
 
 /// The version that is written, and the newest that is understood.
 const VERSION: u32 = 1;
@@ -65,13 +65,13 @@ pub fn write_with_run(file: &LockFile, name: &str, run: RunText<'_>) -> Result<S
         rest.map(str::to_owned).ok_or_else(|| LockFileError::Text("its parts do not fit together".to_owned()))
     };
     let of_part = format!("lock: {lock}\nruns:\n  m:\n    regatta: ''\n    stages:\n");
-    let cores = cores();
+    let pool = shared_pool();
     let mut parts = parts.into_iter().peekable();
     while parts.peek().is_some() {
-        let some: Vec<RunText<'_>> = parts.by_ref().take(cores.map_or(1, ThreadPool::current_num_threads)).collect();
+        let some: Vec<RunText<'_>> = parts.by_ref().take(pool.map_or(1, ThreadPool::current_num_threads)).collect();
         let write = |part| behind(&of_part, BTreeMap::from([("m", part)]));
-        let texts: Vec<_> = match cores {
-            Some(cores) => cores.install(|| some.into_par_iter().map(write).collect()),
+        let texts: Vec<_> = match pool {
+            Some(pool) => pool.install(|| some.into_par_iter().map(write).collect()),
             None => some.into_iter().map(write).collect(),
         };
         for text in texts {

@@ -12,7 +12,7 @@ use crate::app::console::{print, print_error};
 use crate::app::error::CommandError;
 use crate::cli::{CliExit, Global, OutputVerbosity, SelftestRequest};
 use crate::event::{Endpoint, Stop, Verdict};
-use crate::files::read_text;
+use crate::files::{cores, read_text};
 use crate::harness::{self, BenchSpec, LoadPattern, Measured, ReasonSeverity, RequestEnd, Slo, VerdictCheck};
 use crate::sim::{GroundTruth, GroundTruthServer, ResponsePattern, ResponseScript};
 use crate::spec::{Arrivals, Length, Limits, StopAfter};
@@ -169,7 +169,7 @@ async fn measure(effort: &SelftestPlan, print_progress: impl Fn(&str)) -> Result
         Some(ReasonSeverity::Warning) => Verdict::ValidWithWarnings,
         Some(_) => Verdict::InvalidClient,
     };
-    let cores = std::thread::available_parallelism().map_or(1, usize::from) as u64;
+    let cores = cores() as u64;
     let is_debug = cfg!(debug_assertions);
     Ok(SelftestReport { cores, load_average, is_debug, verdict, reasons, scripted, ceilings })
 }

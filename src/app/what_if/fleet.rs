@@ -1,14 +1,12 @@
 //! `regatta what-if --day`: a day of a fleet whose replicas are the servers of a benchmark.
 
-use std::thread;
-
 use anyhow::Context as _;
 
 use super::question::Question;
 use crate::app::console::print;
 use crate::app::error::CommandError;
 use crate::cli::{BalancerPolicy, CliExit, FleetRequest, Global, WhatIfRequest};
-use crate::files::read_text;
+use crate::files::{cores, read_text};
 use crate::report::{FleetRow, Styler, WhatIfProblem, fleet_json, fleet_text};
 use crate::sim::{self, Balancer, Failures, Fleet, RateOverTime};
 use crate::spec::{LatencyLimit, Prefixes};
@@ -26,7 +24,7 @@ pub(super) fn answer(
     let prefixes = asked.prefixes.as_deref().map(prefixes).transpose()?;
     let balancers = asked.balancers as usize;
     let simulated = asked.sample.map_or(balancers, |sample| sample as usize).clamp(1, balancers);
-    let threads = thread::available_parallelism().map_or(1, usize::from);
+    let threads = cores();
     let mut rows = Vec::new();
     for question in questions {
         let router = question.split.map(|_| vec![request.router.unwrap_or(BalancerPolicy::LeastLoad)]);

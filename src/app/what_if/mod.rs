@@ -12,6 +12,7 @@ use super::project::Project;
 use crate::app::console::{print, print_error};
 use crate::app::error::CommandError;
 use crate::cli::{BalancerPolicy, CliExit, Global, Select, WhatIfRequest};
+use crate::files::cores;
 use crate::report::{Styler, WhatIfRow, html, what_if_json, what_if_text};
 use crate::runner::store::write_named;
 use crate::units::shell_word;
@@ -120,7 +121,7 @@ fn own_command(request: &WhatIfRequest) -> String {
 
 /// Simulates all of them, on every core.
 fn answer(questions: &[Question], requests: usize, has_curves: bool) -> Vec<WhatIfRow> {
-    let threads = thread::available_parallelism().map_or(1, usize::from).min(questions.len());
+    let threads = cores().min(questions.len());
     let mut rows: Vec<(usize, WhatIfRow)> = thread::scope(|scope| {
         let workers: Vec<_> = (0..threads)
             .map(|worker| {

@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::external_driver::{CallInbox, SampleCache, called};
 use super::worker_share::{PreparedMessages, WorkerShare};
 use crate::event::Stop;
+use crate::files::cores;
 use crate::harness::clock::BenchClock;
 use crate::harness::measure::result::Measured;
 use crate::harness::measure::summary;
@@ -256,7 +257,7 @@ fn users(spec: &BenchSpec) -> usize {
 /// As many as there are cores, but every worker with equally many connections, so that servers get equal load, and none
 /// without a user.
 fn workers(connections: usize, users: usize) -> usize {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let cores = cores();
     let most = if users == 0 { connections } else { connections.min(users) };
     (1..=cores.min(most)).rev().find(|workers| connections.is_multiple_of(*workers)).unwrap_or(1)
 }

@@ -7,9 +7,11 @@
 //! may have generated other tokens than the tokenizer finds in the same text; the two rarely differ by more than a few.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::panic::resume_unwind;
+
+use rayon::prelude::*;
 
 use super::collector::Collector;
+use crate::files::shared_pool;
 use crate::harness::schedule::data::PreviousAnswers;
 use crate::harness::tokens::{AnswerText, TokenSource};
 use crate::harness::transport::call::TokenCounting;
@@ -56,15 +58,10 @@ pub(in crate::harness) fn count(schedule: &RequestSchedule, how: TokenCounting, 
 
 /// What `one` finds of each item. It panics where `one` does.
 fn on_all_cores<T: Sync, R: Send>(items: &[T], one: impl Fn(&T) -> Option<R> + Sync) -> Vec<R> {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let one = &one;
-    std::thread::scope(|scope| {
-        let parts = items.chunks(items.len().div_ceil(cores));
-        let threads: Vec<_> =
-            parts.map(|part| scope.spawn(move || part.iter().filter_map(one).collect::<Vec<_>>())).collect();
-        let found = threads.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)));
-        found.flatten().collect()
-    })
+    match shared_pool() {
+        Some(pool) => pool.install(|| items.par_iter().filter_map(&one).collect()),
+        None => items.iter().filter_map(&one).collect(),
+    }
 }
 
 /// Without the prompt, where a server that answers in one piece repeats it in front.

@@ -13,6 +13,7 @@ use super::result::{
 use super::worker_output::WorkerOutput;
 use super::{arrival_law, by_host, consistency, latency, retokenize, secondary_metrics};
 use crate::event::Verdict;
+use crate::files::cores;
 use crate::harness::schedule::random_draws;
 use crate::harness::tokens::{CHUNKS, TokenSource};
 use crate::harness::transport::call::{CallKind, TokenCounting};
@@ -343,7 +344,7 @@ fn client(outputs: &[WorkerOutput]) -> ClientUsage {
     let waits = outputs.iter().filter_map(|output| Some(share_of(output.wait_ns?, output.wall_ns)));
     ClientUsage {
         workers: outputs.len() as u64,
-        cores: std::thread::available_parallelism().map_or(1, usize::from) as u64,
+        cores: cores() as u64,
         call: call.to_owned(),
         pacing: outputs.first().map(|output| output.pacing.clone()).unwrap_or_default(),
         cpu_share_max: outputs.iter().map(|output| share_of(output.cpu_ns, output.wall_ns)).fold(0.0, f64::max),

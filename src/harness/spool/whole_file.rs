@@ -3,13 +3,13 @@
 use std::io;
 use std::ops::Range;
 use std::sync::OnceLock;
-use std::thread;
 
 use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use super::blocks::{BlockBuffer, BlockFile};
 use super::context::{SpoolContext, SpoolValue};
+use crate::files::cores;
 
 /// Cores that decode at once, a block each: a decoded block of records has about half a MB.
 const MOST_CORES: usize = 8;
@@ -19,7 +19,7 @@ const MOST_CORES: usize = 8;
 fn decoders() -> Option<&'static ThreadPool> {
     static DECODERS: OnceLock<Option<ThreadPool>> = OnceLock::new();
     let start = || {
-        let cores = thread::available_parallelism().map_or(1, usize::from).min(MOST_CORES);
+        let cores = cores().min(MOST_CORES);
         ThreadPoolBuilder::new().num_threads(cores).thread_name(|_| "decode".to_owned()).build().ok()
     };
     DECODERS.get_or_init(start).as_ref()

@@ -19,7 +19,7 @@ use super::pull;
 use super::record::SharedOutput;
 use super::scan::{ScanPatterns, ScanResult};
 use super::store_state::{Shareability, StoreState};
-use crate::files::{Digest, cores};
+use crate::files::{Digest, shared_pool};
 use crate::runner::store::{PortableItem, TaskRecord, link_escape};
 
 /// The outcome of sharing an output.
@@ -344,8 +344,8 @@ fn read_through(
         if bytes.is_empty() {
             break;
         }
-        match cores() {
-            Some(cores) => cores.install(|| {
+        match shared_pool() {
+            Some(pool) => pool.install(|| {
                 hasher.update_rayon(&bytes);
             }),
             None => {

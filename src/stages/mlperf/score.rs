@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::round;
 use crate::event::{Done, Failure, FailureKind};
-use crate::files::{read_bytes, read_text};
+use crate::files::{cores, read_bytes, read_text};
 use crate::manifest::model::MlperfScore;
 use crate::mlperf::accuracy::{ACCURACY_FILE, ACCURACY_TEXT, ScoreError, Scoring, score};
 use crate::mlperf::dataset::{DATASET_FILE, SAMPLES_FILE};
@@ -31,7 +31,7 @@ pub fn perform(context: &TaskContext, step: &MlperfScore) -> Result<Done, Failur
         tokenizer: tokenizer.as_deref(),
         sentences: sentences.as_deref(),
         official: official.as_deref(),
-        threads: std::thread::available_parallelism().map_or(1, usize::from),
+        threads: cores(),
     };
     let scored = score(&scoring, &mut |done| {
         context.lease.report_progress("answers scored", done, Some(dataset_record.samples));

@@ -1,6 +1,6 @@
 //! Whether a core is free for a worker that spins: looked at before the load and while it runs, because a machine may fill up.
 
-use crate::files::read_text;
+use crate::files::{cores, read_text};
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
@@ -62,10 +62,6 @@ impl FreeCore {
     pub fn busy_share(&self) -> f64 {
         f64::from(self.busy_looks.get()) / f64::from(self.looks.get().max(1))
     }
-}
-
-fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// Threads of this machine that run or are ready to.

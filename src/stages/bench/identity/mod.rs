@@ -9,10 +9,10 @@ mod gpus;
 mod key;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::thread::available_parallelism;
 
 use super::telemetry::is_here;
 use crate::event::Endpoint;
+use crate::files::cores;
 use crate::harness::{self, BenchSpec, HostIdentity, ManifestIdentity, RunIdentity, ServerIdentity, UnjudgedRun};
 use crate::plan::ActionKind;
 use crate::stages::task_context::TaskContext;
@@ -62,7 +62,7 @@ pub async fn identify(context: &TaskContext, spec: &BenchSpec, before: &[ServerI
             host: this_host(),
             os: versions.os.clone(),
             arch: versions.arch.clone(),
-            cores: available_parallelism().map_or(1, |cores| cores.get() as u64),
+            cores: cores() as u64,
         },
         manifest: (!origins.manifest.is_empty()).then(|| manifest(context, &origins)),
         ..RunIdentity::of_servers(servers)
