@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use crate::event::TaskId;
 use crate::files::Digest;
-use crate::plan::{Lifetime, Plan, Task};
+use crate::plan::{Lifetime, Need, Plan, Task};
 use crate::runner::store::{Digests, Lookup, OutputCache};
 
-use super::keying::{key_of, look_up, reasons};
+use super::keying::{Keyed, key_of, look_up, reasons};
 use super::options::{RunOptions, TaskRole};
 use super::{OpenFact, TaskExecutor, result_age};
 
@@ -48,113 +48,160 @@ pub fn predict(
     digests: &Digests,
     options: &RunOptions,
 ) -> Vec<Decision> {
-    let mut known: Vec<PredictedOutput> = Vec::with_capacity(plan.tasks.len());
-    let mut decisions: Vec<Option<Decision>> = Vec::with_capacity(plan.tasks.len());
-    let mut lowered = Vec::new();
-    let mut as_before = vec![false; plan.tasks.len()];
-    for (ix, task) in plan.tasks.iter().enumerate() {
-        let decide = |verdict, reasons| {
-            let (id, stage) = (task.id.clone(), task.stage.clone());
-            Some(Decision { id, stage, verdict, reasons, fails: false })
-        };
-        let will_fail = |why: &str| {
-            let decision = decide(Prediction::Run, vec![format!("will fail: {why}")]);
-            (will_run(task), decision.map(|decision| Decision { fails: true, ..decision }))
-        };
-        if options.roles[ix] == TaskRole::NotNeeded {
-            known.push(PredictedOutput::Nothing);
-            decisions.push(None);
-            continue;
-        }
-        if let Some(why) = &task.skipped {
-            known.push(PredictedOutput::Nothing);
-            decisions.push(decide(Prediction::Skipped, vec![why.clone()]));
-            continue;
-        }
-        if !options.forced[ix]
-            && let Some(record) = options.unchanged.record(plan, ix as u32, &as_before, output_cache)
-        {
-            as_before[ix] = true;
-            known.push(PredictedOutput::Digest(record.digest));
-            decisions.push(decide(Prediction::Cached, Vec::new()));
-            continue;
-        }
-        let why_open = |need: &crate::plan::Need| match &known[need.task as usize] {
-            PredictedOutput::Open(why) if need.data => Some(why.clone()),
-            _ => None,
-        };
-        let open: Vec<String> = task.needs.iter().filter_map(why_open).collect();
-        let upstream = |need: u32| match &known[need as usize] {
-            PredictedOutput::Digest(digest) => Some(*digest),
-            _ => None,
-        };
-        let open_facts = work.open_facts(task);
-        let facts = with_last_facts(work.facts(task), plan, task, &open_facts, output_cache);
-        let keyed = key_of(plan, task, facts, upstream, output_cache, digests);
-        if let Ok(Some(less)) = keyed.as_ref().map(|keyed| &keyed.lowered) {
-            lowered.push((ix, less.because()));
-        }
-        let (now, decision) = match (keyed, task.lifetime) {
-            (Err(failure), _) => will_fail(&failure.what),
-            (Ok(_), Lifetime::Service) if !open.is_empty() => (will_run(task), decide(Prediction::Run, open)),
-            (Ok(_), Lifetime::Service) if !open_facts.is_empty() => {
-                let why = open_facts.iter().map(|fact| format!("{}: only a run sees if {}", task.id, fact.condition));
-                (PredictedOutput::Open(why.collect::<Vec<_>>().join(", ")), decide(Prediction::Run, Vec::new()))
-            }
-            (Ok(keyed), Lifetime::Service) => {
-                (PredictedOutput::Digest(keyed.digest), decide(Prediction::Run, Vec::new()))
-            }
-            (Ok(keyed), Lifetime::Step) => {
-                let forced = options.forced[ix];
-                let look = if open.is_empty() {
-                    look_up(work, plan, task, &keyed.digest, output_cache)
-                } else {
-                    Ok(Lookup::Absent)
-                };
-                let look = match look {
-                    Err(_) if forced || !task.cache => Ok(Lookup::Absent),
-                    look => look,
-                };
-                match look {
-                    Err(error) => will_fail(&error.to_string()),
-                    Ok(Lookup::Hit(record)) if !forced && task.cache => {
-                        let age = result_age::notice(task, &keyed.key, &record).map(|(_, text)| text);
-                        let conditions = open_facts.iter().map(|fact| format!("if {}", fact.condition));
-                        let reasons = age.into_iter().chain(conditions).collect();
-                        as_before[ix] = options.unchanged.is_output_as_before(ix as u32, &record);
-                        (PredictedOutput::Digest(record.digest), decide(Prediction::Cached, reasons))
-                    }
-                    // A run takes it from the cache, if what it is made from comes out as it was.
-                    _ if options.roles[ix] == TaskRole::Restore && !open.is_empty() => {
-                        let mut why = open;
-                        why.push("it must be in the cache then, because --only leaves it out".to_owned());
-                        (will_run(task), decide(Prediction::Run, why))
-                    }
-                    _ if options.roles[ix] == TaskRole::Restore && task.cache => {
-                        will_fail("it is not done yet, and --only leaves it out")
-                    }
-                    Ok(look) => {
-                        let mut why = if open.is_empty() || forced {
-                            reasons(plan, task, &keyed, &look, output_cache, forced)
-                        } else {
-                            own_changes(plan, task, &keyed, output_cache)
-                        };
-                        why.extend(open);
-                        (will_run(task), decide(Prediction::Run, why))
-                    }
-                }
-            }
-        };
-        known.push(now);
-        decisions.push(decision);
-    }
+    let count = plan.tasks.len();
+    let (known, as_before, lowered) = (Vec::with_capacity(count), vec![false; count], Vec::new());
+    let mut predictor = Predictor { plan, work, output_cache, digests, options, known, as_before, lowered };
+    let mut decisions: Vec<Option<Decision>> = (0..count).map(|ix| predictor.decide(ix)).collect();
     settle_services(plan, &mut decisions);
-    for (ix, why) in lowered {
+    for (ix, why) in predictor.lowered {
         if let Some(decision) = decisions[ix].as_mut().filter(|decision| decision.verdict == Prediction::Run) {
             decision.reasons.push(why);
         }
     }
     decisions.into_iter().flatten().collect()
+}
+
+/// Decides about the tasks of a plan, in its order.
+struct Predictor<'a, W> {
+    plan: &'a Plan,
+    work: &'a W,
+    output_cache: &'a OutputCache,
+    digests: &'a Digests,
+    options: &'a RunOptions,
+    /// Of each task that is decided.
+    known: Vec<PredictedOutput>,
+    /// Of each task: its output is in the cache, as the last run left it.
+    as_before: Vec<bool>,
+    /// Tasks whose retry rule has lowered a number, and why.
+    lowered: Vec<(usize, String)>,
+}
+
+impl<W: TaskExecutor> Predictor<'_, W> {
+    /// `None`: it is no part of the run.
+    fn decide(&mut self, ix: usize) -> Option<Decision> {
+        let (output, decision) = match self.options.roles[ix] {
+            TaskRole::NotNeeded => (PredictedOutput::Nothing, None),
+            _ => {
+                let (output, decision) = self.task(ix);
+                (output, Some(decision))
+            }
+        };
+        self.known.push(output);
+        decision
+    }
+
+    fn task(&mut self, ix: usize) -> (PredictedOutput, Decision) {
+        let task = &self.plan.tasks[ix];
+        if let Some(why) = &task.skipped {
+            return (PredictedOutput::Nothing, decision(task, Prediction::Skipped, vec![why.clone()]));
+        }
+        if !self.options.forced[ix]
+            && let Some(record) =
+                self.options.unchanged.record(self.plan, ix as u32, &self.as_before, self.output_cache)
+        {
+            self.as_before[ix] = true;
+            return (PredictedOutput::Digest(record.digest), decision(task, Prediction::Cached, Vec::new()));
+        }
+        let open_facts = self.work.open_facts(task);
+        let facts = with_last_facts(self.work.facts(task), self.plan, task, &open_facts, self.output_cache);
+        let upstream = |need: u32| match &self.known[need as usize] {
+            PredictedOutput::Digest(digest) => Some(*digest),
+            _ => None,
+        };
+        let keyed = match key_of(self.plan, task, facts, upstream, self.output_cache, self.digests) {
+            Ok(keyed) => keyed,
+            Err(failure) => return will_fail(task, &failure.what),
+        };
+        if let Some(less) = &keyed.lowered {
+            self.lowered.push((ix, less.because()));
+        }
+        let open = self.open_needs(task);
+        match task.lifetime {
+            Lifetime::Service => service(task, &keyed, open, &open_facts),
+            Lifetime::Step => self.step(ix, &keyed, open, &open_facts),
+        }
+    }
+
+    /// Why data that a task needs is not known before the run.
+    fn open_needs(&self, task: &Task) -> Vec<String> {
+        let why = |need: &Need| match &self.known[need.task as usize] {
+            PredictedOutput::Open(why) if need.data => Some(why.clone()),
+            _ => None,
+        };
+        task.needs.iter().filter_map(why).collect()
+    }
+
+    fn step(
+        &mut self,
+        ix: usize,
+        keyed: &Keyed,
+        open: Vec<String>,
+        open_facts: &[OpenFact],
+    ) -> (PredictedOutput, Decision) {
+        let Self { plan, output_cache, options, .. } = *self;
+        let task = &plan.tasks[ix];
+        let forced = options.forced[ix];
+        let look = if open.is_empty() {
+            look_up(self.work, plan, task, &keyed.digest, output_cache)
+        } else {
+            Ok(Lookup::Absent)
+        };
+        let look = match look {
+            Ok(look) => look,
+            Err(_) if forced || !task.cache => Lookup::Absent,
+            Err(error) => return will_fail(task, &error.to_string()),
+        };
+        match look {
+            Lookup::Hit(record) if !forced && task.cache => {
+                let age = result_age::notice(task, &keyed.key, &record).map(|(_, text)| text);
+                let conditions = open_facts.iter().map(|fact| format!("if {}", fact.condition));
+                let reasons = age.into_iter().chain(conditions).collect();
+                self.as_before[ix] = options.unchanged.is_output_as_before(ix as u32, &record);
+                (PredictedOutput::Digest(record.digest), decision(task, Prediction::Cached, reasons))
+            }
+            // A run takes it from the cache, if what it is made from comes out as it was.
+            _ if options.roles[ix] == TaskRole::Restore && !open.is_empty() => {
+                let mut why = open;
+                why.push("it must be in the cache then, because --only leaves it out".to_owned());
+                (will_run(task), decision(task, Prediction::Run, why))
+            }
+            _ if options.roles[ix] == TaskRole::Restore && task.cache => {
+                will_fail(task, "it is not done yet, and --only leaves it out")
+            }
+            look => {
+                let mut why = if open.is_empty() || forced {
+                    reasons(plan, task, keyed, &look, output_cache, forced)
+                } else {
+                    own_changes(plan, task, keyed, output_cache)
+                };
+                why.extend(open);
+                (will_run(task), decision(task, Prediction::Run, why))
+            }
+        }
+    }
+}
+
+/// A service whose key is known runs; whether anything needs it is not looked at yet.
+fn service(task: &Task, keyed: &Keyed, open: Vec<String>, open_facts: &[OpenFact]) -> (PredictedOutput, Decision) {
+    if !open.is_empty() {
+        return (will_run(task), decision(task, Prediction::Run, open));
+    }
+    let output = if open_facts.is_empty() {
+        PredictedOutput::Digest(keyed.digest)
+    } else {
+        let why = open_facts.iter().map(|fact| format!("{}: only a run sees if {}", task.id, fact.condition));
+        PredictedOutput::Open(why.collect::<Vec<_>>().join(", "))
+    };
+    (output, decision(task, Prediction::Run, Vec::new()))
+}
+
+fn decision(task: &Task, verdict: Prediction, reasons: Vec<String>) -> Decision {
+    Decision { id: task.id.clone(), stage: task.stage.clone(), verdict, reasons, fails: false }
+}
+
+fn will_fail(task: &Task, why: &str) -> (PredictedOutput, Decision) {
+    let decision = decision(task, Prediction::Run, vec![format!("will fail: {why}")]);
+    (will_run(task), Decision { fails: true, ..decision })
 }
 
 fn will_run(task: &Task) -> PredictedOutput {
@@ -187,13 +234,13 @@ pub fn predict_no_op(plan: &Plan, options: &RunOptions) -> Vec<Decision> {
             (None, Lifetime::Service) => (Prediction::Skipped, vec![NOT_NEEDED.to_owned()]),
             (None, Lifetime::Step) => (Prediction::Cached, Vec::new()),
         };
-        Decision { id: task.id.clone(), stage: task.stage.clone(), verdict, reasons, fails: false }
+        decision(task, verdict, reasons)
     };
     tasks.map(decide).collect()
 }
 
 /// Changes of the task itself, beside those that its upstream will bring.
-fn own_changes(plan: &Plan, task: &Task, keyed: &super::keying::Keyed, output_cache: &OutputCache) -> Vec<String> {
+fn own_changes(plan: &Plan, task: &Task, keyed: &Keyed, output_cache: &OutputCache) -> Vec<String> {
     let Some(old) = output_cache.last(&plan.name, &task.id).and_then(|last| last.key_fields()) else {
         return vec!["not in cache".to_owned()];
     };
