@@ -9,6 +9,11 @@ use super::key_value_arg::KeyValueArg;
 /// What is wrong with arguments that clap itself accepts, for clap to print.
 pub(super) type ArgumentError = (ErrorKind, String);
 
+/// A value that its option does not take.
+pub(super) fn invalid_value<T>(text: impl Into<String>) -> Result<T, ArgumentError> {
+    Err((ErrorKind::InvalidValue, text.into()))
+}
+
 /// Twice the same value is harmless; two values for one key are an error; the last one does not win.
 pub(super) fn reject_duplicates(settings: &[KeyValueArg]) -> Result<(), ArgumentError> {
     let mut seen = BTreeMap::new();

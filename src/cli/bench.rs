@@ -5,11 +5,10 @@ use std::path::PathBuf;
 use clap::error::ErrorKind;
 use serde_json::{Map, Value};
 
-use super::argument_error::ArgumentError;
-use super::bench_args::{
-    ArrivalsWord, BenchArgs, DataWord, EndpointWord, ProtocolWord, ServedWord, ServiceWord, StreamWord,
-};
+use super::argument_error::{ArgumentError, invalid_value};
+use super::bench_args::{ArrivalsWord, BenchArgs, DataWord, ServedWord, StreamWord};
 use super::bench_notices::notices;
+use super::bench_target::{check_tls_target, protocol, target, tls};
 use super::gpu_selection::{GpuSelection, gpus};
 use crate::spec::{BenchSweep, SweepLevels};
 
@@ -112,10 +111,6 @@ pub struct TokenLength {
     pub max: Option<u32>,
 }
 
-fn invalid_value<T>(text: impl Into<String>) -> Result<T, ArgumentError> {
-    Err((ErrorKind::InvalidValue, text.into()))
-}
-
 /// `--program`, split as a shell splits it.
 fn program(text: &str) -> Result<Vec<String>, ArgumentError> {
     let open = || {
@@ -128,89 +123,31 @@ fn program(text: &str) -> Result<Vec<String>, ArgumentError> {
 }
 
 pub(super) fn into_request(mut args: BenchArgs) -> Result<BenchRequest, ArgumentError> {
-    // `--goodput` takes arguments up to the next option: a TARGET behind it is the last of them.
-    if args.target.is_none() && args.url.is_none() {
-        args.target = args.goodput.pop_if(|word| metric(word.split(':').next().unwrap_or_default()).is_none());
-    }
+    let given_target = take_target(&mut args);
     let protocol = protocol(&args)?;
-    let Some(target) = args.target.clone().or_else(|| args.url.clone()) else {
+    let Some(given_target) = given_target else {
         return Err((
             ErrorKind::MissingRequiredArgument,
             "no TARGET was given\n  hint: `regatta bench sim:` tries it without a server".to_owned(),
         ));
     };
-    let is_http = protocol.is_some_and(|protocol| protocol != "kserve");
-    let allowed = args.gpus.as_deref().map(gpus).transpose()?;
-    let program = args.program.as_deref().map(program).transpose()?.unwrap_or_default();
-    let serve = args.serve.map(|engine| BenchServer {
-        gpus: allowed,
-        engine: match engine {
-            ServedWord::Vllm => "vllm",
-        },
-        tp: args.tp,
-        copies: args.copies,
-        program,
-        args: args.server_args.clone(),
-    });
-    if let Some(address) = serve.as_ref().and(target.contains("://").then_some(&target)) {
-        return invalid_value(format!("`--serve` starts a server for a model, and `{address}` is the address of one"));
-    }
-    let target = if is_http && serve.is_none() && !target.contains("://") && !target.starts_with("sim:") {
-        format!("http://{target}")
-    } else {
-        target
-    };
+    let serve = server(&args)?;
+    let target = target(given_target, serve.is_some(), protocol)?;
     let tls = tls(&args)?;
-    if !tls.is_empty() && !target.starts_with("https://") {
-        let options = [(args.insecure, "--insecure"), (args.cacert.is_some(), "--cacert"), (true, "--cert")];
-        let option = options.into_iter().find_map(|(is_given, option)| is_given.then_some(option)).unwrap_or_default();
-        return invalid_value(format!(
-            "`{option}` is for a target with `https://`, and TARGET has none\n  hint: `https://HOST:PORT/v1` is OpenAI's interface with TLS"
-        ));
-    }
-    let has_load = args.concurrency.is_some() || args.rate.is_some() || args.offline || args.sweep.is_some();
-    let has_end = args.requests.is_some() || args.duration.is_some() || args.measurement_interval.is_some();
-    // A first try: some seconds, and more than one request at a time.
-    let is_first_try = target.starts_with("sim:") && !has_load && !has_end && args.data.is_none();
+    check_tls_target(&args, &tls, &target)?;
     let data = data(&args)?;
     let kind = data.as_ref().map(|(kind, _)| *kind);
+    let is_first_try = is_first_try(&args, &target);
     let load = if is_first_try { BenchLoad::Concurrency(16) } else { load(&args, kind)? };
-    let is_sweep = matches!(load, BenchLoad::Sweep(_));
-    let duration = args.duration.clone().or_else(|| args.measurement_interval.map(|ms| format!("{ms}ms")));
-    // The same time for each level: a count that suits one level does not suit another.
-    let is_open = duration.is_none() && args.requests.is_none() && data.is_none();
-    let duration = duration.or_else(|| (is_sweep && is_open).then(|| "30s".to_owned()));
-    let needs_count = data.is_none() && (duration.is_none() || load == BenchLoad::Offline);
-    let length = |mean: Option<u32>, usual: u32, stddev: f64, max: Option<u32>| {
-        let mean = mean.or_else(|| data.is_none().then_some(usual))?;
-        Some(TokenLength { mean, stddev, max })
-    };
-    let input = length(args.input_tokens, 550, args.input_tokens_stddev, args.max_input_len);
-    let output = length(args.output_tokens, 128, args.output_tokens_stddev, None);
-    let usual = if is_first_try { 32 } else { 100 };
-    let requests = args.requests.or_else(|| needs_count.then_some(usual));
-    for (name, stddev) in [("input", args.input_tokens_stddev), ("output", args.output_tokens_stddev)] {
-        if !(stddev.is_finite() && stddev >= 0.0) {
-            return invalid_value(format!("`--{name}-tokens-stddev {stddev}` must be 0 or more"));
-        }
-    }
-    // A limit of data leaves records out.
-    if data.is_none() && input.is_some_and(|input| input.max.is_some_and(|most| most < input.mean)) {
-        return invalid_value("`--max-input-len` is below the mean `--input-tokens`");
-    }
+    let (requests, duration) = end(&args, &load, is_first_try);
+    let (input, output) = lengths(&args)?;
     if args.repeat_data && matches!(load, BenchLoad::Trace(_)) {
         return invalid_value(
             "a trace is sent once, at its time stamps: `--repeat-data` needs another load, such as `--rate`",
         );
     }
     let limits = args.limit.iter().map(|text| limit(text)).collect::<Result<Vec<_>, _>>()?;
-    let has = |wanted: &str| limits.iter().any(|(key, _)| key == wanted);
-    let has_slo = !args.goodput.is_empty() || args.ttft_p99.is_some() || args.tpot_p99.is_some();
-    if has("goodput") && !has_slo && !has("ttft_p99") && !has("tpot_p99") {
-        return invalid_value(
-            "`--limit goodput=…` needs the SLO of each request\n  hint: `--goodput ttft:450 tpot:40`, in ms",
-        );
-    }
+    check_limits(&args, &limits)?;
     Ok(BenchRequest {
         target,
         serve,
@@ -262,6 +199,82 @@ pub(super) fn into_request(mut args: BenchArgs) -> Result<BenchRequest, Argument
     })
 }
 
+/// `--goodput` takes arguments up to the next option: a TARGET behind it is the last of them.
+fn take_target(args: &mut BenchArgs) -> Option<String> {
+    if args.target.is_none() && args.url.is_none() {
+        return args.goodput.pop_if(|word| metric(word.split(':').next().unwrap_or_default()).is_none());
+    }
+    args.target.clone().or_else(|| args.url.clone())
+}
+
+/// What `--serve` starts.
+fn server(args: &BenchArgs) -> Result<Option<BenchServer>, ArgumentError> {
+    let gpus = args.gpus.as_deref().map(gpus).transpose()?;
+    let program = args.program.as_deref().map(program).transpose()?.unwrap_or_default();
+    Ok(args.serve.map(|engine| BenchServer {
+        gpus,
+        engine: match engine {
+            ServedWord::Vllm => "vllm",
+        },
+        tp: args.tp,
+        copies: args.copies,
+        program,
+        args: args.server_args.clone(),
+    }))
+}
+
+/// Of the simulator, with no load given: some seconds, and more than one request at a time.
+fn is_first_try(args: &BenchArgs, target: &str) -> bool {
+    let has_load = args.concurrency.is_some() || args.rate.is_some() || args.offline || args.sweep.is_some();
+    let has_end = args.requests.is_some() || args.duration.is_some() || args.measurement_interval.is_some();
+    target.starts_with("sim:") && !has_load && !has_end && args.data.is_none()
+}
+
+/// The number of requests and the duration, as given or as the load needs them.
+fn end(args: &BenchArgs, load: &BenchLoad, is_first_try: bool) -> (Option<u64>, Option<String>) {
+    let has_data = args.data.is_some();
+    let duration = args.duration.clone().or_else(|| args.measurement_interval.map(|ms| format!("{ms}ms")));
+    // The same time for each level: a count that suits one level does not suit another.
+    let needs_time = matches!(load, BenchLoad::Sweep(_)) && args.requests.is_none() && !has_data;
+    let duration = duration.or_else(|| needs_time.then(|| "30s".to_owned()));
+    let needs_count = !has_data && (duration.is_none() || *load == BenchLoad::Offline);
+    let usual = if is_first_try { 32 } else { 100 };
+    (args.requests.or_else(|| needs_count.then_some(usual)), duration)
+}
+
+/// The lengths of prompts and of answers; `None`: as the data are.
+fn lengths(args: &BenchArgs) -> Result<(Option<TokenLength>, Option<TokenLength>), ArgumentError> {
+    let has_data = args.data.is_some();
+    let length = |mean: Option<u32>, usual: u32, stddev: f64, max: Option<u32>| {
+        let mean = mean.or_else(|| (!has_data).then_some(usual))?;
+        Some(TokenLength { mean, stddev, max })
+    };
+    let input = length(args.input_tokens, 550, args.input_tokens_stddev, args.max_input_len);
+    let output = length(args.output_tokens, 128, args.output_tokens_stddev, None);
+    for (name, stddev) in [("input", args.input_tokens_stddev), ("output", args.output_tokens_stddev)] {
+        if !(stddev.is_finite() && stddev >= 0.0) {
+            return invalid_value(format!("`--{name}-tokens-stddev {stddev}` must be 0 or more"));
+        }
+    }
+    // A limit of data leaves records out.
+    if !has_data && input.is_some_and(|input| input.max.is_some_and(|most| most < input.mean)) {
+        return invalid_value("`--max-input-len` is below the mean `--input-tokens`");
+    }
+    Ok((input, output))
+}
+
+/// A limit of the goodput needs an SLO.
+fn check_limits(args: &BenchArgs, limits: &[(String, String)]) -> Result<(), ArgumentError> {
+    let has = |wanted: &str| limits.iter().any(|(key, _)| key == wanted);
+    let has_slo = !args.goodput.is_empty() || args.ttft_p99.is_some() || args.tpot_p99.is_some();
+    if has("goodput") && !has_slo && !has("ttft_p99") && !has("tpot_p99") {
+        return invalid_value(
+            "`--limit goodput=…` needs the SLO of each request\n  hint: `--goodput ttft:450 tpot:40`, in ms",
+        );
+    }
+    Ok(())
+}
+
 /// `data`: what kind of data there are.
 fn load(args: &BenchArgs, data: Option<&str>) -> Result<BenchLoad, ArgumentError> {
     if let Some(speed) = args.trace {
@@ -301,23 +314,6 @@ fn load(args: &BenchArgs, data: Option<&str>) -> Result<BenchLoad, ArgumentError
     }
 }
 
-fn tls(args: &BenchArgs) -> Result<Map<String, Value>, ArgumentError> {
-    let files =
-        [("--cacert", "ca", &args.cacert), ("--cert", "client_cert", &args.cert), ("--key", "client_key", &args.key)];
-    let mut tls = Map::new();
-    for (option, key, file) in files {
-        let Some(file) = file else { continue };
-        let Some(text) = file.to_str() else {
-            return invalid_value(format!("`{option} {}`: the path is not UTF-8", file.display()));
-        };
-        tls.insert(key.to_owned(), Value::from(text));
-    }
-    if args.insecure {
-        tls.insert("insecure".to_owned(), Value::from(true));
-    }
-    Ok(tls)
-}
-
 /// What the file is, by its kind or by its name.
 fn data(args: &BenchArgs) -> Result<Option<(&'static str, PathBuf)>, ArgumentError> {
     let Some(file) = &args.data else { return Ok(None) };
@@ -335,34 +331,6 @@ fn data(args: &BenchArgs) -> Result<Option<(&'static str, PathBuf)>, ArgumentErr
         }
     };
     Ok(Some((kind, file.clone())))
-}
-
-/// The protocol that is given, or that follows from GenAI-Perf's options.
-fn protocol(args: &BenchArgs) -> Result<Option<&'static str>, ArgumentError> {
-    let own = args.protocol.map(|word| match word {
-        ProtocolWord::Kserve => "kserve",
-        ProtocolWord::Generate => "generate",
-        ProtocolWord::OpenaiChat => "openai-chat",
-        ProtocolWord::OpenaiCompletions => "openai-completions",
-    });
-    let theirs = match (args.service_kind, args.endpoint_type) {
-        (None, None) => args.backend.map(|_| "kserve"),
-        (Some(ServiceWord::Triton), None | Some(EndpointWord::Kserve)) | (None, Some(EndpointWord::Kserve)) => {
-            Some("kserve")
-        }
-        (Some(ServiceWord::Triton) | None, Some(EndpointWord::Generate)) => Some("generate"),
-        (Some(ServiceWord::Openai), None) | (_, Some(EndpointWord::Chat)) => Some("openai-chat"),
-        (_, Some(EndpointWord::Completions)) => Some("openai-completions"),
-        (Some(ServiceWord::Openai), Some(EndpointWord::Kserve | EndpointWord::Generate)) => {
-            return invalid_value("`--service-kind openai` has the endpoint types chat and completions");
-        }
-    };
-    match (own, theirs) {
-        (Some(own), Some(theirs)) if own != theirs => {
-            invalid_value(format!("`--protocol {own}` contradicts the other options, which mean `{theirs}`"))
-        }
-        _ => Ok(own.or(theirs)),
-    }
 }
 
 /// `NAME:VALUE`, where the value is JSON or else a text; or a JSON object.

@@ -10,6 +10,7 @@ mod argument_error;
 mod bench;
 mod bench_args;
 mod bench_notices;
+mod bench_target;
 mod bulk;
 mod common_args;
 mod completion;
