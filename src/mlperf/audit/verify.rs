@@ -1,6 +1,8 @@
 //! Whether an audit run holds. Stricter than the official scripts: an empty log does not pass, nor does a run in which the
 //! test's settings were not in force.
 
+use std::fs::File;
+use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
 use super::super::log::{ACCURACY_FILE, AnswerLog, DETAIL_FILE, Detail, DetailError, LogError};
@@ -82,86 +84,114 @@ pub fn verify(
         .then(|| detail.count("effective_performance_sample_count").unwrap_or(test_record.dataset.samples));
     let config = config(found, test_record.mode, rehearsed);
     wrong.extend(not_in_force(&detail, config.as_ref()));
-    let is_made_up = test_record.dataset.synthetic;
-    let path = folder.join(ACCURACY_FILE);
-    let of_log = |error| VerifyError::Answers { path: path.clone(), error };
-    let answers =
-        || AnswerLog::open(&path).map_err(|error| VerifyError::Log { path: path.clone(), error: error.to_string() });
     let samples = config.map_or(0, |config| config.min_query_count);
+    let run = AuditedRun { log: folder.join(ACCURACY_FILE), record: &test_record, resolved: found, samples, wrong };
     match test_record.mode {
         TestMode::Performance | TestMode::Accuracy => {
             Err(VerifyError::NoTest { folder: folder.to_owned(), is: test_record.mode.as_str() })
         }
-        TestMode::Test06 => {
-            let outputs = AuditOutputs::of(answers()?, test_record.scenario, end_ids).map_err(of_log)?;
-            wrong.extend(outputs.first_offences.iter().cloned());
-            wrong.extend(too_few(outputs.answers, samples));
-            let passes = wrong.is_empty() && outputs.holds();
-            let headline = format!("TEST06 {}: {} answers looked at", verdict(passes), outputs.answers);
-            Ok(AuditVerification {
-                test: test_record.mode,
-                file: "verify_accuracy.txt",
-                text: outputs.text(passes),
-                wrong,
-                not_judged: None,
-                headline,
-            })
+        TestMode::Test06 => run.test06(end_ids),
+        TestMode::Test07 => run.test07(exact_match),
+        TestMode::Test09 => run.test09(),
+    }
+}
+
+/// An audit run, and what is known to be wrong before its answers are looked at.
+struct AuditedRun<'a> {
+    /// Its answers.
+    log: PathBuf,
+    record: &'a TestRecord,
+    resolved: &'a ResolvedTest,
+    /// Answers that the test logs.
+    samples: u64,
+    wrong: Vec<String>,
+}
+
+impl AuditedRun<'_> {
+    fn answers(&self) -> Result<AnswerLog<BufReader<File>>, VerifyError> {
+        AnswerLog::open(&self.log)
+            .map_err(|error| VerifyError::Log { path: self.log.clone(), error: error.to_string() })
+    }
+
+    fn unreadable(&self, error: LogError) -> VerifyError {
+        VerifyError::Answers { path: self.log.clone(), error }
+    }
+
+    fn lengths(&self) -> Result<AnswerLengths, VerifyError> {
+        AnswerLengths::of(self.answers()?).map_err(|error| self.unreadable(error))
+    }
+
+    fn test06(mut self, end_ids: &[i32]) -> Result<AuditVerification, VerifyError> {
+        let outputs =
+            AuditOutputs::of(self.answers()?, self.record.scenario, end_ids).map_err(|error| self.unreadable(error))?;
+        self.wrong.extend(outputs.first_offences.iter().cloned());
+        self.wrong.extend(too_few(outputs.answers, self.samples));
+        let passes = self.wrong.is_empty() && outputs.holds();
+        Ok(AuditVerification {
+            test: TestMode::Test06,
+            file: "verify_accuracy.txt",
+            text: outputs.text(passes),
+            wrong: self.wrong,
+            not_judged: None,
+            headline: format!("TEST06 {}: {} answers looked at", verdict(passes), outputs.answers),
+        })
+    }
+
+    fn test07(mut self, exact_match: Option<Test07Score>) -> Result<AuditVerification, VerifyError> {
+        let is_made_up = self.record.dataset.synthetic;
+        let score = match exact_match.ok_or(VerifyError::NoScore)? {
+            Test07Score::ExactMatch(score) => Some(score),
+            Test07Score::Unscored if is_made_up => None,
+            Test07Score::Unscored => return Err(VerifyError::NotScored),
+        };
+        let lengths = self.lengths()?;
+        self.wrong.extend(too_few(lengths.count, self.samples));
+        let audit = self.resolved.benchmark.audits.get(&TestMode::Test07);
+        let least = audit.and_then(|audit| audit.exact_match).unwrap_or_default().min.unwrap_or(0.0);
+        let score_text = score.map_or_else(|| "not computed".to_owned(), |score| score.to_string());
+        let passes_score = score.is_some_and(|score| score >= least);
+        if !is_made_up && !passes_score {
+            self.wrong.push(format!("exact match is {score_text}, less than {least}"));
         }
-        TestMode::Test07 => {
-            let score = match exact_match.ok_or(VerifyError::NoScore)? {
-                Test07Score::ExactMatch(score) => Some(score),
-                Test07Score::Unscored if is_made_up => None,
-                Test07Score::Unscored => return Err(VerifyError::NotScored),
-            };
-            let lengths = AnswerLengths::of(answers()?).map_err(of_log)?;
-            wrong.extend(too_few(lengths.count, samples));
-            let bounds =
-                found.benchmark.audits.get(&TestMode::Test07).and_then(|audit| audit.exact_match).unwrap_or_default();
-            let least = bounds.min.unwrap_or(0.0);
-            let score_text = score.map_or_else(|| "not computed".to_owned(), |score| score.to_string());
-            let passes_score = score.is_some_and(|score| score >= least);
-            if !is_made_up && !passes_score {
-                wrong.push(format!("exact match is {score_text}, less than {least}"));
-            }
-            let outcome = Outcome::of(&wrong, is_made_up);
-            let check = match (is_made_up, passes_score) {
-                (true, _) => "Not judged",
-                (false, true) => "True",
-                (false, false) => "False",
-            };
-            let not_judged = is_made_up
-                .then(|| format!("exact match, {score_text} of at least {least}: the answers are to made-up samples"));
-            let text = format!(
-                "'exact_match': {score_text}\n\nTEST07 Verification Summary\nAccuracy score: {score_text}\nAccuracy threshold: {least}\n\
-                 Accuracy check pass: {check}\n{}TEST {}\n",
-                note(not_judged.as_deref()),
-                outcome.line()
-            );
-            let headline = format!(
-                "TEST07 {}: exact match {score_text} of at least {least}, {} answers",
-                outcome.verb(),
-                lengths.count
-            );
-            let file = "verify_accuracy.txt";
-            Ok(AuditVerification { test: test_record.mode, file, text, wrong, not_judged, headline })
-        }
-        TestMode::Test09 => {
-            let lengths = AnswerLengths::of(answers()?).map_err(of_log)?;
-            let bounds =
-                found.benchmark.audits.get(&TestMode::Test09).and_then(|audit| audit.output_tokens).unwrap_or_default();
-            wrong.extend(lengths.mean_violation(bounds).filter(|_| !is_made_up || lengths.count == 0));
-            wrong.extend(too_few(lengths.count, samples));
-            let outcome = Outcome::of(&wrong, is_made_up);
-            let mean = lengths.mean().unwrap_or(0.0);
-            let headline =
-                format!("TEST09 {}: {mean:.2} tokens on average of {} answers", outcome.verb(), lengths.count);
-            let not_judged = is_made_up.then(|| {
-                format!("the mean length, {mean:.2} tokens: the lengths of answers to made-up samples are made up")
-            });
-            let text = lengths.text(bounds, &note(not_judged.as_deref()), outcome.line(), !is_made_up);
-            let file = "verify_output_len.txt";
-            Ok(AuditVerification { test: test_record.mode, file, text, wrong, not_judged, headline })
-        }
+        let outcome = Outcome::of(&self.wrong, is_made_up);
+        let check = match (is_made_up, passes_score) {
+            (true, _) => "Not judged",
+            (false, true) => "True",
+            (false, false) => "False",
+        };
+        let not_judged = is_made_up
+            .then(|| format!("exact match, {score_text} of at least {least}: the answers are to made-up samples"));
+        let text = format!(
+            "'exact_match': {score_text}\n\nTEST07 Verification Summary\nAccuracy score: {score_text}\nAccuracy threshold: {least}\n\
+             Accuracy check pass: {check}\n{}TEST {}\n",
+            note(not_judged.as_deref()),
+            outcome.line()
+        );
+        let headline = format!(
+            "TEST07 {}: exact match {score_text} of at least {least}, {} answers",
+            outcome.verb(),
+            lengths.count
+        );
+        let (test, file, wrong) = (TestMode::Test07, "verify_accuracy.txt", self.wrong);
+        Ok(AuditVerification { test, file, text, wrong, not_judged, headline })
+    }
+
+    fn test09(mut self) -> Result<AuditVerification, VerifyError> {
+        let is_made_up = self.record.dataset.synthetic;
+        let lengths = self.lengths()?;
+        let audit = self.resolved.benchmark.audits.get(&TestMode::Test09);
+        let bounds = audit.and_then(|audit| audit.output_tokens).unwrap_or_default();
+        self.wrong.extend(lengths.mean_violation(bounds).filter(|_| !is_made_up || lengths.count == 0));
+        self.wrong.extend(too_few(lengths.count, self.samples));
+        let outcome = Outcome::of(&self.wrong, is_made_up);
+        let mean = lengths.mean().unwrap_or(0.0);
+        let headline = format!("TEST09 {}: {mean:.2} tokens on average of {} answers", outcome.verb(), lengths.count);
+        let not_judged = is_made_up.then(|| {
+            format!("the mean length, {mean:.2} tokens: the lengths of answers to made-up samples are made up")
+        });
+        let text = lengths.text(bounds, &note(not_judged.as_deref()), outcome.line(), !is_made_up);
+        let (test, file, wrong) = (TestMode::Test09, "verify_output_len.txt", self.wrong);
+        Ok(AuditVerification { test, file, text, wrong, not_judged, headline })
     }
 }
 
