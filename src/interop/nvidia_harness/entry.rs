@@ -94,11 +94,6 @@ pub(super) fn entry(
 ) -> StageEntry {
     let own_system = setting.fields.get("system").and_then(ConfigValue::last).map(str::to_owned);
     let system = own_system.or_else(|| system.map(str::to_owned)).unwrap_or_default();
-    let mut leave = |word: String, why: String, builder: &mut TranslationBuilder| {
-        if reported.insert(word.clone()) {
-            builder.push_untranslated(word, why);
-        }
-    };
     let mut value = Map::new();
     match machine(&system) {
         Some(machine) => {
@@ -111,31 +106,78 @@ pub(super) fn entry(
     }
     let gpus = value.get("machine").and_then(|machine| machine["gpus"].as_u64()).unwrap_or(1);
     let mut build = flags(setting, "trtllm_build_flags");
-    let whole = |name: &str| setting.fields.get(name).map(ConfigValue::json).and_then(|found| found.as_u64());
-    let mut parallel = |field: &str| {
-        let inside = build.shift_remove(field).and_then(|found| found.as_u64());
-        whole(field).or(inside).unwrap_or(1).max(1)
-    };
-    let (tp, pp) = (parallel("tensor_parallelism"), parallel("pipeline_parallelism"));
+    let (tp, pp) = parallelism(setting, &mut build);
     value.insert("tensor_parallelism".to_owned(), json!(tp));
     value.insert("pipeline_parallelism".to_owned(), json!(pp));
-    let precision = match setting.fields.get("precision").and_then(ConfigValue::last) {
+    value.insert("precision".to_owned(), json!(precision(setting)));
+    value.insert("checkpoint_flags".to_owned(), Value::Object(flags(setting, "trtllm_checkpoint_flags")));
+    let benchmark = batch_size(setting, &mut build);
+    value.insert("build_flags".to_owned(), Value::Object(build));
+    let mut untranslated = Untranslated { reported, builder };
+    value.insert("runtime_flags".to_owned(), Value::Object(runtime_flags(setting, &mut untranslated)));
+    value.extend(server_counts(setting, (gpus / (tp * pp)).max(1)));
+    let Rates { user_conf, targets } = rates(setting, &mut untranslated);
+    let scenario = scenario(setting, &targets);
+    value.extend(targets);
+    value.insert("user_conf".to_owned(), Value::Object(user_conf));
+    if setting.is_max_q {
+        untranslated.push(
+            "PowerSetting.MaxQ".to_owned(),
+            "a run with power measurement is not made here; the settings are".to_owned(),
+        );
+    }
+    StageEntry { value, benchmark, scenario }
+}
+
+/// What a config has and a manifest has no place for. Each is reported once.
+struct Untranslated<'a> {
+    reported: &'a mut BTreeSet<String>,
+    builder: &'a mut TranslationBuilder,
+}
+
+impl Untranslated<'_> {
+    fn push(&mut self, field: String, why: String) {
+        if self.reported.insert(field.clone()) {
+            self.builder.push_untranslated(field, why);
+        }
+    }
+}
+
+fn whole(setting: &ConfigSetting, field: &str) -> Option<u64> {
+    setting.fields.get(field).map(ConfigValue::json).and_then(|found| found.as_u64())
+}
+
+/// Tensor and pipeline parallelism; they may stand among the flags of the build, which are then without them.
+fn parallelism(setting: &ConfigSetting, build: &mut Map<String, Value>) -> (u64, u64) {
+    let mut parallel = |field: &str| {
+        let inside = build.shift_remove(field).and_then(|found| found.as_u64());
+        whole(setting, field).or(inside).unwrap_or(1).max(1)
+    };
+    (parallel("tensor_parallelism"), parallel("pipeline_parallelism"))
+}
+
+fn precision(setting: &ConfigSetting) -> String {
+    match setting.fields.get("precision").and_then(ConfigValue::last) {
         Some(precision) => precision.to_lowercase(),
         None if setting.fields.get("use_fp8").map(ConfigValue::json) == Some(json!(true)) => "fp8".to_owned(),
         None => "fp16".to_owned(),
-    };
-    value.insert("precision".to_owned(), json!(precision));
-    value.insert("checkpoint_flags".to_owned(), Value::Object(flags(setting, "trtllm_checkpoint_flags")));
-    let mut benchmark = None;
+    }
+}
+
+/// Puts the batch size into the flags of the build. Returns the benchmark, where the batch size has its name.
+fn batch_size(setting: &ConfigSetting, build: &mut Map<String, Value>) -> Option<String> {
     if let Some(Value::Object(batch)) = setting.fields.get("gpu_batch_size").map(ConfigValue::json) {
-        if let Some((name, size)) = batch.iter().next() {
-            benchmark = Some(name.clone());
-            build.insert("max_batch_size".to_owned(), size.clone());
-        }
-    } else if let Some(size) = whole("gpu_batch_size") {
+        let (name, size) = batch.into_iter().next()?;
+        build.insert("max_batch_size".to_owned(), size);
+        return Some(name);
+    }
+    if let Some(size) = whole(setting, "gpu_batch_size") {
         build.insert("max_batch_size".to_owned(), json!(size));
     }
-    value.insert("build_flags".to_owned(), Value::Object(build));
+    None
+}
+
+fn runtime_flags(setting: &ConfigSetting, untranslated: &mut Untranslated<'_>) -> Map<String, Value> {
     let mut runtime = Map::new();
     for (flag, given) in flags(setting, "trtllm_runtime_flags") {
         if RUNTIME_FLAGS.contains(&flag.as_str()) {
@@ -145,70 +187,76 @@ pub(super) fn entry(
                 Some(name) => format!("no config.pbtxt has a place for it; did you mean `{name}`?"),
                 None => "no config.pbtxt has a place for it: another executor takes it".to_owned(),
             };
-            leave(format!("trtllm_runtime_flags.{flag}"), why, builder);
+            untranslated.push(format!("trtllm_runtime_flags.{flag}"), why);
         }
     }
-    value.insert("runtime_flags".to_owned(), Value::Object(runtime));
+    runtime
+}
+
+/// Servers, and the clients of each.
+fn server_counts(setting: &ConfigSetting, replicas: u64) -> Map<String, Value> {
     let is_triton = setting.harness == "Triton";
     // Without servers of its own, a replica of the engine is one server.
-    let usual = if is_triton { 1 } else { (gpus / (tp * pp)).max(1) };
-    value.insert("triton_num_servers".to_owned(), json!(whole("triton_num_servers").unwrap_or(usual)));
-    for field in ["triton_num_frontends_per_model", "triton_num_clients_per_frontend"] {
-        value.insert(field.to_owned(), json!(whole(field).unwrap_or(1)));
-    }
-    let mut conf = Map::new();
-    let mut rates = Vec::new();
+    let servers = if is_triton { 1 } else { replicas };
+    [("triton_num_servers", servers), ("triton_num_frontends_per_model", 1), ("triton_num_clients_per_frontend", 1)]
+        .into_iter()
+        .map(|(field, usual)| (field.to_owned(), json!(whole(setting, field).unwrap_or(usual))))
+        .collect()
+}
+
+/// The settings of LoadGen in a config.
+struct Rates {
+    user_conf: Map<String, Value>,
+    /// `server_qps`, `offline_qps`.
+    targets: Map<String, Value>,
+}
+
+/// Reads LoadGen's settings, and reports the fields that have no place.
+fn rates(setting: &ConfigSetting, untranslated: &mut Untranslated<'_>) -> Rates {
+    let mut rates = Rates { user_conf: Map::new(), targets: Map::new() };
     for (field, given) in &setting.fields {
         match field.as_str() {
-            "server_target_qps" | "offline_expected_qps" => {
-                rates.push(field.as_str());
-                value.insert(
-                    if field.starts_with("server") { "server_qps" } else { "offline_qps" }.to_owned(),
-                    given.json(),
-                );
+            "server_target_qps" => {
+                rates.targets.insert("server_qps".to_owned(), given.json());
+            }
+            "offline_expected_qps" => {
+                rates.targets.insert("offline_qps".to_owned(), given.json());
             }
             name if USER_CONF.contains(&name) => {
-                conf.insert(name.to_owned(), given.json());
+                rates.user_conf.insert(name.to_owned(), given.json());
             }
-            "triton_num_models_per_server" | "triton_num_clients_per_server" => {
-                leave(
-                    field.clone(),
-                    "copies in a server follow from its GPUs; clients are `triton_num_clients_per_frontend`".to_owned(),
-                    builder,
-                );
-            }
+            "triton_num_models_per_server" | "triton_num_clients_per_server" => untranslated.push(
+                field.clone(),
+                "copies in a server follow from its GPUs; clients are `triton_num_clients_per_frontend`".to_owned(),
+            ),
             name if READ.contains(&name) || ALWAYS_SET.contains(&name) => {}
             name => {
                 if let Some((_, why)) = UNTRANSLATED.iter().find(|(known, _)| *known == name) {
-                    leave(format!("{field}: {}", short(&given.json())), (*why).to_owned(), builder);
+                    untranslated.push(format!("{field}: {}", short(&given.json())), (*why).to_owned());
                     continue;
                 }
                 let known = UNTRANSLATED.iter().map(|(known, _)| *known).chain(ALWAYS_SET).chain(USER_CONF).chain(READ);
                 let near = nearest(name, known).map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
-                leave(field.clone(), format!("no field of language models that is known here{near}"), builder);
+                untranslated.push(field.clone(), format!("no field of language models that is known here{near}"));
             }
         }
     }
-    value.insert("user_conf".to_owned(), Value::Object(conf));
-    if setting.is_max_q {
-        leave(
-            "PowerSetting.MaxQ".to_owned(),
-            "a run with power measurement is not made here; the settings are".to_owned(),
-            builder,
-        );
-    }
-    let scenario = match setting.fields.get("scenario").and_then(ConfigValue::last) {
+    rates
+}
+
+/// As it is named, or as the only target shows it.
+fn scenario(setting: &ConfigSetting, targets: &Map<String, Value>) -> Option<&'static str> {
+    match setting.fields.get("scenario").and_then(ConfigValue::last) {
         Some("Offline") => Some("offline"),
         Some("Server") => Some("server"),
         Some("Interactive") => Some("interactive"),
         Some("SingleStream") => Some("single_stream"),
-        _ => match rates.as_slice() {
-            ["offline_expected_qps"] => Some("offline"),
-            ["server_target_qps"] => Some("server"),
+        _ => match targets.keys().map(String::as_str).collect::<Vec<_>>().as_slice() {
+            ["offline_qps"] => Some("offline"),
+            ["server_qps"] => Some("server"),
             _ => None,
         },
-    };
-    StageEntry { value, benchmark, scenario }
+    }
 }
 
 fn flags(setting: &ConfigSetting, field: &str) -> Map<String, Value> {
