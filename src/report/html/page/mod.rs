@@ -6,6 +6,7 @@ use minijinja::value::Serde;
 use minijinja::{Value as Safe, context};
 use serde::Serialize;
 
+use super::block::Block;
 use super::metric_row::COLUMNS;
 use super::natural_order::natural_order;
 use super::page_top::PageTop;
@@ -128,30 +129,16 @@ pub fn render(
             }),
             compared => Serde(compared),
             verdicts => verdicts(&benches, &sections),
-            overlaid => overlaid.iter().skip(1).map(|svg| Safe::from_safe_string(svg.clone())).collect::<Vec<_>>(),
-            sweeps => sections.iter().map(|sweep| context! {
-                plots => sweep.plots.iter().skip(shown_above).map(|svg| Safe::from_safe_string(svg.clone())).collect::<Vec<_>>(),
-                ..Safe::from(Serde(sweep))
-            }).collect::<Vec<_>>(),
-            results => benches.iter().map(|bench| context! {
-                task => &bench.task, verdict => &bench.verdict, tone => bench.tone, row => &bench.row,
-                loadgen_mode => &bench.loadgen_mode,
-            }).collect::<Vec<_>>(),
+            overlaid => safe(overlaid.get(1..).unwrap_or_default()),
+            sweeps => sections.iter().map(|sweep| sweep_values(sweep, shown_above)).collect::<Vec<_>>(),
+            results => benches.iter().map(result_row).collect::<Vec<_>>(),
             result_columns => bench::ROW,
             results_total => benches.len(),
             took => run_state.finished.map(|end| duration_text(end.seconds)),
             tally => Serde(run_state.tally),
             total => counted(total, "task"),
             not_needed,
-            benches => benches.iter().take(DETAILED).map(|bench| context! {
-                plots => safe(&bench.plots),
-                blocks => bench.blocks.iter().map(|block| context! {
-                    plots => safe(&block.plots),
-                    ..Safe::from(Serde(block))
-                }).collect::<Vec<_>>(),
-                server_plots => safe(bench.server.as_ref().map_or(&[][..], |server| &server.plots)),
-                ..Safe::from(Serde(bench))
-            }).collect::<Vec<_>>(),
+            benches => benches.iter().take(DETAILED).map(bench_values).collect::<Vec<_>>(),
             columns => COLUMNS,
             troubles => Serde(failures(run_state)),
             gantt => gantt.map(Safe::from_safe_string),
@@ -163,16 +150,47 @@ pub fn render(
             cached_total => run_state.of(TaskPhase::Cached).count(),
             cached_at_once => run_state.cached_at_once,
             with_keys => !about.keys.is_empty(),
-            notices => run_state.notices.iter().map(|notice| {
-                let about = notice.task.as_ref().map(|task| format!("{task}: ")).unwrap_or_default();
-                format!("{about}{}", clean(&notice.text))
-            }).collect::<Vec<_>>(),
+            notices => notices(run_state),
             params => typed(if run_state.params.is_empty() { &plan.params } else { &run_state.params }),
             versions => &about.versions,
             manifest_path => &about.manifest_path,
             manifest => &about.manifest,
         },
     )
+}
+
+/// A sweep, without the first plots: they are shown above it.
+fn sweep_values(sweep: &sweep::SweepSection, shown_above: usize) -> Safe {
+    let plots = safe(sweep.plots.get(shown_above..).unwrap_or_default());
+    context! { plots, ..Safe::from(Serde(sweep)) }
+}
+
+/// A row of the table of results.
+fn result_row(bench: &bench::BenchSection) -> Safe {
+    context! {
+        task => &bench.task, verdict => &bench.verdict, tone => bench.tone, row => &bench.row,
+        loadgen_mode => &bench.loadgen_mode,
+    }
+}
+
+/// A benchmark with all its numbers.
+fn bench_values(bench: &bench::BenchSection) -> Safe {
+    let block = |block: &Block| context! { plots => safe(&block.plots), ..Safe::from(Serde(block)) };
+    context! {
+        plots => safe(&bench.plots),
+        blocks => bench.blocks.iter().map(block).collect::<Vec<_>>(),
+        server_plots => safe(bench.server.as_ref().map_or(&[][..], |server| &server.plots)),
+        ..Safe::from(Serde(bench))
+    }
+}
+
+fn notices(run_state: &RunState) -> Vec<String> {
+    let mut lines = Vec::new();
+    for notice in &run_state.notices {
+        let about = notice.task.as_ref().map(|task| format!("{task}: ")).unwrap_or_default();
+        lines.push(format!("{about}{}", clean(&notice.text)));
+    }
+    lines
 }
 
 /// What comparisons of this run found: for each its task, and its line.
