@@ -6,7 +6,7 @@ use indexmap::IndexMap;
 
 use super::catalog_keys::check_catalog_keys;
 use super::expression::Expressions;
-use super::expression_paths::paths_in_node;
+use super::expression_paths::{ExpressionPath, paths_in_node};
 use super::expression_stack::on_expression_stack;
 use super::faulty_parts::FaultyParts;
 use super::library::FileId;
@@ -115,25 +115,11 @@ impl Loader {
         } else {
             Vec::new()
         };
-        let mut has_unknown_keys = false;
-        let mut faulty = FaultyParts::default();
-        if let Some(root) = is_complete.then_some(&root) {
-            let key = root.map().and_then(|map| map.values().next()).map_or(&root.span, |entry| &entry.key);
-            check(root, value_shape::document(), "", key, TemplatePolicy::InStages, &mut self.found);
-            if self.found.has_errors() {
-                faulty_stages(root, &mut faulty);
-            }
-            self.names(root);
-            let before = self.found.len();
-            let catalogs = std::mem::take(&mut self.catalogs);
-            if !catalogs.is_empty() && !overrides.is_empty() {
-                paths_in_node(root, &mut paths);
-            }
-            for catalog in &catalogs {
-                check_catalog_keys(catalog, &paths, &mut self.found);
-            }
-            has_unknown_keys = self.found.len() > before;
+        if !overrides.is_empty() && !self.catalogs.is_empty() {
+            paths_in_node(&root, &mut paths);
         }
+        let mut faulty = FaultyParts::default();
+        let has_unknown_keys = is_complete && self.check_complete(&root, &paths, &mut faulty);
         let map = root.map()?;
         let section = |name: &str| map.get(name).and_then(|entry| entry.node.map()).cloned().unwrap_or_default();
         let expressions = Expressions::new();
@@ -163,9 +149,7 @@ impl Loader {
             return None;
         }
         let text = |name: &str| map.get(name).and_then(|entry| entry.node.text()).map(str::to_owned);
-        let fallback = file.rel.trim_end_matches(".yaml").trim_end_matches("/pipeline");
-        let fallback = fallback.rsplit('/').next().unwrap_or(fallback).to_owned();
-        let (name, about) = (text("name").unwrap_or(fallback), text("about"));
+        let (name, about) = (text("name").unwrap_or_else(|| usual_name(file)), text("about"));
         // Moved, not copied: they may be many.
         let stages = match root.tree {
             NodeValue::Map(mut map) => map.swap_remove("stages").map(|entry| entry.node.tree),
@@ -185,6 +169,22 @@ impl Loader {
             sources: std::mem::take(&mut self.sources),
             env,
         })
+    }
+
+    /// Checks a document whose catalogs are chosen, and them. `paths`: those of its expressions. Returns whether a catalog has a key
+    /// that none of them reads.
+    fn check_complete(&mut self, root: &Node, paths: &[ExpressionPath], faulty: &mut FaultyParts) -> bool {
+        let key = root.map().and_then(|map| map.values().next()).map_or(&root.span, |entry| &entry.key);
+        check(root, value_shape::document(), "", key, TemplatePolicy::InStages, &mut self.found);
+        if self.found.has_errors() {
+            faulty_stages(root, faulty);
+        }
+        self.names(root);
+        let before = self.found.len();
+        for catalog in &std::mem::take(&mut self.catalogs) {
+            check_catalog_keys(catalog, paths, &mut self.found);
+        }
+        self.found.len() > before
     }
 
     /// All errors. What is wrong with a value that stands for one that was misread is no error of its own.
@@ -505,6 +505,12 @@ fn check_param(name: &str, entry: &MapEntry, found: &mut Diagnostics) {
     {
         check(&entry.node, shape, &format!("params.{name}"), &entry.key, TemplatePolicy::Done, found);
     }
+}
+
+/// Of a manifest that sets no `name`: that of its file, or of the folder of a `pipeline.yaml`.
+fn usual_name(file: &FileId) -> String {
+    let path = file.rel.trim_end_matches(".yaml").trim_end_matches("/pipeline");
+    path.rsplit('/').next().unwrap_or(path).to_owned()
 }
 
 /// The stages that have an error, and among them those whose kind is not known.
