@@ -7,7 +7,7 @@ use super::command_line::options::{Opt, ParsedLine, one, read_known};
 use super::command_line::program::Env;
 use super::command_line::translation::{Translation, TranslationBuilder, manifest};
 use super::command_line::translation_error::TranslationError;
-use super::trtllm_serve::visible;
+use super::command_line::visible_gpus::visible;
 use super::typed_server::TypedServer;
 
 /// A program that serves a model.

@@ -6,6 +6,7 @@ use crate::interop::command_line::options::{Opt, flag, one, read};
 use crate::interop::command_line::program::Env;
 use crate::interop::command_line::translation::{Translation, TranslationBuilder, manifest};
 use crate::interop::command_line::translation_error::TranslationError;
+use crate::interop::command_line::visible_gpus::visible;
 use crate::interop::command_server::ServerProgram;
 
 const SERVE: &str = "trtllm-serve";
@@ -145,15 +146,5 @@ impl ServeStage {
         env.put_into(&mut stage);
         stage.insert("serve".to_owned(), json!({"trtllm_serve": self.keys}));
         Value::Object(stage)
-    }
-}
-
-/// The lease decides which GPUs are visible.
-pub(in crate::interop) fn visible(env: &Env, builder: &mut TranslationBuilder) {
-    if env.has("CUDA_VISIBLE_DEVICES") {
-        builder.push_untranslated(
-            "CUDA_VISIBLE_DEVICES=…",
-            "as many as the model needs are leased; `regatta run … --gpus` selects them",
-        );
     }
 }

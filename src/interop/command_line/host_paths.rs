@@ -49,7 +49,7 @@ fn read_mounts<'a>(mounts: impl Iterator<Item = &'a str>) -> Vec<(String, String
 }
 
 /// Programs look their paths up where the stage's container has them; what a stage reads itself is on the host.
-pub(super) fn on_the_host(translation: &mut Translation) {
+pub(in crate::interop) fn on_the_host(translation: &mut Translation) {
     let mut unknown: Vec<UnknownValue> = Vec::new();
     for stage in translation.kind.stages_mut() {
         let Some(mounts) = stage.get("container").and_then(Value::as_object).map(mounts).or_else(|| step_mounts(stage))

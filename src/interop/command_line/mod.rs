@@ -1,31 +1,24 @@
 //! Other tools' command lines and scripts, read as text: what each argument means here, and what has no place.
 //!
-//! Nothing is run, and no file is opened but those with the settings of a `vllm bench sweep` or of a `trtllm-bench`. Every argument of a line ends in one of three places: in what is done here, in the
-//! notes (carried over, and not quite the same), or in what was left, with why. An unknown argument is an error.
+//! Nothing is run, and no file is opened but those with the settings of a `vllm bench sweep` or of a `trtllm-bench`. Every argument
+//! of a line ends in one of three places: in what is done here, in the notes (carried over, and not quite the same), or in what was
+//! left, with why. An unknown argument is an error. No tool is named here: `translate` has the table of them.
 
-mod command;
-mod connections;
+pub(super) mod connections;
 pub(super) mod conversations;
 pub(super) mod host_paths;
 pub(super) mod json_number;
-mod line;
 pub(super) mod load;
-mod loops;
-mod no_meaning;
 pub(super) mod options;
-mod prefix;
 pub(super) mod program;
 pub(super) mod python;
-mod script;
-mod shell;
+pub(super) mod shell;
 pub(super) mod stage_container;
-mod stage_names;
 pub(super) mod translated_bench;
 pub(super) mod translation;
 pub(super) mod translation_error;
+pub(super) mod visible_gpus;
 
-pub use line::read_line;
-pub use script::read_script;
 pub use shell::{UnknownNumber, UnknownValue};
 pub use translated_bench::{Sweep, TranslatedBench};
 pub use translation::{

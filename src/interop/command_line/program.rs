@@ -42,7 +42,7 @@ impl Env {
 }
 
 /// Brings up the ranks of TensorRT-LLM.
-pub(super) const LAUNCHER: &str = "trtllm-llmapi-launch";
+pub(in crate::interop) const LAUNCHER: &str = "trtllm-llmapi-launch";
 /// Prefixes of a command that do not change what it does, with the options that they take.
 #[rustfmt::skip]
 static AROUND: &[(&str, &[Opt])] = &[
@@ -99,7 +99,7 @@ static MPI: &[Opt] = &[
 ];
 
 /// A command without what stands around it.
-pub(super) struct Program<'a> {
+pub(in crate::interop) struct Program<'a> {
     pub env: Env,
     /// As it was written; the script or module where Python runs one.
     pub path: &'a str,
@@ -111,7 +111,7 @@ pub(super) struct Program<'a> {
 }
 
 /// Variables in front, launchers, and the tool with its arguments.
-pub(super) fn program(words: &[String]) -> Result<Program<'_>, TranslationError> {
+pub(in crate::interop) fn program(words: &[String]) -> Result<Program<'_>, TranslationError> {
     let mut env = Env::default();
     let mut around: Vec<Vec<String>> = Vec::new();
     let mut rest = words;

@@ -64,7 +64,7 @@ pub enum TranslationKind {
 
 impl TranslationKind {
     /// Whether it has a variable of this name: in the environment of a stage, as a secret, or in a command.
-    pub(super) fn mentions(&self, name: &str) -> bool {
+    pub(in crate::interop) fn mentions(&self, name: &str) -> bool {
         let word = json!(name).to_string();
         let in_stages = |stages: &Map<String, Value>| stages.values().any(|stage| stage.to_string().contains(&word));
         let in_bench = |bench: &TranslatedBench| bench.args.iter().any(|argument| argument == name);

@@ -19,7 +19,7 @@ impl TranslationError {
     }
 
     /// The programs that are not known here.
-    pub(super) fn unknown_programs(&self) -> impl Iterator<Item = &str> {
+    pub(in crate::interop) fn unknown_programs(&self) -> impl Iterator<Item = &str> {
         self.problems.iter().filter_map(|problem| match &problem.kind {
             ProblemKind::UnknownProgram { name, .. } => Some(name.as_str()),
             _ => None,
@@ -27,7 +27,7 @@ impl TranslationError {
     }
 
     /// Whether it is only that a program is not known here.
-    pub(super) fn has_unknown_program(&self) -> bool {
+    pub(in crate::interop) fn has_unknown_program(&self) -> bool {
         self.unknown_programs().next().is_some()
     }
 }

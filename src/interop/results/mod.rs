@@ -1,23 +1,7 @@
-//! Result files: which tool wrote a file and what is in it ([`import`]), and a run in the formats of other tools ([`export`]).
+//! What result files of several tools have in common: numbers and requests that were read, a file to write, what was measured on.
 
-mod export_error;
 pub(super) mod exported;
 pub(super) mod identity;
 pub(super) mod imported;
-mod imported_sweep;
-#[cfg(feature = "parquet")]
-mod parquet;
-#[cfg(not(feature = "parquet"))]
-#[path = "parquet_left_out.rs"]
-mod parquet;
-mod read;
-mod request_columns;
-mod timeslices;
-mod write;
 
-pub use export_error::ExportError;
 pub use exported::{ExportFile, Exported};
-pub use imported_sweep::{ImportedSweep, LocatedRun, import_sweep};
-pub use read::{ImportError, ImportSource, Imported, import, import_runs};
-pub use request_columns::{COLUMNS, Column, schema as requests_schema};
-pub use write::{ExportFormat, export};

@@ -7,7 +7,8 @@ use crate::interop::command_line::options::{GivenOption, Opt, ParsedLine, flag, 
 use crate::interop::command_line::program::Env;
 use crate::interop::command_line::translation::{Translation, TranslationBuilder, manifest};
 use crate::interop::command_line::translation_error::TranslationError;
-use crate::interop::trtllm_serve::{ServeStage, visible};
+use crate::interop::command_line::visible_gpus::visible;
+use crate::interop::trtllm_serve::ServeStage;
 
 const BENCH: &str = "trtllm-bench";
 

@@ -6,7 +6,7 @@ use crate::interop::command_line::options::ParsedLine;
 use crate::interop::command_line::program::Env;
 use crate::interop::command_line::translation::{Translation, TranslationBuilder, manifest};
 use crate::interop::command_line::translation_error::TranslationError;
-use crate::interop::trtllm_serve::visible;
+use crate::interop::command_line::visible_gpus::visible;
 
 const BENCH: &str = "trtllm-bench";
 

@@ -11,7 +11,7 @@ use crate::interop::command_line::translation::{
     ScriptBench, TranslatedScript, Translation, TranslationBuilder, TranslationKind,
 };
 use crate::interop::command_line::translation_error::TranslationError;
-use crate::interop::trtllm_serve::visible;
+use crate::interop::command_line::visible_gpus::visible;
 
 /// Options of the benchmarks; all others are the engine's, which `vllm serve` takes, too.
 #[rustfmt::skip]

@@ -13,11 +13,11 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::Type;
 
 use super::export_error::ExportError;
-use super::exported::Exported;
-use super::identity;
 use super::request_columns::{COLUMNS, Column, ColumnSource};
 use crate::harness::RequestRecord;
 use crate::interop::metrics::MeasuredRun;
+use crate::interop::results::exported::Exported;
+use crate::interop::results::identity;
 
 /// Rows in one group.
 const GROUP: usize = 65_536;

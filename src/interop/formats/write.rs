@@ -3,10 +3,10 @@
 //! What cannot be known from a run is left out of the files and named in [`Exported::left_out`]; nothing is invented.
 
 use super::export_error::ExportError;
-use super::exported::Exported;
 use super::{parquet, timeslices};
 use crate::harness::RequestRecord;
 use crate::interop::metrics::MeasuredRun;
+use crate::interop::results::exported::Exported;
 use crate::interop::{aiperf, benchmark_report, genai_perf, mlflow, perf_analyzer, vllm};
 
 /// The file format to write.

@@ -8,12 +8,12 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
-use super::imported::{ImportedNumbers, ImportedRequests, SERVER};
 use super::imported_sweep::stated_level;
 use crate::interop::metrics::{
     ImportOrigin, ImportedCounts, ImportedMetric, ImportedResult, ImportedTokens, ImportedVerdict, MeasuredResult,
     MeasuredRun, MetricConcept, MetricMeaning, MetricStats, RequestTrace, Tool,
 };
+use crate::interop::results::imported::{ImportedNumbers, ImportedRequests, SERVER};
 use crate::interop::{aiperf, benchmark_report, genai_perf, guidellm, loadgen, perf_analyzer, trtllm_bench, vllm};
 
 /// One imported run.

@@ -5,12 +5,12 @@ use std::path::Path;
 
 use super::no_meaning::no_meaning;
 use super::prefix::{keep, need_own_line};
-use super::program::{Env, Program, program};
 use super::script::read_commands;
-use super::translation::{Translation, TranslationBuilder, TranslationKind};
-use super::translation_error::{ProblemKind, TranslationError};
 use crate::diag::did_you_mean;
 use crate::files::read_text_up_to;
+use crate::interop::command_line::program::{Env, Program, program};
+use crate::interop::command_line::translation::{Translation, TranslationBuilder, TranslationKind};
+use crate::interop::command_line::translation_error::{ProblemKind, TranslationError};
 use crate::interop::nvidia_harness::run_args;
 use crate::interop::tensorrt_llm::{convert_checkpoint, trtllm_build};
 use crate::interop::triton_backend::{

@@ -1,10 +1,10 @@
 //! A pasted command line: one command, or several with `&&` between them.
 
 use super::command::{Surroundings, translate};
-use super::host_paths::on_the_host;
 use super::script::read_commands;
-use super::translation::Translation;
-use super::translation_error::TranslationError;
+use crate::interop::command_line::host_paths::on_the_host;
+use crate::interop::command_line::translation::Translation;
+use crate::interop::command_line::translation_error::TranslationError;
 
 /// What a command line of another tool means here; on error everything that is wrong with it.
 pub fn read_line(words: &[String]) -> Result<Translation, TranslationError> {

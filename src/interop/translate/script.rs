@@ -6,18 +6,21 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value, json};
 
 use super::command::{NOT_RUN, Surroundings, TOOLS, translate};
-use super::connections::{StartedServer, TargetMatch, match_target, read_outputs};
-use super::host_paths::on_the_host;
 use super::loops::{end_of_loop, for_loop, waiting_loop};
 use super::no_meaning::no_meaning;
-use super::program::{assignment, program};
-use super::shell::{UnknownValue, Variables, WrittenCommand, as_written, split, without_prompts};
-use super::stage_container::put_container;
 use super::stage_names::{unique, with_unique_names};
-use super::translation::{
-    RunLine, ScriptBench, TranslatedScript, Translation, TranslationBuilder, TranslationKind, UntranslatedOption,
+use crate::interop::command_line::connections::{StartedServer, TargetMatch, match_target, read_outputs};
+use crate::interop::command_line::host_paths::on_the_host;
+use crate::interop::command_line::program::{assignment, program};
+use crate::interop::command_line::shell::{
+    UnknownValue, Variables, WrittenCommand, as_written, split, without_prompts,
 };
-use super::translation_error::{ProblemKind, TranslationError, TranslationProblem};
+use crate::interop::command_line::stage_container::put_container;
+use crate::interop::command_line::translation::{
+    RunLine, RunSetting, ScriptBench, TranslatedScript, Translation, TranslationBuilder, TranslationKind,
+    UntranslatedOption,
+};
+use crate::interop::command_line::translation_error::{ProblemKind, TranslationError, TranslationProblem};
 use crate::interop::nvidia_smi;
 use crate::interop::slurm::directives;
 use crate::interop::triton_backend::fill_template::{self, FilledFile};
@@ -365,7 +368,7 @@ impl Script {
         let Some(last) = self.whole.runs.last_mut().filter(|last| last.manifests == run.manifests) else {
             return self.whole.runs.push(run);
         };
-        let is_same = |one: &super::RunSetting, other: &super::RunSetting| one.names == other.names;
+        let is_same = |one: &RunSetting, other: &RunSetting| one.names == other.names;
         let contradicts = run
             .settings
             .iter()

@@ -1,0 +1,14 @@
+//! The table of tools by their programs, and the translation of lines and scripts with it.
+//!
+//! Each tool translates its own arguments with the means of `command_line`; here is what knows all of them.
+
+mod command;
+mod line;
+mod loops;
+mod no_meaning;
+mod prefix;
+mod script;
+mod stage_names;
+
+pub use line::read_line;
+pub use script::read_script;
