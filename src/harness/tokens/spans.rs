@@ -21,7 +21,7 @@ pub(super) struct ResolvedChunks {
     pub is_below_chunks: bool,
 }
 
-/// `marks` are in order and do not decrease. Without a mark at the end, chunks after the last one use their own counts.
+/// `marks` are in order and do not decrease; where one does not grow over a text, that text is of the step before. Without a mark at the end, chunks after the last one use their own counts.
 pub(super) fn resolve(chunks: &[ChunkTokens], marks: &[UsageMark]) -> ResolvedChunks {
     let mut resolved =
         ResolvedChunks { tokens: Vec::with_capacity(chunks.len()), is_known: true, is_below_chunks: false };
@@ -59,7 +59,7 @@ pub(super) const fn assumed(chunk: ChunkTokens) -> u32 {
 }
 
 /// The fewest tokens that the span can have.
-fn certain(span: &[ChunkTokens]) -> u64 {
+pub(super) fn certain(span: &[ChunkTokens]) -> u64 {
     let least = |chunk: &ChunkTokens| match chunk {
         ChunkTokens::Exact(tokens) => u64::from(*tokens),
         ChunkTokens::Text | ChunkTokens::Requested(_) => 1,
