@@ -203,7 +203,7 @@ impl<'h> HttpResponseReader<'h> {
 
     fn event(&mut self, event: SseEvent<'_>, t_read: u64) -> Result<(), HttpFault> {
         self.expected.limits.check_line(event.data.len())?;
-        if event.data == b"[DONE]" {
+        if event.data.trim_ascii() == b"[DONE]" {
             self.is_done = true;
             self.take(WireEvent::End, t_read);
             return Ok(());
@@ -276,7 +276,7 @@ impl<'h> HttpResponseReader<'h> {
         // The key is taken out of each piece, and not of the whole text: the end of a piece may have a part of it.
         let ExpectedAnswer { model, key, .. } = self.expected;
         let shown = |raw: &[u8], length: usize| without_key(beginning(raw, length, LONGEST_NAME), key);
-        if let Some(raw) = seen.model.filter(|raw| !model.is_empty() && !raw.starts_with(model.as_bytes())) {
+        if let Some(raw) = seen.model.filter(|raw| !raw.is_empty() && !model.is_empty() && !raw.starts_with(model.as_bytes())) {
             // A name may have been escaped.
             let found = beginning(raw, raw.len(), LONGEST_NAME);
             if !found.starts_with(model) && model.len() <= LONGEST_NAME {
@@ -285,7 +285,8 @@ impl<'h> HttpResponseReader<'h> {
                 self.take(WireEvent::Violation(Violation::WrongModel, example), t_read);
             }
         }
-        match (seen.id, &self.id) {
+        // An event that is about the request, and not of the answer, may have an empty one.
+        match (seen.id.filter(|id| !id.is_empty()), &self.id) {
             (Some(id), Some(first)) if !first.is(id) => {
                 let (id, first) = (shown(id, id.len()), shown(&first.start, first.length));
                 let example = format!("an event has the id {id}, and the first one {first}");
@@ -372,7 +373,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::harness::tokens::{CountedTokens, TokenSource};
+    use crate::harness::tokens::{CountedTokens, TokenSource, Violations};
 
     fn expected(api: Api) -> ExpectedAnswer<'static> {
         ExpectedAnswer { api, model: "", key: None, tokens: 10, has_choices: false, limits: ResponseBounds::default() }
@@ -559,6 +560,28 @@ mod tests {
         let (class, why) = response_reader.data(&piece, 100).unwrap_err();
         assert_eq!(class, FailureClass::Refused);
         assert!(why.starts_with("HTTP status 503: xxx") && why.len() < 500, "{why}");
+    }
+
+    #[test]
+    fn blanks_around_the_end_a_byte_order_mark_and_empty_names_are_understood() {
+        let event = |name: &str| {
+            format!("data: {{\"id\":\"{name}\",\"model\":\"{name}\",\"choices\":[{{\"delta\":{{\"content\":\"a\"}},\"finish_reason\":null}}]}}\n\n")
+        };
+        let about = "data: {\"id\":\"\",\"model\":\"\",\"choices\":[],\"prompt_filter_results\":[]}\n\n";
+        let body = format!("\u{feff}{}{about}{}data: [DONE] \n\n", event("m"), event("m"));
+        // The mark may be cut.
+        for cut in 0..4 {
+            let mut http_outcome = HttpOutcome::default();
+            let expected = ExpectedAnswer { model: "m", ..expected(Api::OpenaiChat) };
+            let mut response_reader = HttpResponseReader::new(expected, &mut http_outcome);
+            response_reader.head(200, true);
+            let (one, two) = body.as_bytes().split_at(cut);
+            response_reader.data(one, 1).unwrap();
+            response_reader.data(two, 2).unwrap();
+            response_reader.end(3).unwrap();
+            let counted = counted(http_outcome);
+            assert_eq!((counted.chunks.len(), counted.violations), (2, Violations::default()), "cut at {cut}");
+        }
     }
 
     #[test]
