@@ -116,7 +116,8 @@ fn choice<'a>(it: &mut Json<'a>, seen: &mut ScannedEvent<'a>) -> Result<(), NotJ
                 }
                 Ok(())
             })?,
-            b"finish_reason" => finish = it.text()?.map(FinishReason::from_wire),
+            // Some servers have an empty one beside every chunk, in place of null.
+            b"finish_reason" => finish = it.text()?.filter(|reason| !reason.is_empty()).map(FinishReason::from_wire),
             _ => it.skip()?,
         }
         Ok(())
@@ -262,6 +263,8 @@ mod tests {
         assert_eq!(scan(&chunk("{}", r#""length""#)), (vec![Closing], true));
         assert_eq!(scan(&chunk(r#"{"content":""}"#, r#""stop""#)), (vec![Closing], true));
         assert_eq!(scan(&chunk(r#"{"content":"z"}"#, r#""length""#)), (vec![Text], true));
+        assert_eq!(scan(&chunk(r#"{"content":"a"}"#, "\"\"")), (vec![Text], false));
+        assert_eq!(scan(&chunk(r#"{"content":""}"#, "\"\"")), (vec![Empty], false));
         assert_eq!(scan(r#"{"choices":[{"text":" b","finish_reason":null}]}"#), (vec![Text], false));
         assert_eq!(scan(r#"{"choices":[{"text":"a"},{"text":"b"}]}"#), (vec![Text, Text], false));
     }
