@@ -156,6 +156,15 @@ impl Accounting {
             let example = || format!("usage.completion_tokens is {total}, and {chunks} chunks arrived");
             self.violations.add(Violation::UsageMismatch, example);
         }
+        if resolved.has_only_end {
+            let total = total.unwrap_or(0);
+            let example = || {
+                format!(
+                    "usage.completion_tokens is {total}, and only the end of the answer arrived, without text: it stands for the first token"
+                )
+            };
+            self.violations.add(Violation::UsageMismatch, example);
+        }
         let with_tokens = self.chunks.iter().zip(&resolved.tokens).filter(|(_, tokens)| **tokens > 0);
         let chunks: Vec<TokenChunk> =
             with_tokens.map(|((t_read, _), tokens)| TokenChunk { t_read: *t_read, tokens: *tokens }).collect();
@@ -355,6 +364,17 @@ mod tests {
         let counted = account.settle(TokenSource::Usage, Some(3));
         assert_eq!((spread(&counted), counted.is_per_chunk), ((3, 20 * MS), true));
         assert_eq!(counted.violations, Violations::default());
+    }
+
+    #[test]
+    fn a_total_of_an_answer_without_text_is_a_violation_and_its_chunk_is_not_known() {
+        let mut account = Accounting::default();
+        account.take(WireEvent::Role, 0);
+        account.take(WireEvent::Chunk(ChunkTokens::Closing), 500 * MS);
+        account.take(total(8), 500 * MS);
+        let counted = account.settle(TokenSource::Usage, Some(8));
+        assert_eq!((counted.tokens, counted.chunks.len(), counted.is_per_chunk), (8, 1, false));
+        assert_eq!(counted.violations.each().next().unwrap().0, Violation::UsageMismatch);
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub enum Violation {
     WrongContent,
     /// More tokens than were requested, by ids or by `usage`. Such a `usage` is not counted.
     AboveRequested,
-    /// `usage` decreases, does not grow while text arrives, or is less than the number of chunks with text.
+    /// `usage` decreases, does not grow while text arrives, is less than the number of chunks with text, or counts several tokens where no text arrives.
     UsageMismatch,
 }
 
