@@ -5,13 +5,14 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::time::Duration;
 
-use bytes::{Buf as _, Bytes};
+use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWriteExt as _, ReadBuf};
 use tokio::time::{Instant, timeout_at};
 
 use super::http1_decoder::{DecodeError, DecodeStep, Decoder, USUAL_HEAD};
 use super::pool::ConnectionPool;
 use super::request_template::{HttpRequestTemplate, without_key};
+use super::request_writer::RequestWriter;
 use super::response_reader::{ExpectedAnswer, HttpFault, HttpOutcome, HttpResponseReader};
 use super::socket::HttpSocket;
 use crate::harness::clock::BenchClock;
@@ -74,32 +75,29 @@ impl HttpAttempt<'_> {
         };
         let mut response_reader = HttpResponseReader::new(expected, http_outcome);
         let mut decoder = Decoder::new(self.limits.header_bytes());
-        let head = Bytes::from(self.template.head(&self.pool.authority()));
-        let sent = match socket.write_all_buf(&mut head.chain(request)).await {
-            Ok(()) => socket.flush().await,
-            broken => broken,
-        };
-        // A server that refuses a request may answer before it has read all of it.
-        let answered = self.read_response(&mut socket, &mut decoder, &mut response_reader).await;
+        let mut writer = RequestWriter::new(Bytes::from(self.template.head(&self.pool.authority())), request);
+        let answered = self.exchange(&mut socket, &mut writer, &mut decoder, &mut response_reader).await;
         let answered = answered.map_err(|(class, why)| (class, without_key(why, self.template.key.as_deref())));
-        match (answered, sent) {
-            (Ok(true), Ok(())) => {
+        match answered {
+            Ok(true) if writer.is_whole() => {
                 self.pool.put(socket);
                 Ok(())
             }
-            (Ok(_), _) => Ok(()),
-            (Err((FailureClass::Stream, _)), Err(error)) if decoder.is_untouched() => {
-                Err((FailureClass::Connect, format!("the connection broke while the request was sent: {error}")))
+            Ok(_) => Ok(()),
+            Err((FailureClass::Stream, why)) if decoder.is_untouched() => {
+                let broken = |error| format!("the connection broke while the request was sent: {error}");
+                Err((FailureClass::Connect, writer.error().map_or(why, broken)))
             }
-            (Err((FailureClass::Stream, why)), _) if decoder.is_untouched() => Err((FailureClass::Connect, why)),
-            (Err(fault), _) => Err(fault),
+            Err(fault) => Err(fault),
         }
     }
 
-    /// True when the connection may carry another request.
-    async fn read_response(
+    /// Writes the request and reads the answer, at the same time: a server that refuses a request may answer before it has read all of
+    /// it, and read no more. True when the connection may carry another request.
+    async fn exchange(
         &self,
         socket: &mut HttpSocket,
+        writer: &mut RequestWriter,
         decoder: &mut Decoder,
         response_reader: &mut HttpResponseReader<'_>,
     ) -> Result<bool, HttpFault> {
@@ -110,12 +108,15 @@ impl HttpAttempt<'_> {
         let longest = self.limits.body.saturating_add(self.limits.header);
         let mut received = 0u64;
         let mut keeps_alive = false;
-        let t_sent = self.clock.now();
+        let mut t_sent = self.clock.now();
         let mut t_read = t_sent;
         // Of an answer with an error status.
         let mut reason_until: Option<Instant> = None;
         loop {
             let reading = poll_fn(|context| {
+                if writer.advance(socket, context) {
+                    t_sent = self.clock.now();
+                }
                 let mut buffer = self.pool.buffer.borrow_mut();
                 let mut into = ReadBuf::new(&mut buffer);
                 Pin::new(&mut *socket).poll_read(context, &mut into).map_ok(|()| into.filled().len())
