@@ -24,6 +24,10 @@ use crate::harness::transport::connect_error::ConnectError;
 /// occupy the request until it counts as stalled.
 const REASON_PATIENCE: Duration = Duration::from_secs(1);
 
+/// A close that crosses a request comes within a round trip of its first byte, and this much for machines that are busy. A later one is by a
+/// server that has the request.
+const CROSSING_SLACK: Duration = Duration::from_millis(20);
+
 /// The limit of an answer to a query before the run, bytes.
 const LONGEST_ANSWER: usize = 16 << 20;
 
@@ -46,16 +50,23 @@ impl HttpAttempt<'_> {
     /// `http_outcome` is filled in every case, also when this future is dropped early.
     pub async fn perform(&self, request: Bytes, http_outcome: &mut HttpOutcome) -> Result<(), HttpFault> {
         let (socket, is_kept) = self.pool.take().await.map_err(|error| (FailureClass::Connect, error.to_string()))?;
+        let t_begin = self.clock.now();
         match self.attempt(socket, request.clone(), http_outcome).await {
             // A server may close an idle connection at any time, also while a request is on its way to it. No byte of an
             // answer has come, so nothing of it is counted twice.
-            Err((FailureClass::Connect, _)) if is_kept => {
+            Err((FailureClass::Connect, _)) if is_kept && self.may_have_crossed(t_begin) => {
                 self.pool.resent.set(self.pool.resent.get() + 1);
                 let socket = self.pool.open().await.map_err(|error| (FailureClass::Connect, error.to_string()))?;
                 self.attempt(socket, request, http_outcome).await
             }
             ended => ended,
         }
+    }
+
+    /// Whether a close that is seen now may have been on its way when the request was begun.
+    fn may_have_crossed(&self, t_begin: u64) -> bool {
+        let since = Duration::from_nanos(self.clock.now().saturating_sub(t_begin));
+        since <= self.pool.round_trip() + CROSSING_SLACK
     }
 
     /// A fault of the class `Connect` means that no byte of an answer came.
