@@ -14,7 +14,7 @@ pub enum Violation {
     AfterEnd,
     /// A second `[DONE]` or final response.
     SecondEnd,
-    /// The stream ended without `[DONE]`, without a final response or without a gRPC status.
+    /// The stream ended without `[DONE]`, without a final response or without a gRPC status; or its HTTP body did not end after `[DONE]`.
     MissingEnd,
     /// A response that names another request, or none.
     WrongId,

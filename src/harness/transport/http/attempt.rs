@@ -24,6 +24,10 @@ use crate::harness::transport::connect_error::ConnectError;
 /// occupy the request until it counts as stalled.
 const REASON_PATIENCE: Duration = Duration::from_secs(1);
 
+/// How long a server may be silent between the end of an answer and the end of its body; no longer than half the time after which the request
+/// counts as stalled.
+const BODY_END_PATIENCE: Duration = Duration::from_millis(500);
+
 /// A close that crosses a request comes within a round trip of its first byte, and this much for machines that are busy. A later one is by a
 /// server that has the request.
 const CROSSING_SLACK: Duration = Duration::from_millis(20);
@@ -37,6 +41,8 @@ pub(crate) struct HttpAttempt<'a> {
     pub template: &'a HttpRequestTemplate,
     pub requested_tokens: u32,
     pub limits: ResponseBounds,
+    /// Without a token for so long, the request counts as stalled.
+    pub stall: Duration,
     pub clock: BenchClock,
     /// Cancel after this many tokens.
     pub cancel_after: Option<u32>,
@@ -121,8 +127,8 @@ impl HttpAttempt<'_> {
         let mut keeps_alive = false;
         let mut t_sent = self.clock.now();
         let mut t_read = t_sent;
-        // Of an answer with an error status.
-        let mut reason_until: Option<Instant> = None;
+        // For the reason of an error status, and for the end of a body whose answer has ended.
+        let mut patience: Option<Instant> = None;
         loop {
             let reading = poll_fn(|context| {
                 if writer.advance(socket, context) {
@@ -132,13 +138,22 @@ impl HttpAttempt<'_> {
                 let mut into = ReadBuf::new(&mut buffer);
                 Pin::new(&mut *socket).poll_read(context, &mut into).map_ok(|()| into.filled().len())
             });
-            let length = match reason_until {
+            let length = match patience {
                 None => reading.await,
                 Some(until) => match timeout_at(until, reading).await {
                     Ok(length) => length,
-                    Err(_) => return Err(response_reader.cut_refusal()),
+                    Err(_) if response_reader.is_refusal() => return Err(response_reader.cut_refusal()),
+                    Err(_) => Ok(0),
                 },
             };
+            if !matches!(length, Ok(1..)) && response_reader.outcome.account.has_ended() {
+                if decoder.may_end() {
+                    response_reader.end(t_read)?;
+                } else {
+                    response_reader.end_within_body(t_read);
+                }
+                return Ok(false);
+            }
             let length = length.map_err(|error| (FailureClass::Stream, self.pool.connection_error_text(&error)))?;
             if length == 0 {
                 if decoder.may_end() {
@@ -167,7 +182,7 @@ impl HttpAttempt<'_> {
                         keeps_alive = head.keeps_alive;
                         response_reader.head(head.status, head.is_events);
                         response_reader.location = head.location;
-                        reason_until = response_reader.is_refusal().then(|| Instant::now() + REASON_PATIENCE);
+                        patience = response_reader.is_refusal().then(|| Instant::now() + REASON_PATIENCE);
                     }
                     DecodeStep::Data(piece) => response_reader.data(piece, t_read)?,
                     DecodeStep::End => {
@@ -182,6 +197,9 @@ impl HttpAttempt<'_> {
                 }
             }
             self.update_last_token(response_reader);
+            if response_reader.outcome.account.has_ended() {
+                patience = Some(Instant::now() + BODY_END_PATIENCE.min(self.stall / 2));
+            }
             if let Some(requested) = self.template.limit(self.requested_tokens) {
                 ResponseBounds::check_tokens(response_reader.tokens_received(), requested)?;
             }

@@ -201,6 +201,12 @@ impl<'h> HttpResponseReader<'h> {
         Ok(())
     }
 
+    /// The answer has ended, and its body has not: the server closed the connection, or sends no more. Nothing is missing of the answer.
+    pub fn end_within_body(&mut self, t_read: u64) {
+        let why = "the HTTP body did not end after [DONE]".to_owned();
+        self.take(WireEvent::Violation(Violation::MissingEnd, why), t_read);
+    }
+
     fn event(&mut self, event: SseEvent<'_>, t_read: u64) -> Result<(), HttpFault> {
         self.expected.limits.check_line(event.data.len())?;
         if event.data.trim_ascii() == b"[DONE]" {
