@@ -1,5 +1,6 @@
 //! The harness over HTTP: OpenAI's interfaces and Triton's generate extension, good servers and bad ones.
 
+mod odd_servers;
 pub mod script;
 
 use std::time::Duration;
