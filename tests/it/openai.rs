@@ -1,5 +1,6 @@
 //! The harness over HTTP: OpenAI's interfaces and Triton's generate extension, good servers and bad ones.
 
+mod odd_servers;
 pub mod script;
 
 use std::time::Duration;
@@ -213,6 +214,8 @@ fn a_request_that_crosses_the_close_of_a_kept_connection_is_sent_again_and_count
     all_ok(&measured);
     assert_eq!(connections(&measured), (0, 1, 0));
     assert_eq!(server.requests.lock().unwrap().len(), 4);
+    let warning = measured.result.reasons().iter().find(|reason| reason.check == VerdictCheck::Retries).unwrap();
+    assert!(warning.text.starts_with("1 requests were sent again, because the server closed"), "{}", warning.text);
     // Of a new connection it is the server's failure.
     let silent = Scripted::start(|_| vec![Do::Close]);
     assert_eq!(failure(&measure(&one_user(chat(&silent, 1)))).0, FailureClass::Connect);

@@ -143,7 +143,7 @@ pub enum RequestEnd {
 pub enum FailureClass {
     /// No connection, or it broke before any answer.
     Connect,
-    /// The server would not take the request (UNAVAILABLE, RESOURCE_EXHAUSTED, REFUSED_STREAM).
+    /// The server would not take the request (UNAVAILABLE, RESOURCE_EXHAUSTED, REFUSED_STREAM, HTTP status 429 or 503).
     Refused,
     /// The stream broke after it had begun, or was not understood.
     Stream,

@@ -3,8 +3,12 @@
 use std::sync::Arc;
 
 use super::live_counts::LiveCounts;
-use super::spans::{UsageMark, assumed, resolve};
+use super::spans::{UsageMark, assumed, certain, resolve};
 use super::{ChunkTokens, FinishReason, TokenChunk, TokenSource, Usage, Violation, Violations, WireEvent};
+
+/// Chunks of one step (reasoning and text of one token) are written one after the other, and may come in two reads. Later than this
+/// after the one before, ns, a chunk is of a step of its own.
+const SAME_STEP: u64 = 1_000_000;
 
 /// The account of one request, while its answer arrives.
 #[derive(Clone, Debug, Default)]
@@ -132,18 +136,33 @@ impl Accounting {
     /// The totals of the answer. `by`: what the interface counts tokens by where there is no usage. `limit`: the most tokens
     /// that the request allows, where that was sent.
     pub fn settle(mut self, by: TokenSource, limit: Option<u32>) -> CountedTokens {
-        let total = self.usable_total(limit);
-        let is_monotonic = self.marks.is_sorted_by_key(|mark| mark.tokens);
+        let mut total = self.usable_total(limit);
+        let stood_at = total.and_then(|_| self.stood_at());
+        let is_running = stood_at.is_none() && self.marks.is_sorted_by_key(|mark| mark.tokens);
         let marks: &[UsageMark] = match total {
-            Some(_) if is_monotonic => &self.marks,
+            Some(1..) if is_running => self.running_marks(),
             Some(_) => self.marks.last().map_or(&[], std::slice::from_ref),
             None => &[],
         };
         let kinds: Vec<ChunkTokens> = self.chunks.iter().map(|(_, kind)| *kind).collect();
         let resolved = resolve(&kinds, marks);
-        if resolved.is_below_chunks {
+        if let Some(tokens) = stood_at {
+            let example = || format!("usage.completion_tokens stayed at {tokens} while more text arrived");
+            self.violations.add(Violation::UsageMismatch, example);
+            // A count of single chunks, and not of the answer.
+            total = total.filter(|_| !resolved.is_below_chunks);
+        } else if resolved.is_below_chunks {
             let (total, chunks) = (total.unwrap_or(0), kinds.len());
             let example = || format!("usage.completion_tokens is {total}, and {chunks} chunks arrived");
+            self.violations.add(Violation::UsageMismatch, example);
+        }
+        if resolved.has_only_end {
+            let total = total.unwrap_or(0);
+            let example = || {
+                format!(
+                    "usage.completion_tokens is {total}, and only the end of the answer arrived, without text: it stands for the first token"
+                )
+            };
             self.violations.add(Violation::UsageMismatch, example);
         }
         let with_tokens = self.chunks.iter().zip(&resolved.tokens).filter(|(_, tokens)| **tokens > 0);
@@ -178,6 +197,32 @@ impl Accounting {
             is_whole: self.is_whole,
             violations: self.violations,
         }
+    }
+
+    /// Without zeros at the beginning, and without a count beside the role: a server that knows only the total may send zeros beside every
+    /// chunk, and one that sends the role with the first token may count that.
+    fn running_marks(&self) -> &[UsageMark] {
+        let begin = self.marks.iter().position(|mark| mark.tokens > 0 && mark.chunks > 0);
+        &self.marks[begin.unwrap_or(self.marks.len())..]
+    }
+
+    /// The count that did not grow when text of another step arrived. Such a count does not run.
+    fn stood_at(&self) -> Option<u64> {
+        let (mut from, mut counted, mut last_step) = (0, 0, 0);
+        for mark in self.running_marks() {
+            let span = &self.chunks[from..mark.chunks];
+            let is_new_step = |(t_read, kind): &(u64, ChunkTokens)| {
+                certain(std::slice::from_ref(kind)) > 0 && t_read.saturating_sub(last_step) > SAME_STEP
+            };
+            if mark.tokens == counted && span.iter().any(is_new_step) {
+                return Some(counted);
+            }
+            if mark.tokens != counted {
+                last_step = span.last().map_or(last_step, |(t_read, _)| *t_read);
+            }
+            (from, counted) = (mark.chunks, mark.tokens);
+        }
+        None
     }
 
     /// The server's total, unless it is more than the request allows.
@@ -241,6 +286,95 @@ mod tests {
         assert_eq!((counted.tokens, counted.source, counted.is_per_chunk), (2, TokenSource::Chunks, false));
         assert_eq!(counted.usage.unwrap().completion, None);
         assert_eq!(counted.violations.each().next().unwrap().0, Violation::AboveRequested);
+    }
+
+    const MS: u64 = 1_000_000;
+
+    /// The account of chunks with text that come 50 ms apart, each with the server's count beside it, before an end with another one.
+    fn counted_beside(each: impl Fn(u64) -> u64, at_the_end: Option<u64>) -> CountedTokens {
+        let mut account = Accounting::default();
+        account.take(WireEvent::Role, 0);
+        account.take(total(each(0)), 0);
+        for position in 1..=20 {
+            text(&mut account, &[position * 50 * MS]);
+            account.take(total(each(position)), position * 50 * MS);
+        }
+        account.take(WireEvent::Chunk(ChunkTokens::Closing), 1_000 * MS);
+        if let Some(tokens) = at_the_end {
+            account.take(total(tokens), 1_000 * MS);
+        }
+        account.settle(TokenSource::Usage, Some(20))
+    }
+
+    /// Chunks, and the time from the first to the last.
+    fn spread(counted: &CountedTokens) -> (usize, u64) {
+        let times = |chunk: Option<&TokenChunk>| chunk.unwrap().t_read;
+        (counted.chunks.len(), times(counted.chunks.last()) - times(counted.chunks.first()))
+    }
+
+    #[test]
+    fn a_count_of_zero_beside_every_chunk_takes_none_of_them_away() {
+        let counted = counted_beside(|_| 0, Some(20));
+        assert_eq!(spread(&counted), (20, 950 * MS));
+        assert_eq!((counted.tokens, counted.source, counted.is_per_chunk), (20, TokenSource::Usage, true));
+        assert_eq!(counted.violations, Violations::default());
+        // Without a total, chunks are counted.
+        let counted = counted_beside(|_| 0, None);
+        assert_eq!(spread(&counted), (20, 950 * MS));
+        assert_eq!((counted.tokens, counted.source, counted.is_per_chunk), (20, TokenSource::Chunks, false));
+        assert_eq!(counted.violations.each().next().unwrap().0, Violation::UsageMismatch);
+    }
+
+    #[test]
+    fn a_count_that_stands_still_is_a_violation_and_takes_no_chunk_away() {
+        let counted = counted_beside(|position| position.min(1), None);
+        assert_eq!(spread(&counted), (20, 950 * MS));
+        assert_eq!((counted.tokens, counted.source, counted.is_per_chunk), (20, TokenSource::Chunks, false));
+        let violation = counted.violations.each().next().unwrap();
+        assert_eq!((violation.0, violation.1), (Violation::UsageMismatch, 1));
+        assert!(violation.2.contains("stayed at 1 while more text arrived"), "{}", violation.2);
+        // A total after it is one.
+        let counted = counted_beside(|position| position.min(1), Some(20));
+        assert_eq!(spread(&counted), (20, 950 * MS));
+        assert_eq!((counted.tokens, counted.source, counted.is_per_chunk), (20, TokenSource::Usage, true));
+        assert_eq!(counted.violations.each().count(), 1);
+    }
+
+    #[test]
+    fn a_role_with_the_count_of_the_first_token_takes_it_not_away() {
+        let mut account = Accounting::default();
+        account.take(WireEvent::Role, 10 * MS);
+        account.take(total(1), 10 * MS);
+        for (at, tokens) in [(15 * MS, 1), (20 * MS, 2)] {
+            text(&mut account, &[at]);
+            account.take(total(tokens), at);
+        }
+        let counted = account.settle(TokenSource::Usage, Some(3));
+        assert_eq!((spread(&counted), counted.tokens, counted.is_per_chunk), ((2, 5 * MS), 2, true));
+        assert_eq!(counted.violations, Violations::default());
+    }
+
+    #[test]
+    fn chunks_of_one_step_share_a_count_also_where_they_come_in_two_reads() {
+        let mut account = Accounting::default();
+        for (at, tokens) in [(10 * MS, 1), (20 * MS, 2), (20 * MS + SAME_STEP, 2), (30 * MS, 3)] {
+            text(&mut account, &[at]);
+            account.take(total(tokens), at);
+        }
+        let counted = account.settle(TokenSource::Usage, Some(3));
+        assert_eq!((spread(&counted), counted.is_per_chunk), ((3, 20 * MS), true));
+        assert_eq!(counted.violations, Violations::default());
+    }
+
+    #[test]
+    fn a_total_of_an_answer_without_text_is_a_violation_and_its_chunk_is_not_known() {
+        let mut account = Accounting::default();
+        account.take(WireEvent::Role, 0);
+        account.take(WireEvent::Chunk(ChunkTokens::Closing), 500 * MS);
+        account.take(total(8), 500 * MS);
+        let counted = account.settle(TokenSource::Usage, Some(8));
+        assert_eq!((counted.tokens, counted.chunks.len(), counted.is_per_chunk), (8, 1, false));
+        assert_eq!(counted.violations.each().next().unwrap().0, Violation::UsageMismatch);
     }
 
     #[test]

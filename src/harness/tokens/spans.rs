@@ -19,12 +19,14 @@ pub(super) struct ResolvedChunks {
     pub is_known: bool,
     /// A total was less than the number of chunks with text.
     pub is_below_chunks: bool,
+    /// Several tokens were counted for an end without text, and none before it.
+    pub has_only_end: bool,
 }
 
-/// `marks` are in order and do not decrease. Without a mark at the end, chunks after the last one use their own counts.
+/// `marks` are in order and do not decrease; where one does not grow over a text, that text is of the step before. Without a mark at the end, chunks after the last one use their own counts.
 pub(super) fn resolve(chunks: &[ChunkTokens], marks: &[UsageMark]) -> ResolvedChunks {
     let mut resolved =
-        ResolvedChunks { tokens: Vec::with_capacity(chunks.len()), is_known: true, is_below_chunks: false };
+        ResolvedChunks { tokens: Vec::with_capacity(chunks.len()), is_known: true, ..ResolvedChunks::default() };
     let (mut from, mut counted) = (0, 0);
     for (position, mark) in marks.iter().enumerate() {
         let is_last = position + 1 == marks.len();
@@ -35,6 +37,12 @@ pub(super) fn resolve(chunks: &[ChunkTokens], marks: &[UsageMark]) -> ResolvedCh
         match span_tokens(span, tokens) {
             Some(each) => resolved.tokens.extend(each),
             None if shares_step => resolved.tokens.push(0),
+            // Text that was held back, or that came in no form that is understood.
+            None if span == [ChunkTokens::Closing] => {
+                resolved.is_known = false;
+                resolved.has_only_end = resolved.tokens.iter().all(|tokens| *tokens == 0);
+                resolved.tokens.push(u32::try_from(tokens).unwrap_or(u32::MAX));
+            }
             None => {
                 resolved.is_known = false;
                 resolved.is_below_chunks |= is_last && tokens < certain(span);
@@ -59,7 +67,7 @@ pub(super) const fn assumed(chunk: ChunkTokens) -> u32 {
 }
 
 /// The fewest tokens that the span can have.
-fn certain(span: &[ChunkTokens]) -> u64 {
+pub(super) fn certain(span: &[ChunkTokens]) -> u64 {
     let least = |chunk: &ChunkTokens| match chunk {
         ChunkTokens::Exact(tokens) => u64::from(*tokens),
         ChunkTokens::Text | ChunkTokens::Requested(_) => 1,
@@ -75,7 +83,11 @@ fn span_tokens(span: &[ChunkTokens], tokens: u64) -> Option<Vec<u32>> {
         return (u64::from(own) == tokens).then(|| vec![own]);
     }
     if let [only] = span {
-        let is_possible = tokens > 0 || *only != ChunkTokens::Text;
+        let is_possible = match only {
+            ChunkTokens::Text => tokens > 0,
+            ChunkTokens::Closing => tokens <= 1,
+            _ => true,
+        };
         return is_possible.then(|| u32::try_from(tokens).ok()).flatten().map(|tokens| vec![tokens]);
     }
     // One token for each text; then also for each chunk without text; then also for the end.
@@ -123,6 +135,17 @@ mod tests {
         assert_eq!(of(&[Text, Text, Closing], &[(3, 3)]), (vec![1, 1, 1], true));
         assert_eq!(of(&[Text, Empty, Text, Closing], &[(4, 3)]), (vec![1, 1, 1, 0], true));
         assert_eq!(of(&[Text, Empty, Text, Closing], &[(4, 2)]), (vec![1, 0, 1, 0], true));
+        assert_eq!(of(&[Text, Closing], &[(1, 1), (2, 2)]), (vec![1, 1], true));
+    }
+
+    #[test]
+    fn an_end_without_text_is_one_token_at_most() {
+        assert_eq!(of(&[Text, Closing], &[(1, 1), (2, 4)]), (vec![1, 3], false));
+        assert_eq!(of(&[Closing], &[(1, 8)]), (vec![8], false));
+        let has_only_end = |chunks: &[ChunkTokens], tokens| {
+            resolve(chunks, &[UsageMark { chunks: chunks.len(), tokens }]).has_only_end
+        };
+        assert!(has_only_end(&[Closing], 8) && !has_only_end(&[Closing], 1) && !has_only_end(&[Text, Closing], 8));
     }
 
     #[test]

@@ -14,7 +14,7 @@ pub enum Violation {
     AfterEnd,
     /// A second `[DONE]` or final response.
     SecondEnd,
-    /// The stream ended without `[DONE]`, without a final response or without a gRPC status.
+    /// The stream ended without `[DONE]`, without a final response or without a gRPC status; or its HTTP body did not end after `[DONE]`.
     MissingEnd,
     /// A response that names another request, or none.
     WrongId,
@@ -26,7 +26,7 @@ pub enum Violation {
     WrongContent,
     /// More tokens than were requested, by ids or by `usage`. Such a `usage` is not counted.
     AboveRequested,
-    /// `usage` decreases, or is less than the number of chunks with text.
+    /// `usage` decreases, does not grow while text arrives, is less than the number of chunks with text, or counts several tokens where no text arrives.
     UsageMismatch,
 }
 

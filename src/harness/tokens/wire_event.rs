@@ -23,11 +23,12 @@ pub(in crate::harness) enum WireEvent {
 pub(in crate::harness) enum ChunkTokens {
     /// Token ids, or a log probability for each token.
     Exact(u32),
-    /// Text, a tool call: at least one token.
+    /// Text, a tool call, or other output: at least one token.
     Text,
     /// A text without characters: the token's text arrives later.
     Empty,
-    /// The end of the answer without text: no token, unless the server's count includes one (an end token).
+    /// The end of the answer without text: no token, unless the server's count includes one (an end token). Where it includes more, these came in no
+    /// form that is understood, or were held back.
     Closing,
     /// A whole answer as one text: this many tokens were requested.
     Requested(u32),

@@ -9,7 +9,7 @@
 //! | stopped, limits | none, as given | INVALID(load) |
 //! | admitted against offered rate | 1 %; 5 % where all lags are below their second bound | INVALID(client); INVALID(load) of LoadGen, of a stopped run, and where `max_in_flight` held arrivals back |
 //! | Poisson law, core wait, backlog, stream waits, reconnects, lengths, p99 that is the maximum (N ≤ 100) | | warning |
-//! | retries | 0 | warning |
+//! | retries, requests that crossed the close of a kept connection | 0 | warning |
 //! | one state of the server all the time (`stability`, `steady`) | no overload, cold start, freeze, drift, ramp | warning; certain overload INVALID(load) |
 //! | users of a closed loop | as many requests as users; all busy for 65 % of the window | INVALID(load); warning |
 //! | prompts that were sent before, prompt tokens from a cache | 5 % | warning |
@@ -140,6 +140,14 @@ fn bookkeeping(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons)
             "{} failed, sent again as `retries` requests: {}; latencies count from the first intended time",
             counted(counts.retried, "attempt"),
             classes.join(", ")
+        );
+        found.add(VerdictCheck::Retries, ReasonSeverity::Warning, text);
+    }
+    let resent = result.connections.resent;
+    if resent > 0 {
+        let text = format!(
+            "{resent} requests were sent again, because the server closed their kept connections when they were sent; latencies count from the first \
+             intended time"
         );
         found.add(VerdictCheck::Retries, ReasonSeverity::Warning, text);
     }

@@ -2,6 +2,9 @@
 
 use memchr::memchr2;
 
+/// A body may begin with it; it is no part of the first line.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
 /// One event: its `data`, and whether its `event` field is `error`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SseEvent<'a> {
@@ -17,6 +20,8 @@ pub struct SseParser {
     data: Vec<u8>,
     has_data: bool,
     is_error: bool,
+    /// The first line has come.
+    has_begun: bool,
     /// The last byte was `\r`: a `\n` that follows belongs to it.
     after_cr: bool,
 }
@@ -102,6 +107,8 @@ impl SseParser {
     /// The value of a `data` line. Comments and other fields have none.
     fn field<'l>(&mut self, line: &'l [u8]) -> Option<&'l [u8]> {
         let value = |text: &'l [u8]| text.strip_prefix(b" ").unwrap_or(text);
+        let is_later = std::mem::replace(&mut self.has_begun, true);
+        let line = if is_later { line } else { line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line) };
         if let Some(text) = line.strip_prefix(b"data:") {
             return Some(value(text));
         }
@@ -183,6 +190,17 @@ mod tests {
         #[test]
         fn no_bytes_make_the_sse_parser_panic(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
             read(&[&bytes]);
+        }
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_no_part_of_the_first_event_and_is_text_later() {
+        let body = "\u{feff}data: a\n\n\u{feff}data: b\n\ndata: c\n\n".as_bytes();
+        let found = [("a".to_owned(), false), ("c".to_owned(), false)];
+        assert_eq!(read(&[body]), found);
+        for cut in 0..5 {
+            let (one, two) = body.split_at(cut);
+            assert_eq!(read(&[one, two]), found, "cut at {cut}");
         }
     }
 

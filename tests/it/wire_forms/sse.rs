@@ -81,7 +81,6 @@ fn one_piece(name: &'static str, truth: Truth, body: &str) -> Form {
 const SIX: Truth = Truth { ok: 1, tokens: 6, first: 1, chunks: 6 };
 
 pub fn forms() -> Vec<Form> {
-    let chat = |name, truth, events: Vec<Vec<String>>| form(name, Api::OpenaiChat, truth, paced(&events.concat()));
     let completions =
         |name, truth, events: Vec<Vec<String>>| form(name, Api::OpenaiCompletions, truth, paced(&events.concat()));
     let generate = |name, truth, events: Vec<String>| form(name, Api::Generate, truth, paced(&events));
@@ -201,8 +200,11 @@ pub fn forms() -> Vec<Form> {
             SIX,
             vec![
                 vec![role()],
-                (1..=3).map(|n| delta("\"reasoning_content\":\"hm\"", "null", &usage(n))).collect(),
-                vec![delta("\"content\":\"t\"", "null", &usage(3))],
+                (1..=2).map(|n| delta("\"reasoning_content\":\"hm\"", "null", &usage(n))).collect(),
+                vec![
+                    delta("\"reasoning_content\":\"hm\"", "null", &usage(3))
+                        + &delta("\"content\":\"t\"", "null", &usage(3)),
+                ],
                 (4..=6).map(counted).collect(),
                 vec![delta("", "\"stop\"", ""), total(6), done()],
             ],
@@ -380,8 +382,72 @@ pub fn forms() -> Vec<Form> {
                 .collect(),
         ),
     ];
+    forms.extend(other_counts());
+    forms.extend(other_fields());
     forms.extend(cuts());
     forms
+}
+
+fn chat(name: &'static str, truth: Truth, events: Vec<Vec<String>>) -> Form {
+    form(name, Api::OpenaiChat, truth, paced(&events.concat()))
+}
+
+/// A count beside every event that is none of the answer.
+fn other_counts() -> Vec<Form> {
+    let beside = |tokens: u64| -> Vec<Vec<String>> {
+        vec![
+            vec![delta("\"role\":\"assistant\",\"content\":\"\"", "null", &usage(tokens))],
+            (0..6).map(|n| delta(&format!("\"content\":\"t{n} \""), "null", &usage(tokens))).collect(),
+            vec![delta("", "\"stop\"", &usage(tokens))],
+        ]
+    };
+    let with = |tokens, end: Vec<String>| [beside(tokens), vec![end]].concat();
+    vec![
+        chat("localai chat: usage of 0 beside every event, then total", SIX, with(0, vec![total(6), done()])),
+        chat("usage of 0 beside every event", SIX, with(0, vec![done()])),
+        chat("usage of 1 beside every event, then total", SIX, with(1, vec![total(6), done()])),
+        chat("usage of 1 beside every event", SIX, with(1, vec![done()])),
+    ]
+}
+
+/// Fields with other names or contents than usual.
+fn other_fields() -> Vec<Form> {
+    let failed = Truth { ok: 0, tokens: 0, first: 0, chunks: 0 };
+    let end = || vec![delta("", "\"stop\"", ""), total(6), done()];
+    let six = |output: &str| (0..6).map(|_| delta(output, "null", "")).collect::<Vec<_>>();
+    let empty_reason = |count: usize| -> Vec<String> {
+        contents(count).iter().map(|event| event.replace("\"finish_reason\":null", "\"finish_reason\":\"\"")).collect()
+    };
+    let about = || event("\"choices\":[],\"prompt_filter_results\":[]").replace("cmpl-1", "").replace("\"m\"", "\"\"");
+    let body_without_end = |last: Do| {
+        let mut steps = paced(&[vec![role()], contents(6), end()].concat());
+        steps.pop();
+        steps.push(last);
+        steps
+    };
+    vec![
+        chat(
+            "function_call deltas",
+            SIX,
+            vec![vec![role()], six("\"function_call\":{\"name\":null,\"arguments\":\"x\"}"), end()],
+        ),
+        chat(
+            "content as a list of parts",
+            SIX,
+            vec![vec![role()], six("\"content\":[{\"type\":\"text\",\"text\":\"t\"}]"), end()],
+        ),
+        chat("output under an unknown name", SIX, vec![vec![role()], six("\"thinking\":\"t\""), end()]),
+        chat("a total without any text", Truth { ok: 1, tokens: 6, first: 6, chunks: 1 }, vec![vec![role()], end()]),
+        chat(
+            "localai chat: an empty finish_reason beside every chunk",
+            SIX,
+            vec![vec![role()], empty_reason(6), end()],
+        ),
+        chat("an empty finish_reason beside every chunk, cut", failed, vec![vec![role()], empty_reason(3)]),
+        chat("an event about the request with empty names", SIX, vec![vec![about(), role()], contents(6), end()]),
+        form("the body does not end after [DONE]", Api::OpenaiChat, SIX, body_without_end(Do::Hang)),
+        form("the connection is closed after [DONE]", Api::OpenaiChat, SIX, body_without_end(Do::Close)),
+    ]
 }
 
 /// The same answer, cut and written in every way that HTTP and SSE allow.
@@ -402,6 +468,11 @@ fn cuts() -> Vec<Form> {
         let events: Vec<String> = answer().iter().map(|event| rewrite(event)).collect();
         form(name, Api::OpenaiChat, SIX, paced(&events))
     };
+    let marked = {
+        let mut events = [utf8(), vec![delta("", "\"stop\"", ""), total(6), done()]].concat();
+        events[0].insert(0, '\u{feff}');
+        events
+    };
     let three_in_one: Vec<Do> = {
         let events = contents(6);
         let (one, two) = (events[..3].concat(), events[3..].concat());
@@ -421,6 +492,8 @@ fn cuts() -> Vec<Form> {
         rewritten("no blank after the colon, event names", |event| {
             format!("event: message\n{}", event.replacen("data: ", "data:", 1))
         }),
+        rewritten("blanks around [DONE]", |event| event.replace("data: [DONE]", "data:  [DONE] ")),
+        form("a byte order mark before the first token", Api::OpenaiChat, SIX, paced(&marked)),
         form("three events in one write", Api::OpenaiChat, SIX, three_in_one),
     ]
 }

@@ -318,6 +318,7 @@ impl RequestAttempt<'_> {
             template,
             requested_tokens: planned.output_len,
             limits: self.limits,
+            stall: self.stall,
             clock: self.clock,
             cancel_after: template.cancel_of(self.id).map(|cancel| cancel.after_tokens),
             last_token: &state.last_token,

@@ -50,7 +50,7 @@ pub struct Connections {
     /// Kept HTTP connections that the server closed while they were idle, as every server may; no loss.
     #[serde(default, skip_serializing_if = "super::is_usual")]
     pub idle_closed: u64,
-    /// Requests sent again over a new connection, because a kept one was closed before any byte of an answer came.
+    /// Requests sent again over a new connection, because the server closed a kept one when they were sent, before any byte of an answer.
     #[serde(default, skip_serializing_if = "super::is_usual")]
     pub resent: u64,
     /// Of streaming calls over gRPC: whether requests had a stream each.

@@ -90,24 +90,24 @@ fn choice<'a>(it: &mut Json<'a>, seen: &mut ScannedEvent<'a>) -> Result<(), NotJ
     let (mut ids, mut log_probs) = (None, None);
     it.object(|key, it| {
         match key {
-            b"text" => note(it.text()?, &mut has_text, &mut has_empty),
-            b"delta" | b"message" if it.peek() == Some(b'{') => it.object(|key, it| {
-                match key {
-                    b"role" => has_role = it.text()?.is_some(),
-                    // Reasoning is generated like everything else; servers disagree on its name.
-                    b"content" | b"reasoning_content" | b"reasoning" | b"refusal" => {
-                        note(it.text()?, &mut has_text, &mut has_empty);
+            b"text" => output(it, &mut has_text, &mut has_empty)?,
+            b"delta" | b"message" if it.peek() == Some(b'{') => {
+                let mut has_other = false;
+                it.object(|key, it| {
+                    match key {
+                        b"role" => has_role = it.text()?.is_some(),
+                        // Reasoning is generated like everything else; servers disagree on its name.
+                        b"content" | b"reasoning_content" | b"reasoning" | b"refusal" => {
+                            output(it, &mut has_text, &mut has_empty)?;
+                        }
+                        b"tool_calls" | b"function_call" => output(it, &mut has_text, &mut false)?,
+                        _ => output(it, &mut has_other, &mut false)?,
                     }
-                    b"tool_calls" if it.peek() == Some(b'[') => {
-                        it.array(|it| {
-                            has_text = true;
-                            it.skip()
-                        })?;
-                    }
-                    _ => it.skip()?,
-                }
-                Ok(())
-            })?,
+                    Ok(())
+                })?;
+                // Output under a name that is not known here; beside a role, what is known of the message.
+                has_text |= has_other && !has_role;
+            }
             b"token_ids" if it.peek() == Some(b'[') => ids = Some(elements(it)?),
             b"logprobs" if it.peek() == Some(b'{') => it.object(|key, it| {
                 match key {
@@ -116,7 +116,8 @@ fn choice<'a>(it: &mut Json<'a>, seen: &mut ScannedEvent<'a>) -> Result<(), NotJ
                 }
                 Ok(())
             })?,
-            b"finish_reason" => finish = it.text()?.map(FinishReason::from_wire),
+            // Some servers have an empty one beside every chunk, in place of null.
+            b"finish_reason" => finish = it.text()?.filter(|reason| !reason.is_empty()).map(FinishReason::from_wire),
             _ => it.skip()?,
         }
         Ok(())
@@ -145,12 +146,21 @@ fn elements(it: &mut Json<'_>) -> Result<u32, NotJson> {
     Ok(count)
 }
 
-fn note(text: Option<&[u8]>, has_text: &mut bool, has_empty: &mut bool) {
-    match text {
-        Some(b"") => *has_empty = true,
-        Some(_) => *has_text = true,
-        None => {}
+/// A text, or a list or an object in place of one.
+fn output(it: &mut Json<'_>, has_text: &mut bool, has_empty: &mut bool) -> Result<(), NotJson> {
+    match it.peek() {
+        Some(b'"') => {
+            let is_empty = it.string()?.is_empty();
+            *has_empty |= is_empty;
+            *has_text |= !is_empty;
+        }
+        Some(b'[' | b'{') => {
+            let within = it.raw()?;
+            *has_text |= within[1..within.len() - 1].iter().any(|byte| !byte.is_ascii_whitespace());
+        }
+        _ => it.skip()?,
     }
+    Ok(())
 }
 
 /// An answer of Triton's generate extension.
@@ -262,8 +272,26 @@ mod tests {
         assert_eq!(scan(&chunk("{}", r#""length""#)), (vec![Closing], true));
         assert_eq!(scan(&chunk(r#"{"content":""}"#, r#""stop""#)), (vec![Closing], true));
         assert_eq!(scan(&chunk(r#"{"content":"z"}"#, r#""length""#)), (vec![Text], true));
+        assert_eq!(scan(&chunk(r#"{"content":"a"}"#, "\"\"")), (vec![Text], false));
+        assert_eq!(scan(&chunk(r#"{"content":""}"#, "\"\"")), (vec![Empty], false));
         assert_eq!(scan(r#"{"choices":[{"text":" b","finish_reason":null}]}"#), (vec![Text], false));
         assert_eq!(scan(r#"{"choices":[{"text":"a"},{"text":"b"}]}"#), (vec![Text, Text], false));
+    }
+
+    #[test]
+    fn output_under_any_name_counts_and_what_is_said_beside_a_role_does_not() {
+        use ChunkTokens::{Closing, Empty, Text};
+        let of = |delta: &str| scan(&chunk(delta, "null")).0;
+        assert_eq!(of(r#"{"function_call":{"name":"f","arguments":""}}"#), [Text]);
+        assert_eq!(of(r#"{"role":"assistant","content":null,"function_call":{"name":"f","arguments":""}}"#), [Text]);
+        assert_eq!(of(r#"{"content":[{"type":"text","text":"ab"}]}"#), [Text]);
+        assert_eq!(of(r#"{"thinking":"ab"}"#), [Text]);
+        assert_eq!(of(r#"{"content":"","thinking":{"text":"ab"}}"#), [Text]);
+        assert!(of(r#"{"role":"assistant","content":"","name":"an assistant"}"#).is_empty());
+        let nothing =
+            r#"{"content":"","tool_calls":[ ],"function_call":null,"thinking":"","audio":{},"index":1,"x":false}"#;
+        assert_eq!(of(nothing), [Empty]);
+        assert_eq!(scan(&chunk(r#"{"tool_calls":[],"annotations":[]}"#, r#""stop""#)).0, [Closing]);
     }
 
     #[test]

@@ -5,13 +5,14 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::time::Duration;
 
-use bytes::{Buf as _, Bytes};
+use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWriteExt as _, ReadBuf};
 use tokio::time::{Instant, timeout_at};
 
 use super::http1_decoder::{DecodeError, DecodeStep, Decoder, USUAL_HEAD};
 use super::pool::ConnectionPool;
 use super::request_template::{HttpRequestTemplate, without_key};
+use super::request_writer::RequestWriter;
 use super::response_reader::{ExpectedAnswer, HttpFault, HttpOutcome, HttpResponseReader};
 use super::socket::HttpSocket;
 use crate::harness::clock::BenchClock;
@@ -23,6 +24,14 @@ use crate::harness::transport::connect_error::ConnectError;
 /// occupy the request until it counts as stalled.
 const REASON_PATIENCE: Duration = Duration::from_secs(1);
 
+/// How long a server may be silent between the end of an answer and the end of its body; no longer than half the time after which the request
+/// counts as stalled.
+const BODY_END_PATIENCE: Duration = Duration::from_millis(500);
+
+/// A close that crosses a request comes within a round trip of its first byte, and this much for machines that are busy. A later one is by a
+/// server that has the request.
+const CROSSING_SLACK: Duration = Duration::from_millis(20);
+
 /// The limit of an answer to a query before the run, bytes.
 const LONGEST_ANSWER: usize = 16 << 20;
 
@@ -32,6 +41,8 @@ pub(crate) struct HttpAttempt<'a> {
     pub template: &'a HttpRequestTemplate,
     pub requested_tokens: u32,
     pub limits: ResponseBounds,
+    /// Without a token for so long, the request counts as stalled.
+    pub stall: Duration,
     pub clock: BenchClock,
     /// Cancel after this many tokens.
     pub cancel_after: Option<u32>,
@@ -45,16 +56,23 @@ impl HttpAttempt<'_> {
     /// `http_outcome` is filled in every case, also when this future is dropped early.
     pub async fn perform(&self, request: Bytes, http_outcome: &mut HttpOutcome) -> Result<(), HttpFault> {
         let (socket, is_kept) = self.pool.take().await.map_err(|error| (FailureClass::Connect, error.to_string()))?;
+        let t_begin = self.clock.now();
         match self.attempt(socket, request.clone(), http_outcome).await {
             // A server may close an idle connection at any time, also while a request is on its way to it. No byte of an
             // answer has come, so nothing of it is counted twice.
-            Err((FailureClass::Connect, _)) if is_kept => {
+            Err((FailureClass::Connect, _)) if is_kept && self.may_have_crossed(t_begin) => {
                 self.pool.resent.set(self.pool.resent.get() + 1);
                 let socket = self.pool.open().await.map_err(|error| (FailureClass::Connect, error.to_string()))?;
                 self.attempt(socket, request, http_outcome).await
             }
             ended => ended,
         }
+    }
+
+    /// Whether a close that is seen now may have been on its way when the request was begun.
+    fn may_have_crossed(&self, t_begin: u64) -> bool {
+        let since = Duration::from_nanos(self.clock.now().saturating_sub(t_begin));
+        since <= self.pool.round_trip() + CROSSING_SLACK
     }
 
     /// A fault of the class `Connect` means that no byte of an answer came.
@@ -74,32 +92,29 @@ impl HttpAttempt<'_> {
         };
         let mut response_reader = HttpResponseReader::new(expected, http_outcome);
         let mut decoder = Decoder::new(self.limits.header_bytes());
-        let head = Bytes::from(self.template.head(&self.pool.authority()));
-        let sent = match socket.write_all_buf(&mut head.chain(request)).await {
-            Ok(()) => socket.flush().await,
-            broken => broken,
-        };
-        // A server that refuses a request may answer before it has read all of it.
-        let answered = self.read_response(&mut socket, &mut decoder, &mut response_reader).await;
+        let mut writer = RequestWriter::new(Bytes::from(self.template.head(&self.pool.authority())), request);
+        let answered = self.exchange(&mut socket, &mut writer, &mut decoder, &mut response_reader).await;
         let answered = answered.map_err(|(class, why)| (class, without_key(why, self.template.key.as_deref())));
-        match (answered, sent) {
-            (Ok(true), Ok(())) => {
+        match answered {
+            Ok(true) if writer.is_whole() => {
                 self.pool.put(socket);
                 Ok(())
             }
-            (Ok(_), _) => Ok(()),
-            (Err((FailureClass::Stream, _)), Err(error)) if decoder.is_untouched() => {
-                Err((FailureClass::Connect, format!("the connection broke while the request was sent: {error}")))
+            Ok(_) => Ok(()),
+            Err((FailureClass::Stream, why)) if decoder.is_untouched() => {
+                let broken = |error| format!("the connection broke while the request was sent: {error}");
+                Err((FailureClass::Connect, writer.error().map_or(why, broken)))
             }
-            (Err((FailureClass::Stream, why)), _) if decoder.is_untouched() => Err((FailureClass::Connect, why)),
-            (Err(fault), _) => Err(fault),
+            Err(fault) => Err(fault),
         }
     }
 
-    /// True when the connection may carry another request.
-    async fn read_response(
+    /// Writes the request and reads the answer, at the same time: a server that refuses a request may answer before it has read all of
+    /// it, and read no more. True when the connection may carry another request.
+    async fn exchange(
         &self,
         socket: &mut HttpSocket,
+        writer: &mut RequestWriter,
         decoder: &mut Decoder,
         response_reader: &mut HttpResponseReader<'_>,
     ) -> Result<bool, HttpFault> {
@@ -110,23 +125,35 @@ impl HttpAttempt<'_> {
         let longest = self.limits.body.saturating_add(self.limits.header);
         let mut received = 0u64;
         let mut keeps_alive = false;
-        let t_sent = self.clock.now();
+        let mut t_sent = self.clock.now();
         let mut t_read = t_sent;
-        // Of an answer with an error status.
-        let mut reason_until: Option<Instant> = None;
+        // For the reason of an error status, and for the end of a body whose answer has ended.
+        let mut patience: Option<Instant> = None;
         loop {
             let reading = poll_fn(|context| {
+                if writer.advance(socket, context) {
+                    t_sent = self.clock.now();
+                }
                 let mut buffer = self.pool.buffer.borrow_mut();
                 let mut into = ReadBuf::new(&mut buffer);
                 Pin::new(&mut *socket).poll_read(context, &mut into).map_ok(|()| into.filled().len())
             });
-            let length = match reason_until {
+            let length = match patience {
                 None => reading.await,
                 Some(until) => match timeout_at(until, reading).await {
                     Ok(length) => length,
-                    Err(_) => return Err(response_reader.cut_refusal()),
+                    Err(_) if response_reader.is_refusal() => return Err(response_reader.cut_refusal()),
+                    Err(_) => Ok(0),
                 },
             };
+            if !matches!(length, Ok(1..)) && response_reader.outcome.account.has_ended() {
+                if decoder.may_end() {
+                    response_reader.end(t_read)?;
+                } else {
+                    response_reader.end_within_body(t_read);
+                }
+                return Ok(false);
+            }
             let length = length.map_err(|error| (FailureClass::Stream, self.pool.connection_error_text(&error)))?;
             if length == 0 {
                 if decoder.may_end() {
@@ -155,7 +182,7 @@ impl HttpAttempt<'_> {
                         keeps_alive = head.keeps_alive;
                         response_reader.head(head.status, head.is_events);
                         response_reader.location = head.location;
-                        reason_until = response_reader.is_refusal().then(|| Instant::now() + REASON_PATIENCE);
+                        patience = response_reader.is_refusal().then(|| Instant::now() + REASON_PATIENCE);
                     }
                     DecodeStep::Data(piece) => response_reader.data(piece, t_read)?,
                     DecodeStep::End => {
@@ -170,6 +197,9 @@ impl HttpAttempt<'_> {
                 }
             }
             self.update_last_token(response_reader);
+            if response_reader.outcome.account.has_ended() {
+                patience = Some(Instant::now() + BODY_END_PATIENCE.min(self.stall / 2));
+            }
             if let Some(requested) = self.template.limit(self.requested_tokens) {
                 ResponseBounds::check_tokens(response_reader.tokens_received(), requested)?;
             }

@@ -19,6 +19,7 @@ mod json;
 mod pool;
 mod read_answer;
 mod request_template;
+mod request_writer;
 mod response_reader;
 mod socket;
 mod tls;

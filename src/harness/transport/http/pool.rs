@@ -33,12 +33,14 @@ pub(crate) struct ConnectionPool {
     pub opened: Cell<u32>,
     /// Kept connections that the server closed while they were idle, as every server may.
     pub idle_closed: Cell<u32>,
-    /// Requests sent again over a new connection, because the server closed a kept one before any byte of an answer.
+    /// Requests sent again over a new connection, because the server closed a kept one at that moment.
     pub resent: Cell<u32>,
     /// What came on connections without a request in flight.
     pub surplus: Rc<RefCell<Violations>>,
     /// The longest time from a request to the first byte of its answer.
     slowest: Cell<Duration>,
+    /// The shortest time in which a connection was opened.
+    round_trip: Cell<Option<Duration>>,
     /// The read buffer that all connections of a worker share, one at a time.
     pub buffer: RefCell<Vec<u8>>,
 }
@@ -59,6 +61,7 @@ impl ConnectionPool {
             resent: Cell::new(0),
             surplus: Rc::default(),
             slowest: Cell::default(),
+            round_trip: Cell::default(),
             buffer: RefCell::new(vec![0; READ_AT_ONCE]),
         }
     }
@@ -100,6 +103,11 @@ impl ConnectionPool {
     /// An answer began this long after its request.
     pub fn note_first_byte(&self, after: Duration) {
         self.slowest.set(self.slowest.get().max(after));
+    }
+
+    /// To the server and back, as far as that is known.
+    pub fn round_trip(&self) -> Duration {
+        self.round_trip.get().unwrap_or_default()
     }
 
     /// At the end of a run: a surplus answer that a request took for its own, because it came after the request was sent, leaves that
@@ -156,9 +164,17 @@ impl ConnectionPool {
 
     async fn connect_socket(&self) -> Result<TcpStream, ConnectError> {
         match self.address.get() {
-            Some(address) => Ok(TcpStream::connect(address).await?),
+            Some(address) => Ok(self.connect_to(address).await?),
             None => self.first().await,
         }
+    }
+
+    async fn connect_to(&self, address: SocketAddr) -> std::io::Result<TcpStream> {
+        let begin = Instant::now();
+        let socket = TcpStream::connect(address).await?;
+        let took = begin.elapsed();
+        self.round_trip.set(Some(self.round_trip.get().map_or(took, |least| least.min(took))));
+        Ok(socket)
     }
 
     /// Tries the host's addresses in order and keeps the first that accepts.
@@ -168,7 +184,7 @@ impl ConnectionPool {
             |source: std::io::Error| ConnectError::UnknownHost { host: self.host.clone(), source: source.into() };
         let mut last = ConnectError::NoAddress;
         for address in found.map_err(unknown)? {
-            match TcpStream::connect(address).await {
+            match self.connect_to(address).await {
                 Ok(socket) => {
                     self.address.set(Some(address));
                     return Ok(socket);

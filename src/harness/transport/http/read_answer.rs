@@ -29,6 +29,10 @@ pub fn read_http_answer<'a>(api: Api, pieces: impl IntoIterator<Item = &'a [u8]>
             }
         }
     }
+    if !decoder.may_end() && reader.outcome.account.has_ended() {
+        reader.end_within_body(0);
+        return Ok(reader.tokens());
+    }
     if !decoder.may_end() {
         return Err((FailureClass::Stream, "the server closed the connection in the middle of an answer".to_owned()));
     }

@@ -92,6 +92,8 @@ impl CallError {
             Self::Connect(_) | Self::Head(_) | Self::Header(_) => FailureClass::Connect,
             Self::Broken(error) => broken_class(false, error),
             Self::BrokenAnswer(_) | Self::Wire(_) => FailureClass::Stream,
+            // Of a proxy in front of the server, as over HTTP.
+            Self::Http(StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) => FailureClass::Refused,
             Self::Http(_) => FailureClass::Server,
             Self::Status(status) => status.class(false),
             Self::NoAnswer => FailureClass::Short,
@@ -113,5 +115,19 @@ pub(in crate::harness) fn broken_class(has_begun: bool, error: &h2::Error) -> Fa
         FailureClass::Refused
     } else {
         FailureClass::Connect
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_proxy_that_rejects_a_call_by_its_http_status_refuses_it() {
+        let fault = |status| RpcFault::from(CallError::Http(status));
+        let busy = fault(StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(busy, (FailureClass::Refused, "HTTP status 503 Service Unavailable".to_owned()));
+        assert_eq!(fault(StatusCode::TOO_MANY_REQUESTS).0, FailureClass::Refused);
+        assert_eq!(fault(StatusCode::BAD_GATEWAY).0, FailureClass::Server);
     }
 }

@@ -200,9 +200,15 @@ impl<'h> HttpResponseReader<'h> {
         Ok(())
     }
 
+    /// The answer has ended, and its body has not: the server closed the connection, or sends no more. Nothing is missing of the answer.
+    pub fn end_within_body(&mut self, t_read: u64) {
+        let why = "the HTTP body did not end after [DONE]".to_owned();
+        self.take(WireEvent::Violation(Violation::MissingEnd, why), t_read);
+    }
+
     fn event(&mut self, event: SseEvent<'_>, t_read: u64) -> Result<(), HttpFault> {
         self.expected.limits.check_line(event.data.len())?;
-        if event.data == b"[DONE]" {
+        if event.data.trim_ascii() == b"[DONE]" {
             self.is_done = true;
             self.take(WireEvent::End, t_read);
             return Ok(());
@@ -275,7 +281,9 @@ impl<'h> HttpResponseReader<'h> {
         // The key is taken out of each piece, and not of the whole text: the end of a piece may have a part of it.
         let ExpectedAnswer { model, key, .. } = self.expected;
         let shown = |raw: &[u8], length: usize| without_key(beginning(raw, length, LONGEST_NAME), key);
-        if let Some(raw) = seen.model.filter(|raw| !model.is_empty() && !raw.starts_with(model.as_bytes())) {
+        if let Some(raw) =
+            seen.model.filter(|raw| !raw.is_empty() && !model.is_empty() && !raw.starts_with(model.as_bytes()))
+        {
             // A name may have been escaped.
             let found = beginning(raw, raw.len(), LONGEST_NAME);
             if !found.starts_with(model) && model.len() <= LONGEST_NAME {
@@ -284,7 +292,8 @@ impl<'h> HttpResponseReader<'h> {
                 self.take(WireEvent::Violation(Violation::WrongModel, example), t_read);
             }
         }
-        match (seen.id, &self.id) {
+        // An event that is about the request, and not of the answer, may have an empty one.
+        match (seen.id.filter(|id| !id.is_empty()), &self.id) {
             (Some(id), Some(first)) if !first.is(id) => {
                 let (id, first) = (shown(id, id.len()), shown(&first.start, first.length));
                 let example = format!("an event has the id {id}, and the first one {first}");
@@ -364,229 +373,4 @@ fn beginning(raw: &[u8], length: usize, most: usize) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::cell::Cell;
-    use std::rc::Rc;
-
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::harness::tokens::{CountedTokens, TokenSource};
-
-    fn expected(api: Api) -> ExpectedAnswer<'static> {
-        ExpectedAnswer { api, model: "", key: None, tokens: 10, has_choices: false, limits: ResponseBounds::default() }
-    }
-
-    fn counted(http_outcome: HttpOutcome) -> CountedTokens {
-        http_outcome.account.settle(TokenSource::Usage, None)
-    }
-
-    fn listen(api: Api, body: &[&str]) -> (HttpOutcome, Result<(), HttpFault>) {
-        let mut http_outcome = HttpOutcome::default();
-        let mut response_reader = HttpResponseReader::new(expected(api), &mut http_outcome);
-        response_reader.head(200, true);
-        let mut outcome = Ok(());
-        for (at, piece) in body.iter().enumerate() {
-            outcome = outcome.and_then(|()| response_reader.data(piece.as_bytes(), at as u64));
-        }
-        let outcome = outcome.and_then(|()| response_reader.end(body.len() as u64));
-        (http_outcome, outcome)
-    }
-
-    fn content(text: &str) -> String {
-        format!("data: {{\"choices\":[{{\"delta\":{{\"content\":\"{text}\"}},\"finish_reason\":null}}]}}\n\n")
-    }
-
-    const ROLE: &str = "data: {\"choices\":[{\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}]}\n\n";
-    const DONE: &str = "data: [DONE]\n\n";
-
-    #[test]
-    fn several_events_in_one_read_share_its_time() {
-        let two = [content("a"), content("b")].concat();
-        let (response, outcome) = listen(Api::OpenaiChat, &[ROLE, &two, &content("c"), DONE]);
-        assert_eq!(outcome, Ok(()));
-        let times: Vec<u64> = counted(response).chunks.iter().map(|chunk| chunk.t_read).collect();
-        assert_eq!(times, [1, 1, 2]);
-    }
-
-    proptest! {
-        #[test]
-        fn however_the_body_is_cut_the_tokens_are_the_same(words in prop::collection::vec("[a-z]{0,5}", 1..9), cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..9)) {
-            let usage = format!("data: {{\"choices\":[],\"usage\":{{\"completion_tokens\":{}}}}}\n\n", words.len());
-            let body = [ROLE.to_owned(), words.iter().map(|word| content(word)).collect(), usage, DONE.to_owned()].concat();
-            let mut at: Vec<usize> = cuts.iter().map(|cut| cut.index(body.len() + 1)).collect();
-            at.extend([0, body.len()]);
-            at.sort_unstable();
-            let pieces: Vec<&str> = at.windows(2).map(|pair| &body[pair[0]..pair[1]]).collect();
-            let (response, outcome) = listen(Api::OpenaiChat, &pieces);
-            prop_assert_eq!(outcome, Ok(()));
-            prop_assert!(response.account.has_ended());
-            let counted = counted(response);
-            prop_assert!(counted.is_per_chunk);
-            prop_assert_eq!(counted.chunks.len(), words.len());
-            prop_assert_eq!(counted.usage.unwrap().completion, Some(words.len() as u64));
-        }
-    }
-
-    #[test]
-    fn usage_in_every_event_says_how_many_tokens_it_brought() {
-        let event =
-            |n: u32| format!("data: {{\"choices\":[{{\"text\":\"x\"}}],\"usage\":{{\"completion_tokens\":{n}}}}}\n\n");
-        let (response, outcome) = listen(Api::OpenaiCompletions, &[&event(3), &event(4), &event(4), DONE]);
-        assert_eq!(outcome, Ok(()));
-        assert_eq!(counted(response).chunks.iter().map(|chunk| chunk.tokens).collect::<Vec<_>>(), [3, 1]);
-    }
-
-    #[test]
-    fn token_ids_are_collected_where_a_driver_needs_them_and_an_answer_without_them_fails() {
-        let first = Rc::new(Cell::new(None));
-        let listen = |body: &[&str]| {
-            let seen = Rc::clone(&first);
-            let ids = AnswerIds::new(move |token, at| seen.set(Some((token, at))));
-            let mut http_outcome = HttpOutcome { ids: Some(ids), ..HttpOutcome::default() };
-            let mut response_reader = HttpResponseReader::new(expected(Api::OpenaiCompletions), &mut http_outcome);
-            response_reader.head(200, true);
-            let mut pieces = (1_u64..).zip(body);
-            let outcome = pieces.try_for_each(|(at, piece)| response_reader.data(piece.as_bytes(), at));
-            (http_outcome.ids.unwrap().ids, outcome)
-        };
-        let event = |ids: &str| {
-            format!("data: {{\"choices\":[{{\"text\":\"\",\"token_ids\":{ids},\"finish_reason\":null}}]}}\n\n")
-        };
-        // trtllm-serve's last event has no tokens, but the reason.
-        let last = "data: {\"choices\":[{\"text\":\"\",\"token_ids\":[],\"finish_reason\":\"stop\"}]}\n\n";
-        let whole = event("[7,8]") + &event("[9]");
-        let (one, rest) = whole.split_at(40);
-        assert_eq!(listen(&[one, rest, last, DONE]), (vec![7, 8, 9], Ok(())));
-        assert_eq!(first.get(), Some((7, 2)));
-        let (_, refused) = listen(&["data: {\"choices\":[{\"text\":\"a\",\"token_ids\":null}]}\n\n"]);
-        let (class, why) = refused.unwrap_err();
-        assert_eq!(class, FailureClass::Server);
-        assert!(why.contains("`extra: { detokenize: false }` requests them of trtllm-serve"), "{why}");
-    }
-
-    #[test]
-    fn an_early_end_an_error_and_wrong_json_each_have_their_class() {
-        let class = |body: &[&str]| listen(Api::OpenaiChat, body).1.unwrap_err().0;
-        assert_eq!(class(&[&content("a")]), FailureClass::Short);
-        assert_eq!(class(&[&content("a"), "data: {\"error\":{\"message\":\"no\"}}\n\n"]), FailureClass::Server);
-        assert_eq!(class(&["event: error\ndata: {\"detail\":1}\n\n"]), FailureClass::Server);
-        assert_eq!(class(&[&content("a"), "data: {\"choices\":\n\n"]), FailureClass::Stream);
-    }
-
-    #[test]
-    fn an_empty_text_at_the_end_of_a_triton_stream_is_no_token() {
-        let event = |text: &str| format!("data: {{\"text_output\":\"{text}\"}}\n\n");
-        let (response, outcome) = listen(Api::Generate, &[&event("a"), &event(""), &event("b"), &event("")]);
-        assert_eq!(outcome, Ok(()));
-        assert_eq!(counted(response).chunks.iter().map(|chunk| chunk.t_read).collect::<Vec<_>>(), [0, 1, 2]);
-    }
-
-    #[test]
-    fn a_refusal_includes_the_server_message() {
-        let refuse = |status, body: &str| {
-            let mut http_outcome = HttpOutcome::default();
-            let mut response_reader = HttpResponseReader::new(expected(Api::OpenaiChat), &mut http_outcome);
-            response_reader.head(status, false);
-            response_reader.data(body.as_bytes(), 0).unwrap();
-            response_reader.end(0).unwrap_err()
-        };
-        let (class, why) = refuse(429, "{\"error\":{\"message\":\"slow down\"}}");
-        assert_eq!((class, why.as_str()), (FailureClass::Refused, "HTTP status 429: slow down"));
-        assert_eq!(refuse(500, "").0, FailureClass::Server);
-        assert!(refuse(500, &"x".repeat(LONGEST_ERROR - 1)).1.starts_with("HTTP status 500: xxx"));
-        assert_eq!(refuse(500, "oh").1, "HTTP status 500: oh");
-    }
-
-    #[test]
-    fn a_key_in_an_id_or_a_name_that_is_cut_is_not_shown_in_part() {
-        const KEY: &str = "sk-0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLM";
-        let long = format!("{}{KEY}", "x".repeat(50));
-        // The same, with escapes, of which the cut leaves a part.
-        let escaped = format!("{}\\u0073\\u006b{}", "x".repeat(50), &KEY[2..]);
-        let half = format!("{}{}\\u0036", "x".repeat(67), &KEY[..9]);
-        for id in [&long, &escaped, &half] {
-            let event = |id: &str, model: &str| {
-                format!(
-                    "data: {{\"id\":\"{id}\",\"model\":\"{model}\",\"choices\":[{{\"delta\":{{\"content\":\"a\"}}}}]}}\n\n"
-                )
-            };
-            for events in [
-                [event("1", "m"), event(id, "m")],
-                [event(id, "m"), event("1", "m")],
-                [event("1", "m"), event("1", id)],
-            ] {
-                let mut http_outcome = HttpOutcome::default();
-                let expected = ExpectedAnswer { model: "m", key: Some(KEY), ..expected(Api::OpenaiChat) };
-                let mut response_reader = HttpResponseReader::new(expected, &mut http_outcome);
-                response_reader.head(200, true);
-                response_reader.data(events.concat().as_bytes(), 1).unwrap();
-                let counted = counted(http_outcome);
-                let examples = format!("{:?}", counted.violations);
-                assert!(examples.contains("x***…") && !examples.contains("sk-0"), "{examples}");
-            }
-        }
-    }
-
-    #[test]
-    fn of_a_key_only_what_a_cut_may_have_left_is_taken_for_a_part() {
-        let key = Some("token-abc123");
-        for (from, to) in [
-            ("Invalid token", "Invalid token"),
-            ("Invalid token-abc123", "Invalid ***"),
-            ("Invalid token-ab…", "Invalid ***…"),
-            ("Invalid tok…", "Invalid tok…"),
-        ] {
-            assert_eq!(without_key(from.to_owned(), key), to);
-        }
-        let mut http_outcome = HttpOutcome::default();
-        let mut response_reader = HttpResponseReader::new(expected(Api::OpenaiChat), &mut http_outcome);
-        response_reader.head(401, false);
-        response_reader.data(b"Invalid token", 0).unwrap();
-        assert_eq!(response_reader.refusal().1, "HTTP status 401: Invalid token");
-        assert_eq!(response_reader.cut_refusal().1, "HTTP status 401: Invalid token…");
-    }
-
-    #[test]
-    fn of_a_refusal_without_end_no_more_is_read_than_is_kept() {
-        let mut http_outcome = HttpOutcome::default();
-        let mut response_reader = HttpResponseReader::new(expected(Api::OpenaiChat), &mut http_outcome);
-        response_reader.head(503, false);
-        let piece = [b'x'; 1 << 10];
-        let pieces = (0..100).take_while(|at| response_reader.data(&piece, *at).is_ok()).count();
-        assert_eq!(pieces, LONGEST_ERROR / piece.len() - 1, "the one that fills it ends the request");
-        let (class, why) = response_reader.data(&piece, 100).unwrap_err();
-        assert_eq!(class, FailureClass::Refused);
-        assert!(why.starts_with("HTTP status 503: xxx") && why.len() < 500, "{why}");
-    }
-
-    #[test]
-    fn of_an_id_of_any_length_only_the_beginning_is_kept() {
-        let event =
-            |id: &str| format!("data: {{\"id\":\"{id}\",\"choices\":[{{\"delta\":{{\"content\":\"a\"}}}}]}}\n\n");
-        let long = "i".repeat(1 << 20);
-        let wrong = |second: &str| {
-            let mut http_outcome = HttpOutcome::default();
-            let mut response_reader = HttpResponseReader::new(expected(Api::OpenaiChat), &mut http_outcome);
-            response_reader.head(200, true);
-            for id in [long.as_str(), second] {
-                response_reader.data(event(id).as_bytes(), 1).unwrap();
-            }
-            assert_eq!(response_reader.id.as_ref().map(|id| id.start.len()), Some(LONGEST_ID));
-            counted(http_outcome).violations.each().count() > 0
-        };
-        assert!(!wrong(&long));
-        assert!(wrong(&long[1..]) && wrong("other"));
-    }
-
-    #[test]
-    fn what_many_small_kept_events_take_is_part_of_the_budget() {
-        let mut http_outcome = HttpOutcome { events: Some(Vec::new()), ..HttpOutcome::default() };
-        let limits = ResponseBounds { total: 64 << 10, ..ResponseBounds::default() };
-        let expected = ExpectedAnswer { limits, ..expected(Api::OpenaiChat) };
-        let mut response_reader = HttpResponseReader::new(expected, &mut http_outcome);
-        response_reader.head(200, true);
-        let outcome = (0..2_000).try_for_each(|at| response_reader.data(b"data: {}\n\n", at));
-        assert_eq!(outcome.unwrap_err().0, FailureClass::TooLarge);
-    }
-}
+mod tests;

@@ -1,0 +1,86 @@
+//! Servers that do what others do not: what they send still counts when it comes, and what they leave out is no success.
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::thread;
+use std::time::Duration;
+
+use pretty_assertions::assert_eq;
+use regatta::harness::{Api, BenchSpec, FailureClass, Http, Transport, VerdictCheck, Violation};
+use serde_json::json;
+
+use super::script::{Do, END, Scripted, good};
+use super::{all_ok, chat, failure, measure, one_user, spec};
+
+#[test]
+fn a_request_that_the_server_has_taken_and_drops_later_is_not_sent_again() {
+    let server = Scripted::start(|number| {
+        if number == 1 { vec![Do::Wait(Duration::from_secs(1)), Do::Close] } else { vec![Do::Send(good())] }
+    });
+    let measured = measure(&one_user(chat(&server, 3)));
+    let counts = &measured.result.counts;
+    assert_eq!((counts.ok, counts.failed), (2, 1));
+    assert_eq!(counts.failed_by_class[&FailureClass::Connect], 1);
+    assert_eq!(measured.result.connections.resent, 0);
+    assert!(measured.result.reasons().iter().all(|reason| reason.check != VerdictCheck::Retries));
+    assert_eq!(server.requests.lock().unwrap().len(), 3);
+}
+
+#[test]
+fn an_answer_with_its_end_is_whole_where_the_body_has_none() {
+    let without_end = good().strip_suffix(END).unwrap().to_owned();
+    for last in [Do::Close, Do::Hang] {
+        let (begin, last) = (without_end.clone(), last);
+        let server = Scripted::start(move |_| vec![Do::Send(begin.clone()), last.clone()]);
+        let measured = measure(&one_user(BenchSpec { stall_timeout: Duration::from_secs(2), ..chat(&server, 3) }));
+        all_ok(&measured);
+        assert_eq!(measured.result.counts.violations, [(Violation::MissingEnd, 3)].into());
+        assert!(measured.requests.iter().all(|record| record.final_marker && record.chunks == 4));
+        // None is used again.
+        assert_eq!((measured.result.connections.idle_closed, measured.result.connections.resent), (0, 0));
+    }
+}
+
+/// A server that reads the head of a request, refuses it, and reads no more.
+fn without_an_ear() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    // The threads end with the test; they hold the connections until then.
+    thread::spawn(move || {
+        for mut socket in listener.incoming().map_while(Result::ok) {
+            thread::spawn(move || {
+                while let Some(head) = head(&mut socket) {
+                    if head.starts_with("GET ") {
+                        socket.write_all(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n").unwrap();
+                    } else {
+                        socket.write_all(b"HTTP/1.1 413 Too Large\r\nContent-Length: 7\r\n\r\ntoo big").unwrap();
+                        loop {
+                            thread::park();
+                        }
+                    }
+                }
+            });
+        }
+    });
+    address
+}
+
+fn head(socket: &mut TcpStream) -> Option<String> {
+    let (mut head, mut byte) = (Vec::new(), [0; 1]);
+    while !head.ends_with(b"\r\n\r\n") {
+        socket.read_exact(&mut byte).ok()?;
+        head.extend_from_slice(&byte);
+    }
+    String::from_utf8(head).ok()
+}
+
+#[test]
+fn a_refusal_is_read_while_the_request_is_still_being_written() {
+    let mut large = spec(&without_an_ear().to_string(), Api::OpenaiChat, 1);
+    // More than both sides' buffers hold.
+    let extra = json!({ "filler": "x".repeat(32 << 20) }).as_object().unwrap().clone();
+    large.protocol = Transport::Http(Http { extra, ..Http::new(Api::OpenaiChat) });
+    large.stall_timeout = Duration::from_secs(20);
+    let (class, why) = failure(&measure(&large));
+    assert_eq!((class, why.as_str()), (FailureClass::Server, "HTTP status 413: too big"));
+}
