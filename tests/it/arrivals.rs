@@ -6,8 +6,8 @@ use std::time::Duration;
 use pretty_assertions::assert_eq;
 use regatta::event::Stop;
 use regatta::harness::{
-    BenchSpec, DataKind, LoadLevel, LoadPattern, LoadSegment, Measured, Pause, PromptFile, PromptSource,
-    RequestRecords, SendingSpec, Slo, Transport, run,
+    BenchProgress, BenchSpec, DataKind, LoadLevel, LoadPattern, LoadSegment, Measured, Pause, PromptFile, PromptSource,
+    ReasonSeverity, RequestRecords, SendingSpec, Slo, Transport, VerdictCheck, run,
 };
 use regatta::sim::SimOptions;
 use regatta::spec::{Arrivals, DelayPlace, History, Length, Limits, RecordOrder, Request, Sessions, StopAfter};
@@ -244,4 +244,28 @@ fn arrivals_that_are_held_back_wait_in_their_latency() {
     assert!(measured.requests.iter().all(|record| record.t_sched == record.index * MS));
     let reasons: Vec<&str> = measured.result.reasons().iter().map(|reason| reason.check.as_str()).collect();
     assert!(reasons.contains(&"held_back") && !reasons.contains(&"lag"), "{reasons:?}");
+}
+
+#[test]
+fn a_stop_while_no_user_is_at_work_is_an_interruption_too() {
+    // Longer than the one user's time: the answer comes when the level is at none.
+    let server = paced(Duration::from_millis(60));
+    let users = LoadLevel::Ramp(vec![
+        LoadSegment { from: 1.0, to: 1.0, seconds: 0.05 },
+        LoadSegment { from: 0.0, to: 0.0, seconds: 600.0 },
+        LoadSegment { from: 1.0, to: 1.0, seconds: 1.0 },
+    ]);
+    let mut spec = spec(server.address, LoadPattern::Concurrency { users }, 0);
+    spec.stop = StopAfter { requests: None, duration: Some(Duration::from_secs(601).into()) };
+    let stop = Stop::new();
+    let after_the_answer = |progress: BenchProgress| {
+        if progress.ended > 0 {
+            stop.request();
+        }
+    };
+    let measured = wait_for(run(&spec, &stop, after_the_answer)).unwrap();
+    let counts = &measured.result.counts;
+    assert_eq!((counts.ok, counts.cancelled, counts.not_sent), (1, 0, 0));
+    let stopped = measured.result.reasons().iter().find(|reason| reason.check == VerdictCheck::Stopped).unwrap();
+    assert_eq!(stopped.severity, ReasonSeverity::InvalidLoad);
 }
