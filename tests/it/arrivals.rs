@@ -269,3 +269,19 @@ fn a_stop_while_no_user_is_at_work_is_an_interruption_too() {
     let stopped = measured.result.reasons().iter().find(|reason| reason.check == VerdictCheck::Stopped).unwrap();
     assert_eq!(stopped.severity, ReasonSeverity::InvalidLoad);
 }
+
+#[test]
+fn no_user_thinks_past_the_end_of_a_closed_loop() {
+    let server = paced(Duration::ZERO);
+    let mut spec = spec(server.address, users(2.0), 0);
+    spec.pace.think = Pause::Fixed(600.0);
+    let due = |least: Option<u64>| {
+        let stop = StopAfter { requests: least, duration: Some(Duration::from_millis(300).into()) };
+        let measured = measured(&BenchSpec { stop, ..spec.clone() });
+        assert_eq!(measured.schedule.requests.len(), measured.requests.len());
+        measured.requests.iter().map(|record| record.t_sched / (600 * MS)).collect::<Vec<_>>()
+    };
+    assert_eq!(due(None), [0, 0]);
+    // So many are sent in any case, whatever the time.
+    assert_eq!(due(Some(3)), [0, 0, 1]);
+}

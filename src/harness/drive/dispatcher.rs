@@ -171,8 +171,8 @@ impl Dispatcher {
                     return;
                 }
             }
-            let Some((first, session)) = self.job.queue.take(free.saturating_sub(self.t0)) else { return };
-            let pause = session.first().filter(|_| !is_first).map_or(0, |turn| turn.at_ns);
+            let Some((first, session)) = self.job.queue.take(free.saturating_sub(self.t0), is_first) else { return };
+            let pause = session.first().map_or(0, |turn| turn.at_ns);
             is_first = false;
             match self.session(first, session, None::<std::future::Ready<MessageEnd>>, free + pause).await {
                 Some(ended) => free = ended,

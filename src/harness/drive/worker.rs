@@ -311,7 +311,7 @@ mod tests {
         let encoder = InferRequestTemplate::new(&spec, &ModelMetadata::default()).unwrap();
         let schedule = Arc::new(plan(&spec).unwrap());
         let queue = PlanQueue::new(&schedule, &spec).unwrap();
-        while queue.take(0).is_some() {}
+        while queue.take(0, true).is_some() {}
         let job = WorkerJob {
             number: 0,
             workers: 1,

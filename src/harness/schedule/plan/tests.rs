@@ -428,15 +428,38 @@ fn data_that_end_before_the_duration_of_a_closed_loop_are_an_error_too() {
     let second = 1_000_000_000;
 
     let early = queue(&spec);
-    assert!(early.take(0).is_some() && early.take(second).is_some() && early.take(2 * second).is_none());
+    assert!(
+        early.take(0, false).is_some()
+            && early.take(second, false).is_some()
+            && early.take(2 * second, false).is_none()
+    );
     assert!(early.close().unwrap_err().to_string().contains("the data end after 2 requests"));
     let in_time = queue(&spec);
-    assert!(in_time.take(0).is_some() && in_time.take(second).is_some() && in_time.take(10 * second).is_none());
+    assert!(
+        in_time.take(0, false).is_some()
+            && in_time.take(second, false).is_some()
+            && in_time.take(10 * second, false).is_none()
+    );
     assert_eq!(in_time.close().unwrap().requests.len(), 2);
     spec.content.data.as_mut().unwrap().repeat = true;
     let repeated = queue(&spec);
-    assert!((0..9).all(|at| repeated.take(at * second).is_some()));
+    assert!((0..9).all(|at| repeated.take(at * second, false).is_some()));
     assert_eq!(repeated.close().unwrap().requests.len(), 9);
+}
+
+#[test]
+fn a_pause_past_the_end_sends_its_own_user_home_and_nobody_else() {
+    let users = LoadPattern::Concurrency { users: 1.0.into() };
+    let stop = StopAfter { requests: None, duration: Some(Duration::from_secs(10).into()) };
+    let mut spec = spec(users, Arrivals::Poisson, stop, 3);
+    spec.pace.think = Pause::Uniform { min: 0.0, max: 2_000.0 };
+    let queue = PlanQueue::new(&Arc::new(plan_of(&spec)), &spec).unwrap();
+    let second = 1_000_000_000;
+    // A second before the end: every other pause is too long.
+    let taken = (0..200).filter_map(|_| queue.take(9 * second, false)).collect::<Vec<_>>();
+    assert!((60..140).contains(&taken.len()), "{}", taken.len());
+    assert!(taken.iter().all(|(_, session)| session[0].at_ns < second));
+    assert_eq!(queue.close().unwrap().requests.len(), taken.len());
 }
 
 #[test]
