@@ -285,3 +285,14 @@ fn no_user_thinks_past_the_end_of_a_closed_loop() {
     // So many are sent in any case, whatever the time.
     assert_eq!(due(Some(3)), [0, 0, 1]);
 }
+
+#[test]
+fn every_server_is_warmed_up() {
+    let servers = [paced(Duration::ZERO), paced(Duration::ZERO)];
+    let endpoints = servers.iter().map(|server| server.address.to_string().parse().unwrap()).collect();
+    // With two workers each has connections to one server only.
+    let spec = BenchSpec { endpoints, warmup: 5, ..spec(servers[0].address, users(4.0), 12) };
+    measured(&spec);
+    let warm_ups = |server: &Scripted| server.prompts.lock().unwrap().iter().filter(|(id, _)| *id >= 12).count();
+    assert_eq!(servers.each_ref().map(warm_ups), [3, 2]);
+}

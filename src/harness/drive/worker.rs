@@ -84,9 +84,7 @@ impl WorkerJob {
                 break;
             }
         }
-        if self.number == 0 {
-            self.warm_up(&links, &encoder).await?;
-        }
+        self.warm_up(&links, &encoder).await?;
         self.open_connections(&links).await;
         let pacer = Pacer::for_arrivals(self.workers)
             .map_err(|source| HarnessError::System { what: "no timerfd".to_owned(), source })?;
@@ -117,14 +115,25 @@ impl WorkerJob {
         due.min(self.spec.pace.max_in_flight.map_or(usize::MAX, |most| (most as usize).div_ceil(self.workers)))
     }
 
+    /// The servers in turn; each worker has its own of them.
     async fn warm_up(&self, links: &[Rc<Connection>], encoder: &RequestEncoder) -> Result<(), HarnessError> {
         let until = self.spec.pace.warmup_for.map(|time| std::time::Instant::now() + time);
         let is_wanted =
             |number| number < self.spec.warmup || until.is_some_and(|until| std::time::Instant::now() < until);
+        let warmed = self.warmed_endpoints();
+        if warmed.is_empty() {
+            return Ok(());
+        }
+        let endpoints = self.spec.endpoints.len();
         for number in (0..).take_while(|number| is_wanted(*number)) {
+            let (round, endpoint) = (number as usize / endpoints, number as usize % endpoints);
+            if !warmed.contains(&endpoint) {
+                continue;
+            }
+            let own: Vec<_> = links.iter().filter(|link| link.endpoint as usize == endpoint).collect();
+            let Some(link) = own.get(round % own.len().max(1)) else { continue };
             let planned = &[self.schedule.warmup(u64::from(number))];
             let index = self.schedule.requests.len() as u64 + u64::from(number);
-            let link = &links[number as usize % links.len()];
             let answer = RequestAttempt {
                 connection: link,
                 encoder,
