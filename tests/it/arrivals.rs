@@ -296,3 +296,18 @@ fn every_server_is_warmed_up() {
     let warm_ups = |server: &Scripted| server.prompts.lock().unwrap().iter().filter(|(id, _)| *id >= 12).count();
     assert_eq!(servers.each_ref().map(warm_ups), [3, 2]);
 }
+
+#[test]
+fn input_tokens_are_those_that_were_sent_where_answers_are_part_of_the_prompt() {
+    // Two tokens of four: the next prompt has as many of them as came.
+    let server = Scripted::start(true, None, Arc::new(|_| Act::Cut { after: 2 }));
+    let mut spec = spec(server.address, users(1.0), 6);
+    spec.content.sessions = Some(Sessions { turns: Length::Fixed(3), history: History::Answers, turn_delay: None });
+    let measured = wait_for(run(&spec, &Stop::new(), |_| {})).unwrap();
+    let prompts = server.prompts.lock().unwrap();
+    let sent = |index: u64| prompts.iter().find(|(id, _)| *id == index).unwrap().1.len();
+    assert_eq!(measured.requests.len(), 6);
+    for record in &measured.requests {
+        assert_eq!(record.input_tokens as usize, sent(record.index), "request {}", record.index);
+    }
+}

@@ -78,7 +78,7 @@ impl WorkerJob {
             if is_outside || bytes >= self.bodies.bytes / self.workers {
                 break;
             }
-            let body = encoder.message(&self.schedule, index, message, &PreviousAnswers::default())?;
+            let body = encoder.message(&self.schedule, index, message, &PreviousAnswers::default())?.frame;
             bytes += body.len();
             if !self.bodies.put(index, body) {
                 break;
@@ -137,7 +137,7 @@ impl WorkerJob {
             let answer = RequestAttempt {
                 connection: link,
                 encoder,
-                frame: encoder.message(&self.schedule, index, planned, &PreviousAnswers::default())?,
+                frame: encoder.message(&self.schedule, index, planned, &PreviousAnswers::default())?.frame,
                 id: index,
                 planned,
                 collector: None,

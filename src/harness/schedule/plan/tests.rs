@@ -291,6 +291,15 @@ fn a_chat_has_the_answers_before_as_messages_of_their_own() {
 }
 
 #[test]
+fn a_prompt_as_it_is_sent_is_counted_in_ids_or_in_words() {
+    let plan = plan(&spec(server(1.0), Arrivals::Constant, requests(1), 1)).unwrap();
+    assert_eq!(plan.length_of(&Prompt::Ids(vec![4, 5, 6])), 3);
+    assert_eq!(plan.length_of(&Prompt::Text("one two\nthree four".to_owned())), 4);
+    let texts = ["one two", "three", "four"].map(str::to_owned);
+    assert_eq!(plan.length_of(&Prompt::Chat(texts.to_vec())), 4);
+}
+
+#[test]
 fn a_delay_is_before_its_turn_or_after_its_answer() {
     let lines = "{\"session_id\": 1, \"delay\": 10, \"prompt\": \"a\", \"output_length\": 2}\n\
                  {\"session_id\": 2, \"prompt\": \"x\", \"output_length\": 2}\n\
