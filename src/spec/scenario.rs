@@ -10,7 +10,7 @@ pub enum Scenario {
     Offline,
     /// Arrivals at a rate; latency from the intended time.
     Server,
-    /// Arrivals at the time stamps of `data`; latency from the intended time.
+    /// Arrivals at the time stamps of `data`; later turns of a session also wait for the answer before; latency from the intended time.
     Trace,
     /// So many users, each sending its next request when its last one has ended; latency from then.
     Concurrency,

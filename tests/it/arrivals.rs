@@ -311,3 +311,28 @@ fn input_tokens_are_those_that_were_sent_where_answers_are_part_of_the_prompt() 
         assert_eq!(record.input_tokens as usize, sent(record.index), "request {}", record.index);
     }
 }
+
+#[test]
+fn a_later_turn_of_a_trace_comes_at_its_own_time_or_after_the_answer_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("trace.jsonl");
+    let lines = [
+        r#"{"timestamp": 1000, "session_id": "a", "input_length": 20, "output_length": 3}"#,
+        r#"{"timestamp": 1100, "session_id": "b", "input_length": 20, "output_length": 3}"#,
+        r#"{"timestamp": 1800, "session_id": "a", "input_length": 20, "output_length": 3}"#,
+        r#"{"delay": 120, "session_id": "a", "input_length": 20, "output_length": 3}"#,
+        r#"{"timestamp": 1801, "delay": 60, "session_id": "a", "input_length": 20, "output_length": 3}"#,
+    ];
+    std::fs::write(&file, lines.join("\n")).unwrap();
+    let server = paced(Duration::ZERO);
+    let mut spec = spec(server.address, LoadPattern::Trace { speed: 2.0 }, 0);
+    spec.stop = StopAfter::default();
+    (spec.input_len, spec.output_len) = (Length::Given, Length::Given);
+    spec.content.data = Some(from(file, DataKind::Jsonl));
+    let measured = measured(&spec);
+    let [first, second, third, fourth, other] = &measured.requests.to_vec()[..] else { panic!("five requests") };
+    assert_eq!((first.t_sched, other.t_sched), (0, 50 * MS));
+    assert_eq!(second.t_sched, first.t_end.max(400 * MS));
+    assert_eq!(third.t_sched, second.t_end + 60 * MS);
+    assert_eq!(fourth.t_sched, third.t_end + 30 * MS);
+}

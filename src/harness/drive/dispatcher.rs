@@ -196,7 +196,8 @@ impl Dispatcher {
                 under_way.await
             } else {
                 if index > first {
-                    due += message.first().map_or(0, |turn| turn.at_ns);
+                    let (pause, earliest) = message.first().map_or((0, 0), |turn| (turn.at_ns, turn.earliest_ns));
+                    due = (due + pause).max(self.t0 + earliest);
                 }
                 let slot = match self.frame(index, message, &previous_answers) {
                     Some(encoded) if self.until(due).await => self.acquire_slot().await.map(|slot| (encoded, slot)),

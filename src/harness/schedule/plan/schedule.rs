@@ -146,6 +146,10 @@ impl RequestSchedule {
         hasher.field(tokenizer.as_ref().map_or(&[][..], |tokenizer| tokenizer.digest.bytes()));
         for request in &self.requests {
             hasher.field(&request.at_ns.to_le_bytes()).field(&[request.due as u8]);
+            // Of few plans; the digest of all others stays that of earlier versions.
+            if request.earliest_ns > 0 {
+                hasher.field(b"earliest").field(&request.earliest_ns.to_le_bytes());
+            }
             hasher.field(&request.session.to_le_bytes()).field(&request.turn.to_le_bytes());
             hasher.field(&request.input_len.to_le_bytes()).field(&request.output_len.to_le_bytes());
             for part in request.parts.iter().flat_map(|parts| parts.iter()) {

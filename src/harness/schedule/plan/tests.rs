@@ -376,6 +376,26 @@ fn a_trace_keeps_its_times_its_lengths_and_its_blocks() {
 }
 
 #[test]
+fn later_turns_of_a_trace_keep_their_times_also_in_a_written_plan() {
+    let lines = "{\"session_id\": 1, \"timestamp\": 500, \"input_length\": 4, \"output_length\": 2}\n\
+                 {\"session_id\": 1, \"timestamp\": 700, \"input_length\": 4, \"output_length\": 2}\n\
+                 {\"session_id\": 1, \"delay\": 10, \"input_length\": 4, \"output_length\": 2}\n";
+    let (folder, mut spec) = with_file("trace.jsonl", lines, DataKind::Jsonl);
+    let times = |schedule: &RequestSchedule| -> Vec<_> {
+        schedule.requests.iter().map(|request| (request.at_ns / 1_000_000, request.earliest_ns / 1_000_000)).collect()
+    };
+    assert_eq!(times(&plan_of(&spec)), [(0, 0), (0, 0), (10, 0)], "time stamps count in a trace only");
+    spec.scenario = LoadPattern::Trace { speed: 2.0 };
+    let trace = plan_of(&spec);
+    assert_eq!(times(&trace), [(0, 0), (0, 100), (5, 0)]);
+    let file = folder.path().join("plan.jsonl");
+    write(&file, &trace).unwrap();
+    spec.content.data = Some(data(file, DataKind::Plan));
+    let again = plan_of(&spec);
+    assert_eq!((again.digest, &again.requests), (trace.digest, &trace.requests));
+}
+
+#[test]
 fn the_list_of_benchmark_core_model_is_read() {
     let text = r#"
       [{"input": "one two", "instruction": "three", "output": "a b c d"},
