@@ -88,7 +88,7 @@ pub(crate) struct BenchArgs {
     /// All requests at once.
     #[arg(help_heading = LOAD, long, group = "load")]
     pub offline: bool,
-    /// Each record of --data at its time stamp, SPEED times as fast [default: 1; the load of a trace, where no other is given].
+    /// Each record of --data at its time stamp, SPEED times as fast; later turns of a session also wait for the answer before [default: 1; the load of a trace, where no other is given].
     #[arg(help_heading = LOAD, long, visible_alias = "fixed-schedule", value_name = "SPEED", num_args = 0..=1, require_equals = true, default_missing_value = "1", requires = "data", group = "load")]
     pub trace: Option<f64>,
     /// The distribution of arrivals at a rate [default: poisson].

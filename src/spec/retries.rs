@@ -19,7 +19,7 @@ pub struct Retries {
     /// Which failures.
     #[serde(default = "both")]
     pub on: Vec<RetryOn>,
-    /// From the failure to the next attempt. A server that cannot be reached is not tried more often than every 500 ms.
+    /// From the failure to the next attempt. A server that cannot be reached is not tried more often than every 50 ms.
     #[serde(default = "half_a_second")]
     pub pause: TimeSpan,
 }

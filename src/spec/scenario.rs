@@ -10,7 +10,7 @@ pub enum Scenario {
     Offline,
     /// Arrivals at a rate; latency from the intended time.
     Server,
-    /// Arrivals at the time stamps of `data`; latency from the intended time.
+    /// Arrivals at the time stamps of `data`; later turns of a session also wait for the answer before; latency from the intended time.
     Trace,
     /// N users; each sends its next request when its previous one has ended. Latency counts from then.
     Concurrency,

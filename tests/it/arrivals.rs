@@ -6,8 +6,8 @@ use std::time::Duration;
 use pretty_assertions::assert_eq;
 use regatta::event::Stop;
 use regatta::harness::{
-    BenchSpec, DataKind, LoadLevel, LoadPattern, LoadSegment, Measured, Pause, PromptFile, PromptSource,
-    RequestRecords, SendingSpec, Slo, Transport, run,
+    BenchProgress, BenchSpec, DataKind, LoadLevel, LoadPattern, LoadSegment, Measured, Pause, PromptFile, PromptSource,
+    ReasonSeverity, RequestRecords, SendingSpec, Slo, Transport, VerdictCheck, run,
 };
 use regatta::sim::SimOptions;
 use regatta::spec::{Arrivals, DelayPlace, History, Length, Limits, RecordOrder, Request, Sessions, StopAfter};
@@ -244,4 +244,95 @@ fn arrivals_that_are_held_back_wait_in_their_latency() {
     assert!(measured.requests.iter().all(|record| record.t_sched == record.index * MS));
     let reasons: Vec<&str> = measured.result.reasons().iter().map(|reason| reason.check.as_str()).collect();
     assert!(reasons.contains(&"held_back") && !reasons.contains(&"lag"), "{reasons:?}");
+}
+
+#[test]
+fn a_stop_while_no_user_is_at_work_is_an_interruption_too() {
+    // Longer than the one user's time: the answer comes when the level is at none.
+    let server = paced(Duration::from_millis(60));
+    let users = LoadLevel::Ramp(vec![
+        LoadSegment { from: 1.0, to: 1.0, seconds: 0.05 },
+        LoadSegment { from: 0.0, to: 0.0, seconds: 600.0 },
+        LoadSegment { from: 1.0, to: 1.0, seconds: 1.0 },
+    ]);
+    let mut spec = spec(server.address, LoadPattern::Concurrency { users }, 0);
+    spec.stop = StopAfter { requests: None, duration: Some(Duration::from_secs(601).into()) };
+    let stop = Stop::new();
+    let after_the_answer = |progress: BenchProgress| {
+        if progress.ended > 0 {
+            stop.request();
+        }
+    };
+    let measured = wait_for(run(&spec, &stop, after_the_answer)).unwrap();
+    let counts = &measured.result.counts;
+    assert_eq!((counts.ok, counts.cancelled, counts.not_sent), (1, 0, 0));
+    let stopped = measured.result.reasons().iter().find(|reason| reason.check == VerdictCheck::Stopped).unwrap();
+    assert_eq!(stopped.severity, ReasonSeverity::InvalidLoad);
+}
+
+#[test]
+fn no_user_thinks_past_the_end_of_a_closed_loop() {
+    let server = paced(Duration::ZERO);
+    let mut spec = spec(server.address, users(2.0), 0);
+    spec.pace.think = Pause::Fixed(600.0);
+    let due = |least: Option<u64>| {
+        let stop = StopAfter { requests: least, duration: Some(Duration::from_millis(300).into()) };
+        let measured = measured(&BenchSpec { stop, ..spec.clone() });
+        assert_eq!(measured.schedule.requests.len(), measured.requests.len());
+        measured.requests.iter().map(|record| record.t_sched / (600 * MS)).collect::<Vec<_>>()
+    };
+    assert_eq!(due(None), [0, 0]);
+    // So many are sent in any case, whatever the time.
+    assert_eq!(due(Some(3)), [0, 0, 1]);
+}
+
+#[test]
+fn every_server_is_warmed_up() {
+    let servers = [paced(Duration::ZERO), paced(Duration::ZERO)];
+    let endpoints = servers.iter().map(|server| server.address.to_string().parse().unwrap()).collect();
+    // With two workers each has connections to one server only.
+    let spec = BenchSpec { endpoints, warmup: 5, ..spec(servers[0].address, users(4.0), 12) };
+    measured(&spec);
+    let warm_ups = |server: &Scripted| server.prompts.lock().unwrap().iter().filter(|(id, _)| *id >= 12).count();
+    assert_eq!(servers.each_ref().map(warm_ups), [3, 2]);
+}
+
+#[test]
+fn input_tokens_are_those_that_were_sent_where_answers_are_part_of_the_prompt() {
+    // Two tokens of four: the next prompt has as many of them as came.
+    let server = Scripted::start(true, None, Arc::new(|_| Act::Cut { after: 2 }));
+    let mut spec = spec(server.address, users(1.0), 6);
+    spec.content.sessions = Some(Sessions { turns: Length::Fixed(3), history: History::Answers, turn_delay: None });
+    let measured = wait_for(run(&spec, &Stop::new(), |_| {})).unwrap();
+    let prompts = server.prompts.lock().unwrap();
+    let sent = |index: u64| prompts.iter().find(|(id, _)| *id == index).unwrap().1.len();
+    assert_eq!(measured.requests.len(), 6);
+    for record in &measured.requests {
+        assert_eq!(record.input_tokens as usize, sent(record.index), "request {}", record.index);
+    }
+}
+
+#[test]
+fn a_later_turn_of_a_trace_comes_at_its_own_time_or_after_the_answer_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("trace.jsonl");
+    let lines = [
+        r#"{"timestamp": 1000, "session_id": "a", "input_length": 20, "output_length": 3}"#,
+        r#"{"timestamp": 1100, "session_id": "b", "input_length": 20, "output_length": 3}"#,
+        r#"{"timestamp": 1800, "session_id": "a", "input_length": 20, "output_length": 3}"#,
+        r#"{"delay": 120, "session_id": "a", "input_length": 20, "output_length": 3}"#,
+        r#"{"timestamp": 1801, "delay": 60, "session_id": "a", "input_length": 20, "output_length": 3}"#,
+    ];
+    std::fs::write(&file, lines.join("\n")).unwrap();
+    let server = paced(Duration::ZERO);
+    let mut spec = spec(server.address, LoadPattern::Trace { speed: 2.0 }, 0);
+    spec.stop = StopAfter::default();
+    (spec.input_len, spec.output_len) = (Length::Given, Length::Given);
+    spec.content.data = Some(from(file, DataKind::Jsonl));
+    let measured = measured(&spec);
+    let [first, second, third, fourth, other] = &measured.requests.to_vec()[..] else { panic!("five requests") };
+    assert_eq!((first.t_sched, other.t_sched), (0, 50 * MS));
+    assert_eq!(second.t_sched, first.t_end.max(400 * MS));
+    assert_eq!(third.t_sched, second.t_end + 60 * MS);
+    assert_eq!(fourth.t_sched, third.t_end + 30 * MS);
 }

@@ -69,6 +69,7 @@ mod provenance;
 mod python_packages;
 mod querying;
 mod ratios;
+mod reconnecting;
 mod reference;
 mod rehearsal;
 mod repeat;

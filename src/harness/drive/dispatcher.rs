@@ -16,7 +16,7 @@ use super::worker_share::WorkerShare;
 use crate::harness::measure::collector::Collector;
 use crate::harness::schedule::data::PreviousAnswers;
 use crate::harness::transport::connection::Connection;
-use crate::harness::transport::request_encoder::RequestEncoder;
+use crate::harness::transport::request_encoder::{EncodedMessage, RequestEncoder};
 use crate::harness::{HarnessError, LoadPattern, PlannedRequest};
 
 /// The state that all requests of a worker share while it runs.
@@ -82,7 +82,7 @@ impl Dispatcher {
             let mut messages = self.share.messages(&session);
             let (Some(message), rest) = (messages.next(), messages.next().is_some()) else { continue };
             // Built before its time, so that building does not cause lateness.
-            let Some(frame) = self.frame(first, message, &PreviousAnswers::default()) else {
+            let Some(EncodedMessage { frame, .. }) = self.frame(first, message, &PreviousAnswers::default()) else {
                 add(&self.counts.not_sent, requests);
                 continue;
             };
@@ -171,8 +171,8 @@ impl Dispatcher {
                     return;
                 }
             }
-            let Some((first, session)) = self.share.queue.take(free.saturating_sub(self.t0)) else { return };
-            let pause = session.first().filter(|_| !is_first).map_or(0, |turn| turn.at_ns);
+            let Some((first, session)) = self.share.queue.take(free.saturating_sub(self.t0), is_first) else { return };
+            let pause = session.first().map_or(0, |turn| turn.at_ns);
             is_first = false;
             match self.session(first, session, None::<std::future::Ready<MessageEnd>>, free + pause).await {
                 Some(ended) => free = ended,
@@ -196,18 +196,24 @@ impl Dispatcher {
                 under_way.await
             } else {
                 if index > first {
-                    due += message.first().map_or(0, |turn| turn.at_ns);
+                    let (pause, earliest) = message.first().map_or((0, 0), |turn| (turn.at_ns, turn.earliest_ns));
+                    due = (due + pause).max(self.t0 + earliest);
                 }
                 let slot = match self.frame(index, message, &previous_answers) {
-                    Some(frame) if self.until(due).await => self.acquire_slot().await.map(|slot| (frame, slot)),
+                    Some(encoded) if self.until(due).await => self.acquire_slot().await.map(|slot| (encoded, slot)),
                     _ => None,
                 };
-                let Some((frame, slot)) = slot else {
+                let Some((EncodedMessage { frame, input_len }, slot)) = slot else {
                     add(&self.counts.not_sent, session.len() as u64 - (index - first));
                     return None;
                 };
                 let at_ns = due.saturating_sub(self.t0);
-                let message = message.iter().map(|request| PlannedRequest { at_ns, ..request.clone() }).collect();
+                let sent = |request: &PlannedRequest| PlannedRequest {
+                    at_ns,
+                    input_len: input_len.unwrap_or(request.input_len),
+                    ..request.clone()
+                };
+                let message = message.iter().map(sent).collect();
                 self.dispatch(index, message, frame, slot, due, None).await
             };
             due = over.t_end;
@@ -227,12 +233,12 @@ impl Dispatcher {
     }
 
     /// The message of a request: made before the start, or now.
-    fn frame(&self, index: u64, message: &[PlannedRequest], previous: &PreviousAnswers) -> Option<Bytes> {
-        if let Some(ready) = self.share.bodies.take(index) {
-            return Some(ready);
+    fn frame(&self, index: u64, message: &[PlannedRequest], previous: &PreviousAnswers) -> Option<EncodedMessage> {
+        if let Some(frame) = self.share.bodies.take(index) {
+            return Some(EncodedMessage { frame, input_len: None });
         }
         match self.encoder.message(&self.share.schedule, index, message, previous) {
-            Ok(body) => Some(body),
+            Ok(encoded) => Some(encoded),
             Err(error) => {
                 self.failed.borrow_mut().get_or_insert(error);
                 self.share.stop.cancel();

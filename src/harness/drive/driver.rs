@@ -166,6 +166,7 @@ async fn drive(
         }
     };
     let outputs = gather_outputs(workers, t0, stop, &cancel, || progress(sum_progress(&lives, scheduled))).await?;
+    let was_stopped = cancel.is_cancelled();
     progress(sum_progress(&lives, scheduled));
     let untaken = if users(&spec) > 0 { queue.unreached_requests() } else { 0 };
     let schedule = match &spec.scenario {
@@ -177,7 +178,11 @@ async fn drive(
         _ => schedule,
     };
     let start = RunStart { wall: started, zero: clock.instant(t0) };
-    sum_up(spec, schedule, outputs, untaken, start).await
+    let mut run = sum_up(spec, schedule, outputs, untaken, start).await?;
+    if was_stopped {
+        run.stopped();
+    }
+    Ok(run)
 }
 
 /// Starts the workers at one instant, and waits for what each has measured. `watch` is called all the while.

@@ -78,15 +78,13 @@ impl WorkerShare {
             if is_external || bytes >= self.bodies.bytes / self.workers {
                 break;
             }
-            let body = encoder.message(&self.schedule, index, message, &PreviousAnswers::default())?;
+            let body = encoder.message(&self.schedule, index, message, &PreviousAnswers::default())?.frame;
             bytes += body.len();
             if !self.bodies.put(index, body) {
                 break;
             }
         }
-        if self.number == 0 {
-            self.warm_up(&connections, &encoder).await?;
-        }
+        self.warm_up(&connections, &encoder).await?;
         self.open_connections(&connections).await;
         let pacer = Pacer::for_arrivals(self.workers)
             .map_err(|source| HarnessError::System { what: "no timerfd".to_owned(), source })?;
@@ -117,18 +115,29 @@ impl WorkerShare {
         due.min(self.spec.pace.max_in_flight.map_or(usize::MAX, |most| (most as usize).div_ceil(self.workers)))
     }
 
+    /// The servers in turn; each worker has its own of them.
     async fn warm_up(&self, connections: &[Rc<Connection>], encoder: &RequestEncoder) -> Result<(), HarnessError> {
         let until = self.spec.pace.warmup_for.map(|time| std::time::Instant::now() + time);
         let is_wanted =
             |number| number < self.spec.warmup || until.is_some_and(|until| std::time::Instant::now() < until);
+        let warmed = self.warmed_endpoints();
+        if warmed.is_empty() {
+            return Ok(());
+        }
+        let endpoints = self.spec.endpoints.len();
         for number in (0..).take_while(|number| is_wanted(*number)) {
+            let (round, endpoint) = (number as usize / endpoints, number as usize % endpoints);
+            if !warmed.contains(&endpoint) {
+                continue;
+            }
+            let own: Vec<_> = connections.iter().filter(|connection| connection.endpoint as usize == endpoint).collect();
+            let Some(connection) = own.get(round % own.len().max(1)) else { continue };
             let planned = &[self.schedule.warmup(u64::from(number))];
             let index = self.schedule.requests.len() as u64 + u64::from(number);
-            let connection = &connections[number as usize % connections.len()];
             let answer = RequestAttempt {
                 connection,
                 encoder,
-                frame: encoder.message(&self.schedule, index, planned, &PreviousAnswers::default())?,
+                frame: encoder.message(&self.schedule, index, planned, &PreviousAnswers::default())?.frame,
                 id: index,
                 planned,
                 collector: None,
@@ -165,7 +174,7 @@ impl PreparedWorker {
         for connection in &connections {
             drop(connection.unmatched_messages.take());
         }
-        let (cpu, wait) = (thread_cpu(), run_queue_wait());
+        let before = Cell::new(ThreadUsage::now(&pacer));
         let dispatcher = Rc::new(Dispatcher {
             share,
             connections,
@@ -181,8 +190,13 @@ impl PreparedWorker {
         });
         let no_timer = |source| HarnessError::System { what: "timerfd".to_owned(), source };
         let alarm_pacer = Pacer::new().map_err(no_timer)?;
+        // What the time before the start costs is none of the load's.
+        let begin = async {
+            dispatcher.alarms.until(dispatcher.job.clock.instant(t0)).await;
+            before.set(ThreadUsage::now(&pacer));
+        };
         let outcome = tokio::select! {
-            ended = dispatcher.run(&pacer) => ended,
+            (ended, ()) = async { tokio::join!(dispatcher.run(&pacer), begin) } => ended,
             error = dispatcher.alarms.run(&alarm_pacer) => match error { Err(error) => Err(error), Ok(never) => match never {} },
         };
         outcome.map_err(no_timer)?;
@@ -190,14 +204,14 @@ impl PreparedWorker {
             return Err(error);
         }
         let Dispatcher { share, connections, encoder, gauge, collector, counts, .. } = &*dispatcher;
+        let (used, before) = (ThreadUsage::now(&pacer), before.get());
         let t_end = share.clock.now();
         gauge.change(t_end, 0);
-        let cpu_ns = thread_cpu().saturating_sub(cpu).saturating_sub(pacer.spun().as_nanos() as u64);
-        let wait_ns = run_queue_wait().zip(wait).map(|(after, before)| after.saturating_sub(before));
+        let cpu_ns = used.cpu_ns.saturating_sub(before.cpu_ns);
+        let wait_ns = used.wait_ns.zip(before.wait_ns).map(|(after, before)| after.saturating_sub(before));
         let (idle_closed, resent) = idle_closes(connections);
         if !share.stop.is_cancelled() {
-            join_all(connections.iter().filter_map(|connection| connection.pool.as_ref()).map(ConnectionPool::end))
-                .await;
+            join_all(connections.iter().filter_map(|connection| connection.pool.as_ref()).map(ConnectionPool::end)).await;
         }
         let mut collected = collector.replace(Collector::new());
         for connection in connections {
@@ -237,6 +251,21 @@ fn idle_closes(connections: &[Rc<Connection>]) -> (u64, u64) {
     (sum(|pool| pool.idle_closed.get()), sum(|pool| pool.resent.get()))
 }
 
+/// What this thread has used so far.
+#[derive(Clone, Copy)]
+struct ThreadUsage {
+    /// Without what was spun away while it waited for arrivals.
+    cpu_ns: u64,
+    wait_ns: Option<u64>,
+}
+
+impl ThreadUsage {
+    fn now(pacer: &Pacer) -> Self {
+        let cpu_ns = thread_cpu().saturating_sub(pacer.spun().as_nanos() as u64);
+        Self { cpu_ns, wait_ns: run_queue_wait() }
+    }
+}
+
 fn thread_cpu() -> u64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32).as_nanos() as u64
@@ -246,4 +275,83 @@ fn thread_cpu() -> u64 {
 fn run_queue_wait() -> Option<u64> {
     let text = read_text("/proc/thread-self/schedstat").ok()?;
     text.split_whitespace().nth(1)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::task::LocalSet;
+    use tokio_util::sync::CancellationToken;
+
+    use super::super::job::PreparedMessages;
+    use super::*;
+    use crate::harness::clock::BenchClock;
+    use crate::harness::schedule::plan::{PlanQueue, plan};
+    use crate::harness::transport::kserve::infer_request::{InferRequestTemplate, ModelMetadata};
+    use crate::harness::{BenchSpec, LoadLevel, LoadSegment, SendingSpec, Slo, Transport};
+    use crate::spec::{Arrivals, Length, Limits, Request, StopAfter};
+
+    const BURNT: u64 = 30_000_000;
+
+    /// Its one user comes 10 ms after the start, and finds no request left.
+    fn idle_worker(clock: BenchClock) -> PreparedWorker {
+        let users = LoadLevel::Ramp(vec![LoadSegment { from: 0.0, to: 1.0, seconds: 0.01 }]);
+        let spec = BenchSpec {
+            endpoints: vec!["127.0.0.1:1".parse().unwrap()],
+            protocol: Transport::Kserve,
+            model: "m".to_owned(),
+            scenario: LoadPattern::Concurrency { users },
+            arrivals: Arrivals::Constant,
+            stop: StopAfter { requests: Some(1), duration: None },
+            input_len: Length::Fixed(1),
+            output_len: Length::Fixed(1),
+            seed: 1,
+            warmup: 0,
+            pace: SendingSpec::default(),
+            content: crate::harness::PromptSource::default(),
+            frontends: 1,
+            clients: 1,
+            stall_timeout: Duration::from_secs(1),
+            limits: Limits::default(),
+            slo: Slo::default(),
+            timelines: false,
+            vocab_size: 10,
+            end_id: 2,
+            request: Request::default(),
+        };
+        let encoder = InferRequestTemplate::new(&spec, &ModelMetadata::default()).unwrap();
+        let schedule = Arc::new(plan(&spec).unwrap());
+        let queue = PlanQueue::new(&schedule, &spec).unwrap();
+        while queue.take(0, true).is_some() {}
+        let job = WorkerJob {
+            number: 0,
+            workers: 1,
+            clock,
+            live: Arc::default(),
+            stop: CancellationToken::new(),
+            queue: Arc::new(queue),
+            bodies: Arc::new(PreparedMessages::for_plan(&spec, &schedule)),
+            schedule,
+            spec: Arc::new(spec),
+            in_flight_permits: None,
+            keeps_answers: false,
+            tls: None,
+            inbox: Cell::default(),
+        };
+        let (encoder, pacer) = (Arc::new(RequestEncoder::Kserve(encoder)), Pacer::new().unwrap());
+        PreparedWorker { job, links: Vec::new(), encoder, pacer, freed: Rc::default() }
+    }
+
+    #[tokio::test]
+    async fn what_a_worker_used_before_the_start_does_not_count() {
+        let clock = BenchClock::start();
+        let worker = idle_worker(clock);
+        let t0 = clock.now() + 300_000_000;
+        let run_up = async {
+            tokio::task::yield_now().await;
+            let before = thread_cpu();
+            while thread_cpu() - before < BURNT {}
+        };
+        let (output, ()) = LocalSet::new().run_until(async { tokio::join!(worker.run(t0), run_up) }).await;
+        assert!(output.unwrap().cpu_ns < BURNT);
+    }
 }

@@ -41,6 +41,16 @@ impl WorkerShare {
         (self.number..self.spec.connections()).step_by(self.workers).map(move |connection| connection % endpoints)
     }
 
+    /// The endpoints that this worker warms up: each is warmed up by the first worker that has a connection to it.
+    pub fn warmed_endpoints(&self) -> Vec<usize> {
+        let endpoints = self.spec.endpoints.len();
+        let first_connected = |endpoint: usize| {
+            let connections = (endpoint..self.spec.connections()).step_by(endpoints);
+            connections.map(|connection| connection % self.workers).min()
+        };
+        (0..endpoints).filter(|endpoint| first_connected(*endpoint) == Some(self.number)).collect()
+    }
+
     /// This worker's sessions in the order of their times: the index of the first request, and the requests.
     pub fn worker_sessions(&self) -> impl Iterator<Item = (u64, Vec<PlannedRequest>)> + use<> {
         self.schedule.sessions(self.spec.request.batch()).skip(self.number).step_by(self.workers)

@@ -38,7 +38,7 @@ pub struct BenchSpec {
     pub input_len: Length,
     pub output_len: Length,
     pub seed: u64,
-    /// Requests before the measured ones, one after the other.
+    /// Requests before the measured ones, one after the other. Several servers get them in turn.
     pub warmup: u32,
     pub pace: SendingSpec,
     pub content: PromptSource,

@@ -19,11 +19,12 @@ use crate::harness::Transport;
 use crate::harness::clock::BenchClock;
 use crate::harness::spec::response_bounds::ResponseBounds;
 use crate::harness::tokens::Violations;
+use crate::harness::transport::connect_attempts::ConnectAttempts;
 use crate::harness::transport::connect_error::ConnectError;
 use crate::harness::transport::kserve::call_error::CallError;
 use crate::harness::transport::kserve::rpc::{self, RpcSender};
 use crate::harness::transport::kserve::shared_stream::SharedStream;
-use crate::harness::transport::limits::{CONNECT_TIMEOUT, RETRY_AFTER};
+use crate::harness::transport::limits::CONNECT_TIMEOUT;
 use crate::spec::StreamMode;
 
 /// Windows are large, so that the client does not throttle the server it measures and rarely sends window updates.
@@ -50,7 +51,7 @@ pub(in crate::harness) struct Connection {
     live: RefCell<Option<RpcSender>>,
     /// One attempt at a time; the rest wait for it.
     connecting: tokio::sync::Mutex<()>,
-    failed: RefCell<Option<(Instant, ConnectError)>>,
+    attempts: ConnectAttempts,
     last_read: Rc<Cell<u64>>,
     max_streams: Rc<Cell<usize>>,
     pub connects: Cell<u32>,
@@ -97,7 +98,7 @@ impl Connection {
             last_token,
             live: RefCell::new(None),
             connecting: tokio::sync::Mutex::new(()),
-            failed: RefCell::new(None),
+            attempts: ConnectAttempts::default(),
             last_read: Rc::default(),
             max_streams: Rc::new(Cell::new(usize::MAX)),
             connects: Cell::new(0),
@@ -176,25 +177,20 @@ impl Connection {
         if let Some(sender) = self.live_sender() {
             return Ok(sender);
         }
+        let asked = Instant::now();
         let _one_at_a_time = self.connecting.lock().await;
         if let Some(sender) = self.live_sender() {
             return Ok(sender);
         }
-        if let Some((at, error)) = &*self.failed.borrow()
-            && at.elapsed() < RETRY_AFTER
-        {
-            return Err(error.clone());
+        let _turn = self.attempts.turn(asked).await?;
+        let connected = tokio::time::timeout(CONNECT_TIMEOUT, self.connect()).await;
+        let connected = connected.unwrap_or(Err(ConnectError::Late(CONNECT_TIMEOUT)));
+        self.attempts.note(&connected);
+        if let Ok(sender) = &connected {
+            self.connects.set(self.connects.get() + 1);
+            *self.live.borrow_mut() = Some(sender.clone());
         }
-        match tokio::time::timeout(CONNECT_TIMEOUT, self.connect()).await {
-            Ok(Ok(sender)) => {
-                self.connects.set(self.connects.get() + 1);
-                *self.failed.borrow_mut() = None;
-                *self.live.borrow_mut() = Some(sender.clone());
-                Ok(sender)
-            }
-            Ok(Err(error)) => Err(self.note_failure(error)),
-            Err(_) => Err(self.note_failure(ConnectError::Late(CONNECT_TIMEOUT))),
-        }
+        connected
     }
 
     fn live_sender(&self) -> Option<RpcSender> {
@@ -202,11 +198,6 @@ impl Connection {
         // An error is that of the connection, which takes no more requests.
         let has_ended = matches!(sender.poll_ready(&mut Context::from_waker(Waker::noop())), Poll::Ready(Err(_)));
         (!has_ended).then_some(sender)
-    }
-
-    fn note_failure(&self, error: ConnectError) -> ConnectError {
-        *self.failed.borrow_mut() = Some((Instant::now(), error.clone()));
-        error
     }
 
     async fn connect(&self) -> Result<RpcSender, ConnectError> {

@@ -2,6 +2,7 @@
 //! interfaces over HTTP/1.1 (`http`). Encoders are fixed before the run; what arrives carries the time of its socket read.
 
 pub(super) mod call;
+pub(super) mod connect_attempts;
 pub(super) mod connect_error;
 pub(super) mod connection;
 pub(super) mod error_text;

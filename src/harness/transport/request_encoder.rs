@@ -21,6 +21,13 @@ pub(in crate::harness) enum RequestEncoder {
     Http(HttpRequestTemplate),
 }
 
+/// A message, ready to be sent.
+pub(in crate::harness) struct EncodedMessage {
+    pub frame: Bytes,
+    /// Tokens of the prompt, where answers that came before are part of it. All others are as long as planned.
+    pub input_len: Option<u32>,
+}
+
 impl RequestEncoder {
     /// Queries the server over the link itself.
     pub async fn negotiate(link: &Connection, spec: &BenchSpec) -> Result<Self, HarnessError> {
@@ -37,18 +44,19 @@ impl RequestEncoder {
         first: u64,
         planned: &[PlannedRequest],
         previous: &PreviousAnswers,
-    ) -> Result<Bytes, HarnessError> {
-        let mut prompts =
-            (first..).zip(planned).map(|(index, planned)| self.prompt(schedule, index, planned, previous));
-        Ok(match self {
-            Self::Kserve(template) => {
-                grpc_messages::frame(&template.message(first, planned, &prompts.collect::<Result<Vec<_>, _>>()?))
-            }
-            Self::Http(template) => match (planned.first(), prompts.next()) {
-                (Some(planned), Some(prompt)) => template.request(first, planned, &prompt?),
-                _ => Bytes::new(),
-            },
-        })
+    ) -> Result<EncodedMessage, HarnessError> {
+        let prompts = (first..).zip(planned).map(|(index, planned)| self.prompt(schedule, index, planned, previous));
+        let prompts = prompts.collect::<Result<Vec<_>, _>>()?;
+        let frame = match (self, planned, &prompts[..]) {
+            (Self::Kserve(template), ..) => grpc_messages::frame(&template.message(first, planned, &prompts)),
+            (Self::Http(template), [planned, ..], [prompt, ..]) => template.request(first, planned, prompt),
+            (Self::Http(_), ..) => Bytes::new(),
+        };
+        let input_len = match (planned, &prompts[..]) {
+            ([planned], [prompt]) if planned.needs_answers() => Some(schedule.length_of(prompt)),
+            _ => None,
+        };
+        Ok(EncodedMessage { frame, input_len })
     }
 
     fn prompt(

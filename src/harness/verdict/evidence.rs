@@ -5,6 +5,8 @@ use crate::harness::ServerIdentity;
 
 #[derive(Debug, Default)]
 pub(super) struct Evidence {
+    /// The run was stopped before its end.
+    pub was_stopped: bool,
     /// Why a server was lost.
     pub server_lost: Option<String>,
     /// What the servers had less of than the manifest sets.

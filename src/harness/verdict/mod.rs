@@ -86,7 +86,7 @@ fn set_verdict(spec: &BenchSpec, result: &RunResult, evidence: &Evidence) -> Ver
     server_findings::lost(evidence, &mut found);
     bookkeeping(spec, result, &mut found);
     violations(result, &mut found);
-    load(spec, result, &mut found);
+    load(spec, result, evidence, &mut found);
     client(spec, result, &mut found);
     admitted_rate(result, &mut found);
     limits(spec, result, &mut found);
@@ -187,9 +187,10 @@ fn severity_of(class: Violation, protocol: &Transport) -> ReasonSeverity {
     }
 }
 
-fn load(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
+fn load(spec: &BenchSpec, result: &RunResult, evidence: &Evidence, found: &mut VerdictReasons) {
     let counts = &result.counts;
-    if counts.cancelled + counts.not_sent > 0 {
+    // A stop while no user is at work cancels nothing, and ends the load all the same.
+    if evidence.was_stopped || counts.cancelled + counts.not_sent > 0 {
         let text = format!(
             "interrupted: stopped before the end: {} cancelled, {} of {} never sent",
             counted(counts.cancelled, "request"),

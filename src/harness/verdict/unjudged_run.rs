@@ -66,6 +66,11 @@ impl UnjudgedRun {
         &mut self.measured.result.hosts
     }
 
+    /// The run was stopped before its end, whether or not a request was cancelled by that.
+    pub(in crate::harness) const fn stopped(&mut self) {
+        self.evidence.was_stopped = true;
+    }
+
     /// Finding of the stage that watches the server: it died or stopped answering during the measurement.
     pub fn server_lost(&mut self, why: impl Into<String>) {
         self.evidence.server_lost = Some(why.into());

@@ -53,7 +53,7 @@ pub struct Bench {
     /// In place of `rate` or `concurrency`: a level that changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ramp: Option<Ramp>,
-    /// Trace: the speed relative to its time stamps.
+    /// Trace: the speed relative to its time stamps and delays.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub speed: Option<f64>,
     #[serde(default)]
@@ -101,7 +101,7 @@ pub struct Bench {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(skip)]
     pub turn: Option<RepeatRole>,
-    /// Requests before the measured ones, one after the other.
+    /// Requests before the measured ones, one after the other. Several servers get them in turn.
     #[serde(default)]
     #[schemars(range(max = MOST_USERS))]
     pub warmup: u32,

@@ -31,6 +31,8 @@ pub(in crate::harness) struct CorpusTurn {
     pub answer: Option<Arc<str>>,
     /// Between the answer before and this turn, ns.
     pub pause_ns: Option<u64>,
+    /// Time stamp of a later turn, ns.
+    pub at_ns: Option<u64>,
     /// The prompt holds all turns before.
     pub is_whole: bool,
 }

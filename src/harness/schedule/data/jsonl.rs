@@ -7,7 +7,7 @@
 //! | `input_length` | `input_tokens` | a prompt of this many tokens is drawn |
 //! | `hash_ids` | | equal ids are equal blocks of tokens (Mooncake); needs `input_length` |
 //! | `output_length` | `output_tokens`, `max_tokens` | |
-//! | `timestamp` | | ms |
+//! | `timestamp` | | ms; a later turn of a session waits for it, and for the answer before |
 //! | `session_id` | `session` | lines of one session are its turns, in order |
 //! | `delay` | | ms after the answer before, or of its own turn: `data.delay` |
 //!
@@ -121,7 +121,7 @@ pub(super) fn read(
             Ok(turn) => {
                 room.take(size_in_memory(&turn))?;
                 if let Some(at) = known {
-                    entries[at].turns.push(turn);
+                    entries[at].turns.push(CorpusTurn { at_ns, ..turn });
                 } else {
                     if let Some(session) = session {
                         sessions.insert(session, entries.len());
@@ -296,7 +296,15 @@ fn turn(row: Row, data: &PromptFile, prompt_tokenizer: Option<&PromptTokenizer>)
         (None, None, None, None) => return Err(RowError::NoPrompt),
         _ => return Err(RowError::SeveralPrompts),
     };
-    Ok(CorpusTurn { parts: parts.into(), tokens, output_tokens: output_length, answer: None, pause_ns, is_whole })
+    Ok(CorpusTurn {
+        parts: parts.into(),
+        tokens,
+        output_tokens: output_length,
+        answer: None,
+        pause_ns,
+        at_ns: None,
+        is_whole,
+    })
 }
 
 fn ids_part(ids: &[i32]) -> Result<PromptPart, RowError> {

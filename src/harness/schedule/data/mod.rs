@@ -24,4 +24,4 @@ pub(super) use errors::{DataErrors, fault};
 pub use npy_integers::{NpyError, NpyIntegers};
 pub use prompt::{PreviousAnswers, Prompt};
 pub(super) use prompt::{PromptPart, RandomStream};
-pub(super) use prompt_renderer::PromptRenderer;
+pub(super) use prompt_renderer::{PromptRenderer, words_of};

@@ -56,6 +56,7 @@ pub(super) fn read(data: &PromptFile, mut room: MemoryBudget<'_>) -> Result<Vec<
             output_tokens,
             answer: None,
             pause_ns: None,
+            at_ns: None,
             is_whole: true,
         };
         entries.push(CorpusRecord { at_ns: None, turns: vec![turn] });

@@ -141,7 +141,7 @@ fn is_answer(part: &PromptPart, previous: &PreviousAnswers) -> bool {
 }
 
 /// Tokens of a part as far as they are known; for text without a tokenizer, its words.
-pub(super) fn words_of(text: &str) -> u32 {
+pub(in crate::harness::schedule) fn words_of(text: &str) -> u32 {
     text.split_whitespace().count() as u32
 }
 

@@ -115,6 +115,7 @@ impl Reading<'_> {
                 parts: Arc::from([PromptPart::Text(text.into())]),
                 answer: Some(answer.value.into()),
                 pause_ns: None,
+                at_ns: None,
                 is_whole: false,
             });
         }

@@ -48,6 +48,8 @@ struct PlanFileHeader {
 #[serde(deny_unknown_fields)]
 struct Line {
     at_ns: u64,
+    #[serde(default, skip_serializing_if = "is_usual")]
+    earliest_ns: u64,
     due: RequestTrigger,
     r#in: u32,
     out: u32,
@@ -83,13 +85,14 @@ pub(in crate::harness) fn write(path: &Path, schedule: &RequestSchedule) -> Resu
         out.write_all(b"\n")?;
         let mut before = HashMap::new();
         for (index, planned) in schedule.requests.iter().enumerate() {
-            let PlannedRequest { at_ns, due, input_len, output_len, session, turn, parts } = planned;
+            let PlannedRequest { at_ns, earliest_ns, due, input_len, output_len, session, turn, parts } = planned;
             // The same prompt is the same allocation: a data set that is gone through again and again is written once.
             let kept = parts.as_ref().filter(|_| schedule.requests.are_kept());
             let place = kept.map(|parts| Arc::as_ptr(parts).cast::<PromptPart>());
             let first = place.map(|place| *before.entry(place).or_insert(index)).filter(|first| *first < index);
             let line = Line {
                 at_ns,
+                earliest_ns,
                 due,
                 r#in: input_len,
                 out: output_len,
@@ -104,6 +107,10 @@ pub(in crate::harness) fn write(path: &Path, schedule: &RequestSchedule) -> Resu
         out.flush()
     };
     put().map_err(|source| HarnessError::System { what: format!("cannot write {}", path.display()), source })
+}
+
+fn is_usual<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 /// Why a line of a plan defines no prompt.
@@ -179,6 +186,7 @@ pub(super) fn read(
             Ok(line) => match prompt(&line, &requests) {
                 Ok(parts) => requests.push(PlannedRequest {
                     at_ns: line.at_ns,
+                    earliest_ns: line.earliest_ns,
                     due: line.due,
                     input_len: line.r#in,
                     output_len: line.out,

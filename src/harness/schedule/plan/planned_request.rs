@@ -11,6 +11,8 @@ use crate::harness::schedule::data::{PromptPart, RandomStream};
 pub struct PlannedRequest {
     /// Intended arrival, ns from the start; of a request that waits for another, ns after that has ended.
     pub at_ns: u64,
+    /// Of a later turn of a trace: it does not come before, ns from the start.
+    pub earliest_ns: u64,
     pub due: RequestTrigger,
     /// Tokens.
     pub input_len: u32,
@@ -39,7 +41,16 @@ impl PlannedRequest {
     /// A request of its own.
     #[cfg(test)]
     pub(in crate::harness) const fn at(at_ns: u64, input_len: u32, output_len: u32) -> Self {
-        Self { at_ns, due: RequestTrigger::Schedule, input_len, output_len, session: 0, turn: 0, parts: None }
+        Self {
+            at_ns,
+            earliest_ns: 0,
+            due: RequestTrigger::Schedule,
+            input_len,
+            output_len,
+            session: 0,
+            turn: 0,
+            parts: None,
+        }
     }
 
     /// Whether the answers of the turns before are part of its prompt.

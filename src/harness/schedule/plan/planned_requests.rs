@@ -8,7 +8,7 @@ use super::planned_request::PlannedRequest;
 use super::session_drawer::SessionDrawer;
 use crate::harness::HarnessError;
 
-/// A plan of no more than this many requests is kept: 3 MB.
+/// A plan of no more than this many requests is kept: 4 MB.
 const KEPT: usize = 1 << 16;
 
 /// The requests of a plan.

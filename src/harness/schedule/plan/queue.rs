@@ -9,7 +9,8 @@ use super::planned_requests::{PlannedReader, PlannedRequests};
 use super::schedule::{RequestSchedule, belongs};
 use super::session_drawer::SessionDrawer;
 use crate::harness::schedule::data::PromptRenderer;
-use crate::harness::{BenchSpec, DataKind, HarnessError};
+use crate::harness::schedule::random_draws;
+use crate::harness::{BenchSpec, DataKind, HarnessError, Pause};
 
 /// Requests drawn before the start where only a duration ends the run; later ones are drawn as they are needed.
 pub(super) const AHEAD: u64 = 4_096;
@@ -24,6 +25,8 @@ pub(in crate::harness) struct PlanQueue {
     /// Of a plan that goes on as long as users take requests: its beginning.
     drawer: Option<SessionDrawer>,
     batch: usize,
+    think: Pause,
+    seed: u64,
 }
 
 struct State {
@@ -32,6 +35,8 @@ struct State {
     ahead: Option<PlannedRequest>,
     /// How many were taken.
     next: usize,
+    /// Users who left, because their pause would have ended after the end.
+    gone: u64,
     /// The error from drawing sessions, or that the data ended too early.
     failed: Option<HarnessError>,
 }
@@ -66,11 +71,13 @@ impl PlanQueue {
         let rest = drawer.clone().map_or_else(|| schedule.requests.iter(), PlannedReader::endless);
         Ok(Self {
             schedule: Arc::clone(schedule),
-            state: Mutex::new(State { rest, ahead: None, next: 0, failed: None }),
+            state: Mutex::new(State { rest, ahead: None, next: 0, gone: 0, failed: None }),
             requests: spec.stop.requests.unwrap_or(0),
             until_ns: spec.stop.time().map_or(0, |time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)),
             drawer,
             batch: spec.request.batch(),
+            think: spec.pace.think,
+            seed: spec.seed,
         })
     }
 
@@ -79,14 +86,28 @@ impl PlanQueue {
         self.drawer.is_none()
     }
 
-    /// The next session and the index of its first request, for a user that is idle at `now_ns`. None: there are no more.
-    pub fn take(&self, now_ns: u64) -> Option<(u64, Vec<PlannedRequest>)> {
+    /// The next session and the index of its first request, for a user that is idle at `now_ns`, and thinks before it sends unless this is
+    /// its first. None: there are no more, or it would begin too late.
+    pub fn take(&self, now_ns: u64, is_first: bool) -> Option<(u64, Vec<PlannedRequest>)> {
         let mut state = self.state.lock();
         let first = state.next;
-        if state.failed.is_some() || !self.has_all() && first as u64 >= self.requests && now_ns >= self.until_ns {
+        if state.failed.is_some() {
             return None;
         }
-        match state.session(self.batch) {
+        let pause = if is_first || self.has_all() { 0 } else { self.pause(first as u64, state.gone) };
+        if !self.has_all() && first as u64 >= self.requests && now_ns.saturating_add(pause) >= self.until_ns {
+            state.gone += 1;
+            return None;
+        }
+        let session = state.session(self.batch).map(|mut session| {
+            match session.first_mut() {
+                Some(turn) if is_first => turn.at_ns = 0,
+                Some(turn) if !self.has_all() => turn.at_ns = pause,
+                _ => {}
+            }
+            session
+        });
+        match session {
             Ok(session) if session.is_empty() => {
                 // A plan that goes on until the duration ends has no other end than that of the data.
                 if !self.has_all() {
@@ -103,6 +124,12 @@ impl PlanQueue {
                 None
             }
         }
+    }
+
+    /// Before a session: as planned, until the first user has left. From then on each has a pause of its own, so that one long pause does
+    /// not send everybody home who comes upon the same session.
+    fn pause(&self, first: u64, gone: u64) -> u64 {
+        random_draws::think_time(self.think, self.seed, first.wrapping_add(gone << 40))
     }
 
     /// Requests of the plan, as `close` returns it, that no user reached. Call before `close`.

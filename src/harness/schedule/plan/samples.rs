@@ -18,6 +18,7 @@ pub struct ExternalSample {
 pub(super) fn sampled(samples: &[ExternalSample]) -> Vec<PlannedRequest> {
     let request = |(index, sample): (usize, &ExternalSample)| PlannedRequest {
         at_ns: 0,
+        earliest_ns: 0,
         due: RequestTrigger::Schedule,
         input_len: sample.prompt.len() as u32,
         output_len: sample.output_len,

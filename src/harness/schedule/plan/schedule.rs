@@ -6,7 +6,9 @@ use super::planned_request::{PlannedRequest, RequestTrigger};
 use super::planned_requests::PlannedRequests;
 use crate::files::{Digest, Hasher};
 use crate::harness::HarnessError;
-use crate::harness::schedule::data::{DataSummary, PreviousAnswers, PromptPart, PromptRenderer, RandomStream};
+use crate::harness::schedule::data::{
+    DataSummary, PreviousAnswers, Prompt, PromptPart, PromptRenderer, RandomStream, words_of,
+};
 use crate::harness::schedule::random_draws::GENERATOR;
 
 /// A frozen plan. Prompts are recipes or content of a file; `ids` and `text` write them out.
@@ -60,6 +62,16 @@ impl RequestSchedule {
         previous_answers: &PreviousAnswers,
     ) -> Result<Vec<String>, HarnessError> {
         self.renderer.chat(&planned.recipe(index), previous_answers)
+    }
+
+    /// Tokens of a prompt as it is sent; without a tokenizer, the words of a text.
+    pub(in crate::harness) fn length_of(&self, prompt: &Prompt) -> u32 {
+        let length_of = |text: &String| self.count(text).unwrap_or_else(|| words_of(text));
+        match prompt {
+            Prompt::Ids(ids) => ids.len() as u32,
+            Prompt::Text(text) => length_of(text),
+            Prompt::Chat(texts) => texts.iter().map(length_of).sum(),
+        }
     }
 
     /// A request of the same lengths with a prompt that is in no plan, so that warming up fills no cache with what is measured.
@@ -134,6 +146,10 @@ impl RequestSchedule {
         hasher.field(tokenizer.as_ref().map_or(&[][..], |tokenizer| tokenizer.digest.bytes()));
         for request in &self.requests {
             hasher.field(&request.at_ns.to_le_bytes()).field(&[request.due as u8]);
+            // Of few plans; the digest of all others stays that of earlier versions.
+            if request.earliest_ns > 0 {
+                hasher.field(b"earliest").field(&request.earliest_ns.to_le_bytes());
+            }
             hasher.field(&request.session.to_le_bytes()).field(&request.turn.to_le_bytes());
             hasher.field(&request.input_len.to_le_bytes()).field(&request.output_len.to_le_bytes());
             for part in request.parts.iter().flat_map(|parts| parts.iter()) {

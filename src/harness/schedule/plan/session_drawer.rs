@@ -48,6 +48,24 @@ enum SessionStarts {
     Free,
 }
 
+impl SessionStarts {
+    /// A time span of the data.
+    fn sped_up(&self, ns: u64) -> u64 {
+        match self {
+            Self::Stamped { speed, .. } => (ns as f64 / *speed).round() as u64,
+            Self::AtOnce | Self::Drawn(_) | Self::Free => ns,
+        }
+    }
+
+    /// Of a time stamp, ns from the start; 0 where time stamps do not count.
+    fn time_of(&self, stamp: Option<u64>) -> u64 {
+        match self {
+            Self::Stamped { first_ns, .. } => self.sped_up(stamp.unwrap_or(0).saturating_sub(*first_ns)),
+            Self::AtOnce | Self::Drawn(_) | Self::Free => 0,
+        }
+    }
+}
+
 impl SessionDrawer {
     pub fn new(spec: &BenchSpec, prompt_renderer: &PromptRenderer) -> Result<Self, HarnessError> {
         let records = match &spec.content.data {
@@ -101,9 +119,8 @@ impl SessionDrawer {
                 Some(at_ns) => (RequestTrigger::Schedule, at_ns),
                 None => return Ok(None),
             },
-            SessionStarts::Stamped { first_ns, speed } => {
-                let at = entry.and_then(|entry| entry.at_ns).unwrap_or(0).saturating_sub(*first_ns);
-                (RequestTrigger::Schedule, (at as f64 / *speed).round() as u64)
+            stamped @ SessionStarts::Stamped { .. } => {
+                (RequestTrigger::Schedule, stamped.time_of(entry.and_then(|entry| entry.at_ns)))
             }
             SessionStarts::Free => (RequestTrigger::User, random_draws::think_time(think, self.spec.seed, self.index)),
         };
@@ -161,8 +178,9 @@ impl SessionDrawer {
             let is_plain = matches!(parts[..], [PromptPart::Drawn { stream: RandomStream::Prompt, number, .. }] if number == index);
             planned.push(PlannedRequest {
                 at_ns: given
-                    .and_then(|given| given.pause_ns)
+                    .and_then(|given| Some(self.starts.sped_up(given.pause_ns?)))
                     .unwrap_or_else(|| random_draws::think_time(pause, *seed, index)),
+                earliest_ns: self.starts.time_of(given.and_then(|given| given.at_ns)),
                 due: RequestTrigger::Turn,
                 input_len,
                 output_len,

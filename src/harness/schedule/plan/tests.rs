@@ -291,6 +291,15 @@ fn a_chat_has_the_answers_before_as_messages_of_their_own() {
 }
 
 #[test]
+fn a_prompt_as_it_is_sent_is_counted_in_ids_or_in_words() {
+    let plan = plan(&spec(server(1.0), Arrivals::Constant, requests(1), 1)).unwrap();
+    assert_eq!(plan.length_of(&Prompt::Ids(vec![4, 5, 6])), 3);
+    assert_eq!(plan.length_of(&Prompt::Text("one two\nthree four".to_owned())), 4);
+    let texts = ["one two", "three", "four"].map(str::to_owned);
+    assert_eq!(plan.length_of(&Prompt::Chat(texts.to_vec())), 4);
+}
+
+#[test]
 fn a_delay_is_before_its_turn_or_after_its_answer() {
     let lines = "{\"session_id\": 1, \"delay\": 10, \"prompt\": \"a\", \"output_length\": 2}\n\
                  {\"session_id\": 2, \"prompt\": \"x\", \"output_length\": 2}\n\
@@ -367,6 +376,26 @@ fn a_trace_keeps_its_times_its_lengths_and_its_blocks() {
 }
 
 #[test]
+fn later_turns_of_a_trace_keep_their_times_also_in_a_written_plan() {
+    let lines = "{\"session_id\": 1, \"timestamp\": 500, \"input_length\": 4, \"output_length\": 2}\n\
+                 {\"session_id\": 1, \"timestamp\": 700, \"input_length\": 4, \"output_length\": 2}\n\
+                 {\"session_id\": 1, \"delay\": 10, \"input_length\": 4, \"output_length\": 2}\n";
+    let (folder, mut spec) = with_file("trace.jsonl", lines, DataKind::Jsonl);
+    let times = |schedule: &RequestSchedule| -> Vec<_> {
+        schedule.requests.iter().map(|request| (request.at_ns / 1_000_000, request.earliest_ns / 1_000_000)).collect()
+    };
+    assert_eq!(times(&plan_of(&spec)), [(0, 0), (0, 0), (10, 0)], "time stamps count in a trace only");
+    spec.scenario = LoadPattern::Trace { speed: 2.0 };
+    let trace = plan_of(&spec);
+    assert_eq!(times(&trace), [(0, 0), (0, 100), (5, 0)]);
+    let file = folder.path().join("plan.jsonl");
+    write(&file, &trace).unwrap();
+    spec.content.data = Some(data(file, DataKind::Plan));
+    let again = plan_of(&spec);
+    assert_eq!((again.digest, &again.requests), (trace.digest, &trace.requests));
+}
+
+#[test]
 fn the_list_of_benchmark_core_model_is_read() {
     let text = r#"
       [{"input": "one two", "instruction": "three", "output": "a b c d"},
@@ -428,15 +457,38 @@ fn data_that_end_before_the_duration_of_a_closed_loop_are_an_error_too() {
     let second = 1_000_000_000;
 
     let early = queue(&spec);
-    assert!(early.take(0).is_some() && early.take(second).is_some() && early.take(2 * second).is_none());
+    assert!(
+        early.take(0, false).is_some()
+            && early.take(second, false).is_some()
+            && early.take(2 * second, false).is_none()
+    );
     assert!(early.close().unwrap_err().to_string().contains("the data end after 2 requests"));
     let in_time = queue(&spec);
-    assert!(in_time.take(0).is_some() && in_time.take(second).is_some() && in_time.take(10 * second).is_none());
+    assert!(
+        in_time.take(0, false).is_some()
+            && in_time.take(second, false).is_some()
+            && in_time.take(10 * second, false).is_none()
+    );
     assert_eq!(in_time.close().unwrap().requests.len(), 2);
     spec.content.data.as_mut().unwrap().repeat = true;
     let repeated = queue(&spec);
-    assert!((0..9).all(|at| repeated.take(at * second).is_some()));
+    assert!((0..9).all(|at| repeated.take(at * second, false).is_some()));
     assert_eq!(repeated.close().unwrap().requests.len(), 9);
+}
+
+#[test]
+fn a_pause_past_the_end_sends_its_own_user_home_and_nobody_else() {
+    let users = LoadPattern::Concurrency { users: 1.0.into() };
+    let stop = StopAfter { requests: None, duration: Some(Duration::from_secs(10).into()) };
+    let mut spec = spec(users, Arrivals::Poisson, stop, 3);
+    spec.pace.think = Pause::Uniform { min: 0.0, max: 2_000.0 };
+    let queue = PlanQueue::new(&Arc::new(plan_of(&spec)), &spec).unwrap();
+    let second = 1_000_000_000;
+    // A second before the end: every other pause is too long.
+    let taken = (0..200).filter_map(|_| queue.take(9 * second, false)).collect::<Vec<_>>();
+    assert!((60..140).contains(&taken.len()), "{}", taken.len());
+    assert!(taken.iter().all(|(_, session)| session[0].at_ns < second));
+    assert_eq!(queue.close().unwrap().requests.len(), taken.len());
 }
 
 #[test]

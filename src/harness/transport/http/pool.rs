@@ -12,8 +12,9 @@ use super::socket::{HttpSocket, IdleState};
 use super::tls::{self, Connector};
 use crate::event::host_port;
 use crate::harness::tokens::{Violation, Violations};
+use crate::harness::transport::connect_attempts::ConnectAttempts;
 use crate::harness::transport::connect_error::ConnectError;
-use crate::harness::transport::limits::{CONNECT_TIMEOUT, RETRY_AFTER};
+use crate::harness::transport::limits::CONNECT_TIMEOUT;
 
 /// At the end of a run a server has as long for what it still sends as for its slowest answer, and this much more; in all no longer than
 /// the second time.
@@ -28,7 +29,7 @@ pub(crate) struct ConnectionPool {
     /// Each with whether it has carried a request.
     idle: RefCell<Vec<(HttpSocket, bool)>>,
     tls: Option<Connector>,
-    failed: RefCell<Option<(Instant, ConnectError)>>,
+    attempts: ConnectAttempts,
     /// Connections opened.
     pub opened: Cell<u32>,
     /// Kept connections that the server closed while they were idle, as every server may.
@@ -55,7 +56,7 @@ impl ConnectionPool {
             address: Cell::new(None),
             idle: RefCell::new(Vec::new()),
             tls: None,
-            failed: RefCell::new(None),
+            attempts: ConnectAttempts::default(),
             opened: Cell::new(0),
             idle_closed: Cell::new(0),
             resent: Cell::new(0),
@@ -81,14 +82,28 @@ impl ConnectionPool {
 
     /// A connection for one request, and whether it was used before.
     pub async fn take(&self) -> Result<(HttpSocket, bool), ConnectError> {
+        let asked = Instant::now();
+        if let Some(kept) = self.take_idle() {
+            return Ok(kept);
+        }
+        let turn = self.attempts.turn(asked).await;
+        // Another request may have ended meanwhile.
+        if let Some(kept) = self.take_idle() {
+            return Ok(kept);
+        }
+        let _turn = turn?;
+        self.attempt().await.map(|socket| (socket, false))
+    }
+
+    fn take_idle(&self) -> Option<(HttpSocket, bool)> {
         while let Some((mut socket, is_used)) = self.idle.borrow_mut().pop() {
             match socket.idle_state() {
-                IdleState::Quiet => return Ok((socket, is_used)),
+                IdleState::Quiet => return Some((socket, is_used)),
                 IdleState::Closed => self.idle_closed.set(self.idle_closed.get() + 1),
                 IdleState::Surplus => self.note_surplus(),
             }
         }
-        self.open().await.map(|socket| (socket, false))
+        None
     }
 
     pub fn put(&self, socket: HttpSocket) {
@@ -132,13 +147,13 @@ impl ConnectionPool {
 
     /// A new connection.
     pub async fn open(&self) -> Result<HttpSocket, ConnectError> {
-        if let Some((at, error)) = &*self.failed.borrow()
-            && at.elapsed() < RETRY_AFTER
-        {
-            return Err(error.clone());
-        }
+        let _turn = self.attempts.turn(Instant::now()).await?;
+        self.attempt().await
+    }
+
+    async fn attempt(&self) -> Result<HttpSocket, ConnectError> {
         let opened = self.connect().await;
-        *self.failed.borrow_mut() = opened.as_ref().err().map(|error| (Instant::now(), error.clone()));
+        self.attempts.note(&opened);
         if opened.is_ok() {
             self.opened.set(self.opened.get() + 1);
         }
