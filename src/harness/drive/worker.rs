@@ -192,7 +192,7 @@ impl PreparedWorker {
         let alarm_pacer = Pacer::new().map_err(no_timer)?;
         // What the time before the start costs is none of the load's.
         let begin = async {
-            dispatcher.alarms.until(dispatcher.job.clock.instant(t0)).await;
+            dispatcher.alarms.until(dispatcher.share.clock.instant(t0)).await;
             before.set(ThreadUsage::now(&pacer));
         };
         let outcome = tokio::select! {
@@ -282,7 +282,7 @@ mod tests {
     use tokio::task::LocalSet;
     use tokio_util::sync::CancellationToken;
 
-    use super::super::job::PreparedMessages;
+    use super::super::worker_share::PreparedMessages;
     use super::*;
     use crate::harness::clock::BenchClock;
     use crate::harness::schedule::plan::{PlanQueue, plan};
@@ -322,7 +322,7 @@ mod tests {
         let schedule = Arc::new(plan(&spec).unwrap());
         let queue = PlanQueue::new(&schedule, &spec).unwrap();
         while queue.take(0, true).is_some() {}
-        let job = WorkerJob {
+        let share = WorkerShare {
             number: 0,
             workers: 1,
             clock,
@@ -338,7 +338,7 @@ mod tests {
             inbox: Cell::default(),
         };
         let (encoder, pacer) = (Arc::new(RequestEncoder::Kserve(encoder)), Pacer::new().unwrap());
-        PreparedWorker { job, links: Vec::new(), encoder, pacer, freed: Rc::default() }
+        PreparedWorker { share, connections: Vec::new(), encoder, pacer, freed: Rc::default() }
     }
 
     #[tokio::test]
