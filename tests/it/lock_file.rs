@@ -128,6 +128,69 @@ fn the_same_again_is_the_same_bytes_here_and_on_another_machine() {
 }
 
 #[test]
+fn a_lock_file_that_is_not_as_the_last_run_left_it_gets_all_stages_although_nothing_has_changed() {
+    let world = plain();
+    let cached = |words: &[&str]| {
+        world.good(words).shows("3 cached");
+    };
+    world.good(&["run", "m"]);
+    let first = world.read(FILE);
+    cached(&["run", "m"]);
+    fs::remove_file(world.path(FILE)).unwrap();
+    cached(&["run", "m"]);
+    assert_eq!(world.read(FILE), first, "deleted");
+    cached(&["run", "m", "--lock", "two.lock"]);
+    assert_eq!(world.read("two.lock"), first, "another file");
+    world.file(FILE, "lock: 1\nruns: {}\n");
+    cached(&["run", "m"]);
+    assert_eq!(world.read(FILE), first, "overwritten");
+    world.good(&["run", "m", "--until", "build"]).shows("2 cached");
+    fs::remove_file(world.path(FILE)).unwrap();
+    world.good(&["run", "m", "--until", "build"]).shows("2 cached");
+    let locked = lock(&world)["runs"]["m"]["stages"].clone();
+    assert_eq!(locked.as_object().unwrap().keys().collect::<Vec<_>>(), ["build", "prepare"], "a part of the stages");
+
+    let world = plain();
+    for _ in 0..2 {
+        world.good(&["run", "m", "--no-lock"]);
+    }
+    world.good(&["run", "m"]).shows("3 cached");
+    assert_eq!(world.read(FILE), first, "the first lock file");
+    world.good(&["run", "m", "--locked"]);
+}
+
+#[test]
+fn a_lock_file_of_an_earlier_commit_gets_the_stages_of_now() {
+    let world = plain();
+    world.good(&["run", "m"]);
+    let committed = world.read(FILE);
+    world.manifest("m", &PLAIN.replace("LEVEL: high", "LEVEL: low"));
+    world.good(&["run", "m"]);
+    let now = world.read(FILE);
+    assert_ne!(now, committed);
+    world.file(FILE, &committed);
+    world.good(&["run", "m"]).shows("3 cached");
+    assert_eq!(world.read(FILE), now);
+    world.good(&["run", "m", "--locked"]);
+}
+
+#[test]
+fn two_manifests_with_one_name_each_write_the_stages_of_their_last_run() {
+    let world = World::new();
+    for (manifest, stage) in [("one", "a"), ("two", "b")] {
+        let text = format!("regatta: 1\nname: both\nstages: {{ {stage}: {{ shell: 'true' }} }}\n");
+        world.file(&format!("manifests/{manifest}.yaml"), &text);
+    }
+    for _ in 0..3 {
+        for (manifest, of) in [("one", "a"), ("two", "b")] {
+            world.good(&["run", manifest]);
+            let stages = lock(&world)["runs"]["both"]["stages"].clone();
+            assert_eq!(stages.as_object().unwrap().keys().collect::<Vec<_>>(), [of]);
+        }
+    }
+}
+
+#[test]
 fn a_run_has_one_name_however_its_parameters_were_given() {
     let mut world = World::new();
     world.manifest("m", "params: { users: { list: any, default: [1], env: USERS } }\nstages:\n  a: { foreach: { user: '{{ users }}' }, shell: 'true' }\n");
