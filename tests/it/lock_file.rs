@@ -235,6 +235,29 @@ fn nothing_secret_and_nothing_of_the_machine_gets_in() {
 }
 
 #[test]
+fn an_absolute_path_in_a_manifest_is_the_same_in_every_folder_and_for_every_user() {
+    let mut world = World::new();
+    let folder = world.path("").canonicalize().unwrap().display().to_string();
+    let text = format!(
+        "params: {{ cache: {{ text: {{}}, default: /home/one/cache }} }}\nstages:\n  clone: {{ shell: 'true > $OUT/x' }}\n  use:\n    shell: ': -v /var/hf:/home/one/.cache/hf \"{{{{ stages.clone.out }}}}{folder}/f\" /opt{folder}/include {{{{ cache }}}}'\n    env: {{ DATA: /home/one/data, INCLUDE: '-I{folder}/include' }}\n"
+    );
+    world.manifest("m", &text);
+    world.env("HOME", "/home/one");
+    world.good(&["run", "m"]);
+    let locked = world.read(FILE);
+    let whole = ["/var/hf:/home/one/.cache/hf".to_owned(), format!("⟦out:clone⟧{folder}/f"), format!("/opt{folder}/")];
+    for path in whole {
+        assert!(locked.contains(&path), "{path} in\n{locked}");
+    }
+    let mut other = elsewhere(&world);
+    other.env("HOME", "/home/two");
+    other.good(&["run", "m", "--locked"]);
+    fs::remove_file(other.path(FILE)).unwrap();
+    other.good(&["run", "m"]);
+    assert_eq!(other.read(FILE), locked);
+}
+
+#[test]
 fn a_run_that_does_not_end_well_leaves_the_lock_as_it_was() {
     let world = World::with("stages:\n  a: { shell: 'true' }\n  b: { shell: 'exit 3', needs: [a] }\n");
     assert_eq!(world.regatta(&["run", "m"]).code, 1);

@@ -68,7 +68,9 @@ impl LockedTask {
         let mut requested: BTreeMap<String, Value> = BTreeMap::new();
         let mut put = |name: &str, fields: serde_json::Map<String, Value>| {
             if !fields.is_empty() {
-                requested.insert(name.to_owned(), private.value(Value::Object(fields)));
+                let (is_of_manifest, value) = (name == "action" || name == "env", Value::Object(fields));
+                let value = if is_of_manifest { private.manifest_value(value) } else { private.value(value) };
+                requested.insert(name.to_owned(), value);
             }
         };
         let texts = |map: &BTreeMap<String, String>, leave: &dyn Fn(&str) -> bool| {

@@ -21,10 +21,20 @@ pub fn private(project: &Project, plan: &Plan) -> PrivateValues {
     let secrets = names.filter_map(|name| project.variable(name));
     let home = &project.home;
     let mut folders =
-        vec![(home.state().display().to_string(), "<state>"), (home.project().display().to_string(), ".")];
+        vec![(home.state().display().to_string(), STATE), (home.project().display().to_string(), ".")];
     folders.extend(env::var("HOME").ok().map(|folder| (folder, "~")));
-    PrivateValues::new(secrets, folders)
+    let mut private = PrivateValues::new(secrets, folders);
+    for (name, value) in &plan.params {
+        // A relative default is a path of the project; an absolute one is in the manifest, and the same everywhere.
+        let is_default = plan.at_default.contains(name);
+        private.give(value, if is_default { &[".", STATE] } else { &[] });
+    }
+    plan.given.keys().for_each(|argument| private.give(argument, &[]));
+    private
 }
+
+/// What stands for the state folder.
+const STATE: &str = "<state>";
 
 /// The name of a run in a lock file: its manifest and the parameters that were given, by an argument or by a variable, in the
 /// order of their names. A given default is the same run as one that is not given.
@@ -87,11 +97,20 @@ pub fn head(
     };
     Ok(LockSection {
         regatta: env!("CARGO_PKG_VERSION").to_owned(),
-        params: plan.params.iter().map(|(name, value)| (name.clone(), private.text(value))).collect(),
+        params: params(plan, private),
         machine: doctor::machine(&needs),
         tools: doctor::versions(&needs, folder),
         stages: BTreeMap::new(),
     })
+}
+
+/// Their values as they are written down.
+fn params(plan: &Plan, private: &PrivateValues) -> BTreeMap<String, String> {
+    let shown = |(name, value): (&String, &String)| {
+        let is_default = plan.at_default.contains(name);
+        (name.clone(), if is_default { private.manifest_text(value) } else { private.text(value) })
+    };
+    plan.params.iter().map(shown).collect()
 }
 
 /// What is known of each task's key before anything runs, by its place in the plan.
