@@ -191,6 +191,33 @@ fn two_manifests_with_one_name_each_write_the_stages_of_their_last_run() {
 }
 
 #[test]
+fn manifests_with_one_name_are_named_where_one_replaces_the_entry_of_the_other() {
+    let world = World::new();
+    for (manifest, stage) in [("one", "a"), ("two", "b")] {
+        let text = format!("regatta: 1\nname: both\nstages: {{ {stage}: {{ shell: 'true' }} }}\n");
+        world.file(&format!("manifests/{manifest}.yaml"), &text);
+    }
+    let first = world.good(&["run", "one"]);
+    assert!(!format!("{}{}", first.stdout, first.stderr).contains("same `name:"), "{first:?}");
+    world.good(&["run", "two"]).shows("manifests/one.yaml has the same `name: both`").shows("give one of them another");
+    let ended = world.regatta(&["run", "one", "--locked"]);
+    assert_eq!(ended.code, 6);
+    ended.shows("manifests/two.yaml has the same name");
+}
+
+#[test]
+fn a_value_with_a_blank_is_not_two_parameters() {
+    let world = World::new();
+    let text = "params: { a: { text: {}, default: '' }, b: { text: {}, default: '' } }\nstages: { s: { shell: 'echo {{ a }} {{ b }}' } }\n";
+    world.manifest("m", text);
+    world.good(&["run", "m", "a=1 b=2"]);
+    world.good(&["run", "m", "a=1", "b=2"]);
+    let runs = lock(&world)["runs"].clone();
+    assert_eq!(runs.as_object().unwrap().keys().collect::<Vec<_>>(), ["m 'a=1 b=2'", "m a=1 b=2"]);
+    world.good(&["run", "m", "a=1 b=2", "--locked"]);
+}
+
+#[test]
 fn a_run_has_one_name_however_its_parameters_were_given() {
     let mut world = World::new();
     world.manifest("m", "params: { users: { list: any, default: [1], env: USERS } }\nstages:\n  a: { foreach: { user: '{{ users }}' }, shell: 'true' }\n");

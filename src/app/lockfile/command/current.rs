@@ -14,14 +14,14 @@ use crate::plan::{ActionError, ActionKind, Plan, Task};
 use crate::runner::store::{Digests, OutputCache, TaskKey};
 use crate::runner::{self, RunOptions, predict_keys};
 use crate::stages::StageExecutor;
+use crate::units::shell_word;
 
 /// What a committed file must not hold: values of the stages' secrets, and this machine's paths.
 pub fn private(project: &Project, plan: &Plan) -> PrivateValues {
     let names = plan.tasks.iter().flat_map(|task| &task.secrets);
     let secrets = names.filter_map(|name| project.variable(name));
     let home = &project.home;
-    let mut folders =
-        vec![(home.state().display().to_string(), STATE), (home.project().display().to_string(), ".")];
+    let mut folders = vec![(home.state().display().to_string(), STATE), (home.project().display().to_string(), ".")];
     folders.extend(env::var("HOME").ok().map(|folder| (folder, "~")));
     let mut private = PrivateValues::new(secrets, folders);
     for (name, value) in &plan.params {
@@ -49,8 +49,14 @@ pub fn name(project: &Project, plan: &Plan, settings: &[KeyValueArg]) -> String 
         .filter(|(name, _)| !plan.at_default.contains(*name))
         .map(|(name, value)| (name, private.text(&value)))
         .collect();
-    let given = given.iter().map(|(key, value)| format!(" {key}={value}"));
+    let given = given.iter().map(|(key, value)| format!(" {}", argument(format!("{key}={value}"))));
     std::iter::once(plan.name.clone()).chain(given).collect()
+}
+
+/// As a shell reads it, where it would otherwise look like several.
+fn argument(text: String) -> String {
+    let is_ambiguous = text.contains(|c: char| c.is_whitespace() || c == '\'' || c == '"');
+    if is_ambiguous { shell_word(&text) } else { text }
 }
 
 /// Whether some of the plan's tasks are left out.

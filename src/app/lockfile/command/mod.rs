@@ -2,6 +2,7 @@
 
 mod current;
 mod locked_file;
+mod namesakes;
 mod verify;
 mod write;
 
@@ -19,7 +20,7 @@ use crate::runner::store::OutputCache;
 pub use current::private;
 use locked_file::{locked_at, open, section_of};
 pub use verify::{LockReport, enforce};
-pub use write::write;
+pub use write::{FinishedRun, write};
 
 pub fn lock(global: &Global, request: &LockAction) -> Result<CliExit, CommandError> {
     let styler = Styler::chosen(global.color.choice());

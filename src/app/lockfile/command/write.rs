@@ -5,8 +5,10 @@ use std::io;
 use std::path::Path;
 
 use super::current;
+use super::namesakes::namesakes;
 use crate::app::lockfile::{
-    LockFile, LockSection, LockedTask, PrivateValues, RunText, measured, read, splice, without_run, write_with_run,
+    LockFile, LockSection, LockedTask, PrivateValues, RunText, measured, outline, read, splice, without_run,
+    write_with_run,
 };
 use crate::app::project::Project;
 use crate::cli::{self, KeyValueArg, LockMode};
@@ -16,58 +18,75 @@ use crate::runner::store::{PathError, replace};
 use crate::runner::{KeyedTask, RunSummary, TaskRole};
 use crate::stages::resolved;
 
+/// A run that ended well.
+pub struct FinishedRun<'a> {
+    pub plan: &'a Plan,
+    pub settings: &'a [KeyValueArg],
+    pub roles: &'a [TaskRole],
+    pub summary: &'a RunSummary,
+    /// The lock file is as the last run of this plan wrote it.
+    pub is_lock_as_written: bool,
+}
+
 /// Writes this run's part anew, and leaves the parts of others. Of a run of some of its stages (`--until`, `--only`) it writes
-/// these, and keeps what is locked of the others. `is_as_written`: the file is as the last run of this plan wrote it. Returns a notice
-/// if it could not be written.
-pub fn write(
-    project: &Project,
-    locking: &cli::LockMode,
-    settings: &[KeyValueArg],
-    plan: &Plan,
-    parts: &[TaskRole],
-    summary: &RunSummary,
-    is_as_written: bool,
-) -> Option<String> {
-    let LockMode::Write { file, .. } = locking else { return None };
-    let cannot = |why: &dyn std::fmt::Display| Some(format!("the lock file {} was not written: {why}", file.display()));
+/// these, and keeps what is locked of the others. Returns what the user should know.
+///
+/// # Errors
+/// It could not be written; the text says why.
+pub fn write(project: &Project, locking: &cli::LockMode, run: &FinishedRun<'_>) -> Result<Option<String>, String> {
+    let LockMode::Write { file, .. } = locking else { return Ok(None) };
+    write_file(project, file, run).map_err(|why| format!("the lock file {} was not written: {why}", file.display()))
+}
+
+fn write_file(project: &Project, file: &Path, run: &FinishedRun<'_>) -> Result<Option<String>, String> {
+    let FinishedRun { plan, settings, roles, summary, .. } = *run;
     let path = project.home.project().join(file);
     let before = match read_text(&path) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-        Err(error) => return cannot(&error),
+        Err(error) => return Err(error.to_string()),
     };
     let name = current::name(project, plan, settings);
-    if is_as_written && let Some(text) = spliced(project, plan, &name, &before, &summary.keyed_tasks) {
-        return replaced(&path, &before, &text).err().and_then(|error| cannot(&error));
+    if run.is_lock_as_written
+        && let Some(text) = spliced(project, plan, &name, &before, &summary.keyed_tasks)
+    {
+        return replaced(&path, &before, &text).map(|()| None).map_err(|error| error.to_string());
     }
-    let is_part = current::is_part(plan, parts);
+    let is_part = current::is_part(plan, roles);
     let others = if is_part { None } else { without_run(&before, &name) };
     let mut all = match others.as_deref().unwrap_or(&before) {
         "" => LockFile::default(),
-        text => match read(text) {
-            Ok(all) => all,
-            Err(why) => return cannot(&why),
-        },
+        text => read(text).map_err(|why| why.to_string())?,
     };
     let private = current::private(project, plan);
-    let mut head = match current::head(project, plan, parts, &private) {
-        Ok(head) => head,
-        Err(why) => return cannot(&why),
-    };
+    let mut head = current::head(project, plan, roles, &private).map_err(|why| why.to_string())?;
     let old = all.runs.remove(&name).filter(|_| is_part);
+    let notice = outline(&before, &name).and_then(|(_, stages)| notice_of_namesakes(project, plan, &name, &stages));
+    let tasks = summary.all_keyed_tasks();
     if let Some(old) = old {
         head = merged(old, head, plan);
     }
-    let tasks = summary.all_keyed_tasks();
     let maker = StageMaker { project, plan, private: &private, measured: measured(plan) };
     let make = |place: usize| maker.stage(tasks[place]);
     let places = tasks.iter().enumerate().map(|(place, one)| (plan.tasks[one.task].id.as_str(), place));
-    let run = RunText::of(&head).with_made(places, &make);
-    let text = match write_with_run(&all, &name, run) {
-        Ok(text) => text,
-        Err(why) => return cannot(&why),
-    };
-    replaced(&path, &before, &text).err().and_then(|error| cannot(&error))
+    let text = RunText::of(&head).with_made(places, &make);
+    let text = write_with_run(&all, &name, text).map_err(|why| why.to_string())?;
+    replaced(&path, &before, &text).map_err(|error| error.to_string())?;
+    Ok(notice)
+}
+
+/// Where the entry had the stages of another manifest with the same name. `stages`: those that it had.
+fn notice_of_namesakes(project: &Project, plan: &Plan, entry: &str, stages: &[&str]) -> Option<String> {
+    let planned: HashSet<&str> = plan.tasks.iter().map(|task| task.id.as_str()).collect();
+    let foreign: Vec<&str> = stages.iter().copied().filter(|stage| !planned.contains(stage)).collect();
+    let (first, others) = (foreign.first()?, namesakes(project, plan));
+    if others.is_empty() {
+        return None;
+    }
+    let (others, name) = (others.join(", "), &plan.name);
+    Some(format!(
+        "the lock file's entry `{entry}` had other stages (`{first}`): {others} has the same `name: {name}`, and each run replaces the entry; give one of them another name"
+    ))
 }
 
 fn replaced(path: &Path, before: &str, text: &str) -> Result<(), PathError> {

@@ -1,8 +1,8 @@
-//! What must not get into a file that people commit: secrets, and the machine's own paths.
+//! What must not get into a file that people commit or publish: secrets, and the machine's own paths.
 
 use serde_json::Value;
 
-use crate::exec::process::redacted;
+use super::redact::redacted;
 use crate::units::without_credentials;
 
 /// A shorter one would hide text that only looks like it.
