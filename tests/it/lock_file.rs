@@ -490,6 +490,35 @@ fn tools_tell_their_versions_and_another_one_stops() {
 }
 
 #[test]
+fn an_output_from_the_cache_keeps_the_tool_that_made_it() {
+    let text = "stages:\n  a: { shell: ['cmake', '--build', '.'] }\n  b: { shell: ['ninja', '-v'] }\n";
+    let mut world = World::with(text);
+    for tool in ["cmake", "ninja"] {
+        world.file(&format!("bin/{tool}"), "#!/bin/sh\ncat \"$(dirname \"$0\")\"/version\n");
+        fs::set_permissions(world.path("bin").join(tool), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    world.file("bin/version", "version 1\n");
+    let path = format!("{}:{}", world.path("bin").display(), std::env::var("PATH").unwrap());
+    world.env("PATH", path);
+    let tools = |world: &World| {
+        let tools = lock(world)["runs"]["m"]["tools"].clone();
+        ["cmake", "ninja"].map(|tool| tools[tool].as_str().unwrap_or_default().to_owned())
+    };
+    world.good(&["run", "m"]);
+    assert_eq!(tools(&world), ["version 1", "version 1"]);
+    world.file("bin/version", "version 2\n");
+    world.manifest("m", &format!("# upgraded\n{text}"));
+    world.good(&["run", "m"]).shows("2 cached");
+    assert_eq!(tools(&world), ["version 1", "version 1"]);
+    // Only what is made again has the version of today.
+    world.manifest("m", &text.replace("-v", "-d"));
+    world.good(&["run", "m"]).shows("1 cached");
+    assert_eq!(tools(&world), ["version 1", "version 2"]);
+    world.good(&["run", "m", "--force"]);
+    assert_eq!(tools(&world), ["version 2", "version 2"]);
+}
+
+#[test]
 fn a_lock_is_held_against_what_a_run_would_be_now() {
     let world = plain();
     world.good(&["run", "m"]);
@@ -542,6 +571,10 @@ fn gpus_and_their_driver_are_part_of_what_is_held_to() {
     let ended = world.regatta(&["run", "m", "--gpus", "1", "--locked"]);
     assert_eq!(ended.code, 6);
     ended.shows("machine").shows("driver").shows("570.86.15").shows("560.1").shows("a machine like that one");
+    // An output from the cache was made with the driver of then.
+    world.file("manifests/m.yaml", &format!("{}# a comment\n", world.read("manifests/m.yaml")));
+    world.good(&["run", "m", "--gpus", "1"]).shows("2 cached");
+    assert_eq!(lock(&world)["runs"]["m"]["machine"]["driver"], "570.86.15");
     // Who leases none does not ask for them.
     world.good(&["run", "m", "--until", "b", "--locked"]);
 }

@@ -359,7 +359,7 @@ impl PreparedRun {
                 }
                 digests.save(&home)
             },
-            || is_to_lock.then(|| self.write_lock_file(&summary, is_lock_file_as_written)),
+            || is_to_lock.then(|| self.write_lock_file(&id, &summary, is_lock_file_as_written)),
         );
         let is_lock_missing =
             matches!(locked, Some(Err(_))) && matches!(self.locking, LockMode::Write { is_named: true, .. });
@@ -432,10 +432,15 @@ impl PreparedRun {
     ///
     /// # Errors
     /// It could not be written.
-    fn write_lock_file(&self, summary: &RunSummary, is_lock_as_written: bool) -> Result<Option<String>, String> {
+    fn write_lock_file(
+        &self,
+        id: &RunId,
+        summary: &RunSummary,
+        is_lock_as_written: bool,
+    ) -> Result<Option<String>, String> {
         let Self { project, locking, settings, plan, options, .. } = self;
         let roles = &options.roles;
-        let run = lockfile::command::FinishedRun { plan, settings, roles, summary, is_lock_as_written };
+        let run = lockfile::command::FinishedRun { id, plan, settings, roles, summary, is_lock_as_written };
         lockfile::command::write(project, locking, &run)
     }
 

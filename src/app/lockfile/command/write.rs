@@ -12,14 +12,16 @@ use crate::app::lockfile::{
 };
 use crate::app::project::Project;
 use crate::cli::{self, KeyValueArg, LockMode};
-use crate::files::read_text;
-use crate::plan::{ActionError, ActionKind, Plan};
+use crate::event::RunId;
+use crate::files::{Digest, read_text};
+use crate::plan::{ActionError, ActionKind, Lifetime, Plan, Task};
 use crate::runner::store::{PathError, replace};
 use crate::runner::{KeyedTask, RunSummary, TaskRole};
 use crate::stages::resolved;
 
 /// A run that ended well.
 pub struct FinishedRun<'a> {
+    pub id: &'a RunId,
     pub plan: &'a Plan,
     pub settings: &'a [KeyValueArg],
     pub roles: &'a [TaskRole],
@@ -60,10 +62,18 @@ fn write_file(project: &Project, file: &Path, run: &FinishedRun<'_>) -> Result<O
     };
     let private = current::private(project, plan);
     let mut head = current::head(project, plan, roles, &private).map_err(|why| why.to_string())?;
-    let old = all.runs.remove(&name).filter(|_| is_part);
+    let old = match &others {
+        None => all.runs.remove(&name),
+        // The stages of a large plan take long to read.
+        Some(_) if outline(&before, &name).is_some_and(|(old, _)| old.has_same_makers(&head)) => None,
+        Some(_) => read(&before).ok().and_then(|mut all| all.runs.remove(&name)),
+    };
     let notice = outline(&before, &name).and_then(|(_, stages)| notice_of_namesakes(project, plan, &name, &stages));
     let tasks = summary.all_keyed_tasks();
-    if let Some(old) = old {
+    if let Some(old) = &old {
+        keep_makers(project, run, &tasks, old, &mut head).map_err(|why| why.to_string())?;
+    }
+    if let Some(old) = old.filter(|_| is_part) {
         head = merged(old, head, plan);
     }
     let maker = StageMaker { project, plan, private: &private, measured: measured(plan) };
@@ -87,6 +97,64 @@ fn notice_of_namesakes(project: &Project, plan: &Plan, entry: &str, stages: &[&s
     Some(format!(
         "the lock file's entry `{entry}` had other stages (`{first}`): {others} has the same `name: {name}`, and each run replaces the entry; give one of them another name"
     ))
+}
+
+/// An output of the cache was made by the tools and on the machine that are locked with it, not by those of today.
+fn keep_makers(
+    project: &Project,
+    run: &FinishedRun<'_>,
+    tasks: &[&KeyedTask],
+    old: &LockSection,
+    head: &mut LockSection,
+) -> Result<(), ActionError> {
+    if old.has_same_makers(head) {
+        return Ok(());
+    }
+    let plan = run.plan;
+    let is_made = made_now(run, tasks, old);
+    let planned: HashSet<&str> = plan.tasks.iter().map(|task| task.id.as_str()).collect();
+    // Also what is not installed any more.
+    if !is_made.contains(&true) && old.stages.keys().all(|name| planned.contains(name.as_str())) {
+        (head.tools, head.machine) = (old.tools.clone(), old.machine.clone());
+        return Ok(());
+    }
+    let parts: Vec<TaskRole> = run
+        .roles
+        .iter()
+        .zip(&is_made)
+        .map(|(role, is_made)| if *is_made { *role } else { TaskRole::NotNeeded })
+        .collect();
+    let now = current::head(project, plan, &parts, &current::private(project, plan))?;
+    for (all, old, now) in [(&mut head.tools, &old.tools, now.tools), (&mut head.machine, &old.machine, now.machine)] {
+        for (name, value) in all.iter_mut().filter(|(name, _)| !now.contains_key(*name)) {
+            if let Some(before) = old.get(name) {
+                before.clone_into(value);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// For each task of the plan: whether the run made its output, or found another one than the locked one.
+fn made_now(run: &FinishedRun<'_>, tasks: &[&KeyedTask], old: &LockSection) -> Vec<bool> {
+    let plan = run.plan;
+    let mut all = vec![false; plan.tasks.len()];
+    for one in tasks {
+        let Some(record) = one.record() else { continue };
+        let locked = old.stages.get(plan.tasks[one.task].id.as_str());
+        let is_locked = |field: &str, digest: &Digest| {
+            locked.and_then(|entry| entry.resolved.get(field)).is_none_or(|text| *text == digest.to_string())
+        };
+        let is_as_locked = locked.is_some() && is_locked("key", &record.key) && is_locked("output", &record.digest);
+        let is_of_run = record.run == run.id.to_string() && record.from.is_none();
+        all[one.task] = is_of_run || !is_as_locked;
+    }
+    // A server leaves no output: it ran where what needs it ran.
+    for ix in (0..all.len()).rev().filter(|ix| plan.tasks[*ix].lifetime == Lifetime::Service) {
+        let needs_it = |task: &Task| task.needs.iter().any(|need| need.task as usize == ix);
+        all[ix] = plan.tasks.iter().zip(&all).any(|(task, is_made)| *is_made && needs_it(task));
+    }
+    all
 }
 
 fn replaced(path: &Path, before: &str, text: &str) -> Result<(), PathError> {
