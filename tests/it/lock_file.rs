@@ -471,6 +471,34 @@ fn bytes_that_a_command_need_not_repeat_are_reported_and_checked_only_exactly() 
 }
 
 #[test]
+fn a_path_that_the_lock_has_only_in_part_is_reported_and_exactly_an_error() {
+    let world = World::new();
+    let folder = tempfile::tempdir().unwrap();
+    let with = |version: &str| {
+        let tool = folder.path().join(version).join("tool");
+        fs::create_dir_all(tool.parent().unwrap()).unwrap();
+        fs::write(&tool, "#!/bin/sh\necho same > $OUT/x\n").unwrap();
+        fs::set_permissions(&tool, fs::Permissions::from_mode(0o755)).unwrap();
+        let use_it = "use: { shell: 'cat \"{{ stages.make.out }}/x\" > $OUT/y' }";
+        world.manifest("m", &format!("stages:\n  make: {{ shell: ['{}'] }}\n  {use_it}\n", tool.display()));
+    };
+    with("v1");
+    world.good(&["run", "m"]);
+    world.good(&["run", "m", "--locked=exact"]).shows("2 cached");
+    world.good(&["lock", "diff", FILE, "m"]).shows("1 run is the same");
+    with("v2");
+    let ended = world.regatta(&["run", "m", "--locked=exact"]);
+    assert_eq!(ended.code, 6, "{ended:?}");
+    ended.shows("make").shows("key").shows("only a part of an absolute path");
+    assert!(!ended.stderr.contains("use  "), "what is built on it has the locked output: {}", ended.stderr);
+    assert_eq!(world.regatta(&["lock", "diff", FILE, "m"]).code, 1);
+    world
+        .good(&["run", "m", "--locked"])
+        .shows("make: key: ")
+        .shows("(a path or a secret, which the lock does not hold)");
+}
+
+#[test]
 fn tools_tell_their_versions_and_another_one_stops() {
     let mut world = World::with("stages:\n  a: { shell: ['cmake', '--build', '.'] }\n");
     let bin = world.path("bin");

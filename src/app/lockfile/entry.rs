@@ -101,6 +101,18 @@ impl LockedTask {
         Ok(Self { kind: task.kind, requested, resolved: BTreeMap::new() })
     }
 
+    /// The key with the settings that a retry had lowered when it was locked. `None` for one of several repeats: their keys differ.
+    pub fn with_locked_settings(&self, key: &TaskKey) -> Option<TaskKey> {
+        if key.env.contains_key(REPEAT) {
+            return None;
+        }
+        let mut key = key.clone();
+        key.facts.retain(|name, _| !name.starts_with(LOWERED));
+        let lowered = self.resolved.iter().filter(|(name, _)| name.starts_with(LOWERED));
+        key.facts.extend(lowered.filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned()))));
+        Some(key)
+    }
+
     /// With the outcome. `output`: only where making it again can give the same bytes.
     #[must_use]
     pub fn with(mut self, resolved: BTreeMap<String, Value>, key: &TaskKey, output: Option<&Digest>) -> Self {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::env;
 
+use super::hidden_differences::hidden_differences;
 use crate::app::doctor;
 use crate::app::lockfile::{
     DifferenceWeight, LockDifference, LockExtent, LockPart, LockSection, LockedTask, PrivateValues, compare,
@@ -162,6 +163,7 @@ pub fn predicted_differences(
     // A stage with missing inputs is not a missing stage.
     found.retain(|one| one.task.is_none() || !wrong.iter().any(|bad| bad.task == one.task));
     found.extend(wrong);
+    found.extend(hidden_differences(locked, plan, keys, &found));
     found.sort_by(|a, b| a.task.cmp(&b.task));
     Ok(found)
 }

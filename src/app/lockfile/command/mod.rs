@@ -1,6 +1,7 @@
 //! The lock file of a project: written after a successful run, enforced with `--locked`, shown and compared.
 
 mod current;
+mod hidden_differences;
 mod locked_file;
 mod namesakes;
 mod verify;
