@@ -128,6 +128,87 @@ fn the_same_again_is_the_same_bytes_here_and_on_another_machine() {
 }
 
 #[test]
+fn a_lock_file_that_is_not_as_the_last_run_left_it_gets_all_stages_although_nothing_has_changed() {
+    let world = plain();
+    let cached = |words: &[&str]| {
+        world.good(words).shows("3 cached");
+    };
+    world.good(&["run", "m"]);
+    let first = world.read(FILE);
+    cached(&["run", "m"]);
+    fs::remove_file(world.path(FILE)).unwrap();
+    cached(&["run", "m"]);
+    assert_eq!(world.read(FILE), first, "deleted");
+    cached(&["run", "m", "--lock", "two.lock"]);
+    assert_eq!(world.read("two.lock"), first, "another file");
+    world.file(FILE, "lock: 1\nruns: {}\n");
+    cached(&["run", "m"]);
+    assert_eq!(world.read(FILE), first, "overwritten");
+    world.good(&["run", "m", "--until", "build"]).shows("2 cached");
+    fs::remove_file(world.path(FILE)).unwrap();
+    world.good(&["run", "m", "--until", "build"]).shows("2 cached");
+    let locked = lock(&world)["runs"]["m"]["stages"].clone();
+    assert_eq!(locked.as_object().unwrap().keys().collect::<Vec<_>>(), ["build", "prepare"], "a part of the stages");
+
+    let world = plain();
+    for _ in 0..2 {
+        world.good(&["run", "m", "--no-lock"]);
+    }
+    world.good(&["run", "m"]).shows("3 cached");
+    assert_eq!(world.read(FILE), first, "the first lock file");
+    world.good(&["run", "m", "--locked"]);
+}
+
+#[test]
+fn a_lock_file_of_an_earlier_commit_gets_the_stages_of_now() {
+    let world = plain();
+    world.good(&["run", "m"]);
+    let committed = world.read(FILE);
+    world.manifest("m", &PLAIN.replace("LEVEL: high", "LEVEL: low"));
+    world.good(&["run", "m"]);
+    let now = world.read(FILE);
+    assert_ne!(now, committed);
+    world.file(FILE, &committed);
+    world.good(&["run", "m"]).shows("3 cached");
+    assert_eq!(world.read(FILE), now);
+    world.good(&["run", "m", "--locked"]);
+}
+
+#[test]
+fn two_manifests_with_one_name_each_write_their_stages_and_name_each_other() {
+    let world = World::new();
+    for (manifest, stage) in [("one", "a"), ("two", "b")] {
+        let text = format!("regatta: 1\nname: both\nstages: {{ {stage}: {{ shell: 'true' }} }}\n");
+        world.file(&format!("manifests/{manifest}.yaml"), &text);
+    }
+    for round in 0..3 {
+        for (manifest, of, other) in [("one", "a", "two"), ("two", "b", "one")] {
+            let ended = world.good(&["run", manifest]);
+            let stages = lock(&world)["runs"]["both"]["stages"].clone();
+            assert_eq!(stages.as_object().unwrap().keys().collect::<Vec<_>>(), [of]);
+            let notice = format!("manifests/{other}.yaml has the same `name: both`");
+            let is_first = round == 0 && manifest == "one";
+            assert_eq!(format!("{}{}", ended.stdout, ended.stderr).contains(&notice), !is_first, "{ended:?}");
+        }
+    }
+    let ended = world.regatta(&["run", "one", "--locked"]);
+    assert_eq!(ended.code, 6);
+    ended.shows("manifests/two.yaml has the same name");
+}
+
+#[test]
+fn a_value_with_a_blank_is_not_two_parameters() {
+    let world = World::new();
+    let text = "params: { a: { text: {}, default: '' }, b: { text: {}, default: '' } }\nstages: { s: { shell: 'echo {{ a }} {{ b }}' } }\n";
+    world.manifest("m", text);
+    world.good(&["run", "m", "a=1 b=2"]);
+    world.good(&["run", "m", "a=1", "b=2"]);
+    let runs = lock(&world)["runs"].clone();
+    assert_eq!(runs.as_object().unwrap().keys().collect::<Vec<_>>(), ["m 'a=1 b=2'", "m a=1 b=2"]);
+    world.good(&["run", "m", "a=1 b=2", "--locked"]);
+}
+
+#[test]
 fn a_run_has_one_name_however_its_parameters_were_given() {
     let mut world = World::new();
     world.manifest("m", "params: { users: { list: any, default: [1], env: USERS } }\nstages:\n  a: { foreach: { user: '{{ users }}' }, shell: 'true' }\n");
@@ -169,6 +250,29 @@ fn nothing_secret_and_nothing_of_the_machine_gets_in() {
     }
     assert!(text.contains("m engine_dir=./engines/llama:") && text.contains("SECRET_OF_OURS"), "{text}");
     world.good(&["run", "m", &format!("engine_dir={}", engine.display()), "--locked"]);
+}
+
+#[test]
+fn an_absolute_path_in_a_manifest_is_the_same_in_every_folder_and_for_every_user() {
+    let mut world = World::new();
+    let folder = world.path("").canonicalize().unwrap().display().to_string();
+    let text = format!(
+        "params: {{ cache: {{ text: {{}}, default: /home/one/cache }} }}\nstages:\n  clone: {{ shell: 'true > $OUT/x' }}\n  use:\n    shell: ': -v /var/hf:/home/one/.cache/hf \"{{{{ stages.clone.out }}}}{folder}/f\" /opt{folder}/include {{{{ cache }}}}'\n    env: {{ DATA: /home/one/data, INCLUDE: '-I{folder}/include' }}\n"
+    );
+    world.manifest("m", &text);
+    world.env("HOME", "/home/one");
+    world.good(&["run", "m"]);
+    let locked = world.read(FILE);
+    let whole = ["/var/hf:/home/one/.cache/hf".to_owned(), format!("⟦out:clone⟧{folder}/f"), format!("/opt{folder}/")];
+    for path in whole {
+        assert!(locked.contains(&path), "{path} in\n{locked}");
+    }
+    let mut other = elsewhere(&world);
+    other.env("HOME", "/home/two");
+    other.good(&["run", "m", "--locked"]);
+    fs::remove_file(other.path(FILE)).unwrap();
+    other.good(&["run", "m"]);
+    assert_eq!(other.read(FILE), locked);
 }
 
 #[test]
@@ -358,6 +462,34 @@ fn bytes_that_a_command_need_not_repeat_are_reported_and_checked_only_exactly() 
 }
 
 #[test]
+fn a_path_that_the_lock_has_only_in_part_is_reported_and_exactly_an_error() {
+    let world = World::new();
+    let folder = tempfile::tempdir().unwrap();
+    let with = |version: &str| {
+        let tool = folder.path().join(version).join("tool");
+        fs::create_dir_all(tool.parent().unwrap()).unwrap();
+        fs::write(&tool, "#!/bin/sh\necho same > $OUT/x\n").unwrap();
+        fs::set_permissions(&tool, fs::Permissions::from_mode(0o755)).unwrap();
+        let use_it = "use: { shell: 'cat \"{{ stages.make.out }}/x\" > $OUT/y' }";
+        world.manifest("m", &format!("stages:\n  make: {{ shell: ['{}'] }}\n  {use_it}\n", tool.display()));
+    };
+    with("v1");
+    world.good(&["run", "m"]);
+    world.good(&["run", "m", "--locked=exact"]).shows("2 cached");
+    world.good(&["lock", "diff", FILE, "m"]).shows("1 run is the same");
+    with("v2");
+    let ended = world.regatta(&["run", "m", "--locked=exact"]);
+    assert_eq!(ended.code, 6, "{ended:?}");
+    ended.shows("make").shows("key").shows("only a part of an absolute path");
+    assert!(!ended.stderr.contains("use  "), "what is built on it has the locked output: {}", ended.stderr);
+    assert_eq!(world.regatta(&["lock", "diff", FILE, "m"]).code, 1);
+    world
+        .good(&["run", "m", "--locked"])
+        .shows("make: key: ")
+        .shows("(a path or a secret, which the lock does not hold)");
+}
+
+#[test]
 fn tools_tell_their_versions_and_another_one_stops() {
     let mut world = World::with("stages:\n  a: { shell: ['cmake', '--build', '.'] }\n");
     let bin = world.path("bin");
@@ -374,6 +506,35 @@ fn tools_tell_their_versions_and_another_one_stops() {
     assert_eq!(ended.code, 6);
     ended.shows("tools").shows("cmake version 3.30.1").shows("cmake version 3.22.0").shows("install that version");
     world.good(&["run", "m", "--locked=warn"]).shows("cmake: cmake version 3.30.1 → cmake version 3.22.0");
+}
+
+#[test]
+fn an_output_from_the_cache_keeps_the_tool_that_made_it() {
+    let text = "stages:\n  a: { shell: ['cmake', '--build', '.'] }\n  b: { shell: ['ninja', '-v'] }\n";
+    let mut world = World::with(text);
+    for tool in ["cmake", "ninja"] {
+        world.file(&format!("bin/{tool}"), "#!/bin/sh\ncat \"$(dirname \"$0\")\"/version\n");
+        fs::set_permissions(world.path("bin").join(tool), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    world.file("bin/version", "version 1\n");
+    let path = format!("{}:{}", world.path("bin").display(), std::env::var("PATH").unwrap());
+    world.env("PATH", path);
+    let tools = |world: &World| {
+        let tools = lock(world)["runs"]["m"]["tools"].clone();
+        ["cmake", "ninja"].map(|tool| tools[tool].as_str().unwrap_or_default().to_owned())
+    };
+    world.good(&["run", "m"]);
+    assert_eq!(tools(&world), ["version 1", "version 1"]);
+    world.file("bin/version", "version 2\n");
+    world.manifest("m", &format!("# upgraded\n{text}"));
+    world.good(&["run", "m"]).shows("2 cached");
+    assert_eq!(tools(&world), ["version 1", "version 1"]);
+    // Only what is made again has the version of today.
+    world.manifest("m", &text.replace("-v", "-d"));
+    world.good(&["run", "m"]).shows("1 cached");
+    assert_eq!(tools(&world), ["version 1", "version 2"]);
+    world.good(&["run", "m", "--force"]);
+    assert_eq!(tools(&world), ["version 2", "version 2"]);
 }
 
 #[test]
@@ -429,6 +590,10 @@ fn gpus_and_their_driver_are_part_of_what_is_held_to() {
     let ended = world.regatta(&["run", "m", "--gpus", "1", "--locked"]);
     assert_eq!(ended.code, 6);
     ended.shows("machine").shows("driver").shows("570.86.15").shows("560.1").shows("a machine like that one");
+    // An output from the cache was made with the driver of then.
+    world.file("manifests/m.yaml", &format!("{}# a comment\n", world.read("manifests/m.yaml")));
+    world.good(&["run", "m", "--gpus", "1"]).shows("2 cached");
+    assert_eq!(lock(&world)["runs"]["m"]["machine"]["driver"], "570.86.15");
     // Who leases none does not ask for them.
     world.good(&["run", "m", "--until", "b", "--locked"]);
 }

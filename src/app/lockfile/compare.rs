@@ -81,6 +81,11 @@ pub struct LockExtent {
 }
 
 impl LockDifference {
+    /// Whether the lock does not hold what differs, and only the key shows it.
+    pub fn is_hidden(&self) -> bool {
+        self.part == LockPart::Requested && self.field == "key"
+    }
+
     /// What to do about it.
     pub fn advice(&self) -> &'static str {
         let is_image = self.field == "facts.image";
@@ -91,6 +96,9 @@ impl LockDifference {
             LockPart::Tool => "install that version, or give the stage a `container` that has it",
             LockPart::Requested if is_image => "fetch the image with that id; `…@sha256:…` names one for good",
             LockPart::Requested if self.field.starts_with("inputs") => "restore the locked version of the file",
+            LockPart::Requested if self.is_hidden() => {
+                "use the locked path or secret: the lock has only a part of an absolute path, and no secrets"
+            }
             LockPart::Requested => "undo the change in the manifest",
             LockPart::Resolved if self.weight == DifferenceWeight::Reported => {
                 "take the output from a shared store instead of making it again"

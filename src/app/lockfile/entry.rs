@@ -46,6 +46,13 @@ pub struct LockSection {
     pub stages: BTreeMap<String, LockedTask>,
 }
 
+impl LockSection {
+    /// The same tools and the same machine.
+    pub fn has_same_makers(&self, other: &Self) -> bool {
+        (&self.tools, &self.machine) == (&other.tools, &other.machine)
+    }
+}
+
 /// One task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -68,7 +75,9 @@ impl LockedTask {
         let mut requested: BTreeMap<String, Value> = BTreeMap::new();
         let mut put = |name: &str, fields: serde_json::Map<String, Value>| {
             if !fields.is_empty() {
-                requested.insert(name.to_owned(), private.value(Value::Object(fields)));
+                let (is_of_manifest, value) = (name == "action" || name == "env", Value::Object(fields));
+                let value = if is_of_manifest { private.manifest_value(value) } else { private.value(value) };
+                requested.insert(name.to_owned(), value);
             }
         };
         let texts = |map: &BTreeMap<String, String>, leave: &dyn Fn(&str) -> bool| {
@@ -90,6 +99,18 @@ impl LockedTask {
             }
         }
         Ok(Self { kind: task.kind, requested, resolved: BTreeMap::new() })
+    }
+
+    /// The key with the settings that a retry had lowered when it was locked. `None` for one of several repeats: their keys differ.
+    pub fn with_locked_settings(&self, key: &TaskKey) -> Option<TaskKey> {
+        if key.env.contains_key(REPEAT) {
+            return None;
+        }
+        let mut key = key.clone();
+        key.facts.retain(|name, _| !name.starts_with(LOWERED));
+        let lowered = self.resolved.iter().filter(|(name, _)| name.starts_with(LOWERED));
+        key.facts.extend(lowered.filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned()))));
+        Some(key)
     }
 
     /// With the outcome. `output`: only where making it again can give the same bytes.

@@ -67,6 +67,17 @@ pub fn without_run(text: &str, name: &str) -> Option<String> {
     })
 }
 
+/// What the run `name` has beside its stages, and their names. `None` if the text has no such section, or is not as [`write()`] forms it.
+pub fn outline<'a>(text: &'a str, name: &str) -> Option<(LockSection, Vec<&'a str>)> {
+    let only = BTreeMap::from([(name.to_owned(), LockSection::default())]);
+    let only = write(&LockFile { runs: only, ..LockFile::default() }).ok()?;
+    let key = first_run(&only)?;
+    let (head, stages) = section_head(text, key)?;
+    let head = read(&format!("lock: 1{RUNS}{key}\n{}", &text[head])).ok()?.runs.remove(name)?;
+    let name_of = |(line, _): (&'a str, &str)| Some(line.trim().strip_suffix(':')?.trim_matches(['\'', '"']));
+    Some((head, blocks(&text[stages..]).filter_map(name_of).collect()))
+}
+
 const RUNS: &str = "\nruns:\n";
 
 /// The line with the name of the first run.
@@ -198,6 +209,9 @@ mod tests {
         let only = section_with(&[("s1", stage("a", "b"))]);
         let only = write(&LockFile { runs: BTreeMap::from([("m".to_owned(), only)]), ..LockFile::default() }).unwrap();
         assert_eq!(without_run(&only, "m"), Some(write(&LockFile::default()).unwrap()));
+        let (head, stages) = outline(&text, "m x=1").unwrap();
+        assert_eq!(head, LockSection { stages: BTreeMap::new(), ..whole.runs["m x=1"].clone() });
+        assert!(stages.iter().copied().eq(whole.runs["m x=1"].stages.keys().map(String::as_str)), "{stages:?}");
         let before_runs = text.replacen("\nruns:\n", "\nnotes:\n  a:\nruns:\n", 1);
         assert_eq!(without_run(&before_runs, "a"), None);
         // Comments end a section for those who look for its end by lines.

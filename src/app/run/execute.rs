@@ -353,17 +353,19 @@ impl PreparedRun {
         let is_to_lock =
             exit == CliExit::Done && self.kept_servers.is_none() && !(summary.is_as_before && is_lock_file_as_written);
         // Each of them takes a while where the plan is large.
-        let (saved, notice) = parallel_join(
+        let (saved, locked) = parallel_join(
             || {
                 if unsynced.is_none() {
                     output_cache.keep_parsed();
                 }
                 digests.save(&home)
             },
-            || is_to_lock.then(|| self.write_lock_file(&summary, is_lock_file_as_written)).flatten(),
+            || is_to_lock.then(|| self.write_lock_file(&id, &summary, is_lock_file_as_written)),
         );
-        let is_lock_missing = notice.is_some() && matches!(self.locking, LockMode::Write { is_named: true, .. });
+        let is_lock_missing =
+            matches!(locked, Some(Err(_))) && matches!(self.locking, LockMode::Write { is_named: true, .. });
         let unsaved = saved.err().map(|error| format!("the next run reads its inputs again: {error}"));
+        let notice = locked.and_then(|locked| locked.unwrap_or_else(Some));
         for text in unsaved.into_iter().chain(notice) {
             emit(Event::Notice { task: None, text });
         }
@@ -427,10 +429,20 @@ impl PreparedRun {
         CiFiles::write(&state, self.junit.as_deref(), step_summary.as_deref())
     }
 
-    /// Returns a notice if it could not be written.
-    fn write_lock_file(&self, summary: &RunSummary, is_as_written: bool) -> Option<String> {
+    /// Returns what the user should know of it.
+    ///
+    /// # Errors
+    /// It could not be written.
+    fn write_lock_file(
+        &self,
+        id: &RunId,
+        summary: &RunSummary,
+        is_lock_as_written: bool,
+    ) -> Result<Option<String>, String> {
         let Self { project, locking, settings, plan, options, .. } = self;
-        lockfile::command::write(project, locking, settings, plan, &options.roles, summary, is_as_written)
+        let roles = &options.roles;
+        let run = lockfile::command::FinishedRun { id, plan, settings, roles, summary, is_lock_as_written };
+        lockfile::command::write(project, locking, &run)
     }
 
     /// Not of a run that enforces a lock file, for it changes its plan.

@@ -16,6 +16,7 @@ mod reexec;
 
 mod external_resource;
 mod line_pipe;
+mod private_values;
 mod probe;
 mod procfs;
 mod ranks;
@@ -33,6 +34,7 @@ pub use line_pipe::{LineReader, LineWriter};
 pub use listener::{PortOwner, listener};
 pub use log::{AttemptLog, tail};
 pub use orphans::{adopt_orphans, sweep};
+pub use private_values::PrivateValues;
 pub use probe::{ProbeOutput, ProbeResult, probe, query};
 pub use process_ref::{ProcessRef, below, children, processor_time};
 pub use ranks::{Splitter, first_to_fail, untagged};

@@ -16,9 +16,8 @@ impl<W: TaskExecutor> Runner<W> {
             self.summary.watched = self.watched();
         }
         self.summary.is_as_before = self.is_as_before();
-        if !self.summary.is_as_before {
-            (self.summary.keyed_tasks, self.summary.unseen_tasks) = self.keyed_tasks();
-        }
+        // Also where every task is as before: the lock file may still be another one, or none.
+        (self.summary.keyed_tasks, self.summary.unseen_tasks) = self.keyed_tasks();
         self.summary
     }
 

@@ -9,13 +9,14 @@ use serde_json::json;
 
 use super::checker;
 use crate::event::{Done, Failure, FailureKind};
+use crate::exec::process::PrivateValues;
 use crate::files::read_text;
 use crate::manifest::model::{self, MlperfPackage};
 use crate::mlperf::{
     self, FindingWeight, FinishedTask, MlperfScenario, Official, PackageRequest, ProvenanceStage, REPORT_FOLDER,
     SubmissionFinding, SubmissionReport, Unpacked, WrittenPackage,
 };
-use crate::runner::{UpstreamProvenance, UpstreamTask};
+use crate::runner::{UpstreamProvenance, UpstreamTask, usable_secret_values};
 use crate::spec::TestMode;
 use crate::stages::task_context::TaskContext;
 use crate::units::counted;
@@ -54,6 +55,7 @@ fn order(context: &TaskContext, step: &MlperfPackage) -> Result<PackageRequest, 
         None => Vec::new(),
     };
     let origins = (context.lease.origins)();
+    let private = private(context);
     let mut results: Vec<mlperf::PackageEntry> =
         step.entries().iter().map(|entry| result(context, entry)).collect::<Result<_, _>>()?;
     if step.also_99 {
@@ -78,8 +80,8 @@ fn order(context: &TaskContext, step: &MlperfPackage) -> Result<PackageRequest, 
         documentation: step.documentation.as_ref().map(|path| context.path(path)),
         rehearse: step.rehearse,
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        command: command(&origins),
-        upstream_tasks: origins.tasks.iter().map(made).collect::<Result<_, _>>()?,
+        command: command(&origins, &private),
+        upstream_tasks: origins.tasks.iter().map(|task| made(task, &private)).collect::<Result<_, _>>()?,
     })
 }
 
@@ -117,21 +119,29 @@ fn result(context: &TaskContext, entry: &model::MlperfEntry) -> Result<mlperf::P
     })
 }
 
+/// What must not be published: values of the stage's secrets, credentials in URLs, and this machine's folders.
+fn private(context: &TaskContext) -> PrivateValues {
+    let project = context.lease.project.display().to_string();
+    let home = std::env::var("HOME").ok().map(|folder| (folder, "~"));
+    let folders = std::iter::once((project, ".")).chain(home).collect();
+    PrivateValues::new(usable_secret_values(&context.lease.task.secrets), folders)
+}
+
 /// What makes it all again.
-fn command(origins: &UpstreamProvenance) -> String {
+fn command(origins: &UpstreamProvenance, private: &PrivateValues) -> String {
     let quoted = |text: &str| {
         let plain = !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "._-+/:,@%=".contains(c));
         if plain { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
     };
-    let arguments = origins.arguments.iter().map(|argument| quoted(argument));
+    let arguments = origins.arguments.iter().map(|argument| quoted(&private.text(argument)));
     ["regatta".to_owned(), "run".to_owned()].into_iter().chain(arguments).collect::<Vec<_>>().join(" ")
 }
 
-fn made(origin: &UpstreamTask) -> Result<FinishedTask, Failure> {
+fn made(origin: &UpstreamTask, private: &PrivateValues) -> Result<FinishedTask, Failure> {
     let text = |value: &dyn std::fmt::Display| value.to_string();
     // The git stage writes the commit beside the work tree.
     let commit = origin.folder.as_ref().and_then(|folder| read_text(folder.join(super::super::git::REVISION)).ok());
-    let action = serde_json::from_str(&origin.action).map_err(|error| {
+    let action: serde_json::Value = serde_json::from_str(&origin.action).map_err(|error| {
         Failure::new(FailureKind::Refused, format!("the action of {} cannot be read: {error}", origin.task))
     })?;
     Ok(FinishedTask {
@@ -145,7 +155,7 @@ fn made(origin: &UpstreamTask) -> Result<FinishedTask, Failure> {
             key: origin.key.as_ref().map(|key| text(key)),
             digest: origin.digest.as_ref().map(|digest| text(digest)),
             commit: commit.map(|commit| commit.trim().to_owned()),
-            action,
+            action: private.value(action),
             facts: origin.facts.clone(),
             inputs: origin.inputs.iter().map(|(name, digest)| (name.clone(), text(digest))).collect(),
             upstream: origin.upstream.iter().map(|(task, digest)| (text(task), text(digest))).collect(),
@@ -259,4 +269,37 @@ fn package_outcome(
         format!("{results} in {kept}, the gate passes it{for_review}{checker}")
     };
     Ok(Done { headline: Some(headline), ..Done::default() })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::event::TaskId;
+    use crate::plan::ActionKind;
+
+    #[test]
+    fn what_is_published_has_no_credentials_and_no_folders_of_the_machine() {
+        let folders = vec![("/home/me/bench".to_owned(), "."), ("/home/me".to_owned(), "~")];
+        let private = PrivateValues::new(["open-sesame".to_owned()], folders);
+        let arguments = ["llama", "model=/home/me/models/x", "url=https://me:hunter2@host/x", "token=open-sesame"];
+        let origins =
+            UpstreamProvenance { arguments: arguments.map(str::to_owned).to_vec(), ..UpstreamProvenance::default() };
+        assert_eq!(command(&origins, &private), "regatta run llama 'model=~/models/x' url=https://host/x 'token=***'");
+        let origin = UpstreamTask {
+            task: TaskId::new("build"),
+            kind: ActionKind::Shell,
+            foreach: BTreeMap::new(),
+            key: None,
+            digest: None,
+            folder: None,
+            action: r#"{"shell": "make -C /home/me/bench/src URL=https://t@host"}"#.to_owned(),
+            facts: BTreeMap::new(),
+            inputs: BTreeMap::new(),
+            upstream: BTreeMap::new(),
+        };
+        let published = made(&origin, &private).unwrap().stage.action;
+        assert_eq!(published, json!({"shell": "make -C ./src URL=https://host"}));
+    }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::env;
 
+use super::hidden_differences::hidden_differences;
 use crate::app::doctor;
 use crate::app::lockfile::{
     DifferenceWeight, LockDifference, LockExtent, LockPart, LockSection, LockedTask, PrivateValues, compare,
@@ -14,17 +15,27 @@ use crate::plan::{ActionError, ActionKind, Plan, Task};
 use crate::runner::store::{Digests, OutputCache, TaskKey};
 use crate::runner::{self, RunOptions, predict_keys};
 use crate::stages::StageExecutor;
+use crate::units::shell_word;
 
 /// What a committed file must not hold: values of the stages' secrets, and this machine's paths.
 pub fn private(project: &Project, plan: &Plan) -> PrivateValues {
     let names = plan.tasks.iter().flat_map(|task| &task.secrets);
     let secrets = names.filter_map(|name| project.variable(name));
     let home = &project.home;
-    let mut folders =
-        vec![(home.state().display().to_string(), "<state>"), (home.project().display().to_string(), ".")];
+    let mut folders = vec![(home.state().display().to_string(), STATE), (home.project().display().to_string(), ".")];
     folders.extend(env::var("HOME").ok().map(|folder| (folder, "~")));
-    PrivateValues::new(secrets, folders)
+    let mut private = PrivateValues::new(secrets, folders);
+    for (name, value) in &plan.params {
+        // A relative default is a path of the project; an absolute one is in the manifest, and the same everywhere.
+        let is_default = plan.at_default.contains(name);
+        private.give(value, if is_default { &[".", STATE] } else { &[] });
+    }
+    plan.given.keys().for_each(|argument| private.give(argument, &[]));
+    private
 }
+
+/// What stands for the state folder.
+const STATE: &str = "<state>";
 
 /// The name of a run in a lock file: its manifest and the parameters that were given, by an argument or by a variable, in the
 /// order of their names. A given default is the same run as one that is not given.
@@ -39,8 +50,14 @@ pub fn name(project: &Project, plan: &Plan, settings: &[KeyValueArg]) -> String 
         .filter(|(name, _)| !plan.at_default.contains(*name))
         .map(|(name, value)| (name, private.text(&value)))
         .collect();
-    let given = given.iter().map(|(key, value)| format!(" {key}={value}"));
+    let given = given.iter().map(|(key, value)| format!(" {}", argument(format!("{key}={value}"))));
     std::iter::once(plan.name.clone()).chain(given).collect()
+}
+
+/// As a shell reads it, where it would otherwise look like several.
+fn argument(text: String) -> String {
+    let is_ambiguous = text.contains(|c: char| c.is_whitespace() || c == '\'' || c == '"');
+    if is_ambiguous { shell_word(&text) } else { text }
 }
 
 /// Whether some of the plan's tasks are left out.
@@ -87,11 +104,20 @@ pub fn head(
     };
     Ok(LockSection {
         regatta: env!("CARGO_PKG_VERSION").to_owned(),
-        params: plan.params.iter().map(|(name, value)| (name.clone(), private.text(value))).collect(),
+        params: params(plan, private),
         machine: doctor::machine(&needs),
         tools: doctor::versions(&needs, folder),
         stages: BTreeMap::new(),
     })
+}
+
+/// Their values as they are written down.
+fn params(plan: &Plan, private: &PrivateValues) -> BTreeMap<String, String> {
+    let shown = |(name, value): (&String, &String)| {
+        let is_default = plan.at_default.contains(name);
+        (name.clone(), if is_default { private.manifest_text(value) } else { private.text(value) })
+    };
+    plan.params.iter().map(shown).collect()
 }
 
 /// What is known of each task's key before anything runs, by its place in the plan.
@@ -137,6 +163,7 @@ pub fn predicted_differences(
     // A stage with missing inputs is not a missing stage.
     found.retain(|one| one.task.is_none() || !wrong.iter().any(|bad| bad.task == one.task));
     found.extend(wrong);
+    found.extend(hidden_differences(locked, plan, keys, &found));
     found.sort_by(|a, b| a.task.cmp(&b.task));
     Ok(found)
 }

@@ -1,7 +1,9 @@
 //! The lock file of a project: written after a successful run, enforced with `--locked`, shown and compared.
 
 mod current;
+mod hidden_differences;
 mod locked_file;
+mod namesakes;
 mod verify;
 mod write;
 
@@ -20,7 +22,7 @@ use crate::units::counted;
 pub use current::private;
 use locked_file::{locked_at, open, section_of};
 pub use verify::{LockReport, enforce};
-pub use write::write;
+pub use write::{FinishedRun, write};
 
 pub fn lock(global: &Global, request: &LockRequest) -> Result<CliExit, CommandError> {
     let styler = Styler::chosen(global.color.choice());

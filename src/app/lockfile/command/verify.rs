@@ -6,6 +6,7 @@ use anyhow::Context as _;
 
 use super::current;
 use super::locked_file::{section_of, unreadable};
+use super::namesakes::namesakes;
 use crate::app::error::CommandError;
 use crate::app::lockfile::render;
 use crate::app::lockfile::{LockDifference, LockSection, LockedTask, Strictness, outcome, pin, read};
@@ -55,14 +56,20 @@ pub fn enforce(
         let things = if stops == 1 { "1 entry does".to_owned() } else { format!("{stops} entries do") };
         let table = render::differences(&found, ["locked", "now"], paint) + &render::advice(&found, paint);
         let rest = "without --locked it runs as it is now, and rewrites the lock";
+        let has_other_stages = found.iter().any(|one| one.task.is_some() && one.field == "stage");
+        let others = if has_other_stages { namesakes(project, plan) } else { Vec::new() };
+        let shares =
+            |other: &String| format!("  hint: {other} has the same name, and its runs replace the same entry\n");
+        let shared = others.iter().map(shares).collect::<Vec<_>>().concat();
         return Err(CommandError::Differs(format!(
-            "error: {things} not match {shown} for `{run}`; nothing was started\n{table}  hint: {rest}\n"
+            "error: {things} not match {shown} for `{run}`; nothing was started\n{table}{shared}  hint: {rest}\n"
         )));
     }
     let mut holding = LockReport::default();
     for one in &found {
         let place = one.task.as_deref().map_or_else(String::new, |task| format!("{task}: "));
-        holding.messages.push((None, format!("differs from {shown}: {place}{}", render::line(one))));
+        let why = if one.is_hidden() { " (a path or a secret, which the lock does not hold)" } else { "" };
+        holding.messages.push((None, format!("differs from {shown}: {place}{}{why}", render::line(one))));
     }
     pins(plan, options, &section, keys, &output_cache, &mut holding)?;
     options.output_check = output_check(section, strictness, shown);

@@ -5,69 +5,156 @@ use std::io;
 use std::path::Path;
 
 use super::current;
+use super::namesakes::namesakes;
 use crate::app::lockfile::{
-    LockFile, LockSection, LockedTask, PrivateValues, RunText, measured, read, splice, without_run, write_with_run,
+    LockFile, LockSection, LockedTask, PrivateValues, RunText, measured, outline, read, splice, without_run,
+    write_with_run,
 };
 use crate::app::project::Project;
 use crate::cli::{self, KeyValueArg, LockMode};
-use crate::files::read_text;
-use crate::plan::{ActionError, ActionKind, Plan};
+use crate::event::RunId;
+use crate::files::{Digest, read_text};
+use crate::plan::{ActionError, ActionKind, Lifetime, Plan, Task};
 use crate::runner::store::{PathError, replace};
 use crate::runner::{KeyedTask, RunSummary, TaskRole};
 use crate::stages::resolved;
 
+/// A run that ended well.
+pub struct FinishedRun<'a> {
+    pub id: &'a RunId,
+    pub plan: &'a Plan,
+    pub settings: &'a [KeyValueArg],
+    pub roles: &'a [TaskRole],
+    pub summary: &'a RunSummary,
+    /// The lock file is as the last run of this plan wrote it.
+    pub is_lock_as_written: bool,
+}
+
 /// Writes this run's part anew, and leaves the parts of others. Of a run of some of its stages (`--until`, `--only`) it writes
-/// these, and keeps what is locked of the others. `is_as_written`: the file is as the last run of this plan wrote it. Returns a notice
-/// if it could not be written.
-pub fn write(
-    project: &Project,
-    locking: &cli::LockMode,
-    settings: &[KeyValueArg],
-    plan: &Plan,
-    parts: &[TaskRole],
-    summary: &RunSummary,
-    is_as_written: bool,
-) -> Option<String> {
-    let LockMode::Write { file, .. } = locking else { return None };
-    let cannot = |why: &dyn std::fmt::Display| Some(format!("the lock file {} was not written: {why}", file.display()));
+/// these, and keeps what is locked of the others. Returns what the user should know.
+///
+/// # Errors
+/// It could not be written; the text says why.
+pub fn write(project: &Project, locking: &cli::LockMode, run: &FinishedRun<'_>) -> Result<Option<String>, String> {
+    let LockMode::Write { file, .. } = locking else { return Ok(None) };
+    write_file(project, file, run).map_err(|why| format!("the lock file {} was not written: {why}", file.display()))
+}
+
+fn write_file(project: &Project, file: &Path, run: &FinishedRun<'_>) -> Result<Option<String>, String> {
+    let FinishedRun { plan, settings, roles, summary, .. } = *run;
     let path = project.home.project().join(file);
     let before = match read_text(&path) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-        Err(error) => return cannot(&error),
+        Err(error) => return Err(error.to_string()),
     };
     let name = current::name(project, plan, settings);
-    if is_as_written && let Some(text) = spliced(project, plan, &name, &before, &summary.keyed_tasks) {
-        return replaced(&path, &before, &text).err().and_then(|error| cannot(&error));
+    if run.is_lock_as_written
+        && let Some(text) = spliced(project, plan, &name, &before, &summary.keyed_tasks)
+    {
+        return replaced(&path, &before, &text).map(|()| None).map_err(|error| error.to_string());
     }
-    let is_part = current::is_part(plan, parts);
+    let is_part = current::is_part(plan, roles);
     let others = if is_part { None } else { without_run(&before, &name) };
     let mut all = match others.as_deref().unwrap_or(&before) {
         "" => LockFile::default(),
-        text => match read(text) {
-            Ok(all) => all,
-            Err(why) => return cannot(&why),
-        },
+        text => read(text).map_err(|why| why.to_string())?,
     };
     let private = current::private(project, plan);
-    let mut head = match current::head(project, plan, parts, &private) {
-        Ok(head) => head,
-        Err(why) => return cannot(&why),
+    let mut head = current::head(project, plan, roles, &private).map_err(|why| why.to_string())?;
+    let old = match &others {
+        None => all.runs.remove(&name),
+        // The stages of a large plan take long to read.
+        Some(_) if outline(&before, &name).is_some_and(|(old, _)| old.has_same_makers(&head)) => None,
+        Some(_) => read(&before).ok().and_then(|mut all| all.runs.remove(&name)),
     };
-    let old = all.runs.remove(&name).filter(|_| is_part);
-    if let Some(old) = old {
+    let notice = outline(&before, &name).and_then(|(_, stages)| notice_of_namesakes(project, plan, &name, &stages));
+    let tasks = summary.all_keyed_tasks();
+    if let Some(old) = &old {
+        keep_makers(project, run, &tasks, old, &mut head).map_err(|why| why.to_string())?;
+    }
+    if let Some(old) = old.filter(|_| is_part) {
         head = merged(old, head, plan);
     }
-    let tasks = summary.all_keyed_tasks();
     let maker = StageMaker { project, plan, private: &private, measured: measured(plan) };
     let make = |place: usize| maker.stage(tasks[place]);
     let places = tasks.iter().enumerate().map(|(place, one)| (plan.tasks[one.task].id.as_str(), place));
-    let run = RunText::of(&head).with_made(places, &make);
-    let text = match write_with_run(&all, &name, run) {
-        Ok(text) => text,
-        Err(why) => return cannot(&why),
-    };
-    replaced(&path, &before, &text).err().and_then(|error| cannot(&error))
+    let text = RunText::of(&head).with_made(places, &make);
+    let text = write_with_run(&all, &name, text).map_err(|why| why.to_string())?;
+    replaced(&path, &before, &text).map_err(|error| error.to_string())?;
+    Ok(notice)
+}
+
+/// Where the entry had the stages of another manifest with the same name. `stages`: those that it had.
+fn notice_of_namesakes(project: &Project, plan: &Plan, entry: &str, stages: &[&str]) -> Option<String> {
+    let planned: HashSet<&str> = plan.tasks.iter().map(|task| task.id.as_str()).collect();
+    let foreign: Vec<&str> = stages.iter().copied().filter(|stage| !planned.contains(stage)).collect();
+    let (first, others) = (foreign.first()?, namesakes(project, plan));
+    if others.is_empty() {
+        return None;
+    }
+    let (others, name) = (others.join(", "), &plan.name);
+    Some(format!(
+        "the lock file's entry `{entry}` had other stages (`{first}`): {others} has the same `name: {name}`, and each run replaces the entry; give one of them another name"
+    ))
+}
+
+/// An output of the cache was made by the tools and on the machine that are locked with it, not by those of today.
+fn keep_makers(
+    project: &Project,
+    run: &FinishedRun<'_>,
+    tasks: &[&KeyedTask],
+    old: &LockSection,
+    head: &mut LockSection,
+) -> Result<(), ActionError> {
+    if old.has_same_makers(head) {
+        return Ok(());
+    }
+    let plan = run.plan;
+    let is_made = made_now(run, tasks, old);
+    let planned: HashSet<&str> = plan.tasks.iter().map(|task| task.id.as_str()).collect();
+    // Also what is not installed any more.
+    if !is_made.contains(&true) && old.stages.keys().all(|name| planned.contains(name.as_str())) {
+        (head.tools, head.machine) = (old.tools.clone(), old.machine.clone());
+        return Ok(());
+    }
+    let parts: Vec<TaskRole> = run
+        .roles
+        .iter()
+        .zip(&is_made)
+        .map(|(role, is_made)| if *is_made { *role } else { TaskRole::NotNeeded })
+        .collect();
+    let now = current::head(project, plan, &parts, &current::private(project, plan))?;
+    for (all, old, now) in [(&mut head.tools, &old.tools, now.tools), (&mut head.machine, &old.machine, now.machine)] {
+        for (name, value) in all.iter_mut().filter(|(name, _)| !now.contains_key(*name)) {
+            if let Some(before) = old.get(name) {
+                before.clone_into(value);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// For each task of the plan: whether the run made its output, or found another one than the locked one.
+fn made_now(run: &FinishedRun<'_>, tasks: &[&KeyedTask], old: &LockSection) -> Vec<bool> {
+    let plan = run.plan;
+    let mut all = vec![false; plan.tasks.len()];
+    for one in tasks {
+        let Some(record) = one.record() else { continue };
+        let locked = old.stages.get(plan.tasks[one.task].id.as_str());
+        let is_locked = |field: &str, digest: &Digest| {
+            locked.and_then(|entry| entry.resolved.get(field)).is_none_or(|text| *text == digest.to_string())
+        };
+        let is_as_locked = locked.is_some() && is_locked("key", &record.key) && is_locked("output", &record.digest);
+        let is_of_run = record.run == run.id.to_string() && record.from.is_none();
+        all[one.task] = is_of_run || !is_as_locked;
+    }
+    // A server leaves no output: it ran where what needs it ran.
+    for ix in (0..all.len()).rev().filter(|ix| plan.tasks[*ix].lifetime == Lifetime::Service) {
+        let needs_it = |task: &Task| task.needs.iter().any(|need| need.task as usize == ix);
+        all[ix] = plan.tasks.iter().zip(&all).any(|(task, is_made)| *is_made && needs_it(task));
+    }
+    all
 }
 
 fn replaced(path: &Path, before: &str, text: &str) -> Result<(), PathError> {

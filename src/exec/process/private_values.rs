@@ -1,0 +1,202 @@
+//! What must not get into a file that people commit or publish: secrets, and the machine's own paths.
+
+use serde_json::Value;
+
+use super::redact::redacted;
+use crate::units::without_credentials;
+
+/// A shorter one would hide text that only looks like it.
+const SHORTEST: usize = 4;
+
+/// Knows the values that must not leave this machine.
+#[derive(Clone, Debug, Default)]
+pub struct PrivateValues {
+    secrets: Vec<String>,
+    /// Folder → what stands for it.
+    folders: Vec<(String, &'static str)>,
+    /// Paths below these folders that parameters and arguments have.
+    given_paths: Vec<String>,
+}
+
+impl PrivateValues {
+    /// `secrets`: values; `folders`: absolute paths and what stands for each, the most special one first.
+    pub fn new(secrets: impl IntoIterator<Item = String>, folders: Vec<(String, &'static str)>) -> Self {
+        let secrets = secrets.into_iter().filter(|secret| secret.len() >= SHORTEST).collect();
+        let folders = folders.into_iter().filter(|(folder, _)| folder.len() > 1).collect();
+        Self { secrets, folders, given_paths: Vec::new() }
+    }
+
+    /// With the paths in `text`, the value of a parameter or an argument, that begin with one of the folders. `folders`: only those
+    /// that these stand for; empty: all.
+    pub fn give(&mut self, text: &str, folders: &[&str]) {
+        for (folder, _) in self.folders.iter().filter(|(_, instead)| folders.is_empty() || folders.contains(instead)) {
+            for at in paths_below(text, folder) {
+                let end = text[at..].find(ends_argument).map_or(text.len(), |length| at + length);
+                self.given_paths.push(text[at..end].to_owned());
+            }
+        }
+    }
+
+    /// A text without them: only the last name of an absolute path is kept.
+    pub fn text(&self, text: &str) -> String {
+        self.redact(text, |_| true)
+    }
+
+    /// The same of a text in a manifest. Its own absolute paths are the same on every machine, also those that are below a folder
+    /// of this one: only what a parameter or an argument gave is replaced.
+    pub fn manifest_text(&self, text: &str) -> String {
+        self.redact(text, |path| self.given_paths.iter().any(|given| path.starts_with(given.as_str())))
+    }
+
+    fn redact(&self, text: &str, is_of_machine: impl Fn(&str) -> bool) -> String {
+        let mut text = redacted(text, &self.secrets);
+        if text.contains("://") {
+            text = without_credentials_in(&text);
+        }
+        for (folder, instead) in &self.folders {
+            // Most texts contain no path and are not copied.
+            if let Some(shorter) = replaced(&text, folder, instead, &is_of_machine) {
+                text = shorter;
+            }
+        }
+        let is_path = text.starts_with('/') && !text.contains(char::is_whitespace);
+        match text.trim_end_matches('/').rsplit_once('/') {
+            Some((above, name)) if is_path && !above.is_empty() => format!("…/{name}"),
+            _ => text,
+        }
+    }
+
+    /// The same for every text in a value; fields sorted by name.
+    pub fn value(&self, value: Value) -> Value {
+        each_text(value, &|text| self.text(text))
+    }
+
+    /// The same of a manifest's value.
+    pub fn manifest_value(&self, value: Value) -> Value {
+        each_text(value, &|text| self.manifest_text(text))
+    }
+}
+
+fn each_text(value: Value, change: &impl Fn(&str) -> String) -> Value {
+    match value {
+        Value::String(text) => Value::String(change(&text)),
+        Value::Array(items) => items.into_iter().map(|item| each_text(item, change)).collect(),
+        Value::Object(fields) => {
+            let mut fields: Vec<(String, Value)> =
+                fields.into_iter().map(|(name, value)| (name, each_text(value, change))).collect();
+            fields.sort_by(|a, b| a.0.cmp(&b.0));
+            Value::Object(fields.into_iter().collect())
+        }
+        other => other,
+    }
+}
+
+/// `None`: no path in the text begins with the folder and is one that has to be replaced.
+fn replaced(text: &str, folder: &str, instead: &str, is_of_machine: impl Fn(&str) -> bool) -> Option<String> {
+    let mut out = String::new();
+    let mut end = 0;
+    for at in paths_below(text, folder).filter(|at| is_of_machine(&text[*at..])) {
+        out.push_str(&text[end..at]);
+        out.push_str(instead);
+        end = at + folder.len();
+    }
+    (end > 0).then(|| out + &text[end..])
+}
+
+/// Where in the text a path begins that is the folder or below it.
+fn paths_below<'a>(text: &'a str, folder: &'a str) -> impl Iterator<Item = usize> + 'a {
+    let all = text.match_indices(folder).map(|(at, _)| at);
+    all.filter(move |at| begins_path(&text[..*at]) && ends_name(&text[at + folder.len()..]))
+}
+
+fn ends_name(after: &str) -> bool {
+    !after.starts_with(|c: char| c.is_alphanumeric() || "._-+~%".contains(c))
+}
+
+fn ends_argument(c: char) -> bool {
+    c.is_whitespace() || "'\":,;".contains(c)
+}
+
+/// Whether a path can begin after this text, and it is not the beginning of that path.
+fn begins_path(before: &str) -> bool {
+    let Some(last) = before.chars().next_back() else { return true };
+    let argument = before.rsplit(|c: char| ends_argument(c) || c == '=').next().unwrap_or_default();
+    if last == '"' || last == '\'' {
+        // Behind a closing one the path goes on: `"$FOLDER"/file`.
+        return before.matches(last).count() % 2 == 1;
+    }
+    let is_url = argument == "//" && before.ends_with("://");
+    let is_option = argument.starts_with('-') && !argument.contains(['/', '⟧', '$']);
+    is_url || is_option || !(last.is_alphanumeric() || "/._-~+%$})]*?`\\⟧".contains(last))
+}
+
+/// `https://me:token@host/x` → `https://host/x`, wherever it stands.
+fn without_credentials_in(text: &str) -> String {
+    let mut parts = text.split("://");
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let scheme = out.trim_end_matches(|c: char| c.is_ascii_alphanumeric()).len();
+        let end = part.find(|c: char| c == '"' || c == '\'' || c.is_whitespace()).unwrap_or(part.len());
+        let url = format!("{}://{}", &out[scheme..], &part[..end]);
+        out.truncate(scheme);
+        out.push_str(&without_credentials(&url));
+        out.push_str(&part[end..]);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn machine_paths_and_secrets_are_redacted() {
+        let folders = vec![("/home/me/bench".to_owned(), "."), ("/home/me".to_owned(), "~")];
+        let private = PrivateValues::new(["s3cret-value".to_owned(), "1".to_owned()], folders);
+        for (text, redacted) in [
+            ("plain 1", "plain 1"),
+            ("/home/me/bench/models/x", "./models/x"),
+            ("/home/me/bench", "."),
+            ("sh /home/me/bench/x.sh && ls /home/me/data", "sh ./x.sh && ls ~/data"),
+            ("/data/checkpoints/llama2-70b/", "…/llama2-70b"),
+            ("/tmp", "/tmp"),
+            ("/opt/x/run --fast", "/opt/x/run --fast"),
+            ("--token=s3cret-value", "--token=***"),
+            ("https://me:tok@host/x@y", "https://host/x@y"),
+            ("a https://tok@h b http://u:p@h/", "a https://h b http://h/"),
+            ("ssh://git:pw@host/x", "ssh://git@host/x"),
+            ("clone 'ü:https://tok:@h' https://h?a=b@c", "clone 'ü:https://h' https://h?a=b@c"),
+            ("http://u:p@a|http://v:q@b", "http://a|http://b"),
+            ("⟦out:clone⟧/examples", "⟦out:clone⟧/examples"),
+            ("⟦out:clone⟧/home/me/f /opt/home/me/x", "⟦out:clone⟧/home/me/f /opt/home/me/x"),
+            ("cp \"$A\"/home/me/f $B/home/me/f", "cp \"$A\"/home/me/f $B/home/me/f"),
+            ("cd /home/me/bench && ls '/home/me/a b' /home/me.old", "cd . && ls '~/a b' /home/me.old"),
+            ("cc -I/home/me/bench/include --out=/home/me/x", "cc -I./include --out=~/x"),
+            ("curl -d @/home/me/x file:///home/me/y", "curl -d @~/x file://~/y"),
+        ] {
+            assert_eq!(private.text(text), redacted);
+        }
+        let value = json!({"b": ["/a/b/c", 1], "a": {"y": null, "x": "s3cret-value"}});
+        assert_eq!(private.value(value).to_string(), r#"{"a":{"x":"***","y":null},"b":["…/c",1]}"#);
+    }
+
+    #[test]
+    fn of_a_manifest_only_given_paths_are_shortened() {
+        let folders = vec![("/root/bench".to_owned(), "."), ("/root".to_owned(), "~")];
+        let mut private = PrivateValues::new([], folders);
+        private.give("model=/root/models/llama", &[]);
+        private.give("/root/bench/data", &["."]);
+        private.give("/root/shared", &["."]);
+        for (text, redacted) in [
+            ("run -v /var/cache/hf:/root/.cache/huggingface", "run -v /var/cache/hf:/root/.cache/huggingface"),
+            ("cat /root/models/llama/f /root/models/x", "cat ~/models/llama/f /root/models/x"),
+            ("cat '/root/bench/data/f' /root/bench/x", "cat './data/f' /root/bench/x"),
+            ("/root/models/llama", "~/models/llama"),
+            ("/root/shared", "…/shared"),
+        ] {
+            assert_eq!(private.manifest_text(text), redacted);
+        }
+        assert_eq!(private.manifest_value(json!({"a": ["/root/shared"]})), json!({"a": ["…/shared"]}));
+    }
+}
