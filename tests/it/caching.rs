@@ -226,6 +226,17 @@ fn a_plan_that_looks_only_where_it_must_decides_as_one_that_looks_at_everything(
 
 /// The manifest is changed and compiled while a run of it is under way.
 #[test]
+fn the_only_file_of_a_glob_under_another_name_is_another_input() {
+    let world = World::with("stages: { name: { inputs: { d: \"data/*.txt\" }, shell: \"basename '{{ inputs.d }}' > out\" } }");
+    world.file("data/a.txt", "x");
+    world.good(&["run", "m"]);
+    fs::rename(world.path("data/a.txt"), world.path("data/b.txt")).unwrap();
+    world.good(&["plan", "m"]).shows("input d changed");
+    world.good(&["run", "m"]);
+    assert_eq!(world.read("latest/name/out"), "b.txt\n");
+}
+
+#[test]
 fn a_run_of_the_old_text_does_not_stand_for_the_new_one() {
     let manifest = |word: &str| {
         format!(
