@@ -72,7 +72,7 @@ pub fn predict(
             continue;
         }
         if !options.forced[ix]
-            && let Some(record) = options.unchanged.record(plan, ix as u32, &as_before, output_cache)
+            && let Some(record) = options.unchanged.record(work, plan, ix as u32, &as_before, output_cache)
         {
             as_before[ix] = true;
             known.push(PredictedOutput::Digest(record.digest));

@@ -163,7 +163,7 @@ impl TaskExecutor for StageExecutor {
         let is_here = task.host.is_none() || self.in_place;
         match task.kind {
             ActionKind::Image if is_here => image::missing_image(task, folder, self.may_query),
-            ActionKind::Repository if is_here => repository::output_elsewhere(folder, &self.home),
+            ActionKind::Repository if is_here => repository::unusable_output(folder, &self.home),
             _ => None,
         }
     }

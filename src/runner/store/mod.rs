@@ -83,7 +83,7 @@ pub use durable::{PathError, WithPath, discard, is_there, items_in, move_items, 
 pub use explain::explain;
 pub use file_stamp::{EntryKind, FileStamp};
 pub use gc::{Garbage, garbage, remove, unfinished, unfinished_plans};
-pub use home::{StateFolder, is_output_elsewhere};
+pub use home::{OutputPlace, StateFolder, place_of_output};
 pub use incoming::{Incoming, PartialFile, free_bytes};
 pub use jobs::{JobFolder, JobOwner, abandoned, left_running, superseded};
 pub use journal::{
