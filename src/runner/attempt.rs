@@ -120,19 +120,25 @@ impl AttemptInputs {
         if let Some(text) = outside_links::notice(&listed, || self.keyed_paths())? {
             (self.emit)(Event::Notice { task: Some(self.task.id.clone()), text });
         }
+        let is_large = listed.is_large();
         // Hashing a large output is work for another core, not for the loop. A stop request waits for it, so that finished work
         // is not lost; a second stop request does not wait.
-        let sealed = if listed.is_large() {
+        let project = self.keyed.names_project.then(|| self.cache.home().project().to_owned());
+        let seal = move || match project {
+            Some(project) => listed.seal_with_place(&project),
+            None => listed.seal(),
+        };
+        let sealed = if is_large {
             (self.on_hashing)();
             tokio::select! {
-                sealed = tokio::task::spawn_blocking(|| listed.seal()) => sealed
+                sealed = tokio::task::spawn_blocking(seal) => sealed
                     .map_err(|e| Failure::new(FailureKind::System, format!("its output could not be hashed: {e}")))?,
                 () = stop.hard_requested() => {
                     return Err(Failure::new(FailureKind::Interrupted, "stopped before its output was read to the end"));
                 }
             }
         } else {
-            listed.seal()
+            seal()
         };
         Ok((done, Some(sealed?)))
     }

@@ -6,12 +6,13 @@ use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
+use memchr::memmem::Finder;
 use rustix::fs::{Mode, OFlags, RawDir};
 use serde::{Deserialize, Serialize};
 
 use super::durable::{PathError, WithPath as _};
 use super::file_stamp::{EntryKind, FileStamp};
-use crate::files::{Digest, Hasher, is_absence, open_regular};
+use crate::files::{Digest, Hasher, is_absence, open_regular, read_bytes};
 
 /// One thing in an output folder. The folder itself is the entry with an empty path.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -81,6 +82,8 @@ pub struct HashedFolder {
     /// Over names, kinds and contents in sorted order; not over times.
     pub digest: Digest,
     pub entries: Vec<OutputEntry>,
+    /// The project's folder, where it was looked for in the files and found.
+    pub place: Option<String>,
 }
 
 /// What is in a folder, not yet hashed.
@@ -139,7 +142,32 @@ impl ListedFolder {
             h.field(entry.digest.as_ref().map_or(&[][..], |d| d.bytes()));
         }
         entries.shrink_to_fit();
-        Ok(HashedFolder { digest: h.finish(), entries })
+        Ok(HashedFolder { digest: h.finish(), entries, place: None })
+    }
+
+    /// The same, and looks for `project`, the folder of the project, in links and in files that are not large.
+    pub fn seal_with_place(self, project: &Path) -> Result<HashedFolder, PathError> {
+        /// Bytes. What holds paths is small.
+        const LARGEST: u64 = 4 << 20;
+        let folder = self.folder.clone();
+        let finder = Finder::new(project.as_os_str().as_bytes());
+        let sealed = self.seal()?;
+        let mut names_it = false;
+        for entry in &sealed.entries {
+            let path = folder.join(&entry.path);
+            names_it |= match entry.stamp.kind {
+                EntryKind::Link => {
+                    let target = fs::read_link(&path).at("read", &path)?;
+                    finder.find(target.as_os_str().as_bytes()).is_some()
+                }
+                _ if entry.stamp.is_file() && entry.stamp.size <= LARGEST => {
+                    finder.find(&read_bytes(&path).at("read", &path)?).is_some()
+                }
+                _ => false,
+            };
+        }
+        let place = names_it.then(|| project.to_string_lossy().into_owned());
+        Ok(HashedFolder { place, ..sealed })
     }
 }
 

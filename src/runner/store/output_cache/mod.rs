@@ -122,10 +122,12 @@ impl OutputCache {
     /// # Errors
     /// As those of `look_up`.
     pub fn look_at(&self, record: Arc<TaskRecord>) -> Result<Lookup, PathError> {
-        Ok(match self.verify(&record)? {
-            None => Lookup::Hit(record),
-            Some(what) => Lookup::Corrupt(what),
-        })
+        let is_elsewhere = |place: &&String| Path::new(place) != self.home.project();
+        let change = self.verify(&record)?.or_else(|| {
+            let place = record.place.as_ref().filter(is_elsewhere)?;
+            Some(format!("its output names {place}, where this project was before"))
+        });
+        Ok(change.map_or(Lookup::Hit(record), Lookup::Corrupt))
     }
 
     /// The newest output of a key, whatever it is now.
@@ -294,6 +296,7 @@ impl OutputCache {
             run: run.to_string(),
             finished: jiff::Timestamp::now().as_second(),
             from,
+            place: sealed.place,
             boot: record::boot(),
             entries,
             fields,
