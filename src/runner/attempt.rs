@@ -11,11 +11,12 @@ use super::batches::BatchSlot;
 use super::keying::{Keyed, Quoting, TaskOutput, own_patterns, resolve};
 use super::options::EventEmitter;
 use super::outside_links;
+use super::project_folder::PROJECT;
 use super::provenance::{UpstreamProvenance, upstream_provenance};
 use super::task_executor::{Lease, ResolvedTask, TaskExecutor};
 use super::time_limit::{STAGE_CODE, catch_panics, isolate_panics, panic_is_failure, within};
 use crate::event::{Done, Endpoint, Event, Failure, FailureKind, GpuId, RunId, Stop, TaskId};
-use crate::plan::{ActionKind, Need, Plan, SharedTask, Task};
+use crate::plan::{ActionKind, Need, Plan, PlanReference, SharedTask, Task};
 use crate::runner::store::{
     Digests, FinishedOutput, HashedFolder, ListedFolder, OutputCache, Resumes, TaskRecord, discard, has_result,
     is_there, items_in, left_running, list_folder,
@@ -107,7 +108,8 @@ impl AttemptInputs {
         };
         // Elsewhere it counts from its start there: waiting in a queue does not count.
         let limit = self.task.timeout.filter(|_| self.task.host.is_none());
-        let working = async move { work.perform(lease).await };
+        let worker = Arc::clone(&work);
+        let working = async move { worker.perform(lease).await };
         // Work that blocks its thread must not delay its own time limit.
         let done = match limit {
             Some(_) => within(limit, &stop, isolate_panics(working)).await?,
@@ -140,7 +142,8 @@ impl AttemptInputs {
         } else {
             seal()
         };
-        Ok((done, Some(sealed?)))
+        let portable = work.portable_digests(&self.task, folder, &|| self.places())?;
+        Ok((done, Some(sealed?.with_digests(&portable))))
     }
 
     fn assignment(&self) -> Result<ResolvedTask, Failure> {
@@ -205,6 +208,18 @@ impl AttemptInputs {
             _ => None,
         });
         inputs.chain(outputs).collect()
+    }
+
+    /// Folders of this machine that its output may name, and what stands for each.
+    fn places(&self) -> Vec<(PathBuf, String)> {
+        let upstream = self.task.needs.iter().zip(&self.outputs).filter_map(|(need, made)| match made {
+            TaskOutput::Output(record) => {
+                let reference = PlanReference::OutputFolder(self.id_of(*need).clone());
+                Some((self.cache.folder(record), reference.token()))
+            }
+            _ => None,
+        });
+        upstream.chain([(self.cache.home().project().to_owned(), PROJECT.to_owned())]).collect()
     }
 
     /// What it was made from, computed on demand.

@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::units::replace_folder;
 
 /// What stands for it in a key.
-const PROJECT: &str = "⟦project⟧";
+pub(super) const PROJECT: &str = "⟦project⟧";
 
 /// A text of a key without the folder; `None`: it does not name it.
 pub(super) fn without_project(text: &str, project: &str) -> Option<String> {

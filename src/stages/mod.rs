@@ -30,7 +30,9 @@ use parking_lot::Mutex;
 
 use crate::event::{Done, Failure, RunId};
 use crate::manifest::model::{Action, HostOn};
+use crate::files::Digest;
 use crate::plan::{ActionKind, Task, read_action};
+use crate::runner::store::PathError;
 use crate::runner::{Lease, OpenFact, TaskExecutor, no_secret_text, secret_values, within};
 use crate::stages::bench::identity;
 pub use container::{engine_problem, image_id, place_of};
@@ -119,7 +121,6 @@ const fn format(kind: ActionKind) -> Option<u32> {
         | ActionKind::Template
         | ActionKind::Weights
         | ActionKind::Engine
-        | ActionKind::Repository
         | ActionKind::TrtllmBench
         | ActionKind::Mlperf
         | ActionKind::Compare => Some(1),
@@ -128,6 +129,8 @@ const fn format(kind: ActionKind) -> Option<u32> {
         ActionKind::Bench => Some(4),
         // 2: strict by default.
         ActionKind::Shell => Some(2),
+        // 2: its digest is without paths of the machine.
+        ActionKind::Repository => Some(2),
         ActionKind::Serve => None,
     }
 }
@@ -165,6 +168,18 @@ impl TaskExecutor for StageExecutor {
             ActionKind::Image if is_here => image::missing_image(task, folder, self.may_query),
             ActionKind::Repository if is_here => repository::unusable_output(folder, &self.home),
             _ => None,
+        }
+    }
+
+    fn portable_digests(
+        &self,
+        task: &Task,
+        folder: &Path,
+        places: &dyn Fn() -> Vec<(PathBuf, String)>,
+    ) -> Result<BTreeMap<PathBuf, Digest>, PathError> {
+        match task.kind {
+            ActionKind::Repository => repository::portable_configs(folder, places),
+            _ => Ok(BTreeMap::new()),
         }
     }
 

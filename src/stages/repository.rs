@@ -1,5 +1,6 @@
 //! `repository:` — Triton model repositories, one for each server.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -7,12 +8,13 @@ use walkdir::WalkDir;
 
 use super::task_context::TaskContext;
 use crate::event::{Done, Failure, FailureKind};
-use crate::files::read_text;
+use crate::files::{Digest, read_text};
 use crate::manifest::model::{Repository, RepositoryLayout};
-use crate::runner::store::{OutputPlace, place_of_output};
+use crate::runner::store::{OutputPlace, PathError, WithPath as _, place_of_output};
 use crate::sim;
 use crate::triton::repository::{Layout, RepositoryError, write};
 use crate::triton::{RepositorySpec, pbtxt};
+use crate::units::replace_folder;
 
 pub fn perform(context: &TaskContext, repository: &Repository) -> Result<Done, Failure> {
     let leased = context.lease.gpus.len() as u32;
@@ -78,6 +80,29 @@ pub fn unusable_output(folder: &Path, state: &Path) -> Option<String> {
         let config = path.strip_prefix(folder).unwrap_or(&path).display();
         Some(format!("{config} names {}, {why}", output.display()))
     })
+}
+
+/// The digest of each config that names an output or a file of the project, without the place where that is.
+pub fn portable_configs(
+    folder: &Path,
+    places: &dyn Fn() -> Vec<(PathBuf, String)>,
+) -> Result<BTreeMap<PathBuf, Digest>, PathError> {
+    let places = places();
+    let mut portable = BTreeMap::new();
+    for path in configs(folder) {
+        let text = read_text(&path).at("read", &path)?;
+        let mut without = text.clone();
+        for (place, instead) in &places {
+            if let Some(replaced) = place.to_str().and_then(|place| replace_folder(&without, place, instead)) {
+                without = replaced;
+            }
+        }
+        if without != text {
+            let name = path.strip_prefix(folder).unwrap_or(&path).to_owned();
+            portable.insert(name, Digest::of(without.as_bytes()));
+        }
+    }
+    Ok(portable)
 }
 
 /// The configs of a repository's models; of several repositories beside each other, those of all.

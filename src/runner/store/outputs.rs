@@ -1,5 +1,6 @@
 //! A folder's digest and the list of what is in it.
 
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::mem::MaybeUninit;
@@ -79,7 +80,7 @@ pub(super) mod any_bytes {
 /// A folder as it was when it was hashed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HashedFolder {
-    /// Over names, kinds and contents in sorted order; not over times.
+    /// Over names, kinds and contents in sorted order; not over times, nor over paths of this machine where they are known.
     pub digest: Digest,
     pub entries: Vec<OutputEntry>,
     /// The project's folder, where it was looked for in the files and found.
@@ -126,7 +127,6 @@ impl ListedFolder {
     /// Hashes names, kinds and contents.
     pub fn seal(self) -> Result<HashedFolder, PathError> {
         let Self { folder, mut entries } = self;
-        let mut h = Hasher::new();
         for entry in &mut entries {
             let path = folder.join(&entry.path);
             entry.digest = match entry.stamp.kind {
@@ -138,11 +138,9 @@ impl ListedFolder {
                     Some(digest)
                 }
             };
-            h.field(entry.path.as_os_str().as_bytes()).field(&[entry.stamp.kind as u8]);
-            h.field(entry.digest.as_ref().map_or(&[][..], |d| d.bytes()));
         }
         entries.shrink_to_fit();
-        Ok(HashedFolder { digest: h.finish(), entries, place: None })
+        Ok(HashedFolder { digest: digest_of(&entries, |entry| entry.digest), entries, place: None })
     }
 
     /// The same, and looks for `project`, the folder of the project, in links and in files that are not large.
@@ -169,6 +167,34 @@ impl ListedFolder {
         let place = names_it.then(|| project.to_string_lossy().into_owned());
         Ok(HashedFolder { place, ..sealed })
     }
+}
+
+impl HashedFolder {
+    /// With these digests in its own, in place of those of the bytes of these files and links. The entries keep the latter.
+    #[must_use]
+    pub fn with_digests(self, other: &BTreeMap<PathBuf, Digest>) -> Self {
+        if other.is_empty() {
+            return self;
+        }
+        let digest = digest_of(&self.entries, |entry| other.get(&entry.path).copied().or(entry.digest));
+        Self { digest, ..self }
+    }
+}
+
+fn digest_of(entries: &[OutputEntry], content: impl Fn(&OutputEntry) -> Option<Digest>) -> Digest {
+    let mut h = Hasher::new();
+    for entry in entries {
+        h.field(entry.path.as_os_str().as_bytes()).field(&[entry.stamp.kind as u8]);
+        h.field(content(entry).as_ref().map_or(&[][..], |digest| digest.bytes()));
+    }
+    h.finish()
+}
+
+/// Whether two folders have the same bytes at the same paths.
+pub(super) fn have_same_bytes(one: &[OutputEntry], other: &[OutputEntry]) -> bool {
+    let content = |entry: &OutputEntry| (entry.stamp.kind, entry.digest);
+    one.len() == other.len()
+        && one.iter().zip(other).all(|(one, other)| one.path == other.path && content(one) == content(other))
 }
 
 /// Everything below `root/at`, sorted by name at each level; a folder comes before what is in it.

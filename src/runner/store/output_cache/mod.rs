@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use super::durable::{PathError, WithPath as _, create_folder, discard, items_in};
 use super::home::RESUMED;
-use super::outputs::{FolderChange, HashedFolder, compare};
+use super::outputs::{FolderChange, HashedFolder, compare, have_same_bytes};
 use super::parsed_records::RecordHistory;
 use super::record::{self, KeyText, RecordsFile, TaskRecord, WrittenLine};
 use super::replaced_outputs::ReplacedOutputs;
@@ -270,8 +270,10 @@ impl OutputCache {
         let digest = key.digest();
         let fields = KeyText::of(key).map_err(io::Error::other).at("write", &folder)?;
         let before = self.last(manifest, task).filter(|r| {
-            // One that cannot be read is left as it is: the new one takes its place.
-            r.digest == sealed.digest && self.verify(r).is_ok_and(|change| change.is_none())
+            // One that cannot be read is left as it is: the new one takes its place. Paths of this machine are no part of the digest.
+            r.digest == sealed.digest
+                && r.entries(&self.home).is_ok_and(|before| have_same_bytes(&before, &sealed.entries))
+                && self.verify(r).is_ok_and(|change| change.is_none())
         });
         let unchanged = before.is_some();
         let (name, entries) = if let Some(before) = &before {
