@@ -125,7 +125,9 @@ impl AttemptInputs {
         let is_large = listed.is_large();
         // Hashing a large output is work for another core, not for the loop. A stop request waits for it, so that finished work
         // is not lost; a second stop request does not wait.
-        let project = self.keyed.names_project.then(|| self.cache.home().project().to_owned());
+        // Weights may be links to files of the project.
+        let may_name = self.keyed.names_project || self.task.kind == ActionKind::Weights;
+        let project = may_name.then(|| self.cache.home().project().to_owned());
         let seal = move || match project {
             Some(project) => listed.seal_with_place(&project),
             None => listed.seal(),

@@ -135,12 +135,21 @@ const fn format(kind: ActionKind) -> Option<u32> {
     }
 }
 
+/// The same for weights that are on this machine already. 2: their digest is without paths of the machine.
+const LOCAL_WEIGHTS_FORMAT: u32 = 2;
+
+fn is_local(task: &Task) -> bool {
+    let is_path = |action| matches!(action, Action::Weights(weights) if weights.path.is_some());
+    task.kind == ActionKind::Weights && task.typed_action().is_ok_and(is_path)
+}
+
 /// The fact of a task's key that has its locked clocks.
 const GPU_CLOCKS: &str = "gpu_clocks";
 
 impl TaskExecutor for StageExecutor {
     fn facts(&self, task: &Task) -> BTreeMap<String, String> {
-        let format = format(task.kind).map(|version| ("stage format".to_owned(), version.to_string()));
+        let format = if is_local(task) { Some(LOCAL_WEIGHTS_FORMAT) } else { format(task.kind) };
+        let format = format.map(|version| ("stage format".to_owned(), version.to_string()));
         let is_lenient = task.kind == ActionKind::Shell && !task.strict;
         let strict = is_lenient.then(|| ("strict".to_owned(), "false".to_owned()));
         let confined = task.confine.then(|| ("confine".to_owned(), "true".to_owned()));
@@ -179,6 +188,7 @@ impl TaskExecutor for StageExecutor {
     ) -> Result<BTreeMap<PathBuf, Digest>, PathError> {
         match task.kind {
             ActionKind::Repository => repository::portable_configs(folder, places),
+            ActionKind::Weights if is_local(task) => weights::portable_links(folder),
             _ => Ok(BTreeMap::new()),
         }
     }

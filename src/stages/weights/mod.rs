@@ -32,6 +32,7 @@ use crate::event::{Done, Failure};
 use crate::manifest::model::{Fetcher, Weights};
 use failures::{refused, stopped, system};
 pub use list::LIST;
+pub use local::portable_links;
 use list::{Checked, write_list};
 use selection::chosen;
 
