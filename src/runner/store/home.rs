@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::durable::is_there;
 use crate::event::{RunId, TaskId};
 use crate::files::Digest;
 
@@ -71,6 +72,14 @@ impl StateFolder {
 
     pub fn output(&self, folder: &str) -> PathBuf {
         self.below(&[OUTPUTS, folder])
+    }
+
+    /// Where an output is now that had this path when this folder was at another place. `None`: it has this path, or there is none of its
+    /// name.
+    pub fn own_output(&self, before: &Path) -> Option<PathBuf> {
+        let name = before.file_name().and_then(|name| name.to_str()).filter(|name| is_output_name(name))?;
+        let now = self.output(name);
+        (now != before && is_there(&now).unwrap_or(false)).then_some(now)
     }
 
     /// The list of the files of an output, where it is not in the record: beside its folder.

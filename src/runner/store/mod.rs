@@ -87,7 +87,7 @@ pub use home::{OutputPlace, StateFolder, place_of_output};
 pub use incoming::{Incoming, PartialFile, free_bytes};
 pub use jobs::{JobFolder, JobOwner, abandoned, left_running, superseded};
 pub use journal::{
-    Journal, ReadJournal, ended_well, fold_journal, last_run, name_run, read_journal, readable_runs, runs,
+    Journal, ReadJournal, ended_well, fold_journal, fold_run, last_run, name_run, read_journal, readable_runs, runs,
 };
 pub use key::{KEY_VERSION, TaskKey};
 pub use latest::Latest;
