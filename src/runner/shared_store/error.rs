@@ -39,7 +39,10 @@ pub enum SharedStoreError {
 impl SharedStoreError {
     /// Whether another request, for something else, would fail the same way.
     pub const fn is_of_the_store(&self) -> bool {
-        matches!(self, Self::Unreachable(_) | Self::NoFolder(_) | Self::Denied(_) | Self::NoAccess(_) | Self::LeftOut(_))
+        matches!(
+            self,
+            Self::Unreachable(_) | Self::NoFolder(_) | Self::Denied(_) | Self::NoAccess(_) | Self::LeftOut(_)
+        )
     }
 
     /// What the user can do.

@@ -101,7 +101,8 @@ impl Folder {
 
     /// Makes the folders that are not there, for all users of the store.
     fn make_folders(&self, folder: &Path) -> io::Result<()> {
-        let missing: Vec<&Path> = folder.ancestors().take_while(|above| *above != self.root && !above.is_dir()).collect();
+        let missing: Vec<&Path> =
+            folder.ancestors().take_while(|above| *above != self.root && !above.is_dir()).collect();
         for folder in missing.into_iter().rev() {
             match fs::create_dir(folder) {
                 Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
