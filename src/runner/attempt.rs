@@ -122,6 +122,7 @@ impl AttemptInputs {
         if let Some(text) = outside_links::notice(&listed, || self.keyed_paths())? {
             (self.emit)(Event::Notice { task: Some(self.task.id.clone()), text });
         }
+        let portable = work.portable_digests(&self.task, folder, &|| self.places())?;
         let is_large = listed.is_large();
         // Hashing a large output is work for another core, not for the loop. A stop request waits for it, so that finished work
         // is not lost; a second stop request does not wait.
@@ -144,7 +145,6 @@ impl AttemptInputs {
         } else {
             seal()
         };
-        let portable = work.portable_digests(&self.task, folder, &|| self.places())?;
         Ok((done, Some(sealed?.with_digests(&portable))))
     }
 
