@@ -29,8 +29,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::event::{Done, Failure, RunId};
-use crate::manifest::model::{Action, HostOn};
 use crate::files::Digest;
+use crate::manifest::model::{Action, HostOn};
 use crate::plan::{ActionKind, Task, read_action};
 use crate::runner::store::PathError;
 use crate::runner::{Lease, OpenFact, TaskExecutor, no_secret_text, secret_values, within};

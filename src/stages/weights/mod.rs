@@ -32,8 +32,8 @@ use crate::event::{Done, Failure};
 use crate::manifest::model::{Fetcher, Weights};
 use failures::{refused, stopped, system};
 pub use list::LIST;
-pub use local::portable_links;
 use list::{Checked, write_list};
+pub use local::portable_links;
 use selection::chosen;
 
 pub async fn perform(context: TaskContext, weights: &Weights) -> Result<Done, Failure> {
