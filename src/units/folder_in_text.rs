@@ -11,7 +11,8 @@ pub fn replace_folder(text: &str, folder: &str, instead: &str) -> Option<String>
     }
     for (at, _) in text.match_indices(folder) {
         let end = at + folder.len();
-        let begins = text[..at].chars().next_back().is_none_or(|before| before.is_whitespace() || BEFORE.contains(before));
+        let begins =
+            text[..at].chars().next_back().is_none_or(|before| before.is_whitespace() || BEFORE.contains(before));
         let ends = text[end..].chars().next().is_none_or(|after| after.is_whitespace() || AFTER.contains(after));
         if begins && ends {
             let to = replaced.get_or_insert_default();
@@ -46,7 +47,8 @@ mod tests {
         ] {
             assert_eq!(replace_folder(text, "/srv", "P").as_deref(), Some(replaced), "{text}");
         }
-        for text in ["", "/opt/srv/x", "/srv2", "/srv.old", "./srv", "$HOME/srv", "${x}/srv", "⟦out:a⟧/srv/x", "-I/srv"] {
+        for text in ["", "/opt/srv/x", "/srv2", "/srv.old", "./srv", "$HOME/srv", "${x}/srv", "⟦out:a⟧/srv/x", "-I/srv"]
+        {
             assert_eq!(replace_folder(text, "/srv", "P"), None, "{text}");
         }
         assert_eq!(replace_folder("/a", "/", "P"), None);
