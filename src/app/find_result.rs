@@ -15,7 +15,7 @@ use crate::event::{RunId, TaskId};
 use crate::harness::{RESULT, SWEEP, SweepReport, repeat_folders};
 use crate::interop::import_sweep;
 use crate::report::{RunState, TaskPhase, TaskState};
-use crate::runner::store::{PathError, StateFolder, is_there, last_run, read_journal, readable_runs, tagged_run};
+use crate::runner::store::{PathError, StateFolder, fold_run, is_there, last_run, readable_runs, tagged_run};
 
 /// How many of the newest runs are read to name one in a hint.
 const RUNS_FOR_HINT: usize = 20;
@@ -538,9 +538,7 @@ pub(super) fn measured_outputs(home: &StateFolder, run: &RunId) -> Result<Measur
 
 fn run_state(home: &StateFolder, run: &RunId) -> Result<RunState, PathError> {
     let mut state = RunState::new();
-    for event in &read_journal(&home.run(run).join("journal.jsonl"))?.events {
-        state.fold(event);
-    }
+    fold_run(home, run, |event| state.fold(&event))?;
     Ok(state)
 }
 

@@ -5,7 +5,7 @@ use std::io;
 use crate::event::RunId;
 use crate::files::read_text;
 use crate::report::RunState;
-use crate::runner::store::{PathError, ProjectLock, StateFolder, fold_journal};
+use crate::runner::store::{PathError, ProjectLock, StateFolder, fold_run};
 
 pub(super) struct ObservedRun {
     pub state: RunState,
@@ -28,7 +28,7 @@ impl ObservedRun {
     ) -> Result<Self, PathError> {
         let is_held = is_held();
         let mut state = RunState::new();
-        fold_journal(&home.run(run).join("journal.jsonl"), |event| state.fold(&event))?;
+        fold_run(home, run, |event| state.fold(&event))?;
         Ok(Self { is_alive: is_held && state.finished.is_none(), state })
     }
 }

@@ -11,11 +11,12 @@ use super::batches::BatchSlot;
 use super::keying::{Keyed, Quoting, TaskOutput, own_patterns, resolve};
 use super::options::EventEmitter;
 use super::outside_links;
+use super::project_folder::PROJECT;
 use super::provenance::{UpstreamProvenance, upstream_provenance};
 use super::task_executor::{Lease, ResolvedTask, TaskExecutor};
 use super::time_limit::{STAGE_CODE, catch_panics, isolate_panics, panic_is_failure, within};
 use crate::event::{Done, Endpoint, Event, Failure, FailureKind, GpuId, RunId, Stop, TaskId};
-use crate::plan::{ActionKind, Need, Plan, SharedTask, Task};
+use crate::plan::{ActionKind, Need, Plan, PlanReference, SharedTask, Task};
 use crate::runner::store::{
     Digests, FinishedOutput, HashedFolder, ListedFolder, OutputCache, Resumes, TaskRecord, discard, has_result,
     is_there, items_in, left_running, list_folder,
@@ -107,7 +108,8 @@ impl AttemptInputs {
         };
         // Elsewhere it counts from its start there: waiting in a queue does not count.
         let limit = self.task.timeout.filter(|_| self.task.host.is_none());
-        let working = async move { work.perform(lease).await };
+        let worker = Arc::clone(&work);
+        let working = async move { worker.perform(lease).await };
         // Work that blocks its thread must not delay its own time limit.
         let done = match limit {
             Some(_) => within(limit, &stop, isolate_panics(working)).await?,
@@ -120,21 +122,30 @@ impl AttemptInputs {
         if let Some(text) = outside_links::notice(&listed, || self.keyed_paths())? {
             (self.emit)(Event::Notice { task: Some(self.task.id.clone()), text });
         }
+        let portable = work.portable_digests(&self.task, folder, &|| self.places())?;
+        let is_large = listed.is_large();
         // Hashing a large output is work for another core, not for the loop. A stop request waits for it, so that finished work
         // is not lost; a second stop request does not wait.
-        let sealed = if listed.is_large() {
+        // Weights may be links to files of the project.
+        let may_name = self.keyed.names_project || self.task.kind == ActionKind::Weights;
+        let project = may_name.then(|| self.cache.home().project().to_owned());
+        let seal = move || match project {
+            Some(project) => listed.seal_with_place(&project),
+            None => listed.seal(),
+        };
+        let sealed = if is_large {
             (self.on_hashing)();
             tokio::select! {
-                sealed = tokio::task::spawn_blocking(|| listed.seal()) => sealed
+                sealed = tokio::task::spawn_blocking(seal) => sealed
                     .map_err(|e| Failure::new(FailureKind::System, format!("its output could not be hashed: {e}")))?,
                 () = stop.hard_requested() => {
                     return Err(Failure::new(FailureKind::Interrupted, "stopped before its output was read to the end"));
                 }
             }
         } else {
-            listed.seal()
+            seal()
         };
-        Ok((done, Some(sealed?)))
+        Ok((done, Some(sealed?.with_digests(&portable))))
     }
 
     fn assignment(&self) -> Result<ResolvedTask, Failure> {
@@ -199,6 +210,18 @@ impl AttemptInputs {
             _ => None,
         });
         inputs.chain(outputs).collect()
+    }
+
+    /// Folders of this machine that its output may name, and what stands for each.
+    fn places(&self) -> Vec<(PathBuf, String)> {
+        let upstream = self.task.needs.iter().zip(&self.outputs).filter_map(|(need, made)| match made {
+            TaskOutput::Output(record) => {
+                let reference = PlanReference::OutputFolder(self.id_of(*need).clone());
+                Some((self.cache.folder(record), reference.token()))
+            }
+            _ => None,
+        });
+        upstream.chain([(self.cache.home().project().to_owned(), PROJECT.to_owned())]).collect()
     }
 
     /// What it was made from, computed on demand.

@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::project_folder::{action_without_project, without_project};
 use super::task_executor::TaskExecutor;
 use crate::event::{Endpoint, Failure, FailureKind, GpuId, ReducedSetting};
 use crate::files::{Digest, read_text};
@@ -49,6 +50,8 @@ pub(super) struct Keyed {
     pub base: Digest,
     /// What a retry has lowered for it; part of the key.
     pub lowered: Option<ReducedSetting>,
+    /// What it does names the project's folder, which is not in the key.
+    pub names_project: bool,
 }
 
 /// Inputs that are files of the project or of the machine; those that lie in an upstream output are covered by its digest.
@@ -80,10 +83,21 @@ pub(super) fn key_of(
     if task.gpus > 0 {
         facts.insert("gpus".to_owned(), task.gpus.to_string());
     }
+    let (mut action, mut env, mut names_project) = (with_container(task), task.env.clone(), false);
+    if let Some(project) = output_cache.home().project().to_str() {
+        for (without, text) in [(action_without_project(&action, project), &mut action)]
+            .into_iter()
+            .chain(env.values_mut().map(|value| (without_project(value, project), value)))
+        {
+            if let Some(without) = without {
+                (*text, names_project) = (without, true);
+            }
+        }
+    }
     let mut key = TaskKey {
         version: KEY_VERSION,
-        action: with_container(task),
-        env: task.env.clone(),
+        action,
+        env,
         secrets: task.secrets.clone(),
         outputs: task.outputs.clone(),
         facts,
@@ -104,7 +118,7 @@ pub(super) fn key_of(
         key.facts.insert(format!("lowered {}", lowered.setting), lowered.to.to_string());
         digest = key.digest();
     }
-    Ok(Keyed { key, digest, inputs, base, lowered })
+    Ok(Keyed { key, digest, inputs, base, lowered, names_project })
 }
 
 fn unreadable_setting(error: &PathError) -> Failure {

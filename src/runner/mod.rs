@@ -22,6 +22,7 @@ mod output_source;
 mod outside_links;
 mod predict;
 mod predict_keys;
+mod project_folder;
 mod provenance;
 mod result_age;
 mod run;

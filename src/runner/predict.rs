@@ -97,7 +97,7 @@ impl<W: TaskExecutor> Predictor<'_, W> {
         }
         if !self.options.forced[ix]
             && let Some(record) =
-                self.options.unchanged.record(self.plan, ix as u32, &self.as_before, self.output_cache)
+                self.options.unchanged.record(self.work, self.plan, ix as u32, &self.as_before, self.output_cache)
         {
             self.as_before[ix] = true;
             return (PredictedOutput::Digest(record.digest), decision(task, Prediction::Cached, Vec::new()));

@@ -9,10 +9,12 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
 use crate::event::{Done, Endpoint, Event, Failure, GpuId, LiveMeasurement, ReducedSetting, Stop};
+use crate::files::Digest;
 use crate::plan::{SharedTask, Task};
 
 use super::batches::BatchSlot;
 use super::provenance::UpstreamProvenance;
+use super::store::PathError;
 
 /// What performs tasks. One implementation in the product (`stages::StageExecutor`), fakes in tests.
 pub trait TaskExecutor: Send + Sync + 'static {
@@ -31,6 +33,21 @@ pub trait TaskExecutor: Send + Sync + 'static {
     fn open_facts(&self, task: &Task) -> Vec<OpenFact> {
         let _ = task;
         Vec::new()
+    }
+
+    /// The files and links of an output that hold paths of this machine, each with the digest of what it holds without them. These stand in
+    /// the output's digest for those of the bytes, so that it is the same at every place. `places`: folders, and what stands for each.
+    ///
+    /// # Errors
+    /// One of them cannot be read.
+    fn portable_digests(
+        &self,
+        task: &Task,
+        folder: &Path,
+        places: &dyn Fn() -> Vec<(PathBuf, String)>,
+    ) -> Result<BTreeMap<PathBuf, Digest>, PathError> {
+        let _ = (task, folder, places);
+        Ok(BTreeMap::new())
     }
 
     /// Why an output is of no use any more although every file of it is there: what it names has gone from the machine.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::plan::{Need, Plan};
 use crate::runner::store::{OutputCache, TaskRecord, WatchedOutput, WatchedTask};
+use crate::runner::task_executor::TaskExecutor;
 
 /// What the last run of the same plan looked at, by the task's index in the plan.
 #[derive(Clone, Debug, Default)]
@@ -27,6 +28,7 @@ impl UnchangedTasks {
     /// upstream made what it had made then. `is_as_before`: for each task of the plan.
     pub(super) fn record(
         &self,
+        work: &impl TaskExecutor,
         plan: &Plan,
         task: u32,
         is_as_before: &[bool],
@@ -38,7 +40,8 @@ impl UnchangedTasks {
         if !task.cache || !task.needs.iter().all(|need| is_as_before[need.task as usize] || is_skipped(need)) {
             return None;
         }
-        cache.whole_record(output)
+        // What an output names is not among what is looked at.
+        cache.whole_record(output).filter(|record| work.unusable_reason(task, &cache.folder(record)).is_none())
     }
 
     /// Whether what is built on this output can be what it was.

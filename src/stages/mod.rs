@@ -29,8 +29,10 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::event::{Done, Failure, RunId};
+use crate::files::Digest;
 use crate::manifest::model::{Action, HostOn};
 use crate::plan::{ActionKind, Task, read_action};
+use crate::runner::store::PathError;
 use crate::runner::{Lease, OpenFact, TaskExecutor, no_secret_text, secret_values, within};
 use crate::stages::bench::identity;
 pub use container::{engine_problem, image_id, place_of};
@@ -119,7 +121,6 @@ const fn format(kind: ActionKind) -> Option<u32> {
         | ActionKind::Template
         | ActionKind::Weights
         | ActionKind::Engine
-        | ActionKind::Repository
         | ActionKind::TrtllmBench
         | ActionKind::Mlperf
         | ActionKind::Compare => Some(1),
@@ -128,8 +129,18 @@ const fn format(kind: ActionKind) -> Option<u32> {
         ActionKind::Bench => Some(4),
         // 2: strict by default.
         ActionKind::Shell => Some(2),
+        // 2: its digest is without paths of the machine.
+        ActionKind::Repository => Some(2),
         ActionKind::Serve => None,
     }
+}
+
+/// The same for weights that are on this machine already. 2: their digest is without paths of the machine.
+const LOCAL_WEIGHTS_FORMAT: u32 = 2;
+
+fn is_local(task: &Task) -> bool {
+    let is_path = |action| matches!(action, Action::Weights(weights) if weights.path.is_some());
+    task.kind == ActionKind::Weights && task.typed_action().is_ok_and(is_path)
 }
 
 /// The fact of a task's key that has its locked clocks.
@@ -137,7 +148,8 @@ const GPU_CLOCKS: &str = "gpu_clocks";
 
 impl TaskExecutor for StageExecutor {
     fn facts(&self, task: &Task) -> BTreeMap<String, String> {
-        let format = format(task.kind).map(|version| ("stage format".to_owned(), version.to_string()));
+        let format = if is_local(task) { Some(LOCAL_WEIGHTS_FORMAT) } else { format(task.kind) };
+        let format = format.map(|version| ("stage format".to_owned(), version.to_string()));
         let is_lenient = task.kind == ActionKind::Shell && !task.strict;
         let strict = is_lenient.then(|| ("strict".to_owned(), "false".to_owned()));
         let confined = task.confine.then(|| ("confine".to_owned(), "true".to_owned()));
@@ -163,8 +175,21 @@ impl TaskExecutor for StageExecutor {
         let is_here = task.host.is_none() || self.in_place;
         match task.kind {
             ActionKind::Image if is_here => image::missing_image(task, folder, self.may_query),
-            ActionKind::Repository if is_here => repository::output_elsewhere(folder, &self.home),
+            ActionKind::Repository if is_here => repository::unusable_output(folder, &self.home),
             _ => None,
+        }
+    }
+
+    fn portable_digests(
+        &self,
+        task: &Task,
+        folder: &Path,
+        places: &dyn Fn() -> Vec<(PathBuf, String)>,
+    ) -> Result<BTreeMap<PathBuf, Digest>, PathError> {
+        match task.kind {
+            ActionKind::Repository => repository::portable_configs(folder, places),
+            ActionKind::Weights if is_local(task) => weights::portable_links(folder),
+            _ => Ok(BTreeMap::new()),
         }
     }
 

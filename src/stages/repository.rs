@@ -1,5 +1,6 @@
 //! `repository:` — Triton model repositories, one for each server.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -7,12 +8,13 @@ use walkdir::WalkDir;
 
 use super::task_context::TaskContext;
 use crate::event::{Done, Failure, FailureKind};
-use crate::files::read_text;
+use crate::files::{Digest, read_text};
 use crate::manifest::model::{Repository, RepositoryLayout};
-use crate::runner::store::is_output_elsewhere;
+use crate::runner::store::{OutputPlace, PathError, WithPath as _, place_of_output};
 use crate::sim;
 use crate::triton::repository::{Layout, RepositoryError, write};
 use crate::triton::{RepositorySpec, pbtxt};
+use crate::units::replace_folder;
 
 pub fn perform(context: &TaskContext, repository: &Repository) -> Result<Done, Failure> {
     let leased = context.lease.gpus.len() as u32;
@@ -59,18 +61,54 @@ pub fn perform(context: &TaskContext, repository: &Repository) -> Result<Done, F
     })
 }
 
-/// Why a finished repository is of no use any more: a config of it names an output of this project, mostly the engine, by the place where
-/// the project was when it was made. `state` is the state folder now. No key has that place: it differs from machine to machine.
-pub fn output_elsewhere(folder: &Path, state: &Path) -> Option<String> {
-    let configs = WalkDir::new(folder).min_depth(2).max_depth(3).into_iter().flatten();
-    configs.filter(|item| item.file_name() == "config.pbtxt").find_map(|item| {
-        let text = read_text(item.path()).ok()?;
+/// Why a finished repository is of no use any more: a config of it names an output, mostly the engine, that is gone, or by the place where
+/// the project was when it was made. `state` is the state folder now. No key has that place: it differs from machine to machine, and
+/// several outputs can have the same bytes.
+pub fn unusable_output(folder: &Path, state: &Path) -> Option<String> {
+    configs(folder).find_map(|path| {
+        let text = read_text(&path).ok()?;
         let mut named =
             text.split(['"', ',', ';']).map(Path::new).filter(|path| path.is_absolute()).flat_map(Path::ancestors);
-        let elsewhere = named.find(|path| is_output_elsewhere(path, state))?;
-        let config = item.path().strip_prefix(folder).unwrap_or(item.path()).display();
-        Some(format!("{config} names {}, where this project was before", elsewhere.display()))
+        let (output, why) = named.find_map(|output| {
+            let why = match place_of_output(output, state)? {
+                OutputPlace::Elsewhere => "where this project was before",
+                OutputPlace::Here if !output.exists() => "which is gone",
+                OutputPlace::Here => return None,
+            };
+            Some((output, why))
+        })?;
+        let config = path.strip_prefix(folder).unwrap_or(&path).display();
+        Some(format!("{config} names {}, {why}", output.display()))
     })
+}
+
+/// The digest of each config that names an output or a file of the project, without the place where that is.
+pub fn portable_configs(
+    folder: &Path,
+    places: &dyn Fn() -> Vec<(PathBuf, String)>,
+) -> Result<BTreeMap<PathBuf, Digest>, PathError> {
+    let places = places();
+    let mut portable = BTreeMap::new();
+    for path in configs(folder) {
+        let text = read_text(&path).at("read", &path)?;
+        let mut without = text.clone();
+        for (place, instead) in &places {
+            if let Some(replaced) = place.to_str().and_then(|place| replace_folder(&without, place, instead)) {
+                without = replaced;
+            }
+        }
+        if without != text {
+            let name = path.strip_prefix(folder).unwrap_or(&path).to_owned();
+            portable.insert(name, Digest::of(without.as_bytes()));
+        }
+    }
+    Ok(portable)
+}
+
+/// The configs of a repository's models; of several repositories beside each other, those of all.
+fn configs(folder: &Path) -> impl Iterator<Item = PathBuf> {
+    let items = WalkDir::new(folder).min_depth(2).max_depth(3).sort_by_file_name().into_iter().flatten();
+    items.filter(|item| item.file_name() == "config.pbtxt").map(walkdir::DirEntry::into_path)
 }
 
 /// Reads what was written as a server would: each repository has models, each with a version and a config that can be read.
@@ -104,15 +142,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_repository_that_names_an_output_at_another_place_is_of_no_use() {
+    fn a_repository_that_names_an_output_at_another_place_or_one_that_is_gone_is_of_no_use() {
         let folder = tempfile::tempdir().unwrap();
         let model = folder.path().join("triton_model_repo_0/tensorrt_llm");
         fs::create_dir_all(&model).unwrap();
-        let state = Path::new("/now/.regatta");
+        let state = folder.path().join("now/.regatta");
+        let here = state.join("out/0123456789abcdef-4/engine").display().to_string();
+        fs::create_dir_all(&here).unwrap();
         let reason = |engine: &str| {
             let text = format!("parameters {{ key: \"gpt_model_path\" value {{ string_value: \"{engine}\" }} }}");
             fs::write(model.join("config.pbtxt"), text).unwrap();
-            output_elsewhere(folder.path(), state)
+            unusable_output(folder.path(), &state)
         };
         assert_eq!(
             reason("/before/.regatta/out/0123456789abcdef-4/engine").unwrap(),
@@ -123,11 +163,12 @@ mod tests {
             assert!(reason(&format!("/before/.regatta/out/{folder}/tokenizer")).is_some(), "{folder}");
         }
         // Its own, and paths that are not the runner's, which may be those of a container.
-        for engine in
-            ["/now/.regatta/out/0123456789abcdef-4/engine", "/before/out/engine", "/engines/0123456789abcdef-4", ""]
-        {
+        for engine in [&here, "/before/out/engine", "/engines/0123456789abcdef-4", ""] {
             assert_eq!(reason(engine), None, "{engine}");
         }
+        fs::remove_dir_all(state.join("out/0123456789abcdef-4")).unwrap();
+        let gone = reason(&here).unwrap();
+        assert!(gone.ends_with("out/0123456789abcdef-4, which is gone"), "{gone}");
     }
 
     #[test]

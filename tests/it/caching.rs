@@ -226,6 +226,18 @@ fn a_plan_that_looks_only_where_it_must_decides_as_one_that_looks_at_everything(
 
 /// The manifest is changed and compiled while a run of it is under way.
 #[test]
+fn the_only_file_of_a_glob_under_another_name_is_another_input() {
+    let world =
+        World::with("stages: { name: { inputs: { d: \"data/*.txt\" }, shell: \"basename '{{ inputs.d }}' > out\" } }");
+    world.file("data/a.txt", "x");
+    world.good(&["run", "m"]);
+    fs::rename(world.path("data/a.txt"), world.path("data/b.txt")).unwrap();
+    world.good(&["plan", "m"]).shows("input d changed");
+    world.good(&["run", "m"]);
+    assert_eq!(world.read("latest/name/out"), "b.txt\n");
+}
+
+#[test]
 fn a_run_of_the_old_text_does_not_stand_for_the_new_one() {
     let manifest = |word: &str| {
         format!(
@@ -266,6 +278,30 @@ fn a_model_repository_is_made_again_where_its_project_was_moved() {
     let has_made = |ended: &Ended, task: &str| ended.ran().iter().any(|ran| ran == task);
     assert!(has_made(&moved, "repository") && !has_made(&moved, "engine"), "{moved:?}");
     assert!(!has_made(&bench(&now, "3"), "repository"), "once");
+}
+
+#[test]
+fn the_folder_of_the_project_is_in_no_key_and_an_output_that_names_it_is_of_its_place() {
+    let body = "params: { model: { about: A, path: required } }\nstages:\n  read: { shell: \"cat '{{ model }}/f' > out\" }\n  name: { shell: \"echo '{{ model }}' > out\" }\n";
+    let worlds = [World::with(body), World::with(body)];
+    for world in &worlds {
+        world.file("models/x/f", "x\n").good(&["run", "m", "model=models/x"]);
+    }
+    let keys = |world: &World| {
+        let lock: serde_json::Value = serde_yaml::from_str(&world.read("regatta.lock")).unwrap();
+        let run = lock["runs"].as_object().unwrap().values().next().unwrap();
+        let stages = &run["stages"];
+        ["read", "name"].map(|stage| stages[stage]["resolved"]["key"].to_string())
+    };
+    assert_eq!(keys(&worlds[0]), keys(&worlds[1]));
+    let now = World::new();
+    for name in [".regatta", "latest", "manifests", "models"] {
+        fs::rename(worlds[0].path(name), now.path(name)).unwrap();
+    }
+    let moved = now.good(&["run", "m", "model=models/x"]);
+    moved.shows("its output names ").shows(", where this project was before");
+    assert_eq!(moved.ran(), ["name"]);
+    assert_eq!(now.read("latest/name/out"), format!("{}\n", now.path("models/x").display()));
 }
 
 /// The first run without a lock file, and the first plan of some stages, need no record of what an earlier run found unchanged.

@@ -69,6 +69,22 @@ fn runs_of_one_benchmark_are_a_series_and_a_tag_keeps_what_it_measured() {
     assert_eq!(points(&world, &["output_tokens"]).len(), 1);
 }
 
+#[test]
+fn a_project_that_was_moved_or_copied_has_its_own_results() {
+    let (before, copy, now) = (World::new(), World::new(), World::new());
+    bench(&before, "1");
+    let all = |world: &World| [".regatta", "latest"].map(|name| world.path(name));
+    let copied = std::process::Command::new("cp").arg("-a").args(all(&before)).arg(copy.path("")).status().unwrap();
+    assert!(copied.success());
+    for (from, to) in all(&before).iter().zip(all(&now)) {
+        fs::rename(from, to).unwrap();
+    }
+    for world in [&copy, &now] {
+        assert_eq!(points(world, &["output_tokens"]).len(), 1);
+        assert!(world.read("latest/report.html").contains("<svg"));
+    }
+}
+
 /// A link to itself cannot be followed, not even by root: like a folder of another user.
 #[test]
 fn results_where_a_project_was_before_it_was_moved_are_left_out() {

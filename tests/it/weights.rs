@@ -239,6 +239,28 @@ fn a_folder_is_linked_once_it_is_whole() {
 }
 
 #[test]
+fn a_folder_has_the_same_digest_wherever_it_is_and_its_links_follow_the_project() {
+    let body = "stages:\n  weights:\n    weights: { path: model }\n  size: { shell: \"wc -c < {{ stages.weights.out }}/model.safetensors > out\" }\n";
+    let worlds = [World::with(body), World::with(body)];
+    for world in &worlds {
+        fs::create_dir_all(world.path("model")).unwrap();
+        fs::write(world.path("model/config.json"), b"{}").unwrap();
+        fs::write(world.path("model/model.safetensors"), shard(1_000)).unwrap();
+        world.good(&["run", "m"]);
+    }
+    assert_eq!(worlds[0].read("regatta.lock"), worlds[1].read("regatta.lock"));
+    let now = World::new();
+    for name in [".regatta", "latest", "manifests", "model", "regatta.lock"] {
+        fs::rename(worlds[0].path(name), now.path(name)).unwrap();
+    }
+    let moved = now.good(&["run", "m"]);
+    moved.shows("where this project was before");
+    assert_eq!(moved.ran(), ["weights"]);
+    let link = fs::read_link(now.path("latest/weights/model.safetensors")).unwrap();
+    assert_eq!(link, fs::canonicalize(now.path("model/model.safetensors")).unwrap());
+}
+
+#[test]
 fn what_cannot_be_is_said_before_anything_starts() {
     let world = World::with(
         "stages:\n  a: { weights: {} }\n  b: { weights: { hf: x/y, path: z } }\n  c: { weights: { hf: ../x } }\n  d: { weights: { path: m, revision: v1 } }\n  e: { weights: { hf: x/y, include: ['[']  } }\n",

@@ -68,7 +68,7 @@ impl<W: TaskExecutor> Runner<W> {
         if self.options.forced[ix as usize] {
             return None;
         }
-        self.options.unchanged.record(&self.plan, ix, &self.unchanged, &self.cache)
+        self.options.unchanged.record(&*self.work, &self.plan, ix, &self.unchanged, &self.cache)
     }
 
     /// Its link in `latest` is one of the things that look as they did.

@@ -16,6 +16,9 @@ pub enum SharedStoreError {
     /// It answers, and does not let us.
     #[error("{0}")]
     Denied(String),
+    /// It is a folder in which this user may not do that.
+    #[error("{0}")]
+    NoAccess(String),
     /// One object is not what it must be, or is gone.
     #[error("{object} {why}")]
     Damaged { object: String, why: String },
@@ -36,7 +39,10 @@ pub enum SharedStoreError {
 impl SharedStoreError {
     /// Whether another request, for something else, would fail the same way.
     pub const fn is_of_the_store(&self) -> bool {
-        matches!(self, Self::Unreachable(_) | Self::NoFolder(_) | Self::Denied(_) | Self::LeftOut(_))
+        matches!(
+            self,
+            Self::Unreachable(_) | Self::NoFolder(_) | Self::Denied(_) | Self::NoAccess(_) | Self::LeftOut(_)
+        )
     }
 
     /// What the user can do.
@@ -46,6 +52,9 @@ impl SharedStoreError {
                 "is the store's machine up, the network there, the address right? (AWS_ENDPOINT_URL names an endpoint that is not Amazon's)"
             }
             Self::NoFolder(_) => "create it, or mount the filesystem that it is on",
+            Self::NoAccess(_) => {
+                "all users of the store need to read and write in it: `chmod -R g+rwX` by those whose files are there, and `chmod g+rws` for the folder itself"
+            }
             Self::Denied(_) => {
                 "credentials are taken from the environment (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_ACCOUNT_NAME and …_KEY) or the machine's own role; they need to read, write and list"
             }

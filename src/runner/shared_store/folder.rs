@@ -4,10 +4,10 @@
 //! NFS. There are no locks: a lock on such a filesystem can hang. Stale handles and names that another machine has just made are
 //! requested again, a bounded number of times, after the folder was listed: that makes a client look at the server.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write as _};
 use std::ops::Range;
-use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,6 +15,7 @@ use std::thread::sleep;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
+use rustix::fs::Access;
 use tokio::task::spawn_blocking;
 use walkdir::WalkDir;
 
@@ -31,6 +32,24 @@ pub(super) struct Folder {
     root: PathBuf,
 }
 
+/// What is done with an object, or with a folder of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Doing {
+    Reading,
+    Writing,
+    Listing,
+}
+
+impl Doing {
+    const fn past(self) -> &'static str {
+        match self {
+            Self::Reading => "read",
+            Self::Writing => "written",
+            Self::Listing => "listed",
+        }
+    }
+}
+
 /// Makes names that no other writer has.
 static NONCE: AtomicU64 = AtomicU64::new(0);
 
@@ -42,25 +61,80 @@ impl Folder {
     async fn run_blocking<T: Send + 'static>(
         self: &Arc<Self>,
         name: &str,
+        doing: Doing,
         what: impl FnOnce(&Self, &Path) -> io::Result<T> + Send + 'static,
     ) -> Result<T, SharedStoreError> {
         let folder = Arc::clone(self);
         let (path, object) = (self.root.join(name), name.to_owned());
         spawn_blocking(move || {
             folder.is_there()?;
-            what(&folder, &path).map_err(|error| {
-                // Another kind of file in the place of this one, or one that is too large (errors of the system have a number); the rest of
-                // the store may be whole.
-                let is_of_object = matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::FileTooLarge);
-                if is_of_object && error.raw_os_error().is_none() {
-                    SharedStoreError::Damaged { object, why: format!("cannot be read: {error}") }
-                } else {
-                    io_error(&path, &error)
-                }
-            })
+            what(&folder, &path).map_err(|error| folder.object_error(object, doing, &error))
         })
         .await
         .map_err(|error| SharedStoreError::Local(error.to_string()))?
+    }
+
+    /// Another kind of file in the place of an object, one that is too large (errors of the system have a number), or one of another user
+    /// with a strict umask: the rest of the store may be whole.
+    fn object_error(&self, object: String, doing: Doing, error: &io::Error) -> SharedStoreError {
+        let is_damaged = match error.kind() {
+            io::ErrorKind::InvalidInput | io::ErrorKind::FileTooLarge => error.raw_os_error().is_none(),
+            io::ErrorKind::PermissionDenied => self.is_open(doing),
+            _ => false,
+        };
+        if is_damaged {
+            SharedStoreError::Damaged { object, why: format!("cannot be {}: {error}", doing.past()) }
+        } else {
+            io_error(&self.root.join(object), error)
+        }
+    }
+
+    /// Whether this user has access to the store as a whole.
+    fn is_open(&self, doing: Doing) -> bool {
+        let all = |path: &Path, access| rustix::fs::access(path, access).is_ok();
+        match doing {
+            Doing::Listing => false,
+            Doing::Reading => all(&self.root, Access::READ_OK | Access::EXEC_OK),
+            Doing::Writing => all(&self.root.join(TEMPORARY), Access::WRITE_OK | Access::EXEC_OK),
+        }
+    }
+
+    /// Makes the folders that are not there, for all users of the store.
+    fn make_folders(&self, folder: &Path) -> io::Result<()> {
+        let missing: Vec<&Path> =
+            folder.ancestors().take_while(|above| *above != self.root && !above.is_dir()).collect();
+        for folder in missing.into_iter().rev() {
+            match fs::create_dir(folder) {
+                Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
+                Err(_) => {}
+                Ok(()) => self.share(folder, 0o077),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whoever may read or write in the store's folder may do so with this, whatever the umask is: of its bits, these. A filesystem
+    /// without them leaves it as it is.
+    fn share(&self, path: &Path, bits: u32) {
+        let mode = |path: &Path| fs::metadata(path).map(|metadata| metadata.mode());
+        if let (Ok(of_store), Ok(own)) = (mode(&self.root), mode(path)) {
+            let shared = own | of_store & bits;
+            if shared != own {
+                let _ = fs::set_permissions(path, Permissions::from_mode(shared));
+            }
+        }
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "in a folder of machines this is the one place that publishes")]
+    fn publish(&self, file: &File, temporary: &Path, path: &Path) -> io::Result<()> {
+        file.sync_all()?;
+        self.make_parent(path)?;
+        fs::rename(temporary, path)?;
+        sync_parent(path)
+    }
+
+    fn make_parent(&self, path: &Path) -> io::Result<()> {
+        path.parent().map_or(Ok(()), |parent| self.make_folders(parent))
     }
 
     /// A folder that is not mounted is no empty store: it must be there, and is never made.
@@ -74,7 +148,7 @@ impl Folder {
     }
 
     pub(super) async fn size(self: &Arc<Self>, name: &str) -> Result<Option<u64>, SharedStoreError> {
-        self.run_blocking(name, |_, path| read(path, |_, length| Ok(length))).await
+        self.run_blocking(name, Doing::Reading, |_, path| read(path, |_, length| Ok(length))).await
     }
 
     pub(super) async fn get(
@@ -82,7 +156,7 @@ impl Folder {
         name: &str,
         range: Option<Range<u64>>,
     ) -> Result<Option<Bytes>, SharedStoreError> {
-        self.run_blocking(name, move |_, path| {
+        self.run_blocking(name, Doing::Reading, move |_, path| {
             read(path, |file, length| {
                 let range = range.clone().unwrap_or(0..length);
                 let end = range.end.min(length);
@@ -101,9 +175,9 @@ impl Folder {
     }
 
     pub(super) async fn put(self: &Arc<Self>, name: &str, bytes: Bytes) -> Result<(), SharedStoreError> {
-        self.run_blocking(name, move |folder, path| {
+        self.run_blocking(name, Doing::Writing, move |folder, path| {
             let (mut file, temporary) = folder.begin()?;
-            file.write_all(&bytes).and_then(|()| publish(&file, &temporary, path)).inspect_err(|_| {
+            file.write_all(&bytes).and_then(|()| folder.publish(&file, &temporary, path)).inspect_err(|_| {
                 let _ = fs::remove_file(&temporary);
             })
         })
@@ -111,12 +185,12 @@ impl Folder {
     }
 
     pub(super) async fn create(self: &Arc<Self>, name: &str, bytes: Bytes) -> Result<bool, SharedStoreError> {
-        self.run_blocking(name, move |folder, path| {
+        self.run_blocking(name, Doing::Writing, move |folder, path| {
             let (mut file, temporary) = folder.begin()?;
             let created = (|| {
                 file.write_all(&bytes)?;
                 file.sync_all()?;
-                make_parent(path)?;
+                folder.make_parent(path)?;
                 let linked = fs::hard_link(&temporary, path);
                 // After a lost answer, a retry reports that the name is taken: by us.
                 let ours = file.metadata()?.nlink() > 1;
@@ -133,15 +207,16 @@ impl Folder {
     }
 
     pub(super) async fn upload(self: &Arc<Self>, name: &str) -> Result<FolderUpload, SharedStoreError> {
-        self.run_blocking(name, |folder, path| {
+        let (store, object) = (Arc::clone(self), name.to_owned());
+        self.run_blocking(name, Doing::Writing, |folder, _| {
             let (file, temporary) = folder.begin()?;
-            Ok(FolderUpload { file: Arc::new(file), temporary, path: path.to_owned(), offset: 0 })
+            Ok(FolderUpload { store, file: Arc::new(file), temporary, object, offset: 0 })
         })
         .await
     }
 
     pub(super) async fn list(self: &Arc<Self>, below: &str) -> Result<Vec<ListedObject>, SharedStoreError> {
-        self.run_blocking(below, |folder, path| {
+        self.run_blocking(below, Doing::Listing, |folder, path| {
             let mut seen = Vec::new();
             let now = SystemTime::now();
             for item in WalkDir::new(path) {
@@ -169,7 +244,7 @@ impl Folder {
     }
 
     pub(super) async fn delete(self: &Arc<Self>, name: &str) -> Result<(), SharedStoreError> {
-        self.run_blocking(name, |_, path| match fs::remove_file(path) {
+        self.run_blocking(name, Doing::Writing, |_, path| match fs::remove_file(path) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
             _ => Ok(()),
         })
@@ -179,13 +254,16 @@ impl Folder {
     /// A new file beside everything else.
     fn begin(&self) -> io::Result<(File, PathBuf)> {
         let folder = self.root.join(TEMPORARY);
-        fs::create_dir_all(&folder)?;
+        self.make_folders(&folder)?;
         let host = rustix::system::uname().nodename().to_string_lossy().replace('/', "-");
         loop {
             let n = NONCE.fetch_add(1, Ordering::Relaxed);
             let path = folder.join(format!("{host}-{}-{n}", std::process::id()));
             match OpenOptions::new().write(true).create_new(true).open(&path) {
-                Ok(file) => return Ok((file, path)),
+                Ok(file) => {
+                    self.share(&path, 0o044);
+                    return Ok((file, path));
+                }
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(e) => return Err(e),
             }
@@ -196,9 +274,10 @@ impl Folder {
 /// A large file under way.
 #[derive(Debug)]
 pub(super) struct FolderUpload {
+    store: Arc<Folder>,
     file: Arc<File>,
     temporary: PathBuf,
-    path: PathBuf,
+    object: String,
     offset: u64,
 }
 
@@ -211,13 +290,14 @@ impl FolderUpload {
     }
 
     pub(super) async fn finish(self) -> Result<(), SharedStoreError> {
-        let path = self.path.clone();
+        let Self { store, file, temporary, object, .. } = self;
+        let (folder, path) = (Arc::clone(&store), store.root.join(&object));
         let published = spawn_blocking(move || {
-            publish(&self.file, &self.temporary, &self.path).inspect_err(|_| {
-                let _ = fs::remove_file(&self.temporary);
+            folder.publish(&file, &temporary, &path).inspect_err(|_| {
+                let _ = fs::remove_file(&temporary);
             })
         });
-        flatten_join(published.await).map_err(|error| io_error(&path, &error))
+        flatten_join(published.await).map_err(|error| store.object_error(object, Doing::Writing, &error))
     }
 
     pub(super) fn abort(self) {
@@ -264,18 +344,6 @@ fn is_listed(path: &Path) -> bool {
     fs::read_dir(parent).is_ok_and(|items| items.flatten().any(|item| item.file_name() == name))
 }
 
-#[expect(clippy::disallowed_methods, reason = "in a folder of machines this is the one place that publishes")]
-fn publish(file: &File, temporary: &Path, path: &Path) -> io::Result<()> {
-    file.sync_all()?;
-    make_parent(path)?;
-    fs::rename(temporary, path)?;
-    sync_parent(path)
-}
-
-fn make_parent(path: &Path) -> io::Result<()> {
-    path.parent().map_or(Ok(()), fs::create_dir_all)
-}
-
 fn sync_parent(path: &Path) -> io::Result<()> {
     let Some(parent) = path.parent() else { return Ok(()) };
     match File::open(parent)?.sync_all() {
@@ -288,7 +356,7 @@ fn sync_parent(path: &Path) -> io::Result<()> {
 fn io_error(path: &Path, error: &io::Error) -> SharedStoreError {
     let text = format!("{}: {error}", path.display());
     match error.kind() {
-        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => SharedStoreError::Denied(text),
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => SharedStoreError::NoAccess(text),
         _ => SharedStoreError::Unreachable(text),
     }
 }
@@ -339,6 +407,39 @@ mod tests {
         File::create(root.path().join("x")).unwrap().set_len(LARGEST_OBJECT + 1).unwrap();
         let error = folder.get("x", None).await.unwrap_err();
         assert!(matches!(error, SharedStoreError::Damaged { .. }), "{error}");
+    }
+
+    #[tokio::test]
+    async fn all_users_of_the_folder_can_read_what_is_put_there() {
+        let (root, folder) = folder();
+        let mode = |path: PathBuf| fs::metadata(path).unwrap().mode() & 0o777;
+        fs::set_permissions(root.path(), Permissions::from_mode(0o2770)).unwrap();
+        // As with the umask 077.
+        let (file, temporary) = folder.begin().unwrap();
+        for path in [root.path().join(TEMPORARY), temporary.clone()] {
+            assert_eq!(mode(path.clone()) & 0o070, if path.is_dir() { 0o070 } else { 0o040 });
+        }
+        fs::set_permissions(&temporary, Permissions::from_mode(0o600)).unwrap();
+        folder.share(&temporary, 0o044);
+        assert_eq!(mode(temporary), 0o640);
+        drop(file);
+        folder.put("a/b/c", Bytes::new()).await.unwrap();
+        assert_eq!(mode(root.path().join("a/b")) & 0o070, 0o070);
+    }
+
+    #[test]
+    fn an_object_of_another_user_that_cannot_be_read_is_damaged_and_a_store_is_closed() {
+        let (root, folder) = folder();
+        let denied = io::Error::from(io::ErrorKind::PermissionDenied);
+        let error = |doing| folder.object_error("x".to_owned(), doing, &denied);
+        assert_eq!(error(Doing::Reading).to_string(), "x cannot be read: permission denied");
+        assert!(matches!(error(Doing::Listing), SharedStoreError::NoAccess(_)));
+        assert!(matches!(error(Doing::Writing), SharedStoreError::NoAccess(_)), "there is no place to begin");
+        drop(folder.begin().unwrap());
+        assert!(matches!(error(Doing::Writing), SharedStoreError::Damaged { .. }));
+        drop(root);
+        let closed = error(Doing::Reading);
+        assert!(closed.is_of_the_store() && closed.hint().contains("chmod"), "{closed}");
     }
 
     #[tokio::test]

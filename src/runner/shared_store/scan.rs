@@ -1,11 +1,15 @@
 //! Looks into bytes on their way out for what must not leave, or would be of no use elsewhere.
 
-use std::path::Path;
+use std::fs;
+use std::os::unix::ffi::OsStringExt as _;
+use std::path::{Path, PathBuf};
 
 use memchr::memmem::Finder;
 
 /// Shorter ones would be found by chance.
 const LEAST: usize = 6;
+/// Of a folder, with the slash behind it: any file has texts like `/` and `/a/`.
+const SHORTEST_PLACE: usize = 3;
 
 /// What is looked for.
 #[derive(Clone, Debug, Default)]
@@ -32,10 +36,23 @@ impl ScanResult {
 impl ScanPatterns {
     /// `places`: folders with a path that ties a file to this machine.
     pub(super) fn new(places: &[&Path], secrets: &[String]) -> Self {
-        use std::os::unix::ffi::OsStrExt as _;
-        let places = places.iter().map(|path| (path.as_os_str().as_bytes().to_vec(), ScanResult::Place));
+        // Programs may write a folder's path without the links in it, as `pwd -P` does. A short one is found by chance, too, unless a slash
+        // follows.
+        let spellings =
+            places.iter().flat_map(|path| [Some(path.to_path_buf()), fs::canonicalize(path).ok()]).flatten();
+        let place = |path: PathBuf| {
+            let mut place = path.into_os_string().into_vec();
+            if place.len() > 1 && place.len() < LEAST {
+                place.push(b'/');
+            }
+            place
+        };
+        let mut places: Vec<Vec<u8>> = spellings.map(place).filter(|place| place.len() > SHORTEST_PLACE).collect();
+        places.sort_unstable();
+        places.dedup();
+        let places = places.into_iter().map(|place| (place, ScanResult::Place));
         let secrets = secrets.iter().map(|secret| (secret.as_bytes().to_vec(), ScanResult::Secret));
-        Self { list: places.chain(secrets).filter(|(needle, _)| needle.len() >= LEAST).collect() }
+        Self { list: places.chain(secrets.filter(|(secret, _)| secret.len() >= LEAST)).collect() }
     }
 
     pub(super) fn scanner(&self) -> Scanner<'_> {
@@ -72,6 +89,20 @@ impl Scanner<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_place_is_found_where_it_has_a_short_path_or_was_named_by_a_link() {
+        let folder = tempfile::tempdir().unwrap();
+        let (real, link) = (folder.path().join("real"), folder.path().join("link"));
+        fs::create_dir(&real).unwrap();
+        std::os::unix::fs::symlink(&real, &link).unwrap();
+        let needles = ScanPatterns::new(&[&link, Path::new("/srv"), Path::new("/")], &[]);
+        for text in [format!("{}/x", real.display()), format!("{}/x", link.display()), "model=/srv/data.bin".to_owned()]
+        {
+            assert_eq!(needles.scanner().feed(text.as_bytes()), Some(ScanResult::Place), "{text}");
+        }
+        assert_eq!(needles.scanner().feed(b"/ /srv2 a/b"), None);
+    }
 
     #[test]
     fn a_needle_is_found_wherever_a_piece_ends() {

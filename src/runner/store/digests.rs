@@ -124,8 +124,8 @@ impl Digests {
         })
     }
 
-    /// The digest of what `patterns` name, relative to `base`: one path alone by its content, several (or a glob, or a
-    /// folder) by names and contents.
+    /// The digest of what `patterns` name, relative to `base`: one path alone by its content, several paths and what globs
+    /// match by names and contents. A folder's content is the names and contents in it.
     pub fn input(&self, base: &Path, patterns: &[String]) -> Result<InputState, InputError> {
         let mut seen = Vec::new();
         let mut paths = Vec::new();
@@ -142,7 +142,8 @@ impl Digests {
         }
         paths.sort();
         paths.dedup();
-        let alone = paths.len() == 1;
+        // Which file a glob matches is not in the manifest, and a stage sees its name.
+        let alone = paths.len() == 1 && !patterns.iter().any(|pattern| is_glob(pattern));
         let mut h = Hasher::new();
         let mut digest = None;
         for path in &paths {
@@ -322,6 +323,21 @@ mod tests {
         // Not from above the project.
         let input = Digests::default().input(&base, &["*/*.json".to_owned()]).unwrap();
         assert_eq!((input.paths, &input.seen[0].0), (vec![base.join("data/y.json")], &base));
+    }
+
+    #[test]
+    fn the_name_of_the_one_file_that_a_glob_matches_counts() {
+        let folder = tempfile::tempdir().unwrap();
+        let of = |name: &str, pattern: &str| {
+            let path = folder.path().join(name);
+            fs::write(&path, "x").unwrap();
+            let input = Digests::default().input(folder.path(), &[pattern.to_owned()]).unwrap();
+            fs::remove_file(path).unwrap();
+            input.digest
+        };
+        assert_ne!(of("a.txt", "*.txt"), of("b.txt", "*.txt"));
+        assert_eq!(of("a.txt", "*.txt"), of("a.txt", "a*"));
+        assert_eq!(of("a.txt", "a.txt"), of("b.txt", "b.txt"), "the manifest has the name");
     }
 
     #[test]

@@ -1,17 +1,19 @@
 //! A folder's digest and the list of what is in it.
 
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
+use memchr::memmem::Finder;
 use rustix::fs::{Mode, OFlags, RawDir};
 use serde::{Deserialize, Serialize};
 
 use super::durable::{PathError, WithPath as _};
 use super::file_stamp::{EntryKind, FileStamp};
-use crate::files::{Digest, Hasher, is_absence, open_regular};
+use crate::files::{Digest, Hasher, is_absence, open_regular, read_bytes};
 
 /// One thing in an output folder. The folder itself is the entry with an empty path.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -78,9 +80,11 @@ pub(super) mod any_bytes {
 /// A folder as it was when it was hashed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HashedFolder {
-    /// Over names, kinds and contents in sorted order; not over times.
+    /// Over names, kinds and contents in sorted order; not over times, nor over paths of this machine where they are known.
     pub digest: Digest,
     pub entries: Vec<OutputEntry>,
+    /// The project's folder, where it was looked for in the files and found.
+    pub place: Option<String>,
 }
 
 /// What is in a folder, not yet hashed.
@@ -123,7 +127,6 @@ impl ListedFolder {
     /// Hashes names, kinds and contents.
     pub fn seal(self) -> Result<HashedFolder, PathError> {
         let Self { folder, mut entries } = self;
-        let mut h = Hasher::new();
         for entry in &mut entries {
             let path = folder.join(&entry.path);
             entry.digest = match entry.stamp.kind {
@@ -135,12 +138,63 @@ impl ListedFolder {
                     Some(digest)
                 }
             };
-            h.field(entry.path.as_os_str().as_bytes()).field(&[entry.stamp.kind as u8]);
-            h.field(entry.digest.as_ref().map_or(&[][..], |d| d.bytes()));
         }
         entries.shrink_to_fit();
-        Ok(HashedFolder { digest: h.finish(), entries })
+        Ok(HashedFolder { digest: digest_of(&entries, |entry| entry.digest), entries, place: None })
     }
+
+    /// The same, and looks for `project`, the folder of the project, in links and in files that are not large.
+    pub fn seal_with_place(self, project: &Path) -> Result<HashedFolder, PathError> {
+        /// Bytes. What holds paths is small.
+        const LARGEST: u64 = 4 << 20;
+        let folder = self.folder.clone();
+        let finder = Finder::new(project.as_os_str().as_bytes());
+        let sealed = self.seal()?;
+        let mut names_it = false;
+        for entry in &sealed.entries {
+            let path = folder.join(&entry.path);
+            names_it |= match entry.stamp.kind {
+                EntryKind::Link => {
+                    let target = fs::read_link(&path).at("read", &path)?;
+                    finder.find(target.as_os_str().as_bytes()).is_some()
+                }
+                _ if entry.stamp.is_file() && entry.stamp.size <= LARGEST => {
+                    finder.find(&read_bytes(&path).at("read", &path)?).is_some()
+                }
+                _ => false,
+            };
+        }
+        let place = names_it.then(|| project.to_string_lossy().into_owned());
+        Ok(HashedFolder { place, ..sealed })
+    }
+}
+
+impl HashedFolder {
+    /// With these digests in its own, in place of those of the bytes of these files and links. The entries keep the latter.
+    #[must_use]
+    pub fn with_digests(self, other: &BTreeMap<PathBuf, Digest>) -> Self {
+        if other.is_empty() {
+            return self;
+        }
+        let digest = digest_of(&self.entries, |entry| other.get(&entry.path).copied().or(entry.digest));
+        Self { digest, ..self }
+    }
+}
+
+fn digest_of(entries: &[OutputEntry], content: impl Fn(&OutputEntry) -> Option<Digest>) -> Digest {
+    let mut h = Hasher::new();
+    for entry in entries {
+        h.field(entry.path.as_os_str().as_bytes()).field(&[entry.stamp.kind as u8]);
+        h.field(content(entry).as_ref().map_or(&[][..], |digest| digest.bytes()));
+    }
+    h.finish()
+}
+
+/// Whether two folders have the same bytes at the same paths.
+pub(super) fn have_same_bytes(one: &[OutputEntry], other: &[OutputEntry]) -> bool {
+    let content = |entry: &OutputEntry| (entry.stamp.kind, entry.digest);
+    one.len() == other.len()
+        && one.iter().zip(other).all(|(one, other)| one.path == other.path && content(one) == content(other))
 }
 
 /// Everything below `root/at`, sorted by name at each level; a folder comes before what is in it.

@@ -217,6 +217,10 @@ fn remove_with(
         })
     };
     discard_all(unnamed)?;
+    // An output that stays may name one that goes: the next run looks at each of them, whatever the last one saw.
+    for path in items_in(&home.plans())?.into_iter().filter(|path| path.extension().is_some_and(|end| end == "rest")) {
+        discard(&path)?;
+    }
     let keep = all_named.into_iter().filter(|folder| !gone.contains(folder)).collect();
     match drop_records_except(&keep) {
         Err(error) if error.is_full_disk() => {

@@ -119,6 +119,23 @@ pub fn fold_journal(path: &Path, mut take: impl FnMut(Event)) -> Result<ReadJour
     Ok(read)
 }
 
+/// The journal of a run, one event at a time, with outputs where they are now: since the run the project may have been moved or copied.
+pub fn fold_run(home: &StateFolder, run: &RunId, mut take: impl FnMut(Event)) -> Result<ReadJournal, PathError> {
+    fold_journal(&home.run(run).join("journal.jsonl"), |mut event| {
+        let out = match &mut event {
+            Event::TaskCached { out, .. } | Event::TaskFinished { out, .. } => out.as_mut(),
+            Event::TaskFailed { failure, .. } => failure.kept.as_mut(),
+            _ => None,
+        };
+        if let Some(out) = out
+            && let Some(now) = home.own_output(out)
+        {
+            *out = now;
+        }
+        take(event);
+    })
+}
+
 /// All runs of a project, oldest first.
 ///
 /// # Errors

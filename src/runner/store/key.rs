@@ -12,11 +12,12 @@ use crate::files::{Digest, Hasher};
 /// 1: action, env, outputs, facts, inputs, upstream.
 pub const KEY_VERSION: u32 = 1;
 
-/// Everything that decides a task's output. No times, no absolute paths, no secret values.
+/// Everything that decides a task's output. No times, no secret values, and not the project's folder. Other absolute paths are in it as
+/// the manifest and its parameters have them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskKey {
     pub version: u32,
-    /// The action after rendering, with references still symbolic: canonical JSON.
+    /// The action after rendering, with references still symbolic, `⟦project⟧` for the project's folder: canonical JSON.
     pub action: String,
     pub env: BTreeMap<String, String>,
     /// Names only.

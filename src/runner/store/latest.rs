@@ -44,14 +44,7 @@ impl Latest {
         // Relative, so that a project can be moved: up from the task's folder to the manifest's, to `by-manifest`, to the state
         // folder.
         let ups = task.as_str().matches('/').count() + 2;
-        let target = output.strip_prefix(&self.state).map_or_else(
-            |_| output.to_owned(),
-            |below| {
-                let mut target: PathBuf = std::iter::repeat_n("..", ups).collect();
-                target.push(below);
-                target
-            },
-        );
+        let target = self.relative(output, ups);
         // In a first run there is nothing to look at, unless a link to an output could be on the way.
         if ups == 2 && symlink(&target, &link).is_ok() {
             return Ok(());
@@ -63,8 +56,18 @@ impl Latest {
     /// Puts the page of a run beside the outputs; returns the path for display.
     pub fn point_report(&self, page: &Path) -> Result<PathBuf, PathError> {
         self.show()?;
-        point(&self.folder.join("report.html"), page)?;
+        point(&self.folder.join("report.html"), &self.relative(page, 2))?;
         Ok(self.shown.join("report.html"))
+    }
+
+    /// From so many folders below the state folder to something in it.
+    fn relative(&self, path: &Path, ups: usize) -> PathBuf {
+        let relative = |below: &Path| {
+            let mut relative: PathBuf = std::iter::repeat_n("..", ups).collect();
+            relative.push(below);
+            relative
+        };
+        path.strip_prefix(&self.state).map_or_else(|_| path.to_owned(), relative)
     }
 
     /// What must look the same for `latest` to be this manifest's.

@@ -87,7 +87,7 @@ pub use gc::{Garbage, garbage, remove, unfinished, unfinished_plans};
 pub use incoming_output::{IncomingOutput, PartialFile, free_bytes};
 pub use jobs::{JobFolder, JobOwner, abandoned, left_running, superseded};
 pub use journal::{
-    Journal, ReadJournal, ended_well, fold_journal, last_run, name_run, read_journal, readable_runs, runs,
+    Journal, ReadJournal, ended_well, fold_journal, fold_run, last_run, name_run, read_journal, readable_runs, runs,
 };
 pub use key::{KEY_VERSION, TaskKey};
 pub use latest::Latest;
@@ -101,4 +101,4 @@ pub use progress_file::{ProgressFile, read_progress};
 pub use record::TaskRecord;
 pub use result_files::{RESULT_FILES, has_result};
 pub use run_tags::{remove_tag, set_tag, tagged_run, tags_of};
-pub use state_folder::{StateFolder, is_output_elsewhere};
+pub use state_folder::{OutputPlace, StateFolder, place_of_output};

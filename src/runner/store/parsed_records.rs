@@ -18,11 +18,14 @@ use crate::files::Digest;
 /// Fewer lines are read faster than looked up.
 const WORTH_IT: usize = 500;
 
+/// Goes up with the fields of [`ParsedRecord`], or with what is in them: other programs' are not taken for it.
+const FORMAT: u8 = 2;
+
 /// What is known of the first `length` bytes beside their records.
 #[derive(Serialize, Deserialize)]
 struct ParsedPrefix {
     length: u64,
-    /// Of these bytes.
+    /// Of these bytes and [`FORMAT`].
     digest: Digest,
     /// This many records are above the last line that says they were synced.
     synced: usize,
@@ -57,6 +60,7 @@ struct ParsedRecord {
     run: String,
     finished: i64,
     from: Option<String>,
+    place: Option<String>,
     boot: Digest,
     entries: Vec<OutputEntry>,
     fields: KeyText,
@@ -88,7 +92,7 @@ impl RecordHistory {
         };
         let mut hasher = blake3::Hasher::new();
         let read = io::copy(&mut file.take(length), &mut hasher)?;
-        if read != length || hasher.finalize().as_bytes() != digest.bytes() || synced > records.len() {
+        if read != length || digest_of_prefix(&hasher) != digest || synced > records.len() {
             return Ok(None);
         }
         Ok(Some(Self { kept: records.len(), records, synced, length, hasher }))
@@ -112,7 +116,7 @@ impl RecordHistory {
         if self.records.len() < WORTH_IT || self.records.len() - self.kept < self.records.len() / 8 {
             return;
         }
-        let digest = Digest::from_bytes(*self.hasher.finalize().as_bytes());
+        let digest = digest_of_prefix(&self.hasher);
         let prefix = ParsedPrefix { length: self.length, digest, synced: self.synced };
         // One at a time: together they are as large as what they are copied from.
         let records = self.records.iter().map(|record| ParsedRecord::of(record));
@@ -120,6 +124,11 @@ impl RecordHistory {
             self.kept = self.records.len();
         }
     }
+}
+
+/// `bytes`: has read them.
+fn digest_of_prefix(bytes: &blake3::Hasher) -> Digest {
+    Digest::from_bytes(*bytes.clone().update(&[FORMAT]).finalize().as_bytes())
 }
 
 impl ParsedRecord {
@@ -135,6 +144,7 @@ impl ParsedRecord {
             run,
             finished,
             from,
+            place,
             boot,
             entries,
             fields,
@@ -152,6 +162,7 @@ impl ParsedRecord {
             run,
             finished,
             from,
+            place,
             boot,
             entries,
             fields,
@@ -170,6 +181,7 @@ impl ParsedRecord {
             run: self.run,
             finished: self.finished,
             from: self.from,
+            place: self.place,
             boot: self.boot,
             entries: self.entries,
             fields: self.fields,

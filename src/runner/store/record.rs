@@ -39,6 +39,9 @@ pub struct TaskRecord {
     /// The shared store that it came from; `None`: it was made here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
+    /// The project's folder when it was made, if the output names it and the key does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<String>,
     /// The boot of the machine that wrote it: see "What survives what".
     pub boot: Digest,
     /// What is in the folder. Empty when there is more than a line should hold: then it is in `out/<folder>.files`.

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::durable::is_there;
 use crate::event::{RunId, TaskId};
 use crate::files::Digest;
 
@@ -71,6 +72,14 @@ impl StateFolder {
 
     pub fn output(&self, folder: &str) -> PathBuf {
         self.below(&[OUTPUTS, folder])
+    }
+
+    /// Where an output is now that had this path when this folder was at another place. `None`: it has this path, or there is none of its
+    /// name.
+    pub fn own_output(&self, before: &Path) -> Option<PathBuf> {
+        let name = before.file_name().and_then(|name| name.to_str()).filter(|name| is_output_name(name))?;
+        let now = self.output(name);
+        (now != before && is_there(&now).unwrap_or(false)).then_some(now)
     }
 
     /// The list of the files of an output, where it is not in the record: beside its folder.
@@ -153,10 +162,19 @@ pub(super) fn is_resumed(folder: &Path) -> bool {
     folder.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.ends_with(RESUMED))
 }
 
-/// Whether a path is named as the outputs of a state folder are (see [`super::OutputCache::new_folder`]), and not in `state`, which is
-/// this project's.
-pub fn is_output_elsewhere(path: &Path, state: &Path) -> bool {
-    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    is_output_name(name)
-        && path.parent().is_some_and(|outputs| outputs.ends_with(OUTPUTS) && outputs.parent() != Some(state))
+/// Whose output a path is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OutputPlace {
+    /// This project's: it is in its state folder, or was.
+    Here,
+    /// It is named as an output of another state folder, or of this one where that was before.
+    Elsewhere,
+}
+
+/// `None`: the path is not named as the folders of outputs are (see [`super::OutputCache::new_folder`]). `state`: of this project.
+pub fn place_of_output(path: &Path, state: &Path) -> Option<OutputPlace> {
+    let outputs = path.parent().filter(|outputs| outputs.ends_with(OUTPUTS))?;
+    let is_output = path.file_name().and_then(|name| name.to_str()).is_some_and(is_output_name);
+    let place = if outputs.parent() == Some(state) { OutputPlace::Here } else { OutputPlace::Elsewhere };
+    is_output.then_some(place)
 }

@@ -1,5 +1,6 @@
 //! A checkpoint that is on this machine already: looked through, listed, linked.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -12,8 +13,9 @@ use super::hub_digest::HubDigest;
 use super::list::{Checked, LIST, write_list};
 use super::selection::globs;
 use crate::event::{Done, Failure, FailureKind};
-use crate::files::metadata_if_there;
+use crate::files::{Digest, metadata_if_there};
 use crate::manifest::model::Weights;
+use crate::runner::store::{PathError, WithPath as _};
 use crate::stages::task_context::TaskContext;
 
 pub(super) async fn perform(context: &TaskContext, weights: &Weights, path: &str) -> Result<Done, Failure> {
@@ -50,6 +52,18 @@ pub(super) async fn perform(context: &TaskContext, weights: &Weights, path: &str
         files.push(Checked { path: name, size, sum });
     }
     write_list(&context.lease.out, None, &files)
+}
+
+/// The links of a finished output, as if they led nowhere: which files they lead to is in the list, with the digest of each.
+pub fn portable_links(folder: &Path) -> Result<BTreeMap<PathBuf, Digest>, PathError> {
+    let mut links = BTreeMap::new();
+    for item in WalkDir::new(folder) {
+        let item = item.at("list", folder)?;
+        if item.path_is_symlink() {
+            links.insert(item.path().strip_prefix(folder).unwrap_or(item.path()).to_owned(), Digest::of(b""));
+        }
+    }
+    Ok(links)
 }
 
 /// Names of the files, sorted; names that begin with a dot are not part of the weights.

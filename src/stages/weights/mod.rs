@@ -33,6 +33,7 @@ use crate::manifest::model::{Fetcher, Weights};
 use failures::{refused, stopped, system};
 pub use list::LIST;
 use list::{Checked, write_list};
+pub use local::portable_links;
 use selection::chosen;
 
 pub async fn perform(context: TaskContext, weights: &Weights) -> Result<Done, Failure> {

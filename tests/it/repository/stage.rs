@@ -1,5 +1,9 @@
 //! `repository:` in a manifest.
 
+use std::fs;
+
+use serde_json::Value;
+
 use crate::world::World;
 
 const ENGINE: &str = "\
@@ -31,6 +35,46 @@ fn a_manifest_asks_for_the_harness_layout_and_the_check_finds_nothing_wrong() {
     let text = world.read(format!("{out}/triton_model_repo_1/model-2/config.pbtxt"));
     assert!(text.contains("name: \"model-2\"") && text.contains("\"max_utilization\""), "{text}");
     world.good(&["repository", "check", out]).shows("4 models, 0 errors, 0 warnings");
+}
+
+/// With an engine, and a key of it, that differ in these values.
+fn manifest(tokens: u32, bump: u32) -> String {
+    let engine = ENGINE.replace("8192", &tokens.to_string());
+    format!(
+        "{engine}    env: {{ BUMP: '{bump}' }}\n  repository:\n    repository: {{ engine: '{{{{ stages.engine.out }}}}' }}\n"
+    )
+}
+
+#[test]
+fn a_repository_is_made_again_where_the_engine_that_it_names_is_gone() {
+    let world = World::new();
+    for (tokens, bump) in [(8192, 1), (4096, 1), (8192, 2)] {
+        world.manifest("m", &manifest(tokens, bump)).good(&["run", "m"]);
+    }
+    assert_eq!(world.regatta(&["gc", "--keep", "1", "--yes"]).code, 0);
+    world.good(&["plan", "m"]).shows("which is gone");
+    assert_eq!(world.good(&["run", "m"]).ran(), ["repository"]);
+    let config = world.read("latest/repository/triton_model_repo/tensorrt_llm/config.pbtxt");
+    let engine = fs::canonicalize(world.path("latest/engine")).unwrap();
+    assert!(config.contains(engine.to_str().unwrap()), "{config}");
+    assert!(world.good(&["run", "m"]).ran().is_empty());
+}
+
+#[test]
+fn a_repository_is_locked_as_the_same_in_each_folder() {
+    let (here, there) = (World::with(&manifest(8192, 1)), World::with(&manifest(8192, 1)));
+    let lock = "regatta.lock";
+    for world in [&here, &there] {
+        world.good(&["run", "m"]);
+        assert!(
+            serde_yaml::from_str::<Value>(&world.read(lock)).unwrap()["runs"]["m"]["stages"]["repository"]["resolved"]
+                ["output"]
+                .is_string()
+        );
+    }
+    assert_eq!(there.read(lock), here.read(lock));
+    fs::remove_dir_all(here.path(".regatta")).unwrap();
+    here.good(&["run", "m", "--locked=exact"]);
 }
 
 #[test]

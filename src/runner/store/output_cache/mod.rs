@@ -11,7 +11,7 @@ use parking_lot::{Mutex, MutexGuard};
 use rustix::io::Errno;
 
 use super::durable::{PathError, WithPath as _, create_folder, discard, items_in};
-use super::folder_digest::{FolderChange, HashedFolder, compare};
+use super::folder_digest::{FolderChange, HashedFolder, compare, have_same_bytes};
 use super::parsed_records::RecordHistory;
 use super::record::{self, KeyText, RecordsFile, TaskRecord, WrittenLine};
 use super::replaced_outputs::ReplacedOutputs;
@@ -122,10 +122,12 @@ impl OutputCache {
     /// # Errors
     /// As those of `look_up`.
     pub fn look_at(&self, record: Arc<TaskRecord>) -> Result<Lookup, PathError> {
-        Ok(match self.verify(&record)? {
-            None => Lookup::Hit(record),
-            Some(what) => Lookup::Corrupt(what),
-        })
+        let is_elsewhere = |place: &&String| Path::new(place) != self.home.project();
+        let change = self.verify(&record)?.or_else(|| {
+            let place = record.place.as_ref().filter(is_elsewhere)?;
+            Some(format!("its output names {place}, where this project was before"))
+        });
+        Ok(change.map_or(Lookup::Hit(record), Lookup::Corrupt))
     }
 
     /// The newest output of a key, whatever it is now.
@@ -269,8 +271,10 @@ impl OutputCache {
         let digest = key.digest();
         let fields = KeyText::of(key).map_err(io::Error::other).at("write", &folder)?;
         let before = self.last(manifest, task).filter(|r| {
-            // One that cannot be read is left as it is: the new one takes its place.
-            r.digest == sealed.digest && self.verify(r).is_ok_and(|change| change.is_none())
+            // One that cannot be read is left as it is: the new one takes its place. Paths of this machine are no part of the digest.
+            r.digest == sealed.digest
+                && r.entries(&self.home).is_ok_and(|before| have_same_bytes(&before, &sealed.entries))
+                && self.verify(r).is_ok_and(|change| change.is_none())
         });
         let unchanged = before.is_some();
         let (name, entries) = if let Some(before) = &before {
@@ -295,6 +299,7 @@ impl OutputCache {
             run: run.to_string(),
             finished: jiff::Timestamp::now().as_second(),
             from,
+            place: sealed.place,
             boot: record::boot(),
             entries,
             fields,
