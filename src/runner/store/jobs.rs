@@ -31,7 +31,7 @@ use super::durable::{PathError, WithPath as _, create_folder, discard, discard_a
 use super::sealed_json::{read_sealed_json, replace_sealed_json, sealed_json};
 use super::{ArrayFiles, StateFolder};
 use crate::event::TaskId;
-use crate::files::{Digest, read_text};
+use crate::files::{Digest, is_absence, read_text};
 use crate::plan::Lifetime;
 
 /// One attempt's folder. Making this touches nothing on disk.
@@ -142,8 +142,19 @@ impl JobFolder {
 
     /// The number of the job that works on it. `None` also while the claim is not whole: a reader that took the empty file for
     /// another job's claim would cancel the job that is just writing it.
-    pub fn claimant(&self) -> Option<String> {
-        read_sealed_json(&self.path.join("claim")).ok().flatten()
+    ///
+    /// # Errors
+    /// The system cannot read it now: a job may work on it.
+    pub fn claimant(&self) -> Result<Option<String>, PathError> {
+        match read_sealed_json(&self.path.join("claim")) {
+            Err(error) if error.is_of_system() => Err(error),
+            read => Ok(read.ok().flatten()),
+        }
+    }
+
+    /// A job works on it, or did; also where its claim is not whole, or cannot be read now.
+    pub fn is_claimed(&self) -> bool {
+        !matches!(self.path.join("claim").try_exists(), Ok(false))
     }
 
     /// Opens the file of events for writing.
@@ -153,19 +164,26 @@ impl JobFolder {
     }
 
     /// Whole lines from `from` on, and where the next ones will begin.
-    pub fn read_event_lines(&self, from: u64) -> (Vec<String>, u64) {
+    ///
+    /// # Errors
+    /// The file is there and cannot be read.
+    pub fn read_event_lines(&self, from: u64) -> Result<(Vec<String>, u64), PathError> {
         self.refresh_directory();
+        let path = self.path.join("events");
         let read = || -> io::Result<Vec<u8>> {
-            let mut file = File::open(self.path.join("events"))?;
+            let mut file = File::open(&path)?;
             file.seek(SeekFrom::Start(from))?;
             let mut bytes = Vec::new();
             file.read_to_end(&mut bytes)?;
             Ok(bytes)
         };
-        let bytes = read().unwrap_or_default();
+        let bytes = match read() {
+            Err(error) if is_absence(&error) => Vec::new(),
+            read => read.at("read", &path)?,
+        };
         let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         let text = String::from_utf8_lossy(&bytes[..whole]);
-        (text.lines().map(str::to_owned).collect(), from + whole as u64)
+        Ok((text.lines().map(str::to_owned).collect(), from + whole as u64))
     }
 
     /// On a filesystem of the network a file that another machine made is often seen only after its folder was listed.
@@ -413,7 +431,7 @@ mod tests {
                 match name {
                     "number" => assert_eq!(job.number(), None, "{shown}"),
                     "claim" => {
-                        assert_eq!(job.claimant(), None, "{shown}");
+                        assert_eq!(job.claimant().unwrap(), None, "{shown}");
                         assert!(!job.claim("4712").unwrap(), "it is taken all the same");
                     }
                     _ => {
@@ -431,7 +449,7 @@ mod tests {
                 }
             }
             fs::write(&path, whole).unwrap();
-            assert_eq!((job.number().as_deref(), job.claimant().as_deref()), (Some("4711"), Some("4711_3")));
+            assert_eq!((job.number().as_deref(), job.claimant().unwrap().as_deref()), (Some("4711"), Some("4711_3")));
             assert_eq!(left_running(&home, &task, &key).unwrap(), Some(out.clone()));
             assert_eq!(job.ended::<serde_json::Value>().unwrap(), Some(json!({ "code": 0 })));
         }
@@ -462,7 +480,7 @@ mod tests {
         assert!(job.claim("7").unwrap());
         assert!(!job.claim("8").unwrap(), "nor does a job that was put into the queue again");
         assert!(!job.claim("7").unwrap());
-        assert_eq!(job.claimant().as_deref(), Some("7"));
+        assert_eq!(job.claimant().unwrap().as_deref(), Some("7"));
     }
 
     #[test]
@@ -474,7 +492,7 @@ mod tests {
         let whole = fs::read(&claim).unwrap();
         for length in 0..whole.len() {
             fs::write(&claim, &whole[..length]).unwrap();
-            assert_eq!(job.claimant(), None, "after {length} bytes");
+            assert_eq!(job.claimant().unwrap(), None, "after {length} bytes");
             assert!(!job.claim("12_8").unwrap(), "it is taken all the same");
         }
     }
@@ -483,12 +501,12 @@ mod tests {
     fn only_complete_lines_are_read_and_each_once() {
         let folder = tempfile::tempdir().unwrap();
         let job = JobFolder::at(folder.path());
-        assert_eq!(job.read_event_lines(0), (vec![], 0));
+        assert_eq!(job.read_event_lines(0).unwrap(), (vec![], 0));
         let mut teller = job.open_events_file().unwrap();
         teller.write_all(b"one\ntw").unwrap();
-        let (lines, at) = job.read_event_lines(0);
+        let (lines, at) = job.read_event_lines(0).unwrap();
         assert_eq!((lines, at), (vec!["one".to_owned()], 4));
         teller.write_all(b"o\n").unwrap();
-        assert_eq!(job.read_event_lines(at), (vec!["two".to_owned()], 8));
+        assert_eq!(job.read_event_lines(at).unwrap(), (vec!["two".to_owned()], 8));
     }
 }

@@ -236,7 +236,7 @@ impl ArraySubmission {
             };
             let is_there = |member: &mut ArrayMember| {
                 // It may be over already.
-                member.folder.claimant().is_some() || !seen.of(&member.job).is_empty()
+                member.folder.is_claimed() || !seen.of(&member.job).is_empty()
             };
             for member in self.pending_members.extract_if(.., is_there) {
                 member.reply(Ok(true));

@@ -24,7 +24,9 @@ const CANCEL_RETRY_INTERVAL: Duration = Duration::from_secs(2);
 /// Waits until a service that was requested to stop has recorded its end; `None` if it did not, or if the user forces the stop.
 pub async fn wait_for_drain(attempt: &JobAttempt<'_>) -> Option<JobEnd> {
     let deadline = Instant::now() + DRAIN;
-    attempt.folder.claimant()?;
+    if matches!(attempt.folder.claimant(), Ok(None)) {
+        return None;
+    }
     while Instant::now() < deadline && !attempt.lease.stop.is_hard_requested() {
         // A broken file is reported by what follows the attempt.
         if let Ok(Some(ended)) = attempt.folder.ended() {
@@ -115,7 +117,7 @@ pub async fn end_abandoned_by(folders: Vec<JobFolder>, cluster: &SlurmContext) -
             }
             // Of another version, or damaged: without its name the job cannot be cancelled from here.
             Err(error) => {
-                let number = folder.claimant().or_else(|| folder.number());
+                let number = folder.claimant().ok().flatten().or_else(|| folder.number());
                 lines.push(unreadable_job_message(&folder, number.as_deref(), &error));
                 continue;
             }

@@ -40,7 +40,7 @@ impl JobAttempt<'_> {
     /// It was stopped, but not by this run: the queue reports the cause.
     async fn why_stopped(&mut self, failure: Failure, queue: &QueueInterpreter) -> Failure {
         let deadline = Instant::now() + WHY;
-        let claimant = self.folder.claimant();
+        let claimant = self.folder.claimant().ok().flatten();
         let job = loop {
             let view = self.view.borrow_and_update().clone();
             let job = pick(view.of(&self.spec.job()), claimant.as_deref()).cloned();

@@ -76,7 +76,7 @@ impl AttemptClaim {
         }
         let number = number(spec.element.is_some()).unwrap_or_else(|| std::process::id().to_string());
         if !folder.claim(&number)? {
-            return Err(NodeWorkerError::AlreadyClaimed(folder.claimant().unwrap_or_default()));
+            return Err(NodeWorkerError::AlreadyClaimed(folder.claimant()?.unwrap_or_default()));
         }
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let node = variable("SLURMD_NODENAME").unwrap_or_else(|| host.clone());

@@ -105,7 +105,7 @@ impl QueueInterpreter {
                 self.once("suspended", text)
             }
             JobState::Other(word) => QueueObservation::Wait(format!("job {number}: {word}")),
-            _ => self.ended(job, claimant, now),
+            _ => self.ended(job, now),
         }
     }
 
@@ -168,9 +168,9 @@ impl QueueInterpreter {
         }
     }
 
-    fn ended(&mut self, job: &QueueEntry, claimant: Option<&str>, now: Instant) -> QueueObservation {
+    fn ended(&mut self, job: &QueueEntry, now: Instant) -> QueueObservation {
         let patience = match job.state {
-            JobState::Completed | JobState::Failed if claimant.is_some() => RECORD_TIMEOUT,
+            JobState::Completed | JobState::Failed if self.claimed.is_some() => RECORD_TIMEOUT,
             _ => RECORD_TIMEOUT_AFTER_KILL,
         };
         if now - *self.ended.get_or_insert(now) < patience {
@@ -322,6 +322,16 @@ mod tests {
             "its record may be on its way"
         );
         assert_eq!(over(queue.shows(70, &failed, Some("7"))).0, FailureKind::Signal(9));
+    }
+
+    #[test]
+    fn a_claim_that_was_seen_once_keeps_its_patience() {
+        let mut queue = Queue::new(None);
+        queue.shows(1, &[("7", "RUNNING", "None", "n1")], Some("7"));
+        let done = [("7", "COMPLETED", "None", "n1")];
+        assert!(matches!(queue.shows(10, &done, None), QueueObservation::Wait(_)));
+        assert!(matches!(queue.shows(60, &done, None), QueueObservation::Wait(_)), "its record may be on its way");
+        assert_eq!(over(queue.shows(71, &done, None)).0, FailureKind::Signal(9));
     }
 
     #[test]

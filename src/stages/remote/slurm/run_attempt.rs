@@ -106,10 +106,10 @@ impl JobAttempt<'_> {
         // The log of a stage that has not begun can be read, too.
         let known = if adopted { JobExistence::Unknown } else { JobExistence::Absent };
         let since = Instant::now();
-        let begun = adopted && (self.folder.claimant().is_some() || self.folder.number().is_some());
+        let begun = adopted && (self.folder.is_claimed() || self.folder.number().is_some());
         if begun {
             drop(batch_slot);
-            let number = self.folder.claimant().or_else(|| self.folder.number()).unwrap_or_default();
+            let number = self.folder.claimant().ok().flatten().or_else(|| self.folder.number()).unwrap_or_default();
             self.lease.notice(format!("continues job {number}, which an earlier run submitted"));
         } else {
             let submitted = if self.spec.element.is_some() {

@@ -109,7 +109,7 @@ async fn is_there(attempt: &JobAttempt<'_>) -> bool {
     attempt.lease.report_progress("is looked for in the queue", 0, None);
     loop {
         // It may be over already.
-        if attempt.folder.claimant().is_some() {
+        if attempt.folder.is_claimed() {
             return true;
         }
         attempt.cluster.queue.poll_soon();
