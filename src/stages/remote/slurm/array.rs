@@ -7,10 +7,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
-
 use tokio::sync::oneshot;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::batch_script;
 use super::commands::{Submission, SubmitOutcome, ranges, submit};

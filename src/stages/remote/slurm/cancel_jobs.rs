@@ -1,8 +1,8 @@
 //! Ending jobs, and being certain of it.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::cancel_batch::unfinished_numbers;
 use super::commands::{CancelCommand, CancelError, Environment, QueueView, cancel, environment};

@@ -1,7 +1,9 @@
 //! A job's sign of life: its program on the node counts up in a file. Silence decides nothing, the queue does; but the user
 //! should know of it before the queue does.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use crate::manifest::model::Slurm;
 

@@ -1,8 +1,8 @@
 //! How an attempt ends: by its own record, or by the queue's state where that is more precise.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::cancel_jobs;
 use super::job_attempt::{FOLDER_POLL_INTERVAL, JobAttempt, submission_command};

@@ -1,8 +1,9 @@
 //! What a job writes into its folder, read again and again. An error of the filesystem is no news of the job: a network's passes.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::task::spawn_blocking;
+use tokio::time::Instant;
 
 use super::job_protocol::JobEnd;
 use crate::runner::store::{JobFolder, PathError, WithPath as _};

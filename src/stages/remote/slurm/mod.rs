@@ -35,6 +35,8 @@ mod node_worker;
 mod pending_members;
 mod queue_interpreter;
 mod run_attempt;
+#[cfg(test)]
+mod stand_in;
 mod submit_until_queued;
 
 use std::path::Path;

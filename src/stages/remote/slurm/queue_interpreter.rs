@@ -1,6 +1,8 @@
 //! What the queue's state means for an attempt that has not recorded its end. Decides, without side effects.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use crate::event::{Failure, FailureKind};
 use crate::spec::JobTimeLimit;

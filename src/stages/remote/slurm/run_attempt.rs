@@ -2,9 +2,9 @@
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::commands::{CancelCommand, QueueView, cancel, environment};
 use super::context::SlurmContext;
@@ -97,7 +97,7 @@ pub async fn run_attempt(
 }
 
 impl JobAttempt<'_> {
-    async fn go(
+    pub(super) async fn go(
         &mut self,
         adopted: bool,
         ready: Option<tokio::sync::oneshot::Sender<Vec<Endpoint>>>,
@@ -105,7 +105,6 @@ impl JobAttempt<'_> {
     ) -> Result<Done, Failure> {
         // The log of a stage that has not begun can be read, too.
         let known = if adopted { JobExistence::Unknown } else { JobExistence::Absent };
-        let since = Instant::now();
         let begun = adopted && (self.folder.is_claimed() || self.folder.number().is_some());
         if begun {
             drop(batch_slot);
@@ -122,7 +121,7 @@ impl JobAttempt<'_> {
                 return Err(self.cancel_and_wait().await);
             }
         }
-        let result = self.follow(since, ready).await;
+        let result = self.follow(ready).await;
         for text in self.on_node.leftover_notices() {
             self.lease.notice(text);
         }
@@ -131,11 +130,11 @@ impl JobAttempt<'_> {
 
     async fn follow(
         &mut self,
-        since: Instant,
         mut ready: Option<tokio::sync::oneshot::Sender<Vec<Endpoint>>>,
     ) -> Result<Done, Failure> {
         let wait = self.spec.slurm.queue_timeout.as_ref().map(TimeSpan::time);
-        let mut queue = QueueInterpreter::new(since, wait, self.spec.slurm.time.clone());
+        // From now on, when it is submitted: the tries before that were no time in the queue.
+        let mut queue = QueueInterpreter::new(Instant::now(), wait, self.spec.slurm.time.clone());
         let mut reader = ProgressReader::new(self.folder.clone());
         let mut beats = 0;
         let mut beat = tokio::time::interval(SERVICE_BEAT_INTERVAL);
@@ -254,5 +253,27 @@ impl JobAttempt<'_> {
                 false
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::stand_in::StandIn;
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_time_in_the_queue_begins_when_the_job_is_submitted() {
+        let sbatch = r#"[ $(grep -c sbatch "$W/calls") -gt 2 ] || { echo "Unable to contact slurm controller" >&2; exit 1; }
+echo PENDING > "$W/job"; echo 7"#;
+        let slurm = StandIn::new(&[("sbatch", sbatch)]);
+        let lease = slurm.lease(Lifetime::Step);
+        let settings = Slurm { queue_timeout: Some(Duration::from_secs(5).into()), ..Slurm::default() };
+        let mut attempt = slurm.attempt(&lease, settings).await;
+        let begun = Instant::now();
+        let failure = attempt.go(false, None, None).await.unwrap_err();
+        assert_eq!(failure.what, "its job 7 did not start within 5 s in the queue (None)");
+        // Two pauses between the tries, and then the time in the queue.
+        let waited = begun.elapsed();
+        assert!(waited >= Duration::from_secs(2 + 4 + 5), "{waited:?}");
     }
 }

@@ -1,8 +1,8 @@
 //! Submits one job, and repeats that until the job is in the queue.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::commands::{QueueView, Submission, SubmitOutcome, submit};
 use super::job_attempt::{JobAttempt, submission_command};

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
 
 use super::job::{PREFIX, SlurmJob, elements};
 use super::query::{Environment, QueryResult, run_query};
