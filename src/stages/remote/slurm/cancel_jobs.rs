@@ -1,11 +1,12 @@
 //! Ending jobs, and being certain of it.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
 
 use super::cancel_batch::unfinished_numbers;
-use super::commands::{CancelCommand, CancelError, Environment, QueueView, cancel, environment};
+use super::commands::{CancelCommand, CancelError, Environment, QueueView, at_clusters, cancel, environment};
 use super::context::SlurmContext;
 use super::job_attempt::JobAttempt;
 use super::job_protocol::{JobEnd, JobSpec};
@@ -104,7 +105,7 @@ pub async fn end_abandoned(folders: Vec<JobFolder>) -> Vec<String> {
 
 /// The same by a run that queries the queue already.
 pub async fn end_abandoned_by(folders: Vec<JobFolder>, cluster: &SlurmContext) -> Vec<String> {
-    let env = environment(std::env::vars_os(), None);
+    let own = environment(std::env::vars_os(), None);
     let mut lines = Vec::new();
     let mut elements = Vec::new();
     for folder in folders {
@@ -127,10 +128,15 @@ pub async fn end_abandoned_by(folders: Vec<JobFolder>, cluster: &SlurmContext) -
             elements.push((folder, spec));
             continue;
         }
+        let env = at_clusters(own.clone(), &spec.slurm.args);
         let ended = cancel(CancelCommand::Name(&spec.name), &env).await;
         lines.push(cancel_message(&folder, &spec, ended));
     }
-    if !elements.is_empty() {
+    let mut clusters: BTreeMap<Environment, Vec<(JobFolder, JobSpec)>> = BTreeMap::new();
+    for (folder, spec) in elements {
+        clusters.entry(at_clusters(own.clone(), &spec.slurm.args)).or_default().push((folder, spec));
+    }
+    for (env, elements) in clusters {
         let ended = end_elements(&elements, cluster, &env).await;
         lines.extend(elements.iter().map(|(folder, spec)| cancel_message(folder, spec, ended.clone())));
     }

@@ -29,6 +29,11 @@ impl JobHeartbeat {
         Self { silence: slurm.silence.time(), last: None, is_silent: false }
     }
 
+    /// It has counted up within the time after which it is silent.
+    pub fn is_alive(&self, now: Instant) -> bool {
+        self.last.as_ref().is_some_and(|(_, since)| now.saturating_duration_since(*since) < self.silence)
+    }
+
     /// `life` is the current content of the file; `None` before the job has begun, or with an older program on the node.
     /// Returns a message for the user.
     pub fn update(&mut self, life: Option<String>, now: Instant) -> Option<String> {

@@ -39,6 +39,8 @@ pub struct QueueInterpreter {
     /// For messages: `2h`.
     limit: Option<JobTimeLimit>,
     missing: Option<Instant>,
+    /// Views in a row that did not show it.
+    missing_views: u64,
     ended: Option<Instant>,
     /// When it was first seen that a job works on it.
     claimed: Option<Instant>,
@@ -58,6 +60,7 @@ impl QueueInterpreter {
             waits: since,
             limit,
             missing: None,
+            missing_views: 0,
             ended: None,
             claimed: None,
             back: 0,
@@ -67,12 +70,13 @@ impl QueueInterpreter {
         }
     }
 
-    /// `claimant` is the number of the job that works on it. `now` must not go back.
+    /// `claimant` is the number of the job that works on it; `is_alive`: it sends heartbeats. `now` must not go back.
     pub fn observe(
         &mut self,
         view: &QueueView,
         of: &SlurmJob,
         claimant: Option<&str>,
+        is_alive: bool,
         now: Instant,
     ) -> QueueObservation {
         if view.silent >= ERRORS_UNTIL_NOTICE {
@@ -87,8 +91,12 @@ impl QueueInterpreter {
         if claimant.is_some() {
             self.claimed.get_or_insert(now);
         }
-        let Some(job) = pick(entries, claimant) else { return self.missing(view, claimant, now) };
+        let Some(job) = pick(entries, claimant) else { 
+            self.missing_views += u64::from(fresh);
+            return self.missing(view, claimant, is_alive, now);
+        };
         self.missing = None;
+        self.missing_views = 0;
         let number = &job.number;
         match &job.state {
             JobState::Pending if claimant.is_some() => {
@@ -119,15 +127,26 @@ impl QueueInterpreter {
         QueueObservation::Notify(text)
     }
 
-    fn missing(&mut self, view: &QueueView, claimant: Option<&str>, now: Instant) -> QueueObservation {
+    fn missing(
+        &mut self,
+        view: &QueueView,
+        claimant: Option<&str>,
+        is_alive: bool,
+        now: Instant,
+    ) -> QueueObservation {
         // Seen before it was submitted: no evidence.
         if view.at.is_none_or(|at| at < self.since) {
+            self.missing_views = 0;
             return QueueObservation::Wait("submitted".to_owned());
         }
-        if now - *self.missing.get_or_insert(now) < MISSING_TIMEOUT {
+        if now - *self.missing.get_or_insert(now) < MISSING_TIMEOUT || self.missing_views < 2 {
             return QueueObservation::Wait("the queue does not show its job".to_owned());
         }
         let job = claimant.map_or_else(|| "its job".to_owned(), |number| format!("its job {number}"));
+        if is_alive {
+            let text = format!("the queue does not show {job}, which still sends heartbeats: it is followed without the queue");
+            return self.once("missing", text);
+        }
         lost(
             format!("the queue does not know {job} any more, and it left no exit record"),
             "the node failed, or the job was ended before it could write",
@@ -250,6 +269,7 @@ mod tests {
     struct Queue {
         begun: Instant,
         seen: u64,
+        is_alive: bool,
         queue: QueueInterpreter,
     }
 
@@ -258,7 +278,7 @@ mod tests {
             let begun = Instant::now();
             let queue =
                 QueueInterpreter::new(begun, queue_timeout.map(Duration::from_secs), Some("2h".parse().unwrap()));
-            Self { begun, seen: 0, queue }
+            Self { begun, seen: 0, is_alive: false, queue }
         }
 
         /// `after` seconds the queue shows these lines: number, state, reason, nodes.
@@ -277,7 +297,7 @@ mod tests {
                 BTreeMap::from([(it(), jobs.iter().map(entry).collect())])
             };
             let view = QueueView { seen: self.seen, at: Some(now), jobs: Arc::new(jobs), ..QueueView::default() };
-            self.queue.observe(&view, &it(), claimant, now)
+            self.queue.observe(&view, &it(), claimant, self.is_alive, now)
         }
     }
 
@@ -382,6 +402,27 @@ mod tests {
     }
 
     #[test]
+    fn a_job_that_sends_heartbeats_is_not_lost_where_the_queue_does_not_show_it() {
+        let mut queue = Queue::new(None);
+        queue.is_alive = true;
+        assert!(matches!(queue.shows(1, &[], Some("7")), QueueObservation::Wait(_)));
+        assert!(matches!(queue.shows(121, &[], Some("7")), QueueObservation::Notify(_)));
+        assert!(matches!(queue.shows(1000, &[], Some("7")), QueueObservation::Wait(_)), "once");
+        queue.is_alive = false;
+        assert_eq!(over(queue.shows(1001, &[], Some("7"))).0, FailureKind::Lost);
+    }
+
+    #[test]
+    fn one_view_is_no_proof_that_a_job_is_missing() {
+        let mut queue = Queue::new(None);
+        queue.shows(1, &[], Some("7"));
+        let view = QueueView { seen: queue.seen, at: Some(queue.begun + Duration::from_secs(1)), ..QueueView::default() };
+        let later = queue.begun + Duration::from_mins(5);
+        assert!(matches!(queue.queue.observe(&view, &it(), Some("7"), false, later), QueueObservation::Wait(_)));
+        assert_eq!(over(queue.shows(301, &[], Some("7"))).0, FailureKind::Lost);
+    }
+
+    #[test]
     fn a_requeued_job_is_not_run_twice() {
         let mut queue = Queue::new(None);
         let back = [("7", "PENDING", "BeginTime", "")];
@@ -400,8 +441,8 @@ mod tests {
         let mut queue = Queue::new(Some(1));
         let silent = QueueView { silent: 3, complaint: "no answer".to_owned(), ..QueueView::default() };
         let later = queue.begun + Duration::from_secs(10_000);
-        assert!(matches!(queue.queue.observe(&silent, &it(), None, later), QueueObservation::Notify(_)));
-        assert!(matches!(queue.queue.observe(&silent, &it(), None, later), QueueObservation::Wait(_)));
+        assert!(matches!(queue.queue.observe(&silent, &it(), None, false, later), QueueObservation::Notify(_)));
+        assert!(matches!(queue.queue.observe(&silent, &it(), None, false, later), QueueObservation::Wait(_)));
     }
 
     #[test]

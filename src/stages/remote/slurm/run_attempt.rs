@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use super::commands::{CancelCommand, QueueView, cancel, environment};
+use super::commands::{CancelCommand, QueueView, at_clusters, cancel, environment, has_many_clusters};
 use super::context::SlurmContext;
 use super::heartbeat::JobHeartbeat;
 use super::job_attempt::{FOLDER_POLL_INTERVAL, JobAttempt};
@@ -64,7 +64,7 @@ pub async fn run_attempt(
     let spec = if let Some(spec) = found {
         spec
     } else {
-        let place = place(lease, batch_slot.as_ref(), folder, cluster).await;
+        let place = place(lease, &slurm, batch_slot.as_ref(), folder, cluster).await;
         match write_job_spec(lease, slurm, words, folder, place, &cluster.manifest).await {
             Ok(spec) => spec,
             Err(error) => return (Err(error.into()), false),
@@ -75,7 +75,7 @@ pub async fn run_attempt(
     }
     let only =
         spec.slurm.export.as_ref().map(|names| names.iter().chain(&spec.task.secrets).cloned().collect::<Vec<_>>());
-    let env = environment(std::env::vars_os(), only.as_deref());
+    let env = at_clusters(environment(std::env::vars_os(), only.as_deref()), &spec.slurm.args);
     let every = spec.slurm.poll.time().max(Duration::from_secs(1));
     let view = cluster.queue.subscribe(&env, every);
     let mut attempt = JobAttempt {
@@ -153,10 +153,11 @@ impl JobAttempt<'_> {
                         return result;
                     }
                     self.end_surplus(&view, claimant.as_deref()).await;
-                    if let Some(text) = pulse.update(heartbeat, Instant::now()) {
+                    let now = Instant::now();
+                    if let Some(text) = pulse.update(heartbeat, now) {
                         self.lease.notice(text);
                     }
-                    match queue.observe(&view, &job, claimant.as_deref(), Instant::now()) {
+                    match queue.observe(&view, &job, claimant.as_deref(), pulse.is_alive(now), now) {
                         QueueObservation::Wait(text) => self.lease.report_progress(text, 0, None),
                         QueueObservation::Notify(text) => self.lease.notice(text),
                         QueueObservation::Ended(failure) => {
@@ -211,7 +212,7 @@ impl JobAttempt<'_> {
     async fn end_surplus(&self, view: &QueueView, claimant: Option<&str>) {
         let numbers: Vec<String> =
             duplicate_jobs(view.of(&self.spec.job()), claimant).map(|job| job.number.clone()).collect();
-        if !numbers.is_empty() {
+        if !numbers.is_empty() && !has_many_clusters(&self.env) {
             // They would end by themselves, having found the claim; in the queue they are only in the way.
             let _ = cancel(CancelCommand::Numbers(&numbers), &self.env).await;
         }

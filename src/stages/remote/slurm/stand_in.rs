@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::commands::Environment;
+use super::commands::{Environment, at_clusters};
 use super::context::SlurmContext;
 use super::job_attempt::JobAttempt;
 use super::job_files::write_job_spec;
@@ -94,6 +94,7 @@ impl StandIn {
         let path = format!("{}:/usr/bin:/bin", self.path("bin").display());
         let env: Environment =
             [("PATH".into(), path.into()), ("W".into(), self.path("").into())].into_iter().collect();
+        let env = at_clusters(env, &spec.slurm.args);
         JobAttempt {
             lease,
             cluster: &self.cluster,

@@ -15,7 +15,7 @@ mod sbatch;
 mod state;
 
 pub use cancel::{CancelCommand, CancelError, cancel};
-pub use environment::environment;
+pub use environment::{at_clusters, clusters_of, environment, has_many_clusters};
 pub use job::{PREFIX, SlurmJob, ranges};
 pub use limits::max_array_size;
 pub use node::addresses;
