@@ -8,7 +8,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::heartbeat;
 use super::job_protocol::{FolderSize, JobEnd, JobEvent, JobSpec};
@@ -23,6 +23,8 @@ use crate::stages::StageExecutor;
 const STOP_POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// A server that no run has needed for this long has lost its run.
 const ORPHANED_SERVER_TIMEOUT: Duration = Duration::from_mins(2);
+/// How long the record of a job's end may be refused by its filesystem.
+const END_RECORD_TIMEOUT: Duration = Duration::from_mins(10);
 
 /// How long what a stage has left running may take to end before it is killed.
 const SWEEP_GRACE: Duration = Duration::from_secs(1);
@@ -55,7 +57,7 @@ pub async fn work(folder: &JobFolder, claim: &AttemptClaim) -> Result<(), NodeWo
         let text = format!("it left a background process running, which has been ended: {command} ({pid})");
         claim.event_writer.event(Event::Notice { task: Some(claim.spec.task.id.clone()), text });
     }
-    claim.end(folder, how)
+    claim.end(folder, how).await
 }
 
 /// The right to work on an attempt: one job has it, once.
@@ -113,10 +115,22 @@ impl AttemptClaim {
         self.spec.slurm.warn.time().as_secs()
     }
 
-    /// Writes down how it ended.
-    pub fn end(&self, folder: &JobFolder, how: Result<Done, Failure>) -> Result<(), NodeWorkerError> {
+    /// Writes down how it ended. What keeps a shared filesystem from taking it, as a full disk, may pass: without the record a finished
+    /// stage would count as killed.
+    ///
+    /// # Errors
+    /// It was not taken for minutes, or no run waits for it.
+    pub async fn end(&self, folder: &JobFolder, how: Result<Done, Failure>) -> Result<(), NodeWorkerError> {
         let extent = FolderSize::of(&self.spec.out);
-        Ok(folder.end(&JobEnd { number: self.number.clone(), node: self.node.clone(), how, extent })?)
+        let end = JobEnd { number: self.number.clone(), node: self.node.clone(), how, extent };
+        let deadline = Instant::now() + END_RECORD_TIMEOUT;
+        while let Err(error) = folder.end(&end) {
+            if Instant::now() >= deadline || folder.is_cancelled() || folder.is_gone() {
+                return Err(error.into());
+            }
+            sleep(STOP_POLL_INTERVAL).await;
+        }
+        Ok(())
     }
 }
 
@@ -269,7 +283,32 @@ impl JobEventWriter {
 
 #[cfg(test)]
 mod tests {
+    use super::super::stand_in::StandIn;
     use super::*;
+    use crate::manifest::model::Slurm;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_record_of_the_end_is_written_once_the_filesystem_takes_it() {
+        let slurm = StandIn::new(&[]);
+        let lease = slurm.lease(Lifetime::Step);
+        let attempt = slurm.attempt(&lease, Slurm::default()).await;
+        let claim = AttemptClaim::take(&attempt.folder).unwrap();
+        // A folder in its place, which it cannot replace.
+        let record = attempt.folder.path().join("ended.json");
+        std::fs::create_dir_all(record.join("full")).unwrap();
+        let room = async {
+            sleep(Duration::from_mins(5)).await;
+            std::fs::remove_dir_all(&record).unwrap();
+        };
+        let (written, ()) = tokio::join!(claim.end(&attempt.folder, Ok(Done::default())), room);
+        written.unwrap();
+        assert!(attempt.folder.ended::<JobEnd>().unwrap().is_some_and(|end| end.how.is_ok()));
+        // No run waits for it.
+        std::fs::remove_file(&record).unwrap();
+        std::fs::create_dir_all(record.join("full")).unwrap();
+        attempt.folder.cancel().unwrap();
+        assert!(claim.end(&attempt.folder, Ok(Done::default())).await.is_err());
+    }
 
     #[test]
     fn gpus_are_those_that_slurm_gave() {

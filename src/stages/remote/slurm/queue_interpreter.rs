@@ -226,7 +226,7 @@ impl QueueInterpreter {
             JobState::Failed | JobState::Completed if self.claimed.is_some() => {
                 let what = format!("its job {number}{on} ended, and could not write down how");
                 fail(FailureKind::Signal(9), what)
-                    .cause("it was killed: by the kernel's out-of-memory killer, or by another process on the node")
+                    .hint("it may have been killed, for example by the kernel's out-of-memory killer (`dmesg` on the node), or the project's filesystem did not take its record")
             }
             state => fail(
                 FailureKind::Spawn,
