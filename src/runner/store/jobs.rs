@@ -28,6 +28,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::durable::{PathError, WithPath as _, create_folder, discard, discard_aside, is_there, items_in, replace};
+use super::line_file::LineFile;
 use super::sealed_json::{read_sealed_json, replace_sealed_json, sealed_json};
 use super::{ArrayFiles, StateFolder};
 use crate::event::TaskId;
@@ -158,9 +159,8 @@ impl JobFolder {
     }
 
     /// Opens the file of events for writing.
-    pub fn open_events_file(&self) -> Result<File, PathError> {
-        let path = self.path.join("events");
-        OpenOptions::new().create(true).append(true).open(&path).at("open", &path)
+    pub fn open_events_file(&self) -> Result<LineFile, PathError> {
+        LineFile::open(&self.path.join("events"), 0)
     }
 
     /// Whole lines from `from` on, and where the next ones will begin.
@@ -503,10 +503,10 @@ mod tests {
         let job = JobFolder::at(folder.path());
         assert_eq!(job.read_event_lines(0).unwrap(), (vec![], 0));
         let mut teller = job.open_events_file().unwrap();
-        teller.write_all(b"one\ntw").unwrap();
+        teller.append(b"one\ntw").unwrap();
         let (lines, at) = job.read_event_lines(0).unwrap();
         assert_eq!((lines, at), (vec!["one".to_owned()], 4));
-        teller.write_all(b"o\n").unwrap();
+        teller.append(b"o\n").unwrap();
         assert_eq!(job.read_event_lines(at).unwrap(), (vec!["two".to_owned()], 8));
     }
 }

@@ -26,6 +26,7 @@ mod context;
 mod heartbeat;
 mod job_attempt;
 mod job_end;
+mod job_event_writer;
 mod job_existence;
 mod job_files;
 mod job_progress;

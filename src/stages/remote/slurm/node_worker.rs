@@ -1,16 +1,15 @@
 //! The job's side: claims the attempt, does the stage as it would be done here, and writes down how it ended.
 
-use std::io::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 
 use super::heartbeat;
+use super::job_event_writer::JobEventWriter;
 use super::job_protocol::{FolderSize, JobEnd, JobEvent, JobSpec};
 use crate::event::{Done, Event, Failure, FailureKind, GpuId, RunId, Stop};
 use crate::exec::process::{self, Leftover};
@@ -82,7 +81,7 @@ impl AttemptClaim {
         }
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let node = variable("SLURMD_NODENAME").unwrap_or_else(|| host.clone());
-        let event_writer = Arc::new(JobEventWriter { file: Mutex::new(folder.open_events_file()?) });
+        let event_writer = Arc::new(JobEventWriter::new(folder.open_events_file()?));
         event_writer.write_event(&JobEvent::Began { number: number.clone(), node: node.clone(), host });
         Ok(Self { spec, number, node, event_writer })
     }
@@ -124,7 +123,9 @@ impl AttemptClaim {
         let extent = FolderSize::of(&self.spec.out);
         let end = JobEnd { number: self.number.clone(), node: self.node.clone(), how, extent };
         let deadline = Instant::now() + END_RECORD_TIMEOUT;
-        while let Err(error) = folder.end(&end) {
+        // The run reads no events that come after the record.
+        let write = || self.event_writer.write_pending().and_then(|()| folder.end(&end));
+        while let Err(error) = write() {
             if Instant::now() >= deadline || folder.is_cancelled() || folder.is_gone() {
                 return Err(error.into());
             }
@@ -215,6 +216,7 @@ async fn watch(
             _ = signals.term.recv() => if stop.is_requested() { stop.now() } else { stop.request() },
             _ = signals.int.recv() => stop.request(),
             () = sleep(STOP_POLL_INTERVAL) => {
+                let _ = event_writer.write_pending();
                 // The folder goes when the attempt has been judged without us.
                 if folder.is_cancelled() || folder.is_gone() {
                     stop.request();
@@ -245,39 +247,6 @@ impl Signals {
             int: signal(SignalKind::interrupt())?,
             near: signal(SignalKind::user_defined2())?,
         })
-    }
-}
-
-/// Writes lines for the run to read.
-struct JobEventWriter {
-    file: Mutex<std::fs::File>,
-}
-
-impl JobEventWriter {
-    fn write_event(&self, line: &JobEvent) {
-        let Ok(mut text) = serde_json::to_vec(line) else { return };
-        text.push(b'\n');
-        let mut file = self.file.lock();
-        // One write per line. A missing reader or a full disk is no reason to stop working.
-        let _ = file.write_all(&text);
-        // Else a network's filesystem may show it after the job's end, when it is not read any more.
-        if !matches!(line, JobEvent::Event(Event::Progress { .. })) {
-            let _ = file.sync_data();
-        }
-    }
-
-    /// The messages for the run: its processes concern only this node.
-    fn event(&self, event: Event) {
-        match event {
-            Event::Notice { .. } | Event::Progress { .. } => self.write_event(&JobEvent::Event(event)),
-            Event::ExternalResourceStarted { resource: thing, .. } => {
-                self.write_event(&JobEvent::ExternalResource { thing, there: true });
-            }
-            Event::ExternalResourceRemoved { resource: thing, .. } => {
-                self.write_event(&JobEvent::ExternalResource { thing, there: false });
-            }
-            _ => {}
-        }
     }
 }
 
