@@ -121,7 +121,12 @@ impl JobAttempt<'_> {
                 return Err(self.cancel_and_wait().await);
             }
         }
-        let result = self.follow(ready).await;
+        let mut reader = ProgressReader::new(self.folder.clone());
+        let result = self.follow(&mut reader, ready).await;
+        // What a job that drained, or was cancelled, wrote since the last look: that its container is gone, for example.
+        if let Ok(FolderLook::Progress(progress)) = reader.look().await {
+            self.take_events(&progress.lines, &mut None).await;
+        }
         for text in self.on_node.leftover_notices() {
             self.lease.notice(text);
         }
@@ -130,12 +135,12 @@ impl JobAttempt<'_> {
 
     async fn follow(
         &mut self,
+        reader: &mut ProgressReader,
         mut ready: Option<tokio::sync::oneshot::Sender<Vec<Endpoint>>>,
     ) -> Result<Done, Failure> {
         let wait = self.spec.slurm.queue_timeout.as_ref().map(TimeSpan::time);
         // From now on, when it is submitted: the tries before that were no time in the queue.
         let mut queue = QueueInterpreter::new(Instant::now(), wait, self.spec.slurm.time.clone());
-        let mut reader = ProgressReader::new(self.folder.clone());
         let mut beats = 0;
         let mut beat = tokio::time::interval(SERVICE_BEAT_INTERVAL);
         let service = self.spec.task.lifetime == Lifetime::Service;
@@ -259,8 +264,39 @@ impl JobAttempt<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::job_protocol::{FolderSize, JobEnd};
     use super::super::stand_in::StandIn;
     use super::*;
+    use crate::event::ExternalResource;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_server_writes_while_it_drains_is_read() {
+        let slurm = StandIn::new(&[]);
+        let lease = slurm.lease(Lifetime::Service);
+        let mut attempt = slurm.attempt(&lease, Slurm::default()).await;
+        let folder = attempt.folder.clone();
+        let thing = ExternalResource::Container { program: "podman".to_owned(), name: "regatta-a".to_owned() };
+        let write = |there: bool| {
+            let mut line = serde_json::to_vec(&JobEvent::ExternalResource { thing: thing.clone(), there }).unwrap();
+            line.push(b'\n');
+            folder.open_events_file().unwrap().append(&line).unwrap();
+        };
+        folder.claim("7").unwrap();
+        write(true);
+        let job = async {
+            sleep(Duration::from_secs(5)).await;
+            slurm.stop.request();
+            while !folder.is_cancelled() {
+                sleep(FOLDER_POLL_INTERVAL).await;
+            }
+            write(false);
+            let (number, node) = ("7".to_owned(), "n1".to_owned());
+            folder.end(&JobEnd { number, node, how: Ok(Done::default()), extent: FolderSize::default() }).unwrap();
+        };
+        let (ended, ()) = tokio::join!(attempt.go(false, None, None), job);
+        ended.unwrap();
+        assert_eq!(slurm.notices(), [""; 0], "its container is gone");
+    }
 
     #[tokio::test(start_paused = true)]
     async fn the_time_in_the_queue_begins_when_the_job_is_submitted() {
