@@ -16,13 +16,12 @@ use super::context::SlurmContext;
 use super::job_attempt::{JobAttempt, submission_command};
 use super::job_existence::JobExistence;
 use super::pending_members::{ArrayMember, EnqueueResult};
-use super::submit_until_queued::{FIRST_RETRY_DELAY, LONGEST_RETRY_DELAY, SUBMISSION_DELAY, absent, rejection_failure};
+use super::submit_until_queued::{Enqueued, FIRST_RETRY_DELAY, LONGEST_RETRY_DELAY, SUBMISSION_DELAY, absent, rejection_failure};
 use crate::event::{Event, Failure, FailureKind};
 use crate::runner::BatchSlot;
 use crate::runner::store::{PathError, WithPath as _};
 
-/// Submits an element, together with the others of its batch. `Ok(false)`: a stop was requested
-/// meanwhile, and it may be there or not.
+/// Submits an element, together with the others of its batch.
 pub async fn until_submitted(
     attempt: &JobAttempt<'_>,
     batch_slot: Option<BatchSlot>,
@@ -54,7 +53,7 @@ pub async fn until_submitted(
         biased;
         enqueued = receiver => enqueued.unwrap_or_else(|_| Err(Failure::new(FailureKind::System, "its array was given up"))),
         // A hurried stop does not wait for a submission that is under way.
-        () = attempt.lease.stop.hard_requested() => Ok(false),
+        () = attempt.lease.stop.hard_requested() => Ok(Enqueued::UnderWay),
     };
     if enqueued.is_err() {
         attempt.mark_ended();
@@ -139,7 +138,7 @@ impl ArraySubmission {
                     for member in self.pending_members.drain(..n) {
                         // For display only: the name finds it too.
                         let _ = member.folder.note_number(&format!("{number}_{}", member.element()));
-                        member.reply(Ok(true));
+                        member.reply(Ok(Enqueued::InQueue));
                     }
                     pause = FIRST_RETRY_DELAY;
                     self.piece = self.piece.saturating_mul(2);
@@ -154,6 +153,9 @@ impl ArraySubmission {
                 }
                 SubmitOutcome::Unknown(why) => {
                     self.notify_once(&retry_message(&why));
+                    for member in &mut self.pending_members[..n] {
+                        member.known = JobExistence::Unknown;
+                    }
                     perhaps = true;
                 }
                 SubmitOutcome::TooMany(why) | SubmitOutcome::RetryLater(why) => self.notify_once(&retry_message(&why)),
@@ -184,7 +186,8 @@ impl ArraySubmission {
     /// Removes the elements that are no longer needed.
     fn drop_stopped(&mut self) {
         for member in self.pending_members.extract_if(.., |member| member.stop.is_requested()) {
-            member.reply(Ok(false));
+            let enqueued = Enqueued::of_stop(member.known);
+            member.reply(Ok(enqueued));
         }
     }
 
@@ -237,7 +240,7 @@ impl ArraySubmission {
                 member.folder.is_claimed() || !seen.of(&member.job).is_empty()
             };
             for member in self.pending_members.extract_if(.., is_there) {
-                member.reply(Ok(true));
+                member.reply(Ok(Enqueued::InQueue));
             }
             if !last && !self.pending_members.is_empty() {
                 sleep(SUBMISSION_DELAY).await;

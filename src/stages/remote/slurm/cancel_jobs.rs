@@ -10,6 +10,7 @@ use super::commands::{CancelCommand, CancelError, Environment, QueueView, at_clu
 use super::context::SlurmContext;
 use super::job_attempt::JobAttempt;
 use super::job_protocol::{JobEnd, JobSpec};
+use super::submit_until_queued::{Enqueued, SUBMISSION_DELAY};
 use crate::runner::store::{JobFolder, PathError};
 
 /// How long a server may take to drain.
@@ -49,8 +50,22 @@ pub async fn ask_to_end(attempt: &JobAttempt<'_>, hard: bool) -> Result<Vec<Stri
     attempt.cluster.cancel_batcher.cancel(&numbers, hard, &attempt.env).await.map(|()| numbers)
 }
 
-/// Cancels, and waits until the queue shows no unfinished job of it. The error is the reason why that is not certain.
-pub async fn for_certain(attempt: &mut JobAttempt<'_>) -> Result<(), CancelError> {
+/// Cancels, and waits until the queue shows no unfinished job of it: twice, where a submission may just be on its way there. The error
+/// is the reason why that is not certain.
+pub async fn for_certain(attempt: &mut JobAttempt<'_>, enqueued: Enqueued) -> Result<(), CancelError> {
+    until_absent(attempt).await?;
+    match enqueued {
+        Enqueued::InQueue | Enqueued::Stopped => Ok(()),
+        Enqueued::Unanswered => {
+            sleep(SUBMISSION_DELAY).await;
+            until_absent(attempt).await
+        }
+        Enqueued::UnderWay => Err(CancelError::UnderWay),
+    }
+}
+
+/// Cancels, and waits until a view of the queue shows no unfinished job of it.
+async fn until_absent(attempt: &mut JobAttempt<'_>) -> Result<(), CancelError> {
     let job = attempt.spec.job();
     let stop = attempt.lease.stop.clone();
     let deadline = Instant::now() + GONE;

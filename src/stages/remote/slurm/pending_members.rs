@@ -9,11 +9,12 @@ use tokio::sync::{oneshot, watch};
 
 use super::commands::{QueueView, SlurmJob, Submission};
 use super::job_existence::JobExistence;
+use super::submit_until_queued::Enqueued;
 use crate::event::{Event, Failure, Stop, TaskId};
 use crate::runner::store::JobFolder;
 
-/// The result for an element: it is in the queue, a stop was requested first, or it will never be there.
-pub(super) type EnqueueResult = Result<bool, Failure>;
+/// The result for an element.
+pub(super) type EnqueueResult = Result<Enqueued, Failure>;
 
 /// One element to be.
 pub struct ArrayMember {

@@ -17,7 +17,7 @@ use super::job_protocol::{JobEvent, JobSpec};
 use super::node_address::reachable;
 use super::node_resources::OnNode;
 use super::queue_interpreter::{QueueInterpreter, QueueObservation, duplicate_jobs};
-use super::submit_until_queued::until_submitted;
+use super::submit_until_queued::{Enqueued, until_submitted};
 use super::{array, cancel_jobs};
 use crate::event::{Done, Endpoint, Failure, FailureKind};
 use crate::manifest::model::Slurm;
@@ -117,8 +117,8 @@ impl JobAttempt<'_> {
                 drop(batch_slot);
                 until_submitted(self, &self.submission(), known).await?
             };
-            if !submitted {
-                return Err(self.cancel_and_wait().await);
+            if submitted != Enqueued::InQueue {
+                return Err(self.cancel_and_wait(submitted).await);
             }
         }
         let mut reader = ProgressReader::new(self.folder.clone());
@@ -208,7 +208,7 @@ impl JobAttempt<'_> {
 
     /// Without its folder the job's end would not be seen.
     async fn cannot_follow(&mut self, error: &PathError) -> Failure {
-        let end = if self.cancel_for_certain().await { "was cancelled" } else { "may still be there" };
+        let end = if self.cancel_for_certain(Enqueued::InQueue).await { "was cancelled" } else { "may still be there" };
         let failure = Failure::new(FailureKind::System, format!("{error}; its job {end}"));
         Failure { log: Some(self.lease.log.clone()), ..failure }
     }
@@ -233,20 +233,20 @@ impl JobAttempt<'_> {
                 result => result,
             };
         }
-        Err(self.cancel_and_wait().await)
+        Err(self.cancel_and_wait(Enqueued::InQueue).await)
     }
 
     /// After a stop request.
-    async fn cancel_and_wait(&mut self) -> Failure {
-        let is_gone = self.cancel_for_certain().await;
+    async fn cancel_and_wait(&mut self, enqueued: Enqueued) -> Failure {
+        let is_gone = self.cancel_for_certain(enqueued).await;
         let what = if is_gone { "stopped, and its job cancelled" } else { "stopped; its job may still be there" };
         Failure::new(FailureKind::Interrupted, what)
     }
 
     /// Cancels whatever there may be of it, and waits until it is gone. Returns whether that could be confirmed.
-    async fn cancel_for_certain(&mut self) -> bool {
+    async fn cancel_for_certain(&mut self, enqueued: Enqueued) -> bool {
         let _ = self.folder.cancel();
-        match cancel_jobs::for_certain(self).await {
+        match cancel_jobs::for_certain(self, enqueued).await {
             Ok(()) => {
                 self.mark_ended();
                 true

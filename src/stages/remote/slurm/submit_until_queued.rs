@@ -17,12 +17,24 @@ pub const LONGEST_RETRY_DELAY: Duration = Duration::from_mins(1);
 /// A submission without an answer may still be on its way into the queue when the queue is searched for it.
 pub const SUBMISSION_DELAY: Duration = Duration::from_secs(3);
 
-/// Submits until there is a job. `Ok(false)`: a stop was requested meanwhile, and a job may be there or not.
+/// What became of it until it was in the queue, or a stop was requested.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Enqueued {
+    InQueue,
+    /// A stop was requested, and all submissions were answered.
+    Stopped,
+    /// The same, without the answer to one: its job may be there, or appear yet.
+    Unanswered,
+    /// The same, while `sbatch` was at it: its job may appear at any time.
+    UnderWay,
+}
+
+/// Submits until there is a job.
 pub async fn until_submitted(
     attempt: &JobAttempt<'_>,
     submission: &Submission,
     mut known: JobExistence,
-) -> Result<bool, Failure> {
+) -> Result<Enqueued, Failure> {
     let stop = &attempt.lease.stop;
     let mut pause = FIRST_RETRY_DELAY;
     let mut text = String::new();
@@ -36,8 +48,8 @@ pub async fn until_submitted(
         if known == JobExistence::Unknown {
             tokio::select! {
                 biased;
-                () = stop.requested() => return Ok(false),
-                found = is_there(attempt) => if found { return Ok(true) },
+                () = stop.requested() => return Ok(Enqueued::Unanswered),
+                found = is_there(attempt) => if found { return Ok(Enqueued::InQueue) },
             }
         }
         attempt.lease.report_progress("is submitted", 0, None);
@@ -45,13 +57,19 @@ pub async fn until_submitted(
             // A closed semaphore would be our own doing, and only mean more at once.
             let _turn = tokio::select! {
                 biased;
-                () = stop.requested() => return Ok(known == JobExistence::Absent && discard_attempt(attempt)),
+                () = stop.requested() => {
+                    if known == JobExistence::Absent {
+                        // Nothing was submitted: nothing stays.
+                        attempt.mark_ended();
+                    }
+                    return Ok(Enqueued::of_stop(known));
+                }
                 turn = attempt.cluster.submitting.acquire() => turn.ok(),
             };
             tokio::select! {
                 biased;
-                // It goes on by itself; its result is looked up by name.
-                () = stop.requested() => return Ok(false),
+                // A gentle stop waits for the answer: what is abandoned goes on by itself, and cannot be cancelled before it is there.
+                () = stop.hard_requested() => return Ok(Enqueued::UnderWay),
                 submitted = submit(submission) => submitted,
             }
         };
@@ -59,7 +77,7 @@ pub async fn until_submitted(
             SubmitOutcome::Number(number) => {
                 // For display only: the name finds it too.
                 let _ = attempt.folder.note_number(&number);
-                return Ok(true);
+                return Ok(Enqueued::InQueue);
             }
             SubmitOutcome::Unknown(why) => {
                 notify(&why);
@@ -95,10 +113,14 @@ pub fn absent(why: String) -> Failure {
         .hint("`host: slurm` needs Slurm's own programs: start Regatta on a node of the cluster that can submit")
 }
 
-/// Nothing was submitted: nothing stays.
-fn discard_attempt(attempt: &JobAttempt<'_>) -> bool {
-    attempt.mark_ended();
-    false
+impl Enqueued {
+    /// At a stop request between two submissions.
+    pub const fn of_stop(known: JobExistence) -> Self {
+        match known {
+            JobExistence::Absent => Self::Stopped,
+            JobExistence::Unknown => Self::Unanswered,
+        }
+    }
 }
 
 /// Looks for the job by its name until the queue has answered: it must be missing twice, some time apart.
@@ -128,5 +150,74 @@ async fn is_there(attempt: &JobAttempt<'_>) -> bool {
         }
         sleep(SUBMISSION_DELAY).await;
         after = Instant::now();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::stand_in::StandIn;
+    use super::*;
+    use crate::manifest::model::Slurm;
+    use crate::plan::Lifetime;
+
+    /// It answers once there is a file `gate`.
+    const SLOW: &str = r#"touch "$W/asked"; while [ ! -e "$W/gate" ]; do sleep 0.01; done; echo RUNNING > "$W/job"; echo 7"#;
+
+    async fn until_exists(path: std::path::PathBuf) {
+        // Not by the runtime's clock, which stands still while a program runs.
+        let exists = move || while !path.exists() { std::thread::sleep(Duration::from_millis(5)) };
+        tokio::task::spawn_blocking(exists).await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_gentle_stop_waits_for_sbatch_and_then_cancels_its_job() {
+        let slurm = StandIn::new(&[("sbatch", SLOW)]);
+        let lease = slurm.lease(Lifetime::Step);
+        let mut attempt = slurm.attempt(&lease, Slurm::default()).await;
+        let stop = async {
+            until_exists(slurm.path("asked")).await;
+            slurm.stop.request();
+            // What is not waited for would look for the job before it is there.
+            tokio::task::yield_now().await;
+            std::fs::write(slurm.path("gate"), "").unwrap();
+        };
+        let (ended, ()) = tokio::join!(attempt.go(false, None, None), stop);
+        assert_eq!(ended.unwrap_err().what, "stopped, and its job cancelled");
+        assert!(!slurm.path("job").exists());
+        assert!(attempt.settled.into_inner());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_job_whose_submission_is_abandoned_stays_for_the_next_run() {
+        let slurm = StandIn::new(&[("sbatch", SLOW)]);
+        let lease = slurm.lease(Lifetime::Step);
+        let mut attempt = slurm.attempt(&lease, Slurm::default()).await;
+        let stop = async {
+            until_exists(slurm.path("asked")).await;
+            slurm.stop.now();
+        };
+        let (ended, ()) = tokio::join!(attempt.go(false, None, None), stop);
+        assert_eq!(ended.unwrap_err().what, "stopped; its job may still be there");
+        assert!(attempt.folder.is_cancelled() && !attempt.settled.into_inner());
+        std::fs::write(slurm.path("gate"), "").unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_job_that_appears_after_a_lost_answer_is_cancelled() {
+        // It has arrived, and is in the queue a view later.
+        let sbatch = r#"touch "$W/sent"; echo "Socket timed out on send/recv operation" >&2; exit 1"#;
+        let squeue = r#"[ ! -e "$W/job" ] || echo "7|RUNNING|None|n1|$(cat "$W/name")"
+if [ -e "$W/cancelled" ] && [ ! -e "$W/late" ]; then touch "$W/late" "$W/job"; fi"#;
+        let scancel = r#"rm -f "$W/job"; touch "$W/cancelled""#;
+        let slurm = StandIn::new(&[("sbatch", sbatch), ("squeue", squeue), ("scancel", scancel)]);
+        let lease = slurm.lease(Lifetime::Step);
+        let mut attempt = slurm.attempt(&lease, Slurm::default()).await;
+        let stop = async {
+            until_exists(slurm.path("sent")).await;
+            slurm.stop.request();
+        };
+        let (ended, ()) = tokio::join!(attempt.go(false, None, None), stop);
+        assert_eq!(ended.unwrap_err().what, "stopped, and its job cancelled");
+        assert!(slurm.path("late").exists() && !slurm.path("job").exists());
     }
 }
