@@ -109,7 +109,9 @@ impl QueueInterpreter {
                 lost(what, "an attempt is never run twice: what it has left may be half of something")
             }
             JobState::Pending => self.pending(job, fresh, now),
-            JobState::Running => QueueObservation::Wait(format!("job {number} on {}", job.nodes)),
+            JobState::Running | JobState::Completing => {
+                QueueObservation::Wait(format!("job {number} on {}", job.nodes))
+            }
             JobState::Suspended => {
                 let text = format!("its job {number} is suspended on {}", job.nodes);
                 self.once("suspended", text)
