@@ -4,7 +4,9 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep};
+use tokio_util::task::AbortOnDropHandle;
 
 use super::commands::{CancelCommand, QueueView, at_clusters, cancel, environment, has_many_clusters};
 use super::context::SlurmContext;
@@ -96,6 +98,17 @@ pub async fn run_attempt(
     (result, settled)
 }
 
+/// Shows a service's job that it is needed, whatever else its run waits for.
+async fn keep_needed(folder: JobFolder) {
+    let mut beat = tokio::time::interval(SERVICE_BEAT_INTERVAL);
+    for beats in 1.. {
+        beat.tick().await;
+        let folder = folder.clone();
+        // A shared filesystem may be slow.
+        let _ = spawn_blocking(move || folder.beat(beats)).await;
+    }
+}
+
 impl JobAttempt<'_> {
     pub(super) async fn go(
         &mut self,
@@ -141,13 +154,11 @@ impl JobAttempt<'_> {
         let wait = self.spec.slurm.queue_timeout.as_ref().map(TimeSpan::time);
         // From now on, when it is submitted: the tries before that were no time in the queue.
         let mut queue = QueueInterpreter::new(Instant::now(), wait, self.spec.slurm.time.clone());
-        let mut beats = 0;
-        let mut beat = tokio::time::interval(SERVICE_BEAT_INTERVAL);
         let service = self.spec.task.lifetime == Lifetime::Service;
         let job = self.spec.job();
         let mut pulse = JobHeartbeat::of(&self.spec.slurm);
+        let _beats = service.then(|| AbortOnDropHandle::new(tokio::spawn(keep_needed(self.folder.clone()))));
         loop {
-            let view = self.view.borrow_and_update().clone();
             match reader.look().await {
                 Ok(FolderLook::Progress(progress)) => {
                     let JobProgress { ended, lines, claimant, heartbeat } = *progress;
@@ -157,6 +168,7 @@ impl JobAttempt<'_> {
                         self.mark_ended();
                         return result;
                     }
+                    let view = self.view.borrow_and_update().clone();
                     self.end_surplus(&view, claimant.as_deref()).await;
                     let now = Instant::now();
                     if let Some(text) = pulse.update(heartbeat, now) {
@@ -180,10 +192,6 @@ impl JobAttempt<'_> {
                 biased;
                 () = self.lease.stop.requested() => return self.stop(service, &queue).await,
                 () = sleep(FOLDER_POLL_INTERVAL) => {}
-                _ = beat.tick(), if service => {
-                    beats += 1;
-                    let _ = self.folder.beat(beats);
-                }
             }
         }
     }
@@ -296,6 +304,35 @@ mod tests {
         let (ended, ()) = tokio::join!(attempt.go(false, None, None), job);
         ended.unwrap();
         assert_eq!(slurm.notices(), [""; 0], "its container is gone");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_hears_from_its_run_while_its_address_is_looked_up() {
+        // The look-up takes as long as the run has been heard for.
+        let scontrol = r#"until [ "$(cat "$W/state/jobs/0123-0/beat")" = 4 ]; do sleep 0.01; done"#;
+        let slurm = StandIn::new(&[("scontrol", scontrol)]);
+        let lease = slurm.lease(Lifetime::Service);
+        let mut attempt = slurm.attempt(&lease, Slurm::default()).await;
+        let folder = attempt.folder.clone();
+        folder.claim("7").unwrap();
+        let endpoint = Endpoint { host: "no-such-node.invalid".to_owned(), grpc: 1, http: None, metrics: None, name: None };
+        let mut line = serde_json::to_vec(&JobEvent::Ready(vec![endpoint])).unwrap();
+        line.push(b'\n');
+        folder.open_events_file().unwrap().append(&line).unwrap();
+        let (ready, receiver) = tokio::sync::oneshot::channel();
+        // The program holds the runtime's clock: the beats go on by hand.
+        let clock = async {
+            while slurm.calls("scontrol").is_empty() {
+                tokio::task::yield_now().await;
+            }
+            while folder.beats().as_deref() != Some("4") {
+                tokio::time::advance(Duration::from_secs(1)).await;
+            }
+            receiver.await.unwrap();
+            slurm.stop.now();
+        };
+        let (ended, ()) = tokio::join!(attempt.go(false, Some(ready), None), clock);
+        assert_eq!(ended.unwrap_err().kind, FailureKind::Interrupted);
     }
 
     #[tokio::test(start_paused = true)]

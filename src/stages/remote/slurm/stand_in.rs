@@ -62,6 +62,11 @@ impl StandIn {
         self.notices.lock().clone()
     }
 
+    pub fn environment(&self) -> Environment {
+        let path = format!("{}:/usr/bin:/bin", self.path("bin").display());
+        [("PATH".into(), path.into()), ("W".into(), self.path("").into())].into_iter().collect()
+    }
+
     pub fn lease(&self, lifetime: Lifetime) -> Lease {
         let notices = Arc::clone(&self.notices);
         let task = Task::minimal(TaskId::new("it"), "it".to_owned(), ActionKind::Shell);
@@ -91,10 +96,7 @@ impl StandIn {
         let folder = JobFolder::of(&self.path("state"), &lease.out);
         let spec = write_job_spec(lease, slurm, None, &folder, None, "m").await.unwrap();
         fs::write(self.path("name"), &spec.name).unwrap();
-        let path = format!("{}:/usr/bin:/bin", self.path("bin").display());
-        let env: Environment =
-            [("PATH".into(), path.into()), ("W".into(), self.path("").into())].into_iter().collect();
-        let env = at_clusters(env, &spec.slurm.args);
+        let env = at_clusters(self.environment(), &spec.slurm.args);
         JobAttempt {
             lease,
             cluster: &self.cluster,
