@@ -8,7 +8,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::commands::{CancelCommand, QueueView, at_clusters, cancel, environment, has_many_clusters};
+use super::commands::{CancelCommand, QueueView, at_clusters, cancel, environment, folder_problem, has_many_clusters};
 use super::context::SlurmContext;
 use super::heartbeat::JobHeartbeat;
 use super::job_attempt::{FOLDER_POLL_INTERVAL, JobAttempt};
@@ -58,6 +58,10 @@ pub async fn run_attempt(
     ready: Option<tokio::sync::oneshot::Sender<Vec<Endpoint>>>,
     batch_slot: Option<BatchSlot>,
 ) -> (Result<Done, Failure>, bool) {
+    if let Some(problem) = folder_problem(folder.path()) {
+        let hint = "give the project, or its state folder, another path";
+        return (Err(Failure::new(FailureKind::Refused, problem).hint(hint)), true);
+    }
     let found: Option<JobSpec> = match folder.read() {
         Ok(found) => found,
         Err(error) => return (Err(error.into()), false),

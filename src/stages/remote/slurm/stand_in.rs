@@ -22,7 +22,7 @@ use crate::runner::{Lease, ResolvedTask, UpstreamProvenance};
 
 /// In the queue while there is a file `job`, in the state that it contains.
 const SQUEUE: &str = r#"[ ! -e "$W/job" ] || echo "7|$(cat "$W/job")|None|n1|$(cat "$W/name")""#;
-const SBATCH: &str = r#"echo PENDING > "$W/job"; echo 7"#;
+const SBATCH: &str = r#"echo RUNNING > "$W/job"; echo 7"#;
 const SCANCEL: &str = r#"rm -f "$W/job""#;
 
 /// One project whose jobs these programs take.

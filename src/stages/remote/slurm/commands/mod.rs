@@ -21,5 +21,5 @@ pub use limits::max_array_size;
 pub use node::addresses;
 pub use query::Environment;
 pub use queue::{JobQueue, QueueEntry, QueueView};
-pub use sbatch::{Submission, SubmitOutcome, submit};
+pub use sbatch::{Submission, SubmitOutcome, folder_problem, submit};
 pub use state::{JobState, PendingReason};

@@ -1,7 +1,8 @@
 //! Submitting a job, and knowing what a failure to submit means.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::query::{Environment, QueryResult, run_query};
@@ -65,10 +66,24 @@ impl Submission {
             words.push(format!("--array={elements}{at_once}").into());
         }
         words.push(with("--chdir=", &self.folder));
-        words.push(with("--output=", &self.output));
+        words.push(with("--output=", &literal_folder(&self.output)));
         words.push(self.script.clone().into());
         words
     }
+}
+
+/// Slurm puts values in the place of `%x`, of which only those in the file's name are meant.
+fn literal_folder(pattern: &Path) -> PathBuf {
+    let (Some(folder), Some(name)) = (pattern.parent(), pattern.file_name()) else { return pattern.to_owned() };
+    let doubled: Vec<u8> =
+        folder.as_os_str().as_bytes().iter().flat_map(|byte| vec![*byte; if *byte == b'%' { 2 } else { 1 }]).collect();
+    PathBuf::from(OsString::from_vec(doubled)).join(name)
+}
+
+/// Why no job can be submitted from a folder.
+pub fn folder_problem(folder: &Path) -> Option<String> {
+    let is_escape = folder.as_os_str().as_bytes().contains(&b'\\');
+    is_escape.then(|| format!("{} cannot be a job's folder: Slurm takes a backslash for an escape", folder.display()))
 }
 
 /// Submits once.
@@ -201,5 +216,9 @@ mod tests {
             |at_once| Submission { array: Some(("0-3,7".to_owned(), at_once)), ..submission.clone() }.sbatch_argv();
         assert!(array(None).contains(&"--array=0-3,7".into()));
         assert!(array(Some(8)).contains(&"--array=0-3,7%8".into()));
+        let percent = Submission { output: "/at-50%util/arrays/a-%a.output".into(), ..submission };
+        assert!(percent.sbatch_argv().contains(&"--output=/at-50%%util/arrays/a-%a.output".into()));
+        assert_eq!(folder_problem(Path::new("/at-50%util")), None);
+        assert!(folder_problem(Path::new("/a\\b")).is_some());
     }
 }
