@@ -16,7 +16,9 @@ use super::context::SlurmContext;
 use super::job_attempt::{JobAttempt, submission_command};
 use super::job_existence::JobExistence;
 use super::pending_members::{ArrayMember, EnqueueResult};
-use super::submit_until_queued::{Enqueued, FIRST_RETRY_DELAY, LONGEST_RETRY_DELAY, SUBMISSION_DELAY, absent, rejection_failure};
+use super::submit_until_queued::{
+    Enqueued, FIRST_RETRY_DELAY, FullQueue, LONGEST_RETRY_DELAY, SUBMISSION_DELAY, absent, full_failure, rejection_failure,
+};
 use crate::event::{Event, Failure, FailureKind};
 use crate::runner::BatchSlot;
 use crate::runner::store::{PathError, WithPath as _};
@@ -76,6 +78,7 @@ impl ArrayMember {
             program,
             comment: format!("{} of {}", spec.task.stage, spec.project.display()),
             at_once: spec.slurm.at_once,
+            queue_timeout: spec.slurm.queue_timeout.clone(),
             submission: attempt.submission(),
             view: attempt.view.clone(),
             known,
@@ -101,13 +104,14 @@ struct ArraySubmission {
     pending_members: Vec<ArrayMember>,
     /// As many as one submission may have: fewer than there are if the user's job limit is lower.
     piece: usize,
+    full: FullQueue,
     last_message: String,
 }
 
 impl ArraySubmission {
     fn new(cluster: SlurmContext, mut members: Vec<ArrayMember>) -> Self {
         members.sort_by_key(ArrayMember::element);
-        Self { cluster, pending_members: members, piece: usize::MAX, last_message: String::new() }
+        Self { cluster, pending_members: members, piece: usize::MAX, full: FullQueue::default(), last_message: String::new() }
     }
 
     async fn submit(mut self) {
@@ -141,6 +145,7 @@ impl ArraySubmission {
                         member.reply(Ok(Enqueued::InQueue));
                     }
                     pause = FIRST_RETRY_DELAY;
+                    self.full = FullQueue::default();
                     self.piece = self.piece.saturating_mul(2);
                     continue;
                 }
@@ -158,7 +163,14 @@ impl ArraySubmission {
                     }
                     perhaps = true;
                 }
-                SubmitOutcome::TooMany(why) | SubmitOutcome::RetryLater(why) => self.notify_once(&retry_message(&why)),
+                SubmitOutcome::TooMany(why) => {
+                    if self.full.is_over(self.pending_members[0].queue_timeout.as_ref()) {
+                        self.forget_script();
+                        return self.all_fail(&full_failure(&why, "array").command(submission_command(&submission)));
+                    }
+                    self.notify_once(&retry_message(&why));
+                }
+                SubmitOutcome::RetryLater(why) => self.notify_once(&retry_message(&why)),
                 SubmitOutcome::Refused(why) => {
                     self.forget_script();
                     return self.all_fail(&rejection_failure(&why, "array").command(submission_command(&submission)));

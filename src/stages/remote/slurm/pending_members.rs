@@ -12,6 +12,7 @@ use super::job_existence::JobExistence;
 use super::submit_until_queued::Enqueued;
 use crate::event::{Event, Failure, Stop, TaskId};
 use crate::runner::store::JobFolder;
+use crate::spec::TimeSpan;
 
 /// The result for an element.
 pub(super) type EnqueueResult = Result<Enqueued, Failure>;
@@ -24,6 +25,7 @@ pub struct ArrayMember {
     pub(super) program: PathBuf,
     pub(super) comment: String,
     pub(super) at_once: Option<u32>,
+    pub(super) queue_timeout: Option<TimeSpan>,
     pub(super) submission: Submission,
     pub(super) view: watch::Receiver<QueueView>,
     pub(super) known: JobExistence,

@@ -8,6 +8,7 @@ use super::commands::{QueueView, Submission, SubmitOutcome, submit};
 use super::job_attempt::{JobAttempt, submission_command};
 use super::job_existence::JobExistence;
 use crate::event::{Failure, FailureKind};
+use crate::spec::TimeSpan;
 
 /// From one try to the next, while the controller takes nothing; doubled each time.
 pub const FIRST_RETRY_DELAY: Duration = Duration::from_secs(2);
@@ -37,6 +38,7 @@ pub async fn until_submitted(
 ) -> Result<Enqueued, Failure> {
     let stop = &attempt.lease.stop;
     let mut pause = FIRST_RETRY_DELAY;
+    let mut full = FullQueue::default();
     let mut text = String::new();
     let mut notify = |why: &str| {
         if text != why {
@@ -83,7 +85,14 @@ pub async fn until_submitted(
                 notify(&why);
                 known = JobExistence::Unknown;
             }
-            SubmitOutcome::RetryLater(why) | SubmitOutcome::TooMany(why) => notify(&why),
+            SubmitOutcome::RetryLater(why) => notify(&why),
+            SubmitOutcome::TooMany(why) => {
+                if full.is_over(attempt.spec.slurm.queue_timeout.as_ref()) {
+                    attempt.mark_ended();
+                    return Err(full_failure(&why, "job").command(submission_command(submission)));
+                }
+                notify(&why);
+            }
             SubmitOutcome::Refused(why) => {
                 attempt.mark_ended();
                 return Err(rejection_failure(&why, "job").command(submission_command(submission)));
@@ -105,6 +114,24 @@ pub async fn until_submitted(
 pub fn rejection_failure(why: &str, what: &str) -> Failure {
     Failure::new(FailureKind::Refused, format!("Slurm rejects its {what}: {why}"))
         .hint("check `host.slurm`, and `SBATCH_*` in the environment")
+}
+
+/// The time since Slurm first had too many jobs of the user to take another one: that is a queue, too.
+#[derive(Default)]
+pub struct FullQueue(Option<Instant>);
+
+impl FullQueue {
+    /// Once more.
+    pub fn is_over(&mut self, queue_timeout: Option<&TimeSpan>) -> bool {
+        let since = *self.0.get_or_insert_with(Instant::now);
+        queue_timeout.is_some_and(|limit| since.elapsed() >= limit.time())
+    }
+}
+
+/// It was not taken within its `queue_timeout`.
+pub fn full_failure(why: &str, what: &str) -> Failure {
+    Failure::new(FailureKind::Timeout, format!("Slurm did not take its {what} within `queue_timeout`: {why}"))
+        .hint("`queue_timeout` may be longer, or other jobs be cancelled")
 }
 
 /// There is no Slurm here.
@@ -184,6 +211,20 @@ mod tests {
         let (ended, ()) = tokio::join!(attempt.go(false, None, None), stop);
         assert_eq!(ended.unwrap_err().what, "stopped, and its job cancelled");
         assert!(!slurm.path("job").exists());
+        assert!(attempt.settled.into_inner());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_time_until_there_is_room_counts_as_time_in_the_queue() {
+        let slurm = StandIn::new(&[("sbatch", "echo AssocMaxSubmitJobLimit >&2; exit 1")]);
+        let lease = slurm.lease(Lifetime::Step);
+        let settings = Slurm { queue_timeout: Some(Duration::from_secs(5).into()), ..Slurm::default() };
+        let mut attempt = slurm.attempt(&lease, settings).await;
+        let failure = attempt.go(false, None, None).await.unwrap_err();
+        assert_eq!(
+            (failure.kind, failure.what.as_str()),
+            (FailureKind::Timeout, "Slurm did not take its job within `queue_timeout`: AssocMaxSubmitJobLimit")
+        );
         assert!(attempt.settled.into_inner());
     }
 

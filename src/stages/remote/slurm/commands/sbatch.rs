@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::query::{Environment, QueryResult, run_query};
+use super::state::PendingReason;
 
 /// How long `sbatch` may take. Its own time-outs and repetitions add up to about a minute.
 const PATIENCE: Duration = Duration::from_mins(2);
@@ -105,10 +106,13 @@ fn parse_outcome(query_result: &QueryResult) -> SubmitOutcome {
         QueryResult::Answered { code, .. } if *code > 128 => SubmitOutcome::Unknown(complaint),
         QueryResult::Answered { .. } => {
             let mentions = |words: &[&str]| words.iter().any(|word| complaint.contains(word));
+            let is_limit = mentions(&[POLICY]);
             if mentions(&UNKNOWN) {
                 SubmitOutcome::Unknown(complaint)
-            } else if mentions(&TOO_MANY) {
+            } else if mentions(&TOO_MANY) || is_limit && !names_another_limit(&complaint) {
                 SubmitOutcome::TooMany(complaint)
+            } else if is_limit {
+                SubmitOutcome::Refused(complaint)
             } else if mentions(&LATER) {
                 SubmitOutcome::RetryLater(complaint)
             } else {
@@ -144,8 +148,20 @@ const LATER: [&str; 9] = [
     "Unable to resolve",
 ];
 
-/// The same for a limit of jobs per user.
-const TOO_MANY: [&str; 4] = ["Job submit limit", "submit limit", "max jobs", "MaxJobCount"];
+/// The same for a limit of jobs per user: in the names of limits (`AssocMaxSubmitJobLimit`, `QOSGrpSubmitJobsLimit`), and in words.
+const TOO_MANY: [&str; 3] = ["SubmitJob", "max jobs", "MaxJobCount"];
+
+/// What it adds for any limit of an account or quality of service, with all that it may be.
+const POLICY: &str = "Job violates accounting/QOS policy";
+
+/// Which limit it was, of those that no waiting changes. Older versions do not name it.
+fn names_another_limit(complaint: &str) -> bool {
+    let mut words = complaint.split([';', ' ', ',', ':']);
+    words.any(|word| {
+        let is_name = word.starts_with("QOS") || word.starts_with("Assoc");
+        is_name || matches!(PendingReason::read(word), PendingReason::Never(..))
+    })
+}
 
 #[cfg(test)]
 mod tests {
@@ -173,6 +189,10 @@ mod tests {
         assert!(matches!(parse_reply(1, "", down), SubmitOutcome::RetryLater(_)));
         let full = "sbatch: error: AssocMaxSubmitJobLimit\nsbatch: error: Batch job submission failed: Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)";
         assert!(matches!(parse_reply(1, "", full), SubmitOutcome::TooMany(_)));
+        let unnamed = "sbatch: error: Batch job submission failed: Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)";
+        assert!(matches!(parse_reply(1, "", unnamed), SubmitOutcome::TooMany(_)));
+        let long = format!("sbatch: error: QOSMaxWallDurationPerJobLimit\n{unnamed}");
+        assert!(matches!(parse_reply(1, "", &long), SubmitOutcome::Refused(_)), "it will never be taken");
         let wrong = "sbatch: error: invalid partition specified: gpuu\nsbatch: error: Batch job submission failed: Invalid partition name specified";
         assert_eq!(
             parse_reply(1, "", wrong),
