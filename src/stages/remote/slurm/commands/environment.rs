@@ -20,15 +20,15 @@ const NOT_OURS_TO_GIVE: [&str; 11] = [
     "DISPLAY",
     "XDG_",
 ];
-/// Needed to find programs and files, whatever else is left out.
-const ALWAYS: [&str; 8] = ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "SLURM_CONF"];
+/// Needed to find programs and files, and to be let in by Slurm, whatever else is left out.
+const ALWAYS: [&str; 9] = ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "SLURM_CONF", "SLURM_JWT"];
 
 /// Names the clusters of the jobs. Slurm's own name for it: it is never exported.
 const CLUSTERS: &str = "SLURM_CLUSTERS";
 
 /// The environment for Slurm's programs, which is also what a job of theirs gets. `only` are names beside the ever needed ones;
 /// `None` is all that is not another allocation's or session's. `SBATCH_*`, with which users set their defaults, stay for
-/// `sbatch`; the job's script takes them away.
+/// `sbatch`, and so does the user's token `SLURM_JWT`; the job's script takes them away.
 pub fn environment(
     ours: impl IntoIterator<Item = (OsString, OsString)>,
     only: Option<&[String]>,
@@ -115,8 +115,8 @@ mod tests {
     #[test]
     fn a_job_inherits_no_other_allocation() {
         let names =
-            ["SLURM_JOB_ID", "SLURM_CONF", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "HF_HOME", "PATH", "SBATCH_ACCOUNT"];
-        assert_eq!(left(&names, None), ["HF_HOME", "PATH", "SBATCH_ACCOUNT", "SLURM_CONF"]);
+            ["SLURM_JOB_ID", "SLURM_JWT", "SLURM_CONF", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "PATH", "SBATCH_ACCOUNT"];
+        assert_eq!(left(&names, None), ["PATH", "SBATCH_ACCOUNT", "SLURM_CONF", "SLURM_JWT"]);
         assert_eq!(left(&["REGATTA_RUN", "CUDA_VISIBLE_DEVICES", "SSH_TTY"], None), [""; 0]);
     }
 
