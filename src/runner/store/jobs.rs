@@ -20,6 +20,8 @@
 //! writing does so in a folder that is not read any more. The folder is removed when its attempt has been judged; one that is
 //! there belongs to an attempt whose end no run has seen.
 
+use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
@@ -168,7 +170,6 @@ impl JobFolder {
     /// # Errors
     /// The file is there and cannot be read.
     pub fn read_event_lines(&self, from: u64) -> Result<(Vec<String>, u64), PathError> {
-        self.refresh_directory();
         let path = self.path.join("events");
         let read = || -> io::Result<Vec<u8>> {
             let mut file = File::open(&path)?;
@@ -186,9 +187,20 @@ impl JobFolder {
         Ok((text.lines().map(str::to_owned).collect(), from + whole as u64))
     }
 
-    /// On a filesystem of the network a file that another machine made is often seen only after its folder was listed.
+    /// The names in it. On a filesystem of the network a file that another machine made is often seen only after its folder was listed.
+    ///
+    /// # Errors
+    /// The folder is there and cannot be listed.
+    pub fn list(&self) -> Result<BTreeSet<OsString>, PathError> {
+        let read = || fs::read_dir(&self.path)?.map(|item| item.map(|item| item.file_name())).collect();
+        match read() {
+            Err(error) if is_absence(&error) => Ok(BTreeSet::new()),
+            read => read.at("list", &self.path),
+        }
+    }
+
     fn refresh_directory(&self) {
-        let _ = fs::read_dir(&self.path).map(Iterator::count);
+        let _ = self.list();
     }
 
     pub fn end(&self, how: &impl Serialize) -> Result<(), PathError> {
@@ -200,7 +212,6 @@ impl JobFolder {
     /// # Errors
     /// `ended.json` is there and cannot be read.
     pub fn ended<T: DeserializeOwned>(&self) -> Result<Option<T>, PathError> {
-        self.refresh_directory();
         read_sealed_json(&self.path.join("ended.json"))
     }
 
@@ -210,6 +221,7 @@ impl JobFolder {
     }
 
     pub fn beats(&self) -> Option<String> {
+        self.refresh_directory();
         self.count_in("beat")
     }
 
@@ -225,7 +237,6 @@ impl JobFolder {
 
     /// `None` also while it is being written.
     fn count_in(&self, name: &str) -> Option<String> {
-        self.refresh_directory();
         read_text(self.path.join(name)).ok().filter(|count| !count.is_empty())
     }
 

@@ -30,6 +30,7 @@ pub async fn wait_for_drain(attempt: &JobAttempt<'_>) -> Option<JobEnd> {
         return None;
     }
     while Instant::now() < deadline && !attempt.lease.stop.is_hard_requested() {
+        let _ = attempt.folder.list();
         // A broken file is reported by what follows the attempt.
         if let Ok(Some(ended)) = attempt.folder.ended() {
             return Some(ended);

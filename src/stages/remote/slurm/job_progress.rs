@@ -1,5 +1,6 @@
 //! What a job writes into its folder, read again and again. An error of the filesystem is no news of the job: a network's passes.
 
+use std::ffi::OsStr;
 use std::time::Duration;
 
 use tokio::task::spawn_blocking;
@@ -72,10 +73,15 @@ impl ProgressReader {
 }
 
 fn read(folder: &JobFolder, from: u64) -> Result<(JobProgress, u64), PathError> {
+    // A job that waits costs a shared filesystem one listing.
+    let names = folder.list()?;
+    let has = |name: &str| names.contains(OsStr::new(name));
     // Its end before its events: they were written first, so none comes after these.
-    let ended = folder.ended()?;
-    let (lines, offset) = folder.read_event_lines(from)?;
-    Ok((JobProgress { ended, lines, claimant: folder.claimant()?, heartbeat: folder.heartbeat() }, offset))
+    let ended = if has("ended.json") { folder.ended()? } else { None };
+    let (lines, offset) = if has("events") { folder.read_event_lines(from)? } else { (Vec::new(), from) };
+    let claimant = if has("claim") { folder.claimant()? } else { None };
+    let heartbeat = if has("alive") { folder.heartbeat() } else { None };
+    Ok((JobProgress { ended, lines, claimant, heartbeat }, offset))
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::commands::{CancelCommand, QueueView, at_clusters, cancel, environment, folder_problem, has_many_clusters};
 use super::context::SlurmContext;
 use super::heartbeat::JobHeartbeat;
-use super::job_attempt::{FOLDER_POLL_INTERVAL, JobAttempt};
+use super::job_attempt::{JobAttempt, folder_poll_interval};
 use super::job_existence::JobExistence;
 use super::job_files::{place, write_job_spec};
 use super::job_progress::{FolderLook, JobProgress, ProgressReader};
@@ -195,7 +195,7 @@ impl JobAttempt<'_> {
             tokio::select! {
                 biased;
                 () = self.lease.stop.requested() => return self.stop(service, &queue).await,
-                () = sleep(FOLDER_POLL_INTERVAL) => {}
+                () = sleep(folder_poll_interval(self.cluster.queue.subscribers())) => {}
             }
         }
     }
@@ -276,6 +276,7 @@ impl JobAttempt<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::job_attempt::FOLDER_POLL_INTERVAL;
     use super::super::job_protocol::{FolderSize, JobEnd};
     use super::super::stand_in::StandIn;
     use super::*;

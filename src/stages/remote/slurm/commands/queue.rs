@@ -95,6 +95,11 @@ impl JobQueue {
         receiver
     }
 
+    /// How many listen.
+    pub fn subscribers(&self) -> usize {
+        self.shared.sender.receiver_count()
+    }
+
     /// A subscriber waits for the next answer: query as soon as possible.
     pub fn poll_soon(&self) {
         self.shared.hurry.notify_one();
