@@ -102,7 +102,9 @@ fn conc_the_second_run_waits_says_so_and_finds_everything_done() {
 
 #[test]
 fn a_hangup_does_not_end_a_run_that_ignores_it() {
-    let world = World::with("stages: { it: { shell: 'touch $W/began; while [ ! -e $W/gate ]; do sleep 0.05; done; echo x > out' } }");
+    let world = World::with(
+        "stages: { it: { shell: 'touch $W/began; while [ ! -e $W/gate ]; do sleep 0.05; done; echo x > out' } }",
+    );
     let mut nohup = Command::new("sh");
     nohup.args(["-c", "trap '' HUP; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_regatta"), "run", "m"]);
     nohup.current_dir(world.path("")).env("W", world.path("")).env_remove("REGATTA_HOME").stdin(Stdio::null());

@@ -207,7 +207,7 @@ impl TaskExecutor for LosesMachines {
     }
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn a_server_whose_node_is_lost_before_it_is_up_is_submitted_again() {
     let run_with = async |losses: u32| {
         let host = Some(r#"{"slurm": {"resubmit": 2}}"#.to_owned());

@@ -77,7 +77,8 @@ impl StopSignals {
     fn install(&self) -> io::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
         // A command that `nohup` started is to outlive its terminal.
-        let is_hangup_ignored = ignored_signals().is_some_and(|mask| mask & 1 << (SignalKind::hangup().as_raw_value() - 1) != 0);
+        let is_hangup_ignored =
+            ignored_signals().is_some_and(|mask| mask & (1 << (SignalKind::hangup().as_raw_value() - 1)) != 0);
         let (int, term, hup) = {
             let _inside = runtime.enter();
             let hangup = || signal(SignalKind::hangup());

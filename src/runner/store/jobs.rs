@@ -192,7 +192,9 @@ impl JobFolder {
     /// # Errors
     /// The folder is there and cannot be listed.
     pub fn list(&self) -> Result<BTreeSet<OsString>, PathError> {
-        let read = || fs::read_dir(&self.path)?.map(|item| item.map(|item| item.file_name())).collect();
+        let read = || -> io::Result<BTreeSet<OsString>> {
+            fs::read_dir(&self.path)?.map(|item| item.map(|item| item.file_name())).collect()
+        };
         match read() {
             Err(error) if is_absence(&error) => Ok(BTreeSet::new()),
             read => read.at("list", &self.path),

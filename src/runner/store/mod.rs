@@ -86,12 +86,12 @@ pub use gc::{Garbage, garbage, remove, unfinished, unfinished_plans};
 pub use home::{StateFolder, is_output_elsewhere};
 pub use incoming::{Incoming, PartialFile, free_bytes};
 pub use jobs::{JobFolder, JobOwner, abandoned, left_running, superseded};
-pub use line_file::LineFile;
 pub use journal::{
     Journal, ReadJournal, ended_well, fold_journal, last_run, name_run, read_journal, readable_runs, runs,
 };
 pub use key::{KEY_VERSION, TaskKey};
 pub use latest::Latest;
+pub use line_file::LineFile;
 pub use lock::{LockAttempt, LockHolder, ProjectLock, has_no_locks};
 pub use named_file::{append_named, copy_named, write_named};
 pub use output_cache::{FinishedOutput, Lookup, OutputCache, Resumes};

@@ -14,10 +14,10 @@ use super::batch_script;
 use super::commands::{Submission, SubmitOutcome, ranges, submit};
 use super::context::SlurmContext;
 use super::job_attempt::{JobAttempt, submission_command};
-use super::job_existence::JobExistence;
+use super::job_existence::{Enqueued, JobExistence};
 use super::pending_members::{ArrayMember, EnqueueResult};
 use super::submit_until_queued::{
-    Enqueued, FIRST_RETRY_DELAY, FullQueue, LONGEST_RETRY_DELAY, SUBMISSION_DELAY, absent, full_failure, rejection_failure,
+    FIRST_RETRY_DELAY, FullQueue, LONGEST_RETRY_DELAY, SUBMISSION_DELAY, absent, full_failure, rejection_failure,
 };
 use crate::event::{Event, Failure, FailureKind};
 use crate::runner::BatchSlot;
@@ -111,7 +111,13 @@ struct ArraySubmission {
 impl ArraySubmission {
     fn new(cluster: SlurmContext, mut members: Vec<ArrayMember>) -> Self {
         members.sort_by_key(ArrayMember::element);
-        Self { cluster, pending_members: members, piece: usize::MAX, full: FullQueue::default(), last_message: String::new() }
+        Self {
+            cluster,
+            pending_members: members,
+            piece: usize::MAX,
+            full: FullQueue::default(),
+            last_message: String::new(),
+        }
     }
 
     async fn submit(mut self) {

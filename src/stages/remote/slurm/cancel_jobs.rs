@@ -9,8 +9,9 @@ use super::cancel_batch::unfinished_numbers;
 use super::commands::{CancelCommand, CancelError, Environment, QueueView, at_clusters, cancel, environment};
 use super::context::SlurmContext;
 use super::job_attempt::JobAttempt;
+use super::job_existence::Enqueued;
 use super::job_protocol::{JobEnd, JobSpec};
-use super::submit_until_queued::{Enqueued, SUBMISSION_DELAY};
+use super::submit_until_queued::SUBMISSION_DELAY;
 use crate::runner::store::{JobFolder, PathError};
 
 /// How long a server may take to drain.

@@ -205,7 +205,7 @@ async fn watch(
     event_writer: &JobEventWriter,
 ) -> std::convert::Infallible {
     let service = spec.task.lifetime == Lifetime::Service;
-    let mut beats = (folder.beats(), tokio::time::Instant::now());
+    let mut beats = (folder.beats(), Instant::now());
     loop {
         tokio::select! {
             _ = signals.near.recv() => {
@@ -224,7 +224,7 @@ async fn watch(
                 if service {
                     let now = folder.beats();
                     if now != beats.0 {
-                        beats = (now, tokio::time::Instant::now());
+                        beats = (now, Instant::now());
                     } else if beats.1.elapsed() > ORPHANED_SERVER_TIMEOUT {
                         stop.request();
                     }

@@ -8,8 +8,7 @@ use std::sync::Arc;
 use tokio::sync::{oneshot, watch};
 
 use super::commands::{QueueView, SlurmJob, Submission};
-use super::job_existence::JobExistence;
-use super::submit_until_queued::Enqueued;
+use super::job_existence::{Enqueued, JobExistence};
 use crate::event::{Event, Failure, Stop, TaskId};
 use crate::runner::store::JobFolder;
 use crate::spec::TimeSpan;

@@ -91,7 +91,7 @@ impl QueueInterpreter {
         if claimant.is_some() {
             self.claimed.get_or_insert(now);
         }
-        let Some(job) = pick(entries, claimant) else { 
+        let Some(job) = pick(entries, claimant) else {
             self.missing_views += u64::from(fresh);
             return self.missing(view, claimant, is_alive, now);
         };
@@ -129,13 +129,7 @@ impl QueueInterpreter {
         QueueObservation::Notify(text)
     }
 
-    fn missing(
-        &mut self,
-        view: &QueueView,
-        claimant: Option<&str>,
-        is_alive: bool,
-        now: Instant,
-    ) -> QueueObservation {
+    fn missing(&mut self, view: &QueueView, claimant: Option<&str>, is_alive: bool, now: Instant) -> QueueObservation {
         // Seen before it was submitted: no evidence.
         if view.at.is_none_or(|at| at < self.since) {
             self.missing_views = 0;
@@ -146,7 +140,9 @@ impl QueueInterpreter {
         }
         let job = claimant.map_or_else(|| "its job".to_owned(), |number| format!("its job {number}"));
         if is_alive {
-            let text = format!("the queue does not show {job}, which still sends heartbeats: it is followed without the queue");
+            let text = format!(
+                "the queue does not show {job}, which still sends heartbeats: it is followed without the queue"
+            );
             return self.once("missing", text);
         }
         lost(
@@ -418,7 +414,8 @@ mod tests {
     fn one_view_is_no_proof_that_a_job_is_missing() {
         let mut queue = Queue::new(None);
         queue.shows(1, &[], Some("7"));
-        let view = QueueView { seen: queue.seen, at: Some(queue.begun + Duration::from_secs(1)), ..QueueView::default() };
+        let view =
+            QueueView { seen: queue.seen, at: Some(queue.begun + Duration::from_secs(1)), ..QueueView::default() };
         let later = queue.begun + Duration::from_mins(5);
         assert!(matches!(queue.queue.observe(&view, &it(), Some("7"), false, later), QueueObservation::Wait(_)));
         assert_eq!(over(queue.shows(301, &[], Some("7"))).0, FailureKind::Lost);

@@ -12,14 +12,14 @@ use super::commands::{CancelCommand, QueueView, at_clusters, cancel, environment
 use super::context::SlurmContext;
 use super::heartbeat::JobHeartbeat;
 use super::job_attempt::{JobAttempt, folder_poll_interval};
-use super::job_existence::JobExistence;
+use super::job_existence::{Enqueued, JobExistence};
 use super::job_files::{place, write_job_spec};
 use super::job_progress::{FolderLook, JobProgress, ProgressReader};
 use super::job_protocol::{JobEvent, JobSpec};
 use super::node_address::reachable;
 use super::node_resources::OnNode;
 use super::queue_interpreter::{QueueInterpreter, QueueObservation, duplicate_jobs};
-use super::submit_until_queued::{Enqueued, until_submitted};
+use super::submit_until_queued::until_submitted;
 use super::{array, cancel_jobs};
 use crate::event::{Done, Endpoint, Failure, FailureKind};
 use crate::manifest::model::Slurm;
@@ -314,13 +314,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_server_hears_from_its_run_while_its_address_is_looked_up() {
         // The look-up takes as long as the run has been heard for.
-        let scontrol = r#"until [ "$(cat "$W/state/jobs/0123-0/beat")" = 4 ]; do sleep 0.01; done"#;
+        let scontrol = r#"until [ "0$(cat "$W/state/jobs/0123-0/beat")" -ge 4 ]; do sleep 0.01; done"#;
         let slurm = StandIn::new(&[("scontrol", scontrol)]);
         let lease = slurm.lease(Lifetime::Service);
         let mut attempt = slurm.attempt(&lease, Slurm::default()).await;
         let folder = attempt.folder.clone();
         folder.claim("7").unwrap();
-        let endpoint = Endpoint { host: "no-such-node.invalid".to_owned(), grpc: 1, http: None, metrics: None, name: None };
+        let endpoint = Endpoint { host: "127.0.0.1".to_owned(), grpc: 1, http: None, metrics: None, name: None };
         let mut line = serde_json::to_vec(&JobEvent::Ready(vec![endpoint])).unwrap();
         line.push(b'\n');
         folder.open_events_file().unwrap().append(&line).unwrap();
@@ -330,7 +330,7 @@ mod tests {
             while slurm.calls("scontrol").is_empty() {
                 tokio::task::yield_now().await;
             }
-            while folder.beats().as_deref() != Some("4") {
+            while folder.beats().and_then(|beats| beats.parse().ok()).unwrap_or(0) < 4 {
                 tokio::time::advance(Duration::from_secs(1)).await;
             }
             receiver.await.unwrap();

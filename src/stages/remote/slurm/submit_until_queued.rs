@@ -6,7 +6,7 @@ use tokio::time::{Instant, sleep};
 
 use super::commands::{QueueView, Submission, SubmitOutcome, submit};
 use super::job_attempt::{JobAttempt, submission_command};
-use super::job_existence::JobExistence;
+use super::job_existence::{Enqueued, JobExistence};
 use crate::event::{Failure, FailureKind};
 use crate::spec::TimeSpan;
 
@@ -17,18 +17,6 @@ pub const LONGEST_RETRY_DELAY: Duration = Duration::from_mins(1);
 
 /// A submission without an answer may still be on its way into the queue when the queue is searched for it.
 pub const SUBMISSION_DELAY: Duration = Duration::from_secs(3);
-
-/// What became of it until it was in the queue, or a stop was requested.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Enqueued {
-    InQueue,
-    /// A stop was requested, and all submissions were answered.
-    Stopped,
-    /// The same, without the answer to one: its job may be there, or appear yet.
-    Unanswered,
-    /// The same, while `sbatch` was at it: its job may appear at any time.
-    UnderWay,
-}
 
 /// Submits until there is a job.
 pub async fn until_submitted(
@@ -140,16 +128,6 @@ pub fn absent(why: String) -> Failure {
         .hint("`host: slurm` needs Slurm's own programs: start Regatta on a node of the cluster that can submit")
 }
 
-impl Enqueued {
-    /// At a stop request between two submissions.
-    pub const fn of_stop(known: JobExistence) -> Self {
-        match known {
-            JobExistence::Absent => Self::Stopped,
-            JobExistence::Unknown => Self::Unanswered,
-        }
-    }
-}
-
 /// Looks for the job by its name until the queue has answered: it must be missing twice, some time apart.
 async fn is_there(attempt: &JobAttempt<'_>) -> bool {
     let mut view = attempt.view.clone();
@@ -188,11 +166,16 @@ mod tests {
     use crate::plan::Lifetime;
 
     /// It answers once there is a file `gate`.
-    const SLOW: &str = r#"touch "$W/asked"; while [ ! -e "$W/gate" ]; do sleep 0.01; done; echo RUNNING > "$W/job"; echo 7"#;
+    const SLOW: &str =
+        r#"touch "$W/asked"; while [ ! -e "$W/gate" ]; do sleep 0.01; done; echo RUNNING > "$W/job"; echo 7"#;
 
     async fn until_exists(path: std::path::PathBuf) {
         // Not by the runtime's clock, which stands still while a program runs.
-        let exists = move || while !path.exists() { std::thread::sleep(Duration::from_millis(5)) };
+        let exists = move || {
+            while !path.exists() {
+                std::thread::sleep(Duration::from_millis(5))
+            }
+        };
         tokio::task::spawn_blocking(exists).await.unwrap();
     }
 
@@ -233,14 +216,19 @@ mod tests {
         let slurm = StandIn::new(&[("sbatch", SLOW)]);
         let lease = slurm.lease(Lifetime::Step);
         let mut attempt = slurm.attempt(&lease, Slurm::default()).await;
+        let folder = attempt.folder.clone();
         let stop = async {
             until_exists(slurm.path("asked")).await;
             slurm.stop.now();
+            while !folder.is_cancelled() {
+                tokio::task::yield_now().await;
+            }
+            // The runtime's clock stands still until it ends.
+            std::fs::write(slurm.path("gate"), "").unwrap();
         };
         let (ended, ()) = tokio::join!(attempt.go(false, None, None), stop);
         assert_eq!(ended.unwrap_err().what, "stopped; its job may still be there");
-        assert!(attempt.folder.is_cancelled() && !attempt.settled.into_inner());
-        std::fs::write(slurm.path("gate"), "").unwrap();
+        assert!(!attempt.settled.into_inner());
     }
 
     #[tokio::test(start_paused = true)]

@@ -142,7 +142,8 @@ mod tests {
 
     #[test]
     fn a_persons_defaults_hide_no_job() {
-        let env = ["SQUEUE_PARTITION", "SCANCEL_STATE", "SBATCH_QOS", "PATH"].map(|name| (name.into(), "x".into()));
+        let env: [(OsString, OsString); 4] =
+            ["SQUEUE_PARTITION", "SCANCEL_STATE", "SBATCH_QOS", "PATH"].map(|name| (name.into(), "x".into()));
         let left = |program| {
             let (_, env) = query_environment(program, env.clone().into());
             env.into_keys().map(|name| name.into_string().unwrap()).collect::<Vec<_>>()

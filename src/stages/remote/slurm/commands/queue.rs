@@ -114,12 +114,8 @@ impl Shared {
             let seen = see(environments).await;
             self.sender.send_modify(|view| match seen {
                 Ok(jobs) => {
-                    *view = QueueView {
-                        seen: view.seen + 1,
-                        at: Some(at),
-                        jobs: Arc::new(jobs),
-                        ..QueueView::default()
-                    };
+                    *view =
+                        QueueView { seen: view.seen + 1, at: Some(at), jobs: Arc::new(jobs), ..QueueView::default() };
                 }
                 Err(complaint) => {
                     view.silent += 1;
