@@ -11,6 +11,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::app::output::print_error;
 use crate::cli::CliExit;
 use crate::event::{Event, Stop};
+use crate::files::read_text;
 
 /// The requests to stop (SIGINT, SIGTERM, SIGHUP) of one command, for all its runs: one that comes between two of them, or while the
 /// next one is prepared, ends that.
@@ -122,7 +123,7 @@ impl StopSignals {
 
 /// The signals that this process ignores, as the kernel shows them: bit 0 is number 1.
 fn ignored_signals() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let status = read_text("/proc/self/status").ok()?;
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"))?;
     u64::from_str_radix(mask.trim(), 16).ok()
 }

@@ -15,6 +15,7 @@ use super::job_attempt::JobAttempt;
 use super::job_files::write_job_spec;
 use super::node_resources::OnNode;
 use crate::event::{Event, Stop, TaskId};
+use crate::files::read_text;
 use crate::manifest::model::Slurm;
 use crate::plan::{ActionKind, Lifetime, Task};
 use crate::runner::store::JobFolder;
@@ -54,7 +55,7 @@ impl StandIn {
 
     /// The calls of one program.
     pub fn calls(&self, program: &str) -> Vec<String> {
-        let calls = fs::read_to_string(self.path("calls")).unwrap_or_default();
+        let calls = read_text(self.path("calls")).unwrap_or_default();
         calls.lines().filter(|line| line.split(' ').next() == Some(program)).map(str::to_owned).collect()
     }
 
