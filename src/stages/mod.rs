@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::event::{Done, Failure, RunId};
+use crate::event::{Done, Failure, FailureKind, RunId};
 use crate::files::Digest;
 use crate::manifest::model::{Action, HostOn};
 use crate::plan::{ActionKind, Task, read_action};
@@ -250,6 +250,13 @@ impl StageExecutor {
         };
         let mut context = TaskContext::new(lease, &self.home, &self.run)?;
         context.slurm_container = slurm_container.or(pyxis);
+        if context.slurm_container.is_some() {
+            let Lease { project, out, .. } = &context.lease;
+            let problem = [project, out].into_iter().find_map(|path| container::mount_problem(path, true));
+            if let Some(problem) = problem {
+                return Err(Failure::new(FailureKind::Refused, problem));
+            }
+        }
         if !is_pyxis {
             context.place = Box::pin(container::TaskContainer::of(&context.lease, &context.mark, &self.images)).await?;
         }

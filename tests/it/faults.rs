@@ -2,7 +2,7 @@
 //! wrote, daemons, edits while a stage runs, a full disk, commands and inputs that go and come back.
 
 use std::fs;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use crate::world::{Ended, World, alive_with, signal, until};
 
@@ -98,6 +98,22 @@ fn conc_the_second_run_waits_says_so_and_finds_everything_done() {
     assert_eq!(Ended::of(second).code, 0);
     assert_eq!(world.count("count"), 1, "a ran once");
     assert_eq!(world.read("latest/b/out"), "half\nwhole\n");
+}
+
+#[test]
+fn a_hangup_does_not_end_a_run_that_ignores_it() {
+    let world = World::with(
+        "stages: { it: { shell: 'touch $W/began; while [ ! -e $W/gate ]; do sleep 0.05; done; echo x > out' } }",
+    );
+    let mut nohup = Command::new("sh");
+    nohup.args(["-c", "trap '' HUP; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_regatta"), "run", "m"]);
+    nohup.current_dir(world.path("")).env("W", world.path("")).env_remove("REGATTA_HOME").stdin(Stdio::null());
+    let run = nohup.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    world.await_file("began");
+    signal(&run, "HUP");
+    world.file("gate", "");
+    assert_eq!(Ended::of(run).code, 0);
+    world.good(&["history"]);
 }
 
 #[test]

@@ -189,6 +189,39 @@ async fn a_key_that_was_being_computed_when_the_server_was_lowered_is_computed_a
     assert_eq!((records.len(), servers.len()), (2, 1), "both ran on the server with the lower number");
 }
 
+/// A server whose first machines are lost before it is up.
+struct LosesMachines {
+    starts: AtomicU32,
+    losses: u32,
+}
+
+impl TaskExecutor for LosesMachines {
+    async fn perform(&self, mut lease: Lease) -> Result<Done, Failure> {
+        let Some(ready) = lease.ready.take() else { return Ok(Done::default()) };
+        if self.starts.fetch_add(1, Ordering::Relaxed) < self.losses {
+            return Err(Failure::new(FailureKind::Lost, "its job 1 lost its node"));
+        }
+        ready.send(vec![endpoint()]).expect("the run waits for it");
+        lease.stop.requested().await;
+        Ok(Done::default())
+    }
+}
+
+#[tokio::test]
+async fn a_server_whose_node_is_lost_before_it_is_up_is_submitted_again() {
+    let run_with = async |losses: u32| {
+        let host = Some(r#"{"slurm": {"resubmit": 2}}"#.to_owned());
+        let server = Task { lifetime: Lifetime::Service, host, ..task("server") };
+        let step = Task { needs: vec![Need { task: 0, data: true }], ..task("step") };
+        let executor = LosesMachines { starts: AtomicU32::new(0), losses };
+        run_tasks(&World::new(), vec![server, step], 1, executor).await
+    };
+    let summary = run_with(2).await;
+    assert_eq!((summary.tally.ran, summary.failures.len()), (1, 0), "{:?}", summary.failures);
+    let summary = run_with(3).await;
+    assert_eq!((summary.tally.ran, summary.failures.len()), (0, 1), "{:?}", summary.failures);
+}
+
 /// A server that ends while `step` waits for its second attempt, which would succeed.
 #[derive(Default)]
 struct EndsDuringPause {

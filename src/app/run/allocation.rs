@@ -126,7 +126,8 @@ pub fn run_in_allocation(folder: &JobFolder, claim: &AttemptClaim) -> Result<Cli
         Ok(exit) => Err(Failure::new(FailureKind::Exit(i32::from(exit.code())), "the run did not end well")),
         Err(_) => Err(Failure::new(FailureKind::Exit(i32::from(CliExit::Failed.code())), "the run could not continue")),
     };
-    claim.end(folder, how).map_err(anyhow::Error::from)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+    runtime.block_on(claim.end(folder, how)).map_err(anyhow::Error::from)?;
     ended
 }
 

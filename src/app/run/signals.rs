@@ -4,12 +4,14 @@ use std::io;
 use std::sync::Arc;
 use std::thread;
 
+use futures_util::future::OptionFuture;
 use parking_lot::Mutex;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::app::console::print_error;
 use crate::cli::CliExit;
 use crate::event::{Event, Stop};
+use crate::files::read_text;
 
 /// The requests to stop (SIGINT, SIGTERM, SIGHUP) of one command, for all its runs: one that comes between two of them, or while the
 /// next one is prepared, ends that.
@@ -75,23 +77,27 @@ impl StopSignals {
 
     fn install(&self) -> io::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
-        let [int, term, hup] = {
+        // A command that `nohup` started is to outlive its terminal.
+        let is_hangup_ignored =
+            ignored_signals().is_some_and(|mask| mask & (1 << (SignalKind::hangup().as_raw_value() - 1)) != 0);
+        let (int, term, hup) = {
             let _inside = runtime.enter();
-            [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()].map(signal)
+            let hangup = || signal(SignalKind::hangup());
+            (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?, (!is_hangup_ignored).then(hangup))
         };
-        let streams = [int?, term?, hup?];
+        let streams = (int, term, hup.transpose()?);
         let signals = self.clone();
         let handle = move || runtime.block_on(signals.handle(streams));
         thread::Builder::new().name("signals".to_owned()).spawn(handle).map(drop)
     }
 
-    async fn handle(self, streams: [Signal; 3]) {
-        let [mut int, mut term, mut hup] = streams;
+    async fn handle(self, streams: (Signal, Signal, Option<Signal>)) {
+        let (mut int, mut term, mut hup) = streams;
         for count in 1.. {
             tokio::select! {
                 _ = int.recv() => {}
                 _ = term.recv() => {}
-                _ = hup.recv() => {}
+                Some(_) = OptionFuture::from(hup.as_mut().map(Signal::recv)) => {}
             }
             self.act(count);
         }
@@ -113,6 +119,13 @@ impl StopSignals {
             _ => exit_interrupted(),
         }
     }
+}
+
+/// The signals that this process ignores, as the kernel shows them: bit 0 is number 1.
+fn ignored_signals() -> Option<u64> {
+    let status = read_text("/proc/self/status").ok()?;
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"))?;
+    u64::from_str_radix(mask.trim(), 16).ok()
 }
 
 /// Stops starting, and ends what runs.

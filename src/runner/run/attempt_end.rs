@@ -149,8 +149,11 @@ impl<W: TaskExecutor> Runner<W> {
         let is_stopping = self.schedule.state(ix) == ScheduleState::Stopping || self.stop.is_requested();
         match result {
             Err(mut failure) if !is_stopping => {
-                let again = !self.is_announced(ix)
-                    && (self.lower(ix, running.attempt, &mut failure) || self.restarts(ix, running.attempt, &failure));
+                let lost = self.restarts_elsewhere(ix, &failure);
+                let again = lost.is_some()
+                    || !self.is_announced(ix)
+                        && (self.lower(ix, running.attempt, &mut failure)
+                            || self.restarts(ix, running.attempt, &failure));
                 for dependent in self.schedule.running_dependents(ix) {
                     self.stopped_by_server.insert(dependent, ix);
                     if again {
@@ -160,7 +163,10 @@ impl<W: TaskExecutor> Runner<W> {
                         step.stop.request_with_reason(format!("{}: {}", task.id, failure.what));
                     }
                 }
-                if again {
+                if let Some(text) = lost {
+                    (self.emit)(Event::Notice { task: Some(task.id.clone()), text });
+                    self.submit_again(ix, *failure);
+                } else if again {
                     self.retry_rekeyed(ix, running, *failure, seconds);
                 } else {
                     self.fail(ix, running.attempt, *failure, seconds);

@@ -31,6 +31,20 @@ impl<W: TaskExecutor> Runner<W> {
             && !self.schedule.is_halted()
     }
 
+    /// A message where a server that was not up yet is started again, because its machine was lost.
+    pub(super) fn restarts_elsewhere(&mut self, ix: TaskIndex, failure: &Failure) -> Option<String> {
+        let is_starting = self.schedule.state(ix) == ScheduleState::Starting && !self.schedule.carries_a_service(ix);
+        if failure.kind != FailureKind::Lost || !is_starting {
+            return None;
+        }
+        self.repeat_reason(ix, failure)
+    }
+
+    /// Starts such a server again. It is none of the tries of its rule.
+    pub(super) fn submit_again(&self, ix: TaskIndex, failure: Failure) {
+        let _ = self.send.send(RunnerMessage::RekeyDue(ix, Box::new(failure)));
+    }
+
     /// Why an attempt is repeated, if its failure is not caused by the task itself: an input changed under it, or its machine was lost.
     pub(super) fn repeat_reason(&mut self, ix: TaskIndex, failure: &Failure) -> Option<String> {
         if self.schedule.is_halted() {

@@ -20,6 +20,8 @@
 //! writing does so in a folder that is not read any more. The folder is removed when its attempt has been judged; one that is
 //! there belongs to an attempt whose end no run has seen.
 
+use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
@@ -28,10 +30,11 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::durable::{PathError, WithPath as _, create_folder, discard, discard_aside, is_there, items_in, replace};
+use super::line_file::LineFile;
 use super::sealed_json::{read_sealed_json, replace_sealed_json, sealed_json};
 use super::{ArrayFiles, StateFolder};
 use crate::event::TaskId;
-use crate::files::{Digest, read_text};
+use crate::files::{Digest, is_absence, read_text};
 use crate::plan::Lifetime;
 
 /// One attempt's folder. Making this touches nothing on disk.
@@ -142,35 +145,64 @@ impl JobFolder {
 
     /// The number of the job that works on it. `None` also while the claim is not whole: a reader that took the empty file for
     /// another job's claim would cancel the job that is just writing it.
-    pub fn claimant(&self) -> Option<String> {
-        read_sealed_json(&self.path.join("claim")).ok().flatten()
+    ///
+    /// # Errors
+    /// The system cannot read it now: a job may work on it.
+    pub fn claimant(&self) -> Result<Option<String>, PathError> {
+        match read_sealed_json(&self.path.join("claim")) {
+            Err(error) if error.is_of_system() => Err(error),
+            read => Ok(read.ok().flatten()),
+        }
+    }
+
+    /// A job works on it, or did; also where its claim is not whole, or cannot be read now.
+    pub fn is_claimed(&self) -> bool {
+        !matches!(self.path.join("claim").try_exists(), Ok(false))
     }
 
     /// Opens the file of events for writing.
-    pub fn open_events_file(&self) -> Result<File, PathError> {
-        let path = self.path.join("events");
-        OpenOptions::new().create(true).append(true).open(&path).at("open", &path)
+    pub fn open_events_file(&self) -> Result<LineFile, PathError> {
+        LineFile::open(&self.path.join("events"), 0)
     }
 
     /// Whole lines from `from` on, and where the next ones will begin.
-    pub fn read_event_lines(&self, from: u64) -> (Vec<String>, u64) {
-        self.refresh_directory();
+    ///
+    /// # Errors
+    /// The file is there and cannot be read.
+    pub fn read_event_lines(&self, from: u64) -> Result<(Vec<String>, u64), PathError> {
+        let path = self.path.join("events");
         let read = || -> io::Result<Vec<u8>> {
-            let mut file = File::open(self.path.join("events"))?;
+            let mut file = File::open(&path)?;
             file.seek(SeekFrom::Start(from))?;
             let mut bytes = Vec::new();
             file.read_to_end(&mut bytes)?;
             Ok(bytes)
         };
-        let bytes = read().unwrap_or_default();
+        let bytes = match read() {
+            Err(error) if is_absence(&error) => Vec::new(),
+            read => read.at("read", &path)?,
+        };
         let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         let text = String::from_utf8_lossy(&bytes[..whole]);
-        (text.lines().map(str::to_owned).collect(), from + whole as u64)
+        Ok((text.lines().map(str::to_owned).collect(), from + whole as u64))
     }
 
-    /// On a filesystem of the network a file that another machine made is often seen only after its folder was listed.
+    /// The names in it. On a filesystem of the network a file that another machine made is often seen only after its folder was listed.
+    ///
+    /// # Errors
+    /// The folder is there and cannot be listed.
+    pub fn list(&self) -> Result<BTreeSet<OsString>, PathError> {
+        let read = || -> io::Result<BTreeSet<OsString>> {
+            fs::read_dir(&self.path)?.map(|item| item.map(|item| item.file_name())).collect()
+        };
+        match read() {
+            Err(error) if is_absence(&error) => Ok(BTreeSet::new()),
+            read => read.at("list", &self.path),
+        }
+    }
+
     fn refresh_directory(&self) {
-        let _ = fs::read_dir(&self.path).map(Iterator::count);
+        let _ = self.list();
     }
 
     pub fn end(&self, how: &impl Serialize) -> Result<(), PathError> {
@@ -182,7 +214,6 @@ impl JobFolder {
     /// # Errors
     /// `ended.json` is there and cannot be read.
     pub fn ended<T: DeserializeOwned>(&self) -> Result<Option<T>, PathError> {
-        self.refresh_directory();
         read_sealed_json(&self.path.join("ended.json"))
     }
 
@@ -192,6 +223,7 @@ impl JobFolder {
     }
 
     pub fn beats(&self) -> Option<String> {
+        self.refresh_directory();
         self.count_in("beat")
     }
 
@@ -207,7 +239,6 @@ impl JobFolder {
 
     /// `None` also while it is being written.
     fn count_in(&self, name: &str) -> Option<String> {
-        self.refresh_directory();
         read_text(self.path.join(name)).ok().filter(|count| !count.is_empty())
     }
 
@@ -413,7 +444,7 @@ mod tests {
                 match name {
                     "number" => assert_eq!(job.number(), None, "{shown}"),
                     "claim" => {
-                        assert_eq!(job.claimant(), None, "{shown}");
+                        assert_eq!(job.claimant().unwrap(), None, "{shown}");
                         assert!(!job.claim("4712").unwrap(), "it is taken all the same");
                     }
                     _ => {
@@ -431,7 +462,7 @@ mod tests {
                 }
             }
             fs::write(&path, whole).unwrap();
-            assert_eq!((job.number().as_deref(), job.claimant().as_deref()), (Some("4711"), Some("4711_3")));
+            assert_eq!((job.number().as_deref(), job.claimant().unwrap().as_deref()), (Some("4711"), Some("4711_3")));
             assert_eq!(left_running(&home, &task, &key).unwrap(), Some(out.clone()));
             assert_eq!(job.ended::<serde_json::Value>().unwrap(), Some(json!({ "code": 0 })));
         }
@@ -462,7 +493,7 @@ mod tests {
         assert!(job.claim("7").unwrap());
         assert!(!job.claim("8").unwrap(), "nor does a job that was put into the queue again");
         assert!(!job.claim("7").unwrap());
-        assert_eq!(job.claimant().as_deref(), Some("7"));
+        assert_eq!(job.claimant().unwrap().as_deref(), Some("7"));
     }
 
     #[test]
@@ -474,7 +505,7 @@ mod tests {
         let whole = fs::read(&claim).unwrap();
         for length in 0..whole.len() {
             fs::write(&claim, &whole[..length]).unwrap();
-            assert_eq!(job.claimant(), None, "after {length} bytes");
+            assert_eq!(job.claimant().unwrap(), None, "after {length} bytes");
             assert!(!job.claim("12_8").unwrap(), "it is taken all the same");
         }
     }
@@ -483,12 +514,12 @@ mod tests {
     fn only_complete_lines_are_read_and_each_once() {
         let folder = tempfile::tempdir().unwrap();
         let job = JobFolder::at(folder.path());
-        assert_eq!(job.read_event_lines(0), (vec![], 0));
+        assert_eq!(job.read_event_lines(0).unwrap(), (vec![], 0));
         let mut teller = job.open_events_file().unwrap();
-        teller.write_all(b"one\ntw").unwrap();
-        let (lines, at) = job.read_event_lines(0);
+        teller.append(b"one\ntw").unwrap();
+        let (lines, at) = job.read_event_lines(0).unwrap();
         assert_eq!((lines, at), (vec!["one".to_owned()], 4));
-        teller.write_all(b"o\n").unwrap();
-        assert_eq!(job.read_event_lines(at), (vec!["two".to_owned()], 8));
+        teller.append(b"o\n").unwrap();
+        assert_eq!(job.read_event_lines(at).unwrap(), (vec!["two".to_owned()], 8));
     }
 }

@@ -8,7 +8,7 @@ use super::durable::{PathError, WithPath as _};
 
 /// Open for appending.
 #[derive(Debug)]
-pub(super) struct LineFile {
+pub struct LineFile {
     file: File,
     path: PathBuf,
     /// Up to the end of the last whole line.
@@ -28,7 +28,7 @@ impl LineFile {
     }
 
     /// By one write.
-    pub(super) fn append(&mut self, lines: &[u8]) -> Result<(), PathError> {
+    pub fn append(&mut self, lines: &[u8]) -> Result<(), PathError> {
         self.append_by(lines, |mut file, lines| file.write_all(lines))
     }
 
@@ -42,12 +42,12 @@ impl LineFile {
         Ok(())
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// To be synced without holding this one.
-    pub(super) fn try_clone(&self) -> Result<File, PathError> {
+    pub fn try_clone(&self) -> Result<File, PathError> {
         self.file.try_clone().at("sync", &self.path)
     }
 }

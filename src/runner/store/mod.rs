@@ -91,6 +91,7 @@ pub use journal::{
 };
 pub use key::{KEY_VERSION, TaskKey};
 pub use latest::Latest;
+pub use line_file::LineFile;
 pub use lock::{LockAttempt, LockHolder, ProjectLock, has_no_locks};
 pub use named_file::{append_named, copy_named, write_named};
 pub use output_cache::{FinishedOutput, Lookup, OutputCache, Resumes};

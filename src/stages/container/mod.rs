@@ -26,7 +26,7 @@ use crate::runner::{Lease, OpenFact};
 pub use exit_meaning::{inner_exit, meaning};
 pub use images::{FoundImage, Images, engine, engine_problem, image_id, inspect_image, no_program};
 pub use run::{ContainerRunError, emit_removal, refuse_taken, remove, run, run_engine_ignoring_output};
-pub use wrap::{ContainerView, WrappedEngine, wrap_in};
+pub use wrap::{ContainerView, WrappedEngine, mount_problem, wrap_in};
 
 /// How long `docker stop` waits until it kills, seconds: what a process outside of a container is given, too.
 const STOP_AFTER: u32 = 5;

@@ -70,7 +70,7 @@ pub fn wrap_in(container: &ContainerSpec, view: &ContainerView<'_>) -> Result<Wr
         container.user = user(container.engine);
     }
     let mut sees = ContainerAccess {
-        mounts: mounts(view, &container.mounts)?,
+        mounts: mounts(view, container.engine, &container.mounts)?,
         gpus: view.gpus.to_vec(),
         dir: Some(view.dir.display().to_string()),
         stop_after: STOP_AFTER,
@@ -109,7 +109,7 @@ fn user(engine: ContainerEngine) -> Option<String> {
 }
 
 /// The project, what lies outside of it, and the output folder, each at its own path. `given` are those of the manifest.
-fn mounts(view: &ContainerView<'_>, given: &[String]) -> Result<Vec<String>, Failure> {
+fn mounts(view: &ContainerView<'_>, engine: ContainerEngine, given: &[String]) -> Result<Vec<String>, Failure> {
     let ContainerView { project, state, out, .. } = *view;
     let mut read: Vec<&Path> = vec![project];
     if !state.starts_with(project) {
@@ -132,13 +132,25 @@ fn mounts(view: &ContainerView<'_>, given: &[String]) -> Result<Vec<String>, Fai
     let mut mounts = Vec::with_capacity(read.len() + 1);
     for (path, kind) in read.into_iter().map(|path| (path, ":ro")).chain([(out, "")]) {
         let text = path.display().to_string();
-        if text.contains(':') {
-            let what = format!("{text} cannot be mounted into a container: its name has a colon");
+        if let Some(what) = mount_problem(path, engine == ContainerEngine::Apptainer) {
             return Err(Failure::new(FailureKind::Refused, what));
         }
         mounts.push(format!("{text}:{text}{kind}"));
     }
     Ok(mounts)
+}
+
+/// Why a path cannot be mounted at its own path. `in_list`: several mounts are one argument, as of apptainer and pyxis.
+pub fn mount_problem(path: &Path, in_list: bool) -> Option<String> {
+    let text = path.display().to_string();
+    let sign = if text.contains(':') {
+        "colon"
+    } else if in_list && text.contains(',') {
+        "comma"
+    } else {
+        return None;
+    };
+    Some(format!("{text} cannot be mounted into a container: its name has a {sign}"))
 }
 
 fn is_runtime_variable(name: &str) -> bool {
@@ -162,4 +174,17 @@ fn last_of_each(env: &[(String, Option<OsString>)]) -> Vec<(&String, &Option<OsS
         }
     }
     last
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_with_a_sign_of_the_engines_list_is_refused() {
+        let problem = |path: &str, in_list| mount_problem(Path::new(path), in_list).is_some();
+        assert!(problem("/a:b", false) && problem("/a:b", true));
+        assert!(problem("/a,b", true));
+        assert!(!problem("/a,b", false) && !problem("/ab", true));
+    }
 }

@@ -177,8 +177,8 @@ pub fn job_messages(data: &[u8]) {
     }
     let _ = job.read::<AgentOrders>().map(|orders| orders.iter().for_each(|orders| look_at_task(&orders.task)));
     let _ = job.ended::<AgentMessage>();
-    let (lines, end) = job.read_event_lines(0);
-    assert_eq!(job.read_event_lines(end).0, [""; 0], "each line comes once");
+    let (lines, end) = job.read_event_lines(0).expect("the lines");
+    assert_eq!(job.read_event_lines(end).expect("the lines").0, [""; 0], "each line comes once");
     let mut state = RunState::default();
     for line in lines {
         match serde_json::from_str(&line) {

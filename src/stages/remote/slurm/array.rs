@@ -7,24 +7,23 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
-
 use tokio::sync::oneshot;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::batch_script;
 use super::commands::{Submission, SubmitOutcome, ranges, submit};
 use super::context::SlurmContext;
 use super::job_attempt::{JobAttempt, submission_command};
-use super::job_existence::JobExistence;
+use super::job_existence::{Enqueued, JobExistence};
 use super::pending_members::{ArrayMember, EnqueueResult};
-use super::submit_until_queued::{FIRST_RETRY_DELAY, LONGEST_RETRY_DELAY, SUBMISSION_DELAY, absent, rejection_failure};
+use super::submit_until_queued::{
+    FIRST_RETRY_DELAY, FullQueue, LONGEST_RETRY_DELAY, SUBMISSION_DELAY, absent, full_failure, rejection_failure,
+};
 use crate::event::{Event, Failure, FailureKind};
 use crate::runner::BatchSlot;
 use crate::runner::store::{PathError, WithPath as _};
 
-/// Submits an element, together with the others of its batch. `Ok(false)`: a stop was requested
-/// meanwhile, and it may be there or not.
+/// Submits an element, together with the others of its batch.
 pub async fn until_submitted(
     attempt: &JobAttempt<'_>,
     batch_slot: Option<BatchSlot>,
@@ -56,7 +55,7 @@ pub async fn until_submitted(
         biased;
         enqueued = receiver => enqueued.unwrap_or_else(|_| Err(Failure::new(FailureKind::System, "its array was given up"))),
         // A hurried stop does not wait for a submission that is under way.
-        () = attempt.lease.stop.hard_requested() => Ok(false),
+        () = attempt.lease.stop.hard_requested() => Ok(Enqueued::UnderWay),
     };
     if enqueued.is_err() {
         attempt.mark_ended();
@@ -79,6 +78,7 @@ impl ArrayMember {
             program,
             comment: format!("{} of {}", spec.task.stage, spec.project.display()),
             at_once: spec.slurm.at_once,
+            queue_timeout: spec.slurm.queue_timeout.clone(),
             submission: attempt.submission(),
             view: attempt.view.clone(),
             known,
@@ -104,13 +104,20 @@ struct ArraySubmission {
     pending_members: Vec<ArrayMember>,
     /// As many as one submission may have: fewer than there are if the user's job limit is lower.
     piece: usize,
+    full: FullQueue,
     last_message: String,
 }
 
 impl ArraySubmission {
     fn new(cluster: SlurmContext, mut members: Vec<ArrayMember>) -> Self {
         members.sort_by_key(ArrayMember::element);
-        Self { cluster, pending_members: members, piece: usize::MAX, last_message: String::new() }
+        Self {
+            cluster,
+            pending_members: members,
+            piece: usize::MAX,
+            full: FullQueue::default(),
+            last_message: String::new(),
+        }
     }
 
     async fn submit(mut self) {
@@ -141,9 +148,10 @@ impl ArraySubmission {
                     for member in self.pending_members.drain(..n) {
                         // For display only: the name finds it too.
                         let _ = member.folder.note_number(&format!("{number}_{}", member.element()));
-                        member.reply(Ok(true));
+                        member.reply(Ok(Enqueued::InQueue));
                     }
                     pause = FIRST_RETRY_DELAY;
+                    self.full = FullQueue::default();
                     self.piece = self.piece.saturating_mul(2);
                     continue;
                 }
@@ -156,9 +164,19 @@ impl ArraySubmission {
                 }
                 SubmitOutcome::Unknown(why) => {
                     self.notify_once(&retry_message(&why));
+                    for member in &mut self.pending_members[..n] {
+                        member.known = JobExistence::Unknown;
+                    }
                     perhaps = true;
                 }
-                SubmitOutcome::TooMany(why) | SubmitOutcome::RetryLater(why) => self.notify_once(&retry_message(&why)),
+                SubmitOutcome::TooMany(why) => {
+                    if self.full.is_over(self.pending_members[0].queue_timeout.as_ref()) {
+                        self.forget_script();
+                        return self.all_fail(&full_failure(&why, "array").command(submission_command(&submission)));
+                    }
+                    self.notify_once(&retry_message(&why));
+                }
+                SubmitOutcome::RetryLater(why) => self.notify_once(&retry_message(&why)),
                 SubmitOutcome::Refused(why) => {
                     self.forget_script();
                     return self.all_fail(&rejection_failure(&why, "array").command(submission_command(&submission)));
@@ -186,7 +204,8 @@ impl ArraySubmission {
     /// Removes the elements that are no longer needed.
     fn drop_stopped(&mut self) {
         for member in self.pending_members.extract_if(.., |member| member.stop.is_requested()) {
-            member.reply(Ok(false));
+            let enqueued = Enqueued::of_stop(member.known);
+            member.reply(Ok(enqueued));
         }
     }
 
@@ -236,10 +255,10 @@ impl ArraySubmission {
             };
             let is_there = |member: &mut ArrayMember| {
                 // It may be over already.
-                member.folder.claimant().is_some() || !seen.of(&member.job).is_empty()
+                member.folder.is_claimed() || !seen.of(&member.job).is_empty()
             };
             for member in self.pending_members.extract_if(.., is_there) {
-                member.reply(Ok(true));
+                member.reply(Ok(Enqueued::InQueue));
             }
             if !last && !self.pending_members.is_empty() {
                 sleep(SUBMISSION_DELAY).await;

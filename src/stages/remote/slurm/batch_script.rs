@@ -58,8 +58,8 @@ fn batch_script(program: &Path, folder: &str, comment: &str) -> String {
     text.push_str(
         "# The warning that the time limit is near may come before a handler is installed.\n\
          trap '' USR2\n\
-         # Defaults for sbatch, which what runs here must not inherit.\n\
-         for name in $(env | sed -n 's/^\\(SBATCH_[A-Z0-9_]*\\)=.*/\\1/p'); do unset \"$name\"; done\n",
+         # Defaults and the token for sbatch, which what runs here must not inherit.\n\
+         for name in SLURM_JWT $(env | sed -n 's/^\\(SBATCH_[A-Z0-9_]*\\)=.*/\\1/p'); do unset \"$name\"; done\n",
     );
     let _ = writeln!(text, "program={program}\n{folder}");
     text.push_str(
@@ -110,8 +110,8 @@ mod tests {
         # build of p
         # The warning that the time limit is near may come before a handler is installed.
         trap '' USR2
-        # Defaults for sbatch, which what runs here must not inherit.
-        for name in $(env | sed -n 's/^\(SBATCH_[A-Z0-9_]*\)=.*/\1/p'); do unset "$name"; done
+        # Defaults and the token for sbatch, which what runs here must not inherit.
+        for name in SLURM_JWT $(env | sed -n 's/^\(SBATCH_[A-Z0-9_]*\)=.*/\1/p'); do unset "$name"; done
         program='/opt/it'\''s/regatta'
         folder=/p/.regatta/jobs/k-0
         if [ ! -d "$folder" ]; then echo "regatta: $folder is not on $(hostname): the project folder must be shared" >&2; exit 125; fi

@@ -1,17 +1,21 @@
 //! Cancels elements of arrays by number, since all share one name, and all concurrent requests with one `scancel`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 
 use parking_lot::Mutex;
 
-use crate::stages::remote::slurm::commands::{CancelCommand, CancelError, Environment, QueueEntry, cancel};
+use crate::stages::remote::slurm::commands::{
+    CancelCommand, CancelError, Environment, QueueEntry, cancel, clusters_of,
+};
 
 /// Collects the elements to be cancelled. A request that arrives while `scancel` runs is in the next one.
 #[derive(Debug, Default)]
 pub struct CancelBatcher {
-    wanted: Mutex<CancelRequest>,
-    /// The result of the last query.
-    turn: tokio::sync::Mutex<Option<CancelError>>,
+    /// By the clusters that they are on.
+    wanted: Mutex<BTreeMap<Option<OsString>, CancelRequest>>,
+    /// The result of the last query, by the same.
+    turn: tokio::sync::Mutex<BTreeMap<Option<OsString>, CancelError>>,
 }
 
 #[derive(Debug, Default)]
@@ -26,26 +30,27 @@ impl CancelBatcher {
         if numbers.is_empty() {
             return Ok(());
         }
+        let clusters = clusters_of(env).map(OsString::from);
         {
-            let mut wanted = self.wanted();
+            let mut wanted = self.wanted.lock();
+            let wanted = wanted.entry(clusters.clone()).or_default();
             wanted.numbers.extend(numbers.iter().cloned());
             wanted.hard |= hard;
         }
         // Others see the same view of the queue in this moment.
         tokio::task::yield_now().await;
         let mut failed = self.turn.lock().await;
-        let all = std::mem::take(&mut *self.wanted());
+        let all = self.wanted.lock().remove(&clusters).unwrap_or_default();
         if !all.numbers.is_empty() {
             let list: Vec<String> = all.numbers.into_iter().collect();
             let what = if all.hard { CancelCommand::KillNumbers(&list) } else { CancelCommand::Numbers(&list) };
-            *failed = cancel(what, env).await.err();
+            match cancel(what, env).await {
+                Ok(()) => failed.remove(&clusters),
+                Err(error) => failed.insert(clusters.clone(), error),
+            };
         }
         // Empty: another caller has cancelled ours with its own.
-        failed.clone().map_or(Ok(()), Err)
-    }
-
-    fn wanted(&self) -> parking_lot::MutexGuard<'_, CancelRequest> {
-        self.wanted.lock()
+        failed.get(&clusters).cloned().map_or(Ok(()), Err)
     }
 }
 

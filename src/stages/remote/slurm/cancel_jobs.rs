@@ -1,14 +1,17 @@
 //! Ending jobs, and being certain of it.
 
-use std::time::{Duration, Instant};
+use std::collections::BTreeMap;
+use std::time::Duration;
 
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::cancel_batch::unfinished_numbers;
-use super::commands::{CancelCommand, CancelError, Environment, QueueView, cancel, environment};
+use super::commands::{CancelCommand, CancelError, Environment, QueueView, at_clusters, cancel, environment};
 use super::context::SlurmContext;
 use super::job_attempt::JobAttempt;
+use super::job_existence::Enqueued;
 use super::job_protocol::{JobEnd, JobSpec};
+use super::submit_until_queued::SUBMISSION_DELAY;
 use crate::runner::store::{JobFolder, PathError};
 
 /// How long a server may take to drain.
@@ -24,8 +27,11 @@ const CANCEL_RETRY_INTERVAL: Duration = Duration::from_secs(2);
 /// Waits until a service that was requested to stop has recorded its end; `None` if it did not, or if the user forces the stop.
 pub async fn wait_for_drain(attempt: &JobAttempt<'_>) -> Option<JobEnd> {
     let deadline = Instant::now() + DRAIN;
-    attempt.folder.claimant()?;
+    if matches!(attempt.folder.claimant(), Ok(None)) {
+        return None;
+    }
     while Instant::now() < deadline && !attempt.lease.stop.is_hard_requested() {
+        let _ = attempt.folder.list();
         // A broken file is reported by what follows the attempt.
         if let Ok(Some(ended)) = attempt.folder.ended() {
             return Some(ended);
@@ -46,8 +52,22 @@ pub async fn ask_to_end(attempt: &JobAttempt<'_>, hard: bool) -> Result<Vec<Stri
     attempt.cluster.cancel_batcher.cancel(&numbers, hard, &attempt.env).await.map(|()| numbers)
 }
 
-/// Cancels, and waits until the queue shows no unfinished job of it. The error is the reason why that is not certain.
-pub async fn for_certain(attempt: &mut JobAttempt<'_>) -> Result<(), CancelError> {
+/// Cancels, and waits until the queue shows no unfinished job of it: twice, where a submission may just be on its way there. The error
+/// is the reason why that is not certain.
+pub async fn for_certain(attempt: &mut JobAttempt<'_>, enqueued: Enqueued) -> Result<(), CancelError> {
+    until_absent(attempt).await?;
+    match enqueued {
+        Enqueued::InQueue | Enqueued::Stopped => Ok(()),
+        Enqueued::Unanswered => {
+            sleep(SUBMISSION_DELAY).await;
+            until_absent(attempt).await
+        }
+        Enqueued::UnderWay => Err(CancelError::UnderWay),
+    }
+}
+
+/// Cancels, and waits until a view of the queue shows no unfinished job of it.
+async fn until_absent(attempt: &mut JobAttempt<'_>) -> Result<(), CancelError> {
     let job = attempt.spec.job();
     let stop = attempt.lease.stop.clone();
     let deadline = Instant::now() + GONE;
@@ -102,7 +122,7 @@ pub async fn end_abandoned(folders: Vec<JobFolder>) -> Vec<String> {
 
 /// Like `end_abandoned`, by a run that queries the queue already.
 pub async fn end_abandoned_by(folders: Vec<JobFolder>, cluster: &SlurmContext) -> Vec<String> {
-    let env = environment(std::env::vars_os(), None);
+    let own = environment(std::env::vars_os(), None);
     let mut lines = Vec::new();
     let mut elements = Vec::new();
     for folder in folders {
@@ -115,7 +135,7 @@ pub async fn end_abandoned_by(folders: Vec<JobFolder>, cluster: &SlurmContext) -
             }
             // Of another version, or damaged: without its name the job cannot be cancelled from here.
             Err(error) => {
-                let number = folder.claimant().or_else(|| folder.number());
+                let number = folder.claimant().ok().flatten().or_else(|| folder.number());
                 lines.push(unreadable_job_message(&folder, number.as_deref(), &error));
                 continue;
             }
@@ -125,10 +145,15 @@ pub async fn end_abandoned_by(folders: Vec<JobFolder>, cluster: &SlurmContext) -
             elements.push((folder, spec));
             continue;
         }
+        let env = at_clusters(own.clone(), &spec.slurm.args);
         let ended = cancel(CancelCommand::Name(&spec.name), &env).await;
         lines.push(cancel_message(&folder, &spec, ended));
     }
-    if !elements.is_empty() {
+    let mut clusters: BTreeMap<Environment, Vec<(JobFolder, JobSpec)>> = BTreeMap::new();
+    for (folder, spec) in elements {
+        clusters.entry(at_clusters(own.clone(), &spec.slurm.args)).or_default().push((folder, spec));
+    }
+    for (env, elements) in clusters {
         let ended = end_elements(&elements, cluster, &env).await;
         lines.extend(elements.iter().map(|(folder, spec)| cancel_message(folder, spec, ended.clone())));
     }

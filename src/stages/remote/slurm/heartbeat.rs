@@ -1,7 +1,9 @@
 //! A job's sign of life: its program on the node counts up in a file. Silence decides nothing, the queue does; but the user
 //! should know of it before the queue does.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use crate::manifest::model::Slurm;
 
@@ -25,6 +27,11 @@ pub struct JobHeartbeat {
 impl JobHeartbeat {
     pub fn of(slurm: &Slurm) -> Self {
         Self { silence: slurm.silence.time(), last: None, is_silent: false }
+    }
+
+    /// It has counted up within the time after which it is silent.
+    pub fn is_alive(&self, now: Instant) -> bool {
+        self.last.as_ref().is_some_and(|(_, since)| now.saturating_duration_since(*since) < self.silence)
     }
 
     /// `life` is the current content of the file; `None` before the job has begun, or with an older program on the node.

@@ -15,8 +15,17 @@ use crate::exec::process::shown;
 use crate::runner::Lease;
 use crate::runner::store::JobFolder;
 
-/// How often the folder is looked at.
+/// How often the folder is looked at, where few jobs are followed.
 pub const FOLDER_POLL_INTERVAL: Duration = Duration::from_millis(500);
+/// So many jobs are few. With more of them each is looked at less often, so that a shared filesystem has the same load.
+const FEW: usize = 16;
+const LONGEST_POLL_INTERVAL: Duration = Duration::from_secs(10);
+
+/// How often each folder is looked at, of so many jobs.
+pub fn folder_poll_interval(jobs: usize) -> Duration {
+    let times = u32::try_from(jobs.div_ceil(FEW).max(1)).unwrap_or(u32::MAX);
+    FOLDER_POLL_INTERVAL.saturating_mul(times).min(LONGEST_POLL_INTERVAL)
+}
 
 /// One attempt at a stage.
 pub struct JobAttempt<'a> {
@@ -64,4 +73,15 @@ pub fn submission_command(submission: &Submission) -> String {
     let mut argv = vec![std::ffi::OsString::from("sbatch")];
     argv.extend(submission.sbatch_argv());
     shown(&argv, &[], &[])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_jobs_are_looked_at_less_often() {
+        let interval = |jobs: usize| folder_poll_interval(jobs).as_millis();
+        assert_eq!([interval(0), interval(16), interval(40), interval(100_000)], [500, 500, 1500, 10_000]);
+    }
 }

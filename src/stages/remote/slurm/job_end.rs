@@ -1,8 +1,8 @@
 //! How an attempt ends: by its own record, or by the queue's state where that is more precise.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::cancel_jobs;
 use super::job_attempt::{FOLDER_POLL_INTERVAL, JobAttempt, submission_command};
@@ -16,6 +16,8 @@ use crate::stages::remote::slurm::commands::JobState;
 const FILES: Duration = Duration::from_mins(2);
 /// How long the queue may need to report why a job was ended that has recorded its end.
 const WHY: Duration = Duration::from_mins(1);
+/// The same with a cluster's epilog, during which it does not report that.
+const WHY_AFTER_EPILOG: Duration = Duration::from_mins(15);
 const TAIL: usize = 20;
 
 impl JobAttempt<'_> {
@@ -39,12 +41,20 @@ impl JobAttempt<'_> {
 
     /// It was stopped, but not by this run: the queue reports the cause.
     async fn why_stopped(&mut self, failure: Failure, queue: &QueueInterpreter) -> Failure {
-        let deadline = Instant::now() + WHY;
-        let claimant = self.folder.claimant();
+        let begun = Instant::now();
+        let mut deadline = begun + WHY;
+        let claimant = self.folder.claimant().ok().flatten();
         let job = loop {
             let view = self.view.borrow_and_update().clone();
             let job = pick(view.of(&self.spec.job()), claimant.as_deref()).cloned();
-            if Instant::now() > deadline || job.as_ref().is_some_and(|job| job.state.is_final()) {
+            let is_completing = job.as_ref().is_some_and(|job| job.state == JobState::Completing);
+            let now = Instant::now();
+            let stop = &self.lease.stop;
+            if is_completing && !stop.is_requested() {
+                self.lease.report_progress("waits for Slurm to report why its job was ended", 0, None);
+                deadline = (now + WHY).min(begun + WHY_AFTER_EPILOG);
+            }
+            if now > deadline || stop.is_hard_requested() || job.as_ref().is_some_and(|job| job.state.is_final()) {
                 break job;
             }
             self.cluster.queue.poll_soon();
@@ -97,5 +107,35 @@ impl JobAttempt<'_> {
         failure.command = Some(submission_command(&self.submission()));
         failure.log = Some(self.lease.log.clone());
         failure
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::job_protocol::FolderSize;
+    use super::super::stand_in::StandIn;
+    use super::*;
+    use crate::manifest::model::Slurm;
+    use crate::plan::Lifetime;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_cause_of_an_end_is_waited_for_while_the_epilog_runs() {
+        let slurm = StandIn::new(&[]);
+        let lease = slurm.lease(Lifetime::Step);
+        let mut attempt = slurm.attempt(&lease, Slurm::default()).await;
+        let folder = attempt.folder.clone();
+        let job = async {
+            folder.claim("7").unwrap();
+            sleep(Duration::from_secs(5)).await;
+            std::fs::write(slurm.path("job"), "COMPLETING").unwrap();
+            let how = Err(Failure::new(FailureKind::Interrupted, "stopped"));
+            let (number, node) = ("7".to_owned(), "n1".to_owned());
+            folder.end(&JobEnd { number, node, how, extent: FolderSize::default() }).unwrap();
+            sleep(Duration::from_secs(90)).await;
+            std::fs::write(slurm.path("job"), "PREEMPTED").unwrap();
+        };
+        let (ended, ()) = tokio::join!(attempt.go(false, None, None), job);
+        let failure = ended.unwrap_err();
+        assert_eq!((failure.kind, failure.what.as_str()), (FailureKind::Lost, "its job 7 on n1 was preempted"));
     }
 }

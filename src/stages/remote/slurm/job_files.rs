@@ -5,7 +5,7 @@ use std::path::Path;
 use tokio::task::spawn_blocking;
 
 use super::batch_script;
-use super::commands::{environment, max_array_size};
+use super::commands::{at_clusters, environment, has_many_clusters, max_array_size};
 use super::context::SlurmContext;
 use super::job_protocol::JobSpec;
 use crate::manifest::model::Slurm;
@@ -16,12 +16,17 @@ use crate::runner::{BatchSlot, Lease, UpstreamProvenance};
 /// The array's name and its place there, for a task of a batch; `None` where it is a job of its own.
 pub async fn place(
     lease: &Lease,
+    slurm: &Slurm,
     batch_slot: Option<&BatchSlot>,
     folder: &JobFolder,
     cluster: &SlurmContext,
 ) -> Option<(String, u32)> {
     let batch_slot = batch_slot?;
-    let env = environment(std::env::vars_os(), None);
+    let env = at_clusters(environment(std::env::vars_os(), None), &slurm.args);
+    // An element is cancelled by its number.
+    if has_many_clusters(&env) {
+        return None;
+    }
     let most = *cluster.max_array_size.get_or_init(|| max_array_size(&env)).await;
     let (array, element) = (batch_slot.ix().checked_div(most)?, batch_slot.ix() % most);
     let salt = format!("{} {} {array}", folder.arrays().folder().display(), batch_slot.name());

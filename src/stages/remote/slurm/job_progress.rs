@@ -1,8 +1,10 @@
 //! What a job writes into its folder, read again and again. An error of the filesystem is no news of the job: a network's passes.
 
-use std::time::{Duration, Instant};
+use std::ffi::OsStr;
+use std::time::Duration;
 
 use tokio::task::spawn_blocking;
+use tokio::time::Instant;
 
 use super::job_protocol::JobEnd;
 use crate::runner::store::{JobFolder, PathError, WithPath as _};
@@ -71,10 +73,15 @@ impl ProgressReader {
 }
 
 fn read(folder: &JobFolder, from: u64) -> Result<(JobProgress, u64), PathError> {
+    // A job that waits costs a shared filesystem one listing.
+    let names = folder.list()?;
+    let has = |name: &str| names.contains(OsStr::new(name));
     // Its end before its events: they were written first, so none comes after these.
-    let ended = folder.ended()?;
-    let (lines, offset) = folder.read_event_lines(from);
-    Ok((JobProgress { ended, lines, claimant: folder.claimant(), heartbeat: folder.heartbeat() }, offset))
+    let ended = if has("ended.json") { folder.ended()? } else { None };
+    let (lines, offset) = if has("events") { folder.read_event_lines(from)? } else { (Vec::new(), from) };
+    let claimant = if has("claim") { folder.claimant()? } else { None };
+    let heartbeat = if has("alive") { folder.heartbeat() } else { None };
+    Ok((JobProgress { ended, lines, claimant, heartbeat }, offset))
 }
 
 #[cfg(test)]
@@ -88,6 +95,32 @@ mod tests {
             Ok(FolderLook::Unreadable(None)) => "silence",
             Err(_) => "error",
         }
+    }
+
+    #[test]
+    fn events_and_a_claim_that_cannot_be_read_are_not_absent() {
+        let folder = tempfile::tempdir().unwrap();
+        let job = JobFolder::at(folder.path());
+        let mut reader = ProgressReader::new(job.clone());
+        let now = Instant::now();
+        for name in ["events", "claim"] {
+            let path = folder.path().join(name);
+            // It is there, and cannot be followed, not even by root.
+            std::os::unix::fs::symlink(name, &path).unwrap();
+            // Its end is concluded only after its events were read.
+            let end = JobEnd {
+                number: "7".to_owned(),
+                node: "n1".to_owned(),
+                how: Ok(crate::event::Done::default()),
+                extent: crate::stages::remote::slurm::job_protocol::FolderSize::default(),
+            };
+            job.end(&end).unwrap();
+            reader.is_reported = false;
+            assert_eq!(outcome(&reader.judge(read(&job, 0), now)), "message", "{name}");
+            std::fs::remove_file(&path).unwrap();
+            std::fs::remove_file(folder.path().join("ended.json")).unwrap();
+        }
+        assert_eq!(outcome(&reader.judge(read(&job, 0), now)), "progress");
     }
 
     #[test]

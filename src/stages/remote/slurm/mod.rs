@@ -9,7 +9,8 @@
 //!
 //! - An attempt runs at the most once: its job claims the folder, and a second job for the same folder ends at once.
 //! - Each attempt has its own output folder, log and job name. Output that an interrupted attempt still writes is not read.
-//! - The end is what the job recorded. The queue's state counts only where there is no such record, and a missing entry never.
+//! - The end is what the job recorded. The queue's state counts only where there is no such record, and a missing entry
+//!   only after some minutes without heartbeats.
 //! - Tasks of a `foreach` that become ready together are one array ([`mod@array`]); each element has its own folder, and with
 //!   it its own claim, log and end.
 //! - The run may die: the next one finds the folder and goes on with the job.
@@ -25,6 +26,7 @@ mod context;
 mod heartbeat;
 mod job_attempt;
 mod job_end;
+mod job_event_writer;
 mod job_existence;
 mod job_files;
 mod job_progress;
@@ -35,6 +37,8 @@ mod node_worker;
 mod pending_members;
 mod queue_interpreter;
 mod run_attempt;
+#[cfg(test)]
+mod stand_in;
 mod submit_until_queued;
 
 use std::path::Path;

@@ -1,16 +1,15 @@
 //! The job's side: claims the attempt, does the stage as it would be done here, and writes down how it ended.
 
-use std::io::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::heartbeat;
+use super::job_event_writer::JobEventWriter;
 use super::job_protocol::{FolderSize, JobEnd, JobEvent, JobSpec};
 use crate::event::{Done, Event, Failure, FailureKind, GpuId, RunId, Stop};
 use crate::exec::process::{self, Leftover};
@@ -23,6 +22,8 @@ use crate::stages::StageExecutor;
 const STOP_POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// A server that no run has needed for this long has lost its run.
 const ORPHANED_SERVER_TIMEOUT: Duration = Duration::from_mins(2);
+/// How long the record of a job's end may be refused by its filesystem.
+const END_RECORD_TIMEOUT: Duration = Duration::from_mins(10);
 
 /// How long what a stage has left running may take to end before it is killed.
 const SWEEP_GRACE: Duration = Duration::from_secs(1);
@@ -55,7 +56,7 @@ pub async fn work(folder: &JobFolder, claim: &AttemptClaim) -> Result<(), NodeWo
         let text = format!("it left a background process running, which has been ended: {command} ({pid})");
         claim.event_writer.event(Event::Notice { task: Some(claim.spec.task.id.clone()), text });
     }
-    claim.end(folder, how)
+    claim.end(folder, how).await
 }
 
 /// The right to work on an attempt: one job has it, once.
@@ -76,11 +77,11 @@ impl AttemptClaim {
         }
         let number = number(spec.element.is_some()).unwrap_or_else(|| std::process::id().to_string());
         if !folder.claim(&number)? {
-            return Err(NodeWorkerError::AlreadyClaimed(folder.claimant().unwrap_or_default()));
+            return Err(NodeWorkerError::AlreadyClaimed(folder.claimant()?.unwrap_or_default()));
         }
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let node = variable("SLURMD_NODENAME").unwrap_or_else(|| host.clone());
-        let event_writer = Arc::new(JobEventWriter { file: Mutex::new(folder.open_events_file()?) });
+        let event_writer = Arc::new(JobEventWriter::new(folder.open_events_file()?));
         event_writer.write_event(&JobEvent::Began { number: number.clone(), node: node.clone(), host });
         Ok(Self { spec, number, node, event_writer })
     }
@@ -113,10 +114,24 @@ impl AttemptClaim {
         self.spec.slurm.warn.time().as_secs()
     }
 
-    /// Writes down how it ended.
-    pub fn end(&self, folder: &JobFolder, how: Result<Done, Failure>) -> Result<(), NodeWorkerError> {
+    /// Writes down how it ended. What keeps a shared filesystem from taking it, as a full disk, may pass: without the record a finished
+    /// stage would count as killed.
+    ///
+    /// # Errors
+    /// It was not taken for minutes, or no run waits for it.
+    pub async fn end(&self, folder: &JobFolder, how: Result<Done, Failure>) -> Result<(), NodeWorkerError> {
         let extent = FolderSize::of(&self.spec.out);
-        Ok(folder.end(&JobEnd { number: self.number.clone(), node: self.node.clone(), how, extent })?)
+        let end = JobEnd { number: self.number.clone(), node: self.node.clone(), how, extent };
+        let deadline = Instant::now() + END_RECORD_TIMEOUT;
+        // The run reads no events that come after the record.
+        let write = || self.event_writer.write_pending().and_then(|()| folder.end(&end));
+        while let Err(error) = write() {
+            if Instant::now() >= deadline || folder.is_cancelled() || folder.is_gone() {
+                return Err(error.into());
+            }
+            sleep(STOP_POLL_INTERVAL).await;
+        }
+        Ok(())
     }
 }
 
@@ -190,7 +205,7 @@ async fn watch(
     event_writer: &JobEventWriter,
 ) -> std::convert::Infallible {
     let service = spec.task.lifetime == Lifetime::Service;
-    let mut beats = (folder.beats(), tokio::time::Instant::now());
+    let mut beats = (folder.beats(), Instant::now());
     loop {
         tokio::select! {
             _ = signals.near.recv() => {
@@ -201,6 +216,7 @@ async fn watch(
             _ = signals.term.recv() => if stop.is_requested() { stop.now() } else { stop.request() },
             _ = signals.int.recv() => stop.request(),
             () = sleep(STOP_POLL_INTERVAL) => {
+                let _ = event_writer.write_pending();
                 // The folder goes when the attempt has been judged without us.
                 if folder.is_cancelled() || folder.is_gone() {
                     stop.request();
@@ -208,7 +224,7 @@ async fn watch(
                 if service {
                     let now = folder.beats();
                     if now != beats.0 {
-                        beats = (now, tokio::time::Instant::now());
+                        beats = (now, Instant::now());
                     } else if beats.1.elapsed() > ORPHANED_SERVER_TIMEOUT {
                         stop.request();
                     }
@@ -234,42 +250,34 @@ impl Signals {
     }
 }
 
-/// Writes lines for the run to read.
-struct JobEventWriter {
-    file: Mutex<std::fs::File>,
-}
-
-impl JobEventWriter {
-    fn write_event(&self, line: &JobEvent) {
-        let Ok(mut text) = serde_json::to_vec(line) else { return };
-        text.push(b'\n');
-        let mut file = self.file.lock();
-        // One write per line. A missing reader or a full disk is no reason to stop working.
-        let _ = file.write_all(&text);
-        // Else a network's filesystem may show it after the job's end, when it is not read any more.
-        if !matches!(line, JobEvent::Event(Event::Progress { .. })) {
-            let _ = file.sync_data();
-        }
-    }
-
-    /// The messages for the run: its processes concern only this node.
-    fn event(&self, event: Event) {
-        match event {
-            Event::Notice { .. } | Event::Progress { .. } => self.write_event(&JobEvent::Event(event)),
-            Event::ExternalResourceStarted { resource: thing, .. } => {
-                self.write_event(&JobEvent::ExternalResource { thing, there: true });
-            }
-            Event::ExternalResourceRemoved { resource: thing, .. } => {
-                self.write_event(&JobEvent::ExternalResource { thing, there: false });
-            }
-            _ => {}
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::stand_in::StandIn;
     use super::*;
+    use crate::manifest::model::Slurm;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_record_of_the_end_is_written_once_the_filesystem_takes_it() {
+        let slurm = StandIn::new(&[]);
+        let lease = slurm.lease(Lifetime::Step);
+        let attempt = slurm.attempt(&lease, Slurm::default()).await;
+        let claim = AttemptClaim::take(&attempt.folder).unwrap();
+        // A folder in its place, which it cannot replace.
+        let record = attempt.folder.path().join("ended.json");
+        std::fs::create_dir_all(record.join("full")).unwrap();
+        let room = async {
+            sleep(Duration::from_mins(5)).await;
+            std::fs::remove_dir_all(&record).unwrap();
+        };
+        let (written, ()) = tokio::join!(claim.end(&attempt.folder, Ok(Done::default())), room);
+        written.unwrap();
+        assert!(attempt.folder.ended::<JobEnd>().unwrap().is_some_and(|end| end.how.is_ok()));
+        // No run waits for it.
+        std::fs::remove_file(&record).unwrap();
+        std::fs::create_dir_all(record.join("full")).unwrap();
+        attempt.folder.cancel().unwrap();
+        assert!(claim.end(&attempt.folder, Ok(Done::default())).await.is_err());
+    }
 
     #[test]
     fn gpus_are_those_that_slurm_gave() {

@@ -8,12 +8,13 @@ use std::sync::Arc;
 use tokio::sync::{oneshot, watch};
 
 use super::commands::{QueueView, SlurmJob, Submission};
-use super::job_existence::JobExistence;
+use super::job_existence::{Enqueued, JobExistence};
 use crate::event::{Event, Failure, Stop, TaskId};
 use crate::runner::store::JobFolder;
+use crate::spec::TimeSpan;
 
-/// The result for an element: it is in the queue, a stop was requested first, or it will never be there.
-pub(super) type EnqueueResult = Result<bool, Failure>;
+/// The result for an element.
+pub(super) type EnqueueResult = Result<Enqueued, Failure>;
 
 /// One element to be.
 pub struct ArrayMember {
@@ -23,6 +24,7 @@ pub struct ArrayMember {
     pub(super) program: PathBuf,
     pub(super) comment: String,
     pub(super) at_once: Option<u32>,
+    pub(super) queue_timeout: Option<TimeSpan>,
     pub(super) submission: Submission,
     pub(super) view: watch::Receiver<QueueView>,
     pub(super) known: JobExistence,

@@ -1,6 +1,8 @@
 //! What the queue's state means for an attempt that has not recorded its end. Decides, without side effects.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use crate::event::{Failure, FailureKind};
 use crate::spec::JobTimeLimit;
@@ -37,6 +39,8 @@ pub struct QueueInterpreter {
     /// For messages: `2h`.
     limit: Option<JobTimeLimit>,
     missing: Option<Instant>,
+    /// Views in a row that did not show it.
+    missing_views: u64,
     ended: Option<Instant>,
     /// When it was first seen that a job works on it.
     claimed: Option<Instant>,
@@ -56,6 +60,7 @@ impl QueueInterpreter {
             waits: since,
             limit,
             missing: None,
+            missing_views: 0,
             ended: None,
             claimed: None,
             back: 0,
@@ -65,12 +70,13 @@ impl QueueInterpreter {
         }
     }
 
-    /// `claimant` is the number of the job that works on it. `now` must not go back.
+    /// `claimant` is the number of the job that works on it; `is_alive`: it sends heartbeats. `now` must not go back.
     pub fn observe(
         &mut self,
         view: &QueueView,
         of: &SlurmJob,
         claimant: Option<&str>,
+        is_alive: bool,
         now: Instant,
     ) -> QueueObservation {
         if view.silent >= ERRORS_UNTIL_NOTICE {
@@ -85,8 +91,12 @@ impl QueueInterpreter {
         if claimant.is_some() {
             self.claimed.get_or_insert(now);
         }
-        let Some(job) = pick(entries, claimant) else { return self.missing(view, claimant, now) };
+        let Some(job) = pick(entries, claimant) else {
+            self.missing_views += u64::from(fresh);
+            return self.missing(view, claimant, is_alive, now);
+        };
         self.missing = None;
+        self.missing_views = 0;
         let number = &job.number;
         match &job.state {
             JobState::Pending if claimant.is_some() => {
@@ -99,13 +109,15 @@ impl QueueInterpreter {
                 lost(what, "an attempt is never run twice: what it has left may be half of something")
             }
             JobState::Pending => self.pending(job, fresh, now),
-            JobState::Running => QueueObservation::Wait(format!("job {number} on {}", job.nodes)),
+            JobState::Running | JobState::Completing => {
+                QueueObservation::Wait(format!("job {number} on {}", job.nodes))
+            }
             JobState::Suspended => {
                 let text = format!("its job {number} is suspended on {}", job.nodes);
                 self.once("suspended", text)
             }
             JobState::Other(word) => QueueObservation::Wait(format!("job {number}: {word}")),
-            _ => self.ended(job, claimant, now),
+            _ => self.ended(job, now),
         }
     }
 
@@ -117,15 +129,22 @@ impl QueueInterpreter {
         QueueObservation::Notify(text)
     }
 
-    fn missing(&mut self, view: &QueueView, claimant: Option<&str>, now: Instant) -> QueueObservation {
+    fn missing(&mut self, view: &QueueView, claimant: Option<&str>, is_alive: bool, now: Instant) -> QueueObservation {
         // Seen before it was submitted: no evidence.
         if view.at.is_none_or(|at| at < self.since) {
+            self.missing_views = 0;
             return QueueObservation::Wait("submitted".to_owned());
         }
-        if now - *self.missing.get_or_insert(now) < MISSING_TIMEOUT {
+        if now - *self.missing.get_or_insert(now) < MISSING_TIMEOUT || self.missing_views < 2 {
             return QueueObservation::Wait("the queue does not show its job".to_owned());
         }
         let job = claimant.map_or_else(|| "its job".to_owned(), |number| format!("its job {number}"));
+        if is_alive {
+            let text = format!(
+                "the queue does not show {job}, which still sends heartbeats: it is followed without the queue"
+            );
+            return self.once("missing", text);
+        }
         lost(
             format!("the queue does not know {job} any more, and it left no exit record"),
             "the node failed, or the job was ended before it could write",
@@ -168,9 +187,9 @@ impl QueueInterpreter {
         }
     }
 
-    fn ended(&mut self, job: &QueueEntry, claimant: Option<&str>, now: Instant) -> QueueObservation {
+    fn ended(&mut self, job: &QueueEntry, now: Instant) -> QueueObservation {
         let patience = match job.state {
-            JobState::Completed | JobState::Failed if claimant.is_some() => RECORD_TIMEOUT,
+            JobState::Completed | JobState::Failed if self.claimed.is_some() => RECORD_TIMEOUT,
             _ => RECORD_TIMEOUT_AFTER_KILL,
         };
         if now - *self.ended.get_or_insert(now) < patience {
@@ -205,7 +224,7 @@ impl QueueInterpreter {
             JobState::Failed | JobState::Completed if self.claimed.is_some() => {
                 let what = format!("its job {number}{on} ended, and could not write down how");
                 fail(FailureKind::Signal(9), what)
-                    .cause("it was killed: by the kernel's out-of-memory killer, or by another process on the node")
+                    .hint("it may have been killed, for example by the kernel's out-of-memory killer (`dmesg` on the node), or the project's filesystem did not take its record")
             }
             state => fail(
                 FailureKind::Spawn,
@@ -248,6 +267,7 @@ mod tests {
     struct Queue {
         begun: Instant,
         seen: u64,
+        is_alive: bool,
         queue: QueueInterpreter,
     }
 
@@ -256,7 +276,7 @@ mod tests {
             let begun = Instant::now();
             let queue =
                 QueueInterpreter::new(begun, queue_timeout.map(Duration::from_secs), Some("2h".parse().unwrap()));
-            Self { begun, seen: 0, queue }
+            Self { begun, seen: 0, is_alive: false, queue }
         }
 
         /// `after` seconds the queue shows these lines: number, state, reason, nodes.
@@ -275,7 +295,7 @@ mod tests {
                 BTreeMap::from([(it(), jobs.iter().map(entry).collect())])
             };
             let view = QueueView { seen: self.seen, at: Some(now), jobs: Arc::new(jobs), ..QueueView::default() };
-            self.queue.observe(&view, &it(), claimant, now)
+            self.queue.observe(&view, &it(), claimant, self.is_alive, now)
         }
     }
 
@@ -325,6 +345,16 @@ mod tests {
     }
 
     #[test]
+    fn a_claim_that_was_seen_once_keeps_its_patience() {
+        let mut queue = Queue::new(None);
+        queue.shows(1, &[("7", "RUNNING", "None", "n1")], Some("7"));
+        let done = [("7", "COMPLETED", "None", "n1")];
+        assert!(matches!(queue.shows(10, &done, None), QueueObservation::Wait(_)));
+        assert!(matches!(queue.shows(60, &done, None), QueueObservation::Wait(_)), "its record may be on its way");
+        assert_eq!(over(queue.shows(71, &done, None)).0, FailureKind::Signal(9));
+    }
+
+    #[test]
     fn a_job_that_never_starts_is_given_up_when_the_queue_has_said_so_twice() {
         let mut queue = Queue::new(None);
         let never = [("7", "PENDING", "PartitionTimeLimit", "")];
@@ -370,6 +400,28 @@ mod tests {
     }
 
     #[test]
+    fn a_job_that_sends_heartbeats_is_not_lost_where_the_queue_does_not_show_it() {
+        let mut queue = Queue::new(None);
+        queue.is_alive = true;
+        assert!(matches!(queue.shows(1, &[], Some("7")), QueueObservation::Wait(_)));
+        assert!(matches!(queue.shows(121, &[], Some("7")), QueueObservation::Notify(_)));
+        assert!(matches!(queue.shows(1000, &[], Some("7")), QueueObservation::Wait(_)), "once");
+        queue.is_alive = false;
+        assert_eq!(over(queue.shows(1001, &[], Some("7"))).0, FailureKind::Lost);
+    }
+
+    #[test]
+    fn one_view_is_no_proof_that_a_job_is_missing() {
+        let mut queue = Queue::new(None);
+        queue.shows(1, &[], Some("7"));
+        let view =
+            QueueView { seen: queue.seen, at: Some(queue.begun + Duration::from_secs(1)), ..QueueView::default() };
+        let later = queue.begun + Duration::from_mins(5);
+        assert!(matches!(queue.queue.observe(&view, &it(), Some("7"), false, later), QueueObservation::Wait(_)));
+        assert_eq!(over(queue.shows(301, &[], Some("7"))).0, FailureKind::Lost);
+    }
+
+    #[test]
     fn a_requeued_job_is_not_run_twice() {
         let mut queue = Queue::new(None);
         let back = [("7", "PENDING", "BeginTime", "")];
@@ -388,8 +440,8 @@ mod tests {
         let mut queue = Queue::new(Some(1));
         let silent = QueueView { silent: 3, complaint: "no answer".to_owned(), ..QueueView::default() };
         let later = queue.begun + Duration::from_secs(10_000);
-        assert!(matches!(queue.queue.observe(&silent, &it(), None, later), QueueObservation::Notify(_)));
-        assert!(matches!(queue.queue.observe(&silent, &it(), None, later), QueueObservation::Wait(_)));
+        assert!(matches!(queue.queue.observe(&silent, &it(), None, false, later), QueueObservation::Notify(_)));
+        assert!(matches!(queue.queue.observe(&silent, &it(), None, false, later), QueueObservation::Wait(_)));
     }
 
     #[test]

@@ -2,15 +2,17 @@
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use tokio::time::sleep;
+use tokio::task::spawn_blocking;
+use tokio::time::{Instant, sleep};
+use tokio_util::task::AbortOnDropHandle;
 
-use super::commands::{CancelCommand, QueueView, cancel, environment};
+use super::commands::{CancelCommand, QueueView, at_clusters, cancel, environment, folder_problem, has_many_clusters};
 use super::context::SlurmContext;
 use super::heartbeat::JobHeartbeat;
-use super::job_attempt::{FOLDER_POLL_INTERVAL, JobAttempt};
-use super::job_existence::JobExistence;
+use super::job_attempt::{JobAttempt, folder_poll_interval};
+use super::job_existence::{Enqueued, JobExistence};
 use super::job_files::{place, write_job_spec};
 use super::job_progress::{FolderLook, JobProgress, ProgressReader};
 use super::job_protocol::{JobEvent, JobSpec};
@@ -56,6 +58,10 @@ pub async fn run_attempt(
     ready: Option<tokio::sync::oneshot::Sender<Vec<Endpoint>>>,
     batch_slot: Option<BatchSlot>,
 ) -> (Result<Done, Failure>, bool) {
+    if let Some(problem) = folder_problem(folder.path()) {
+        let hint = "give the project, or its state folder, another path";
+        return (Err(Failure::new(FailureKind::Refused, problem).hint(hint)), true);
+    }
     let found: Option<JobSpec> = match folder.read() {
         Ok(found) => found,
         Err(error) => return (Err(error.into()), false),
@@ -64,7 +70,7 @@ pub async fn run_attempt(
     let spec = if let Some(spec) = found {
         spec
     } else {
-        let place = place(lease, batch_slot.as_ref(), folder, cluster).await;
+        let place = place(lease, &slurm, batch_slot.as_ref(), folder, cluster).await;
         match write_job_spec(lease, slurm, words, folder, place, &cluster.manifest).await {
             Ok(spec) => spec,
             Err(error) => return (Err(error.into()), false),
@@ -75,7 +81,7 @@ pub async fn run_attempt(
     }
     let only =
         spec.slurm.export.as_ref().map(|names| names.iter().chain(&spec.task.secrets).cloned().collect::<Vec<_>>());
-    let env = environment(std::env::vars_os(), only.as_deref());
+    let env = at_clusters(environment(std::env::vars_os(), only.as_deref()), &spec.slurm.args);
     let every = spec.slurm.poll.time().max(Duration::from_secs(1));
     let view = cluster.queue.subscribe(&env, every);
     let mut attempt = JobAttempt {
@@ -96,8 +102,19 @@ pub async fn run_attempt(
     (result, settled)
 }
 
+/// Shows a service's job that it is needed, whatever else its run waits for.
+async fn keep_needed(folder: JobFolder) {
+    let mut beat = tokio::time::interval(SERVICE_BEAT_INTERVAL);
+    for beats in 1.. {
+        beat.tick().await;
+        let folder = folder.clone();
+        // A shared filesystem may be slow.
+        let _ = spawn_blocking(move || folder.beat(beats)).await;
+    }
+}
+
 impl JobAttempt<'_> {
-    async fn go(
+    pub(super) async fn go(
         &mut self,
         adopted: bool,
         ready: Option<tokio::sync::oneshot::Sender<Vec<Endpoint>>>,
@@ -105,11 +122,10 @@ impl JobAttempt<'_> {
     ) -> Result<Done, Failure> {
         // The log of a stage that has not begun can be read, too.
         let known = if adopted { JobExistence::Unknown } else { JobExistence::Absent };
-        let since = Instant::now();
-        let begun = adopted && (self.folder.claimant().is_some() || self.folder.number().is_some());
+        let begun = adopted && (self.folder.is_claimed() || self.folder.number().is_some());
         if begun {
             drop(batch_slot);
-            let number = self.folder.claimant().or_else(|| self.folder.number()).unwrap_or_default();
+            let number = self.folder.claimant().ok().flatten().or_else(|| self.folder.number()).unwrap_or_default();
             self.lease.notice(format!("continues job {number}, which an earlier run submitted"));
         } else {
             let submitted = if self.spec.element.is_some() {
@@ -118,11 +134,16 @@ impl JobAttempt<'_> {
                 drop(batch_slot);
                 until_submitted(self, &self.submission(), known).await?
             };
-            if !submitted {
-                return Err(self.cancel_and_wait().await);
+            if submitted != Enqueued::InQueue {
+                return Err(self.cancel_and_wait(submitted).await);
             }
         }
-        let result = self.follow(since, ready).await;
+        let mut reader = ProgressReader::new(self.folder.clone());
+        let result = self.follow(&mut reader, ready).await;
+        // What a job that drained, or was cancelled, wrote since the last look: that its container is gone, for example.
+        if let Ok(FolderLook::Progress(progress)) = reader.look().await {
+            self.take_events(&progress.lines, &mut None).await;
+        }
         for text in self.on_node.leftover_notices() {
             self.lease.notice(text);
         }
@@ -131,19 +152,17 @@ impl JobAttempt<'_> {
 
     async fn follow(
         &mut self,
-        since: Instant,
+        reader: &mut ProgressReader,
         mut ready: Option<tokio::sync::oneshot::Sender<Vec<Endpoint>>>,
     ) -> Result<Done, Failure> {
         let wait = self.spec.slurm.queue_timeout.as_ref().map(TimeSpan::time);
-        let mut queue = QueueInterpreter::new(since, wait, self.spec.slurm.time.clone());
-        let mut reader = ProgressReader::new(self.folder.clone());
-        let mut beats = 0;
-        let mut beat = tokio::time::interval(SERVICE_BEAT_INTERVAL);
+        // From now on, when it is submitted: the tries before that were no time in the queue.
+        let mut queue = QueueInterpreter::new(Instant::now(), wait, self.spec.slurm.time.clone());
         let service = self.spec.task.lifetime == Lifetime::Service;
         let job = self.spec.job();
         let mut pulse = JobHeartbeat::of(&self.spec.slurm);
+        let _beats = service.then(|| AbortOnDropHandle::new(tokio::spawn(keep_needed(self.folder.clone()))));
         loop {
-            let view = self.view.borrow_and_update().clone();
             match reader.look().await {
                 Ok(FolderLook::Progress(progress)) => {
                     let JobProgress { ended, lines, claimant, heartbeat } = *progress;
@@ -153,11 +172,13 @@ impl JobAttempt<'_> {
                         self.mark_ended();
                         return result;
                     }
+                    let view = self.view.borrow_and_update().clone();
                     self.end_surplus(&view, claimant.as_deref()).await;
-                    if let Some(text) = pulse.update(heartbeat, Instant::now()) {
+                    let now = Instant::now();
+                    if let Some(text) = pulse.update(heartbeat, now) {
                         self.lease.notice(text);
                     }
-                    match queue.observe(&view, &job, claimant.as_deref(), Instant::now()) {
+                    match queue.observe(&view, &job, claimant.as_deref(), pulse.is_alive(now), now) {
                         QueueObservation::Wait(text) => self.lease.report_progress(text, 0, None),
                         QueueObservation::Notify(text) => self.lease.notice(text),
                         QueueObservation::Ended(failure) => {
@@ -174,11 +195,7 @@ impl JobAttempt<'_> {
             tokio::select! {
                 biased;
                 () = self.lease.stop.requested() => return self.stop(service, &queue).await,
-                () = sleep(FOLDER_POLL_INTERVAL) => {}
-                _ = beat.tick(), if service => {
-                    beats += 1;
-                    let _ = self.folder.beat(beats);
-                }
+                () = sleep(folder_poll_interval(self.cluster.queue.subscribers())) => {}
             }
         }
     }
@@ -203,7 +220,7 @@ impl JobAttempt<'_> {
 
     /// Without its folder the job's end would not be seen.
     async fn cannot_follow(&mut self, error: &PathError) -> Failure {
-        let end = if self.cancel_for_certain().await { "was cancelled" } else { "may still be there" };
+        let end = if self.cancel_for_certain(Enqueued::InQueue).await { "was cancelled" } else { "may still be there" };
         let failure = Failure::new(FailureKind::System, format!("{error}; its job {end}"));
         Failure { log: Some(self.lease.log.clone()), ..failure }
     }
@@ -212,7 +229,7 @@ impl JobAttempt<'_> {
     async fn end_surplus(&self, view: &QueueView, claimant: Option<&str>) {
         let numbers: Vec<String> =
             duplicate_jobs(view.of(&self.spec.job()), claimant).map(|job| job.number.clone()).collect();
-        if !numbers.is_empty() {
+        if !numbers.is_empty() && !has_many_clusters(&self.env) {
             // They would end by themselves, having found the claim; in the queue they are only in the way.
             let _ = cancel(CancelCommand::Numbers(&numbers), &self.env).await;
         }
@@ -228,20 +245,20 @@ impl JobAttempt<'_> {
                 result => result,
             };
         }
-        Err(self.cancel_and_wait().await)
+        Err(self.cancel_and_wait(Enqueued::InQueue).await)
     }
 
     /// After a stop request.
-    async fn cancel_and_wait(&mut self) -> Failure {
-        let is_gone = self.cancel_for_certain().await;
+    async fn cancel_and_wait(&mut self, enqueued: Enqueued) -> Failure {
+        let is_gone = self.cancel_for_certain(enqueued).await;
         let what = if is_gone { "stopped, and its job cancelled" } else { "stopped; its job may still be there" };
         Failure::new(FailureKind::Interrupted, what)
     }
 
     /// Cancels whatever there may be of it, and waits until it is gone. Returns whether that could be confirmed.
-    async fn cancel_for_certain(&mut self) -> bool {
+    async fn cancel_for_certain(&mut self, enqueued: Enqueued) -> bool {
         let _ = self.folder.cancel();
-        match cancel_jobs::for_certain(self).await {
+        match cancel_jobs::for_certain(self, enqueued).await {
             Ok(()) => {
                 self.mark_ended();
                 true
@@ -254,5 +271,88 @@ impl JobAttempt<'_> {
                 false
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::job_attempt::FOLDER_POLL_INTERVAL;
+    use super::super::job_protocol::{FolderSize, JobEnd};
+    use super::super::stand_in::StandIn;
+    use super::*;
+    use crate::event::ExternalResource;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_server_writes_while_it_drains_is_read() {
+        let slurm = StandIn::new(&[]);
+        let lease = slurm.lease(Lifetime::Service);
+        let mut attempt = slurm.attempt(&lease, Slurm::default()).await;
+        let folder = attempt.folder.clone();
+        let thing = ExternalResource::Container { program: "podman".to_owned(), name: "regatta-a".to_owned() };
+        let write = |there: bool| {
+            let mut line = serde_json::to_vec(&JobEvent::ExternalResource { thing: thing.clone(), there }).unwrap();
+            line.push(b'\n');
+            folder.open_events_file().unwrap().append(&line).unwrap();
+        };
+        folder.claim("7").unwrap();
+        write(true);
+        let job = async {
+            sleep(Duration::from_secs(5)).await;
+            slurm.stop.request();
+            while !folder.is_cancelled() {
+                sleep(FOLDER_POLL_INTERVAL).await;
+            }
+            write(false);
+            let (number, node) = ("7".to_owned(), "n1".to_owned());
+            folder.end(&JobEnd { number, node, how: Ok(Done::default()), extent: FolderSize::default() }).unwrap();
+        };
+        let (ended, ()) = tokio::join!(attempt.go(false, None, None), job);
+        ended.unwrap();
+        assert_eq!(slurm.notices(), [""; 0], "its container is gone");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_hears_from_its_run_while_its_address_is_looked_up() {
+        // The look-up takes as long as the run has been heard for.
+        let scontrol = r#"until [ "0$(cat "$W/state/jobs/0123-0/beat")" -ge 4 ]; do sleep 0.01; done"#;
+        let slurm = StandIn::new(&[("scontrol", scontrol)]);
+        let lease = slurm.lease(Lifetime::Service);
+        let mut attempt = slurm.attempt(&lease, Slurm::default()).await;
+        let folder = attempt.folder.clone();
+        folder.claim("7").unwrap();
+        let endpoint = Endpoint { host: "127.0.0.1".to_owned(), grpc: 1, http: None, metrics: None, name: None };
+        let mut line = serde_json::to_vec(&JobEvent::Ready(vec![endpoint])).unwrap();
+        line.push(b'\n');
+        folder.open_events_file().unwrap().append(&line).unwrap();
+        let (ready, receiver) = tokio::sync::oneshot::channel();
+        // The program holds the runtime's clock: the beats go on by hand.
+        let clock = async {
+            while slurm.calls("scontrol").is_empty() {
+                tokio::task::yield_now().await;
+            }
+            while folder.beats().and_then(|beats| beats.parse().ok()).unwrap_or(0) < 4 {
+                tokio::time::advance(Duration::from_secs(1)).await;
+            }
+            receiver.await.unwrap();
+            slurm.stop.now();
+        };
+        let (ended, ()) = tokio::join!(attempt.go(false, Some(ready), None), clock);
+        assert_eq!(ended.unwrap_err().kind, FailureKind::Interrupted);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_time_in_the_queue_begins_when_the_job_is_submitted() {
+        let sbatch = r#"[ $(grep -c sbatch "$W/calls") -gt 2 ] || { echo "Unable to contact slurm controller" >&2; exit 1; }
+echo PENDING > "$W/job"; echo 7"#;
+        let slurm = StandIn::new(&[("sbatch", sbatch)]);
+        let lease = slurm.lease(Lifetime::Step);
+        let settings = Slurm { queue_timeout: Some(Duration::from_secs(5).into()), ..Slurm::default() };
+        let mut attempt = slurm.attempt(&lease, settings).await;
+        let begun = Instant::now();
+        let failure = attempt.go(false, None, None).await.unwrap_err();
+        assert_eq!(failure.what, "its job 7 did not start within 5 s in the queue (None)");
+        // Two pauses between the tries, and then the time in the queue.
+        let waited = begun.elapsed();
+        assert!(waited >= Duration::from_secs(2 + 4 + 5), "{waited:?}");
     }
 }

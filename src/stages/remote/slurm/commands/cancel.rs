@@ -32,6 +32,8 @@ pub enum CancelError {
     QueueClosed(#[from] tokio::sync::watch::error::RecvError),
     #[error("the queue still shows it")]
     StillQueued,
+    #[error("`sbatch` has not answered yet")]
+    UnderWay,
 }
 
 /// Requests it. `Ok` when the controller has received it, also if there was nothing to end. The error is the reason why it has

@@ -15,11 +15,11 @@ mod sbatch;
 mod state;
 
 pub use cancel::{CancelCommand, CancelError, cancel};
-pub use environment::environment;
+pub use environment::{at_clusters, clusters_of, environment, has_many_clusters};
 pub use job::{PREFIX, SlurmJob, ranges};
 pub use limits::max_array_size;
 pub use node::addresses;
 pub use query::Environment;
 pub use queue::{JobQueue, QueueEntry, QueueView};
-pub use sbatch::{Submission, SubmitOutcome, submit};
+pub use sbatch::{Submission, SubmitOutcome, folder_problem, submit};
 pub use state::{JobState, PendingReason};

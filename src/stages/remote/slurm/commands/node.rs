@@ -7,17 +7,15 @@ use super::query::{Environment, QueryResult, run_query};
 
 const QUERY_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Names and addresses under which a node may be known here, the likeliest first: the cluster's own name for it, then what the
-/// controller uses. Not every cluster has its nodes in a name service.
+/// Names and addresses that the controller has for a node beside its name, the likeliest first. Not every cluster has its nodes in a
+/// name service.
 pub async fn addresses(node: &str, env: &Environment) -> Vec<String> {
     let words = ["show", "node", "-o", node].map(OsString::from).to_vec();
-    let mut found = vec![node.to_owned()];
-    if let QueryResult::Answered { code: 0, stdout, .. } =
-        run_query("scontrol", words, env.clone(), QUERY_TIMEOUT).await
-    {
-        found.extend(parse_addresses(&stdout));
-    }
-    let mut seen = std::collections::BTreeSet::new();
+    let mut found = match run_query("scontrol", words, env.clone(), QUERY_TIMEOUT).await {
+        QueryResult::Answered { code: 0, stdout, .. } => parse_addresses(&stdout),
+        _ => Vec::new(),
+    };
+    let mut seen = std::collections::BTreeSet::from([node.to_owned()]);
     found.retain(|one| seen.insert(one.clone()));
     found
 }

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::os::unix::process::CommandExt as _;
 use std::time::Duration;
 
+use super::environment::query_environment;
 use crate::exec::process::{self, ProbeOutput, ProbeResult};
 
 pub type Environment = BTreeMap<OsString, OsString>;
@@ -36,9 +37,11 @@ impl QueryResult {
     }
 }
 
-/// Runs the query. The program gets a process group of its own, so that Ctrl-C on a terminal does not cut a submission off half
+/// Runs the query, in the clusters that `env` names, and without the user's own defaults for it. The program gets a process group of its own, so that Ctrl-C on a terminal does not cut a submission off half
 /// way.
 pub async fn run_query(program: &'static str, words: Vec<OsString>, env: Environment, limit: Duration) -> QueryResult {
+    let (clusters, env) = query_environment(program, env);
+    let words: Vec<OsString> = clusters.into_iter().chain(words).collect();
     let answer = tokio::task::spawn_blocking(move || blocking(program, &words, &env, limit));
     answer.await.unwrap_or_else(|panic| QueryResult::Absent(format!("{program}: {panic}")))
 }

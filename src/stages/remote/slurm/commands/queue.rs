@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
 
+use super::environment::clusters_of;
 use super::job::{PREFIX, SlurmJob, elements};
 use super::query::{Environment, QueryResult, run_query};
 use super::state::JobState;
@@ -68,6 +70,8 @@ struct QueueQueries {
     is_on: bool,
     /// The shortest interval that any subscriber requested.
     every: Option<Duration>,
+    /// One for each set of clusters. The rest of it is what a job gets, and decides nothing here.
+    environments: BTreeMap<Option<OsString>, Environment>,
 }
 
 impl Default for JobQueue {
@@ -84,10 +88,16 @@ impl JobQueue {
         let receiver = self.shared.sender.subscribe();
         let mut queries = self.shared.queries.lock();
         queries.every = Some(queries.every.map_or(every, |now| now.min(every)));
+        queries.environments.entry(clusters_of(env).map(OsString::from)).or_insert_with(|| env.clone());
         if !std::mem::replace(&mut queries.is_on, true) {
-            tokio::spawn(Arc::clone(&self.shared).poll_queue(env.clone()));
+            tokio::spawn(Arc::clone(&self.shared).poll_queue());
         }
         receiver
+    }
+
+    /// How many listen.
+    pub fn subscribers(&self) -> usize {
+        self.shared.sender.receiver_count()
     }
 
     /// A subscriber waits for the next answer: query as soon as possible.
@@ -97,28 +107,19 @@ impl JobQueue {
 }
 
 impl Shared {
-    async fn poll_queue(self: Arc<Self>, env: Environment) {
-        // Numbers of users are understood like names, and need no look-up.
-        let user = rustix::process::getuid().as_raw().to_string();
-        let mut env = env;
-        // Else the list of an array's elements is cut off after 64 characters.
-        env.insert("SLURM_BITSTR_LEN".into(), "0".into());
+    async fn poll_queue(self: Arc<Self>) {
         loop {
             let at = Instant::now();
-            let words = ["-h", "-u", &user, "-t", "all", "-o", "%i|%T|%r|%N|%j"].map(OsString::from).to_vec();
-            let query_result = run_query("squeue", words, env.clone(), QUERY_TIMEOUT).await;
-            self.sender.send_modify(|view| match &query_result {
-                QueryResult::Answered { code: 0, stdout, .. } => {
-                    *view = QueueView {
-                        seen: view.seen + 1,
-                        at: Some(at),
-                        jobs: Arc::new(read(stdout)),
-                        ..QueueView::default()
-                    };
+            let environments: Vec<Environment> = self.queries().environments.values().cloned().collect();
+            let seen = see(environments).await;
+            self.sender.send_modify(|view| match seen {
+                Ok(jobs) => {
+                    *view =
+                        QueueView { seen: view.seen + 1, at: Some(at), jobs: Arc::new(jobs), ..QueueView::default() };
                 }
-                failed => {
+                Err(complaint) => {
                     view.silent += 1;
-                    view.complaint = failed.error_text("squeue");
+                    view.complaint = complaint;
                 }
             });
             let every = self.queries().every.unwrap_or(QUERY_TIMEOUT);
@@ -139,6 +140,27 @@ impl Shared {
     fn queries(&self) -> parking_lot::MutexGuard<'_, QueueQueries> {
         self.queries.lock()
     }
+}
+
+/// The jobs of all these clusters; or why one did not answer: a part of the jobs would be no view of the queue.
+async fn see(environments: Vec<Environment>) -> Result<BTreeMap<SlurmJob, Vec<QueueEntry>>, String> {
+    // Numbers of users are understood like names, and need no look-up.
+    let user = rustix::process::getuid().as_raw().to_string();
+    let mut jobs: BTreeMap<SlurmJob, Vec<QueueEntry>> = BTreeMap::new();
+    for mut env in environments {
+        // Else the list of an array's elements is cut off after 64 characters.
+        env.insert("SLURM_BITSTR_LEN".into(), "0".into());
+        let words = ["-h", "-u", &user, "-t", "all", "-o", "%i|%T|%r|%N|%j"].map(OsString::from).to_vec();
+        match run_query("squeue", words, env, QUERY_TIMEOUT).await {
+            QueryResult::Answered { code: 0, stdout, .. } => {
+                for (job, entries) in read(&stdout) {
+                    jobs.entry(job).or_default().extend(entries);
+                }
+            }
+            failed => return Err(failed.error_text("squeue")),
+        }
+    }
+    Ok(jobs)
 }
 
 /// Lines of `number|state|reason|nodes|name`, of our jobs. Any other line is the output of some plug-in.

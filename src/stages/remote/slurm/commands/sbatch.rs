@@ -1,10 +1,12 @@
 //! Submitting a job, and knowing what a failure to submit means.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::query::{Environment, QueryResult, run_query};
+use super::state::PendingReason;
 
 /// How long `sbatch` may take. Its own time-outs and repetitions add up to about a minute.
 const COMMAND_TIMEOUT: Duration = Duration::from_mins(2);
@@ -65,10 +67,24 @@ impl Submission {
             words.push(format!("--array={elements}{at_once}").into());
         }
         words.push(with("--chdir=", &self.folder));
-        words.push(with("--output=", &self.output));
+        words.push(with("--output=", &literal_folder(&self.output)));
         words.push(self.script.clone().into());
         words
     }
+}
+
+/// Slurm puts values in the place of `%x`, of which only those in the file's name are meant.
+fn literal_folder(pattern: &Path) -> PathBuf {
+    let (Some(folder), Some(name)) = (pattern.parent(), pattern.file_name()) else { return pattern.to_owned() };
+    let doubled: Vec<u8> =
+        folder.as_os_str().as_bytes().iter().flat_map(|byte| vec![*byte; if *byte == b'%' { 2 } else { 1 }]).collect();
+    PathBuf::from(OsString::from_vec(doubled)).join(name)
+}
+
+/// Why no job can be submitted from a folder.
+pub fn folder_problem(folder: &Path) -> Option<String> {
+    let is_escape = folder.as_os_str().as_bytes().contains(&b'\\');
+    is_escape.then(|| format!("{} cannot be a job's folder: Slurm takes a backslash for an escape", folder.display()))
 }
 
 /// Submits once.
@@ -90,10 +106,13 @@ fn parse_outcome(query_result: &QueryResult) -> SubmitOutcome {
         QueryResult::Answered { code, .. } if *code > 128 => SubmitOutcome::Unknown(complaint),
         QueryResult::Answered { .. } => {
             let mentions = |words: &[&str]| words.iter().any(|word| complaint.contains(word));
+            let is_limit = mentions(&[POLICY]);
             if mentions(&UNKNOWN) {
                 SubmitOutcome::Unknown(complaint)
-            } else if mentions(&TOO_MANY) {
+            } else if mentions(&TOO_MANY) || is_limit && !names_another_limit(&complaint) {
                 SubmitOutcome::TooMany(complaint)
+            } else if is_limit {
+                SubmitOutcome::Refused(complaint)
             } else if mentions(&LATER) {
                 SubmitOutcome::RetryLater(complaint)
             } else {
@@ -129,8 +148,20 @@ const LATER: [&str; 9] = [
     "Unable to resolve",
 ];
 
-/// The same for a limit of jobs per user.
-const TOO_MANY: [&str; 4] = ["Job submit limit", "submit limit", "max jobs", "MaxJobCount"];
+/// The same for a limit of jobs per user: in the names of limits (`AssocMaxSubmitJobLimit`, `QOSGrpSubmitJobsLimit`), and in words.
+const TOO_MANY: [&str; 3] = ["SubmitJob", "max jobs", "MaxJobCount"];
+
+/// What it adds for any limit of an account or quality of service, with all that it may be.
+const POLICY: &str = "Job violates accounting/QOS policy";
+
+/// Which limit it was, of those that no waiting changes. Older versions do not name it.
+fn names_another_limit(complaint: &str) -> bool {
+    let mut words = complaint.split([';', ' ', ',', ':']);
+    words.any(|word| {
+        let is_name = word.starts_with("QOS") || word.starts_with("Assoc");
+        is_name || matches!(PendingReason::read(word), PendingReason::Never(..))
+    })
+}
 
 #[cfg(test)]
 mod tests {
@@ -158,6 +189,10 @@ mod tests {
         assert!(matches!(parse_reply(1, "", down), SubmitOutcome::RetryLater(_)));
         let full = "sbatch: error: AssocMaxSubmitJobLimit\nsbatch: error: Batch job submission failed: Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)";
         assert!(matches!(parse_reply(1, "", full), SubmitOutcome::TooMany(_)));
+        let unnamed = "sbatch: error: Batch job submission failed: Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)";
+        assert!(matches!(parse_reply(1, "", unnamed), SubmitOutcome::TooMany(_)));
+        let long = format!("sbatch: error: QOSMaxWallDurationPerJobLimit\n{unnamed}");
+        assert!(matches!(parse_reply(1, "", &long), SubmitOutcome::Refused(_)), "it will never be taken");
         let wrong = "sbatch: error: invalid partition specified: gpuu\nsbatch: error: Batch job submission failed: Invalid partition name specified";
         assert_eq!(
             parse_reply(1, "", wrong),
@@ -201,5 +236,9 @@ mod tests {
             |at_once| Submission { array: Some(("0-3,7".to_owned(), at_once)), ..submission.clone() }.sbatch_argv();
         assert!(array(None).contains(&"--array=0-3,7".into()));
         assert!(array(Some(8)).contains(&"--array=0-3,7%8".into()));
+        let percent = Submission { output: "/at-50%util/arrays/a-%a.output".into(), ..submission };
+        assert!(percent.sbatch_argv().contains(&"--output=/at-50%%util/arrays/a-%a.output".into()));
+        assert_eq!(folder_problem(Path::new("/at-50%util")), None);
+        assert!(folder_problem(Path::new("/a\\b")).is_some());
     }
 }

@@ -5,8 +5,10 @@
 pub enum JobState {
     /// It has not started.
     Pending,
-    /// It runs, or is about to, or about to have ended.
+    /// It runs, or is about to.
     Running,
+    /// Its processes, or its epilog, are about to have ended. How it ended is shown only after that.
+    Completing,
     /// Held in the middle: it may go on.
     Suspended,
     /// Its script ended with 0.
@@ -31,7 +33,8 @@ impl JobState {
         match word {
             "PENDING" | "CONFIGURING" | "REQUEUED" | "REQUEUE_HOLD" | "REQUEUE_FED" | "SPECIAL_EXIT"
             | "RESV_DEL_HOLD" => Self::Pending,
-            "RUNNING" | "COMPLETING" | "STAGE_OUT" | "SIGNALING" | "RESIZING" => Self::Running,
+            "RUNNING" | "SIGNALING" | "RESIZING" => Self::Running,
+            "COMPLETING" | "STAGE_OUT" => Self::Completing,
             "SUSPENDED" | "STOPPED" => Self::Suspended,
             "COMPLETED" => Self::Completed,
             "FAILED" => Self::Failed,
@@ -47,7 +50,7 @@ impl JobState {
 
     /// It will not change any more.
     pub const fn is_final(&self) -> bool {
-        !matches!(self, Self::Pending | Self::Running | Self::Suspended | Self::Other(_))
+        !matches!(self, Self::Pending | Self::Running | Self::Completing | Self::Suspended | Self::Other(_))
     }
 }
 
