@@ -54,7 +54,7 @@ fn a_repository_is_made_again_where_the_engine_that_it_names_is_gone() {
     assert_eq!(world.regatta(&["gc", "--keep", "1", "--yes"]).code, 0);
     world.good(&["plan", "m"]).shows("which is gone");
     assert_eq!(world.good(&["run", "m"]).ran(), ["repository"]);
-    let config = world.read("latest/repository/triton_model_repo/tensorrt_llm/config.pbtxt");
+    let config = world.read("latest/repository/triton_model_repo_0/tensorrt_llm/config.pbtxt");
     let engine = fs::canonicalize(world.path("latest/engine")).unwrap();
     assert!(config.contains(engine.to_str().unwrap()), "{config}");
     assert!(world.good(&["run", "m"]).ran().is_empty());
