@@ -117,9 +117,9 @@ impl Shared {
                     *view =
                         QueueView { seen: view.seen + 1, at: Some(at), jobs: Arc::new(jobs), ..QueueView::default() };
                 }
-                Err(complaint) => {
+                Err(failed) => {
                     view.silent += 1;
-                    view.complaint = complaint;
+                    view.complaint = failed.error_text("squeue");
                 }
             });
             let every = self.queries().every.unwrap_or(QUERY_TIMEOUT);
@@ -143,7 +143,7 @@ impl Shared {
 }
 
 /// The jobs of all these clusters; or why one did not answer: a part of the jobs would be no view of the queue.
-async fn see(environments: Vec<Environment>) -> Result<BTreeMap<SlurmJob, Vec<QueueEntry>>, String> {
+async fn see(environments: Vec<Environment>) -> Result<BTreeMap<SlurmJob, Vec<QueueEntry>>, QueryResult> {
     // Numbers of users are understood like names, and need no look-up.
     let user = rustix::process::getuid().as_raw().to_string();
     let mut jobs: BTreeMap<SlurmJob, Vec<QueueEntry>> = BTreeMap::new();
@@ -157,7 +157,7 @@ async fn see(environments: Vec<Environment>) -> Result<BTreeMap<SlurmJob, Vec<Qu
                     jobs.entry(job).or_default().extend(entries);
                 }
             }
-            failed => return Err(failed.error_text("squeue")),
+            failed => return Err(failed),
         }
     }
     Ok(jobs)
