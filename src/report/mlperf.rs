@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::harness::marked_verdict;
-use crate::mlperf::{FindingWeight, SubmissionCheck, SubmissionFinding, JudgedRun, ResultDifference, SubmissionReport};
+use crate::mlperf::{FindingWeight, JudgedRun, ResultDifference, SubmissionCheck, SubmissionFinding, SubmissionReport};
 use crate::report::terminal::styler::{Styler, TextRole, clean, cut, table};
 use crate::units::counted;
 

@@ -79,12 +79,11 @@ struct Predictor<'a, W> {
 impl<W: TaskExecutor> Predictor<'_, W> {
     /// `None`: it is no part of the run.
     fn decide(&mut self, ix: usize) -> Option<Decision> {
-        let (output, decision) = match self.options.roles[ix] {
-            TaskRole::NotNeeded => (PredictedOutput::Nothing, None),
-            _ => {
-                let (output, decision) = self.task(ix);
-                (output, Some(decision))
-            }
+        let (output, decision) = if self.options.roles[ix] == TaskRole::NotNeeded {
+            (PredictedOutput::Nothing, None)
+        } else {
+            let (output, decision) = self.task(ix);
+            (output, Some(decision))
         };
         self.known.push(output);
         decision

@@ -127,10 +127,8 @@ const fn format(kind: ActionKind) -> Option<u32> {
         // 2: with the servers' own metrics. 3: with GPUs, a preflight, and answers tokenized again. 4: with LoadGen, too,
         // a plan, metrics and GPUs.
         ActionKind::Bench => Some(4),
-        // 2: strict by default.
-        ActionKind::Shell => Some(2),
-        // 2: its digest is without paths of the machine.
-        ActionKind::Repository => Some(2),
+        // A shell stage, 2: strict by default. A repository, 2: its digest is without paths of the machine.
+        ActionKind::Shell | ActionKind::Repository => Some(2),
         ActionKind::Serve => None,
     }
 }

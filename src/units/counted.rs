@@ -3,6 +3,7 @@
 use std::fmt::Display;
 
 /// `1 task`, `3 tasks`.
+#[expect(clippy::needless_pass_by_value, reason = "numbers are copied")]
 pub fn counted<N: Display + PartialEq + From<u8>>(n: N, noun: &str) -> String {
     let plural = if n == N::from(1) { "" } else { "s" };
     format!("{n} {noun}{plural}")

@@ -130,7 +130,8 @@ impl WorkerShare {
             if !warmed.contains(&endpoint) {
                 continue;
             }
-            let own: Vec<_> = connections.iter().filter(|connection| connection.endpoint as usize == endpoint).collect();
+            let own: Vec<_> =
+                connections.iter().filter(|connection| connection.endpoint as usize == endpoint).collect();
             let Some(connection) = own.get(round % own.len().max(1)) else { continue };
             let planned = &[self.schedule.warmup(u64::from(number))];
             let index = self.schedule.requests.len() as u64 + u64::from(number);
@@ -211,7 +212,8 @@ impl PreparedWorker {
         let wait_ns = used.wait_ns.zip(before.wait_ns).map(|(after, before)| after.saturating_sub(before));
         let (idle_closed, resent) = idle_closes(connections);
         if !share.stop.is_cancelled() {
-            join_all(connections.iter().filter_map(|connection| connection.pool.as_ref()).map(ConnectionPool::end)).await;
+            join_all(connections.iter().filter_map(|connection| connection.pool.as_ref()).map(ConnectionPool::end))
+                .await;
         }
         let mut collected = collector.replace(Collector::new());
         for connection in connections {

@@ -211,7 +211,13 @@ fn errors(to: &mut SubmissionFindings, path: &Path, detail: &Detail) {
     }
     if detail.warnings > 0 {
         let what = format!("LoadGen logged {}", counted(detail.warnings, "warning"));
-        to.review(SubmissionCheck::LoadGenWarnings, path, what, "reviewers read them", "read them at the end of the summary");
+        to.review(
+            SubmissionCheck::LoadGenWarnings,
+            path,
+            what,
+            "reviewers read them",
+            "read them at the end of the summary",
+        );
     }
 }
 

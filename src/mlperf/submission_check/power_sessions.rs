@@ -43,7 +43,13 @@ pub(super) fn check(to: &mut SubmissionFindings, above: &Path) {
         let missing: Vec<&str> = FIELDS.into_iter().filter(|field| !fields.contains_key(*field)).collect();
         if !missing.is_empty() {
             let what = format!("these are missing in it: {}", missing.join(", "));
-            return to.refuse(SubmissionCheck::Power, &at, what, "client and server record what they measured", REPACK_HINT);
+            return to.refuse(
+                SubmissionCheck::Power,
+                &at,
+                what,
+                "client and server record what they measured",
+                REPACK_HINT,
+            );
         }
         sessions.push(fields);
     }
@@ -56,7 +62,13 @@ pub(super) fn check(to: &mut SubmissionFindings, above: &Path) {
         ("uuid of the server", &client["uuid"]["server"], &server["uuid"]["server"]),
     ] {
         if a != b {
-            to.refuse(SubmissionCheck::Power, &at, format!("the {of} is {b}, and {a} in client.json"), SAME, REPACK_HINT);
+            to.refuse(
+                SubmissionCheck::Power,
+                &at,
+                format!("the {of} is {b}, and {a} in client.json"),
+                SAME,
+                REPACK_HINT,
+            );
         }
     }
     if server.get("debug").is_some_and(|debug| *debug != Value::Bool(false)) {

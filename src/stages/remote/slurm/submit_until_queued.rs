@@ -173,7 +173,7 @@ mod tests {
         // Not by the runtime's clock, which stands still while a program runs.
         let exists = move || {
             while !path.exists() {
-                std::thread::sleep(Duration::from_millis(5))
+                std::thread::sleep(Duration::from_millis(5));
             }
         };
         tokio::task::spawn_blocking(exists).await.unwrap();
