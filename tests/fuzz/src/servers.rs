@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use regatta::event::Endpoint;
-use regatta::harness::{Api, Http, ServerIdentity, Transport, ask_identity, changes_of_servers, gpu};
+use regatta::harness::{Api, Http, ServerIdentity, Transport, changes_of_servers, gpu, query_identity};
 use regatta::triton::{Exposition, HttpAddress, HttpClient, Scraper, summarize};
 use serde_json::json;
 
