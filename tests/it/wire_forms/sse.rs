@@ -389,7 +389,7 @@ pub fn forms() -> Vec<Form> {
 }
 
 fn chat(name: &'static str, truth: Truth, events: Vec<Vec<String>>) -> Form {
-    form(name, Api::OpenaiChat, truth, paced(&events.concat()))
+    form(name, Api::OpenaiChat, truth, paced(&events.into_iter().flatten().collect::<Vec<_>>()))
 }
 
 /// A count beside every event that is none of the answer.
