@@ -302,6 +302,7 @@ fn input_tokens_are_those_that_were_sent_where_answers_are_part_of_the_prompt() 
     // Two tokens of four: the next prompt has as many of them as came.
     let server = Scripted::start(true, None, Arc::new(|_| Act::Cut { after: 2 }));
     let mut spec = spec(server.address, users(1.0), 6);
+    spec.warmup = 0;
     spec.content.sessions = Some(Sessions { turns: Length::Fixed(3), history: History::Answers, turn_delay: None });
     let measured = wait_for(run(&spec, &Stop::new(), |_| {})).unwrap();
     let prompts = server.prompts.lock().unwrap();

@@ -365,7 +365,7 @@ impl PreparedRun {
         let is_lock_missing =
             matches!(locked, Some(Err(_))) && matches!(self.locking, LockMode::Write { is_named: true, .. });
         let unsaved = saved.err().map(|error| format!("the next run reads its inputs again: {error}"));
-        let notice = locked.and_then(|locked| locked.unwrap_or_else(Some));
+        let notice = locked.and_then(|locked| locked.unwrap_or_else(|error| Some(error.to_string())));
         for text in unsaved.into_iter().chain(notice) {
             emit(Event::Notice { task: None, text });
         }
@@ -438,7 +438,7 @@ impl PreparedRun {
         id: &RunId,
         summary: &RunSummary,
         is_lock_as_written: bool,
-    ) -> Result<Option<String>, String> {
+    ) -> anyhow::Result<Option<String>> {
         let Self { project, locking, settings, plan, options, .. } = self;
         let roles = &options.roles;
         let run = lockfile::command::FinishedRun { id, plan, settings, roles, summary, is_lock_as_written };

@@ -173,7 +173,7 @@ mod tests {
         };
         assert_eq!(
             live_line(&some),
-            "answered, 1 failed, 24 in flight, 1,204 tok/s (301 per GPU), mean TTFT 147 ms, TPOT 9.40 ms so far, about 1 min 04 s left"
+            "answered, 1 failed, 24 in flight, 1,204 tok/s (301 per GPU), mean TTFT 147 ms, TPOT 9.41 ms so far, about 1 min 04 s left"
         );
         assert_eq!(time_left(3_000.1), "51 min");
     }

@@ -266,7 +266,7 @@ fn package_outcome(
         };
         format!("REHEARSAL, not for submission: {results} in {kept}, {findings} because of it{missing}{checker}")
     } else {
-        format!("{results} in {kept}, the gate passes it{for_review}{checker}")
+        format!("{results} in {kept}, the submission check passes it{for_review}{checker}")
     };
     Ok(Done { headline: Some(headline), ..Done::default() })
 }

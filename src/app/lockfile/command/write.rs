@@ -4,6 +4,8 @@ use std::collections::HashSet;
 use std::io;
 use std::path::Path;
 
+use anyhow::anyhow;
+
 use super::current;
 use super::namesakes::namesakes;
 use crate::app::lockfile::{
@@ -34,34 +36,35 @@ pub struct FinishedRun<'a> {
 /// these, and keeps what is locked of the others. Returns what the user should know.
 ///
 /// # Errors
-/// It could not be written; the text says why.
-pub fn write(project: &Project, locking: &cli::LockMode, run: &FinishedRun<'_>) -> Result<Option<String>, String> {
+/// It could not be written.
+pub fn write(project: &Project, locking: &cli::LockMode, run: &FinishedRun<'_>) -> anyhow::Result<Option<String>> {
     let LockMode::Write { file, .. } = locking else { return Ok(None) };
-    write_file(project, file, run).map_err(|why| format!("the lock file {} was not written: {why}", file.display()))
+    write_file(project, file, run).map_err(|why| anyhow!("the lock file {} was not written: {why}", file.display()))
 }
 
-fn write_file(project: &Project, file: &Path, run: &FinishedRun<'_>) -> Result<Option<String>, String> {
+fn write_file(project: &Project, file: &Path, run: &FinishedRun<'_>) -> anyhow::Result<Option<String>> {
     let FinishedRun { plan, settings, roles, summary, .. } = *run;
     let path = project.home.project().join(file);
     let before = match read_text(&path) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-        Err(error) => return Err(error.to_string()),
+        Err(error) => return Err(error.into()),
     };
     let name = current::name(project, plan, settings);
     if run.is_lock_as_written
         && let Some(text) = spliced(project, plan, &name, &before, &summary.keyed_tasks)
     {
-        return replaced(&path, &before, &text).map(|()| None).map_err(|error| error.to_string());
+        replaced(&path, &before, &text)?;
+        return Ok(None);
     }
     let is_part = current::is_part(plan, roles);
     let others = if is_part { None } else { without_run(&before, &name) };
     let mut all = match others.as_deref().unwrap_or(&before) {
         "" => LockFile::default(),
-        text => read(text).map_err(|why| why.to_string())?,
+        text => read(text)?,
     };
     let private = current::private(project, plan);
-    let mut head = current::head(project, plan, roles, &private).map_err(|why| why.to_string())?;
+    let mut head = current::head(project, plan, roles, &private)?;
     let old = match &others {
         None => all.runs.remove(&name),
         // The stages of a large plan take long to read.
@@ -71,7 +74,7 @@ fn write_file(project: &Project, file: &Path, run: &FinishedRun<'_>) -> Result<O
     let notice = outline(&before, &name).and_then(|(_, stages)| notice_of_namesakes(project, plan, &name, &stages));
     let tasks = summary.all_keyed_tasks();
     if let Some(old) = &old {
-        keep_makers(project, run, &tasks, old, &mut head).map_err(|why| why.to_string())?;
+        keep_makers(project, run, &tasks, old, &mut head)?;
     }
     if let Some(old) = old.filter(|_| is_part) {
         head = merged(old, head, plan);
@@ -80,8 +83,8 @@ fn write_file(project: &Project, file: &Path, run: &FinishedRun<'_>) -> Result<O
     let make = |place: usize| maker.stage(tasks[place]);
     let places = tasks.iter().enumerate().map(|(place, one)| (plan.tasks[one.task].id.as_str(), place));
     let text = RunText::of(&head).with_made(places, &make);
-    let text = write_with_run(&all, &name, text).map_err(|why| why.to_string())?;
-    replaced(&path, &before, &text).map_err(|error| error.to_string())?;
+    let text = write_with_run(&all, &name, text)?;
+    replaced(&path, &before, &text)?;
     Ok(notice)
 }
 
