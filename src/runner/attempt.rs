@@ -212,16 +212,22 @@ impl AttemptInputs {
         inputs.chain(outputs).collect()
     }
 
-    /// Folders of this machine that its output may name, and what stands for each.
+    /// Folders of this machine that its output may name, and what stands for each: where they are does not count, and what is in them
+    /// does, for what reads this output has no other key of them.
     fn places(&self) -> Vec<(PathBuf, String)> {
         let upstream = self.task.needs.iter().zip(&self.outputs).filter_map(|(need, made)| match made {
             TaskOutput::Output(record) => {
                 let reference = PlanReference::OutputFolder(self.id_of(*need).clone());
-                Some((self.cache.folder(record), reference.token()))
+                Some((self.cache.folder(record), format!("{}{}", reference.token(), record.digest)))
             }
             _ => None,
         });
-        upstream.chain([(self.cache.home().project().to_owned(), PROJECT.to_owned())]).collect()
+        let inputs = self.keyed.inputs.iter().filter_map(|(name, input)| match &input.paths[..] {
+            [path] => Some((path.clone(), format!("{}{}", PlanReference::Input(name.clone()).token(), input.digest))),
+            _ => None,
+        });
+        let project = (self.cache.home().project().to_owned(), PROJECT.to_owned());
+        upstream.chain(inputs).chain([project]).collect()
     }
 
     /// What it was made from, computed on demand.

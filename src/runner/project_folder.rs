@@ -1,4 +1,5 @@
-//! The project's folder in what a task does. A key does not have it: it differs from machine to machine, and what it leads to is an input.
+//! The project's folder in what a task does. A key does not have it: it differs from machine to machine. What it leads to is an input of a
+//! typed action; of a `shell` stage only what its `inputs:` name.
 
 use serde_json::Value;
 

@@ -486,7 +486,7 @@ fn a_path_that_the_lock_has_only_in_part_is_reported_and_exactly_an_error() {
     world
         .good(&["run", "m", "--locked"])
         .shows("make: key: ")
-        .shows("(a path or a secret, which the lock does not hold)");
+        .shows("(a path or a secret that the lock does not hold, or other outputs below it)");
 }
 
 #[test]

@@ -97,7 +97,7 @@ impl LockDifference {
             LockPart::Requested if is_image => "fetch the image with that id; `…@sha256:…` names one for good",
             LockPart::Requested if self.field.starts_with("inputs") => "restore the locked version of the file",
             LockPart::Requested if self.is_hidden() => {
-                "use the locked path or secret: the lock has only a part of an absolute path, and no secrets"
+                "use the locked path or secret: the lock has only a part of an absolute path, and no secrets; or run it without `--locked` if outputs below it are new"
             }
             LockPart::Requested => "undo the change in the manifest",
             LockPart::Resolved if self.weight == DifferenceWeight::Reported => {

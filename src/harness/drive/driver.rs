@@ -166,7 +166,7 @@ async fn drive(
         }
     };
     let outputs = gather_outputs(workers, t0, stop, &cancel, || progress(sum_progress(&lives, scheduled))).await?;
-    let was_stopped = cancel.is_cancelled();
+    let was_stopped = outputs.iter().any(|output| output.was_stopped);
     progress(sum_progress(&lives, scheduled));
     let untaken = if users(&spec) > 0 { queue.unreached_requests() } else { 0 };
     let schedule = match &spec.scenario {

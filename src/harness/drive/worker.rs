@@ -205,13 +205,14 @@ impl PreparedWorker {
             return Err(error);
         }
         let Dispatcher { share, connections, encoder, gauge, collector, counts, .. } = &*dispatcher;
+        let was_stopped = share.stop.is_cancelled();
         let (used, before) = (ThreadUsage::now(&pacer), before.get());
         let t_end = share.clock.now();
         gauge.change(t_end, 0);
         let cpu_ns = used.cpu_ns.saturating_sub(before.cpu_ns);
         let wait_ns = used.wait_ns.zip(before.wait_ns).map(|(after, before)| after.saturating_sub(before));
         let (idle_closed, resent) = idle_closes(connections);
-        if !share.stop.is_cancelled() {
+        if !was_stopped {
             join_all(connections.iter().filter_map(|connection| connection.pool.as_ref()).map(ConnectionPool::end))
                 .await;
         }
@@ -224,6 +225,7 @@ impl PreparedWorker {
         Ok(WorkerOutput {
             issued: counts.issued.get(),
             not_sent: counts.not_sent.get(),
+            was_stopped,
             in_flight_at_end: gauge.now(),
             in_flight_area: gauge.area(),
             cpu_ns,

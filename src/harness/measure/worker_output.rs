@@ -8,6 +8,8 @@ pub(in crate::harness) struct WorkerOutput {
     pub collector: Collector,
     pub issued: u64,
     pub not_sent: u64,
+    /// A stop was requested before everything had ended.
+    pub was_stopped: bool,
     pub in_flight_at_end: u64,
     /// In-flight integral, request·ns, from a running gauge (not from records).
     pub in_flight_area: f64,

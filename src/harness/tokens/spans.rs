@@ -23,7 +23,8 @@ pub(super) struct ResolvedChunks {
     pub has_only_end: bool,
 }
 
-/// `marks` are in order and do not decrease; where one does not grow over a text, that text is of the step before. Without a mark at the end, chunks after the last one use their own counts.
+/// `marks` are in order and do not decrease; where one does not grow over a text, that text is of the step before. Without a mark at
+/// the end, chunks after the last one use their own counts.
 pub(super) fn resolve(chunks: &[ChunkTokens], marks: &[UsageMark]) -> ResolvedChunks {
     let mut resolved =
         ResolvedChunks { tokens: Vec::with_capacity(chunks.len()), is_known: true, ..ResolvedChunks::default() };

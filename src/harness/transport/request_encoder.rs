@@ -53,7 +53,10 @@ impl RequestEncoder {
             (Self::Http(_), ..) => Bytes::new(),
         };
         let input_len = match (planned, &prompts[..]) {
-            ([planned], [prompt]) if planned.needs_answers() => Some(schedule.length_of(prompt)),
+            // To tokenize a whole conversation takes milliseconds, in which other answers would be stamped late.
+            ([planned], [prompt]) if planned.needs_answers() && (self.takes_ids() || !schedule.has_tokenizer()) => {
+                Some(schedule.length_of(prompt))
+            }
             _ => None,
         };
         Ok(EncodedMessage { frame, input_len })

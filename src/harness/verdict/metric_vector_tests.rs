@@ -100,6 +100,7 @@ pub(in crate::harness) fn summarize_with(
     let wall_ns = records.iter().map(|record| record.t_end).max().unwrap_or(0);
     let area = records.iter().map(|record| (record.t_end - record.t_issue) as f64).sum();
     let mut share = WorkerOutput {
+        was_stopped: false,
         streams: 0,
         collector,
         issued,

@@ -40,7 +40,7 @@ impl<W: TaskExecutor> Runner<W> {
         self.repeat_reason(ix, failure)
     }
 
-    /// Starts such a server again. It is none of the tries of its rule.
+    /// Starts such a server again. It is none of the attempts of its rule.
     pub(super) fn submit_again(&self, ix: TaskIndex, failure: Failure) {
         let _ = self.send.send(RunnerMessage::RekeyDue(ix, Box::new(failure)));
     }

@@ -2,14 +2,16 @@
 
 use std::fs;
 use std::os::unix::ffi::OsStringExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use memchr::memmem::Finder;
 
 /// Shorter ones would be found by chance.
 const LEAST: usize = 6;
-/// Of a folder, with the slash behind it: any file has texts like `/` and `/a/`.
+/// Of a folder: any file has texts like `/` and `/a/`.
 const SHORTEST_PLACE: usize = 3;
+/// Elsewhere `/src/` is a part of another path.
+const BEFORE_A_PATH: &[u8] = b"\"'=:,( \t\n\0";
 
 /// What is looked for.
 #[derive(Clone, Debug, Default)]
@@ -33,24 +35,27 @@ impl ScanResult {
     }
 }
 
+/// What names folders with a path that ties a file to this machine. Programs may write a path without the links in it, as `pwd -P` does.
+/// A short one is found by chance, too, unless it begins there and a slash follows.
+pub(super) fn place_patterns(folders: &[&Path]) -> Vec<Vec<u8>> {
+    let spellings = folders.iter().flat_map(|path| [Some(path.to_path_buf()), fs::canonicalize(path).ok()]).flatten();
+    let mut patterns: Vec<Vec<u8>> = Vec::new();
+    for place in spellings.map(|path| path.into_os_string().into_vec()) {
+        if place.len() >= LEAST {
+            patterns.push(place);
+        } else if place.len() >= SHORTEST_PLACE {
+            patterns.extend(BEFORE_A_PATH.iter().map(|before| [&[*before], &place[..], b"/"].concat()));
+        }
+    }
+    patterns.sort_unstable();
+    patterns.dedup();
+    patterns
+}
+
 impl ScanPatterns {
-    /// `places`: folders with a path that ties a file to this machine.
-    pub(super) fn new(places: &[&Path], secrets: &[String]) -> Self {
-        // Programs may write a folder's path without the links in it, as `pwd -P` does. A short one is found by chance, too, unless a slash
-        // follows.
-        let spellings =
-            places.iter().flat_map(|path| [Some(path.to_path_buf()), fs::canonicalize(path).ok()]).flatten();
-        let place = |path: PathBuf| {
-            let mut place = path.into_os_string().into_vec();
-            if place.len() > 1 && place.len() < LEAST {
-                place.push(b'/');
-            }
-            place
-        };
-        let mut places: Vec<Vec<u8>> = spellings.map(place).filter(|place| place.len() > SHORTEST_PLACE).collect();
-        places.sort_unstable();
-        places.dedup();
-        let places = places.into_iter().map(|place| (place, ScanResult::Place));
+    /// `places`: of [`place_patterns`].
+    pub(super) fn new(places: &[Vec<u8>], secrets: &[String]) -> Self {
+        let places = places.iter().map(|place| (place.clone(), ScanResult::Place));
         let secrets = secrets.iter().map(|secret| (secret.as_bytes().to_vec(), ScanResult::Secret));
         Self { list: places.chain(secrets.filter(|(secret, _)| secret.len() >= LEAST)).collect() }
     }
@@ -96,17 +101,20 @@ mod tests {
         let (real, link) = (folder.path().join("real"), folder.path().join("link"));
         fs::create_dir(&real).unwrap();
         std::os::unix::fs::symlink(&real, &link).unwrap();
-        let needles = ScanPatterns::new(&[&link, Path::new("/srv"), Path::new("/")], &[]);
+        let needles = ScanPatterns::new(&place_patterns(&[&link, Path::new("/srv"), Path::new("/")]), &[]);
         for text in [format!("{}/x", real.display()), format!("{}/x", link.display()), "model=/srv/data.bin".to_owned()]
         {
             assert_eq!(needles.scanner().feed(text.as_bytes()), Some(ScanResult::Place), "{text}");
         }
-        assert_eq!(needles.scanner().feed(b"/ /srv2 a/b"), None);
+        assert_eq!(needles.scanner().feed(b"/ /srv2 a/b opt/srv/x https://host/srv/"), None);
     }
 
     #[test]
     fn a_needle_is_found_wherever_a_piece_ends() {
-        let needles = ScanPatterns::new(&[Path::new("/srv/project")], &["s3cr3t-token".to_owned(), "ab".to_owned()]);
+        let needles = ScanPatterns::new(
+            &place_patterns(&[Path::new("/srv/project")]),
+            &["s3cr3t-token".to_owned(), "ab".to_owned()],
+        );
         let text = b"prefix /srv/projec /srv/project/out ab";
         for size in 1..text.len() {
             let mut scanner = needles.scanner();

@@ -16,7 +16,7 @@ use super::error::SharedStoreError;
 use super::machine::{Machine, name};
 use super::pull::pull;
 use super::push::{PushOutcome, push};
-use super::scan::ScanPatterns;
+use super::scan::{ScanPatterns, place_patterns};
 use super::signature_policy::SignaturePolicy;
 use super::store_state::{SENDERS, Shareability, StoreState};
 use crate::event::{Stop, TaskId};
@@ -53,12 +53,11 @@ impl SharedStore {
         signatures: SignaturePolicy,
     ) -> Result<Self, SharedStoreError> {
         let home = output_cache.home().clone();
-        let places = [home.project().to_owned(), home.state().to_owned()];
+        let places = place_patterns(&[home.project(), home.state()]);
         let mut tasks = HashMap::new();
         for task in plan.tasks.iter().filter(|task| why_not(plan, task).is_none()) {
             let of_key = signatures.signer().map(|key| key.secret_lines().to_vec()).unwrap_or_default();
             let secrets: Vec<String> = usable_secret_values(&task.secrets).chain(of_key).collect();
-            let places: Vec<_> = places.iter().map(std::path::PathBuf::as_path).collect();
             let of = match machine.facts_for(task) {
                 Ok(machine) => {
                     Shareability::Shareable { machine, needles: Arc::new(ScanPatterns::new(&places, &secrets)) }

@@ -60,6 +60,17 @@ fn a_repository_is_made_again_where_the_engine_that_it_names_is_gone() {
     assert!(world.good(&["run", "m"]).ran().is_empty());
 }
 
+/// Its configs name the engine, and what reads them has no other key of that.
+#[test]
+fn what_reads_a_repository_runs_again_for_another_engine() {
+    let world = World::new();
+    for tokens in [8192, 4096] {
+        let reader = "  reader: { shell: \"ls '{{ stages.repository.out }}' > list\" }\n";
+        world.manifest("m", &(manifest(tokens, 1) + reader));
+        assert_eq!(world.good(&["run", "m"]).ran(), ["engine", "reader", "repository"], "{tokens}");
+    }
+}
+
 #[test]
 fn a_repository_is_locked_as_the_same_in_each_folder() {
     let (here, there) = (World::with(&manifest(8192, 1)), World::with(&manifest(8192, 1)));

@@ -68,7 +68,11 @@ pub fn enforce(
     let mut holding = LockReport::default();
     for one in &found {
         let place = one.task.as_deref().map_or_else(String::new, |task| format!("{task}: "));
-        let why = if one.is_hidden() { " (a path or a secret, which the lock does not hold)" } else { "" };
+        let why = if one.is_hidden() {
+            " (a path or a secret that the lock does not hold, or other outputs below it)"
+        } else {
+            ""
+        };
         holding.messages.push((None, format!("differs from {shown}: {place}{}{why}", render::line(one))));
     }
     pins(plan, options, &section, keys, &output_cache, &mut holding)?;

@@ -167,10 +167,17 @@ impl SessionDrawer {
         let mut history = SessionHistory::begin(content.prefixes.as_ref(), *seed, number);
         let mode = sessions.map_or(History::None, |sessions| sessions.history);
         let pause = content.turn_delay().unwrap_or(pace.think);
+        let end = self.spec.stop.duration.map(|end| end.as_nanos() as u64);
+        let least = self.spec.stop.requests.unwrap_or(0);
         let mut planned = Vec::with_capacity(count);
         for turn in 0..count {
             let index = self.index + turn as u64;
             let given = entry.and_then(|entry| entry.turns.get(turn));
+            let earliest_ns = self.starts.time_of(given.and_then(|given| given.at_ns));
+            // A turn with a time stamp behind the end does not come.
+            if turn > 0 && end.is_some_and(|end| earliest_ns >= end) && index >= least {
+                break;
+            }
             let own = self.own(given, index)?;
             let output_len = self.output(given, index)?;
             let is_whole = given.is_some_and(|given| given.is_whole);
@@ -180,7 +187,7 @@ impl SessionDrawer {
                 at_ns: given
                     .and_then(|given| Some(self.starts.sped_up(given.pause_ns?)))
                     .unwrap_or_else(|| random_draws::think_time(pause, *seed, index)),
-                earliest_ns: self.starts.time_of(given.and_then(|given| given.at_ns)),
+                earliest_ns,
                 due: RequestTrigger::Turn,
                 input_len,
                 output_len,

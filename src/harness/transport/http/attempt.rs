@@ -30,7 +30,7 @@ const BODY_END_PATIENCE: Duration = Duration::from_millis(500);
 
 /// A close that crosses a request comes within a round trip of its first byte, and this much for machines that are busy. A later one is by a
 /// server that has the request.
-const CROSSING_SLACK: Duration = Duration::from_millis(20);
+const CROSSING_SLACK: Duration = Duration::from_millis(50);
 
 /// The limit of an answer to a query before the run, bytes.
 const LONGEST_ANSWER: usize = 16 << 20;
@@ -198,7 +198,8 @@ impl HttpAttempt<'_> {
             }
             self.update_last_token(response_reader);
             if response_reader.outcome.account.has_ended() {
-                patience = Some(Instant::now() + BODY_END_PATIENCE.min(self.stall / 2));
+                // From the end of the answer on, whatever the server still sends.
+                patience.get_or_insert_with(|| Instant::now() + BODY_END_PATIENCE.min(self.stall / 2));
             }
             if let Some(requested) = self.template.limit(self.requested_tokens) {
                 ResponseBounds::check_tokens(response_reader.tokens_received(), requested)?;

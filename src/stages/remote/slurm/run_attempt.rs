@@ -125,8 +125,9 @@ impl JobAttempt<'_> {
         let begun = adopted && (self.folder.is_claimed() || self.folder.number().is_some());
         if begun {
             drop(batch_slot);
-            let number = self.folder.claimant().ok().flatten().or_else(|| self.folder.number()).unwrap_or_default();
-            self.lease.notice(format!("continues job {number}, which an earlier run submitted"));
+            let number = self.folder.claimant().ok().flatten().or_else(|| self.folder.number());
+            let job = number.map_or_else(|| "a job".to_owned(), |number| format!("job {number}"));
+            self.lease.notice(format!("continues {job} that an earlier run submitted"));
         } else {
             let submitted = if self.spec.element.is_some() {
                 array::until_submitted(self, batch_slot, known).await?

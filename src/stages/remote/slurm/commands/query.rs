@@ -37,8 +37,8 @@ impl QueryResult {
     }
 }
 
-/// Runs the query, in the clusters that `env` names, and without the user's own defaults for it. The program gets a process group of its own, so that Ctrl-C on a terminal does not cut a submission off half
-/// way.
+/// Runs the query, in the clusters that `env` names, and without the user's own defaults for it. The program gets a process group of its
+/// own, so that Ctrl-C on a terminal does not cut a submission off half way.
 pub async fn run_query(program: &'static str, words: Vec<OsString>, env: Environment, limit: Duration) -> QueryResult {
     let (clusters, env) = query_environment(program, env);
     let words: Vec<OsString> = clusters.into_iter().chain(words).collect();

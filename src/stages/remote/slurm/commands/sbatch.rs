@@ -158,8 +158,9 @@ const POLICY: &str = "Job violates accounting/QOS policy";
 fn names_another_limit(complaint: &str) -> bool {
     let mut words = complaint.split([';', ' ', ',', ':']);
     words.any(|word| {
+        let is_limit = ["Max", "Grp", "Min"].iter().any(|kind| word.contains(kind));
         let is_name = word.starts_with("QOS") || word.starts_with("Assoc");
-        is_name || matches!(PendingReason::read(word), PendingReason::Never(..))
+        is_name && is_limit || matches!(PendingReason::read(word), PendingReason::Never(..))
     })
 }
 
