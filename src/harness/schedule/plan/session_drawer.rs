@@ -167,7 +167,7 @@ impl SessionDrawer {
         let mut history = SessionHistory::begin(content.prefixes.as_ref(), *seed, number);
         let mode = sessions.map_or(History::None, |sessions| sessions.history);
         let pause = content.turn_delay().unwrap_or(pace.think);
-        let end = self.spec.stop.duration.map(|end| end.as_nanos() as u64);
+        let end = self.spec.stop.time().map(|end| u64::try_from(end.as_nanos()).unwrap_or(u64::MAX));
         let least = self.spec.stop.requests.unwrap_or(0);
         let mut planned = Vec::with_capacity(count);
         for turn in 0..count {
