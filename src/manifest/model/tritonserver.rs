@@ -31,7 +31,8 @@ pub struct TritonServer {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub args: Vec<String>,
 
-    /// How the processes of a server share the work. [default: plain for one GPU, leader for an engine with tp × pp > 1, orchestrator for several models or copies in one server]
+    /// How the processes of a server share the work. [default: plain for one GPU, leader for an engine with tp × pp > 1, orchestrator for
+    /// several models or copies in one server]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<ServerMode>,
     /// MPI ranks of one server. [default: tp × pp of the engine (leader), 1 (plain; orchestrator that spawns), 1 + all ranks (orchestrator that does not)]
