@@ -18,7 +18,7 @@ pub use counted::counted;
 pub use digit_grouping::grouped;
 pub use distinct_decimals::distinct_decimals;
 pub use duration::{DurationError, parse_duration};
-pub use folder_in_text::{ends_argument, paths_below, replace_folder};
+pub use folder_in_text::replace_folder;
 pub use four_digits::{four_digit_scale, four_digits};
 pub use plain_path::plain_path;
 pub use shell::shell_word;

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::redact::redacted;
-use crate::units::{ends_argument, paths_below, without_credentials};
+use crate::units::without_credentials;
 
 /// A shorter one would hide text that only looks like it.
 const SHORTEST: usize = 4;
@@ -101,6 +101,34 @@ fn replaced(text: &str, folder: &str, instead: &str, is_of_machine: impl Fn(&str
         end = at + folder.len();
     }
     (end > 0).then(|| out + &text[end..])
+}
+
+/// Where in the text a path begins that is the folder or below it.
+fn paths_below<'a>(text: &'a str, folder: &'a str) -> impl Iterator<Item = usize> + 'a {
+    let all = text.match_indices(folder).map(|(at, _)| at);
+    all.filter(move |at| begins_path(&text[..*at]) && ends_name(&text[at + folder.len()..]))
+}
+
+fn ends_name(after: &str) -> bool {
+    !after.starts_with(|c: char| c.is_alphanumeric() || "._-+~%".contains(c))
+}
+
+fn ends_argument(c: char) -> bool {
+    c.is_whitespace() || "'\":,;".contains(c)
+}
+
+/// Whether a path can begin after this text, and it is not the beginning of that path.
+fn begins_path(before: &str) -> bool {
+    let Some(last) = before.chars().next_back() else { return true };
+    if last == '"' || last == '\'' {
+        // Behind a closing one the path goes on: `"$FOLDER"/file`.
+        let outside = before[..before.len() - 1].chars().next_back();
+        return outside.is_none_or(|c| c.is_whitespace() || "=:,;([{<>|&@\"'".contains(c));
+    }
+    let argument = before.rsplit(|c: char| ends_argument(c) || c == '=').next().unwrap_or_default();
+    let is_url = argument == "//" && before.ends_with("://");
+    let is_option = argument.starts_with('-') && !argument.contains(['/', '⟧', '$']);
+    is_url || is_option || !(last.is_alphanumeric() || "/._-~+%$})]*?`\\⟧".contains(last))
 }
 
 /// `https://me:token@host/x` → `https://host/x`, wherever it stands.

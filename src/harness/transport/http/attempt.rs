@@ -198,8 +198,7 @@ impl HttpAttempt<'_> {
             }
             self.update_last_token(response_reader);
             if response_reader.outcome.account.has_ended() {
-                // From the end of the answer on, whatever the server still sends.
-                patience.get_or_insert_with(|| Instant::now() + BODY_END_PATIENCE.min(self.stall / 2));
+                patience = Some(Instant::now() + BODY_END_PATIENCE.min(self.stall / 2));
             }
             if let Some(requested) = self.template.limit(self.requested_tokens) {
                 ResponseBounds::check_tokens(response_reader.tokens_received(), requested)?;
