@@ -113,8 +113,8 @@ impl Folder {
         Ok(())
     }
 
-    /// Whoever may read or write in the store's folder may do so with this, whatever the umask is: of its bits, these. A filesystem
-    /// without them leaves it as it is.
+    /// Adds those of `bits` that the store's folder has to a new file or folder, so that the umask excludes no user of the store. A
+    /// filesystem without permission bits leaves it as it is.
     fn share(&self, path: &Path, bits: u32) {
         let mode = |path: &Path| fs::metadata(path).map(|metadata| metadata.mode());
         if let (Ok(of_store), Ok(own)) = (mode(&self.root), mode(path)) {
