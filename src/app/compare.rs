@@ -267,41 +267,48 @@ fn check_run(found: &mut FoundResult, may_go_on: bool) -> Result<(), CommandErro
     Ok(())
 }
 
-/// Prints the outcome of a comparison for a condition, where that does not simply pass.
+/// Prints the outcome of a comparison for a condition: a log shows that it was checked, and the difference.
 fn check(condition: &FailCondition, comparison: &Comparison, as_tool: Option<Tool>) -> Result<CliExit, CommandError> {
     let name = &comparison.b;
-    let percent = |delta: &compare::Delta| report::signed_percent(delta.percent.unwrap_or_default());
+    let percent = |delta: &compare::Delta| condition.percent_text(delta.percent.unwrap_or_default());
     // A condition has a rule of its own: the interval of the table is two-sided, and its judgement is corrected for all rows.
     let bound = |delta: &compare::Delta| {
         let bound = condition.bound(comparison, delta)?;
         let side = if condition.is_upper() { "at least" } else { "at most" };
-        Some(format!("one-sided 95 %, this number alone: {side} {} %", report::signed_percent(bound)))
+        Some(format!("one-sided 95 %, this number alone: {side} {}", condition.percent_text(bound)))
     };
     Ok(match condition.outcome(comparison).map_err(|error| CommandError::usage(error.as_tool(as_tool)))? {
-        FailConditionOutcome::Passed(_) => CliExit::Done,
+        FailConditionOutcome::Passed(delta) => {
+            print_error(&format!("{condition} does not hold for {name}: {}\n", percent(delta)));
+            CliExit::Done
+        }
         FailConditionOutcome::Inconclusive(delta) => {
             let bound = bound(delta).map_or_else(String::new, |bound| format!(" ({bound})"));
-            let more =
-                delta.runs_needed.map_or_else(String::new, |runs| format!("; about {runs} runs each could tell"));
+            let more = match (&comparison.too_few_plans, delta.runs_needed) {
+                (Some(why), _) => format!(": {why}"),
+                (None, Some(runs)) => format!("; about {runs} runs each could tell"),
+                (None, None) => String::new(),
+            };
             print_error(&format!(
-                "{condition} is not shown for {name}: {} %, which may be chance{bound}{more}\n",
+                "{condition} is not shown for {name}: {}, which may be chance{bound}{more}\n",
                 percent(delta)
             ));
             CliExit::Done
         }
         FailConditionOutcome::Exceeded(delta) => {
-            if delta.percent.is_some_and(f64::is_infinite) {
-                print_error(&format!("{condition} holds for {name}: its value is infinite\n"));
+            if delta.b.is_some_and(f64::is_infinite) {
+                let both = if delta.a.is_some_and(f64::is_infinite) { ", as that of the first side is" } else { "" };
+                print_error(&format!("{condition} holds for {name}: its value is infinite{both}\n"));
                 return Ok(CliExit::DifferenceExceeded);
             }
             let how = match bound(delta) {
-                Some(bound) => format!("shown with {} and {} runs ({bound})", comparison.a_runs, comparison.b_runs),
+                Some(bound) => format!("shown with {} ({bound})", compare::run_counts(comparison)),
                 None if delta.judgement.is_some_and(|judged| judged != Judgement::NotJudged) => {
                     "the 95 % intervals of the two searches do not overlap".to_owned()
                 }
                 None => "one run on a side: this may be chance, `--repeat 5` measures it".to_owned(),
             };
-            print_error(&format!("{condition} holds for {name}: {} %, {how}\n", percent(delta)));
+            print_error(&format!("{condition} holds for {name}: {}, {how}\n", percent(delta)));
             CliExit::DifferenceExceeded
         }
     })

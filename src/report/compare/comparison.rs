@@ -5,6 +5,7 @@ use serde::Serialize;
 use super::compared_result::{ComparedResult, FOUND_RATE, SearchedRate};
 use super::identity;
 use super::pairing::Pairing;
+use super::plan_groups::PlanGroups;
 use super::run_set::{RunSet, RunSetRow};
 use crate::harness::IdentityDifference;
 use crate::stats::{self, ComparedSamples, Conclusion, Margins, Percents, RunValues};
@@ -66,10 +67,10 @@ pub struct Delta {
     /// `mean`, `p50`, `p90`, `p95`, `p99`; empty for a rate.
     pub stat: &'static str,
     pub unit: &'static str,
-    /// Means over the runs of each side.
+    /// Means over the runs of each side; where several runs had one plan, over the means of the plans.
     pub a: Option<f64>,
     pub b: Option<f64>,
-    /// Standard deviations between the runs; absent for one run.
+    /// Standard deviations between the runs, or the means of the plans; absent for one.
     pub a_stddev: Option<f64>,
     pub b_stddev: Option<f64>,
     /// (b − a) / a of the means, or of pairs the geometric mean of their ratios; absent where the two mean different things.
@@ -79,7 +80,7 @@ pub struct Delta {
     /// Of no difference, after Holm's correction for all rows.
     pub p: Option<f64>,
     pub judgement: Option<Judgement>,
-    /// With `cannot_tell`: this many runs on each side could; absent where a thousand could not.
+    /// With `cannot_tell`: this many runs on each side, each with a plan of its own, could; absent where a thousand could not.
     pub runs_needed: Option<u32>,
     /// In what the two meanings differ.
     pub unlike: Vec<String>,
@@ -104,6 +105,12 @@ pub struct Comparison {
     pub b: String,
     pub a_runs: usize,
     pub b_runs: usize,
+    /// How many distinct plans (arrivals, lengths and prompts) the runs of each side had; absent where that is not known.
+    pub a_plans: Option<usize>,
+    pub b_plans: Option<usize>,
+    /// Why no row is judged, although each side has several runs: they are of too few plans.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub too_few_plans: Option<String>,
     /// The smallest effect that matters, percent.
     pub smallest_effect: f64,
     /// Why nothing at all may be subtracted: the load was not the same.
@@ -145,6 +152,12 @@ impl Comparison {
         let mut deltas = differences(a.rows().collect(), b.rows().collect());
         let gate_deltas = differences(a.gate_rows().collect(), b.gate_rows().collect());
         set_judgements(&mut deltas, a, rules.margins);
+        let too_few_plans = too_few_plans([a, b], &pairing);
+        if too_few_plans.is_some() {
+            for delta in deltas.iter_mut().filter(|delta| delta.judgement == Some(Judgement::NotJudged)) {
+                delta.judgement = Some(Judgement::CannotTell);
+            }
+        }
         let are_single = a.runs().len() == 1 && b.runs().len() == 1;
         let searched = a.first().searched.zip(b.first().searched).filter(|_| are_single);
         let found_rates = searched.map(|(one, other)| [one, other]);
@@ -156,12 +169,15 @@ impl Comparison {
             b: b.name.clone(),
             a_runs: a.runs().len(),
             b_runs: b.runs().len(),
+            a_plans: PlanGroups::of(a.runs()).map(|plans| plans.count()),
+            b_plans: PlanGroups::of(b.runs()).map(|plans| plans.count()),
+            too_few_plans,
             smallest_effect: rules.margins.smallest_percent,
             unlike_load,
             notes,
             same_plan: have_same_plan(a, b),
             pairing,
-            identity: identity::differences(a.first(), b.first()),
+            identity: identity::differences(a.first(), b.first()).into_iter().chain(seed_difference(a, b)).collect(),
             deltas,
             found_rates,
             gate_deltas,
@@ -205,6 +221,28 @@ fn have_same_plan(a: &RunSet, b: &RunSet) -> bool {
         && pairs.into_iter().all(|(one, other)| one.digest.is_some() && one.digest == other.digest)
 }
 
+/// `None`: both sides have the plans that a judgement needs, or too few runs for one anyway.
+fn too_few_plans(sides: [&RunSet; 2], pairing: &Pairing) -> Option<String> {
+    if sides.iter().any(|side| side.runs().len() < 2) {
+        return None;
+    }
+    let side = pairing.side_of_one_plan()?;
+    let (one, other) = if side == 0 { ("first", "other") } else { ("other", "first") };
+    Some(format!(
+        "all {} runs of the {one} side had the same arrivals and prompts, and not all runs of the {other} side had these: by how \
+         much other arrivals and prompts change the numbers is not known; measure both sides with the same seeds, or each with \
+         several (`--repeat 5`)",
+        sides[side].runs().len()
+    ))
+}
+
+/// The seeds of the two sides, where both are known and differ.
+fn seed_difference(a: &RunSet, b: &RunSet) -> Option<IdentityDifference> {
+    let (a, b) = (a.seeds()?, b.seeds()?);
+    let text = |seeds: &[String]| Some(seeds.join(", "));
+    (a != b).then(|| IdentityDifference { name: "seed".to_owned(), a: text(&a), b: text(&b) })
+}
+
 /// Searches are judged by the intervals that they have themselves: two that overlap may have found the same rate.
 fn judge_found_rates([a, b]: [SearchedRate; 2]) -> Option<Judgement> {
     let (a_low, a_high, b_low, b_high) = (a.low?, a.high?, b.low?, b.high?);
@@ -244,10 +282,11 @@ fn difference(
     if a.values.iter().chain(&b.values).any(|value| value.is_infinite()) {
         return Some(infinite(a, b, unlike, force));
     }
+    let [of_a, of_b] = pairing.values(&a.values, &b.values);
     let sides = if pairing.is_paired() {
-        ComparedSamples::paired(&a.values, &pairing.ordered(&b.values))?
+        ComparedSamples::paired(&of_a, &of_b)?
     } else {
-        ComparedSamples::unpaired(&a.values, &b.values)?
+        ComparedSamples::unpaired(&of_a, &of_b)?
     };
     let percent = sides.percent().filter(|_| unlike.is_empty() || force);
     let stddev = |values: &RunValues| (values.n > 1).then(|| values.variance.sqrt());

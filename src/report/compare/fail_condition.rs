@@ -14,6 +14,8 @@ pub struct FailCondition {
     /// More than this is too much; otherwise less than this.
     above: bool,
     percent: f64,
+    /// With how many decimals differences are printed beside the limit.
+    decimals: usize,
 }
 
 /// The text is no condition.
@@ -44,6 +46,10 @@ pub enum NoDifference {
         if has_one_definition(unlike) { ", `--as TOOL` computes both with one definition" } else { "" }
     )]
     Unlike { condition: FailCondition, unlike: Vec<String> },
+    #[error(
+        "`{condition}`: that number of {a} is 0, and there is no percentage of 0\n  hint: take another number, or see in {a} why it is 0"
+    )]
+    OfZero { condition: FailCondition, a: String },
 }
 
 impl NoDifference {
@@ -66,6 +72,9 @@ pub(super) fn has_one_definition(unlike: &[String]) -> bool {
     !unlike.is_empty() && unlike.iter().all(is_of_definition)
 }
 
+/// More are noise of the numbers themselves.
+const MOST_DECIMALS: usize = 6;
+
 const STATS: [&str; 7] = ["mean", "p50", "p75", "p90", "p95", "p99", "max"];
 
 impl FromStr for FailCondition {
@@ -75,7 +84,9 @@ impl FromStr for FailCondition {
         let wrong = || NotCondition(text.to_owned());
         let place = text.find(['<', '>']).ok_or_else(wrong)?;
         let (name, rest) = text.split_at(place);
-        let percent: f64 = rest[1..].trim().trim_end_matches('%').parse().map_err(|_| wrong())?;
+        let limit = rest[1..].trim().trim_end_matches('%').trim_end();
+        let percent: f64 = limit.parse().map_err(|_| wrong())?;
+        let decimals = limit.split_once('.').map_or(0, |(_, decimals)| decimals.len());
         let name = name.trim();
         let (metric, stat) = match name.rsplit_once('_') {
             Some((metric, stat)) if STATS.contains(&stat) => (metric, stat),
@@ -84,7 +95,13 @@ impl FromStr for FailCondition {
         if metric.is_empty() || !percent.is_finite() {
             return Err(wrong());
         }
-        Ok(Self { metric: metric.to_owned(), stat: stat.to_owned(), above: rest.starts_with('>'), percent })
+        Ok(Self {
+            metric: metric.to_owned(),
+            stat: stat.to_owned(),
+            above: rest.starts_with('>'),
+            percent,
+            decimals: decimals.clamp(1, MOST_DECIMALS),
+        })
     }
 }
 
@@ -124,8 +141,18 @@ impl FailCondition {
             return Err(NoDifference::NoNumber { condition: self.clone(), a, b, known });
         };
         let Some(percent) = delta.percent else {
-            return Err(NoDifference::Unlike { condition: self.clone(), unlike: delta.unlike.clone() });
+            let condition = self.clone();
+            return Err(if delta.unlike.is_empty() {
+                NoDifference::OfZero { condition, a: comparison.a.clone() }
+            } else {
+                NoDifference::Unlike { condition, unlike: delta.unlike.clone() }
+            });
         };
+        if self.above && delta.b.is_some_and(f64::is_infinite) {
+            return Ok(FailConditionOutcome::Exceeded(delta));
+        }
+        // As it is printed: neither the last bits of a number nor digits that nobody sees decide.
+        let percent = self.rounded(percent);
         let is_beyond = if self.above { percent > self.percent } else { percent < self.percent };
         if !is_beyond {
             return Ok(FailConditionOutcome::Passed(delta));
@@ -136,6 +163,17 @@ impl FailCondition {
             _ => true,
         };
         Ok(if is_shown { FailConditionOutcome::Exceeded(delta) } else { FailConditionOutcome::Inconclusive(delta) })
+    }
+
+    fn rounded(&self, percent: f64) -> f64 {
+        let scale = 10_f64.powi(self.decimals as i32);
+        if percent.is_finite() { (percent * scale).round() / scale } else { percent }
+    }
+
+    /// A difference as it is compared with the limit, with its sign: `+5.0 %`.
+    pub fn percent_text(&self, percent: f64) -> String {
+        let (rounded, decimals) = (self.rounded(percent), self.decimals);
+        if rounded == 0.0 { format!("{:.decimals$} %", 0.0) } else { format!("{rounded:+.decimals$} %") }
     }
 
     /// Whether more than the limit is too much.

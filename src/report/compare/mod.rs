@@ -12,6 +12,7 @@ mod comparison;
 mod fail_condition;
 mod identity;
 mod pairing;
+mod plan_groups;
 mod ratio;
 mod run_set;
 mod server_table;
@@ -28,7 +29,7 @@ pub use server_table::ServerRow;
 pub use sweep_comparison::{ComparedSweep, sweeps_json, sweeps_text};
 pub(in crate::report) use sweep_comparison::{identity_of_sweeps, sweep_notes, sweep_rows};
 pub(in crate::report) use text::{doubts, judgement_text, letter, method};
-pub use text::{invalid_runs, json, text};
+pub use text::{invalid_runs, json, run_counts, text};
 
 #[cfg(test)]
 mod tests;

@@ -1,28 +1,47 @@
-//! Whether the runs of two sides belong together one by one: the same requests at the same times, which the same seed gives.
+//! Which values of two sides are tested, and whether they belong together one by one.
+//!
+//! A value is the mean over the runs of one plan. The same plans on both sides, which the same seeds give, make pairs.
 
 use serde::Serialize;
 
+use super::plan_groups::PlanGroups;
 use super::{ComparedResult, RunSet};
 
 /// How runs of two sides are judged.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Pairing {
-    /// Pairs of runs; 0 where they are judged unpaired.
+    /// Pairs of plans; 0 where the sides are judged unpaired.
     pub pairs: usize,
     /// Why they are paired, or why not.
     pub why: String,
-    /// For each run of the first side, its partner on the other.
+    /// A tested value is the mean of several runs.
+    #[serde(skip)]
+    has_means: bool,
+    /// For each plan of the first side, its partner on the other.
     #[serde(skip)]
     partners: Vec<usize>,
+    /// How the runs of each side become values: `None`, each for itself.
+    #[serde(skip)]
+    groups: [Option<PlanGroups>; 2],
 }
 
 impl Pairing {
     /// `unlike_load`: in what the requested load differs.
     pub(super) fn of(a: &RunSet, b: &RunSet, unlike_load: &[String]) -> Self {
-        match partners(a.runs(), b.runs(), unlike_load) {
-            Ok(partners) => Self { pairs: partners.len(), why: "the same arrivals and prompts".to_owned(), partners },
-            Err(reason) => Self { pairs: 0, why: reason.to_string(), partners: Vec::new() },
-        }
+        let [of_a, of_b] = [a, b].map(|set| PlanGroups::of(set.runs()));
+        let (partners, why, groups) = match partners([a, b], [of_a.as_ref(), of_b.as_ref()], unlike_load) {
+            Ok(partners) => (partners, "the same arrivals and prompts".to_owned(), [of_a, of_b]),
+            // What differs between these runs is noise around this one plan: they are judged on it.
+            Err(reason @ NotPaired::OnePlan) => (Vec::new(), reason.to_string(), [None, None]),
+            Err(reason) => (Vec::new(), reason.to_string(), [of_a, of_b]),
+        };
+        let has_means = groups.iter().flatten().any(PlanGroups::has_repeated);
+        Self { pairs: partners.len(), why, has_means, partners, groups }
+    }
+
+    /// A tested value is the mean of several runs.
+    pub(super) const fn has_means(&self) -> bool {
+        self.has_means
     }
 
     pub const fn is_paired(&self) -> bool {
@@ -31,15 +50,32 @@ impl Pairing {
 
     /// `paired by seed: 5 pairs of runs, each with the same arrivals and prompts`
     pub fn describe(&self) -> String {
+        let of = if self.has_means { "means over runs" } else { "runs" };
         match self.pairs {
             0 => format!("not paired: {}", self.why),
-            pairs => format!("paired by seed: {pairs} pairs of runs, each with {}", self.why),
+            pairs => format!("paired by seed: {pairs} pairs of {of}, each with {}", self.why),
         }
     }
 
-    /// The other side's values in the order of their partners.
-    pub(super) fn ordered(&self, values: &[f64]) -> Vec<f64> {
-        self.partners.iter().map(|partner| values[*partner]).collect()
+    /// What is tested of one number of each run: a value for each plan, in the order of the pairs.
+    pub(super) fn values(&self, of_a: &[f64], of_b: &[f64]) -> [Vec<f64>; 2] {
+        let means = |groups: &Option<PlanGroups>, values: &[f64]| {
+            groups.as_ref().map_or_else(|| values.to_vec(), |groups| groups.means(values))
+        };
+        let [of_a, of_b] = [means(&self.groups[0], of_a), means(&self.groups[1], of_b)];
+        if !self.is_paired() {
+            return [of_a, of_b];
+        }
+        [of_a, self.partners.iter().map(|partner| of_b[*partner]).collect()]
+    }
+
+    /// The first side, 0 or 1, of whose several runs all had one plan that the other side's had not, or not only: how much plans
+    /// differ is not known.
+    pub(super) fn side_of_one_plan(&self) -> Option<usize> {
+        if self.is_paired() {
+            return None;
+        }
+        self.groups.iter().position(|groups| groups.as_ref().is_some_and(PlanGroups::is_one_repeated))
     }
 }
 
@@ -50,12 +86,12 @@ enum NotPaired {
     OneRun,
     #[error("the load differs")]
     Load,
-    #[error("{0} and {1} runs")]
-    Counts(usize, usize),
+    #[error("{0} and {1} {2}")]
+    Counts(usize, usize, &'static str),
     #[error("the arrivals and prompts of a run are not known")]
     Unknown,
-    #[error("several runs of one side had the same arrivals and prompts")]
-    Repeated,
+    #[error("all runs of both sides had the same arrivals and prompts")]
+    OnePlan,
     #[error("the seeds are the same, and arrivals or prompts differ")]
     Plans,
     #[error("the seeds differ")]
@@ -63,39 +99,36 @@ enum NotPaired {
 }
 
 /// Plans prove what seeds only suggest: a seed gives the same requests only with the same data, lengths and rate.
-fn partners(a: &[ComparedResult], b: &[ComparedResult], unlike_load: &[String]) -> Result<Vec<usize>, NotPaired> {
+fn partners(
+    [a, b]: [&RunSet; 2],
+    groups: [Option<&PlanGroups>; 2],
+    unlike_load: &[String],
+) -> Result<Vec<usize>, NotPaired> {
+    let (a, b) = (a.runs(), b.runs());
     if a.len() < 2 || b.len() < 2 {
         return Err(NotPaired::OneRun);
     }
     if !unlike_load.is_empty() {
         return Err(NotPaired::Load);
     }
-    if a.len() != b.len() {
-        return Err(NotPaired::Counts(a.len(), b.len()));
-    }
-    let (Some(plans_of_a), Some(plans_of_b)) = (plans(a), plans(b)) else {
-        return Err(NotPaired::Unknown);
+    let [Some(of_a), Some(of_b)] = groups else {
+        return Err(if a.len() == b.len() { NotPaired::Unknown } else { NotPaired::Counts(a.len(), b.len(), "runs") });
     };
-    if has_equal(&plans_of_a) || has_equal(&plans_of_b) {
-        return Err(NotPaired::Repeated);
+    match of_a.partners(of_b) {
+        Some(partners) if partners.len() == 1 => Err(NotPaired::OnePlan),
+        Some(partners) => Ok(partners),
+        None if of_a.count() != of_b.count() => {
+            let of = if of_a.has_repeated() || of_b.has_repeated() { "plans" } else { "runs" };
+            Err(NotPaired::Counts(of_a.count(), of_b.count(), of))
+        }
+        None => Err(if seeds(a) == seeds(b) { NotPaired::Plans } else { NotPaired::Seeds }),
     }
-    let partner = |plan: &&str| plans_of_b.iter().position(|other| other == plan);
-    let partners: Option<Vec<usize>> = plans_of_a.iter().map(partner).collect();
-    partners.ok_or_else(|| {
-        let seeds = |runs: &[ComparedResult]| {
-            let mut seeds: Vec<Option<String>> = runs.iter().map(|run| run.settings().get("seed").cloned()).collect();
-            seeds.sort();
-            seeds
-        };
-        if seeds(a) == seeds(b) { NotPaired::Plans } else { NotPaired::Seeds }
-    })
 }
 
-/// The digest of each run's arrivals, lengths and prompts; `None` where a run has none.
-fn plans(runs: &[ComparedResult]) -> Option<Vec<&str>> {
-    runs.iter().map(|run| run.digest.as_deref()).collect()
-}
-
-fn has_equal(plans: &[&str]) -> bool {
-    plans.iter().enumerate().any(|(at, plan)| plans[..at].contains(plan))
+/// Each once.
+fn seeds(runs: &[ComparedResult]) -> Vec<Option<&String>> {
+    let mut seeds: Vec<Option<&String>> = runs.iter().map(|run| run.settings().get("seed")).collect();
+    seeds.sort();
+    seeds.dedup();
+    seeds
 }

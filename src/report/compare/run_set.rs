@@ -61,6 +61,15 @@ impl RunSet {
         &self.runs
     }
 
+    /// The seeds of its runs, each once, by number; `None` where that of a run is not known.
+    pub(super) fn seeds(&self) -> Option<Vec<String>> {
+        let seeds: Option<Vec<String>> = self.runs.iter().map(|run| run.settings().get("seed").cloned()).collect();
+        let mut seeds = seeds?;
+        seeds.sort_by(|a, b| a.len().cmp(&b.len()).then_with(|| a.cmp(b)));
+        seeds.dedup();
+        Some(seeds)
+    }
+
     /// The run with the worst verdict.
     pub fn worst(&self) -> &ComparedResult {
         let badness = |run: &&ComparedResult| match run.verdict {

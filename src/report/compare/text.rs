@@ -9,6 +9,7 @@ use super::{ComparedResult, Comparison, Delta, FOUND_RATE, Judgement, RunSet};
 use crate::event::Verdict;
 use crate::report::terminal::percent::signed_percent;
 use crate::report::terminal::styler::{Styler, TextRole, clean, table};
+use crate::units::counted;
 
 /// The rows that a reader looks for; JSON has all.
 const SHOWN: [&str; 4] = ["", "mean", "p50", "p99"];
@@ -142,16 +143,19 @@ fn one(comparison: &Comparison, b: &str, styler: Styler, out: &mut String) {
 pub(in crate::report) fn method(comparison: &Comparison) -> Vec<String> {
     let mut lines = Vec::new();
     if comparison.has_any() {
-        lines.push(if comparison.is_judged() {
+        lines.push(if let Some(why) = &comparison.too_few_plans {
+            format!("no row is judged: {why}")
+        } else if comparison.is_judged() {
             let (differences, test) = if comparison.pairing.is_paired() {
                 (", differences are geometric means of the pairs' ratios", "paired t test")
             } else {
                 ("", "Welch")
             };
             format!(
-                "means over {} and {} runs{differences}; better or worse: shown at 95 % over all rows together ({test}, Holm) and at \
+                "means over {}{differences}; better or worse: shown at 95 % over all rows together ({test}, Holm) and at \
                  least {} %; equivalent: shown to differ by less; intervals are of one row each",
-                comparison.a_runs, comparison.b_runs, comparison.smallest_effect
+                run_counts(comparison),
+                comparison.smallest_effect
             )
         } else {
             let which = match (comparison.a_runs, comparison.b_runs) {
@@ -177,6 +181,27 @@ pub(in crate::report) fn method(comparison: &Comparison) -> Vec<String> {
         lines.push("both sides had the same arrivals and prompts".to_owned());
     }
     lines
+}
+
+/// `5 and 5 runs`; where several runs had one plan `10 runs of 5 plans and 5 runs of 5 plans`, which count as that many.
+pub fn run_counts(comparison: &Comparison) -> String {
+    let sides = [(comparison.a_runs, comparison.a_plans), (comparison.b_runs, comparison.b_plans)];
+    if sides.iter().all(|(runs, plans)| plans.is_none_or(|plans| plans == *runs)) {
+        return format!("{} and {} runs", comparison.a_runs, comparison.b_runs);
+    }
+    let side = |(runs, plans): (usize, Option<usize>)| {
+        plans.map_or_else(
+            || counted(runs, "run"),
+            |plans| format!("{} of {}", counted(runs, "run"), counted(plans, "plan")),
+        )
+    };
+    let [a, b] = sides.map(side);
+    let count = if comparison.pairing.has_means() {
+        ", where runs with the same arrivals and prompts count as one"
+    } else {
+        ""
+    };
+    format!("{a} and {b}{count}")
 }
 
 /// `better`, `cannot tell, 9 runs could`; nothing where one run shows nothing.

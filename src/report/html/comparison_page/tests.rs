@@ -94,9 +94,9 @@ fn several_runs_are_judged_on_the_page() {
     for wanted in [
         "4 runs",
         "9 worse",
-        "means over 4 and 4 runs",
+        "means over 4 runs of 1 plan and 4 runs of 1 plan;",
         "of the first run of each",
-        "not paired: several runs of one side",
+        "not paired: all runs of both sides had the same arrivals and prompts",
     ] {
         assert!(text.contains(wanted), "no {wanted}");
     }
