@@ -44,6 +44,14 @@ fn the_interval_is_of_the_ratio() {
     assert!(low < 10.0 && 10.0 < high && low > 8.0 && high < 12.0, "{low} … {high}");
 }
 
+/// No ratio is below 0: nothing is 126 % lower.
+#[test]
+fn the_interval_of_values_that_vary_much_ends_at_nothing_at_all() {
+    let judged = one(&[1.0, 1.3, 0.9, 1.4, 1.2], &[0.1, 1.9, 0.05]);
+    let Percents { low, high } = judged.interval.unwrap();
+    assert!((low + 100.0).abs() < 1e-9 && high > 0.0, "{low} … {high}");
+}
+
 #[test]
 fn one_run_says_nothing_about_runs() {
     let judged = one(&[100.0], &[150.0, 150.0]);

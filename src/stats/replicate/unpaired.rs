@@ -35,7 +35,8 @@ impl RatioTest for UnpairedTest {
             return None;
         }
         let root = (mean_a * mean_b).mul_add(mean_a * mean_b, -square * (mean_b * mean_b - of_b)).max(0.0).sqrt();
-        Some(((mean_a * mean_b - root) / square, (mean_a * mean_b + root) / square))
+        // No ratio of two latencies or rates is below 0.
+        Some((((mean_a * mean_b - root) / square).max(0.0), (mean_a * mean_b + root) / square))
     }
 
     fn has_power(&self, runs: u32, effect: f64, level: f64) -> bool {
