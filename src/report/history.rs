@@ -72,10 +72,11 @@ impl HistoryPoint {
         }
     }
 
-    /// As it is shown: `1,234`, `400 or more`; none where the result has no number.
+    /// As it is shown: `1,234`, of a search `133 (102 … 172)` or `400 or more`; none where the result has no number.
     pub fn value_text(&self, key: &MetricKey, number: impl Fn(f64) -> String) -> Option<String> {
-        let or_more = if self.is_lower_bound(key) { " or more" } else { "" };
-        Some(format!("{}{or_more}", number(self.value(key)?)))
+        let value = self.value(key)?;
+        let searched = self.result.searched.filter(|_| key.metric == FOUND_RATE);
+        Some(searched.map_or_else(|| number(value), |searched| searched.describe_with(&number)))
     }
 
     /// The limits of a search held at the highest rate tried, so the rate found is a lower bound.
@@ -128,6 +129,9 @@ pub struct LevelShift {
     pub change: ChangePoint,
     /// Settings and versions that differ between that point and the valid one before it.
     pub differences: Vec<String>,
+    /// The measurements of one level repeat one plan (arrivals, lengths and prompts), and those of the other had others: the change may
+    /// come from the plans, and is neither better nor worse.
+    pub is_of_plans: bool,
 }
 
 impl HistorySeries {
@@ -184,13 +188,24 @@ fn metric(key: &MetricKey, points: &[HistoryPoint]) -> Option<MetricHistory> {
     let valid = points.iter().enumerate().filter(|(_, point)| counts(point));
     let values: Vec<(usize, f64)> = valid.filter_map(|(place, point)| Some((place, point.value(key)?))).collect();
     let numbers: Vec<f64> = values.iter().map(|(_, value)| *value).collect();
-    let changes = change_points(&numbers, SMALLEST)
-        .into_iter()
-        .map(|change| {
-            let (point, before) = (values[change.at].0, values[change.at - 1].0);
-            LevelShift { point, change, differences: differences(&points[before], &points[point]) }
-        })
-        .collect();
+    let found = change_points(&numbers, SMALLEST);
+    let starts: Vec<usize> = found.iter().map(|change| change.at).chain([values.len()]).collect();
+    let plans = |from: usize, to: usize| -> Vec<Option<&str>> {
+        values[from..to].iter().map(|(place, _)| points[*place].result.digest.as_deref()).collect()
+    };
+    let mut start = 0;
+    let mut changes = Vec::new();
+    for (change, end) in found.into_iter().zip(starts.into_iter().skip(1)) {
+        let (point, before) = (values[change.at].0, values[change.at - 1].0);
+        let is_of_plans = is_of_plans(&plans(start, change.at), &plans(change.at, end));
+        start = change.at;
+        changes.push(LevelShift {
+            point,
+            change,
+            differences: differences(&points[before], &points[point]),
+            is_of_plans,
+        });
+    }
     Some(MetricHistory {
         key: key.clone(),
         unit: measure.unit,
@@ -198,6 +213,20 @@ fn metric(key: &MetricKey, points: &[HistoryPoint]) -> Option<MetricHistory> {
         values,
         changes,
     })
+}
+
+/// Whether the measurements of one of two levels repeat one plan, and most of the other level's had others. How much plans differ is
+/// then not known.
+fn is_of_plans(before: &[Option<&str>], after: &[Option<&str>]) -> bool {
+    let repeats_one = |level: &[Option<&str>], other: &[Option<&str>]| {
+        let first = level[0];
+        let in_other = other.iter().filter(|plan| **plan == first).count();
+        first.is_some()
+            && level.iter().all(|plan| *plan == first)
+            && 2 * in_other < other.len()
+            && !other.contains(&None)
+    };
+    repeats_one(before, after) || repeats_one(after, before)
 }
 
 /// What is not the same between two measurements of one load.
@@ -228,8 +257,12 @@ pub fn text(all: &[HistorySeries], styler: Styler) -> String {
         out.push_str(&table(styler, "  ", &rows));
         for metric in &series.metrics {
             for shift in &metric.changes {
-                let (is_better, line) = level_sentence(series, metric, shift);
-                let role = if is_better { TextRole::Good } else { TextRole::Bad };
+                let line = level_sentence(series, metric, shift);
+                let role = match metric.is_better(shift) {
+                    Some(true) => TextRole::Good,
+                    Some(false) => TextRole::Bad,
+                    None => TextRole::Plain,
+                };
                 let _ = writeln!(out, "  {}", styler.tone(role, line));
                 for difference in shift.differences.iter().take(6) {
                     let _ = writeln!(out, "      {}", cut(&clean(difference), 140));
@@ -279,9 +312,9 @@ fn row(series: &HistorySeries, place: usize, point: &HistoryPoint) -> Vec<(TextR
 }
 
 impl MetricHistory {
-    /// Whether a change is for the better.
-    pub fn is_better(&self, shift: &LevelShift) -> bool {
-        (shift.change.after > shift.change.before) == self.more_is_better
+    /// Whether a change is for the better; `None` where it may be that of the plans.
+    pub fn is_better(&self, shift: &LevelShift) -> Option<bool> {
+        (!shift.is_of_plans).then_some((shift.change.after > shift.change.before) == self.more_is_better)
     }
 
     /// The first and the last point of each level, and its mean.
@@ -296,12 +329,15 @@ impl MetricHistory {
     }
 }
 
-/// Whether a change is for the better, and one sentence on it.
-pub fn level_sentence(series: &HistorySeries, metric: &MetricHistory, shift: &LevelShift) -> (bool, String) {
+/// One sentence on a change.
+pub fn level_sentence(series: &HistorySeries, metric: &MetricHistory, shift: &LevelShift) -> String {
     let LevelShift { change, .. } = shift;
-    let is_better = metric.is_better(shift);
-    let word = if is_better { "better" } else { "worse" };
-    let text = format!(
+    let word = match metric.is_better(shift) {
+        Some(true) => "better",
+        Some(false) => "worse",
+        None => "not judged: with other arrivals and prompts",
+    };
+    format!(
         "{} {} % ({word}) from {} on: mean {} before, {} after, p {:.4}{}",
         metric.key,
         signed_percent(change.relative() * 100.0),
@@ -314,8 +350,7 @@ pub fn level_sentence(series: &HistorySeries, metric: &MetricHistory, shift: &Le
         } else {
             "; what differs there:"
         },
-    );
-    (is_better, text)
+    )
 }
 
 /// All series as JSON.
@@ -339,12 +374,14 @@ fn series_json(series: &HistorySeries) -> Value {
             "verdict": point.result.verdict, "simulated": point.result.is_simulated(),
             "rehearsal": point.result.is_rehearsal(), "mean_of_runs": point.result.runs, "values": values,
             "lower_bounds": lower_bounds,
+            "found_rate_interval": point.result.searched.and_then(|found| Some(json!({ "low": found.low?, "high": found.high? }))),
         })
     };
     let change = |metric: &MetricHistory, shift: &LevelShift| {
         json!({
             "metric": metric.key.to_string(), "place": shift.point, "run": series.points[shift.point].run,
             "before": shift.change.before, "after": shift.change.after, "p": shift.change.p, "differences": shift.differences,
+            "of_plans": shift.is_of_plans,
         })
     };
     let changes =
@@ -421,6 +458,25 @@ mod tests {
         assert_eq!(series(vec![of(0), of(1), of(2)], &[], 2)[0].points.len(), 2);
     }
 
+    /// Five measurements with one seed and five with another: that other arrivals give another number is no change of the server.
+    #[test]
+    fn a_change_of_the_plan_is_neither_better_nor_worse() {
+        let of = |plan: fn(usize) -> String| -> String {
+            let one = |n: usize| {
+                let tokens = if n < 5 { 1_000.0 } else { 900.0 } + (n % 3) as f64;
+                let mut point = point(n, tokens, "gpu7:8001", 10.0);
+                point.result.digest = Some(plan(n));
+                point
+            };
+            text(&series((0..10).map(one).collect(), &[MetricKey::read("output_tokens")], 100), Styler::OFF)
+        };
+        let shown = of(|n| format!("plan {}", n / 5));
+        assert!(shown.contains("output_tokens -10.0 % (not judged: with other arrivals and prompts) from"), "{shown}");
+        // The same plan all the time, and another one each time.
+        assert!(of(|_| "plan".to_owned()).contains("output_tokens -10.0 % (worse) from"));
+        assert!(of(|n| format!("plan {n}")).contains("output_tokens -10.0 % (worse) from"));
+    }
+
     #[test]
     fn searches_are_one_series_of_the_rates_that_they_found() {
         let searched = |number: usize, rate: f64, below: Option<f64>, limit: &str| {
@@ -444,6 +500,14 @@ mod tests {
         assert_eq!(all[1].metrics[0].values, [(0, 10.0), (1, 12.0)]);
         let shown = text(&all, Styler::OFF);
         assert!(shown.contains("40.0 or more") && !shown.contains("12.0 or more"), "{shown}");
+        assert!(shown.contains("12.0 (no interval)"), "{shown}");
+        let mut estimated = searched(4, 102.1, Some(172.4), limit);
+        if let Some(found) = &mut estimated.result.searched {
+            (found.rate, found.low, found.high) = (132.7, Some(102.1), Some(172.4));
+        }
+        let all_estimated = series(vec![estimated], &[MetricKey::read("output_tokens")], 100);
+        let shown = text(&all_estimated, Styler::OFF);
+        assert!(shown.contains("133 (102 … 172)"), "{shown}");
         let json: Value = serde_json::from_str(&json(&all)).unwrap();
         assert_eq!(json["series"][1]["points"][2]["lower_bounds"], json!(["found_rate"]));
     }

@@ -119,12 +119,17 @@ impl SearchedRate {
 
     /// `12.3 (10.1 … 14)`, `400 or more`
     pub fn describe(&self) -> String {
-        let rate = four_digits(self.rate);
+        self.describe_with(|rate| four_digits(rate).to_string())
+    }
+
+    /// Like `describe`, with numbers as a table has them.
+    pub fn describe_with(&self, number: impl Fn(f64) -> String) -> String {
+        let rate = number(self.rate);
         if self.is_lower_bound {
             return format!("{rate} or more");
         }
         match (self.low, self.high) {
-            (Some(low), Some(high)) => format!("{rate} ({} … {})", four_digits(low), four_digits(high)),
+            (Some(low), Some(high)) => format!("{rate} ({} … {})", number(low), number(high)),
             _ => format!("{rate} (no interval)"),
         }
     }

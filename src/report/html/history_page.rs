@@ -19,8 +19,9 @@ pub fn history(all: &[HistorySeries]) -> Result<String, minijinja::Error> {
         let plots = series.metrics.iter().filter_map(|metric| plot(series, metric)).map(Safe::from_safe_string);
         let changes = series.metrics.iter().flat_map(|metric| {
             metric.changes.iter().map(move |shift| {
-                let (is_better, text) = level_sentence(series, metric, shift);
-                context! { tone => if is_better { "good" } else { "bad" }, text, differences => &shift.differences }
+                let text = level_sentence(series, metric, shift);
+                let tone = metric.is_better(shift).map_or("", |is_better| if is_better { "good" } else { "bad" });
+                context! { tone, text, differences => &shift.differences }
             })
         });
         let rows = series.points.iter().enumerate().map(|(place, point)| {

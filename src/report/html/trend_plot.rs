@@ -16,8 +16,8 @@ pub(super) struct TrendPlot<'a> {
     pub points: Vec<TrendPoint>,
     /// The first and the last point of each level, and its mean.
     pub levels: Vec<(usize, usize, f64)>,
-    /// The first point of a new level, what to write there, and whether it is better.
-    pub changes: Vec<(usize, String, bool)>,
+    /// The first point of a new level, what to write there, and whether it is better, if that is judged.
+    pub changes: Vec<(usize, String, Option<bool>)>,
 }
 
 /// One measurement.
@@ -59,7 +59,11 @@ impl TrendPlot<'_> {
         for (place, text, is_better) in &self.changes {
             let at = x(*place as f64 - 0.5);
             picture.line((at, TOP - 6.0), (at, floor), "mark");
-            let class = if *is_better { "held" } else { "missed" };
+            let class = match is_better {
+                Some(true) => "held",
+                Some(false) => "missed",
+                None => "tick",
+            };
             picture.text(at, TOP - 12.0, class, Anchor::Middle, text);
         }
         for (from, to, mean) in &self.levels {
@@ -99,7 +103,7 @@ mod tests {
             title: "ttft_p99, ms",
             points: (0..20).map(point).collect(),
             levels: vec![(0, 9, 100.0), (10, 19, 108.0)],
-            changes: vec![(10, "+8.0 %".to_owned(), false)],
+            changes: vec![(10, "+8.0 %".to_owned(), Some(false))],
         };
         let picture = plot.draw().expect("points");
         assert_eq!((picture.matches("curve c0").count(), picture.matches("invalid").count()), (2, 1), "{picture}");
