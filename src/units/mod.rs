@@ -3,6 +3,7 @@
 mod byte_size;
 mod counted;
 mod digit_grouping;
+mod digits_of_interval;
 mod distinct_decimals;
 mod duration;
 mod folder_in_text;
@@ -16,6 +17,7 @@ mod url_credentials;
 pub use byte_size::{MOST_FILES_BYTES, first_beyond_limit, size};
 pub use counted::counted;
 pub use digit_grouping::grouped;
+pub use digits_of_interval::digits_of_interval;
 pub use distinct_decimals::distinct_decimals;
 pub use duration::{DurationError, parse_duration};
 pub use folder_in_text::replace_folder;

@@ -9,6 +9,7 @@ use super::block::Block;
 use super::metric_row::{COLUMNS, MetricRow, cell, scalar, title};
 use super::page_top::PageTop;
 use super::plot::Plot;
+use super::search::{self, FoundHead};
 use super::sections;
 use super::server::{self, ServerSection};
 use super::step_plot::{SecondValue, StepPlot};
@@ -28,10 +29,10 @@ pub(super) struct BenchSection {
     pub verdict: Option<String>,
     pub simulated: bool,
     pub rehearsal: bool,
-    /// Of a run that LoadGen drove: what it is, beside its name.
-    pub loadgen_mode: Option<String>,
-    /// The same as a sentence, with LoadGen's own result.
-    pub loadgen_note: Option<String>,
+    /// Of a run that LoadGen drove, and of a probe of a search: what it is, beside its name.
+    pub remark: Option<String>,
+    /// The same as sentences, with LoadGen's own result and what the search found.
+    pub about: Vec<String>,
     /// What was measured, in a line and in full; nothing in files of older programs.
     pub identity: Option<String>,
     pub identity_entries: Vec<(String, String)>,
@@ -72,27 +73,36 @@ pub(super) fn section(task: &TaskId, result: &MeasuredResult, search: Option<&Se
     let own = result.own();
     let loadgen = own.and_then(|own| own.loadgen.as_ref());
     let mut metrics = metrics(result);
+    let shared = shared(&mut metrics);
     let mut plots = own.map(|own| distributions(&own.curves, &metrics)).unwrap_or_default();
     plots.extend(own.map(series).unwrap_or_default());
+    let blocks = own.map(|own| sections::sections(own, search)).unwrap_or_default();
+    let found = search.map(search::head);
+    let remarks = [loadgen.map(loadgen_mode), found.as_ref().map(|found| format!("{} of a search", found.probe))];
+    let remarks: Vec<String> = remarks.into_iter().flatten().collect();
+    let top = own.map(|own| match &found {
+        Some(found) => top_of_search(own, top(own, &plots), found, &blocks),
+        None => top(own, &plots),
+    });
     BenchSection {
         task: task.to_string(),
         verdict: own.map(RunResult::verdict_text),
         simulated: identity.is_some_and(|identity| identity.simulated),
         rehearsal: own.is_some_and(RunResult::is_rehearsal),
-        loadgen_mode: loadgen.map(loadgen_mode),
-        loadgen_note: loadgen.map(loadgen_note),
+        remark: (!remarks.is_empty()).then(|| remarks.join(", ")),
+        about: found.into_iter().map(|found| found.note).chain(loadgen.map(loadgen_note)).collect(),
         identity: identity.map(RunIdentity::line),
         identity_entries: identity.map(RunIdentity::entries).unwrap_or_default(),
         tone,
         reasons: own.map(|own| own.reasons().iter().map(Reason::line).collect()).unwrap_or_default(),
-        shared: shared(&mut metrics),
+        shared,
         numbers: first(result),
         row: row(result),
-        top: own.map(|own| top(own, &plots)),
+        top,
         facts: facts(result),
         metrics,
         plots,
-        blocks: own.map(|own| sections::sections(own, search)).unwrap_or_default(),
+        blocks,
         server: own.and_then(|own| own.server_metrics.as_ref()).map(server::section),
     }
 }
@@ -224,6 +234,20 @@ fn top(result: &RunResult, plots: &[String]) -> PageTop {
         sentence: headline.split(" (").next().unwrap_or(&headline).to_owned(),
         numbers,
         picture: picture.filter(|_| loadgen.is_none_or(|loadgen| !loadgen.is_accuracy())).cloned(),
+    }
+}
+
+/// The rate that a search found and its picture; the numbers of the run are those of one probe, and named so.
+fn top_of_search(result: &RunResult, of_run: PageTop, found: &FoundHead, blocks: &[Block]) -> PageTop {
+    let of_probe =
+        of_run.numbers.into_iter().map(|[name, value, what]| [format!("{name} of {}", found.probe), value, what]);
+    PageTop {
+        sentence: format!("{}  {}", result.verdict_text(), found.sentence),
+        numbers: std::iter::once(found.number.clone()).chain(of_probe.take(2)).collect(),
+        picture: blocks
+            .iter()
+            .find_map(|block| block.plots.first().cloned().filter(|_| block.title == search::TITLE))
+            .or(of_run.picture),
     }
 }
 

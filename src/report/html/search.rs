@@ -8,7 +8,9 @@ use crate::harness::{
     FoundRate, LimitSearch, LoadgenJudgement, ProbeJudgement, SearchProbe, SearchReport, SearchRules,
 };
 use crate::stats::RateEstimate;
+use crate::units::counted;
 
+pub(super) const TITLE: &str = "The search for the highest rate";
 const SIZE: (f64, f64) = (470.0, 250.0);
 const LEFT: f64 = 58.0;
 const RIGHT: f64 = 24.0;
@@ -36,7 +38,7 @@ pub(super) fn section(report: &SearchReport) -> Block {
     let limits = limits(report).join(" and ");
     let with = if limits.is_empty() { limits } else { format!(" with {limits}") };
     let mut block = Block {
-        title: "The search for the highest rate",
+        title: TITLE,
         about: format!("Highest rate{with}: {about}"),
         head: vec!["probe", "req/s", "TTFT p99 ms", "TPOT p99 ms", "tokens/s", "limits"],
         ..Block::default()
@@ -83,6 +85,54 @@ pub(super) fn section(report: &SearchReport) -> Block {
         }
     }
     block
+}
+
+/// What a search found, as the head of a page has it: the rate with its limits and interval, and the probe below as one of several.
+pub(super) struct FoundHead {
+    /// `133 req/s at TTFT p99 ≤ 100ms`
+    pub sentence: String,
+    /// Name, value, what it is.
+    pub number: [String; 3],
+    /// `probe 12 of 12, at 102.1 req/s`
+    pub probe: String,
+    /// What the section below it is.
+    pub note: String,
+}
+
+pub(super) fn head(report: &SearchReport) -> FoundHead {
+    let found = &report.found;
+    let upper = found.below.map_or_else(|| " or more".to_owned(), |high| format!(" … {}", number(high)));
+    let ends = format!("{}{upper}", number(found.at_least));
+    let (rate, how) = match &report.rules {
+        SearchRules::Limits(LimitSearch { estimate: Some(estimate), .. }) => {
+            (estimated(estimate, report, " req/s"), format!("95 % interval {ends}"))
+        }
+        SearchRules::Limits(_) if found.below.is_some() => {
+            (format!("{ends} req/s"), "between two rates, without an estimate".to_owned())
+        }
+        SearchRules::Limits(_) => {
+            (format!("{} req/s or more", number(found.at_least)), "the highest rate that was tried".to_owned())
+        }
+        SearchRules::Loadgen { .. } => (format!("{ends} req/s"), "by LoadGen's rules".to_owned()),
+    };
+    let limits = limits(report).join(" and ");
+    let at = if limits.is_empty() { limits } else { format!(" at {limits}") };
+    let probes = report.probes.len();
+    let is_shown = |tried: &SearchProbe| tried.probe.rate.total_cmp(&found.at_least).is_eq();
+    let place = report.probes.iter().rposition(is_shown).map_or_else(String::new, |at| format!(" {}", at + 1));
+    let probe = format!("probe{place} of {probes}, at {} req/s", number(found.at_least));
+    FoundHead {
+        sentence: format!("{rate}{at}, {how}"),
+        number: [
+            "highest rate".to_owned(),
+            rate.clone(),
+            format!("of scheduled arrivals{at}; {how}, from {}", counted(probes, "probe")),
+        ],
+        note: format!(
+            "The search found {rate}{at}, {how}. The numbers and plots here are those of {probe}: one measurement of the search."
+        ),
+        probe,
+    }
 }
 
 /// The limits as texts. A file of LoadGen's rules or of an earlier version has those of the two latencies alone.

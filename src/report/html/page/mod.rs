@@ -169,7 +169,7 @@ fn sweep_values(sweep: &sweep::SweepSection, shown_above: usize) -> Safe {
 fn result_row(bench: &bench::BenchSection) -> Safe {
     context! {
         task => &bench.task, verdict => &bench.verdict, tone => bench.tone, row => &bench.row,
-        loadgen_mode => &bench.loadgen_mode,
+        remark => &bench.remark,
     }
 }
 

@@ -292,6 +292,27 @@ fn nothing_from_outside_becomes_markup() {
     assert!(!page.contains('\u{1b}'));
 }
 
+/// The numbers of a search's page are those of one probe: the rate that was found comes first, and they are named.
+#[test]
+fn a_search_has_the_rate_that_it_found_at_the_top() {
+    let search = json!({
+        "model": "tiny", "limits": ["TTFT p99 ≤ 100ms"], "bounds": { "low": 10.0, "high": 200.0, "precision": 0.02 },
+        "ttft_p99_limit_ms": 100.0,
+        "probes": [{ "rate": 200.0, "met": false, "ttft_p99_ms": 900.0 }, { "rate": 102.1, "met": true, "ttft_p99_ms": 46.0 }],
+        "found": { "at_least": 102.1, "below": 172.4 },
+        "estimate": { "rate": 132.7, "low": 102.1, "high": 172.4, "probes": 9, "slope": 7.0 },
+    });
+    let searched = PageResult { search: Some(serde_json::from_value(search).expect("a search")), ..result() };
+    let text = page("search.html", &test_runs::valid(), &[searched]);
+    let top = text.split("<nav").next().unwrap();
+    assert!(top.contains("133 req/s at TTFT p99 ≤ 100ms, 95 % interval 102 … 172"), "{top}");
+    assert!(top.contains("<dt>highest rate</dt><dd><b>133 req/s</b>"), "{top}");
+    assert!(top.contains("of probe 2 of 2, at 102 req/s</dt>") && top.contains("TTFT p99 of each probe"), "{top}");
+    let below = text.split("<nav").nth(1).unwrap();
+    let (before, _) = below.split_once("<dl class=\"facts\">").unwrap();
+    assert!(before.contains("The numbers and plots here are those of probe 2 of 2, at 102 req/s"), "{before}");
+}
+
 #[test]
 fn an_empty_run_has_a_page() {
     let plan = Plan { name: "nothing".to_owned(), ..Plan::default() };

@@ -23,7 +23,7 @@ use crate::runner::store::WithPath as _;
 use crate::spec::TimeSpan;
 use crate::stages::task_context::TaskContext;
 use crate::stats::{ProbeOutcome, RateEstimate, RateSearcher, RateStep};
-use crate::units::{counted, four_digit_scale};
+use crate::units::{counted, digits_of_interval, four_digit_scale};
 use output::{FILE, PROBES, with_identity};
 use probe::{LimitProbe, Prober, measured_again};
 
@@ -193,8 +193,7 @@ fn headline(
             format!("{at_least} req/s or more at {limits}  (the highest rate that {which} tried, {probes})")
         };
     };
-    let scale = four_digit_scale(estimate.rate);
-    let rate = (found.estimated(estimate, bounds) * scale).round() / scale;
+    let rate = digits_of_interval(found.estimated(estimate, bounds), estimate.low, estimate.high);
     let or_more = if estimate.rate > bounds.high { " or more" } else { "" };
     let upper = below.map_or_else(|| "or more".to_owned(), |below| format!("… {below}"));
     format!("{rate} req/s{or_more} at {limits}  (95 % interval {at_least} {upper}, {probes})")
@@ -218,7 +217,7 @@ mod tests {
         let estimated = |rate, low, high| line(RateStep::Estimated(estimate(rate, low, high)));
         assert_eq!(
             estimated(115.2, 110.0, 121.0),
-            "115.2 req/s at TTFT p99 ≤ 400ms  (95 % interval 110 … 121, 7 probes)"
+            "115 req/s at TTFT p99 ≤ 400ms  (95 % interval 110 … 121, 7 probes)"
         );
         assert_eq!(
             estimated(150.0, 140.0, 170.0),
