@@ -19,6 +19,7 @@ mod junit;
 mod markdown_summary;
 pub mod mlperf;
 mod open_metrics;
+mod over_runs;
 mod page_template;
 mod plan;
 mod run_list;

@@ -2,10 +2,11 @@
 
 use super::point::SweepPoint;
 
-/// Marks the accepted points that no other accepted point beats in both numbers. Points that are not valid are on no front.
+/// Marks the accepted points that no other accepted point beats in both numbers. Points that are not valid are on no front, nor are
+/// overloaded ones: time per token leaves the wait in the queue out, so that they look like a bargain.
 pub(super) fn mark(points: &mut [SweepPoint]) {
     let pair = |point: &SweepPoint| {
-        let is_accepted = point.is_accepted();
+        let is_accepted = point.is_accepted() && !point.is_overloaded();
         Some((point.tokens_per_s_per_user?, point.output_tokens_per_s?)).filter(|_| is_accepted)
     };
     let pairs: Vec<Option<(f64, f64)>> = points.iter().map(pair).collect();
@@ -23,6 +24,7 @@ mod tests {
     use super::*;
     use crate::event::Verdict;
     use crate::harness::sweep::level::SweepLevel;
+    use crate::harness::{Reason, ReasonSeverity, VerdictCheck};
 
     #[test]
     fn the_front_has_what_nothing_valid_beats() {
@@ -40,8 +42,13 @@ mod tests {
             // Better than all, and no measurement.
             point(Verdict::InvalidClient, 200.0, 900.0),
             point(Verdict::InvalidLoad, 200.0, 900.0),
+            // Valid with the warning that its queue grows.
+            point(Verdict::ValidWithWarnings, 79.0, 600.0),
         ];
+        let (check, severity) = (VerdictCheck::Overload, ReasonSeverity::Warning);
+        points[5].reasons = vec![Reason { check, severity, text: String::new() }];
         mark(&mut points);
-        assert_eq!(points.iter().map(|point| point.on_front).collect::<Vec<_>>(), [true, true, false, false, false]);
+        let on_front: Vec<bool> = points.iter().map(|point| point.on_front).collect();
+        assert_eq!(on_front, [true, true, false, false, false, false]);
     }
 }

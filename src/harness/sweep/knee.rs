@@ -32,26 +32,29 @@ pub struct Knee {
 pub enum KneeState {
     /// Points on both sides have less power.
     Bracketed,
-    /// It is the lowest usable point: the knee may be lower.
+    /// It is the lowest usable point without overload: the knee may be lower.
     AtLowest,
-    /// It is the highest usable point: the knee may be higher.
+    /// It is the highest usable point without overload: the knee may be higher.
     AtHighest,
 }
 
-/// `points` are in the order of their load. None where fewer than three can be used.
+/// `points` are in the order of their load. None where fewer than three can be used. E2E of an overloaded point, and so its power, is
+/// one of the length of its run: it is no candidate.
 pub(super) fn find(points: &[SweepPoint]) -> Option<Knee> {
     let power = |point: &SweepPoint| {
         let e2e = point.e2e.mean.filter(|mean| mean.value > 0.0 && point.is_usable())?;
         Some(point.requests_per_s? / (e2e.value / 1e3))
     };
-    let powers: Vec<(usize, f64)> =
+    let usable: Vec<(usize, f64)> =
         points.iter().enumerate().filter_map(|(at, point)| Some((at, power(point)?))).collect();
-    if powers.len() < 3 {
+    if usable.len() < 3 {
         return None;
     }
+    let powers: Vec<(usize, f64)> = usable.into_iter().filter(|(at, _)| !points[*at].is_overloaded()).collect();
     let (place, &(at, power)) = powers.iter().enumerate().max_by(|(_, a), (_, b)| a.1.total_cmp(&b.1))?;
     let state = match place {
-        0 => KneeState::AtLowest,
+        // Alone it has nothing to be compared with on either side; more load is what was looked at.
+        0 if powers.len() > 1 => KneeState::AtLowest,
         place if place + 1 == powers.len() => KneeState::AtHighest,
         _ => KneeState::Bracketed,
     };
@@ -99,6 +102,21 @@ mod tests {
         points[4].reasons = vec![reason(VerdictCheck::Concurrency)];
         assert!(!points[4].is_usable());
         assert!(find(&points).is_some_and(|knee| knee.level != SweepLevel::Users(16)));
+    }
+
+    /// With a short run an overloaded point has much throughput and little latency.
+    #[test]
+    fn an_overloaded_point_is_no_knee() {
+        let mut points: Vec<SweepPoint> = [1, 2, 4, 8].map(point).to_vec();
+        assert_eq!(find(&points).map(|knee| knee.level), Some(SweepLevel::Users(8)));
+        let (check, severity) = (VerdictCheck::Overload, ReasonSeverity::Warning);
+        points[3].reasons = vec![Reason { check, severity, text: String::new() }];
+        let knee = find(&points).unwrap();
+        assert_eq!((knee.level, knee.state), (SweepLevel::Users(4), KneeState::AtHighest));
+        points[2].reasons = points[3].reasons.clone();
+        points[1].reasons = points[3].reasons.clone();
+        let knee = find(&points).unwrap();
+        assert_eq!((knee.level, knee.state), (SweepLevel::Users(1), KneeState::AtHighest));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::level::{PointRole, SweepLevel};
 use crate::event::Verdict;
-use crate::harness::{AcrossRuns, ConfidenceInterval, Metric, Reason, RunResult};
+use crate::harness::{AcrossRuns, ConfidenceInterval, Metric, Reason, RunResult, VerdictCheck};
 
 /// One measurement of a sweep. `folder` has its whole result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -239,6 +239,17 @@ impl SweepPoint {
     /// Whether its numbers may be named as what the server does: valid, or of a tool that does not judge.
     pub fn is_accepted(&self) -> bool {
         self.verdict.is_none_or(Verdict::is_valid)
+    }
+
+    /// More arrived than was served, or was not shown to be served: its latencies are as much those of the length of the run.
+    pub fn is_overloaded(&self) -> bool {
+        self.reasons.iter().any(|reason| reason.check == VerdictCheck::Overload)
+    }
+
+    /// `VALID`, `VALID WITH WARNINGS, overload`.
+    pub fn verdict_line(&self) -> String {
+        let overload = if self.is_overloaded() { ", overload" } else { "" };
+        format!("{}{overload}", self.verdict_text())
     }
 
     /// `VALID`, `not judged`.

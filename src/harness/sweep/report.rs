@@ -181,13 +181,19 @@ impl SweepReport {
         self.identity.as_ref().is_some_and(|identity| identity.simulated)
     }
 
-    /// The valid point with the most output tokens per second; of a tool that does not judge, of all points.
+    /// The valid point without overload with the most output tokens per second; of a tool that does not judge, of all points.
     pub fn best(&self) -> Option<&SweepPoint> {
-        let accepted = self.points.iter().filter(|point| point.is_accepted() && point.output_tokens_per_s.is_some());
-        accepted.max_by(|a, b| {
+        let is_candidate =
+            |point: &&SweepPoint| point.is_accepted() && !point.is_overloaded() && point.output_tokens_per_s.is_some();
+        self.points.iter().filter(is_candidate).max_by(|a, b| {
             let rate = |point: &SweepPoint| point.output_tokens_per_s.unwrap_or_default();
             rate(a).total_cmp(&rate(b))
         })
+    }
+
+    /// Whether some points are overloaded, which makes them no candidates for the front, the knee and the best.
+    pub fn has_overload(&self) -> bool {
+        self.points.iter().any(SweepPoint::is_overloaded)
     }
 
     /// How many points are valid, with or without warnings.

@@ -64,7 +64,7 @@ pub(super) struct ChartPoint {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum PointKind {
     Valid,
-    /// Above a limit, and measured well.
+    /// Above a limit, and measured well; or with a queue that grew.
     OverLimit,
     /// Not a measurement of the server: on no curve.
     Invalid,

@@ -9,6 +9,7 @@ use super::svg::number;
 use super::sweep_charts::{NamedSweep, draw};
 use crate::event::Verdict;
 use crate::harness::{KneeState, LatencySummary, MeasuredNumber, RunIdentity, SweepOrigin, SweepPoint, SweepReport};
+use crate::report::over_runs::mean_text;
 use crate::report::terminal::from_zero_points;
 
 /// A sweep, ready for the template.
@@ -39,7 +40,7 @@ pub(super) struct SweepSection {
 pub(super) struct SweepRow {
     pub level: String,
     pub cells: Vec<String>,
-    pub verdict: &'static str,
+    pub verdict: String,
     pub tone: &'static str,
     pub is_knee: bool,
     pub on_front: bool,
@@ -94,6 +95,9 @@ fn sentence(report: &SweepReport) -> String {
         Some((KneeState::Bracketed, level)) => {
             write!(text, "; beyond {level} more load costs more latency than it brings throughput.")
         }
+        Some((KneeState::AtHighest, level)) if report.has_overload() => {
+            write!(text, "; the knee lies at {level}, the highest level without overload, or above.")
+        }
         Some((KneeState::AtHighest, _)) => write!(text, "; the knee lies at the highest level or above."),
         Some((KneeState::AtLowest, _)) => write!(text, "; the knee lies at the lowest level or below."),
         None => write!(text, "."),
@@ -108,7 +112,7 @@ fn numbers(report: &SweepReport) -> Vec<[String; 3]> {
         all.push([
             "highest throughput".to_owned(),
             format!("{} tok/s", cell(best.output_tokens_per_s)),
-            format!("output tokens of successful requests, valid points only; at {}{gpu}", best.level),
+            format!("output tokens of successful requests, valid points without overload only; at {}{gpu}", best.level),
         ]);
     }
     let knee = report.knee.as_ref().and_then(|knee| Some((knee, report.points.get(knee.point as usize)?)));
@@ -179,7 +183,7 @@ fn row(report: &SweepReport, at: usize, point: &SweepPoint) -> SweepRow {
     SweepRow {
         level: point.role.map_or_else(|| level.clone(), |role| format!("{level}, {}", role.as_str())),
         cells,
-        verdict: point.verdict_text(),
+        verdict: point.verdict_line(),
         tone: match point.verdict {
             Some(Verdict::Valid) => "good",
             None | Some(Verdict::ValidWithWarnings) => "odd",
@@ -205,21 +209,21 @@ fn notes(report: &SweepReport) -> Vec<String> {
         imported_notes,
     );
     notes.push(format!(
-        "Whiskers are 95 % intervals {}. A cross is a point that is no measurement of the server; it is on no curve. A hollow point is above a limit. The Pareto front has no point that is not valid.",
+        "Whiskers are 95 % intervals {}. A cross is a point that is no measurement of the server; it is on no curve. A hollow point is above a limit, or has `overload`: its latencies grow with the length of its run. The Pareto front has no such point, and none that is not valid.",
         if report.runs() > 1 { "of the mean over the runs of a point" } else { "from the requests of that point, where they are enough for one" }
     ));
     notes.extend((report.runs() > 1).then(|| {
-        format!("Each number is the mean over the runs of its point, at most {}; ± is half of its 95 % interval, by Student's t over runs.", report.runs())
+        format!("Each number is the mean over the runs of its point, at most {}; ± is half of its 95 % interval, by Student's t over runs, whose ends are there where it is cut at 0.", report.runs())
     }));
     notes.extend(report.gpus.as_ref().map(|gpus| format!("tok/s/GPU is over {} GPU(s): {}.", gpus.count, gpus.source)));
     notes.extend(report.knee.as_ref().map(|knee| format!("Knee: {}.", knee.definition)));
     notes
 }
 
-/// A mean over runs with half of its interval; the number alone where there was one run.
+/// A mean over runs with its interval; the number alone where there was one run.
 fn over_runs(point: &SweepPoint, value: Option<f64>, name: &str) -> String {
     match point.interval_over_runs(name).zip(value) {
-        Some(((_, high), value)) => format!("{} ±{}", number(value), number(high - value)),
+        Some((ends, value)) => mean_text(value, ends, number),
         None => cell(value),
     }
 }

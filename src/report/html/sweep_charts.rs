@@ -3,7 +3,7 @@
 use super::chart::{Chart, ChartPoint, ChartSeries, PointKind};
 use super::svg::number;
 use crate::event::Verdict;
-use crate::harness::{KneeState, LatencySummary, MeasuredNumber, SweepLevel, SweepPoint, SweepReport};
+use crate::harness::{KneeState, LatencySummary, MeasuredNumber, SweepLevel, SweepPoint, SweepReport, VerdictCheck};
 use crate::spec::LimitedMetric;
 
 /// A sweep with the name that a legend has.
@@ -150,8 +150,10 @@ fn throughput(sweeps: &[NamedSweep<'_>]) -> Option<String> {
     });
     let series = series.collect();
     let title = "Output tokens per second";
+    // Other plots have the answered ones.
+    let across = if first == SweepLevel::Rate(0.0).unit() { "requests per second, offered" } else { first };
     if is_one {
-        Chart { title, across: first, upright: "tok/s", series, limits: Vec::new(), is_close: false }.draw()
+        Chart { title, across, upright: "tok/s", series, limits: Vec::new(), is_close: false }.draw()
     } else {
         None
     }
@@ -198,12 +200,13 @@ fn points(report: &SweepReport, of: impl Fn(&SweepPoint) -> Option<Drawn>) -> Ve
     let point = |(at, point): (usize, &SweepPoint)| {
         let (x, y, interval, text) = of(point)?;
         let kind = match point.verdict {
-            None | Some(Verdict::Valid | Verdict::ValidWithWarnings) => PointKind::Valid,
-            Some(Verdict::InvalidLoad) => PointKind::OverLimit,
+            None | Some(Verdict::Valid | Verdict::ValidWithWarnings) if !point.is_overloaded() => PointKind::Valid,
+            None | Some(Verdict::Valid | Verdict::ValidWithWarnings | Verdict::InvalidLoad) => PointKind::OverLimit,
             _ => PointKind::Invalid,
         };
         let verdict = point.verdict_text();
-        let why = point.reasons.first().filter(|_| kind != PointKind::Valid);
+        let overload = point.reasons.iter().find(|reason| reason.check == VerdictCheck::Overload);
+        let why = overload.or(point.reasons.first()).filter(|_| kind != PointKind::Valid);
         let why = why.map_or_else(String::new, |reason| format!(", {}", reason.line()));
         Some(ChartPoint {
             x,

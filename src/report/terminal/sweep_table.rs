@@ -7,6 +7,7 @@ use crate::event::Verdict;
 use crate::harness::{
     KneeState, LatencySummary, MeasuredNumber, ReasonSeverity, SweepPoint, SweepReport, zero_point_text,
 };
+use crate::report::over_runs::mean_text;
 use crate::units::{counted, three_digits};
 
 type Cell = (TextRole, String);
@@ -95,9 +96,9 @@ fn row(point: &SweepPoint, columns: ExtraColumns, is_knee: bool) -> Vec<Cell> {
     let ExtraColumns { is_mixed, has_gpus, has_goodput } = columns;
     let plain = |text: String| (if point.is_usable() { TextRole::Plain } else { TextRole::Quiet }, text);
     let rate = |value: Option<f64>| plain(value.map_or_else(|| "n/a".to_owned(), three_digits));
-    // Half of the interval over runs, at the numbers that decide.
+    // With the interval over runs, at the numbers that decide.
     let over_runs = |value: Option<f64>, name: &str| match (value, point.interval_over_runs(name)) {
-        (Some(value), Some((_, high))) => plain(format!("{} ±{}", three_digits(value), three_digits(high - value))),
+        (Some(value), Some(ends)) => plain(mean_text(value, ends, three_digits)),
         _ => rate(value),
     };
     let ms = |latency: &LatencySummary, pick: fn(&LatencySummary) -> Option<MeasuredNumber>| {
@@ -133,7 +134,7 @@ fn row(point: &SweepPoint, columns: ExtraColumns, is_knee: bool) -> Vec<Cell> {
         _ => TextRole::Bad,
     };
     let knee = if is_knee { "  ← knee" } else { "" };
-    cells.push((role, format!("{}{knee}", point.verdict_text())));
+    cells.push((role, format!("{}{knee}", point.verdict_line())));
     cells
 }
 
@@ -167,7 +168,7 @@ fn notes(report: &SweepReport, styler: Styler, text: &mut String) {
     }
     if report.runs() > 1 {
         note(format!(
-            "each number is the mean of up to {} runs; ± is half of its 95 % interval over runs",
+            "each number is the mean of up to {} runs; ± is half of its 95 % interval over runs, whose ends are there where it is cut at 0",
             report.runs()
         ));
     }
@@ -178,9 +179,17 @@ fn notes(report: &SweepReport, styler: Styler, text: &mut String) {
         let more = match knee.state {
             KneeState::Bracketed => "",
             KneeState::AtLowest => "; it is the lowest level, so the knee may be lower",
+            KneeState::AtHighest if report.has_overload() => {
+                "; it is the highest level without overload, so the knee may be higher"
+            }
             KneeState::AtHighest => "; it is the highest level, so the knee may be higher",
         };
         note(format!("knee: {} at {}{more}", knee.definition, knee.level));
+    }
+    if report.has_overload() {
+        note(
+            "overload: latencies grow with the length of such a run; no candidate for the knee or the front".to_owned(),
+        );
     }
     for point in report.points.iter().filter(|point| !point.is_accepted()) {
         for reason in point.reasons.iter().filter(|reason| reason.severity != ReasonSeverity::Warning) {

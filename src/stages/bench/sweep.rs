@@ -12,8 +12,8 @@ use super::resume;
 use super::saved_run::{before, keep};
 use crate::event::{Done, Failure, FailureKind, Verdict};
 use crate::harness::{
-    BenchSpec, KneeState, LoadPattern, PointRole, Reason, RunResult, SWEEP, SWEEP_POINTS, SweepLevel, SweepPlan,
-    SweepPoint, SweepReport, SweepStep,
+    BenchSpec, KneeState, LoadPattern, PointRole, RunResult, SWEEP, SWEEP_POINTS, SweepLevel, SweepPlan, SweepPoint,
+    SweepReport, SweepStep,
 };
 use crate::manifest::model::Bench;
 use crate::spec::{BenchSweep, Length};
@@ -103,10 +103,11 @@ fn outcome(report: &SweepReport, first: Option<&RunResult>) -> Result<Done, Fail
     let lost = report.points.iter().find(|point| point.verdict == Some(Verdict::InvalidServer));
     let worst = lost.or_else(|| report.points.first().filter(|_| report.valid() == 0));
     if let Some((worst, verdict)) = worst.and_then(|worst| Some((worst, worst.verdict?))) {
-        let reasons: Vec<String> = worst.reasons.iter().map(Reason::line).collect();
+        let reasons: Vec<String> =
+            worst.reasons.iter().map(|reason| format!("at {}: {}", worst.level, reason.line())).collect();
         let failure = Failure::new(FailureKind::Invalid(verdict), format!("{}  {headline}", verdict.as_str()));
         return Err(match reasons.first() {
-            Some(why) => failure.cause(format!("at {}: {why}", worst.level)).tail(reasons),
+            Some(why) => failure.cause(why.clone()).tail(reasons),
             None => failure,
         });
     }
