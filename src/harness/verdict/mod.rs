@@ -219,6 +219,10 @@ fn load(spec: &BenchSpec, result: &RunResult, evidence: &Evidence, found: &mut V
 /// Whether requests were issued at the rate of their schedule.
 fn admitted_rate(result: &RunResult, found: &mut VerdictReasons) {
     let (Some(offered), Some(admitted)) = (result.rates.offered, result.rates.admitted) else { return };
+    // The schedule goes on after a stop, and its rate is not that of the part that was sent. `lag` checks each request.
+    if result.counts.not_sent > 0 {
+        return;
+    }
     let lag_bound = LAG_HARD.of(result.latency.ttft.p50.unwrap_or(0.0));
     let is_in_time = result.latency.queue_client.max.is_some_and(|lag| lag <= lag_bound);
     let allowed = if is_in_time { RATE_IN_TIME } else { RATE };
@@ -226,7 +230,7 @@ fn admitted_rate(result: &RunResult, found: &mut VerdictReasons) {
         return;
     }
     // Else nothing but the client makes requests late.
-    let is_planned = result.load.held_back > 0 || result.counts.not_sent > 0 || result.loadgen.is_some();
+    let is_planned = result.load.held_back > 0 || result.loadgen.is_some();
     let severity = if is_planned { ReasonSeverity::InvalidLoad } else { ReasonSeverity::InvalidClient };
     let text = format!("requests were issued at {admitted:.2}/s, and {offered:.2}/s were scheduled");
     found.add(VerdictCheck::Rate, severity, text);

@@ -262,6 +262,19 @@ fn bad_measurements_get_their_verdicts() {
     insta::assert_snapshot!(table(&cases));
 }
 
+/// The first 100 of 300 requests, each in time: a plan that begins faster than it goes on is not the client's lateness.
+#[test]
+fn a_run_that_was_stopped_is_not_compared_with_the_rate_of_its_whole_plan() {
+    let mut all = Collector::new();
+    for index in 0..100 {
+        let at = index * 8;
+        ended(&mut all, index, (at, at, at + 30), 1, &[(at + 30, 1)], RequestEnd::Ok);
+    }
+    let result = summarize_with(&spec(300), all, |share| share.not_sent = 200).judge().result;
+    let found: Vec<VerdictCheck> = result.reasons().iter().map(|reason| reason.check.clone()).collect();
+    assert!(found.contains(&VerdictCheck::Stopped) && !found.contains(&VerdictCheck::Rate), "{:?}", result.reasons());
+}
+
 #[test]
 fn sound_measurements_are_valid() {
     for Case { name, result } in sound() {
