@@ -147,7 +147,7 @@ pub(crate) struct BenchArgs {
     /// Of sampling; 0 always takes the likeliest token [default: the server's].
     #[arg(help_heading = WHAT, long, value_name = "X")]
     pub temperature: Option<f64>,
-    /// One chunk for each token. This is the default; other tools need the option.
+    /// One chunk for each token. This is the default where the model can; other tools need the option.
     #[arg(help_heading = WHAT, long, conflicts_with = "no_streaming")]
     pub streaming: bool,
     /// The whole answer in one response.

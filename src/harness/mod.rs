@@ -54,7 +54,7 @@ pub use measure::repeats::{AcrossRuns, REPEATS, RepeatedRun, Repeats, repeat_fol
 pub use measure::result::{
     Cancellations, ClientUsage, Connections, Counts, ExtraOutput, FailureCounts, FurtherLimits, LatencyMetrics,
     LittlesLaw, Measured, MinGoodput, Rates, Requested, RequestedRetries, RunResult, ServerSide, TimeSlice,
-    TokenCounts, Versions,
+    TokenCounts, Versions, WHOLE_ANSWERS,
 };
 pub use measure::result_files::{
     GPU_READINGS, REQUESTS, RESULT, RUN_FILES, amend, read_records, read_result, result_schema, write, write_result,

@@ -99,6 +99,18 @@ fn every_interface_of_a_server_is_one_line() {
 }
 
 #[test]
+fn a_simulated_server_streams_offline_too() {
+    let world = World::new();
+    let short = ["bench", "sim:", "--offline", "-n", "10", "--isl", "16", "--osl", "4"];
+    let result = json(&world.regatta(&[&short[..], &["--json"]].concat()));
+    let mean = |metric: &str| result["latency"][metric]["mean"].as_f64().unwrap();
+    assert_eq!(result["client"]["call"], "stream");
+    assert!(mean("ttft") < mean("e2e") && mean("tpot") > 0.0, "{result:#}");
+    let whole = world.regatta(&[&short[..], &["--no-streaming"]].concat());
+    whole.shows("answers do not stream, so TTFT is the time of the whole answer");
+}
+
+#[test]
 fn one_stream_for_all_requests_of_a_connection_is_one_word() {
     let world = World::new();
     let server = Simulator::start(&world);

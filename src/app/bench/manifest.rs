@@ -333,8 +333,7 @@ fn simulator(
         widen("max_input_len", input);
         widen("max_seq_len", input + output);
     }
-    let streams =
-        request.streaming != Some(false) && (request.load != BenchLoad::Offline || request.protocol.is_some());
+    let streams = request.streaming != Some(false);
     stages.insert(
         "engine".to_owned(),
         json!({"engine": {

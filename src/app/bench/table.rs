@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::intervals_table;
-use crate::harness::{LoadPattern, Metric, ReasonSeverity, RunResult};
+use crate::harness::{Metric, ReasonSeverity, RunResult, WHOLE_ANSWERS};
 use crate::report::Styler;
 use crate::units::counted;
 
@@ -28,28 +28,17 @@ const COLUMNS: [Column; 7] = [
 pub fn text(result: &RunResult, styler: Styler) -> String {
     let latency = &result.latency;
     let (ttft, e2e) = ("Time to first token (ms)", "Request latency (ms)");
-    let rows: Vec<(&str, &Metric)> = match result.requested.scenario {
-        // All requests are due at once: times from the schedule measure the queue, not the server.
-        LoadPattern::Offline => vec![
-            (ttft, &latency.ttft_sent),
-            ("Time per output token (ms)", &latency.tpot),
-            ("Inter-token latency (ms)", &latency.itl_token),
-            ("Inter-chunk latency (ms)", &latency.icl),
-            (e2e, &latency.e2e_sent),
-            ("Longest gap (ms)", &latency.max_stall),
-        ],
-        _ => vec![
-            (ttft, &latency.ttft),
-            ("  first token from the send (ms)", &latency.ttft_sent),
-            ("Time per output token (ms)", &latency.tpot),
-            ("Inter-token latency (ms)", &latency.itl_token),
-            ("Inter-chunk latency (ms)", &latency.icl),
-            (e2e, &latency.e2e),
-            ("  latency from the send (ms)", &latency.e2e_sent),
-            ("Longest gap (ms)", &latency.max_stall),
-            ("Send behind schedule (ms)", &latency.queue_client),
-        ],
-    };
+    let rows: Vec<(&str, &Metric)> = vec![
+        (ttft, &latency.ttft),
+        ("  first token from the send (ms)", &latency.ttft_sent),
+        ("Time per output token (ms)", &latency.tpot),
+        ("Inter-token latency (ms)", &latency.itl_token),
+        ("Inter-chunk latency (ms)", &latency.icl),
+        (e2e, &latency.e2e),
+        ("  latency from the send (ms)", &latency.e2e_sent),
+        ("Longest gap (ms)", &latency.max_stall),
+        ("Send behind schedule (ms)", &latency.queue_client),
+    ];
     let mut text = String::new();
     let width = rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
     let _ = write!(text, "\n{:<width$}", "");
@@ -71,6 +60,9 @@ pub fn text(result: &RunResult, styler: Styler) -> String {
     totals(result, &mut text);
     text.push('\n');
     meanings(&rows, &mut text);
+    if result.has_silently_whole_answers() {
+        let _ = writeln!(text, "{WHOLE_ANSWERS}");
+    }
     verdict(result, &mut text);
     styler.fit(text)
 }
@@ -266,5 +258,30 @@ fn verdict(result: &RunResult, text: &mut String) {
     for reason in result.reasons() {
         let mark = if reason.severity == ReasonSeverity::Warning { "!" } else { "✗" };
         let _ = writeln!(text, "  {mark} {}: {}", reason.check, reason.text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::harness::LoadPattern;
+
+    /// One name is one number: what counts from the send says so, with each load.
+    #[test]
+    fn offline_has_the_rows_of_the_other_loads() {
+        let file = include_str!("../../../tests/golden/results/benchmark/result.json");
+        let mut result: RunResult = serde_json::from_str(file).unwrap();
+        result.requested.scenario = LoadPattern::Offline;
+        result.latency.ttft.mean = Some(692.45);
+        result.latency.ttft_sent.mean = Some(691.13);
+        let shown = text(&result, Styler::OFF);
+        let row = |name: &str| {
+            let line = shown.lines().find(|line| line.trim_start().starts_with(name)).unwrap();
+            line.rsplit_once(") ").unwrap().1.split_whitespace().next().unwrap().to_owned()
+        };
+        assert_eq!([row("Time to first token"), row("first token from the send")], ["692.45", "691.13"]);
+        assert!(!shown.contains(WHOLE_ANSWERS), "{shown}");
+        result.client.call = "unary".to_owned();
+        assert!(text(&result, Styler::OFF).contains(WHOLE_ANSWERS));
     }
 }

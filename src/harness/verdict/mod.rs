@@ -48,7 +48,7 @@ use super::{
 };
 use crate::harness::measure::metric::is_maximum;
 use crate::harness::measure::preflight_result::PreflightResult;
-use crate::harness::measure::result::RunResult;
+use crate::harness::measure::result::{RunResult, WHOLE_ANSWERS};
 use crate::harness::measure::retokenize::RETOKENIZED;
 use crate::harness::measure::unknown_chunks::COALESCED;
 use crate::harness::measure::verdict_check::VerdictCheck;
@@ -425,12 +425,10 @@ fn answers(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
         );
         found.add(VerdictCheck::Lengths, ReasonSeverity::Warning, text);
     }
-    let is_whole = result.client.call == "unary" || spec.request.streaming == Some(false);
     let is_by_whole_answers =
         matches!(spec.scenario, LoadPattern::Offline | LoadPattern::External(CallSource::AllAtOnce));
-    if !is_by_whole_answers && is_whole {
-        let text = "answers do not stream, so TTFT is the time of the whole answer".to_owned();
-        found.add(VerdictCheck::Unary, ReasonSeverity::Warning, text);
+    if !is_by_whole_answers && result.has_whole_answers() {
+        found.add(VerdictCheck::Unary, ReasonSeverity::Warning, WHOLE_ANSWERS.to_owned());
     } else if !is_by_whole_answers && tokens.whole_answers > 0 {
         let text = format!(
             "{} of {} answers did not stream, although streams were requested, so their TTFT is the time of the whole answer",

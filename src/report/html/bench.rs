@@ -17,7 +17,7 @@ use super::svg::number;
 use crate::event::{TaskId, Verdict};
 use crate::harness::{
     Counts, LoadPattern, LoadgenResult, Metric, Rates, Reason, RunIdentity, RunResult, SearchReport, TimeSlice,
-    zero_point_text,
+    WHOLE_ANSWERS, zero_point_text,
 };
 use crate::interop::MeasuredResult;
 
@@ -73,7 +73,8 @@ pub(super) fn section(task: &TaskId, result: &MeasuredResult, search: Option<&Se
     let own = result.own();
     let loadgen = own.and_then(|own| own.loadgen.as_ref());
     let mut metrics = metrics(result);
-    let shared = shared(&mut metrics);
+    let mut shared = shared(&mut metrics);
+    shared.extend(own.filter(|own| own.has_silently_whole_answers()).map(|_| WHOLE_ANSWERS.to_owned()));
     let mut plots = own.map(|own| distributions(&own.curves, &metrics)).unwrap_or_default();
     plots.extend(own.map(series).unwrap_or_default());
     let blocks = own.map(|own| sections::sections(own, search)).unwrap_or_default();

@@ -151,6 +151,9 @@ pub struct RunResult {
     pub extra: BTreeMap<String, Value>,
 }
 
+/// What a time to the first token is where answers come whole.
+pub const WHOLE_ANSWERS: &str = "answers do not stream, so TTFT is the time of the whole answer";
+
 impl RunResult {
     pub const fn verdict(&self) -> Verdict {
         self.verdict
@@ -159,6 +162,16 @@ impl RunResult {
     /// Why the verdict is not VALID, worst first.
     pub fn reasons(&self) -> &[Reason] {
         &self.reasons
+    }
+
+    /// Answers came whole, and no warning says so: offline a run is measured by its throughput. Its TTFT is that of the whole answer.
+    pub fn has_silently_whole_answers(&self) -> bool {
+        self.has_whole_answers() && self.reasons.iter().all(|reason| reason.check != VerdictCheck::Unary)
+    }
+
+    /// Whether answers came whole, and not as streams.
+    pub(in crate::harness) fn has_whole_answers(&self) -> bool {
+        self.client.call == "unary" || self.requested.request.streaming == Some(false)
     }
 
     /// Why a server was lost during the measurement, if one was.
