@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::collector::Collector;
+use super::in_flight_changes::in_flight_changes;
 use super::mixed_source::mixed;
 use super::request_times::ttft;
 use super::result::{
@@ -380,5 +381,28 @@ fn slices(all: &Collector<RequestRecords>) -> Vec<TimeSlice> {
         slice.in_flight = u64::try_from(in_flight).unwrap_or(0);
         slice.ttft_ms = (slice.first_tokens > 0).then(|| sum / slice.first_tokens as f64);
     }
+    set_most_in_flight(&all.records, &mut slices);
     slices
+}
+
+/// What was in flight when a second began counts for it as well.
+fn set_most_in_flight(records: &RequestRecords, slices: &mut [TimeSlice]) {
+    let issues = records.sorted_stamps(|record| record.t_issue);
+    let ends = records.sorted_stamps(|record| record.t_end);
+    let (mut now, mut second) = (0_i64, 0);
+    let mut most = vec![0_i64; slices.len()];
+    for (at, change) in in_flight_changes(&issues, &ends) {
+        let next = ((at / SECOND) as usize).min(slices.len().saturating_sub(1));
+        while second < next {
+            second += 1;
+            most[second] = now;
+        }
+        now += change;
+        if let Some(most) = most.get_mut(second) {
+            *most = now.max(*most);
+        }
+    }
+    for (slice, most) in slices.iter_mut().zip(most) {
+        slice.in_flight_max = Some(u64::try_from(most).unwrap_or(0));
+    }
 }

@@ -247,6 +247,21 @@ fn a_stalled_server_cannot_hide() {
     let curve = &result.curves["e2e"];
     assert_eq!((curve.len(), curve[199]), (200, (2_040.0 - 10.0, 1.0)));
     assert_eq!(result.slices[31].in_flight, 102);
+    // The stall ends with the second, and all but the newest two of its requests.
+    assert_eq!((result.slices[31].in_flight_max, result.slices[33].in_flight_max), (Some(201), Some(2)));
+}
+
+/// What is sent at once is in flight from the start on, also in the first second, which begins without any.
+#[test]
+fn the_most_in_flight_is_known_of_each_second() {
+    let mut all = Collector::new();
+    for index in 0..60 {
+        let end = 500 + index * 40;
+        ended(&mut all, index, (0, 2, end), 1, &[(end, 1)], RequestEnd::Ok);
+    }
+    let slices = summarized(&spec(60), all).result.slices;
+    let most: Vec<_> = slices.iter().map(|slice| (slice.in_flight, slice.in_flight_max.unwrap())).collect();
+    assert_eq!(most, [(0, 60), (47, 47), (22, 22)]);
 }
 
 /// Requests issued `late` ms after their time, answered at once in 100 ms.

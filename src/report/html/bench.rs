@@ -429,14 +429,21 @@ fn series(result: &RunResult) -> Vec<String> {
         0 => String::new(),
         most => format!("; most: {}", number(most as f64)),
     };
-    let in_flight = format!("Requests in flight when each second began{most}");
+    let peaks = column(|slice| Some(slice.in_flight_max? as f64));
+    // A file of an earlier version has no other values than those when each second began.
+    let (in_flight, in_flight_seconds, in_flight_kind) = if peaks.is_empty() {
+        let at_start = column(|slice| Some(slice.in_flight as f64));
+        (format!("Requests in flight when each second began{most}"), at_start, SecondValue::AtStart)
+    } else {
+        (format!("Requests in flight, the most in each second{most}"), peaks, SecondValue::Most)
+    };
     let wanted = [
         (
             if is_of_chunks { "Chunks in each second" } else { "Output tokens in each second" },
             column(|slice| Some(slice.tokens as f64)),
             SecondValue::Sum,
         ),
-        (in_flight.as_str(), column(|slice| Some(slice.in_flight as f64)), SecondValue::AtStart),
+        (in_flight.as_str(), in_flight_seconds, in_flight_kind),
         ("Mean TTFT of each second's first tokens, ms", column(|slice| slice.ttft_ms), SecondValue::Mean),
     ];
     wanted

@@ -26,6 +26,8 @@ pub(super) enum SecondValue {
     Sum,
     /// A mean over it.
     Mean,
+    /// The most at any time in it.
+    Most,
     /// As it was when the second began.
     AtStart,
 }
@@ -43,13 +45,13 @@ impl StepPlot<'_> {
         let (unit, scale) = if end > MINUTES { ("minutes", 60.0) } else { ("seconds", 1.0) };
         let frame = PlotFrame::new(end / scale, highest);
         let mut picture = frame.draw(self.title, &format!("{unit} from the start"));
-        let steps = binned(&known, end);
+        let steps = binned(&known, end, self.kind);
         let (x, y) = (|at: f64| frame.x(at / scale), |value: f64| frame.y(value));
         let floor = y(0.0);
         for run in steps.chunk_by(|a, b| (a.to - b.from).abs() < 1e-9) {
             let corners = |step: &Step| match self.kind {
                 SecondValue::AtStart => vec![(x(step.from), y(step.value))],
-                SecondValue::Sum | SecondValue::Mean => {
+                SecondValue::Sum | SecondValue::Mean | SecondValue::Most => {
                     vec![(x(step.from), y(step.value)), (x(step.to), y(step.value))]
                 }
             };
@@ -81,12 +83,16 @@ struct Step {
     value: f64,
 }
 
-/// At most about a thousand steps: of more seconds, the mean of as many as one step has.
-fn binned(seconds: &[(f64, f64)], end: f64) -> Vec<Step> {
+/// At most about a thousand steps: of more seconds, the mean, or the most, of as many as one step has.
+fn binned(seconds: &[(f64, f64)], end: f64, kind: SecondValue) -> Vec<Step> {
     let every = seconds.len().div_ceil(1000).max(1);
     let bins = seconds.chunks(every).filter_map(|bin| {
         let (first, last) = (bin.first()?, bin.last()?);
-        let value = bin.iter().map(|second| second.1).sum::<f64>() / bin.len() as f64;
+        let values = bin.iter().map(|second| second.1);
+        let value = match kind {
+            SecondValue::Most => values.fold(0.0, f64::max),
+            SecondValue::Sum | SecondValue::Mean | SecondValue::AtStart => values.sum::<f64>() / bin.len() as f64,
+        };
         Some(Step { from: first.0, to: (last.0 + 1.0).min(end), value })
     });
     bins.collect()
@@ -126,6 +132,10 @@ mod tests {
         };
         assert_eq!((curve(SecondValue::AtStart), curve(SecondValue::Mean)), (3, 6));
         assert!(plot(&seconds, 3.0, SecondValue::AtStart).contains("<title>at second 1: 320</title>"));
+        // The most in each second is a step, and of a long run no mean.
+        assert_eq!(curve(SecondValue::Most), 6);
+        let peaks: Vec<(f64, f64)> = (0..2_000).map(|at| (f64::from(at), f64::from(60 * (at % 2)))).collect();
+        assert_eq!(binned(&peaks, 2_000.0, SecondValue::Most)[0].value, 60.0);
     }
 
     #[test]

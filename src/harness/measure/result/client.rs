@@ -70,6 +70,9 @@ pub struct TimeSlice {
     pub tokens: u64,
     /// In flight when it began.
     pub in_flight: u64,
+    /// The most in flight at once during it. Absent in files of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_flight_max: Option<u64>,
     /// First tokens that came in it.
     pub first_tokens: u64,
     /// Their mean TTFT.
