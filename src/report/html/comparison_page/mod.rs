@@ -120,6 +120,8 @@ fn section(comparison: &Comparison, place: usize) -> Safe {
         .deltas
         .iter()
         .filter(|delta| delta.interval.is_some() || !has_intervals)
+        // The client's own lateness varies most and is no number of the server.
+        .filter(|delta| delta.metric != "queue_client")
         .flat_map(|delta| {
             let ends = delta.interval.map_or([0.0, 0.0], |it| [it.low, it.high]);
             [delta.percent.unwrap_or_default(), ends[0], ends[1]]
@@ -261,9 +263,15 @@ fn courses(measured_runs: &[MeasuredRun]) -> Vec<String> {
     let across = "seconds from the start";
     let is_of_chunks =
         measured_runs.iter().filter_map(|run| run.result.own()).any(|result| result.tokens.chunk_source.is_some());
+    // Files of earlier versions do not have them.
+    let has_peaks = measured_runs.iter().flat_map(|run| run.result.slices()).all(|slice| slice.in_flight_max.is_some());
     [
         ("Requests sent in each second", series(&sent)),
-        ("Requests in flight when each second began", series(&slices(|slice| Some(slice.in_flight as f64)))),
+        if has_peaks {
+            ("Requests in flight, the most in each second", series(&slices(|slice| Some(slice.in_flight_max? as f64))))
+        } else {
+            ("Requests in flight when each second began", series(&slices(|slice| Some(slice.in_flight as f64))))
+        },
         (
             if is_of_chunks { "Chunks or output tokens in each second" } else { "Output tokens in each second" },
             series(&slices(|slice| Some(slice.tokens as f64))),
