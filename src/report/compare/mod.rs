@@ -5,7 +5,8 @@
 //!  MeasuredRun ──of──→ ComparedResult, …                                              ─→ RunSet ─┴→ Comparison ─→ table · JSON
 //! ```
 //!
-//! A judgement rests on how much *runs* differ from each other. One run on a side gives numbers and no judgement.
+//! A judgement rests on how much *runs* differ from each other. One run on a side gives numbers and no judgement. Runs of one plan are one
+//! observation: `plan_groups`.
 
 mod compared_result;
 mod comparison;

@@ -1,0 +1,111 @@
+//! Runs of one plan: how they count, and when they show nothing.
+
+use rand::SeedableRng;
+use rand_distr::{Distribution, Normal};
+use rand_pcg::Pcg64Mcg;
+use serde_json::json;
+
+use super::*;
+
+/// Identical servers, and other plans on the other side, each measured three times: plans differ ten times as much as the runs of one.
+/// At most one of twenty comparisons may show a difference; counted as 15 independent runs it would be two of three.
+#[test]
+fn runs_of_one_plan_are_one_observation() {
+    let mut random = Pcg64Mcg::seed_from_u64(11);
+    let mut factor = |deviation: f64| Normal::new(0.0, deviation).unwrap().sample(&mut random).exp();
+    let mut side = |name: &str, first_plan: u32| -> Vec<MeasuredRun> {
+        let mut runs = Vec::new();
+        for plan in first_plan..first_plan + 5 {
+            let of_plan = [100.0 * factor(0.03), 800.0 * factor(0.03)];
+            for _ in 0..3 {
+                let [ttft, tokens] = of_plan.map(|number| number * factor(0.003));
+                runs.push(numbered_run(name, &plan.to_string(), ttft, tokens));
+            }
+        }
+        runs
+    };
+    let condition: FailCondition = "ttft_mean > +0%".parse().unwrap();
+    let (mut different, mut exceeded) = (0, 0);
+    for _ in 0..100 {
+        let comparison = compare_numbers(&side("a", 0), &side("b", 100));
+        assert_eq!((comparison.a_runs, comparison.a_plans, comparison.b_plans), (15, Some(5), Some(5)));
+        let judgements = comparison.deltas.iter().filter_map(|delta| delta.judgement);
+        let is_different = judgements.into_iter().any(|judged| matches!(judged, Judgement::Better | Judgement::Worse));
+        different += usize::from(is_different);
+        exceeded += usize::from(matches!(condition.outcome(&comparison), Ok(FailConditionOutcome::Exceeded(_))));
+    }
+    assert!(different <= 8 && exceeded <= 10, "{different} and {exceeded} of 100 pairs of identical servers");
+}
+
+/// Each side repeats one plan: by how much two plans differ is not known, however alike the runs of one are.
+#[test]
+fn one_plan_on_a_side_shows_nothing_about_others() {
+    let side = |name: &str, plan: &str, tokens: f64| -> Vec<MeasuredRun> {
+        (0..3).map(|run| numbered_run(name, plan, 100.0, tokens + f64::from(run) / 10.0)).collect()
+    };
+    let (a, other) = (side("a", "seed 0", 400.0), side("b", "seed 4", 320.0));
+    let condition: FailCondition = "output_tokens < -2%".parse().unwrap();
+    let comparison = compare_numbers(&a, &other);
+    let delta = comparison.find("output_tokens", "").unwrap();
+    assert_eq!((delta.judgement, delta.interval), (Some(Judgement::CannotTell), None));
+    assert!(matches!(condition.outcome(&comparison), Ok(FailConditionOutcome::Inconclusive(_))));
+    let shown = text(&[], std::slice::from_ref(&comparison), crate::report::Styler::OFF);
+    assert!(
+        shown.contains("no row is judged: all 3 runs of the first side had the same arrivals and prompts"),
+        "{shown}"
+    );
+    // The same plan on both sides: the difference is that of the servers, with these requests.
+    let same = compare_numbers(&a, &side("b", "seed 0", 320.0));
+    assert_eq!(same.find("output_tokens", "").unwrap().judgement, Some(Judgement::Worse));
+    assert!(matches!(condition.outcome(&same), Ok(FailConditionOutcome::Exceeded(_))));
+    // Nothing is known of the plans of another tool's runs.
+    let unknown = compare_numbers(&side("a", "", 400.0), &side("b", "", 320.0));
+    assert_eq!(unknown.find("output_tokens", "").unwrap().judgement, Some(Judgement::Worse));
+    assert_eq!((unknown.a_plans, unknown.too_few_plans), (None, None));
+}
+
+/// Plan by plan the means are 5 % apart, whichever plan was measured more often.
+#[test]
+fn plans_that_both_sides_have_are_pairs_of_their_means() {
+    let side = |name: &str, slower: f64, runs: [u32; 3]| -> Vec<MeasuredRun> {
+        let plan = |(plan, (runs, ttft)): (usize, (u32, f64))| {
+            (0..runs).map(move |run| {
+                let noise = f64::from(run) - f64::from(runs - 1) / 2.0;
+                numbered_run(name, &plan.to_string(), ttft * slower + noise / 100.0, 800.0)
+            })
+        };
+        runs.into_iter().zip([100.0, 180.0, 60.0]).enumerate().flat_map(plan).collect()
+    };
+    let comparison = compare_numbers(&side("a", 1.0, [1, 2, 3]), &side("b", 1.05, [3, 1, 1]));
+    let delta = comparison.find("ttft", "mean").unwrap();
+    assert!(delta.paired && delta.percent.is_some_and(|percent| (percent - 5.0).abs() < 0.01), "{delta:?}");
+    assert_eq!(delta.judgement, Some(Judgement::Worse));
+    let shown = text(&[], &[comparison], crate::report::Styler::OFF);
+    assert!(shown.contains("paired by seed: 3 pairs of means over runs, each with"), "{shown}");
+    assert!(
+        shown.contains("means over 6 runs of 3 plans and 5 runs of 3 plans, where runs with the same arrivals and prompts count as one"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn other_seeds_are_a_difference() {
+    let side = |name: &str, seeds: [u64; 2]| -> RunSet {
+        let sheet = |seed: u64| {
+            let mut run = numbered_run(name, &seed.to_string(), 100.0, 800.0);
+            change(&mut run, |file| {
+                file["requested"]["seed"] = json!(seed);
+                file["identity"] = json!({ "simulated": false, "regatta": "0.1.0", "servers": [],
+                    "client": { "host": "c", "os": "linux", "arch": "x86_64", "cores": 2 } });
+            });
+            ComparedResult::of(&run)
+        };
+        RunSet::new(name, seeds.map(sheet).to_vec()).unwrap()
+    };
+    let differs = |a: [u64; 2], b: [u64; 2]| -> Vec<String> {
+        let comparison = Comparison::of(&side("a", a), &side("b", b), CompareRules::default());
+        comparison.identity.iter().map(crate::harness::IdentityDifference::describe).collect()
+    };
+    assert_eq!(differs([0, 10], [2, 4]), ["seed: 0, 10 / 2, 4"]);
+    assert_eq!(differs([0, 1], [1, 0]), Vec::<String>::new());
+}
