@@ -209,7 +209,7 @@ fn notes(report: &SweepReport) -> Vec<String> {
         imported_notes,
     );
     notes.push(format!(
-        "Whiskers are 95 % intervals {}. A cross is a point that is no measurement of the server; it is on no curve. A hollow point is above a limit, or has `overload`: its latencies grow with the length of its run. The Pareto front has no such point, and none that is not valid.",
+        "Whiskers are 95 % intervals {}. A cross is a point that is no measurement of the server; it is on no curve. A hollow point is above a limit, or has `overload`: that the server holds its rate was not seen, and its latencies may grow with the length of its run. The Pareto front has no such point, and none that is not valid.",
         if report.runs() > 1 { "of the mean over the runs of a point" } else { "from the requests of that point, where they are enough for one" }
     ));
     notes.extend((report.runs() > 1).then(|| {

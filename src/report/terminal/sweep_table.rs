@@ -188,7 +188,7 @@ fn notes(report: &SweepReport, styler: Styler, text: &mut String) {
     }
     if report.has_overload() {
         note(
-            "overload: latencies grow with the length of such a run; no candidate for the knee or the front".to_owned(),
+            "overload: that the server holds this rate was not seen, and latencies may grow with the length of the run; no candidate for the knee or the front".to_owned(),
         );
     }
     for point in report.points.iter().filter(|point| !point.is_accepted()) {
