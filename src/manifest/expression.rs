@@ -14,6 +14,7 @@ use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior, Value};
 use super::expression_limits::bound;
 use super::expression_nesting::{LongCode, check_nesting};
 use super::expression_progress::ExpressionProgress;
+use super::expression_text::write_value;
 use super::limited_text::LimitedText;
 use super::quick_expression::{quick, quick_text};
 use super::value::{MAX_TEXT, NoValue, is_too_deep, node_of};
@@ -123,7 +124,7 @@ impl Expressions {
             if is_too_deep(value) {
                 return Err(RenderError::explained("this value is nested too deeply", "").into());
             }
-            minijinja::escape_formatter(out, state, value)
+            write_value(out, state, value)
         });
         bound::<MAX_TEXT>(&mut env);
         // `10m` → 600000, for programs that count so.

@@ -9,7 +9,7 @@ use super::task::ActionKind;
 use crate::diag::{Diagnostic, Diagnostics, Span};
 use crate::event::TaskId;
 use crate::manifest::model::Action;
-use crate::manifest::{Expressions, FaultyParts, Manifest, MapEntry, Node, NodeValue, Scope, value_of};
+use crate::manifest::{Expressions, FaultyParts, Manifest, MapEntry, Node, NodeValue, Scope, value_of, value_text};
 use crate::units::unquoted;
 
 /// More tasks than this are an error in a `foreach`.
@@ -226,7 +226,7 @@ fn id_of(stage: &str, coordinates: &Coordinates) -> TaskId {
     let mut id = stage.to_owned();
     for (_, value) in coordinates {
         id.push('/');
-        let text = value.to_string();
+        let text = value_text(value);
         let safe = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '_' };
         let part: String = text.chars().take(80).map(safe).collect();
         let hidden = part.trim_start_matches('.');

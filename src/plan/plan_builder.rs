@@ -16,7 +16,7 @@ use crate::event::TaskId;
 use crate::manifest::model::{Action, Container, Host, InputPaths, Retry, RetryAfter, Serve, Stage};
 use crate::manifest::{
     Expressions, FaultyParts, Manifest, Map, MapEntry, Node, NodeValue, Scope, TemplatePolicy, check, check_texts,
-    coerce, is_template, stage_shape,
+    coerce, is_template, stage_shape, value_text,
 };
 use crate::spec::TimeSpan;
 
@@ -355,7 +355,7 @@ fn skipped_task(stage: &StageOf<'_>, instance: &Instance) -> Task {
 }
 
 fn foreach(instance: &Instance) -> Vec<(String, String)> {
-    instance.coordinates.iter().map(|(variable, value)| (variable.clone(), value.to_string())).collect()
+    instance.coordinates.iter().map(|(variable, value)| (variable.clone(), value_text(value).into_owned())).collect()
 }
 
 const fn lifetime(kind: ActionKind) -> Lifetime {

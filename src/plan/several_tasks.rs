@@ -9,6 +9,7 @@ use minijinja::value::{Enumerator, Object, ObjectRepr};
 
 use super::expression_names::{KnownStages, TouchedReferences};
 use super::task::ActionKind;
+use crate::manifest::value_text;
 
 /// The values of these tasks.
 pub struct SeveralTasks {
@@ -48,7 +49,7 @@ impl SeveralTasksProblem {
             };
             let here = coordinates.iter().filter(|(variable, _)| is_shared(variable));
             let here: Vec<String> =
-                here.map(|(variable, value)| format!("{variable} = {}", value)).collect();
+                here.map(|(variable, value)| format!("{variable} = {}", value_text(value))).collect();
             let mut ids = known.instances.iter().map(|one| one.id.as_str());
             return Self {
                 message: format!("`{path}`: no task of `{name}` has {}", here.join(", ")),
