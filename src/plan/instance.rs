@@ -269,7 +269,14 @@ fn when(
             let value = unquoted(&rendered.json());
             let found_here = Diagnostic::error(format!("`stages.{stage}.when` must be true or false"));
             let found_here = found_here.at(when.span.first_line(), format!("this is `{value}`"));
-            found.push(found_here.hint("compare it: {{ x == \"…\" }}, or test it: {{ x is true }}"));
+            let name = when.text().map(|text| text.trim().trim_start_matches("{{").trim_end_matches("}}").trim());
+            let is_name = |name: &&str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.".contains(&byte));
+            let name = name.filter(is_name).unwrap_or("x");
+            let is_there = format!("test whether it has a value: {{{{ {name} is not none }}}}");
+            found.push(found_here.hint(match rendered.tree {
+                NodeValue::Null => is_there,
+                _ => format!("compare it: {{{{ {name} == \"…\" }}}}, or {is_there}"),
+            }));
             None
         }
     }
