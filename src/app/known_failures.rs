@@ -1,4 +1,5 @@
-//! What is known to fail before anything starts: an input that is not there, and a key that cannot be sent.
+//! What is known to fail before anything starts: an input that is not there, a key that cannot be sent, and GPUs that the run does not
+//! have.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -12,9 +13,9 @@ use crate::cli::{CliExit, RunRequest};
 use crate::harness::api_key_in;
 use crate::manifest::model::{Action, Bench, Serve};
 use crate::manifest::targets;
-use crate::plan::{ActionError, ActionKind, Plan, PlanReference, Task};
+use crate::plan::{ActionError, ActionKind, Lifetime, Plan, PlanReference, Task};
 use crate::runner::store::StateFolder;
-use crate::runner::{Prediction, RunOptions, TaskRole, no_secret_text, secret_values};
+use crate::runner::{GPUS_HINT, Prediction, RunOptions, TaskRole, gpus_together, no_secret_text, secret_values};
 use crate::spec::Protocol;
 
 /// Prints what cannot succeed, whatever its earlier stages make: before the first of them runs. With `--keep-going`, what can run does.
@@ -32,17 +33,18 @@ pub(super) fn refuse_known_failures(
     if !errors.is_empty() && holding_run(&project.home)?.is_some() {
         return Ok(CliExit::Done);
     }
-    let mut keys = Vec::new();
-    for (_, task) in chosen(plan, options) {
-        keys.extend(key_fault(task)?.map(|why| (task, why)));
+    let mut faults = Vec::new();
+    for (ix, task) in chosen(plan, options) {
+        faults.extend(key_fault(task)?.map(|why| (task, why)));
+        faults.extend(gpu_fault(ix, plan, options).map(|why| (task, why)));
     }
-    // A task that is cached needs no key.
-    if !keys.is_empty() && errors.is_empty() {
+    // A task that is cached needs neither a key nor GPUs.
+    if !faults.is_empty() && errors.is_empty() {
         let all = decide(project, &request.manifest, &request.settings, &request.select, plan, options)?;
         let run = all.iter().filter(|decision| decision.verdict == Prediction::Run);
         let run: BTreeSet<&str> = run.map(|decision| decision.id.as_str()).collect();
-        let keys = keys.into_iter().filter(|(task, _)| run.contains(task.id.as_str()));
-        errors.extend(keys.map(|(task, why)| format!("error: {}: {why}\n", task.id)));
+        let faults = faults.into_iter().filter(|(task, _)| run.contains(task.id.as_str()));
+        errors.extend(faults.map(|(task, why)| format!("error: {}: {why}\n", task.id)));
     }
     if errors.is_empty() {
         return Ok(CliExit::Done);
@@ -137,6 +139,17 @@ fn key_fault(task: &Task) -> Result<Option<String>, ActionError> {
     let Some(name) = key_variable(&bench) else { return Ok(None) };
     let fault = api_key_in(name).err();
     Ok(fault.map(|fault| format!("`api_key_env: {name}`: the environment variable {fault}")))
+}
+
+/// Why a step, with the servers that it uses, cannot have its GPUs. A server that no step uses is not started.
+fn gpu_fault(ix: usize, plan: &Plan, options: &RunOptions) -> Option<String> {
+    if plan.tasks[ix].lifetime == Lifetime::Service {
+        return None;
+    }
+    let (wanted, has) = (gpus_together(plan, ix, std::iter::empty()), options.gpus.len());
+    (wanted as usize > has).then(|| {
+        format!("it needs {wanted} GPUs, and this run can lease {has}\n  hint: {GPUS_HINT}; with --keep-going what can run runs")
+    })
 }
 
 /// Secrets of a task without a value, each as a sentence.

@@ -10,7 +10,8 @@ use super::{Diagnostic, Diagnostics, Severity, Span};
 pub struct CheckedManifest {
     /// As it was named on the command line.
     pub name: String,
-    /// How many tasks its plan has; none: it has errors.
+    pub is_good: bool,
+    /// How many tasks its plan has; none: it has errors, or a parameter has no value.
     pub tasks: Option<usize>,
 }
 
@@ -82,7 +83,7 @@ impl ProblemPlace {
 pub fn check_json(manifests: &[CheckedManifest], problems: &[CheckProblem]) -> String {
     let manifests: Vec<Value> = manifests
         .iter()
-        .map(|one| json!({"manifest": one.name, "good": one.tasks.is_some(), "tasks": one.tasks}))
+        .map(|one| json!({"manifest": one.name, "good": one.is_good, "tasks": one.tasks}))
         .collect();
     format!("{:#}\n", json!({"manifests": manifests, "problems": problems}))
 }

@@ -31,6 +31,10 @@ impl SourceText {
         &self.0.name
     }
 
+    pub fn is_argument(&self) -> bool {
+        self.0.is_argument
+    }
+
     pub fn text(&self) -> &str {
         &self.0.text
     }

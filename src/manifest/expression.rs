@@ -14,6 +14,7 @@ use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior, Value};
 use super::expression_limits::bound;
 use super::expression_nesting::{LongCode, check_nesting};
 use super::expression_progress::ExpressionProgress;
+use super::expression_text::write_value;
 use super::limited_text::LimitedText;
 use super::quick_expression::{quick, quick_text};
 use super::value::{MAX_TEXT, NoValue, is_too_deep, node_of};
@@ -123,7 +124,7 @@ impl Expressions {
             if is_too_deep(value) {
                 return Err(RenderError::explained("this value is nested too deeply", "").into());
             }
-            minijinja::escape_formatter(out, state, value)
+            write_value(out, state, value)
         });
         bound::<MAX_TEXT>(&mut env);
         // `10m` → 600000, for programs that count so.
@@ -310,7 +311,12 @@ impl Expressions {
             None => {}
         }
         let (message, hint) = match error.kind() {
-            ErrorKind::SyntaxError => ("this expression is not well formed".to_owned(), None),
+            ErrorKind::SyntaxError => {
+                // `{{.Names}}` of Docker, `${#list}` of a shell.
+                let is_foreign = detail.contains("`.`") || detail.contains("comment");
+                let hint = "braces that belong to the text itself stand between {% raw %} and {% endraw %}";
+                ("this expression is not well formed".to_owned(), is_foreign.then(|| hint.to_owned()))
+            }
             ErrorKind::OutOfFuel => {
                 ("this expression takes too long".to_owned(), Some("compute less in a manifest".to_owned()))
             }
@@ -319,6 +325,16 @@ impl Expressions {
                 let name = name.unwrap_or_default();
                 let fault = Diagnostic::error(format!("unknown filter `{name}`")).at(place, "there is no such filter");
                 return vec![fault.maybe_hint(did_you_mean(name, FILTERS.iter().copied()))];
+            }
+            ErrorKind::UnknownMethod => {
+                let name = detail.rsplit(' ').next().unwrap_or_default();
+                let filter = match name {
+                    "strip" => "trim",
+                    name => name,
+                };
+                let hint =
+                    FILTERS.contains(&filter).then(|| format!("it is a filter: write {{{{ value | {filter} }}}}"));
+                ("this expression cannot be computed".to_owned(), hint)
             }
             _ => ("this expression cannot be computed".to_owned(), None),
         };
@@ -365,9 +381,14 @@ where
     I: IntoIterator<Item = &'a str>,
     I::IntoIter: Clone,
 {
+    let hint = match name {
+        "params" | "vars" => Some("parameters and vars are used by their names alone: {{ rate }}".to_owned()),
+        "env" => Some("a parameter with `env: NAME` reads a variable of the environment".to_owned()),
+        _ => did_you_mean(name, known),
+    };
     Diagnostic::error(format!("unknown name `{name}`"))
         .at(place, "there is no such param, var or foreach variable")
-        .maybe_hint(did_you_mean(name, known))
+        .maybe_hint(hint)
 }
 
 fn unknown_stage<'a, I>(name: &str, place: Span, known: I) -> Diagnostic
@@ -385,10 +406,16 @@ fn no_attribute(walked: &str, step: &str, value: &Value, place: Span) -> Diagnos
         let known: Vec<String> = value.try_iter().into_iter().flatten().map(|name| name.to_string()).collect();
         return unknown_stage(step, place, known.iter().map(String::as_str));
     }
-    if walked.starts_with("stages.") && value.kind() == ValueKind::String || value.kind() == ValueKind::Seq {
-        return Diagnostic::error(format!("`{walked}` has no `{step}`"))
-            .at(place, "it is a server, not a folder")
-            .hint(format!("use `{{{{ {walked} }}}}`: the endpoints of its servers"));
+    let is_reference = matches!(value.kind(), ValueKind::String | ValueKind::Seq);
+    if let Some(stage) = walked.strip_prefix("stages.").filter(|_| is_reference) {
+        let fault = Diagnostic::error(format!("`{walked}` has no `{step}`"));
+        return if stage.ends_with(".out") {
+            fault.at(place, "it is a folder").hint(format!("for a file in it, write {{{{ {walked} }}}}/{step}"))
+        } else {
+            fault
+                .at(place, "it is a server, not a folder")
+                .hint(format!("use `{{{{ {walked} }}}}`: the endpoints of its servers"))
+        };
     }
     let known: Vec<String> = match value.kind() {
         ValueKind::Map => value.try_iter().into_iter().flatten().map(|name| name.to_string()).collect(),

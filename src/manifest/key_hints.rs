@@ -56,6 +56,9 @@ pub fn for_value(path: &str, node: &Node, shape: &ValueShape) -> Option<String> 
             let default = if matches!(node.tree, NodeValue::Bool(_)) { "…" } else { text };
             Some(format!("`{kind}` takes bounds, or none: write `{kind}: {{}}`, and the value as `default: {default}`"))
         }
+        (["params", _, "switch"], NodeValue::Bool(_)) => {
+            Some(format!("write `switch: {{}}`, and the value as `default: {text}`"))
+        }
         (["params", name], NodeValue::Text(kind)) if PARAM_KINDS.contains(&&**kind) => {
             Some(format!("write `{name}: {{ {kind}: {{}} }}`, with `default:` if it has one"))
         }

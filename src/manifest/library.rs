@@ -70,6 +70,8 @@ pub struct ManifestLibrary {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FileId {
     pub root: PathBuf,
+    /// The way from the project to the root, as messages have it: empty, or `../other/`.
+    way: String,
     pub rel: String,
 }
 
@@ -104,13 +106,13 @@ impl ManifestLibrary {
             if let Some(rel) = normal("", what)
                 && shipped_file(&rel).is_some()
             {
-                return Some(FileId { root: self.root.clone(), rel });
+                return Some(self.own_file(rel));
             }
         }
         [format!("manifests/{what}.yaml"), format!("manifests/{what}/pipeline.yaml")]
             .into_iter()
             .filter_map(|rel| normal("", &rel))
-            .map(|rel| FileId { root: self.root.clone(), rel })
+            .map(|rel| self.own_file(rel))
             .find(exists)
             // Reading it reports why it cannot be read.
             .or_else(|| Some(self.project_file_id(&std::path::absolute(unreadable?).ok()?)))
@@ -123,13 +125,21 @@ impl ManifestLibrary {
         self.root.ancestors().skip(1).find(has_it).map(Path::to_owned)
     }
 
+    fn own_file(&self, rel: String) -> FileId {
+        FileId { root: self.root.clone(), way: String::new(), rel }
+    }
+
     fn project_file_id(&self, absolute: &Path) -> FileId {
         match absolute.strip_prefix(&self.root) {
-            Ok(rel) => FileId { root: self.root.clone(), rel: rel.to_string_lossy().into_owned() },
-            Err(_) => FileId {
-                root: absolute.parent().unwrap_or(Path::new("/")).to_owned(),
-                rel: absolute.file_name().unwrap_or_default().to_string_lossy().into_owned(),
-            },
+            Ok(rel) => self.own_file(rel.to_string_lossy().into_owned()),
+            Err(_) => {
+                let root = absolute.parent().unwrap_or(Path::new("/")).to_owned();
+                FileId {
+                    way: format!("{}/", way_to(&self.root, &root).display()),
+                    root,
+                    rel: absolute.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+                }
+            }
         }
     }
 
@@ -222,7 +232,7 @@ impl FileId {
     /// A path as written in this file; `None` if it is absolute or leaves the tree.
     pub fn sibling(&self, path: &str) -> Option<Self> {
         let folder = self.rel.rsplit_once('/').map_or("", |(folder, _)| folder);
-        Some(Self { root: self.root.clone(), rel: normal(folder, path)? })
+        Some(Self { rel: normal(folder, path)?, ..self.clone() })
     }
 
     /// The file's content. The error is a fragment that describes what is wrong with it.
@@ -244,7 +254,7 @@ impl FileId {
         if bytes.len() as u64 > MAX_BYTES {
             return Err(ManifestFileError::TooLarge);
         }
-        Ok(ReadSource { name: self.rel.clone(), bytes })
+        Ok(ReadSource { name: format!("{}{}", self.way, self.rel), bytes })
     }
 
     /// The names of the YAML files in this folder (without suffix), on disk and shipped; `except` is left out.
@@ -274,8 +284,18 @@ impl FileId {
     /// One file of this folder.
     pub fn item(&self, name: &str) -> Self {
         let rel = if self.rel.is_empty() { format!("{name}.yaml") } else { format!("{}/{name}.yaml", self.rel) };
-        Self { root: self.root.clone(), rel }
+        Self { rel, ..self.clone() }
     }
+}
+
+/// The way from one folder to another: `../other`; where they have only `/` in common, the other itself.
+fn way_to(from: &Path, to: &Path) -> PathBuf {
+    let shared = from.components().zip(to.components()).take_while(|(one, other)| one == other).count();
+    if shared <= 1 {
+        return to.to_owned();
+    }
+    let up = from.components().skip(shared).map(|_| Component::ParentDir);
+    up.chain(to.components().skip(shared)).collect()
 }
 
 /// `folder` joined with `path`, without `.` and `..`; `None` if that leaves the tree.

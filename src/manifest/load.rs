@@ -21,6 +21,7 @@ use super::yaml_node::{Map, MapEntry, Node, NodeValue};
 use super::{GivenValues, Manifest, ManifestLibrary, override_usage, overrides, param, read, vars};
 use crate::diag::{Diagnostic, Diagnostics, SourceText, Span, did_you_mean};
 use crate::files::Digest;
+use crate::units::is_identifier;
 
 /// How many files one manifest may be made of.
 const MAX_FILES: usize = 512;
@@ -413,7 +414,7 @@ impl Loader {
         let section = |name: &str| root.get(name).and_then(|entry| entry.node.map());
         if let Some(name) = root.get("name")
             && let Some(text) = name.node.text()
-            && !text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_.".contains(&byte))
+            && !is_name(text)
         {
             let found = Diagnostic::error(format!("`{text}` cannot be the name of a manifest"));
             self.found.push(found.at(name.node.span.first_line(), "lower-case letters, digits, `-`, `_` and `.` only"));
@@ -442,10 +443,7 @@ impl Loader {
     }
 
     fn name(&mut self, what: &str, name: &str, key: &Span) {
-        let mut bytes = name.bytes();
-        let fine = bytes.next().is_some_and(|first| first.is_ascii_alphabetic() || first == b'_')
-            && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-        if !fine {
+        if !is_identifier(name) {
             let suggestion: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
             let found = Diagnostic::error(format!("`{name}` cannot be the name of a {what}"));
             let found = found.at(key.clone(), "letters, digits and `_`, not beginning with a digit");
@@ -474,6 +472,12 @@ impl Loader {
             self.found.push(found.at(key.clone(), "a reserved word of the language"));
         }
     }
+}
+
+/// Whether a manifest may be called so.
+fn is_name(text: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_.".contains(&byte);
+    !text.is_empty() && text.bytes().all(fits)
 }
 
 /// `plan` computes expressions, which a manifest with errors never reaches: report unknown names here.

@@ -40,7 +40,18 @@ pub fn place_overrides(root: &mut Node, given: &[(String, String)], found: &mut 
     for (key, text) in given.iter().filter(|(key, _)| is_place(key)) {
         let word = SourceText::from_argument(COMMAND_LINE, format!("{key}={text}"));
         match apply_override(root, key, &word) {
-            Ok(change) => done.push(change),
+            Ok(change) => {
+                // Maps merge.
+                let is_map = !child_names(root, &change.path).is_empty();
+                let before = done.iter().find(|before: &&Override| !is_map && before.path == change.path);
+                if let Some(before) = before {
+                    let message = format!("`{}` is given twice", change.path.join("."));
+                    let whole = |word: &SourceText| word.span(0..word.text().len());
+                    let twice = Diagnostic::error(message).at(whole(&word), "");
+                    found.push(twice.related(whole(&before.argument), "the first").hint("remove one of them"));
+                }
+                done.push(change);
+            }
             Err(wrong) => found.push(wrong),
         }
     }
@@ -108,6 +119,8 @@ enum UnresolvedKey {
     Ambiguous(Vec<String>),
     /// Nothing is called so; these are.
     UnknownName { first: String, known: Vec<String> },
+    /// `stages.x.…` without a stage `x`; these are there.
+    UnknownStage { name: String, known: Vec<String> },
 }
 
 impl UnresolvedKey {
@@ -126,6 +139,11 @@ impl UnresolvedKey {
                 let what = format!("no var, stage or map of flags is called `{first}`");
                 found.at(place.clone(), what).maybe_hint(did_you_mean(&first, known.iter().map(String::as_str)))
             }
+            Self::UnknownStage { name, known } => {
+                let found = Diagnostic::error(format!("`{key}` leads nowhere"));
+                let found = found.at(place.clone(), format!("there is no stage `{name}`"));
+                found.maybe_hint(did_you_mean(&name, known.iter().map(String::as_str)))
+            }
         }
     }
 }
@@ -139,10 +157,19 @@ fn find(root: &Node, steps: &[&str]) -> Result<Vec<String>, UnresolvedKey> {
     if section("params").is_some_and(|params| params.contains_key(first)) {
         return Err(UnresolvedKey::Param(first.to_owned()));
     }
-    if steps.len() > 2 && first == "stages" || steps.len() > 1 && first == "vars" {
+    let below = steps.get(1).copied().unwrap_or_default();
+    if steps.len() > 2 && first == "stages" {
+        // A stage is declared in a manifest, so a new name is a misspelt one.
+        return match stages.filter(|stages| !stages.contains_key(below)) {
+            Some(stages) => {
+                Err(UnresolvedKey::UnknownStage { name: below.to_owned(), known: stages.keys().cloned().collect() })
+            }
+            None => Ok(owned(steps)),
+        };
+    }
+    if steps.len() > 1 && first == "vars" {
         return Ok(owned(steps));
     }
-    let below = steps.get(1).copied().unwrap_or_default();
     let is_key = matches!(value_shape::stage(), ValueShape::Object(keys) if keys.fields.contains_key(below));
     if let Some(var) = vars.and_then(|vars| vars.get(first)) {
         let is_in_var = var.node.get(below).is_some();
@@ -159,7 +186,8 @@ fn find(root: &Node, steps: &[&str]) -> Result<Vec<String>, UnresolvedKey> {
         }
     }
     if let Some(stage) = stages.and_then(|stages| stages.get(first)) {
-        let through = action(&stage.node).filter(|_| !is_key);
+        // A command has no keys, so what follows is meant to be one of the stage.
+        let through = action(&stage.node).filter(|action| !is_key && *action != "shell");
         let mut through: Vec<String> = through.into_iter().map(str::to_owned).collect();
         // `serve: { triton: … }`: the server is known, so the key need not repeat it.
         let body = through.first().and_then(|action| stage.node.get(action)).and_then(|body| body.node.map());
@@ -351,6 +379,27 @@ mod tests {
         assert_eq!(at(&root, "stages.four.timeout").json(), "3h");
         let (.., found) = given(&["four.gpus=2"]);
         assert_eq!(found[0].hints.join(" "), "write `vars.four.gpus=…` or `stages.four.gpus=…`");
+    }
+
+    #[test]
+    fn a_stage_that_is_not_in_the_manifest_is_no_place() {
+        let (_, done, found) = given(&["stages.bild.engine.build_flags.kv=1"]);
+        assert!(done.is_empty());
+        let text = Diagnostics::from(found.into_iter().next().unwrap()).render(false);
+        assert!(text.contains("there is no stage `bild`") && text.contains("did you mean `build`?"), "{text}");
+    }
+
+    #[test]
+    fn a_value_that_is_given_by_two_names_is_given_twice() {
+        let (.., found) = given(&["one.timeout=1s", "stages.one.timeout=2s"]);
+        assert_eq!(found[0].message, "`stages.one.timeout` is given twice");
+    }
+
+    #[test]
+    fn a_key_of_a_shell_stage_is_one_of_the_stage() {
+        let (root, done, found) = given(&["three.timout=5s"]);
+        assert!(found.is_empty() && done.len() == 1, "{found:?}");
+        assert_eq!(at(&root, "stages.three.timout").json(), "5s");
     }
 
     #[test]

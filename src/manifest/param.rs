@@ -12,7 +12,7 @@ use super::yaml_node::{Map, MapEntry, Node, NodeValue};
 use super::{GivenValues, ValueOrigin};
 use crate::diag::{Diagnostic, Diagnostics, MissingValue, Span, did_you_mean, list_of, nearest};
 use crate::files::metadata_if_there;
-use crate::units::unquoted;
+use crate::units::{is_identifier, unquoted};
 
 /// A parameter's value and where it came from.
 #[derive(Clone, Debug)]
@@ -60,6 +60,10 @@ impl ParamResolver<'_> {
             found.push(found_here.at(place, "").hint(hint));
             return None;
         }
+        if let Some(wrong) = self.unusable_key(kind, &rule) {
+            found.push(wrong);
+            return None;
+        }
         let before = found.len();
         let value = self.value(kind, &rule, found);
         if found.len() > before {
@@ -69,6 +73,30 @@ impl ParamResolver<'_> {
         let is_default = matches!(origin, ValueOrigin::Default(_))
             || self.default(kind, &rule).is_some_and(|default| is_same(&default, &value));
         Some(ResolvedParam { value, origin, is_default, declared: self.entry.key.clone() })
+    }
+
+    /// A key beside the kind that can do nothing.
+    fn unusable_key(&self, kind: &str, rule: &Param) -> Option<Diagnostic> {
+        let name = self.name;
+        let at = |key: &str, message: String, label: &str| {
+            Diagnostic::error(message).at(self.entry.node.place(&[key]).first_line(), label)
+        };
+        if let Some(pattern) = &rule.pattern {
+            if !matches!(kind, "text" | "list") {
+                let message = format!("`params.{name}.pattern` has no effect");
+                return Some(
+                    at("pattern", message, "only a `text` and the values of a `list` have one").hint("remove it"),
+                );
+            }
+            if let Err(error) = Regex::new(pattern) {
+                let message = format!("`params.{name}.pattern` is no regular expression");
+                let why = error.to_string().lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
+                return Some(at("pattern", message, &why));
+            }
+        }
+        let variable = rule.env.as_ref().filter(|variable| !is_identifier(variable))?;
+        let message = format!("`{variable}` cannot be the name of an environment variable");
+        Some(at("env", message, "letters, digits and `_`, not beginning with a digit"))
     }
 
     fn default(&self, kind: &str, rule: &Param) -> Option<Value> {

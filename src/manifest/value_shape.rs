@@ -232,6 +232,7 @@ impl ValueShape {
                 Self::Text => "a list of texts".to_owned(),
                 _ => "a list".to_owned(),
             },
+            Self::Object(object) if object.fields.is_empty() => "a map without keys, `{}`".to_owned(),
             Self::Object(object) if object.one_of.len() == object.fields.len() => {
                 format!("a map with one of the keys {}", crate::diag::list_of(object.fields.keys().map(String::as_str)))
             }

@@ -8,6 +8,7 @@ use minijinja::value::{Enumerator, Object};
 use parking_lot::Mutex;
 
 use super::PlanReference;
+use super::several_tasks::{SeveralTasks, SeveralTasksProblem};
 use super::task::ActionKind;
 use crate::event::TaskId;
 use crate::manifest::NoValue;
@@ -41,11 +42,19 @@ pub enum ReferenceAccess {
     Edge(usize),
     /// It is skipped, and this is why.
     Skipped(TaskId, String),
+    /// Several tasks, or none, where one has a value.
+    Several(SeveralTasksProblem),
+    /// These were put into a text.
+    PrintedSeveral(SeveralTasksProblem),
 }
 
 impl TouchedReferences {
     pub fn take(&self) -> Vec<ReferenceAccess> {
         std::mem::take(&mut *self.0.lock())
+    }
+
+    pub fn printed(&self, several: &SeveralTasksProblem) {
+        self.add(ReferenceAccess::PrintedSeveral(several.clone()));
     }
 
     fn add(&self, touched: ReferenceAccess) {
@@ -102,7 +111,7 @@ impl Object for StageScope {
 }
 
 impl StageScope {
-    /// The instances of a stage that agree with these coordinates, as reference tokens.
+    /// The tasks of a stage that agree with these coordinates, as reference tokens: one, or a list.
     fn pick(&self, name: &str, reference: impl Fn(TaskId) -> PlanReference, always_list: bool) -> Value {
         let Some(known) = self.directory.names.get(name) else { return Value::UNDEFINED };
         let mut matching = known.instances.iter().filter(|one| coordinates_match(&one.coordinates, &self.coordinates));
@@ -116,10 +125,27 @@ impl StageScope {
             self.seen.add(ReferenceAccess::Edge(one.index));
             Some(Value::from(reference(one.id.clone()).token()))
         };
-        match first {
-            Some(only) if rest.is_empty() && !always_list => token(only).unwrap_or_else(|| Value::from(())),
-            _ => Value::from(first.into_iter().chain(rest).filter_map(&mut token).collect::<Vec<_>>()),
+        if let (Some(only), true, false) = (first, rest.is_empty(), always_list) {
+            return token(only).unwrap_or_else(|| Value::from(()));
         }
+        let values: Vec<Value> = first.into_iter().chain(rest.iter().copied()).filter_map(&mut token).collect();
+        if always_list {
+            return Value::from(values);
+        }
+        if values.is_empty() && first.is_some() {
+            // All are skipped.
+            return Value::from(());
+        }
+        let ids: Vec<&str> = first.into_iter().chain(rest).map(|one| one.id.as_str()).collect();
+        let attribute = match reference(TaskId::new("")) {
+            PlanReference::Image(_) => ".image",
+            PlanReference::Service(_) => "",
+            _ => ".out",
+        };
+        let path = format!("stages.{name}{attribute}");
+        let problem = SeveralTasksProblem::new(name, &path, known, &ids, &self.coordinates);
+        self.seen.add(ReferenceAccess::Several(problem.clone()));
+        Value::from_object(SeveralTasks { values, problem, seen: Arc::clone(&self.seen) })
     }
 }
 

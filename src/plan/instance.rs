@@ -9,7 +9,7 @@ use super::task::ActionKind;
 use crate::diag::{Diagnostic, Diagnostics, Span};
 use crate::event::TaskId;
 use crate::manifest::model::Action;
-use crate::manifest::{Expressions, FaultyParts, Manifest, MapEntry, Node, NodeValue, Scope, value_of};
+use crate::manifest::{Expressions, FaultyParts, Manifest, MapEntry, Node, NodeValue, Scope, value_of, value_text};
 use crate::units::unquoted;
 
 /// More tasks than this are an error in a `foreach`.
@@ -226,7 +226,7 @@ fn id_of(stage: &str, coordinates: &Coordinates) -> TaskId {
     let mut id = stage.to_owned();
     for (_, value) in coordinates {
         id.push('/');
-        let text = value.to_string();
+        let text = value_text(value);
         let safe = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '_' };
         let part: String = text.chars().take(80).map(safe).collect();
         let hidden = part.trim_start_matches('.');
@@ -269,7 +269,14 @@ fn when(
             let value = unquoted(&rendered.json());
             let found_here = Diagnostic::error(format!("`stages.{stage}.when` must be true or false"));
             let found_here = found_here.at(when.span.first_line(), format!("this is `{value}`"));
-            found.push(found_here.hint("compare it: {{ x == \"…\" }}, or test it: {{ x is true }}"));
+            let name = when.text().map(|text| text.trim().trim_start_matches("{{").trim_end_matches("}}").trim());
+            let is_name = |name: &&str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.".contains(&byte));
+            let name = name.filter(is_name).unwrap_or("x");
+            let is_there = format!("test whether it has a value: {{{{ {name} is not none }}}}");
+            found.push(found_here.hint(match rendered.tree {
+                NodeValue::Null => is_there,
+                _ => format!("compare it: {{{{ {name} == \"…\" }}}}, or {is_there}"),
+            }));
             None
         }
     }

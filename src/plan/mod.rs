@@ -15,6 +15,7 @@ mod reference;
 mod repeats;
 mod select;
 mod semantics;
+mod several_tasks;
 mod shared_task;
 mod task;
 mod task_parts;

@@ -9,13 +9,14 @@ use super::PlanReference;
 use super::expression_names::{Directory, ReferenceAccess, StageScope, TouchedReferences, coordinates_match, inputs};
 use super::instance::{ExpandedStages, Instance, StageOf};
 use super::semantics;
+use super::several_tasks::SeveralTasksProblem;
 use super::task::{ActionKind, Lifetime, OomReductionRule, RetryRule, Task};
 use crate::diag::{Diagnostic, Diagnostics, MissingValue, Span, did_you_mean};
 use crate::event::TaskId;
 use crate::manifest::model::{Action, Container, Host, InputPaths, Retry, RetryAfter, Serve, Stage};
 use crate::manifest::{
     Expressions, FaultyParts, Manifest, Map, MapEntry, Node, NodeValue, Scope, TemplatePolicy, check, check_texts,
-    coerce, is_template, stage_shape,
+    coerce, is_template, stage_shape, value_text,
 };
 use crate::spec::TimeSpan;
 
@@ -56,6 +57,8 @@ struct Rendering<'a> {
     needs: Vec<(usize, Edge)>,
     /// Places that refer to a skipped stage, and which.
     skipped: Vec<(Span, TaskId, String)>,
+    /// Places that refer to several tasks of a stage, and what is wrong where one is needed.
+    several: Vec<(Span, SeveralTasksProblem)>,
 }
 
 impl<'a> PlanBuilder<'a> {
@@ -98,7 +101,7 @@ impl<'a> PlanBuilder<'a> {
             if found.len() > before || rendering.uses_faulty { TemplatePolicy::Here } else { TemplatePolicy::Done };
         if rendered_anything(map) {
             coerce(&mut node, stage_shape());
-            check_rendered(&node, stage, templates, &rendering.skipped, found);
+            check_rendered(&node, stage, templates, &rendering, found);
         }
         self.needs(stage, instance, &node, &mut rendering.needs, found);
         let is_readable = found.len() == before && !rendering.uses_faulty;
@@ -161,6 +164,7 @@ impl<'a> PlanBuilder<'a> {
             seen,
             needs: Vec::new(),
             skipped: Vec::new(),
+            several: Vec::new(),
         }
     }
 
@@ -244,7 +248,7 @@ impl Rendering<'_> {
             return node.clone();
         }
         let result = self.expressions.text(text, &self.scope, &node.span);
-        let mut skipped = None;
+        let (mut skipped, mut several, mut printed) = (None, None, None);
         for touched in self.seen.take() {
             match touched {
                 ReferenceAccess::Edge(index) => {
@@ -254,10 +258,25 @@ impl Rendering<'_> {
                     self.skipped.push((node.span.clone(), id.clone(), why.clone()));
                     skipped = Some((id, why));
                 }
+                ReferenceAccess::Several(problem) => {
+                    self.several.push((node.span.clone(), problem.clone()));
+                    several = Some(problem);
+                }
+                ReferenceAccess::PrintedSeveral(problem) => printed = Some(problem),
             }
         }
         match result {
-            Ok(rendered) => rendered,
+            Ok(rendered) => {
+                let is_nothing = matches!(&rendered.tree, NodeValue::List(items) if items.is_empty());
+                let problem = printed.or_else(|| several.filter(|problem| problem.is_empty && is_nothing));
+                match problem {
+                    Some(problem) => {
+                        found.push(not_one_task(node.span.first_line(), &problem));
+                        node.clone()
+                    }
+                    None => rendered,
+                }
+            }
             Err(faults) => {
                 for mut fault in faults {
                     if let (Some((id, why)), true) = (&skipped, fault.missing == Some(MissingValue::InText)) {
@@ -281,11 +300,15 @@ fn requires_skipped_task(place: Span, id: &TaskId, why: &str) -> Diagnostic {
         .hint("skip this stage too with the same `when`, or choose another value: {{ other or stages.x.out }}")
 }
 
+fn not_one_task(place: Span, problem: &SeveralTasksProblem) -> Diagnostic {
+    Diagnostic::error(&problem.message).at(place, &problem.label).hint(&problem.hint)
+}
+
 fn check_rendered(
     node: &Node,
     stage: &StageOf<'_>,
     templates: TemplatePolicy,
-    skipped: &[(Span, TaskId, String)],
+    rendering: &Rendering<'_>,
     found: &mut Diagnostics,
 ) {
     let path = format!("stages.{}", stage.name);
@@ -293,13 +316,17 @@ fn check_rendered(
     check(node, stage_shape(), &path, &stage.entry.key, templates, &mut wrong);
     for one in wrong.into_list() {
         let place = one.primary.as_ref().map(|label| label.span.range());
-        // `none` where a value must be, because the expression refers to a skipped stage: report that instead.
-        let because = skipped.iter().find(|(span, ..)| {
+        let is_there = |span: &Span| {
             place.as_ref().is_some_and(|place| span.range().start <= place.start && place.end <= span.range().end)
-        });
-        found.push(match because {
-            Some((span, id, why)) => requires_skipped_task(span.first_line(), id, why),
-            None => one,
+        };
+        // `none` where a value must be, because the expression refers to a skipped stage: report that instead. The same with a list
+        // because it refers to several tasks.
+        let skipped = rendering.skipped.iter().find(|(span, ..)| is_there(span));
+        let several = rendering.several.iter().find(|(span, _)| is_there(span));
+        found.push(match (skipped, several) {
+            (Some((span, id, why)), _) => requires_skipped_task(span.first_line(), id, why),
+            (None, Some((span, problem))) => not_one_task(span.first_line(), problem),
+            (None, None) => one,
         });
     }
 }
@@ -328,7 +355,7 @@ fn skipped_task(stage: &StageOf<'_>, instance: &Instance) -> Task {
 }
 
 fn foreach(instance: &Instance) -> Vec<(String, String)> {
-    instance.coordinates.iter().map(|(variable, value)| (variable.clone(), value.to_string())).collect()
+    instance.coordinates.iter().map(|(variable, value)| (variable.clone(), value_text(value).into_owned())).collect()
 }
 
 const fn lifetime(kind: ActionKind) -> Lifetime {

@@ -14,6 +14,7 @@
 
 mod attempt;
 mod batches;
+mod gpus_together;
 mod kept_services;
 mod keying;
 mod options;
@@ -37,6 +38,7 @@ mod time_limit;
 mod unchanged_tasks;
 
 pub use batches::BatchSlot;
+pub use gpus_together::gpus_together;
 pub use kept_services::{KeptService, KeptServices};
 pub use options::{EventEmitter, GPUS_HINT, KeyedTask, RunOptions, RunSummary, TaskRole, WatchedRun, task_roles};
 pub use output_check::OutputCheck;

@@ -118,7 +118,6 @@ const fn format(kind: ActionKind) -> Option<u32> {
     match kind {
         ActionKind::Git
         | ActionKind::Image
-        | ActionKind::Template
         | ActionKind::Weights
         | ActionKind::Engine
         | ActionKind::TrtllmBench
@@ -127,8 +126,9 @@ const fn format(kind: ActionKind) -> Option<u32> {
         // 2: with the servers' own metrics. 3: with GPUs, a preflight, and answers tokenized again. 4: with LoadGen, too,
         // a plan, metrics and GPUs.
         ActionKind::Bench => Some(4),
-        // A shell stage, 2: strict by default. A repository, 2: its digest is without paths of the machine.
-        ActionKind::Shell | ActionKind::Repository => Some(2),
+        // A shell stage, 2: strict by default. A repository, 2: its digest is without paths of the machine. A template, 2: with
+        // `true` and `false`.
+        ActionKind::Shell | ActionKind::Repository | ActionKind::Template => Some(2),
         ActionKind::Serve => None,
     }
 }

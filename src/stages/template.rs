@@ -18,7 +18,7 @@ use crate::diag::{SourceText, catch_panic, did_you_mean, list_of};
 use crate::event::{Done, Failure, FailureKind};
 use crate::files::{metadata_if_there, read_text};
 use crate::manifest::model::Template;
-use crate::manifest::{EXPRESSION_STACK, ExpressionProgress, LimitedText, bound, check_nesting, on_stack};
+use crate::manifest::{EXPRESSION_STACK, ExpressionProgress, LimitedText, bound, check_nesting, on_stack, write_value};
 use crate::units::counted;
 
 /// Steps that one template may take: ten times those of an expression in a manifest. A value is nested in at most as many others.
@@ -78,6 +78,7 @@ fn environment() -> Result<Environment<'static>, Failure> {
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     environment.set_syntax(keeping_line_ends()?);
     environment.set_fuel(Some(MOST_STEPS));
+    environment.set_formatter(write_value);
     bound::<MOST_OF_FILTER>(&mut environment);
     Ok(environment)
 }
@@ -213,6 +214,11 @@ mod tests {
         assert_eq!(outcome(&format!("{{{{ 1{} }}}}", "|abs".repeat(2000))).unwrap(), "1");
         assert_eq!(outcome(&format!("{{{{ {}1 }}}}", "-".repeat(8000))).unwrap(), "1");
         assert!(outcome(&"{% if 1 %}".repeat(5000)).is_err());
+    }
+
+    #[test]
+    fn a_switch_is_written_as_true_or_false() {
+        assert_eq!(outcome("decoupled: {{ 1 == 1 }}, {{ not true }}").unwrap(), "decoupled: true, false");
     }
 
     #[test]

@@ -250,8 +250,9 @@ fn everything_that_is_wrong_with_any_host_is_said_at_once() {
         - { name: bare, ssh: "{h3}", program: nowhere/regatta }
         - "{h4}"
 "#;
-    let server =
-        format!("  server:\n    host:\n      ssh:{hosts}    serve: {{ command: {{ words: [no-such-server] }} }}\n");
+    let server = format!(
+        "  server:\n    host:\n      ssh:{hosts}    serve: {{ command: {{ words: [no-such-server, '{{port}}'] }} }}\n"
+    );
     let world = lab.world(&format!("stages:\n{server}  user: {{ shell: 'echo {{{{ stages.server }}}} > out' }}\n"));
     lab.hide(4, world.path("").parent().expect("the folder of all projects"));
     let ended = world.regatta(&["run", "m"]);
@@ -339,8 +340,8 @@ fn what_cannot_be_on_several_hosts_is_reported_with_its_place() {
         r"
 stages:
   work: { host: { ssh: [a] }, shell: 'echo x > out' }
-  twice: { host: { ssh: [a, { name: a, ssh: other }, { name: 'b c' }] }, serve: { command: { words: [x] } } }
-  none: { host: { ssh: [] }, serve: { command: { words: [x] } } }
+  twice: { host: { ssh: [a, { name: a, ssh: other }, { name: 'b c' }] }, serve: { command: { words: [x, '{port}'] } } }
+  none: { host: { ssh: [] }, serve: { command: { words: [x, '{port}'] } } }
 ",
     );
     let ended = world.regatta(&["check", "m"]);

@@ -128,6 +128,23 @@ stages:
 }
 
 #[test]
+fn a_switch_in_a_text_is_true_or_false() {
+    let plan = plan_of(
+        "regatta: 1
+params: { sw: { switch: {}, default: true } }
+stages:
+  a: { foreach: { on: [true, false] }, shell: 'a --flag={{ sw }} {{ on }}' }
+  b: { shell: '{{ stages.a.outs | join(\" \") }}' }
+",
+    );
+    insta::assert_snapshot!(describe(&plan), @r##"
+    a/true <- [] {"shell":"a --flag=true true"}
+    a/false <- [] {"shell":"a --flag=true false"}
+    b <- [a/true, a/false] {"shell":"⟦out:a/true⟧ ⟦out:a/false⟧"}
+    "##);
+}
+
+#[test]
 fn until_takes_what_is_needed_and_only_takes_just_that() {
     let plan = plan_of(
         "regatta: 1
@@ -155,12 +172,12 @@ fn a_service_is_an_edge_with_data() {
     let plan = plan_of(
         "regatta: 1
 stages:
-  s: { serve: { command: { words: [x] } } }
+  s: { serve: { command: { words: [x, '{port}'] } } }
   b: { shell: 'ask {{ stages.s }}' }
 ",
     );
     insta::assert_snapshot!(describe(&plan), @r##"
-    s <- [] {"serve":{"command":{"ready":{"by":"kserve"},"words":["x"]}}}
+    s <- [] {"serve":{"command":{"ready":{"by":"kserve"},"words":["x","{port}"]}}}
     b <- [s] {"shell":"ask ⟦service:s⟧"}
     "##);
 }

@@ -429,10 +429,17 @@ stages:
 
 #[test]
 fn more_gpus_than_there_are_is_refused_in_words() {
-    let world = world("stages:\n  a: { gpus: 4, shell: 'echo > out' }\n");
+    let world = world(
+        "stages:\n  a: { shell: 'echo > out' }\n  b: { gpus: 4, shell: 'cat \"{{ stages.a.out }}/out\" > out' }\n",
+    );
     let ended = world.regatta(&["run", "m", "--gpus", "0,1"]);
-    assert_eq!(ended.code, 1);
-    ended.shows("it needs 4 GPUs, and this run can lease 2").shows("`--gpus 0,` GPU 0 alone");
+    assert_eq!(ended.code, 2);
+    ended.shows("b: it needs 4 GPUs, and this run can lease 2").shows("`--gpus 0,` GPU 0 alone");
+    assert!(!world.path("latest/a").exists(), "nothing ran before it");
+    let ended = world.regatta(&["run", "m", "--gpus", "0,1", "--keep-going"]);
+    assert_eq!((ended.code, ended.ran()), (1, vec!["a".to_owned()]));
+    assert_eq!(world.good(&["run", "m", "--gpus", "0,1,2,3"]).ran(), ["b"], "a is cached");
+    world.good(&["run", "m", "--gpus", "0"]);
 }
 
 // ── Secrets ───────────────────────────────────────────────────────────────────────────────────────────────────────

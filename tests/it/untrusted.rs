@@ -295,7 +295,7 @@ fn a_plan_starts_no_program_that_the_manifest_names() {
     fs::set_permissions(world.path("evil.sh"), fs::Permissions::from_mode(0o755)).expect("permissions");
     world.manifest(
         "m",
-        "stages:\n  a: { container: { engine: docker, program: ./evil.sh, image: 'x:1' }, shell: 'true' }\n  b: { serve: { command: { words: [x] } }, container: { engine: podman, program: ./evil.sh, image: 'x:1' } }\n  c: { shell: 'echo {{ stages.b }}' }\n",
+        "stages:\n  a: { container: { engine: docker, program: ./evil.sh, image: 'x:1' }, shell: 'true' }\n  b: { serve: { command: { words: [x, '{port}'] } }, container: { engine: podman, program: ./evil.sh, image: 'x:1' } }\n  c: { shell: 'echo {{ stages.b }}' }\n",
     );
     for command in ["plan", "check", "show"] {
         world.good(&[command, "m"]);

@@ -107,6 +107,15 @@ pub enum ShellScript {
     Words(Vec<String>),
 }
 
+impl ShellScript {
+    pub fn is_empty(&self) -> bool {
+        match self {
+            Self::Text(text) => text.trim().is_empty(),
+            Self::Words(words) => words.first().is_none_or(String::is_empty),
+        }
+    }
+}
+
 /// A clone at a revision.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -47,7 +47,7 @@ pub use ready_when::ReadyWhen;
 pub use serve::{AttachServer, CommandServer, EndpointPorts, EndpointText, Endpoints, Serve, SimServer};
 pub use speculative_config::{DecodingType, DraftSource, SpeculativeConfig, SpeculativeConfigError, SpeculativeMethod};
 pub use ssh::{SshHost, SshMachine};
-pub use stage::{InputPaths, Retry, RetryAfter, Stage};
+pub use stage::{InputPaths, Retry, RetryAfter, Stage, input_variable};
 pub use triton::{Engine, EngineBackend, EngineOnly, ModelShape, Repository, RepositoryLayout, SystemShape};
 pub use tritonserver::{ModelControl, RateLimit, Trace, TraceLevel, TraceMode, TritonServer};
 pub use trtllm::TrtllmServe;

@@ -170,3 +170,20 @@ impl RetryAfter {
         *self == Self::Any
     }
 }
+
+/// The variable that has the path of an input: `train-data` → `INPUT_TRAIN_DATA`.
+pub fn input_variable(name: &str) -> String {
+    let name: String =
+        name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' }).collect();
+    format!("INPUT_{name}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_inputs_become_names_of_variables() {
+        assert_eq!(input_variable("train-data"), "INPUT_TRAIN_DATA");
+    }
+}

@@ -13,6 +13,9 @@ impl StageChecker<'_> {
             CherryPick::Commit(_) => None,
         });
         let urls = std::iter::once(&git.url).chain(picks);
+        if git.rev.is_empty() {
+            self.push_error(&["git", "rev"], "is empty", "no revision", Some("a branch, a tag or a commit".to_owned()));
+        }
         if urls.filter(|url| credentials(url).is_some() || has_secret_parameter(url)).count() > 0 {
             // Without the line of the manifest, which has the secret in it.
             self.found.push(

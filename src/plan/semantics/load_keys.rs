@@ -35,12 +35,14 @@ impl StageChecker<'_> {
     }
 }
 
-/// Whether a key is meant for the scenario of its stage: both are literals of one file. Next to an expression, or in another file or a
-/// setting, it may be there for another scenario.
+/// Whether a key is meant for the scenario of its stage. In the manifest: both are literals of one file; next to an expression, or in
+/// another file, it may be there for another scenario. An argument is for this stage alone, so only other tasks of it may read it.
 fn is_for_scenario(stage: &Node, key: &str) -> bool {
-    let literal = |key| {
-        let entry = stage.get("bench")?.node.get(key)?;
-        (!entry.node.has_template()).then_some(entry.node.span.source())
-    };
-    literal("scenario").zip(literal(key)).is_some_and(|(scenario, key)| scenario.is(key))
+    let value = |key| Some(&stage.get("bench")?.node.get(key)?.node);
+    let (Some(scenario), Some(value)) = (value("scenario"), value(key)) else { return false };
+    let is_same = !scenario.has_template();
+    if value.span.source().is_argument() {
+        return is_same || stage.get("foreach").is_none();
+    }
+    is_same && !value.has_template() && scenario.span.source().is(value.span.source())
 }

@@ -4,11 +4,13 @@ mod compare;
 mod container;
 mod engine;
 mod engine_and_server;
+mod engine_numbers;
 mod git;
 mod gpu_clocks;
 mod host;
 mod load_keys;
 mod mlperf;
+mod own_variables;
 mod packaging;
 mod repository_parameters;
 mod retry;
@@ -32,7 +34,7 @@ use crate::manifest::{Node, targets};
 use crate::spec::{
     Arrivals, CancelBy, GoodputLimit, Interface, Length, Protocol, Request, Scenario, StreamMode, WordList,
 };
-use crate::units::has_secret_parameter;
+use crate::units::{has_secret_parameter, is_identifier};
 
 use super::PlanReference;
 
@@ -54,6 +56,7 @@ pub fn check(stage: &Stage, node: &Node, written: &Node, name: &str, found: &mut
     if let Some(engine) = &stage.engine {
         checker.word(&["engine", "precision"], &engine.precision, &PRECISIONS);
         checker.engine(engine);
+        checker.engine_numbers(engine);
     }
     if let Some(repository) = &stage.repository {
         for (index, model) in repository.models.iter().enumerate() {
@@ -148,9 +151,16 @@ impl StageChecker<'_> {
             };
             self.push_error(&["confine"], "has no effect", label, hint);
         }
+        if stage.timeout.as_ref().is_some_and(|timeout| timeout.time().is_zero()) {
+            self.push_error(&["timeout"], "must be above 0", "the stage would end at once", None);
+        }
+        if stage.shell.as_ref().is_some_and(ShellScript::is_empty) {
+            self.push_error(&["shell"], "needs a command", "it is empty", None);
+        }
         for name in stage.env.keys() {
             self.variable(&["env", name], name);
         }
+        self.own_variables(stage);
         for (index, name) in stage.secrets.iter().enumerate() {
             self.variable(&["secrets", &index.to_string()], name);
         }
@@ -159,6 +169,9 @@ impl StageChecker<'_> {
             if path.is_empty() || path.starts_with('/') || escapes_folder(path) {
                 let hint = Some("it is relative to the output folder, $OUT".to_owned());
                 self.push_error(&["outputs", &index], "must lie in the output folder", "outside", hint);
+            } else if path.contains(['*', '?']) {
+                let hint = Some("name each file, or the folder that they are in".to_owned());
+                self.push_error(&["outputs", &index], "must be a path", "outputs are no globs, as inputs are", hint);
             }
         }
         for (name, paths) in &stage.inputs {
@@ -183,9 +196,7 @@ impl StageChecker<'_> {
     }
 
     fn variable(&mut self, path: &[&str], name: &str) {
-        let fine = name.bytes().next().is_some_and(|first| first.is_ascii_alphabetic() || first == b'_')
-            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-        if !fine {
+        if !is_identifier(name) {
             let message = format!("`{name}` cannot be the name of an environment variable");
             let place = match path {
                 ["env", name] => self.node.get("env").and_then(|env| env.node.get(name)).map(|entry| entry.key.clone()),

@@ -41,6 +41,10 @@ impl StageChecker<'_> {
                 self.ready("command", &server.ready);
                 if server.words.is_empty() {
                     self.push_error(&["serve", "command", "words"], "needs a program", "it is empty", None);
+                } else if server.port.is_none() && !server.words.iter().any(|word| word.contains("{port}")) {
+                    let label = "another port is chosen for each start, and the command never gets it";
+                    let hint = "write `{port}` where the program takes its port; where it is fixed, add `port: 8000`";
+                    self.push_error(&["serve", "command", "words"], "needs `{port}`", label, Some(hint.to_owned()));
                 }
             }
             Serve::Attach(server) => {
@@ -52,6 +56,14 @@ impl StageChecker<'_> {
 
     fn ready(&mut self, server: &str, ready: &ReadyWhen) {
         self.word(&["serve", server, "ready", "by"], &ready.by, &READY_BY);
+        if ready.timeout.as_ref().is_some_and(|timeout| timeout.time().is_zero()) {
+            self.push_error(
+                &["serve", server, "ready", "timeout"],
+                "must be above 0",
+                "no server starts at once",
+                None,
+            );
+        }
     }
 
     /// Only a server with a custom command may lack KServe.

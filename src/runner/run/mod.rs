@@ -18,6 +18,7 @@ use tokio::task::JoinHandle;
 
 use super::attempt::{AttemptInputs, AttemptOutcome};
 use super::batches::{BatchSlot, Batches};
+use super::gpus_together::gpus_together;
 use super::keying::{Keyed, TaskOutput, look_up, reasons};
 use super::options::{EventEmitter, GPUS_HINT, RunOptions, RunSummary, TaskRole};
 use super::schedule::{StartItem, TaskEnd, TaskIndex, TaskSchedule};
@@ -339,30 +340,15 @@ impl<W: TaskExecutor> Runner<W> {
     }
 
     fn cannot_have_gpus(&mut self, ix: TaskIndex) {
-        let wanted = self.gpus_together(ix);
+        let kept = self.options.kept_services.iter().flat_map(|kept| (0..).zip(&kept.tasks));
+        let kept = kept.filter(|(_, is_kept)| **is_kept).map(|(at, _)| at);
+        let wanted = gpus_together(&self.plan, ix as usize, kept);
         let failure = Failure::new(
             FailureKind::Refused,
             format!("it needs {wanted} GPUs, and this run can lease {}", self.options.gpus.len()),
         )
         .hint(GPUS_HINT);
         self.fail(ix, 1, failure, 0.0);
-    }
-
-    /// How many GPUs of this machine a task has together with the services that have to be up then.
-    fn gpus_together(&self, ix: TaskIndex) -> u32 {
-        let kept = self.options.kept_services.iter().flat_map(|kept| (0..).zip(&kept.tasks));
-        let mut together: BTreeSet<TaskIndex> = kept.filter(|(_, is_kept)| **is_kept).map(|(at, _)| at).collect();
-        together.insert(ix);
-        let mut open: Vec<TaskIndex> = together.iter().copied().collect();
-        while let Some(at) = open.pop() {
-            for need in self.plan.tasks[at as usize].needs.iter().map(|need| need.task) {
-                if self.plan.tasks[need as usize].lifetime == Lifetime::Service && together.insert(need) {
-                    open.push(need);
-                }
-            }
-        }
-        let tasks = together.iter().map(|at| &self.plan.tasks[*at as usize]);
-        tasks.filter(|task| task.host.is_none() && task.skipped.is_none()).map(|task| task.gpus).sum()
     }
 
     fn emit_cancelled(&mut self) {

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use crate::exec::container::ContainerSpec;
 use crate::exec::process;
+use crate::manifest::model::input_variable;
 use crate::plan::Task;
 use crate::stages::container::{ContainerView, WrappedEngine, named_paths, wrap_in};
-use crate::stages::task_context::input_variable;
 use crate::triton::SpecProblem;
 use crate::triton::launch::{LaunchWorld, LaunchedServer};
 

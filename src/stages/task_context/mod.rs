@@ -13,7 +13,7 @@ use super::remote::slurm::srun_container_argv;
 use crate::event::{Event, Failure, FailureKind, GpuId, RunId, Stop};
 use crate::exec::process::{self, AttemptLog, ConfinementError, ExitKind, ProcessCommand, ProcessExit, SpawnError};
 use crate::files::read_bytes;
-use crate::manifest::model::SlurmContainer;
+use crate::manifest::model::{SlurmContainer, input_variable};
 use crate::runner::{Lease, secret_values};
 use undeclared::undeclared;
 
@@ -228,13 +228,6 @@ impl TaskContext {
     }
 }
 
-/// `train-data` → `INPUT_TRAIN_DATA`.
-pub fn input_variable(name: &str) -> String {
-    let name: String =
-        name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' }).collect();
-    format!("INPUT_{name}")
-}
-
 /// Names of signal(7).
 pub fn signal_name(signal: i32) -> String {
     let name = match signal {
@@ -259,8 +252,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_inputs_become_names_of_variables() {
-        assert_eq!(input_variable("train-data"), "INPUT_TRAIN_DATA");
+    fn a_signal_has_its_name() {
         assert_eq!(signal_name(9), "SIGKILL (9)");
     }
 }
