@@ -23,8 +23,8 @@ impl StageChecker<'_> {
             ("speed", bench.speed.is_some() && bench.scenario != Scenario::Trace, "trace"),
             ("think_time", bench.think_time.is_some() && !is_users && !has_turns, "concurrency"),
         ];
-        for (key, _, scenario) in idle.into_iter().filter(|(key, is_idle, _)| *is_idle && is_for_scenario(written, key))
-        {
+        let is_meant = |key: &str| are_written_together(written, "scenario", key);
+        for (key, _, scenario) in idle.into_iter().filter(|(key, is_idle, _)| *is_idle && is_meant(key)) {
             let why = match key {
                 "think_time" => "no user pauses, and there are no turns",
                 _ => "another scenario has no such value",
@@ -35,12 +35,12 @@ impl StageChecker<'_> {
     }
 }
 
-/// Whether a key is meant for the scenario of its stage: both are literals of one file. Next to an expression, or in another file or a
-/// setting, it may be there for another scenario.
-fn is_for_scenario(stage: &Node, key: &str) -> bool {
+/// Whether two keys of a `bench` are meant for each other: both are literals of one file. Next to an expression, or in another file or a
+/// setting, one may be there for another scenario or protocol.
+pub(super) fn are_written_together(stage: &Node, one: &str, other: &str) -> bool {
     let literal = |key| {
         let entry = stage.get("bench")?.node.get(key)?;
         (!entry.node.has_template()).then_some(entry.node.span.source())
     };
-    literal("scenario").zip(literal(key)).is_some_and(|(scenario, key)| scenario.is(key))
+    literal(one).zip(literal(other)).is_some_and(|(one, other)| one.is(other))
 }

@@ -10,6 +10,7 @@ mod host;
 mod load_keys;
 mod mlperf;
 mod packaging;
+mod protocol;
 mod repository_parameters;
 mod retry;
 mod serve;
@@ -394,42 +395,17 @@ impl StageChecker<'_> {
         self.length("output_tokens", &bench.output_tokens);
         self.request(&bench.request);
         self.sending(bench);
-        self.tls(bench);
+        self.protocol(bench, written);
         self.target(&bench.target);
         if bench.endpoint.as_deref().is_some_and(has_secret_parameter) {
             self.push_credentials_error(&["bench", "endpoint"]);
         }
     }
 
-    fn tls(&mut self, bench: &Bench) {
-        let Some(tls) = &bench.tls else { return };
-        let parsed = targets(&bench.target).unwrap_or_default();
-        if bench.target.starts_with("http://") {
-            let hint = Some("write `https://` in the target, or leave `tls` out".to_owned());
-            self.push_error(&["bench", "tls"], "contradicts the target", "`http://` is without TLS", hint);
-        } else if matches!(bench.protocol.or(parsed.protocol), None | Some(Protocol::Kserve)) && !parsed.is_secure {
-            let hint = Some("set a `protocol` over HTTP: generate, openai-chat, openai-completions".to_owned());
-            self.push_error(&["bench", "tls"], "is for protocols over HTTP", "this is gRPC", hint);
-        }
-        if tls.client_cert.is_some() != tls.client_key.is_some() {
-            let hint = Some("name both `client_cert` and `client_key`".to_owned());
-            self.push_error(&["bench", "tls"], "has one half of our certificate", "a certificate needs its key", hint);
-        }
-        if tls.insecure && tls.ca.is_some() {
-            let hint = Some("leave `insecure` out".to_owned());
-            self.push_error(
-                &["bench", "tls"],
-                "sets authorities, although any certificate is trusted",
-                "`ca` would mean nothing",
-                hint,
-            );
-        }
-    }
-
     fn sending(&mut self, bench: &Bench) {
         if bench.stream == StreamMode::Shared {
-            let spoken = bench.protocol.or_else(|| targets(&bench.target).ok()?.protocol);
-            if !matches!(spoken, None | Some(Protocol::Kserve)) {
+            let spoken = targets(&bench.target).unwrap_or_default().protocol(bench.protocol);
+            if spoken != Protocol::Kserve {
                 let hint = Some("`protocol: kserve`, or leave `stream` out".to_owned());
                 self.push_error(&["bench", "stream"], "cannot be `shared` over HTTP", "gRPC's streams are meant", hint);
             }
