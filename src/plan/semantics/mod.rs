@@ -1,5 +1,6 @@
 //! What the types cannot express about a rendered stage: names, paths, durations, numbers that must fit each other.
 
+mod bench_values;
 mod compare;
 mod container;
 mod engine;
@@ -31,7 +32,7 @@ use crate::event::EndpointError;
 use crate::manifest::model::{Bench, Host, InputPaths, RepositoryLayout, ShellScript, Stage};
 use crate::manifest::{Node, targets};
 use crate::spec::{
-    Arrivals, CancelBy, GoodputLimit, Interface, Length, Protocol, Request, Scenario, StreamMode, WordList,
+    Arrivals, CancelBy, GoodputLimit, Interface, Length, Protocol, Request, Scenario, SloLimits, StreamMode, WordList,
 };
 use crate::units::has_secret_parameter;
 
@@ -274,10 +275,20 @@ impl StageChecker<'_> {
         }
     }
 
+    /// Reports a level of the load that is there, with an expression that gives none.
+    fn is_none(&mut self, written: &Node, key: &str) -> bool {
+        let Some(entry) = written.get("bench").and_then(|bench| bench.node.get(key)) else { return false };
+        let message = format!("{} is `none` here", self.key_name(&["bench", key]));
+        let hint = "an expression that gives `none` is as if the key were not there".to_owned();
+        self.found
+            .push(Diagnostic::error(message).at(entry.node.span.first_line(), "this scenario needs it").hint(hint));
+        true
+    }
+
     /// When requests come, and where their prompts come from.
-    fn load(&mut self, bench: &Bench) {
+    fn load(&mut self, bench: &Bench, written: &Node) {
         let concurrency = bench.scenario == Scenario::Concurrency;
-        if concurrency && bench.concurrency.is_none() && bench.ramp.is_none() {
+        if concurrency && bench.concurrency.is_none() && bench.ramp.is_none() && !self.is_none(written, "concurrency") {
             let hint = Some("add `concurrency: 16`: users".to_owned());
             self.push_error(&["bench", "scenario"], "needs `concurrency`", "here users take turns", hint);
         }
@@ -347,7 +358,7 @@ impl StageChecker<'_> {
         // With LoadGen, LoadGen decides when requests come, how many, and with what.
         let is_ours = bench.loadgen.is_none();
         if is_ours && !self.is_loadgens(bench) {
-            self.load(bench);
+            self.load(bench, written);
         } else if !is_ours {
             self.loadgen(bench);
         }
@@ -356,6 +367,7 @@ impl StageChecker<'_> {
             && bench.rate.is_none()
             && bench.ramp.is_none()
             && bench.search.is_none()
+            && !self.is_none(written, "rate")
         {
             let hint = Some("add `rate: 10`: requests per second".to_owned());
             let message = format!("`stages.{}.bench` needs a `rate`", self.name);
@@ -380,7 +392,9 @@ impl StageChecker<'_> {
             self.push_error(&["bench", "stop"], "needs `requests`", "offline sends everything at once", hint);
         }
         if let Some(limits) = &bench.limits {
-            let has_slo = bench.slo.is_some() || limits.ttft_p99.is_some() || limits.tpot_p99.is_some();
+            let has_slo = bench.slo.as_ref().is_some_and(|slo| *slo != SloLimits::default())
+                || limits.ttft_p99.is_some()
+                || limits.tpot_p99.is_some();
             if limits.goodput.is_some() && !has_slo {
                 let hint = Some("add `slo: { ttft: 450ms, tpot: 40ms }`".to_owned());
                 self.push_error(
@@ -393,7 +407,8 @@ impl StageChecker<'_> {
         }
         self.length("input_tokens", &bench.input_tokens);
         self.length("output_tokens", &bench.output_tokens);
-        self.request(&bench.request);
+        self.request_faults(bench);
+        self.bench_values(bench, written);
         self.sending(bench);
         self.protocol(bench, written);
         self.target(&bench.target);
