@@ -234,7 +234,7 @@ fn an_slo_on_a_time_that_no_answer_has_is_not_met() {
     ended(&mut all, 1, (10, 11, 310), 1, &[(210, 1)], RequestEnd::Ok);
     let slo = Slo { tpot_ms: Some(25.0), ..Slo::default() };
     let limits = Limits { goodput: Some(GoodputLimit::PerSecond(0.1)), ..Limits::default() };
-    let result = summarized(&BenchSpec { slo, limits, ..spec(2) }, all).result;
+    let result = summarized(&BenchSpec { limits, slo, ..spec(2) }, all).result;
     let goodput = result.goodput.as_ref().unwrap();
     assert_eq!((goodput.good, goodput.of, goodput.attainment, goodput.requests), (0, 2, None, None));
     let reasons = result.reasons();

@@ -1,8 +1,8 @@
 //! Values of a `bench` that fit their types, and that no measurement can be made from.
 
 use super::StageChecker;
-use crate::manifest::Node;
 use crate::manifest::model::Bench;
+use crate::manifest::{Map, Node};
 use crate::spec::{History, Retries, SloLimits, ThinkTime};
 
 impl StageChecker<'_> {
@@ -67,7 +67,7 @@ impl StageChecker<'_> {
         }
         // One that an expression left empty is none.
         let given = written.get("bench").and_then(|bench| bench.node.get("slo"));
-        if given.and_then(|slo| slo.node.map()).is_some_and(|limits| limits.is_empty()) {
+        if given.and_then(|slo| slo.node.map()).is_some_and(Map::is_empty) {
             let hint = Some("add `ttft: 450ms`, `tpot: 40ms` or `e2e: 10s`, or remove it".to_owned());
             self.push_error(&["bench", "slo"], "has no limit", "every request would keep it", hint);
         }

@@ -115,3 +115,38 @@ fn hint_of(setting: UnsendableSetting, protocol: Protocol) -> String {
         _ => "remove it; fields of the server's own are sent with `extra`".to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::manifest::{GivenValues, ManifestLibrary, load};
+    use crate::plan::expand;
+
+    fn is_good(bench: &str) -> bool {
+        let folder = tempfile::tempdir().unwrap();
+        let text = format!(
+            "regatta: 1\nname: m\nvars: {{ chat: openai-chat, offline: offline }}\nstages:\n  measure:\n    bench: {{ target: 'localhost:8000', \
+             stop: {{ requests: 9 }}, input_tokens: {{ fixed: 1 }}, output_tokens: {{ fixed: 1 }}, {bench} }}\n"
+        );
+        std::fs::write(folder.path().join("m.yaml"), text).unwrap();
+        let manifest = load(&ManifestLibrary::new(folder.path()), "m.yaml", &GivenValues::default());
+        expand(&manifest.unwrap_or_else(|wrong| panic!("{wrong:?}"))).is_ok()
+    }
+
+    #[test]
+    fn a_key_beside_an_expression_may_be_for_another_protocol_or_scenario() {
+        assert!(is_good("protocol: '{{ chat }}', scenario: '{{ offline }}', end_id: 7, arrivals: constant"));
+        assert!(!is_good("protocol: openai-chat, scenario: '{{ offline }}', end_id: 7"));
+        assert!(!is_good("protocol: '{{ chat }}', scenario: offline, arrivals: constant"));
+        // What a request cannot carry is an error however it is written.
+        assert!(!is_good("protocol: '{{ chat }}', scenario: offline, request: { end_id: '{{ 7 }}' }"));
+        assert!(is_good("protocol: '{{ chat }}', scenario: offline, request: { end_id: '{{ none }}' }"));
+    }
+
+    #[test]
+    fn usual_values_are_good_with_every_protocol() {
+        for protocol in ["kserve", "generate", "openai-chat", "openai-completions"] {
+            let usual = "end_id: 2, stream: per_request, triton_num_clients_per_frontend: 2, extra: {}, request: { beam_width: 1, batch: 1 }";
+            assert!(is_good(&format!("protocol: {protocol}, scenario: offline, {usual}")), "{protocol}");
+        }
+    }
+}

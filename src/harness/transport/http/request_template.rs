@@ -313,10 +313,12 @@ impl RequestFieldsBuilder<'_> {
 
     /// What ends an answer, and the number of beams. A model of token ids gets them in every request, with `end_id` of the benchmark.
     fn ending_and_beams(&mut self, request: &Request, end_id: Option<i32>) {
+        // One beam is what every model has, with the input or without.
+        let beams = request.beam_width.filter(|beams| *beams > 1);
         for (key, given, usual) in [
             ("end_id", request.end_id.map(Value::from), end_id.map(Value::from)),
             ("pad_id", request.pad_id.map(Value::from), end_id.map(Value::from)),
-            ("beam_width", request.beam_width.map(Value::from), end_id.map(|_| Value::from(1))),
+            ("beam_width", beams.map(Value::from), end_id.map(|_| Value::from(1))),
         ] {
             match (given, usual) {
                 (Some(given), _) => self.field_if_set(key, &[key], Some(given)),

@@ -9,8 +9,10 @@ impl ConstantInputs<'_> {
     /// What ends an answer and fills a batch, and the number of beams. A model of token ids gets them in every request.
     pub fn end_and_beam_inputs(&mut self, request: &Request, interface: Interface, end_id: i32) {
         let usual = (interface == Interface::TokenIds).then_some(end_id);
+        // One beam is what every model has, with the input or without.
+        let beams = request.beam_width.filter(|beams| *beams > 1 || usual.is_none());
         for (key, given, usual) in [
-            ("beam_width", request.beam_width.map(i64::from), usual.map(|_| 1)),
+            ("beam_width", beams.map(i64::from), usual.map(|_| 1)),
             ("end_id", request.end_id.map(i64::from), usual.map(i64::from)),
             ("pad_id", request.pad_id.map(i64::from), usual.map(i64::from)),
         ] {
