@@ -125,8 +125,8 @@ fn may_write(task: &Task) -> Result<bool, ActionError> {
 
 /// The variable of the key that a benchmark sends. Over gRPC it sends none.
 pub(super) fn key_variable(bench: &Bench) -> Option<&str> {
-    let protocol = bench.protocol.or_else(|| targets(&bench.target).ok()?.protocol);
-    bench.api_key_env.as_deref().filter(|_| !matches!(protocol, None | Some(Protocol::Kserve)))
+    let protocol = targets(&bench.target).unwrap_or_default().protocol(bench.protocol);
+    bench.api_key_env.as_deref().filter(|_| protocol != Protocol::Kserve)
 }
 
 /// Why a benchmark has no key to send, if it names one. On another machine the environment may be another.

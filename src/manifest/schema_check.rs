@@ -169,6 +169,7 @@ impl SchemaWalker<'_> {
 
     fn push_type_error(&mut self, node: &Node, shape: &ValueShape, path: &str, key: &Span) {
         let written = key_hints::for_value(path, node, shape);
+        let is_latency = path.contains(".bench.slo.") || path.contains(".bench.limits.");
         let path = if path.is_empty() { "the manifest".to_owned() } else { format!("`{path}`") };
         let place = if node.span.text().trim().is_empty() { key.first_line() } else { node.span.first_line() };
         let mut hint = None;
@@ -181,7 +182,10 @@ impl SchemaWalker<'_> {
             NodeValue::Number(_) | NodeValue::Bool(_) if wants(ValueShape::is_text) => {
                 let number = node.span.text();
                 hint = Some(match shape.format() {
-                    Some(format) => format!("{} has a unit: {number}{}", format.what, format.unit),
+                    Some(format) => {
+                        let unit = if is_latency && format.unit == "s" { "ms" } else { format.unit };
+                        format!("{} has a unit: {number}{unit}", format.what)
+                    }
                     None if node.span.source().name() == COMMAND_LINE => {
                         let (argument, range) = (node.span.source().text(), node.span.range());
                         let (before, after) = (&argument[..range.start], &argument[range.end..]);

@@ -22,6 +22,13 @@ pub struct Targets {
     pub streams: Option<bool>,
 }
 
+impl Targets {
+    /// What requests are written in: as the manifest has it, else by the target's text, else KServe.
+    pub fn protocol(&self, given: Option<Protocol>) -> Protocol {
+        given.or(self.protocol).unwrap_or(Protocol::Kserve)
+    }
+}
+
 /// Why a text names no target.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {

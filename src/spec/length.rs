@@ -103,7 +103,7 @@ impl Length {
     }
 
     /// The most tokens that it gives; 0 where the data decides.
-    fn longest(&self) -> u32 {
+    pub fn longest(&self) -> u32 {
         match self {
             Self::Given => 0,
             Self::Fixed(tokens) => *tokens,

@@ -18,6 +18,21 @@ pub enum Protocol {
     OpenaiCompletions,
 }
 
+impl Protocol {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Kserve => "kserve",
+            Self::Generate => "generate",
+            Self::OpenaiChat => "openai-chat",
+            Self::OpenaiCompletions => "openai-completions",
+        }
+    }
+
+    pub const fn is_openai(self) -> bool {
+        matches!(self, Self::OpenaiChat | Self::OpenaiCompletions)
+    }
+}
+
 /// Whether further fields of a completion's body ask for the token ids of the answer: `trtllm-serve` gives them in place of text
 /// (`detokenize: false`), vLLM beside it (`return_token_ids: true`).
 pub fn requests_token_ids(extra: &Map<String, Value>) -> bool {

@@ -11,7 +11,8 @@ use super::response_size_limits::ResponseSizeLimits;
 use super::time_span::TimeSpan;
 
 /// The content of each request. Every key is a tensor of the TensorRT-LLM backend unless stated otherwise; a model that
-/// lacks the tensor is refused before the first request. A key without a value is not sent: the server's default applies.
+/// lacks the tensor is refused before the first request, and a key that the protocol cannot send is an error. A key without a value is not
+/// sent: the server's default applies.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(default)]
 #[schemars(deny_unknown_fields)]

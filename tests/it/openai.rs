@@ -11,7 +11,7 @@ use regatta::harness::{
     Api, BenchSpec, FailureClass, HarnessError, Http, LoadLevel, LoadPattern, Measured, RequestEnd, Slo, Transport,
     VerdictCheck, Violation, run,
 };
-use regatta::spec::{Arrivals, Length, LengthField, Limits, Request, StopAfter};
+use regatta::spec::{Arrivals, Length, LengthField, Limits, Request, StopAfter, WordList};
 use serde_json::{Value, json};
 
 use self::script::{DONE, Do, END, HEAD, Scripted, chunk, good, role, token, usage};
@@ -458,6 +458,57 @@ fn what_the_interface_cannot_carry_is_refused_with_its_name() {
     for key in ["request.return_perf_metrics", "request.batch"] {
         assert!(refused.contains(key), "{refused}");
     }
+}
+
+/// Settings that only Triton's models have.
+fn of_beams() -> Request {
+    Request {
+        beam_width: Some(2),
+        length_penalty: Some(2.0),
+        early_stopping: Some(true),
+        bad_words: Some(WordList::Texts(vec!["no".to_owned()])),
+        end_id: Some(9),
+        pad_id: Some(4),
+        exclude_input_in_output: Some(false),
+        ..Request::default()
+    }
+}
+
+#[test]
+fn a_setting_that_openai_lacks_is_refused_before_the_first_request() {
+    let server = Scripted::start(|_| vec![Do::Send(good())]);
+    for api in [Api::OpenaiChat, Api::OpenaiCompletions] {
+        let wrong = BenchSpec { request: of_beams(), ..spec(&server.address.to_string(), api, 1) };
+        let refused = wait_for(run(&wrong, &Stop::new(), |_| {})).unwrap_err();
+        let HarnessError::Request { source, .. } = refused else { panic!("{refused:?}") };
+        let expected = [
+            "beam_width",
+            "length_penalty",
+            "early_stopping",
+            "bad_words.texts",
+            "end_id",
+            "pad_id",
+            "exclude_input_in_output",
+        ]
+        .map(|key| format!("request.{key} is of kserve, generate, not of {}", api.as_str()));
+        assert_eq!(source.faults, expected);
+    }
+    assert!(server.requests.lock().unwrap().is_empty());
+}
+
+#[test]
+fn the_generate_extension_is_sent_every_setting_that_it_has() {
+    let server = Scripted::start(|_| vec![Do::Send(good())]);
+    measure(&BenchSpec { request: of_beams(), ..spec(&server.address.to_string(), Api::Generate, 1) });
+    let requests = server.requests.lock().unwrap();
+    let (_, body) = requests[0].split_once("\r\n\r\n").unwrap();
+    let mut body: Value = serde_json::from_str(body).unwrap();
+    body.as_object_mut().unwrap().retain(|key, _| !["id", "text_input", "max_tokens"].contains(&key.as_str()));
+    let expected = json!({
+        "stream": false, "beam_width": 2, "length_penalty": 2.0, "early_stopping": true, "bad_words": ["no"],
+        "end_id": 9, "pad_id": 4, "exclude_input_in_output": false,
+    });
+    assert_eq!(body, expected);
 }
 
 #[test]

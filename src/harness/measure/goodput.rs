@@ -12,11 +12,24 @@ fn is_met(slo: Slo, record: &RequestRecord) -> bool {
         (Some(limit), Some(ns)) => ns <= limit * 1e6,
         _ => true,
     };
-    record.ended == RequestEnd::Ok
-        && record.t_first.is_some()
+    is_answered(record)
         && within(slo.ttft_ms, ttft(record))
-        && within(slo.tpot_ms, tpot(record).or_else(|| at_most(record)))
+        && within(slo.tpot_ms, per_token(record))
         && within(slo.e2e_ms, e2e(record))
+}
+
+fn is_answered(record: &RequestRecord) -> bool {
+    record.ended == RequestEnd::Ok && record.t_first.is_some()
+}
+
+fn per_token(record: &RequestRecord) -> Option<f64> {
+    tpot(record).or_else(|| at_most(record))
+}
+
+/// An SLO on the time per output token, although no answer has such a time: nothing shows that it is met.
+fn lacks_tpot(slo: Slo, records: &RequestRecords) -> bool {
+    let mut answers = records.iter().filter(is_answered).peekable();
+    slo.tpot_ms.is_some() && answers.peek().is_some() && answers.all(|record| per_token(&record).is_none())
 }
 
 /// Time per output token cannot be more where the tokens of chunks are not known: every later chunk has at least one.
@@ -33,7 +46,7 @@ pub struct Goodput {
     pub good: u64,
     /// Everything that was scheduled to be answered.
     pub of: u64,
-    /// good / of.
+    /// good / of. Null where the SLO limits the time per output token and no answer has one.
     pub attainment: Option<f64>,
     /// good / the full window, requests per second.
     pub requests: Option<f64>,
@@ -45,6 +58,9 @@ impl Goodput {
     pub(in crate::harness) fn of(slo: Slo, records: &RequestRecords, scheduled: u64, window_s: f64) -> Option<Self> {
         if slo.is_empty() {
             return None;
+        }
+        if lacks_tpot(slo, records) {
+            return Some(Self { slo, of: scheduled, ..Self::default() });
         }
         let (mut good, mut tokens) = (0_u64, 0.0);
         for record in records.iter().filter(|record| is_met(slo, record)) {

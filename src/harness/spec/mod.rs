@@ -18,7 +18,7 @@ use self::prompts::PromptSource;
 use self::response_bounds::{ResponseBounds, SHORTEST_TIME_OUT};
 use self::sending::SendingSpec;
 use self::slo::Slo;
-use self::transport::{Api, Transport};
+use self::transport::Transport;
 use super::HarnessError;
 use crate::event::Endpoint;
 use crate::spec::{
@@ -94,10 +94,6 @@ impl BenchSpec {
         let faults = self.request.faults(self.vocab_size);
         if !faults.is_empty() {
             return Err(HarnessError::Spec(faults.join("; ")));
-        }
-        let is_chat = matches!(&self.protocol, Transport::Http(http) if http.api == Api::OpenaiChat);
-        if self.request.length_field.is_some() && !is_chat {
-            return refuse("request.length_field is of the protocol openai-chat");
         }
         for (what, length) in [("input length", &self.input_len), ("output length", &self.output_len)] {
             if let Some(fault) = length.fault() {

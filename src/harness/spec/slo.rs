@@ -10,7 +10,8 @@ use crate::spec::{SloLimits, TimeSpan};
 pub struct Slo {
     /// First token − intended arrival.
     pub ttft_ms: Option<f64>,
-    /// Time per output token after the first chunk. A request without such tokens is judged by the others only.
+    /// Time per output token after the first chunk. A request without such tokens is judged by the others only; where no
+    /// request has any, there is no goodput.
     pub tpot_ms: Option<f64>,
     /// Last token − intended arrival.
     pub e2e_ms: Option<f64>,

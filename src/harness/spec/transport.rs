@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::spec::{Tls, requests_token_ids};
+use crate::spec::{Protocol, Tls, requests_token_ids};
 
 pub(in crate::harness) const USUAL_MODELS_PATH: &str = "/v1/models";
 
@@ -62,10 +62,14 @@ pub enum Api {
 
 impl Api {
     pub const fn as_str(self) -> &'static str {
+        self.protocol().as_str()
+    }
+
+    pub const fn protocol(self) -> Protocol {
         match self {
-            Self::Generate => "generate",
-            Self::OpenaiChat => "openai-chat",
-            Self::OpenaiCompletions => "openai-completions",
+            Self::Generate => Protocol::Generate,
+            Self::OpenaiChat => Protocol::OpenaiChat,
+            Self::OpenaiCompletions => Protocol::OpenaiCompletions,
         }
     }
 
@@ -101,7 +105,7 @@ impl Transport {
 
     pub const fn as_str(&self) -> &'static str {
         match self {
-            Self::Kserve => "kserve",
+            Self::Kserve => Protocol::Kserve.as_str(),
             Self::Http(http) => http.api.as_str(),
         }
     }

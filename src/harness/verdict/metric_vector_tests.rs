@@ -227,6 +227,22 @@ fn five_hand_made_requests_give_the_primary_row() {
     assert_eq!((adjusted.n, adjusted.unanswered, adjusted.p50, adjusted.p99), (5, 1, Some(201.0), None));
 }
 
+#[test]
+fn an_slo_on_a_time_that_no_answer_has_is_not_met() {
+    let mut all = Collector::new();
+    ended(&mut all, 0, (0, 2, 306), 1, &[(200, 1)], RequestEnd::Ok);
+    ended(&mut all, 1, (10, 11, 310), 1, &[(210, 1)], RequestEnd::Ok);
+    let slo = Slo { tpot_ms: Some(25.0), ..Slo::default() };
+    let limits = Limits { goodput: Some(GoodputLimit::PerSecond(0.1)), ..Limits::default() };
+    let result = summarized(&BenchSpec { limits, slo, ..spec(2) }, all).result;
+    let goodput = result.goodput.as_ref().unwrap();
+    assert_eq!((goodput.good, goodput.of, goodput.attainment, goodput.requests), (0, 2, None, None));
+    let reasons = result.reasons();
+    let reason = reasons.iter().find(|reason| reason.check == VerdictCheck::Limits).unwrap();
+    assert_eq!(reason.text, "there is no TPOT to check against `slo`, and so no goodput to check against its limit");
+    assert_eq!(reason.severity, ReasonSeverity::InvalidLoad);
+}
+
 /// 100 requests/s for 60 s, 20 ms each, one stall of 2 s: an open loop without a cap sees all of it, from the issue
 /// as from the schedule.
 #[test]

@@ -331,6 +331,10 @@ fn goodput(limit: GoodputLimit, result: &RunResult, found: &mut VerdictReasons) 
         let text = "there is no goodput to check against its limit: `slo` is not set".to_owned();
         return found.add(VerdictCheck::Limits, ReasonSeverity::InvalidLoad, text);
     };
+    if goodput.slo.tpot_ms.is_some() && goodput.attainment.is_none() && result.latency.tpot.n == 0 {
+        let text = "there is no TPOT to check against `slo`, and so no goodput to check against its limit".to_owned();
+        return found.add(VerdictCheck::Limits, ReasonSeverity::InvalidLoad, text);
+    }
     let text = match limit {
         GoodputLimit::Share(percent) => match goodput.attainment {
             Some(share) if share >= percent.share() => None,

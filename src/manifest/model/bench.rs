@@ -108,11 +108,12 @@ pub struct Bench {
     /// Continue the warm-up until this much time has passed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warmup_time: Option<TimeSpan>,
-    /// gRPC connections to each server are `frontends × clients`.
+    /// Connections to each server are `frontends × clients`, which the client's workers divide among them. Over HTTP each is a pool: every
+    /// request under way has a connection of its own.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = MOST_PARTS))]
     pub triton_num_frontends_per_model: u32,
-    /// gRPC connections of each frontend to each server.
+    /// Connections of each frontend to each server.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = MOST_PARTS))]
     pub triton_num_clients_per_frontend: u32,
@@ -147,8 +148,8 @@ pub struct Bench {
     #[serde(default = "llama_vocabulary")]
     #[schemars(range(min = 10, max = LARGEST_SHAPE))]
     pub vocab_size: u32,
-    /// End-of-sequence and padding token ids of the requests.
-    #[serde(default = "two")]
+    /// End-of-sequence and padding token ids of the requests; drawn prompts do not have it. OpenAI's interfaces send none.
+    #[serde(default = "usual_end_id")]
     pub end_id: i32,
     /// What each request contains besides its prompt and its length.
     #[serde(default, skip_serializing_if = "is_plain")]
@@ -197,8 +198,11 @@ fn is_one<T: PartialEq + From<u8>>(number: &T) -> bool {
     *number == T::from(1)
 }
 
-const fn two() -> i32 {
-    2
+/// Llama 2's.
+pub const USUAL_END_ID: i32 = 2;
+
+const fn usual_end_id() -> i32 {
+    USUAL_END_ID
 }
 
 const fn llama_vocabulary() -> u32 {

@@ -31,7 +31,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use action::{Action, CherryPick, Git, ShellScript, Template};
-pub use bench::{Bench, Preflight, RateSearch, RepeatRole, Telemetry};
+pub use bench::{Bench, Preflight, RateSearch, RepeatRole, Telemetry, USUAL_END_ID};
 pub use compare::{CompareResults, PublishedRow, ResultPaths};
 pub use container::Container;
 pub use data::Data;

@@ -35,7 +35,7 @@ impl StageChecker<'_> {
     pub(super) fn loadgen(&mut self, bench: &Bench) {
         let lengths = OF_THE_BENCHMARK.map(|key| (key, "the data set and the benchmark decide it"));
         let parsed = targets(&bench.target).unwrap_or_default();
-        let is_over_http = !matches!(bench.protocol.or(parsed.protocol), None | Some(Protocol::Kserve));
+        let is_over_http = parsed.protocol(bench.protocol) != Protocol::Kserve;
         for (key, why) in DECIDED.into_iter().chain(lengths) {
             // Over HTTP each sample under way has a connection of its own, and a server has only this many.
             if key == "max_in_flight" && (is_over_http || bench.max_in_flight.is_none()) {
@@ -69,20 +69,20 @@ impl StageChecker<'_> {
             self.push_error(&["bench", "request", "interface"], "cannot be combined with `loadgen`", label, hint);
         }
         let parsed = targets(&bench.target).unwrap_or_default();
-        let (what, hint) = match bench.protocol.or(parsed.protocol) {
-            None | Some(Protocol::Kserve) => return,
-            Some(Protocol::OpenaiCompletions) if requests_token_ids(&bench.extra) => {
+        let (what, hint) = match parsed.protocol(bench.protocol) {
+            Protocol::Kserve => return,
+            Protocol::OpenaiCompletions if requests_token_ids(&bench.extra) => {
                 if bench.request.interface.is_some() {
                     return;
                 }
                 ("needs prompts of token ids for `loadgen`", "`request: { interface: token_ids }`")
             }
-            Some(Protocol::OpenaiCompletions) => (
+            Protocol::OpenaiCompletions => (
                 "needs answers with token ids for `loadgen`",
                 "`extra: { detokenize: false }` requests them of trtllm-serve, `extra: { return_token_ids: true }` of vLLM; a Triton \
                  model with `output_ids` has them over `protocol: kserve`",
             ),
-            Some(Protocol::Generate | Protocol::OpenaiChat) => (
+            Protocol::Generate | Protocol::OpenaiChat => (
                 "cannot be combined with `loadgen`",
                 "`protocol: kserve`, or `openai-completions` with `extra: { detokenize: false }` (trtllm-serve) or \
                  `extra: { return_token_ids: true }` (vLLM)",

@@ -1,5 +1,6 @@
 //! What the types cannot express about a rendered stage: names, paths, durations, numbers that must fit each other.
 
+mod bench_values;
 mod compare;
 mod container;
 mod engine;
@@ -12,6 +13,7 @@ mod load_keys;
 mod mlperf;
 mod own_variables;
 mod packaging;
+mod protocol;
 mod repository_parameters;
 mod retry;
 mod serve;
@@ -32,7 +34,7 @@ use crate::event::EndpointError;
 use crate::manifest::model::{Bench, Host, InputPaths, RepositoryLayout, ShellScript, Stage};
 use crate::manifest::{Node, targets};
 use crate::spec::{
-    Arrivals, CancelBy, GoodputLimit, Interface, Length, Protocol, Request, Scenario, StreamMode, WordList,
+    Arrivals, CancelBy, GoodputLimit, Interface, Length, Protocol, Request, Scenario, SloLimits, StreamMode, WordList,
 };
 use crate::units::{has_secret_parameter, is_identifier};
 
@@ -284,10 +286,20 @@ impl StageChecker<'_> {
         }
     }
 
+    /// Reports a level of the load that is there, with an expression that gives none.
+    fn is_none(&mut self, written: &Node, key: &str) -> bool {
+        let Some(entry) = written.get("bench").and_then(|bench| bench.node.get(key)) else { return false };
+        let message = format!("{} is `none` here", self.key_name(&["bench", key]));
+        let hint = "an expression that gives `none` is as if the key were not there".to_owned();
+        self.found
+            .push(Diagnostic::error(message).at(entry.node.span.first_line(), "this scenario needs it").hint(hint));
+        true
+    }
+
     /// When requests come, and where their prompts come from.
-    fn load(&mut self, bench: &Bench) {
+    fn load(&mut self, bench: &Bench, written: &Node) {
         let concurrency = bench.scenario == Scenario::Concurrency;
-        if concurrency && bench.concurrency.is_none() && bench.ramp.is_none() {
+        if concurrency && bench.concurrency.is_none() && bench.ramp.is_none() && !self.is_none(written, "concurrency") {
             let hint = Some("add `concurrency: 16`: users".to_owned());
             self.push_error(&["bench", "scenario"], "needs `concurrency`", "here users take turns", hint);
         }
@@ -357,7 +369,7 @@ impl StageChecker<'_> {
         // With LoadGen, LoadGen decides when requests come, how many, and with what.
         let is_ours = bench.loadgen.is_none();
         if is_ours && !self.is_loadgens(bench) {
-            self.load(bench);
+            self.load(bench, written);
         } else if !is_ours {
             self.loadgen(bench);
         }
@@ -366,6 +378,7 @@ impl StageChecker<'_> {
             && bench.rate.is_none()
             && bench.ramp.is_none()
             && bench.search.is_none()
+            && !self.is_none(written, "rate")
         {
             let hint = Some("add `rate: 10`: requests per second".to_owned());
             let message = format!("`stages.{}.bench` needs a `rate`", self.name);
@@ -390,7 +403,9 @@ impl StageChecker<'_> {
             self.push_error(&["bench", "stop"], "needs `requests`", "offline sends everything at once", hint);
         }
         if let Some(limits) = &bench.limits {
-            let has_slo = bench.slo.is_some() || limits.ttft_p99.is_some() || limits.tpot_p99.is_some();
+            let has_slo = bench.slo.as_ref().is_some_and(|slo| *slo != SloLimits::default())
+                || limits.ttft_p99.is_some()
+                || limits.tpot_p99.is_some();
             if limits.goodput.is_some() && !has_slo {
                 let hint = Some("add `slo: { ttft: 450ms, tpot: 40ms }`".to_owned());
                 self.push_error(
@@ -403,44 +418,20 @@ impl StageChecker<'_> {
         }
         self.length("input_tokens", &bench.input_tokens);
         self.length("output_tokens", &bench.output_tokens);
-        self.request(&bench.request);
+        self.request_faults(bench);
+        self.bench_values(bench, written);
         self.sending(bench);
-        self.tls(bench);
+        self.protocol(bench, written);
         self.target(&bench.target);
         if bench.endpoint.as_deref().is_some_and(has_secret_parameter) {
             self.push_credentials_error(&["bench", "endpoint"]);
         }
     }
 
-    fn tls(&mut self, bench: &Bench) {
-        let Some(tls) = &bench.tls else { return };
-        let parsed = targets(&bench.target).unwrap_or_default();
-        if bench.target.starts_with("http://") {
-            let hint = Some("write `https://` in the target, or leave `tls` out".to_owned());
-            self.push_error(&["bench", "tls"], "contradicts the target", "`http://` is without TLS", hint);
-        } else if matches!(bench.protocol.or(parsed.protocol), None | Some(Protocol::Kserve)) && !parsed.is_secure {
-            let hint = Some("set a `protocol` over HTTP: generate, openai-chat, openai-completions".to_owned());
-            self.push_error(&["bench", "tls"], "is for protocols over HTTP", "this is gRPC", hint);
-        }
-        if tls.client_cert.is_some() != tls.client_key.is_some() {
-            let hint = Some("name both `client_cert` and `client_key`".to_owned());
-            self.push_error(&["bench", "tls"], "has one half of our certificate", "a certificate needs its key", hint);
-        }
-        if tls.insecure && tls.ca.is_some() {
-            let hint = Some("leave `insecure` out".to_owned());
-            self.push_error(
-                &["bench", "tls"],
-                "sets authorities, although any certificate is trusted",
-                "`ca` would mean nothing",
-                hint,
-            );
-        }
-    }
-
     fn sending(&mut self, bench: &Bench) {
         if bench.stream == StreamMode::Shared {
-            let spoken = bench.protocol.or_else(|| targets(&bench.target).ok()?.protocol);
-            if !matches!(spoken, None | Some(Protocol::Kserve)) {
+            let spoken = targets(&bench.target).unwrap_or_default().protocol(bench.protocol);
+            if spoken != Protocol::Kserve {
                 let hint = Some("`protocol: kserve`, or leave `stream` out".to_owned());
                 self.push_error(&["bench", "stream"], "cannot be `shared` over HTTP", "gRPC's streams are meant", hint);
             }

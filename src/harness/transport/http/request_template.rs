@@ -8,7 +8,7 @@ use crate::harness::schedule::random_draws::generator;
 use crate::harness::spec::transport::{Api, Http};
 use crate::harness::transport::call::TokenCounting;
 use crate::harness::{BenchSpec, PlannedRequest, UnsupportedRequest};
-use crate::spec::{CancelBy, CancelPolicy, LengthField, RandomSeed, WordList};
+use crate::spec::{CancelPolicy, LengthField, RandomSeed, Request, WordList};
 use rand::RngExt;
 
 /// How a model is called over HTTP. Fixed once before the run.
@@ -59,33 +59,16 @@ impl HttpRequestTemplate {
             constants: Map::new(),
             faults: Vec::new(),
         };
-        let streams = request.streaming.unwrap_or(true);
+        let streams = request.streaming.unwrap_or(request.beam_width.unwrap_or(1) <= 1);
         let has_ids = fields.inputs.is_some_and(|inputs| inputs.iter().any(|name| name == "input_ids"));
         let has_text = fields.inputs.is_none_or(|inputs| inputs.iter().any(|name| name == "text_input"));
         let prompt_ids = match http.api {
             Api::Generate => http.prompt_ids || has_ids && !has_text,
             Api::OpenaiCompletions => http.prompt_ids,
-            Api::OpenaiChat => {
-                if http.prompt_ids {
-                    fields.faults.push("prompt: chat takes text; token ids are for completions".to_owned());
-                }
-                false
-            }
+            Api::OpenaiChat => false,
         };
-        for (is_set, key) in [
-            (request.return_log_probs, "return_log_probs"),
-            (request.return_context_logits, "return_context_logits"),
-            (request.return_generation_logits, "return_generation_logits"),
-            (request.return_perf_metrics, "return_perf_metrics"),
-            (!request.lora_task_id.is_empty(), "lora_task_id"),
-            (request.batch() > 1, "batch"),
-            (request.num_return_sequences.is_some(), "num_return_sequences"),
-            (matches!(request.cancel, Some(CancelPolicy { by: CancelBy::Stop, .. })), "cancel.by: stop"),
-        ] {
-            if is_set {
-                fields.faults.push(format!("request.{key} is of KServe over gRPC, not of {}", http.api.as_str()));
-            }
-        }
+        let unsendable = request.unsendable(http.api.protocol());
+        fields.faults.extend(unsendable.map(|setting| format!("request.{} {setting}", setting.key)));
         let length_key = match (http.api, prompt_ids) {
             (Api::Generate, true) => "request_output_len",
             (Api::OpenaiChat, _) => request.length_field.unwrap_or(LengthField::MaxTokens).as_str(),
@@ -93,19 +76,10 @@ impl HttpRequestTemplate {
         };
         match http.api {
             Api::Generate => {
-                let (key, end) = if prompt_ids { ("streaming", spec.end_id) } else { ("stream", spec.end_id) };
+                let key = if prompt_ids { "streaming" } else { "stream" };
                 fields.field_if_available(key, Value::from(streams));
-                if prompt_ids {
-                    fields.field_if_available("end_id", Value::from(request.end_id.unwrap_or(end)));
-                    fields.field_if_available("pad_id", Value::from(request.pad_id.unwrap_or(end)));
-                    fields.field_if_available("beam_width", Value::from(request.beam_width.unwrap_or(1)));
-                }
-                if !streams {
-                    fields.field_if_available(
-                        "exclude_input_in_output",
-                        Value::from(request.exclude_input_in_output.unwrap_or(true)),
-                    );
-                }
+                fields.ending_and_beams(request, prompt_ids.then_some(spec.end_id));
+                fields.prompt_in_answer(request.exclude_input_in_output, streams);
             }
             Api::OpenaiChat | Api::OpenaiCompletions => {
                 fields.constants.insert("model".to_owned(), Value::from(offered.model.clone()));
@@ -122,12 +96,19 @@ impl HttpRequestTemplate {
         fields.field_if_set("presence_penalty", &["presence_penalty"], request.presence_penalty.map(Value::from));
         fields.field_if_set("frequency_penalty", &["frequency_penalty"], request.frequency_penalty.map(Value::from));
         fields.field_if_set("min_length", &["min_tokens", "min_length"], request.min_length.map(Value::from));
-        match &request.stop_words {
-            Some(WordList::Texts(texts)) => {
-                fields.field_if_set("stop_words", &["stop", "stop_words"], Some(json!(texts)));
-            }
-            Some(WordList::Ids(_)) => fields.faults.push("request.stop_words: use `texts` over HTTP".to_owned()),
-            None => {}
+        let texts = |words: &Option<WordList>| match words {
+            Some(WordList::Texts(texts)) => Some(json!(texts)),
+            Some(WordList::Ids(_)) | None => None,
+        };
+        fields.field_if_set("stop_words", &["stop", "stop_words"], texts(&request.stop_words));
+        if http.api == Api::Generate {
+            fields.field_if_set("bad_words", &["bad_words"], texts(&request.bad_words));
+            fields.field_if_set(
+                "length_penalty",
+                &["len_penalty", "length_penalty"],
+                request.length_penalty.map(Value::from),
+            );
+            fields.field_if_set("early_stopping", &["early_stopping"], request.early_stopping.map(Value::from));
         }
         let mut seed_key = None;
         match request.random_seed {
@@ -328,6 +309,33 @@ impl RequestFieldsBuilder<'_> {
             self.faults.push(format!("request.{key} needs the input `{}`, which the model does not have", names[0]));
         }
         found
+    }
+
+    /// What ends an answer, and the number of beams. A model of token ids gets them in every request, with `end_id` of the benchmark.
+    fn ending_and_beams(&mut self, request: &Request, end_id: Option<i32>) {
+        // One beam is what every model has, with the input or without.
+        let beams = request.beam_width.filter(|beams| *beams > 1);
+        for (key, given, usual) in [
+            ("end_id", request.end_id.map(Value::from), end_id.map(Value::from)),
+            ("pad_id", request.pad_id.map(Value::from), end_id.map(Value::from)),
+            ("beam_width", beams.map(Value::from), end_id.map(|_| Value::from(1))),
+        ] {
+            match (given, usual) {
+                (Some(given), _) => self.field_if_set(key, &[key], Some(given)),
+                (None, Some(usual)) => self.field_if_available(key, usual),
+                (None, None) => {}
+            }
+        }
+    }
+
+    /// Without streaming a model is to leave the prompt out of its answer, where it can.
+    fn prompt_in_answer(&mut self, exclude: Option<bool>, streams: bool) {
+        const KEY: &str = "exclude_input_in_output";
+        match exclude {
+            Some(_) => self.field_if_set(KEY, &[KEY], exclude.map(Value::from)),
+            None if !streams => self.field_if_available(KEY, Value::from(true)),
+            None => {}
+        }
     }
 
     /// Sent where the model has it.

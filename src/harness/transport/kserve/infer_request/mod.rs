@@ -22,7 +22,7 @@ use crate::harness::schedule::data::Prompt;
 use crate::harness::schedule::random_draws::generator;
 use crate::harness::transport::call::{CallKind, TokenCounting};
 use crate::harness::{BenchSpec, LoadPattern, PlannedRequest, UnsupportedRequest};
-use crate::spec::{CancelBy, CancelPolicy, Interface, RandomSeed, StreamMode};
+use crate::spec::{CancelBy, CancelPolicy, Interface, Protocol, RandomSeed, StreamMode};
 use crate::triton::proto::inference::infer_parameter::ParameterChoice;
 use crate::triton::proto::inference::model_infer_request::InferRequestedOutputTensor;
 use crate::triton::proto::inference::{InferParameter, ModelInferRequest};
@@ -83,6 +83,8 @@ impl InferRequestTemplate {
     /// Checks the request block against the model. Errors: everything that does not fit.
     pub fn new(spec: &BenchSpec, metadata: &ModelMetadata) -> Result<Self, UnsupportedRequest> {
         let mut faults = spec.request.faults(spec.vocab_size);
+        let unsendable = spec.request.unsendable(Protocol::Kserve);
+        faults.extend(unsendable.map(|setting| format!("request.{} {setting}", setting.key)));
         let interface = spec.request.interface.unwrap_or_else(|| metadata.interface());
         let is_external = matches!(spec.scenario, LoadPattern::External(_));
         if is_external && interface == Interface::Text {

@@ -8,19 +8,19 @@ use crate::spec::{Interface, Request};
 impl ConstantInputs<'_> {
     /// What ends an answer and fills a batch, and the number of beams. A model of token ids gets them in every request.
     pub fn end_and_beam_inputs(&mut self, request: &Request, interface: Interface, end_id: i32) {
-        if interface == Interface::TokenIds {
-            self.input_if_available("beam_width", ScalarValue::Int(i64::from(request.beam_width.unwrap_or(1))));
-            let end = request.end_id.unwrap_or(end_id);
-            self.input_if_available("end_id", ScalarValue::Int(i64::from(end)));
-            self.input_if_available("pad_id", ScalarValue::Int(i64::from(request.pad_id.unwrap_or(end_id))));
-        } else {
-            self.input_if_set(
-                "beam_width",
-                &["beam_width"],
-                request.beam_width.map(|width| ScalarValue::Int(i64::from(width))),
-            );
-            self.input_if_set("end_id", &["end_id"], request.end_id.map(|id| ScalarValue::Int(i64::from(id))));
-            self.input_if_set("pad_id", &["pad_id"], request.pad_id.map(|id| ScalarValue::Int(i64::from(id))));
+        let usual = (interface == Interface::TokenIds).then_some(end_id);
+        // One beam is what every model has, with the input or without.
+        let beams = request.beam_width.filter(|beams| *beams > 1 || usual.is_none());
+        for (key, given, usual) in [
+            ("beam_width", beams.map(i64::from), usual.map(|_| 1)),
+            ("end_id", request.end_id.map(i64::from), usual.map(i64::from)),
+            ("pad_id", request.pad_id.map(i64::from), usual.map(i64::from)),
+        ] {
+            match (given, usual) {
+                (Some(given), _) => self.input_if_set(key, &[key], Some(ScalarValue::Int(given))),
+                (None, Some(usual)) => self.input_if_available(key, ScalarValue::Int(usual)),
+                (None, None) => {}
+            }
         }
     }
 

@@ -3,7 +3,7 @@
 use super::*;
 use crate::harness::schedule::data::Prompt;
 use crate::harness::{CallSource, LoadPattern, Slo};
-use crate::spec::{Arrivals, Length, Limits, Request, StopAfter, WordList};
+use crate::spec::{Arrivals, Length, LengthField, Limits, Request, StopAfter, WordList};
 use pretty_assertions::assert_eq;
 
 fn spec(request: Request) -> BenchSpec {
@@ -137,14 +137,19 @@ fn all_missing_inputs_are_reported_at_once() {
         temperature: Some(0.5),
         random_seed: Some(RandomSeed::PerRequest(true)),
         bad_words: Some(WordList::Texts(vec!["x".to_owned()])),
+        end_id: Some(9),
+        beam_width: Some(1),
+        length_field: Some(LengthField::MaxTokens),
         batch: Some(3),
         return_perf_metrics: true,
         ..Request::default()
     };
     insta::assert_snapshot!(InferRequestTemplate::new(&spec(request), &metadata).unwrap_err().faults.join("\n"), @r"
+    request.length_field is of openai-chat, not of kserve
     request.streaming: the model is not decoupled, so an answer is one response; set `streaming: false`, or `model_transaction_policy { decoupled: true }` in its config.pbtxt (`decoupled_mode` of TensorRT-LLM's templates)
     request.batch above 1 needs a decoupled model: each prompt is answered by responses of its own
     request.batch is 3, and the model's max_batch_size is 2
+    request.end_id needs the input `end_id`, which the model does not have
     request.temperature needs the input `temperature`, which the model does not have
     request.random_seed needs the input `random_seed`, which the model does not have
     request.bad_words: this model takes token ids, so `ids` are required
