@@ -1,0 +1,131 @@
+//! Lines of load tools whose load is easily taken for another one: what is sent for them here, or the note or the sentence on it.
+
+use pretty_assertions::assert_eq;
+use regatta::interop::{TranslatedBench, Translation, TranslationKind, read_line};
+use serde_json::{Value, json};
+
+use crate::world::World;
+
+fn import(line: &str) -> Translation {
+    read_line(&[line.to_owned()]).unwrap_or_else(|error| panic!("{line}: {error}"))
+}
+
+fn bench(line: &str) -> TranslatedBench {
+    match import(line).kind {
+        TranslationKind::Bench(bench) => bench,
+        other => panic!("{line}: {other:?}"),
+    }
+}
+
+fn error(line: &str) -> String {
+    read_line(&[line.to_owned()]).expect_err(line).to_string()
+}
+
+/// The sentence on a line that is not measured.
+fn refusal(line: &str) -> String {
+    match import(line).kind {
+        TranslationKind::Nothing(why) => why,
+        other => panic!("{line}: {other:?}"),
+    }
+}
+
+fn option<'a>(bench: &'a TranslatedBench, name: &str) -> Option<&'a str> {
+    let at = bench.args.iter().position(|word| word == name)?;
+    bench.args.get(at + 1).map(String::as_str)
+}
+
+fn has_note(line: &str, text: &str) -> bool {
+    import(line).notes.iter().any(|note| note.contains(text))
+}
+
+/// Why an argument has no place.
+fn why(line: &str, argument: &str) -> String {
+    let all = import(line).untranslated;
+    let found = all.iter().find(|option| option.argument.starts_with(argument));
+    found.unwrap_or_else(|| panic!("{line}: {all:?}")).why.clone()
+}
+
+#[test]
+fn a_warm_up_of_aiperf_is_requests_or_a_time() {
+    let sessions = "aiperf profile --model your-model --url localhost:8000 --endpoint-type chat --streaming --session-turns-mean 5 --num-warmup-sessions 10 --request-count 500";
+    assert_eq!(option(&bench(sessions), "--warmup"), Some("50"));
+    let first = "aiperf profile --model your-model --url localhost:8000 --endpoint-type chat --streaming --warmup-duration 60 --warmup-request-count 200 --request-count 500";
+    let bench = bench(first);
+    assert_eq!((option(&bench, "--warmup"), bench.keys.get("warmup_time")), (Some("200"), None));
+    assert!(why(first, "--warmup-duration 60").contains("the first of its limits"));
+    let own = "aiperf profile --model m --url localhost:8000 --concurrency 100 --warmup-request-count 40 --warmup-concurrency 20 --osl 4";
+    assert!(why(own, "--warmup-concurrency 20").contains("the concurrency or the rate of the measured requests"));
+}
+
+#[test]
+fn a_list_where_one_number_is_read_is_an_error() {
+    for (line, name) in [
+        ("aiperf profile --model m --concurrency 8 --num-conversations 50,100 --conversation-turn-mean 1,3", "50,100"),
+        ("aiperf profile --model m --concurrency 8 --num-conversations 50 --conversation-turn-mean 1,3,8", "1,3,8"),
+        ("aiperf profile --model m --concurrency 8 --benchmark-duration 30,60,120", "30,60,120"),
+    ] {
+        let error = error(line);
+        assert!(error.contains(name) && error.contains("for each of its values"), "{error}");
+    }
+}
+
+#[test]
+fn a_file_without_a_type_has_the_one_of_its_first_line() {
+    let world = World::new();
+    let line = "aiperf profile --model m --url localhost:8000 --input-file trace.jsonl --concurrency 4";
+    world.good(&["import", "--", line]).shows("add --custom-dataset-type mooncake_trace");
+    world.file("trace.jsonl", "\n{\"timestamp\": 0, \"input_length\": 20, \"output_length\": 10, \"hash_ids\": [1]}\n");
+    let printed = world.good(&["import", "--", line]).stdout;
+    assert!(printed.contains("scenario: trace") && !printed.contains("output_tokens:"), "{printed}");
+    world.file("trace.jsonl", "{\"input_length\": 20, \"output_length\": 10}\n");
+    let printed = world.good(&["import", "--", line]).stdout;
+    assert!(printed.contains("scenario: concurrency") && !printed.contains("output_tokens:"), "{printed}");
+    world.file("trace.jsonl", "{\"turns\": [{\"text\": \"a\"}, {\"text\": \"b\"}]}\n");
+    let ended = world.regatta(&["import", "--", line]);
+    assert_eq!(ended.code, 2, "{ended:?}");
+    ended.shows("of the type multi_turn is not read");
+}
+
+#[test]
+fn data_of_a_tool_that_begins_again_begin_again() {
+    let aiperf = "aiperf profile --model m --input-file prompts.jsonl --custom-dataset-type single_turn --concurrency 10 --osl 32";
+    for (line, repeats) in [
+        (format!("{aiperf} --request-count 100"), true),
+        (format!("{aiperf} --benchmark-duration 60"), true),
+        (format!("{aiperf} --request-count 100 --no-allow-dataset-wrap"), false),
+        (
+            "genai-perf profile -m m --input-file prompts.jsonl --concurrency 10 --request-count 100 --osl 32"
+                .to_owned(),
+            true,
+        ),
+    ] {
+        let repeat = bench(&line).keys.get("data").is_some_and(|data| data["repeat"] == true);
+        assert_eq!(repeat, repeats, "{line}");
+    }
+    let types = "aiperf profile --model m --input-file x.jsonl --concurrency 1 --request-count 9 --custom-dataset-type";
+    assert!(refusal(&format!("{types} multi_turn")).contains("one for each turn"));
+    assert!(refusal(&format!("{types} bailian_trace")).contains("bailian_trace is not read"));
+}
+
+#[test]
+fn prompts_that_a_tool_sends_again_are_sent_again() {
+    let distinct = |line: &str| bench(line).keys.get("distinct_prompts").cloned();
+    let line = "genai-perf profile -m m --endpoint-type chat --streaming -u localhost:8000 --isl 1000 --osl 100 --concurrency 32 --request-count 1000";
+    assert_eq!(distinct(line), Some(json!(100)));
+    assert!(has_note(line, "a prefix cache reuses"));
+    assert_eq!(distinct(&format!("{line} --num-dataset-entries 500")), Some(json!(500)));
+    assert_eq!(distinct(&line.replace("1000", "100")), None);
+    let aiperf = "aiperf profile --model m --url localhost:8000 --isl 1000 --osl 100 --concurrency 32";
+    assert_eq!(distinct(&format!("{aiperf} --benchmark-duration 60")), Some(json!(100)));
+    assert_eq!(distinct(&format!("{aiperf} --request-count 1000")), None);
+}
+
+#[test]
+fn searches_are_refused_with_what_finds_a_load_here() {
+    for line in [
+        "aiperf profile --model m --url localhost:8000 --search-recipe max-throughput-ttft-sla --ttft-sla-ms 200",
+        "perf_analyzer -m m --service-kind openai -u localhost:8000 --concurrency-range 1:64 --binary-search -l 200",
+    ] {
+        assert!(refusal(line).contains("`bench.search`"), "{line}");
+    }
+}
