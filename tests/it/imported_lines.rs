@@ -46,6 +46,22 @@ fn why(line: &str, argument: &str) -> String {
 }
 
 #[test]
+fn a_rate_of_turns_is_a_rate_of_conversations_as_many_times_lower() {
+    let aiperf = "aiperf profile --model Qwen/Qwen3-0.6B --endpoint-type chat --streaming --url localhost:8000 --conversation-num 30 --conversation-turn-mean 4 --request-rate 5 --request-rate-mode poisson --synthetic-input-tokens-mean 200 --output-tokens-mean 150 --random-seed 42";
+    let guidellm = "guidellm run --backend kind=openai_http,target=http://localhost:8000,model=m,request_format=/v1/chat/completions --profile kind=constant,rate=2.0 --constraint kind=max_requests,count=100 --data kind=synthetic_text,prompt_tokens=150,output_tokens=75,turns=4,prefix_tokens=100";
+    for (line, rate, requests) in [(aiperf, "1.25", "120"), (guidellm, "0.5", "100")] {
+        let bench = bench(line);
+        assert_eq!((option(&bench, "--rate"), option(&bench, "--requests")), (Some(rate), Some(requests)), "{line}");
+        assert_eq!(bench.keys["sessions"]["turns"], json!({"fixed": 4}));
+        assert!(has_note(line, "a later turn is sent when the answer before it has come"), "{line}");
+    }
+    let levels = bench(&aiperf.replace("--request-rate 5", "--request-rate 4,8,10"));
+    assert_eq!(option(&levels, "--rate"), Some("1,2,2.5"));
+    let one_turn = bench(&aiperf.replace("--conversation-turn-mean 4", "--conversation-turn-mean 1"));
+    assert_eq!(option(&one_turn, "--rate"), Some("5"));
+}
+
+#[test]
 fn a_warm_up_of_aiperf_is_requests_or_a_time() {
     let sessions = "aiperf profile --model your-model --url localhost:8000 --endpoint-type chat --streaming --session-turns-mean 5 --num-warmup-sessions 10 --request-count 500";
     assert_eq!(option(&bench(sessions), "--warmup"), Some("50"));
@@ -105,6 +121,48 @@ fn data_of_a_tool_that_begins_again_begin_again() {
     let types = "aiperf profile --model m --input-file x.jsonl --concurrency 1 --request-count 9 --custom-dataset-type";
     assert!(refusal(&format!("{types} multi_turn")).contains("one for each turn"));
     assert!(refusal(&format!("{types} bailian_trace")).contains("bailian_trace is not read"));
+}
+
+#[test]
+fn a_run_of_guidellm_ends_with_its_records() {
+    let line = |loader: &str, data: &str, end: &str| {
+        format!(
+            "guidellm run --backend kind=openai_http,target=http://h:8000 --profile kind=concurrent,streams=4 {loader} --data {data} --constraint {end}"
+        )
+    };
+    let synthetic = "kind=synthetic_text,prompt_tokens=8,output_tokens=4";
+    let loaded = bench(&line("--data-loader kind=pytorch,samples=5", synthetic, "kind=max_requests,count=20"));
+    assert_eq!(option(&loaded, "--requests"), Some("5"));
+    let file = "kind=json_file,path=three.jsonl";
+    let counted = line("", file, "kind=max_requests,count=20");
+    let data = bench(&counted).keys["data"].clone();
+    assert_eq!(data, json!({"first": 20}));
+    assert!(has_note(&counted, "A line without one needs `output_tokens`"));
+    assert!(has_note(&line("", file, "kind=max_duration,seconds=60"), "ends with the last record"));
+    let quoted = bench(&line("", synthetic, r#"'{"kind":"max_duration","seconds":"30"}'"#));
+    assert_eq!(option(&quoted, "--duration"), Some("30s"));
+    assert_eq!(option(&bench(&line("", synthetic, "kind=max_requests,count=1e3")), "--requests"), Some("1000"));
+    assert!(error(&line("", synthetic, "kind=max_requests,count=many")).contains("`count` is a number above 0"));
+}
+
+#[test]
+fn a_warm_up_of_guidellm_is_of_time_or_of_requests_by_its_mode() {
+    let line = |warmup: &str, end: &str| {
+        format!(
+            r#"guidellm run --backend kind=openai_http,target=http://h:8000 --data kind=synthetic_text,prompt_tokens=8,output_tokens=4 --profile '{{"kind":"concurrent","streams":[1,4],"warmup":{warmup}}}' --constraint {end}"#
+        )
+    };
+    let warm_up = |line: &str| {
+        let bench = bench(line);
+        (option(&bench, "--warmup").map(str::to_owned), bench.keys.get("warmup_time").cloned())
+    };
+    let requests = |count: &str| (Some(count.to_owned()), None);
+    let none = requests("0");
+    assert_eq!(warm_up(&line(r#"{"mode":"duration","value":10}"#, "kind=max_requests,count=100")), none);
+    assert_eq!(warm_up(&line(r#"{"mode":"requests","value":10}"#, "kind=max_duration,seconds=100")), none);
+    assert_eq!(warm_up(&line(r#"{"mode":"requests","value":10}"#, "kind=max_requests,count=100")), requests("10"));
+    let both = "guidellm benchmark --target http://h:8000 --rate-type concurrent --rate 4 --data prompt_tokens=8,output_tokens=4 --warmup 5 --max-seconds 60 --max-requests 1000";
+    assert_eq!(warm_up(both), (Some("1".to_owned()), Some(json!("5s"))));
 }
 
 #[test]
