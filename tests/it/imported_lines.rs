@@ -62,6 +62,32 @@ fn a_rate_of_turns_is_a_rate_of_conversations_as_many_times_lower() {
 }
 
 #[test]
+fn a_ratio_of_lengths_has_the_law_of_its_program() {
+    let options = "--model openai/gpt-oss-120b --backend vllm --base-url http://0.0.0.0:8000 --dataset-name random --random-input-len 8192 --random-output-len 1024 --random-range-ratio 0.8 --num-prompts 320 --max-concurrency 32 --request-rate inf --ignore-eos --save-result --percentile-metrics 'ttft,tpot,itl,e2el'";
+    let lengths = |program: &str| {
+        let keys = bench(&format!("{program} {options}")).keys;
+        let bounds = |key: &str| {
+            let uniform = &keys[key]["uniform"];
+            (uniform["min"].as_u64().unwrap(), uniform["max"].as_u64().unwrap())
+        };
+        (bounds("input_tokens"), bounds("output_tokens"))
+    };
+    let up_to = ((6553, 8192), (819, 1024));
+    assert_eq!(lengths("python3 bench_serving/benchmark_serving.py"), up_to);
+    assert_eq!(lengths("python3 -m atom.benchmarks.benchmark_serving"), up_to);
+    assert_eq!(lengths("python3 benchmark_serving.py --use-chat-template"), up_to);
+    let around = ((1638, 14746), (204, 1844));
+    assert_eq!(lengths("python3 -m tensorrt_llm.serve.scripts.benchmark_serving"), around);
+    assert_eq!(lengths("vllm bench serve"), around);
+    // The name alone is that of several programs.
+    assert_eq!(lengths("python3 benchmarks/benchmark_serving.py"), around);
+    let other = "`input_tokens: { uniform: { min: 6553, max: 8192 } }`";
+    assert!(has_note(&format!("python3 benchmarks/benchmark_serving.py {options}"), other));
+    assert!(!has_note(&format!("python3 bench_serving/benchmark_serving.py {options}"), "in two ways"));
+    assert!(error("vllm bench serve --use-chat-template").contains("InferenceMAX"));
+}
+
+#[test]
 fn a_warm_up_of_aiperf_is_requests_or_a_time() {
     let sessions = "aiperf profile --model your-model --url localhost:8000 --endpoint-type chat --streaming --session-turns-mean 5 --num-warmup-sessions 10 --request-count 500";
     assert_eq!(option(&bench(sessions), "--warmup"), Some("50"));
@@ -179,6 +205,28 @@ fn prompts_that_a_tool_sends_again_are_sent_again() {
 }
 
 #[test]
+fn a_ramp_of_vllm_takes_as_long_as_there() {
+    let line = |strategy: &str| {
+        format!(
+            "vllm bench serve --model m --dataset-name random --ramp-up-strategy {strategy} --ramp-up-start-rps 1 --ramp-up-end-rps 16 --num-prompts 100"
+        )
+    };
+    let seconds = |strategy: &str| {
+        let steps = bench(&line(strategy)).keys["ramp"]["steps"].clone();
+        let lasts = |step: &Value| step["lasts"].as_str().unwrap().trim_end_matches("ms").parse::<f64>().unwrap() / 1e3;
+        let sent: f64 =
+            steps.as_array().unwrap().iter().map(|step| step["level"].as_f64().unwrap() * lasts(step)).sum();
+        assert!((sent - 100.0).abs() < 0.5, "{sent} requests");
+        steps.as_array().unwrap().iter().map(lasts).sum::<f64>()
+    };
+    assert!((seconds("linear") - 18.8).abs() < 0.1);
+    assert!((seconds("exponential") - 34.0).abs() < 0.1);
+    let world = World::new();
+    world.file("manifests/ramp.yaml", &world.good(&["import", "--", &line("exponential")]).stdout);
+    world.good(&["check", "ramp"]);
+}
+
+#[test]
 fn searches_are_refused_with_what_finds_a_load_here() {
     for line in [
         "aiperf profile --model m --url localhost:8000 --search-recipe max-throughput-ttft-sla --ttft-sla-ms 200",
@@ -186,4 +234,22 @@ fn searches_are_refused_with_what_finds_a_load_here() {
     ] {
         assert!(refusal(line).contains("`bench.search`"), "{line}");
     }
+}
+
+#[test]
+fn reasons_name_what_there_is() {
+    let sglang = "python3 -m sglang.bench_serving --backend sglang-oai --dataset-name random --tokenize-prompt";
+    assert_eq!(bench(sglang).keys["request"]["interface"], "token_ids");
+    let trtllm = "python -m tensorrt_llm.serve.scripts.benchmark_serving --model m --backend openai --dataset-name random --tokenize-on-client";
+    assert_eq!(bench(trtllm).keys["request"]["interface"], "token_ids");
+    let burstiness = "aiperf profile --model m --request-rate 5 --vllm-burstiness 0.5 --osl 4 --request-count 9";
+    assert!(why(burstiness, "--vllm-burstiness").contains("--arrival-pattern gamma"));
+    let trace = "aiperf profile --model m --input-file t.jsonl --custom-dataset-type mooncake_trace --force-min-tokens --synthesis-max-isl 4096";
+    assert!(why(trace, "--force-min-tokens").contains("ignore_eos"));
+    assert!(why(trace, "--synthesis-max-isl").contains("data.max_input_tokens"));
+    let custom = "python -m tensorrt_llm.serve.scripts.benchmark_serving --model m --dataset-name trtllm_custom --dataset-path d.jsonl";
+    assert!(refusal(custom).contains("save its prompts as JSON lines"));
+    assert!(refusal("mlcr run-mlperf,inference --model=llama2-70b-99").contains("regatta run WORKLOAD"));
+    let file = "python3 ../../python/sglang/bench_serving.py --backend trt --dataset-name random --num-prompt 300 --request-rate 1 --random-input 4096 --random-output 1024 --random-range-ratio 0.125 --model meta-llama/Meta-Llama-3-8B-Instruct";
+    assert_eq!(bench(file).keys["input_tokens"], json!({"uniform": {"min": 512, "max": 4096}}));
 }

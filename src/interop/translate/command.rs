@@ -243,9 +243,14 @@ fn alone(path: &str, name: &str, env: &Env, arguments: &[String]) -> Result<Tran
             genai_perf::command_line::Subcommand::Profile,
             strip(arguments, "profile"),
         ),
-        ("benchmark_serving.py" | "tensorrt_llm.serve.scripts.benchmark_serving", _) => {
-            vllm::command_line::benchmark_serving(env, arguments)
-        }
+        (
+            "benchmark_serving.py"
+            | "tensorrt_llm.serve.scripts.benchmark_serving"
+            | "atom.benchmarks.benchmark_serving",
+            _,
+        ) => vllm::command_line::benchmark_serving(path, env, arguments),
+        // SGLang's file, by its path.
+        ("bench_serving.py", _) => sglang::command_line::module("sglang.bench_serving", env, arguments),
         (module, _) if module.starts_with("sglang.") => sglang::command_line::module(module, env, arguments),
         ("guidellm", _) => guidellm::command_line::translate(arguments),
         ("perf_analyzer", _) => perf_analyzer::command_line::translate(arguments),
