@@ -100,6 +100,22 @@ fn a_warm_up_of_aiperf_is_requests_or_a_time() {
 }
 
 #[test]
+fn users_of_a_latency_test_of_trtllm_bench_are_kept() {
+    let users = |line: &str| match import(line).kind {
+        TranslationKind::Manifest(manifest) => {
+            let bench = &manifest["stages"]["run_harness"]["bench"];
+            let server = manifest["stages"]["server"]["serve"]["trtllm_serve"].to_string();
+            (bench["scenario"].clone(), bench["concurrency"].clone(), server.contains("max_batch_size"))
+        }
+        other => panic!("{line}: {other:?}"),
+    };
+    let line = "trtllm-bench --model m latency --engine_dir /e --dataset d.json --concurrency 16";
+    assert_eq!(users(line), (json!("concurrency"), json!(16), true));
+    assert_eq!(users(&line.replace("--concurrency 16", "")), (json!("concurrency"), json!(1), false));
+    assert_eq!(users(&line.replace("16", "0")), (json!("offline"), Value::Null, true));
+}
+
+#[test]
 fn a_list_where_one_number_is_read_is_an_error() {
     for (line, name) in [
         ("aiperf profile --model m --concurrency 8 --num-conversations 50,100 --conversation-turn-mean 1,3", "50,100"),
