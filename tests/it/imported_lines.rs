@@ -269,3 +269,31 @@ fn reasons_name_what_there_is() {
     let file = "python3 ../../python/sglang/bench_serving.py --backend trt --dataset-name random --num-prompt 300 --request-rate 1 --random-input 4096 --random-output 1024 --random-range-ratio 0.125 --model meta-llama/Meta-Llama-3-8B-Instruct";
     assert_eq!(bench(file).keys["input_tokens"], json!({"uniform": {"min": 512, "max": 4096}}));
 }
+
+#[test]
+fn ranks_of_one_mpirun_are_one_server_of_as_many_ranks() {
+    let server = |line: &str| match import(line).kind {
+        TranslationKind::Manifest(manifest) => manifest["stages"]["triton"].clone(),
+        other => panic!("{line}: {other:?}"),
+    };
+    let first = "mpirun --allow-run-as-root -n 1 /opt/tritonserver/bin/tritonserver --model-repository=/models --grpc-port=8001 --http-port=8000 --metrics-port=8002 --disable-auto-complete-config --backend-config=python,shm-region-prefix-name=prefix0_ :";
+    let second = "-n 1 /opt/tritonserver/bin/tritonserver --model-repository=/models --model-control-mode=explicit --load-model=tensorrt_llm --grpc-port=8001 --http-port=8000 --metrics-port=8002 --allow-http false --allow-grpc false --allow-metrics false --disable-auto-complete-config --backend-config=python,shm-region-prefix-name=prefix1_ :";
+    let two = server(&format!("{first} {second}"));
+    assert_eq!(two["gpus"], 2);
+    assert_eq!(
+        two["serve"]["triton"],
+        json!({
+            "repository": "/models", "mode": "leader", "world_size": 2, "grpc_port": 8001, "http_port": 8000, "metrics_port": 8002,
+            "tensorrt_llm_model_name": ["tensorrt_llm"]
+        })
+    );
+    let one = server(first);
+    let words = one["serve"]["triton"]["words"].as_array().expect("one process").clone();
+    assert_eq!((words.len(), words.contains(&json!(":"))), (7, false));
+    let mixed = refusal(&format!("{first} -n 1 ./worker"));
+    assert!(mixed.contains("`tritonserver` and `worker`"), "{mixed}");
+    let world = World::new();
+    let printed = world.good(&["import", "--", &format!("{first} {second}")]).stdout;
+    world.file("manifests/ranks.yaml", &printed);
+    world.good(&["check", "ranks"]);
+}

@@ -151,7 +151,7 @@ pub(super) fn translate(words: &[String], surroundings: &Surroundings) -> Result
         ("prepare_dataset.py", _) => {
             prepare_dataset::translate(&surroundings.path(path), arguments, surroundings.written_to.as_deref())?
         }
-        ("tritonserver", _) => tritonserver::translate(path, env, arguments)?,
+        ("tritonserver", _) => tritonserver::translate(path, env, &around, arguments)?,
         ("trtllm-serve", _) if need_own_line(&around) => trtllm_serve::as_written(env, arguments)?,
         ("trtllm-serve", _) => trtllm_serve::translate(env, arguments)?,
         ("vllm", Some("serve")) => vllm::command_line::translate(env, arguments, &inner)?,
