@@ -48,6 +48,17 @@ enum SentLoad {
     Users { users: usize, count: f64, seconds: f64 },
 }
 
+impl SentLoad {
+    /// The same load of this many requests.
+    fn with_requests(self, count: f64) -> Self {
+        match self {
+            Self::AtOnce { .. } => Self::AtOnce { count },
+            Self::Arrivals { rate, .. } => Self::Arrivals { count, rate },
+            Self::Users { users, .. } => Self::Users { users, count, seconds: 0.0 },
+        }
+    }
+}
+
 /// Of one measurement.
 #[derive(Clone, Copy, Debug, Default)]
 struct EstimatedTime {
@@ -174,8 +185,8 @@ impl<'a> PlanEstimates<'a> {
         }
         let (mut found, is_sampled) = servers.time(load, &workload)?;
         if bench.warmup > 0 {
-            let alone = sim::with_users(&servers.limits, 1, &workload, 1, 1).ok()?;
-            found.seconds += f64::from(bench.warmup) * alone.seconds / servers.speed;
+            let (warm_up, _) = servers.time(load.with_requests(f64::from(bench.warmup)), &workload)?;
+            found.seconds += warm_up.seconds;
         }
         found.seconds += warmup;
         if is_sampled {

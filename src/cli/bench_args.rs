@@ -107,7 +107,7 @@ pub(crate) struct BenchArgs {
     /// compare` needs it for a judgement.
     #[arg(help_heading = LOAD, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeat: u32,
-    /// Requests before the measured ones.
+    /// Requests before the measured ones, which come as those do: as many at once, or at the same rate.
     #[arg(help_heading = LOAD, long, visible_alias = "warmup-request-count", value_name = "N", default_value_t = 1)]
     pub warmup: u32,
 

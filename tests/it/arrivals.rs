@@ -297,6 +297,27 @@ fn every_server_is_warmed_up() {
     assert_eq!(servers.each_ref().map(warm_ups), [3, 2]);
 }
 
+/// The warm-ups that come to each of two servers which answer none of them.
+fn unanswered_warm_ups(scenario: LoadPattern, warmup: u32) -> [usize; 2] {
+    let silent = || Scripted::start(true, None, Arc::new(|_| Act::Hang { after: 0 }));
+    let servers = [silent(), silent()];
+    let endpoints = servers.iter().map(|server| server.address.to_string().parse().unwrap()).collect();
+    let stall_timeout = Duration::from_millis(400);
+    let spec = BenchSpec { endpoints, warmup, stall_timeout, ..spec(servers[0].address, scenario, 12) };
+    let failed = wait_for(run(&spec, &Stop::new(), |_| {})).unwrap_err().to_string();
+    assert!(failed.contains("warm"), "{failed}");
+    servers.each_ref().map(|server| server.prompts.lock().unwrap().len())
+}
+
+#[test]
+fn warm_ups_come_as_the_measured_requests_do() {
+    assert_eq!(unanswered_warm_ups(users(6.0), 20), [3, 3]);
+    assert_eq!(unanswered_warm_ups(LoadPattern::Offline, 8), [4, 4]);
+    let at_rate = |rate: f64| LoadPattern::Server { rate: rate.into() };
+    assert_eq!(unanswered_warm_ups(at_rate(1000.0), 20), [10, 10]);
+    assert_eq!(unanswered_warm_ups(at_rate(0.5), 20), [1, 0]);
+}
+
 #[test]
 fn input_tokens_are_those_that_were_sent_where_answers_are_part_of_the_prompt() {
     // Two tokens of four: the next prompt has as many of them as came.

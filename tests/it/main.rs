@@ -83,6 +83,7 @@ mod stage_containers;
 mod tritonserver;
 
 mod frozen_server;
+mod imported_lines;
 mod imported_sweeps;
 mod incomplete_outputs;
 mod injected_faults;

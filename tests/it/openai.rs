@@ -152,7 +152,7 @@ fn prompts_may_go_as_token_ids_and_bodies_have_what_was_asked_for() {
 #[test]
 fn connections_are_kept_and_used_again() {
     let server = Scripted::start(|_| vec![Do::Send(good())]);
-    let one_after_the_other = BenchSpec { warmup: 20, ..chat(&server, 1) };
+    let one_after_the_other = one_user(BenchSpec { warmup: 20, ..chat(&server, 1) });
     let measured = measure(&one_after_the_other);
     all_ok(&measured);
     assert_eq!((measured.result.connections.count, measured.result.connections.reconnects), (1, 0));

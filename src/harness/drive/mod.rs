@@ -10,5 +10,6 @@ pub(super) mod external_driver;
 pub(super) mod in_flight;
 pub(super) mod pacer;
 pub(super) mod request_attempt;
+mod warm_up;
 pub(super) mod worker;
 mod worker_share;

@@ -11,12 +11,10 @@ use tokio::sync::Notify;
 
 use super::dispatcher::{DispatchCounts, Dispatcher};
 use super::pacer::{Alarms, Pacer};
-use super::request_attempt::{RequestAttempt, RequestProgress};
 use super::worker_share::WorkerShare;
 use crate::files::read_text;
 use crate::harness::measure::collector::Collector;
 use crate::harness::measure::worker_output::WorkerOutput;
-use crate::harness::record::RequestEnd;
 use crate::harness::schedule::data::PreviousAnswers;
 use crate::harness::transport::connection::Connection;
 use crate::harness::transport::http::ConnectionPool;
@@ -113,54 +111,6 @@ impl WorkerShare {
             _ => 0,
         };
         due.min(self.spec.pace.max_in_flight.map_or(usize::MAX, |most| (most as usize).div_ceil(self.workers)))
-    }
-
-    /// The servers in turn; each worker has its own of them.
-    async fn warm_up(&self, connections: &[Rc<Connection>], encoder: &RequestEncoder) -> Result<(), HarnessError> {
-        let until = self.spec.pace.warmup_for.map(|time| std::time::Instant::now() + time);
-        let is_wanted =
-            |number| number < self.spec.warmup || until.is_some_and(|until| std::time::Instant::now() < until);
-        let warmed = self.warmed_endpoints();
-        if warmed.is_empty() {
-            return Ok(());
-        }
-        let endpoints = self.spec.endpoints.len();
-        for number in (0..).take_while(|number| is_wanted(*number)) {
-            let (round, endpoint) = (number as usize / endpoints, number as usize % endpoints);
-            if !warmed.contains(&endpoint) {
-                continue;
-            }
-            let own: Vec<_> =
-                connections.iter().filter(|connection| connection.endpoint as usize == endpoint).collect();
-            let Some(connection) = own.get(round % own.len().max(1)) else { continue };
-            let planned = &[self.schedule.warmup(u64::from(number))];
-            let index = self.schedule.requests.len() as u64 + u64::from(number);
-            let answer = RequestAttempt {
-                connection,
-                encoder,
-                frame: encoder.message(&self.schedule, index, planned, &PreviousAnswers::default())?.frame,
-                id: index,
-                planned,
-                collector: None,
-                clock: self.clock,
-                stall: self.spec.stall_timeout,
-                limits: self.spec.response_bounds(),
-                deadline: None,
-                t_issue: self.clock.now(),
-                t_attempt: self.clock.now(),
-                is_refused: false,
-            }
-            .perform(&self.stop, &mut [RequestProgress::default()])
-            .await;
-            match answer.ended.into_iter().next() {
-                Some(RequestEnd::Ok | RequestEnd::CancelledEarly) | None => {}
-                Some(RequestEnd::Cancelled) => return Err(HarnessError::Stopped),
-                Some(RequestEnd::Failed { class, why }) => {
-                    return Err(HarnessError::Warmup { number: number + 1, class, why });
-                }
-            }
-        }
-        Ok(())
     }
 }
 

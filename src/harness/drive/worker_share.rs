@@ -2,6 +2,7 @@
 
 use parking_lot::Mutex;
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -41,14 +42,22 @@ impl WorkerShare {
         (self.number..self.spec.connections()).step_by(self.workers).map(move |connection| connection % endpoints)
     }
 
-    /// The endpoints that this worker warms up: each is warmed up by the first worker that has a connection to it.
+    /// The endpoints that this worker warms up.
     pub fn warmed_endpoints(&self) -> Vec<usize> {
-        let endpoints = self.spec.endpoints.len();
-        let first_connected = |endpoint: usize| {
-            let connections = (endpoint..self.spec.connections()).step_by(endpoints);
-            connections.map(|connection| connection % self.workers).min()
-        };
-        (0..endpoints).filter(|endpoint| first_connected(*endpoint) == Some(self.number)).collect()
+        (0..self.spec.endpoints.len()).filter(|endpoint| self.warming_worker(*endpoint) == Some(self.number)).collect()
+    }
+
+    /// The workers that warm up any endpoint.
+    pub fn warming_workers(&self) -> usize {
+        let all: BTreeSet<_> =
+            (0..self.spec.endpoints.len()).filter_map(|endpoint| self.warming_worker(endpoint)).collect();
+        all.len().max(1)
+    }
+
+    /// An endpoint is warmed up by the first worker that has a connection to it.
+    fn warming_worker(&self, endpoint: usize) -> Option<usize> {
+        let connections = (endpoint..self.spec.connections()).step_by(self.spec.endpoints.len());
+        connections.map(|connection| connection % self.workers).min()
     }
 
     /// This worker's sessions in the order of their times: the index of the first request, and the requests.

@@ -2,8 +2,10 @@
 
 use serde_json::json;
 
+use super::input_file::{FirstLine, InputFile};
 use super::option_table::{TABLE, left};
-use crate::interop::command_line::conversations::{ConversationOptions, length_pairs};
+use super::warm_up;
+use crate::interop::command_line::conversations::{ConversationOptions, length_pairs, rate_of_conversations};
 use crate::interop::command_line::json_number::number;
 use crate::interop::command_line::load::{
     CHAT, COMPLETIONS, SHAREGPT_FILE, TranslatedLoad, api_key, burstiness, duration_beside_requests, extra, goodput,
@@ -15,6 +17,9 @@ use crate::interop::command_line::translation_error::TranslationError;
 
 const TOOL: &str = "aiperf profile";
 
+/// How many prompts are made for a benchmark that ends after a time.
+const PROMPTS_OF_A_DURATION: u32 = 100;
+
 /// Its options for conversations.
 const CONVERSATIONS: ConversationOptions = ConversationOptions {
     count: "--conversation-num",
@@ -25,7 +30,10 @@ const CONVERSATIONS: ConversationOptions = ConversationOptions {
     delay_ratio: "--conversation-turn-delay-ratio",
 };
 
-pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, TranslationError> {
+pub(in crate::interop) fn translate(
+    words: &[String],
+    first_line: FirstLine<'_>,
+) -> Result<Translation, TranslationError> {
     let mut builder = TranslationBuilder::default();
     let line = read(TOOL, TABLE, words, &mut builder);
     for word in line.plain.iter().chain(&line.behind) {
@@ -74,6 +82,22 @@ pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, Tra
             ),
         );
     }
+    if let Some(given) = line.given.iter().find(|given| searches(given.name)) {
+        return TranslationBuilder::nothing(
+            TOOL,
+            format!(
+                "`{TOOL} {}` has no meaning here: it searches for a load within limits; that is `bench.search`, which finds the highest rate within `limits`, and `regatta bench --sweep` for all levels up to saturation",
+                given.as_written()
+            ),
+        );
+    }
+    let file = match InputFile::of(&line, first_line, &mut builder) {
+        Ok(file) => file,
+        Err(why) => return TranslationBuilder::nothing(TOOL, why),
+    };
+    if let Some(file) = file {
+        file.put(&line, &mut load);
+    }
     for given in &line.given {
         if !levels(given, &mut load, &mut builder) && !length(&mut load, given) {
             option(given, &line, &mut load, &mut builder);
@@ -84,8 +108,7 @@ pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, Tra
         needs_tokenizer(model, &mut load, &mut builder);
     }
     // It sends a trace at its time stamps, whatever level is given.
-    let is_trace = line.value("--custom-dataset-type") == Some("mooncake_trace") || line.has("--fixed-schedule");
-    if is_trace && line.has("--input-file") && !line.has("--no-fixed-schedule") {
+    if file == Some(InputFile::Trace) {
         let levels = ["--concurrency", "--request-rate"];
         for given in line.given.iter().filter(|given| levels.contains(&given.name)) {
             builder.note(format!("{}: arrivals are those of the trace, as AIPerf sends one whose lines have a `timestamp`; without time stamps it sends them at that level: then write `data: {{ jsonl: FILE }}` and the level", given.as_written()));
@@ -94,7 +117,9 @@ pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, Tra
         load.keys.shift_remove("max_in_flight");
     }
     CONVERSATIONS.put(&line, &mut load, &mut builder);
-    defaults(&line, &mut load, &mut builder);
+    rate_of_conversations("--request-rate", &mut load, &mut builder);
+    warm_up::put(&line, &mut load, &mut builder);
+    defaults(&line, file, &mut load, &mut builder);
     builder.finish(TOOL, load.means())
 }
 
@@ -109,6 +134,11 @@ fn user_centric(rate: &str, users: Option<&str>) -> String {
     format!(
         "`{TOOL} --user-centric-rate {rate}` has no meaning here: there the turns of a user begin {gap} apart, here a user pauses from the end of an answer on; `--concurrency {users}` with `think_time: {{ fixed: … }}`, of {gap} less the time of an answer, is near it"
     )
+}
+
+/// Options that make the line a search for a load; limits alone do not.
+fn searches(name: &str) -> bool {
+    name.starts_with("--search-") || name.starts_with("--optuna-")
 }
 
 fn number_text(value: f64) -> String {
@@ -158,9 +188,8 @@ fn option(given: &GivenOption, line: &ParsedLine, load: &mut TranslatedLoad, bui
         name if name.starts_with("--conversation-") => {}
         "--seq-dist" => length_pairs(&given.as_written(), value, load, builder),
         "--num-profile-runs" => load.put("--repeat", value),
-        "--warmup-duration" => {
-            load.keys.insert("warmup_time".to_owned(), json!(format!("{value}s")));
-        }
+        // Read together, above.
+        "--warmup-duration" | "--warmup-request-count" | "--num-warmup-sessions" => {}
         "--shared-system-prompt-length" => match value.parse::<u32>() {
             Ok(tokens) if tokens > 0 => {
                 load.keys.insert("prefixes".to_owned(), json!({"count": 1, "tokens": tokens}));
@@ -168,7 +197,10 @@ fn option(given: &GivenOption, line: &ParsedLine, load: &mut TranslatedLoad, bui
             _ => builder.push_error(format!("`{}`: a whole number from 1 on", given.as_written())),
         },
         "--random-range-ratio" => around(given, line, load, builder),
-        "--warmup-request-count" => load.put("--warmup", value),
+        "--benchmark-duration" if value.contains(',') => builder.push_error(format!(
+            "`{}`: one number is read; a list is a line, and a measurement, for each of its values",
+            given.as_written()
+        )),
         "--benchmark-duration" => load.put("--duration", format!("{value}s")),
         "--request-timeout-seconds" => {
             load.put_request_key("deadline", json!(format!("{value}s")));
@@ -192,20 +224,10 @@ fn option(given: &GivenOption, line: &ParsedLine, load: &mut TranslatedLoad, bui
             builder.note(format!("nothing is downloaded: put {SHAREGPT_FILE} there, or name it in `data.sharegpt`"));
         }
         "--batch-size-text" if value == "1" => {}
-        "--input-file" => {
-            load.put("--data", value);
-            match line.value("--custom-dataset-type") {
-                None | Some("single_turn") => load.put("--data-kind", "jsonl"),
-                Some("mooncake_trace") => load.put("--data-kind", "mooncake"),
-                Some(other) => {
-                    builder.push_untranslated(
-                        format!("--custom-dataset-type {other}"),
-                        "read are single_turn and mooncake_trace",
-                    );
-                }
-            }
-        }
-        "--custom-dataset-type" | "--fixed-schedule" | "--fixed-schedule-auto-offset" if line.has("--input-file") => {}
+        "--input-file" => {}
+        "--custom-dataset-type" | "--fixed-schedule" | "--fixed-schedule-auto-offset" | "--no-fixed-schedule"
+            if line.has("--input-file") => {}
+        "--allow-dataset-wrap" | "--no-allow-dataset-wrap" if line.has("--input-file") => {}
         name => builder.push_untranslated(given.as_written(), left(name)),
     }
 }
@@ -260,12 +282,9 @@ fn pool(given: &GivenOption, line: &ParsedLine, load: &mut TranslatedLoad) {
     }
 }
 
-fn defaults(line: &ParsedLine, load: &mut TranslatedLoad, builder: &mut TranslationBuilder) {
+fn defaults(line: &ParsedLine, file: Option<InputFile>, load: &mut TranslatedLoad, builder: &mut TranslationBuilder) {
     if !load.has("--concurrency") && !load.has("--rate") && !load.has("--trace") {
         load.put("--concurrency", "1");
-    }
-    if !line.has("--warmup-request-count") {
-        load.put("--warmup", if line.has("--warmup-duration") { "1" } else { "0" });
     }
     if !load.has("--requests") && !load.has("--duration") && !load.has("--data") {
         let users = load.highest("--concurrency").or_else(|| line.value("--concurrency")?.parse().ok()).unwrap_or(1.0);
@@ -279,10 +298,17 @@ fn defaults(line: &ParsedLine, load: &mut TranslatedLoad, builder: &mut Translat
     {
         duration_beside_requests(format!("--benchmark-duration {}", duration.trim_end_matches('s')), builder);
     }
-    if !load.has("--output-tokens") && load.get("--data-kind") == Some("mooncake") {
-        builder.note("of a line without `output_length` the model decides the length there; here it needs `output_tokens`, which is then that of all lines");
+    // `_resolve_entries` in aiperf/config/flags/_converter_dataset.py: as many prompts as requests, where their number is given.
+    if !load.has("--requests")
+        && ["distinct_prompts", "sessions"].iter().all(|key| !load.keys.contains_key(*key))
+        && !load.has("--data")
+    {
+        load.keys.insert("distinct_prompts".to_owned(), json!(PROMPTS_OF_A_DURATION));
     }
-    if !load.has("--output-tokens") && load.get("--data-kind").is_none_or(|kind| kind == "jsonl") {
+    let has_lengths = matches!(file, Some(InputFile::Lengths | InputFile::Trace));
+    if !load.has("--output-tokens") && has_lengths {
+        builder.note("of a line without `output_length` the model decides the length there; here it needs `output_tokens`, which is then that of all lines");
+    } else if !load.has("--output-tokens") && load.get("--data-kind").is_none_or(|kind| kind == "jsonl") {
         if load.has("--data") {
             load.put("--output-tokens", "128");
         }

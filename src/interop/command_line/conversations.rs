@@ -20,8 +20,10 @@ pub(in crate::interop) struct ConversationOptions {
 impl ConversationOptions {
     /// Whether a line has conversations: a number of them, or more than one turn.
     fn are_in(&self, line: &ParsedLine) -> bool {
-        let is_above =
-            |name: &str, least: f64| line.value(name).and_then(|n| n.parse().ok()).is_some_and(|n: f64| n > least);
+        // A text that is no number is an error of `put`.
+        let is_above = |name: &str, least: f64| {
+            line.value(name).is_some_and(|n| n.parse().is_ok_and(|n: f64| n > least) || n.parse::<f64>().is_err())
+        };
         is_above(self.count, 0.0) || is_above(self.turns_mean, 1.0)
     }
 
@@ -33,7 +35,10 @@ impl ConversationOptions {
         let mut value = |name: &str, usual: f64| match line.value(name).map(str::parse::<f64>) {
             Some(Ok(number)) if number.is_finite() && number >= 0.0 => number,
             Some(_) => {
-                builder.push_error(format!("`{name}` is a number of at least 0"));
+                let given = line.value(name).unwrap_or_default();
+                builder.push_error(format!(
+                    "`{name} {given}`: one number of at least 0 is read; a list is a line, and a measurement, for each of its values"
+                ));
                 usual
             }
             None => usual,
@@ -82,6 +87,25 @@ impl ConversationOptions {
         builder.note(format!("{} {}: pauses are evenly spread, not normally", self.delay_stddev, number(stddev)));
         json!({"uniform": {"min": ms(mean - half), "max": ms(mean + half)}})
     }
+}
+
+/// A rate of requests, where a conversation has several: there each arrival is a turn. A rate is one of conversations here, so it
+/// is as many times lower as they have turns.
+pub(in crate::interop) fn rate_of_conversations(
+    written: &str,
+    load: &mut TranslatedLoad,
+    builder: &mut TranslationBuilder,
+) {
+    let turns = load.keys.get("sessions").and_then(|sessions| sessions.get("turns"));
+    let mean = turns.and_then(|turns| turns.get("fixed").or(turns.pointer("/normal/mean"))?.as_f64());
+    let Some(mean) = mean.filter(|mean| *mean > 1.0 && load.has("--rate")) else { return };
+    if !load.divide_rate(mean) {
+        return builder.push_error(format!(
+            "`{written}` has no value in the text: it is a rate of requests, and of conversations it is {} times lower",
+            number(mean)
+        ));
+    }
+    builder.note(format!("{written}: there every arrival of the rate is a turn, the next one of a conversation or the first one of another; here conversations begin at that rate divided by their {} turns, so the mean rate of requests is the same, but a later turn is sent when the answer before it has come", number(mean)));
 }
 
 /// One pair of lengths and how often it comes.

@@ -126,6 +126,19 @@ impl TranslatedLoad {
         }
     }
 
+    /// Divides its rate, and every rate of its sweep. False: its rate has no value yet.
+    pub fn divide_rate(&mut self, by: f64) -> bool {
+        let divided = |rate: f64| number((rate / by * 1e6).round() / 1e6);
+        if let Some(rate) = self.get("--rate") {
+            let Ok(rate) = rate.parse::<f64>() else { return false };
+            self.put("--rate", divided(rate).to_string());
+        }
+        if let Some(sweep) = self.sweep.as_mut().filter(|sweep| sweep.option == Some("--rate")) {
+            sweep.values = sweep.values.iter().filter_map(Value::as_f64).map(divided).collect();
+        }
+        true
+    }
+
     /// A length from `min` to `max`, both included. The line, which has no option for that, is given the mean.
     pub fn length_between(&mut self, key: &'static str, min: u32, max: u32) {
         let option = if key == "input_tokens" { "--input-tokens" } else { "--output-tokens" };
@@ -169,6 +182,11 @@ impl TranslatedLoad {
     /// Conversations as the data have them, each turn with the answers that came before it in front.
     pub fn sessions_of_data(&mut self) {
         self.keys.insert("sessions".to_owned(), json!({"turns": "given", "history": "answers"}));
+    }
+
+    /// Whether a sweep changes this key.
+    pub fn sweeps(&self, key: &str) -> bool {
+        self.sweep.as_ref().is_some_and(|sweep| sweep.key == key)
     }
 
     pub fn is_swept(&self) -> bool {

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::interop::command_line::conversations::{ConversationOptions, length_pairs};
+use crate::interop::command_line::conversations::{ConversationOptions, length_pairs, rate_of_conversations};
 use crate::interop::command_line::load::{
     CHAT, COMPLETIONS, TranslatedLoad, extra, goodput, header, length, overlapping_address, range, whole,
 };
@@ -97,6 +97,7 @@ pub(in crate::interop) fn translate(
         sweep(&line, &mut load, &mut builder);
     }
     CONVERSATIONS.put(&line, &mut load, &mut builder);
+    rate_of_conversations("--request-rate", &mut load, &mut builder);
     defaults(&line, &mut load, &mut builder);
     perf_analyzer::translate_passthrough(&line.behind, &mut load, &mut builder);
     if load.has("--rate") && !load.has("--arrivals") {
@@ -243,6 +244,8 @@ fn data(given: &GivenOption, line: &ParsedLine, load: &mut TranslatedLoad, build
         load.put_data_key("delay", json!("after_answer"));
         if line.has("--session-concurrency") {
             load.sessions_of_data();
+        } else if line.has("--request-count") || line.has("--measurement-interval") {
+            load.put_data_key("repeat", json!(true));
         }
         if line.has("--session-delay-ratio") {
             builder.push_untranslated(
@@ -257,6 +260,10 @@ fn data(given: &GivenOption, line: &ParsedLine, load: &mut TranslatedLoad, build
         );
     } else if std::path::Path::new(file).extension().is_some_and(|suffix| suffix == "jsonl") {
         load.put("--data", file);
+        // It begins again at their end.
+        if line.has("--request-count") || line.has("--measurement-interval") {
+            load.put_data_key("repeat", json!(true));
+        }
         if line.has("--synthetic-input-tokens-mean") {
             builder.note("with data, --isl is the length that prompts are cut or filled to");
         }
@@ -302,6 +309,21 @@ fn powers(text: &str) -> Option<Vec<serde_json::Value>> {
     (!all.is_empty()).then_some(all)
 }
 
+/// Prompts that it makes where the line does not say how many: `NUM_DATASET_ENTRIES` in genai_perf/config/input/config_defaults.py of
+/// 0.0.16.
+const DATASET_ENTRIES: u64 = 100;
+
+/// More requests than prompts have the same prompts again.
+fn distinct_prompts(load: &mut TranslatedLoad, builder: &mut TranslationBuilder) {
+    let requests = load.get("--requests").map(|count| count.parse::<u64>().unwrap_or(u64::MAX));
+    let is_set = load.has("--data") || ["distinct_prompts", "sessions"].iter().any(|key| load.keys.contains_key(*key));
+    if is_set || load.sweeps("distinct_prompts") || requests.is_some_and(|requests| requests <= DATASET_ENTRIES) {
+        return;
+    }
+    load.keys.insert("distinct_prompts".to_owned(), json!(DATASET_ENTRIES));
+    builder.note(format!("its {DATASET_ENTRIES} prompts are sent again and again, which a prefix cache reuses; --num-dataset-entries has another number of them, and without `distinct_prompts` each request has its own"));
+}
+
 /// Adds options where an absent one means another thing here.
 fn defaults(line: &ParsedLine, load: &mut TranslatedLoad, builder: &mut TranslationBuilder) {
     if !load.has("--concurrency") && !load.has("--rate") {
@@ -317,6 +339,7 @@ fn defaults(line: &ParsedLine, load: &mut TranslatedLoad, builder: &mut Translat
         load.put("--requests", requests.to_string());
         builder.note(if load.is_swept() { format!("neither a number of requests nor a duration is given: {requests} requests at each level; there 10, or twice the users of the level") } else { format!("neither a number of requests nor a duration is given: {requests} requests, as GenAI-Perf has it") });
     }
+    distinct_prompts(load, builder);
     // Lines of conversations may have lengths of their own.
     let is_of_conversations = line.value("--input-file").is_some_and(|file| file.starts_with("payload:"));
     if !load.has("--output-tokens") && !is_of_conversations {

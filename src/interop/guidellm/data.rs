@@ -45,6 +45,11 @@ pub(super) fn pairs(text: &str) -> Map<String, Value> {
     all
 }
 
+/// A number, which may stand in quotes.
+pub(super) fn numeric(value: &Value) -> Option<f64> {
+    value.as_f64().or_else(|| value.as_str()?.trim().parse().ok()).filter(|number: &f64| number.is_finite())
+}
+
 impl GuideLlmData {
     /// Of a text without a kind.
     pub fn read(text: &str) -> Self {
@@ -106,7 +111,7 @@ impl GuideLlmData {
             Self::JsonLines(path) => {
                 load.put("--data", path);
                 load.put("--data-kind", "jsonl");
-                builder.note("of each line its `prompt` or `text` is read, and `output_length`; there a line with an output length is requested with ignore_eos, too: that is --ignore-eos");
+                builder.note("of each line its `prompt` or `text` is read, and `output_length`; there a line with an output length is requested with ignore_eos, too: that is --ignore-eos. A line without one needs `output_tokens`, which is then that of all lines: there the model decides its length");
                 Ok(None)
             }
             Self::Mooncake(all) => {

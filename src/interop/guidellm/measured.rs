@@ -3,7 +3,9 @@
 use serde_json::{Value, json};
 
 use super::data::GuideLlmData;
+use super::warm_up::WarmUp;
 use crate::diag::nearest;
+use crate::interop::command_line::conversations::rate_of_conversations;
 use crate::interop::command_line::json_number::number;
 use crate::interop::command_line::load::{
     CHAT, COMPLETIONS, TranslatedLoad, address, api_key, duration_beside_requests, extra,
@@ -45,8 +47,7 @@ pub(super) struct GuideLlmRun {
     pub samples: Option<u64>,
     pub tokenizer: Option<String>,
     pub seed: Option<String>,
-    /// A share of the run below 1, from there on requests or seconds.
-    pub warmup: Option<f64>,
+    pub warmup: Option<WarmUp>,
     /// By how much the times between the requests of a trace are longer.
     pub time_scale: Option<f64>,
     /// Rates of a sweep have the arrivals of a Poisson process.
@@ -72,8 +73,11 @@ impl GuideLlmRun {
         };
         // They stand in place of what the data set brings with it.
         self.fields.iter().for_each(|field| extra(&mut load, &mut builder, field, true));
-        self.end(samples, &mut load, &mut builder);
-        self.warm_up(&mut load, &mut builder);
+        let requests = self.end(samples, &mut load, &mut builder);
+        load.put("--warmup", "0");
+        if let Some(warm_up) = &self.warmup {
+            warm_up.put(requests, self.seconds, &mut load, &mut builder);
+        }
         load.put("--seed", self.seed.as_deref().unwrap_or("42"));
         let kind = self.load(load, &mut builder);
         builder.finish(TOOL, kind)
@@ -132,55 +136,35 @@ impl GuideLlmRun {
         Ok(())
     }
 
-    /// When it ends.
-    fn end(&self, samples: Option<u64>, load: &mut TranslatedLoad, builder: &mut TranslationBuilder) {
-        match (self.requests.or(samples), self.seconds) {
-            (Some(requests), Some(seconds)) => {
-                load.put("--requests", requests.to_string());
-                duration_beside_requests(format!("{seconds} seconds"), builder);
-            }
-            (Some(requests), None) => load.put("--requests", requests.to_string()),
+    /// When it ends. Returns the number of requests, where there is one.
+    fn end(&self, samples: Option<u64>, load: &mut TranslatedLoad, builder: &mut TranslationBuilder) -> Option<f64> {
+        // It ends with the records that it has loaded, too.
+        let mut requests = self.requests.into_iter().chain(samples).min();
+        match (requests, self.seconds) {
+            (Some(_), Some(seconds)) => duration_beside_requests(format!("{seconds} seconds"), builder),
+            (Some(_), None) => {}
             (None, Some(seconds)) => load.put("--duration", format!("{seconds}s")),
             (None, None) if load.has("--data") => {}
             (None, None) => {
-                load.put("--requests", "1000");
+                requests = Some(1000);
                 builder.note("neither a number of requests nor a duration is given: there it goes on until it is stopped, here it is 1000 requests");
             }
         }
-        if self.replays() {
-            // A trace is sent once, from its beginning.
-            if let Some(first) = load.remove("--requests").and_then(|count| count.parse::<u64>().ok()) {
-                load.put_data_key("first", json!(first));
+        match requests {
+            // The data are sent once, from their beginning.
+            Some(requests) if load.has("--data") => load.put_data_key("first", json!(requests)),
+            Some(requests) => load.put("--requests", requests.to_string()),
+            None if load.has("--data") && load.has("--duration") && !self.replays() => {
+                load.put_data_key("repeat", json!(true));
+                builder.note("there the run ends with the last record of the data as well; here the data begin again until the time is over");
             }
-        } else if load.has("--data") && (load.has("--requests") || load.has("--duration")) {
-            load.put_data_key("repeat", json!(true));
+            None => {}
         }
+        requests.map(|requests| requests as f64)
     }
 
     fn replays(&self) -> bool {
         self.profile.as_deref() == Some("replay")
-    }
-
-    fn warm_up(&self, load: &mut TranslatedLoad, builder: &mut TranslationBuilder) {
-        let warmup = self.warmup.unwrap_or(0.0);
-        let requests = load.get("--requests").and_then(|count| count.parse::<f64>().ok());
-        load.put("--warmup", "0");
-        if warmup <= 0.0 {
-            return;
-        }
-        match (requests, self.seconds) {
-            (Some(requests), _) => {
-                let count = if warmup < 1.0 { (requests * warmup).ceil() } else { warmup };
-                load.put("--warmup", count.to_string());
-            }
-            (None, Some(seconds)) => {
-                let time = if warmup < 1.0 { seconds * warmup } else { warmup };
-                load.put("--warmup", "1");
-                load.keys.insert("warmup_time".to_owned(), json!(format!("{time}s")));
-            }
-            (None, None) => {}
-        }
-        builder.note("there the warm-up is a part of the run; here it is in front of it");
     }
 
     /// Its profile.
@@ -224,6 +208,7 @@ impl GuideLlmRun {
                 "the profile `{other}` searches for a load: `bench.search` finds the highest rate within `limits`; imported are synchronous, concurrent, throughput, constant, poisson, replay and sweep"
             )),
         }
+        rate_of_conversations("`rate`", &mut load, builder);
         load.means()
     }
 
@@ -232,7 +217,7 @@ impl GuideLlmRun {
         let level = self.levels.first().filter(|level| **level >= 1.0).map(|level| *level as u64);
         match self.most_in_flight.or(level) {
             Some(most) => keep_in_flight(most, load),
-            None if load.has("--requests") => load.flag("--offline"),
+            None if load.has("--requests") || load.has("--data") && !load.has("--duration") => load.flag("--offline"),
             None => {
                 keep_in_flight(MOST_IN_FLIGHT, load);
                 builder.note(format!(

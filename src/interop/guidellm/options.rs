@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::data::{GuideLlmData, pairs};
 use super::measured::GuideLlmRun;
+use super::warm_up::WarmUp;
 use crate::interop::command_line::options::{GivenOption, Opt, flag, many, one, read};
 use crate::interop::command_line::translation::{Translation, TranslationBuilder};
 use crate::interop::command_line::translation_error::TranslationError;
@@ -76,14 +77,14 @@ fn option(given: &GivenOption, run: &mut GuideLlmRun, builder: &mut TranslationB
         "--data" => run.data.push(GuideLlmData::read(value)),
         "--data-samples" => {
             if let Some(samples) = value.parse::<u64>().ok().filter(|samples| *samples > 0) {
-                run.requests.get_or_insert(samples);
+                run.samples = Some(samples);
             }
         }
         "--processor" => run.tokenizer = text(),
         "--random-seed" => run.seed = text(),
         "--max-seconds" => run.seconds = number(given, builder),
         "--max-requests" => run.requests = number(given, builder).map(|count| count as u64),
-        "--warmup" => run.warmup = number(given, builder),
+        "--warmup" => run.warmup = number(given, builder).map(WarmUp::of),
         name => {
             let why = UNTRANSLATED
                 .iter()

@@ -2,9 +2,10 @@
 
 use serde_json::{Map, Value};
 
-use super::data::{GuideLlmData, pairs};
+use super::data::{GuideLlmData, numeric, pairs};
 use super::measured::GuideLlmRun;
 use super::options::backend;
+use super::warm_up::WarmUp;
 use crate::diag::{did_you_mean, nearest};
 use crate::interop::command_line::options::{GivenOption, Opt, flag, many, one, read};
 use crate::interop::command_line::translation::{Translation, TranslationBuilder};
@@ -107,7 +108,7 @@ fn profile(fields: &Map<String, Value>, run: &mut GuideLlmRun, builder: &mut Tra
             "kind" => run.profile = value.as_str().map(str::to_owned),
             "rate" | "streams" | "sweep_size" => run.levels = numbers(value),
             "max_concurrency" => run.most_in_flight = value.as_u64(),
-            "warmup" => run.warmup = share(value),
+            "warmup" => run.warmup = WarmUp::read(value, builder),
             "time_scale" => run.time_scale = value.as_f64().filter(|scale| *scale > 0.0),
             "strategy_type" if value == "poisson" => run.sweeps_poisson = true,
             "strategy_type" if value == "constant" => run.sweeps_poisson = false,
@@ -129,11 +130,6 @@ fn profile(fields: &Map<String, Value>, run: &mut GuideLlmRun, builder: &mut Tra
     }
 }
 
-/// `0.1`, or an object with `percent` or `value`.
-fn share(value: &Value) -> Option<f64> {
-    value.as_f64().or_else(|| value.get("percent").or(value.get("value")).and_then(Value::as_f64))
-}
-
 fn constraint(
     given: &GivenOption,
     kind: &str,
@@ -142,8 +138,17 @@ fn constraint(
     builder: &mut TranslationBuilder,
 ) {
     match kind {
-        "max_duration" => run.seconds = fields.get("seconds").and_then(Value::as_f64),
-        "max_requests" => run.requests = fields.get("count").and_then(Value::as_u64),
+        "max_duration" | "max_requests" => {
+            let name = if kind == "max_duration" { "seconds" } else { "count" };
+            let Some(limit) = fields.get(name).and_then(numeric).filter(|limit| *limit > 0.0) else {
+                return builder.push_error(format!("`{}`: its `{name}` is a number above 0", given.as_written()));
+            };
+            if kind == "max_duration" {
+                run.seconds = Some(limit);
+            } else {
+                run.requests = Some(limit as u64);
+            }
+        }
         "min_requests" => builder.push_untranslated(given.as_written(), "a run has a number of requests or a duration"),
         "over_saturation" => builder.push_untranslated(
             given.as_written(),
@@ -177,7 +182,7 @@ fn overrides(given: &GivenOption, run: &mut GuideLlmRun, builder: &mut Translati
 /// One number or a list of them.
 fn numbers(value: &Value) -> Vec<f64> {
     match value {
-        Value::Array(all) => all.iter().filter_map(Value::as_f64).collect(),
-        one => one.as_f64().into_iter().collect(),
+        Value::Array(all) => all.iter().filter_map(numeric).collect(),
+        one => numeric(one).into_iter().collect(),
     }
 }

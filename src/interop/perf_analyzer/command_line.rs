@@ -35,7 +35,7 @@ const UNTRANSLATED: &[(&[&str], &str)] = &[
     (&["--measurement-mode"], "--request-count or a duration ends the run"),
     (&["--percentile"], "all percentiles are in the result"),
     (&["--max-threads", "--sync", "-a"], "every request is sent at its scheduled time, independently of others"),
-    (&["-l", "--binary-search"], "the highest rate within limits is `bench.search` with `limits`"),
+    (&["-l"], "the highest rate within limits is `bench.search` with `limits`"),
     (&["--request-period"], "a level that changes is `bench.ramp`"),
     (&["--request-intervals", "--fixed-schedule"], "arrivals at given times are `scenario: trace`, with `data.jsonl`"),
     (&["--shared-memory", "--output-shared-memory-size"], "prompts and answers go over the network, as clients' do"),
@@ -72,6 +72,14 @@ pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, Tra
             format!(
                 "the line has no meaning here: the load of `{}` is another one after each number of requests; `bench.ramp` changes it with time, and `bench -c 10,40,70` measures levels one by one",
                 given.as_written()
+            ),
+        );
+    }
+    if line.has("--binary-search") {
+        return TranslationBuilder::nothing(
+            TOOL,
+            format!(
+                "`{TOOL} --binary-search` has no meaning here: it searches for the highest load within `--latency-threshold`; that is `bench.search`, which finds the highest rate within `limits`"
             ),
         );
     }

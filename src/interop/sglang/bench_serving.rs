@@ -40,7 +40,7 @@ const UNTRANSLATED: &[(&[&str], &str)] = &[
     (&["--flush-cache"], "a server that a stage starts has an empty cache"),
     (&["--lora-name", "--lora-request-distribution", "--lora-zipf-alpha"], "one measurement drives one model; an adapter is a model of its own over OpenAI's interfaces"),
     (&["--apply-chat-template"], "prompts are sent as they are; over `openai-chat` the server applies its template"),
-    (&["--tokenize-prompt"], "prompts are text over OpenAI's interfaces; with --tokenizer PATH they have exactly their tokens"),
+    (&["--tokenize-prompt"], "it sends token ids; here `request: { interface: token_ids }` does, over OpenAI's completions"),
     (&["--return-logprob", "--top-logprobs-num", "--return-routed-experts"], "they are fields of the server's own interface: --extra NAME:VALUE, where OpenAI's has them"),
     (&["--pd-separated", "--rust-client", "--cache-report"], "it changes what is sent in nothing"),
     (&["--sharegpt-context-len"], "a prompt that the server refuses is a failed request; --max-input-len cuts them"),
@@ -222,6 +222,9 @@ fn option(given: &GivenOption, set: &str, load: &mut TranslatedLoad, builder: &m
         "--extra-request-body" => extra(load, builder, given.value(), true),
         "--header" => header(given, load, builder),
         "--tokenizer" => tokenizer(given, load, builder),
+        "--tokenize-prompt" if load.get("--protocol") == Some(COMPLETIONS.0) => {
+            load.put_request_key("interface", json!("token_ids"));
+        }
         name if TOGETHER.iter().any(|(whose, names)| (whose.is_empty() || *whose == set) && names.contains(&name)) => {}
         name if TOGETHER.iter().any(|(_, names)| names.contains(&name)) => {
             builder.push_untranslated(given.as_written(), format!("it is for another data set than `{set}`"));

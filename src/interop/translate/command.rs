@@ -1,13 +1,14 @@
 //! One command: which program it calls, and what that means here.
 
 use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
 use super::no_meaning::no_meaning;
 use super::prefix::{keep, need_own_line};
 use super::script::read_commands;
 use crate::diag::did_you_mean;
-use crate::files::read_text_up_to;
+use crate::files::{open_regular, read_text_up_to};
 use crate::interop::command_line::program::{Env, Program, program};
 use crate::interop::command_line::translation::{Translation, TranslationBuilder, TranslationKind};
 use crate::interop::command_line::translation_error::{ProblemKind, TranslationError};
@@ -89,6 +90,18 @@ impl Surroundings {
         self.written.get(name).cloned().or_else(|| small_file(Path::new(&self.path(file))))
     }
 
+    /// The first line with text of a file that the text writes, or that is there.
+    fn first_line(&self, file: &str) -> Option<String> {
+        const MOST_BYTES: u64 = 1 << 20;
+        let has_text = |line: &String| !line.trim().is_empty();
+        let name = file.strip_prefix("./").unwrap_or(file);
+        if let Some(written) = self.written.get(name) {
+            return written.lines().map(str::to_owned).find(has_text);
+        }
+        let (file, _) = open_regular(Path::new(&self.path(file))).ok()?;
+        BufReader::new(file.take(MOST_BYTES)).lines().map_while(Result::ok).find(has_text)
+    }
+
     /// Those of a command whose output goes to this file.
     pub fn with_output(&self, written_to: Option<String>) -> Self {
         Self { written_to, ..self.clone() }
@@ -138,7 +151,7 @@ pub(super) fn translate(words: &[String], surroundings: &Surroundings) -> Result
         ("prepare_dataset.py", _) => {
             prepare_dataset::translate(&surroundings.path(path), arguments, surroundings.written_to.as_deref())?
         }
-        ("tritonserver", _) => tritonserver::translate(path, env, arguments)?,
+        ("tritonserver", _) => tritonserver::translate(path, env, &around, arguments)?,
         ("trtllm-serve", _) if need_own_line(&around) => trtllm_serve::as_written(env, arguments)?,
         ("trtllm-serve", _) => trtllm_serve::translate(env, arguments)?,
         ("vllm", Some("serve")) => vllm::command_line::translate(env, arguments, &inner)?,
@@ -153,6 +166,10 @@ pub(super) fn translate(words: &[String], surroundings: &Surroundings) -> Result
         ("sglang.launch_server", _) => sglang::command_line::module(name, env, arguments)?,
         ("llama-server", _) => command_server::llama_server(path, env, arguments)?,
         ("text-generation-launcher", _) => command_server::text_generation_launcher(env, arguments)?,
+        ("aiperf", _) => {
+            let first_line = |file: &str| surroundings.first_line(file);
+            without_env(env, aiperf::command_line::translate(strip(arguments, "profile"), &first_line)?)
+        }
         ("trtllm-bench", _) => {
             trtllm_bench::command_line::translate(env, arguments, &|file| surroundings.content(file))?
         }
@@ -226,10 +243,14 @@ fn alone(path: &str, name: &str, env: &Env, arguments: &[String]) -> Result<Tran
             genai_perf::command_line::Subcommand::Profile,
             strip(arguments, "profile"),
         ),
-        ("aiperf", _) => aiperf::command_line::translate(strip(arguments, "profile")),
-        ("benchmark_serving.py" | "tensorrt_llm.serve.scripts.benchmark_serving", _) => {
-            vllm::command_line::benchmark_serving(env, arguments)
-        }
+        (
+            "benchmark_serving.py"
+            | "tensorrt_llm.serve.scripts.benchmark_serving"
+            | "atom.benchmarks.benchmark_serving",
+            _,
+        ) => vllm::command_line::benchmark_serving(path, env, arguments),
+        // SGLang's file, by its path.
+        ("bench_serving.py", _) => sglang::command_line::module("sglang.bench_serving", env, arguments),
         (module, _) if module.starts_with("sglang.") => sglang::command_line::module(module, env, arguments),
         ("guidellm", _) => guidellm::command_line::translate(arguments),
         ("perf_analyzer", _) => perf_analyzer::command_line::translate(arguments),

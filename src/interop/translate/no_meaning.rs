@@ -18,6 +18,7 @@ const PROGRAMS: &[(&[&str], &str, &str)] = &[
     (&["echo", "printf", "cat", "head", "tail", "tee", "less", "grep", "jq", "set", "alias", "ulimit", "date", "true", "which", "test", "[", "exit"], "text", "it changes nothing that is measured; a run prints its progress, and `regatta status` and `regatta logs` show more"),
     (&["benchmark_serving_structured_output.py"], "structured output", "whether answers keep to a schema is not checked; the same load is that of `vllm bench serve`, whose lines are imported"),
     (&["multi-round-qa.py"], "conversations", "users that ask one question after the other are `bench.sessions`, with `turn_delay` between the turns and `prefixes` that they share"),
+    (&["mlcr", "mlc"], "MLCommons' automation", "it builds and starts a benchmark by its tags; the same workloads are manifests: `regatta run WORKLOAD`, and lines of NVIDIA's harness, `make run_harness RUN_ARGS=…`, are imported"),
     (&["source", "."], "another script", "import that file, too: `regatta import FILE`"),
     (&["bash", "sh"], "another script", "import that file, too: `regatta import FILE`"),
     (&["tmux", "screen", "disown"], "the terminal", "a run that was cut off is continued by the same command; with `--on slurm` it needs no terminal"),

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::mpi_ranks;
 use crate::interop::command_line::options::{Opt, one, read_known};
 use crate::interop::command_line::program::Env;
 use crate::interop::command_line::translation::{Translation, TranslationBuilder, manifest};
@@ -15,8 +16,21 @@ static READ: &[Opt] = &[
     one(&["--model-repository", "--model-store"]), one(&["--grpc-port"]), one(&["--http-port"]), one(&["--metrics-port"]),
 ];
 
-/// `path` is the program as it was written.
-pub(in crate::interop) fn translate(path: &str, env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
+/// `path` is the program as it was written, `around` what stands in front of it.
+pub(in crate::interop) fn translate(
+    path: &str,
+    env: &Env,
+    around: &[Vec<String>],
+    words: &[String],
+) -> Result<Translation, TranslationError> {
+    // MPI has a colon behind each rank, and lines often one behind the last.
+    let parts: Vec<&[String]> = words.split(|word| word == ":").filter(|part| !part.is_empty()).collect();
+    if let [first, others @ ..] = parts.as_slice()
+        && !others.is_empty()
+    {
+        return mpi_ranks::translate(path, env, around, first, others);
+    }
+    let words = parts.first().copied().unwrap_or_default();
     let mut builder = TranslationBuilder::default();
     let (line, _) = read_known(TOOL, READ, words, &mut builder);
     let mut server = Map::new();

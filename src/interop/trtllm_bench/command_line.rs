@@ -69,6 +69,11 @@ pub(in crate::interop) fn translate(
         server.put("--tokenizer", &[line.value("--model_path").unwrap_or(model).to_owned()], &mut builder);
     }
     load(&line, &mut bench, &mut builder);
+    // `latency_command` in tensorrt_llm/bench/benchmark/low_latency.py sets it, whatever the line has.
+    if bench.get("concurrency") != Some(&json!(1)) {
+        server.put("--max_batch_size", &["1".to_owned()], &mut builder);
+        builder.note("trtllm-bench latency has batches of one request, so further ones wait in the server");
+    }
     for given in &line.given {
         option(given, &line, &mut server, &mut bench, &mut builder);
     }
@@ -77,10 +82,22 @@ pub(in crate::interop) fn translate(
     builder.finish(BENCH, manifest("trtllm-bench", BENCH, stages))
 }
 
-/// One user, token by token.
+/// Its users, one where the line does not say, token by token.
 fn load(line: &ParsedLine, bench: &mut Map<String, Value>, builder: &mut TranslationBuilder) {
-    bench.insert("scenario".to_owned(), json!("concurrency"));
-    bench.insert("concurrency".to_owned(), json!(1));
+    match line.value("--concurrency").map_or(Ok(1), str::parse::<i64>) {
+        Ok(users @ 1..) => {
+            bench.insert("scenario".to_owned(), json!("concurrency"));
+            bench.insert("concurrency".to_owned(), json!(users));
+        }
+        // Without a limit.
+        Ok(_) => {
+            bench.insert("scenario".to_owned(), json!("offline"));
+        }
+        Err(_) => builder.push_error(format!(
+            "`--concurrency {}` is no whole number",
+            line.value("--concurrency").unwrap_or_default()
+        )),
+    }
     bench.insert("request".to_owned(), json!({"streaming": true}));
     let number = |name: &str| line.value(name).and_then(|n| n.parse::<u64>().ok());
     let requests = number("--num_requests").filter(|n| *n > 0);

@@ -2,7 +2,8 @@
 
 use serde_json::json;
 
-use super::dataset;
+use super::dataset::{self, RangeRatio};
+use super::ramp::ramp;
 use crate::interop::command_line::load::{
     CHAT, COMPLETIONS, TranslatedLoad, address, burstiness, extra, goodput, header, rate_and_limit, tokenizer,
 };
@@ -23,6 +24,7 @@ pub(super) struct ServingBenchmark {
     /// Arrivals at a rate are moved so that as many as the rate has come in their time: `normalize_factor` of vLLM 0.33.0
     /// (vllm/benchmarks/serve.py).
     moves_arrivals: bool,
+    range_ratio: RangeRatio,
 }
 
 pub(super) static VLLM: ServingBenchmark = ServingBenchmark {
@@ -31,14 +33,39 @@ pub(super) static VLLM: ServingBenchmark = ServingBenchmark {
     temperature: None,
     tests: "0",
     moves_arrivals: true,
+    range_ratio: RangeRatio::Around,
 };
-pub(super) static BENCHMARK_SERVING: ServingBenchmark = ServingBenchmark {
-    tool: "benchmark_serving.py",
-    random_ignores_eos: false,
-    temperature: Some("0"),
-    tests: "1",
-    moves_arrivals: false,
-};
+static BENCHMARK_SERVING: ServingBenchmark = benchmark_serving(RangeRatio::Around);
+/// InferenceMAX's, and what was made of it.
+static BENCH_SERVING: ServingBenchmark = benchmark_serving(RangeRatio::UpTo);
+/// Known by its name only, which several programs have.
+static SOME_BENCHMARK_SERVING: ServingBenchmark = benchmark_serving(RangeRatio::Unknown);
+
+const fn benchmark_serving(range_ratio: RangeRatio) -> ServingBenchmark {
+    ServingBenchmark {
+        tool: "benchmark_serving.py",
+        random_ignores_eos: false,
+        temperature: Some("0"),
+        tests: "1",
+        moves_arrivals: false,
+        range_ratio,
+    }
+}
+
+/// Which program of the name `benchmark_serving` a line starts: by its path, or by an option that only one of them has.
+pub(super) fn named(path: &str, words: &[String]) -> &'static ServingBenchmark {
+    let is_bench_serving = path.contains("bench_serving/benchmark_serving.py") || path.starts_with("atom.");
+    if is_bench_serving || words.iter().any(|word| word == USE_CHAT_TEMPLATE) {
+        &BENCH_SERVING
+    } else if path.starts_with("tensorrt_llm.") {
+        &BENCHMARK_SERVING
+    } else {
+        &SOME_BENCHMARK_SERVING
+    }
+}
+
+/// An option of InferenceMAX's program alone.
+const USE_CHAT_TEMPLATE: &str = "--use-chat-template";
 
 #[rustfmt::skip]
 static TABLE: &[Opt] = &[
@@ -49,7 +76,7 @@ static TABLE: &[Opt] = &[
     one(&["--top-p"]), one(&["--top-k"]), one(&["--min-p"]), one(&["--temperature"]), one(&["--frequency-penalty"]), one(&["--presence-penalty"]), one(&["--repetition-penalty"]),
     one(&["--extra-body"]), one(&["--logprobs"]), flag(&["--use-beam-search"]), one(&["--best-of"]), many(&["--lora-modules"]), one(&["--lora-assignment"]), one(&["--chat-template-kwargs"]),
     flag(&["--non-streaming"]), flag(&["--self-timed"]), flag(&["--no-self-timed"]),
-    one(&["--tokenizer"]), one(&["--tokenizer-mode"]), flag(&["--trust-remote-code"]), flag(&["--skip-tokenizer-init"]), flag(&["--skip-chat-template"]), flag(&["--enable-multimodal-chat"]),
+    one(&["--tokenizer"]), one(&["--tokenizer-mode"]), flag(&["--trust-remote-code"]), flag(&["--skip-tokenizer-init"]), flag(&["--skip-chat-template"]), flag(&[USE_CHAT_TEMPLATE]), flag(&["--enable-multimodal-chat"]),
     flag(&["--tokenize-on-client"]), flag(&["--random-ids"]), one(&["--download-path"]), one(&["--download-timeout"]), flag(&["--save-request-time-breakdown"]),
     one(&["--label"]), flag(&["--disable-tqdm"]), flag(&["--profile"]), many(&["--profile-num-steps"]), flag(&["--save-result"]), flag(&["--save-detailed"]), flag(&["--append-result"]), many(&["--metadata"]), one(&["--result-dir"]), one(&["--result-filename"]),
     flag(&["--plot-timeline"]), one(&["--timeline-itl-thresholds"]), flag(&["--plot-dataset-stats"]),
@@ -77,7 +104,9 @@ const UNTRANSLATED: &[(&[&str], &str)] = &[
     (&["--probe-request-rate"], "one load is measured at a time"),
     (&["--lora-modules", "--lora-assignment"], "one measurement drives one model; an adapter is a model of its own over OpenAI's interfaces"),
     (&["--random-ids"], "made-up prompts are not cut from a text, with or without it"),
-    (&["--tokenizer-mode", "--trust-remote-code", "--skip-tokenizer-init", "--tokenize-on-client"], "a tokenizer is a file here, nothing is downloaded or run for it"),
+    (&["--tokenize-on-client"], "it sends token ids; here `request: { interface: token_ids }` does, over OpenAI's completions"),
+    (&[USE_CHAT_TEMPLATE], "there the chat template is a part of each prompt, within its length; here a made-up prompt has that length without one"),
+    (&["--tokenizer-mode", "--trust-remote-code", "--skip-tokenizer-init"], "a tokenizer is a file here, nothing is downloaded or run for it"),
     (&["--skip-chat-template", "--chat-template-kwargs", "--enable-multimodal-chat"], "prompts are sent as they are; over `openai-chat` the server applies its template"),
     (&["--request-id-prefix"], "requests are numbered in requests.jsonl"),
     (&["--use-beam-search", "--best-of"], "beams over OpenAI's interfaces are fields of the server's own: --extra NAME:VALUE"),
@@ -107,13 +136,18 @@ pub(super) fn translate(
     for word in line.plain.iter().chain(&line.behind) {
         builder.push_error(format!("`{word}`: {tool} takes options only"));
     }
+    if line.has(USE_CHAT_TEMPLATE) && program.range_ratio != RangeRatio::UpTo {
+        builder.push_error(format!(
+            "`{USE_CHAT_TEMPLATE}` is no option of {tool}, but of InferenceMAX's benchmark_serving.py"
+        ));
+    }
     let mut load = TranslatedLoad::default();
     if let Err(why) = interface(&line, &mut load, &mut builder) {
         return TranslationBuilder::nothing(tool, why);
     }
     let limit = line.given.iter().rev().find(|given| given.name == "--max-concurrency");
     rate_and_limit(line.value("--request-rate"), limit, &mut load, &mut builder);
-    if let Err(why) = dataset::put(&line, &mut load, &mut builder) {
+    if let Err(why) = dataset::put(&line, program.range_ratio, &mut load, &mut builder) {
         return TranslationBuilder::nothing(tool, why);
     }
     let has_rate = load.get("--rate").is_some_and(|rate| rate != "-1");
@@ -203,6 +237,9 @@ fn option(given: &GivenOption, line: &ParsedLine, load: &mut TranslatedLoad, bui
         "--goodput" => goodput(load, builder, given),
         "--extra-body" => extra(load, builder, value, true),
         "--tokenizer" => tokenizer(given, load, builder),
+        "--tokenize-on-client" if load.get("--protocol") == Some(COMPLETIONS.0) => {
+            load.put_request_key("interface", json!("token_ids"));
+        }
         "--burstiness" if load.get("--rate").is_none_or(|rate| rate == "-1") => {
             builder.push_untranslated(given.as_written(), "there is no rate whose gaps it would shape");
         }
@@ -216,33 +253,5 @@ fn option(given: &GivenOption, line: &ParsedLine, load: &mut TranslatedLoad, bui
                 .map_or("there is nothing like it here", |it| it.1);
             builder.push_untranslated(given.as_written(), why);
         }
-    }
-}
-
-/// A rate that rises over all requests.
-fn ramp(given: &GivenOption, line: &ParsedLine, load: &mut TranslatedLoad, builder: &mut TranslationBuilder) {
-    let number = |name: &str| line.value(name).and_then(|text| text.parse::<f64>().ok());
-    let requests = load.get("--requests").and_then(|count| count.parse::<f64>().ok());
-    let (Some(from), Some(to), Some(requests)) = (number("--ramp-up-start-rps"), number("--ramp-up-end-rps"), requests)
-    else {
-        return builder
-            .push_error("`--ramp-up-strategy` needs --ramp-up-start-rps, --ramp-up-end-rps and a number of prompts");
-    };
-    if line.has("--request-rate") {
-        return builder.push_error(
-            "`--request-rate` and `--ramp-up-strategy` contradict each other: the rate rises from --ramp-up-start-rps",
-        );
-    }
-    let mean = f64::midpoint(from, to);
-    if mean <= 0.0 || !mean.is_finite() {
-        return builder.push_error("`--ramp-up-end-rps` is above 0");
-    }
-    let over = (requests / mean).ceil();
-    load.put("--rate", crate::interop::command_line::json_number::number(mean).to_string());
-    load.keys.insert("rate".to_owned(), json!(null));
-    load.keys.insert("ramp".to_owned(), json!({"linear": {"from": from, "to": to, "over": format!("{over}s")}}));
-    builder.note(format!("there the rate rises with the number of requests, here with time: over the {over} s that {requests} requests take"));
-    if given.value() != "linear" {
-        builder.push_untranslated(given.as_written(), "a rate rises along a line or in steps: `ramp: { steps: … }`");
     }
 }

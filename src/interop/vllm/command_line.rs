@@ -43,7 +43,11 @@ pub(in crate::interop) fn api_server(
     server::serve(&["python3", "-m", module], env, words)
 }
 
-/// `benchmark_serving.py`, as vLLM had it, and TensorRT-LLM has it still.
-pub(in crate::interop) fn benchmark_serving(env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
-    bench_serve::translate(&bench_serve::BENCHMARK_SERVING, env, words)
+/// `benchmark_serving.py`, as vLLM had it, and TensorRT-LLM has it still. `path` is that of the program.
+pub(in crate::interop) fn benchmark_serving(
+    path: &str,
+    env: &Env,
+    words: &[String],
+) -> Result<Translation, TranslationError> {
+    bench_serve::translate(bench_serve::named(path, words), env, words)
 }

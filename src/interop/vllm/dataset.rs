@@ -18,6 +18,28 @@ const OPTIONS: &[(&str, &[&str])] = &[
     ("timed_trace", &["--timed-trace-chunk-hash-size", "--timed-trace-sec-multiplier", "--self-timed", "--no-self-timed"]),
 ];
 
+/// What `--random-range-ratio` is to a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RangeRatio {
+    /// Lengths are up to this share below and above their mean.
+    Around,
+    /// Lengths are from this share of the longest up to it.
+    UpTo,
+    /// One of the two, by a program of which only the name is known. Today's `benchmark_serving.py` has the first.
+    Unknown,
+}
+
+impl RangeRatio {
+    /// The shortest and the longest length.
+    fn of(self, length: u32, ratio: f64) -> (u32, u32) {
+        let share = |share: f64| f64::from(length) * share;
+        match self {
+            Self::Around | Self::Unknown => (share(1.0 - ratio) as u32, share(1.0 + ratio).ceil() as u32),
+            Self::UpTo => (share(ratio) as u32, length),
+        }
+    }
+}
+
 /// Whether `put` reads it for some data set.
 pub(super) fn is_option(name: &str) -> bool {
     OPTIONS.iter().any(|(_, names)| names.contains(&name))
@@ -40,6 +62,7 @@ pub(super) fn left(given: &GivenOption, line: &ParsedLine, builder: &mut Transla
 /// Prompts and answers of a line. An error is the sentence on a data set that is not read.
 pub(super) fn put(
     line: &ParsedLine,
+    range_ratio: RangeRatio,
     load: &mut TranslatedLoad,
     builder: &mut TranslationBuilder,
 ) -> Result<(), NoMeaning> {
@@ -62,13 +85,20 @@ pub(super) fn put(
             if let Some(file) = file {
                 builder.push_error(format!("`--dataset-path {file}` and --dataset-name random contradict each other: made-up prompts are of no file"));
             }
-            let ratio = ratio(line.given.iter().rev().find(|given| given.name == "--random-range-ratio"), builder);
-            let around =
-                |mean: u32| ((f64::from(mean) * (1.0 - ratio)) as u32, (f64::from(mean) * (1.0 + ratio)).ceil() as u32);
-            let (low, high) = around(number(&["--input-len", "--random-input-len"], 1024));
-            load.length_between("input_tokens", low.max(1), high.max(1));
-            let (low, high) = around(number(&["--output-len", "--random-output-len"], 128));
-            load.length_between("output_tokens", low.max(1), high.max(1));
+            let given = line.given.iter().rev().find(|given| given.name == "--random-range-ratio");
+            let (input, output) = (
+                number(&["--input-len", "--random-input-len"], 1024),
+                number(&["--output-len", "--random-output-len"], 128),
+            );
+            let ratio = given.and_then(|given| ratio(given, builder));
+            // Without one all have the same length, by either law.
+            let lengths = |length: u32| ratio.map_or((length, length), |ratio| range_ratio.of(length, ratio));
+            for (key, (low, high)) in [("input_tokens", lengths(input)), ("output_tokens", lengths(output))] {
+                load.length_between(key, low.max(1), high.max(1));
+            }
+            if let (RangeRatio::Unknown, Some(given), Some(ratio)) = (range_ratio, given, ratio) {
+                builder.note(other_lengths(&given.as_written(), input, output, ratio));
+            }
             prefix(load, 1, number(&["--random-prefix-len", "--prefix-len"], 0));
         }
         "prefix_repetition" => {
@@ -110,7 +140,7 @@ pub(super) fn put(
             records(line, load, is_all);
         }
         "timed_trace" => trace(line, file, load),
-        set @ ("hf" | "spec_bench" | "speed_bench" | "burstgpt" | "txt-slices") => {
+        set @ ("hf" | "spec_bench" | "speed_bench" | "burstgpt" | "txt-slices" | "trtllm_custom") => {
             let name = file.map_or_else(|| set.to_owned(), |file| format!("{set} {file}"));
             return Err(format!(
                 "the line has no meaning here: the data set `{name}` is not read, and nothing is downloaded; save its prompts as JSON lines, `{{\"prompt\": …}}`, and give them with --dataset-name custom --dataset-path FILE"
@@ -123,6 +153,18 @@ pub(super) fn put(
         }
     }
     Ok(())
+}
+
+/// What the lengths would be by the other law.
+fn other_lengths(written: &str, input: u32, output: u32, ratio: f64) -> String {
+    let [input, output] = [input, output].map(|length| RangeRatio::UpTo.of(length, ratio));
+    format!(
+        "{written}: programs of this name read it in two ways. Here lengths are that share below and above their mean, as today's of vLLM and TensorRT-LLM's have them; InferenceMAX's and vLLM's older one have lengths from that share up to the length itself: `input_tokens: {{ uniform: {{ min: {}, max: {} }} }}` and `output_tokens: {{ uniform: {{ min: {}, max: {} }} }}`",
+        input.0.max(1),
+        input.1.max(1),
+        output.0.max(1),
+        output.1.max(1)
+    )
 }
 
 /// Answers of ShareGPT's records are as long as the recorded ones, in tokens of the model.
@@ -183,16 +225,13 @@ fn prefix(load: &mut TranslatedLoad, count: u32, tokens: u32) {
     }
 }
 
-fn ratio(given: Option<&GivenOption>, builder: &mut TranslationBuilder) -> f64 {
-    let Some(given) = given else { return 0.0 };
-    match given.value().parse::<f64>() {
-        Ok(ratio) if (0.0..=1.0).contains(&ratio) => ratio,
-        _ => {
-            builder.push_untranslated(
-                given.as_written(),
-                "a ratio from 0 to 1 is read; lengths of other kinds are `input_tokens` and `output_tokens`",
-            );
-            0.0
-        }
+fn ratio(given: &GivenOption, builder: &mut TranslationBuilder) -> Option<f64> {
+    let ratio = given.value().parse::<f64>().ok().filter(|ratio| (0.0..=1.0).contains(ratio));
+    if ratio.is_none() {
+        builder.push_untranslated(
+            given.as_written(),
+            "a ratio from 0 to 1 is read; lengths of other kinds are `input_tokens` and `output_tokens`",
+        );
     }
+    ratio
 }

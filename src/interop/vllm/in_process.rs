@@ -39,7 +39,7 @@ pub(super) fn throughput(env: &Env, words: &[String]) -> Result<Translation, Tra
         );
     }
     let mut load = TranslatedLoad::default();
-    if let Err(why) = dataset::put(&line, &mut load, &mut builder) {
+    if let Err(why) = dataset::put(&line, dataset::RangeRatio::Around, &mut load, &mut builder) {
         return TranslationBuilder::nothing(TOOL, why);
     }
     load.flag("--offline");

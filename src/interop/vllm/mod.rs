@@ -3,6 +3,7 @@
 mod bench_serve;
 mod dataset;
 mod in_process;
+mod ramp;
 mod server;
 mod sweep;
 mod sweep_params;

@@ -101,7 +101,8 @@ pub struct Bench {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(skip)]
     pub turn: Option<RepeatRole>,
-    /// Requests before the measured ones, one after the other. Several servers get them in turn.
+    /// Requests before the measured ones, which come as those do: as many at once as the load has in flight, or at its rate, the
+    /// highest of a `ramp`. Before a `trace`, and with LoadGen, they come one after the other. Several servers get them in turn.
     #[serde(default)]
     #[schemars(range(max = MOST_USERS))]
     pub warmup: u32,

@@ -73,6 +73,33 @@ fn a_good_repository_is_good_and_a_folder_of_repositories_is_checked_whole() {
     assert_eq!(world.regatta(&["repository", "check", "all"]).code, 2);
 }
 
+/// `visual_model_path` of v0.12 to v0.18, `enable_trt_overlap` and `worker_path` of v0.9.
+#[test]
+fn parameters_of_older_templates_are_known() {
+    let world = World::new();
+    let parameters = |all: &[(&str, &str)]| {
+        let one = |(key, value): &(&str, &str)| {
+            format!("parameters {{ key: \"{key}\" value {{ string_value: \"{value}\" }} }}\n")
+        };
+        all.iter().map(one).collect::<String>()
+    };
+    let preprocessing = parameters(&[("tokenizer_dir", "/llama"), ("visual_model_path", "/vision")]);
+    let llm = parameters(&[
+        ("gpt_model_type", "inflight_fused_batching"),
+        ("gpt_model_path", "/engine"),
+        ("enable_trt_overlap", "False"),
+        ("worker_path", "/opt/tritonserver/backends/tensorrtllm/triton_tensorrtllm_worker"),
+    ]);
+    world.file(
+        "repo/preprocessing/config.pbtxt",
+        &format!("name: \"preprocessing\"\nbackend: \"python\"\ninput [ {{ name: \"QUERY\" data_type: TYPE_STRING dims: [ 1 ] }} ]\n{preprocessing}"),
+    );
+    world.file("repo/tensorrt_llm/config.pbtxt", &format!("name: \"tensorrt_llm\"\nbackend: \"tensorrtllm\"\n{llm}"));
+    let ended = world.regatta(&["repository", "check", "repo"]);
+    let printed = format!("{}{}", ended.stderr, ended.stdout);
+    assert!(printed.contains("/engine") && !printed.contains("is not a parameter"), "{printed}");
+}
+
 #[test]
 fn the_parameters_of_the_templates_are_listed() {
     let world = World::new();

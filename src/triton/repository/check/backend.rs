@@ -17,13 +17,14 @@ const KNOWN_PLACEHOLDERS: [&str; 3] = ["guided_decoding_backend", "tokenizer_dir
 /// Written by the templates, not by a user.
 const LITERALS: [&str; 2] = ["FORCE_CPU_ONLY_INPUT_TENSORS", "executor_worker_path"];
 
+/// Keys that templates before v0.19 have and those after do not. What was released with them reads them.
+const OLDER: [(&str, &str); 3] =
+    [("preprocessing", "visual_model_path"), ("tensorrt_llm", "enable_trt_overlap"), ("tensorrt_llm", "worker_path")];
+
 pub(super) fn check(look: &mut ModelChecker<'_>, given: Option<&EngineConfig>) {
     let Some(role) = role(look) else {
         for (key, value) in &look.model.config.parameters {
-            if let Some(name) = placeholder(&value.string_value) {
-                let what = format!("`${{{name}}}` was never filled: the model gets it as its `{key}`");
-                look.warn(&parameter(key), what, None);
-            }
+            unfilled(look, key, &value.string_value);
         }
         return;
     };
@@ -32,6 +33,14 @@ pub(super) fn check(look: &mut ModelChecker<'_>, given: Option<&EngineConfig>) {
     }
     if role == "tensorrt_llm" {
         engine(look, given);
+    }
+}
+
+/// A placeholder that reaches a model whose code is not known here.
+fn unfilled(look: &mut ModelChecker<'_>, key: &str, value: &str) {
+    if let Some(name) = placeholder(value) {
+        let what = format!("`${{{name}}}` was never filled: the model gets it as its `{key}`");
+        look.warn(&parameter(key), what, None);
     }
 }
 
@@ -57,6 +66,9 @@ fn check_parameter(look: &mut ModelChecker<'_>, role: &str, key: &str, value: &s
     let way = parameter(key);
     if LITERALS.contains(&key) {
         return;
+    }
+    if OLDER.contains(&(role, key)) {
+        return unfilled(look, key, value);
     }
     let Some(known) = by_key(role, key) else {
         let names: Vec<&str> = of(role).map(|parameter| parameter.key).collect();
@@ -119,8 +131,12 @@ fn check_parameter(look: &mut ModelChecker<'_>, role: &str, key: &str, value: &s
 }
 
 fn has_vision_model(look: &ModelChecker<'_>) -> bool {
-    let path = look.model.config.parameters.get("multimodal_model_path").map(|value| value.string_value.as_str());
-    path.is_some_and(|path| !path.is_empty() && placeholder(path).is_none())
+    let named = |key: &str| {
+        let path = look.model.config.parameters.get(key).map(|value| value.string_value.as_str());
+        path.is_some_and(|path| !path.is_empty() && placeholder(path).is_none())
+    };
+    // The second is its name in older templates.
+    named("multimodal_model_path") || named("visual_model_path")
 }
 
 fn engine(look: &mut ModelChecker<'_>, given: Option<&EngineConfig>) {

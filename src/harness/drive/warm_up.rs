@@ -1,0 +1,114 @@
+//! Requests before the measured ones. They come as those do, so that servers meet batches of the measured size warm.
+
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+
+use super::request_attempt::{RequestAttempt, RequestProgress};
+use super::worker_share::WorkerShare;
+use crate::harness::record::RequestEnd;
+use crate::harness::schedule::data::PreviousAnswers;
+use crate::harness::transport::connection::Connection;
+use crate::harness::transport::request_encoder::RequestEncoder;
+use crate::harness::{HarnessError, LoadPattern};
+
+impl WorkerShare {
+    /// As many at once as the measured load has, or at its rate. The servers in turn; each worker has its own of them.
+    pub(super) async fn warm_up(
+        &self,
+        connections: &[Rc<Connection>],
+        encoder: &RequestEncoder,
+    ) -> Result<(), HarnessError> {
+        let start = Instant::now();
+        let until = self.spec.pace.warmup_for.map(|time| start + time);
+        let is_wanted = |number: u32, at: Instant| number < self.spec.warmup || until.is_some_and(|until| at < until);
+        let warmed = self.warmed_endpoints();
+        if warmed.is_empty() {
+            return Ok(());
+        }
+        let (endpoints, most, gap) = (self.spec.endpoints.len(), self.warmed_up_at_once(), self.gap_between_warm_ups());
+        let mut in_flight = FuturesUnordered::new();
+        for number in 0.. {
+            let (round, endpoint) = (number as usize / endpoints, number as usize % endpoints);
+            if warmed.contains(&endpoint) {
+                while in_flight.len() >= most {
+                    in_flight.next().await.unwrap_or(Ok(()))?;
+                }
+            }
+            let due = Instant::now().max(start + gap.saturating_mul(number));
+            if !is_wanted(number, due) {
+                break;
+            }
+            let own: Vec<_> =
+                connections.iter().filter(|connection| connection.endpoint as usize == endpoint).collect();
+            let Some(connection) = own.get(round % own.len().max(1)).filter(|_| warmed.contains(&endpoint)) else {
+                continue;
+            };
+            let mut is_due = std::pin::pin!(tokio::time::sleep_until(due.into()));
+            while tokio::select! {
+                () = &mut is_due => false,
+                Some(ended) = in_flight.next() => ended.map(|()| true)?,
+            } {}
+            in_flight.push(self.warm_up_request(number, connection, encoder));
+        }
+        while let Some(ended) = in_flight.next().await {
+            ended?;
+        }
+        Ok(())
+    }
+
+    async fn warm_up_request(
+        &self,
+        number: u32,
+        connection: &Connection,
+        encoder: &RequestEncoder,
+    ) -> Result<(), HarnessError> {
+        let planned = &[self.schedule.warmup(u64::from(number))];
+        let index = self.schedule.requests.len() as u64 + u64::from(number);
+        let answer = RequestAttempt {
+            connection,
+            encoder,
+            frame: encoder.message(&self.schedule, index, planned, &PreviousAnswers::default())?.frame,
+            id: index,
+            planned,
+            collector: None,
+            clock: self.clock,
+            stall: self.spec.stall_timeout,
+            limits: self.spec.response_bounds(),
+            deadline: None,
+            t_issue: self.clock.now(),
+            t_attempt: self.clock.now(),
+            is_refused: false,
+        }
+        .perform(&self.stop, &mut [RequestProgress::default()])
+        .await;
+        match answer.ended.into_iter().next() {
+            Some(RequestEnd::Ok | RequestEnd::CancelledEarly) | None => Ok(()),
+            Some(RequestEnd::Cancelled) => Err(HarnessError::Stopped),
+            Some(RequestEnd::Failed { class, why }) => Err(HarnessError::Warmup { number: number + 1, class, why }),
+        }
+    }
+
+    /// How many of this worker's warm-ups are in flight at most: its part of what the measured load has.
+    fn warmed_up_at_once(&self) -> usize {
+        let limit = self.spec.pace.max_in_flight.map_or(usize::MAX, |most| most as usize);
+        let all = match &self.spec.scenario {
+            LoadPattern::Offline => self.schedule.requests.len(),
+            LoadPattern::Concurrency { users } => users.highest().floor() as usize,
+            LoadPattern::Server { .. } => usize::MAX,
+            // Their arrivals have no level.
+            LoadPattern::Trace { .. } | LoadPattern::External(_) => 1,
+        };
+        all.min(limit).div_ceil(self.warming_workers()).max(1)
+    }
+
+    /// From one warm-up to the next, of all workers.
+    fn gap_between_warm_ups(&self) -> Duration {
+        match &self.spec.scenario {
+            LoadPattern::Server { rate } => Duration::try_from_secs_f64(1.0 / rate.highest()).unwrap_or(Duration::ZERO),
+            _ => Duration::ZERO,
+        }
+    }
+}

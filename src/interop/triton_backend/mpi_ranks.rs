@@ -1,0 +1,98 @@
+//! `mpirun -n 1 tritonserver … : -n 1 tritonserver …`: the ranks of one server, as launch_triton_server.py of the TensorRT-LLM
+//! backend starts them. A stage starts its ranks with the same options itself.
+
+use serde_json::{Map, Value, json};
+
+use super::launch_triton_server;
+use crate::interop::command_line::options::{Opt, flag, one, read_known};
+use crate::interop::command_line::program::{Env, program};
+use crate::interop::command_line::translation::{Translation, TranslationBuilder, manifest};
+use crate::interop::command_line::translation_error::TranslationError;
+
+const TOOL: &str = "tritonserver";
+
+/// What the script gives its ranks.
+#[rustfmt::skip]
+static READ: &[Opt] = &[
+    one(&["--model-repository", "--model-store"]), one(&["--grpc-port"]), one(&["--http-port"]), one(&["--metrics-port"]),
+    flag(&["--disable-auto-complete-config"]), one(&["--backend-config"]), one(&["--model-control-mode"]), one(&["--load-model"]),
+    one(&["--allow-http"]), one(&["--allow-grpc"]), one(&["--allow-metrics"]), one(&["--log-verbose"]), one(&["--log-file"]),
+];
+
+/// Its options of launch_triton_server.py.
+const LAUNCHED: [(&str, &str); 4] = [
+    ("--model-repository", "--model_repo"),
+    ("--grpc-port", "--grpc_port"),
+    ("--http-port", "--http_port"),
+    ("--metrics-port", "--metrics_port"),
+];
+
+/// How many ranks MPI starts of a command behind these words.
+fn ranks(around: &[Vec<String>]) -> u64 {
+    let is_count = |word: &String| ["-n", "-np", "--np", "-c"].contains(&word.as_str());
+    let count = |words: &Vec<String>| words.get(words.iter().position(is_count)? + 1)?.parse().ok();
+    around.iter().find_map(count).unwrap_or(1)
+}
+
+/// `around` stands in front of the first rank, which is the program at `path` with the arguments `first`; each of `others` begins with
+/// MPI's options.
+pub(super) fn translate(
+    path: &str,
+    env: &Env,
+    around: &[Vec<String>],
+    first: &[String],
+    others: &[&[String]],
+) -> Result<Translation, TranslationError> {
+    let mut builder = TranslationBuilder::default();
+    let mut world = ranks(around);
+    let mut models: Vec<String> = Vec::new();
+    for part in others {
+        let words: Vec<String> = std::iter::once("mpirun".to_owned()).chain(part.iter().cloned()).collect();
+        let rank = program(&words)?;
+        if rank.name != TOOL {
+            return TranslationBuilder::nothing(
+                TOOL,
+                format!(
+                    "the line has no meaning here: its ranks are different programs, `{TOOL}` and `{}`; a stage starts the ranks of one server",
+                    rank.name
+                ),
+            );
+        }
+        world = world.saturating_add(ranks(&rank.around));
+        let (line, _) = read_known(TOOL, READ, rank.arguments, &mut builder);
+        for model in line.given.iter().filter(|given| given.name == "--load-model").flat_map(|given| &given.values) {
+            if !models.contains(model) {
+                models.push(model.clone());
+            }
+        }
+    }
+    let (line, further) = read_known(TOOL, READ, first, &mut builder);
+    let mut launched = vec!["--force".to_owned(), "--world_size".to_owned(), world.to_string()];
+    for (option, name) in LAUNCHED {
+        launched.extend(line.value(option).map(|value| format!("{name}={value}")));
+    }
+    if !models.is_empty() {
+        launched.push(format!("--tensorrt_llm_model_name={}", models.join(",")));
+    }
+    if path != "/opt/tritonserver/bin/tritonserver" {
+        launched.push(format!("--tritonserver={path}"));
+    }
+    let mut stage = launch_triton_server::stage(env, &launched, &mut builder);
+    if let Some(Value::Object(server)) = stage.pointer_mut("/serve/triton") {
+        if let Some(level) = line.value("--log-verbose").and_then(|level| level.parse::<u64>().ok()) {
+            server.insert("log_verbose".to_owned(), json!(level));
+        }
+        if let Some(file) = line.value("--log-file") {
+            server.insert("log_file".to_owned(), json!(file));
+        }
+        if !further.is_empty() {
+            builder.note("further options of the first rank are `args`, which all ranks have");
+            server.insert("args".to_owned(), json!(further));
+        }
+    }
+    builder.note(format!(
+        "its {world} ranks are started by the stage, with the options that launch_triton_server.py gives them"
+    ));
+    let stages = Map::from_iter([("triton".to_owned(), stage)]);
+    builder.finish(TOOL, manifest("triton", TOOL, stages))
+}

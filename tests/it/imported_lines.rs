@@ -1,0 +1,299 @@
+//! Lines of load tools whose load is easily taken for another one: what is sent for them here, or the note or the sentence on it.
+
+use pretty_assertions::assert_eq;
+use regatta::interop::{TranslatedBench, Translation, TranslationKind, read_line};
+use serde_json::{Value, json};
+
+use crate::world::World;
+
+fn import(line: &str) -> Translation {
+    read_line(&[line.to_owned()]).unwrap_or_else(|error| panic!("{line}: {error}"))
+}
+
+fn bench(line: &str) -> TranslatedBench {
+    match import(line).kind {
+        TranslationKind::Bench(bench) => bench,
+        other => panic!("{line}: {other:?}"),
+    }
+}
+
+fn error(line: &str) -> String {
+    read_line(&[line.to_owned()]).expect_err(line).to_string()
+}
+
+/// The sentence on a line that is not measured.
+fn refusal(line: &str) -> String {
+    match import(line).kind {
+        TranslationKind::Nothing(why) => why,
+        other => panic!("{line}: {other:?}"),
+    }
+}
+
+fn option<'a>(bench: &'a TranslatedBench, name: &str) -> Option<&'a str> {
+    let at = bench.args.iter().position(|word| word == name)?;
+    bench.args.get(at + 1).map(String::as_str)
+}
+
+fn has_note(line: &str, text: &str) -> bool {
+    import(line).notes.iter().any(|note| note.contains(text))
+}
+
+/// Why an argument has no place.
+fn why(line: &str, argument: &str) -> String {
+    let all = import(line).untranslated;
+    let found = all.iter().find(|option| option.argument.starts_with(argument));
+    found.unwrap_or_else(|| panic!("{line}: {all:?}")).why.clone()
+}
+
+#[test]
+fn a_rate_of_turns_is_a_rate_of_conversations_as_many_times_lower() {
+    let aiperf = "aiperf profile --model Qwen/Qwen3-0.6B --endpoint-type chat --streaming --url localhost:8000 --conversation-num 30 --conversation-turn-mean 4 --request-rate 5 --request-rate-mode poisson --synthetic-input-tokens-mean 200 --output-tokens-mean 150 --random-seed 42";
+    let guidellm = "guidellm run --backend kind=openai_http,target=http://localhost:8000,model=m,request_format=/v1/chat/completions --profile kind=constant,rate=2.0 --constraint kind=max_requests,count=100 --data kind=synthetic_text,prompt_tokens=150,output_tokens=75,turns=4,prefix_tokens=100";
+    for (line, rate, requests) in [(aiperf, "1.25", "120"), (guidellm, "0.5", "100")] {
+        let bench = bench(line);
+        assert_eq!((option(&bench, "--rate"), option(&bench, "--requests")), (Some(rate), Some(requests)), "{line}");
+        assert_eq!(bench.keys["sessions"]["turns"], json!({"fixed": 4}));
+        assert!(has_note(line, "a later turn is sent when the answer before it has come"), "{line}");
+    }
+    let levels = bench(&aiperf.replace("--request-rate 5", "--request-rate 4,8,10"));
+    assert_eq!(option(&levels, "--rate"), Some("1,2,2.5"));
+    let one_turn = bench(&aiperf.replace("--conversation-turn-mean 4", "--conversation-turn-mean 1"));
+    assert_eq!(option(&one_turn, "--rate"), Some("5"));
+}
+
+#[test]
+fn a_ratio_of_lengths_has_the_law_of_its_program() {
+    let options = "--model openai/gpt-oss-120b --backend vllm --base-url http://0.0.0.0:8000 --dataset-name random --random-input-len 8192 --random-output-len 1024 --random-range-ratio 0.8 --num-prompts 320 --max-concurrency 32 --request-rate inf --ignore-eos --save-result --percentile-metrics 'ttft,tpot,itl,e2el'";
+    let lengths = |program: &str| {
+        let keys = bench(&format!("{program} {options}")).keys;
+        let bounds = |key: &str| {
+            let uniform = &keys[key]["uniform"];
+            (uniform["min"].as_u64().unwrap(), uniform["max"].as_u64().unwrap())
+        };
+        (bounds("input_tokens"), bounds("output_tokens"))
+    };
+    let up_to = ((6553, 8192), (819, 1024));
+    assert_eq!(lengths("python3 bench_serving/benchmark_serving.py"), up_to);
+    assert_eq!(lengths("python3 -m atom.benchmarks.benchmark_serving"), up_to);
+    assert_eq!(lengths("python3 benchmark_serving.py --use-chat-template"), up_to);
+    let around = ((1638, 14746), (204, 1844));
+    assert_eq!(lengths("python3 -m tensorrt_llm.serve.scripts.benchmark_serving"), around);
+    assert_eq!(lengths("vllm bench serve"), around);
+    // The name alone is that of several programs.
+    assert_eq!(lengths("python3 benchmarks/benchmark_serving.py"), around);
+    let other = "`input_tokens: { uniform: { min: 6553, max: 8192 } }`";
+    assert!(has_note(&format!("python3 benchmarks/benchmark_serving.py {options}"), other));
+    assert!(!has_note(&format!("python3 bench_serving/benchmark_serving.py {options}"), "in two ways"));
+    assert!(error("vllm bench serve --use-chat-template").contains("InferenceMAX"));
+}
+
+#[test]
+fn a_warm_up_of_aiperf_is_requests_or_a_time() {
+    let sessions = "aiperf profile --model your-model --url localhost:8000 --endpoint-type chat --streaming --session-turns-mean 5 --num-warmup-sessions 10 --request-count 500";
+    assert_eq!(option(&bench(sessions), "--warmup"), Some("50"));
+    let first = "aiperf profile --model your-model --url localhost:8000 --endpoint-type chat --streaming --warmup-duration 60 --warmup-request-count 200 --request-count 500";
+    let bench = bench(first);
+    assert_eq!((option(&bench, "--warmup"), bench.keys.get("warmup_time")), (Some("200"), None));
+    assert!(why(first, "--warmup-duration 60").contains("the first of its limits"));
+    let own = "aiperf profile --model m --url localhost:8000 --concurrency 100 --warmup-request-count 40 --warmup-concurrency 20 --osl 4";
+    assert!(why(own, "--warmup-concurrency 20").contains("the concurrency or the rate of the measured requests"));
+}
+
+#[test]
+fn users_of_a_latency_test_of_trtllm_bench_are_kept() {
+    let users = |line: &str| match import(line).kind {
+        TranslationKind::Manifest(manifest) => {
+            let bench = &manifest["stages"]["run_harness"]["bench"];
+            let server = manifest["stages"]["server"]["serve"]["trtllm_serve"].to_string();
+            (bench["scenario"].clone(), bench["concurrency"].clone(), server.contains("max_batch_size"))
+        }
+        other => panic!("{line}: {other:?}"),
+    };
+    let line = "trtllm-bench --model m latency --engine_dir /e --dataset d.json --concurrency 16";
+    assert_eq!(users(line), (json!("concurrency"), json!(16), true));
+    assert_eq!(users(&line.replace("--concurrency 16", "")), (json!("concurrency"), json!(1), false));
+    assert_eq!(users(&line.replace("16", "0")), (json!("offline"), Value::Null, true));
+}
+
+#[test]
+fn a_list_where_one_number_is_read_is_an_error() {
+    for (line, name) in [
+        ("aiperf profile --model m --concurrency 8 --num-conversations 50,100 --conversation-turn-mean 1,3", "50,100"),
+        ("aiperf profile --model m --concurrency 8 --num-conversations 50 --conversation-turn-mean 1,3,8", "1,3,8"),
+        ("aiperf profile --model m --concurrency 8 --benchmark-duration 30,60,120", "30,60,120"),
+    ] {
+        let error = error(line);
+        assert!(error.contains(name) && error.contains("for each of its values"), "{error}");
+    }
+}
+
+#[test]
+fn a_file_without_a_type_has_the_one_of_its_first_line() {
+    let world = World::new();
+    let line = "aiperf profile --model m --url localhost:8000 --input-file trace.jsonl --concurrency 4";
+    world.good(&["import", "--", line]).shows("add --custom-dataset-type mooncake_trace");
+    world.file("trace.jsonl", "\n{\"timestamp\": 0, \"input_length\": 20, \"output_length\": 10, \"hash_ids\": [1]}\n");
+    let printed = world.good(&["import", "--", line]).stdout;
+    assert!(printed.contains("scenario: trace") && !printed.contains("output_tokens:"), "{printed}");
+    world.file("trace.jsonl", "{\"input_length\": 20, \"output_length\": 10}\n");
+    let printed = world.good(&["import", "--", line]).stdout;
+    assert!(printed.contains("scenario: concurrency") && !printed.contains("output_tokens:"), "{printed}");
+    world.file("trace.jsonl", "{\"turns\": [{\"text\": \"a\"}, {\"text\": \"b\"}]}\n");
+    let ended = world.regatta(&["import", "--", line]);
+    assert_eq!(ended.code, 2, "{ended:?}");
+    ended.shows("of the type multi_turn is not read");
+}
+
+#[test]
+fn data_of_a_tool_that_begins_again_begin_again() {
+    let aiperf = "aiperf profile --model m --input-file prompts.jsonl --custom-dataset-type single_turn --concurrency 10 --osl 32";
+    for (line, repeats) in [
+        (format!("{aiperf} --request-count 100"), true),
+        (format!("{aiperf} --benchmark-duration 60"), true),
+        (format!("{aiperf} --request-count 100 --no-allow-dataset-wrap"), false),
+        (
+            "genai-perf profile -m m --input-file prompts.jsonl --concurrency 10 --request-count 100 --osl 32"
+                .to_owned(),
+            true,
+        ),
+    ] {
+        let repeat = bench(&line).keys.get("data").is_some_and(|data| data["repeat"] == true);
+        assert_eq!(repeat, repeats, "{line}");
+    }
+    let types = "aiperf profile --model m --input-file x.jsonl --concurrency 1 --request-count 9 --custom-dataset-type";
+    assert!(refusal(&format!("{types} multi_turn")).contains("one for each turn"));
+    assert!(refusal(&format!("{types} bailian_trace")).contains("bailian_trace is not read"));
+}
+
+#[test]
+fn a_run_of_guidellm_ends_with_its_records() {
+    let line = |loader: &str, data: &str, end: &str| {
+        format!(
+            "guidellm run --backend kind=openai_http,target=http://h:8000 --profile kind=concurrent,streams=4 {loader} --data {data} --constraint {end}"
+        )
+    };
+    let synthetic = "kind=synthetic_text,prompt_tokens=8,output_tokens=4";
+    let loaded = bench(&line("--data-loader kind=pytorch,samples=5", synthetic, "kind=max_requests,count=20"));
+    assert_eq!(option(&loaded, "--requests"), Some("5"));
+    let file = "kind=json_file,path=three.jsonl";
+    let counted = line("", file, "kind=max_requests,count=20");
+    let data = bench(&counted).keys["data"].clone();
+    assert_eq!(data, json!({"first": 20}));
+    assert!(has_note(&counted, "A line without one needs `output_tokens`"));
+    assert!(has_note(&line("", file, "kind=max_duration,seconds=60"), "ends with the last record"));
+    let quoted = bench(&line("", synthetic, r#"'{"kind":"max_duration","seconds":"30"}'"#));
+    assert_eq!(option(&quoted, "--duration"), Some("30s"));
+    assert_eq!(option(&bench(&line("", synthetic, "kind=max_requests,count=1e3")), "--requests"), Some("1000"));
+    assert!(error(&line("", synthetic, "kind=max_requests,count=many")).contains("`count` is a number above 0"));
+}
+
+#[test]
+fn a_warm_up_of_guidellm_is_of_time_or_of_requests_by_its_mode() {
+    let line = |warmup: &str, end: &str| {
+        format!(
+            r#"guidellm run --backend kind=openai_http,target=http://h:8000 --data kind=synthetic_text,prompt_tokens=8,output_tokens=4 --profile '{{"kind":"concurrent","streams":[1,4],"warmup":{warmup}}}' --constraint {end}"#
+        )
+    };
+    let warm_up = |line: &str| {
+        let bench = bench(line);
+        (option(&bench, "--warmup").map(str::to_owned), bench.keys.get("warmup_time").cloned())
+    };
+    let requests = |count: &str| (Some(count.to_owned()), None);
+    let none = requests("0");
+    assert_eq!(warm_up(&line(r#"{"mode":"duration","value":10}"#, "kind=max_requests,count=100")), none);
+    assert_eq!(warm_up(&line(r#"{"mode":"requests","value":10}"#, "kind=max_duration,seconds=100")), none);
+    assert_eq!(warm_up(&line(r#"{"mode":"requests","value":10}"#, "kind=max_requests,count=100")), requests("10"));
+    let both = "guidellm benchmark --target http://h:8000 --rate-type concurrent --rate 4 --data prompt_tokens=8,output_tokens=4 --warmup 5 --max-seconds 60 --max-requests 1000";
+    assert_eq!(warm_up(both), (Some("1".to_owned()), Some(json!("5s"))));
+}
+
+#[test]
+fn prompts_that_a_tool_sends_again_are_sent_again() {
+    let distinct = |line: &str| bench(line).keys.get("distinct_prompts").cloned();
+    let line = "genai-perf profile -m m --endpoint-type chat --streaming -u localhost:8000 --isl 1000 --osl 100 --concurrency 32 --request-count 1000";
+    assert_eq!(distinct(line), Some(json!(100)));
+    assert!(has_note(line, "a prefix cache reuses"));
+    assert_eq!(distinct(&format!("{line} --num-dataset-entries 500")), Some(json!(500)));
+    assert_eq!(distinct(&line.replace("1000", "100")), None);
+    let aiperf = "aiperf profile --model m --url localhost:8000 --isl 1000 --osl 100 --concurrency 32";
+    assert_eq!(distinct(&format!("{aiperf} --benchmark-duration 60")), Some(json!(100)));
+    assert_eq!(distinct(&format!("{aiperf} --request-count 1000")), None);
+}
+
+#[test]
+fn a_ramp_of_vllm_takes_as_long_as_there() {
+    let line = |strategy: &str| {
+        format!(
+            "vllm bench serve --model m --dataset-name random --ramp-up-strategy {strategy} --ramp-up-start-rps 1 --ramp-up-end-rps 16 --num-prompts 100"
+        )
+    };
+    let seconds = |strategy: &str| {
+        let steps = bench(&line(strategy)).keys["ramp"]["steps"].clone();
+        let lasts = |step: &Value| step["lasts"].as_str().unwrap().trim_end_matches("ms").parse::<f64>().unwrap() / 1e3;
+        let sent: f64 =
+            steps.as_array().unwrap().iter().map(|step| step["level"].as_f64().unwrap() * lasts(step)).sum();
+        assert!((sent - 100.0).abs() < 0.5, "{sent} requests");
+        steps.as_array().unwrap().iter().map(lasts).sum::<f64>()
+    };
+    assert!((seconds("linear") - 18.8).abs() < 0.1);
+    assert!((seconds("exponential") - 34.0).abs() < 0.1);
+    let world = World::new();
+    world.file("manifests/ramp.yaml", &world.good(&["import", "--", &line("exponential")]).stdout);
+    world.good(&["check", "ramp"]);
+}
+
+#[test]
+fn searches_are_refused_with_what_finds_a_load_here() {
+    for line in [
+        "aiperf profile --model m --url localhost:8000 --search-recipe max-throughput-ttft-sla --ttft-sla-ms 200",
+        "perf_analyzer -m m --service-kind openai -u localhost:8000 --concurrency-range 1:64 --binary-search -l 200",
+    ] {
+        assert!(refusal(line).contains("`bench.search`"), "{line}");
+    }
+}
+
+#[test]
+fn reasons_name_what_there_is() {
+    let sglang = "python3 -m sglang.bench_serving --backend sglang-oai --dataset-name random --tokenize-prompt";
+    assert_eq!(bench(sglang).keys["request"]["interface"], "token_ids");
+    let trtllm = "python -m tensorrt_llm.serve.scripts.benchmark_serving --model m --backend openai --dataset-name random --tokenize-on-client";
+    assert_eq!(bench(trtllm).keys["request"]["interface"], "token_ids");
+    let burstiness = "aiperf profile --model m --request-rate 5 --vllm-burstiness 0.5 --osl 4 --request-count 9";
+    assert!(why(burstiness, "--vllm-burstiness").contains("--arrival-pattern gamma"));
+    let trace = "aiperf profile --model m --input-file t.jsonl --custom-dataset-type mooncake_trace --force-min-tokens --synthesis-max-isl 4096";
+    assert!(why(trace, "--force-min-tokens").contains("ignore_eos"));
+    assert!(why(trace, "--synthesis-max-isl").contains("data.max_input_tokens"));
+    let custom = "python -m tensorrt_llm.serve.scripts.benchmark_serving --model m --dataset-name trtllm_custom --dataset-path d.jsonl";
+    assert!(refusal(custom).contains("save its prompts as JSON lines"));
+    assert!(refusal("mlcr run-mlperf,inference --model=llama2-70b-99").contains("regatta run WORKLOAD"));
+    let file = "python3 ../../python/sglang/bench_serving.py --backend trt --dataset-name random --num-prompt 300 --request-rate 1 --random-input 4096 --random-output 1024 --random-range-ratio 0.125 --model meta-llama/Meta-Llama-3-8B-Instruct";
+    assert_eq!(bench(file).keys["input_tokens"], json!({"uniform": {"min": 512, "max": 4096}}));
+}
+
+#[test]
+fn ranks_of_one_mpirun_are_one_server_of_as_many_ranks() {
+    let server = |line: &str| match import(line).kind {
+        TranslationKind::Manifest(manifest) => manifest["stages"]["triton"].clone(),
+        other => panic!("{line}: {other:?}"),
+    };
+    let first = "mpirun --allow-run-as-root -n 1 /opt/tritonserver/bin/tritonserver --model-repository=/models --grpc-port=8001 --http-port=8000 --metrics-port=8002 --disable-auto-complete-config --backend-config=python,shm-region-prefix-name=prefix0_ :";
+    let second = "-n 1 /opt/tritonserver/bin/tritonserver --model-repository=/models --model-control-mode=explicit --load-model=tensorrt_llm --grpc-port=8001 --http-port=8000 --metrics-port=8002 --allow-http false --allow-grpc false --allow-metrics false --disable-auto-complete-config --backend-config=python,shm-region-prefix-name=prefix1_ :";
+    let two = server(&format!("{first} {second}"));
+    assert_eq!(two["gpus"], 2);
+    assert_eq!(
+        two["serve"]["triton"],
+        json!({
+            "repository": "/models", "mode": "leader", "world_size": 2, "grpc_port": 8001, "http_port": 8000, "metrics_port": 8002,
+            "tensorrt_llm_model_name": ["tensorrt_llm"]
+        })
+    );
+    let one = server(first);
+    let words = one["serve"]["triton"]["words"].as_array().expect("one process").clone();
+    assert_eq!((words.len(), words.contains(&json!(":"))), (7, false));
+    let mixed = refusal(&format!("{first} -n 1 ./worker"));
+    assert!(mixed.contains("`tritonserver` and `worker`"), "{mixed}");
+    let world = World::new();
+    let printed = world.good(&["import", "--", &format!("{first} {second}")]).stdout;
+    world.file("manifests/ranks.yaml", &printed);
+    world.good(&["check", "ranks"]);
+}
