@@ -263,6 +263,23 @@ fn vllm(version: Body) -> Described {
     ])
 }
 
+#[test]
+fn prompts_that_an_attached_vllm_has_in_its_prefix_cache_are_reported() {
+    let world = World::new();
+    let server = vllm(Body::Json(json!({"version": "0.24.0"})));
+    let counted = |gets: u32| {
+        let (hits, queries) = (60 * gets, 100 * gets);
+        format!(
+            "{STARTED}# TYPE vllm:prefix_cache_queries_total counter\nvllm:prefix_cache_queries_total {queries}\n\
+             # TYPE vllm:prefix_cache_hits_total counter\nvllm:prefix_cache_hits_total {hits}\n"
+        )
+    };
+    server.put("/metrics", Body::OneByOne((0..20).map(counted).collect()));
+    bench(&world, &server).shows("60 % of the prompt tokens came from the server's prefix cache, as its metrics count");
+    let result = result_of(&world);
+    assert_eq!(result["server_metrics"]["servers"], json!([server.address.to_string()]));
+}
+
 /// Six requests to a server that somebody else started.
 fn bench(world: &World, server: &Described) -> Ended {
     let target = format!("openai://{}", server.address);

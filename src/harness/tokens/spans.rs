@@ -38,9 +38,10 @@ pub(super) fn resolve(chunks: &[ChunkTokens], marks: &[UsageMark]) -> ResolvedCh
         match span_tokens(span, tokens) {
             Some(each) => resolved.tokens.extend(each),
             None if shares_step => resolved.tokens.push(0),
-            // Text that was held back, or that came in no form that is understood.
+            // Text that was held back, or that came in no form that is understood. Where every chunk has its count, the tokens of the end
+            // came with it: a step of several tokens whose text is no whole character.
             None if span == [ChunkTokens::Closing] => {
-                resolved.is_known = false;
+                resolved.is_known &= is_each_marked(chunks, marks);
                 resolved.has_only_end = resolved.tokens.iter().all(|tokens| *tokens == 0);
                 resolved.tokens.push(u32::try_from(tokens).unwrap_or(u32::MAX));
             }
@@ -56,6 +57,12 @@ pub(super) fn resolve(chunks: &[ChunkTokens], marks: &[UsageMark]) -> ResolvedCh
     resolved.is_known &= !rest.iter().any(|chunk| matches!(chunk, ChunkTokens::Text | ChunkTokens::Empty));
     resolved.tokens.extend(rest.iter().copied().map(assumed));
     resolved
+}
+
+/// Whether each chunk has a count of its own. Two counts may be of the begin and of the end alone.
+fn is_each_marked(chunks: &[ChunkTokens], marks: &[UsageMark]) -> bool {
+    let has_mark = |count: usize| marks.binary_search_by_key(&count, |mark| mark.chunks).is_ok();
+    chunks.len() > 2 && (1..=chunks.len()).all(has_mark)
 }
 
 /// Without a count: one token for a text.
@@ -143,6 +150,7 @@ mod tests {
     fn an_end_without_text_is_one_token_at_most() {
         assert_eq!(of(&[Text, Closing], &[(1, 1), (2, 4)]), (vec![1, 3], false));
         assert_eq!(of(&[Closing], &[(1, 8)]), (vec![8], false));
+        assert_eq!(of(&[Text, Text, Closing], &[(1, 1), (3, 4)]), (vec![1, 1, 0], false));
         let has_only_end = |chunks: &[ChunkTokens], tokens| {
             resolve(chunks, &[UsageMark { chunks: chunks.len(), tokens }]).has_only_end
         };
@@ -151,6 +159,8 @@ mod tests {
 
     #[test]
     fn running_counts_say_what_each_chunk_has() {
+        // The end of an answer of vLLM under load: three tokens in one message, and no text.
+        assert_eq!(of(&[Text, Text, Closing], &[(1, 1), (2, 3), (3, 6), (3, 6)]), (vec![1, 2, 3], true));
         assert_eq!(of(&[Text, Text, Text], &[(0, 0), (1, 3), (2, 6), (3, 8), (3, 8)]), (vec![3, 3, 2], true));
         // Reasoning and text of one step come as two chunks with one count.
         assert_eq!(of(&[Text, Text, Text], &[(1, 1), (2, 1), (3, 2)]), (vec![1, 0, 1], true));

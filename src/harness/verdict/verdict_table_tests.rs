@@ -226,6 +226,7 @@ fn bad() -> Vec<Case> {
     }));
     cases.push(case("60 requests for a p99", 60, answered_after(60, |_| 30), |_| ()));
     cases.push(other_load());
+    cases.push(cached_prompts());
     cases
 }
 
@@ -239,6 +240,19 @@ fn other_load() -> Case {
     };
     measured.server_counted(ServerMetrics { metrics: vec![counted], ..ServerMetrics::default() }, Scrape::default());
     Case { name: "another client on the same server", result: measured.judge().result }
+}
+
+fn cached_prompts() -> Case {
+    let mut measured = summarize_with(&spec(300), answered_after(300, |_| 30), |_| ());
+    let counted = |name: &str, tokens: f64| ServerMetric {
+        name: name.to_owned(),
+        increase: Some(tokens),
+        ..ServerMetric::default()
+    };
+    let metrics =
+        vec![counted("vllm:prefix_cache_queries_total", 30_000.0), counted("vllm:prefix_cache_hits_total", 29_400.0)];
+    measured.server_counted(ServerMetrics { metrics, ..ServerMetrics::default() }, Scrape::default());
+    Case { name: "prompts that an earlier run had sent to the same vLLM", result: measured.judge().result }
 }
 
 fn table(cases: &[Case]) -> String {

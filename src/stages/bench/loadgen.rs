@@ -66,7 +66,8 @@ pub async fn run_test(
     let orders = ChildOrders::Test(Box::new(test));
     let before = identity::of_servers(&spec).await;
     let telemetry = Box::pin(telemetry::start(context, &spec, &before, bench.telemetry)).await;
-    let scraper = server_metrics::start(&spec.endpoints)?;
+    let polled = server_metrics::polled(&spec, &before);
+    let scraper = server_metrics::start(&polled)?;
     let ChildRunOutcome { ran, server_failure: lost, zero } =
         Box::pin(run_child(context, program, &orders, &spec, expected)).await;
     let path = out.join(harness::RESULT);
@@ -82,7 +83,7 @@ pub async fn run_test(
     let zero = zero.and_then(MonotonicTime::instant).unwrap_or_else(Instant::now);
     let mut measured = UnjudgedRun::elsewhere(spec.clone(), result, zero);
     if let Some(scraper) = scraper {
-        server_metrics::finish(scraper, &spec.endpoints, &mut measured).await;
+        server_metrics::finish(scraper, &polled, &mut measured).await;
     }
     if let Some(telemetry) = telemetry {
         telemetry.finish(context, &mut measured).await;

@@ -46,7 +46,8 @@ pub async fn measure(
     let stop = context.lease.stop.child();
     let before = identity::of_servers(spec).await;
     let telemetry = Box::pin(telemetry::start(context, spec, &before, watched)).await;
-    let scraper = server_metrics::start(&spec.endpoints)?;
+    let polled = server_metrics::polled(spec, &before);
+    let scraper = server_metrics::start(&polled)?;
     // Since when answers are measured, and how many there are.
     let far: Mutex<Option<(Instant, u64, u64)>> = Mutex::new(None);
     let gpus = telemetry.as_ref().and_then(telemetry::TelemetrySampler::gpus_of_servers);
@@ -84,7 +85,7 @@ pub async fn measure(
         (measured, _) => measured.map_err(|error| failure(&error))?,
     };
     if let Some(scraper) = scraper {
-        server_metrics::finish(scraper, &spec.endpoints, &mut measured).await;
+        server_metrics::finish(scraper, &polled, &mut measured).await;
     }
     if let Some(telemetry) = telemetry {
         telemetry.finish(context, &mut measured).await;

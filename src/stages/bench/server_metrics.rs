@@ -4,11 +4,22 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::event::{Endpoint, Failure, FailureKind};
-use crate::harness::{UnjudgedRun, host_of};
+use crate::harness::{BenchSpec, ServerIdentity, Transport, UnjudgedRun, host_of};
 use crate::triton::{HttpAddress, Scraper, ServerMetrics, summarize, summarize_part};
 
 /// Often enough for minutes of load, and seldom enough to cost nothing that can be measured.
 const EVERY: Duration = Duration::from_secs(1);
+
+/// The servers of a measurement with their ports for metrics: where none is known, a vLLM has them beside its interface. Of an encrypted
+/// server they are not read. `described`: what each server reported of itself.
+pub fn polled(spec: &BenchSpec, described: &[ServerIdentity]) -> Vec<Endpoint> {
+    let is_plain_http = matches!(&spec.protocol, Transport::Http(http) if http.tls.is_none());
+    let with_metrics = |(endpoint, server): (&Endpoint, &ServerIdentity)| {
+        let beside = (is_plain_http && server.kind.as_deref() == Some("vllm")).then_some(endpoint.grpc);
+        Endpoint { metrics: endpoint.metrics.or(beside), ..endpoint.clone() }
+    };
+    spec.endpoints.iter().zip(described).map(with_metrics).collect()
+}
 
 /// Starts polling where there is something to poll.
 pub fn start(endpoints: &[Endpoint]) -> Result<Option<Scraper>, Failure> {

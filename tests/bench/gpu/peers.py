@@ -174,8 +174,10 @@ def main():
     for load in args.loads.split(","):
         for tool in tools:
             its = [row for row in rows if row["load"] == load and row["tool"] == tool and "tok_s" in row]
+            # A number that a tool leaves out is none.
+            cell = lambda key: mean_and_interval(known) if (known := [row[key] for row in its if row[key] is not None]) else "-"
             if its:
-                cells = [mean_and_interval([row[key] for row in its]) for key in ("tok_s", "ttft", "tpot", "cpu_s")]
+                cells = [cell(key) for key in ("tok_s", "ttft", "tpot", "cpu_s")]
                 gaps = ", ".join(str(row["arrivals"]["p"]) for row in its if row.get("arrivals"))
                 print(f"| {load} | {tool} | " + " | ".join(cells) + f" | {gaps} |")
 
