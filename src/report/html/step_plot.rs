@@ -135,7 +135,7 @@ mod tests {
         // The most in each second is a step, and of a long run no mean.
         assert_eq!(curve(SecondValue::Most), 6);
         let peaks: Vec<(f64, f64)> = (0..2_000).map(|at| (f64::from(at), f64::from(60 * (at % 2)))).collect();
-        assert_eq!(binned(&peaks, 2_000.0, SecondValue::Most)[0].value, 60.0);
+        assert!(binned(&peaks, 2_000.0, SecondValue::Most).iter().all(|step| step.value > 59.0));
     }
 
     #[test]

@@ -210,7 +210,7 @@ fn a_condition_at_its_edges_prints_what_it_rests_on() {
     let failed = |name: &str| {
         let mut run = numbered_run(name, "1", 100.0, 800.0);
         change(&mut run, |file| {
-            file["latency"]["ttft_adjusted"] = json!({ "n": 400, "failed": 40, "p50": 100.0, "p99": null })
+            file["latency"]["ttft_adjusted"] = json!({ "n": 400, "unanswered": 40, "p50": 100.0, "p99": null });
         });
         run
     };
