@@ -189,7 +189,7 @@ fn option(given: &GivenOption, line: &ParsedLine, load: &mut TranslatedLoad, bui
         "--seq-dist" => length_pairs(&given.as_written(), value, load, builder),
         "--num-profile-runs" => load.put("--repeat", value),
         // Read together, above.
-        "--warmup-duration" | "--warmup-request-count" | "--num-warmup-sessions" => {}
+        "--warmup-duration" | "--warmup-request-count" | "--num-warmup-sessions" | "--input-file" => {}
         "--shared-system-prompt-length" => match value.parse::<u32>() {
             Ok(tokens) if tokens > 0 => {
                 load.keys.insert("prefixes".to_owned(), json!({"count": 1, "tokens": tokens}));
@@ -224,10 +224,13 @@ fn option(given: &GivenOption, line: &ParsedLine, load: &mut TranslatedLoad, bui
             builder.note(format!("nothing is downloaded: put {SHAREGPT_FILE} there, or name it in `data.sharegpt`"));
         }
         "--batch-size-text" if value == "1" => {}
-        "--input-file" => {}
-        "--custom-dataset-type" | "--fixed-schedule" | "--fixed-schedule-auto-offset" | "--no-fixed-schedule"
+        "--custom-dataset-type"
+        | "--fixed-schedule"
+        | "--fixed-schedule-auto-offset"
+        | "--no-fixed-schedule"
+        | "--allow-dataset-wrap"
+        | "--no-allow-dataset-wrap"
             if line.has("--input-file") => {}
-        "--allow-dataset-wrap" | "--no-allow-dataset-wrap" if line.has("--input-file") => {}
         name => builder.push_untranslated(given.as_written(), left(name)),
     }
 }
