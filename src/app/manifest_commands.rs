@@ -33,7 +33,9 @@ pub(super) fn check(global: &Global, request: &CheckRequest) -> Result<CliExit, 
         };
         match tasks {
             Some(tasks) if is_text => print(&format!("{name}: good, {}\n", counted(tasks, "task"))),
-            None if is_text && is_good => print(&format!("{name}: good, but its stages need the values of parameters\n")),
+            None if is_text && is_good => {
+                print(&format!("{name}: good, but its stages need the values of parameters\n"))
+            }
             _ => {}
         }
         checked.push(CheckedManifest { name: name.clone(), is_good, tasks });

@@ -8,7 +8,8 @@ use clap::parser::ValueSource;
 use clap::{CommandFactory, FromArgMatches};
 
 use super::args::{
-    CheckArgs, CliArgs, CliCommand, ColorWord, DEFAULT_HOME, GraphWord, RepositoryCommand, SchemaWord, SelectArgs, SimCommand,
+    CheckArgs, CliArgs, CliCommand, ColorWord, DEFAULT_HOME, GraphWord, RepositoryCommand, SchemaWord, SelectArgs,
+    SimCommand,
 };
 use super::argument_error::{ArgumentError, invalid_value, reject_duplicates};
 use super::bench;

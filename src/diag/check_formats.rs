@@ -81,10 +81,8 @@ impl ProblemPlace {
 
 /// Every manifest and every problem.
 pub fn check_json(manifests: &[CheckedManifest], problems: &[CheckProblem]) -> String {
-    let manifests: Vec<Value> = manifests
-        .iter()
-        .map(|one| json!({"manifest": one.name, "good": one.is_good, "tasks": one.tasks}))
-        .collect();
+    let manifests: Vec<Value> =
+        manifests.iter().map(|one| json!({"manifest": one.name, "good": one.is_good, "tasks": one.tasks})).collect();
     format!("{:#}\n", json!({"manifests": manifests, "problems": problems}))
 }
 

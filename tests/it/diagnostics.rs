@@ -92,7 +92,8 @@ fn a_file_outside_of_the_current_folder_is_named_by_its_way() {
         folder
     };
     let (project, other) = (folder("project"), folder("other"));
-    fs::write(other.join("bad.yaml"), "regatta: 1\ninclude: [part.yaml]\nstages: { a: { shel: x } }\n").expect("a file");
+    fs::write(other.join("bad.yaml"), "regatta: 1\ninclude: [part.yaml]\nstages: { a: { shel: x } }\n")
+        .expect("a file");
     fs::write(other.join("part.yaml"), "vrs: 1\n").expect("a file");
     let what = other.join("bad.yaml");
     let found = load(&ManifestLibrary::new(&project), what.to_str().expect("UTF-8"), &GivenValues::default());
