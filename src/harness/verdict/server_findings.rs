@@ -1,6 +1,7 @@
 //! Findings about the servers that no request shows: one that was lost, one that ran with less, other clients on it.
 
 use super::evidence::Evidence;
+use crate::harness::measure::cached_input::CountedPrompts;
 use crate::harness::measure::result::RunResult;
 use crate::harness::measure::verdict_check::VerdictCheck;
 use crate::harness::measure::verdict_reason::{ReasonSeverity, VerdictReasons};
@@ -46,20 +47,16 @@ pub(super) fn other_load(result: &RunResult, found: &mut VerdictReasons) {
 /// A share of prompt tokens above `most` that the engine did not compute, as vLLM counts it in its `/metrics`. Also where this run has sent
 /// no prompt twice: a run before it may have sent the same ones, which the server still has. Returns whether there is such a share.
 pub(super) fn prefix_cache(result: &RunResult, most: f64, found: &mut VerdictReasons) -> bool {
-    let Some(server_metrics) = &result.server_metrics else { return false };
-    let increase = |name: &str| -> f64 {
-        server_metrics.metrics.iter().filter(|metric| metric.name == name).filter_map(|metric| metric.increase).sum()
-    };
-    let (cached, prompts) = (increase("vllm:prefix_cache_hits_total"), increase("vllm:prefix_cache_queries_total"));
-    if result.loadgen.is_some() || cached <= most * prompts {
-        return false;
-    }
+    let counted = CountedPrompts::of(result).filter(|counted| counted.share() > most && result.loadgen.is_none());
+    let Some(counted) = counted else { return false };
     let (repeated, scheduled) = (result.load.prompts_repeated, result.counts.scheduled);
     let text = format!(
-        "{:.0} % of the prompt tokens came from the server's prefix cache, as its metrics count ({cached:.0} of {prompts:.0}), and {repeated} of \
+        "{:.0} % of the prompt tokens came from the server's prefix cache, as its metrics count ({:.0} of {:.0}), and {repeated} of \
          {scheduled} prompts had been sent before in this run: TTFT and throughput are in part those of the cache; a run with the same `seed` sends \
          the same prompts, so start the server anew or give each run another `seed`, or report this share with the result",
-        100.0 * cached / prompts
+        100.0 * counted.share(),
+        counted.cached,
+        counted.tokens
     );
     found.add(VerdictCheck::RepeatedPrompts, ReasonSeverity::Warning, text);
     true

@@ -71,6 +71,8 @@ pub struct ComparedResult {
     lengths: [Option<f64>; 2],
     /// Mean tokens requested of an answer, in Regatta's own result: lengths are drawn, and other seeds draw others.
     requested_answer: Option<f64>,
+    /// The share of prompt tokens that a prefix cache had; `None`: not known.
+    pub(super) cached_share: Option<f64>,
     /// The source of the token counts.
     counted: String,
     pub measures: Vec<Measure>,
@@ -305,6 +307,7 @@ impl ComparedResult {
             requested_answer: mean(
                 result.own().map(|own| own.tokens.output_requested as f64).filter(|requested| *requested > 0.0),
             ),
+            cached_share: result.own().and_then(RunResult::cached_prompt_share),
             counted: counted(measured_run),
             measures: Vec::new(),
             searched: None,

@@ -134,7 +134,8 @@ pub struct Comparison {
 
 impl Comparison {
     pub fn of(a: &RunSet, b: &RunSet, rules: CompareRules) -> Self {
-        let (mut unlike_load, notes) = a.first().unlike_load(b.first());
+        let (mut unlike_load, mut notes) = a.first().unlike_load(b.first());
+        notes.extend(cached_shares(a, b));
         unlike_load.extend(identity::simulated_and_real(a.first(), b.first()));
         let pairing = Pairing::of(a, b, &unlike_load);
         // The rate of a search is what it found, and no load.
@@ -234,6 +235,26 @@ fn too_few_plans(sides: [&RunSet; 2], pairing: &Pairing) -> Option<String> {
          several (`--repeat 5`)",
         sides[side].runs().len()
     ))
+}
+
+/// A share of prompts from a prefix cache that differs by more than this explains a difference between two sides.
+const CACHED: f64 = 0.05;
+
+/// Where one side had more of its prompts in the servers' prefix cache than the other, on average over its runs.
+fn cached_shares(a: &RunSet, b: &RunSet) -> Option<String> {
+    let share = |set: &RunSet| {
+        let known: Vec<f64> = set.runs().iter().filter_map(|run| run.cached_share).collect();
+        (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64)
+    };
+    let (a, b) = (share(a)?, share(b)?);
+    ((a - b).abs() > CACHED).then(|| {
+        format!(
+            "{:.0} % / {:.0} % of the prompt tokens came from the servers' prefix cache: the difference is in part that of the cache; a run \
+             after another one with the same seed, on the same server, finds its prompts there",
+            100.0 * a,
+            100.0 * b
+        )
+    })
 }
 
 /// The seeds of the two sides, where both are known and differ.

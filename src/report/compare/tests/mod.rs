@@ -427,6 +427,24 @@ fn other_seeds_draw_other_lengths_of_one_load() {
 }
 
 #[test]
+fn prompts_that_one_side_found_in_the_prefix_cache_are_a_note() {
+    let with_cached = |name: &str, cached: u64| {
+        let mut run = measured_run(name, "p", |_| 100.0);
+        change(&mut run, |result| {
+            result["tokens"]["input_cached"] = json!({"requests": 20, "prompt_tokens": 1000, "tokens": cached});
+        });
+        run
+    };
+    let note = |cached| compare(&[with_cached("a", 20)], &[with_cached("b", cached)]).notes;
+    assert_eq!(note(30), [""; 0], "a shared beginning of all prompts");
+    assert!(
+        note(980)[0].starts_with("2 % / 98 % of the prompt tokens came from the servers' prefix cache"),
+        "{:?}",
+        note(980)
+    );
+}
+
+#[test]
 fn limits_of_the_verdict_are_no_load() {
     let run = |limit: u64, body: u64| {
         let mut run = measured_run("a", "d", |_| 50.0);
