@@ -16,22 +16,29 @@ pub(super) fn check(global: &Global, request: &CheckRequest) -> Result<CliExit, 
     let (mut checked, mut problems) = (Vec::new(), Vec::new());
     let is_text = request.format == CheckFormat::Text;
     for name in &request.manifests {
-        let plan = project.manifest(name, &[]).and_then(|manifest| Ok(expand(&manifest)?));
-        let tasks = match plan {
-            Ok(plan) => Some(plan.tasks.len()),
+        let plan = project.manifest(name, &request.settings).and_then(|manifest| Ok(expand(&manifest)?));
+        let (is_good, tasks) = match plan {
+            Ok(plan) => (true, Some(plan.tasks.len())),
             Err(CommandError::Manifest(found)) => {
+                // What a user must give is no error of the manifest.
+                let is_good = found.only_misses_parameters();
+                let found = if is_good { found.as_warnings() } else { found };
                 if is_text {
                     print_error(&found.render(colored(global.color.choice())));
                 }
                 problems.extend(CheckProblem::of(name, &found));
-                None
+                (is_good, None)
             }
             Err(other) => return Err(other),
         };
-        if let Some(tasks) = tasks.filter(|_| is_text) {
-            print(&format!("{name}: good, {}\n", counted(tasks, "task")));
+        match tasks {
+            Some(tasks) if is_text => print(&format!("{name}: good, {}\n", counted(tasks, "task"))),
+            None if is_text && is_good => {
+                print(&format!("{name}: good, but its stages need the values of parameters\n"))
+            }
+            _ => {}
         }
-        checked.push(CheckedManifest { name: name.clone(), tasks });
+        checked.push(CheckedManifest { name: name.clone(), is_good, tasks });
     }
     match request.format {
         CheckFormat::Text => {}
@@ -39,7 +46,7 @@ pub(super) fn check(global: &Global, request: &CheckRequest) -> Result<CliExit, 
         CheckFormat::Github => print(&check_github(&problems)),
         CheckFormat::Sarif => print(&check_sarif(&problems)),
     }
-    Ok(if checked.iter().all(|one| one.tasks.is_some()) { CliExit::Done } else { CliExit::Usage })
+    Ok(if checked.iter().all(|one| one.is_good) { CliExit::Done } else { CliExit::Usage })
 }
 
 pub(super) fn show(global: &Global, request: &ShowRequest) -> Result<CliExit, CommandError> {

@@ -269,7 +269,7 @@ pub(super) struct DoctorArgs {
 
 #[derive(Debug, Args)]
 pub(super) struct CheckArgs {
-    /// Names or paths.
+    /// Names or paths; KEY=VALUE among them sets a parameter of each.
     #[arg(value_name = "MANIFEST", required = true, value_hint = ValueHint::FilePath)]
     pub manifests: Vec<String>,
     /// How to print what is wrong.

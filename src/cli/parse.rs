@@ -8,9 +8,10 @@ use clap::parser::ValueSource;
 use clap::{CommandFactory, FromArgMatches};
 
 use super::args::{
-    CliArgs, CliCommand, ColorWord, DEFAULT_HOME, GraphWord, RepositoryCommand, SchemaWord, SelectArgs, SimCommand,
+    CheckArgs, CliArgs, CliCommand, ColorWord, DEFAULT_HOME, GraphWord, RepositoryCommand, SchemaWord, SelectArgs,
+    SimCommand,
 };
-use super::argument_error::{ArgumentError, reject_duplicates};
+use super::argument_error::{ArgumentError, invalid_value, reject_duplicates};
 use super::bench;
 use super::bulk;
 use super::common_args::Subject;
@@ -178,7 +179,7 @@ fn request(command: CliCommand) -> Result<CliRequest, ArgumentError> {
             CliRequest::Doctor(DoctorRequest { manifest: args.manifest, settings: args.settings, json: args.json })
         }
         CliCommand::Lock(args) => CliRequest::Lock(lock::into_request(args)?),
-        CliCommand::Check(args) => CliRequest::Check(CheckRequest { manifests: args.manifests, format: args.format }),
+        CliCommand::Check(args) => CliRequest::Check(check(args)?),
         CliCommand::Show(args) => {
             let (manifest, settings) = subject(args.subject);
             reject_duplicates(&settings)?;
@@ -268,6 +269,21 @@ fn request(command: CliCommand) -> Result<CliRequest, ArgumentError> {
     })
 }
 
+fn check(args: CheckArgs) -> Result<CheckRequest, ArgumentError> {
+    let (mut manifests, mut settings) = (Vec::new(), Vec::new());
+    for word in args.manifests {
+        match word.parse() {
+            Ok(setting) if !word.ends_with(".yaml") => settings.push(setting),
+            _ => manifests.push(word),
+        }
+    }
+    reject_duplicates(&settings)?;
+    if manifests.is_empty() {
+        return invalid_value("no manifest is named\n  hint: regatta check MANIFEST KEY=VALUE");
+    }
+    Ok(CheckRequest { manifests, settings, format: args.format })
+}
+
 fn repository(command: RepositoryCommand) -> Result<RepositoryRequest, ArgumentError> {
     Ok(match command {
         RepositoryCommand::Check(args) => {
@@ -332,6 +348,15 @@ mod tests {
         let refused = parse_line(line).expect_err("refused");
         assert_eq!(refused.exit(), CliExit::Usage, "{refused}");
         refused.to_string()
+    }
+
+    #[test]
+    fn a_parameter_can_be_given_to_check() {
+        let CliRequest::Check(request) = parse_line("check a b.yaml system=h200").expect("understood").request else {
+            panic!("not a check")
+        };
+        assert_eq!((request.manifests, request.settings.len()), (vec!["a".to_owned(), "b.yaml".to_owned()], 1));
+        assert!(usage_error_text("check system=h200").contains("no manifest is named"));
     }
 
     #[test]

@@ -245,6 +245,8 @@ pub enum PlanFormat {
 pub struct CheckRequest {
     /// At least one.
     pub manifests: Vec<String>,
+    /// For each of them.
+    pub settings: Vec<KeyValueArg>,
     pub format: CheckFormat,
 }
 

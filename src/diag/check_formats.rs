@@ -10,7 +10,8 @@ use super::{Diagnostic, Diagnostics, Severity, Span};
 pub struct CheckedManifest {
     /// As it was named on the command line.
     pub name: String,
-    /// How many tasks its plan has; none: it has errors.
+    pub is_good: bool,
+    /// How many tasks its plan has; none: it has errors, or a parameter has no value.
     pub tasks: Option<usize>,
 }
 
@@ -80,10 +81,8 @@ impl ProblemPlace {
 
 /// Every manifest and every problem.
 pub fn check_json(manifests: &[CheckedManifest], problems: &[CheckProblem]) -> String {
-    let manifests: Vec<Value> = manifests
-        .iter()
-        .map(|one| json!({"manifest": one.name, "good": one.tasks.is_some(), "tasks": one.tasks}))
-        .collect();
+    let manifests: Vec<Value> =
+        manifests.iter().map(|one| json!({"manifest": one.name, "good": one.is_good, "tasks": one.tasks})).collect();
     format!("{:#}\n", json!({"manifests": manifests, "problems": problems}))
 }
 

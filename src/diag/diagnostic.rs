@@ -135,6 +135,20 @@ impl Diagnostics {
         self.errors() > 0
     }
 
+    /// Whether nothing else is wrong than parameters without a value.
+    pub fn only_misses_parameters(&self) -> bool {
+        self.list.iter().all(|one| matches!(one.missing, Some(MissingValue::Parameter(_))))
+    }
+
+    /// The same, all of them warnings.
+    #[must_use]
+    pub fn as_warnings(mut self) -> Self {
+        for one in &mut self.list {
+            one.severity = Severity::Warning;
+        }
+        self
+    }
+
     /// Sorted: those without a place first, then by file and place.
     pub fn sorted(&self) -> Vec<&Diagnostic> {
         let mut list: Vec<&Diagnostic> = self.list.iter().collect();

@@ -11,7 +11,7 @@ use super::library::{ManifestFileError, ManifestLibrary};
 use super::param::ResolvedParam;
 use super::yaml_node::{Map, Node, NodeValue};
 use super::{load, read};
-use crate::diag::{Diagnostic, Diagnostics, MissingValue, SourceText};
+use crate::diag::{Diagnostic, Diagnostics, SourceText};
 use crate::files::Digest;
 use crate::units::unquoted;
 
@@ -131,7 +131,7 @@ pub fn list_manifests(library: &ManifestLibrary) -> std::io::Result<Vec<ListedMa
                             // Without what the user must give, a good manifest may lack a parameter: that is not broken.
                             let broken = load(library, &name, &GivenValues::default())
                                 .err()
-                                .filter(|found| !only_misses_parameters(found));
+                                .filter(|found| !found.only_misses_parameters());
                             (about, broken.as_ref().and_then(first))
                         }
                     }
@@ -141,10 +141,6 @@ pub fn list_manifests(library: &ManifestLibrary) -> std::io::Result<Vec<ListedMa
         })
         .collect();
     Ok(listed)
-}
-
-fn only_misses_parameters(found: &Diagnostics) -> bool {
-    found.sorted().iter().all(|one| matches!(one.missing, Some(MissingValue::Parameter(_))))
 }
 
 fn first(found: &Diagnostics) -> Option<String> {

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use regatta::manifest::{GivenValues, ManifestLibrary};
 use regatta::plan::{expand, load};
 
+use crate::world::World;
+
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/broken")
 }
@@ -79,4 +81,36 @@ fn a_manifest_that_does_not_exist_is_suggested() {
 
     1 error
     ");
+}
+
+#[test]
+fn a_file_outside_of_the_current_folder_is_named_by_its_way() {
+    let place = tempfile::tempdir().expect("a folder");
+    let folder = |name: &str| {
+        let folder = place.path().join(name);
+        fs::create_dir(&folder).expect("a folder");
+        folder
+    };
+    let (project, other) = (folder("project"), folder("other"));
+    fs::write(other.join("bad.yaml"), "regatta: 1\ninclude: [part.yaml]\nstages: { a: { shel: x } }\n")
+        .expect("a file");
+    fs::write(other.join("part.yaml"), "vrs: 1\n").expect("a file");
+    let what = other.join("bad.yaml");
+    let found = load(&ManifestLibrary::new(&project), what.to_str().expect("UTF-8"), &GivenValues::default());
+    let text = found.expect_err("broken").render(false);
+    assert!(text.contains("--> ../other/bad.yaml:3:16") && text.contains("--> ../other/part.yaml:1:1"), "{text}");
+}
+
+#[test]
+fn a_manifest_with_a_parameter_that_must_be_given_is_checked() {
+    let world = World::with("params: { need: { int: {} } }\nstages: { a: { shell: 'echo {{ need }}' } }\n");
+    world.manifest("other", "stages: { a: { shell: x } }\n");
+    world.good(&["check", "m", "need=4"]).shows("m: good, 1 task");
+    let ended = world.good(&["check", "m", "other"]);
+    ended.shows("warning: the parameter `need` has no value").shows("other: good, 1 task");
+    ended.shows("m: good, but its stages need the values of parameters");
+    let json = world.good(&["check", "m", "--format", "json"]).stdout;
+    assert!(json.contains("\"severity\": \"warning\"") && json.contains("\"good\": true"), "{json}");
+    world.manifest("m", "params: { need: { int: {} } }\nstages: { a: { shel: 'echo {{ need }}' } }\n");
+    assert_eq!(world.regatta(&["check", "m"]).code, 2);
 }
