@@ -46,7 +46,7 @@ pub fn perform(context: &TaskContext, template: &Template) -> Result<Done, Failu
             .hint("`from` is a path relative to the current folder"));
     }
     let environment = environment()?;
-    let mut targets = BTreeSet::new();
+    let (mut targets, mut used, mut templates) = (BTreeSet::new(), BTreeSet::new(), 0);
     for entry in WalkDir::new(&from).min_depth(1).sort_by_file_name() {
         let entry = entry.map_err(|error| broken(&from, &error.into()))?;
         let name = entry.path().strip_prefix(&from).unwrap_or(entry.path());
@@ -61,10 +61,15 @@ pub fn perform(context: &TaskContext, template: &Template) -> Result<Done, Failu
         if entry.file_type().is_dir() {
             fs::create_dir_all(&target).map_err(|error| broken(&target, &error))?;
         } else if is_template {
-            render(&environment, entry.path(), &from, &target, template)?;
+            used.extend(render(&environment, entry.path(), &from, &target, template)?);
+            templates += 1;
         } else {
             fs::copy(entry.path(), &target).map_err(|error| broken(entry.path(), &error))?;
         }
+    }
+    let unused: Vec<&str> = template.with.keys().map(String::as_str).filter(|name| !used.contains(*name)).collect();
+    if templates > 0 && !unused.is_empty() {
+        context.lease.notice(format!("no template uses {} of `with`", list_of(unused.iter().copied())));
     }
     let written = targets.len();
     if written == 0 {
@@ -91,13 +96,14 @@ fn keeping_line_ends() -> Result<SyntaxConfig, Failure> {
         .map_err(|error| Failure::new(FailureKind::Refused, format!("the template syntax cannot be set: {error}")))
 }
 
+/// Writes a file. Returns the names that its template uses.
 fn render(
     environment: &Environment<'_>,
     source: &Path,
     from: &Path,
     target: &Path,
     template: &Template,
-) -> Result<(), Failure> {
+) -> Result<BTreeSet<String>, Failure> {
     let text = read_text(source).map_err(|error| broken(source, &error))?;
     let name = source.strip_prefix(from).unwrap_or(source).display().to_string();
     let refused = |what: String| Failure::new(FailureKind::Refused, what);
@@ -105,7 +111,7 @@ fn render(
     check_nesting(&text)
         .map_err(|error| refused(format!("{name}:{}: this expression is too long: {error}", file.line_of(error.at))))?;
     let _progress = ExpressionProgress::begin(&file.start());
-    let rendered = on_stack(STACK, || catch_panic(|| render_text(environment, &name, &text, template)))
+    let (rendered, used) = on_stack(STACK, || catch_panic(|| render_text(environment, &name, &text, template)))
         .map_err(|error| Failure::new(FailureKind::System, format!("no thread can render {name}: {error}")))?
         .map_err(|panic| refused(format!("{name}: {panic}")))??;
     fs::write(target, rendered).map_err(|error| broken(target, &error))?;
@@ -116,15 +122,23 @@ fn render(
     let (given, made) = (mode(source)?, mode(target)?);
     // Users that may read it may run it, and no others.
     let executable = if given & 0o111 == 0 { 0 } else { (made & 0o444) >> 2 };
-    fs::set_permissions(target, Permissions::from_mode(made | executable)).map_err(|error| broken(target, &error))
+    fs::set_permissions(target, Permissions::from_mode(made | executable)).map_err(|error| broken(target, &error))?;
+    Ok(used)
 }
 
-/// What a template becomes.
-fn render_text(environment: &Environment<'_>, name: &str, text: &str, template: &Template) -> Result<String, Failure> {
+/// What a template becomes, and the names that it uses.
+fn render_text(
+    environment: &Environment<'_>,
+    name: &str,
+    text: &str,
+    template: &Template,
+) -> Result<(String, BTreeSet<String>), Failure> {
     let mut rendered = LimitedText::new(LONGEST_FILE);
+    let mut used = BTreeSet::new();
     environment
         .template_from_named_str(name, text)
         .and_then(|compiled| {
+            used.extend(compiled.undeclared_variables(false));
             let values = minijinja::Value::from(minijinja::value::Serde(&template.with));
             compiled.render_captured_to(values, &mut rendered).map(drop)
         })
@@ -147,7 +161,7 @@ fn render_text(environment: &Environment<'_>, name: &str, text: &str, template: 
                 .cause("the template uses a name that `with` does not give")
                 .hint(hint.unwrap_or_else(|| "it gives none; write `with: { NAME: VALUE }`".to_owned()))
         })?;
-    Ok(rendered.into_text())
+    Ok((rendered.into_text(), used))
 }
 
 /// The names of a line that a template uses and `with` does not give, in alphabetical order.

@@ -12,6 +12,8 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::oneshot;
 
+use crate::world::World;
+
 /// A project folder with one task in it.
 pub struct Bench {
     pub dir: TempDir,
@@ -245,4 +247,12 @@ async fn a_server_that_dies_while_it_is_needed_fails() {
     let failure = ended.unwrap_err();
     assert!(failure.what.starts_with("the server ended with exit code 3 while it was needed"), "{}", failure.what);
     assert_eq!(failure.tail, ["bad luck"]);
+}
+
+#[test]
+fn a_name_that_no_template_uses_is_noted() {
+    let world = World::with("stages:\n  a: { template: { from: t, with: { size: 1, seize: 2 } } }\n");
+    world.file("t/config.txt.j2", "size {{ size }}\n");
+    world.good(&["run", "m"]).shows("no template uses `seize` of `with`");
+    assert_eq!(world.read("latest/a/config.txt"), "size 1\n");
 }
