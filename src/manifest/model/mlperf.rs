@@ -26,7 +26,7 @@ pub enum Mlperf {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LoadgenLibrary {
-    /// `v5.0`, `v5.1`, `v6.0`, `v6.1`.
+    /// `v4.1`, `v5.0`, `v5.1`, `v6.0`, `v6.1`.
     pub round: String,
     /// A source distribution of `mlcommons-loadgen` that is here already, file or folder; else it is fetched with pip.
     #[serde(default, skip_serializing_if = "Option::is_none")]
