@@ -71,6 +71,21 @@ pub fn for_value(path: &str, node: &Node, shape: &ValueShape) -> Option<String> 
     }
 }
 
+/// A command in one text, where a list of its arguments belongs: that list. None where a shell would read it otherwise.
+pub fn command_words(path: &str, text: &str) -> Option<String> {
+    let is_command = matches!(path.rsplit('.').next(), Some("words" | "args" | "program"));
+    if !is_command || text.split_whitespace().count() < 2 || text.contains(['\'', '"', '\\', '$']) {
+        return None;
+    }
+    let quoted = |word: &str| {
+        let is_plain = word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_./=+".contains(&byte));
+        let is_text = word.parse::<f64>().is_err();
+        if is_plain && is_text { word.to_owned() } else { format!("\"{word}\"") }
+    };
+    let words: Vec<String> = text.split_whitespace().map(quoted).collect();
+    Some(format!("[{}]", words.join(", ")))
+}
+
 fn has_field(shape: &ValueShape, name: &str) -> bool {
     match shape {
         ValueShape::Object(object) => object.fields.contains_key(name),

@@ -541,11 +541,15 @@ fn has_sections(map: &Map) -> bool {
 fn not_utf8(name: &str, error: &std::string::FromUtf8Error) -> Diagnostic {
     let at = error.utf8_error().valid_up_to();
     let byte = error.as_bytes().get(at).copied().unwrap_or_default();
+    let encoding = match error.as_bytes() {
+        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => ("UTF-16", "utf-16"),
+        _ => ("Latin-1", "latin1"),
+    };
     // Up to there the texts are the same; behind it U+FFFD, of three bytes, stands for what is wrong.
     let shown = SourceText::new(name, String::from_utf8_lossy(error.as_bytes()));
     Diagnostic::error(format!("`{name}` is not UTF-8 text"))
         .at(shown.span(at..at + 3), format!("the byte 0x{byte:02x}"))
-        .hint("save the file as UTF-8; from Latin-1: `iconv -f latin1 -t utf-8`")
+        .hint(format!("save the file as UTF-8; from {}: `iconv -f {} -t utf-8`", encoding.0, encoding.1))
 }
 
 fn chain_of(mut found: Diagnostic, chain: &Chain) -> Diagnostic {

@@ -250,6 +250,12 @@ impl ParamResolver<'_> {
         }
         let known = || self.catalog.iter().map(String::as_str);
         let folder = self.entry.node.get("catalog").and_then(|entry| entry.node.text()).unwrap_or_default();
+        if self.catalog.is_empty() {
+            let what = format!("there is no file in `{folder}`, or no such folder");
+            return Err(
+                ParamError::new(what).hint("the folder is relative to the manifest; its `NAME.yaml` are the choices")
+            );
+        }
         let wrong = ParamError::new(format!("there is no `{text}` in `{folder}`"));
         Err(wrong.maybe_hint(did_you_mean(text, known())))
     }

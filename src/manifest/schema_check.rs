@@ -207,8 +207,11 @@ impl SchemaWalker<'_> {
                     hint = Some("YAML 1.2 has only `true` and `false`".to_owned());
                 }
             }
-            NodeValue::Text(text) if wants(|shape| matches!(shape, ValueShape::List(_))) && text.len() < 40 => {
-                hint = Some(format!("a list of one: [{}]", node.span.text()));
+            NodeValue::Text(text) if wants(|shape| matches!(shape, ValueShape::List(_))) => {
+                let words = key_hints::command_words(path.trim_matches('`'), text);
+                let words = words.map(|words| format!("a program and its arguments are a list: {words}"));
+                let is_short = text.len() < 40;
+                hint = words.or_else(|| is_short.then(|| format!("a list of one: [{}]", node.span.text().trim())));
             }
             _ => {}
         }

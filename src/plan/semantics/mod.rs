@@ -185,6 +185,9 @@ impl StageChecker<'_> {
                 let place: &[&str] = if many { &["inputs", name, &index] } else { &["inputs", name] };
                 if path.is_empty() {
                     self.push_error(place, "is empty", "no path", None);
+                } else if path.starts_with("~/") {
+                    let hint = Some("write the whole path, or declare a parameter `path: required`".to_owned());
+                    self.push_error(place, "begins with `~`", "it stands for no home folder here", hint);
                 } else if PlanReference::all_in(path).iter().any(|one| matches!(one, PlanReference::Input(_))) {
                     self.push_error(place, "refers to an input", "inputs cannot be made of inputs", None);
                 } else if !path.starts_with('/') && !path.contains('⟦') && escapes_folder(path) {

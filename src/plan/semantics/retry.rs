@@ -26,7 +26,11 @@ impl StageChecker<'_> {
             for key in ["by", "to"] {
                 let is_there = if key == "by" { retry.by.is_some() } else { retry.to.is_some() };
                 if is_there {
-                    let hint = Some("add `lower: kv_cache_free_gpu_mem_fraction`".to_owned());
+                    let has_memory = stage.serve.is_some() || stage.engine.is_some();
+                    let setting =
+                        if stage.engine.is_some() { "max_num_tokens" } else { "kv_cache_free_gpu_mem_fraction" };
+                    let hint = if has_memory { format!("add `lower: {setting}`") } else { "remove it".to_owned() };
+                    let hint = Some(hint);
                     self.push_error(&["retry", key], "has no effect", "nothing is lowered", hint);
                 }
             }
