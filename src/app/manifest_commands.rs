@@ -34,7 +34,7 @@ pub(super) fn check(global: &Global, request: &CheckRequest) -> Result<CliExit, 
         match tasks {
             Some(tasks) if is_text => print(&format!("{name}: good, {}\n", counted(tasks, "task"))),
             None if is_text && is_good => {
-                print(&format!("{name}: good, but its stages need the values of parameters\n"))
+                print(&format!("{name}: good, but its stages need the values of parameters\n"));
             }
             _ => {}
         }

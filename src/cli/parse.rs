@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io;
+use std::path::Path;
 
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
@@ -273,7 +274,9 @@ fn check(args: CheckArgs) -> Result<CheckRequest, ArgumentError> {
     let (mut manifests, mut settings) = (Vec::new(), Vec::new());
     for word in args.manifests {
         match word.parse() {
-            Ok(setting) if !word.ends_with(".yaml") => settings.push(setting),
+            Ok(setting) if Path::new(&word).extension().is_none_or(|extension| extension != "yaml") => {
+                settings.push(setting);
+            }
             _ => manifests.push(word),
         }
     }
@@ -327,8 +330,6 @@ fn fault_of(text: &str) -> (String, String) {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
     use crate::cli::{Force, GpuSelection};
     use crate::event::GpuId;

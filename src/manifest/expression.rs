@@ -409,7 +409,7 @@ fn no_attribute(walked: &str, step: &str, value: &Value, place: Span) -> Diagnos
     let is_reference = matches!(value.kind(), ValueKind::String | ValueKind::Seq);
     if let Some(stage) = walked.strip_prefix("stages.").filter(|_| is_reference) {
         let fault = Diagnostic::error(format!("`{walked}` has no `{step}`"));
-        return if stage.ends_with(".out") {
+        return if stage.split_once('.').is_some_and(|(_, attribute)| attribute == "out") {
             fault.at(place, "it is a folder").hint(format!("for a file in it, write {{{{ {walked} }}}}/{step}"))
         } else {
             fault

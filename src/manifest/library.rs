@@ -130,16 +130,14 @@ impl ManifestLibrary {
     }
 
     fn project_file_id(&self, absolute: &Path) -> FileId {
-        match absolute.strip_prefix(&self.root) {
-            Ok(rel) => self.own_file(rel.to_string_lossy().into_owned()),
-            Err(_) => {
-                let root = absolute.parent().unwrap_or(Path::new("/")).to_owned();
-                FileId {
-                    way: format!("{}/", way_to(&self.root, &root).display()),
-                    root,
-                    rel: absolute.file_name().unwrap_or_default().to_string_lossy().into_owned(),
-                }
-            }
+        if let Ok(rel) = absolute.strip_prefix(&self.root) {
+            return self.own_file(rel.to_string_lossy().into_owned());
+        }
+        let root = absolute.parent().unwrap_or(Path::new("/")).to_owned();
+        FileId {
+            way: format!("{}/", way_to(&self.root, &root).display()),
+            root,
+            rel: absolute.file_name().unwrap_or_default().to_string_lossy().into_owned(),
         }
     }
 
