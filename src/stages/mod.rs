@@ -124,8 +124,8 @@ const fn format(kind: ActionKind) -> Option<u32> {
         | ActionKind::Mlperf
         | ActionKind::Compare => Some(1),
         // 2: with the servers' own metrics. 3: with GPUs, a preflight, and answers tokenized again. 4: with LoadGen, too,
-        // a plan, metrics and GPUs.
-        ActionKind::Bench => Some(4),
+        // a plan, metrics and GPUs. 5: all settings of a request over `generate`, warm-up as the load comes, goodput of a TPOT.
+        ActionKind::Bench => Some(5),
         // A shell stage, 2: strict by default. A repository, 2: its digest is without paths of the machine. A template, 2: with
         // `true` and `false`.
         ActionKind::Shell | ActionKind::Repository | ActionKind::Template => Some(2),
