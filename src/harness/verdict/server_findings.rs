@@ -1,7 +1,7 @@
 //! Findings about the servers that no request shows: one that was lost, one that ran with less, other clients on it.
 
 use super::evidence::Evidence;
-use crate::harness::measure::cached_input::CountedPrompts;
+use crate::harness::measure::counted_prompts::CountedPrompts;
 use crate::harness::measure::result::RunResult;
 use crate::harness::measure::verdict_check::VerdictCheck;
 use crate::harness::measure::verdict_reason::{ReasonSeverity, VerdictReasons};
