@@ -57,7 +57,7 @@ pub use length::{LONGEST_LENGTH, Length, Weighted};
 pub use limits::Limits;
 pub use percent::{Percent, PercentError};
 pub use prompts::{DelayPlace, History, Prefixes, RecordOrder, Sessions};
-pub use protocol::{Protocol, requests_token_ids};
+pub use protocol::{Protocol, requests_token_ids, sets_length};
 pub use ramp::{Ramp, RampStep};
 pub use random_seed::RandomSeed;
 pub use request::{CancelBy, CancelPolicy, Interface, LengthField, Request, WordList};

@@ -33,6 +33,11 @@ impl Protocol {
     }
 }
 
+/// Whether further fields of a body set the length of the answer, or take its limit out.
+pub fn sets_length(extra: &Map<String, Value>) -> bool {
+    ["max_tokens", "max_completion_tokens", "request_output_len"].iter().any(|key| extra.contains_key(*key))
+}
+
 /// Whether further fields of a completion's body ask for the token ids of the answer: `trtllm-serve` gives them in place of text
 /// (`detokenize: false`), vLLM beside it (`return_token_ids: true`).
 pub fn requests_token_ids(extra: &Map<String, Value>) -> bool {

@@ -43,9 +43,9 @@ struct LimitedSetting {
 /// All that are missing here every protocol has.
 const LIMITED: [LimitedSetting; 19] = [
     of("interface", |it| it.interface == Some(Interface::TokenIds), &[Kserve, Generate, OpenaiCompletions]),
-    // One beam is what every server does.
+    // One beam, and one sequence, is what every server does.
     of("beam_width", |it| it.beam_width > Some(1), &[Kserve, Generate]),
-    of("num_return_sequences", |it| it.num_return_sequences.is_some(), &[Kserve]),
+    of("num_return_sequences", |it| it.sequences() > 1, &[Kserve]),
     of("length_penalty", |it| it.length_penalty.is_some(), &[Kserve, Generate]),
     of("early_stopping", |it| it.early_stopping.is_some(), &[Kserve, Generate]),
     of("stop_words.ids", |it| matches!(it.stop_words, Some(WordList::Ids(_))), &[Kserve]),
@@ -101,7 +101,13 @@ mod tests {
         assert_eq!(unsendable(&beams, OpenaiCompletions), all);
         assert_eq!(unsendable(&beams, Generate), ["bad_words.ids"]);
         assert_eq!(unsendable(&beams, Kserve), [""; 0]);
-        let usual = Request { temperature: Some(0.5), min_length: Some(3), beam_width: Some(1), ..Request::default() };
+        let usual = Request {
+            temperature: Some(0.5),
+            min_length: Some(3),
+            beam_width: Some(1),
+            num_return_sequences: Some(1),
+            ..Request::default()
+        };
         for protocol in [Kserve, Generate, OpenaiChat, OpenaiCompletions] {
             assert_eq!(unsendable(&usual, protocol), [""; 0]);
         }

@@ -11,7 +11,7 @@ use regatta::harness::{
     Api, BenchSpec, FailureClass, HarnessError, Http, LoadLevel, LoadPattern, Measured, RequestEnd, Slo, Transport,
     VerdictCheck, Violation, run,
 };
-use regatta::spec::{Arrivals, Length, LengthField, Limits, Request, StopAfter, WordList};
+use regatta::spec::{Arrivals, CancelBy, CancelPolicy, Length, LengthField, Limits, Request, StopAfter, WordList};
 use serde_json::{Value, json};
 
 use self::script::{DONE, Do, END, HEAD, Scripted, chunk, good, role, token, usage};
@@ -509,6 +509,30 @@ fn the_generate_extension_is_sent_every_setting_that_it_has() {
         "end_id": 9, "pad_id": 4, "exclude_input_in_output": false,
     });
     assert_eq!(body, expected);
+}
+
+#[test]
+fn beams_of_token_ids_over_the_generate_extension_count_once_and_cannot_be_cancelled() {
+    let answer = r#"{"output_ids":[[5,6,7,8],[5,6,7,9]]}"#;
+    let answer = format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{answer}",
+        answer.len()
+    );
+    let server = Scripted::start(move |_| vec![Do::Send(answer.clone())]);
+    let http = Http { prompt_ids: true, ..Http::new(Api::Generate) };
+    let beams = BenchSpec {
+        protocol: Transport::Http(http),
+        request: Request { beam_width: Some(2), ..Request::default() },
+        ..spec(&server.address.to_string(), Api::Generate, 1)
+    };
+    let measured = measure(&beams);
+    all_ok(&measured);
+    let tokens = &measured.result.tokens;
+    assert_eq!((tokens.output, tokens.source.as_str()), (4, "output_ids, of 2 beams the longest"));
+    let cancel = Some(CancelPolicy { after_tokens: 2, share: 1.0, by: CancelBy::Rpc });
+    let wrong = BenchSpec { request: Request { cancel, ..beams.request.clone() }, ..beams };
+    let refused = wait_for(run(&wrong, &Stop::new(), |_| {})).unwrap_err().to_string();
+    assert!(refused.contains("an answer of several beams does not stream"), "{refused}");
 }
 
 #[test]

@@ -8,13 +8,15 @@ use crate::diag::{Diagnostic, Diagnostics};
 const BENCH: &str = "stages.bench.bench.";
 
 /// Keys below it, and their options. A key stands for those below it, too.
-const OPTIONS: [(&str, &str); 26] = [
+const OPTIONS: [(&str, &str); 28] = [
     ("target", "TARGET"),
     ("protocol", "--protocol"),
     ("model", "--model"),
     ("endpoint", "--endpoint"),
     ("tls", "--cacert, --insecure, --cert"),
+    ("api_key_env", "--api-key-env"),
     ("extra", "--extra"),
+    ("end_id", "--end-id"),
     ("rate", "--rate"),
     ("concurrency", "--concurrency"),
     ("sweep", "--concurrency, --rate or --sweep"),
@@ -93,6 +95,16 @@ fn key_at(manifest: &str, line: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_key_names_an_option_of_the_line() {
+        let command = crate::cli::command();
+        let bench = command.find_subcommand("bench").unwrap();
+        let known = |option: &str| bench.get_arguments().any(|it| it.get_long() == option.strip_prefix("--"));
+        for (key, option) in [("end_id", "--end-id"), ("api_key_env", "--api-key-env")] {
+            assert!(OPTIONS.contains(&(key, option)) && known(option), "{key}");
+        }
+    }
 
     #[test]
     fn a_line_has_its_key_with_those_above() {

@@ -140,7 +140,11 @@ fn totals(result: &RunResult, text: &mut String) {
 /// Rows that exist only when requested, or when something went wrong.
 fn special(result: &RunResult, line: &mut impl FnMut(&str, String, &str)) {
     if let Some(goodput) = &result.goodput {
-        let met = format!("{} of {} scheduled requests met their SLO", goodput.good, goodput.of);
+        let met = if goodput.is_unknown() {
+            "no answer has a time per token".to_owned()
+        } else {
+            format!("{} of {} scheduled requests met their SLO", goodput.good, goodput.of)
+        };
         let share = goodput.attainment.map_or_else(|| "n/a".to_owned(), |share| format!("{:.2} %", share * 100.0));
         line("SLO attainment", share, &met);
         line("Goodput (1/s)", number(goodput.requests), "requests that met their SLO, same window");
@@ -264,7 +268,7 @@ fn verdict(result: &RunResult, text: &mut String) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::harness::LoadPattern;
+    use crate::harness::{Goodput, LoadPattern, Slo};
 
     /// One name is one number: what counts from the send says so, with each load.
     #[test]
@@ -283,5 +287,15 @@ mod tests {
         assert!(!shown.contains(WHOLE_ANSWERS), "{shown}");
         result.client.call = "unary".to_owned();
         assert!(text(&result, Styler::OFF).contains(WHOLE_ANSWERS));
+    }
+
+    #[test]
+    fn an_slo_on_a_time_that_no_answer_has_is_met_by_no_number() {
+        let file = include_str!("../../../tests/golden/results/benchmark/result.json");
+        let mut result: RunResult = serde_json::from_str(file).unwrap();
+        let slo = Slo { tpot_ms: Some(25.0), ..Slo::default() };
+        result.goodput = Some(Goodput { slo, of: 9, ..Goodput::default() });
+        let shown = text(&result, Styler::OFF);
+        assert!(shown.contains("no answer has a time per token") && !shown.contains("0 of 9"), "{shown}");
     }
 }

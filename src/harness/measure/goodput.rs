@@ -55,6 +55,11 @@ pub struct Goodput {
 }
 
 impl Goodput {
+    /// The SLO limits the time per output token, and no answer has one: nothing is known of how many met it.
+    pub fn is_unknown(&self) -> bool {
+        self.slo.tpot_ms.is_some() && self.attainment.is_none() && self.of > 0
+    }
+
     pub(in crate::harness) fn of(slo: Slo, records: &RequestRecords, scheduled: u64, window_s: f64) -> Option<Self> {
         if slo.is_empty() {
             return None;

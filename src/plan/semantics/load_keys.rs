@@ -3,7 +3,7 @@
 use super::StageChecker;
 use crate::manifest::Node;
 use crate::manifest::model::Bench;
-use crate::spec::{BenchSweep, Scenario};
+use crate::spec::{BenchSweep, Scenario, sets_length};
 
 impl StageChecker<'_> {
     /// As it is written: a sweep sets its level itself. LoadGen has rules of its own.
@@ -41,6 +41,10 @@ impl StageChecker<'_> {
     /// An answer that ends before the tokens have come is never cancelled.
     fn late_cancel(&mut self, bench: &Bench, written: &Node) {
         let Some(cancel) = &bench.request.cancel else { return };
+        // Then a server may answer with more.
+        if sets_length(&bench.extra) || bench.extra.contains_key("n") {
+            return;
+        }
         let is_swept = matches!(bench.sweep, Some(BenchSweep::OutputTokens(_)));
         let answers = bench.request.sequences().saturating_mul(bench.request.batch.unwrap_or(1));
         let longest = bench.output_tokens.longest().saturating_mul(answers);

@@ -87,6 +87,7 @@ impl HttpAttempt<'_> {
             model: &self.template.model,
             key: self.template.key.as_deref(),
             tokens: self.requested_tokens,
+            beams: self.template.beams,
             has_choices: self.template.choices() > 1,
             limits: self.limits,
         };

@@ -8,7 +8,7 @@ use crate::harness::schedule::random_draws::generator;
 use crate::harness::spec::transport::{Api, Http};
 use crate::harness::transport::call::TokenCounting;
 use crate::harness::{BenchSpec, PlannedRequest, UnsupportedRequest};
-use crate::spec::{CancelPolicy, LengthField, RandomSeed, Request, WordList};
+use crate::spec::{CancelPolicy, LengthField, RandomSeed, Request, WordList, sets_length};
 use rand::RngExt;
 
 /// How a model is called over HTTP. Fixed once before the run.
@@ -28,6 +28,8 @@ pub(crate) struct HttpRequestTemplate {
     constants: Map<String, Value>,
     /// The model takes and gives token ids.
     pub prompt_ids: bool,
+    /// Of a model of token ids: its answer has the ids of all.
+    pub beams: u32,
     /// The interface's name for the number of tokens to generate.
     length_key: &'static str,
     seed: u64,
@@ -59,7 +61,8 @@ impl HttpRequestTemplate {
             constants: Map::new(),
             faults: Vec::new(),
         };
-        let streams = request.streaming.unwrap_or(request.beam_width.unwrap_or(1) <= 1);
+        let beams = request.beam_width.unwrap_or(1);
+        let streams = request.streaming.unwrap_or(beams <= 1);
         let has_ids = fields.inputs.is_some_and(|inputs| inputs.iter().any(|name| name == "input_ids"));
         let has_text = fields.inputs.is_none_or(|inputs| inputs.iter().any(|name| name == "text_input"));
         let prompt_ids = match http.api {
@@ -76,6 +79,11 @@ impl HttpRequestTemplate {
         };
         match http.api {
             Api::Generate => {
+                if request.cancel.is_some() && !streams && request.streaming.is_none() {
+                    let why =
+                        "request.cancel counts tokens as they come, and an answer of several beams does not stream";
+                    fields.faults.push(why.to_owned());
+                }
                 let key = if prompt_ids { "streaming" } else { "stream" };
                 fields.field_if_available(key, Value::from(streams));
                 fields.ending_and_beams(request, prompt_ids.then_some(spec.end_id));
@@ -131,6 +139,7 @@ impl HttpRequestTemplate {
             key: key.map(str::to_owned),
             constants: fields.constants,
             prompt_ids,
+            beams,
             length_key,
             seed: spec.seed,
             seed_key,
@@ -141,7 +150,9 @@ impl HttpRequestTemplate {
     /// Where token counts come from.
     pub fn count(&self) -> TokenCounting {
         match self.api {
-            Api::Generate if self.prompt_ids => TokenCounting::Ids { beams: 1, sequences: 1, has_prompt: false },
+            Api::Generate if self.prompt_ids => {
+                TokenCounting::Ids { beams: self.beams, sequences: 1, has_prompt: false }
+            }
             Api::Generate if self.streams => TokenCounting::Responses { sequences: 1 },
             Api::Generate => TokenCounting::Requested,
             Api::OpenaiChat | Api::OpenaiCompletions => TokenCounting::Usage,
@@ -156,9 +167,7 @@ impl HttpRequestTemplate {
 
     /// The most tokens that the request allows in all; none where `extra` takes the limit out or sets it otherwise.
     pub fn limit(&self, output_len: u32) -> Option<u32> {
-        let keys = [self.length_key, "max_tokens", "max_completion_tokens"];
-        let is_changed = keys.iter().any(|key| self.extra.contains_key(*key));
-        (!is_changed).then(|| output_len.saturating_mul(self.choices()))
+        (!sets_length(&self.extra)).then(|| output_len.saturating_mul(self.choices()))
     }
 
     /// Whether request `index` is to be ended early, and how.

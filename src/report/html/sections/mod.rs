@@ -84,7 +84,11 @@ fn goodput(result: &RunResult) -> Option<Block> {
         ..Block::default()
     };
     let (good, of) = (number(goodput.good as f64), number(goodput.of as f64));
-    block.fact("SLO attainment", goodput.attainment.map(percent), format!("{good} of {of} scheduled requests"));
+    if goodput.is_unknown() {
+        block.fact("SLO attainment", Some("n/a".to_owned()), "no answer has a time per token");
+    } else {
+        block.fact("SLO attainment", goodput.attainment.map(percent), format!("{good} of {of} scheduled requests"));
+    }
     block.fact(
         "goodput, requests per second",
         goodput.requests.map(number),

@@ -36,6 +36,14 @@ fn slo_attainment_lists_limits_and_counts() {
 }
 
 #[test]
+fn an_slo_on_a_time_that_no_answer_has_is_met_by_no_number() {
+    let goodput = json!({ "slo": { "ttft_ms": null, "tpot_ms": 25.0, "e2e_ms": null }, "good": 0, "of": 9,
+        "attainment": null, "requests": null, "output_tokens": null });
+    let section = block(&json!({ "goodput": goodput }), "SLO attainment");
+    assert_eq!(section.facts, [["SLO attainment", "n/a", "no answer has a time per token"]]);
+}
+
+#[test]
 fn the_steady_part_stands_beside_the_full_window() {
     let steady = json!({ "from_s": 2.0, "to_s": 9.0, "requests": 70, "requests_per_s": 11.0, "ttft": { "p50": 20.0 },
         "drift": { "first_half_ms": 20.0, "second_half_ms": 25.0, "standard_errors": 1.5 } });

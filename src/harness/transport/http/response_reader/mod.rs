@@ -34,6 +34,8 @@ pub(super) struct ExpectedAnswer<'a> {
     pub key: Option<&'a str>,
     /// Tokens that were requested, for answers that carry no count.
     pub tokens: u32,
+    /// Token ids of an answer are those of so many beams, each as long as the longest.
+    pub beams: u32,
     /// Several answers to one prompt were requested.
     pub has_choices: bool,
     pub limits: ResponseBounds,
@@ -270,7 +272,10 @@ impl<'h> HttpResponseReader<'h> {
 
     fn scan<'t>(&self, text: &'t [u8]) -> Result<ScannedEvent<'t>, HttpFault> {
         let seen = match self.expected.api {
-            Api::Generate => answer_fields::generate(text),
+            Api::Generate => answer_fields::generate(text).map(|mut seen| {
+                seen.chunks.exact = seen.chunks.exact.map(|ids| ids / self.expected.beams.max(1));
+                seen
+            }),
             Api::OpenaiChat | Api::OpenaiCompletions => answer_fields::openai(text),
         };
         seen.map_err(|error| (FailureClass::Stream, format!("{error}: {}", beginning(text, text.len(), LONGEST_EVENT))))

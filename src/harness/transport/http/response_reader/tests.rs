@@ -9,7 +9,15 @@ use super::*;
 use crate::harness::tokens::{CountedTokens, TokenSource, Violations};
 
 fn expected(api: Api) -> ExpectedAnswer<'static> {
-    ExpectedAnswer { api, model: "", key: None, tokens: 10, has_choices: false, limits: ResponseBounds::default() }
+    ExpectedAnswer {
+        api,
+        model: "",
+        key: None,
+        tokens: 10,
+        beams: 1,
+        has_choices: false,
+        limits: ResponseBounds::default(),
+    }
 }
 
 fn counted(http_outcome: HttpOutcome) -> CountedTokens {
@@ -115,6 +123,18 @@ fn an_empty_text_at_the_end_of_a_triton_stream_is_no_token() {
     let (response, outcome) = listen(Api::Generate, &[&event("a"), &event(""), &event("b"), &event("")]);
     assert_eq!(outcome, Ok(()));
     assert_eq!(counted(response).chunks.iter().map(|chunk| chunk.t_read).collect::<Vec<_>>(), [0, 1, 2]);
+}
+
+#[test]
+fn the_ids_of_several_beams_are_those_of_the_longest() {
+    let answer = "{\"output_ids\":[[5,6,7],[5,6,2]]}";
+    let mut http_outcome = HttpOutcome::default();
+    let expected = ExpectedAnswer { beams: 2, ..expected(Api::Generate) };
+    let mut response_reader = HttpResponseReader::new(expected, &mut http_outcome);
+    response_reader.head(200, false);
+    response_reader.data(answer.as_bytes(), 1).unwrap();
+    assert_eq!(response_reader.end(1), Ok(()));
+    assert_eq!(response_reader.tokens(), 3);
 }
 
 #[test]
