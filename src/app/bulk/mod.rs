@@ -112,7 +112,7 @@ fn without_replaced(project: &Project, mut item: BulkRun, over: &[KeyValueArg]) 
     let precedence = |argument: &str| {
         let key = argument.split_once('=').map_or(argument, |(key, _)| key);
         let is_over = over.iter().any(|setting| setting.key == key);
-        (is_over, !item.list_keys.contains(key))
+        (is_over, is_over || !item.list_keys.contains(key))
     };
     let project = project.with_env(&item.env);
     let pairs = replaced_arguments(&project.manifests, &item.manifest, &project.given(&item.settings));
