@@ -74,6 +74,11 @@ impl Project {
         })
     }
 
+    /// The same with variables that take precedence over those of this process.
+    pub(super) fn with_env(&self, env: &BTreeMap<String, String>) -> Self {
+        Self { env: env.clone(), home: self.home.clone(), manifests: self.manifests.clone() }
+    }
+
     /// A manifest with what was given on the command line and in the environment.
     pub(super) fn manifest(&self, name: &str, settings: &[KeyValueArg]) -> Result<Manifest, CommandError> {
         Ok(load(&self.manifests, name, &self.given(settings))?)

@@ -332,8 +332,10 @@ impl Expressions {
                     "strip" => "trim",
                     name => name,
                 };
-                let hint =
-                    FILTERS.contains(&filter).then(|| format!("it is a filter: write {{{{ value | {filter} }}}}"));
+                let hint = FILTERS.contains(&filter).then(|| {
+                    let (value, arguments) = call_of(name, text).unwrap_or(("value", ""));
+                    format!("it is a filter: write {{{{ {value} | {filter}{arguments} }}}}")
+                });
                 ("this expression cannot be computed".to_owned(), hint)
             }
             _ => ("this expression cannot be computed".to_owned(), None),
@@ -399,6 +401,20 @@ where
     Diagnostic::error(format!("unknown stage `{name}`"))
         .at(place, "there is no such stage")
         .maybe_hint(did_you_mean(name, known))
+}
+
+/// What a method is called on, `names`, and its arguments with their brackets: of `names.split(",")`, where both are simple.
+fn call_of<'a>(method: &str, text: &'a str) -> Option<(&'a str, &'a str)> {
+    let call = format!(".{method}(");
+    let at = text.find(&call)?;
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '.';
+    let value = &text[text[..at].trim_end_matches(is_part).len()..at];
+    let open = at + call.len() - 1;
+    let arguments = &text[open..=open + text[open..].find(')')?];
+    let is_simple = value.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && !arguments[1..].contains('(')
+        && arguments.matches(['\'', '"']).count() % 2 == 0;
+    is_simple.then_some((value, if arguments == "()" { "" } else { arguments }))
 }
 
 fn no_attribute(walked: &str, step: &str, value: &Value, place: Span) -> Diagnostic {

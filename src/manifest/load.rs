@@ -13,6 +13,7 @@ use super::library::FileId;
 use super::merge::merge_documents;
 use super::model::Action;
 use super::outline::ManifestOutline;
+use super::overrides::Override;
 use super::param::{ParamResolver, ResolvedParam};
 use super::schema_check::{TemplatePolicy, check};
 use super::value::value_of;
@@ -71,6 +72,21 @@ pub fn outline(library: &ManifestLibrary, what: &str, given: &GivenValues) -> Op
     Some(ManifestOutline::of(&root, catalog))
 }
 
+/// Pairs of given values, each as `KEY=VALUE`, that two names give to one place: the earlier and the later. None where the manifest
+/// cannot be read. Nothing that is wrong is reported.
+pub fn replaced_arguments(library: &ManifestLibrary, what: &str, given: &GivenValues) -> Vec<(String, String)> {
+    let Some(file) = library.find(what) else { return Vec::new() };
+    let mut loader = Loader::default();
+    let Some(mut root) = loader.file(&file, None, &mut Chain::new()) else { return Vec::new() };
+    loader.choose(&mut root, &file, given, &mut IndexMap::new(), &mut BTreeMap::new());
+    let overrides = overrides::place_overrides(&mut root, &given.params, &mut Diagnostics::new());
+    let pairs = |later: &Override| {
+        let text = |word: &SourceText| word.text().to_owned();
+        later.replaced.iter().map(|earlier| (text(earlier), text(&later.argument))).collect::<Vec<_>>()
+    };
+    overrides.iter().flat_map(pairs).collect()
+}
+
 #[derive(Default)]
 struct Loader {
     found: Diagnostics,
@@ -112,7 +128,9 @@ impl Loader {
             paths_in_node(&root, &mut paths);
         }
         let overrides = if is_complete {
-            overrides::place_overrides(&mut root, &given.params, &mut self.found)
+            let overrides = overrides::place_overrides(&mut root, &given.params, &mut self.found);
+            overrides::reject_replaced(&overrides, &mut self.found);
+            overrides
         } else {
             Vec::new()
         };

@@ -27,6 +27,8 @@ pub struct Override {
     pub siblings: Vec<String>,
     /// Whether there was a value before.
     pub is_known: bool,
+    /// Arguments before it that set the same value by the same or another name.
+    pub replaced: Vec<SourceText>,
 }
 
 /// Whether a key of the command line is a place and not the name of a parameter.
@@ -40,15 +42,11 @@ pub fn place_overrides(root: &mut Node, given: &[(String, String)], found: &mut 
     for (key, text) in given.iter().filter(|(key, _)| is_place(key)) {
         let word = SourceText::from_argument(COMMAND_LINE, format!("{key}={text}"));
         match apply_override(root, key, &word) {
-            Ok(change) => {
+            Ok(mut change) => {
                 // Maps merge.
-                let is_map = !child_names(root, &change.path).is_empty();
-                let before = done.iter().find(|before: &&Override| !is_map && before.path == change.path);
-                if let Some(before) = before {
-                    let message = format!("`{}` is given twice", change.path.join("."));
-                    let whole = |word: &SourceText| word.span(0..word.text().len());
-                    let twice = Diagnostic::error(message).at(whole(&word), "");
-                    found.push(twice.related(whole(&before.argument), "the first").hint("remove one of them"));
+                if child_names(root, &change.path).is_empty() {
+                    let same = done.iter().filter(|before: &&Override| before.path == change.path);
+                    change.replaced = same.map(|before| before.argument.clone()).collect();
                 }
                 done.push(change);
             }
@@ -56,6 +54,17 @@ pub fn place_overrides(root: &mut Node, given: &[(String, String)], found: &mut 
         }
     }
     done
+}
+
+/// Reports values that are given twice: which one is meant?
+pub fn reject_replaced(overrides: &[Override], found: &mut Diagnostics) {
+    let whole = |word: &SourceText| word.span(0..word.text().len());
+    for change in overrides {
+        let Some(first) = change.replaced.first() else { continue };
+        let twice = Diagnostic::error(format!("`{}` is given twice", change.path.join(".")));
+        let twice = twice.at(whole(&change.argument), "").related(whole(first), "the first");
+        found.push(twice.hint("remove one of them"));
+    }
 }
 
 fn apply_override(root: &mut Node, key: &str, word: &SourceText) -> Result<Override, Diagnostic> {
@@ -78,7 +87,7 @@ fn apply_override(root: &mut Node, key: &str, word: &SourceText) -> Result<Overr
         let places: Vec<String> = places.into_iter().map(|place| format!("{place}{value}")).collect();
         found.hint(format!("it is computed from other values; set {}", places.join(" or ")))
     })?;
-    Ok(Override { argument: word.clone(), path, siblings, is_known })
+    Ok(Override { argument: word.clone(), path, siblings, is_known, replaced: Vec::new() })
 }
 
 /// The value behind the `=`, with its places in the argument.
@@ -391,8 +400,11 @@ mod tests {
 
     #[test]
     fn a_value_that_is_given_by_two_names_is_given_twice() {
-        let (.., found) = given(&["one.timeout=1s", "stages.one.timeout=2s"]);
-        assert_eq!(found[0].message, "`stages.one.timeout` is given twice");
+        let (_, done, found) = given(&["one.timeout=1s", "stages.one.timeout=2s"]);
+        assert!(found.is_empty(), "{found:?}");
+        let mut found = Diagnostics::new();
+        reject_replaced(&done, &mut found);
+        assert_eq!(found.into_list()[0].message, "`stages.one.timeout` is given twice");
     }
 
     #[test]

@@ -132,9 +132,12 @@ impl StageScope {
         if always_list {
             return Value::from(values);
         }
-        if values.is_empty() && first.is_some() {
-            // All are skipped.
-            return Value::from(());
+        if values.is_empty()
+            && let Some((id, why)) = first.and_then(|one| Some((&one.id, one.skipped.as_ref()?)))
+        {
+            // All are skipped: none for a list of them, which a text cannot hold.
+            let problem = SeveralTasksProblem::skipped(id, why);
+            return Value::from_object(SeveralTasks { values, problem, seen: Arc::clone(&self.seen) });
         }
         let ids: Vec<&str> = first.into_iter().chain(rest).map(|one| one.id.as_str()).collect();
         let attribute = match reference(TaskId::new("")) {

@@ -270,7 +270,12 @@ fn when(
             let found_here = Diagnostic::error(format!("`stages.{stage}.when` must be true or false"));
             let found_here = found_here.at(when.span.first_line(), format!("this is `{value}`"));
             let name = when.text().map(|text| text.trim().trim_start_matches("{{").trim_end_matches("}}").trim());
-            let is_name = |name: &&str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.".contains(&byte));
+            let is_name = |name: &&str| {
+                let is_literal = matches!(*name, "none" | "None" | "true" | "True" | "false" | "False");
+                let rest = name.strip_prefix(|first: char| first.is_ascii_alphabetic() || first == '_');
+                let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"_.".contains(&byte);
+                !is_literal && rest.is_some_and(|rest| rest.bytes().all(is_part))
+            };
             let name = name.filter(is_name).unwrap_or("x");
             let is_there = format!("test whether it has a value: {{{{ {name} is not none }}}}");
             found.push(found_here.hint(match rendered.tree {

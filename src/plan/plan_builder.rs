@@ -295,9 +295,7 @@ fn rendered_anything(map: &Map) -> bool {
 }
 
 fn requires_skipped_task(place: Span, id: &TaskId, why: &str) -> Diagnostic {
-    Diagnostic::error(format!("`{id}` is skipped, but this stage cannot do without it"))
-        .at(place, why.to_owned())
-        .hint("skip this stage too with the same `when`, or choose another value: {{ other or stages.x.out }}")
+    not_one_task(place, &SeveralTasksProblem::skipped(id, why))
 }
 
 fn not_one_task(place: Span, problem: &SeveralTasksProblem) -> Diagnostic {

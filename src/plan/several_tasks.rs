@@ -9,6 +9,7 @@ use minijinja::value::{Enumerator, Object, ObjectRepr};
 
 use super::expression_names::{KnownStages, TouchedReferences};
 use super::task::ActionKind;
+use crate::event::TaskId;
 use crate::manifest::value_text;
 
 /// The values of these tasks.
@@ -25,6 +26,7 @@ pub struct SeveralTasksProblem {
     pub message: String,
     pub label: String,
     pub hint: String,
+    /// No task has these `foreach` values, so that an empty list is a mistake, too.
     pub is_empty: bool,
 }
 
@@ -61,13 +63,24 @@ impl SeveralTasksProblem {
         let hint = match known.kind {
             ActionKind::Serve => format!("give this stage the same `foreach`, or choose one: {{{{ {path}[0] }}}}"),
             _ => format!(
-                "give this stage the same `foreach`, choose one, {{{{ stages.{name}.outs[0] }}}}, or use all: {{{{ stages.{name}.outs | join(' ') }}}}"
+                "give this stage the same `foreach`, choose one, {{{{ {path}[0] }}}}, or use all: {{{{ {path} | join(' ') }}}}, as a list: {{{{ {path} | tojson }}}}"
             ),
         };
         Self {
             message: format!("`{path}` is not one value: `{name}` has {} tasks here", matching.len()),
             label: of_several(&mut matching.iter().copied(), matching.len()),
             hint,
+            is_empty: false,
+        }
+    }
+
+    /// A skipped task that has no value.
+    pub fn skipped(id: &TaskId, why: &str) -> Self {
+        Self {
+            message: format!("`{id}` is skipped, but this stage cannot do without it"),
+            label: why.to_owned(),
+            hint: "skip this stage too with the same `when`, or choose another value: {{ other or stages.x.out }}"
+                .to_owned(),
             is_empty: false,
         }
     }

@@ -68,6 +68,27 @@ fn what_cannot_be_run_is_said_before_the_first_begins() {
 }
 
 #[test]
+fn a_value_by_another_name_takes_precedence_as_by_the_same() {
+    let world = world();
+    world.file(
+        "list.yaml",
+        "params: { a.timeout: 9s, a.gpus: 0 }\nruns:\n- { run: good }\n- { run: good, params: { stages.a.timeout: 8s } }\n",
+    );
+    let first = "regatta run good a.timeout=9s a.gpus=0\n";
+    assert_eq!(
+        world.good(&["bulk", "list.yaml", "--dry-run"]).stdout,
+        format!("{first}regatta run good a.gpus=0 stages.a.timeout=8s\n")
+    );
+    let over = "regatta run good a.gpus=0 stages.a.timeout=2s\n";
+    let ended = world.good(&["bulk", "list.yaml", "stages.a.timeout=2s", "--dry-run"]);
+    assert_eq!(ended.stdout, over.repeat(2));
+
+    let ended = world.regatta(&["bulk", "list.yaml", "stages.a.timeout=2s", "a.timeout=3s", "--dry-run"]);
+    assert_eq!(ended.code, 2);
+    ended.shows("`stages.a.timeout` is given twice");
+}
+
+#[test]
 fn a_file_of_llmb_run_becomes_commands() {
     let world = World::new();
     world.file(

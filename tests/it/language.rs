@@ -452,6 +452,22 @@ stages:
 }
 
 #[test]
+fn a_stage_that_is_skipped_as_a_whole_is_an_empty_list_to_the_one_that_gathers_it() {
+    let off = "regatta: 1\nstages:\n  x: { foreach: { n: [1, 2] }, when: false, shell: x }\n";
+    let plan = plan_of(&format!(
+        "{off}  all: {{ inputs: {{ all: '{{{{ stages.x.out }}}}' }}, shell: 'cat {{{{ inputs.all }}}}' }}\n  \
+         count: {{ shell: 'echo {{{{ stages.x.out | length }}}} {{% for one in stages.x.out %}}{{{{ one }}}}{{% endfor %}}' }}\n"
+    ));
+    let (all, count) = (&plan.tasks[2], &plan.tasks[3]);
+    assert_eq!(all.inputs["all"], [""; 0]);
+    assert_eq!(count.action, r#"{"shell":"echo 0 "}"#);
+    for needed in ["shell: 'cat {{ stages.x.out }}/f'", "template: { from: '{{ stages.x.out }}' }"] {
+        let text = complaint(&format!("{off}  one: {{ {needed} }}\n"));
+        assert!(text.contains("`x/1` is skipped, but this stage cannot do without it"), "{text}");
+    }
+}
+
+#[test]
 fn a_section_with_nothing_behind_it_does_not_remove_the_included_one() {
     let (folder, library) = project("regatta: 1\ninclude: [base.yaml]\nstages:\n");
     let base = "regatta: 1\nstages:\n  a: { shell: a }\n";

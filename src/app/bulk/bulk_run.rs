@@ -1,7 +1,7 @@
 //! The runs of a list.
 
 use crate::units::shell_word;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use crate::cli::KeyValueArg;
@@ -17,6 +17,8 @@ pub struct BulkFile {
 pub struct BulkRun {
     pub manifest: String,
     pub settings: Vec<KeyValueArg>,
+    /// Keys of those settings that it has from the whole list.
+    pub list_keys: BTreeSet<String>,
     /// Variables that its parameters read.
     pub env: BTreeMap<String, String>,
     /// From 1.

@@ -194,7 +194,7 @@ impl LlmbCluster {
                     job.workload, job.size
                 ));
             }
-            let item = BulkRun { manifest, settings, env: job.env, repeat: 1 };
+            let item = BulkRun { manifest, settings, list_keys: BTreeSet::new(), env: job.env, repeat: 1 };
             items.extend(item.repeated(job.repeats));
         }
         if wrong.is_empty() {

@@ -9,6 +9,7 @@ mod llmb;
 mod llmb_tuples;
 mod regatta_list;
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
@@ -22,10 +23,11 @@ use super::project::Project;
 use super::run::{self, RunEnd, StopSignals};
 use crate::app::console::{print, print_error};
 use crate::app::error::CommandError;
-use crate::cli::{self, BulkRequest, CliExit, EventFormat, Global, OutputVerbosity, Select};
+use crate::cli::{self, BulkRequest, CliExit, EventFormat, Global, KeyValueArg, OutputVerbosity, Select};
 use crate::files::read_text;
 use crate::harness::RESULT;
 use crate::interop::MeasuredResult;
+use crate::manifest::{is_place, replaced_arguments};
 use crate::report::{self, BulkRow, Styler};
 use crate::units::counted;
 
@@ -96,8 +98,34 @@ fn read(request: &BulkRequest, project: &Project) -> Result<BulkFile, CommandErr
     if read.items.is_empty() {
         return Err(wrong(&"it has none"));
     }
-    let items = read.items.into_iter().map(|item| item.with(&request.settings)).collect();
+    let over = &request.settings;
+    let items = read.items.into_iter().map(|item| without_replaced(project, item.with(over), over)).collect();
     Ok(BulkFile { items, ..read })
+}
+
+/// Without values that one of higher precedence sets by another name: the command line, `over`, is above a run, and a run above
+/// the list. Two of one origin stay: they are an error.
+fn without_replaced(project: &Project, mut item: BulkRun, over: &[KeyValueArg]) -> BulkRun {
+    if item.settings.iter().filter(|setting| is_place(&setting.key)).count() < 2 {
+        return item;
+    }
+    let precedence = |argument: &str| {
+        let key = argument.split_once('=').map_or(argument, |(key, _)| key);
+        let is_over = over.iter().any(|setting| setting.key == key);
+        (is_over, is_over || !item.list_keys.contains(key))
+    };
+    let project = project.with_env(&item.env);
+    let pairs = replaced_arguments(&project.manifests, &item.manifest, &project.given(&item.settings));
+    let replaced: Vec<String> = pairs
+        .into_iter()
+        .filter_map(|(one, other)| match precedence(&one).cmp(&precedence(&other)) {
+            Ordering::Less => Some(one),
+            Ordering::Greater => Some(other),
+            Ordering::Equal => None,
+        })
+        .collect();
+    item.settings.retain(|setting| !replaced.contains(&format!("{}={}", setting.key, setting.value)));
+    item
 }
 
 /// Reports everything that is wrong with any of them, before the first begins.
@@ -109,8 +137,7 @@ fn check(project: &Project, items: &[BulkRun]) -> Result<(), CommandError> {
             continue;
         }
         seen.push(item);
-        let project =
-            Project { env: item.env.clone(), home: project.home.clone(), manifests: project.manifests.clone() };
+        let project = project.with_env(&item.env);
         match project.manifest(&item.manifest, &item.settings) {
             Err(CommandError::Manifest(found)) => wrong.push(format!("{item}\n{}", found.render(false))),
             Err(error) => return Err(error),

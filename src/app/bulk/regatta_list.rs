@@ -54,6 +54,7 @@ pub fn read(text: &str) -> Result<Vec<BulkRun>, BulkFileError> {
         };
         let run = run.map_err(|error| BulkFileError::Run { index, error })?;
         let mut params = list.params.clone();
+        let list_keys = params.keys().filter(|key| !run.params.contains_key(*key)).cloned().collect();
         params.extend(run.params);
         let plain = |name: &str, value: &Value| {
             command_line_value(value)
@@ -63,6 +64,7 @@ pub fn read(text: &str) -> Result<Vec<BulkRun>, BulkFileError> {
         let env = run.env.iter().map(|(name, value)| Ok((name.clone(), plain(name, value)?)));
         let item = BulkRun {
             settings: settings.collect::<Result<_, BulkFileError>>()?,
+            list_keys,
             env: env.collect::<Result<BTreeMap<_, _>, BulkFileError>>()?,
             manifest: run.run,
             repeat: 1,

@@ -26,12 +26,11 @@ impl StageChecker<'_> {
             for key in ["by", "to"] {
                 let is_there = if key == "by" { retry.by.is_some() } else { retry.to.is_some() };
                 if is_there {
-                    let has_memory = stage.serve.is_some() || stage.engine.is_some();
-                    let setting =
-                        if stage.engine.is_some() { "max_num_tokens" } else { "kv_cache_free_gpu_mem_fraction" };
-                    let hint = if has_memory { format!("add `lower: {setting}`") } else { "remove it".to_owned() };
-                    let hint = Some(hint);
-                    self.push_error(&["retry", key], "has no effect", "nothing is lowered", hint);
+                    let hint = usual_setting(stage).map_or_else(
+                        || "remove it, or name the number with `lower`".to_owned(),
+                        |setting| format!("add `lower: {setting}`"),
+                    );
+                    self.push_error(&["retry", key], "has no effect", "nothing is lowered", Some(hint));
                 }
             }
             return;
@@ -81,6 +80,17 @@ impl StageChecker<'_> {
             );
             self.push_error(&["retry", "lower"], &format!("has no `{setting}`"), why, hint);
         }
+    }
+}
+
+/// The number that is lowered most often, where the stage has it.
+fn usual_setting(stage: &Stage) -> Option<&'static str> {
+    const OF_VLLM: &str = "gpu_memory_utilization";
+    match stage.serve.as_deref() {
+        _ if stage.engine.is_some() => Some("max_num_tokens"),
+        Some(Serve::Simulator(_) | Serve::Triton(_)) => Some("kv_cache_free_gpu_mem_fraction"),
+        Some(Serve::Vllm(server)) => server.number(OF_VLLM).map(|_| OF_VLLM),
+        _ => None,
     }
 }
 
