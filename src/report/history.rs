@@ -191,7 +191,7 @@ fn metric(key: &MetricKey, points: &[HistoryPoint]) -> Option<MetricHistory> {
     let found = change_points(&numbers, SMALLEST);
     let starts: Vec<usize> = found.iter().map(|change| change.at).chain([values.len()]).collect();
     let plans = |from: usize, to: usize| -> Vec<Option<&str>> {
-        values[from..to].iter().map(|(place, _)| points[*place].result.digest.as_deref()).collect()
+        values[from..to].iter().map(|(place, _)| points[*place].result.plan()).collect()
     };
     let mut start = 0;
     let mut changes = Vec::new();

@@ -297,25 +297,55 @@ fn every_server_is_warmed_up() {
     assert_eq!(servers.each_ref().map(warm_ups), [3, 2]);
 }
 
-/// The warm-ups that come to each of two servers which answer none of them.
-fn unanswered_warm_ups(scenario: LoadPattern, warmup: u32) -> [usize; 2] {
-    let silent = || Scripted::start(true, None, Arc::new(|_| Act::Hang { after: 0 }));
-    let servers = [silent(), silent()];
+/// The warm-ups that come to each of two servers which answer only their first one, until there are as many. Their ids follow those of
+/// the 12 measured requests.
+fn warm_ups_come(scenario: LoadPattern, warmup: u32, expected: [usize; 2]) {
+    let answers_one = || {
+        let answer = Act::Answer { gap: Duration::ZERO, per_chunk: 1, last: Last::EmptyFinal };
+        Scripted::start(true, None, Arc::new(move |id| if id < 14 { answer.clone() } else { Act::Hang { after: 0 } }))
+    };
+    let servers = [answers_one(), answers_one()];
     let endpoints = servers.iter().map(|server| server.address.to_string().parse().unwrap()).collect();
-    let stall_timeout = Duration::from_millis(400);
-    let spec = BenchSpec { endpoints, warmup, stall_timeout, ..spec(servers[0].address, scenario, 12) };
-    let failed = wait_for(run(&spec, &Stop::new(), |_| {})).unwrap_err().to_string();
-    assert!(failed.contains("warm"), "{failed}");
-    servers.each_ref().map(|server| server.prompts.lock().unwrap().len())
+    let spec = BenchSpec { endpoints, warmup, ..spec(servers[0].address, scenario, 12) };
+    let came = || servers.each_ref().map(|server| server.prompts.lock().unwrap().len());
+    let stop = Stop::new();
+    let stopping = async {
+        while came() != expected {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        stop.request();
+    };
+    let stopped = wait_for(async { tokio::join!(run(&spec, &stop, |_| {}), stopping).0 });
+    assert!(stopped.is_err(), "before the first measured request");
+    assert_eq!(came(), expected);
 }
 
 #[test]
 fn warm_ups_come_as_the_measured_requests_do() {
-    assert_eq!(unanswered_warm_ups(users(6.0), 20), [3, 3]);
-    assert_eq!(unanswered_warm_ups(LoadPattern::Offline, 8), [4, 4]);
+    warm_ups_come(users(6.0), 20, [4, 4]);
+    warm_ups_come(LoadPattern::Offline, 8, [4, 4]);
     let at_rate = |rate: f64| LoadPattern::Server { rate: rate.into() };
-    assert_eq!(unanswered_warm_ups(at_rate(1000.0), 20), [10, 10]);
-    assert_eq!(unanswered_warm_ups(at_rate(0.5), 20), [1, 0]);
+    warm_ups_come(at_rate(1000.0), 20, [10, 10]);
+    warm_ups_come(at_rate(0.5), 20, [1, 1]);
+}
+
+#[test]
+fn a_server_that_refuses_some_warm_ups_is_measured() {
+    let answer = Act::Answer { gap: Duration::ZERO, per_chunk: 1, last: Last::EmptyFinal };
+    let refuses_some = Scripted::start(
+        true,
+        None,
+        Arc::new(move |id| if (13..17).contains(&id) { Act::Refuse } else { answer.clone() }),
+    );
+    let spec = BenchSpec { warmup: 8, ..spec(refuses_some.address, users(4.0), 12) };
+    assert_eq!(measured(&spec).result.counts.ok, 12);
+    let refuses_all = Scripted::start(true, None, Arc::new(|_| Act::Refuse));
+    let failed = wait_for(run(
+        &BenchSpec { warmup: 8, ..self::spec(refuses_all.address, users(4.0), 12) },
+        &Stop::new(),
+        |_| {},
+    ));
+    assert!(failed.unwrap_err().to_string().contains("warm-up request 1 failed"));
 }
 
 #[test]

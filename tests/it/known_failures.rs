@@ -94,11 +94,11 @@ fn a_key_that_is_not_set_is_an_error_before_the_first_stage() {
 }
 
 #[test]
-fn a_key_is_not_needed_over_grpc() {
+fn a_key_over_grpc_is_an_error_of_the_check() {
     let world = world("build", &format!("{}{KEY}", BENCH.replace("openai:", "grpc:")));
-    assert!(!world.good(&["plan", "m"]).stdout.contains("REGATTA_TEST_KEY"));
     let ended = world.regatta(&["run", "m"]);
-    assert_eq!(world.count("built"), 1, "{ended:?}");
+    assert_eq!((ended.code, world.count("built")), (2, 0), "{ended:?}");
+    ended.shows("`stages.measure.bench.api_key_env` has no effect");
 }
 
 #[test]

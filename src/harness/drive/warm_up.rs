@@ -3,8 +3,8 @@
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt as _, StreamExt as _};
 
 use super::request_attempt::{RequestAttempt, RequestProgress};
 use super::worker_share::WorkerShare;
@@ -16,6 +16,9 @@ use crate::harness::{HarnessError, LoadPattern};
 
 impl WorkerShare {
     /// As many at once as the measured load has, or at its rate. The servers in turn; each worker has its own of them.
+    ///
+    /// The first one at each server comes alone, and if it fails, so does the run. Later ones may fail because the load is too high: that
+    /// is for the measured requests to show.
     pub(super) async fn warm_up(
         &self,
         connections: &[Rc<Connection>],
@@ -30,15 +33,18 @@ impl WorkerShare {
         }
         let (endpoints, most, gap) = (self.spec.endpoints.len(), self.warmed_up_at_once(), self.gap_between_warm_ups());
         let mut in_flight = FuturesUnordered::new();
+        let mut due = start;
         for number in 0.. {
             let (round, endpoint) = (number as usize / endpoints, number as usize % endpoints);
+            if round > 0 {
+                due += gap;
+            }
             if warmed.contains(&endpoint) {
                 while in_flight.len() >= most {
-                    in_flight.next().await.unwrap_or(Ok(()))?;
+                    in_flight.next().await.map_or(Ok(()), if_stopped)?;
                 }
             }
-            let due = Instant::now().max(start + gap.saturating_mul(number));
-            if !is_wanted(number, due) {
+            if !is_wanted(number, due.max(Instant::now())) {
                 break;
             }
             let own: Vec<_> =
@@ -46,15 +52,26 @@ impl WorkerShare {
             let Some(connection) = own.get(round % own.len().max(1)).filter(|_| warmed.contains(&endpoint)) else {
                 continue;
             };
-            let mut is_due = std::pin::pin!(tokio::time::sleep_until(due.into()));
-            while tokio::select! {
-                () = &mut is_due => false,
-                Some(ended) = in_flight.next() => ended.map(|()| true)?,
-            } {}
+            if round == 0 {
+                self.warm_up_request(number, connection, encoder).await?;
+                due = Instant::now();
+                continue;
+            }
+            if due > Instant::now() {
+                let mut is_due = std::pin::pin!(tokio::time::sleep_until(due.into()));
+                while tokio::select! {
+                    () = &mut is_due => false,
+                    Some(ended) = in_flight.next() => if_stopped(ended).map(|()| true)?,
+                } {}
+            } else {
+                // A sleep until a time that has passed lasts a millisecond. Those that were just begun are sent, and their answers read.
+                in_flight.next().now_or_never().flatten().map_or(Ok(()), if_stopped)?;
+                tokio::task::yield_now().await;
+            }
             in_flight.push(self.warm_up_request(number, connection, encoder));
         }
         while let Some(ended) = in_flight.next().await {
-            ended?;
+            if_stopped(ended)?;
         }
         Ok(())
     }
@@ -111,4 +128,9 @@ impl WorkerShare {
             _ => Duration::ZERO,
         }
     }
+}
+
+/// The error of a warm-up that the run ends with, where it is not the first one at its server.
+fn if_stopped(ended: Result<(), HarnessError>) -> Result<(), HarnessError> {
+    ended.or_else(|error| if matches!(error, HarnessError::Warmup { .. }) { Ok(()) } else { Err(error) })
 }

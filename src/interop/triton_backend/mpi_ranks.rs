@@ -4,7 +4,7 @@
 use serde_json::{Map, Value, json};
 
 use super::launch_triton_server;
-use crate::interop::command_line::options::{Opt, flag, one, read_known};
+use crate::interop::command_line::options::{GivenOption, Opt, ParsedLine, flag, one, read_known};
 use crate::interop::command_line::program::{Env, program};
 use crate::interop::command_line::translation::{Translation, TranslationBuilder, manifest};
 use crate::interop::command_line::translation_error::TranslationError;
@@ -26,6 +26,18 @@ const LAUNCHED: [(&str, &str); 4] = [
     ("--http-port", "--http_port"),
     ("--metrics-port", "--metrics_port"),
 ];
+
+/// What the script gives the further ranks and not the first one.
+const OF_FURTHER_RANKS: [&str; 5] =
+    ["--model-control-mode", "--load-model", "--allow-http", "--allow-grpc", "--allow-metrics"];
+
+/// Settings of backends that are not the script's own, which keeps the shared memory of its ranks apart.
+fn own_backend_configs(line: &ParsedLine) -> Vec<String> {
+    let is_own = |given: &&GivenOption| {
+        given.name == "--backend-config" && !given.value().starts_with("python,shm-region-prefix-name=")
+    };
+    line.given.iter().filter(is_own).map(GivenOption::as_written).collect()
+}
 
 /// How many ranks MPI starts of a command behind these words.
 fn ranks(around: &[Vec<String>]) -> u64 {
@@ -59,7 +71,10 @@ pub(super) fn translate(
             );
         }
         world = world.saturating_add(ranks(&rank.around));
-        let (line, _) = read_known(TOOL, READ, rank.arguments, &mut builder);
+        let (line, unread) = read_known(TOOL, READ, rank.arguments, &mut builder);
+        for word in unread.into_iter().chain(own_backend_configs(&line)) {
+            builder.push_untranslated(word, "of one of the further ranks: all ranks of a stage have the same options");
+        }
         for model in line.given.iter().filter(|given| given.name == "--load-model").flat_map(|given| &given.values) {
             if !models.contains(model) {
                 models.push(model.clone());
@@ -67,6 +82,10 @@ pub(super) fn translate(
         }
     }
     let (line, further) = read_known(TOOL, READ, first, &mut builder);
+    let own = line.given.iter().filter(|given| OF_FURTHER_RANKS.contains(&given.name)).map(GivenOption::as_written);
+    for word in own.chain(own_backend_configs(&line)) {
+        builder.push_untranslated(word, "of the first rank alone: all ranks of a stage have the same options");
+    }
     let mut launched = vec!["--force".to_owned(), "--world_size".to_owned(), world.to_string()];
     for (option, name) in LAUNCHED {
         launched.extend(line.value(option).map(|value| format!("{name}={value}")));

@@ -7,7 +7,9 @@ use serde_json::{Map, Value};
 
 use crate::event::Verdict;
 use crate::harness::gpu::GpusUsage;
-use crate::harness::{Adjusted, LimitSearch, RunIdentity, RunResult, SearchReport, SearchRules, marked_verdict};
+use crate::harness::{
+    Adjusted, LimitSearch, LoadPattern, RunIdentity, RunResult, SearchReport, SearchRules, marked_verdict,
+};
 use crate::interop::{ImportedResult, MeasuredRun, MetricConcept, MetricMeaning, SortedValues, StatedMetric, Tool};
 use crate::report::explain;
 use crate::units::four_digits;
@@ -64,6 +66,8 @@ pub struct ComparedResult {
     pub tool: Tool,
     /// The same arrivals, lengths and prompts have the same.
     pub digest: Option<String>,
+    /// Users went on until a time was over: a faster server was sent more requests of the same seed.
+    is_ended_by_time: bool,
     load: BTreeMap<String, String>,
     /// The other requested settings.
     settings: BTreeMap<String, String>,
@@ -301,6 +305,10 @@ impl ComparedResult {
             verdict: result.verdict(),
             tool,
             digest: result.own().map(|own| own.schedule_digest.clone()).filter(|digest| !digest.is_empty()),
+            is_ended_by_time: result.own().is_some_and(|own| {
+                let requested = &own.requested;
+                matches!(requested.scenario, LoadPattern::Concurrency { .. }) && requested.stop_requests.is_none()
+            }),
             load,
             settings,
             lengths: result.tokens().map(mean),
@@ -314,6 +322,11 @@ impl ComparedResult {
             searched_limits: None,
             gate_measures: Vec::new(),
         }
+    }
+
+    /// Its plan: arrivals, lengths and prompts. `None`: it is not known, or how many requests were in it depended on the server.
+    pub fn plan(&self) -> Option<&str> {
+        self.digest.as_deref().filter(|_| !self.is_ended_by_time)
     }
 
     /// What makes numbers unlike where it differs, as text by name.

@@ -88,7 +88,7 @@ enum NotPaired {
     Load,
     #[error("{0} and {1} {2}")]
     Counts(usize, usize, &'static str),
-    #[error("the arrivals and prompts of a run are not known")]
+    #[error("the arrivals and prompts of a run are not known, or how many there were depended on the server")]
     Unknown,
     #[error("all runs of both sides had the same arrivals and prompts")]
     OnePlan,

@@ -24,7 +24,7 @@ impl PlanGroups {
     pub fn of(runs: &[ComparedResult]) -> Option<Self> {
         let mut groups: Vec<PlanGroup> = Vec::new();
         for (place, run) in runs.iter().enumerate() {
-            let plan = run.digest.as_deref()?;
+            let plan = run.plan()?;
             match groups.iter_mut().find(|group| group.plan == plan) {
                 Some(group) => group.runs.push(place),
                 None => groups.push(PlanGroup { plan: plan.to_owned(), runs: vec![place] }),

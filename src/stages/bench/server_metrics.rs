@@ -10,12 +10,13 @@ use crate::triton::{HttpAddress, Scraper, ServerMetrics, summarize, summarize_pa
 /// Often enough for minutes of load, and seldom enough to cost nothing that can be measured.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// The servers of a measurement with their ports for metrics: where none is known, a vLLM has them beside its interface. Of an encrypted
-/// server they are not read. `described`: what each server reported of itself.
+/// The servers of a measurement with their ports for metrics: where none is known, a vLLM has them beside its interface, and they
+/// were read there for its start time. Of an encrypted server they are not read. `described`: what each server reported of itself.
 pub fn polled(spec: &BenchSpec, described: &[ServerIdentity]) -> Vec<Endpoint> {
     let is_plain_http = matches!(&spec.protocol, Transport::Http(http) if http.tls.is_none());
     let with_metrics = |(endpoint, server): (&Endpoint, &ServerIdentity)| {
-        let beside = (is_plain_http && server.kind.as_deref() == Some("vllm")).then_some(endpoint.grpc);
+        let has_metrics = server.kind.as_deref() == Some("vllm") && server.start_time_seconds.is_some();
+        let beside = (is_plain_http && has_metrics).then(|| endpoint.http.unwrap_or(endpoint.grpc));
         Endpoint { metrics: endpoint.metrics.or(beside), ..endpoint.clone() }
     };
     spec.endpoints.iter().zip(described).map(with_metrics).collect()
