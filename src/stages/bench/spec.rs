@@ -46,7 +46,8 @@ pub(super) fn spec(bench: &Bench, project: &Path) -> Result<BenchSpec, BenchSett
 pub fn protocol(bench: &Bench, targets: &Targets, project: &Path) -> Result<harness::Transport, BenchSettingError> {
     let api = match bench.protocol.or(targets.protocol) {
         None | Some(crate::spec::Protocol::Kserve) => {
-            if let Some(path) = bench.endpoint.as_ref().or(targets.path.as_ref()).or(targets.prefix.as_ref()) {
+            // `endpoint`, `extra` and `api_key_env` are not sent: they are there for another protocol, else the plan refuses them.
+            if let Some(path) = targets.path.as_ref().or(targets.prefix.as_ref()) {
                 return Err(BenchSettingError::PathOverGrpc(path.clone()));
             }
             if bench.tls.is_some() || targets.is_secure {
@@ -78,5 +79,21 @@ pub(super) fn fill_in_known_ports(endpoints: &mut [Endpoint], known: &[Endpoint]
         if let Some(known) = known.iter().find(|known| known.host == endpoint.host && known.grpc == endpoint.grpc) {
             endpoint.clone_from(known);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn over_grpc_settings_of_other_protocols_are_not_sent() {
+        let bench = serde_json::from_value::<Bench>(serde_json::json!({
+            "target": "localhost:8001", "protocol": "kserve", "scenario": "offline", "stop": { "requests": 1 },
+            "input_tokens": { "fixed": 8 }, "output_tokens": { "fixed": 8 },
+            "endpoint": "/v1/other", "extra": { "user": "me" }, "api_key_env": "NOT_SET",
+        }));
+        let found = protocol(&bench.unwrap(), &Targets::default(), Path::new(""));
+        assert!(matches!(found, Ok(harness::Transport::Kserve)), "{found:?}");
     }
 }
