@@ -1,7 +1,7 @@
 //! What is known to fail before anything starts: an input that is not there, a key that cannot be sent, and GPUs that the run does not
 //! have.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::env;
 
 use super::observed_run::holding_run;
@@ -33,18 +33,21 @@ pub(super) fn refuse_known_failures(
     if !errors.is_empty() && holding_run(&project.home)?.is_some() {
         return Ok(CliExit::Done);
     }
+    // Each with whether the task must be known to run.
     let mut faults = Vec::new();
     for (ix, task) in chosen(plan, options) {
-        faults.extend(key_fault(task)?.map(|why| (task, why)));
-        faults.extend(gpu_fault(ix, plan, options).map(|why| (task, why)));
+        faults.extend(key_fault(task)?.map(|why| (task, why, false)));
+        faults.extend(gpu_fault(ix, plan, options).map(|why| (task, why, true)));
     }
-    // A task that is cached needs neither a key nor GPUs.
+    // A task that is cached needs neither a key nor GPUs. One that waits for those above it may be cached, too.
     if !faults.is_empty() && errors.is_empty() {
         let all = decide(project, &request.manifest, &request.settings, &request.select, plan, options)?;
         let run = all.iter().filter(|decision| decision.verdict == Prediction::Run);
-        let run: BTreeSet<&str> = run.map(|decision| decision.id.as_str()).collect();
-        let faults = faults.into_iter().filter(|(task, _)| run.contains(task.id.as_str()));
-        errors.extend(faults.map(|(task, why)| format!("error: {}: {why}\n", task.id)));
+        let run: BTreeMap<&str, bool> = run.map(|decision| (decision.id.as_str(), decision.may_be_cached)).collect();
+        let faults = faults.into_iter().filter(|(task, _, is_certain)| {
+            run.get(task.id.as_str()).is_some_and(|may_be_cached| !(*is_certain && *may_be_cached))
+        });
+        errors.extend(faults.map(|(task, why, _)| format!("error: {}: {why}\n", task.id)));
     }
     if errors.is_empty() {
         return Ok(CliExit::Done);

@@ -27,6 +27,8 @@ pub struct Decision {
     pub reasons: Vec<String>,
     /// It cannot succeed; `reasons` has why.
     pub fails: bool,
+    /// It runs only because a task above runs: it is cached after all where that one makes the same output again.
+    pub may_be_cached: bool,
 }
 
 /// Why a service is not started.
@@ -168,13 +170,16 @@ impl<W: TaskExecutor> Predictor<'_, W> {
                 will_fail(task, "it is not done yet, and --only leaves it out")
             }
             look => {
+                let is_own = open.is_empty() || forced || !task.cache;
                 let mut why = if open.is_empty() || forced {
                     reasons(plan, task, keyed, &look, output_cache, forced)
                 } else {
                     own_changes(plan, task, keyed, output_cache)
                 };
+                let may_be_cached = !is_own && why.is_empty();
                 why.extend(open);
-                (will_run(task), decision(task, Prediction::Run, why))
+                let decision = decision(task, Prediction::Run, why);
+                (will_run(task), Decision { may_be_cached, ..decision })
             }
         }
     }
@@ -195,7 +200,7 @@ fn service(task: &Task, keyed: &Keyed, open: Vec<String>, open_facts: &[OpenFact
 }
 
 fn decision(task: &Task, verdict: Prediction, reasons: Vec<String>) -> Decision {
-    Decision { id: task.id.clone(), stage: task.stage.clone(), verdict, reasons, fails: false }
+    Decision { id: task.id.clone(), stage: task.stage.clone(), verdict, reasons, fails: false, may_be_cached: false }
 }
 
 fn will_fail(task: &Task, why: &str) -> (PredictedOutput, Decision) {
