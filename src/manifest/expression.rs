@@ -413,7 +413,7 @@ fn call_of<'a>(method: &str, text: &'a str) -> Option<(&'a str, &'a str)> {
     let arguments = &text[open..=open + text[open..].find(')')?];
     let is_simple = value.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && !arguments[1..].contains('(')
-        && arguments.matches(['\'', '"']).count() % 2 == 0;
+        && arguments.matches(['\'', '"']).count().is_multiple_of(2);
     is_simple.then_some((value, if arguments == "()" { "" } else { arguments }))
 }
 

@@ -443,7 +443,7 @@ fn more_gpus_than_there_are_is_refused_in_words() {
     assert_eq!(world.good(&["run", "m", "--gpus", "0", "--force", "a"]).ran(), ["a"], "the same again, so b is cached");
     let ended = world.regatta(&["run", "m", "--gpus", "0", "--force", "b"]);
     assert_eq!(ended.code, 2);
-    ended.shows("b: it needs 4 GPUs, and this run can lease 1");
+    ended.shows("b: it needs 4 GPUs, and this run can lease 0");
 }
 
 // ── Secrets ───────────────────────────────────────────────────────────────────────────────────────────────────────
