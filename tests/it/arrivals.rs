@@ -302,7 +302,7 @@ fn every_server_is_warmed_up() {
 fn warm_ups_come(scenario: LoadPattern, warmup: u32, expected: [usize; 2]) {
     let answers_one = || {
         let answer = Act::Answer { gap: Duration::ZERO, per_chunk: 1, last: Last::EmptyFinal };
-        Scripted::start(true, None, Arc::new(move |id| if id < 14 { answer.clone() } else { Act::Hang { after: 0 } }))
+        Scripted::start(true, None, Arc::new(move |id| if id < 14 { answer } else { Act::Hang { after: 0 } }))
     };
     let servers = [answers_one(), answers_one()];
     let endpoints = servers.iter().map(|server| server.address.to_string().parse().unwrap()).collect();
@@ -332,11 +332,8 @@ fn warm_ups_come_as_the_measured_requests_do() {
 #[test]
 fn a_server_that_refuses_some_warm_ups_is_measured() {
     let answer = Act::Answer { gap: Duration::ZERO, per_chunk: 1, last: Last::EmptyFinal };
-    let refuses_some = Scripted::start(
-        true,
-        None,
-        Arc::new(move |id| if (13..17).contains(&id) { Act::Refuse } else { answer.clone() }),
-    );
+    let refuses_some =
+        Scripted::start(true, None, Arc::new(move |id| if (13..17).contains(&id) { Act::Refuse } else { answer }));
     let spec = BenchSpec { warmup: 8, ..spec(refuses_some.address, users(4.0), 12) };
     assert_eq!(measured(&spec).result.counts.ok, 12);
     let refuses_all = Scripted::start(true, None, Arc::new(|_| Act::Refuse));
