@@ -268,7 +268,7 @@ fn prompts_that_an_attached_vllm_has_in_its_prefix_cache_are_reported() {
     let world = World::new();
     let server = vllm(Body::Json(json!({"version": "0.24.0"})));
     let counted = |gets: u32| {
-        let (hits, queries) = (60 * gets, 100 * gets);
+        let (hits, queries) = (6 * gets, 10 * gets);
         format!(
             "{STARTED}# TYPE vllm:prefix_cache_queries_total counter\nvllm:prefix_cache_queries_total {queries}\n\
              # TYPE vllm:prefix_cache_hits_total counter\nvllm:prefix_cache_hits_total {hits}\n"

@@ -98,7 +98,7 @@ fn a_key_over_grpc_is_an_error_of_the_check() {
     let world = world("build", &format!("{}{KEY}", BENCH.replace("openai:", "grpc:")));
     let ended = world.regatta(&["run", "m"]);
     assert_eq!((ended.code, world.count("built")), (2, 0), "{ended:?}");
-    ended.shows("`stages.measure.bench.api_key_env` has no effect");
+    ended.shows("`stages.measure.bench.api_key_env` is for protocols over HTTP");
 }
 
 #[test]

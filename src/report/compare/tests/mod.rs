@@ -157,7 +157,10 @@ fn why_runs_are_not_paired_is_said() {
         (side("b", &["4", "5", "6"], 0, as_it_is), "the seeds are the same, and arrivals or prompts differ"),
         (side("b", &["1", "2"], 0, as_it_is), "3 and 2 runs"),
         (side("b", &["1", "2", "2"], 0, as_it_is), "3 and 2 plans"),
-        (side("b", &["1", "2", ""], 0, as_it_is), "the arrivals and prompts of a run are not known"),
+        (
+            side("b", &["1", "2", ""], 0, as_it_is),
+            "the arrivals and prompts of a run are not known, or how many there were depended on the server",
+        ),
         (side("b", &["1"], 0, as_it_is), "one run on a side"),
         (
             side("b", &["1", "2", "3"], 0, |result| {

@@ -64,6 +64,22 @@ fn one_plan_on_a_side_shows_nothing_about_others() {
     assert_eq!((unknown.a_plans, unknown.too_few_plans), (None, None));
 }
 
+/// Users who go on until a time is over: with one seed a faster server gets more of the same requests, and that is no other plan.
+#[test]
+fn closed_loops_that_a_time_ends_are_judged() {
+    let side = |name: &str, plan: &str, tokens: f64| -> Vec<MeasuredRun> {
+        let run = |run: u32| {
+            let mut one = numbered_run(name, plan, 100.0, tokens + f64::from(run) / 10.0);
+            change(&mut one, |file| file["requested"]["scenario"] = json!({ "concurrency": { "users": 4.0 } }));
+            one
+        };
+        (0..5).map(run).collect()
+    };
+    let comparison = compare_numbers(&side("a", "36 requests", 320.0), &side("b", "52 requests", 400.0));
+    assert_eq!(comparison.find("output_tokens", "").unwrap().judgement, Some(Judgement::Better));
+    assert_eq!((comparison.a_plans, comparison.too_few_plans), (None, None));
+}
+
 /// Plan by plan the means are 5 % apart, whichever plan was measured more often.
 #[test]
 fn plans_that_both_sides_have_are_pairs_of_their_means() {
