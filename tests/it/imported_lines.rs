@@ -297,7 +297,7 @@ fn ranks_of_one_mpirun_are_one_server_of_as_many_ranks() {
     let untranslated: Vec<String> =
         import(&format!("{own} {further}")).untranslated.into_iter().map(|it| it.argument).collect();
     for word in
-        ["--allow-http false", "--backend-config=python,shm-default-byte-size=67108864", "--exit-timeout-secs", "5"]
+        ["--allow-http false", "--backend-config python,shm-default-byte-size=67108864", "--exit-timeout-secs", "5"]
     {
         assert!(untranslated.iter().any(|argument| argument == word), "{word}: {untranslated:?}");
     }
