@@ -394,9 +394,12 @@ fn prompts(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
             cached.tokens, cached.prompt_tokens, cached.requests, result.counts.ok
         );
         found.add(VerdictCheck::RepeatedPrompts, ReasonSeverity::Warning, text);
-    } else if !is_wanted && server_findings::prefix_cache(result, CACHED, found) {
-        // The server's own count is of all prompts.
-    } else if result.loadgen.is_none()
+        return;
+    }
+    if !is_wanted && server_findings::prefix_cache(result, CACHED, found) {
+        return;
+    }
+    if result.loadgen.is_none()
         && repeated as f64 > REPEATED * scheduled as f64
         && cached.is_none_or(|it| it.requests < result.counts.ok)
     {

@@ -5,7 +5,7 @@
 use serde::Serialize;
 
 use super::plan_groups::PlanGroups;
-use super::{ComparedResult, RunSet};
+use super::RunSet;
 
 /// How runs of two sides are judged.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -14,9 +14,6 @@ pub struct Pairing {
     pub pairs: usize,
     /// Why they are paired, or why not.
     pub why: String,
-    /// A tested value is the mean of several runs.
-    #[serde(skip)]
-    has_means: bool,
     /// For each plan of the first side, its partner on the other.
     #[serde(skip)]
     partners: Vec<usize>,
@@ -35,13 +32,12 @@ impl Pairing {
             Err(reason @ NotPaired::OnePlan) => (Vec::new(), reason.to_string(), [None, None]),
             Err(reason) => (Vec::new(), reason.to_string(), [of_a, of_b]),
         };
-        let has_means = groups.iter().flatten().any(PlanGroups::has_repeated);
-        Self { pairs: partners.len(), why, has_means, partners, groups }
+        Self { pairs: partners.len(), why, partners, groups }
     }
 
     /// A tested value is the mean of several runs.
-    pub(super) const fn has_means(&self) -> bool {
-        self.has_means
+    pub(super) fn has_means(&self) -> bool {
+        self.groups.iter().flatten().any(PlanGroups::has_repeated)
     }
 
     pub const fn is_paired(&self) -> bool {
@@ -50,7 +46,7 @@ impl Pairing {
 
     /// `paired by seed: 5 pairs of runs, each with the same arrivals and prompts`
     pub fn describe(&self) -> String {
-        let of = if self.has_means { "means over runs" } else { "runs" };
+        let of = if self.has_means() { "means over runs" } else { "runs" };
         match self.pairs {
             0 => format!("not paired: {}", self.why),
             pairs => format!("paired by seed: {pairs} pairs of {of}, each with {}", self.why),
@@ -104,6 +100,7 @@ fn partners(
     groups: [Option<&PlanGroups>; 2],
     unlike_load: &[String],
 ) -> Result<Vec<usize>, NotPaired> {
+    let has_same_seeds = a.seeds() == b.seeds();
     let (a, b) = (a.runs(), b.runs());
     if a.len() < 2 || b.len() < 2 {
         return Err(NotPaired::OneRun);
@@ -121,14 +118,6 @@ fn partners(
             let of = if of_a.has_repeated() || of_b.has_repeated() { "plans" } else { "runs" };
             Err(NotPaired::Counts(of_a.count(), of_b.count(), of))
         }
-        None => Err(if seeds(a) == seeds(b) { NotPaired::Plans } else { NotPaired::Seeds }),
+        None => Err(if has_same_seeds { NotPaired::Plans } else { NotPaired::Seeds }),
     }
-}
-
-/// Each once.
-fn seeds(runs: &[ComparedResult]) -> Vec<Option<&String>> {
-    let mut seeds: Vec<Option<&String>> = runs.iter().map(|run| run.settings().get("seed")).collect();
-    seeds.sort();
-    seeds.dedup();
-    seeds
 }
