@@ -4,8 +4,8 @@
 
 use serde::Serialize;
 
-use super::plan_groups::PlanGroups;
 use super::RunSet;
+use super::plan_groups::PlanGroups;
 
 /// How runs of two sides are judged.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
