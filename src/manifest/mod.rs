@@ -33,6 +33,7 @@ mod reference;
 mod scalar;
 mod schema;
 mod schema_check;
+mod syntax_fault;
 mod target;
 mod topological_order;
 mod value;

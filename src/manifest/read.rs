@@ -11,6 +11,7 @@ use indexmap::map::Entry as Slot;
 use saphyr_parser::{Event, Parser, ScalarStyle};
 
 use super::scalar;
+use super::syntax_fault::{SyntaxFault, explain};
 use super::yaml_node::{Map, MapEntry, Node, NodeValue};
 use crate::diag::{Diagnostic, Diagnostics, SourceText, Span};
 
@@ -244,17 +245,8 @@ impl Reader<'_> {
         // At the end of the text point at its last visible character, not at an empty line after it.
         let byte = if byte >= text.len() { text.trim_end().len().saturating_sub(1) } else { byte };
         let span = self.source.span(byte..byte + 1);
-        let line_start = self.source.line_start(span.line());
-        let rest = text.get(line_start..).unwrap_or("");
-        let indent = rest.len() - rest.trim_start_matches([' ', '\t']).len();
-        let hint = if rest.get(..indent).is_some_and(|indent| indent.contains('\t')) {
-            Some("YAML is indented with spaces, not with tabs".to_owned())
-        } else if rest.lines().next().is_some_and(|line| line.contains(": {{")) {
-            Some("a value that begins with `{{` needs quotes: \"{{ … }}\"".to_owned())
-        } else {
-            None
-        };
-        self.found.push(Diagnostic::error("this is not valid YAML").at(span, info.to_owned()).maybe_hint(hint));
+        let SyntaxFault { label, hint } = explain(info, text, byte);
+        self.found.push(Diagnostic::error("this is not valid YAML").at(span, label).maybe_hint(hint));
     }
 }
 
