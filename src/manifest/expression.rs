@@ -14,6 +14,7 @@ use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior, Value};
 use super::expression_limits::bound;
 use super::expression_nesting::{LongCode, check_nesting};
 use super::expression_progress::ExpressionProgress;
+use super::expression_syntax;
 use super::expression_text::write_value;
 use super::limited_text::LimitedText;
 use super::quick_expression::{quick, quick_text};
@@ -312,10 +313,8 @@ impl Expressions {
         }
         let (message, hint) = match error.kind() {
             ErrorKind::SyntaxError => {
-                // `{{.Names}}` of Docker, `${#list}` of a shell.
-                let is_foreign = detail.contains("`.`") || detail.contains("comment");
-                let hint = "braces that belong to the text itself stand between {% raw %} and {% endraw %}";
-                ("this expression is not well formed".to_owned(), is_foreign.then(|| hint.to_owned()))
+                let at = error.range().map_or(0, |range| range.start);
+                ("this expression is not well formed".to_owned(), expression_syntax::hint(&detail, text, at))
             }
             ErrorKind::OutOfFuel => {
                 ("this expression takes too long".to_owned(), Some("compute less in a manifest".to_owned()))

@@ -13,6 +13,7 @@ mod expression_paths;
 mod expression_progress;
 mod expression_source;
 mod expression_stack;
+mod expression_syntax;
 mod expression_text;
 mod faulty_parts;
 mod given_values;
