@@ -18,6 +18,14 @@ use crate::runner::store::StateFolder;
 use crate::runner::{GPUS_HINT, Prediction, RunOptions, TaskRole, gpus_together, no_secret_text, secret_values};
 use crate::spec::Protocol;
 
+/// What the environment lacks for a task.
+struct EnvironmentFault<'a> {
+    task: &'a Task,
+    why: String,
+    /// It counts only where the task is known to run. Others count where it may.
+    needs_certain_run: bool,
+}
+
 /// Prints what cannot succeed, whatever its earlier stages make: before the first of them runs. With `--keep-going`, what can run does.
 pub(super) fn refuse_known_failures(
     project: &Project,
@@ -33,21 +41,23 @@ pub(super) fn refuse_known_failures(
     if !errors.is_empty() && holding_run(&project.home)?.is_some() {
         return Ok(CliExit::Done);
     }
-    // Each with whether the task must be known to run.
     let mut faults = Vec::new();
     for (ix, task) in chosen(plan, options) {
-        faults.extend(key_fault(task)?.map(|why| (task, why, false)));
-        faults.extend(gpu_fault(ix, plan, options).map(|why| (task, why, true)));
+        faults.extend(key_fault(task)?.map(|why| EnvironmentFault { task, why, needs_certain_run: false }));
+        let gpus = gpu_fault(ix, plan, options);
+        faults.extend(gpus.map(|why| EnvironmentFault { task, why, needs_certain_run: true }));
     }
     // A task that is cached needs neither a key nor GPUs. One that waits for those above it may be cached, too.
     if !faults.is_empty() && errors.is_empty() {
         let all = decide(project, &request.manifest, &request.settings, &request.select, plan, options)?;
         let run = all.iter().filter(|decision| decision.verdict == Prediction::Run);
         let run: BTreeMap<&str, bool> = run.map(|decision| (decision.id.as_str(), decision.may_be_cached)).collect();
-        let faults = faults.into_iter().filter(|(task, _, is_certain)| {
-            run.get(task.id.as_str()).is_some_and(|may_be_cached| !(*is_certain && *may_be_cached))
-        });
-        errors.extend(faults.map(|(task, why, _)| format!("error: {}: {why}\n", task.id)));
+        let counts = |fault: &EnvironmentFault<'_>| {
+            let may_be_cached = run.get(fault.task.id.as_str());
+            may_be_cached.is_some_and(|may_be_cached| !(fault.needs_certain_run && *may_be_cached))
+        };
+        let faults = faults.into_iter().filter(counts);
+        errors.extend(faults.map(|fault| format!("error: {}: {}\n", fault.task.id, fault.why)));
     }
     if errors.is_empty() {
         return Ok(CliExit::Done);
