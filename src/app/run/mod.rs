@@ -2,9 +2,11 @@
 
 mod after_crash;
 mod allocation;
+mod begun_run;
 mod ci_files;
 mod endpoint_rows;
 mod execute;
+mod finish;
 mod kept_servers;
 mod leasable_gpus;
 mod lock_wait;
@@ -12,10 +14,13 @@ mod metrics_listener;
 mod no_op_run;
 mod otlp;
 mod parallel_join;
+mod preparation;
+mod prepared_run;
 mod progress_printer;
 mod run_end;
 mod signals;
 mod sink;
+mod thread_limit;
 
 pub(super) use allocation::run_in_allocation;
 pub(super) use execute::{perform, perform_beside_servers, perform_of_list};
