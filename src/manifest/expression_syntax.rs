@@ -34,7 +34,6 @@ pub fn hint(message: &str, text: &str, at: usize) -> Option<String> {
 mod tests {
     use std::sync::Arc;
 
-    use super::*;
     use crate::diag::SourceText;
     use crate::manifest::read::read;
     use crate::manifest::{Expressions, Scope};

@@ -22,27 +22,13 @@ use crate::harness::schedule::data::Prompt;
 use crate::harness::schedule::random_draws::generator;
 use crate::harness::transport::call::{CallKind, TokenCounting};
 use crate::harness::{BenchSpec, LoadPattern, PlannedRequest, UnsupportedRequest};
-use crate::spec::{CancelBy, CancelPolicy, Interface, Protocol, RandomSeed, StreamMode};
+use crate::spec::{CancelPolicy, Interface, Protocol, Request, StreamMode};
 use crate::triton::proto::inference::infer_parameter::ParameterChoice;
 use crate::triton::proto::inference::model_infer_request::InferRequestedOutputTensor;
 use crate::triton::proto::inference::{InferParameter, ModelInferRequest};
 
-/// Outputs of `return_perf_metrics`.
-pub(in crate::harness) const PERF: [&str; 7] = [
-    "kv_cache_alloc_new_blocks",
-    "kv_cache_reused_blocks",
-    "kv_cache_alloc_total_blocks",
-    "arrival_time_ns",
-    "first_scheduled_time_ns",
-    "first_token_time_ns",
-    "last_token_time_ns",
-];
-
 /// Data types of token ids.
 const INTEGERS: [&[u8]; 8] = [b"INT32", b"INT64", b"UINT32", b"UINT64", b"INT16", b"UINT16", b"INT8", b"UINT8"];
-
-/// Before and after TensorRT-LLM 0.20.
-const SEEDS: [&str; 2] = ["random_seed", "seed"];
 
 /// How a model is called.
 #[derive(Clone, Debug, PartialEq)]
@@ -79,6 +65,34 @@ pub(in crate::harness) struct InferRequestTemplate {
     sampling: Option<serde_json::Map<String, serde_json::Value>>,
 }
 
+/// Why a model that is called so cannot answer the request.
+fn call_faults(
+    request: &Request,
+    call: CallKind,
+    streams: bool,
+    stream: StreamMode,
+) -> impl Iterator<Item = &'static str> {
+    let is_unary = call == CallKind::Unary;
+    let counts_unknown = request.cancel.is_some() && !streams && request.streaming.is_none();
+    let faults = [
+        (
+            streams && is_unary,
+            "request.streaming: the model is not decoupled, so an answer is one response; set `streaming: false`, or \
+             `model_transaction_policy { decoupled: true }` in its config.pbtxt (`decoupled_mode` of TensorRT-LLM's templates)",
+        ),
+        (
+            stream == StreamMode::Shared && is_unary,
+            "stream `shared`: the model is not decoupled, so requests are unary calls",
+        ),
+        (counts_unknown, "request.cancel counts tokens as they come, and this model does not stream"),
+        (
+            request.sequences() > 1 && is_unary,
+            "request.num_return_sequences above 1 needs a decoupled model: each answer comes in responses of its own",
+        ),
+    ];
+    faults.into_iter().filter(|(is_fault, _)| *is_fault).map(|(_, fault)| fault)
+}
+
 impl InferRequestTemplate {
     /// Checks the request block against the model. Errors: everything that does not fit.
     pub fn new(spec: &BenchSpec, metadata: &ModelMetadata) -> Result<Self, UnsupportedRequest> {
@@ -105,68 +119,24 @@ impl InferRequestTemplate {
             Interface::Text => &TEXT,
         };
         let call = metadata.call(&spec.scenario);
-        let streams = request.streaming.unwrap_or(call == CallKind::Stream && request.beam_width.unwrap_or(1) <= 1);
-        if streams && call == CallKind::Unary {
-            faults.push(
-                "request.streaming: the model is not decoupled, so an answer is one response; set `streaming: false`, or \
-                 `model_transaction_policy { decoupled: true }` in its config.pbtxt (`decoupled_mode` of TensorRT-LLM's templates)"
-                    .to_owned(),
-            );
-        }
-        if spec.pace.stream == StreamMode::Shared && call == CallKind::Unary {
-            faults.push("stream `shared`: the model is not decoupled, so requests are unary calls".to_owned());
-        }
         let beams = request.beam_width.unwrap_or(1);
-        if request.cancel.is_some() && !streams && request.streaming.is_none() {
-            faults.push("request.cancel counts tokens as they come, and this model does not stream".to_owned());
-        }
+        let streams = request.streaming.unwrap_or(call == CallKind::Stream && beams <= 1);
+        faults.extend(call_faults(request, call, streams, spec.pace.stream).map(str::to_owned));
         metadata.check_batch(request.batch(), call, &mut faults);
         let has_prompt = !streams && request.exclude_input_in_output == Some(false);
-        let mut constant_inputs = ConstantInputs::new(metadata, faults);
-        constant_inputs.require_input("model", names.prompt);
-        constant_inputs.require_input("model", names.output_len);
-        constant_inputs.input_if_available(names.streaming, ScalarValue::Bool(streams));
-        constant_inputs.end_and_beam_inputs(request, interface, spec.end_id);
         let sequences = request.sequences();
-        if sequences > 1 && call == CallKind::Unary {
-            constant_inputs.faults.push(
-                "request.num_return_sequences above 1 needs a decoupled model: each answer comes in responses of its own"
-                    .to_owned(),
-            );
-        }
+        let mut constant_inputs = ConstantInputs::new(metadata, faults);
+        constant_inputs.prompt_inputs(names, streams);
+        constant_inputs.end_and_beam_inputs(request, interface, spec.end_id);
         constant_inputs.answer_inputs(request, streams);
         constant_inputs.sampling_inputs(request, names);
-        let mut drawn_seed = None;
-        match request.random_seed {
-            Some(RandomSeed::Fixed(seed)) => {
-                constant_inputs.input_if_set("random_seed", &SEEDS, Some(ScalarValue::Long(seed)));
-            }
-            Some(RandomSeed::PerRequest(true)) => drawn_seed = constant_inputs.find("random_seed", &SEEDS, "UINT64"),
-            Some(RandomSeed::PerRequest(false)) | None => {}
-        }
-        if !request.lora_task_id.is_empty() {
-            constant_inputs.require_input("lora_task_id", "lora_task_id");
-        }
-        constant_inputs.word_list_input("stop_words", names.stop_words, request.stop_words.as_ref(), interface);
-        constant_inputs.word_list_input("bad_words", names.bad_words, request.bad_words.as_ref(), interface);
-        if matches!(request.cancel, Some(CancelPolicy { by: CancelBy::Stop, .. })) {
-            constant_inputs.require_input("cancel.by", "stop");
-        }
+        let drawn_seed = constant_inputs.seed_input(request.random_seed);
+        constant_inputs.lora_input(request);
+        constant_inputs.ending_inputs(request, names, interface);
         let mut outputs = names.answer.to_vec();
-        let mut wants_more = false;
-        let returns: [(&'static str, bool, &[&'static str]); 4] = [
-            ("return_log_probs", request.return_log_probs, &["cum_log_probs", "output_log_probs"]),
-            ("return_context_logits", request.return_context_logits, &["context_logits"]),
-            ("return_generation_logits", request.return_generation_logits, &["generation_logits"]),
-            ("return_perf_metrics", request.return_perf_metrics, &PERF),
-        ];
-        for (key, is_requested, tensors) in returns {
-            if is_requested {
-                wants_more = true;
-                constant_inputs.input_if_set(key, &[key], Some(ScalarValue::Bool(true)));
-                outputs.extend(tensors);
-            }
-        }
+        let further = constant_inputs.further_outputs(request);
+        let has_extra_outputs = !further.is_empty();
+        outputs.extend(further);
         let is_batched = request.batch() > 1;
         if is_batched {
             outputs.push("batch_index");
@@ -190,7 +160,7 @@ impl InferRequestTemplate {
             streams,
             is_batched,
             sequences,
-            has_extra_outputs: wants_more,
+            has_extra_outputs,
             end_id: request.end_id.unwrap_or(spec.end_id),
             cancel: request.cancel,
             may_end_early: request.stop_words.is_some() || is_external,

@@ -3,9 +3,30 @@
 use super::constant_inputs::ConstantInputs;
 use super::tensor::ScalarValue;
 use super::tensor_names::TensorNames;
-use crate::spec::{Interface, Request};
+use crate::spec::{CancelBy, CancelPolicy, Interface, RandomSeed, Request};
+
+/// Outputs of `return_perf_metrics`.
+const PERF: [&str; 7] = [
+    "kv_cache_alloc_new_blocks",
+    "kv_cache_reused_blocks",
+    "kv_cache_alloc_total_blocks",
+    "arrival_time_ns",
+    "first_scheduled_time_ns",
+    "first_token_time_ns",
+    "last_token_time_ns",
+];
+
+/// Before and after TensorRT-LLM 0.20.
+const SEEDS: [&str; 2] = ["random_seed", "seed"];
 
 impl ConstantInputs<'_> {
+    /// What every request has.
+    pub fn prompt_inputs(&mut self, names: &TensorNames, streams: bool) {
+        self.require_input("model", names.prompt);
+        self.require_input("model", names.output_len);
+        self.input_if_available(names.streaming, ScalarValue::Bool(streams));
+    }
+
     /// What ends an answer and fills a batch, and the number of beams. A model of token ids gets them in every request.
     pub fn end_and_beam_inputs(&mut self, request: &Request, interface: Interface, end_id: i32) {
         let usual = (interface == Interface::TokenIds).then_some(end_id);
@@ -63,5 +84,49 @@ impl ConstantInputs<'_> {
             &["min_length", "min_tokens"],
             request.min_length.map(|n| ScalarValue::Int(i64::from(n))),
         );
+    }
+
+    /// The seed of all requests; of a seed for each request, its input and type.
+    pub fn seed_input(&mut self, seed: Option<RandomSeed>) -> Option<(&'static str, String)> {
+        match seed? {
+            RandomSeed::Fixed(seed) => {
+                self.input_if_set("random_seed", &SEEDS, Some(ScalarValue::Long(seed)));
+                None
+            }
+            RandomSeed::PerRequest(true) => self.find("random_seed", &SEEDS, "UINT64"),
+            RandomSeed::PerRequest(false) => None,
+        }
+    }
+
+    /// Its value is another one in each request.
+    pub fn lora_input(&mut self, request: &Request) {
+        if !request.lora_task_id.is_empty() {
+            self.require_input("lora_task_id", "lora_task_id");
+        }
+    }
+
+    /// What ends an answer early.
+    pub fn ending_inputs(&mut self, request: &Request, names: &TensorNames, interface: Interface) {
+        self.word_list_input("stop_words", names.stop_words, request.stop_words.as_ref(), interface);
+        self.word_list_input("bad_words", names.bad_words, request.bad_words.as_ref(), interface);
+        if matches!(request.cancel, Some(CancelPolicy { by: CancelBy::Stop, .. })) {
+            self.require_input("cancel.by", "stop");
+        }
+    }
+
+    /// Asks for outputs besides the answer, and returns their names.
+    pub fn further_outputs(&mut self, request: &Request) -> Vec<&'static str> {
+        let returns: [(&'static str, bool, &[&'static str]); 4] = [
+            ("return_log_probs", request.return_log_probs, &["cum_log_probs", "output_log_probs"]),
+            ("return_context_logits", request.return_context_logits, &["context_logits"]),
+            ("return_generation_logits", request.return_generation_logits, &["generation_logits"]),
+            ("return_perf_metrics", request.return_perf_metrics, &PERF),
+        ];
+        let mut outputs = Vec::new();
+        for (key, _, tensors) in returns.into_iter().filter(|(_, is_requested, _)| *is_requested) {
+            self.input_if_set(key, &[key], Some(ScalarValue::Bool(true)));
+            outputs.extend(tensors);
+        }
+        outputs
     }
 }

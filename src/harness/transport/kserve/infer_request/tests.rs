@@ -3,7 +3,7 @@
 use super::*;
 use crate::harness::schedule::data::Prompt;
 use crate::harness::{CallSource, LoadPattern, Slo};
-use crate::spec::{Arrivals, Length, LengthField, Limits, Request, StopAfter, WordList};
+use crate::spec::{Arrivals, Length, LengthField, Limits, RandomSeed, StopAfter, WordList};
 use pretty_assertions::assert_eq;
 
 fn spec(request: Request) -> BenchSpec {
