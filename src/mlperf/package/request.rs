@@ -25,8 +25,8 @@ pub struct PackageRequest {
     /// The user's description of the system; it takes precedence over the machine's facts.
     pub system_json: Map<String, Value>,
     pub measurements: Map<String, Value>,
-    /// The machine's root folder, `/`.
-    pub machine: PathBuf,
+    /// The root folder of the machine that was measured, `/`. None: it is not this one.
+    pub machine: Option<PathBuf>,
     pub gpus: Vec<Accelerator>,
     pub results: Vec<PackageEntry>,
     pub source: Option<PathBuf>,
