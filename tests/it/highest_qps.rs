@@ -73,7 +73,7 @@ fn searched_when_undisturbed() -> (World, Ended) {
     };
     let mut tries = std::iter::repeat_with(searched).take(4);
     let (world, ended) =
-        tries.find(|(_, ended)| ended.code != 4).expect("a try in which the rules hold at the lower end");
+        tries.find(|(_, ended)| ![3, 4].contains(&ended.code)).expect("a try in which the rules hold at the lower end");
     assert_eq!(ended.code, 0, "{ended:?}");
     (world, ended)
 }
@@ -134,9 +134,9 @@ fn a_search_that_was_killed_repeats_only_the_test_that_ran() {
     let finished: Vec<_> = probes(&world).into_iter().map(|path| (made(&path), path)).collect();
     assert!(finished.len() >= 2, "{finished:?}");
     let ended = world.regatta(&["mlperf", "search", "m"]);
-    // What it finds is as good as this machine is free; on a busy one the rules may not hold at any rate.
-    assert!([0, 4].contains(&ended.code), "{ended:?}");
-    ended.shows("LoadGen's rules");
+    // What it finds is as good as this machine is free; on a busy one the rules may not hold at any rate, or the client is late.
+    assert!([0, 3, 4].contains(&ended.code), "{ended:?}");
+    ended.shows(if ended.code == 3 { "it is the client that is measured" } else { "LoadGen's rules" });
     let now: Vec<_> = probes(&world).iter().map(|path| made(path)).collect();
     for (before, path) in finished {
         assert!(now.contains(&before), "{} was run again", path.display());

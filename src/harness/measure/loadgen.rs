@@ -78,6 +78,11 @@ impl LoadgenResult {
     pub fn is_accuracy(&self) -> bool {
         self.mode == "accuracy"
     }
+
+    /// Whether it reports that a latency is over its limit, by the advice that it gives then.
+    pub fn is_over_latency_limit(&self) -> bool {
+        self.why.iter().any(|why| why.contains("Reduce target QPS to improve latency"))
+    }
 }
 
 impl LoadgenComparison {

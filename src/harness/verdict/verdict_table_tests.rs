@@ -290,6 +290,42 @@ fn a_run_that_was_stopped_is_not_compared_with_the_rate_of_its_whole_plan() {
     assert!(found.contains(&VerdictCheck::Stopped) && !found.contains(&VerdictCheck::Rate), "{:?}", result.reasons());
 }
 
+/// A LoadGen test of 100 requests a second, every third of them issued late, with what LoadGen reports of it.
+fn loadgen_test_with_lag(lag_ms: u64, result: &str, why: &[&str]) -> RunResult {
+    let mut all = Collector::new();
+    for index in 0..600 {
+        let at = index * 10;
+        let issued = at + if index % 3 == 0 { lag_ms } else { 0 };
+        ended(&mut all, index, (at, issued, issued + 30), 1, &[(issued + 30, 1)], RequestEnd::Ok);
+    }
+    let spec = BenchSpec { scenario: LoadPattern::External(CallSource::AtTimes), ..spec(600) };
+    let mut run = summarize_with(&spec, all, |_| ());
+    run.loadgen_reported(LoadgenResult {
+        mode: "performance".to_owned(),
+        result: Some(result.to_owned()),
+        why: why.iter().map(|why| (*why).to_owned()).collect(),
+        ..LoadgenResult::default()
+    });
+    run.judge().result
+}
+
+#[test]
+fn a_late_client_is_why_loadgen_reports_a_latency_over_its_limit_and_a_warning_where_it_does_not() {
+    use crate::event::Verdict;
+    let over = ["TTFT constrain not met: Reduce target QPS to improve latency."];
+    let few = ["Run unsuccessful.", "Would need to run at least 331 more queries,"];
+    let first_checks = |run: &RunResult| run.reasons().first().map(|reason| reason.check.clone());
+    let late = loadgen_test_with_lag(400, "INVALID", &over);
+    assert_eq!((late.verdict(), first_checks(&late)), (Verdict::InvalidClient, Some(VerdictCheck::Lag)));
+    let in_time = loadgen_test_with_lag(0, "INVALID", &over);
+    assert_eq!((in_time.verdict(), first_checks(&in_time)), (Verdict::InvalidLoad, Some(VerdictCheck::Loadgen)));
+    assert_eq!(loadgen_test_with_lag(400, "INVALID", &few).verdict(), Verdict::InvalidLoad);
+    let valid = loadgen_test_with_lag(400, "VALID", &[]);
+    let lag = valid.reasons().iter().find(|reason| reason.check == VerdictCheck::Lag).expect("a warning");
+    assert_eq!(lag.severity, ReasonSeverity::Warning);
+    assert_eq!(valid.verdict(), Verdict::ValidWithWarnings, "{:?}", valid.reasons());
+}
+
 #[test]
 fn sound_measurements_are_valid() {
     for Case { name, result } in sound() {

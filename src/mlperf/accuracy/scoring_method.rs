@@ -67,6 +67,11 @@ impl ScoringMethod {
         }
     }
 
+    /// Whether the official scorer has the option `--dtype`, int64 by default. The others read four bytes for each token id.
+    pub const fn has_dtype_option(self) -> bool {
+        !matches!(self, Self::DeepSeek | Self::GptOss)
+    }
+
     /// Whether the reference leaves special tokens out of the text.
     pub const fn skips_special(self) -> bool {
         !matches!(self, Self::GptOss)

@@ -84,6 +84,14 @@ struct RawResponse {
     n_tokens: i64,
 }
 
+impl RawResponse {
+    /// Four bytes for each token id, as the reference implementations hand them over: some of their evaluators and audit
+    /// scripts read no other width.
+    fn new(id: usize, tokens: &[i32]) -> Self {
+        Self { id, data: tokens.as_ptr() as usize, size: size_of_val(tokens), n_tokens: tokens.len() as i64 }
+    }
+}
+
 #[repr(C)]
 struct RawSut {
     context: *mut c_void,
@@ -284,28 +292,23 @@ pub struct Reporter<'a> {
 
 impl Reporter<'_> {
     /// First tokens, by ticket. The token's bytes are what LoadGen logs.
-    pub fn first_tokens(&mut self, firsts: &[(u64, &[i64])]) {
+    pub fn first_tokens(&mut self, firsts: &[(u64, &[i32])]) {
         self.respond(firsts, false);
     }
 
     /// Whole answers, by ticket: each sample finishes with this.
-    pub fn completions(&mut self, answers: &[(u64, &[i64])]) {
+    pub fn completions(&mut self, answers: &[(u64, &[i32])]) {
         self.respond(answers, true);
     }
 
-    fn respond(&mut self, answers: &[(u64, &[i64])], is_end: bool) {
+    fn respond(&mut self, answers: &[(u64, &[i32])], is_end: bool) {
         self.responses.clear();
         {
             let mut open = self.library.open.lock();
             for (ticket, data) in answers {
                 // LoadGen cannot look up a sample that was never issued or has finished.
                 let Some(id) = open.get_mut(*ticket as usize).filter(|id| **id != 0) else { continue };
-                self.responses.push(RawResponse {
-                    id: *id,
-                    data: data.as_ptr() as usize,
-                    size: size_of_val(*data),
-                    n_tokens: data.len() as i64,
-                });
+                self.responses.push(RawResponse::new(*id, data));
                 if is_end {
                     *id = 0;
                 }
@@ -392,6 +395,14 @@ fn path_text(path: &Path) -> Result<CString, LoadgenError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn loadgen_gets_four_bytes_for_each_token() {
+        let response = RawResponse::new(7, &[5, 6, 7]);
+        assert_eq!((response.size, response.n_tokens), (12, 3));
+        let nothing = RawResponse::new(7, &[]);
+        assert_eq!((nothing.size, nothing.n_tokens), (0, 0));
+    }
 
     #[test]
     fn a_process_opens_loadgen_once() {

@@ -37,15 +37,15 @@ impl ExternalObserver for CompletionSender {
 
 /// Reports until every sender is closed. `wants_firsts`: LoadGen requires first tokens in this scenario.
 pub fn report(receiver: &Receiver<WorkerMessage>, mut loadgen: Reporter<'_>, wants_firsts: bool) -> ReporterOutput {
-    let mut firsts: Vec<(u64, Vec<i64>, Instant)> = Vec::new();
-    let mut answers: Vec<(u64, Vec<i64>, Instant)> = Vec::new();
+    let mut firsts: Vec<(u64, Vec<i32>, Instant)> = Vec::new();
+    let mut answers: Vec<(u64, Vec<i32>, Instant)> = Vec::new();
     let mut tally = Tally::default();
     while let Ok(one) = receiver.recv() {
         let waiting = std::iter::once(one).chain(receiver.try_iter()).take(AT_ONCE);
         for one in waiting {
             match one {
                 WorkerMessage::First { ticket, token, read } if wants_firsts => {
-                    firsts.push((ticket, vec![i64::from(token)], read));
+                    firsts.push((ticket, vec![token], read));
                 }
                 WorkerMessage::First { .. } => {}
                 WorkerMessage::Done { ticket, tokens, has_failed, read } => {
@@ -55,8 +55,7 @@ pub fn report(receiver: &Receiver<WorkerMessage>, mut loadgen: Reporter<'_>, wan
                     }
                     tally.failed += u64::from(has_failed);
                     tally.too_short += u64::from(!has_failed && tokens.len() < 2);
-                    let kept = if has_failed { &[][..] } else { &tokens[..] };
-                    answers.push((ticket, kept.iter().copied().map(i64::from).collect(), read));
+                    answers.push((ticket, if has_failed { Vec::new() } else { tokens }, read));
                 }
             }
         }
@@ -104,11 +103,11 @@ impl Default for DeliveryStats {
 }
 
 impl DeliveryStats {
-    fn report_batch(&mut self, batch: &mut Vec<(u64, Vec<i64>, Instant)>, call: impl FnOnce(&[(u64, &[i64])])) {
+    fn report_batch(&mut self, batch: &mut Vec<(u64, Vec<i32>, Instant)>, call: impl FnOnce(&[(u64, &[i32])])) {
         if batch.is_empty() {
             return;
         }
-        let answers: Vec<(u64, &[i64])> = batch.iter().map(|(ticket, data, _)| (*ticket, data.as_slice())).collect();
+        let answers: Vec<(u64, &[i32])> = batch.iter().map(|(ticket, data, _)| (*ticket, data.as_slice())).collect();
         let begun = Instant::now();
         call(&answers);
         self.in_calls_ns += begun.elapsed().as_nanos() as u64;

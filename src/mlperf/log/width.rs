@@ -23,6 +23,14 @@ pub enum Width {
 }
 
 impl Width {
+    /// As `--dtype` of the reference scripts names it.
+    pub const fn dtype(self) -> &'static str {
+        match self {
+            Self::Int32 => "int32",
+            Self::Int64 => "int64",
+        }
+    }
+
     /// From LoadGen's own count of tokens; without one that fits, from the upper halves of eight-byte ids, which are all zero.
     /// None: an empty answer has no width.
     pub fn of(answer: &LoggedAnswer) -> Option<Self> {

@@ -34,15 +34,16 @@ pub(super) fn with_text_flags(fields: &Map<String, Value>) -> Map<String, Value>
 }
 
 impl GivenDescription<'_> {
-    /// With the facts of the machine below a root folder, and of its GPUs.
-    pub fn completed(&self, machine: &Path, gpus: &[Accelerator]) -> PackageDescription {
+    /// With the facts of the machine below a root folder, and of its GPUs. None: the system is another machine.
+    pub fn completed(&self, machine: Option<&Path>, gpus: &[Accelerator]) -> PackageDescription {
         let mut given = with_text_flags(self.system_json);
         for (name, value) in
             [("division", self.division.as_str()), ("submitter", self.submitter), ("system_name", self.system)]
         {
             given.entry(name.to_owned()).or_insert_with(|| value.into());
         }
-        let (system_json, missing_fields) = system::compose(&given, &system::known(machine, gpus));
+        let known = machine.map(|machine| system::known(machine, gpus)).unwrap_or_default();
+        let (system_json, missing_fields) = system::compose(&given, &known);
         let measurements = with_text_flags(self.measurements);
         let is_set = |name: &str| system::is_meaningful(measurements.get(name));
         let missing_measurements = MEASUREMENT_FIELDS.into_iter().filter(|(name, ..)| !is_set(name)).collect();

@@ -27,7 +27,7 @@ pub struct WrittenPackage {
 
 /// Writes the package into `out`.
 pub fn pack(order: &PackageRequest, out: &Path) -> Result<WrittenPackage, Unpacked> {
-    let description = order.given_description().completed(&order.machine, &order.gpus);
+    let description = order.given_description().completed(order.machine.as_deref(), &order.gpus);
     let missing = description.missing();
     let mut problems = Vec::new();
     let mut snippet = None;

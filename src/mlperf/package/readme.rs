@@ -6,7 +6,9 @@ use std::fmt::Write as _;
 use indexmap::IndexMap;
 
 use super::{PackageEntry, PackageRequest};
+use crate::mlperf::accuracy::ScoringMethod;
 use crate::mlperf::layout::test_folder;
+use crate::mlperf::log::Width;
 use crate::mlperf::{LockedRun, ProvenanceStage};
 use crate::spec::TestMode;
 
@@ -36,6 +38,7 @@ pub(super) fn result(order: &PackageRequest, entry: &PackageEntry, runs: &IndexM
         };
         let _ = writeln!(text, "{}:\n\n```\n{command}\n```\n", test_folder(*mode));
     }
+    text.push_str(&official_scripts(&entry.benchmark, entry.token_ids(), runs));
     let stages = upstream(order, runs);
     if !stages.is_empty() {
         text.push_str("## What was run\n\nIn this order; keys and digests are in `documentation/regatta.lock`.\n\n");
@@ -44,6 +47,26 @@ pub(super) fn result(order: &PackageRequest, entry: &PackageEntry, runs: &IndexM
         }
     }
     text
+}
+
+/// How the scripts of mlcommons/inference read the logs: they differ in the type of token ids that they expect.
+fn official_scripts(benchmark: &str, token_ids: Width, runs: &IndexMap<TestMode, LockedRun>) -> String {
+    let dtype = token_ids.dtype();
+    let scorer = ScoringMethod::of(benchmark).map(|method| (method.script(), method.has_dtype_option()));
+    let test06 = runs.contains_key(&TestMode::Test06).then_some(("compliance/TEST06/run_verification.py", true));
+    let mut text =
+        format!("## Scripts of mlcommons/inference\n\nToken ids in LoadGen's logs are {dtype}, lowest byte first:\n\n");
+    for (script, has_option) in scorer.into_iter().chain(test06) {
+        let how = if has_option {
+            format!("`--dtype {dtype}`")
+        } else if token_ids == Width::Int32 {
+            "its own type, without an option".to_owned()
+        } else {
+            "it reads int32 alone, and misreads these".to_owned()
+        };
+        let _ = writeln!(text, "- `{script}`: {how}");
+    }
+    text + "\n"
 }
 
 /// Of the source folder, where the manifest is all the source there is.
@@ -75,4 +98,23 @@ fn write_stage(text: &mut String, stage: &ProvenanceStage) {
     let _ = writeln!(text, "### {} ({}{key}{commit})\n", stage.task, stage.kind);
     let yaml = serde_yaml::to_string(&stage.action).unwrap_or_default();
     let _ = writeln!(text, "```yaml\n{}\n```\n", yaml.trim_end());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_options_that_official_scripts_need_are_those_of_the_log() {
+        let audited = IndexMap::from([(TestMode::Test06, LockedRun::default())]);
+        let text = official_scripts("llama3.1-8b", Width::Int32, &audited);
+        assert!(text.contains("- `language/llama3.1-8b/evaluation.py`: `--dtype int32`\n"), "{text}");
+        assert!(text.contains("- `compliance/TEST06/run_verification.py`: `--dtype int32`\n"), "{text}");
+        let text = official_scripts("llama2-70b-99.9", Width::Int64, &IndexMap::new());
+        assert!(text.ends_with("- `language/llama2-70b/evaluate-accuracy.py`: `--dtype int64`\n\n"), "{text}");
+        let text = official_scripts("gpt-oss-120b", Width::Int32, &IndexMap::new());
+        assert!(text.ends_with("eval_mlperf_accuracy.py`: its own type, without an option\n\n"), "{text}");
+        let text = official_scripts("gpt-oss-120b", Width::Int64, &IndexMap::new());
+        assert!(text.contains("it reads int32 alone"), "{text}");
+    }
 }

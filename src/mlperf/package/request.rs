@@ -8,6 +8,9 @@ use serde_json::{Map, Value};
 
 use super::described::GivenDescription;
 use super::record::FinishedTask;
+use crate::files::read_text;
+use crate::mlperf::accuracy::{self, AccuracyReport};
+use crate::mlperf::log::Width;
 use crate::mlperf::system::Accelerator;
 use crate::mlperf::{MlperfScenario, Round};
 use crate::spec::{Division, TestMode};
@@ -22,8 +25,8 @@ pub struct PackageRequest {
     /// The user's description of the system; it takes precedence over the machine's facts.
     pub system_json: Map<String, Value>,
     pub measurements: Map<String, Value>,
-    /// The machine's root folder, `/`.
-    pub machine: PathBuf,
+    /// The root folder of the machine that was measured, `/`. None: it is not this one.
+    pub machine: Option<PathBuf>,
     pub gpus: Vec<Accelerator>,
     pub results: Vec<PackageEntry>,
     pub source: Option<PathBuf>,
@@ -64,6 +67,13 @@ pub struct PackageEntry {
 }
 
 impl PackageEntry {
+    /// The type of token ids in the accuracy log. Where no answer has one, that which LoadGen is given.
+    pub(super) fn token_ids(&self) -> Width {
+        let report = read_text(self.score.join(accuracy::ACCURACY_FILE)).ok();
+        let report: Option<AccuracyReport> = report.and_then(|text| serde_json::from_str(&text).ok());
+        report.and_then(|report| report.log.token_ids).unwrap_or(Width::Int32)
+    }
+
     /// The same result for 99 % of the reference's accuracy. None: it is not for 99.9 %, or the round has no other.
     pub fn lowered(&self, round: &Round) -> Option<Self> {
         let low = round.lower_accuracy(&self.benchmark)?;

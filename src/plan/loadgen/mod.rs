@@ -5,6 +5,7 @@ mod search;
 
 use std::path::Path;
 
+use crate::event::Endpoint;
 use crate::manifest::model::{self, Action, Bench, Mlperf};
 use crate::mlperf::accuracy::needs_sentences;
 use crate::mlperf::conf::conf;
@@ -38,6 +39,7 @@ pub fn test_request(bench: &Bench) -> Option<TestRequest<'_>> {
 /// A task's action cannot be read.
 pub fn notes(plan: &Plan, machine: &Path) -> Result<Vec<String>, ActionError> {
     let mut notes = Vec::new();
+    let servers = external_servers(plan)?;
     for task in plan.tasks.iter().filter(|task| task.skipped.is_none()) {
         if !matches!(task.kind, ActionKind::Bench | ActionKind::Mlperf) {
             continue;
@@ -47,7 +49,8 @@ pub fn notes(plan: &Plan, machine: &Path) -> Result<Vec<String>, ActionError> {
                 notes.extend(estimate(&bench).map(|text| format!("{}: {text}", task.id)));
             }
             Action::Mlperf(Mlperf::Package(package)) => {
-                notes.extend(package_notes(&package, machine).into_iter().map(|text| format!("{}: {text}", task.id)));
+                let lacking = package_notes(&package, machine, &servers);
+                notes.extend(lacking.into_iter().map(|text| format!("{}: {text}", task.id)));
             }
             Action::Mlperf(Mlperf::Score(score)) => {
                 notes.extend(unscored(&score).map(|text| format!("{}: {text}", task.id)));
@@ -56,6 +59,16 @@ pub fn notes(plan: &Plan, machine: &Path) -> Result<Vec<String>, ActionError> {
         }
     }
     Ok(notes)
+}
+
+/// The servers of a plan that none of its stages starts.
+fn external_servers(plan: &Plan) -> Result<Vec<Endpoint>, ActionError> {
+    let mut servers: Vec<Endpoint> = Vec::new();
+    for task in plan.tasks.iter().filter(|task| task.skipped.is_none() && task.kind == ActionKind::Bench) {
+        let new = task.typed_external()?.into_iter().filter(|server| !servers.contains(server));
+        servers.extend(new.collect::<Vec<_>>());
+    }
+    Ok(servers)
 }
 
 /// Scores that the round asks for and that a stage does not compute as it is.

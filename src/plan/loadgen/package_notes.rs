@@ -1,14 +1,18 @@
 //! What a planned package will lack.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::path::Path;
 
+use crate::event::Endpoint;
+use crate::files::read_text;
 use crate::manifest::model::MlperfPackage;
 use crate::mlperf::{Accelerator, EXAMPLE_SUBMITTER, GivenDescription, MlperfScenario, Round, misspelt_fields};
 use crate::spec::Division;
 
-/// One line each. What is known of the machine is read below a root folder.
-pub(super) fn package_notes(package: &MlperfPackage, machine: &Path) -> Vec<String> {
+/// One line each. What is known of the machine is read below a root folder. `servers` are those that the plan's LoadGen tests
+/// measure and that no stage of it starts.
+pub(super) fn package_notes(package: &MlperfPackage, machine: &Path, servers: &[Endpoint]) -> Vec<String> {
     let mut notes = missing_scenarios(package);
     if package.submitter == EXAMPLE_SUBMITTER && !package.rehearse {
         notes.push(format!(
@@ -18,8 +22,21 @@ pub(super) fn package_notes(package: &MlperfPackage, machine: &Path) -> Vec<Stri
     for (name, near) in misspelt_fields(&package.system_json) {
         notes.push(format!("`system_json.{name}` is packed as it is: did you mean `{near}`?"));
     }
-    notes.extend(missing_values(package, machine));
+    let is_elsewhere = !servers.is_empty() && !servers.iter().any(|server| is_by_name(&server.host, machine));
+    if is_elsewhere {
+        let servers = servers.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        notes.push(format!(
+            "{servers}: servers of another machine, so nothing of the host is detected here; Closed requires LoadGen on the host, and the division Network is not packed"
+        ));
+    }
+    notes.extend(missing_values(package, Some(machine).filter(|_| !is_elsewhere)));
     notes
+}
+
+/// Whether the host is the machine below a root folder as far as its name shows: no other machine is queried in a plan.
+fn is_by_name(host: &str, machine: &Path) -> bool {
+    let name = read_text(machine.join("proc/sys/kernel/hostname")).unwrap_or_default();
+    host == "localhost" || host == name.trim() || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
 /// Scenarios that a closed submission of a benchmark must hold and this package does not.
@@ -54,7 +71,7 @@ fn missing_scenarios(package: &MlperfPackage) -> Vec<String> {
 }
 
 /// Values that stop the packing, after all runs.
-fn missing_values(package: &MlperfPackage, machine: &Path) -> Option<String> {
+fn missing_values(package: &MlperfPackage, machine: Option<&Path>) -> Option<String> {
     let given = GivenDescription {
         division: package.division,
         submitter: &package.submitter,

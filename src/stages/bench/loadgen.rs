@@ -10,7 +10,7 @@ use super::measurement::{task_outcome, wait_for_unresponsive_server};
 use super::{identity, search, server_metrics, telemetry};
 use crate::event::{Done, Failure, FailureKind, Verdict};
 use crate::files::read_bytes;
-use crate::harness::{self, BenchSpec, RunResult, Slo, UnjudgedRun};
+use crate::harness::{self, BenchSpec, Reason, RunResult, Slo, UnjudgedRun, VerdictCheck};
 use crate::manifest::model::{self, Bench, Loadgen};
 use crate::mlperf::conf::conf;
 use crate::mlperf::loadgen::{ChildMessage, ChildOrders, LoadgenTest, MonotonicTime};
@@ -35,14 +35,26 @@ pub async fn perform(
     }
     let out = &context.lease.out;
     let result = Box::pin(run_test(context, bench, loadgen, spec, program, out)).await?;
-    task_outcome(&result).map_err(|failure| match hint(out).filter(|_| result.verdict() == Verdict::InvalidLoad) {
+    task_outcome(&result).map_err(|failure| match hint(&result, out) {
         Some(hint) => failure.hint(hint),
         None => failure,
     })
 }
 
-/// What to do about a run that LoadGen calls INVALID.
-fn hint(out: &Path) -> Option<String> {
+/// What to do about an INVALID run. Where the client was late, a lower rate would be the client's, and not the system's.
+fn hint(result: &RunResult, out: &Path) -> Option<String> {
+    const MORE_CORES: &str =
+        "the client's own delay is in these latencies: give it more cores or connections before you lower `target_qps`";
+    let is_late = |reason: &&Reason| matches!(reason.check, VerdictCheck::Lag | VerdictCheck::Cpu | VerdictCheck::Rate);
+    match result.verdict() {
+        Verdict::InvalidLoad => next_rate(out),
+        Verdict::InvalidClient => result.reasons().first().filter(is_late).map(|_| MORE_CORES.to_owned()),
+        _ => None,
+    }
+}
+
+/// What LoadGen's log advises, with a rate to try next.
+fn next_rate(out: &Path) -> Option<String> {
     let explanation = explain(&Detail::of(out).ok()?);
     let advice = explanation.reasons.first().map(|reason| reason.advice.clone())?;
     Some(
@@ -236,4 +248,31 @@ fn dataset(folder: &Path, benchmark: &str) -> Result<DatasetRecord, Failure> {
         )));
     }
     Ok(dataset_record)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn result(verdict: &str, check: &str) -> RunResult {
+        let text = include_str!("../../../tests/golden/results/benchmark/result.json");
+        let mut result: Value = serde_json::from_str(text).unwrap();
+        result["verdict"] = verdict.into();
+        result["reasons"] = json!([{"check": check, "severity": verdict, "text": "as it was"}]);
+        serde_json::from_value(result).unwrap()
+    }
+
+    #[test]
+    fn a_lower_rate_is_advised_where_the_system_was_slow_and_not_where_the_client_was() {
+        let slow = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/mlperf/logs/server-slow");
+        let advice = hint(&result("invalid_load", "loadgen"), &slow).unwrap();
+        assert!(advice.starts_with("the system cannot serve this rate in time: lower `target_qps`"), "{advice}");
+        for check in ["lag", "cpu", "rate"] {
+            let advice = hint(&result("invalid_client", check), &slow).unwrap();
+            assert!(advice.contains("give it more cores") && !advice.contains("first guess"), "{advice}");
+        }
+        assert_eq!(hint(&result("invalid_client", "self_check"), &slow), None);
+    }
 }

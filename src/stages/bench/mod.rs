@@ -27,6 +27,7 @@ use crate::manifest::model::{Bench, RepeatRole};
 use crate::plan::REPEATED_RUNS;
 use measurement::{measure, task_outcome};
 use spec::{fill_in_known_ports, spec};
+pub use telemetry::is_here;
 
 /// `program` is what LoadGen's tests run in; `None` is this one.
 pub async fn perform(context: &TaskContext, bench: &Bench, program: Option<&Path>) -> Result<Done, Failure> {

@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 
 use super::checker;
-use crate::event::{Done, Failure, FailureKind};
+use crate::event::{Done, Endpoint, Failure, FailureKind};
 use crate::exec::process::PrivateValues;
 use crate::files::read_text;
+use crate::harness;
 use crate::manifest::model::{self, MlperfPackage};
 use crate::mlperf::{
     self, FindingWeight, FinishedTask, MlperfScenario, Official, PackageRequest, ProvenanceStage, REPORT_FOLDER,
@@ -18,11 +19,22 @@ use crate::mlperf::{
 };
 use crate::runner::{UpstreamProvenance, UpstreamTask, usable_secret_values};
 use crate::spec::TestMode;
+use crate::stages::bench::is_here;
 use crate::stages::task_context::TaskContext;
 use crate::units::counted;
 
+/// The kind of the stage that starts servers.
+const SERVE: &str = "serve";
+
 pub async fn perform(context: &TaskContext, step: &MlperfPackage) -> Result<Done, Failure> {
     let order = order(context, step)?;
+    let machine = Box::pin(elsewhere(&order)).await;
+    if let Some(hosts) = &machine {
+        context.lease.notice(format!(
+            "measured at {hosts}, so nothing of the host is detected here: its fields are those of `system_json`; Closed requires LoadGen on the host"
+        ));
+    }
+    let order = PackageRequest { machine: order.machine.filter(|_| machine.is_none()), ..order };
     let out = &context.lease.out;
     context.lease.report_progress("packing", 0, None);
     let packed = mlperf::pack(&order, out).map_err(|error| unpacked(out, error))?;
@@ -73,7 +85,7 @@ fn order(context: &TaskContext, step: &MlperfPackage) -> Result<PackageRequest, 
         system: step.system.clone(),
         system_json: step.system_json.clone(),
         measurements: step.measurements.clone(),
-        machine: PathBuf::from("/"),
+        machine: Some(PathBuf::from("/")),
         gpus,
         results,
         source: step.source.as_ref().map(|path| context.path(path)),
@@ -83,6 +95,25 @@ fn order(context: &TaskContext, step: &MlperfPackage) -> Result<PackageRequest, 
         command: command(&origins, &private),
         upstream_tasks: origins.tasks.iter().map(|task| made(task, &private)).collect::<Result<_, _>>()?,
     })
+}
+
+/// The hosts of the servers, where the run started none of them and none is on this machine.
+async fn elsewhere(order: &PackageRequest) -> Option<String> {
+    if order.upstream_tasks.iter().any(|made| made.stage.kind == SERVE) {
+        return None;
+    }
+    let mut hosts: BTreeSet<String> = BTreeSet::new();
+    for entry in &order.results {
+        let Ok(result) = harness::read_result(&entry.performance.join(harness::RESULT)) else { continue };
+        let endpoints = result.requested.endpoints.iter().filter_map(|text| text.parse::<Endpoint>().ok());
+        hosts.extend(endpoints.map(|endpoint| endpoint.host));
+    }
+    for host in &hosts {
+        if is_here(host).await {
+            return None;
+        }
+    }
+    (!hosts.is_empty()).then(|| hosts.into_iter().collect::<Vec<_>>().join(", "))
 }
 
 fn result(context: &TaskContext, entry: &model::MlperfEntry) -> Result<mlperf::PackageEntry, Failure> {

@@ -7,8 +7,9 @@ use super::round;
 use crate::event::{Done, Failure, FailureKind};
 use crate::files::{cores, read_bytes, read_text};
 use crate::manifest::model::MlperfScore;
-use crate::mlperf::accuracy::{ACCURACY_FILE, ACCURACY_TEXT, ScoreError, Scoring, score};
+use crate::mlperf::accuracy::{ACCURACY_FILE, ACCURACY_TEXT, ScoreError, Scoring, ScoringMethod, score};
 use crate::mlperf::dataset::{DATASET_FILE, SAMPLES_FILE};
+use crate::mlperf::log::Width;
 use crate::mlperf::{DatasetRecord, TestRecord, log};
 use crate::spec::TestMode;
 use crate::stages::task_context::TaskContext;
@@ -43,6 +44,14 @@ pub fn perform(context: &TaskContext, step: &MlperfScore) -> Result<Done, Failur
             "{} is not scored: {}; run the reference's evaluator over {} and name what it prints: `score: {{ official: FILE }}`",
             missing.name,
             missing.why,
+            scoring.log.display()
+        ));
+    }
+    let method = ScoringMethod::of(&step.benchmark).filter(|method| !method.has_dtype_option());
+    if let (Some(method), Some(Width::Int64)) = (method, scored.report.log.token_ids) {
+        context.lease.notice(format!(
+            "{} reads token ids of 4 bytes, and those of {} have 8: run the accuracy test again (`--force`) before you run it",
+            method.script(),
             scoring.log.display()
         ));
     }

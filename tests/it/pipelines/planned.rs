@@ -10,6 +10,8 @@ use regatta::stages::{LaunchPreview, engine_commands, previews};
 use rustix::process::{getgid, getuid};
 use serde_json::Value;
 
+use crate::world::World;
+
 use super::{WORKLOADS, golden, manifest, plan, real, systems};
 
 /// NVIDIA's make targets, in the order in which its documentation runs them.
@@ -288,4 +290,30 @@ fn what_is_not_known_must_be_said() {
         .render(false);
     assert!(found.contains("the parameter `trt_llm_rev` has no value"), "{found}");
     assert!(found.contains("the parameter `image` has no value"), "{found}");
+}
+
+/// Of the real system's file a twin has no rate; one on the command line it has.
+#[test]
+fn a_rate_on_the_command_line_is_that_of_a_twin_too() {
+    let world = World::new();
+    let words = ["plan", "llama3.1-8b", "loadgen=true", "system=sim-b200-x8", "scenarios=server"];
+    let usual = world.good(&words);
+    usual.shows("run_harness/server: 22.06 qps");
+    let chosen = world.good(&[&words[..], &["tuning.server.target_qps=50"]].concat());
+    chosen.shows("run_harness/server: 50 qps");
+}
+
+#[test]
+fn a_package_of_servers_elsewhere_detects_nothing_of_this_host() {
+    let world = World::new();
+    world.file("cnn_eval.json", "[]");
+    let notes = |endpoints: &str| {
+        let words = ["plan", "llama3.1-8b", "package=true", "system=b200-x8", "dataset_path=cnn_eval.json"];
+        world.good(&[&words[..], &["scenarios=offline", endpoints]].concat()).stdout
+    };
+    let elsewhere = notes("endpoints=gpu-node:8001");
+    assert!(elsewhere.contains("package: gpu-node:8001: servers of another machine"), "{elsewhere}");
+    assert!(elsewhere.contains("host_processor_model_name") && elsewhere.contains("operating_system"), "{elsewhere}");
+    let here = notes("endpoints=127.0.0.1:8001");
+    assert!(!here.contains("another machine") && !here.contains("host_processor_model_name"), "{here}");
 }

@@ -34,7 +34,7 @@ fn order(runs: &Runs) -> PackageRequest {
         system: SYSTEM.to_owned(),
         system_json: object(system_json()),
         measurements: object(measurements()),
-        machine: runs.0.join("no machine"),
+        machine: Some(runs.0.join("no machine")),
         gpus: Vec::new(),
         results: results.into(),
         source: None,

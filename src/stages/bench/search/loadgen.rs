@@ -9,7 +9,8 @@ use super::phases::{SearchStep, SearchTest, next};
 use super::probe::{client_failure, client_fault, second_folder};
 use crate::event::{Done, Failure, FailureKind, Verdict};
 use crate::harness::{
-    self, BenchSpec, LoadgenJudgement, RateBounds, RateProbe, SearchJudge, SearchProbe, SearchReport, SearchRules,
+    self, BenchSpec, LoadgenJudgement, RateBounds, RateProbe, Reason, RunResult, SearchJudge, SearchProbe,
+    SearchReport, SearchRules,
 };
 use crate::manifest::model::{Bench, Loadgen};
 use crate::mlperf::log::{DETAIL_FILE, Detail};
@@ -90,7 +91,9 @@ pub async fn perform(
         found.at_least,
         probes.len() - whole
     );
-    Ok(with_identity(&context.lease.out, &headline))
+    let result = harness::read_result(&context.lease.out.join(harness::RESULT));
+    let warnings = result.map(|result| result.reasons().iter().map(Reason::line).collect()).unwrap_or_default();
+    Ok(Done { warnings, ..with_identity(&context.lease.out, &headline) })
 }
 
 /// Runs one test, or reads what an earlier attempt of this stage found.
@@ -109,8 +112,8 @@ async fn attempt(
     let mut is_second = false;
     loop {
         let path = context.lease.out.join(&folder);
-        if let Some(detail) = before(&path, rate, servers) {
-            return Ok(probe_of(rate, is_whole, folder, &detail));
+        if let Some((result, detail)) = before(&path, rate, servers) {
+            return Ok(probe_of(rate, is_whole, folder, &result, &detail));
         }
         empty(&path)?;
         let result = Box::pin(run_test(context, bench, &test, spec.clone(), program, &path)).await?;
@@ -121,7 +124,7 @@ async fn attempt(
             return Err(failure.cause(lost.text.clone()));
         }
         match client_fault(&result) {
-            None => return Ok(probe_of(rate, is_whole, folder, &read(&path)?)),
+            None => return Ok(probe_of(rate, is_whole, folder, &result, &read(&path)?)),
             Some(why) if is_second => return Err(client_failure(&format!("{rate} qps"), &result, why)),
             Some(why) => {
                 let label = format!("at {rate} qps the client was disturbed, and it is measured once more");
@@ -139,18 +142,21 @@ fn limits(bench: &Bench) -> Option<LatencyLimits> {
     request.find().ok()?.benchmark.latency.get(&request.scenario).copied()
 }
 
-/// One test as it is shown; the figures are LoadGen's.
-fn probe_of(rate: f64, is_whole: bool, folder: PathBuf, detail: &Detail) -> LoadgenProbe {
+/// One test as it is shown; the figures are LoadGen's. A rate holds where the benchmark could be run at it: a run that LoadGen
+/// reports as VALID may be INVALID all the same, as one whose requests were issued at another rate than scheduled.
+fn probe_of(rate: f64, is_whole: bool, folder: PathBuf, result: &RunResult, detail: &Detail) -> LoadgenProbe {
     let explanation = explain(detail);
     let ms = |key: &str| detail.number(key).map(|ns| ns / 1e6);
-    let met = explanation.result.as_deref() == Some("VALID") && explanation.reasons.is_empty();
+    let is_valid = explanation.result.as_deref() == Some("VALID") && explanation.reasons.is_empty();
+    let met = is_valid && result.verdict().is_valid();
+    let first_reason = || result.reasons().first().map(Reason::line).filter(|_| !met);
     SearchProbe {
         probe: RateProbe { rate, met },
         judgement: LoadgenJudgement { is_whole },
         ttft_p99_ms: ms("result_first_token_99.00_percentile_latency_ns"),
         tpot_p99_ms: ms("result_time_per_output_token_99.00_percentile_ns"),
         output_tokens_per_s: detail.number("result_completed_tokens_per_second"),
-        why: explanation.reasons.first().map(|reason| reason.what.clone()),
+        why: explanation.reasons.first().map(|reason| reason.what.clone()).or_else(first_reason),
         folder,
     }
 }
@@ -164,14 +170,14 @@ fn probe_line(probe: &LoadgenProbe) -> String {
 }
 
 /// A test of this rate that was finished: its last file is there, and its result is whole.
-fn before(path: &Path, rate: f64, servers: &Servers) -> Option<Detail> {
+fn before(path: &Path, rate: f64, servers: &Servers) -> Option<(RunResult, Detail)> {
     let result = harness::read_result(&path.join(harness::RESULT)).ok()?;
     if !path.join(TEST_FILE).is_file() || !servers.are_those_of(&result) || client_fault(&result).is_some() {
         return None;
     }
     let detail = read(path).ok()?;
     let same = detail.number("effective_target_qps").is_some_and(|target| (target - rate).abs() <= rate * 1e-5);
-    (same && detail.result().is_some()).then_some(detail)
+    (same && detail.result().is_some()).then_some((result, detail))
 }
 
 fn read(path: &Path) -> Result<Detail, Failure> {
@@ -199,4 +205,43 @@ fn copy(from: &Path, to: &Path) -> Result<(), Failure> {
 
 fn refused(what: &str) -> Failure {
     Failure::new(FailureKind::Refused, what)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// A result with this verdict and one reason for it.
+    fn result(verdict: &str, check: &str, severity: &str) -> RunResult {
+        let text = include_str!("../../../../tests/golden/results/benchmark/result.json");
+        let mut result: Value = serde_json::from_str(text).unwrap();
+        result["verdict"] = verdict.into();
+        result["reasons"] = json!([{"check": check, "severity": severity, "text": "as it was"}]);
+        serde_json::from_value(result).unwrap()
+    }
+
+    fn probe(log: &str, result: &RunResult) -> LoadgenProbe {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/mlperf/logs").join(log);
+        probe_of(100.0, true, PathBuf::from("probes/01-100"), result, &Detail::of(&folder).unwrap())
+    }
+
+    #[test]
+    fn a_rate_holds_where_the_run_is_valid_by_loadgen_and_by_its_verdict() {
+        let late = result("valid_with_warnings", "lag", "warning");
+        let held = probe("server-valid", &late);
+        assert!(held.probe.met && held.why.is_none(), "{:?}", held.why);
+        let other_rate = probe("server-valid", &result("invalid_load", "rate", "invalid_load"));
+        assert!(!other_rate.probe.met);
+        assert_eq!(other_rate.why.as_deref(), Some("rate: as it was"));
+        let slow = probe("server-slow", &late);
+        assert!(!slow.probe.met && slow.why.is_some_and(|why| why.starts_with("p99 TTFT of 640 queries")));
+    }
+
+    #[test]
+    fn a_late_client_is_no_evidence_about_the_system() {
+        assert_eq!(client_fault(&result("invalid_client", "lag", "invalid_client")).as_deref(), Some("lag: as it was"));
+        assert_eq!(client_fault(&result("invalid_load", "loadgen", "invalid_load")), None);
+    }
 }
