@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::benchmarks::benchmark;
 use super::file::ConfigFile;
+use super::v4_1_fields::WeightFormat;
 use super::{entry, gpu_data_sheets};
 use crate::interop::command_line::translation::{Translation, TranslationBuilder, TranslationKind};
 use crate::interop::command_line::translation_error::TranslationError;
@@ -91,6 +92,9 @@ pub fn read_config(
     }
     if read.settings.iter().any(|setting| setting.harness != "Triton") {
         builder.note("the Custom harness runs the engine in its own process; here it is served by Triton, one server for each replica");
+    }
+    if read.settings.iter().any(|setting| WeightFormat::of(setting).kv_cache_dtype.is_some()) {
+        builder.note("`use_fp8`: the KV cache is fp8, too, unless a config sets `kv_cache_dtype`: so the README of v4.1 quantizes the weights");
     }
     if read.has_classes {
         builder.note("along a chain of classes mappings are merged, as v5.0 does it; v4.1 replaces them");

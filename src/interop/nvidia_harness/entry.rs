@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::file::ConfigSetting;
 use super::gpu_data_sheets::machine;
+use super::v4_1_fields::{self, BUILD_FIELD, RUNTIME_FIELD, WeightFormat};
 use super::value::ConfigValue;
 use crate::diag::nearest;
 use crate::interop::command_line::translation::TranslationBuilder;
@@ -62,9 +63,11 @@ const ALWAYS_SET: [&str; 8] = [
 ];
 
 /// Read one by one, below.
-const READ: [&str; 14] = [
+const READ: [&str; 16] = [
     "precision",
     "use_fp8",
+    RUNTIME_FIELD,
+    BUILD_FIELD,
     "gpu_batch_size",
     "tensor_parallelism",
     "pipeline_parallelism",
@@ -109,11 +112,20 @@ pub(super) fn entry(
     let (tp, pp) = parallelism(setting, &mut build);
     value.insert("tensor_parallelism".to_owned(), json!(tp));
     value.insert("pipeline_parallelism".to_owned(), json!(pp));
-    value.insert("precision".to_owned(), json!(precision(setting)));
-    value.insert("checkpoint_flags".to_owned(), Value::Object(flags(setting, "trtllm_checkpoint_flags")));
+    let format = WeightFormat::of(setting);
+    let mut checkpoint = flags(setting, "trtllm_checkpoint_flags");
+    if let Some(kv_cache_dtype) = format.kv_cache_dtype {
+        checkpoint.entry("kv_cache_dtype").or_insert_with(|| json!(kv_cache_dtype));
+    }
+    value.insert("precision".to_owned(), json!(format.precision));
+    value.insert("checkpoint_flags".to_owned(), Value::Object(checkpoint));
     let benchmark = batch_size(setting, &mut build);
+    v4_1_fields::add_field(&mut build, setting, BUILD_FIELD);
     value.insert("build_flags".to_owned(), Value::Object(build));
     let mut untranslated = Untranslated { reported, builder };
+    if format.is_contradicted {
+        untranslated.push("use_fp8: true".to_owned(), format!("`precision` says {}", format.precision));
+    }
     value.insert("runtime_flags".to_owned(), Value::Object(runtime_flags(setting, &mut untranslated)));
     value.extend(server_counts(setting, (gpus / (tp * pp)).max(1)));
     let Rates { user_conf, targets } = rates(setting, &mut untranslated);
@@ -156,14 +168,6 @@ fn parallelism(setting: &ConfigSetting, build: &mut Map<String, Value>) -> (u64,
     (parallel("tensor_parallelism"), parallel("pipeline_parallelism"))
 }
 
-fn precision(setting: &ConfigSetting) -> String {
-    match setting.fields.get("precision").and_then(ConfigValue::last) {
-        Some(precision) => precision.to_lowercase(),
-        None if setting.fields.get("use_fp8").map(ConfigValue::json) == Some(json!(true)) => "fp8".to_owned(),
-        None => "fp16".to_owned(),
-    }
-}
-
 /// Puts the batch size into the flags of the build. Returns the benchmark, where the batch size has its name.
 fn batch_size(setting: &ConfigSetting, build: &mut Map<String, Value>) -> Option<String> {
     if let Some(Value::Object(batch)) = setting.fields.get("gpu_batch_size").map(ConfigValue::json) {
@@ -190,6 +194,7 @@ fn runtime_flags(setting: &ConfigSetting, untranslated: &mut Untranslated<'_>) -
             untranslated.push(format!("trtllm_runtime_flags.{flag}"), why);
         }
     }
+    v4_1_fields::add_field(&mut runtime, setting, RUNTIME_FIELD);
     runtime
 }
 

@@ -11,6 +11,7 @@ pub(super) mod run_args;
 mod system_name;
 mod tuning_fields;
 mod untranslated_fields;
+mod v4_1_fields;
 mod value;
 
 pub use config::read_config;

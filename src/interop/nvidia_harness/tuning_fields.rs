@@ -1,5 +1,6 @@
 //! Fields of RUN_ARGS that tune the engine, the servers and the clients: places in the manifest of a system.
 
+use super::v4_1_fields::{BUILD_FIELD, RUNTIME_FIELD};
 use crate::diag::nearest;
 use crate::interop::command_line::translation::{RunSetting, TranslationBuilder};
 use crate::triton::repository::RUNTIME_FLAGS;
@@ -14,6 +15,8 @@ const NUMBERS: [&str; 6] = [
     "triton_num_clients_per_frontend",
 ];
 const FLAGS: [&str; 3] = ["trtllm_build_flags", "trtllm_checkpoint_flags", "trtllm_runtime_flags"];
+/// Fields of v4.1, and the flags that they became.
+const FLAGS_OF_V4_1: [(&str, &str); 2] = [(RUNTIME_FIELD, "trtllm_runtime_flags"), (BUILD_FIELD, "trtllm_build_flags")];
 
 /// One value that a field sets.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,7 +47,7 @@ pub(super) enum TuningFieldError {
 
 /// All names of such fields.
 pub(super) fn names() -> impl Iterator<Item = &'static str> + Clone {
-    NUMBERS.into_iter().chain(FLAGS).chain(["precision"])
+    NUMBERS.into_iter().chain(FLAGS).chain(FLAGS_OF_V4_1.map(|(field, _)| field)).chain(["precision"])
 }
 
 /// What a field sets, or why its value is none. `None`: it is no such field.
@@ -65,6 +68,9 @@ pub(super) fn read(name: &str, value: &str, word: &str) -> Option<Result<Vec<Tun
     }
     if name == "precision" {
         return Some(Ok(vec![one(".vars.precision".to_owned(), value)]));
+    }
+    if let Some((field, flags)) = FLAGS_OF_V4_1.iter().find(|(field, _)| *field == name) {
+        return read(flags, &format!("{field}:{value}"), word);
     }
     let kind = FLAGS.contains(&name).then(|| name.trim_start_matches("trtllm_"))?;
     let mut fields = Vec::new();
@@ -154,6 +160,10 @@ mod tests {
             "tuning.server.runtime_flags.enable_chunked_context=true"
         );
         assert_eq!(of("precision", "fp4"), "vars.precision=fp4");
+        assert_eq!(
+            of("kvcache_free_gpu_mem_frac", "0.97"),
+            "tuning.server.runtime_flags.kvcache_free_gpu_mem_frac=0.97"
+        );
         assert!(places("trtllm_build_flags", "max_num_tokens").unwrap_err().to_string().contains("KEY:VALUE"));
         assert!(places("triton_num_servers", "all").unwrap_err().to_string().contains("no whole number"));
         assert!(read("log_dir", "x", "x").is_none());
