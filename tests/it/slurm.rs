@@ -101,12 +101,16 @@ fn what_slurm_will_not_take_or_never_start_is_reported_at_once() {
         r"
 stages:
   nowhere: { host: { slurm: { partition: gpuu, poll: 1s } }, shell: 'echo x > out' }
+  odd: { host: { slurm: { mem: 12 Gigs, poll: 1s } }, shell: 'echo x > out' }
   never: { host: { slurm: { partition: short, time: 30m, poll: 1s } }, shell: 'echo x > out' }
 ",
     );
     let ended = world.regatta(&["run", "m", "--only", "nowhere"]);
     assert_eq!(ended.code, 1);
     ended.shows("Slurm rejects its job: invalid partition specified: gpuu").shows("--partition=gpuu");
+    let ended = world.regatta(&["run", "m", "--only", "odd"]);
+    assert_eq!(ended.code, 1);
+    ended.shows("Slurm rejects its job: Invalid --mem specification");
     let ended = world.regatta(&["run", "m", "--only", "never"]);
     assert_eq!(ended.code, 1);
     ended.shows("will never start: it requests more time than its partition allows (PartitionTimeLimit)");
