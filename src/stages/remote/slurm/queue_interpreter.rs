@@ -86,7 +86,7 @@ impl QueueInterpreter {
             );
             return self.once("silent", text);
         }
-        let fresh = std::mem::replace(&mut self.last_view, view.seen) != view.seen;
+        let fresh = self.is_fresh(view);
         let entries = view.of(of);
         if claimant.is_some() {
             self.claimed.get_or_insert(now);
@@ -99,15 +99,10 @@ impl QueueInterpreter {
         self.missing_views = 0;
         let number = &job.number;
         match &job.state {
-            JobState::Pending if claimant.is_some() => {
-                // A view from before the claim is no evidence.
-                self.back += u64::from(fresh && view.at.zip(self.claimed).is_some_and(|(at, claimed)| at > claimed));
-                if self.back < 2 {
-                    return QueueObservation::Wait(format!("job {number} has begun"));
-                }
-                let what = format!("its job {number} was put back into the queue after it had begun");
-                lost(what, "an attempt is never run twice: what it has left may be half of something")
-            }
+            JobState::Pending if claimant.is_some() => match self.requeued(number, view, fresh) {
+                Some(failure) => QueueObservation::Ended(Box::new(failure)),
+                None => QueueObservation::Wait(format!("job {number} has begun")),
+            },
             JobState::Pending => self.pending(job, fresh, now),
             JobState::Running | JobState::Completing => {
                 QueueObservation::Wait(format!("job {number} on {}", job.nodes))
@@ -119,6 +114,29 @@ impl QueueInterpreter {
             JobState::Other(word) => QueueObservation::Wait(format!("job {number}: {word}")),
             _ => self.ended(job, now),
         }
+    }
+
+    /// The same for an attempt that recorded at `ended` that it was stopped: the queue may show its job in wait once more.
+    pub fn observe_stopped(&mut self, view: &QueueView, job: &QueueEntry, ended: Instant) -> Option<Failure> {
+        let fresh = self.is_fresh(view);
+        self.claimed.get_or_insert(ended);
+        if job.state == JobState::Pending { self.requeued(&job.number, view, fresh) } else { None }
+    }
+
+    fn is_fresh(&mut self, view: &QueueView) -> bool {
+        std::mem::replace(&mut self.last_view, view.seen) != view.seen
+    }
+
+    /// The queue shows in wait a job that has worked on the attempt.
+    fn requeued(&mut self, number: &str, view: &QueueView, fresh: bool) -> Option<Failure> {
+        // A view from before the claim is no evidence.
+        self.back += u64::from(fresh && view.at.zip(self.claimed).is_some_and(|(at, claimed)| at > claimed));
+        if self.back < 2 {
+            return None;
+        }
+        let what = format!("its job {number} was put back into the queue after it had begun");
+        let cause = "an attempt is never run twice: what it has left may be half of something";
+        Some(Failure::new(FailureKind::Lost, what).cause(cause))
     }
 
     fn once(&mut self, what: &str, text: String) -> QueueObservation {

@@ -169,7 +169,7 @@ impl JobAttempt<'_> {
                     let JobProgress { ended, lines, claimant, heartbeat } = *progress;
                     self.take_events(&lines, &mut ready).await;
                     if let Some(ended) = ended {
-                        let result = self.conclude(ended, &queue).await;
+                        let result = self.conclude(ended, &mut queue).await;
                         self.mark_ended();
                         return result;
                     }
@@ -195,7 +195,7 @@ impl JobAttempt<'_> {
             }
             tokio::select! {
                 biased;
-                () = self.lease.stop.requested() => return self.stop(service, &queue).await,
+                () = self.lease.stop.requested() => return self.stop(service, &mut queue).await,
                 () = sleep(folder_poll_interval(self.cluster.queue.subscribers())) => {}
             }
         }
@@ -237,7 +237,7 @@ impl JobAttempt<'_> {
     }
 
     /// On a stop request: a service is shut down gracefully, anything else is cancelled.
-    async fn stop(&mut self, service: bool, queue: &QueueInterpreter) -> Result<Done, Failure> {
+    async fn stop(&mut self, service: bool, queue: &mut QueueInterpreter) -> Result<Done, Failure> {
         let _ = self.folder.cancel();
         if service && let Some(ended) = cancel_jobs::wait_for_drain(self).await {
             self.mark_ended();
