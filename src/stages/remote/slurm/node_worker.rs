@@ -12,6 +12,7 @@ use tokio::time::{Instant, sleep};
 use super::heartbeat;
 use super::job_event_writer::JobEventWriter;
 use super::job_protocol::{FolderSize, JobEnd, JobEvent, JobSpec};
+use super::time_left::time_left;
 use crate::event::{Done, Event, Failure, FailureKind, GpuId, RunId, Stop};
 use crate::exec::process::{self, Leftover};
 use crate::plan::Lifetime;
@@ -250,8 +251,8 @@ async fn watch(
     loop {
         tokio::select! {
             _ = signals.near.recv() => {
-                let left = spec.slurm.warn.time().as_secs();
-                let text = format!("its job has less than {left} s left until its time limit");
+                let left = time_left(spec.slurm.warn.time().as_secs());
+                let text = format!("its job has {left} left until its time limit");
                 event_writer.event(Event::Notice { task: Some(spec.task.id.clone()), text });
             }
             _ = signals.term.recv() => {
