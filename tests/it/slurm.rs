@@ -136,9 +136,26 @@ fn the_submitter_is_killed_and_the_job_ends_before_anybody_looks() {
     world.file("gate", "");
     patiently("the job to end", || cluster.jobs().iter().all(|job| job.starts_with("COMPLETED")));
     let ended = world.good(&["run", "m"]);
-    ended.shows("continues job");
+    ended.shows("job 1, which an earlier run submitted, has ended meanwhile");
     assert_eq!(world.read("latest/it/out"), "begun\ndone\n");
     assert_eq!((world.count("nodes"), cluster.calls("sbatch")), (1, 1));
+}
+
+#[test]
+#[ignore = "needs a Slurm cluster"]
+fn the_submitter_is_killed_and_its_job_cancelled_and_the_next_run_submits_another() {
+    let cluster = Cluster::up();
+    let world = cluster.world(GATED);
+    let mut run = world.start(&["run", "m"]);
+    world.await_file("nodes");
+    run.kill().unwrap();
+    run.wait().unwrap();
+    cluster.query(&["scancel", "1"]);
+    patiently("the job to end", || cluster.jobs().iter().all(|job| job.starts_with("CANCELLED")));
+    world.file("gate", "");
+    let ended = world.good(&["run", "m"]);
+    ended.shows("was cancelled before this run began; it is submitted again");
+    assert_eq!((world.count("nodes"), cluster.calls("sbatch")), (2, 2));
 }
 
 #[test]

@@ -57,7 +57,9 @@ impl JobAttempt<'_> {
                 deadline = (now + WHY).min(begun + WHY_AFTER_EPILOG);
             }
             let requeued = job.as_ref().and_then(|job| queue.observe_stopped(&view, job, begun));
-            let is_known = requeued.is_some() || job.as_ref().is_some_and(|job| job.state.is_final());
+            // Of a job that ended long ago the queue has nothing.
+            let is_forgotten = queue.was_over_before() && job.is_none() && view.at.is_some_and(|at| at >= begun);
+            let is_known = is_forgotten || requeued.is_some() || job.as_ref().is_some_and(|job| job.state.is_final());
             if is_known || now > deadline || stop.is_hard_requested() {
                 break (requeued, job);
             }
@@ -81,6 +83,9 @@ impl JobAttempt<'_> {
             }
             (None, job) if is_completing(job.as_ref()) && failure.kind == FailureKind::Interrupted => {
                 Failure::new(FailureKind::Signal(15), "its job was ended, and Slurm has not reported why yet")
+            }
+            _ if failure.kind == FailureKind::Interrupted && queue.was_over_before() => {
+                Failure::new(FailureKind::Lost, "its job was stopped before this run began")
             }
             _ if failure.kind == FailureKind::Interrupted => {
                 Failure::new(FailureKind::Signal(15), "its job received SIGTERM from an unknown sender")
