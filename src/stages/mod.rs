@@ -43,7 +43,7 @@ pub use output_identity::resolved;
 use remote::hosts;
 pub use remote::hosts::{AgentInput, AgentMessage, AgentOrders, query_host, run_agent};
 use remote::slurm::{self, SlurmContext};
-pub use remote::slurm::{AllocationRun, AttemptClaim, NodeWorkerError, end_abandoned, in_allocation, work};
+pub use remote::slurm::{AllocationRun, AttemptClaim, NodeWorkerError, end_abandoned, in_allocation, time_left, work};
 pub use serve::{LaunchPreview, ServePreview, previews};
 use task_context::TaskContext;
 pub use weights::{listed_size, weights_size};

@@ -101,12 +101,16 @@ fn what_slurm_will_not_take_or_never_start_is_reported_at_once() {
         r"
 stages:
   nowhere: { host: { slurm: { partition: gpuu, poll: 1s } }, shell: 'echo x > out' }
+  odd: { host: { slurm: { mem: 12 Gigs, poll: 1s } }, shell: 'echo x > out' }
   never: { host: { slurm: { partition: short, time: 30m, poll: 1s } }, shell: 'echo x > out' }
 ",
     );
     let ended = world.regatta(&["run", "m", "--only", "nowhere"]);
     assert_eq!(ended.code, 1);
     ended.shows("Slurm rejects its job: invalid partition specified: gpuu").shows("--partition=gpuu");
+    let ended = world.regatta(&["run", "m", "--only", "odd"]);
+    assert_eq!(ended.code, 1);
+    ended.shows("Slurm rejects its job: Invalid --mem specification");
     let ended = world.regatta(&["run", "m", "--only", "never"]);
     assert_eq!(ended.code, 1);
     ended.shows("will never start: it requests more time than its partition allows (PartitionTimeLimit)");
@@ -132,9 +136,26 @@ fn the_submitter_is_killed_and_the_job_ends_before_anybody_looks() {
     world.file("gate", "");
     patiently("the job to end", || cluster.jobs().iter().all(|job| job.starts_with("COMPLETED")));
     let ended = world.good(&["run", "m"]);
-    ended.shows("continues job");
+    ended.shows("job 1, which an earlier run submitted, has ended meanwhile");
     assert_eq!(world.read("latest/it/out"), "begun\ndone\n");
     assert_eq!((world.count("nodes"), cluster.calls("sbatch")), (1, 1));
+}
+
+#[test]
+#[ignore = "needs a Slurm cluster"]
+fn the_submitter_is_killed_and_its_job_cancelled_and_the_next_run_submits_another() {
+    let cluster = Cluster::up();
+    let world = cluster.world(GATED);
+    let mut run = world.start(&["run", "m"]);
+    world.await_file("nodes");
+    run.kill().unwrap();
+    run.wait().unwrap();
+    cluster.query(&["scancel", "1"]);
+    patiently("the job to end", || cluster.jobs().iter().all(|job| job.starts_with("CANCELLED")));
+    world.file("gate", "");
+    let ended = world.good(&["run", "m"]);
+    ended.shows("was cancelled before this run began; it is submitted again");
+    assert_eq!((world.count("nodes"), cluster.calls("sbatch")), (2, 2));
 }
 
 #[test]

@@ -29,7 +29,7 @@ use std::path::{Path, PathBuf};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::durable::{PathError, WithPath as _, create_folder, discard, discard_aside, is_there, items_in, replace};
+use super::durable::{PathError, WithPath as _, create_folder, discard_aside, is_there, items_in, replace};
 use super::line_file::LineFile;
 use super::sealed_json::{read_sealed_json, replace_sealed_json, sealed_json};
 use super::{ArrayFiles, StateFolder};
@@ -254,11 +254,16 @@ impl JobFolder {
     }
 
     /// Its attempt has been judged. A job that is just being ended may still write: it must not find the folder, or what it
-    /// writes meanwhile would keep it from being removed.
-    pub fn remove(&self) -> Result<(), PathError> {
+    /// writes meanwhile would keep it from being removed. Returns whether the job was still there: of several callers, true for one.
+    pub fn remove(&self) -> Result<bool, PathError> {
+        let path = self.path.join("job.json");
         // If we are killed in between: a process that finds a folder without it finishes this.
-        discard(&self.path.join("job.json"))?;
-        discard_aside(&self.path)
+        let was_there = match fs::remove_file(&path) {
+            Err(error) if is_absence(&error) => false,
+            removed => removed.at("remove", &path).map(|()| true)?,
+        };
+        discard_aside(&self.path)?;
+        Ok(was_there)
     }
 
     fn put(&self, name: &str, value: &impl Serialize) -> Result<(), PathError> {
@@ -394,7 +399,8 @@ mod tests {
         folder.cancel().unwrap();
         assert_eq!(left_running(&home, &it, &key).unwrap(), None, "that one is to end");
         assert_eq!(abandoned(&home).0, std::slice::from_ref(&folder));
-        folder.remove().unwrap();
+        assert!(folder.remove().unwrap());
+        assert!(!folder.remove().unwrap(), "it is reported once");
         assert_eq!(abandoned(&home).0, []);
     }
 

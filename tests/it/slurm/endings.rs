@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use super::cases::{Case, Row};
 use super::cluster::Cluster;
 use super::{GATED, end, patiently};
+use crate::services::ENGINE;
 use crate::world::{World, alive_with, signal_pid};
 
 #[test]
@@ -50,6 +51,43 @@ fn where_preemption_cancels_it_is_the_same() {
     let ended = end(run);
     assert_eq!(ended.code, 1, "{ended:?}");
     ended.shows("was preempted");
+}
+
+#[test]
+#[ignore = "needs a Slurm cluster"]
+fn a_server_whose_job_is_cancelled_has_failed() {
+    let cluster = Cluster::up();
+    let world = cluster.world(&format!(
+        r#"{ENGINE}
+  server:
+    host: {{ slurm: {{ time: 10m, poll: 1s }} }}
+    serve: {{ simulator: {{ repository: "{{{{ stages.models.out }}}}" }} }}
+"#
+    ));
+    let run = world.start(&["serve", "m"]);
+    patiently("the server", || world.newest_journal().contains("service_ready"));
+    cluster.query(&["scancel", "1"]);
+    let ended = end(run);
+    assert_eq!(ended.code, 1, "{ended:?}");
+    ended.shows("its job 1 on ").shows("was cancelled, and not by this run");
+}
+
+#[test]
+#[ignore = "needs a Slurm cluster"]
+fn a_requeued_job_is_cancelled_and_submitted_again() {
+    let cluster = Cluster::up();
+    let world = cluster.world(GATED);
+    let run = world.start(&["run", "m"]);
+    world.await_file("nodes");
+    cluster.query(&["scontrol", "update", "jobid=1", "requeue=1"]);
+    cluster.query(&["scontrol", "requeue", "1"]);
+    patiently("the second attempt", || world.count("nodes") == 2);
+    world.file("gate", "");
+    let ended = end(run);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    ended.shows("its job 1 was put back into the queue after it had begun; it is submitted again");
+    let jobs = cluster.jobs();
+    assert!(jobs.len() == 2 && !jobs[0].starts_with("PENDING"), "{jobs:?}");
 }
 
 /// Ours, on the node.

@@ -21,6 +21,8 @@ const GONE: Duration = Duration::from_secs(90);
 const FOLDER_POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Interval between queue queries for a caller that needs a single view.
 const LONGEST: Duration = Duration::from_mins(1);
+/// How long the queue is asked, after a `scancel` that failed, whether its job is gone.
+const LOOK_AFTER_ERROR: Duration = Duration::from_secs(5);
 /// Between tries to reach the controller.
 const CANCEL_RETRY_INTERVAL: Duration = Duration::from_secs(2);
 
@@ -102,6 +104,8 @@ async fn until_absent(attempt: &mut JobAttempt<'_>) -> Result<(), CancelError> {
                     () = hurry => continue,
                 }
             }
+            // What is gone cannot be cancelled once more: the queue decides.
+            Err(_) if is_gone(attempt, instant).await => return Ok(()),
             Err(error) => error,
         };
         if Instant::now() > deadline || hard {
@@ -112,6 +116,14 @@ async fn until_absent(attempt: &mut JobAttempt<'_>) -> Result<(), CancelError> {
             () = stop.hard_requested() => hard = true,
         }
     }
+}
+
+/// Whether the queue, queried now, shows no unfinished job of it. An answer that does not come is none.
+async fn is_gone(attempt: &mut JobAttempt<'_>, since: Instant) -> bool {
+    let job = attempt.spec.job();
+    attempt.cluster.queue.poll_soon();
+    let seen = timeout(LOOK_AFTER_ERROR, attempt.view.wait_for(|view| view.at.is_some_and(|at| at >= since))).await;
+    matches!(seen, Ok(Ok(view)) if unfinished_numbers(view.of(&job)).is_empty())
 }
 
 /// Ends jobs of earlier runs that no run can resume. Jobs that cannot be ended stay for the next run. Returns messages for
@@ -146,18 +158,34 @@ pub async fn end_abandoned_by(folders: Vec<JobFolder>, cluster: &SlurmContext) -
             continue;
         }
         let env = at_clusters(own.clone(), &spec.slurm.args);
-        let ended = cancel(CancelCommand::Name(&spec.name), &env).await;
-        lines.push(cancel_message(&folder, &spec, ended));
+        // A name may stand for nothing in the queue: then `scancel` has nothing to do.
+        let ended = cancel(CancelCommand::Name(&spec.name), &env).await.map(|()| AbandonedEnd::Cancelled);
+        lines.extend(end_message(&folder, &spec, ended));
     }
     let mut clusters: BTreeMap<Environment, Vec<(JobFolder, JobSpec)>> = BTreeMap::new();
     for (folder, spec) in elements {
         clusters.entry(at_clusters(own.clone(), &spec.slurm.args)).or_default().push((folder, spec));
     }
     for (env, elements) in clusters {
-        let ended = end_elements(&elements, cluster, &env).await;
-        lines.extend(elements.iter().map(|(folder, spec)| cancel_message(folder, spec, ended.clone())));
+        match end_elements(&elements, cluster, &env).await {
+            Ok(ends) => {
+                let ended = elements.iter().zip(ends);
+                lines.extend(ended.filter_map(|((folder, spec), end)| end_message(folder, spec, Ok(end))));
+            }
+            Err(why) => {
+                lines.extend(elements.iter().filter_map(|(folder, spec)| end_message(folder, spec, Err(why.clone()))));
+            }
+        }
     }
     lines
+}
+
+/// What became of a job that an earlier run left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum AbandonedEnd {
+    Cancelled,
+    /// The queue did not show it any more.
+    Gone,
 }
 
 fn unreadable_job_message(folder: &JobFolder, number: Option<&str>, error: &PathError) -> String {
@@ -168,12 +196,12 @@ fn unreadable_job_message(folder: &JobFolder, number: Option<&str>, error: &Path
     format!("{error}; {end}, and remove {}", folder.path().display())
 }
 
-/// Elements of arrays: the queue knows their numbers, and the array's name is that of others, too.
+/// Elements of arrays: the queue knows their numbers, and the array's name is that of others, too. Returns the end of each.
 async fn end_elements(
     elements: &[(JobFolder, JobSpec)],
     cluster: &SlurmContext,
     env: &Environment,
-) -> Result<(), CancelError> {
+) -> Result<Vec<AbandonedEnd>, CancelError> {
     let instant = Instant::now();
     let mut view = cluster.queue.subscribe(env, LONGEST);
     cluster.queue.poll_soon();
@@ -181,19 +209,64 @@ async fn end_elements(
     let Ok(Ok(seen)) = seen.map(|seen| seen.map(|view| view.clone())) else {
         return Err(CancelError::NoQueue);
     };
-    let numbers: Vec<String> = elements.iter().flat_map(|(_, spec)| unfinished_numbers(seen.of(&spec.job()))).collect();
-    cluster.cancel_batcher.cancel(&numbers, false, env).await
+    let left: Vec<Vec<String>> = elements.iter().map(|(_, spec)| unfinished_numbers(seen.of(&spec.job()))).collect();
+    cluster.cancel_batcher.cancel(&left.concat(), false, env).await?;
+    let end = |left: &Vec<String>| if left.is_empty() { AbandonedEnd::Gone } else { AbandonedEnd::Cancelled };
+    Ok(left.iter().map(end).collect())
 }
 
-fn cancel_message(folder: &JobFolder, spec: &JobSpec, ended: Result<(), CancelError>) -> String {
-    match ended {
-        Ok(()) => {
-            if let Some(element) = spec.element {
-                folder.arrays().forget(&spec.name, element);
-            }
-            let _ = folder.remove();
-            format!("cancelled the job {} of {}, which an earlier run left behind", spec.job(), spec.task.id)
+/// `None`: another part of the run has seen its end, and reports it.
+fn end_message(folder: &JobFolder, spec: &JobSpec, ended: Result<AbandonedEnd, CancelError>) -> Option<String> {
+    let (job, task) = (spec.job(), &spec.task.id);
+    let end = match ended {
+        Ok(end) => end,
+        Err(why) => return Some(format!("the job {job} of an earlier run could not be cancelled: {why}")),
+    };
+    if let Some(element) = spec.element {
+        folder.arrays().forget(&spec.name, element);
+    }
+    let is_ours = folder.remove().unwrap_or(true);
+    is_ours.then(|| match end {
+        AbandonedEnd::Cancelled => format!("cancelled the job {job} of {task}, which an earlier run left behind"),
+        AbandonedEnd::Gone => format!("the job {job} of {task}, which an earlier run left behind, is gone already"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::stand_in::StandIn;
+    use super::*;
+    use crate::manifest::model::Slurm;
+    use crate::plan::Lifetime;
+
+    /// Whether a job in this state can be ended for certain where the stop is forced, and `scancel` fails.
+    async fn is_ended_where_scancel_fails(state: Option<&str>) -> bool {
+        let slurm = StandIn::new(&[("scancel", r#"echo "Kill job error: Invalid job id specified" >&2; exit 1"#)]);
+        let lease = slurm.lease(Lifetime::Step);
+        let mut attempt = slurm.attempt(&lease, Slurm::default()).await;
+        if let Some(state) = state {
+            std::fs::write(slurm.path("job"), state).unwrap();
         }
-        Err(why) => format!("the job {} of an earlier run could not be cancelled: {why}", spec.job()),
+        slurm.stop.now();
+        for_certain(&mut attempt, Enqueued::InQueue).await.is_ok()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_job_that_is_gone_needs_no_scancel() {
+        assert!(is_ended_where_scancel_fails(None).await);
+        assert!(is_ended_where_scancel_fails(Some("CANCELLED")).await);
+        assert!(!is_ended_where_scancel_fails(Some("RUNNING")).await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_end_of_an_abandoned_job_is_reported_once_and_as_it_was() {
+        let slurm = StandIn::new(&[]);
+        let lease = slurm.lease(Lifetime::Step);
+        let attempt = slurm.attempt(&lease, Slurm::default()).await;
+        let message = |end| end_message(&attempt.folder, &attempt.spec, Ok(end));
+        let name = &attempt.spec.name;
+        let gone = format!("the job {name} of it, which an earlier run left behind, is gone already");
+        assert_eq!(message(AbandonedEnd::Gone), Some(gone));
+        assert_eq!(message(AbandonedEnd::Cancelled), None);
     }
 }

@@ -1,6 +1,7 @@
 //! What all jobs of a run share.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use tokio::sync::{OnceCell, Semaphore};
 
@@ -20,6 +21,8 @@ pub struct SlurmContext {
     pub(super) submitting: Arc<Semaphore>,
     pub(super) pending_members: PendingArrayMembers,
     pub(super) cancel_batcher: Arc<CancelBatcher>,
+    /// That the controller does not answer has been reported: it is the same for all jobs.
+    pub(super) is_silence_reported: Arc<AtomicBool>,
     /// The cluster's `MaxArraySize`, once it was queried.
     pub(super) max_array_size: Arc<OnceCell<u32>>,
 }
@@ -32,6 +35,7 @@ impl Default for SlurmContext {
             submitting: Arc::new(Semaphore::new(AT_ONCE)),
             pending_members: PendingArrayMembers::default(),
             cancel_batcher: Arc::default(),
+            is_silence_reported: Arc::default(),
             max_array_size: Arc::default(),
         }
     }

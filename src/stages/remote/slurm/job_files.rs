@@ -1,6 +1,6 @@
 //! Everything a job needs is written before it is submitted, so that a later reader finds all of it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use tokio::task::spawn_blocking;
 
@@ -33,6 +33,14 @@ pub async fn place(
     Some((batch_script::name(&lease.task.stage, &salt), element))
 }
 
+/// The attempt's own log, beside that of its task: both names in one, unless a filesystem takes no name of that length.
+fn own_log(log: &Path, attempt: &str) -> PathBuf {
+    const LONGEST_NAME: usize = 255;
+    let both = log.with_extension(format!("{attempt}.log"));
+    let is_short = both.file_name().is_none_or(|name| name.len() <= LONGEST_NAME);
+    if is_short { both } else { log.with_file_name(format!("{attempt}.log")) }
+}
+
 /// Everything that the job needs to know.
 pub async fn write_job_spec(
     lease: &Lease,
@@ -59,7 +67,7 @@ pub async fn write_job_spec(
         assignment: lease.assignment.clone(),
         lowered: lease.lowered.clone(),
         out: lease.out.clone(),
-        log: lease.log.with_extension(format!("{own}.log")),
+        log: own_log(&lease.log, &own),
         project: lease.project.clone(),
         manifest: manifest.to_owned(),
         origins,
@@ -73,4 +81,16 @@ pub async fn write_job_spec(
     // It waits for the disk, and a thousand elements of an array do so at once.
     let written = spawn_blocking(move || folder.write(&spec, script.as_deref()).map(|()| spec)).await;
     written.at("write", Path::new("job.json")).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_name_of_a_task_is_no_part_of_the_log_of_an_attempt() {
+        let log = |name: &str| own_log(Path::new(&format!("/runs/1/{name}.log")), "0123456789abcdef-0");
+        assert_eq!(log("it"), Path::new("/runs/1/it.0123456789abcdef-0.log"));
+        assert_eq!(log(&"x".repeat(240)), Path::new("/runs/1/0123456789abcdef-0.log"));
+    }
 }

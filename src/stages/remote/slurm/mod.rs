@@ -40,6 +40,7 @@ mod run_attempt;
 #[cfg(test)]
 mod stand_in;
 mod submit_until_queued;
+mod time_left;
 
 use std::path::Path;
 
@@ -52,6 +53,7 @@ pub use container::srun_container_argv;
 pub use context::SlurmContext;
 pub use node_address::reachable;
 pub use node_worker::{AttemptClaim, NodeWorkerError, devices, work};
+pub use time_left::time_left;
 
 /// Does the stage in a job. `home` is the project's state folder.
 pub async fn perform(lease: Lease, slurm: Slurm, home: &Path, cluster: &SlurmContext) -> Result<Done, Failure> {

@@ -1,5 +1,6 @@
 //! The job's side: claims the attempt, does the stage as it would be done here, and writes down how it ended.
 
+use std::cell::OnceCell;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,6 +12,7 @@ use tokio::time::{Instant, sleep};
 use super::heartbeat;
 use super::job_event_writer::JobEventWriter;
 use super::job_protocol::{FolderSize, JobEnd, JobEvent, JobSpec};
+use super::time_left::time_left;
 use crate::event::{Done, Event, Failure, FailureKind, GpuId, RunId, Stop};
 use crate::exec::process::{self, Leftover};
 use crate::plan::Lifetime;
@@ -45,9 +47,14 @@ pub enum NodeWorkerError {
 pub async fn work(folder: &JobFolder, claim: &AttemptClaim) -> Result<(), NodeWorkerError> {
     let signals = Signals::new()?;
     let stop = Stop::new();
+    let cause = OnceCell::new();
     let how = tokio::select! {
         how = perform(folder, claim, &stop) => how,
-        never = watch(folder, &claim.spec, signals, &stop, &claim.event_writer) => match never {},
+        never = watch(folder, &claim.spec, signals, &stop, &cause, &claim.event_writer) => match never {},
+    };
+    let how = match cause.get() {
+        Some(cause) if claim.spec.task.lifetime == Lifetime::Service => Err(cause.failure(how)),
+        _ => how,
     };
     // They might still write to the output, whose size is part of the end.
     for Leftover { pid, command } in process::sweep(SWEEP_GRACE).await {
@@ -57,6 +64,34 @@ pub async fn work(folder: &JobFolder, claim: &AttemptClaim) -> Result<(), NodeWo
         claim.event_writer.event(Event::Notice { task: Some(claim.spec.task.id.clone()), text });
     }
     claim.end(folder, how).await
+}
+
+/// Why a server ended, although its run had not requested that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum UnwantedStop {
+    /// Slurm, or a user, sent the job a signal: the run looks into the queue for the reason.
+    Signal,
+    /// No run has shown for minutes that it needs the server.
+    Orphaned,
+}
+
+impl UnwantedStop {
+    /// That the server has drained well is no success: it may have been needed. Slurm signals the server's own processes, too, which may
+    /// be the first to end.
+    fn failure(self, how: Result<Done, Failure>) -> Failure {
+        match self {
+            Self::Signal => {
+                let failure = how.err().unwrap_or_else(|| Failure::new(FailureKind::Interrupted, "stopped"));
+                Failure { kind: FailureKind::Interrupted, ..failure }
+            }
+            Self::Orphaned => {
+                let minutes = ORPHANED_SERVER_TIMEOUT.as_secs() / 60;
+                let what = format!("its job stopped it: its run showed no sign of life for {minutes} minutes");
+                Failure::new(FailureKind::Service, what)
+                    .hint("was the run suspended, or could it not write to the project's filesystem?")
+            }
+        }
+    }
 }
 
 /// The right to work on an attempt: one job has it, once.
@@ -202,19 +237,32 @@ async fn watch(
     spec: &JobSpec,
     mut signals: Signals,
     stop: &Stop,
+    cause: &OnceCell<UnwantedStop>,
     event_writer: &JobEventWriter,
 ) -> std::convert::Infallible {
+    let on_signal = || {
+        // A run that cancels the job has said so in the folder.
+        if !stop.is_requested() && !folder.is_cancelled() {
+            let _ = cause.set(UnwantedStop::Signal);
+        }
+    };
     let service = spec.task.lifetime == Lifetime::Service;
     let mut beats = (folder.beats(), Instant::now());
     loop {
         tokio::select! {
             _ = signals.near.recv() => {
-                let left = spec.slurm.warn.time().as_secs();
-                let text = format!("its job has less than {left} s left until its time limit");
+                let left = time_left(spec.slurm.warn.time().as_secs());
+                let text = format!("its job has {left} left until its time limit");
                 event_writer.event(Event::Notice { task: Some(spec.task.id.clone()), text });
             }
-            _ = signals.term.recv() => if stop.is_requested() { stop.now() } else { stop.request() },
-            _ = signals.int.recv() => stop.request(),
+            _ = signals.term.recv() => {
+                on_signal();
+                if stop.is_requested() { stop.now() } else { stop.request() }
+            }
+            _ = signals.int.recv() => {
+                on_signal();
+                stop.request();
+            }
             () = sleep(STOP_POLL_INTERVAL) => {
                 let _ = event_writer.write_pending();
                 // The folder goes when the attempt has been judged without us.
@@ -226,6 +274,9 @@ async fn watch(
                     if now != beats.0 {
                         beats = (now, Instant::now());
                     } else if beats.1.elapsed() > ORPHANED_SERVER_TIMEOUT {
+                        if !stop.is_requested() {
+                            let _ = cause.set(UnwantedStop::Orphaned);
+                        }
                         stop.request();
                     }
                 }
@@ -277,6 +328,20 @@ mod tests {
         std::fs::create_dir_all(record.join("full")).unwrap();
         attempt.folder.cancel().unwrap();
         assert!(claim.end(&attempt.folder, Ok(Done::default())).await.is_err());
+    }
+
+    #[test]
+    fn a_server_that_a_signal_stopped_has_not_ended_well() {
+        let drained = UnwantedStop::Signal.failure(Ok(Done::default()));
+        assert_eq!(drained.kind, FailureKind::Interrupted, "the queue has the reason");
+        let died = Failure::new(FailureKind::Service, "server 0 ended with exit code 143 while it was needed");
+        let failure = UnwantedStop::Signal.failure(Err(died.clone()));
+        assert_eq!(
+            (failure.kind, failure.what),
+            (FailureKind::Interrupted, died.what),
+            "the signal was sent to it, too"
+        );
+        assert_eq!(UnwantedStop::Orphaned.failure(Ok(Done::default())).kind, FailureKind::Service);
     }
 
     #[test]

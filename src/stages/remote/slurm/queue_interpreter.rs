@@ -24,6 +24,8 @@ pub enum QueueObservation {
     Wait(String),
     /// The same, with a message for the user, sent once.
     Notify(String),
+    /// The controller does not answer, which is the same for all jobs of a run: a message for the user, and the current state.
+    Silent(String),
     /// It has ended, or never will: give it up.
     Ended(Box<Failure>),
 }
@@ -49,6 +51,8 @@ pub struct QueueInterpreter {
     /// Consecutive views according to which it never starts.
     never: u64,
     last_view: u64,
+    /// Whether its job was over when the run began to follow it; `None`: not known yet.
+    over_before: Option<bool>,
     sent_messages: Vec<String>,
 }
 
@@ -66,8 +70,19 @@ impl QueueInterpreter {
             back: 0,
             never: 0,
             last_view: 0,
+            over_before: Some(false),
             sent_messages: Vec::new(),
         }
+    }
+
+    /// Of a job that an earlier run submitted. `is_over`: it has recorded its end already.
+    pub fn of_earlier_run(self, is_over: bool) -> Self {
+        Self { over_before: is_over.then_some(true), ..self }
+    }
+
+    /// What ended the job from outside came before this run, which may submit another one.
+    pub fn was_over_before(&self) -> bool {
+        self.over_before == Some(true)
     }
 
     /// `claimant` is the number of the job that works on it; `is_alive`: it sends heartbeats. `now` must not go back.
@@ -84,9 +99,9 @@ impl QueueInterpreter {
                 "Slurm's controller does not answer ({}); its jobs continue without it, and it is queried again",
                 view.complaint
             );
-            return self.once("silent", text);
+            return QueueObservation::Silent(text);
         }
-        let fresh = std::mem::replace(&mut self.last_view, view.seen) != view.seen;
+        let fresh = self.is_fresh(view);
         let entries = view.of(of);
         if claimant.is_some() {
             self.claimed.get_or_insert(now);
@@ -97,17 +112,13 @@ impl QueueInterpreter {
         };
         self.missing = None;
         self.missing_views = 0;
+        self.over_before.get_or_insert(job.state.is_final());
         let number = &job.number;
         match &job.state {
-            JobState::Pending if claimant.is_some() => {
-                // A view from before the claim is no evidence.
-                self.back += u64::from(fresh && view.at.zip(self.claimed).is_some_and(|(at, claimed)| at > claimed));
-                if self.back < 2 {
-                    return QueueObservation::Wait(format!("job {number} has begun"));
-                }
-                let what = format!("its job {number} was put back into the queue after it had begun");
-                lost(what, "an attempt is never run twice: what it has left may be half of something")
-            }
+            JobState::Pending if claimant.is_some() => match self.requeued(number, view, fresh) {
+                Some(failure) => QueueObservation::Ended(Box::new(failure)),
+                None => QueueObservation::Wait(format!("job {number} has begun")),
+            },
             JobState::Pending => self.pending(job, fresh, now),
             JobState::Running | JobState::Completing => {
                 QueueObservation::Wait(format!("job {number} on {}", job.nodes))
@@ -119,6 +130,29 @@ impl QueueInterpreter {
             JobState::Other(word) => QueueObservation::Wait(format!("job {number}: {word}")),
             _ => self.ended(job, now),
         }
+    }
+
+    /// The same for an attempt that recorded at `ended` that it was stopped: the queue may show its job in wait once more.
+    pub fn observe_stopped(&mut self, view: &QueueView, job: &QueueEntry, ended: Instant) -> Option<Failure> {
+        let fresh = self.is_fresh(view);
+        self.claimed.get_or_insert(ended);
+        if job.state == JobState::Pending { self.requeued(&job.number, view, fresh) } else { None }
+    }
+
+    fn is_fresh(&mut self, view: &QueueView) -> bool {
+        std::mem::replace(&mut self.last_view, view.seen) != view.seen
+    }
+
+    /// The queue shows in wait a job that has worked on the attempt.
+    fn requeued(&mut self, number: &str, view: &QueueView, fresh: bool) -> Option<Failure> {
+        // A view from before the claim is no evidence.
+        self.back += u64::from(fresh && view.at.zip(self.claimed).is_some_and(|(at, claimed)| at > claimed));
+        if self.back < 2 {
+            return None;
+        }
+        let what = format!("its job {number} was put back into the queue after it had begun");
+        let cause = "an attempt is never run twice: what it has left may be half of something";
+        Some(Failure::new(FailureKind::Lost, what).cause(cause))
     }
 
     fn once(&mut self, what: &str, text: String) -> QueueObservation {
@@ -215,6 +249,9 @@ impl QueueInterpreter {
             }
             JobState::NodeFailed => fail(FailureKind::Lost, format!("its job {number} lost its node{on}")),
             JobState::Preempted => fail(FailureKind::Lost, format!("its job {number}{on} was preempted")),
+            JobState::Cancelled if self.was_over_before() => {
+                fail(FailureKind::Lost, format!("its job {number}{on} was cancelled before this run began"))
+            }
             JobState::Cancelled => {
                 fail(FailureKind::Signal(15), format!("its job {number}{on} was cancelled, and not by this run"))
             }
@@ -314,6 +351,25 @@ mod tests {
         assert!(matches!(queue.shows(9, &gone, Some("7")), QueueObservation::Wait(_)), "its record may be on its way");
         let (kind, what) = over(queue.shows(20, &gone, Some("7")));
         assert_eq!((kind, what.as_str()), (FailureKind::Lost, "its job 7 lost its node on n1"));
+    }
+
+    #[test]
+    fn a_job_that_was_cancelled_before_the_run_began_is_lost() {
+        let gone = [("7", "CANCELLED", "None", "")];
+        let cancelled = |mut queue: Queue, before: &[(&str, &str, &str, &str)]| {
+            queue.shows(1, before, None);
+            queue.shows(2, &gone, None);
+            over(queue.shows(20, &gone, None)).0
+        };
+        let adopted = |is_over| {
+            let queue = Queue::new(None);
+            Queue { queue: queue.queue.of_earlier_run(is_over), ..queue }
+        };
+        let runs = [("7", "RUNNING", "None", "n1")];
+        assert_eq!(cancelled(adopted(false), &gone), FailureKind::Lost, "it is submitted again");
+        assert_eq!(cancelled(adopted(true), &runs), FailureKind::Lost, "it had recorded its end");
+        assert_eq!(cancelled(adopted(false), &runs), FailureKind::Signal(15), "that was meant");
+        assert_eq!(cancelled(Queue::new(None), &gone), FailureKind::Signal(15));
     }
 
     #[test]
@@ -440,8 +496,7 @@ mod tests {
         let mut queue = Queue::new(Some(1));
         let silent = QueueView { silent: 3, complaint: "no answer".to_owned(), ..QueueView::default() };
         let later = queue.begun + Duration::from_secs(10_000);
-        assert!(matches!(queue.queue.observe(&silent, &it(), None, false, later), QueueObservation::Notify(_)));
-        assert!(matches!(queue.queue.observe(&silent, &it(), None, false, later), QueueObservation::Wait(_)));
+        assert!(matches!(queue.queue.observe(&silent, &it(), None, false, later), QueueObservation::Silent(_)));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The run's side of an attempt: submits its job or finds it in the queue, follows it, and concludes.
 
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::task::spawn_blocking;
@@ -15,13 +15,13 @@ use super::job_attempt::{JobAttempt, folder_poll_interval};
 use super::job_existence::{Enqueued, JobExistence};
 use super::job_files::{place, write_job_spec};
 use super::job_progress::{FolderLook, JobProgress, ProgressReader};
-use super::job_protocol::{JobEvent, JobSpec};
+use super::job_protocol::{JobEnd, JobEvent, JobSpec};
 use super::node_address::reachable;
 use super::node_resources::OnNode;
 use super::queue_interpreter::{QueueInterpreter, QueueObservation, duplicate_jobs};
 use super::submit_until_queued::until_submitted;
 use super::{array, cancel_jobs};
-use crate::event::{Done, Endpoint, Failure, FailureKind};
+use crate::event::{Done, Endpoint, Event, Failure, FailureKind};
 use crate::manifest::model::Slurm;
 use crate::plan::Lifetime;
 use crate::runner::store::{JobFolder, JobOwner, PathError, point, superseded};
@@ -127,7 +127,11 @@ impl JobAttempt<'_> {
             drop(batch_slot);
             let number = self.folder.claimant().ok().flatten().or_else(|| self.folder.number());
             let job = number.map_or_else(|| "a job".to_owned(), |number| format!("job {number}"));
-            self.lease.notice(format!("continues {job} that an earlier run submitted"));
+            self.lease.notice(if self.has_recorded_end() {
+                format!("{job}, which an earlier run submitted, has ended meanwhile")
+            } else {
+                format!("continues {job} that an earlier run submitted")
+            });
         } else {
             let submitted = if self.spec.element.is_some() {
                 array::until_submitted(self, batch_slot, known).await?
@@ -140,7 +144,11 @@ impl JobAttempt<'_> {
             }
         }
         let mut reader = ProgressReader::new(self.folder.clone());
-        let result = self.follow(&mut reader, ready).await;
+        let mut queue = self.interpreter();
+        if begun {
+            queue = queue.of_earlier_run(self.has_recorded_end());
+        }
+        let result = self.follow(&mut reader, queue, ready).await;
         // What a job that drained, or was cancelled, wrote since the last look: that its container is gone, for example.
         if let Ok(FolderLook::Progress(progress)) = reader.look().await {
             self.take_events(&progress.lines, &mut None).await;
@@ -151,14 +159,23 @@ impl JobAttempt<'_> {
         result
     }
 
+    fn interpreter(&self) -> QueueInterpreter {
+        let wait = self.spec.slurm.queue_timeout.as_ref().map(TimeSpan::time);
+        // From now on, when it is submitted: the tries before that were no time in the queue.
+        QueueInterpreter::new(Instant::now(), wait, self.spec.slurm.time.clone())
+    }
+
+    /// A damaged record is one, too: what follows reports it.
+    fn has_recorded_end(&self) -> bool {
+        !matches!(self.folder.ended::<JobEnd>(), Ok(None))
+    }
+
     async fn follow(
         &mut self,
         reader: &mut ProgressReader,
+        mut queue: QueueInterpreter,
         mut ready: Option<tokio::sync::oneshot::Sender<Vec<Endpoint>>>,
     ) -> Result<Done, Failure> {
-        let wait = self.spec.slurm.queue_timeout.as_ref().map(TimeSpan::time);
-        // From now on, when it is submitted: the tries before that were no time in the queue.
-        let mut queue = QueueInterpreter::new(Instant::now(), wait, self.spec.slurm.time.clone());
         let service = self.spec.task.lifetime == Lifetime::Service;
         let job = self.spec.job();
         let mut pulse = JobHeartbeat::of(&self.spec.slurm);
@@ -169,7 +186,7 @@ impl JobAttempt<'_> {
                     let JobProgress { ended, lines, claimant, heartbeat } = *progress;
                     self.take_events(&lines, &mut ready).await;
                     if let Some(ended) = ended {
-                        let result = self.conclude(ended, &queue).await;
+                        let result = self.conclude(ended, &mut queue).await;
                         self.mark_ended();
                         return result;
                     }
@@ -182,6 +199,13 @@ impl JobAttempt<'_> {
                     match queue.observe(&view, &job, claimant.as_deref(), pulse.is_alive(now), now) {
                         QueueObservation::Wait(text) => self.lease.report_progress(text, 0, None),
                         QueueObservation::Notify(text) => self.lease.notice(text),
+                        QueueObservation::Silent(text) => {
+                            if self.cluster.is_silence_reported.swap(true, Ordering::Relaxed) {
+                                self.lease.report_progress(text, 0, None);
+                            } else {
+                                (self.lease.emit)(Event::Notice { task: None, text });
+                            }
+                        }
                         QueueObservation::Ended(failure) => {
                             let failure = self.give_up(*failure).await;
                             self.mark_ended();
@@ -195,7 +219,7 @@ impl JobAttempt<'_> {
             }
             tokio::select! {
                 biased;
-                () = self.lease.stop.requested() => return self.stop(service, &queue).await,
+                () = self.lease.stop.requested() => return self.stop(service, &mut queue).await,
                 () = sleep(folder_poll_interval(self.cluster.queue.subscribers())) => {}
             }
         }
@@ -237,7 +261,7 @@ impl JobAttempt<'_> {
     }
 
     /// On a stop request: a service is shut down gracefully, anything else is cancelled.
-    async fn stop(&mut self, service: bool, queue: &QueueInterpreter) -> Result<Done, Failure> {
+    async fn stop(&mut self, service: bool, queue: &mut QueueInterpreter) -> Result<Done, Failure> {
         let _ = self.folder.cancel();
         if service && let Some(ended) = cancel_jobs::wait_for_drain(self).await {
             self.mark_ended();
@@ -278,7 +302,7 @@ impl JobAttempt<'_> {
 #[cfg(test)]
 mod tests {
     use super::super::job_attempt::FOLDER_POLL_INTERVAL;
-    use super::super::job_protocol::{FolderSize, JobEnd};
+    use super::super::job_protocol::FolderSize;
     use super::super::stand_in::StandIn;
     use super::*;
     use crate::event::ExternalResource;
@@ -339,6 +363,38 @@ mod tests {
         };
         let (ended, ()) = tokio::join!(attempt.go(false, Some(ready), None), clock);
         assert_eq!(ended.unwrap_err().kind, FailureKind::Interrupted);
+    }
+
+    /// Two jobs of one run while the controller does not answer.
+    #[tokio::test(start_paused = true)]
+    async fn a_silent_controller_is_reported_once_for_all_jobs() {
+        let slurm = StandIn::new(&[("squeue", "echo 'no answer' >&2; exit 1")]);
+        let lease = slurm.lease(Lifetime::Step);
+        let mut attempt = slurm.attempt(&lease, Slurm::default()).await;
+        let other_lease = Lease { out: slurm.path("state/out/4567-0"), ..slurm.lease(Lifetime::Step) };
+        let mut other = slurm.attempt(&other_lease, Slurm::default()).await;
+        let stop = async {
+            sleep(Duration::from_mins(2)).await;
+            slurm.stop.now();
+        };
+        let _ = tokio::join!(attempt.go(false, None, None), other.go(false, None, None), stop);
+        let silent = slurm.notices().into_iter().filter(|text| text.starts_with("Slurm's controller does not answer"));
+        assert_eq!(silent.count(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_job_that_was_stopped_before_the_run_began_is_lost() {
+        let slurm = StandIn::new(&[]);
+        let lease = slurm.lease(Lifetime::Step);
+        let mut attempt = slurm.attempt(&lease, Slurm::default()).await;
+        attempt.folder.claim("7").unwrap();
+        let how = Err(Failure::new(FailureKind::Interrupted, "stopped"));
+        let (number, node) = ("7".to_owned(), "n1".to_owned());
+        attempt.folder.end(&JobEnd { number, node, how, extent: FolderSize::default() }).unwrap();
+        let failure = attempt.go(true, None, None).await.unwrap_err();
+        assert_eq!(failure.kind, FailureKind::Lost, "it is submitted again");
+        assert_eq!(failure.what, "its job was stopped before this run began");
+        assert_eq!(slurm.notices(), ["job 7, which an earlier run submitted, has ended meanwhile"]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -23,6 +23,9 @@ const NOT_OURS_TO_GIVE: [&str; 11] = [
 /// Needed to find programs and files, and to be let in by Slurm, whatever else is left out.
 const ALWAYS: [&str; 9] = ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "SLURM_CONF", "SLURM_JWT"];
 
+/// Defaults of `sbatch` with which it would not return before its job has ended, or a job's messages would not be found.
+const NOT_FOR_SBATCH: [&str; 2] = ["SBATCH_WAIT", "SBATCH_ERROR"];
+
 /// Names the clusters of the jobs. Slurm's own name for it: it is never exported.
 const CLUSTERS: &str = "SLURM_CLUSTERS";
 
@@ -80,6 +83,7 @@ pub(super) fn query_environment(
     let clusters = env.remove(OsStr::new(CLUSTERS));
     // It has its own option, or variable.
     if program == "sbatch" {
+        env.retain(|name, _| !name.to_str().is_some_and(|name| NOT_FOR_SBATCH.contains(&name)));
         return (None, env);
     }
     let defaults = ["SQUEUE_", "SCANCEL_", "SCONTROL_"];
@@ -150,6 +154,9 @@ mod tests {
         };
         assert_eq!(left("squeue"), ["PATH", "SBATCH_QOS"]);
         assert_eq!(left("sbatch").len(), 4, "what the job inherits");
+        let waits = [("SBATCH_WAIT", "1"), ("SBATCH_ERROR", "err"), ("SBATCH_QOS", "high")];
+        let (_, env) = query_environment("sbatch", waits.map(|(name, value)| (name.into(), value.into())).into());
+        assert_eq!(env.len(), 1, "it returns when it has submitted the job, which writes to one file");
     }
 
     #[test]

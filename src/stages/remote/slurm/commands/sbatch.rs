@@ -102,8 +102,7 @@ fn parse_outcome(query_result: &QueryResult) -> SubmitOutcome {
             let number = stdout.lines().filter_map(|line| line.trim().split(';').next()).rfind(|word| is_number(word));
             number.map_or(SubmitOutcome::Unknown(complaint), |number| SubmitOutcome::Number(number.to_owned()))
         }
-        // Ended by a signal in the middle of it.
-        QueryResult::Answered { code, .. } if *code > 128 => SubmitOutcome::Unknown(complaint),
+        QueryResult::Answered { code, stderr, .. } if was_cut_off(*code, stderr) => SubmitOutcome::Unknown(complaint),
         QueryResult::Answered { .. } => {
             let mentions = |words: &[&str]| words.iter().any(|word| complaint.contains(word));
             let is_limit = mentions(&[POLICY]);
@@ -122,24 +121,41 @@ fn parse_outcome(query_result: &QueryResult) -> SubmitOutcome {
     }
 }
 
+/// Whether it ended in the middle of its work: by a signal, or with an exit code that `sbatch` has for none of its own errors. With 255 it
+/// refuses options that it does not understand; a wrapper over ssh ends with 255, too, when it loses its connection.
+fn was_cut_off(code: i32, stderr: &str) -> bool {
+    let is_own = || stderr.lines().any(|line| line.starts_with("sbatch: error: ") || line.contains("sbatch --help"));
+    code > 128 && !(code == 255 && is_own())
+}
+
 fn is_number(word: &str) -> bool {
     !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// Slurm's messages (`slurm_errno.c`) for a request that may have arrived and an answer that did not.
-const UNKNOWN: [&str; 6] = [
+const UNKNOWN: [&str; 15] = [
     "Socket timed out",
+    "Connection timed out",
     "Zero Bytes were transmitted",
     "Transport endpoint is not connected",
+    "(send failure)",
+    "(receive failure)",
+    "(shutdown failure)",
+    "Message send failure",
     "Message receive failure",
+    "Communication shutdown failure",
+    "Unexpected message received",
+    "Process is shutting down",
     "Connection reset",
+    "Broken pipe",
     "Insane message length",
 ];
 /// Its messages for what may be different in a while.
-const LATER: [&str; 9] = [
+const LATER: [&str; 10] = [
     "Unable to contact slurm controller",
+    "Communication connection failure",
     "Connection refused",
-    "Connection timed out",
+    "Rate limit exceeded",
     "Slurm backup controller in standby mode",
     "Resource temporarily unavailable",
     "temporarily unable to accept job",
@@ -204,6 +220,33 @@ mod tests {
         );
         assert!(matches!(parse_outcome(&QueryResult::TimedOut), SubmitOutcome::Unknown(_)));
         assert!(matches!(parse_reply(130, "", ""), SubmitOutcome::Unknown(_)), "it was interrupted");
+    }
+
+    #[test]
+    fn an_option_that_it_does_not_understand_is_a_refusal() {
+        let value = "sbatch: error: Invalid --mem specification\n";
+        assert_eq!(parse_reply(255, "", value), SubmitOutcome::Refused("Invalid --mem specification".to_owned()));
+        let option = "sbatch: unrecognized option '--nonsense'\nTry \"sbatch --help\" for more information\n";
+        assert!(matches!(parse_reply(255, "", option), SubmitOutcome::Refused(_)));
+        let lost = "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation";
+        assert!(matches!(parse_reply(255, "", lost), SubmitOutcome::Unknown(_)));
+        let wrapper = "client_loop: send disconnect: Broken pipe\n";
+        assert!(matches!(parse_reply(255, "", wrapper), SubmitOutcome::Unknown(_)), "ssh lost its connection");
+    }
+
+    #[test]
+    fn a_request_that_may_have_arrived_is_looked_for() {
+        let reply = |why: &str| parse_reply(1, "", &format!("sbatch: error: Batch job submission failed: {why}"));
+        let contact = "Unable to contact slurm controller";
+        for why in ["send", "receive", "shutdown"].map(|step| format!("{contact} ({step} failure)")) {
+            assert!(matches!(reply(&why), SubmitOutcome::Unknown(_)), "{why}");
+        }
+        for why in ["Unexpected message received", "Communication shutdown failure", "Connection timed out reading"] {
+            assert!(matches!(reply(why), SubmitOutcome::Unknown(_)), "{why}");
+        }
+        for why in ["Communication connection failure", "Rate limit exceeded, please retry momentarily"] {
+            assert!(matches!(reply(why), SubmitOutcome::RetryLater(_)), "{why}");
+        }
     }
 
     #[test]
