@@ -19,7 +19,7 @@
 //! | one identity all the time, a simulator at the clock's speed (`identity_findings`) | | INVALID(server), INVALID(load) |
 //! | violations of the protocol | by class: those that make tokens or owners doubtful | INVALID(server); others: warning |
 //! | self check: sums computed in different ways | equal | INVALID(client) |
-//! | gaps that were not measured (`coalesced`) | half of the chunks | warning |
+//! | gaps that were not measured (`coalesced`) | half of the chunks; 1 % of the answers in one read | warning |
 //! | tokens not counted, outputs that do not come or do not fit | | warning |
 //!
 //! Every number that counts from the schedule includes the lag, so a little of it makes them worse, never better: lag
@@ -306,13 +306,17 @@ fn client(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
 fn limits(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
     for limit in spec.limits.latencies() {
         let (name, key, most) = (limit.name(), limit.key(), limit.ms);
-        let text = match result.latency.of(limit.metric).statistic(limit.statistic) {
+        let metric = result.latency.of(limit.metric);
+        let text = match metric.statistic(limit.statistic) {
             Some(found) if found <= most => continue,
             Some(found) => {
                 let (found, most) = distinct_decimals(found, most, 1);
                 format!("{name} is {found} ms, the limit {key} is {most} ms")
             }
-            None => format!("there is no {name} to check against the limit {key} of {most:.1} ms"),
+            None => {
+                let why = metric.absent.as_ref().map_or_else(String::new, |why| format!(": {why}"));
+                format!("there is no {name} to check against the limit {key} of {most:.1} ms{why}")
+            }
         };
         found.add(VerdictCheck::Limits, ReasonSeverity::InvalidLoad, text);
     }
@@ -411,6 +415,27 @@ fn prompts(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
     }
 }
 
+/// Chunks that came together leave out figures that people expect.
+fn coalesced(result: &RunResult, found: &mut VerdictReasons) {
+    let share = result.tokens.coalesced_share.filter(|share| *share > COALESCED);
+    // Of answers in one read, TPOT is left out as the longest gap is.
+    let (what, left_out) = match (share, &result.latency.max_stall.absent) {
+        (Some(share), in_one_read) => {
+            let what = format!("{:.0} % of the chunks came in one read with the chunk before", share * 100.0);
+            let is_between_reads = in_one_read.is_none();
+            (what, if is_between_reads { "ITL and ICL" } else { "TPOT, ITL, ICL and the longest gap" })
+        }
+        (None, Some(in_one_read)) => (in_one_read.clone(), "TPOT and the longest gap"),
+        (None, None) => return,
+    };
+    let text = format!(
+        "{what}: the server or a proxy in front of it writes several at once (nginx: set `proxy_buffering off`; HAProxy: `option \
+         http-no-delay`), or the client was late; {left_out} are left out, and TTFT is the time of the first read, which may have later \
+         tokens, too"
+    );
+    found.add(VerdictCheck::Coalesced, ReasonSeverity::Warning, text);
+}
+
 /// Requests of OpenAI's interfaces do, unless `extra` has other options of the stream.
 fn requests_usage(spec: &BenchSpec) -> bool {
     let Transport::Http(http) = &spec.protocol else { return false };
@@ -473,14 +498,7 @@ fn answers(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
         );
         found.add(VerdictCheck::Tokens, ReasonSeverity::Warning, text);
     }
-    if let Some(share) = tokens.coalesced_share.filter(|share| *share > COALESCED) {
-        let text = format!(
-            "{:.0} % of the chunks came in one read with the chunk before: the server writes several at once, or the client was \
-             late, so inter-token latency is left out",
-            share * 100.0
-        );
-        found.add(VerdictCheck::Coalesced, ReasonSeverity::Warning, text);
-    }
+    coalesced(result, found);
     for (name, output) in result.outputs.iter().filter(|(_, output)| output.misshapen > 0) {
         let example = output.example.as_deref().unwrap_or_default();
         let text = format!("{} of {} `{name}` do not fit their request: {example}", output.misshapen, output.responses);
