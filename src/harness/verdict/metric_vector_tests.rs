@@ -389,6 +389,34 @@ fn without_the_tokens_of_single_chunks_there_is_no_itl_and_no_tpot() {
     assert!(result.self_check.mismatches.is_empty(), "{:?}", result.self_check);
 }
 
+#[test]
+fn answers_without_a_finish_reason_broke_off_where_the_others_have_one() {
+    let result = |finish: fn(u64) -> Option<FinishReason>, failures: Option<&str>| {
+        let mut all = Collector::new();
+        for index in 0..200 {
+            let at = index * 10;
+            let tokens = if index % 10 == 0 { 3 } else { 8 };
+            let chunks: Vec<(u64, u32)> = (1..=tokens).map(|token| (at + token * 10, 1)).collect();
+            ended(&mut all, index, (at, at, at + 90), 8, &chunks, RequestEnd::Ok);
+        }
+        let (records, mut all) = all.split();
+        all.records = RecordWriter::one_of(1, SpoolContext::default());
+        for record in &records {
+            all.records.push(RequestRecord { finish_reason: finish(record.index), ..record });
+        }
+        let limits = Limits { failures: failures.map(|budget| budget.parse().unwrap()), ..Limits::default() };
+        summarized(&BenchSpec { limits, ..spec(200) }, all).result
+    };
+    let verdict = |result: &RunResult| (result.counts.broken_off, result.verdict());
+    let broken = |index: u64| (index % 10 > 0).then_some(FinishReason::Length);
+    let found = result(broken, None);
+    assert_eq!(verdict(&found), (20, crate::event::Verdict::InvalidServer));
+    insta::assert_snapshot!(found.reasons()[0].text, @"20 of 200 answers broke off: they are shorter than requested, without a finish_reason and without usage, and others of the same server have a finish_reason; they are in the latencies and rates");
+    assert_eq!(verdict(&result(broken, Some("10%"))), (20, crate::event::Verdict::ValidWithWarnings));
+    assert_eq!(result(|_| None, None).counts.broken_off, 0);
+    assert_eq!(result(|_| Some(FinishReason::Stop), None).counts.broken_off, 0);
+}
+
 /// A proxy that collects events, and passes an answer on as a whole: nothing shows how fast its tokens came.
 #[test]
 fn times_between_chunks_of_one_read_are_left_out_and_keep_no_limit() {

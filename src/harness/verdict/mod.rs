@@ -3,6 +3,7 @@
 //! | check | bound | else |
 //! |---|---|---|
 //! | failures, no success | 0, or the budget `limits.failures` | INVALID(server); within the budget a warning |
+//! | answers that broke off without an error | as failures | as failures |
 //! | conservation, in flight at end | exact, 0 | INVALID(client) |
 //! | lag p99 (Server) | max(1 ms, 1 % of TTFT p50) | warning; above max(5 ms, 5 %) INVALID(client) |
 //! | CPU of a worker | 85 % of a core | INVALID(client); Offline: warning |
@@ -136,6 +137,7 @@ fn bookkeeping(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons)
         let text = format!("none of {} was answered: nothing was measured", counted(counts.issued, "request"));
         found.add(VerdictCheck::Failures, ReasonSeverity::InvalidServer, text);
     }
+    broken_off(spec, result, found);
     if counts.retried > 0 {
         let classes: Vec<String> =
             counts.retried_by_class.iter().map(|(class, count)| format!("{count} {}", class.as_str())).collect();
@@ -172,6 +174,23 @@ fn bookkeeping(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons)
 }
 
 /// Protocol violations in answers. They are in no number; some of them make the other numbers doubtful too.
+/// A gateway may write `[DONE]` where the server behind it broke off: the budget of failures is for such answers, too.
+fn broken_off(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
+    let counts = &result.counts;
+    if counts.broken_off == 0 {
+        return;
+    }
+    let share = (counts.failed + counts.broken_off) as f64 / counts.issued.max(1) as f64;
+    let is_within = spec.limits.failure_budget().is_some_and(|budget| share <= budget);
+    let text = format!(
+        "{} of {} answers broke off: they are shorter than requested, without a finish_reason and without usage, and others of the same server \
+         have a finish_reason; they are in the latencies and rates",
+        counts.broken_off, counts.ok
+    );
+    let severity = if is_within { ReasonSeverity::Warning } else { ReasonSeverity::InvalidServer };
+    found.add(VerdictCheck::Failures, severity, text);
+}
+
 fn violations(result: &RunResult, found: &mut VerdictReasons) {
     let counts = &result.counts;
     for (class, count) in &counts.violations {
