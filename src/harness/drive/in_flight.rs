@@ -142,6 +142,7 @@ impl InFlightRequest {
                 token_source: counted.source,
                 chunk_tokens_unknown: !counted.is_per_chunk,
                 first_tokens: 0,
+                first_read_tokens: 0,
                 chunks: 0,
                 final_marker,
                 session: planned.session,

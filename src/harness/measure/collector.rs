@@ -98,6 +98,10 @@ impl Collector {
         self.whole_answers += u64::from(is_whole && record.is_ok());
         if let (Some(first), Some(last)) = (chunks.first(), chunks.last()) {
             record.first_tokens = first.tokens;
+            let of_first_read = chunks.iter().take_while(|chunk| chunk.t_read == first.t_read);
+            let (together, of_read) =
+                of_first_read.fold((0, 0_u32), |(count, sum), chunk| (count + 1, sum.saturating_add(chunk.tokens)));
+            record.first_read_tokens = if together > 1 { of_read } else { 0 };
             record.t_first = Some(first.t_read);
             record.t_last = Some(last.t_read);
             record.chunks = chunks.len() as u32;

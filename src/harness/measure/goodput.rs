@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::request_times::{e2e, tpot, ttft};
 use crate::harness::{RequestEnd, RequestRecord, RequestRecords, Slo};
 
-/// A request that failed does not meet its SLO.
+/// A request that failed does not meet its SLO. Neither does one whose time per output token may be too long, and is not known.
 fn is_met(slo: Slo, record: &RequestRecord) -> bool {
     let within = |limit: Option<f64>, ns: Option<f64>| match (limit, ns) {
         (Some(limit), Some(ns)) => ns <= limit * 1e6,
@@ -14,7 +14,7 @@ fn is_met(slo: Slo, record: &RequestRecord) -> bool {
     };
     is_answered(record)
         && within(slo.ttft_ms, ttft(record))
-        && within(slo.tpot_ms, per_token(record))
+        && slo.tpot_ms.is_none_or(|limit| is_within_tpot(limit, record).unwrap_or(!record.is_one_read()))
         && within(slo.e2e_ms, e2e(record))
 }
 
@@ -22,20 +22,34 @@ fn is_answered(record: &RequestRecord) -> bool {
     record.ended == RequestEnd::Ok && record.t_first.is_some()
 }
 
-fn per_token(record: &RequestRecord) -> Option<f64> {
-    tpot(record).or_else(|| at_most(record))
+/// Whether the time per output token is within this limit, ms. Of an answer in one read only that it is may be known.
+fn is_within_tpot(limit: f64, record: &RequestRecord) -> Option<bool> {
+    let is_within = |ns: f64| ns <= limit * 1e6;
+    match tpot(record).or_else(|| at_most(record)) {
+        Some(ns) => Some(is_within(ns)),
+        None => at_most_in_one_read(record).map(is_within).filter(|is_within| *is_within),
+    }
 }
 
-/// An SLO on the time per output token, although no answer has such a time: nothing shows that it is met.
+/// An SLO on the time per output token, although nothing is known of that time in any answer: nothing shows that it is met.
 fn lacks_tpot(slo: Slo, records: &RequestRecords) -> bool {
+    let Some(limit) = slo.tpot_ms else { return false };
     let mut answers = records.iter().filter(is_answered).peekable();
-    slo.tpot_ms.is_some() && answers.peek().is_some() && answers.all(|record| per_token(&record).is_none())
+    answers.peek().is_some() && answers.all(|record| is_within_tpot(limit, &record).is_none())
 }
 
-/// Time per output token cannot be more where the tokens of chunks are not known: every later chunk has at least one.
+/// Time per output token cannot be more where the tokens of chunks are not known: every chunk after the first read has at least one.
 fn at_most(record: &RequestRecord) -> Option<f64> {
-    let later = record.chunks.checked_sub(1).filter(|later| *later > 0 && record.chunk_tokens_unknown)?;
+    let first_read = record.first_read_tokens.max(1);
+    let later = record.chunks.checked_sub(first_read).filter(|later| *later > 0 && record.chunk_tokens_unknown)?;
     Some(record.t_last?.saturating_sub(record.t_first?) as f64 / f64::from(later))
+}
+
+/// The same where all chunks came in one read: the server made no token before it had the request.
+fn at_most_in_one_read(record: &RequestRecord) -> Option<f64> {
+    let known = if record.chunk_tokens_unknown { record.chunks } else { record.tokens };
+    let later = known.checked_sub(1).filter(|later| *later > 0 && record.is_one_read())?;
+    Some(record.t_last?.saturating_sub(record.t_issue) as f64 / f64::from(later))
 }
 
 /// Requests that met their SLO. Requests that failed or were not sent did not.

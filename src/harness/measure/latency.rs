@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::collector::Collector;
 use super::metric::MetricLabel;
-use super::request_times::{FULL, e2e, tpot, ttft};
+use super::request_times::{FULL, e2e, max_stall, tpot, ttft};
 use super::result::{LatencyMetrics, TokenCounts};
 use super::unknown_chunks::UnknownChunks;
 use crate::harness::{Adjusted, Metric, RequestRecord, RequestRecords};
@@ -52,6 +52,7 @@ pub(super) fn latencies(
     };
     let icls = label("chunks after the first of successful requests", "previous_chunk");
     let stalls = label("successful requests with at least two chunks", "previous_chunk");
+    let longest_gaps = values.metric(&stalls, &max_stall);
     let latency = LatencyMetrics {
         ttft,
         ttft_adjusted,
@@ -59,12 +60,12 @@ pub(super) fn latencies(
             .metric(&label(SUCCESSFUL, "issue"), &|record| Some(record.t_first?.saturating_sub(record.t_issue) as f64)),
         tpot,
         itl_token: unknown.unless_per_token(&itls, requests, || Metric::pooled(&itls, &all.itl_token, single)),
-        icl: Metric::pooled(&icls, &all.icl, single),
+        icl: unknown.unless_coalesced(&icls, requests, || Metric::pooled(&icls, &all.icl, single)),
         e2e,
         e2e_adjusted,
         e2e_sent: values
             .metric(&label(SUCCESSFUL, "issue"), &|record| Some(record.t_last?.saturating_sub(record.t_issue) as f64)),
-        max_stall: values.metric(&stalls, &|record| (record.chunks > 1).then_some(record.max_gap as f64)),
+        max_stall: unknown.unless_in_one_read(&stalls, requests, || longest_gaps),
         queue_client: values.lag_metric(&label("issued requests, with any outcome", zero)),
     };
     (latency, curves)

@@ -9,13 +9,20 @@ pub(in crate::harness) fn ttft(record: &RequestRecord) -> Option<f64> {
     Some(record.t_first?.saturating_sub(record.t_sched) as f64)
 }
 
-/// None where a total is known, and the tokens of the first chunk are not.
+/// None where a total is known, and the tokens of the first chunk are not; or where all chunks came in one read. Tokens that came in one
+/// read with the first chunk took no time of their own.
 pub(in crate::harness) fn tpot(record: &RequestRecord) -> Option<f64> {
-    if record.chunk_tokens_unknown && record.token_source == TokenSource::Usage {
+    if record.is_one_read() || record.chunk_tokens_unknown && record.token_source == TokenSource::Usage {
         return None;
     }
-    let later = record.tokens.checked_sub(record.first_tokens).filter(|later| *later > 0)?;
+    let first = record.first_tokens.max(record.first_read_tokens);
+    let later = record.tokens.checked_sub(first).filter(|later| *later > 0)?;
     Some(record.t_last?.saturating_sub(record.t_first?) as f64 / f64::from(later))
+}
+
+/// Longest gap between chunks; none was measured where all came in one read.
+pub(in crate::harness) fn max_stall(record: &RequestRecord) -> Option<f64> {
+    (record.chunks > 1 && !record.is_one_read()).then_some(record.max_gap as f64)
 }
 
 pub(in crate::harness) fn e2e(record: &RequestRecord) -> Option<f64> {

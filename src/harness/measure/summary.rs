@@ -149,7 +149,12 @@ pub(in crate::harness) fn summarize(
 
 fn counts(scheduled: u64, issued: u64, not_sent: u64, in_flight_at_end: u64, records: &RequestRecords) -> Counts {
     let mut counts = Counts { scheduled, issued, in_flight_at_end, not_sent, ..Counts::default() };
+    // Of each server: whether it reports finish reasons, and its answers that may have broken off.
+    let mut servers = BTreeMap::<u32, (bool, u64)>::new();
     for record in records {
+        let (has_reasons, unexplained) = servers.entry(record.endpoint).or_default();
+        *has_reasons |= record.finish_reason.is_some();
+        *unexplained += u64::from(is_unexplained(&record));
         if let Some(reason) = record.finish_reason {
             *counts.finish_reasons.entry(reason).or_default() += 1;
         }
@@ -171,10 +176,20 @@ fn counts(scheduled: u64, issued: u64, not_sent: u64, in_flight_at_end: u64, rec
             }
         }
     }
+    counts.broken_off =
+        servers.values().filter(|(has_reasons, _)| *has_reasons).map(|(_, unexplained)| unexplained).sum();
     let ended = counts.ok + counts.failed + counts.cancelled + counts.cancelled_early + in_flight_at_end;
     counts.conserved = scheduled == ended + not_sent && issued == ended;
     debug_assert!(counts.failed_by_class.keys().all(|class| FailureClass::ALL.contains(class)));
     counts
+}
+
+/// A successful answer that is shorter than requested, and nothing says why.
+fn is_unexplained(record: &RequestRecord) -> bool {
+    record.is_ok()
+        && record.tokens < record.requested_tokens
+        && record.finish_reason.is_none()
+        && record.usage.is_none()
 }
 
 fn tokens(all: &Collector<RequestRecords>, count: TokenCounting) -> TokenCounts {

@@ -39,6 +39,9 @@ pub struct RequestRecord {
     pub chunk_tokens_unknown: bool,
     /// Tokens in the first chunk that had any.
     pub first_tokens: u32,
+    /// Tokens of all chunks that came in one read with the first, where there are several, each chunk of unknown tokens as one; else 0.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub first_read_tokens: u32,
     /// Chunks with at least one token.
     pub chunks: u32,
     /// A final marker came.
@@ -89,6 +92,11 @@ impl RequestRecord {
     /// The tokens of the first chunk that had any; `None` where they are not known.
     pub fn known_first_tokens(&self) -> Option<u32> {
         (!self.chunk_tokens_unknown || self.retokenized).then_some(self.first_tokens)
+    }
+
+    /// All of several chunks came in one read: the time between them was not measured.
+    pub const fn is_one_read(&self) -> bool {
+        self.chunks > 1 && self.max_gap == 0
     }
 
     pub fn is_ok(&self) -> bool {

@@ -24,6 +24,7 @@ struct Fields {
     token_source: TokenSource,
     chunk_tokens_unknown: bool,
     first_tokens: u32,
+    first_read_tokens: u32,
     chunks: u32,
     final_marker: bool,
     session: u64,

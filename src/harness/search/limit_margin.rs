@@ -1,7 +1,7 @@
 //! How near a measurement is to its limits, as one number that a search can fit a line to.
 
 use crate::harness::measure::metric::percentile;
-use crate::harness::measure::request_times::{e2e, tpot, ttft};
+use crate::harness::measure::request_times::{e2e, max_stall, tpot, ttft};
 use crate::harness::{BenchSpec, Measured, RequestRecord, VerdictCheck};
 use crate::spec::{GoodputLimit, LatencyLimit, LimitedMetric};
 use crate::stats::ProbeOutcome;
@@ -78,7 +78,7 @@ fn value_of(metric: LimitedMetric) -> Option<fn(&RequestRecord) -> Option<f64>> 
         LimitedMetric::Ttft => Some(ttft),
         LimitedMetric::Tpot => Some(tpot),
         LimitedMetric::E2e => Some(e2e),
-        LimitedMetric::MaxStall => Some(|record| (record.chunks > 1).then_some(record.max_gap as f64)),
+        LimitedMetric::MaxStall => Some(max_stall),
         LimitedMetric::Itl | LimitedMetric::Icl => None,
     }
 }

@@ -19,6 +19,9 @@ pub enum FinishReason {
     Error,
     Cancelled,
     Timeout,
+    /// Of DeepSeek: its service had no room for the rest.
+    InsufficientSystemResource,
+    NetworkError,
     /// A value that is not in this list.
     Other,
 }
@@ -36,6 +39,8 @@ impl FinishReason {
             b"error" => Self::Error,
             b"cancelled" | b"canceled" => Self::Cancelled,
             b"timeout" => Self::Timeout,
+            b"insufficient_system_resource" => Self::InsufficientSystemResource,
+            b"network_error" => Self::NetworkError,
             _ => Self::Other,
         }
     }
@@ -51,12 +56,22 @@ impl FinishReason {
             Self::Error => "error",
             Self::Cancelled => "cancelled",
             Self::Timeout => "timeout",
+            Self::InsufficientSystemResource => "insufficient_system_resource",
+            Self::NetworkError => "network_error",
             Self::Other => "other",
         }
     }
 
     /// The server did not finish the answer, so it is no successful request.
     pub(in crate::harness) const fn is_failure(self) -> bool {
-        matches!(self, Self::Abort | Self::Error | Self::Cancelled | Self::Timeout)
+        matches!(
+            self,
+            Self::Abort
+                | Self::Error
+                | Self::Cancelled
+                | Self::Timeout
+                | Self::InsufficientSystemResource
+                | Self::NetworkError
+        )
     }
 }

@@ -58,6 +58,7 @@ pub(in crate::harness) fn ended(
         requested_tokens: requested,
         tokens: 0,
         first_tokens: 0,
+        first_read_tokens: 0,
         chunks: 0,
         final_marker: true,
         session: index,
@@ -386,6 +387,84 @@ fn without_the_tokens_of_single_chunks_there_is_no_itl_and_no_tpot() {
     // Each later chunk has one token at least, so no token took longer than a chunk.
     assert_eq!(result.goodput.unwrap().good, 2);
     assert!(result.self_check.mismatches.is_empty(), "{:?}", result.self_check);
+}
+
+#[test]
+fn answers_without_a_finish_reason_broke_off_where_the_others_have_one() {
+    let result = |finish: fn(u64) -> Option<FinishReason>, failures: Option<&str>| {
+        let mut all = Collector::new();
+        for index in 0..200 {
+            let at = index * 10;
+            let tokens = if index % 10 == 0 { 3 } else { 8 };
+            let chunks: Vec<(u64, u32)> = (1..=tokens).map(|token| (at + token * 10, 1)).collect();
+            ended(&mut all, index, (at, at, at + 90), 8, &chunks, RequestEnd::Ok);
+        }
+        let (records, mut all) = all.split();
+        all.records = RecordWriter::one_of(1, SpoolContext::default());
+        for record in &records {
+            all.records.push(RequestRecord { finish_reason: finish(record.index), ..record });
+        }
+        let limits = Limits { failures: failures.map(|budget| budget.parse().unwrap()), ..Limits::default() };
+        summarized(&BenchSpec { limits, ..spec(200) }, all).result
+    };
+    let verdict = |result: &RunResult| (result.counts.broken_off, result.verdict());
+    let broken = |index: u64| (index % 10 > 0).then_some(FinishReason::Length);
+    let found = result(broken, None);
+    assert_eq!(verdict(&found), (20, crate::event::Verdict::InvalidServer));
+    insta::assert_snapshot!(found.reasons()[0].text, @"20 of 200 answers broke off: they are shorter than requested, without a finish_reason and without usage, and others of the same server have a finish_reason; they are in the latencies and rates");
+    assert_eq!(verdict(&result(broken, Some("10%"))), (20, crate::event::Verdict::ValidWithWarnings));
+    assert_eq!(result(|_| None, None).counts.broken_off, 0);
+    assert_eq!(result(|_| Some(FinishReason::Stop), None).counts.broken_off, 0);
+}
+
+/// A proxy that collects events, and passes an answer on as a whole: nothing shows how fast its tokens came.
+#[test]
+fn times_between_chunks_of_one_read_are_left_out_and_keep_no_limit() {
+    let result = |tpot: f64| {
+        let mut all = Collector::new();
+        for index in 0..200 {
+            let at = index * 10;
+            ended(&mut all, index, (at, at, at + 70), 8, &[(at + 70, 1); 8], RequestEnd::Ok);
+        }
+        let slo = Slo { tpot_ms: Some(tpot), ..Slo::default() };
+        let tpot_p99 = Some(std::time::Duration::from_millis(5).into());
+        let limits = Limits { tpot_p99, goodput: Some(GoodputLimit::PerSecond(0.1)), ..Limits::default() };
+        summarized(&BenchSpec { limits, slo, ..spec(200) }, all).result
+    };
+    let unknown = result(5.0);
+    let LatencyMetrics { tpot, itl_token, icl, max_stall, .. } = &unknown.latency;
+    for metric in [tpot, itl_token, icl, max_stall] {
+        assert_eq!((metric.n, metric.p99), (0, None));
+        assert!(metric.absent.as_ref().unwrap().contains("came in one read"), "{metric:?}");
+    }
+    assert_eq!(unknown.goodput.as_ref().unwrap().attainment, None);
+    let texts: Vec<&str> = unknown.reasons().iter().map(|reason| reason.text.as_str()).collect();
+    insta::assert_snapshot!(texts.join("\n"), @r"
+    there is no TPOT p99 to check against the limit tpot_p99 of 5.0 ms: 100 % of the answers with several chunks came in one read, and the time between their tokens was not measured
+    there is no TPOT to check against `slo`, and so no goodput to check against its limit
+    88 % of the chunks came in one read with the chunk before: the server or a proxy in front of it writes several at once (nginx: set `proxy_buffering off`; HAProxy: `option http-no-delay`), or the client was late; TPOT, ITL, ICL and the longest gap are left out, and TTFT is the time of the first read, which may have later tokens, too
+    ");
+    // The whole answer took 10 ms for each token after the first, so no token took more.
+    assert_eq!(result(10.0).goodput.unwrap().attainment, Some(1.0));
+}
+
+/// 7 tokens in the first read and one 40 ms later; and twice 4 tokens.
+#[test]
+fn tokens_of_the_first_read_are_those_of_the_first_chunk() {
+    let tpot = |chunks: &[(u64, u32)]| {
+        let mut all = Collector::new();
+        for index in 0..2 {
+            ended(&mut all, index, (0, 0, 140), 8, chunks, RequestEnd::Ok);
+        }
+        let slo = Slo { tpot_ms: Some(9.0), ..Slo::default() };
+        let result = summarized(&BenchSpec { slo, ..spec(2) }, all).result;
+        assert!(result.self_check.mismatches.is_empty(), "{:?}", result.self_check);
+        (result.latency.tpot.p50, result.latency.max_stall.p50, result.goodput.unwrap().good)
+    };
+    let apart = |first: usize| [vec![(100, 1); first], vec![(140, 1); 8 - first]].concat();
+    assert_eq!(tpot(&apart(7)), (Some(40.0), Some(40.0), 0));
+    assert_eq!(tpot(&apart(4)), (Some(10.0), Some(40.0), 0));
+    assert_eq!(tpot(&apart(1)), (Some(40.0 / 7.0), Some(40.0), 2));
 }
 
 /// A run of which nothing is held in memory has the result of one that is.

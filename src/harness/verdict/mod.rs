@@ -3,6 +3,7 @@
 //! | check | bound | else |
 //! |---|---|---|
 //! | failures, no success | 0, or the budget `limits.failures` | INVALID(server); within the budget a warning |
+//! | answers that broke off without an error | as failures | as failures |
 //! | conservation, in flight at end | exact, 0 | INVALID(client) |
 //! | lag p99 (Server) | max(1 ms, 1 % of TTFT p50) | warning; above max(5 ms, 5 %) INVALID(client) |
 //! | CPU of a worker | 85 % of a core | INVALID(client); Offline: warning |
@@ -20,7 +21,7 @@
 //! | one identity all the time, a simulator at the clock's speed (`identity_findings`) | | INVALID(server), INVALID(load) |
 //! | violations of the protocol | by class: those that make tokens or owners doubtful | INVALID(server); others: warning |
 //! | self check: sums computed in different ways | equal | INVALID(client) |
-//! | gaps that were not measured (`coalesced`) | half of the chunks | warning |
+//! | gaps that were not measured (`coalesced`) | half of the chunks; 1 % of the answers in one read | warning |
 //! | tokens not counted, outputs that do not come or do not fit | | warning |
 //!
 //! Every number that counts from the schedule includes the lag, so a little of it makes them worse, never better: lag
@@ -137,6 +138,7 @@ fn bookkeeping(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons)
         let text = format!("none of {} was answered: nothing was measured", counted(counts.issued, "request"));
         found.add(VerdictCheck::Failures, ReasonSeverity::InvalidServer, text);
     }
+    broken_off(spec, result, found);
     if counts.retried > 0 {
         let classes: Vec<String> =
             counts.retried_by_class.iter().map(|(class, count)| format!("{count} {}", class.as_str())).collect();
@@ -173,6 +175,23 @@ fn bookkeeping(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons)
 }
 
 /// Protocol violations in answers. They are in no number; some of them make the other numbers doubtful too.
+/// A gateway may write `[DONE]` where the server behind it broke off: the budget of failures is for such answers, too.
+fn broken_off(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
+    let counts = &result.counts;
+    if counts.broken_off == 0 {
+        return;
+    }
+    let share = (counts.failed + counts.broken_off) as f64 / counts.issued.max(1) as f64;
+    let is_within = spec.limits.failure_budget().is_some_and(|budget| share <= budget);
+    let text = format!(
+        "{} of {} answers broke off: they are shorter than requested, without a finish_reason and without usage, and others of the same server \
+         have a finish_reason; they are in the latencies and rates",
+        counts.broken_off, counts.ok
+    );
+    let severity = if is_within { ReasonSeverity::Warning } else { ReasonSeverity::InvalidServer };
+    found.add(VerdictCheck::Failures, severity, text);
+}
+
 fn violations(result: &RunResult, found: &mut VerdictReasons) {
     let counts = &result.counts;
     for (class, count) in &counts.violations {
@@ -309,13 +328,17 @@ fn client(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
 fn limits(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
     for limit in spec.limits.latencies() {
         let (name, key, most) = (limit.name(), limit.key(), limit.ms);
-        let text = match result.latency.of(limit.metric).statistic(limit.statistic) {
+        let metric = result.latency.of(limit.metric);
+        let text = match metric.statistic(limit.statistic) {
             Some(found) if found <= most => continue,
             Some(found) => {
                 let (found, most) = distinct_decimals(found, most, 1);
                 format!("{name} is {found} ms, the limit {key} is {most} ms")
             }
-            None => format!("there is no {name} to check against the limit {key} of {most:.1} ms"),
+            None => {
+                let why = metric.absent.as_ref().map_or_else(String::new, |why| format!(": {why}"));
+                format!("there is no {name} to check against the limit {key} of {most:.1} ms{why}")
+            }
         };
         found.add(VerdictCheck::Limits, ReasonSeverity::InvalidLoad, text);
     }
@@ -414,6 +437,27 @@ fn prompts(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
     }
 }
 
+/// Chunks that came together leave out figures that people expect.
+fn coalesced(result: &RunResult, found: &mut VerdictReasons) {
+    let share = result.tokens.coalesced_share.filter(|share| *share > COALESCED);
+    // Of answers in one read, TPOT is left out as the longest gap is.
+    let (what, left_out) = match (share, &result.latency.max_stall.absent) {
+        (Some(share), in_one_read) => {
+            let what = format!("{:.0} % of the chunks came in one read with the chunk before", share * 100.0);
+            let is_between_reads = in_one_read.is_none();
+            (what, if is_between_reads { "ITL and ICL" } else { "TPOT, ITL, ICL and the longest gap" })
+        }
+        (None, Some(in_one_read)) => (in_one_read.clone(), "TPOT and the longest gap"),
+        (None, None) => return,
+    };
+    let text = format!(
+        "{what}: the server or a proxy in front of it writes several at once (nginx: set `proxy_buffering off`; HAProxy: `option \
+         http-no-delay`), or the client was late; {left_out} are left out, and TTFT is the time of the first read, which may have later \
+         tokens, too"
+    );
+    found.add(VerdictCheck::Coalesced, ReasonSeverity::Warning, text);
+}
+
 /// Requests of OpenAI's interfaces do, unless `extra` has other options of the stream.
 fn requests_usage(spec: &BenchSpec) -> bool {
     let Transport::Http(http) = &spec.protocol else { return false };
@@ -476,14 +520,7 @@ fn answers(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
         );
         found.add(VerdictCheck::Tokens, ReasonSeverity::Warning, text);
     }
-    if let Some(share) = tokens.coalesced_share.filter(|share| *share > COALESCED) {
-        let text = format!(
-            "{:.0} % of the chunks came in one read with the chunk before: the server writes several at once, or the client was \
-             late, so inter-token latency is left out",
-            share * 100.0
-        );
-        found.add(VerdictCheck::Coalesced, ReasonSeverity::Warning, text);
-    }
+    coalesced(result, found);
     for (name, output) in result.outputs.iter().filter(|(_, output)| output.misshapen > 0) {
         let example = output.example.as_deref().unwrap_or_default();
         let text = format!("{} of {} `{name}` do not fit their request: {example}", output.misshapen, output.responses);

@@ -88,7 +88,7 @@ pub const ENTRIES: [ExplainedNumber; 25] = [
         population: "successful requests with more tokens than their first chunk has",
         zero_point: "first_chunk",
         token_source: COUNTED,
-        mind: "Others divide by n − 1, which is the same when the first chunk has one token. Answers that are too short are counted as excluded. Left out where the server reports how many tokens an answer has, but not how many its first chunk has.",
+        mind: "Others divide by n − 1, which is the same when the first chunk has one token. Answers that are too short are counted as excluded. Left out where the server reports how many tokens an answer has, but not how many its first chunk has, or where more than 1 % of the answers came in one read. Tokens that came in one read with the first chunk count as its own.",
         concept: Some(MetricConcept::Tpot),
         ..MS
     },
@@ -101,7 +101,7 @@ pub const ENTRIES: [ExplainedNumber; 25] = [
         population: "tokens after the first chunk of successful requests",
         zero_point: "previous_chunk",
         token_source: COUNTED,
-        mind: "A pool: long answers weigh more. Percentiles come from a histogram of 3 digits. Left out where it is not known how many tokens each chunk has, or where most chunks came in one read with the chunk before: see icl.",
+        mind: "A pool: long answers weigh more. Percentiles come from a histogram of 3 digits. Left out where it is not known how many tokens each chunk has, or where most chunks came in one read with the chunk before.",
         concept: Some(MetricConcept::Itl),
         ..MS
     },
@@ -113,7 +113,7 @@ pub const ENTRIES: [ExplainedNumber; 25] = [
         formula: "gap between chunks",
         population: "chunks after the first of successful requests",
         zero_point: "previous_chunk",
-        mind: "vLLM and inference-perf call this ITL.",
+        mind: "vLLM and inference-perf call this ITL. Left out where most chunks came in one read with the chunk before.",
         concept: Some(MetricConcept::Itl),
         ..MS
     },

@@ -24,6 +24,10 @@ pub struct Counts {
     /// Why servers ended answers, of all answers that say so.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub finish_reasons: BTreeMap<FinishReason, u64>,
+    /// Successful answers that broke off, as it seems: shorter than requested, without a finish reason and without usage, while others of the
+    /// same server have a finish reason.
+    #[serde(default, skip_serializing_if = "super::is_usual")]
+    pub broken_off: u64,
     /// What in answers contradicts their protocol, by class: messages, over all requests.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub violations: BTreeMap<Violation, u64>,

@@ -9,6 +9,8 @@ use crate::harness::transport::error_text::shortened;
 pub(super) struct ScannedEvent<'a> {
     /// The server's error message, as written in JSON.
     pub error: Option<&'a [u8]>,
+    /// A message without output. It may be about progress, or why the answer breaks off.
+    pub notice: Option<&'a [u8]>,
     /// Output of the choices, counted.
     pub chunks: ScannedChunks,
     /// A choice has a `role` field. It may have output, too.
@@ -50,6 +52,7 @@ impl ScannedChunks {
 /// `chat.completion`, `chat.completion.chunk`, `text_completion`.
 pub(super) fn openai(text: &[u8]) -> Result<ScannedEvent<'_>, NotJson> {
     let mut seen = ScannedEvent::default();
+    let (mut is_error, mut notice) = (false, None);
     let mut json = Json::new(text);
     json.object(|key, it| match key {
         b"choices" if it.peek() == Some(b'[') => it.array(|it| {
@@ -79,9 +82,22 @@ pub(super) fn openai(text: &[u8]) -> Result<ScannedEvent<'_>, NotJson> {
         b"error" => error(it, &mut seen),
         b"id" => it.text().map(|id| seen.id = id),
         b"model" => it.text().map(|model| seen.model = model),
+        // Errors that have no key of their own: of FastChat, and of vLLM before 0.10.
+        b"object" => it.text().map(|object| is_error |= object == Some(b"error")),
+        b"error_code" => it.number().map(|code| is_error |= code.is_some_and(|code| code > 0)),
+        b"message" | b"detail" | b"error_msg" | b"text" => {
+            let words = if it.peek() == Some(b'"') { it.string()? } else { it.raw()? };
+            notice = notice.or(Some(words).filter(|words| !matches!(*words, b"" | b"null")));
+            Ok(())
+        }
         _ => it.skip(),
     })?;
     json.end()?;
+    if is_error && seen.choices == 0 {
+        seen.error = seen.error.or(notice).or_else(|| Some(text.trim_ascii()));
+    } else if seen.choices == 0 {
+        seen.notice = notice;
+    }
     Ok(seen)
 }
 
@@ -322,6 +338,16 @@ mod tests {
         assert_eq!(error(r#"{"error":{"message":"no \"room\"","code":429}}"#).unwrap(), r#"no "room""#);
         assert_eq!(error(r#"{"error":"busy"}"#).unwrap(), "busy");
         assert_eq!(error(r#"{"error":null}"#), None);
+        let flat = r#"{"object":"error","message":"no \"room\"","type":"BadRequestError","code":400}"#;
+        assert_eq!(error(flat).unwrap(), r#"no "room""#);
+        assert_eq!(error(r#"{"text":"too much traffic","error_code":50002}"#).unwrap(), "too much traffic");
+        assert_eq!(error(r#"{"object":"error"}"#).unwrap(), r#"{"object":"error"}"#);
+        assert_eq!(error(r#"{"choices":[{"text":"a"}],"object":"text_completion","error_code":0}"#), None);
+        let notice = |text: &str| openai(text.as_bytes()).unwrap().notice.map(decode_json_string);
+        assert_eq!(notice(r#"{"detail":"Internal Server Error"}"#).unwrap(), "Internal Server Error");
+        assert_eq!(notice(r#"{"detail":[{"msg":"no"}]}"#).unwrap(), r#"[{"msg":"no"}]"#);
+        assert_eq!(notice(r#"{"message":null,"detail":"","choices":[]}"#), None);
+        assert_eq!(notice(r#"{"choices":[{"text":"a"}],"message":"m"}"#), None);
         assert!(openai(b"{\"choices\":[").is_err() && openai(b"no").is_err() && openai(b"{} {}").is_err());
     }
 

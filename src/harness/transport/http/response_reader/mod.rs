@@ -89,6 +89,8 @@ pub(super) struct HttpResponseReader<'h> {
     /// The `id` of the first event; all of an answer have the same.
     id: Option<AnswerId>,
     is_finished: bool,
+    /// The last message without output: the reason, if the answer ends without one of its own.
+    notice: Option<String>,
     /// `[DONE]`.
     is_done: bool,
     /// What events that are kept for later take in memory, in bytes.
@@ -109,6 +111,7 @@ impl<'h> HttpResponseReader<'h> {
             pending_empty_at: None,
             id: None,
             is_finished: false,
+            notice: None,
             is_done: false,
             kept: 0,
             held: HeldBytes::default(),
@@ -191,6 +194,7 @@ impl<'h> HttpResponseReader<'h> {
             Api::OpenaiChat | Api::OpenaiCompletions => self.is_done || self.is_finished,
         };
         if !has_ended {
+            self.unless_refused()?;
             let tokens = self.tokens();
             let why = format!("the stream ended after {tokens} tokens without a finish_reason and without [DONE]");
             return Err((FailureClass::Short, why));
@@ -211,6 +215,7 @@ impl<'h> HttpResponseReader<'h> {
     fn event(&mut self, event: SseEvent<'_>, t_read: u64) -> Result<(), HttpFault> {
         self.expected.limits.check_line(event.data.len())?;
         if event.data.trim_ascii() == b"[DONE]" {
+            self.unless_refused()?;
             self.is_done = true;
             self.take(WireEvent::End, t_read);
             return Ok(());
@@ -220,9 +225,18 @@ impl<'h> HttpResponseReader<'h> {
         if event.is_error && seen.error.is_none() {
             return Err((FailureClass::Server, answer_fields::decode_json_string(event.data)));
         }
+        if let Some(notice) = seen.notice {
+            self.notice = Some(answer_fields::decode_json_string(notice));
+        }
         self.check_names(&seen, t_read);
         self.take_ids(event.data, &seen, t_read)?;
         self.apply_event(&seen, t_read)
+    }
+
+    /// Err: the stream ends without a finish reason after a message that is no output, which is why.
+    fn unless_refused(&mut self) -> Result<(), HttpFault> {
+        let why = self.notice.take().filter(|_| !self.is_finished);
+        why.map_or(Ok(()), |why| Err((FailureClass::Server, why)))
     }
 
     fn whole_answer(&mut self, whole: &[u8], t_read: u64) -> Result<(), HttpFault> {
@@ -233,6 +247,13 @@ impl<'h> HttpResponseReader<'h> {
         self.check_names(&seen, t_read);
         if let Some(error) = seen.error {
             return Err((FailureClass::Server, answer_fields::decode_json_string(error)));
+        }
+        if let Some(why) = seen.notice {
+            return Err((FailureClass::Server, answer_fields::decode_json_string(why)));
+        }
+        if seen.choices == 0 {
+            let why = format!("the answer has no token: {}", beginning(whole, whole.len(), LONGEST_EVENT));
+            return Err((FailureClass::Short, why));
         }
         self.take_ids(whole, &seen, t_read)?;
         if let Some(tokens) = seen.chunks.exact {

@@ -107,6 +107,37 @@ fn token_ids_are_collected_where_a_driver_needs_them_and_an_answer_without_them_
     assert!(why.contains("`extra: { detokenize: false }` requests them of trtllm-serve"), "{why}");
 }
 
+/// Servers and gateways may end a stream with `[DONE]` also where the answer broke off.
+#[test]
+fn an_error_under_any_key_fails_and_a_message_about_progress_does_not() {
+    let end = |body: &[&str]| listen(Api::OpenaiChat, body).1;
+    let failed = |why: &str| Err((FailureClass::Server, why.to_owned()));
+    let fastchat = "data: {\"text\":\"too much traffic\",\"error_code\":50002}\n\n";
+    assert_eq!(end(&[&content("a"), fastchat, DONE]), failed("too much traffic"));
+    let flat = "data: {\"object\":\"error\",\"message\":\"out of memory\",\"code\":500}\n\n";
+    assert_eq!(end(&[flat, DONE]), failed("out of memory"));
+    let detail = "data: {\"detail\":\"Internal Server Error\"}\n\n";
+    assert_eq!(end(&[&content("a"), detail, DONE]), failed("Internal Server Error"));
+    assert_eq!(end(&[&content("a"), detail]), failed("Internal Server Error"));
+    let progress = "data: {\"message\":\"your request waits\"}\n\n";
+    assert_eq!(end(&[progress, &content("a").replace("null", "\"stop\""), DONE]), Ok(()));
+}
+
+#[test]
+fn a_whole_answer_without_choices_fails_with_what_the_server_says() {
+    let whole = |body: &str| {
+        let mut http_outcome = HttpOutcome::default();
+        let mut response_reader = HttpResponseReader::new(expected(Api::OpenaiChat), &mut http_outcome);
+        response_reader.head(200, false);
+        response_reader.data(body.as_bytes(), 1).and_then(|()| response_reader.end(1)).unwrap_err()
+    };
+    let flat = r#"{"object":"error","message":"not loaded","code":404}"#;
+    assert_eq!(whole(flat), (FailureClass::Server, "not loaded".to_owned()));
+    assert_eq!(whole(r#"{"detail":"not loaded"}"#), (FailureClass::Server, "not loaded".to_owned()));
+    let why = r#"the answer has no token: {"choices":[]}"#.to_owned();
+    assert_eq!(whole(r#"{"choices":[]}"#), (FailureClass::Short, why));
+}
+
 #[test]
 fn an_early_end_an_error_and_wrong_json_each_have_their_class() {
     let class = |body: &[&str]| listen(Api::OpenaiChat, body).1.unwrap_err().0;
