@@ -1,9 +1,10 @@
 //! The layered graph of 10,000 stages, three inputs each, beside ninja in the same run.
 //!
 //! ```text
-//! cargo bench --bench graph                 # 10,000 stages
+//! cargo bench --bench graph                 # 10,000 stages, a job for each core
 //! cargo bench --bench graph -- 1000 5       # so many stages, so many repeats of the quick rows
-//! cargo bench --bench graph -- 1000 5 PROGRAM    # of another build
+//! cargo bench --bench graph -- 1000 5 2     # and so many jobs: with few of them the time for each stage shows, with many the throughput
+//! cargo bench --bench graph -- 1000 5 2 PROGRAM    # of another build
 //! ```
 //!
 //! Every stage is one `sh -c` that reads its inputs and writes one small file. Both tools run the same commands on the same machine,
@@ -268,6 +269,8 @@ fn main() {
     let numbers: Vec<usize> = std::env::args().skip(1).filter_map(|a| a.parse().ok()).collect();
     let n = numbers.first().copied().unwrap_or(10_000);
     let repeats = numbers.get(1).copied().unwrap_or(7);
+    let jobs =
+        numbers.get(2).copied().unwrap_or_else(|| std::thread::available_parallelism().unwrap().get()).to_string();
     let root = tempfile::tempdir().unwrap();
     // An argument that is a file: another build of the program.
     let other = std::env::args().skip(1).find(|word| Path::new(word).is_file());
@@ -276,7 +279,7 @@ fn main() {
     let mut sides = vec![Side {
         name: "regatta",
         folder: root.path().join("regatta"),
-        command: words(&[&regatta, "run", "graph", "-j", "2"]),
+        command: words(&[&regatta, "run", "graph", "-j", &jobs]),
         plan: words(&[&regatta, "plan", "graph", "--json"]),
     }];
     let ninja = Command::new("ninja").arg("--version").output();
@@ -285,7 +288,7 @@ fn main() {
         sides.push(Side {
             name: "ninja",
             folder: root.path().join("ninja"),
-            command: words(&["ninja", "-j", "2"]),
+            command: words(&["ninja", "-j", &jobs]),
             plan: words(&["ninja", "-n"]),
         });
     }
@@ -307,7 +310,7 @@ fn main() {
     for side in &mut sides {
         prepare_all(side, 0);
     }
-    println!("{n} stages, three inputs each, -j 2; medians\n");
+    println!("{n} stages, three inputs each, -j {jobs}; medians\n");
     let columns: Vec<_> = sides.iter().map(|s| format!("{} s | MB | own CPU s", s.name)).collect();
     println!("| row | {} | ratio of s |", columns.join(" | "));
     println!("|---|{}---|", "---|---|---|".repeat(sides.len()));
