@@ -88,7 +88,7 @@ impl HttpAttempt<'_> {
             key: self.template.key.as_deref(),
             tokens: self.requested_tokens,
             beams: self.template.beams,
-            has_choices: self.template.choices() > 1,
+            has_choices: self.template.choices > 1,
             limits: self.limits,
         };
         let mut response_reader = HttpResponseReader::new(expected, http_outcome);

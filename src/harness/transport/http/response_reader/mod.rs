@@ -258,9 +258,13 @@ impl<'h> HttpResponseReader<'h> {
         self.take_ids(whole, &seen, t_read)?;
         if let Some(tokens) = seen.chunks.exact {
             self.take(WireEvent::Chunk(ChunkTokens::Exact(tokens)), t_read);
-        } else if seen.choices > 0 {
+        } else if seen.chunks.texts > 0
+            || seen.has_other
+            || seen.usage.is_some_and(|usage| usage.completion.is_some_and(|tokens| tokens > 0))
+        {
             // Texts carry no token count.
-            self.take(WireEvent::Chunk(ChunkTokens::Requested(self.expected.tokens)), t_read);
+            let tokens = self.expected.tokens.saturating_mul(seen.chunks.texts.max(1));
+            self.take(WireEvent::Chunk(ChunkTokens::Requested(tokens)), t_read);
         }
         self.totals(&seen, t_read);
         self.take(WireEvent::End, t_read);

@@ -139,6 +139,25 @@ fn a_whole_answer_without_choices_fails_with_what_the_server_says() {
 }
 
 #[test]
+fn a_whole_answer_has_the_requested_tokens_for_each_text_and_none_without_text() {
+    let tokens = |choices: &str| {
+        let mut http_outcome = HttpOutcome::default();
+        let mut response_reader = HttpResponseReader::new(expected(Api::OpenaiChat), &mut http_outcome);
+        response_reader.head(200, false);
+        let body = format!("{{\"choices\":[{choices}]}}");
+        response_reader.data(body.as_bytes(), 1).and_then(|()| response_reader.end(1)).unwrap();
+        counted(http_outcome).tokens
+    };
+    let message = |rest: &str| format!(r#"{{"message":{{"role":"assistant",{rest}}},"finish_reason":"stop"}}"#);
+    let (text, empty) = (message(r#""content":"a""#), message(r#""content":"""#));
+    assert_eq!(tokens(&text), 10);
+    assert_eq!(tokens(&format!("{text},{text}")), 20);
+    assert_eq!(tokens(&format!("{text},{empty}")), 10);
+    assert_eq!((tokens(&empty), tokens(&message(r#""content":null"#))), (0, 0));
+    assert_eq!(tokens(&message(r#""content":null,"thinking":"a""#)), 10);
+}
+
+#[test]
 fn an_early_end_an_error_and_wrong_json_each_have_their_class() {
     let class = |body: &[&str]| listen(Api::OpenaiChat, body).1.unwrap_err().0;
     assert_eq!(class(&[&content("a")]), FailureClass::Short);
