@@ -256,7 +256,7 @@ impl InFlightRequest {
 }
 
 /// Whether a request that failed like this may be sent again.
-fn covers(retries: &Retries, class: FailureClass) -> bool {
+pub(super) fn covers(retries: &Retries, class: FailureClass) -> bool {
     let on = match class {
         FailureClass::Connect => RetryOn::Connect,
         FailureClass::Refused => RetryOn::Refused,
