@@ -204,7 +204,7 @@ fn violations(result: &RunResult, found: &mut VerdictReasons) {
 fn severity_of(class: Violation, protocol: &Transport) -> ReasonSeverity {
     match (class, protocol) {
         // Over HTTP a connection has one request at a time, so the names are not needed; and servers have aliases.
-        (Violation::MissingEnd | Violation::UsageMismatch, _)
+        (Violation::MissingEnd | Violation::UsageMismatch | Violation::ContentType, _)
         | (Violation::WrongId | Violation::WrongModel, Transport::Http(_)) => ReasonSeverity::Warning,
         _ => ReasonSeverity::InvalidServer,
     }
