@@ -52,7 +52,7 @@ pub enum HarnessError {
     OtherModel { endpoint: String, model: String },
     #[error("model `{model}` at {endpoint} cannot serve these requests: {source}")]
     Request { endpoint: String, model: String, source: UnsupportedRequest },
-    #[error("warm-up request {number} failed: {}: {why}", class.as_str())]
+    #[error("warm-up request {number} failed: {}: {why}{}", class.as_str(), warm_up_hint(*class))]
     Warmup { number: u32, class: FailureClass, why: String },
     #[error("stopped before the first measured request")]
     Stopped,
@@ -63,6 +63,16 @@ pub enum HarnessError {
     System { what: String, source: std::io::Error },
     #[error("{} is not a result of this version: {source}", path.display())]
     Format { path: PathBuf, source: ResultFormatError },
+}
+
+/// A server that refuses one request may take others.
+const fn warm_up_hint(class: FailureClass) -> &'static str {
+    match class {
+        FailureClass::Refused => {
+            "; `retries` sends it again, and `warmup: 0` leaves it out (`regatta bench`: --warmup 0)"
+        }
+        _ => "",
+    }
 }
 
 /// An empty name stands for the only model of a server, which this one is not.

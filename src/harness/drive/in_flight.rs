@@ -131,12 +131,13 @@ impl InFlightRequest {
                 spread.zip(u64::from(counted.tokens).checked_sub(1)).and_then(|(ns, tokens)| ns.checked_div(tokens));
             self.live.end(matches!(ended, RequestEnd::Failed { .. }), tpot);
             let planned = &self.planned[row];
+            let answers = self.spec.request.sequences().saturating_mul(self.spec.protocol.choices());
             let record = RequestRecord {
                 index: self.index + row as u64,
                 sample: self.listener.as_ref().map(|listener| u64::from(listener.sample)),
                 endpoint: self.connection.endpoint,
                 input_tokens: planned.input_len,
-                requested_tokens: planned.output_len.saturating_mul(self.spec.request.sequences()),
+                requested_tokens: planned.output_len.saturating_mul(answers),
                 tokens: 0,
                 retokenized: false,
                 token_source: counted.source,
@@ -144,6 +145,7 @@ impl InFlightRequest {
                 first_tokens: 0,
                 first_read_tokens: 0,
                 chunks: 0,
+                interleaved: answers > 1,
                 final_marker,
                 session: planned.session,
                 turn: planned.turn,
@@ -254,7 +256,7 @@ impl InFlightRequest {
 }
 
 /// Whether a request that failed like this may be sent again.
-fn covers(retries: &Retries, class: FailureClass) -> bool {
+pub(super) fn covers(retries: &Retries, class: FailureClass) -> bool {
     let on = match class {
         FailureClass::Connect => RetryOn::Connect,
         FailureClass::Refused => RetryOn::Refused,

@@ -6,19 +6,20 @@ use std::time::{Duration, Instant};
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt as _, StreamExt as _};
 
+use super::in_flight::covers;
 use super::request_attempt::{RequestAttempt, RequestProgress};
 use super::worker_share::WorkerShare;
 use crate::harness::record::RequestEnd;
 use crate::harness::schedule::data::PreviousAnswers;
 use crate::harness::transport::connection::Connection;
 use crate::harness::transport::request_encoder::RequestEncoder;
-use crate::harness::{HarnessError, LoadPattern};
+use crate::harness::{FailureClass, HarnessError, LoadPattern};
 
 impl WorkerShare {
     /// As many at once as the measured load has, or at its rate. The servers in turn; each worker has its own of them.
     ///
-    /// The first one at each server comes alone, and if it fails, so does the run. Later ones may fail because the load is too high: that
-    /// is for the measured requests to show.
+    /// The first one at each server comes alone, and if it fails, so does the run, unless the server only refuses it and the manifest
+    /// expects that. Later ones may fail because the load is too high: that is for the measured requests to show.
     pub(super) async fn warm_up(
         &self,
         connections: &[Rc<Connection>],
@@ -53,7 +54,7 @@ impl WorkerShare {
                 continue;
             };
             if round == 0 {
-                self.warm_up_request(number, connection, encoder).await?;
+                self.first_warm_up_request(number, connection, encoder).await?;
                 due = Instant::now();
                 continue;
             }
@@ -74,6 +75,35 @@ impl WorkerShare {
             if_stopped(ended)?;
         }
         Ok(())
+    }
+
+    /// The first one at a server: sent again as `retries` has it. With `retries`, or with a budget of failures, one that is refused all the
+    /// same does not end the run: the measured requests show how many are.
+    async fn first_warm_up_request(
+        &self,
+        number: u32,
+        connection: &Connection,
+        encoder: &RequestEncoder,
+    ) -> Result<(), HarnessError> {
+        let retries = self.spec.pace.retries.as_ref();
+        let is_expected = retries.is_some() || self.spec.limits.failure_budget().is_some_and(|budget| budget > 0.0);
+        let mut left = retries.map_or(0, |retries| retries.times);
+        loop {
+            let ended = self.warm_up_request(number, connection, encoder).await;
+            let Err(HarnessError::Warmup { class, .. }) = &ended else { return ended };
+            match retries.filter(|retries| left > 0 && covers(retries, *class)) {
+                Some(retries) => {
+                    left -= 1;
+                    tokio::select! {
+                        biased;
+                        () = self.stop.cancelled() => return Err(HarnessError::Stopped),
+                        () = tokio::time::sleep(retries.pause.time()) => {}
+                    }
+                }
+                None if is_expected && *class == FailureClass::Refused => return Ok(()),
+                None => return ended,
+            }
+        }
     }
 
     async fn warm_up_request(

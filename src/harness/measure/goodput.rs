@@ -14,7 +14,7 @@ fn is_met(slo: Slo, record: &RequestRecord) -> bool {
     };
     is_answered(record)
         && within(slo.ttft_ms, ttft(record))
-        && slo.tpot_ms.is_none_or(|limit| is_within_tpot(limit, record).unwrap_or(!record.is_one_read()))
+        && slo.tpot_ms.is_none_or(|limit| is_within_tpot(limit, record).unwrap_or(record.has_token_times()))
         && within(slo.e2e_ms, e2e(record))
 }
 
@@ -25,6 +25,9 @@ fn is_answered(record: &RequestRecord) -> bool {
 /// Whether the time per output token is within this limit, ms. Of an answer in one read only that it is may be known.
 fn is_within_tpot(limit: f64, record: &RequestRecord) -> Option<bool> {
     let is_within = |ns: f64| ns <= limit * 1e6;
+    if record.interleaved {
+        return None;
+    }
     match tpot(record).or_else(|| at_most(record)) {
         Some(ns) => Some(is_within(ns)),
         None => at_most_in_one_read(record).map(is_within).filter(|is_within| *is_within),

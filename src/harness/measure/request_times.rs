@@ -9,10 +9,10 @@ pub(in crate::harness) fn ttft(record: &RequestRecord) -> Option<f64> {
     Some(record.t_first?.saturating_sub(record.t_sched) as f64)
 }
 
-/// None where a total is known, and the tokens of the first chunk are not; or where all chunks came in one read. Tokens that came in one
+/// None where a total is known, and the tokens of the first chunk are not; or where no times between tokens were measured. Tokens that came in one
 /// read with the first chunk took no time of their own.
 pub(in crate::harness) fn tpot(record: &RequestRecord) -> Option<f64> {
-    if record.is_one_read() || record.chunk_tokens_unknown && record.token_source == TokenSource::Usage {
+    if !record.has_token_times() || record.chunk_tokens_unknown && record.token_source == TokenSource::Usage {
         return None;
     }
     let first = record.first_tokens.max(record.first_read_tokens);
@@ -20,9 +20,9 @@ pub(in crate::harness) fn tpot(record: &RequestRecord) -> Option<f64> {
     Some(record.t_last?.saturating_sub(record.t_first?) as f64 / f64::from(later))
 }
 
-/// Longest gap between chunks; none was measured where all came in one read.
+/// Longest gap between chunks.
 pub(in crate::harness) fn max_stall(record: &RequestRecord) -> Option<f64> {
-    (record.chunks > 1 && !record.is_one_read()).then_some(record.max_gap as f64)
+    (record.chunks > 1 && record.has_token_times()).then_some(record.max_gap as f64)
 }
 
 pub(in crate::harness) fn e2e(record: &RequestRecord) -> Option<f64> {

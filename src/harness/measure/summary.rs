@@ -214,6 +214,9 @@ fn tokens(all: &Collector<RequestRecords>, count: TokenCounting) -> TokenCounts 
         tokens.longer += u64::from(record.tokens > record.requested_tokens);
         tokens.without_final_marker += u64::from(!record.final_marker);
         let prompt = record.usage.as_ref().and_then(|usage| usage.prompt);
+        if let Some(reasoning) = record.usage.as_ref().and_then(|usage| usage.reasoning) {
+            tokens.output_reasoning = Some(tokens.output_reasoning.unwrap_or(0).saturating_add(reasoning));
+        }
         prompts = prompts.zip(prompt).map(|(sum, more)| sum.saturating_add(more));
         *answers.entry(record.token_source).or_default() += 1;
         if record.chunks > 1 && record.chunk_tokens_unknown {

@@ -1,5 +1,5 @@
 //! Which figures are left out because it is not known how many tokens each chunk has, or because chunks came in one read, so that the time
-//! between them was not measured.
+//! between them was not measured, or because they are those of several answers to one prompt.
 //!
 //! A server may put several tokens into a chunk (speculative decoding, stream intervals) and report only the total.
 //! Answers that happen to have one token in each chunk are not a fair sample of the others, so they do not represent all.
@@ -21,14 +21,18 @@ pub(in crate::harness) struct UnknownChunks {
     coalesced: f64,
     /// Of answers with at least two chunks: all of them came in one read.
     one_read: f64,
+    /// Likewise: they are those of several answers to one prompt.
+    interleaved: f64,
 }
 
 impl UnknownChunks {
     pub fn of(records: &RequestRecords, tokens: &TokenCounts) -> Self {
-        let (mut several, mut unknown, mut with_total, mut one_read) = (0_u64, 0_u64, 0_u64, 0_u64);
+        let (mut several, mut unknown, mut with_total) = (0_u64, 0_u64, 0_u64);
+        let (mut one_read, mut interleaved) = (0_u64, 0_u64);
         for record in records.ok().filter(|record| record.chunks > 1) {
             several += 1;
             one_read += u64::from(record.is_one_read());
+            interleaved += u64::from(record.interleaved);
             if record.chunk_tokens_unknown {
                 unknown += 1;
                 with_total += u64::from(record.token_source == TokenSource::Usage);
@@ -40,28 +44,38 @@ impl UnknownChunks {
             share_with_total: of_all(with_total),
             coalesced: tokens.coalesced_share.unwrap_or(0.0),
             one_read: of_all(one_read),
+            interleaved: of_all(interleaved),
         }
+    }
+
+    /// Why no time between tokens is known, whatever their number.
+    fn interleaving(&self) -> Option<String> {
+        let why = "a request has several answers, whose tokens come between each other";
+        (self.interleaved > NEGLIGIBLE).then(|| why.to_owned())
     }
 
     /// Inter-token latency.
     pub fn unless_per_token(&self, label: &MetricLabel<'_>, requests: u64, metric: impl FnOnce() -> Metric) -> Metric {
-        if self.share > NEGLIGIBLE {
-            let why = "it is not known how many tokens each chunk has; see inter-chunk latency (icl)".to_owned();
-            return Metric::absent(label, POOL_RULE, requests, why);
-        }
-        self.unless_coalesced(label, requests, metric)
+        let uncounted = || {
+            let why = "it is not known how many tokens each chunk has; see inter-chunk latency (icl)";
+            (self.share > NEGLIGIBLE).then(|| why.to_owned())
+        };
+        let why = self.interleaving().or_else(uncounted).or_else(|| self.coalescing());
+        why.map_or_else(metric, |why| Metric::absent(label, POOL_RULE, requests, why))
     }
 
     /// Inter-chunk latency.
     pub fn unless_coalesced(&self, label: &MetricLabel<'_>, requests: u64, metric: impl FnOnce() -> Metric) -> Metric {
-        if self.coalesced <= COALESCED {
-            return metric();
-        }
-        let why = format!(
-            "{:.0} % of the chunks came in one read with the chunk before, so most gaps were not measured",
-            self.coalesced * 100.0
-        );
-        Metric::absent(label, POOL_RULE, requests, why)
+        let why = self.interleaving().or_else(|| self.coalescing());
+        why.map_or_else(metric, |why| Metric::absent(label, POOL_RULE, requests, why))
+    }
+
+    fn coalescing(&self) -> Option<String> {
+        let share = self.coalesced * 100.0;
+        let why = || {
+            format!("{share:.0} % of the chunks came in one read with the chunk before, so most gaps were not measured")
+        };
+        (self.coalesced > COALESCED).then(why)
     }
 
     /// Time per output token.
@@ -71,11 +85,12 @@ impl UnknownChunks {
         requests: u64,
         metric: impl FnOnce() -> Metric,
     ) -> Metric {
-        if self.share_with_total > NEGLIGIBLE {
-            let why = "it is not known how many tokens the first chunk has; see inter-chunk latency (icl)".to_owned();
-            return Metric::absent(label, RULE, requests, why);
-        }
-        self.unless_in_one_read(label, requests, metric)
+        let uncounted = || {
+            let why = "it is not known how many tokens the first chunk has; see inter-chunk latency (icl)";
+            (self.share_with_total > NEGLIGIBLE).then(|| why.to_owned())
+        };
+        let why = self.interleaving().or_else(uncounted).or_else(|| self.merging());
+        why.map_or_else(metric, |why| Metric::absent(label, RULE, requests, why))
     }
 
     /// The longest gap of each answer.
@@ -85,13 +100,17 @@ impl UnknownChunks {
         requests: u64,
         metric: impl FnOnce() -> Metric,
     ) -> Metric {
-        if self.one_read <= NEGLIGIBLE {
-            return metric();
-        }
-        let why = format!(
-            "{:.0} % of the answers with several chunks came in one read, and the time between their tokens was not measured",
-            self.one_read * 100.0
-        );
-        Metric::absent(label, RULE, requests, why)
+        let why = self.interleaving().or_else(|| self.merging());
+        why.map_or_else(metric, |why| Metric::absent(label, RULE, requests, why))
+    }
+
+    fn merging(&self) -> Option<String> {
+        let share = self.one_read * 100.0;
+        let why = || {
+            format!(
+                "{share:.0} % of the answers with several chunks came in one read, and the time between their tokens was not measured"
+            )
+        };
+        (self.one_read > NEGLIGIBLE).then(why)
     }
 }

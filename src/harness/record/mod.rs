@@ -44,6 +44,9 @@ pub struct RequestRecord {
     pub first_read_tokens: u32,
     /// Chunks with at least one token.
     pub chunks: u32,
+    /// They are those of several answers to one prompt, which come between each other: gaps are no times between tokens of one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub interleaved: bool,
     /// A final marker came.
     pub final_marker: bool,
     /// Of several turns; each its own where there are none.
@@ -97,6 +100,11 @@ impl RequestRecord {
     /// All of several chunks came in one read: the time between them was not measured.
     pub const fn is_one_read(&self) -> bool {
         self.chunks > 1 && self.max_gap == 0
+    }
+
+    /// The gaps between chunks are times between tokens of one answer.
+    pub const fn has_token_times(&self) -> bool {
+        !self.interleaved && !self.is_one_read()
     }
 
     pub fn is_ok(&self) -> bool {

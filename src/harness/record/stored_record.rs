@@ -26,6 +26,7 @@ struct Fields {
     first_tokens: u32,
     first_read_tokens: u32,
     chunks: u32,
+    interleaved: bool,
     final_marker: bool,
     session: u64,
     turn: u32,
@@ -52,15 +53,16 @@ mod stored_usage {
 
     use crate::harness::tokens::Usage;
 
-    type Fields = (Option<u64>, Option<u64>, Option<u64>);
+    type Fields = (Option<u64>, Option<u64>, Option<u64>, Option<u64>);
 
     #[expect(clippy::ref_option, reason = "serde passes the field")]
     pub(super) fn serialize<S: Serializer>(usage: &Option<Box<Usage>>, to: S) -> Result<S::Ok, S::Error> {
-        usage.as_ref().map(|usage| (usage.prompt, usage.completion, usage.cached)).serialize(to)
+        usage.as_ref().map(|usage| (usage.prompt, usage.completion, usage.cached, usage.reasoning)).serialize(to)
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Box<Usage>>, D::Error> {
         let fields: Option<Fields> = Option::deserialize(from)?;
-        Ok(fields.map(|(prompt, completion, cached)| Box::new(Usage { prompt, completion, cached })))
+        Ok(fields
+            .map(|(prompt, completion, cached, reasoning)| Box::new(Usage { prompt, completion, cached, reasoning })))
     }
 }

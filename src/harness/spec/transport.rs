@@ -41,6 +41,12 @@ impl Http {
         Self { api, path: None, extra: serde_json::Map::new(), api_key_env: None, prompt_ids: false, tls: None }
     }
 
+    /// Answers to one prompt.
+    pub(in crate::harness) fn choices(&self) -> u32 {
+        let choices = self.extra.get("n").and_then(serde_json::Value::as_u64);
+        choices.map_or(1, |n| u32::try_from(n).unwrap_or(u32::MAX).max(1))
+    }
+
     /// Where a server of OpenAI's interfaces lists its models: below the base URL that its completions are below.
     pub(in crate::harness) fn models_path(&self) -> String {
         let base = self.path.as_deref().and_then(|path| {
@@ -91,6 +97,14 @@ impl Transport {
             http.tls = http.tls.take().map(|tls| Box::new(tls.without_files()));
         }
         shown
+    }
+
+    /// Answers to one prompt that its settings request.
+    pub(in crate::harness) fn choices(&self) -> u32 {
+        match self {
+            Self::Kserve => 1,
+            Self::Http(http) => http.choices(),
+        }
     }
 
     /// Whether prompts are token ids, and answers have theirs.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::live_counts::LiveCounts;
-use super::spans::{UsageMark, assumed, certain, resolve};
+use super::spans::{ResolvedChunks, UsageMark, assumed, certain, resolve};
 use super::{ChunkTokens, FinishReason, TokenChunk, TokenSource, Usage, Violation, Violations, WireEvent};
 
 /// Chunks of one step (reasoning and text of one token) are written one after the other, and may come in two reads. Later than this
@@ -145,16 +145,24 @@ impl Accounting {
             None => &[],
         };
         let kinds: Vec<ChunkTokens> = self.chunks.iter().map(|(_, kind)| *kind).collect();
-        let resolved = resolve(&kinds, marks);
+        let mut resolved = resolve(&kinds, marks);
         if let Some(tokens) = stood_at {
             let example = || format!("usage.completion_tokens stayed at {tokens} while more text arrived");
             self.violations.add(Violation::UsageMismatch, example);
             // A count of single chunks, and not of the answer.
             total = total.filter(|_| !resolved.is_below_chunks);
-        } else if resolved.is_below_chunks {
-            let (total, chunks) = (total.unwrap_or(0), kinds.len());
-            let example = || format!("usage.completion_tokens is {total}, and {chunks} chunks arrived");
+        } else if let Some(reported) =
+            total.filter(|total| resolved.is_below_chunks || is_far_below(*total, &resolved, &kinds))
+        {
+            let chunks = kinds.len();
+            let example = || format!("usage.completion_tokens is {reported}, and {chunks} chunks arrived");
             self.violations.add(Violation::UsageMismatch, example);
+            // A server may cut its text into more pieces than the request allows tokens: then chunks are no better count.
+            let is_possible = limit.is_none_or(|limit| certain(&kinds) <= u64::from(limit));
+            if is_possible && is_far_below(reported, &resolved, &kinds) {
+                total = None;
+                resolved = resolve(&kinds, &[]);
+            }
         }
         if resolved.has_only_end {
             let total = total.unwrap_or(0);
@@ -229,13 +237,22 @@ impl Accounting {
     fn usable_total(&mut self, limit: Option<u32>) -> Option<u64> {
         let total = self.usage.and_then(|usage| usage.completion)?;
         let most = limit.map_or(u64::from(u32::MAX), u64::from);
-        if total > most {
+        // Some servers limit the answer after its reasoning, and count both.
+        let reasoning = self.usage.and_then(|usage| usage.reasoning).unwrap_or(0);
+        if total.saturating_sub(reasoning) > most || total > u64::from(u32::MAX) {
             let example = || format!("usage.completion_tokens is {total}, and at most {most} were requested");
             self.violations.add(Violation::AboveRequested, example);
             return None;
         }
         Some(total)
     }
+}
+
+/// Whether the text that arrived has more tokens than this total. One more may be reasoning and text of one token, in two chunks.
+fn is_far_below(total: u64, resolved: &ResolvedChunks, kinds: &[ChunkTokens]) -> bool {
+    let with_text = kinds.iter().zip(&resolved.tokens).filter(|(kind, _)| **kind != ChunkTokens::Empty);
+    let arrived: u64 = with_text.map(|(_, tokens)| u64::from(*tokens)).sum();
+    !resolved.is_known && total.saturating_add(1) < arrived
 }
 
 #[cfg(test)]
@@ -249,7 +266,7 @@ mod tests {
     }
 
     fn total(tokens: u64) -> WireEvent {
-        WireEvent::Usage(Usage { prompt: Some(8), completion: Some(tokens), cached: None })
+        WireEvent::Usage(Usage { prompt: Some(8), completion: Some(tokens), ..Usage::default() })
     }
 
     #[test]
@@ -286,6 +303,46 @@ mod tests {
         assert_eq!((counted.tokens, counted.source, counted.is_per_chunk), (2, TokenSource::Chunks, false));
         assert_eq!(counted.usage.unwrap().completion, None);
         assert_eq!(counted.violations.each().next().unwrap().0, Violation::AboveRequested);
+    }
+
+    #[test]
+    fn reasoning_is_no_part_of_what_was_requested() {
+        let counted = |reasoning: Option<u64>| {
+            let mut account = Accounting::default();
+            text(&mut account, &[10, 20, 30, 40]);
+            account.take(WireEvent::Usage(Usage { completion: Some(28), reasoning, ..Usage::default() }), 50);
+            let counted = account.settle(TokenSource::Usage, Some(8));
+            (counted.tokens, counted.source, counted.violations == Violations::default())
+        };
+        assert_eq!(counted(Some(20)), (28, TokenSource::Usage, true));
+        assert_eq!(counted(Some(19)), (4, TokenSource::Chunks, false));
+        assert_eq!(counted(None), (4, TokenSource::Chunks, false));
+    }
+
+    #[test]
+    fn a_total_below_the_text_that_arrived_is_not_counted() {
+        let counted = |role: Option<u64>, at_the_end: Option<u64>, limit: u32| {
+            let mut account = Accounting::default();
+            account.take(WireEvent::Role, 0);
+            if let Some(tokens) = role {
+                account.take(total(tokens), 0);
+            }
+            text(&mut account, &[10, 20, 30, 40, 50, 60, 70, 80]);
+            if let Some(tokens) = at_the_end {
+                account.take(total(tokens), 90);
+            }
+            let counted = account.settle(TokenSource::Usage, Some(limit));
+            let violations: Vec<Violation> = counted.violations.each().map(|(class, ..)| class).collect();
+            (counted.tokens, counted.source, violations)
+        };
+        let by_chunks = (8, TokenSource::Chunks, vec![Violation::UsageMismatch]);
+        assert_eq!(counted(None, Some(1), 8), by_chunks);
+        // A gateway that passes on only the count of the beginning.
+        assert_eq!(counted(Some(1), None, 8), by_chunks);
+        // One more is reasoning and text of one token.
+        assert_eq!(counted(None, Some(7), 8), (7, TokenSource::Usage, vec![Violation::UsageMismatch]));
+        // Pieces of text that are smaller than a token.
+        assert_eq!(counted(None, Some(3), 3), (3, TokenSource::Usage, vec![Violation::UsageMismatch]));
     }
 
     const MS: u64 = 1_000_000;

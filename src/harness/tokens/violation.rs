@@ -28,6 +28,8 @@ pub enum Violation {
     AboveRequested,
     /// `usage` decreases, does not grow while text arrives, is less than the number of chunks with text, or counts several tokens where no text arrives.
     UsageMismatch,
+    /// A stream of events whose `content-type` is not `text/event-stream`.
+    ContentType,
 }
 
 impl Violation {
@@ -42,6 +44,7 @@ impl Violation {
             Self::WrongContent => "wrong_content",
             Self::AboveRequested => "above_requested",
             Self::UsageMismatch => "usage_mismatch",
+            Self::ContentType => "content_type",
         }
     }
 }

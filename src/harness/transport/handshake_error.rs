@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::connect_error::ConnectError;
 use super::http::QueryError;
 use super::kserve::call_error::CallError;
+use crate::diag::nearest;
 
 /// Why a server, or its model, cannot be used. Reads after the endpoint.
 #[derive(Debug, thiserror::Error)]
@@ -35,9 +36,9 @@ pub(in crate::harness) enum HandshakeError {
     WrongKey { path: String, status: u16, variable: String },
     #[error("{path} (HTTP status {status}) names no model, so one must be given")]
     NoModelNamed { path: String, status: u16 },
-    /// All models that the server names.
-    #[error("{}", other_models(.0))]
-    OtherModels(Vec<String>),
+    /// All models that the server names, and the one that is not among them.
+    #[error("{}", other_models(names, requested))]
+    OtherModels { names: Vec<String>, requested: String },
     /// The server's own message.
     #[error("{0}")]
     Refused(String),
@@ -45,9 +46,16 @@ pub(in crate::harness) enum HandshakeError {
     Status(u16),
 }
 
-/// Of a single one it is known what to set.
-fn other_models(names: &[String]) -> String {
+/// Of a single one it is known what to set. A gateway may have hundreds.
+fn other_models(names: &[String], requested: &str) -> String {
+    const MOST: usize = 20;
+    let known = || names.iter().map(String::as_str);
+    let alike = nearest(requested, known()).map_or_else(String::new, |name| format!("; did you mean `{name}`?"));
     match names {
+        _ if names.len() > MOST => {
+            let first: Vec<&str> = known().take(MOST).collect();
+            format!("it has {} and {} more{alike}", first.join(", "), names.len() - MOST)
+        }
         [only] => format!("it has {only}; set `model: {only}` (`regatta bench`: -m {only})"),
         _ => format!("it has {}", names.join(", ")),
     }
@@ -62,5 +70,18 @@ impl HandshakeError {
     /// Whether the server has no such method: then the question stays open.
     pub fn is_unimplemented(&self) -> bool {
         matches!(self, Self::Call { error, .. } if error.is_unimplemented())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_many_models_some_are_listed_and_the_nearest_is_named() {
+        let names: Vec<String> = (0..217).map(|number| format!("model-{number:03}")).collect();
+        let text = HandshakeError::OtherModels { names, requested: "model-20O".to_owned() }.to_string();
+        assert!(text.starts_with("it has model-000, model-001, "), "{text}");
+        assert!(text.ends_with(", model-019 and 197 more; did you mean `model-200`?"), "{text}");
     }
 }

@@ -60,6 +60,7 @@ pub(in crate::harness) fn ended(
         first_tokens: 0,
         first_read_tokens: 0,
         chunks: 0,
+        interleaved: false,
         final_marker: true,
         session: index,
         turn: 0,
@@ -415,6 +416,63 @@ fn answers_without_a_finish_reason_broke_off_where_the_others_have_one() {
     assert_eq!(verdict(&result(broken, Some("10%"))), (20, crate::event::Verdict::ValidWithWarnings));
     assert_eq!(result(|_| None, None).counts.broken_off, 0);
     assert_eq!(result(|_| Some(FinishReason::Stop), None).counts.broken_off, 0);
+}
+
+/// The source of each tenth answer is another one than that of the rest.
+#[test]
+fn tokens_that_were_not_counted_are_those_of_some_answers() {
+    let reason = |other: TokenSource| {
+        let mut all = Collector::new();
+        for index in 0..200 {
+            ended(
+                &mut all,
+                index,
+                (index * 10, index * 10, index * 10 + 90),
+                1,
+                &[(index * 10 + 90, 1)],
+                RequestEnd::Ok,
+            );
+        }
+        let (records, mut all) = all.split();
+        all.records = RecordWriter::one_of(1, SpoolContext::default());
+        for record in &records {
+            let token_source = if record.index % 10 == 0 { other } else { TokenSource::Usage };
+            all.records.push(RequestRecord { token_source, ..record });
+        }
+        let protocol = Transport::Http(Http::new(Api::OpenaiChat));
+        let spec = BenchSpec { protocol, ..spec(200) };
+        let result = summarize_with(&spec, all, |output| output.count = TokenCounting::Usage).judge().result;
+        result.reasons().iter().find(|reason| reason.check == VerdictCheck::Tokens).unwrap().text.clone()
+    };
+    insta::assert_snapshot!(reason(TokenSource::Requested), @"output tokens of 20 of 200 answers were not counted: an answer is one text, so the requested number is used");
+    insta::assert_snapshot!(reason(TokenSource::Chunks), @"output tokens of 20 of 200 answers were not counted: they came without usage, although each request has `stream_options.include_usage`, and chunks stand in; name a `tokenizer`");
+}
+
+/// Two answers to one prompt, each with a token every 10 ms, that come in turn.
+#[test]
+fn gaps_between_tokens_of_several_answers_are_no_times_of_one() {
+    let http = Http { extra: [("n".to_owned(), 2.into())].into_iter().collect(), ..Http::new(Api::OpenaiChat) };
+    let mut all = Collector::new();
+    for index in 0..200 {
+        let chunks: Vec<(u64, u32)> = (0..16).map(|token| (index * 10 + 5 * token, 1)).collect();
+        ended(&mut all, index, (index * 10, index * 10, index * 10 + 90), 16, &chunks, RequestEnd::Ok);
+    }
+    let (records, mut all) = all.split();
+    all.records = RecordWriter::one_of(1, SpoolContext::default());
+    for record in &records {
+        all.records.push(RequestRecord { interleaved: true, ..record });
+    }
+    let slo = Slo { tpot_ms: Some(8.0), ..Slo::default() };
+    let limits = Limits { tpot_p99: Some(std::time::Duration::from_millis(8).into()), ..Limits::default() };
+    let result = summarized(&BenchSpec { protocol: Transport::Http(http), limits, slo, ..spec(200) }, all).result;
+    let LatencyMetrics { tpot, itl_token, icl, max_stall, .. } = &result.latency;
+    assert!([tpot, itl_token, icl, max_stall].into_iter().all(|metric| metric.n == 0), "{:?}", result.latency);
+    assert_eq!(result.goodput.as_ref().unwrap().attainment, None);
+    let texts: Vec<&str> = result.reasons().iter().map(|reason| reason.text.as_str()).collect();
+    insta::assert_snapshot!(texts.join("\n"), @r"
+    there is no TPOT p99 to check against the limit tpot_p99 of 8.0 ms: a request has several answers, whose tokens come between each other
+    a request has several answers, whose tokens come between each other: TPOT, ITL, ICL and the longest gap are left out
+    ");
 }
 
 /// A proxy that collects events, and passes an answer on as a whole: nothing shows how fast its tokens came.

@@ -49,8 +49,9 @@ use super::{
     Api, BenchSpec, CallSource, FailureClass, LoadPattern, LoadgenResult, Metric, Mismatch, Transport, Violation,
 };
 use crate::harness::measure::metric::is_maximum;
+use crate::harness::measure::mixed_source::token_counters;
 use crate::harness::measure::preflight_result::PreflightResult;
-use crate::harness::measure::result::{RunResult, WHOLE_ANSWERS};
+use crate::harness::measure::result::{RunResult, TokenCounts, WHOLE_ANSWERS};
 use crate::harness::measure::retokenize::RETOKENIZED;
 use crate::harness::measure::unknown_chunks::COALESCED;
 use crate::harness::measure::verdict_check::VerdictCheck;
@@ -204,7 +205,7 @@ fn violations(result: &RunResult, found: &mut VerdictReasons) {
 fn severity_of(class: Violation, protocol: &Transport) -> ReasonSeverity {
     match (class, protocol) {
         // Over HTTP a connection has one request at a time, so the names are not needed; and servers have aliases.
-        (Violation::MissingEnd | Violation::UsageMismatch, _)
+        (Violation::MissingEnd | Violation::UsageMismatch | Violation::ContentType, _)
         | (Violation::WrongId | Violation::WrongModel, Transport::Http(_)) => ReasonSeverity::Warning,
         _ => ReasonSeverity::InvalidServer,
     }
@@ -438,7 +439,14 @@ fn prompts(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
 }
 
 /// Chunks that came together leave out figures that people expect.
-fn coalesced(result: &RunResult, found: &mut VerdictReasons) {
+fn coalesced(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
+    if spec.request.sequences().saturating_mul(spec.protocol.choices()) > 1 {
+        if let Some(why) = &result.latency.max_stall.absent {
+            let text = format!("{why}: TPOT, ITL, ICL and the longest gap are left out");
+            found.add(VerdictCheck::Tokens, ReasonSeverity::Warning, text);
+        }
+        return;
+    }
     let share = result.tokens.coalesced_share.filter(|share| *share > COALESCED);
     // Of answers in one read, TPOT is left out as the longest gap is.
     let (what, left_out) = match (share, &result.latency.max_stall.absent) {
@@ -463,6 +471,26 @@ fn requests_usage(spec: &BenchSpec) -> bool {
     let Transport::Http(http) = &spec.protocol else { return false };
     let is_openai = matches!(http.api, Api::OpenaiChat | Api::OpenaiCompletions);
     is_openai && http.extra.get("stream_options").is_none_or(|options| options["include_usage"] == true)
+}
+
+/// Whose output tokens this source stands in for, as the subject of a sentence; none where it counted no answer.
+fn uncounted(result: &RunResult, source: &str) -> Option<String> {
+    let ok = result.counts.ok;
+    let counters = token_counters(&result.tokens.source);
+    let (_, share) = counters.into_iter().find(|(counter, _)| *counter == source)?;
+    let answers = (share * ok as f64).round() as u64;
+    Some(if answers >= ok { "output tokens".to_owned() } else { format!("output tokens of {answers} of {ok} answers") })
+}
+
+/// Tokens that came in no chunk are not several in one.
+fn hidden_reasoning(tokens: &TokenCounts) -> String {
+    match tokens.output_reasoning {
+        None | Some(0) => String::new(),
+        Some(reasoning) => format!(
+            "; `usage` counts {reasoning} of {} tokens as reasoning: where its text does not come, that changes nothing, and TTFT includes its time",
+            tokens.output
+        ),
+    }
 }
 
 fn answers(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
@@ -495,32 +523,51 @@ fn answers(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
         );
         found.add(VerdictCheck::Unary, ReasonSeverity::Warning, text);
     }
-    if tokens.source == TokenCounting::Requested.source() {
-        let text = "output tokens were not counted: an answer is one text, so the requested number is used".to_owned();
+    if let Some(whose) = uncounted(result, &TokenCounting::Requested.source()) {
+        let text = format!("{whose} were not counted: an answer is one text, so the requested number is used");
         found.add(VerdictCheck::Tokens, ReasonSeverity::Warning, text);
     }
-    if tokens.source.contains(CHUNKS) {
+    if let Some(whose) = uncounted(result, CHUNKS) {
+        let is_of_all = tokens.source == CHUNKS;
+        let sends_none = if is_of_all { "the server sends no usage" } else { "they came without usage" };
         let why = if result.counts.violations.contains_key(&Violation::AboveRequested) {
-            "the server's `usage` has more tokens than were requested, so it is not used, and chunks stand in; name a `tokenizer`"
+            "the server's `usage` has more tokens than were requested, so it is not used, and chunks stand in; name a `tokenizer`".to_owned()
         } else if result.counts.violations.contains_key(&Violation::UsageMismatch) {
             "the server's `usage` contradicts its answers, so it is not used, and chunks stand in; name a `tokenizer`"
+                .to_owned()
         } else if requests_usage(spec) {
-            "the server sends no usage, although each request has `stream_options.include_usage`, and chunks stand in; name a `tokenizer`"
+            format!(
+                "{sends_none}, although each request has `stream_options.include_usage`, and chunks stand in; name a `tokenizer`"
+            )
         } else {
-            "the server sends no usage, and chunks stand in; set `extra: {stream_options: {include_usage: true}}`, or name a `tokenizer`"
+            format!(
+                "{sends_none}, and chunks stand in; set `extra: {{stream_options: {{include_usage: true}}}}`, or name a `tokenizer`"
+            )
         };
-        let text = format!("output tokens were not counted: {why}");
+        let text = format!("{whose} were not counted: {why}");
+        found.add(VerdictCheck::Tokens, ReasonSeverity::Warning, text);
+    } else if tokens.chunk_tokens_unknown > 0
+        && tokens.source == TokenCounting::Usage.source()
+        && result.counts.violations.contains_key(&Violation::UsageMismatch)
+    {
+        let text = format!(
+            "of {} of {} answers it is not known how many tokens each chunk has, because the server's `usage` contradicts them: metrics per token \
+             between chunks are left out where that matters",
+            tokens.chunk_tokens_unknown, result.counts.ok
+        );
         found.add(VerdictCheck::Tokens, ReasonSeverity::Warning, text);
     } else if tokens.chunk_tokens_unknown > 0 && tokens.source == TokenCounting::Usage.source() {
         let text = format!(
             "{} of {} answers have several tokens in a chunk, and the server reports only their total: metrics per \
              token between chunks are left out where that matters; `extra: {{stream_options: {{include_usage: true, \
-             continuous_usage_stats: true}}}}` makes vLLM, SGLang and trtllm-serve report it for each chunk",
-            tokens.chunk_tokens_unknown, result.counts.ok
+             continuous_usage_stats: true}}}}` makes vLLM, SGLang and trtllm-serve report it for each chunk{}",
+            tokens.chunk_tokens_unknown,
+            result.counts.ok,
+            hidden_reasoning(tokens)
         );
         found.add(VerdictCheck::Tokens, ReasonSeverity::Warning, text);
     }
-    coalesced(result, found);
+    coalesced(spec, result, found);
     for (name, output) in result.outputs.iter().filter(|(_, output)| output.misshapen > 0) {
         let example = output.example.as_deref().unwrap_or_default();
         let text = format!("{} of {} `{name}` do not fit their request: {example}", output.misshapen, output.responses);

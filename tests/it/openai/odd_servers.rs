@@ -41,6 +41,30 @@ fn an_answer_with_its_end_is_whole_where_the_body_has_none() {
     }
 }
 
+/// A rate limit that was reached before: the first request is refused, and the next is not.
+#[test]
+fn a_warm_up_that_is_refused_ends_a_run_only_where_no_failure_is_expected() {
+    let busy = "HTTP/1.1 429 Slow\r\nContent-Type: application/json\r\nContent-Length: 16\r\n\r\n{\"error\":\"busy\"}";
+    let server = || Scripted::start(move |number| vec![Do::Send(if number == 0 { busy.to_owned() } else { good() })]);
+    let with = |server: &Scripted, change: fn(&mut BenchSpec)| {
+        let mut spec = one_user(BenchSpec { warmup: 1, ..chat(server, 3) });
+        change(&mut spec);
+        super::wait_for(super::run(&spec, &super::Stop::new(), |_| {}))
+    };
+    let strict = with(&server(), |_| {}).unwrap_err().to_string();
+    assert!(strict.contains("busy; `retries` sends it again, and `warmup: 0` leaves it out"), "{strict}");
+    let budgeted = server();
+    let measured = with(&budgeted, |spec| spec.limits.failures = Some("10%".parse().unwrap()));
+    all_ok(&measured.unwrap());
+    assert_eq!(budgeted.requests.lock().unwrap().len(), 4);
+    let retried = server();
+    let measured = with(&retried, |spec| {
+        spec.pace.retries = serde_json::from_value(json!({ "times": 1, "pause": "1ms" })).unwrap();
+    });
+    all_ok(&measured.unwrap());
+    assert_eq!(retried.requests.lock().unwrap().len(), 5);
+}
+
 /// A server that reads the head of a request, refuses it, and reads no more.
 fn without_an_ear() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -80,6 +80,9 @@ pub struct TokenCounts {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input_cached: Option<CachedInput>,
     pub output: u64,
+    /// The part of it that `usage` counts as reasoning, where it reports that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_reasoning: Option<u64>,
     /// What the schedule requested of the same requests.
     #[serde(alias = "output_asked")]
     pub output_requested: u64,

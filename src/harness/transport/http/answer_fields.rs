@@ -15,6 +15,8 @@ pub(super) struct ScannedEvent<'a> {
     pub chunks: ScannedChunks,
     /// A choice has a `role` field. It may have output, too.
     pub has_role: bool,
+    /// Beside a role stands something under a name that is not known: output, or more about the message.
+    pub has_other: bool,
     /// Why a choice has ended.
     pub finish: Option<FinishReason>,
     pub usage: Option<Usage>,
@@ -72,6 +74,13 @@ pub(super) fn openai(text: &[u8]) -> Result<ScannedEvent<'_>, NotJson> {
                         }
                         Ok(())
                     })?,
+                    b"completion_tokens_details" if it.peek() == Some(b'{') => it.object(|key, it| {
+                        match key {
+                            b"reasoning_tokens" => usage.reasoning = it.number()?,
+                            _ => it.skip()?,
+                        }
+                        Ok(())
+                    })?,
                     _ => it.skip()?,
                 }
                 Ok(())
@@ -123,6 +132,7 @@ fn choice<'a>(it: &mut Json<'a>, seen: &mut ScannedEvent<'a>) -> Result<(), NotJ
                 })?;
                 // Output under a name that is not known here; beside a role, what is known of the message.
                 has_text |= has_other && !has_role;
+                seen.has_other |= has_other;
             }
             b"token_ids" if it.peek() == Some(b'[') => ids = Some(elements(it)?),
             b"logprobs" if it.peek() == Some(b'{') => it.object(|key, it| {
@@ -326,11 +336,14 @@ mod tests {
             br#"{"choices":[],"usage":{"prompt_tokens":7,"completion_tokens":5,"x":{},"prompt_tokens_details":null}}"#,
         )
         .unwrap();
-        assert_eq!(seen.usage, Some(Usage { prompt: Some(7), completion: Some(5), cached: None }));
+        assert_eq!(seen.usage, Some(Usage { prompt: Some(7), completion: Some(5), ..Usage::default() }));
         let cached = openai(
             br#"{"choices":[],"usage":{"prompt_tokens":7,"prompt_tokens_details":{"audio":0,"cached_tokens":6}}}"#,
         );
         assert_eq!(cached.unwrap().usage.unwrap().cached, Some(6));
+        let reasoning =
+            openai(br#"{"usage":{"completion_tokens":8,"completion_tokens_details":{"reasoning_tokens":4}}}"#);
+        assert_eq!(reasoning.unwrap().usage.unwrap().reasoning, Some(4));
         assert_eq!(seen.choices, 0);
         let huge = openai(br#"{"choices":[],"usage":{"completion_tokens":99999999999999999999999}}"#).unwrap();
         assert_eq!(huge.usage.unwrap().completion, Some(u64::MAX));

@@ -88,7 +88,7 @@ impl HttpAttempt<'_> {
             key: self.template.key.as_deref(),
             tokens: self.requested_tokens,
             beams: self.template.beams,
-            has_choices: self.template.choices() > 1,
+            has_choices: self.template.choices > 1,
             limits: self.limits,
         };
         let mut response_reader = HttpResponseReader::new(expected, http_outcome);
@@ -180,6 +180,13 @@ impl HttpAttempt<'_> {
                 match decoder.step(&mut input).map_err(not_decoded)? {
                     DecodeStep::More => break,
                     DecodeStep::Head(head) => {
+                        if let Some(compression) = head.compression.filter(|_| head.status == 200) {
+                            let why = format!(
+                                "the answer has the content-encoding {compression}, which the request does not accept: turn compression off at \
+                                 the server, or at the proxy in front of it"
+                            );
+                            return Err((FailureClass::Stream, why));
+                        }
                         keeps_alive = head.keeps_alive;
                         response_reader.head(head.status, head.is_events);
                         response_reader.location = head.location;

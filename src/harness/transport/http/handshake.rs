@@ -112,7 +112,10 @@ async fn openai(asker: &HandshakeClient<'_>, spec: &BenchSpec, http: &Http) -> R
         _ if !spec.model.is_empty() && (names.is_empty() || names.contains(&spec.model.as_str())) => spec.model.clone(),
         [only] if spec.model.is_empty() => (*only).to_owned(),
         [] => return Err(HandshakeError::NoModelNamed { path, status }),
-        _ => return Err(HandshakeError::OtherModels(names.into_iter().map(str::to_owned).collect())),
+        _ => {
+            let names = names.into_iter().map(str::to_owned).collect();
+            return Err(HandshakeError::OtherModels { names, requested: spec.model.clone() });
+        }
     };
     Ok(ServerModelInfo { model, inputs: None })
 }

@@ -4,6 +4,8 @@ use crate::harness::transport::error_text::shortened;
 use crate::units::{has_secret_parameter, without_credentials};
 
 const MOST_HEADERS: usize = 96;
+/// Other values of `content-encoding` stand beside plain bodies, too: servers write `none` there to keep proxies from compressing.
+const COMPRESSIONS: [&str; 7] = ["gzip", "x-gzip", "deflate", "br", "zstd", "compress", "x-compress"];
 /// For a query before the run.
 pub(super) const USUAL_HEAD: usize = 64 << 10;
 
@@ -24,6 +26,8 @@ pub(super) struct ResponseHead {
     pub status: u16,
     /// `content-type: text/event-stream`.
     pub is_events: bool,
+    /// How the body is compressed, where it is.
+    pub compression: Option<String>,
     /// The connection may carry another request.
     pub keeps_alive: bool,
     /// Where a redirect leads, without credentials.
@@ -236,6 +240,8 @@ fn read_head(response: &httparse::Response<'_, '_>) -> Result<(ResponseHead, Sta
             }
         } else if is("content-type") {
             head.is_events = value().starts_with("text/event-stream");
+        } else if is("content-encoding") {
+            head.compression = Some(value()).filter(|encoding| COMPRESSIONS.contains(&encoding.as_str()));
         } else if is("location") && (300..400).contains(&status) {
             head.location = Some(location(header.value));
         }
@@ -292,7 +298,7 @@ mod tests {
 
     #[test]
     fn a_chunked_answer_is_cut_at_every_byte_and_stays_the_same() {
-        let events = ResponseHead { status: 200, is_events: true, keeps_alive: true, location: None };
+        let events = ResponseHead { status: 200, is_events: true, keeps_alive: true, ..ResponseHead::default() };
         let whole = (Some(events), b"hello, world".to_vec(), true);
         assert_eq!(read(&[CHUNKED]).unwrap(), whole);
         for cut in 0..=CHUNKED.len() {
@@ -301,6 +307,15 @@ mod tests {
         }
         let bytes: Vec<&[u8]> = CHUNKED.chunks(1).collect();
         assert_eq!(read(&bytes).unwrap(), whole);
+    }
+
+    #[test]
+    fn compressions_are_known_by_their_names() {
+        let of = |encoding: &str| {
+            let text = format!("HTTP/1.1 200 OK\r\nContent-Encoding: {encoding}\r\nContent-Length: 0\r\n\r\n");
+            read(&[text.as_bytes()]).unwrap().0.unwrap().compression
+        };
+        assert_eq!((of("GZIP").as_deref(), of("none"), of("identity")), (Some("gzip"), None, None));
     }
 
     #[test]

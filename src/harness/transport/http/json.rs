@@ -100,15 +100,17 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// An unsigned integer, `u64::MAX` on overflow. Any other value is skipped and gives `None`.
+    /// An unsigned integer, also as a text or with `.0`; `u64::MAX` on overflow. Any other value is skipped and gives `None`.
     pub fn number(&mut self) -> Walked<Option<u64>> {
-        if matches!(self.peek(), Some(b'0'..=b'9')) {
-            let word = self.scalar()?;
-            let is_whole = word.iter().all(u8::is_ascii_digit);
-            let number = std::str::from_utf8(word).ok().and_then(|word| word.parse().ok());
-            return Ok(number.or(is_whole.then_some(u64::MAX)));
-        }
-        self.skip().map(|()| None)
+        let word = match self.peek() {
+            Some(b'0'..=b'9') => self.scalar()?,
+            Some(b'"') => self.string()?,
+            _ => return self.skip().map(|()| None),
+        };
+        let digits = word.strip_suffix(b".0").unwrap_or(word);
+        let is_whole = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
+        let number = std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok());
+        Ok(is_whole.then(|| number.unwrap_or(u64::MAX)))
     }
 
     /// A text; `None` for anything else, which is stepped over.
@@ -185,6 +187,24 @@ mod tests {
         #[test]
         fn no_bytes_make_the_json_reader_panic(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
             let _ = Json::new(&bytes).skip();
+        }
+    }
+
+    #[test]
+    fn counts_are_whole_numbers_in_any_form() {
+        for (text, number) in [
+            ("8", Some(8)),
+            ("8.0", Some(8)),
+            ("\"8\"", Some(8)),
+            ("99999999999999999999", Some(u64::MAX)),
+            ("8.5", None),
+            ("-8", None),
+            ("\"\"", None),
+            ("\"+8\"", None),
+            ("null", None),
+        ] {
+            let mut json = Json::new(text.as_bytes());
+            assert_eq!((json.number(), json.end()), (Ok(number), Ok(())), "{text}");
         }
     }
 

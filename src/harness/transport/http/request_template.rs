@@ -34,6 +34,8 @@ pub(crate) struct HttpRequestTemplate {
     length_key: &'static str,
     seed: u64,
     seed_key: Option<&'static str>,
+    /// Answers to one prompt.
+    pub choices: u32,
     extra: Map<String, Value>,
 }
 
@@ -143,6 +145,7 @@ impl HttpRequestTemplate {
             length_key,
             seed: spec.seed,
             seed_key,
+            choices: http.choices(),
             extra: http.extra.clone(),
         })
     }
@@ -159,15 +162,9 @@ impl HttpRequestTemplate {
         }
     }
 
-    /// Answers to one prompt.
-    pub fn choices(&self) -> u32 {
-        let choices = self.extra.get("n").and_then(Value::as_u64);
-        choices.map_or(1, |n| u32::try_from(n).unwrap_or(u32::MAX).max(1))
-    }
-
     /// The most tokens that the request allows in all; none where `extra` takes the limit out or sets it otherwise.
     pub fn limit(&self, output_len: u32) -> Option<u32> {
-        (!sets_length(&self.extra)).then(|| output_len.saturating_mul(self.choices()))
+        (!sets_length(&self.extra)).then(|| output_len.saturating_mul(self.choices))
     }
 
     /// Whether request `index` is to be ended early, and how.

@@ -19,6 +19,8 @@ const LONGEST_EVENT: usize = 200;
 const LONGEST_ESCAPE: usize = 11;
 /// Bytes of an answer's id that are compared, beside its length. Servers' ids have some dozens.
 const LONGEST_ID: usize = 256;
+/// Blanks and a byte order mark may stand before a field of the first event, within so many bytes.
+const LONGEST_BEGINNING: usize = 16;
 /// Bytes that a kept event takes in memory beside its own: its place in a list, and what the allocator adds.
 const KEPT_EVENT: usize = 64;
 
@@ -161,9 +163,17 @@ impl<'h> HttpResponseReader<'h> {
         if room < piece.len() && !is_error {
             return Err(limits.body_exceeded());
         }
+        let begun = self.body.len();
         let kept = &piece[..piece.len().min(room)];
         self.held.set(self.body.len() + kept.len(), &limits)?;
         self.body.extend_from_slice(kept);
+        if !is_error && begun < LONGEST_BEGINNING && begins_event(&self.body) {
+            let example = "the answer is a stream of events, and its content-type is not text/event-stream".to_owned();
+            self.take(WireEvent::Violation(Violation::ContentType, example), t_read);
+            self.is_events = true;
+            let begin = std::mem::take(&mut self.body);
+            return self.data(&begin, t_read);
+        }
         // The rest is not awaited: it may never end.
         if is_error && self.body.len() == most { Err(self.cut_refusal()) } else { Ok(()) }
     }
@@ -258,9 +268,13 @@ impl<'h> HttpResponseReader<'h> {
         self.take_ids(whole, &seen, t_read)?;
         if let Some(tokens) = seen.chunks.exact {
             self.take(WireEvent::Chunk(ChunkTokens::Exact(tokens)), t_read);
-        } else if seen.choices > 0 {
+        } else if seen.chunks.texts > 0
+            || seen.has_other
+            || seen.usage.is_some_and(|usage| usage.completion.is_some_and(|tokens| tokens > 0))
+        {
             // Texts carry no token count.
-            self.take(WireEvent::Chunk(ChunkTokens::Requested(self.expected.tokens)), t_read);
+            let tokens = self.expected.tokens.saturating_mul(seen.chunks.texts.max(1));
+            self.take(WireEvent::Chunk(ChunkTokens::Requested(tokens)), t_read);
         }
         self.totals(&seen, t_read);
         self.take(WireEvent::End, t_read);
@@ -384,6 +398,12 @@ impl<'h> HttpResponseReader<'h> {
         let colon = if text.is_empty() { "" } else { ": " };
         (class, format!("HTTP status {}{colon}{text}", self.status))
     }
+}
+
+/// Whether a body is a stream of events, by its first bytes: JSON does not begin like that.
+fn begins_event(body: &[u8]) -> bool {
+    let begin = body.strip_prefix("\u{feff}".as_bytes()).unwrap_or(body).trim_ascii_start();
+    [&b"data:"[..], b"event:", b"id:", b"retry:", b":"].iter().any(|field| begin.starts_with(field))
 }
 
 /// The beginning of a text that is written as in JSON and has `length` bytes, of which `raw` are at hand. With `…` where it was cut.

@@ -139,6 +139,45 @@ fn a_whole_answer_without_choices_fails_with_what_the_server_says() {
 }
 
 #[test]
+fn a_whole_answer_has_the_requested_tokens_for_each_text_and_none_without_text() {
+    let tokens = |choices: &str| {
+        let mut http_outcome = HttpOutcome::default();
+        let mut response_reader = HttpResponseReader::new(expected(Api::OpenaiChat), &mut http_outcome);
+        response_reader.head(200, false);
+        let body = format!("{{\"choices\":[{choices}]}}");
+        response_reader.data(body.as_bytes(), 1).and_then(|()| response_reader.end(1)).unwrap();
+        counted(http_outcome).tokens
+    };
+    let message = |rest: &str| format!(r#"{{"message":{{"role":"assistant",{rest}}},"finish_reason":"stop"}}"#);
+    let (text, empty) = (message(r#""content":"a""#), message(r#""content":"""#));
+    assert_eq!(tokens(&text), 10);
+    assert_eq!(tokens(&format!("{text},{text}")), 20);
+    assert_eq!(tokens(&format!("{text},{empty}")), 10);
+    assert_eq!((tokens(&empty), tokens(&message(r#""content":null"#))), (0, 0));
+    assert_eq!(tokens(&message(r#""content":null,"thinking":"a""#)), 10);
+}
+
+/// Frameworks label a text as such by default, and clients read its lines all the same.
+#[test]
+fn events_are_known_by_their_form_where_their_content_type_is_another() {
+    for cut in [1, 3, 20, 200] {
+        let mut http_outcome = HttpOutcome::default();
+        let mut response_reader = HttpResponseReader::new(expected(Api::OpenaiChat), &mut http_outcome);
+        response_reader.head(200, false);
+        let body = [": wait\n\n", ROLE, &content("a"), &content("b"), DONE].concat();
+        let (one, two) = body.split_at(cut);
+        for (at, piece) in (1..).zip([one, two]) {
+            response_reader.data(piece.as_bytes(), at).unwrap();
+        }
+        response_reader.end(3).unwrap();
+        let counted = counted(http_outcome);
+        assert_eq!((counted.tokens, counted.is_whole), (2, false));
+        let violations: Vec<Violation> = counted.violations.each().map(|(class, ..)| class).collect();
+        assert_eq!(violations, [Violation::ContentType], "cut at {cut}");
+    }
+}
+
+#[test]
 fn an_early_end_an_error_and_wrong_json_each_have_their_class() {
     let class = |body: &[&str]| listen(Api::OpenaiChat, body).1.unwrap_err().0;
     assert_eq!(class(&[&content("a")]), FailureClass::Short);
