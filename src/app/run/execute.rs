@@ -19,6 +19,7 @@ use super::progress_printer::ProgressPrinter;
 use super::run_end::{RunEnd, places, servers_not_needed, task_lines};
 use super::signals::{StopSignals, interrupt};
 use super::sink::EventSink;
+use super::unplanned_jobs::unplanned_jobs;
 use crate::app::console::print_error;
 use crate::app::earlier_runs::{EarlierRun, earlier_runs};
 use crate::app::error::{CommandError, with_causes};
@@ -494,6 +495,9 @@ impl PreparedRun {
         let (abandoned, unknown) = abandoned(home);
         for error in unknown {
             emit(Event::Notice { task: None, text: format!("a job of an earlier run is not ended: {error}") });
+        }
+        if let Some(text) = unplanned_jobs(home, &self.plan) {
+            emit(Event::Notice { task: None, text });
         }
         if !abandoned.is_empty() {
             let emit = Arc::clone(emit);

@@ -16,6 +16,7 @@ mod progress_printer;
 mod run_end;
 mod signals;
 mod sink;
+mod unplanned_jobs;
 
 pub(super) use allocation::run_in_allocation;
 pub(super) use execute::{perform, perform_beside_servers, perform_of_list};
