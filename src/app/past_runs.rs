@@ -19,13 +19,14 @@ use crate::app::console::{print, print_error};
 use crate::app::error::CommandError;
 use crate::cli::{self, CliExit, Global, LogsRequest, StatusRequest};
 use crate::event::{Done, RunId, TaskId};
-use crate::files::read_text;
+use crate::files::{is_absence, read_text};
 use crate::harness::{GatheredResult, RESULT, SWEEP, SweepReport, gather_sweeps};
 use crate::interop::MeasuredResult;
 use crate::plan::Plan;
 use crate::report::{self, RunState, Styler, html};
 use crate::runner::store::{
-    Latest, PathError, StateFolder, is_there, items_in, last_run, read_progress, readable_runs, tags_of, write_named,
+    Latest, PathError, StateFolder, WithPath as _, is_there, items_in, last_run, read_progress, readable_runs, tags_of,
+    write_named,
 };
 
 /// Erases the screen of a terminal, and goes to its upper left corner.
@@ -240,7 +241,10 @@ impl LogNames {
 }
 
 fn show(home: &StateFolder, run: &RunId, log: &Path, follow: bool) -> Result<CliExit, CommandError> {
-    let mut file = fs::File::open(log)?;
+    let mut file = match fs::File::open(log) {
+        Err(error) if is_absence(&error) => return Err(no_log_yet(log)),
+        file => file.at("read", log)?,
+    };
     let mut printer = PiecePrinter::new();
     let mut piece = vec![0; 64 << 10];
     loop {
@@ -263,6 +267,15 @@ fn show(home: &StateFolder, run: &RunId, log: &Path, follow: bool) -> Result<Cli
         }
         thread::sleep(Duration::from_millis(100));
     }
+}
+
+/// It leads to the log of a job, which the job makes when it begins.
+fn no_log_yet(log: &Path) -> CommandError {
+    let text = format!(
+        "{} is not there yet: the job of its task has not begun\n  hint: `regatta status` shows what the task waits for",
+        log.display()
+    );
+    CommandError::Usage(text)
 }
 
 pub(super) fn report(global: &Global, request: &cli::ReportRequest) -> Result<CliExit, CommandError> {

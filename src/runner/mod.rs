@@ -14,6 +14,7 @@
 
 mod attempt;
 mod batches;
+mod full_disk;
 mod gpus_together;
 mod kept_services;
 mod keying;
@@ -38,6 +39,7 @@ mod time_limit;
 mod unchanged_tasks;
 
 pub use batches::BatchSlot;
+pub use full_disk::note_full_disk;
 pub use gpus_together::gpus_together;
 pub use kept_services::{KeptService, KeptServices};
 pub use options::{EventEmitter, GPUS_HINT, KeyedTask, RunOptions, RunSummary, TaskRole, WatchedRun, task_roles};

@@ -19,14 +19,16 @@ use super::execute::{perform, serve};
 use super::signals::{StopSignals, interrupt, print_event};
 use crate::app::console::{print_bytes, print_error};
 use crate::app::error::CommandError;
-use crate::app::project::Project;
+use crate::app::project::{Project, options};
 use crate::cli::{self, CliExit, Global, KeyValueArg, RunTarget};
-use crate::event::{Failure, FailureKind};
+use crate::event::{Failure, FailureKind, Stop};
 use crate::files::Digest;
-use crate::manifest::model::Slurm;
+use crate::manifest::model::{HostOn, Slurm};
 use crate::manifest::{Manifest, ValueOrigin};
+use crate::plan::{Plan, Task};
+use crate::runner::TaskRole;
 use crate::runner::store::{JobFolder, StateFolder, has_no_locks};
-use crate::stages::{AllocationRun, AttemptClaim, in_allocation};
+use crate::stages::{AllocationRun, AttemptClaim, in_allocation, time_left};
 
 /// How often the job's output is read.
 const LOOK: Duration = Duration::from_millis(300);
@@ -41,7 +43,13 @@ pub(super) fn submit_and_follow(
     let project = Project::open_current(global)?;
     let compiler = project.compiler(&request.manifest, &request.settings);
     // Report every error here, before anything waits in a queue.
-    project.plan(&request.manifest, &request.settings, &request.select, &compiler, true)?;
+    let plan = project.plan(&request.manifest, &request.settings, &request.select, &compiler, true)?;
+    let roles = options(&plan, &request.select)?.roles;
+    if request.gpus.is_none()
+        && let Some(text) = missing_gpus(&plan, &roles, &slurm, std::env::vars_os().map(|(name, _)| name))
+    {
+        print_error(&format!("! {text}\n"));
+    }
     let mut words = words(std::env::args_os().skip(1), &project.home);
     words.extend(given_by_environment(&project.manifest(&request.manifest, &request.settings)?));
     let name: Vec<String> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
@@ -54,26 +62,19 @@ pub(super) fn submit_and_follow(
     let signals = StopSignals::new();
     let _answered = signals.answer(interrupt, |event| print_event(&event))?;
     let home = project.home.state().to_owned();
-    let folder = JobFolder::of(&home, &out);
+    let resubmit = slurm.resubmit;
     let allocation = AllocationRun {
         name: own,
         words: name,
         slurm,
-        out: out.clone(),
         log: out.with_extension("log"),
+        out,
         project: project.home.project().to_owned(),
         stop: signals.stop().clone(),
         emit: Arc::new(|event| print_event(&event)),
     };
     let ended = runtime.block_on(async {
-        let (sender, receiver) = tokio::sync::oneshot::channel();
-        let streaming = tokio::spawn(stream(folder.output(), receiver));
-        let (ended, settled) = in_allocation(allocation, &home).await;
-        let _ = sender.send(());
-        let _ = streaming.await;
-        if settled {
-            let _ = folder.remove();
-        }
+        let ended = resubmitted_while_lost(&allocation, resubmit, &home).await;
         let _ = crate::exec::process::sweep(Duration::from_secs(1)).await;
         ended
     });
@@ -85,6 +86,85 @@ pub(super) fn submit_and_follow(
             print_failure(&failure);
             CliExit::of(failure.kind)
         }
+    })
+}
+
+/// Like a stage that lost its node or was preempted: another job goes on with what is cached.
+async fn resubmitted_while_lost(
+    allocation: &AllocationRun,
+    resubmit: u32,
+    home: &Path,
+) -> Result<crate::event::Done, Failure> {
+    let mut attempt = earlier_attempt(home, &allocation.out).unwrap_or(0);
+    loop {
+        let out = attempt_folder(&allocation.out, attempt);
+        let folder = JobFolder::of(home, &out);
+        let (sender, receiver) = tokio::sync::oneshot::channel();
+        let streaming = tokio::spawn(stream(folder.output(), receiver));
+        let (ended, settled) = in_allocation(AllocationRun { out, ..allocation.clone() }, home).await;
+        let _ = sender.send(());
+        let _ = streaming.await;
+        if settled {
+            let _ = folder.remove();
+        }
+        match ended {
+            Err(failure) if is_submitted_again(&failure, settled, attempt, resubmit, &allocation.stop) => {
+                print_error(&format!("! {}; it is submitted again, and goes on with what is cached\n", failure.what));
+                attempt += 1;
+            }
+            ended => return ended,
+        }
+    }
+}
+
+fn is_submitted_again(failure: &Failure, settled: bool, attempt: u32, resubmit: u32, stop: &Stop) -> bool {
+    failure.kind == FailureKind::Lost && settled && attempt < resubmit && !stop.is_requested()
+}
+
+/// Each attempt has a folder of its own, so that a late write of a lost job does no harm.
+fn attempt_folder(out: &Path, attempt: u32) -> PathBuf {
+    let name = out.file_name().unwrap_or_default().to_string_lossy();
+    if attempt == 0 { out.to_owned() } else { out.with_file_name(format!("{name}-{attempt}")) }
+}
+
+/// The attempt that an earlier command submitted, and whose end no command has seen.
+fn earlier_attempt(home: &Path, out: &Path) -> Option<u32> {
+    let name = out.file_name()?.to_str()?;
+    let jobs = std::fs::read_dir(JobFolder::of(home, out).path().parent()?).ok()?;
+    let attempt = |item: std::fs::DirEntry| match item.file_name().to_str()?.strip_prefix(name)? {
+        "" => Some(0),
+        rest => rest.strip_prefix('-')?.parse().ok(),
+    };
+    let is_there = |attempt: &u32| !JobFolder::of(home, &attempt_folder(out, *attempt)).is_gone();
+    jobs.flatten().filter_map(attempt).filter(is_there).min()
+}
+
+/// A message where a stage of the run needs GPUs, and no setting requests any for its allocation.
+fn missing_gpus(
+    plan: &Plan,
+    roles: &[TaskRole],
+    slurm: &Slurm,
+    mut variables: impl Iterator<Item = OsString>,
+) -> Option<String> {
+    let is_here = |task: &Task| !matches!(task.typed_host(), Ok(Some(HostOn::Ssh(_))));
+    let part = plan.tasks.iter().zip(roles).filter(|(task, role)| **role != TaskRole::NotNeeded && is_here(task));
+    let task = part.map(|(task, _)| task).max_by_key(|task| task.gpus)?;
+    let is_of_gpus = |arg: &String| ["--gp", "-G", "--gres", "--tres"].iter().any(|start| arg.starts_with(start));
+    let is_requested = slurm.gpus_per_node.is_some()
+        || slurm.gres.is_some()
+        || slurm.exclusive
+        || slurm.args.iter().any(is_of_gpus)
+        || variables.any(|name| {
+            let name = name.to_string_lossy();
+            name.starts_with("SBATCH_GPUS") || name == "SBATCH_GRES" || name == "SBATCH_EXCLUSIVE"
+        });
+    (task.gpus > 0 && !is_requested).then(|| {
+        format!(
+            "{} needs {} GPUs, and the allocation requests none: `--slurm gpus_per_node={}` requests them",
+            task.id,
+            task.gpus,
+            task.gpus.div_ceil(slurm.nodes.unwrap_or(1))
+        )
     })
 }
 
@@ -132,7 +212,7 @@ pub fn run_in_allocation(folder: &JobFolder, claim: &AttemptClaim) -> Result<Cli
 }
 
 /// Reports that the time limit is near.
-fn warned(left_s: u64) -> Result<(), CommandError> {
+fn warned(warn_s: u64) -> Result<(), CommandError> {
     use tokio::signal::unix::{SignalKind, signal};
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let near = {
@@ -143,7 +223,7 @@ fn warned(left_s: u64) -> Result<(), CommandError> {
     std::thread::spawn(move || {
         runtime.block_on(async {
             while near.recv().await.is_some() {
-                print_error(&format!("! less than {left_s} s left until the job's time limit\n"));
+                print_error(&format!("! {} left until the job's time limit\n", time_left(warn_s)));
             }
         });
     });
@@ -200,9 +280,13 @@ fn slurm(flags: &[KeyValueArg]) -> Result<Slurm, CommandError> {
             continue;
         }
         let typed = match key.as_str() {
-            "nodes" | "tasks_per_node" | "cpus_per_task" | "gpus_per_node" | "resubmit" | "at_once" => {
+            "nodes" | "tasks_per_node" | "cpus_per_task" | "gpus_per_node" | "resubmit" => {
                 let number: u32 = value.parse().map_err(|_| wrong(format!("`{key}={value}`: not a number")))?;
                 serde_json::json!(number)
+            }
+            "export" => serde_json::json!(value.split(',').collect::<Vec<_>>()),
+            "at_once" | "each_node" | "container" => {
+                return Err(wrong(format!("`{key}` is of a stage in a manifest, and not of a whole allocation")));
             }
             "exclusive" => {
                 let is_exclusive: bool =
@@ -259,6 +343,7 @@ fn print_failure(failure: &Failure) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::ActionKind;
 
     #[test]
     fn exclusive_is_true_or_false() {
@@ -269,6 +354,64 @@ mod tests {
             let Err(CommandError::Usage(text)) = exclusive(other) else { panic!("{other}") };
             assert!(text.starts_with(&format!("--slurm: `exclusive={other}`: it is `true` or `false`\n")), "{text}");
         }
+    }
+
+    fn arg(key: &str, value: &str) -> KeyValueArg {
+        KeyValueArg { key: key.to_owned(), value: value.to_owned() }
+    }
+
+    #[test]
+    fn keys_of_a_stage_are_none_of_an_allocation() {
+        for key in ["at_once", "each_node", "container"] {
+            let Err(CommandError::Usage(text)) = slurm(&[arg(key, "2")]) else { panic!("{key}") };
+            assert!(text.contains("is of a stage in a manifest, and not of a whole allocation"), "{text}");
+        }
+        let exported = slurm(&[arg("export", "HF_HOME,HF_TOKEN")]).ok().and_then(|slurm| slurm.export);
+        assert_eq!(exported.unwrap(), ["HF_HOME", "HF_TOKEN"]);
+    }
+
+    #[test]
+    fn a_lost_allocation_is_submitted_again_in_a_folder_of_its_own() {
+        let (lost, stop) = (Failure::new(FailureKind::Lost, "its job 7 was preempted"), Stop::new());
+        assert!(is_submitted_again(&lost, true, 0, 2, &stop) && is_submitted_again(&lost, true, 1, 2, &stop));
+        assert!(!is_submitted_again(&lost, true, 2, 2, &stop), "`resubmit` is used up");
+        assert!(!is_submitted_again(&lost, false, 0, 2, &stop), "its job may still be there");
+        let failed = Failure::new(FailureKind::Exit(1), "the run did not end well");
+        assert!(!is_submitted_again(&failed, true, 0, 2, &stop));
+        stop.request();
+        assert!(!is_submitted_again(&lost, true, 0, 2, &stop));
+        let folder = |attempt| attempt_folder(Path::new("/state/allocations/run-1"), attempt);
+        assert_eq!([folder(0), folder(1)].map(|path| path.file_name().unwrap().to_owned()), ["run-1", "run-1-1"]);
+        let home = tempfile::tempdir().unwrap();
+        let out = home.path().join("allocations/run-1");
+        assert_eq!(earlier_attempt(home.path(), &out), None);
+        for (name, attempt) in [("run-12", None), ("run-1-2", Some(2)), ("run-1", Some(0))] {
+            JobFolder::of(home.path(), Path::new(name)).write(&"job", None).unwrap();
+            assert_eq!(earlier_attempt(home.path(), &out), attempt);
+        }
+    }
+
+    #[test]
+    fn gpus_that_the_allocation_lacks_are_named_before_it_is_submitted() {
+        let task =
+            |gpus| Task { gpus, ..Task::minimal(crate::event::TaskId::new("g"), "g".to_owned(), ActionKind::Shell) };
+        let plan = |gpus| Plan { tasks: vec![task(gpus)], ..Plan::default() };
+        let missing = |gpus, flags: &[KeyValueArg], variable: Option<&str>| {
+            missing_gpus(
+                &plan(gpus),
+                &[TaskRole::Run],
+                &slurm(flags).ok().unwrap(),
+                variable.map(OsString::from).into_iter(),
+            )
+        };
+        let text = "g needs 2 GPUs, and the allocation requests none: `--slurm gpus_per_node=2` requests them";
+        assert_eq!(missing(2, &[], None).as_deref(), Some(text));
+        assert_eq!(missing(0, &[], None), None);
+        for flag in [arg("gpus_per_node", "2"), arg("gres", "gpu:2"), arg("exclusive", "true"), arg("args", "--gpus=2")]
+        {
+            assert_eq!(missing(2, &[flag], None), None);
+        }
+        assert_eq!(missing(2, &[], Some("SBATCH_GPUS")), None);
     }
 
     #[test]

@@ -16,6 +16,7 @@ use super::progress_printer::ProgressPrinter;
 use super::run_end::RunEnd;
 use super::signals::{StopSignals, interrupt};
 use super::thread_limit::check_threads;
+use super::unplanned_jobs::unplanned_jobs;
 use crate::app::error::CommandError;
 use crate::app::expression_guard::watch_templates;
 use crate::app::{run_store, shared_results};
@@ -125,6 +126,9 @@ async fn run_tasks(prepared: &PreparedRun, begun: &BegunRun) -> Result<(RunSumma
     let (abandoned, unknown) = abandoned(home);
     for error in unknown {
         emit(Event::Notice { task: None, text: format!("a job of an earlier run is not ended: {error}") });
+    }
+    if let Some(text) = unplanned_jobs(home, plan) {
+        emit(Event::Notice { task: None, text });
     }
     if !abandoned.is_empty() {
         let emit = Arc::clone(emit);

@@ -21,6 +21,7 @@ mod run_end;
 mod signals;
 mod sink;
 mod thread_limit;
+mod unplanned_jobs;
 
 pub(super) use allocation::run_in_allocation;
 pub(super) use execute::{perform, perform_beside_servers, perform_of_list};

@@ -7,6 +7,7 @@ use super::{AttemptOutcome, Runner, RunnerMessage, Running, TaskEnd, TaskOutput}
 use crate::event::{Event, Failure, FailureKind, TaskId};
 use crate::plan::Lifetime;
 use crate::runner::attempt::accept;
+use crate::runner::full_disk::note_full_disk;
 use crate::runner::schedule::{ScheduleState, TaskIndex};
 use crate::runner::store::{FinishedOutput, discard};
 use crate::runner::task_executor::TaskExecutor;
@@ -196,30 +197,5 @@ impl<W: TaskExecutor> Runner<W> {
     fn a_dependent_failed(&self, ix: TaskIndex) -> bool {
         let failed = |id: &TaskId| self.summary.failures.iter().any(|(task, _)| task == id);
         self.plan.tasks.iter().any(|task| task.needs.iter().any(|need| need.task == ix) && failed(&task.id))
-    }
-}
-
-/// What the failure itself says of its cause is more exact.
-fn note_full_disk(failure: &mut Failure, is_removed: bool) {
-    let end = if is_removed { "; the unfinished output was removed" } else { "" };
-    failure.cause.get_or_insert_with(|| format!("the disk is full{end}"));
-    let hint = "`regatta gc` lists what can be removed; finished outputs are kept";
-    failure.hint.get_or_insert_with(|| hint.to_owned());
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_full_disk_is_the_cause_of_what_has_no_other() {
-        let mut failure = Failure::new(FailureKind::Exit(1), "exit code 1");
-        note_full_disk(&mut failure, false);
-        assert_eq!(failure.cause.as_deref(), Some("the disk is full"));
-        let known =
-            Failure::new(FailureKind::System, "it does not come").cause("the hub broke off").hint("run it again");
-        let mut failure = known.clone();
-        note_full_disk(&mut failure, true);
-        assert_eq!(failure, known);
     }
 }

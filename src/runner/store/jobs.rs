@@ -335,6 +335,21 @@ pub fn superseded(own: &JobFolder, owner: JobOwner<'_>) -> Result<Vec<JobFolder>
     Ok(found)
 }
 
+/// Jobs of earlier runs of a manifest for tasks that it does not have now, which nothing else ends. What cannot be read is in
+/// [`abandoned()`].
+pub fn unplanned(home: &StateFolder, manifest: &str, is_planned: impl Fn(&TaskId) -> bool) -> Vec<(TaskId, JobFolder)> {
+    let mut found = Vec::new();
+    for job in all(&home.jobs()).unwrap_or_default() {
+        let Ok(Some(JobHeader { task, project, manifest: of })) = job.head() else { continue };
+        let is_of_manifest = of == manifest && project == home.project() && task.lifetime == Lifetime::Step;
+        let goes_on = !job.is_cancelled() && !job.path.join("ended.json").exists();
+        if is_of_manifest && goes_on && !is_planned(&task.id) {
+            found.push((task.id, job));
+        }
+    }
+    found
+}
+
 /// Every attempt without an observed end.
 fn all(jobs: &Path) -> Result<Vec<JobFolder>, PathError> {
     Ok(items_in(jobs)?.into_iter().map(JobFolder::at).collect())
@@ -396,6 +411,15 @@ mod tests {
         assert_eq!(superseded(&other, JobOwner { manifest: "n", ..owner(&it) }).unwrap(), []);
         assert_eq!(superseded(&other, JobOwner { project: Path::new("/other"), ..owner(&it) }).unwrap(), []);
         assert_eq!(superseded(&folder, owner(&it)).unwrap(), []);
+        let outside = |project: &str, manifest, planned: &str| {
+            let home = StateFolder::new(project.into(), home.state().to_owned());
+            unplanned(&home, manifest, |task| task.as_str() == planned).len()
+        };
+        assert_eq!(outside("/project", "m", "other"), 1);
+        assert_eq!(
+            [outside("/project", "m", "it"), outside("/project", "n", "other"), outside("/p", "m", "other")],
+            [0; 3]
+        );
         folder.cancel().unwrap();
         assert_eq!(left_running(&home, &it, &key).unwrap(), None, "that one is to end");
         assert_eq!(abandoned(&home).0, std::slice::from_ref(&folder));

@@ -85,7 +85,7 @@ pub use file_stamp::{EntryKind, FileStamp};
 pub use folder_digest::{HashedFolder, ListedFolder, list_folder};
 pub use gc::{Garbage, garbage, remove, unfinished, unfinished_plans};
 pub use incoming_output::{IncomingOutput, PartialFile, free_bytes};
-pub use jobs::{JobFolder, JobOwner, abandoned, left_running, superseded};
+pub use jobs::{JobFolder, JobOwner, abandoned, left_running, superseded, unplanned};
 pub use journal::{
     Journal, ReadJournal, ended_well, fold_journal, fold_run, last_run, name_run, read_journal, readable_runs, runs,
 };
@@ -102,4 +102,4 @@ pub use progress_file::{ProgressFile, read_progress};
 pub use record::TaskRecord;
 pub use result_files::{RESULT_FILES, has_result};
 pub use run_tags::{remove_tag, set_tag, tagged_run, tags_of};
-pub use state_folder::{OutputPlace, StateFolder, place_of_output};
+pub use state_folder::{OutputPlace, StateFolder, is_full, place_of_output};

@@ -129,9 +129,9 @@ impl StateFolder {
         path
     }
 
-    /// Nothing more can be written here, not even a log line.
+    /// Nothing more can be written here.
     pub fn is_full(&self) -> bool {
-        rustix::fs::statvfs(&self.state).is_ok_and(|disk| disk.f_bavail.saturating_mul(disk.f_frsize) < 64 * 1024)
+        is_full(&self.state)
     }
 
     /// The link that leads to the outputs of the manifest that ran last: see [`super::Latest`]. It is beside a folder of the
@@ -177,4 +177,9 @@ pub fn place_of_output(path: &Path, state: &Path) -> Option<OutputPlace> {
     let is_output = path.file_name().and_then(|name| name.to_str()).is_some_and(is_output_name);
     let place = if outputs.parent() == Some(state) { OutputPlace::Here } else { OutputPlace::Elsewhere };
     is_output.then_some(place)
+}
+
+/// Nothing more can be written to the disk of this folder, not even a log line.
+pub fn is_full(folder: &Path) -> bool {
+    rustix::fs::statvfs(folder).is_ok_and(|disk| disk.f_bavail.saturating_mul(disk.f_frsize) < 64 * 1024)
 }

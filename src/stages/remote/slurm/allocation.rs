@@ -12,6 +12,7 @@ use crate::runner::store::JobFolder;
 use crate::runner::{Lease, ResolvedTask, UpstreamProvenance};
 
 /// A run to be done in one allocation.
+#[derive(Clone)]
 pub struct AllocationRun {
     /// The same for the same command.
     pub name: String,

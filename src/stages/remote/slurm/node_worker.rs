@@ -16,8 +16,8 @@ use super::time_left::time_left;
 use crate::event::{Done, Event, Failure, FailureKind, GpuId, RunId, Stop};
 use crate::exec::process::{self, Leftover};
 use crate::plan::Lifetime;
-use crate::runner::store::{JobFolder, PathError};
-use crate::runner::{Lease, isolate_panics, usable_secret_values, within};
+use crate::runner::store::{JobFolder, PathError, is_full};
+use crate::runner::{Lease, isolate_panics, note_full_disk, usable_secret_values, within};
 use crate::stages::StageExecutor;
 
 /// How often the job looks whether it is to end.
@@ -56,6 +56,13 @@ pub async fn work(folder: &JobFolder, claim: &AttemptClaim) -> Result<(), NodeWo
         Some(cause) if claim.spec.task.lifetime == Lifetime::Service => Err(cause.failure(how)),
         _ => how,
     };
+    // Now, and not when the run reads of it: the record is written once there is room again.
+    let how = how.map_err(|mut failure| {
+        if is_full(folder.path()) && !matches!(failure.kind, FailureKind::Invalid(_)) {
+            note_full_disk(&mut failure, false);
+        }
+        failure
+    });
     // They might still write to the output, whose size is part of the end.
     for Leftover { pid, command } in process::sweep(SWEEP_GRACE).await {
         let secrets: Vec<String> = usable_secret_values(&claim.spec.task.secrets).collect();
