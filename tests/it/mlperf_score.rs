@@ -126,6 +126,26 @@ fn a_made_up_data_set_is_scored_without_anybodys_tokenizer() {
     assert_eq!(world.will_run(&[]), ["answers", "worth"]);
 }
 
+/// The logs of earlier programs have eight bytes for each id. They are scored; the official evaluator of a reasoning model misreads them.
+#[test]
+fn an_evaluator_that_would_misread_the_log_is_named() {
+    let world = World::with(&MANIFEST.replace(LLAMA, "deepseek-r1"));
+    let wide: Vec<u32> = (259..269).flat_map(|id| [id, 0]).collect();
+    let answers: Vec<(usize, &[u32])> = (0..30).map(|sample| (sample, wide.as_slice())).collect();
+    world.file("log.json", &log(&answers).replace("\"token_count\" : 20", "\"token_count\" : 10"));
+    let misread = "language/deepseek-r1/eval_accuracy.py reads token ids of 4 bytes";
+    world.good(&["run", "m"]).shows(misread);
+    let report: AccuracyReport = serde_json::from_str(&world.read("latest/worth/accuracy.json")).unwrap();
+    let tokens = report.metrics.iter().find(|metric| metric.name == "TOKENS_PER_SAMPLE").unwrap();
+    assert!((tokens.value - 10.0).abs() < 1e-9, "{tokens:?}");
+
+    let narrow: Vec<u32> = (259..269).collect();
+    let answers: Vec<(usize, &[u32])> = (0..30).map(|sample| (sample, narrow.as_slice())).collect();
+    world.file("log.json", &log(&answers));
+    let ended = world.good(&["run", "m"]);
+    assert!(!format!("{}{}", ended.stdout, ended.stderr).contains(misread), "{ended:?}");
+}
+
 #[test]
 fn the_same_seed_makes_the_same_bytes_and_fewer_samples_are_the_first_of_more() {
     let round = Round::named("v5.1").unwrap();

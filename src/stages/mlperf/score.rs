@@ -38,17 +38,20 @@ pub fn perform(context: &TaskContext, step: &MlperfScore) -> Result<Done, Failur
         context.lease.report_progress("answers scored", done, Some(dataset_record.samples));
     });
     let scored = scored.map_err(|error| failure(&error))?;
+    let method = ScoringMethod::of(&step.benchmark);
+    let width = scored.report.log.token_ids.unwrap_or(Width::Int32);
+    let has_option = method.is_some_and(ScoringMethod::has_dtype_option);
+    let option = if has_option { format!(" with `--dtype {}`", width.dtype()) } else { String::new() };
     // What the reference prints and the round does not judge is missing without a word.
     for missing in scored.report.unscored.iter().filter(|missing| missing.wanted) {
         context.lease.notice(format!(
-            "{} is not scored: {}; run the reference's evaluator over {} and name what it prints: `score: {{ official: FILE }}`",
+            "{} is not scored: {}; run the reference's evaluator over {}{option} and name what it prints: `score: {{ official: FILE }}`",
             missing.name,
             missing.why,
             scoring.log.display()
         ));
     }
-    let method = ScoringMethod::of(&step.benchmark).filter(|method| !method.has_dtype_option());
-    if let (Some(method), Some(Width::Int64)) = (method, scored.report.log.token_ids) {
+    if let (Some(method), Width::Int64, false) = (method, width, has_option) {
         context.lease.notice(format!(
             "{} reads token ids of 4 bytes, and those of {} have 8: run the accuracy test again (`--force`) before you run it",
             method.script(),
