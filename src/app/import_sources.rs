@@ -19,11 +19,18 @@ pub(super) fn located_runs(paths: &[PathBuf]) -> Result<Vec<LocatedRun>, Command
     for folder in &folders {
         groups_below(folder, DEPTH, &mut below)?;
     }
+    let mut none = ImportError::Unknown { name: name.clone() };
     for files in below {
-        runs.extend(of_group(&name, &files)?);
+        match interop::import_runs(&name, &read(&files)?) {
+            Ok(found) => runs.extend(located(&files, found)),
+            // Files that are no results, and accuracy runs beside the performance runs of a submission.
+            Err(ImportError::Unknown { .. }) => {}
+            Err(error @ ImportError::AccuracyRun { .. }) => none = error,
+            Err(error) => return Err(CommandError::usage(error)),
+        }
     }
     if runs.is_empty() {
-        return Err(CommandError::usage(ImportError::Unknown { name }));
+        return Err(CommandError::usage(none));
     }
     // Folders are listed by name: `c10` before `c2`.
     Ok(runs)
@@ -51,15 +58,6 @@ fn of_files(name: &str, files: &[PathBuf]) -> Result<Vec<LocatedRun>, CommandErr
         runs.extend(located(&group, found));
     }
     Ok(runs)
-}
-
-/// The runs of a folder; none where its files are no results.
-fn of_group(name: &str, files: &[PathBuf]) -> Result<Vec<LocatedRun>, CommandError> {
-    match interop::import_runs(name, &read(files)?) {
-        Ok(runs) => Ok(located(files, runs)),
-        Err(ImportError::Unknown { .. }) => Ok(Vec::new()),
-        Err(error) => Err(CommandError::usage(error)),
-    }
 }
 
 fn located(files: &[PathBuf], runs: Vec<(String, interop::Imported)>) -> Vec<LocatedRun> {

@@ -28,8 +28,18 @@ const IN_SUMMARY: [LatencyNames; 3] = [
     LatencyNames(MetricConcept::E2e, "Mean latency (ns)", "Min latency (ns)", "Max latency (ns)", "#.00 percentile latency (ns)"),
 ];
 
-/// The numbers of a log; `None`: the text is none.
-pub(super) fn import_numbers(text: &str) -> Option<ImportedNumbers> {
+/// The endings of the lines that a summary of an accuracy run consists of, with a count or `No` before them.
+const ONLY_OF_ACCURACY: [&str; 2] = ["encountered during test.", "encountered. See detailed log."];
+
+/// What a log is of.
+pub(super) enum ReadLog {
+    Performance(ImportedNumbers),
+    /// LoadGen measures nothing in it.
+    Accuracy,
+}
+
+/// Reads a log; `None`: the text is none.
+pub(super) fn read(text: &str) -> Option<ReadLog> {
     if text.starts_with(MARK) {
         let entries = text.lines().filter_map(|line| serde_json::from_str::<Value>(line.strip_prefix(MARK)?).ok());
         let mut values = BTreeMap::new();
@@ -39,22 +49,29 @@ pub(super) fn import_numbers(text: &str) -> Option<ImportedNumbers> {
                 values.entry(key.to_owned()).or_insert_with(|| value.clone());
             }
         }
-        return Some(numbers(&values, &IN_DETAIL, |name| name));
+        let is_accuracy = values.get("effective_test_mode").and_then(Value::as_str) == Some("AccuracyOnly");
+        let performance = || ReadLog::Performance(numbers(&values, &IN_DETAIL, |name| name));
+        return Some(if is_accuracy { ReadLog::Accuracy } else { performance() });
     }
     if !text.contains(TITLE) {
-        return None;
+        let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty()).peekable();
+        let is_accuracy =
+            lines.peek().is_some() && lines.all(|line| ONLY_OF_ACCURACY.iter().any(|ending| line.ends_with(ending)));
+        return is_accuracy.then_some(ReadLog::Accuracy);
     }
     let values = text.lines().filter_map(|line| {
         let (name, value) = line.split_once(" : ").or_else(|| line.split_once(": "))?;
         let value = value.trim();
         let value = value.parse::<f64>().map_or_else(|_| json!(value), |number| json!(number));
+        // Its name of the TPOT until 5.1, beside the mean and the ends.
+        let name = name.replace("Time to Output Token", "Time per Output Token");
         Some((name.trim().trim_end_matches(':').trim().to_owned(), value))
     });
     let mut all = BTreeMap::new();
     for (name, value) in values {
         all.entry(name).or_insert(value);
     }
-    Some(numbers(&all, &IN_SUMMARY, in_summary))
+    Some(ReadLog::Performance(numbers(&all, &IN_SUMMARY, in_summary)))
 }
 
 /// The summary's name of a value of the detail log.
@@ -128,9 +145,20 @@ mod tests {
     use super::*;
     use pretty_assertions::assert_eq;
 
-    fn log(name: &str) -> ImportedNumbers {
+    fn text(name: &str) -> String {
         let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/mlperf/logs").join(name);
-        import_numbers(&std::fs::read_to_string(path).unwrap()).unwrap()
+        std::fs::read_to_string(path).unwrap()
+    }
+
+    fn numbers_of(text: &str) -> ImportedNumbers {
+        match read(text) {
+            Some(ReadLog::Performance(numbers)) => numbers,
+            _ => panic!("no log of a performance run"),
+        }
+    }
+
+    fn log(name: &str) -> ImportedNumbers {
+        numbers_of(&text(name))
     }
 
     #[test]
@@ -156,6 +184,27 @@ mod tests {
         let (_, ttft) = &server.stats[0];
         assert_eq!(ttft.p99, Some(15.320_277));
         assert_eq!(server.version.as_deref(), Some("6.0.17 @ d6147c7eb7"));
-        assert!(import_numbers("MLPerf").is_none());
+        assert!(read("MLPerf").is_none());
+    }
+
+    #[test]
+    fn the_summary_of_an_older_loadgen_has_the_same_numbers() {
+        let newer = text("server-valid/mlperf_log_summary.txt");
+        let older = newer.replace("Time per Output Token", "Time to Output Token");
+        assert_ne!(older, newer);
+        assert_eq!(format!("{:?}", numbers_of(&older).stats), format!("{:?}", numbers_of(&newer).stats));
+    }
+
+    #[test]
+    fn an_accuracy_run_has_no_numbers() {
+        for name in ["server-accuracy", "offline-accuracy"]
+            .into_iter()
+            .flat_map(|folder| LOG_FILES.map(|file| format!("{folder}/{file}")))
+        {
+            assert!(matches!(read(text(&name).trim()), Some(ReadLog::Accuracy)), "{name}");
+        }
+        let warned = "2 warnings encountered. See detailed log.\n\n1 ERROR encountered. See detailed log.\n";
+        assert!(matches!(read(warned), Some(ReadLog::Accuracy)));
+        assert!(read("").is_none());
     }
 }

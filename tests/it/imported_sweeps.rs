@@ -1,7 +1,7 @@
 //! Several runs of another tool are one sweep: GuideLLM's and AIPerf's as those tools wrote them, the others in their formats.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use regatta::harness::{SweepReport, sweep_schema};
 use serde_json::{Value, json};
@@ -225,4 +225,25 @@ fn folders_of_loadgen_are_points() {
     let report = imported(&world, &["runs"], "l");
     assert_eq!(levels(&report), [format!("{} req/s", qps / 2.0), format!("{qps} req/s")]);
     assert_eq!(report.points[0].ttft.p99.map(|ttft| ttft.value), Some(15.320_277));
+}
+
+/// The folders of a submission: what is measured is in the performance run.
+#[test]
+fn an_accuracy_run_of_loadgen_is_passed_over_beside_a_performance_run_and_alone_it_is_named() {
+    let world = World::new();
+    let logs = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/mlperf/logs");
+    for (name, to) in [("server-valid", "Server/performance/run_1"), ("server-accuracy", "Server/accuracy")] {
+        for log in ["mlperf_log_detail.txt", "mlperf_log_summary.txt"] {
+            world.file(&format!("{to}/{log}"), &fs::read_to_string(logs.join(name).join(log)).unwrap());
+        }
+    }
+    world.good(&["import", "Server", "--out", "both"]);
+    let alone = world.regatta(&["import", "Server/accuracy", "--out", "alone"]);
+    assert_eq!(alone.code, 2, "{alone:?}");
+    alone.shows("mlperf_log_detail.txt is of an accuracy run, in which LoadGen measures nothing");
+    fs::remove_file(world.path("Server/accuracy/mlperf_log_detail.txt")).unwrap();
+    let summary = world.regatta(&["import", "Server/accuracy", "--out", "alone"]);
+    summary
+        .shows("mlperf_log_summary.txt is of an accuracy run")
+        .shows("hint: import the folder of the performance run");
 }

@@ -9,6 +9,7 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use super::imported_sweep::stated_level;
+use crate::interop::loadgen::ReadLog;
 use crate::interop::metrics::{
     ImportOrigin, ImportedCounts, ImportedMetric, ImportedResult, ImportedTokens, ImportedVerdict, MeasuredResult,
     MeasuredRun, MetricConcept, MetricMeaning, MetricStats, RequestTrace, Tool,
@@ -57,6 +58,10 @@ pub enum ImportError {
     SameLevel { level: String, first: String, second: String },
     #[error("{name} does not name the tool that measured, so its metrics have no definition here")]
     NoTool { name: String },
+    #[error(
+        "{file} is of an accuracy run, in which LoadGen measures nothing\n  hint: import the folder of the performance run"
+    )]
+    AccuracyRun { file: String },
     #[error("{file} cannot be read: {source}")]
     Json { file: String, source: serde_json::Error },
     /// Of a file with a record on each line; from 1.
@@ -211,10 +216,12 @@ fn read(source: &ImportSource) -> Result<Vec<DetectedFormat>, ImportError> {
     {
         return Ok(vec![DetectedFormat::Numbers(numbers)]);
     }
-    if let Some(numbers) = loadgen::import_numbers(text) {
-        return Ok(vec![DetectedFormat::Numbers(numbers)]);
-    }
     let file = || source.name.clone();
+    match loadgen::read(text) {
+        Some(ReadLog::Performance(numbers)) => return Ok(vec![DetectedFormat::Numbers(numbers)]),
+        Some(ReadLog::Accuracy) => return Err(ImportError::AccuracyRun { file: file() }),
+        None => {}
+    }
     let text = strict_json(text);
     match serde_json::from_str::<Value>(&text) {
         Ok(value) => Ok(detect_formats(&value)),

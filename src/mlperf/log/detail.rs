@@ -1,6 +1,7 @@
 //! `mlperf_log_detail.txt`: one JSON object a line, behind `:::MLLOG`.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry as MapEntry;
 use std::fmt;
 use std::io::{BufRead, BufReader, Read as _};
 use std::path::Path;
@@ -27,6 +28,9 @@ pub struct Detail {
     pub warnings: u64,
     /// Errors that differ, the first of them.
     pub first_errors: Vec<LoggedError>,
+    /// Keys that LoadGen writes once and this log has with several values: the first that is not the one taken. A file with two
+    /// runs has many.
+    pub contradictions: BTreeMap<String, Value>,
     /// Lines that could not be read.
     pub unread: u64,
     /// Numbers of the first of these, counted from 1.
@@ -116,7 +120,13 @@ impl Detail {
             self.error(&entry);
         }
         self.warnings += u64::from(entry.metadata.is_warning);
-        self.values.entry(entry.key).or_insert(entry.value);
+        match self.values.entry(entry.key) {
+            MapEntry::Vacant(place) => drop(place.insert(entry.value)),
+            MapEntry::Occupied(known) if *known.get() != entry.value && !is_message(known.key()) => {
+                self.contradictions.entry(known.key().clone()).or_insert(entry.value);
+            }
+            MapEntry::Occupied(_) => {}
+        }
     }
 
     fn error(&mut self, entry: &Entry) {
@@ -199,6 +209,11 @@ impl Detail {
             schedule: self.count("effective_schedule_rng_seed")?,
         })
     }
+}
+
+/// LoadGen writes texts for readers, warnings and errors as often as it has one, each under the same key.
+fn is_message(key: &str) -> bool {
+    key.ends_with("generic_message") || key.starts_with("warning_") || key.starts_with("error_")
 }
 
 /// LoadGen writes numbers as C++ prints them: what is no number is no JSON either.

@@ -33,7 +33,7 @@ fn a_detail_log_says_what_was_run_and_what_came_out() {
     assert_eq!(valid.flag("effective_sample_concatenate_permutation"), Some(true));
     assert_eq!(valid.number("effective_target_qps"), Some(400.0));
     assert_eq!((valid.all_errors(), valid.first_errors.len(), valid.unread), (0, 0, 0));
-    assert!(valid.invalid_reasons().is_empty());
+    assert!(valid.invalid_reasons().is_empty() && valid.contradictions.is_empty());
     let slow = detail("server-slow");
     assert_eq!(slow.result(), Some("INVALID"));
     let why = slow.invalid_reasons();
@@ -63,6 +63,7 @@ fn what_is_no_number_is_not_there_and_errors_are_counted() {
         ("error_runtime: a token count of 0".to_owned(), 30)
     );
     assert_eq!(detail.number("effective_target_qps"), Some(3.0), "as the official checker takes it");
+    assert_eq!(detail.contradictions.into_iter().collect::<Vec<_>>(), [("effective_target_qps".to_owned(), 4.into())]);
     assert_eq!((detail.unread, detail.first_unread), (2, vec![35, 37]));
     assert!(matches!(Detail::read(Cursor::new("nothing\n")), Err(DetailError::Empty)));
 }

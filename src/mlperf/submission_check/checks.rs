@@ -102,6 +102,8 @@ pub enum SubmissionCheck {
     Power,
     #[strum(serialize = "rehearsal")]
     Rehearsal,
+    #[strum(serialize = "reused log")]
+    ReusedLog,
     #[strum(serialize = "sample count")]
     SampleCount,
     #[strum(serialize = "scenario")]

@@ -73,11 +73,25 @@ pub(super) fn read(to: &mut SubmissionFindings, folder: &Path, round: &Round, ki
         let why = "logs are submitted as LoadGen wrote them; something else wrote into this one, or it is torn";
         to.refuse(SubmissionCheck::UnreadableLog, &path, what, why, RERUN_HINT);
     }
+    one_run(to, &path, &detail);
     check_log_complete(to, &path, &detail, kind);
     version(to, &path, &detail, round);
     seeds(to, &path, &detail, round, kind);
     errors(to, &path, &detail);
     Some(detail)
+}
+
+/// What LoadGen writes once is there once.
+fn one_run(to: &mut SubmissionFindings, path: &Path, detail: &Detail) {
+    let several = &detail.contradictions;
+    let verdict = several.get_key_value("result_validity");
+    let Some((key, later)) = verdict.or_else(|| several.first_key_value()) else { return };
+    let first = detail.get(key).unwrap_or(later);
+    let more =
+        if several.len() > 1 { format!(", and {} more have several values", several.len() - 1) } else { String::new() };
+    let what = format!("`{key}` is {first} and, further down, {later}{more}");
+    let why = "LoadGen empties its logs when it starts, and writes each of these once: this is of several runs, or was changed";
+    to.refuse(SubmissionCheck::LogsDisagree, path, what, why, RERUN_HINT);
 }
 
 /// The log is of the mode, and has its end.

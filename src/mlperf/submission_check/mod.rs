@@ -20,6 +20,7 @@ mod performance;
 mod power;
 mod power_samples;
 mod power_sessions;
+mod reused_logs;
 mod scenarios;
 mod settings;
 mod structure;
@@ -35,6 +36,7 @@ pub use checks::SubmissionCheck;
 use finding::SubmissionFindings;
 pub use finding::{FindingWeight, SubmissionFinding};
 pub use power::MeasuredPower;
+use reused_logs::PackedLogs;
 use scenarios::BenchmarkFolder;
 pub use settings::MEASUREMENT_FIELDS;
 pub(super) use tree::DIVISIONS;
@@ -159,6 +161,7 @@ pub fn examine(root: &Path, round: &Round) -> SubmissionReport {
     let mut to = SubmissionFindings::new(root);
     let mut results = Vec::new();
     let mut not_examined = Vec::new();
+    let mut logs = PackedLogs::default();
     let layout = SubmissionLayout::of(&round.name);
     let submitters = tree::submitters(root);
     structure::root(&mut to, root, layout);
@@ -201,10 +204,13 @@ pub fn examine(root: &Path, round: &Round) -> SubmissionReport {
                     round: &round.name,
                     layout,
                 };
-                results.push(result(&mut to, &entry, round, benchmark, scenario, lock));
+                let examined = result(&mut to, &entry, round, benchmark, scenario, lock);
+                logs.add(&entry, benchmark, scenario, examined.judged.inferred);
+                results.push(examined);
             }
         }
     }
+    logs.check(&mut to, root);
     if results.is_empty() {
         if not_examined.is_empty() {
             not_examined.extend(endpoints_result(root).map(|folder| UnexaminedBenchmark::of_endpoints(root, &folder)));

@@ -161,15 +161,21 @@ fn samples(
     }
 }
 
-/// The data set as the run's sample library counted it. In Open it may be another.
+/// The data set as the run's sample library counted it. In Open it may be another. The official checker takes a larger one; in
+/// published results of Closed it is always the benchmark's.
 fn dataset(to: &mut SubmissionFindings, at: &Path, detail: &Detail, benchmark: &Benchmark, entry: &ResultEntry) {
     let found = detail.count("qsl_reported_total_count");
-    if found.is_none_or(|found| found < benchmark.dataset_samples) {
+    let is_less = found.is_none_or(|found| found < benchmark.dataset_samples);
+    if is_less || (found != Some(benchmark.dataset_samples) && entry.is_closed()) {
         let found = found.map_or("not logged".to_owned(), |found| found.to_string());
         let what = format!("qsl_reported_total_count is {found}, the benchmark has {}", benchmark.dataset_samples);
-        let why = "a result is measured on the whole data set";
-        let weight = if entry.is_closed() { FindingWeight::Refused } else { FindingWeight::Review };
-        to.find(weight, SubmissionCheck::SampleCount, at, what, why, "run with the benchmark's whole data set");
+        let (why, fix) = if is_less {
+            ("a result is measured on the whole data set", "run with the benchmark's whole data set")
+        } else {
+            ("a result is measured on the benchmark's data set", "look whether the log is of another benchmark")
+        };
+        let weight = if is_less && entry.is_closed() { FindingWeight::Refused } else { FindingWeight::Review };
+        to.find(weight, SubmissionCheck::SampleCount, at, what, why, fix);
     }
 }
 

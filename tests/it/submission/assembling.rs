@@ -22,6 +22,12 @@ fn other(root: &Path, system: &str) -> Submission {
     fs::remove_file(made.system()).unwrap();
     write(made.at("systems").join(format!("{system}.json")), format!("{fields:#}"));
     write(made.at("src/README.md"), "how the other one was made\n");
+    // Its runs were runs of their own.
+    for item in walkdir::WalkDir::new(made.at("results")).into_iter().flatten() {
+        if item.file_name() == "mlperf_log_detail.txt" {
+            made.replace(item.path(), "\"pid\":1,", "\"pid\":2,");
+        }
+    }
     made
 }
 
@@ -31,7 +37,9 @@ fn two_systems_become_one_submission_that_the_gate_passes() {
     good(&world.path("a"));
     other(&world.path("b"), "crate_b200x8");
     let arguments = ["mlperf", "assemble", "--out", "whole", "--csv", "results.csv", "a", "b"];
-    world.good(&arguments).shows("6 results for v6.1: MLCommons would accept it");
+    let assembled = world.good(&arguments);
+    assembled.shows("6 results for v6.1: MLCommons would accept it");
+    assert!(!assembled.stdout.contains("for review"), "{}", assembled.stdout);
     // Sources of the second that have another content are beside those of the first.
     assert_eq!(world.read("whole/closed/Example/src/README.md"), "how it was made\n");
     assert_eq!(world.read("whole/closed/Example/src/crate_b200x8/README.md"), "how the other one was made\n");
@@ -209,10 +217,10 @@ fn logs_of_another_harness_are_packed() {
         let folder = world.path("logs").join(scenario);
         run(&folder.join("performance"), scenario, "performance");
         run(&folder.join("accuracy"), scenario, "accuracy");
-        write(folder.join("accuracy/mlperf_log_accuracy.json"), long_log());
+        write(folder.join("accuracy/mlperf_log_accuracy.json"), long_log(scenario));
         write(folder.join("accuracy/accuracy.txt"), SCORES);
         write(folder.join("TEST06/verify_accuracy.txt"), VERIFIED);
-        write(folder.join("TEST06/accuracy/mlperf_log_accuracy.json"), audit_log());
+        write(folder.join("TEST06/accuracy/mlperf_log_accuracy.json"), audit_log(scenario));
         write(folder.join("user.conf"), user_conf(scenario));
         write(folder.join("measurements.json"), format!("{:#}", measurements()));
         arguments.extend(["--logs".to_owned(), format!("crate.json:{BENCHMARK}:{scenario}=logs/{scenario}")]);
@@ -220,7 +228,7 @@ fn logs_of_another_harness_are_packed() {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     world.good(&arguments).shows("6 results for v6.1: MLCommons would accept it");
     let scores = world.read(format!("whole/closed/Example/results/crate/{BENCHMARK}/Server/accuracy/accuracy.txt"));
-    assert!(scores.contains(&format!("hash={}", super::fixture::sha256(long_log().as_bytes()))), "{scores}");
+    assert!(scores.contains(&format!("hash={}", super::fixture::sha256(long_log("Server").as_bytes()))), "{scores}");
     if let Some(printed) = official::check(&world.path("whole"), "v6.1") {
         assert!(regatta::mlperf::Official::of(&printed).passed, "{printed}");
     }
@@ -259,7 +267,7 @@ fn logs_of_another_harness_need_no_more_of_an_audit_than_the_checkers_ask_for() 
             let folder = world.path("logs").join(scenario);
             run(&folder.join("performance/run_1"), scenario, "performance");
             run(&folder.join("accuracy"), scenario, "accuracy");
-            write(folder.join("accuracy/mlperf_log_accuracy.json"), long_log());
+            write(folder.join("accuracy/mlperf_log_accuracy.json"), long_log(scenario));
             write(folder.join("accuracy/accuracy.txt"), SCORES);
             if division == "closed" {
                 write(folder.join("TEST06/verify_accuracy.txt"), VERIFIED);
@@ -302,5 +310,6 @@ fn a_result_for_99_9_percent_is_one_for_99_too_where_the_round_has_both() {
         checks
     };
     assert_eq!(reasons("llama2-70b-99.9"), reasons("llama2-70b-99"));
+    assert!(!findings.iter().any(|finding| finding["check"] == "reused log"), "they share their runs: {findings:#?}");
     world.good(&["mlperf", "assemble", "--out", "v6.1", "--also-99", "a"]).shows("3 results for v6.1");
 }

@@ -79,7 +79,25 @@ pub(super) const BROKEN: &[(&str, Break)] = &[
     ("summary of another run", |s| {
         write(s.of("Server/performance/run_1/mlperf_log_summary.txt"), summary("server_performance").replace(": VALID", ": INVALID"));
     }),
+    ("VALID and INVALID in one log", |s| {
+        let log = s.log("Server/performance/run_1");
+        write(&log, fs::read_to_string(&log).unwrap() + &line("result_validity", &json!("INVALID"), false));
+    }),
+    ("two runs in one log", |s| {
+        let log = s.log("Server/performance/run_1");
+        write(&log, fs::read_to_string(&log).unwrap() + &detail("interactive_performance"));
+    }),
+    ("accuracy run of Server in Interactive, too", |s| {
+        for name in ["mlperf_log_detail.txt", "mlperf_log_summary.txt", "mlperf_log_accuracy.json", "accuracy.txt"] {
+            fs::copy(s.of(&format!("Server/accuracy/{name}")), s.of(&format!("Interactive/accuracy/{name}"))).unwrap();
+        }
+    }),
+    ("answers of TEST06 in two scenarios", |s| {
+        let log = "TEST06/accuracy/mlperf_log_accuracy.json";
+        fs::copy(s.of(&format!("Interactive/{log}")), s.of(&format!("Server/{log}"))).unwrap();
+    }),
     // Rules of a performance run.
+    ("99,999 samples in the library", |s| s.set("Offline/performance/run_1", "qsl_reported_total_count", &json!(99_999))),
     ("60 seconds", |s| s.set("Server/performance/run_1", "effective_min_duration_ms", &json!(60_000))),
     ("Offline that lasted 246 seconds", |s| s.set("Offline/performance/run_1", "result_samples_per_second", &json!(100.0))),
     ("1,000 samples in memory", |s| s.set("Server/performance/run_1", "effective_performance_sample_count", &json!(1000))),
@@ -118,8 +136,8 @@ pub(super) const BROKEN: &[(&str, Break)] = &[
     ("no hash", |s| s.replace(&s.of("Server/accuracy/accuracy.txt"), "hash=", "sha=")),
     ("hash of another log", |s| s.replace(&s.of("Server/accuracy/mlperf_log_accuracy.json"), "05000000", "06000000")),
     ("not truncated", |s| {
-        let log = super::fixture::long_log();
-        let old = super::fixture::sha256(super::fixture::SAMPLES.as_bytes());
+        let log = super::fixture::long_log("Server");
+        let old = super::fixture::sha256(super::fixture::answers("Server/accuracy").as_bytes());
         s.replace(&s.of("Server/accuracy/accuracy.txt"), &old, &super::fixture::sha256(log.as_bytes()));
         write(s.of("Server/accuracy/mlperf_log_accuracy.json"), log);
     }),
@@ -132,6 +150,10 @@ pub(super) const BROKEN: &[(&str, Break)] = &[
     ("benchmark of another round", |s| fs::rename(s.of(""), s.of("../llama2-70b-99")).unwrap()),
     ("no TEST06", |s| fs::remove_dir_all(s.of("Server/TEST06")).unwrap()),
     ("TEST06 failed", |s| s.replace(&s.of("Server/TEST06/verify_accuracy.txt"), "EOS check pass: True", "EOS check pass: False")),
+    ("TEST06 failed, and passed below", |s| {
+        let failed = "EOS check pass: False\nEOS check pass: True";
+        s.replace(&s.of("Server/TEST06/verify_accuracy.txt"), "EOS check pass: True", failed);
+    }),
     ("TEST06 skipped the first token of Server", |s| s.replace(&s.of("Server/TEST06/verify_accuracy.txt"), "First token check pass: True", "First token check pass: Skipped")),
     ("TEST06 without samples", |s| write(s.of("Server/TEST06/accuracy/mlperf_log_accuracy.json"), "")),
     ("no source", |s| fs::remove_dir_all(s.at("src")).unwrap()),
@@ -298,7 +320,7 @@ pub(super) const BROKEN: &[(&str, Break)] = &[
     }),
     // TEST06 by its own log.
     ("TEST06 of three answers", |s| {
-        let log = super::fixture::audit_log();
+        let log = super::fixture::audit_log("Server");
         let three: Vec<&str> = log.lines().take(4).collect();
         write(s.of("Server/TEST06/accuracy/mlperf_log_accuracy.json"), format!("{}\n]\n", three.join("\n").trim_end_matches(',')));
     }),
@@ -438,7 +460,10 @@ pub(super) const BROKEN: &[(&str, Break)] = &[
 ];
 
 /// Those that MLCommons accepted in published results: a reviewer may object to them.
-const FOR_REVIEW: [&str; 27] = [
+const FOR_REVIEW: [&str; 30] = [
+    "accuracy run of Server in Interactive, too",
+    "answers of TEST06 in two scenarios",
+    "99,999 samples in the library",
     "Open: Interactive with a TTFT of 0.46 seconds",
     "gpt-oss-120b with TEST07 of 4395 samples",
     "gpt-oss-120b with TEST09 of 990 samples",

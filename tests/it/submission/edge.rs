@@ -51,6 +51,11 @@ fn offline_inferred_from_single_stream_is_a_result_of_an_edge_system() {
     };
     let examined = on_the_edge(infer);
     assert_eq!(examined.refusal_count(), 0, "{:#?}", examined.findings);
+    assert!(
+        !examined.findings.iter().any(|finding| finding.check == SubmissionCheck::ReusedLog),
+        "{:#?}",
+        examined.findings
+    );
     let offline = examined.results.iter().find(|result| result.scenario == "Offline").unwrap();
     let judged = &offline.judged;
     assert_eq!((judged.value, judged.unit.as_str(), judged.inferred), (Some(218.471), "samples/s", true));

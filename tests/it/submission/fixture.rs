@@ -72,8 +72,17 @@ pub(crate) fn run(folder: &Path, scenario: &str, mode: &str) {
     write(folder.join("mlperf_log_summary.txt"), summary(&name));
 }
 
-pub(crate) const SAMPLES: &str =
-    "[\n{ \"seq_id\" : 0, \"qsl_idx\" : 1, \"data\" : \"0500000009000000\", \"token_count\" : 2 }\n]\n";
+/// The accuracy log of one run, `Server/accuracy`. Each run answers another sample first.
+pub(crate) fn answers(run: &str) -> String {
+    let sample = first_sample(run);
+    format!(
+        "[\n{{ \"seq_id\" : 0, \"qsl_idx\" : {sample}, \"data\" : \"0500000009000000\", \"token_count\" : 2 }}\n]\n"
+    )
+}
+
+fn first_sample(run: &str) -> u32 {
+    run.bytes().map(u32::from).sum()
+}
 
 pub(crate) fn system_json() -> Value {
     let mut fields = json!({
@@ -104,10 +113,11 @@ pub(crate) fn good(root: &Path) -> Submission {
         let folder = submitter.join("results").join(SYSTEM).join(BENCHMARK).join(scenario);
         run(&folder.join("performance/run_1"), scenario, "performance");
         run(&folder.join("accuracy"), scenario, "accuracy");
-        write(folder.join("accuracy/mlperf_log_accuracy.json"), SAMPLES);
-        write(folder.join("accuracy/accuracy.txt"), format!("{SCORES}\n\nhash={}\n", sha256(SAMPLES.as_bytes())));
+        let answers = answers(&format!("{scenario}/accuracy"));
+        write(folder.join("accuracy/mlperf_log_accuracy.json"), &answers);
+        write(folder.join("accuracy/accuracy.txt"), format!("{SCORES}\n\nhash={}\n", sha256(answers.as_bytes())));
         write(folder.join("TEST06/verify_accuracy.txt"), VERIFIED);
-        write(folder.join("TEST06/accuracy/mlperf_log_accuracy.json"), audit_log());
+        write(folder.join("TEST06/accuracy/mlperf_log_accuracy.json"), audit_log(scenario));
         write(folder.join("measurements.json"), format!("{:#}", measurements()));
         write(folder.join("user.conf"), user_conf(scenario));
         write(folder.join("README.md"), "regatta run llama2-70b package=true\n");
@@ -330,7 +340,7 @@ impl Submission {
             }
             let text = format!(
                 "\nPrinting for submission_checker:\n\n'exact_match': 83.130\n'tokens_per_sample': 5000.0\n\nhash={}\n",
-                sha256(SAMPLES.as_bytes())
+                sha256(answers(&format!("{scenario}/accuracy")).as_bytes())
             );
             write(self.of(&format!("{scenario}/accuracy/accuracy.txt")), text);
             self.replace(&self.of(&format!("{scenario}/user.conf")), "llama2-70b", "gpt-oss-120b");
@@ -347,10 +357,11 @@ impl Submission {
                 let audit = &round.benchmarks["gpt-oss-120b"].audits
                     [if test == "TEST07" { &TestMode::Test07 } else { &TestMode::Test09 }];
                 write(self.of(&format!("{folder}/{file}")), text);
-                write(self.of(&format!("{folder}/accuracy/mlperf_log_accuracy.json")), SAMPLES);
+                let answers = answers(&folder);
+                write(self.of(&format!("{folder}/accuracy/mlperf_log_accuracy.json")), &answers);
                 write(
                     self.of(&format!("{folder}/accuracy/accuracy.txt")),
-                    format!("hash={}\n", sha256(SAMPLES.as_bytes())),
+                    format!("hash={}\n", sha256(answers.as_bytes())),
                 );
                 run(&self.of(&format!("{folder}/performance/run_1")), scenario, "performance");
                 let log = format!("{folder}/performance/run_1");
@@ -373,7 +384,8 @@ impl Submission {
                 format!("llama3_1-8b-edge.{scenario}.{setting}\nllama3_1-8b-edge.{scenario}.min_duration = 600000\n");
             write(self.of(&format!("{scenario}/user.conf")), conf);
             let scores = "{'rouge1': 38.7, 'rouge2': 16.0, 'rougeL': 24.4, 'rougeLsum': 35.8, 'gen_len': 3000000, 'gen_num': 5000}";
-            let text = format!("{scores}\n\nhash={}\n", sha256(SAMPLES.as_bytes()));
+            let log = fs::read(self.of(&format!("{scenario}/accuracy/mlperf_log_accuracy.json"))).unwrap();
+            let text = format!("{scores}\n\nhash={}\n", sha256(&log));
             write(self.of(&format!("{scenario}/accuracy/accuracy.txt")), text);
         }
         for (run, mode) in [("performance/run_1", "PerformanceOnly"), ("accuracy", "AccuracyOnly")] {
@@ -501,8 +513,8 @@ impl Runs {
                 write(folder.join("user.conf"), user_conf(scenario));
                 let samples = match name {
                     "performance" => "[]\n".to_owned(),
-                    "test06" => audit_log(),
-                    _ => long_log(),
+                    "test06" => audit_log(scenario),
+                    _ => long_log(scenario),
                 };
                 write(folder.join("mlperf_log_accuracy.json"), samples);
                 let mut test = json!({
@@ -515,7 +527,8 @@ impl Runs {
                 write(folder.join("test.json"), format!("{test:#}"));
             }
             let folder = root.join(scenario.to_lowercase());
-            write(folder.join("score/accuracy.txt"), format!("{SCORES}\n\nhash={}\n", sha256(long_log().as_bytes())));
+            let hash = sha256(long_log(scenario).as_bytes());
+            write(folder.join("score/accuracy.txt"), format!("{SCORES}\n\nhash={hash}\n"));
             write(folder.join("verify/verify_accuracy.txt"), VERIFIED);
         }
         Self(root.to_owned())
@@ -527,20 +540,26 @@ impl Runs {
 }
 
 /// The log of a TEST06 run: answers with their first tokens.
-pub(crate) fn audit_log() -> String {
+pub(crate) fn audit_log(scenario: &str) -> String {
+    let first = first_sample(scenario);
     let answers: Vec<String> = (0..100)
         .map(|n| {
-            format!("{{ \"seq_id\" : {n}, \"qsl_idx\" : {n}, \"data\" : \"0500000009000000\", \"token_data\" : \"05000000\", \"token_count\" : 2 }}")
+            let sample = first + n;
+            format!("{{ \"seq_id\" : {n}, \"qsl_idx\" : {sample}, \"data\" : \"0500000009000000\", \"token_data\" : \"05000000\", \"token_count\" : 2 }}")
         })
         .collect();
     format!("[\n{}\n]\n", answers.join(",\n"))
 }
 
 /// An accuracy log that has to be truncated.
-pub(crate) fn long_log() -> String {
+pub(crate) fn long_log(scenario: &str) -> String {
+    let first = first_sample(scenario);
     let samples: Vec<String> = (0..400)
         .map(|n| {
-            format!("{{ \"seq_id\" : {n}, \"qsl_idx\" : {n}, \"data\" : \"0500000009000000\", \"token_count\" : 2 }}")
+            let sample = first + n;
+            format!(
+                "{{ \"seq_id\" : {n}, \"qsl_idx\" : {sample}, \"data\" : \"0500000009000000\", \"token_count\" : 2 }}"
+            )
         })
         .collect();
     format!("[\n{}\n]\n", samples.join(",\n"))

@@ -10,4 +10,5 @@ mod edge;
 mod fixture;
 mod official;
 mod packing;
+mod reused_logs;
 mod standing;
