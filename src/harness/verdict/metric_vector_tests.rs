@@ -409,7 +409,7 @@ fn answers_without_a_finish_reason_broke_off_where_the_others_have_one() {
         summarized(&BenchSpec { limits, ..spec(200) }, all).result
     };
     let verdict = |result: &RunResult| (result.counts.broken_off, result.verdict());
-    let broken = |index: u64| (index % 10 > 0).then_some(FinishReason::Length);
+    let broken = |index: u64| (!index.is_multiple_of(10)).then_some(FinishReason::Length);
     let found = result(broken, None);
     assert_eq!(verdict(&found), (20, crate::event::Verdict::InvalidServer));
     insta::assert_snapshot!(found.reasons()[0].text, @"20 of 200 answers broke off: they are shorter than requested, without a finish_reason and without usage, and others of the same server have a finish_reason; they are in the latencies and rates");
