@@ -310,6 +310,66 @@ mod tests {
     use crate::event::TaskId;
     use crate::plan::ActionKind;
 
+    /// A package of one performance run of a server at this address.
+    fn order_of(folder: &Path, server: &str) -> PackageRequest {
+        let text = include_str!("../../../tests/golden/results/benchmark/result.json");
+        let mut result: serde_json::Value = serde_json::from_str(text).unwrap();
+        result["asked"]["endpoints"] = json!([server]);
+        fs::write(folder.join(harness::RESULT), result.to_string()).unwrap();
+        let none = || folder.join("none");
+        PackageRequest {
+            round: mlperf::Round::named("v6.1").unwrap(),
+            division: crate::spec::Division::Closed,
+            submitter: "Example".to_owned(),
+            system: "box".to_owned(),
+            system_json: serde_json::Map::new(),
+            measurements: serde_json::Map::new(),
+            machine: None,
+            gpus: Vec::new(),
+            results: vec![mlperf::PackageEntry {
+                benchmark: "llama3.1-8b".to_owned(),
+                copy_of: None,
+                scenario: MlperfScenario::Offline,
+                performance: folder.to_owned(),
+                accuracy: none(),
+                score: none(),
+                audits: indexmap::IndexMap::new(),
+                verified: indexmap::IndexMap::new(),
+            }],
+            source: None,
+            documentation: None,
+            rehearse: false,
+            version: String::new(),
+            command: String::new(),
+            upstream_tasks: Vec::new(),
+        }
+    }
+
+    #[tokio::test]
+    async fn servers_elsewhere_are_those_that_no_stage_started_and_no_address_here_has() {
+        let folder = tempfile::tempdir().unwrap();
+        // A documentation address (RFC 5737) is no host's.
+        let there = order_of(folder.path(), "192.0.2.7:8001");
+        assert_eq!(elsewhere(&there).await.as_deref(), Some("192.0.2.7"));
+        let mut started = there;
+        started.upstream_tasks.push(FinishedTask {
+            stage: ProvenanceStage {
+                task: "triton/offline".to_owned(),
+                kind: SERVE.to_owned(),
+                key: None,
+                digest: None,
+                commit: None,
+                action: json!({}),
+                facts: BTreeMap::new(),
+                inputs: BTreeMap::new(),
+                upstream: BTreeMap::new(),
+            },
+            folder: None,
+        });
+        assert_eq!(elsewhere(&started).await, None);
+        assert_eq!(elsewhere(&order_of(folder.path(), "127.0.0.1:8001")).await, None);
+    }
+
     #[test]
     fn what_is_published_has_no_credentials_and_no_folders_of_the_machine() {
         let folders = vec![("/home/me/bench".to_owned(), "."), ("/home/me".to_owned(), "~")];
