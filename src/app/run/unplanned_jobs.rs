@@ -12,10 +12,11 @@ const NAMED: usize = 10;
 /// A message about them. They are not ended: with other parameters the manifest may have their tasks again.
 pub(super) fn unplanned_jobs(home: &StateFolder, plan: &Plan) -> Option<String> {
     let planned: BTreeSet<&TaskId> = plan.tasks.iter().map(|task| &task.id).collect();
-    let jobs: Vec<(TaskId, Option<String>)> = unplanned(home, &plan.name, |task| planned.contains(task))
+    let mut jobs: Vec<(TaskId, Option<String>)> = unplanned(home, &plan.name, |task| planned.contains(task))
         .into_iter()
         .map(|(task, job)| (task, job.claimant().ok().flatten().or_else(|| job.number())))
         .collect();
+    jobs.sort();
     (!jobs.is_empty()).then(|| message(&jobs))
 }
 
