@@ -33,7 +33,7 @@ const ONLY_OF_ACCURACY: [&str; 2] = ["encountered during test.", "encountered. S
 
 /// What a log is of.
 pub(super) enum ReadLog {
-    Performance(ImportedNumbers),
+    Performance(Box<ImportedNumbers>),
     /// LoadGen measures nothing in it.
     Accuracy,
 }
@@ -50,7 +50,7 @@ pub(super) fn read(text: &str) -> Option<ReadLog> {
             }
         }
         let is_accuracy = values.get("effective_test_mode").and_then(Value::as_str) == Some("AccuracyOnly");
-        let performance = || ReadLog::Performance(numbers(&values, &IN_DETAIL, |name| name));
+        let performance = || ReadLog::Performance(Box::new(numbers(&values, &IN_DETAIL, |name| name)));
         return Some(if is_accuracy { ReadLog::Accuracy } else { performance() });
     }
     if !text.contains(TITLE) {
@@ -71,7 +71,7 @@ pub(super) fn read(text: &str) -> Option<ReadLog> {
     for (name, value) in values {
         all.entry(name).or_insert(value);
     }
-    Some(ReadLog::Performance(numbers(&all, &IN_SUMMARY, in_summary)))
+    Some(ReadLog::Performance(Box::new(numbers(&all, &IN_SUMMARY, in_summary))))
 }
 
 /// The summary's name of a value of the detail log.
@@ -152,7 +152,7 @@ mod tests {
 
     fn numbers_of(text: &str) -> ImportedNumbers {
         match read(text) {
-            Some(ReadLog::Performance(numbers)) => numbers,
+            Some(ReadLog::Performance(numbers)) => *numbers,
             _ => panic!("no log of a performance run"),
         }
     }

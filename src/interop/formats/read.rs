@@ -218,7 +218,7 @@ fn read(source: &ImportSource) -> Result<Vec<DetectedFormat>, ImportError> {
     }
     let file = || source.name.clone();
     match loadgen::read(text) {
-        Some(ReadLog::Performance(numbers)) => return Ok(vec![DetectedFormat::Numbers(numbers)]),
+        Some(ReadLog::Performance(numbers)) => return Ok(vec![DetectedFormat::Numbers(*numbers)]),
         Some(ReadLog::Accuracy) => return Err(ImportError::AccuracyRun { file: file() }),
         None => {}
     }

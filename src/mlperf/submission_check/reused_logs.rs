@@ -86,14 +86,14 @@ impl PackedLogs {
                 mode,
                 inferred,
             };
-            self.put(DETAIL_FILE, 1, detail, &run);
-            self.put(ACCURACY_FILE, SHORTEST_ANSWERS, answers, &run);
+            self.put(DETAIL_FILE, 1, &detail, &run);
+            self.put(ACCURACY_FILE, SHORTEST_ANSWERS, &answers, &run);
         }
     }
 
-    fn put(&mut self, name: &'static str, shortest: u64, folder: PathBuf, run: &PackedRun) {
+    fn put(&mut self, name: &'static str, shortest: u64, folder: &Path, run: &PackedRun) {
         let path = folder.join(name);
-        let size = std::fs::metadata(&path).ok().filter(|meta| meta.is_file()).map(|meta| meta.len());
+        let size = std::fs::metadata(&path).ok().filter(std::fs::Metadata::is_file).map(|meta| meta.len());
         if let Some(size) = size.filter(|size| *size >= shortest) {
             self.by_size.entry((name, size)).or_default().push(PackedLog { path, run: run.clone() });
         }
