@@ -66,7 +66,7 @@ fn perform_for(
 ) -> Result<RunEnd, CommandError> {
     match prepare(global, request, aside, purpose)? {
         Preparation::Ready(prepared) => execute(*prepared),
-        Preparation::Ended(end) => Ok(end),
+        Preparation::Ended(end) => Ok(*end),
     }
 }
 

@@ -43,12 +43,12 @@ pub(super) enum RunPurpose<'a> {
 pub(super) enum Preparation {
     Ready(Box<PreparedRun>),
     /// There is nothing to do, or it was refused.
-    Ended(RunEnd),
+    Ended(Box<RunEnd>),
 }
 
 impl From<RunEnd> for Preparation {
     fn from(end: RunEnd) -> Self {
-        Self::Ended(end)
+        Self::Ended(Box::new(end))
     }
 }
 
