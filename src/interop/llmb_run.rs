@@ -20,7 +20,7 @@ static TABLE: &[Opt] = &[
 #[rustfmt::skip]
 const UNTRANSLATED: &[(&[&str], &str)] = &[
     (&["--max-scale", "--min-scale", "--exact-scales"], "a system has the sizes in its file"),
-    (&["--repeats"], "a result is measured once and kept; `regatta run … --force run_harness` measures again"),
+    (&["--repeats"], "a result is measured once and kept; `regatta run … --repeat-number 2` measures once more"),
     (&["--profile", "--proxy"], "there is no profile of the GPU's work here"),
     (&["--dump-env"], "`regatta show` prints every value with where it comes from"),
     (&["--force"], "what a manifest allows is allowed"),

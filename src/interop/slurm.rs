@@ -15,6 +15,7 @@ static TABLE: &[Opt] = &[
     one(&["--container-image"]), one(&["--container-workdir"]), one(&["--container-mounts"]), one(&["--container-name"]), one(&["--container-env"]), flag(&["--no-container-mount-home"]), flag(&["--container-writable"]), flag(&["--container-mount-home"]),
     one(&["--reservation"]), one(&["--qos", "-q"]), one(&["--constraint", "-C"]), one(&["--nodelist", "-w"]), one(&["--exclude", "-x"]), one(&["--dependency", "-d"]), one(&["--export"]), one(&["--chdir", "-D"]), one(&["--comment"]),
     flag(&["--oversubscribe", "-s"]), flag(&["--overlap"]), flag(&["--pty"]), flag(&["--unbuffered", "-u"]), flag(&["--label", "-l"]), flag(&["--wait"]), flag(&["--parsable"]), flag(&["--kill-on-bad-exit", "-K"]), one(&["--cpu-bind"]), one(&["--segment"]), one(&["--switches"]),
+    one(&["--array", "-a"]), one(&["--signal"]), one(&["--mail-type"]), one(&["--mail-user"]), flag(&["--requeue"]), flag(&["--no-requeue"]),
 ];
 
 /// Slurm's options and the keys of `host: slurm`.
@@ -29,6 +30,19 @@ const KEYS: [(&str, &str); 9] = [
     ("--nodelist", "nodelist"),
     ("--exclude", "exclude"),
 ];
+
+/// Those of the job of a whole run, besides: what its stages lease must be in it.
+const KEYS_OF_A_JOB: [(&str, &str); 6] = [
+    ("--gpus-per-node", "gpus_per_node"),
+    ("--gres", "gres"),
+    ("--ntasks-per-node", "tasks_per_node"),
+    ("--cpus-per-task", "cpus_per_task"),
+    ("--mem", "mem"),
+    ("--exclusive", "exclusive"),
+];
+
+/// Options without which the job of a whole run is the same: its name, and where its messages go.
+const NOT_OF_THE_WORK: [&str; 6] = ["--job-name", "--comment", "--output", "--error", "--mail-type", "--mail-user"];
 
 /// Options that belong to the allocation, or to the terminal of the line: those of a step are the others.
 const OF_THE_ALLOCATION: [&str; 18] = [
@@ -243,9 +257,17 @@ pub(in crate::interop) fn directives(text: &str) -> Option<String> {
     }
     let mut builder = TranslationBuilder::default();
     let line = read("#SBATCH", TABLE, &words, &mut builder);
-    let settings = settings(&line);
-    let settings = if settings.is_empty() { String::new() } else { format!(" {settings}") };
-    Some(format!("it is a job of Slurm: `regatta run FILE --on slurm{settings}`"))
+    let further = KEYS_OF_A_JOB.iter().filter(|(option, _)| line.has(option));
+    let further = further.map(|(option, key)| {
+        format!(" --slurm {key}={}", line.value(option).filter(|value| !value.is_empty()).unwrap_or("true"))
+    });
+    let settings = Some(settings(&line)).filter(|settings| !settings.is_empty()).map(|settings| format!(" {settings}"));
+    let settings: String = settings.into_iter().chain(further).collect();
+    let is_translated = |name: &str| KEYS.iter().chain(&KEYS_OF_A_JOB).any(|(option, _)| *option == name);
+    let left = line.given.iter().filter(|given| !is_translated(given.name) && !NOT_OF_THE_WORK.contains(&given.name));
+    let left: Vec<String> = left.map(|given| format!("`{}`", given.as_written())).collect();
+    let left = if left.is_empty() { String::new() } else { format!("; not translated: {}", left.join(", ")) };
+    Some(format!("it is a job of Slurm: `regatta run FILE --on slurm{settings}`{left}"))
 }
 
 /// `-A <your account>` with `…` for the page's placeholder.
@@ -253,5 +275,22 @@ fn without_placeholder(line: &str) -> String {
     match (line.find('<'), line.rfind('>')) {
         (Some(from), Some(to)) if from < to => format!("{}…{}", &line[..from], &line[to + 1..]),
         _ => line.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_of_a_whole_run_asks_for_the_gpus_of_its_script() {
+        let script = "#!/bin/bash\n#SBATCH -p gpu -N 2\n#SBATCH --gres=gpu:h100:4 --ntasks-per-node=4 --exclusive\n\
+            #SBATCH --job-name=x --array=0-3%2\n#SBATCH --signal=USR1@60\nsrun hostname\n";
+        assert_eq!(
+            directives(script).unwrap(),
+            "it is a job of Slurm: `regatta run FILE --on slurm --slurm partition=gpu --slurm nodes=2 --slurm gres=gpu:h100:4 \
+             --slurm tasks_per_node=4 --slurm exclusive=true`; not translated: `--array 0-3%2`, `--signal USR1@60`"
+        );
+        assert_eq!(directives("echo\n"), None);
     }
 }
