@@ -163,7 +163,7 @@ fn missing_gpus(
             "{} needs {} GPUs, and the allocation requests none: `--slurm gpus_per_node={}` requests them",
             task.id,
             task.gpus,
-            task.gpus.div_ceil(slurm.nodes.unwrap_or(1))
+            task.gpus.div_ceil(slurm.nodes.unwrap_or(1).max(1))
         )
     })
 }
@@ -407,6 +407,7 @@ mod tests {
         let text = "g needs 2 GPUs, and the allocation requests none: `--slurm gpus_per_node=2` requests them";
         assert_eq!(missing(2, &[], None).as_deref(), Some(text));
         assert_eq!(missing(0, &[], None), None);
+        assert_eq!(missing(2, &[arg("nodes", "0")], None).as_deref(), Some(text), "sbatch refuses it");
         for flag in [arg("gpus_per_node", "2"), arg("gres", "gpu:2"), arg("exclusive", "true"), arg("args", "--gpus=2")]
         {
             assert_eq!(missing(2, &[flag], None), None);

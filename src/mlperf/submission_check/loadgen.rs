@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use serde_json::Value;
+
 use super::checks::SubmissionCheck;
 use super::finding::{FindingWeight, SubmissionFindings};
 use super::tree::{ResultEntry, files};
@@ -89,9 +91,20 @@ fn one_run(to: &mut SubmissionFindings, path: &Path, detail: &Detail) {
     let first = detail.get(key).unwrap_or(later);
     let more =
         if several.len() > 1 { format!(", and {} more have several values", several.len() - 1) } else { String::new() };
+    let (first, later) = (shortened(first), shortened(later));
     let what = format!("`{key}` is {first} and, further down, {later}{more}");
     let why = "LoadGen empties its logs when it starts, and writes each of these once: this is of several runs, or was changed";
     to.refuse(SubmissionCheck::LogsDisagree, path, what, why, RERUN_HINT);
+}
+
+/// A value of a log in a message: some are lists of thousands.
+fn shortened(value: &Value) -> String {
+    const LONGEST: usize = 60;
+    let text = value.to_string();
+    match text.char_indices().nth(LONGEST) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text,
+    }
 }
 
 /// The log is of the mode, and has its end.
