@@ -29,7 +29,8 @@ fn message(jobs: &[(TaskId, Option<String>)]) -> String {
     let more = jobs.len().saturating_sub(NAMED);
     let more = if more == 0 { String::new() } else { format!(" and {more} more") };
     format!(
-        "an earlier run left jobs of tasks that the manifest does not have now: {}{more}; a run with these tasks continues them, and `scancel` ends them",
+        "an earlier run left jobs of tasks that the manifest does not have now: {}{more}; those that are still in the queue go on: a run with their tasks \
+         continues them, and `scancel` ends them",
         names.join(", ")
     )
 }
@@ -42,7 +43,7 @@ mod tests {
     fn jobs_of_other_tasks_are_named_with_their_numbers() {
         let jobs = [(TaskId::new("s/5"), Some("126_0".to_owned())), (TaskId::new("s/6"), None)];
         let text = message(&jobs);
-        assert!(text.contains("does not have now: s/5 (job 126_0), s/6; a run with"), "{text}");
+        assert!(text.contains("does not have now: s/5 (job 126_0), s/6; those that"), "{text}");
         let many: Vec<_> = (0..12).map(|number| (TaskId::new(format!("s/{number}")), None)).collect();
         assert!(message(&many).contains("s/9 and 2 more;"));
     }

@@ -131,8 +131,10 @@ fn is_run(name: &str) -> bool {
         && parts.next().is_some_and(|process| are_digits(process, process.len()) && !process.is_empty())
 }
 
+/// `run-0123456789abcdef`; with `-1` behind it where an allocation was lost, and submitted again.
 fn is_allocation(item: &Path) -> bool {
-    stem(item).strip_prefix("run-").is_some_and(is_short_digest)
+    let digest = stem(item).strip_prefix("run-").map(|name| name.split_once('-').unwrap_or((name, "0")));
+    digest.is_some_and(|(digest, attempt)| is_short_digest(digest) && attempt.parse::<u32>().is_ok())
 }
 
 fn name_of(path: &Path) -> &str {
@@ -183,6 +185,7 @@ mod tests {
             "bench/0123456789abcdef/bench.yaml",
             "clients/records",
             "jobs/0123456789abcdef-0/job.json",
+            "jobs/run-0123456789abcdef-1/job.json",
             "out/0123456789abcdef-0/x",
             "out/0123456789abcdef-0123456789abcdef-resume/x",
             "plans/0123456789abcdef.plan",
@@ -193,7 +196,15 @@ mod tests {
             "shipped/a/b",
             "stats",
         ];
-        let others = ["bench/mine/x", "clients/notes", "notes.tmp7", "out/mine/x", "shipped/mine", "thesis.tex"];
+        let others = [
+            "bench/mine/x",
+            "clients/notes",
+            "jobs/run-0123456789abcdef-mine/x",
+            "notes.tmp7",
+            "out/mine/x",
+            "shipped/mine",
+            "thesis.tex",
+        ];
         let (_folder, home) = folder_with(&[&own[..], &others].concat());
         let items = StateItems::of(&home, &|name| name == "a/b").unwrap().unwrap();
         items.remove().unwrap();
