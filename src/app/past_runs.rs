@@ -272,7 +272,7 @@ fn show(home: &StateFolder, run: &RunId, log: &Path, follow: bool) -> Result<Cli
 /// It leads to the log of a job, which the job makes when it begins.
 fn no_log_yet(log: &Path) -> CommandError {
     let text = format!(
-        "{} is not there yet: the job of its task has not begun\n  hint: `regatta status` shows what the task waits for",
+        "{} is not there: the job of its task has not begun, or ended before it began\n  hint: `regatta status` shows what became of the task",
         log.display()
     );
     CommandError::Usage(text)

@@ -29,6 +29,7 @@ use crate::plan::{Plan, Task};
 use crate::runner::TaskRole;
 use crate::runner::store::{JobFolder, StateFolder, has_no_locks};
 use crate::stages::{AllocationRun, AttemptClaim, in_allocation, time_left};
+use crate::units::counted;
 
 /// How often the job's output is read.
 const LOOK: Duration = Duration::from_millis(300);
@@ -160,9 +161,9 @@ fn missing_gpus(
         });
     (task.gpus > 0 && !is_requested).then(|| {
         format!(
-            "{} needs {} GPUs, and the allocation requests none: `--slurm gpus_per_node={}` requests them",
+            "{} needs {} unless it is cached, and the allocation requests none: `--slurm gpus_per_node={}` requests them",
             task.id,
-            task.gpus,
+            counted(task.gpus, "GPU"),
             task.gpus.div_ceil(slurm.nodes.unwrap_or(1).max(1))
         )
     })
@@ -404,7 +405,7 @@ mod tests {
                 variable.map(OsString::from).into_iter(),
             )
         };
-        let text = "g needs 2 GPUs, and the allocation requests none: `--slurm gpus_per_node=2` requests them";
+        let text = "g needs 2 GPUs unless it is cached, and the allocation requests none: `--slurm gpus_per_node=2` requests them";
         assert_eq!(missing(2, &[], None).as_deref(), Some(text));
         assert_eq!(missing(0, &[], None), None);
         assert_eq!(missing(2, &[arg("nodes", "0")], None).as_deref(), Some(text), "sbatch refuses it");

@@ -136,7 +136,7 @@ pub(super) fn running_lines(run_state: &RunState, now: f64, before: f64, styler:
         });
         let since = duration_text(now - state.started.unwrap_or(now));
         // What waits, in a queue for example, does not run.
-        let text = if far.is_empty() { format!("running for {since}") } else { format!("{far}{since} so far") };
+        let text = if far.is_empty() { format!("running for {since}") } else { format!("{far}after {since}") };
         put(out, styler, (TextRole::Quiet, "…"), task, &text, "");
     }
 }
@@ -184,6 +184,6 @@ mod tests {
         }
         let mut out = String::new();
         running_lines(&state, 31.0, 21.0, Styler::OFF, &mut out);
-        assert_eq!(out, "… long  120 of 500 answered, 2 failed, 30 s so far\n");
+        assert_eq!(out, "… long  120 of 500 answered, 2 failed, after 30 s\n");
     }
 }

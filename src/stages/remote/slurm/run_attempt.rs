@@ -193,6 +193,9 @@ impl JobAttempt<'_> {
                     let view = self.view.borrow_and_update().clone();
                     self.end_surplus(&view, claimant.as_deref()).await;
                     let now = Instant::now();
+                    if view.silent == 0 {
+                        self.cluster.is_silence_reported.store(false, Ordering::Relaxed);
+                    }
                     if let Some(text) = pulse.update(heartbeat, now) {
                         self.lease.notice(text);
                     }
