@@ -93,7 +93,7 @@ fn a_mixture_says_how_many_are_of_which_kind() {
     let (_folder, mut spec) = with_tokenizer(BenchSpec { output_len: Length::Fixed(8), ..chat(&server, 3) });
     spec.scenario = LoadPattern::Concurrency { users: 1.0.into() };
     let measured = measure(&spec);
-    let expected = format!("usage.completion_tokens; {RETOKENIZED}, for 2 of 3 answers that have none");
+    let expected = format!("usage.completion_tokens; {RETOKENIZED}, for 2 of 3 answers that have no usable one");
     assert_eq!(measured.result.tokens.source, expected);
     assert_eq!(measured.requests.iter().map(|record| record.retokenized).collect::<Vec<_>>(), [true, true, false]);
 }

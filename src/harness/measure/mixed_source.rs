@@ -1,8 +1,11 @@
 //! Who counted the tokens, as one text, where answers of one run were counted by several.
 
-/// Behind each source but the first: `, for 3 of 1000 answers that have none`.
+/// Behind each source but the first: `, for 3 of 1000 answers that have no usable one`.
 const FOR: &str = ", for ";
-const NONE: &str = " answers that have none";
+/// A source that an answer has, and that contradicts it, does not count.
+const NONE: &str = " answers that have no usable one";
+/// What results of earlier programs have in its place.
+const FORMER_NONE: &str = " answers that have none";
 
 /// `parts`: each source with the number of its answers, the interface's own first; `all`: how many answers there are.
 pub(super) fn mixed(parts: Vec<(u64, String)>, all: u64) -> String {
@@ -16,7 +19,8 @@ pub(super) fn mixed(parts: Vec<(u64, String)>, all: u64) -> String {
 pub fn token_counters(text: &str) -> Vec<(&str, f64)> {
     let part = |part| {
         let share = |counts: &str| {
-            let (answers, all) = counts.strip_suffix(NONE)?.split_once(" of ")?;
+            let counts = counts.strip_suffix(NONE).or_else(|| counts.strip_suffix(FORMER_NONE))?;
+            let (answers, all) = counts.split_once(" of ")?;
             Some(answers.parse::<f64>().ok()? / all.parse::<f64>().ok()?.max(1.0))
         };
         let (source, share) = str::rsplit_once(part, FOR)
@@ -47,8 +51,10 @@ mod tests {
         let text = |answers, all| {
             mixed(vec![(all - answers, "usage".to_owned()), (answers, "chunks, one, each".to_owned())], all)
         };
-        assert_eq!(text(3, 1000), "usage; chunks, one, each, for 3 of 1000 answers that have none");
+        assert_eq!(text(3, 1000), "usage; chunks, one, each, for 3 of 1000 answers that have no usable one");
         assert_eq!(token_counters(&text(250, 1000)), [("usage", 0.75), ("chunks, one, each", 0.25)]);
+        let former = "usage; chunks, one, each, for 250 of 1000 answers that have none";
+        assert!(are_counted_alike(former, &text(250, 1000)));
         assert_eq!(token_counters("chunks, for instance"), [("chunks, for instance", 1.0)]);
         assert!(are_counted_alike(&text(3, 1000), &text(5, 1001)));
         assert!(!are_counted_alike(&text(3, 1000), &text(500, 1000)));

@@ -32,6 +32,7 @@ pub(super) mod sessions_summary;
 pub(super) mod stability;
 pub(super) mod steady;
 pub(super) mod summary;
+mod unexplained_ends;
 pub(super) mod unknown_chunks;
 pub(super) mod verdict_check;
 pub(super) mod verdict_reason;

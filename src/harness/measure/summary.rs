@@ -11,6 +11,8 @@ use super::result::{
     ClientUsage, Connections, Counts, ExtraOutput, FailureCounts, LittlesLaw, Measured, Rates, Requested, RunResult,
     SCHEMA, TimeSlice, TokenCounts, Versions,
 };
+use super::unexplained_ends::UnexplainedEnds;
+use super::unknown_chunks::one_read_share;
 use super::worker_output::WorkerOutput;
 use super::{arrival_law, by_host, consistency, latency, retokenize, secondary_metrics};
 use crate::event::Verdict;
@@ -149,12 +151,9 @@ pub(in crate::harness) fn summarize(
 
 fn counts(scheduled: u64, issued: u64, not_sent: u64, in_flight_at_end: u64, records: &RequestRecords) -> Counts {
     let mut counts = Counts { scheduled, issued, in_flight_at_end, not_sent, ..Counts::default() };
-    // Of each server: whether it reports finish reasons, and its answers that may have broken off.
-    let mut servers = BTreeMap::<u32, (bool, u64)>::new();
+    let mut servers = BTreeMap::<u32, UnexplainedEnds>::new();
     for record in records {
-        let (has_reasons, unexplained) = servers.entry(record.endpoint).or_default();
-        *has_reasons |= record.finish_reason.is_some();
-        *unexplained += u64::from(is_unexplained(&record));
+        servers.entry(record.endpoint).or_default().add(&record);
         if let Some(reason) = record.finish_reason {
             *counts.finish_reasons.entry(reason).or_default() += 1;
         }
@@ -176,20 +175,14 @@ fn counts(scheduled: u64, issued: u64, not_sent: u64, in_flight_at_end: u64, rec
             }
         }
     }
-    counts.broken_off =
-        servers.values().filter(|(has_reasons, _)| *has_reasons).map(|(_, unexplained)| unexplained).sum();
+    for server in servers.values() {
+        let of = if server.is_habit() { &mut counts.unexplained } else { &mut counts.broken_off };
+        *of += server.count();
+    }
     let ended = counts.ok + counts.failed + counts.cancelled + counts.cancelled_early + in_flight_at_end;
     counts.conserved = scheduled == ended + not_sent && issued == ended;
     debug_assert!(counts.failed_by_class.keys().all(|class| FailureClass::ALL.contains(class)));
     counts
-}
-
-/// A successful answer that is shorter than requested, and nothing says why.
-fn is_unexplained(record: &RequestRecord) -> bool {
-    record.is_ok()
-        && record.tokens < record.requested_tokens
-        && record.finish_reason.is_none()
-        && record.usage.is_none()
 }
 
 fn tokens(all: &Collector<RequestRecords>, count: TokenCounting) -> TokenCounts {
@@ -232,6 +225,7 @@ fn tokens(all: &Collector<RequestRecords>, count: TokenCounting) -> TokenCounts 
     tokens.input_server = prompts.filter(|_| requests > 0);
     tokens.input_cached = CachedInput::of(&all.records);
     tokens.mean_first_chunk = (requests > 0 && is_known).then(|| first as f64 / requests as f64);
+    tokens.one_read_share = one_read_share(&all.records);
     tokens.coalesced_share = (all.chunks > 0).then(|| all.coalesced as f64 / all.chunks as f64);
     tokens
 }

@@ -9,8 +9,9 @@ use super::result::TokenCounts;
 use crate::harness::{RequestRecords, TokenSource};
 
 /// Above this share of the answers a figure of the rest is one of a selection.
-const NEGLIGIBLE: f64 = 0.01;
-/// Above this share of chunks the median gap reads 0.
+pub(in crate::harness) const NEGLIGIBLE: f64 = 0.01;
+/// Above this share of chunks the median gap reads 0, and above this share of gaps in answers of one read a figure of the rest is one of
+/// few.
 pub(in crate::harness) const COALESCED: f64 = 0.5;
 
 pub(in crate::harness) struct UnknownChunks {
@@ -19,7 +20,8 @@ pub(in crate::harness) struct UnknownChunks {
     /// The same, of those that have a total.
     share_with_total: f64,
     coalesced: f64,
-    /// Of answers with at least two chunks: all of them came in one read.
+    /// Of the gaps between chunks of one answer: all of the answer came in one read. Such answers have no TPOT, and are rather the quick
+    /// ones: a figure of the others is too long, if anything.
     one_read: f64,
     /// Likewise: they are those of several answers to one prompt.
     interleaved: f64,
@@ -28,10 +30,9 @@ pub(in crate::harness) struct UnknownChunks {
 impl UnknownChunks {
     pub fn of(records: &RequestRecords, tokens: &TokenCounts) -> Self {
         let (mut several, mut unknown, mut with_total) = (0_u64, 0_u64, 0_u64);
-        let (mut one_read, mut interleaved) = (0_u64, 0_u64);
+        let mut interleaved = 0_u64;
         for record in records.ok().filter(|record| record.chunks > 1) {
             several += 1;
-            one_read += u64::from(record.is_one_read());
             interleaved += u64::from(record.interleaved);
             if record.chunk_tokens_unknown {
                 unknown += 1;
@@ -43,7 +44,7 @@ impl UnknownChunks {
             share: of_all(unknown),
             share_with_total: of_all(with_total),
             coalesced: tokens.coalesced_share.unwrap_or(0.0),
-            one_read: of_all(one_read),
+            one_read: tokens.one_read_share.unwrap_or(0.0),
             interleaved: of_all(interleaved),
         }
     }
@@ -105,12 +106,23 @@ impl UnknownChunks {
     }
 
     fn merging(&self) -> Option<String> {
-        let share = self.one_read * 100.0;
-        let why = || {
-            format!(
-                "{share:.0} % of the answers with several chunks came in one read, and the time between their tokens was not measured"
-            )
-        };
-        (self.one_read > NEGLIGIBLE).then(why)
+        let why = || format!("{}, so most times between tokens were not measured", in_one_read(self.one_read));
+        (self.one_read > COALESCED).then(why)
     }
+}
+
+/// Of the gaps between chunks, those of answers in one read. A short answer weighs as little as it has.
+pub(super) fn one_read_share(records: &RequestRecords) -> Option<f64> {
+    let (mut all, mut one_read) = (0_u64, 0_u64);
+    for record in records.ok() {
+        let gaps = u64::from(record.chunks.saturating_sub(1));
+        all += gaps;
+        one_read += if record.is_one_read() { gaps } else { 0 };
+    }
+    (one_read > 0).then(|| one_read as f64 / all as f64)
+}
+
+/// That share, in words.
+pub(in crate::harness) fn in_one_read(share: f64) -> String {
+    format!("{:.0} % of the gaps between chunks are in answers that came in one read", share * 100.0)
 }

@@ -157,9 +157,11 @@ impl Accounting {
             let chunks = kinds.len();
             let example = || format!("usage.completion_tokens is {reported}, and {chunks} chunks arrived");
             self.violations.add(Violation::UsageMismatch, example);
-            // A server may cut its text into more pieces than the request allows tokens: then chunks are no better count.
+            // A server may cut its text into more pieces than there are tokens: then chunks are no better count. So only a total that
+            // cannot be one gives way, and all answers of such a server are counted alike.
             let is_possible = limit.is_none_or(|limit| certain(&kinds) <= u64::from(limit));
-            if is_possible && is_far_below(reported, &resolved, &kinds) {
+            let is_no_total = reported <= 1 || self.is_of_the_beginning(&kinds);
+            if is_possible && is_no_total && is_far_below(reported, &resolved, &kinds) {
                 total = None;
                 resolved = resolve(&kinds, &[]);
             }
@@ -231,6 +233,11 @@ impl Accounting {
             (from, counted) = (mark.chunks, mark.tokens);
         }
         None
+    }
+
+    /// The only counts came before all text, as from a gateway that passes on no others.
+    fn is_of_the_beginning(&self, kinds: &[ChunkTokens]) -> bool {
+        self.marks.last().is_some_and(|mark| certain(&kinds[..mark.chunks]) == 0)
     }
 
     /// The server's total, unless it is more than the request allows.
@@ -339,10 +346,12 @@ mod tests {
         assert_eq!(counted(None, Some(1), 8), by_chunks);
         // A gateway that passes on only the count of the beginning.
         assert_eq!(counted(Some(1), None, 8), by_chunks);
+        assert_eq!(counted(Some(3), None, 8), by_chunks);
         // One more is reasoning and text of one token.
         assert_eq!(counted(None, Some(7), 8), (7, TokenSource::Usage, vec![Violation::UsageMismatch]));
-        // Pieces of text that are smaller than a token.
-        assert_eq!(counted(None, Some(3), 3), (3, TokenSource::Usage, vec![Violation::UsageMismatch]));
+        // Pieces of text that are smaller than a token, in an answer as long as allowed, and in one that ended early.
+        let by_usage = (3, TokenSource::Usage, vec![Violation::UsageMismatch]);
+        assert_eq!((counted(None, Some(3), 3), counted(None, Some(3), 40)), (by_usage.clone(), by_usage));
     }
 
     const MS: u64 = 1_000_000;

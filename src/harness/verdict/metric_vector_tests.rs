@@ -392,22 +392,26 @@ fn without_the_tokens_of_single_chunks_there_is_no_itl_and_no_tpot() {
 
 #[test]
 fn answers_without_a_finish_reason_broke_off_where_the_others_have_one() {
-    let result = |finish: fn(u64) -> Option<FinishReason>, failures: Option<&str>| {
-        let mut all = Collector::new();
-        for index in 0..200 {
-            let at = index * 10;
-            let tokens = if index % 10 == 0 { 3 } else { 8 };
-            let chunks: Vec<(u64, u32)> = (1..=tokens).map(|token| (at + token * 10, 1)).collect();
-            ended(&mut all, index, (at, at, at + 90), 8, &chunks, RequestEnd::Ok);
-        }
-        let (records, mut all) = all.split();
-        all.records = RecordWriter::one_of(1, SpoolContext::default());
-        for record in &records {
-            all.records.push(RequestRecord { finish_reason: finish(record.index), ..record });
-        }
-        let limits = Limits { failures: failures.map(|budget| budget.parse().unwrap()), ..Limits::default() };
-        summarized(&BenchSpec { limits, ..spec(200) }, all).result
-    };
+    let counted =
+        |source: TokenSource, usage: bool, finish: fn(u64) -> Option<FinishReason>, failures: Option<&str>| {
+            let mut all = Collector::new();
+            for index in 0..200 {
+                let at = index * 10;
+                let tokens = if index % 10 == 0 { 3 } else { 8 };
+                let chunks: Vec<(u64, u32)> = (1..=tokens).map(|token| (at + token * 10, 1)).collect();
+                ended(&mut all, index, (at, at, at + 90), 8, &chunks, RequestEnd::Ok);
+            }
+            let (records, mut all) = all.split();
+            all.records = RecordWriter::one_of(1, SpoolContext::default());
+            for record in &records {
+                let finish_reason = finish(record.index);
+                let usage = finish_reason.filter(|_| usage).map(|_| Box::default());
+                all.records.push(RequestRecord { finish_reason, usage, token_source: source, ..record });
+            }
+            let limits = Limits { failures: failures.map(|budget| budget.parse().unwrap()), ..Limits::default() };
+            summarized(&BenchSpec { limits, ..spec(200) }, all).result
+        };
+    let result = |finish, failures| counted(TokenSource::OutputIds, false, finish, failures);
     let verdict = |result: &RunResult| (result.counts.broken_off, result.verdict());
     let broken = |index: u64| (!index.is_multiple_of(10)).then_some(FinishReason::Length);
     let found = result(broken, None);
@@ -416,6 +420,30 @@ fn answers_without_a_finish_reason_broke_off_where_the_others_have_one() {
     assert_eq!(verdict(&result(broken, Some("10%"))), (20, crate::event::Verdict::ValidWithWarnings));
     assert_eq!(result(|_| None, None).counts.broken_off, 0);
     assert_eq!(result(|_| Some(FinishReason::Stop), None).counts.broken_off, 0);
+    // Chunks may be fewer than tokens, unless the others show by their usage that these lack one.
+    assert_eq!(counted(TokenSource::Chunks, false, broken, None).counts.broken_off, 0);
+    assert_eq!(counted(TokenSource::Chunks, true, broken, None).counts.broken_off, 20);
+}
+
+/// As of a server that names a reason only where the model stopped, or behind whose address another one names none.
+#[test]
+fn a_server_that_often_names_no_finish_reason_has_that_habit() {
+    let mut all = Collector::new();
+    for index in 0..200 {
+        let at = index * 10;
+        let chunks: Vec<(u64, u32)> = (1..=3).map(|token| (at + token * 10, 1)).collect();
+        ended(&mut all, index, (at, at, at + 90), 8, &chunks, RequestEnd::Ok);
+    }
+    let (records, mut all) = all.split();
+    all.records = RecordWriter::one_of(1, SpoolContext::default());
+    for record in &records {
+        let finish_reason = (!record.index.is_multiple_of(4)).then_some(FinishReason::Stop);
+        all.records.push(RequestRecord { finish_reason, ..record });
+    }
+    let result = summarized(&spec(200), all).result;
+    assert_eq!((result.counts.broken_off, result.counts.unexplained), (0, 50));
+    assert_eq!(result.verdict(), crate::event::Verdict::ValidWithWarnings);
+    insta::assert_snapshot!(result.reasons()[0].text, @"50 of 200 answers are shorter than requested, without a finish_reason and without usage, and others of the same server have a finish_reason: it cannot be told whether they broke off; they are in the latencies and rates");
 }
 
 /// The source of each tenth answer is another one than that of the rest.
@@ -498,12 +526,41 @@ fn times_between_chunks_of_one_read_are_left_out_and_keep_no_limit() {
     assert_eq!(unknown.goodput.as_ref().unwrap().attainment, None);
     let texts: Vec<&str> = unknown.reasons().iter().map(|reason| reason.text.as_str()).collect();
     insta::assert_snapshot!(texts.join("\n"), @r"
-    there is no TPOT p99 to check against the limit tpot_p99 of 5.0 ms: 100 % of the answers with several chunks came in one read, and the time between their tokens was not measured
+    there is no TPOT p99 to check against the limit tpot_p99 of 5.0 ms: 100 % of the gaps between chunks are in answers that came in one read, so most times between tokens were not measured
     there is no TPOT to check against `slo`, and so no goodput to check against its limit
     88 % of the chunks came in one read with the chunk before: the server or a proxy in front of it writes several at once (nginx: set `proxy_buffering off`; HAProxy: `option http-no-delay`), or the client was late; TPOT, ITL, ICL and the longest gap are left out, and TTFT is the time of the first read, which may have later tokens, too
     ");
     // The whole answer took 10 ms for each token after the first, so no token took more.
     assert_eq!(result(10.0).goodput.unwrap().attainment, Some(1.0));
+}
+
+/// Answers in one read of `short` tokens each, as many as of 9 tokens 10 ms apart: they weigh by their gaps.
+#[test]
+fn answers_of_one_read_weigh_as_many_gaps_as_they_have() {
+    let found = |each: u64, short: usize| {
+        let mut all = Collector::new();
+        for index in 0..400 {
+            let at = index * 10;
+            let is_short = index % each == 0;
+            let one: Vec<(u64, u32)> = vec![(at + 70, 1); short];
+            let long: Vec<(u64, u32)> = (1..=9).map(|token| (at + token * 10, 1)).collect();
+            let chunks = if is_short { one } else { long };
+            ended(&mut all, index, (at, at, at + 90), chunks.len() as u32, &chunks, RequestEnd::Ok);
+        }
+        let tpot_p99 = Some(std::time::Duration::from_millis(20).into());
+        let limits = Limits { tpot_p99, ..Limits::default() };
+        let result = summarized(&BenchSpec { limits, ..spec(400) }, all).result;
+        let texts: Vec<String> = result.reasons().iter().map(|reason| reason.text.clone()).collect();
+        (result.latency.tpot.p99, result.latency.max_stall.p99, texts.join("\n"))
+    };
+    // 4 % of the answers have 0.5 % of the gaps.
+    assert_eq!(found(25, 2), (Some(10.0), Some(10.0), String::new()));
+    let (tpot, stall, texts) = found(2, 2);
+    assert_eq!((tpot, stall), (Some(10.0), Some(10.0)));
+    insta::assert_snapshot!(texts, @"11 % of the gaps between chunks are in answers that came in one read: the server or a proxy in front of it writes several at once (nginx: set `proxy_buffering off`; HAProxy: `option http-no-delay`), or the client was late; TPOT and the longest gap are those of the other answers, and TTFT of such an answer is the time of all of it");
+    let (tpot, stall, texts) = found(2, 10);
+    assert_eq!((tpot, stall), (None, None));
+    assert!(texts.contains("53 % of the gaps between chunks are in answers that came in one read"), "{texts}");
 }
 
 /// 7 tokens in the first read and one 40 ms later; and twice 4 tokens.

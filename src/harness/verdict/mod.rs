@@ -21,7 +21,7 @@
 //! | one identity all the time, a simulator at the clock's speed (`identity_findings`) | | INVALID(server), INVALID(load) |
 //! | violations of the protocol | by class: those that make tokens or owners doubtful | INVALID(server); others: warning |
 //! | self check: sums computed in different ways | equal | INVALID(client) |
-//! | gaps that were not measured (`coalesced`) | half of the chunks; 1 % of the answers in one read | warning |
+//! | gaps that were not measured (`coalesced`) | half of the chunks; 1 % of the gaps in answers of one read | warning |
 //! | tokens not counted, outputs that do not come or do not fit | | warning |
 //!
 //! Every number that counts from the schedule includes the lag, so a little of it makes them worse, never better: lag
@@ -53,7 +53,7 @@ use crate::harness::measure::mixed_source::token_counters;
 use crate::harness::measure::preflight_result::PreflightResult;
 use crate::harness::measure::result::{RunResult, TokenCounts, WHOLE_ANSWERS};
 use crate::harness::measure::retokenize::RETOKENIZED;
-use crate::harness::measure::unknown_chunks::COALESCED;
+use crate::harness::measure::unknown_chunks::{COALESCED, NEGLIGIBLE, in_one_read};
 use crate::harness::measure::verdict_check::VerdictCheck;
 use crate::harness::measure::verdict_reason::{ReasonSeverity, VerdictReasons};
 use crate::harness::transport::call::TokenCounting;
@@ -175,10 +175,17 @@ fn bookkeeping(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons)
     }
 }
 
-/// Protocol violations in answers. They are in no number; some of them make the other numbers doubtful too.
 /// A gateway may write `[DONE]` where the server behind it broke off: the budget of failures is for such answers, too.
 fn broken_off(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
     let counts = &result.counts;
+    if counts.unexplained > 0 {
+        let text = format!(
+            "{} of {} answers are shorter than requested, without a finish_reason and without usage, and others of the same server have a \
+             finish_reason: it cannot be told whether they broke off; they are in the latencies and rates",
+            counts.unexplained, counts.ok
+        );
+        found.add(VerdictCheck::Failures, ReasonSeverity::Warning, text);
+    }
     if counts.broken_off == 0 {
         return;
     }
@@ -193,6 +200,7 @@ fn broken_off(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) 
     found.add(VerdictCheck::Failures, severity, text);
 }
 
+/// Protocol violations in answers. They are in no number; some of them make the other numbers doubtful too.
 fn violations(result: &RunResult, found: &mut VerdictReasons) {
     let counts = &result.counts;
     for (class, count) in &counts.violations {
@@ -440,6 +448,9 @@ fn prompts(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
 
 /// Chunks that came together leave out figures that people expect.
 fn coalesced(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
+    const OF_OTHERS: &str = "TPOT and the longest gap are those of the other answers";
+    const FIRST_READ: &str = "TTFT is the time of the first read, which may have later tokens, too";
+    const WHOLE: &str = "TTFT of such an answer is the time of all of it";
     if spec.request.sequences().saturating_mul(spec.protocol.choices()) > 1 {
         if let Some(why) = &result.latency.max_stall.absent {
             let text = format!("{why}: TPOT, ITL, ICL and the longest gap are left out");
@@ -449,19 +460,24 @@ fn coalesced(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
     }
     let share = result.tokens.coalesced_share.filter(|share| *share > COALESCED);
     // Of answers in one read, TPOT is left out as the longest gap is.
-    let (what, left_out) = match (share, &result.latency.max_stall.absent) {
-        (Some(share), in_one_read) => {
-            let what = format!("{:.0} % of the chunks came in one read with the chunk before", share * 100.0);
-            let is_between_reads = in_one_read.is_none();
-            (what, if is_between_reads { "ITL and ICL" } else { "TPOT, ITL, ICL and the longest gap" })
+    let one_read = result.tokens.one_read_share.filter(|share| *share > NEGLIGIBLE);
+    let of_chunks = |share: f64| format!("{:.0} % of the chunks came in one read with the chunk before", share * 100.0);
+    let (what, so) = match (share, &result.latency.max_stall.absent, one_read) {
+        (Some(share), Some(_), _) => {
+            (of_chunks(share), format!("TPOT, ITL, ICL and the longest gap are left out, and {FIRST_READ}"))
         }
-        (None, Some(in_one_read)) => (in_one_read.clone(), "TPOT and the longest gap"),
-        (None, None) => return,
+        (Some(share), None, Some(one_read)) => {
+            let what = format!("{}, and {}", of_chunks(share), in_one_read(one_read));
+            (what, format!("ITL and ICL are left out, {OF_OTHERS}, and {FIRST_READ}"))
+        }
+        (Some(share), None, None) => (of_chunks(share), format!("ITL and ICL are left out, and {FIRST_READ}")),
+        (None, Some(why), _) => (why.clone(), format!("TPOT and the longest gap are left out, and {WHOLE}")),
+        (None, None, Some(one_read)) => (in_one_read(one_read), format!("{OF_OTHERS}, and {WHOLE}")),
+        (None, None, None) => return,
     };
     let text = format!(
         "{what}: the server or a proxy in front of it writes several at once (nginx: set `proxy_buffering off`; HAProxy: `option \
-         http-no-delay`), or the client was late; {left_out} are left out, and TTFT is the time of the first read, which may have later \
-         tokens, too"
+         http-no-delay`), or the client was late; {so}"
     );
     found.add(VerdictCheck::Coalesced, ReasonSeverity::Warning, text);
 }

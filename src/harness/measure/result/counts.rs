@@ -28,6 +28,9 @@ pub struct Counts {
     /// same server have a finish reason.
     #[serde(default, skip_serializing_if = "super::is_usual")]
     pub broken_off: u64,
+    /// Likewise, where more than a fifth of a server's answers are so: it leaves out by habit what would say why they ended.
+    #[serde(default, skip_serializing_if = "super::is_usual")]
+    pub unexplained: u64,
     /// What in answers contradicts their protocol, by class: messages, over all requests.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub violations: BTreeMap<Violation, u64>,
@@ -94,6 +97,9 @@ pub struct TokenCounts {
     pub mean_first_chunk: Option<f64>,
     /// Share of chunks that came in one socket read with the one before.
     pub coalesced_share: Option<f64>,
+    /// Share of the gaps between chunks of one answer that are in answers that came in one socket read as a whole.
+    #[serde(default, skip_serializing_if = "super::is_usual")]
+    pub one_read_share: Option<f64>,
     /// Successful answers over HTTP that came in one piece, and not as a stream of events.
     #[serde(default, skip_serializing_if = "super::is_usual")]
     pub whole_answers: u64,

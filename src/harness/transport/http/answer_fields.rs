@@ -104,7 +104,8 @@ pub(super) fn openai(text: &[u8]) -> Result<ScannedEvent<'_>, NotJson> {
     json.end()?;
     if is_error && seen.choices == 0 {
         seen.error = seen.error.or(notice).or_else(|| Some(text.trim_ascii()));
-    } else if seen.choices == 0 {
+    } else if seen.choices == 0 && seen.usage.is_none() {
+        // Beside a `usage` it is a remark on an answer that came.
         seen.notice = notice;
     }
     Ok(seen)
@@ -361,6 +362,7 @@ mod tests {
         assert_eq!(notice(r#"{"detail":[{"msg":"no"}]}"#).unwrap(), r#"[{"msg":"no"}]"#);
         assert_eq!(notice(r#"{"message":null,"detail":"","choices":[]}"#), None);
         assert_eq!(notice(r#"{"choices":[{"text":"a"}],"message":"m"}"#), None);
+        assert_eq!(notice(r#"{"message":"ok","usage":{"completion_tokens":40}}"#), None);
         assert!(openai(b"{\"choices\":[").is_err() && openai(b"no").is_err() && openai(b"{} {}").is_err());
     }
 

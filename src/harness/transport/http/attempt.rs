@@ -182,7 +182,7 @@ impl HttpAttempt<'_> {
                     DecodeStep::Head(head) => {
                         if let Some(compression) = head.compression.filter(|_| head.status == 200) {
                             let why = format!(
-                                "the answer has the content-encoding {compression}, which the request does not accept: turn compression off at \
+                                "the answer has the content-encoding {compression}, which Regatta does not read: turn compression off at \
                                  the server, or at the proxy in front of it"
                             );
                             return Err((FailureClass::Stream, why));

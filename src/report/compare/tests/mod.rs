@@ -347,7 +347,7 @@ fn only_a_server_s_count_is_the_server_s() {
         "requested max_tokens, since the answer is one text",
         "responses, each counted as one token",
         "retokenized: each answer's joined text, by the tokenizer given",
-        "usage.completion_tokens; chunks, each counted as one token, for 2 of 3 answers that have none",
+        "usage.completion_tokens; chunks, each counted as one token, for 2 of 3 answers that have no usable one",
     ] {
         assert_eq!(theirs.differences(&token_source(source)).len(), 1, "{source}");
     }
