@@ -7,6 +7,7 @@ mod http;
 pub mod launch;
 pub mod memory;
 mod metrics;
+mod own_address;
 pub mod pbtxt;
 pub mod proto;
 pub mod repository;
@@ -23,4 +24,5 @@ pub use metrics::{
     Derived, Exposition, MetricFamily, MetricKind, MetricSample, MetricSeries, MetricValue, MetricsError, Scrape,
     Scraper, ServerMetric, ServerMetrics, ServerPoll, summarize, summarize_part,
 };
+pub use own_address::is_own_address;
 pub use repository::{RepositoryError, RepositorySpec, SpecProblem, WrittenRepositories};

@@ -83,6 +83,11 @@ impl LoadgenResult {
     pub fn is_over_latency_limit(&self) -> bool {
         self.why.iter().any(|why| why.contains("Reduce target QPS to improve latency"))
     }
+
+    /// Whether one of these latencies is TPOT.
+    pub fn is_over_tpot_limit(&self) -> bool {
+        self.why.iter().any(|why| why.contains("TPOT constrain not met"))
+    }
 }
 
 impl LoadgenComparison {

@@ -6,6 +6,9 @@ use crate::harness::measure::verdict_reason::{ReasonSeverity, VerdictReasons};
 use crate::harness::{LoadgenResult, ReportingDelay};
 use crate::units::counted;
 
+/// The share of TTFT p99 from which on a lag may be why TTFT is over LoadGen's limit.
+const LAG_OF_TTFT: f64 = 0.5;
+
 pub(super) fn loadgen(result: &RunResult, found: &mut VerdictReasons) {
     let Some(reported) = &result.loadgen else { return };
     let mut add = |severity, text| found.add(VerdictCheck::Loadgen, severity, text);
@@ -22,6 +25,17 @@ pub(super) fn loadgen(result: &RunResult, found: &mut VerdictReasons) {
     if reported.errors > 0 {
         add(ReasonSeverity::InvalidLoad, errors(reported));
     }
+}
+
+/// Whether the lag may be why LoadGen reports a latency over its limit: it is in TTFT, and in no TPOT. The limit itself is not
+/// known here, so the lag has to be much of TTFT.
+pub(super) fn lag_explains_limit(loadgen: &LoadgenResult, result: &RunResult) -> bool {
+    let latency = &result.latency;
+    let is_much = match (latency.queue_client.p99, latency.ttft.p99) {
+        (Some(lag), Some(ttft)) => lag >= LAG_OF_TTFT * ttft,
+        _ => true,
+    };
+    loadgen.is_over_latency_limit() && !loadgen.is_over_tpot_limit() && is_much
 }
 
 /// How many errors, why as far as it is known, and the first.

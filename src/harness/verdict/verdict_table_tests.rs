@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use super::VerdictReasons;
 use super::metric_vector_tests::{ended, spec, summarize_with};
 use crate::harness::measure::collector::Collector;
 use crate::harness::measure::stability::Stability;
@@ -292,10 +293,14 @@ fn a_run_that_was_stopped_is_not_compared_with_the_rate_of_its_whole_plan() {
 
 /// A LoadGen test of 100 requests a second, every third of them issued late, with what LoadGen reports of it.
 fn loadgen_test_with_lag(lag_ms: u64, result: &str, why: &[&str]) -> RunResult {
+    loadgen_test(|index| if index % 3 == 0 { lag_ms } else { 0 }, result, why)
+}
+
+fn loadgen_test(lag_ms_of: impl Fn(u64) -> u64, result: &str, why: &[&str]) -> RunResult {
     let mut all = Collector::new();
     for index in 0..600 {
         let at = index * 10;
-        let issued = at + if index % 3 == 0 { lag_ms } else { 0 };
+        let issued = at + lag_ms_of(index);
         ended(&mut all, index, (at, issued, issued + 30), 1, &[(issued + 30, 1)], RequestEnd::Ok);
     }
     let spec = BenchSpec { scenario: LoadPattern::External(CallSource::AtTimes), ..spec(600) };
@@ -320,10 +325,35 @@ fn a_late_client_is_why_loadgen_reports_a_latency_over_its_limit_and_a_warning_w
     let in_time = loadgen_test_with_lag(0, "INVALID", &over);
     assert_eq!((in_time.verdict(), first_checks(&in_time)), (Verdict::InvalidLoad, Some(VerdictCheck::Loadgen)));
     assert_eq!(loadgen_test_with_lag(400, "INVALID", &few).verdict(), Verdict::InvalidLoad);
+    // The lag of 10 ms is beyond its bound, and a small part of the TTFT of 40 ms.
+    assert_eq!(loadgen_test_with_lag(10, "INVALID", &over).verdict(), Verdict::InvalidLoad);
+    // No lag is in TPOT.
+    let tpot = "TPOT constrain not met: Reduce target QPS to improve latency.";
+    for missed in [&[tpot][..], &[over[0], tpot]] {
+        let slow = loadgen_test_with_lag(400, "INVALID", missed);
+        assert_eq!((slow.verdict(), first_checks(&slow)), (Verdict::InvalidLoad, Some(VerdictCheck::Loadgen)));
+        assert!(slow.reasons().iter().any(|reason| reason.check == VerdictCheck::Lag), "{:?}", slow.reasons());
+    }
     let valid = loadgen_test_with_lag(400, "VALID", &[]);
     let lag = valid.reasons().iter().find(|reason| reason.check == VerdictCheck::Lag).expect("a warning");
     assert_eq!(lag.severity, ReasonSeverity::Warning);
     assert_eq!(valid.verdict(), Verdict::ValidWithWarnings, "{:?}", valid.reasons());
+}
+
+#[test]
+fn a_lower_rate_than_scheduled_is_the_clients_unless_the_server_misses_a_limit_at_it_too() {
+    use crate::event::Verdict;
+    let slowed = |result: &str, why: &[&str]| {
+        let mut run = loadgen_test(|index| index * 2, result, why);
+        run.rates.offered = Some(100.0);
+        let mut found = VerdictReasons::default();
+        super::admitted_rate(&run, &mut found);
+        found.verdict()
+    };
+    assert_eq!(slowed("VALID", &[]), Verdict::InvalidClient);
+    let missed = |latency: &str| format!("{latency} constrain not met: Reduce target QPS to improve latency.");
+    assert_eq!(slowed("INVALID", &[&missed("TTFT")]), Verdict::InvalidClient);
+    assert_eq!(slowed("INVALID", &[&missed("TPOT")]), Verdict::InvalidLoad);
 }
 
 #[test]

@@ -38,7 +38,8 @@ pub(super) fn result(order: &PackageRequest, entry: &PackageEntry, runs: &IndexM
         };
         let _ = writeln!(text, "{}:\n\n```\n{command}\n```\n", test_folder(*mode));
     }
-    text.push_str(&official_scripts(&entry.benchmark, entry.token_ids(), runs));
+    let test06 = runs.contains_key(&TestMode::Test06).then(|| entry.audit_token_ids(TestMode::Test06)).flatten();
+    text.push_str(&official_scripts(&entry.benchmark, entry.token_ids(), test06));
     let stages = upstream(order, runs);
     if !stages.is_empty() {
         text.push_str("## What was run\n\nIn this order; keys and digests are in `documentation/regatta.lock`.\n\n");
@@ -49,16 +50,18 @@ pub(super) fn result(order: &PackageRequest, entry: &PackageEntry, runs: &IndexM
     text
 }
 
-/// How the scripts of mlcommons/inference read the logs: they differ in the type of token ids that they expect.
-fn official_scripts(benchmark: &str, token_ids: Width, runs: &IndexMap<TestMode, LockedRun>) -> String {
-    let dtype = token_ids.dtype();
-    let scorer = ScoringMethod::of(benchmark).map(|method| (method.script(), method.has_dtype_option()));
-    let test06 = runs.contains_key(&TestMode::Test06).then_some(("compliance/TEST06/run_verification.py", true));
-    let mut text =
-        format!("## Scripts of mlcommons/inference\n\nToken ids in LoadGen's logs are {dtype}, lowest byte first:\n\n");
-    for (script, has_option) in scorer.into_iter().chain(test06) {
+/// How the scripts of mlcommons/inference read the logs: they differ in the type of token ids that they expect. The runs
+/// may have been made by different versions of Regatta, so the log of TEST06 has a type of its own.
+fn official_scripts(benchmark: &str, token_ids: Width, test06: Option<Width>) -> String {
+    let scorer = ScoringMethod::of(benchmark).map(|method| (method.script(), token_ids, method.has_dtype_option()));
+    let test06 = test06.map(|width| ("compliance/TEST06/run_verification.py", width, true));
+    let mut text = format!(
+        "## Scripts of mlcommons/inference\n\nToken ids in the accuracy log are {}, lowest byte first:\n\n",
+        token_ids.dtype()
+    );
+    for (script, token_ids, has_option) in scorer.into_iter().chain(test06) {
         let how = if has_option {
-            format!("`--dtype {dtype}`")
+            format!("`--dtype {}`", token_ids.dtype())
         } else if token_ids == Width::Int32 {
             "its own type, without an option".to_owned()
         } else {
@@ -106,15 +109,14 @@ mod tests {
 
     #[test]
     fn the_options_that_official_scripts_need_are_those_of_the_log() {
-        let audited = IndexMap::from([(TestMode::Test06, LockedRun::default())]);
-        let text = official_scripts("llama3.1-8b", Width::Int32, &audited);
-        assert!(text.contains("- `language/llama3.1-8b/evaluation.py`: `--dtype int32`\n"), "{text}");
+        let text = official_scripts("llama3.1-8b", Width::Int64, Some(Width::Int32));
+        assert!(text.contains("- `language/llama3.1-8b/evaluation.py`: `--dtype int64`\n"), "{text}");
         assert!(text.contains("- `compliance/TEST06/run_verification.py`: `--dtype int32`\n"), "{text}");
-        let text = official_scripts("llama2-70b-99.9", Width::Int64, &IndexMap::new());
+        let text = official_scripts("llama2-70b-99.9", Width::Int64, None);
         assert!(text.ends_with("- `language/llama2-70b/evaluate-accuracy.py`: `--dtype int64`\n\n"), "{text}");
-        let text = official_scripts("gpt-oss-120b", Width::Int32, &IndexMap::new());
+        let text = official_scripts("gpt-oss-120b", Width::Int32, None);
         assert!(text.ends_with("eval_mlperf_accuracy.py`: its own type, without an option\n\n"), "{text}");
-        let text = official_scripts("gpt-oss-120b", Width::Int64, &IndexMap::new());
+        let text = official_scripts("gpt-oss-120b", Width::Int64, None);
         assert!(text.contains("it reads int32 alone"), "{text}");
     }
 }

@@ -10,7 +10,7 @@ use super::described::GivenDescription;
 use super::record::FinishedTask;
 use crate::files::read_text;
 use crate::mlperf::accuracy::{self, AccuracyReport};
-use crate::mlperf::log::Width;
+use crate::mlperf::log::{ACCURACY_FILE, AnswerLog, Width};
 use crate::mlperf::system::Accelerator;
 use crate::mlperf::{MlperfScenario, Round};
 use crate::spec::{Division, TestMode};
@@ -74,6 +74,12 @@ impl PackageEntry {
         report.and_then(|report| report.log.token_ids).unwrap_or(Width::Int32)
     }
 
+    /// The type of token ids in the log of an audit. None: no answer there has one.
+    pub(super) fn audit_token_ids(&self, mode: TestMode) -> Option<Width> {
+        let log = AnswerLog::open(&self.audits.get(&mode)?.join(ACCURACY_FILE)).ok()?;
+        log.map_while(Result::ok).find_map(|answer| Width::of(&answer))
+    }
+
     /// The same result for 99 % of the reference's accuracy. None: it is not for 99.9 %, or the round has no other.
     pub fn lowered(&self, round: &Round) -> Option<Self> {
         let low = round.lower_accuracy(&self.benchmark)?;
@@ -92,4 +98,39 @@ pub enum Unpacked {
     },
     #[error("{0}: {1}")]
     Io(PathBuf, #[source] io::Error),
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn an_audits_log_has_a_type_of_its_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let nowhere = folder.path().join("none");
+        let entry = PackageEntry {
+            benchmark: "deepseek-r1".to_owned(),
+            copy_of: None,
+            scenario: MlperfScenario::Offline,
+            performance: nowhere.clone(),
+            accuracy: nowhere.clone(),
+            score: nowhere,
+            audits: IndexMap::from([(TestMode::Test06, folder.path().to_owned())]),
+            verified: IndexMap::new(),
+        };
+        let width_in = |answers: &str| {
+            fs::write(folder.path().join(ACCURACY_FILE), answers).unwrap();
+            entry.audit_token_ids(TestMode::Test06)
+        };
+        let answer = |data: &str, count: u64| {
+            format!(r#"{{"seq_id": 0, "qsl_idx": 0, "data": "{data}", "token_count": {count}}}"#)
+        };
+        let (empty, narrow) = (answer("", 0), answer("0500000006000000", 2));
+        assert_eq!(width_in(&format!("[{empty},{narrow}]")), Some(Width::Int32));
+        assert_eq!(width_in(&format!("[{}]", answer("0500000000000000", 1))), Some(Width::Int64));
+        assert_eq!(width_in(&format!("[{empty}]")), None);
+        assert_eq!(entry.audit_token_ids(TestMode::Test09), None);
+    }
 }

@@ -9,6 +9,7 @@ use crate::files::read_text;
 use crate::manifest::model::MlperfPackage;
 use crate::mlperf::{Accelerator, EXAMPLE_SUBMITTER, GivenDescription, MlperfScenario, Round, misspelt_fields};
 use crate::spec::Division;
+use crate::triton::is_own_address;
 
 /// One line each. What is known of the machine is read below a root folder. `servers` are those that the plan's LoadGen tests
 /// measure and that no stage of it starts.
@@ -22,7 +23,7 @@ pub(super) fn package_notes(package: &MlperfPackage, machine: &Path, servers: &[
     for (name, near) in misspelt_fields(&package.system_json) {
         notes.push(format!("`system_json.{name}` is packed as it is: did you mean `{near}`?"));
     }
-    let is_elsewhere = !servers.is_empty() && !servers.iter().any(|server| is_by_name(&server.host, machine));
+    let is_elsewhere = !servers.is_empty() && !servers.iter().any(|server| is_known_here(&server.host, machine));
     if is_elsewhere {
         let servers = servers.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         notes.push(format!(
@@ -33,10 +34,10 @@ pub(super) fn package_notes(package: &MlperfPackage, machine: &Path, servers: &[
     notes
 }
 
-/// Whether the host is the machine below a root folder as far as its name shows: no other machine is queried in a plan.
-fn is_by_name(host: &str, machine: &Path) -> bool {
+/// Whether the host is the machine below a root folder, as far as its name or address shows: no other machine is queried in a plan.
+fn is_known_here(host: &str, machine: &Path) -> bool {
     let name = read_text(machine.join("proc/sys/kernel/hostname")).unwrap_or_default();
-    host == "localhost" || host == name.trim() || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+    host == "localhost" || host == name.trim() || host.parse::<IpAddr>().is_ok_and(is_own_address)
 }
 
 /// Scenarios that a closed submission of a benchmark must hold and this package does not.

@@ -9,8 +9,8 @@ use super::phases::{SearchStep, SearchTest, next};
 use super::probe::{client_failure, client_fault, second_folder};
 use crate::event::{Done, Failure, FailureKind, Verdict};
 use crate::harness::{
-    self, BenchSpec, LoadgenJudgement, RateBounds, RateProbe, Reason, RunResult, SearchJudge, SearchProbe,
-    SearchReport, SearchRules,
+    self, BenchSpec, LoadgenJudgement, RateBounds, RateProbe, Reason, ReasonSeverity, RunResult, SearchJudge,
+    SearchProbe, SearchReport, SearchRules, VerdictCheck,
 };
 use crate::manifest::model::{Bench, Loadgen};
 use crate::mlperf::log::{DETAIL_FILE, Detail};
@@ -123,6 +123,10 @@ async fn attempt(
             let failure = Failure::new(FailureKind::Invalid(result.verdict()), what);
             return Err(failure.cause(lost.text.clone()));
         }
+        if let Some(fault) = server_fault(&result) {
+            let what = format!("at {rate} qps the server is at fault, and a lower rate would not change that");
+            return Err(Failure::new(FailureKind::Invalid(result.verdict()), what).cause(fault.line()));
+        }
         match client_fault(&result) {
             None => return Ok(probe_of(rate, is_whole, folder, &result, &read(&path)?)),
             Some(why) if is_second => return Err(client_failure(&format!("{rate} qps"), &result, why)),
@@ -140,6 +144,13 @@ async fn attempt(
 fn limits(bench: &Bench) -> Option<LatencyLimits> {
     let request = test_request(bench)?;
     request.find().ok()?.benchmark.latency.get(&request.scenario).copied()
+}
+
+/// What makes a test INVALID(server) at any rate. Requests fail where a rate is too high, so that is no such reason.
+fn server_fault(result: &RunResult) -> Option<&Reason> {
+    let is_fault =
+        |reason: &&Reason| reason.severity == ReasonSeverity::InvalidServer && reason.check != VerdictCheck::Failures;
+    result.reasons().iter().find(is_fault)
 }
 
 /// One test as it is shown; the figures are LoadGen's. A rate holds where the benchmark could be run at it: a run that LoadGen
@@ -172,7 +183,8 @@ fn probe_line(probe: &LoadgenProbe) -> String {
 /// A test of this rate that was finished: its last file is there, and its result is whole.
 fn before(path: &Path, rate: f64, servers: &Servers) -> Option<(RunResult, Detail)> {
     let result = harness::read_result(&path.join(harness::RESULT)).ok()?;
-    if !path.join(TEST_FILE).is_file() || !servers.are_those_of(&result) || client_fault(&result).is_some() {
+    let is_fault = client_fault(&result).is_some() || server_fault(&result).is_some();
+    if !path.join(TEST_FILE).is_file() || !servers.are_those_of(&result) || is_fault {
         return None;
     }
     let detail = read(path).ok()?;
@@ -243,5 +255,13 @@ mod tests {
     fn a_late_client_is_no_evidence_about_the_system() {
         assert_eq!(client_fault(&result("invalid_client", "lag", "invalid_client")).as_deref(), Some("lag: as it was"));
         assert_eq!(client_fault(&result("invalid_load", "loadgen", "invalid_load")), None);
+    }
+
+    #[test]
+    fn no_lower_rate_is_tried_where_the_server_breaks_the_protocol() {
+        let broken = result("invalid_server", "protocol", "invalid_server");
+        assert_eq!(server_fault(&broken).map(Reason::line).as_deref(), Some("protocol: as it was"));
+        assert_eq!(server_fault(&result("invalid_server", "failures", "invalid_server")), None);
+        assert_eq!(server_fault(&result("valid_with_warnings", "protocol", "warning")), None);
     }
 }
