@@ -1,0 +1,216 @@
+//! What in the answers speaks against the numbers of a run.
+
+use crate::harness::measure::mixed_source::token_counters;
+use crate::harness::measure::result::{RunResult, TokenCounts, WHOLE_ANSWERS};
+use crate::harness::measure::retokenize::RETOKENIZED;
+use crate::harness::measure::unknown_chunks::{COALESCED, NEGLIGIBLE, in_one_read};
+use crate::harness::measure::verdict_check::VerdictCheck;
+use crate::harness::measure::verdict_reason::{ReasonSeverity, VerdictReasons};
+use crate::harness::tokens::CHUNKS;
+use crate::harness::transport::call::TokenCounting;
+use crate::harness::{Api, BenchSpec, CallSource, LoadPattern, Transport, Violation};
+
+/// A gateway may write `[DONE]` where the server behind it broke off: the budget of failures is for such answers, too.
+pub(super) fn broken_off(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
+    let counts = &result.counts;
+    if counts.unexplained > 0 {
+        let text = format!(
+            "{} of {} answers are shorter than requested, without a finish_reason and without usage, and others of the same server have a \
+             finish_reason: it cannot be told whether they broke off; they are in the latencies and rates",
+            counts.unexplained, counts.ok
+        );
+        found.add(VerdictCheck::Failures, ReasonSeverity::Warning, text);
+    }
+    if counts.broken_off == 0 {
+        return;
+    }
+    let share = (counts.failed + counts.broken_off) as f64 / counts.issued.max(1) as f64;
+    let is_within = spec.limits.failure_budget().is_some_and(|budget| share <= budget);
+    let text = format!(
+        "{} of {} answers broke off: they are shorter than requested, without a finish_reason and without usage, and others of the same server \
+         have a finish_reason; they are in the latencies and rates",
+        counts.broken_off, counts.ok
+    );
+    let severity = if is_within { ReasonSeverity::Warning } else { ReasonSeverity::InvalidServer };
+    found.add(VerdictCheck::Failures, severity, text);
+}
+
+/// Protocol violations in answers. They are in no number; some of them make the other numbers doubtful too.
+pub(super) fn violations(result: &RunResult, found: &mut VerdictReasons) {
+    let counts = &result.counts;
+    for (class, count) in &counts.violations {
+        let example = counts.violation_examples.get(class).map_or("", String::as_str);
+        let severity = severity_of(*class, &result.requested.protocol);
+        found.add(VerdictCheck::Protocol, severity, format!("{count} × {}: {example}", class.as_str()));
+    }
+}
+
+fn severity_of(class: Violation, protocol: &Transport) -> ReasonSeverity {
+    match (class, protocol) {
+        // Over HTTP a connection has one request at a time, so the names are not needed; and servers have aliases.
+        (Violation::MissingEnd | Violation::UsageMismatch | Violation::ContentType, _)
+        | (Violation::WrongId | Violation::WrongModel, Transport::Http(_)) => ReasonSeverity::Warning,
+        _ => ReasonSeverity::InvalidServer,
+    }
+}
+
+/// Chunks that came together leave out figures that people expect.
+fn coalesced(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
+    const OF_OTHERS: &str = "TPOT and the longest gap are those of the other answers";
+    const FIRST_READ: &str = "TTFT is the time of the first read, which may have later tokens, too";
+    const WHOLE: &str = "TTFT of such an answer is the time of all of it";
+    if spec.request.sequences().saturating_mul(spec.protocol.choices()) > 1 {
+        if let Some(why) = &result.latency.max_stall.absent {
+            let text = format!("{why}: TPOT, ITL, ICL and the longest gap are left out");
+            found.add(VerdictCheck::Tokens, ReasonSeverity::Warning, text);
+        }
+        return;
+    }
+    let share = result.tokens.coalesced_share.filter(|share| *share > COALESCED);
+    // Of answers in one read, TPOT is left out as the longest gap is.
+    let one_read = result.tokens.one_read_share.filter(|share| *share > NEGLIGIBLE);
+    let of_chunks = |share: f64| format!("{:.0} % of the chunks came in one read with the chunk before", share * 100.0);
+    let (what, so) = match (share, &result.latency.max_stall.absent, one_read) {
+        (Some(share), Some(_), _) => {
+            (of_chunks(share), format!("TPOT, ITL, ICL and the longest gap are left out, and {FIRST_READ}"))
+        }
+        (Some(share), None, Some(one_read)) => {
+            let what = format!("{}, and {}", of_chunks(share), in_one_read(one_read));
+            (what, format!("ITL and ICL are left out, {OF_OTHERS}, and {FIRST_READ}"))
+        }
+        (Some(share), None, None) => (of_chunks(share), format!("ITL and ICL are left out, and {FIRST_READ}")),
+        (None, Some(why), _) => (why.clone(), format!("TPOT and the longest gap are left out, and {WHOLE}")),
+        (None, None, Some(one_read)) => (in_one_read(one_read), format!("{OF_OTHERS}, and {WHOLE}")),
+        (None, None, None) => return,
+    };
+    let text = format!(
+        "{what}: the server or a proxy in front of it writes several at once (nginx: set `proxy_buffering off`; HAProxy: `option \
+         http-no-delay`), or the client was late; {so}"
+    );
+    found.add(VerdictCheck::Coalesced, ReasonSeverity::Warning, text);
+}
+
+/// Requests of OpenAI's interfaces do, unless `extra` has other options of the stream.
+fn requests_usage(spec: &BenchSpec) -> bool {
+    let Transport::Http(http) = &spec.protocol else { return false };
+    let is_openai = matches!(http.api, Api::OpenaiChat | Api::OpenaiCompletions);
+    is_openai && http.extra.get("stream_options").is_none_or(|options| options["include_usage"] == true)
+}
+
+/// Whose output tokens this source stands in for, as the subject of a sentence; none where it counted no answer.
+fn uncounted(result: &RunResult, source: &str) -> Option<String> {
+    let ok = result.counts.ok;
+    let counters = token_counters(&result.tokens.source);
+    let (_, share) = counters.into_iter().find(|(counter, _)| *counter == source)?;
+    let answers = (share * ok as f64).round() as u64;
+    Some(if answers >= ok { "output tokens".to_owned() } else { format!("output tokens of {answers} of {ok} answers") })
+}
+
+/// Tokens that came in no chunk are not several in one.
+fn hidden_reasoning(tokens: &TokenCounts) -> String {
+    match tokens.output_reasoning {
+        None | Some(0) => String::new(),
+        Some(reasoning) => format!(
+            "; `usage` counts {reasoning} of {} tokens as reasoning: where its text does not come, that changes nothing, and TTFT includes its time",
+            tokens.output
+        ),
+    }
+}
+
+pub(super) fn answers(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
+    let tokens = &result.tokens;
+    // With an external driver an output length is a limit, not a request.
+    let is_limit = matches!(spec.scenario, LoadPattern::External(_));
+    if tokens.longer + if is_limit { 0 } else { tokens.shorter } > 0 {
+        let by = if tokens.source.contains(RETOKENIZED) {
+            "; they were counted by tokenizing their text again, which may find a few more or less than were generated"
+        } else {
+            ""
+        };
+        let reasons = &result.counts.finish_reasons;
+        let each: Vec<String> = reasons.iter().map(|(reason, count)| format!("{count} {}", reason.as_str())).collect();
+        let why = if each.is_empty() { String::new() } else { format!("; finish reasons: {}", each.join(", ")) };
+        let text = format!(
+            "answers differ from what was requested: {} shorter, {} longer; {} tokens received, {} requested{by}{why}",
+            tokens.shorter, tokens.longer, tokens.output, tokens.output_requested
+        );
+        found.add(VerdictCheck::Lengths, ReasonSeverity::Warning, text);
+    }
+    let is_by_whole_answers =
+        matches!(spec.scenario, LoadPattern::Offline | LoadPattern::External(CallSource::AllAtOnce));
+    if !is_by_whole_answers && result.has_whole_answers() {
+        found.add(VerdictCheck::Unary, ReasonSeverity::Warning, WHOLE_ANSWERS.to_owned());
+    } else if !is_by_whole_answers && tokens.whole_answers > 0 {
+        let text = format!(
+            "{} of {} answers did not stream, although streams were requested, so their TTFT is the time of the whole answer",
+            tokens.whole_answers, result.counts.ok
+        );
+        found.add(VerdictCheck::Unary, ReasonSeverity::Warning, text);
+    }
+    if let Some(whose) = uncounted(result, &TokenCounting::Requested.source()) {
+        let text = format!("{whose} were not counted: an answer is one text, so the requested number is used");
+        found.add(VerdictCheck::Tokens, ReasonSeverity::Warning, text);
+    }
+    if let Some(whose) = uncounted(result, CHUNKS) {
+        let is_of_all = tokens.source == CHUNKS;
+        let sends_none = if is_of_all { "the server sends no usage" } else { "they came without usage" };
+        let why = if result.counts.violations.contains_key(&Violation::AboveRequested) {
+            "the server's `usage` has more tokens than were requested, so it is not used, and chunks stand in; name a `tokenizer`".to_owned()
+        } else if result.counts.violations.contains_key(&Violation::UsageMismatch) {
+            "the server's `usage` contradicts its answers, so it is not used, and chunks stand in; name a `tokenizer`"
+                .to_owned()
+        } else if requests_usage(spec) {
+            format!(
+                "{sends_none}, although each request has `stream_options.include_usage`, and chunks stand in; name a `tokenizer`"
+            )
+        } else {
+            format!(
+                "{sends_none}, and chunks stand in; set `extra: {{stream_options: {{include_usage: true}}}}`, or name a `tokenizer`"
+            )
+        };
+        let text = format!("{whose} were not counted: {why}");
+        found.add(VerdictCheck::Tokens, ReasonSeverity::Warning, text);
+    } else if tokens.chunk_tokens_unknown > 0
+        && tokens.source == TokenCounting::Usage.source()
+        && result.counts.violations.contains_key(&Violation::UsageMismatch)
+    {
+        let text = format!(
+            "of {} of {} answers it is not known how many tokens each chunk has, because the server's `usage` contradicts them: metrics per token \
+             between chunks are left out where that matters",
+            tokens.chunk_tokens_unknown, result.counts.ok
+        );
+        found.add(VerdictCheck::Tokens, ReasonSeverity::Warning, text);
+    } else if tokens.chunk_tokens_unknown > 0 && tokens.source == TokenCounting::Usage.source() {
+        let text = format!(
+            "{} of {} answers have several tokens in a chunk, and the server reports only their total: metrics per \
+             token between chunks are left out where that matters; `extra: {{stream_options: {{include_usage: true, \
+             continuous_usage_stats: true}}}}` makes vLLM, SGLang and trtllm-serve report it for each chunk{}",
+            tokens.chunk_tokens_unknown,
+            result.counts.ok,
+            hidden_reasoning(tokens)
+        );
+        found.add(VerdictCheck::Tokens, ReasonSeverity::Warning, text);
+    }
+    coalesced(spec, result, found);
+    for (name, output) in result.outputs.iter().filter(|(_, output)| output.misshapen > 0) {
+        let example = output.example.as_deref().unwrap_or_default();
+        let text = format!("{} of {} `{name}` do not fit their request: {example}", output.misshapen, output.responses);
+        found.add(VerdictCheck::Outputs, ReasonSeverity::Warning, text);
+    }
+    let request = &spec.request;
+    let outputs = [
+        (request.return_log_probs, "output_log_probs"),
+        (request.return_context_logits, "context_logits"),
+        (request.return_generation_logits, "generation_logits"),
+    ];
+    for (_, name) in
+        outputs.into_iter().filter(|(is_requested, name)| *is_requested && !result.outputs.contains_key(*name))
+    {
+        found.add(VerdictCheck::Outputs, ReasonSeverity::Warning, format!("`{name}` was requested and not received"));
+    }
+    if let Some(server) = result.server.as_ref().filter(|server| server.without > 0) {
+        let text =
+            format!("{} of {} requests arrived without the server's time stamps", server.without, result.counts.ok);
+        found.add(VerdictCheck::Outputs, ReasonSeverity::Warning, text);
+    }
+}
