@@ -80,7 +80,8 @@ fn requests_are_spread_over_two_hosts_and_nothing_is_left_there() {
         assert_eq!(share.host, lab.host(number));
         assert!(share.servers.iter().all(|one| one.starts_with(&format!("{}:", lab.address(number)))), "{share:?}");
         assert_eq!((share.issued, share.failed), (share.ok, 0));
-        assert_eq!((share.ttft.n, share.tpot.n), (share.ok, share.ok));
+        // An answer that came in one read has no time per token.
+        assert!(share.ttft.n == share.ok && (1..=share.ok).contains(&share.tpot.n), "{share:?}");
         let metrics = share.server_metrics.as_ref().expect("its own metrics");
         let answered: f64 = metrics
             .metrics

@@ -38,6 +38,8 @@ mod server_findings;
 mod unjudged_run;
 
 #[cfg(test)]
+mod answer_findings_tests;
+#[cfg(test)]
 mod metric_vector_tests;
 #[cfg(test)]
 mod verdict_table_tests;

@@ -212,7 +212,8 @@ fn a_submission_whose_answer_was_lost_is_found_by_its_name() {
         world.file("gate", "");
         world.good(&["run", "m"])
     };
-    ended.shows("continues job");
+    // Some still run, others have ended meanwhile.
+    ended.shows(", which an earlier run submitted");
     assert_eq!((world.count("ran"), cluster.calls("sbatch")), (8, 1));
 }
 
