@@ -162,7 +162,7 @@ fn earlier_run(
     earlier_runs(project, &request.manifest, &request.settings, &request.select, lock, fresh).next()
 }
 
-/// Whether there is nothing to do, and nobody to tell of it but the terminal.
+/// Whether nothing has to run, and only the terminal is told so: a JUnit file, metrics or a trace are of a whole run.
 fn is_no_op(earlier: &EarlierRun, request: &cli::RunRequest) -> bool {
     earlier.has_same_selection
         && (earlier.has_same_lock || request.locking == LockMode::Ignore)

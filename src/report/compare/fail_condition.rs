@@ -151,7 +151,7 @@ impl FailCondition {
         if self.above && delta.b.is_some_and(f64::is_infinite) {
             return Ok(FailConditionOutcome::Exceeded(delta));
         }
-        // Rounded as it is printed, so that neither rounding errors nor digits that nobody sees decide.
+        // Rounded as printed, so that no digit decides that is not shown.
         let percent = self.rounded(percent);
         let is_beyond = if self.above { percent > self.percent } else { percent < self.percent };
         if !is_beyond {
