@@ -11,7 +11,7 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::services::ENGINE;
-use crate::world::{Ended, signal};
+use crate::world::{Ended, World, signal};
 use cluster::Cluster;
 
 /// Waits for something that Slurm does in its own time: it notices a lost node after half a minute.
@@ -35,6 +35,25 @@ stages:
       while [ ! -e "$W/gate" ]; do sleep 0.1; done
       echo done >> out
 "#;
+
+/// An engine, and a server that a job starts.
+fn served(below: &str) -> String {
+    format!(
+        r#"{ENGINE}
+  server:
+    host: {{ slurm: {{ time: 10m, poll: 1s }} }}
+    serve: {{ simulator: {{ repository: "{{{{ stages.models.out }}}}" }} }}
+{below}"#
+    )
+}
+
+/// Starts a run of [`GATED`], and kills it once its job has begun.
+fn kill_submitter(world: &World, command: &[&str]) {
+    let mut run = world.start(command);
+    world.await_file("nodes");
+    run.kill().unwrap();
+    run.wait().unwrap();
+}
 
 fn end(child: Child) -> Ended {
     Ended::of(child)
@@ -129,10 +148,7 @@ fn the_submitter_is_killed_and_the_next_run_goes_on_with_its_job() {
 fn the_submitter_is_killed_and_the_job_ends_before_anybody_looks() {
     let cluster = Cluster::up();
     let world = cluster.world(GATED);
-    let mut run = world.start(&["run", "m"]);
-    world.await_file("nodes");
-    run.kill().unwrap();
-    run.wait().unwrap();
+    kill_submitter(&world, &["run", "m"]);
     world.file("gate", "");
     patiently("the job to end", || cluster.jobs().iter().all(|job| job.starts_with("COMPLETED")));
     let ended = world.good(&["run", "m"]);
@@ -146,10 +162,7 @@ fn the_submitter_is_killed_and_the_job_ends_before_anybody_looks() {
 fn the_submitter_is_killed_and_its_job_cancelled_and_the_next_run_submits_another() {
     let cluster = Cluster::up();
     let world = cluster.world(GATED);
-    let mut run = world.start(&["run", "m"]);
-    world.await_file("nodes");
-    run.kill().unwrap();
-    run.wait().unwrap();
+    kill_submitter(&world, &["run", "m"]);
     cluster.query(&["scancel", "1"]);
     patiently("the job to end", || cluster.jobs().iter().all(|job| job.starts_with("CANCELLED")));
     world.file("gate", "");
@@ -295,10 +308,7 @@ fn a_job_of_another_manifest_with_the_same_stage_name_is_left_alone() {
     let cluster = Cluster::up();
     let world = cluster.world(GATED);
     world.manifest("other", &GATED.replace("nodes", "others"));
-    let mut run = world.start(&["run", "m"]);
-    world.await_file("nodes");
-    run.kill().unwrap();
-    run.wait().unwrap();
+    kill_submitter(&world, &["run", "m"]);
     let other = world.start(&["run", "other"]);
     world.await_file("others");
     world.file("gate", "");
@@ -347,10 +357,7 @@ fn the_command_around_an_allocation_is_killed_and_said_again() {
     let cluster = Cluster::up();
     let world = cluster.world(&GATED.replace("    host: { slurm: { time: 10m, poll: 1s } }\n", ""));
     let on = ["run", "m", "--on", "slurm", "--slurm", "time=5m", "--slurm", "poll=1s"];
-    let mut run = world.start(&on);
-    world.await_file("nodes");
-    run.kill().unwrap();
-    run.wait().unwrap();
+    kill_submitter(&world, &on);
     let again = world.start(&on);
     world.file("gate", "");
     let ended = end(again);
@@ -378,15 +385,11 @@ fn a_server_over_two_nodes_is_measured_over_the_network() {
 #[ignore = "needs a Slurm cluster"]
 fn what_a_killed_run_left_and_no_run_can_go_on_with_is_cancelled() {
     let cluster = Cluster::up();
-    let world = cluster.world(&format!(
-        r#"{ENGINE}
-  server:
-    host: {{ slurm: {{ time: 10m, poll: 1s }} }}
-    serve: {{ simulator: {{ repository: "{{{{ stages.models.out }}}}" }} }}
-  user:
-    host: {{ slurm: {{ time: 10m, poll: 1s }} }}
-    shell: 'echo {{{{ stages.server }}}} > out; touch "$W/using"; while [ ! -e "$W/gate" ]; do sleep 0.1; done'
-"#
+    let world = cluster.world(&served(
+        r#"  user:
+    host: { slurm: { time: 10m, poll: 1s } }
+    shell: 'echo {{ stages.server }} > out; touch "$W/using"; while [ ! -e "$W/gate" ]; do sleep 0.1; done'
+"#,
     ));
     let mut run = world.start(&["run", "m"]);
     world.await_file("using");

@@ -131,7 +131,7 @@ impl InFlightRequest {
                 spread.zip(u64::from(counted.tokens).checked_sub(1)).and_then(|(ns, tokens)| ns.checked_div(tokens));
             self.live.end(matches!(ended, RequestEnd::Failed { .. }), tpot);
             let planned = &self.planned[row];
-            let answers = self.spec.request.sequences().saturating_mul(self.spec.protocol.choices());
+            let answers = self.spec.answers_to_a_prompt();
             let record = RequestRecord {
                 index: self.index + row as u64,
                 sample: self.listener.as_ref().map(|listener| u64::from(listener.sample)),

@@ -64,6 +64,11 @@ impl BenchSpec {
         self.endpoints.len() * self.frontends as usize * self.clients as usize
     }
 
+    /// Answers to one prompt.
+    pub(super) fn answers_to_a_prompt(&self) -> u32 {
+        self.request.sequences().saturating_mul(self.protocol.choices())
+    }
+
     /// The limits on an answer. Logits are large, so a message with them may be as long as gRPC allows.
     pub(super) fn response_bounds(&self) -> ResponseBounds {
         let has_logits = self.request.return_context_logits || self.request.return_generation_logits;

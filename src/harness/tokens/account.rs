@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn a_total_below_the_text_that_arrived_is_not_counted() {
+    fn a_total_that_can_be_none_gives_way_to_chunks_and_any_other_stays() {
         let counted = |role: Option<u64>, at_the_end: Option<u64>, limit: u32| {
             let mut account = Accounting::default();
             account.take(WireEvent::Role, 0);

@@ -59,7 +59,7 @@ fn coalesced(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
     const OF_OTHERS: &str = "TPOT and the longest gap are those of the other answers";
     const FIRST_READ: &str = "TTFT is the time of the first read, which may have later tokens, too";
     const WHOLE: &str = "TTFT of such an answer is the time of all of it";
-    if spec.request.sequences().saturating_mul(spec.protocol.choices()) > 1 {
+    if spec.answers_to_a_prompt() > 1 {
         if let Some(why) = &result.latency.max_stall.absent {
             let text = format!("{why}: TPOT, ITL, ICL and the longest gap are left out");
             found.add(VerdictCheck::Tokens, ReasonSeverity::Warning, text);

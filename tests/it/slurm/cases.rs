@@ -9,7 +9,7 @@ use std::time::Instant;
 use regatta::harness::read_result;
 
 use super::cluster::Cluster;
-use super::{GATED, end, patiently};
+use super::{GATED, end, kill_submitter, patiently};
 use crate::services::{ENGINE, REPOSITORY};
 use crate::world::{alive_with, signal_pid};
 
@@ -96,10 +96,7 @@ pub fn submitter_killed() -> Row {
     let cluster = Cluster::up();
     let case = Case::begin("the submitter killed and started again");
     let world = cluster.world(GATED);
-    let mut run = world.start(&["run", "m"]);
-    world.await_file("nodes");
-    run.kill().unwrap();
-    run.wait().unwrap();
+    kill_submitter(&world, &["run", "m"]);
     let again = world.start(&["run", "m"]);
     patiently("the second run to find the job", || world.newest_journal().contains("continues job"));
     world.file("gate", "");

@@ -5,8 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use super::cases::{Case, Row};
 use super::cluster::Cluster;
-use super::{GATED, end, patiently};
-use crate::services::ENGINE;
+use super::{GATED, end, patiently, served};
 use crate::world::{World, alive_with, signal_pid};
 
 #[test]
@@ -57,13 +56,7 @@ fn where_preemption_cancels_it_is_the_same() {
 #[ignore = "needs a Slurm cluster"]
 fn a_server_whose_job_is_cancelled_has_failed() {
     let cluster = Cluster::up();
-    let world = cluster.world(&format!(
-        r#"{ENGINE}
-  server:
-    host: {{ slurm: {{ time: 10m, poll: 1s }} }}
-    serve: {{ simulator: {{ repository: "{{{{ stages.models.out }}}}" }} }}
-"#
-    ));
+    let world = cluster.world(&served(""));
     let run = world.start(&["serve", "m"]);
     patiently("the server", || world.newest_journal().contains("service_ready"));
     cluster.query(&["scancel", "1"]);
