@@ -29,7 +29,13 @@ pub(super) fn decide(
     for run in earlier.into_iter().flatten() {
         // Where nothing has changed for all stages, nothing has for some of them.
         if select.force == Force::Nothing && run.conditions.is_unchanged() {
-            return Ok(predict_no_op(plan, options));
+            let mut decisions = predict_no_op(plan, options);
+            for source in &run.conditions.sources {
+                if let Some(decision) = decisions.iter_mut().find(|decision| decision.id == source.task) {
+                    decision.reasons.extend(source.notice.clone());
+                }
+            }
+            return Ok(decisions);
         }
         first.get_or_insert(run.conditions.tasks);
     }

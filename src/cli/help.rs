@@ -260,7 +260,7 @@ pub(super) const CALIBRATE: &str = with_codes!(examples![
 ]);
 
 pub(super) const SIM: &str = with_codes!(examples![
-    "regatta sim serve --repository latest/generate_triton_config/server/triton_model_repo_0",
+    "regatta sim serve --repository .regatta/by-manifest/quickstart/generate_triton_config/server/triton_model_repo_0",
     "regatta sim serve --repository DIR --grpc-port 8001 --speed 10",
 ]);
 

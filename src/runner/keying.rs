@@ -11,7 +11,8 @@ use crate::event::{Endpoint, Failure, FailureKind, GpuId, ReducedSetting};
 use crate::files::{Digest, read_text};
 use crate::plan::{Lifetime, Plan, PlanReference, Task};
 use crate::runner::store::{
-    Digests, InputError, InputState, KEY_VERSION, Lookup, OutputCache, PathError, TaskKey, TaskRecord, explain,
+    Digests, InputError, InputState, KEY_VERSION, Lookup, OutputCache, PathError, StateFolder, TaskKey, TaskRecord,
+    explain, latest_hint,
 };
 
 /// What a settled task has to offer to those that need it.
@@ -72,7 +73,9 @@ pub(super) fn key_of(
     let mut named = BTreeMap::new();
     for (name, patterns) in &task.inputs {
         if own_patterns(patterns) {
-            let state = digests.input(output_cache.home().project(), patterns).map_err(|e| input_failure(name, &e))?;
+            let state = digests
+                .input(output_cache.home().project(), patterns)
+                .map_err(|e| input_failure(name, &e, output_cache.home()))?;
             named.insert(name.clone(), state.digest);
             inputs.insert(name.clone(), state);
         } else {
@@ -188,12 +191,12 @@ pub(super) fn is_made_by_another(plan: &Plan, task: &Task, key: &Digest, output_
     repeated(plan, task, key, output_cache).is_some() || !others.is_empty() && any_is_repeated()
 }
 
-fn input_failure(name: &str, e: &InputError) -> Failure {
+fn input_failure(name: &str, e: &InputError, home: &StateFolder) -> Failure {
+    const RELATIVE: &str = "paths are relative to the folder that regatta is started in";
     let failure = Failure::new(FailureKind::Files, format!("input {name}: {e}"));
     match e {
-        InputError::Missing(_) | InputError::NoMatch(_) => {
-            failure.hint("paths are relative to the folder that regatta is started in")
-        }
+        InputError::Missing(path) => failure.hint(latest_hint(home, path).unwrap_or_else(|| RELATIVE.to_owned())),
+        InputError::NoMatch(_) => failure.hint(RELATIVE),
         _ => failure,
     }
 }

@@ -101,7 +101,9 @@ impl<W: TaskExecutor> Predictor<'_, W> {
                 self.options.unchanged.record(self.work, self.plan, ix as u32, &self.as_before, self.output_cache)
         {
             self.as_before[ix] = true;
-            return (PredictedOutput::Digest(record.digest), decision(task, Prediction::Cached, Vec::new()));
+            let source = self.work.source_notice(task, &self.output_cache.folder(&record));
+            let decision = decision(task, Prediction::Cached, source.into_iter().collect());
+            return (PredictedOutput::Digest(record.digest), decision);
         }
         let open_facts = self.work.open_facts(task);
         let facts = with_last_facts(self.work.facts(task), self.plan, task, &open_facts, self.output_cache);
@@ -156,7 +158,8 @@ impl<W: TaskExecutor> Predictor<'_, W> {
             Lookup::Hit(record) if !forced && task.cache => {
                 let age = result_age::notice(task, &keyed.key, &record).map(|(_, text)| text);
                 let conditions = open_facts.iter().map(|fact| format!("if {}", fact.condition));
-                let reasons = age.into_iter().chain(conditions).collect();
+                let source = self.work.source_notice(task, &output_cache.folder(&record));
+                let reasons = age.into_iter().chain(source).chain(conditions).collect();
                 self.as_before[ix] = options.unchanged.is_output_as_before(ix as u32, &record);
                 (PredictedOutput::Digest(record.digest), decision(task, Prediction::Cached, reasons))
             }

@@ -50,6 +50,13 @@ pub trait TaskExecutor: Send + Sync + 'static {
         Ok(BTreeMap::new())
     }
 
+    /// What a user should know of the source of a cached output that may be another by now: a branch that moved. Where sources may be
+    /// queried, this blocks for a few seconds at most.
+    fn source_notice(&self, task: &Task, folder: &Path) -> Option<String> {
+        let _ = (task, folder);
+        None
+    }
+
     /// Why an output is of no use any more although every file of it is there: what it names has gone from the machine.
     fn unusable_reason(&self, task: &Task, folder: &Path) -> Option<String> {
         let _ = (task, folder);

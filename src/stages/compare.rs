@@ -106,7 +106,9 @@ fn runs(context: &TaskContext, name: &str, given: &str) -> Result<Vec<MeasuredRu
 fn read_run(name: &str, folder: &Path) -> Result<MeasuredRun, Failure> {
     let path = folder.join(RESULT);
     let text = read_text(&path).map_err(|error| {
-        cannot("read", &path, &error).hint("name the output of a `bench` stage: `{{ stages.NAME.outs }}`")
+        cannot("read", &path, &error).hint(
+            "name the output of a `bench` stage, `{{ stages.NAME.outs }}`, or what `regatta import FILES --out FOLDER` made of another tool's",
+        )
     })?;
     let result = MeasuredResult::read(&text)
         .map_err(|error| Failure::new(FailureKind::Files, format!("{}: {error}", path.display())))?;

@@ -11,6 +11,7 @@ mod git;
 mod gpu_clocks;
 mod image;
 mod mlperf;
+mod moving_source;
 mod output_identity;
 mod remote;
 mod repository;
@@ -37,8 +38,10 @@ use crate::runner::{Lease, OpenFact, TaskExecutor, no_secret_text, secret_values
 use crate::stages::bench::identity;
 pub use container::{engine_problem, image_id, place_of};
 pub use engine::{EngineCommandError, decoder_model, engine_commands, engine_spec, gpu_timing, twin_serving};
+pub use git::source_notice as clone_notice;
 use gpu_clocks::LockedClocks;
 pub use image::image_program;
+pub use moving_source::{MOVING_KINDS, source_notice};
 pub use output_identity::resolved;
 use remote::hosts;
 pub use remote::hosts::{AgentInput, AgentMessage, AgentOrders, query_host, run_agent};
@@ -176,6 +179,10 @@ impl TaskExecutor for StageExecutor {
             ActionKind::Repository if is_here => repository::unusable_output(folder, &self.home),
             _ => None,
         }
+    }
+
+    fn source_notice(&self, task: &Task, folder: &Path) -> Option<String> {
+        source_notice(task, folder, self.may_query)
     }
 
     fn portable_digests(

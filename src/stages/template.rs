@@ -47,7 +47,7 @@ pub fn perform(context: &TaskContext, template: &Template) -> Result<Done, Failu
     }
     let environment = environment()?;
     let (mut targets, mut used, mut templates) = (BTreeSet::new(), BTreeSet::new(), 0);
-    for entry in WalkDir::new(&from).min_depth(1).sort_by_file_name() {
+    for entry in WalkDir::new(&from).follow_links(true).min_depth(1).sort_by_file_name() {
         let entry = entry.map_err(|error| broken(&from, &error.into()))?;
         let name = entry.path().strip_prefix(&from).unwrap_or(entry.path());
         let mut target = context.lease.out.join(name);

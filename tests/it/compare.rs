@@ -231,6 +231,30 @@ fn two_weeks() -> World {
     world
 }
 
+/// Own results enter a table by the links in `latest`.
+#[test]
+fn results_below_latest_are_compared_in_a_stage() {
+    let world = two_weeks();
+    let latest = || std::fs::read_link(world.path("latest")).unwrap();
+    let before = latest();
+    let ratio = |custom: &str| world.regatta(&["run", "ratio", custom, "triton=latest/load/4", "rows=Server"]);
+    for (custom, why) in [
+        ("custom=latest/load/4,latest/load/8", "the columns have not the same rows"),
+        ("custom=latest/load/5", "latest/load/5 does not exist"),
+    ] {
+        let ended = ratio(custom);
+        assert_ne!(ended.code, 0, "{ended:?}");
+        ended.shows(why);
+        assert_eq!(latest(), before, "{custom}");
+    }
+    for counted in ["1 ran", "1 cached"] {
+        let ended = ratio("custom=latest/load/4");
+        assert_eq!(ended.code, 0, "{ended:?}");
+        ended.shows(counted);
+        assert!(world.read("latest/ratio/table.txt").contains("Server"));
+    }
+}
+
 #[test]
 fn runs_are_compared_task_by_task() {
     let world = two_weeks();

@@ -9,6 +9,7 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use crate::stages::Bench;
+use crate::world::{Ended, World};
 
 /// A repository with the tag `v1`, the branches `main` and `side`, and a conflict between `side` and `main`.
 struct Origin(TempDir);
@@ -58,7 +59,7 @@ async fn a_tag_a_branch_and_a_commit_are_found() {
         let bench = Bench::new();
         bench.perform(&json!({"git": {"url": url, "rev": rev}})).await.unwrap();
         assert_eq!(bench.out("file"), text, "{rev}");
-        assert_eq!(bench.notices().len(), usize::from(rev == "main"), "only a branch moves");
+        assert_eq!(bench.notices(), Vec::<String>::new(), "what was just cloned is not stale");
         assert_eq!(bench.out(".regatta-revision").trim(), origin.git(&["rev-parse", rev]));
     }
 }
@@ -127,4 +128,97 @@ async fn what_is_not_there_is_named() {
     assert!(failure.what.starts_with("there is no tag, branch or commit `v9` in /"), "{}", failure.what);
     let failure = bench.perform(&json!({"git": {"url": "/no/such/repository", "rev": "v1"}})).await.unwrap_err();
     assert!(failure.tail.iter().any(|line| line.contains("/no/such/repository")), "{:?}", failure.tail);
+}
+
+/// A project with a clone of `rev` and a stage that reads it.
+fn cloned(origin: &Origin, rev: &str) -> World {
+    let world = World::new();
+    clone_of(&world, origin, rev);
+    world
+}
+
+fn clone_of(world: &World, origin: &Origin, rev: &str) {
+    let url = format!("file://{}", origin.path().display());
+    let stage = format!("  src: {{ git: {{ url: \"{url}\", rev: {rev} }} }}\n");
+    world.manifest("m", &format!("stages:\n{stage}  use: {{ shell: 'cp {{{{ stages.src.out }}}}/file .' }}\n"));
+}
+
+/// What was reported of the clone.
+fn of_source(ended: &Ended) -> Vec<String> {
+    let lines = ended.stdout.lines().chain(ended.stderr.lines());
+    lines.filter_map(|line| Some(line[line.find(" is taken from the cache")?..].to_owned())).collect()
+}
+
+fn short(origin: &Origin, rev: &str) -> String {
+    origin.git(&["rev-parse", rev])[..12].to_owned()
+}
+
+#[test]
+fn every_run_and_plan_reports_which_commit_of_a_branch_is_cached() {
+    let origin = Origin::new();
+    let world = cloned(&origin, "main");
+    assert_eq!(of_source(&world.good(&["run", "m"])), Vec::<String>::new(), "it was just cloned");
+    let old = short(&origin, "main");
+    let cached = format!(" is taken from the cache at commit {old}");
+    // A run with nothing to do, one with something, and a plan of each.
+    let runs: [&[&str]; 3] = [&["run", "m"], &["run", "m", "--force", "use"], &["run", "m"]];
+    let plans: [&[&str]; 2] = [&["plan", "m"], &["plan", "m", "--force", "use"]];
+    let all_report = |words: &[&[&str]], rest: &str| {
+        for words in words {
+            assert_eq!(of_source(&world.good(words)), [format!("{cached}{rest}")], "{words:?}");
+        }
+    };
+    all_report(&runs, ", as it is in the remote");
+    all_report(&plans, "; `--force src` fetches it again");
+    origin.commit("file", "three\n");
+    let new = short(&origin, "main");
+    all_report(&runs, &format!(", and has moved to {new} in the remote; `--force src` fetches it"));
+    all_report(&plans, "; `--force src` fetches it again");
+    world.good(&["run", "m", "--force", "src"]);
+    assert_eq!(world.read("latest/use/file"), "three\n");
+    assert_eq!(
+        of_source(&world.good(&["run", "m"])),
+        [format!(" is taken from the cache at commit {new}, as it is in the remote")]
+    );
+    origin.git(&["checkout", "-q", "--detach"]);
+    origin.git(&["branch", "-q", "-D", "main"]);
+    assert_eq!(of_source(&world.good(&["run", "m"])).len(), 1);
+    world.good(&["run", "m"]).shows("and the remote no longer has it");
+    // No network: the run goes on.
+    drop(origin);
+    world.good(&["run", "m"]).shows("; the remote did not answer; `--force src` fetches it again");
+}
+
+#[test]
+fn a_tag_is_reported_where_it_moved_and_a_commit_never() {
+    let origin = Origin::new();
+    origin.git(&["tag", "-a", "-m", "annotated", "v2", "main"]);
+    let world = World::new();
+    for tag in ["v1", "v2"] {
+        clone_of(&world, &origin, tag);
+        world.good(&["run", "m"]);
+        let old = short(&origin, &format!("{tag}^{{commit}}"));
+        for words in [["run", "m"], ["plan", "m"]] {
+            assert_eq!(of_source(&world.good(&words)), Vec::<String>::new(), "{tag}: it has not moved");
+        }
+        origin.git(&["tag", "-f", "-a", "-m", "moved", tag, "side"]);
+        let new = short(&origin, "side");
+        for words in [&["run", "m"][..], &["run", "m", "--force", "use"], &["run", "m"]] {
+            let rest = format!(", and has moved to {new} in the remote; `--force src` fetches it");
+            assert_eq!(
+                of_source(&world.good(words)),
+                [format!(" is taken from the cache at commit {old}{rest}")],
+                "{tag}"
+            );
+        }
+    }
+    clone_of(&world, &origin, &origin.git(&["rev-parse", "main"]));
+    world.good(&["run", "m"]);
+    origin.commit("file", "three\n");
+    for words in [["run", "m"], ["plan", "m"]] {
+        assert_eq!(of_source(&world.good(&words)), Vec::<String>::new());
+    }
+    clone_of(&world, &origin, "v1");
+    drop(origin);
+    assert_eq!(of_source(&world.good(&["run", "m"])), Vec::<String>::new(), "no network, nothing to report of a tag");
 }

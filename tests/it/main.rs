@@ -44,6 +44,7 @@ mod language;
 mod launch;
 mod launch_containers;
 mod lifecycle;
+mod linked_paths;
 mod live_status;
 mod loadgen;
 mod lock_file;

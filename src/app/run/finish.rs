@@ -19,6 +19,7 @@ use crate::event::{Event, RunId};
 use crate::exec::process::ExitKind;
 use crate::report::{RunPaths, RunState};
 use crate::runner::RunSummary;
+use crate::runner::store::Latest;
 
 /// Ends a run whose tasks have ended. `of_command`: the end of the command that its servers were kept up for.
 ///
@@ -62,7 +63,8 @@ pub(super) fn finish(
     };
     live.set_not_needed(servers_not_needed(&prepared.plan, &prepared.options.roles, live.state()));
     let lines = task_lines(live.state());
-    let places = RunPaths { logs: Some(home.run(&begun.id)), report: report.clone(), ..places(&home) };
+    let is_shown = Latest::new(&home, &prepared.plan.name).is_shown();
+    let places = RunPaths { logs: Some(home.run(&begun.id)), report: report.clone(), ..places(&home, is_shown) };
     let run_state = live.finish(&places);
     if let Some(error) = report_error {
         print_error(&format!("warning: this run has no report: {}\n", with_causes(&error)));

@@ -1,16 +1,18 @@
 //! A run that would do nothing: written down by the run before it, and shown without looking at any task again.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::time::Instant;
 
 use super::run_end::{TaskLine, places, task_lines};
 use crate::app::console;
-use crate::event::{Event, RunId, TaskTally};
+use crate::event::{Event, RunId, TaskId, TaskTally};
 use crate::files::Digest;
-use crate::plan::Plan;
+use crate::plan::{Plan, Task};
 use crate::report::{LiveDisplay, LiveOptions};
-use crate::runner::store::{CompilerId, FileStamp, NoOpConditions, StateFolder};
+use crate::runner::store::{CachedSource, CompilerId, FileStamp, NoOpConditions, StateFolder};
 use crate::runner::{RunSummary, WatchedRun};
+use crate::stages;
 
 /// Everything was checked, and nothing has changed since the last run.
 pub(super) fn report_no_op_run(
@@ -20,7 +22,11 @@ pub(super) fn report_no_op_run(
     begun: Instant,
 ) -> Vec<TaskLine> {
     let mut live = LiveDisplay::new(look, console::writer(look));
+    let mut notices = source_notices(&rest.sources);
     for event in rest.events.lines().filter_map(|line| serde_json::from_str::<Event>(line).ok()) {
+        if matches!(event, Event::RunFinished { .. }) {
+            notices.drain(..).for_each(|notice| live.event(&notice));
+        }
         let event = match event {
             Event::RunFinished { tally, exit, .. } => {
                 Event::RunFinished { tally, exit, seconds: begun.elapsed().as_secs_f64() }
@@ -30,8 +36,21 @@ pub(super) fn report_no_op_run(
         live.event(&event);
     }
     let lines = task_lines(live.state());
-    live.finish(&places(home));
+    live.finish(&places(home, true));
     lines
+}
+
+/// What is to be reported of outputs whose source may be another by now. The remotes of clones are queried, all at once.
+fn source_notices(sources: &[CachedSource]) -> Vec<Event> {
+    std::thread::scope(|scope| {
+        let query = |source: &CachedSource| {
+            let queried = stages::clone_notice(&source.folder, &source.stage, true);
+            let text = queried.or_else(|| source.notice.clone())?;
+            Some(Event::Notice { task: Some(source.task.clone()), text })
+        };
+        let queries: Vec<_> = sources.iter().map(|source| scope.spawn(move || query(source))).collect();
+        queries.into_iter().filter_map(|query| query.join().ok().flatten()).collect()
+    })
 }
 
 /// Records what makes the next run a no-op, if this one finished everything, and the
@@ -70,6 +89,14 @@ pub(super) fn record_no_op_conditions(
         at: String::new(),
         pid: 0,
     };
+    let moving = plan.tasks.iter().filter(|task| stages::MOVING_KINDS.contains(&task.kind));
+    let moving: HashMap<&TaskId, &Task> = moving.map(|task| (&task.id, task)).collect();
+    let sources = summary.done.iter().filter_map(|(id, _, folder)| {
+        let task = moving.get(id)?;
+        let notice = stages::source_notice(task, folder, false);
+        Some(CachedSource { task: id.clone(), stage: task.stage.clone(), folder: folder.clone(), notice })
+    });
+    let sources = sources.collect();
     let mut events = vec![started];
     if cached <= EACH {
         events.extend(
@@ -88,5 +115,6 @@ pub(super) fn record_no_op_conditions(
     events.push(Event::RunFinished { tally, exit: 0, seconds: 0.0 });
     let text = events.iter().filter_map(|event| serde_json::to_string(event).ok()).collect::<Vec<_>>().join("\n");
     let WatchedRun { shared, tasks } = watched;
-    let _ = compiler.write_no_op_conditions(NoOpConditions { plan: compiled, events: text, shared, tasks });
+    let conditions = NoOpConditions { plan: compiled, events: text, shared, tasks, sources };
+    let _ = compiler.write_no_op_conditions(conditions);
 }

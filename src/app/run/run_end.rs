@@ -81,9 +81,11 @@ pub(super) fn servers_not_needed(plan: &Plan, roles: &[TaskRole], run_state: &Ru
     count
 }
 
-pub(super) fn places(home: &StateFolder) -> RunPaths {
-    let report = home.latest().join("report.html");
-    RunPaths { report: report.exists().then_some(report), latest: Some(home.latest()), logs: None }
+/// Where the outputs are shown. `is_shown`: whether `latest` leads to them, which it does not after a run that finished no task.
+pub(super) fn places(home: &StateFolder, is_shown: bool) -> RunPaths {
+    let latest = is_shown.then(|| home.latest());
+    let report = latest.as_ref().map(|latest| latest.join("report.html")).filter(|report| report.exists());
+    RunPaths { report, latest, logs: None }
 }
 
 #[cfg(test)]

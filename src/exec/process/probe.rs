@@ -6,6 +6,7 @@ use std::io;
 use std::time::Duration;
 
 use duct::Expression;
+use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::orphans;
 use super::timed_wait::wait_within;
@@ -97,6 +98,10 @@ pub fn query(question: &Expression, limit: Duration) -> ProbeResult {
             })
         }
         Ok(None) => {
+            // Where it leads a group, what it started goes with it.
+            for pid in pids.iter().filter_map(|&pid| Pid::from_raw(pid)) {
+                let _ = kill_process_group(pid, Signal::KILL);
+            }
             let _ = handle.kill();
             ProbeResult::TimedOut
         }

@@ -21,16 +21,16 @@ impl<W: TaskExecutor> Runner<W> {
             return self.take_service_end(ix, running, result.map(|_| ()), folder, seconds);
         }
         let Some(keyed) = self.keyed(ix) else { return };
-        let shown = self.show_latest();
         let result = result.and_then(|(done, sealed)| {
-            shown.map_err(|e| Box::new(e.into()))?;
             let (Some(folder), Some(sealed)) = (folder.clone(), sealed) else {
                 return Err(Box::new(Failure::new(FailureKind::System, "a step left no output")));
             };
             let output = FinishedOutput { folder, sealed, done, seconds, from: None };
             let (record, unchanged) =
                 accept(&self.cache, &self.run, &self.plan.name, &task, &keyed, output).map_err(Box::new)?;
-            self.latest.link(&task.id, &self.cache.folder(&record)).map_err(|e| Box::new(e.into()))?;
+            self.show_latest()
+                .and_then(|()| self.latest.link(&task.id, &self.cache.folder(&record)))
+                .map_err(|e| Box::new(e.into()))?;
             self.passes(ix, &record).map_err(Box::new)?;
             Ok((record, unchanged))
         });

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::{Keyed, Runner, RunnerMessage, TaskEnd, TaskOutput, TaskRole};
 use crate::event::{Event, Failure, FailureKind, TaskId};
+use crate::plan::ActionKind;
 use crate::runner::attempt::accept;
 use crate::runner::keying::is_made_by_another;
 use crate::runner::output_source::OutputRequest;
@@ -121,6 +122,8 @@ impl<W: TaskExecutor> Runner<W> {
     /// Once in a run, with its first output.
     pub(super) fn show_latest(&mut self) -> Result<(), PathError> {
         if !self.is_latest_shown {
+            let inputs = self.plan.tasks.iter().flat_map(|task| task.inputs.values().flatten());
+            self.latest.keep_inputs(self.cache.home().project(), inputs)?;
             self.latest.show()?;
             self.is_latest_shown = true;
         }
@@ -130,6 +133,16 @@ impl<W: TaskExecutor> Runner<W> {
     fn settle_cached(&mut self, ix: TaskIndex, record: Arc<TaskRecord>, from: Option<String>) {
         let task = self.id(ix).clone();
         let folder = self.cache.folder(&record);
+        // Beside the run: it may query a remote.
+        if matches!(self.plan.tasks[ix as usize].kind, ActionKind::Git | ActionKind::Weights | ActionKind::Image) {
+            let (work, emit, task, folder) =
+                (Arc::clone(&self.work), Arc::clone(&self.emit), self.task(ix), folder.clone());
+            self.source_checks.spawn_blocking(move || {
+                if let Some(text) = work.source_notice(&task, &folder) {
+                    emit(Event::Notice { task: Some(task.id.clone()), text });
+                }
+            });
+        }
         (self.emit)(Event::TaskCached {
             task: task.clone(),
             done: record.done.clone(),

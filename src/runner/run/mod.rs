@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 
 use super::attempt::{AttemptInputs, AttemptOutcome};
 use super::batches::{BatchSlot, Batches};
@@ -86,6 +86,8 @@ struct Runner<W> {
     /// Groups of tasks that were started together.
     batches: u32,
     summary: RunSummary,
+    /// What is reported of the sources of cached outputs.
+    source_checks: JoinSet<()>,
     send: mpsc::UnboundedSender<RunnerMessage>,
 }
 
@@ -128,9 +130,11 @@ pub async fn run<W: TaskExecutor>(
         services_announced: false,
         batches: 0,
         summary: RunSummary::default(),
+        source_checks: JoinSet::new(),
         send,
     };
     runner.run_loop(receive).await;
+    while runner.source_checks.join_next().await.is_some() {}
     runner.finish()
 }
 

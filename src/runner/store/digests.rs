@@ -6,7 +6,7 @@ use std::collections::hash_map::Entry;
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use globset::{GlobBuilder, GlobSetBuilder};
 use serde::{Deserialize, Serialize};
@@ -163,19 +163,24 @@ impl Digests {
             seen.push((path.to_owned(), stamp));
             return Ok(digest);
         }
+        // Resolved once: the input may itself be a link, and only links in it can lead around it.
+        let root = fs::canonicalize(path).at("follow", path)?;
+        if root != path {
+            seen.push((path.to_owned(), stamp));
+        }
         let mut h = Hasher::new();
         // Links can lead to a folder in many ways, and to the next one in it in many again.
         let mut walked: HashMap<(u64, u64), PathBuf> = HashMap::new();
-        let mut items = WalkDir::new(path).follow_links(true).sort_by_file_name().into_iter();
+        let mut items = WalkDir::new(&root).follow_links(true).sort_by_file_name().into_iter();
         while let Some(item) = items.next() {
-            let item = item.map_err(|e| walk_error(path, e))?;
+            let item = item.map_err(|e| walk_error(&root, e))?;
             if seen.len() >= most {
                 return Err(InputError::TooMany { folder: path.to_owned(), most });
             }
             if item.path_is_symlink() {
-                refuse_enclosing(path, item.path())?;
+                refuse_enclosing(&root, item.path())?;
             }
-            let name = item.path().strip_prefix(path).unwrap_or(item.path());
+            let name = item.path().strip_prefix(&root).unwrap_or(item.path());
             let stamp = stamp_of_input(item.path())?;
             h.field(name.as_os_str().as_bytes()).field(&[stamp.kind as u8]);
             if stamp.is_file() {
@@ -219,14 +224,20 @@ impl Digests {
     }
 }
 
+impl InputError {
+    /// For a path that leads to nothing.
+    pub fn absent(path: PathBuf) -> Self {
+        match fs::read_link(&path) {
+            Ok(target) => Self::Dangling { link: path, target },
+            Err(_) => Self::Missing(path),
+        }
+    }
+}
+
 fn stamp_of_input(path: &Path) -> Result<FileStamp, InputError> {
     FileStamp::through_links(path).map_err(|source| {
         let path = path.to_owned();
-        if is_absence(&source) {
-            InputError::Missing(path)
-        } else {
-            PathError { doing: "look at", path, source }.into()
-        }
+        if is_absence(&source) { InputError::absent(path) } else { PathError { doing: "look at", path, source }.into() }
     })
 }
 
@@ -242,37 +253,54 @@ fn glob(
     seen: &mut Vec<(PathBuf, FileStamp)>,
 ) -> Result<(), InputError> {
     let bad = |e| InputError::Pattern(pattern.to_owned(), e);
-    let pattern_path = Path::new(pattern);
+    // As the paths of a walk are written: without `./`.
+    let pattern_path: PathBuf = Path::new(pattern).components().filter(|c| *c != Component::CurDir).collect();
     // No part of the pattern: a project's own path may have characters that are wildcards in one.
     let base = if pattern_path.is_absolute() { Path::new("") } else { base };
-    let glob = GlobBuilder::new(pattern).literal_separator(true).build().map_err(bad)?;
+    let text = pattern_path.to_string_lossy();
+    let glob = GlobBuilder::new(&text).literal_separator(true).build().map_err(bad)?;
     let set = GlobSetBuilder::new().add(glob).build().map_err(bad)?;
     let mut walked = 0;
     // Walk from the last folder that has no wildcard in its name.
     let names = pattern_path.components().take_while(|c| !is_glob(&c.as_os_str().to_string_lossy()));
-    let fixed: PathBuf = base.components().chain(names).collect();
-    for item in WalkDir::new(&fixed).sort_by_file_name() {
-        let item = item.map_err(|e| walk_error(&fixed, e))?;
+    let fixed: PathBuf = base.components().chain(names.clone()).collect();
+    // As in a shell, `*` goes through links to folders, and `**` does not: it would leave the project by them.
+    let is_deep = text.contains("**");
+    let depth = if is_deep { usize::MAX } else { pattern_path.components().count() - names.count() };
+    let mut items = WalkDir::new(&fixed).follow_links(!is_deep).max_depth(depth).sort_by_file_name().into_iter();
+    while let Some(item) = items.next() {
         walked += 1;
         if walked > MOST_ENTRIES {
             return Err(InputError::TooMany { folder: fixed, most: MOST_ENTRIES });
         }
-        if item.file_type().is_dir() {
+        let is_match = |path: &Path| set.is_match(path.strip_prefix(base).unwrap_or(path));
+        let item = match item {
+            Ok(item) => item,
+            // A link that leads nowhere or in a circle, and that the pattern does not name.
+            Err(e) if e.path().is_some_and(|path| e.depth() > 0 && path.is_symlink() && !is_match(path)) => continue,
+            Err(e) => return Err(walk_error(&fixed, e)),
+        };
+        if item.depth() > 0 && item.path_is_symlink() && is_match(item.path()) {
+            if item.file_type().is_dir() {
+                items.skip_current_dir();
+            }
+            into.push(item.into_path());
+        } else if item.file_type().is_dir() {
             if let Ok(stamp) = FileStamp::through_links(item.path()) {
                 seen.push((item.path().to_owned(), stamp));
             }
-        } else if set.is_match(item.path().strip_prefix(base).unwrap_or(item.path())) {
+        } else if is_match(item.path()) {
             into.push(item.into_path());
         }
     }
     Ok(())
 }
 
-/// A link that leads out of an input and around it: all that is beside the input would be part of it.
+/// A link that leads out of an input and around it: all that is beside the input would be part of it. `input` has no link in it.
 fn refuse_enclosing(input: &Path, link: &Path) -> Result<(), InputError> {
     use super::durable::WithPath as _;
     let target = fs::canonicalize(link).at("follow", link)?;
-    if fs::canonicalize(input).at("look at", input)?.starts_with(&target) {
+    if input.starts_with(&target) {
         return Err(InputError::Encloses { link: link.to_owned(), target });
     }
     Ok(())

@@ -1,12 +1,14 @@
 //! `latest`: links to the newest output of each task, in a folder of its own for each manifest.
 //!
-//! The folders are `by-manifest/<manifest>` in the state folder. `latest` leads to the one of the manifest that ran last, so
-//! that what is below it is always of one manifest.
+//! The folders are `by-manifest/<manifest>` in the state folder. `latest` leads to the one of the manifest that finished a task
+//! last, so that what is below it is of one manifest. What that manifest reads below `latest` has links there, too: its next run
+//! reads the same by the same path.
 
+use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
-use super::durable::{PathError, discard, point};
+use super::durable::{PathError, discard, is_there, items_in, point};
 use super::{FileStamp, StateFolder};
 use crate::event::TaskId;
 use crate::files::Digest;
@@ -53,11 +55,14 @@ impl Latest {
         point(&link, &target)
     }
 
-    /// Puts the page of a run beside the outputs; returns the path for display.
+    /// Puts the page of a run beside the outputs; returns the path for display. A run without an output leaves `latest` as it is,
+    /// unless that leads nowhere.
     pub fn point_report(&self, page: &Path) -> Result<PathBuf, PathError> {
-        self.show()?;
+        if !is_there(&self.shown)? {
+            self.show()?;
+        }
         point(&self.folder.join("report.html"), &self.relative(page, 2))?;
-        Ok(self.shown.join("report.html"))
+        Ok(if self.is_shown() { self.shown_link().0 } else { self.folder.clone() }.join("report.html"))
     }
 
     /// From so many folders below the state folder to something in it.
@@ -83,18 +88,64 @@ impl Latest {
 
     /// Makes `latest` lead to this manifest's folder. A folder of that name with other things in it stays, and gets the link.
     pub fn show(&self) -> Result<(), PathError> {
+        let (link, target) = self.shown_link();
+        if link == self.shown && !link.is_symlink() && link.is_dir() {
+            discard(&link)?;
+        }
+        point(&link, &target)
+    }
+
+    /// Whether `latest` leads to this manifest's folder.
+    pub fn is_shown(&self) -> bool {
+        let (link, target) = self.shown_link();
+        fs::read_link(link).is_ok_and(|now| now == target)
+    }
+
+    /// The link to this manifest's folder, and where it leads.
+    fn shown_link(&self) -> (PathBuf, PathBuf) {
         let parent = self.shown.parent().unwrap_or(&self.state);
         let to = self.folder.strip_prefix(parent).unwrap_or(&self.folder);
-        if !self.shown.is_symlink() && self.shown.is_dir() {
-            if only_links(&self.shown) {
-                discard(&self.shown)?;
-            } else {
-                let name = self.folder.file_name().map_or_else(PathBuf::new, PathBuf::from);
-                return point(&self.shown.join(name), &Path::new("..").join(to));
+        if !self.shown.is_symlink() && self.shown.is_dir() && !only_links(&self.shown) {
+            let name = self.folder.file_name().map_or_else(PathBuf::new, PathBuf::from);
+            return (self.shown.join(name), Path::new("..").join(to));
+        }
+        (self.shown.clone(), to.to_owned())
+    }
+
+    /// Before [`Self::show`]: what these inputs name below `latest`, where that leads to another manifest's folder, gets a link in
+    /// this one. `project`: what relative inputs are relative to.
+    pub fn keep_inputs<'a>(&self, project: &Path, inputs: impl Iterator<Item = &'a String>) -> Result<(), PathError> {
+        let last = fs::read_link(&self.shown).ok().and_then(|to| Some(Path::new("..").join(to.file_name()?)));
+        let Some(last) = last.filter(|_| !self.is_shown()) else { return Ok(()) };
+        for input in inputs {
+            let path = project.join(input);
+            let below = path.strip_prefix(&self.shown).ok().and_then(|below| below.components().next());
+            let Some(Component::Normal(name)) = below else { continue };
+            let link = self.folder.join(name);
+            // An output of this manifest's own, or a folder of them, stays.
+            let is_free = match fs::read_link(&link) {
+                Ok(now) => now.starts_with("..") && !now.starts_with("../.."),
+                Err(_) => !link.exists(),
+            };
+            if is_free && is_there(&self.shown.join(name))? {
+                point(&link, &last.join(name))?;
             }
         }
-        point(&self.shown, to)
+        Ok(())
     }
+}
+
+/// Where an output is that is not below `latest`, because that leads to another manifest's: a hint for a path below `latest` that
+/// leads nowhere.
+pub fn latest_hint(home: &StateFolder, path: &Path) -> Option<String> {
+    let below = path.strip_prefix(home.latest()).ok()?;
+    let shown = fs::read_link(home.latest()).ok()?;
+    let manifests = items_in(&home.by_manifest()).ok()?;
+    let mut places = manifests.into_iter().map(|folder| folder.join(below)).filter(|place| place.exists());
+    let place = places.next()?;
+    let place = place.strip_prefix(home.project()).unwrap_or(&place);
+    let shown = shown.file_name()?.to_string_lossy().into_owned();
+    Some(format!("`latest` leads to the outputs of `{shown}`, which ran last; there is {}", place.display()))
 }
 
 fn stamp_of(link: PathBuf) -> Result<(PathBuf, FileStamp), PathError> {
@@ -139,8 +190,6 @@ pub(super) fn only_links(folder: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
 
     fn home(project: &Path) -> StateFolder {

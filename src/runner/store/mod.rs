@@ -90,13 +90,13 @@ pub use journal::{
     Journal, ReadJournal, ended_well, fold_journal, fold_run, last_run, name_run, read_journal, readable_runs, runs,
 };
 pub use key::{KEY_VERSION, TaskKey};
-pub use latest::Latest;
+pub use latest::{Latest, latest_hint};
 pub use line_file::LineFile;
 pub use lock::{LockAttempt, LockHolder, ProjectLock, has_no_locks};
 pub use named_file::{append_named, copy_named, write_named};
 pub use output_cache::{FinishedOutput, Lookup, OutputCache, Resumes};
 pub use own_items::StateItems;
-pub use plan_cache::{CompilerId, NoOpConditions, PlanSources, WatchedOutput, WatchedPaths, WatchedTask};
+pub use plan_cache::{CachedSource, CompilerId, NoOpConditions, PlanSources, WatchedOutput, WatchedPaths, WatchedTask};
 pub use portable_output::{PortableItem, digest_of, leads_out, link_escape, unfit};
 pub use progress_file::{ProgressFile, read_progress};
 pub use record::TaskRecord;

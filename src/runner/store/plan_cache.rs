@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::durable::{PathError, create_folder, is_there};
 use super::parallel_map::parallel_map;
 use super::{FileStamp, StateFolder, sealed};
+use crate::event::TaskId;
 use crate::files::{Digest, Hasher, read_bytes};
 use crate::plan::Plan;
 
@@ -55,6 +56,19 @@ pub struct NoOpConditions {
     /// What no task has alone: the link to the outputs, the lock file.
     pub shared: WatchedPaths,
     pub tasks: Vec<WatchedTask>,
+    /// Outputs whose source may be another by now although nothing has changed here: clones, weights.
+    pub sources: Vec<CachedSource>,
+}
+
+/// An output that was made from what its remote had then.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CachedSource {
+    pub task: TaskId,
+    pub stage: String,
+    /// The output folder.
+    pub folder: PathBuf,
+    /// What is reported of it where no remote is queried.
+    pub notice: Option<String>,
 }
 
 /// Files, folders and links, and how they looked.
@@ -66,6 +80,7 @@ struct NoOpHead {
     plan: Digest,
     events: String,
     shared: WatchedPaths,
+    sources: Vec<CachedSource>,
 }
 
 /// What a task's key and output depend on beside its upstream.
@@ -153,14 +168,16 @@ impl CompilerId {
 
     /// What the last wholly successful run of the plan of that digest left to look at.
     pub fn no_op_conditions(&self, plan: Digest) -> Option<NoOpConditions> {
-        let (NoOpHead { plan: of, events, shared }, tasks) = sealed::read_list(&self.path("rest"), |task| task)?;
-        (of == plan).then_some(NoOpConditions { plan, events, shared, tasks })
+        let (NoOpHead { plan: of, events, shared, sources }, tasks) =
+            sealed::read_list(&self.path("rest"), |task| task)?;
+        (of == plan).then_some(NoOpConditions { plan, events, shared, tasks, sources })
     }
 
     pub fn write_no_op_conditions(&self, rest: NoOpConditions) -> Result<(), PathError> {
-        let NoOpConditions { plan, events, shared, tasks } = rest;
+        let NoOpConditions { plan, events, shared, tasks, sources } = rest;
         create_folder(&self.folder)?;
-        sealed::write_list(&self.path("rest"), &NoOpHead { plan, events, shared }, tasks.iter()).map(drop)
+        let head = NoOpHead { plan, events, shared, sources };
+        sealed::write_list(&self.path("rest"), &head, tasks.iter()).map(drop)
     }
 
     pub fn drop_rest(&self) {

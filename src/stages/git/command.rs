@@ -1,9 +1,11 @@
 //! How git is called: no prompts, no hooks, no identity of the user's, no background work.
 
 use std::ffi::OsString;
+use std::os::unix::process::CommandExt as _;
+use std::time::Duration;
 
 use crate::event::Failure;
-use crate::exec::process::ProcessCommand;
+use crate::exec::process::{ProcessCommand, query};
 use crate::stages::task_context::TaskContext;
 
 /// Settings that win over the user's. Their other settings stay, because credential helpers are among them.
@@ -17,6 +19,14 @@ const SETTINGS: [&str; 9] = [
     "advice.detachedHead=false",
     "init.defaultBranch=main",
     "protocol.version=2",
+];
+
+const NO_PROMPTS: [(&str, &str); 5] = [
+    ("GIT_TERMINAL_PROMPT", "0"),
+    ("GIT_ASKPASS", ""),
+    ("SSH_ASKPASS", ""),
+    ("GIT_CONFIG_NOSYSTEM", "1"),
+    ("LC_ALL", "C"),
 ];
 
 /// The same commit ids every time need the same committer and date every time. The author stays unchanged.
@@ -53,26 +63,40 @@ impl GitCommand<'_> {
     }
 
     fn command(&self, words: &[&str]) -> ProcessCommand {
-        let mut argv: Vec<OsString> = vec!["git".into()];
-        argv.extend(SETTINGS.iter().flat_map(|&setting| ["-c".into(), setting.into()]));
-        argv.extend(words.iter().map(OsString::from));
-        let mut command = self
-            .context
-            .command(argv)
-            .set("GIT_TERMINAL_PROMPT", "0")
-            .set("GIT_ASKPASS", "")
-            .set("SSH_ASKPASS", "")
-            .set("GIT_CONFIG_NOSYSTEM", "1")
-            .set("LC_ALL", "C");
-        if ["GIT_SSH_COMMAND", "GIT_SSH"].iter().all(|name| std::env::var_os(name).is_none()) {
-            command = command.set("GIT_SSH_COMMAND", "ssh -oBatchMode=yes");
-        }
-        for (name, value) in IDENTITY {
-            command = command.set(name, value);
-        }
-        for name in ELSEWHERE {
-            command = command.remove(name);
-        }
-        command
+        let argv = std::iter::once(OsString::from("git")).chain(arguments(words)).collect();
+        environment().fold(self.context.command(argv), |command, (name, value)| match value {
+            Some(value) => command.set(name, value),
+            None => command.remove(name),
+        })
     }
+}
+
+fn arguments(words: &[&str]) -> impl Iterator<Item = OsString> {
+    let settings = SETTINGS.iter().flat_map(|&setting| ["-c".into(), setting.into()]);
+    settings.chain(words.iter().map(OsString::from))
+}
+
+/// The variables that every call has; without a value: that it does not have.
+fn environment() -> impl Iterator<Item = (&'static str, Option<&'static str>)> {
+    let has_ssh = ["GIT_SSH_COMMAND", "GIT_SSH"].iter().any(|name| std::env::var_os(name).is_some());
+    let ssh = (!has_ssh).then_some(("GIT_SSH_COMMAND", "ssh -oBatchMode=yes"));
+    let set = NO_PROMPTS.into_iter().chain(ssh).chain(IDENTITY).map(|(name, value)| (name, Some(value)));
+    set.chain(ELSEWHERE.map(|name| (name, None)))
+}
+
+/// What a remote lists of these references, outside of any stage. Blocks for at most `limit`; `None` without an answer.
+pub fn list_remote(url: &str, names: &[&str], limit: Duration) -> Option<String> {
+    let words: Vec<&str> = ["ls-remote", "--", url].iter().chain(names).copied().collect();
+    // Outside of the project, which may be a repository with settings of its own.
+    let call = duct::cmd("git", arguments(&words)).dir("/").stdin_null().stdout_capture().stderr_capture().unchecked();
+    let call = environment().fold(call, |call, (name, value)| match value {
+        Some(value) => call.env(name, value),
+        None => call.env_remove(name),
+    });
+    // The helpers that git starts end with it.
+    let call = call.before_spawn(|child| {
+        child.process_group(0);
+        Ok(())
+    });
+    query(&call, limit).successful_output()
 }

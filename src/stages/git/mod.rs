@@ -5,6 +5,7 @@
 //! of `.git`, so that two commits with the same files still differ. With `resume`, whatever was fetched before is not fetched
 //! again.
 
+mod cloned_ref;
 mod command;
 
 use std::path::Path;
@@ -14,10 +15,16 @@ use crate::event::{Done, Failure, FailureKind};
 use crate::files::read_text;
 use crate::manifest::model::{CherryPick, Git};
 use crate::units::{credentials, userinfo, without_credentials};
+use cloned_ref::ClonedRef;
 use command::GitCommand;
 
 /// Beside the work tree's files, ignored by git: the commit that is checked out.
 pub const REVISION: &str = ".regatta-revision";
+
+/// What a user should know of a clone that is taken from the cache. Where the remote may be asked, this blocks for a few seconds at most.
+pub fn source_notice(folder: &Path, stage: &str, may_ask: bool) -> Option<String> {
+    ClonedRef::read(folder)?.notice(stage, may_ask)
+}
 
 pub async fn perform(mut context: TaskContext, git: &Git) -> Result<Done, Failure> {
     let urls = std::iter::once(&git.url).chain(git.cherry_picks.iter().filter_map(|pick| match pick {
@@ -35,7 +42,7 @@ pub async fn perform(mut context: TaskContext, git: &Git) -> Result<Done, Failur
         let _ = std::fs::remove_file(context.lease.out.join(".git").join(lock));
     }
     command.run(&["init", "--quiet", "--template=", "."]).await?;
-    let commit = find(&command, &url, &git.rev).await?;
+    let (commit, name) = find(&command, &url, &git.rev).await?;
     context.lease.report_progress(format!("checking out {}", commit.get(..12).unwrap_or(&commit)), 0, None);
     command.run(&["checkout", "--quiet", "--force", "--detach", &commit]).await?;
     // Force twice: also what an earlier attempt left of submodules.
@@ -57,6 +64,12 @@ pub async fn perform(mut context: TaskContext, git: &Git) -> Result<Done, Failur
     let head = command.stdout_of(&["rev-parse", "HEAD"]).await?;
     write(&context.lease.out.join(".git/info"), "exclude", &format!("/{REVISION}\n"))?;
     write(&context.lease.out, REVISION, &format!("{head}\n"))?;
+    // What is in another output has a key, which changes with it.
+    if let Some(name) = name.filter(|_| !Path::new(&url).starts_with(context.state())) {
+        let cloned = ClonedRef { url: without_credentials(&url), rev: git.rev.clone(), name, commit };
+        let text = serde_json::json!(cloned).to_string();
+        write(&context.lease.out.join(".git"), cloned_ref::FILE, &text)?;
+    }
     Ok(Done { headline: Some(head.get(..12).unwrap_or(&head).to_owned()), ..Done::default() })
 }
 
@@ -94,13 +107,13 @@ fn is_hex(rev: &str, least: usize) -> bool {
     rev.len() >= least && rev.len() <= 40 && rev.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// The commit that a revision means, fetched.
-async fn find(command: &GitCommand<'_>, url: &str, rev: &str) -> Result<String, Failure> {
+/// The commit that a revision means, fetched, and the full name of the branch or tag that it is.
+async fn find(command: &GitCommand<'_>, url: &str, rev: &str) -> Result<(String, Option<String>), Failure> {
     if rev.starts_with('-') || rev.is_empty() {
         return Err(Failure::new(FailureKind::Refused, format!("`{rev}` is not a revision")));
     }
     if is_hex(rev, 40) {
-        return fetch_commit(command, url, rev, "1").await;
+        return Ok((fetch_commit(command, url, rev, "1").await?, None));
     }
     command.context.lease.report_progress(format!("looking for {rev}"), 0, None);
     let listed =
@@ -110,15 +123,13 @@ async fn find(command: &GitCommand<'_>, url: &str, rev: &str) -> Result<String, 
     let name = if has(&tag) {
         tag
     } else if has(&branch) {
-        command.context.lease.notice(format!(
-            "`rev: {rev}` is a branch: what it means can change, and a finished clone is not repeated then; name a commit or a tag"
-        ));
         branch
     } else if has(rev) {
         rev.to_owned()
     } else if is_hex(rev, 4) {
         fetch_all(command, url).await?;
-        return command.stdout_of(&["rev-parse", "--verify", "--quiet", &format!("{rev}^{{commit}}")]).await;
+        let commit = command.stdout_of(&["rev-parse", "--verify", "--quiet", &format!("{rev}^{{commit}}")]).await?;
+        return Ok((commit, None));
     } else {
         return Err(Failure::new(
             FailureKind::Refused,
@@ -128,7 +139,8 @@ async fn find(command: &GitCommand<'_>, url: &str, rev: &str) -> Result<String, 
     };
     command.context.lease.report_progress(format!("fetching {rev}"), 0, None);
     command.run(&["fetch", "--quiet", "--no-tags", "--depth", "1", url, &name]).await?;
-    command.stdout_of(&["rev-parse", "--verify", "--quiet", "FETCH_HEAD^{commit}"]).await
+    let commit = command.stdout_of(&["rev-parse", "--verify", "--quiet", "FETCH_HEAD^{commit}"]).await?;
+    Ok((commit, Some(name)))
 }
 
 /// Makes sure that a commit is there, alone if the server gives single commits away, else with everything.

@@ -46,7 +46,7 @@ pub fn repositories(context: &TaskContext, all: Vec<PathBuf>) -> Result<Vec<Path
 }
 
 fn copy(from: &Path, to: &Path, parameter: &Parameter, lowered: &ReducedSetting) -> std::io::Result<()> {
-    for entry in walkdir::WalkDir::new(from) {
+    for entry in walkdir::WalkDir::new(from).follow_links(true) {
         let entry = entry?;
         let target = to.join(entry.path().strip_prefix(from).unwrap_or(entry.path()));
         if entry.file_type().is_dir() {

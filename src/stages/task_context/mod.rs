@@ -91,7 +91,7 @@ impl TaskContext {
     }
 
     /// The state folder, which holds `out/KEY-N`.
-    fn state(&self) -> &Path {
+    pub fn state(&self) -> &Path {
         let out = &self.lease.out;
         out.parent().and_then(Path::parent).unwrap_or(out)
     }

@@ -173,7 +173,7 @@ fn planned<'a>(
 
 /// Everything in a model's folder but its config.pbtxt.
 fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
-    for entry in walkdir::WalkDir::new(from).min_depth(1).sort_by_file_name() {
+    for entry in walkdir::WalkDir::new(from).follow_links(true).min_depth(1).sort_by_file_name() {
         let entry = entry?;
         let target = to.join(entry.path().strip_prefix(from).unwrap_or(entry.path()));
         if entry.file_type().is_dir() {
