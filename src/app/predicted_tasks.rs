@@ -9,9 +9,9 @@ use crate::app::error::CommandError;
 use crate::cli::{Force, KeyValueArg, LOCK_FILE, Select};
 use crate::event::RunId;
 use crate::plan::Plan;
-use crate::runner::store::{Digests, OutputCache};
+use crate::runner::store::{CachedSource, Digests, OutputCache};
 use crate::runner::{Decision, RunOptions, UnchangedTasks, predict, predict_no_op};
-use crate::stages::StageExecutor;
+use crate::stages::{StageExecutor, source_notice};
 
 /// What a run would do with each task that is part of it. Looks only at what may have changed since the last run.
 pub(super) fn decide(
@@ -30,9 +30,9 @@ pub(super) fn decide(
         // Where nothing has changed for all stages, nothing has for some of them.
         if select.force == Force::Nothing && run.conditions.is_unchanged() {
             let mut decisions = predict_no_op(plan, options);
-            for source in &run.conditions.sources {
-                if let Some(decision) = decisions.iter_mut().find(|decision| decision.id == source.task) {
-                    decision.reasons.extend(source.notice.clone());
+            for CachedSource { task, stage, source } in &run.conditions.sources {
+                if let Some(decision) = decisions.iter_mut().find(|decision| decision.id == *task) {
+                    decision.reasons.extend(source_notice(source, stage, false));
                 }
             }
             return Ok(decisions);

@@ -5,6 +5,7 @@
 mod endpoint;
 mod gpu_id;
 mod id;
+mod moving_source;
 mod out_of_memory;
 mod outcome;
 mod run_event;
@@ -14,6 +15,7 @@ mod stop;
 pub use endpoint::{Endpoint, EndpointError, host_port};
 pub use gpu_id::{GpuId, GpuIdError};
 pub use id::{RunId, TaskId};
+pub use moving_source::{MovingSource, RemoteRef};
 pub use out_of_memory::{MemoryKind, OutOfMemory, ReducedSetting};
 pub use outcome::{Done, Failure, FailureKind, Verdict};
 pub use run_event::{Event, ExternalResource, LiveMeasurement, TaskTally};

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::OutOfMemory;
+use super::{MovingSource, OutOfMemory};
 
 /// What a task that succeeded has to say, beside what it left in its output directory.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -18,6 +18,9 @@ pub struct Done {
     /// What qualifies a valid measurement: `check: reason`, shown wherever its verdict is.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
+    /// What it was made from, where that can be another later.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<Box<MovingSource>>,
 }
 
 /// Whether a measurement may be believed (load-tools §5g).

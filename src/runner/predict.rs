@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::event::TaskId;
 use crate::files::Digest;
 use crate::plan::{Lifetime, Need, Plan, Task};
-use crate::runner::store::{Digests, Lookup, OutputCache};
+use crate::runner::store::{Digests, Lookup, OutputCache, TaskRecord};
 
 use super::keying::{Keyed, key_of, look_up, reasons};
 use super::options::{RunOptions, TaskRole};
@@ -101,8 +101,7 @@ impl<W: TaskExecutor> Predictor<'_, W> {
                 self.options.unchanged.record(self.work, self.plan, ix as u32, &self.as_before, self.output_cache)
         {
             self.as_before[ix] = true;
-            let source = self.work.source_notice(task, &self.output_cache.folder(&record));
-            let decision = decision(task, Prediction::Cached, source.into_iter().collect());
+            let decision = decision(task, Prediction::Cached, self.source_notice(task, &record).into_iter().collect());
             return (PredictedOutput::Digest(record.digest), decision);
         }
         let open_facts = self.work.open_facts(task);
@@ -123,6 +122,10 @@ impl<W: TaskExecutor> Predictor<'_, W> {
             Lifetime::Service => service(task, &keyed, open, &open_facts),
             Lifetime::Step => self.step(ix, &keyed, open, &open_facts),
         }
+    }
+
+    fn source_notice(&self, task: &Task, record: &TaskRecord) -> Option<String> {
+        record.done.source.as_ref().and_then(|source| self.work.source_notice(&task.stage, source))
     }
 
     /// Why data that a task needs is not known before the run.
@@ -158,8 +161,7 @@ impl<W: TaskExecutor> Predictor<'_, W> {
             Lookup::Hit(record) if !forced && task.cache => {
                 let age = result_age::notice(task, &keyed.key, &record).map(|(_, text)| text);
                 let conditions = open_facts.iter().map(|fact| format!("if {}", fact.condition));
-                let source = self.work.source_notice(task, &output_cache.folder(&record));
-                let reasons = age.into_iter().chain(source).chain(conditions).collect();
+                let reasons = age.into_iter().chain(self.source_notice(task, &record)).chain(conditions).collect();
                 self.as_before[ix] = options.unchanged.is_output_as_before(ix as u32, &record);
                 (PredictedOutput::Digest(record.digest), decision(task, Prediction::Cached, reasons))
             }

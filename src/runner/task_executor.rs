@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
-use crate::event::{Done, Endpoint, Event, Failure, GpuId, LiveMeasurement, ReducedSetting, Stop};
+use crate::event::{Done, Endpoint, Event, Failure, GpuId, LiveMeasurement, MovingSource, ReducedSetting, Stop};
 use crate::files::Digest;
 use crate::plan::{SharedTask, Task};
 
@@ -50,10 +50,10 @@ pub trait TaskExecutor: Send + Sync + 'static {
         Ok(BTreeMap::new())
     }
 
-    /// What a user should know of the source of a cached output that may be another by now: a branch that moved. Where sources may be
-    /// queried, this blocks for a few seconds at most.
-    fn source_notice(&self, task: &Task, folder: &Path) -> Option<String> {
-        let _ = (task, folder);
+    /// What a user should know of the source of a stage's cached output, which can be another by now. Where sources may be queried, this
+    /// blocks for a few seconds at most.
+    fn source_notice(&self, stage: &str, source: &MovingSource) -> Option<String> {
+        let _ = (stage, source);
         None
     }
 

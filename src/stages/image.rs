@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::container::{FoundImage, engine, inspect_image};
 use super::task_context::TaskContext;
-use crate::event::{Done, Failure, FailureKind};
+use crate::event::{Done, Failure, FailureKind, MovingSource};
 use crate::files::read_text;
 use crate::manifest::model::{Action, Image, ImageBuild};
 use crate::plan::Task;
@@ -42,18 +42,14 @@ pub async fn perform(task_context: &TaskContext, image: &Image) -> Result<Done, 
             write_image_record(task_context, &program, id.trim(), build.tag.as_deref())
         }
         (None, Some(name), None) => {
-            if !name.contains("@sha256:") {
-                task_context.lease.notice(format!(
-                    "`pull: {name}` is a tag: what it means can change, and an image that was fetched is not fetched again because of that; `@sha256:…` names one for good"
-                ));
-            }
             task_context.lease.report_progress(format!("fetching {name}"), 0, None);
             let mut argv = vec![program.clone(), "pull".to_owned()];
             argv.extend(image.platform.iter().map(|platform| format!("--platform={platform}")));
             argv.extend(image.args.iter().cloned());
             argv.push(name.clone());
             task_context.run(task_context.command(argv.into_iter().map(OsString::from).collect())).await?;
-            write_image_record(task_context, &program, name, Some(name))
+            let done = write_image_record(task_context, &program, name, Some(name))?;
+            Ok(Done { source: moving_source(name, done.headline.clone()), ..done })
         }
         (None, Some(name), Some(file)) => {
             task_context.lease.report_progress(format!("fetching {name}"), 0, None);
@@ -61,11 +57,18 @@ pub async fn perform(task_context: &TaskContext, image: &Image) -> Result<Done, 
             task_context.run(task_context.command(argv.into_iter().map(OsString::from).collect())).await?;
             write(task_context, RECORD_FILE, &format!("{:#}\n", json!({ "name": name, "file": file })))?;
             write(task_context, IMAGE, &format!("./{file}\n"))?;
-            Ok(Done { headline: Some(file.to_owned()), ..Done::default() })
+            Ok(Done { headline: Some(file.to_owned()), source: moving_source(name, None), ..Done::default() })
         }
         _ => Err(Failure::new(FailureKind::Refused, format!("{program} cannot build an image"))
             .hint("build it with docker or podman; `pull` makes a file of what is in a registry")),
     }
+}
+
+/// A tag in a registry. `id`: what it meant.
+fn moving_source(name: &str, id: Option<String>) -> Option<Box<MovingSource>> {
+    let version = id.unwrap_or_else(|| "what it was then".to_owned());
+    let moves = !name.contains("@sha256:");
+    moves.then(|| Box::new(MovingSource { name: format!("the tag `pull: {name}`"), version, remote: None }))
 }
 
 /// Why a finished stage is of no use any more: its image has been removed from the engine's store. Without `may_query` a program of

@@ -11,7 +11,6 @@ mod git;
 mod gpu_clocks;
 mod image;
 mod mlperf;
-mod moving_source;
 mod output_identity;
 mod remote;
 mod repository;
@@ -29,7 +28,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::event::{Done, Failure, FailureKind, RunId};
+use crate::event::{Done, Failure, FailureKind, MovingSource, RunId};
 use crate::files::Digest;
 use crate::manifest::model::{Action, HostOn};
 use crate::plan::{ActionKind, Task, read_action};
@@ -38,10 +37,9 @@ use crate::runner::{Lease, OpenFact, TaskExecutor, no_secret_text, secret_values
 use crate::stages::bench::identity;
 pub use container::{engine_problem, image_id, place_of};
 pub use engine::{EngineCommandError, decoder_model, engine_commands, engine_spec, gpu_timing, twin_serving};
-pub use git::source_notice as clone_notice;
+pub use git::source_notice;
 use gpu_clocks::LockedClocks;
 pub use image::image_program;
-pub use moving_source::{MOVING_KINDS, source_notice};
 pub use output_identity::resolved;
 use remote::hosts;
 pub use remote::hosts::{AgentInput, AgentMessage, AgentOrders, query_host, run_agent};
@@ -181,8 +179,8 @@ impl TaskExecutor for StageExecutor {
         }
     }
 
-    fn source_notice(&self, task: &Task, folder: &Path) -> Option<String> {
-        source_notice(task, folder, self.may_query)
+    fn source_notice(&self, stage: &str, source: &MovingSource) -> Option<String> {
+        source_notice(source, stage, self.may_query)
     }
 
     fn portable_digests(

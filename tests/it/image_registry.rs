@@ -101,7 +101,8 @@ fn a_tag_that_has_moved_on_is_what_it_was_in_a_locked_run() {
     let name = registry.name("regatta/serving:1");
     registry.push("regatta/serving:1", "one");
     let first = machine(&name);
-    first.good(&["run", "m"]).shows(&format!("`pull: {name}` is a tag"));
+    first.good(&["run", "m"]);
+    first.good(&["run", "m"]).shows(&format!("the tag `pull: {name}` is taken from the cache at sha256:"));
     assert_eq!(first.read("latest/ask/mark"), "one");
     let was = digests(&first);
     assert!(first.read("regatta.lock").contains(&was[0]), "{was:?}");

@@ -52,7 +52,7 @@ fn a_checkpoint_is_fetched_checked_listed_and_never_fetched_again() {
     checkpoint(&hub);
     let world = world(&hub, MANIFEST);
     let ended = world.good(&["run", "m"]);
-    ended.shows("5 files, ").shows("all as they should be").shows("`revision: main` is c0ffee");
+    ended.shows("5 files, ").shows("all as they should be");
     for name in ["config.json", "model-1.safetensors", "model-2.safetensors", "original/params.json"] {
         assert_eq!(fs::read(world.path("latest/weights").join(name)).unwrap(), hub.bytes(name), "{name}");
     }
@@ -70,7 +70,13 @@ fn a_checkpoint_is_fetched_checked_listed_and_never_fetched_again() {
     assert!(!format!("{}{}", ended.stdout, ended.stderr).contains(TOKEN));
 
     let requests = hub.requests().len();
-    world.good(&["run", "m"]);
+    // The hub is not queried: what the revision meant is reported.
+    for words in [["run", "m"], ["plan", "m"]] {
+        world
+            .good(&words)
+            .shows("`revision: main` is taken from the cache at commit c0ffee")
+            .shows("; `--force weights`");
+    }
     // Another token is no other checkpoint.
     let mut world = world;
     world.env("HF_TOKEN", "another");

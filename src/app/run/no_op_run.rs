@@ -1,18 +1,17 @@
 //! A run that would do nothing: written down by the run before it, and shown without looking at any task again.
 
-use std::collections::HashMap;
 use std::path::Path;
 use std::time::Instant;
 
 use super::run_end::{TaskLine, places, task_lines};
 use crate::app::console;
-use crate::event::{Event, RunId, TaskId, TaskTally};
+use crate::event::{Event, RunId, TaskTally};
 use crate::files::Digest;
-use crate::plan::{Plan, Task};
+use crate::plan::Plan;
 use crate::report::{LiveDisplay, LiveOptions};
 use crate::runner::store::{CachedSource, CompilerId, FileStamp, NoOpConditions, StateFolder};
 use crate::runner::{RunSummary, WatchedRun};
-use crate::stages;
+use crate::stages::source_notice;
 
 /// Everything was checked, and nothing has changed since the last run.
 pub(super) fn report_no_op_run(
@@ -43,10 +42,9 @@ pub(super) fn report_no_op_run(
 /// What is to be reported of outputs whose source may be another by now. The remotes of clones are queried, all at once.
 fn source_notices(sources: &[CachedSource]) -> Vec<Event> {
     std::thread::scope(|scope| {
-        let query = |source: &CachedSource| {
-            let queried = stages::clone_notice(&source.folder, &source.stage, true);
-            let text = queried.or_else(|| source.notice.clone())?;
-            Some(Event::Notice { task: Some(source.task.clone()), text })
+        let query = |CachedSource { task, stage, source }: &CachedSource| {
+            let text = source_notice(source, stage, true)?;
+            Some(Event::Notice { task: Some(task.clone()), text })
         };
         let queries: Vec<_> = sources.iter().map(|source| scope.spawn(move || query(source))).collect();
         queries.into_iter().filter_map(|query| query.join().ok().flatten()).collect()
@@ -89,12 +87,10 @@ pub(super) fn record_no_op_conditions(
         at: String::new(),
         pid: 0,
     };
-    let moving = plan.tasks.iter().filter(|task| stages::MOVING_KINDS.contains(&task.kind));
-    let moving: HashMap<&TaskId, &Task> = moving.map(|task| (&task.id, task)).collect();
-    let sources = summary.done.iter().filter_map(|(id, _, folder)| {
-        let task = moving.get(id)?;
-        let notice = stages::source_notice(task, folder, false);
-        Some(CachedSource { task: id.clone(), stage: task.stage.clone(), folder: folder.clone(), notice })
+    let sources = summary.done.iter().filter_map(|(id, done, _)| {
+        let source = done.source.clone()?;
+        let stage = plan.tasks.iter().find(|task| task.id == *id)?.stage.clone();
+        Some(CachedSource { task: id.clone(), stage, source })
     });
     let sources = sources.collect();
     let mut events = vec![started];

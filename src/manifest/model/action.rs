@@ -91,9 +91,9 @@ impl Action {
     }
 }
 
-/// A name at Hugging Face is no folder.
+/// A name at Hugging Face is no folder, and begins with neither `/` nor `.`.
 fn checkpoint_paths<'a>(model: &'a String, tokenizer: Option<&'a String>) -> Vec<(&'static str, &'a str)> {
-    let folders = std::iter::once(model).chain(tokenizer).filter(|path| path.starts_with('/'));
+    let folders = std::iter::once(model).chain(tokenizer).filter(|path| path.starts_with(['/', '.']));
     folders.map(|path| ("serve.model", path.as_str())).collect()
 }
 

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use super::{Keyed, Runner, RunnerMessage, TaskEnd, TaskOutput, TaskRole};
 use crate::event::{Event, Failure, FailureKind, TaskId};
-use crate::plan::ActionKind;
 use crate::runner::attempt::accept;
 use crate::runner::keying::is_made_by_another;
 use crate::runner::output_source::OutputRequest;
@@ -134,11 +133,10 @@ impl<W: TaskExecutor> Runner<W> {
         let task = self.id(ix).clone();
         let folder = self.cache.folder(&record);
         // Beside the run: it may query a remote.
-        if matches!(self.plan.tasks[ix as usize].kind, ActionKind::Git | ActionKind::Weights | ActionKind::Image) {
-            let (work, emit, task, folder) =
-                (Arc::clone(&self.work), Arc::clone(&self.emit), self.task(ix), folder.clone());
+        if let Some(source) = record.done.source.clone() {
+            let (work, emit, task) = (Arc::clone(&self.work), Arc::clone(&self.emit), self.task(ix));
             self.source_checks.spawn_blocking(move || {
-                if let Some(text) = work.source_notice(&task, &folder) {
+                if let Some(text) = work.source_notice(&task.stage, &source) {
                     emit(Event::Notice { task: Some(task.id.clone()), text });
                 }
             });

@@ -12,14 +12,14 @@ use serde::{Deserialize, Serialize};
 use super::folder_digest::OutputEntry;
 use super::record::{KeyText, TaskRecord};
 use super::{StateFolder, sealed};
-use crate::event::{Done, TaskId};
+use crate::event::{Done, MovingSource, TaskId};
 use crate::files::Digest;
 
 /// Fewer lines are read faster than looked up.
 const WORTH_IT: usize = 500;
 
 /// Goes up with the fields of [`ParsedRecord`], or with what is in them: other programs' are not taken for it.
-const FORMAT: u8 = 2;
+const FORMAT: u8 = 3;
 
 /// What is known of the first `length` bytes beside their records.
 #[derive(Serialize, Deserialize)]
@@ -56,6 +56,7 @@ struct ParsedRecord {
     headline: Option<String>,
     below: Vec<(String, String)>,
     warnings: Vec<String>,
+    source: Option<Box<MovingSource>>,
     seconds: f64,
     run: String,
     finished: i64,
@@ -139,7 +140,7 @@ impl ParsedRecord {
             key,
             folder,
             digest,
-            done: Done { headline, below, warnings },
+            done: Done { headline, below, warnings, source },
             seconds,
             run,
             finished,
@@ -158,6 +159,7 @@ impl ParsedRecord {
             headline,
             below,
             warnings,
+            source,
             seconds,
             run,
             finished,
@@ -176,7 +178,7 @@ impl ParsedRecord {
             key: self.key,
             folder: self.folder,
             digest: self.digest,
-            done: Done { headline: self.headline, below: self.below, warnings: self.warnings },
+            done: Done { headline: self.headline, below: self.below, warnings: self.warnings, source: self.source },
             seconds: self.seconds,
             run: self.run,
             finished: self.finished,

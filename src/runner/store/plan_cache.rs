@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::durable::{PathError, create_folder, is_there};
 use super::parallel_map::parallel_map;
 use super::{FileStamp, StateFolder, sealed};
-use crate::event::TaskId;
+use crate::event::{MovingSource, TaskId};
 use crate::files::{Digest, Hasher, read_bytes};
 use crate::plan::Plan;
 
@@ -56,19 +56,16 @@ pub struct NoOpConditions {
     /// What no task has alone: the link to the outputs, the lock file.
     pub shared: WatchedPaths,
     pub tasks: Vec<WatchedTask>,
-    /// Outputs whose source may be another by now although nothing has changed here: clones, weights.
+    /// Sources of outputs that can be others by now although nothing has changed here.
     pub sources: Vec<CachedSource>,
 }
 
-/// An output that was made from what its remote had then.
+/// The source of a task's output.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CachedSource {
     pub task: TaskId,
     pub stage: String,
-    /// The output folder.
-    pub folder: PathBuf,
-    /// What is reported of it where no remote is queried.
-    pub notice: Option<String>,
+    pub source: Box<MovingSource>,
 }
 
 /// Files, folders and links, and how they looked.

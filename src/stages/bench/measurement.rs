@@ -20,7 +20,7 @@ pub fn task_outcome(result: &RunResult) -> Result<Done, Failure> {
     let reasons: Vec<String> = result.reasons().iter().map(harness::Reason::line).collect();
     if result.verdict().is_valid() {
         let (headline, below) = (Some(result.headline()), headline_details(result));
-        return Ok(Done { headline, below, warnings: reasons });
+        return Ok(Done { headline, below, warnings: reasons, ..Done::default() });
     }
     let failure = Failure::new(FailureKind::Invalid(result.verdict()), result.headline());
     Err(match reasons.first() {

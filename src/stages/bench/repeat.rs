@@ -110,7 +110,7 @@ pub fn repeat_outcome(result: &RunResult) -> Result<Done, Failure> {
         Err(failure) if is_lost => Err(failure),
         Err(failure) => {
             let warnings = result.reasons().iter().map(harness::Reason::line).collect();
-            Ok(Done { headline: Some(failure.what), below: headline_details(result), warnings })
+            Ok(Done { headline: Some(failure.what), below: headline_details(result), warnings, ..Done::default() })
         }
         done => done,
     }

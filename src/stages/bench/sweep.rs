@@ -119,7 +119,12 @@ fn outcome(report: &SweepReport, first: Option<&RunResult>) -> Result<Done, Fail
     let warnings = invalid.chain(report.warnings_line().map(|line| format!("sweep: {line}, in `{SWEEP}`")));
     let below = first.map(headline_details).unwrap_or_default();
     let simulated = if report.is_simulated() { "SIMULATED  " } else { "" };
-    Ok(Done { headline: Some(format!("{simulated}{headline}")), below, warnings: warnings.collect() })
+    Ok(Done {
+        headline: Some(format!("{simulated}{headline}")),
+        below,
+        warnings: warnings.collect(),
+        ..Done::default()
+    })
 }
 
 fn headline(report: &SweepReport) -> String {

@@ -5,26 +5,21 @@
 //! of `.git`, so that two commits with the same files still differ. With `resume`, whatever was fetched before is not fetched
 //! again.
 
-mod cloned_ref;
 mod command;
+mod moved_source;
 
 use std::path::Path;
 
 use super::task_context::TaskContext;
-use crate::event::{Done, Failure, FailureKind};
+use crate::event::{Done, Failure, FailureKind, MovingSource, RemoteRef};
 use crate::files::read_text;
 use crate::manifest::model::{CherryPick, Git};
 use crate::units::{credentials, userinfo, without_credentials};
-use cloned_ref::ClonedRef;
 use command::GitCommand;
+pub use moved_source::source_notice;
 
 /// Beside the work tree's files, ignored by git: the commit that is checked out.
 pub const REVISION: &str = ".regatta-revision";
-
-/// What a user should know of a clone that is taken from the cache. Where the remote may be asked, this blocks for a few seconds at most.
-pub fn source_notice(folder: &Path, stage: &str, may_ask: bool) -> Option<String> {
-    ClonedRef::read(folder)?.notice(stage, may_ask)
-}
 
 pub async fn perform(mut context: TaskContext, git: &Git) -> Result<Done, Failure> {
     let urls = std::iter::once(&git.url).chain(git.cherry_picks.iter().filter_map(|pick| match pick {
@@ -64,13 +59,27 @@ pub async fn perform(mut context: TaskContext, git: &Git) -> Result<Done, Failur
     let head = command.stdout_of(&["rev-parse", "HEAD"]).await?;
     write(&context.lease.out.join(".git/info"), "exclude", &format!("/{REVISION}\n"))?;
     write(&context.lease.out, REVISION, &format!("{head}\n"))?;
-    // What is in another output has a key, which changes with it.
-    if let Some(name) = name.filter(|_| !Path::new(&url).starts_with(context.state())) {
-        let cloned = ClonedRef { url: without_credentials(&url), rev: git.rev.clone(), name, commit };
-        let text = serde_json::json!(cloned).to_string();
-        write(&context.lease.out.join(".git"), cloned_ref::FILE, &text)?;
+    // A repository in another output has a key, which changes with it.
+    let name = name.filter(|_| !Path::new(&url).starts_with(context.state()));
+    let source = name.map(|name| Box::new(moving_source(&git.rev, without_credentials(&url), name, commit)));
+    Ok(Done { headline: Some(short(&head).to_owned()), source, ..Done::default() })
+}
+
+fn moving_source(rev: &str, url: String, name: String, commit: String) -> MovingSource {
+    let kind = match &name {
+        name if name.starts_with("refs/heads/") => "branch ",
+        name if name.starts_with("refs/tags/") => "tag ",
+        _ => "",
+    };
+    MovingSource {
+        name: format!("{kind}`{rev}`"),
+        version: format!("commit {}", short(&commit)),
+        remote: Some(RemoteRef { url, name, commit }),
     }
-    Ok(Done { headline: Some(head.get(..12).unwrap_or(&head).to_owned()), ..Done::default() })
+}
+
+fn short(commit: &str) -> &str {
+    commit.get(..12).unwrap_or(commit)
 }
 
 /// Takes credentials out of what is published: submodules with relative URLs got them from their parent.

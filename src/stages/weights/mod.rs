@@ -28,7 +28,7 @@ use self::hub::Hub;
 use self::index::{ExpectedFile, HubIndex, differs};
 pub use self::size::{listed_size, weights_size};
 use super::task_context::TaskContext;
-use crate::event::{Done, Failure};
+use crate::event::{Done, Failure, MovingSource};
 use crate::manifest::model::{Fetcher, Weights};
 use failures::{refused, stopped, system};
 pub use list::LIST;
@@ -53,12 +53,10 @@ async fn from_hub(mut context: TaskContext, weights: &Weights, name: &str) -> Re
         index = hub.index(&weights.revision) => index?,
         () = context.lease.stop.requested() => return Err(stopped()),
     };
-    if weights.revision != index.commit {
-        context.lease.notice(format!(
-            "`revision: {}` is {} now; what it means can change, and finished weights are not fetched again because of that",
-            weights.revision, index.commit
-        ));
-    }
+    let source = (weights.revision != index.commit).then(|| {
+        let version = format!("commit {}", index.commit.get(..12).unwrap_or(&index.commit));
+        Box::new(MovingSource { name: format!("`revision: {}`", weights.revision), version, remote: None })
+    });
     let wanted = chosen(&index, weights)?;
     let out = context.lease.out.clone();
     let mut memory = CheckedFiles::open(&out).map_err(|error| system(&out, &error))?;
@@ -73,7 +71,7 @@ async fn from_hub(mut context: TaskContext, weights: &Weights, name: &str) -> Re
     memory.remove_record();
     // What the hf command keeps for itself.
     let _ = fs::remove_dir_all(out.join(".cache"));
-    write_list(&out, Some((name, &index.commit)), &files)
+    Ok(Done { source, ..write_list(&out, Some((name, &index.commit)), &files)? })
 }
 
 /// Whether the hf command is to fetch.
