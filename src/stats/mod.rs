@@ -24,7 +24,7 @@ pub use latency_trend::LatencyTrend;
 pub use level::{LevelChange, Observation, separated_floors};
 #[cfg(test)]
 pub use queue::{ServerPool, ServiceTime, SimulatedQueue, Visit};
-pub use rate_search::{ProbeOutcome, RateEstimate, RateSearcher, RateStep};
+pub use rate_search::{MOST_TRIES, ProbeOutcome, RateEstimate, RateSearcher, RateStep};
 pub use replicate::{
     ComparedSamples, Conclusion, JudgedRow, Margins, Percents, RunValues, beyond_bound, compare_rows, is_beyond,
     mean_interval,

@@ -1,51 +1,82 @@
 //! The highest rate at which a limit holds, estimated from all probes of a search: which rate to try next, and what is known. Pure.
 //!
 //! A probe measures its margin: ln(tail wait / allowed tail wait), below 0 where the limit held. One margin is noise of 20 to
-//! 30 %, so that bisection by held and missed ends beside the true rate. Here a line is fitted to the margins over ln(rate) of
-//! all probes near the limit, and the rate is where the line is 0:
+//! 50 %, so that bisection by held and missed ends beside the true rate.
 //!
-//! - The slope is a regression with a weak prior, and positive by construction: a higher rate never has a lower margin.
-//! - A probe begins with an empty queue and is finite, so its tail is too short. The margin of its first half is shorter still, and
-//!   the difference of the two, 1.5 times, is added as what a longer run would add. Its own size counts as uncertainty.
-//! - The interval is Student's, from the spread of the corrected margins, with the uncertainty of slope and correction in it.
+//! # Which rates
 //!
-//! Of 200 nominal 95 % intervals on M/D/1 at ρ = 0.7 and 0.9, M/D/8 at 0.7 and 0.9 and M/M/4 at 0.8, 89 to 100 % hold the true rate
-//! at 300, 1,000 and 3,000 requests a probe; on M/D/1 at ρ = 0.5 with 300 requests 88 % do. They are wide: about 47, 23 and 17 % of the
-//! rate (M/M/4: 82, 32 and 22 %), and a quarter narrower where the first rate is near. `tests/bench/verdicts.rs` prints the table.
+//! First a bracket: rates double until a probe misses, or fall until one holds, and then lie between the highest that held and
+//! the lowest that missed until these are within a factor of 1.5. After that, probes are placed to both sides of the estimate.
+//! No rate is tried a third time: a server with a step in its curve answers the same there every time.
+//!
+//! # The law
+//!
+//! In the bracket and a factor of 1.3 beyond it, `margin = slope · ln(rate / r) − shortfall + noise`, where r is the rate at which
+//! the limit holds in the long run. It is assumed that the curve of the server is a line there, that the noise of probes is
+//! independent (each has arrivals of its own) and normal with one variance, and that the shortfall is common to them.
+//!
+//! - The shortfall: a finite probe begins with an empty queue, so its tail is too short. The margin of its first half is shorter
+//!   still, and 2.5 times the mean difference of the two is added as what a longer run would add. The size of that difference
+//!   and its own noise count as uncertainty.
+//! - Slope and variance are regressions with weak priors, of the weight of a few probes: two probes that agree by chance do not
+//!   look exact, and the interval of two that do not agree has an end.
+//! - The interval is Fieller's: all rates at which the line is not significantly (5 %, Student's t) different from 0. Where the
+//!   slope is not significant it has no end, rightly: such probes do not show a rate.
+//!
+//! Two probes bound it, too: the interval does not reach below a rate whose limit held clearly, or above one that missed clearly
+//! (by about three standard deviations of a probe). Of a server that holds up to a step, these are all that is known.
+//!
+//! The estimate itself is never outside the highest rate that held and the lowest that missed. Where probes are short for their
+//! queue, most of them hold a little above r, so this makes the estimate a few percent too high; the interval reaches below.
+//!
+//! An interval whose upper end is more than twice its lower end is of no use, and then only the bracket is reported.
+//!
+//! # Validation
+//!
+//! `tests/it/rate_search.rs` searches twelve systems in virtual time and sets bounds on coverage and width; `cargo bench --bench
+//! verdicts` prints the table. The constants were chosen on systems of the same kinds with another generator and other seeds. Of
+//! 200 searches of each at 1,000 requests a probe, 97 to 100 % of the intervals hold r, with a median ratio of their ends of 1.1
+//! to 1.6 and an estimate 0 to 8 % too high; 4 % of the searches only bracket (23 % with service times of two very different kinds).
+//! At 3,000 requests it is 1 %. At 300 requests 76 to 100 % hold r, and 20 % of the searches only bracket.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::student::critical;
 use crate::units::four_digits;
 
-/// Rates that the line is fitted to, as distance from its root in ln(rate).
-const NEAR: f64 = 0.17;
-/// Slope of margin over ln(rate), before anything is known: queues have 3 at ρ = 0.7 and 15 at 0.95.
-const PRIOR_SLOPE: f64 = 7.0;
-/// How much the prior weighs, as spread of ln(rate)².
-const PRIOR_WEIGHT: f64 = 0.004;
-const SLOPES: (f64, f64) = (2.0, 30.0);
-/// Variance of one margin about the line, for the uncertainty of the slope.
-const MARGIN_VARIANCE: f64 = 0.12;
-/// Error of the line where the margins bend, as a share of the squared slope and the spread of ln(rate)².
-const BEND: f64 = 0.2;
+/// The bracket is narrowed until its ends are within this factor.
+const NARROW_BRACKET: f64 = 1.5;
+/// Beyond the bracket by this factor, probes still count for the line.
+const NEAR: f64 = 1.3;
+/// Slope of margin over ln(rate), before anything is known: queues have 2 to 10.
+const PRIOR_SLOPE: f64 = 4.0;
+/// How much that weighs, as spread of ln(rate)²: as much as eight probes at a distance of 10 %.
+const PRIOR_WEIGHT: f64 = 0.08;
+const LEAST_SLOPE: f64 = 1.0;
+/// Variance of one margin, and of the difference between the whole probe and its first half, before anything is known.
+const PRIOR_VARIANCE: f64 = 0.12;
+/// How much that weighs, in probes.
+const PRIOR_PROBES: f64 = 4.0;
+/// Of the difference between the whole probe and its first half, that a longer run would add: 1 to 4.5 by queue.
+const CORRECTION: f64 = 2.5;
 /// Beyond these a margin reads only "far below" or "far above".
 const LARGEST_MARGIN: f64 = 2.0;
-/// Of the difference between the whole probe and its first half, that a longer run would add.
-const CORRECTION: f64 = 1.5;
-/// Variance of that difference, where there is one probe.
-const LONGER_VARIANCE: f64 = 0.1;
-/// The smallest variance of margins that is believed.
-const LEAST_VARIANCE: f64 = 0.01;
-/// Probes are tried to either side of the root, so that they show the slope, too: as far as the interval reaches, within these
+/// A margin that is not on its side of the limit by chance.
+const CLEAR: f64 = 1.2;
+/// A margin that is not near the limit, however much the probe was too short.
+const FAR: f64 = 2.5;
+/// Probes are tried to either side of the estimate, so that they show the slope, too: as far as the interval reaches, within these
 /// distances in ln(rate). Wide where little is known, and narrow where the curve of a queue is no line.
-const ASIDE: (f64, f64) = (0.03, 0.08);
+const ASIDE: (f64, f64) = (0.03, 0.1);
 /// Of a server's capacity, where its overload was measured: the next rate to try.
 const OF_CAPACITY: f64 = 0.88;
-/// Probes near the root before a search may end.
+/// Probes near the estimate before a search may end.
 const LEAST_NEAR: usize = 4;
-/// Student's 97.5 % quantiles for 1, 2, … degrees of freedom.
-const STUDENT: [f64; 12] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179];
+/// Upper end of an interval over its lower one, beyond which it is of no use.
+const WIDEST: f64 = 2.0;
+/// How often one rate may be tried.
+pub const MOST_TRIES: usize = 2;
 
 /// What one probe showed.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -58,6 +89,21 @@ pub struct ProbeOutcome {
     pub first_half: f64,
     /// Completions per second, where fewer were completed than arrived.
     pub capacity: Option<f64>,
+}
+
+impl ProbeOutcome {
+    fn held(&self) -> bool {
+        self.whole < 0.0
+    }
+
+    fn margin(&self) -> f64 {
+        self.whole.clamp(-LARGEST_MARGIN, LARGEST_MARGIN)
+    }
+
+    /// By how much the margin of the whole probe is above that of its first half.
+    fn growth(&self) -> f64 {
+        self.margin() - self.first_half.clamp(-LARGEST_MARGIN, LARGEST_MARGIN)
+    }
 }
 
 /// Between which rates to search, and when to stop.
@@ -79,6 +125,7 @@ pub struct RateSearcher {
 /// The rate at which the margin is 0, with its 95 % interval, requests per second.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RateEstimate {
+    /// Not outside the highest rate that held and the lowest that missed.
     pub rate: f64,
     pub low: f64,
     pub high: f64,
@@ -93,8 +140,8 @@ pub struct RateEstimate {
 pub enum RateStep {
     Probe(f64),
     Estimated(RateEstimate),
-    /// No probe is near the limit, so that nothing can be estimated: the highest rate that held, or the lowest that may be tried,
-    /// and the lowest that missed, where one did.
+    /// The probes do not show the rate well enough for an estimate: the highest rate that held, or the lowest that may be tried, and the
+    /// lowest that missed, where one did. Where chance made a rate hold above one that missed, both ends are beyond these two.
     Bracketed {
         low: f64,
         high: Option<f64>,
@@ -110,156 +157,194 @@ impl RateSearcher {
     /// may have changed: where the bracket misses the rate, the probes in it lead away from it like all others.
     #[must_use]
     pub fn near(self, earlier: &RateEstimate) -> Self {
-        let aside = probe_spacing(earlier).exp();
+        let aside = probe_spacing(earlier.low, earlier.high).exp();
         let within = |rate: f64| four_digits(rate).clamp(self.low, self.high);
         Self { start: within(earlier.rate / aside), second: Some(within(earlier.rate * aside)), ..self }
     }
 
     /// The same history gives the same step, so a search that was cut off goes on where it was.
     pub fn next(&self, probes: &[ProbeOutcome]) -> RateStep {
-        let Some(latest) = probes.last() else { return self.probe(self.start) };
-        let at = |rate: f64| probes.iter().filter(move |probe| probe.rate.total_cmp(&rate).is_eq());
-        let highest_held =
-            probes.iter().filter(|probe| probe.whole < 0.0).map(|probe| probe.rate).max_by(f64::total_cmp);
-        let lowest_missed = probes.iter().filter(|probe| probe.whole >= 0.0).min_by(|a, b| a.rate.total_cmp(&b.rate));
-        let Some(missed) = lowest_missed else {
-            if at(self.high).count() >= 2 {
-                return RateStep::HeldAtHighest;
+        let rate = self.proposal(probes).filter(|_| probes.len() < self.most);
+        rate.and_then(|rate| self.untried(probes, rate)).map_or_else(|| self.end(probes), RateStep::Probe)
+    }
+
+    /// The next rate to try. `None`: the search has ended.
+    fn proposal(&self, probes: &[ProbeOutcome]) -> Option<f64> {
+        let Some(latest) = probes.last() else { return Some(self.start) };
+        let capacity = probes.iter().filter_map(|probe| probe.capacity).min_by(f64::total_cmp);
+        let capacity = capacity.map(|capacity| OF_CAPACITY * capacity);
+        match (highest_held(probes), lowest_missed(probes)) {
+            (_, None) => {
+                let factor = match latest.whole {
+                    far if far < -0.9 * LARGEST_MARGIN => 4.0,
+                    far if far < -0.2 * LARGEST_MARGIN => 2.0,
+                    _ => match self.second.filter(|second| probes.len() == 1 && *second > latest.rate) {
+                        Some(second) => return Some(second),
+                        None => 1.4,
+                    },
+                };
+                (tries(probes, self.high) < MOST_TRIES).then_some(latest.rate * factor)
             }
-            if probes.len() >= self.most {
-                return self.step(probes, self.high);
+            (None, Some(missed)) => {
+                let lower = missed.rate / 2f64.powi(probes.len() as i32);
+                let lower = lower.max(capacity.map_or(0.0, |capacity| capacity.min(missed.rate / 1.1)));
+                (tries(probes, self.low) < MOST_TRIES).then_some(lower)
             }
-            let factor = match latest.whole {
-                far if far < -0.9 * LARGEST_MARGIN => 4.0,
-                far if far < -0.45 * LARGEST_MARGIN => 2.0,
-                _ => match self.second.filter(|second| probes.len() == 1 && *second > latest.rate) {
-                    Some(second) => return self.probe(second),
-                    None => 1.3,
-                },
-            };
-            return self.probe(latest.rate * factor);
+            (Some(held), Some(missed)) if missed.rate > NARROW_BRACKET * held.rate => {
+                let gap = (missed.rate / held.rate).ln();
+                let crossing = -held.whole / (missed.whole - held.whole) * gap;
+                let distance = capacity.map_or(crossing, |capacity| (capacity / held.rate).ln());
+                Some(held.rate * distance.clamp(0.25 * gap, 0.75 * gap).exp())
+            }
+            (Some(held), Some(missed)) => {
+                let line = Line::through(probes, held.rate.min(missed.rate), held.rate.max(missed.rate));
+                let (low, high) = line.interval();
+                if line.near >= LEAST_NEAR && high - low <= self.precision * line.estimate().rate {
+                    return None;
+                }
+                let aside = probe_spacing(low, high);
+                let rate = line.root.exp() * if line.near % 2 == 0 { aside.exp() } else { (-aside).exp() };
+                let rate = rate.max(line.bracket.0 / 1.2).min(line.bracket.1 * 1.2);
+                // Within clear ends, and a little inside: there is nothing to be learnt at them.
+                let (low, high) = line.clear;
+                let inside = if low > 0.0 && high.is_finite() { (high / low).powf(0.1) } else { 1.0 };
+                Some(rate.max(low * inside).min(high / inside))
+            }
+        }
+    }
+
+    /// This rate, or the nearest one in steps of a percent that may still be tried.
+    fn untried(&self, probes: &[ProbeOutcome], rate: f64) -> Option<f64> {
+        (0..2 * self.most as i32)
+            .map(|step| rate * 1.01f64.powi(if step % 2 == 0 { step / 2 } else { -step / 2 - 1 }))
+            .map(|rate| four_digits(rate).clamp(self.low, self.high))
+            .find(|rate| tries(probes, *rate) < MOST_TRIES)
+    }
+
+    /// What all these probes show.
+    fn end(&self, probes: &[ProbeOutcome]) -> RateStep {
+        match (highest_held(probes), lowest_missed(probes)) {
+            (_, None) if tries(probes, self.high) >= MOST_TRIES => RateStep::HeldAtHighest,
+            (held, None) => RateStep::Bracketed { low: held.map_or(self.low, |held| held.rate), high: None },
+            (None, Some(_)) if tries(probes, self.low) >= MOST_TRIES => RateStep::MissedAtLowest,
+            (None, Some(missed)) => RateStep::Bracketed { low: self.low, high: Some(missed.rate) },
+            (Some(held), Some(missed)) => {
+                let is_narrow = missed.rate <= NARROW_BRACKET * held.rate;
+                let line = Line::through(probes, held.rate.min(missed.rate), held.rate.max(missed.rate));
+                let estimate = line.estimate();
+                if is_narrow && estimate.high <= WIDEST * estimate.low {
+                    return RateStep::Estimated(estimate);
+                }
+                let below = probes.iter().filter(|probe| probe.held() && probe.rate < missed.rate);
+                let above = probes.iter().filter(|probe| !probe.held() && probe.rate > held.rate);
+                RateStep::Bracketed {
+                    low: below.map(|probe| probe.rate).fold(self.low, f64::max),
+                    high: Some(above.map(|probe| probe.rate).fold(self.high, f64::min)),
+                }
+            }
+        }
+    }
+}
+
+fn highest_held(probes: &[ProbeOutcome]) -> Option<&ProbeOutcome> {
+    probes.iter().filter(|probe| probe.held()).max_by(|a, b| a.rate.total_cmp(&b.rate))
+}
+
+fn lowest_missed(probes: &[ProbeOutcome]) -> Option<&ProbeOutcome> {
+    probes.iter().filter(|probe| !probe.held()).min_by(|a, b| a.rate.total_cmp(&b.rate))
+}
+
+fn tries(probes: &[ProbeOutcome], rate: f64) -> usize {
+    probes.iter().filter(|probe| probe.rate.total_cmp(&rate).is_eq()).count()
+}
+
+/// How far from the rate of an estimate with this interval the next probes are, in ln(rate).
+fn probe_spacing(low: f64, high: f64) -> f64 {
+    // An interval from 0 to 0, of a file, is as good as none.
+    (0.5 * (high / low).ln()).max(ASIDE.0).min(ASIDE.1)
+}
+
+/// The line through the margins near a bracket.
+struct Line {
+    /// ln of the rate at which it is 0, and of the ends of its interval, which may be infinite.
+    root: f64,
+    ends: (f64, f64),
+    slope: f64,
+    /// Probes that it is fitted to.
+    near: usize,
+    bracket: (f64, f64),
+    /// The highest rate that held clearly, and the lowest that missed clearly; 0 and infinity without one.
+    clear: (f64, f64),
+}
+
+impl Line {
+    fn through(probes: &[ProbeOutcome], low: f64, high: f64) -> Self {
+        let is_near = |probe: &&ProbeOutcome| (low / NEAR..=high * NEAR).contains(&probe.rate);
+        let near: Vec<&ProbeOutcome> = probes.iter().filter(is_near).collect();
+        let n = near.len() as f64;
+        let sum = |value: &dyn Fn(&ProbeOutcome) -> f64| near.iter().map(|probe| value(probe)).sum::<f64>();
+        let (x, y) = (sum(&|probe| probe.rate.ln()) / n, sum(&|probe| probe.margin()) / n);
+        let distance = |probe: &ProbeOutcome| probe.rate.ln() - x;
+        let weight = PRIOR_WEIGHT + sum(&|probe| distance(probe).powi(2));
+        let product = PRIOR_WEIGHT * PRIOR_SLOPE + sum(&|probe| distance(probe) * (probe.margin() - y));
+        let slope = (product / weight).max(LEAST_SLOPE);
+        let freedom = PRIOR_PROBES + (n - 2.0).max(0.0);
+        let residuals = sum(&|probe| (probe.margin() - y - slope * distance(probe)).powi(2));
+        let variance = (PRIOR_PROBES * PRIOR_VARIANCE + residuals) / freedom;
+
+        let growth = (sum(&ProbeOutcome::growth) / n).max(0.0);
+        let spread = sum(&|probe| (probe.growth() - growth).powi(2));
+        let growth_variance = (PRIOR_PROBES * PRIOR_VARIANCE + spread) / ((PRIOR_PROBES + n - 1.0) * n);
+        // A difference that is small for its noise counts for less.
+        let growth = growth.powi(3) / (growth.powi(2) + growth_variance);
+        let center = y + CORRECTION * growth;
+        let center_variance = variance / n + growth * growth + 2.0 * growth_variance;
+
+        // Fieller: (center + slope · d)² = t² · (center_variance + variance / weight · d²), at a distance d from x.
+        let t = critical(0.025, freedom);
+        let curvature = slope * slope - t * t * variance / weight;
+        let ends = if curvature > 0.0 {
+            let constant = center * center - t * t * center_variance;
+            let root = ((slope * center).powi(2) - curvature * constant).max(0.0).sqrt();
+            (x + (-slope * center - root) / curvature, x + (-slope * center + root) / curvature)
+        } else {
+            (f64::NEG_INFINITY, f64::INFINITY)
         };
-        if at(self.low).count() >= 2 && at(self.low).all(|probe| probe.whole >= 0.0) {
-            return RateStep::MissedAtLowest;
+
+        let rates = |is_end: &dyn Fn(&ProbeOutcome) -> bool| -> Vec<f64> {
+            probes.iter().filter(|probe| is_end(probe)).map(|probe| probe.rate).collect()
+        };
+        let is_clear = |probe: &ProbeOutcome| {
+            probe.whole + CORRECTION * growth < -CLEAR || probe.whole.max(probe.first_half) < -FAR
+        };
+        let held = rates(&is_clear).into_iter().fold(0.0, f64::max);
+        let missed = rates(&|probe| probe.whole > CLEAR).into_iter().fold(f64::INFINITY, f64::min);
+        let clear = if held < missed { (held, missed) } else { (0.0, f64::INFINITY) };
+        let within = |end: f64| end.max(clear.0.ln()).min(clear.1.ln());
+        Self {
+            root: within(x - center / slope),
+            ends: (within(ends.0), within(ends.1)),
+            slope,
+            near: near.len(),
+            bracket: (low, high),
+            clear,
         }
-        let center = center(probes, missed, highest_held.unwrap_or(self.low));
-        let Some(estimate) = estimate(probes, center) else { return self.step(probes, center.exp()) };
-        let is_narrow = estimate.probes as usize >= LEAST_NEAR
-            && estimate.high - estimate.low <= self.precision * estimate.rate
-            && (self.low..=self.high).contains(&estimate.rate);
-        if is_narrow || probes.len() >= self.most {
-            return RateStep::Estimated(estimate);
-        }
-        if estimate.probes < 2 {
-            return self.step(probes, center.exp());
-        }
-        let aside = probe_spacing(&estimate);
-        let side = if estimate.probes % 2 == 0 { aside } else { -aside };
-        self.step(probes, estimate.rate * side.exp())
     }
 
-    fn probe(&self, rate: f64) -> RateStep {
-        RateStep::Probe(four_digits(rate).clamp(self.low, self.high))
+    fn interval(&self) -> (f64, f64) {
+        (self.ends.0.exp(), self.ends.1.exp())
     }
 
-    /// A probe, unless all have been made.
-    fn step(&self, probes: &[ProbeOutcome], rate: f64) -> RateStep {
-        if probes.len() < self.most {
-            return self.probe(rate);
-        }
-        let held = probes.iter().filter(|probe| probe.whole < 0.0).map(|probe| probe.rate).fold(self.low, f64::max);
-        let missed = probes.iter().filter(|probe| probe.whole >= 0.0).map(|probe| probe.rate).min_by(f64::total_cmp);
-        // Chance can make a higher rate hold than one that missed.
-        RateStep::Bracketed {
-            low: missed.map_or(held, |missed| held.min(missed)),
-            high: missed.map(|missed| held.max(missed)),
-        }
+    fn estimate(&self) -> RateEstimate {
+        let (low, high) = self.interval();
+        let rate = self.root.exp().clamp(self.bracket.0, self.bracket.1);
+        RateEstimate { rate, low: low.min(rate), high: high.max(rate), probes: self.near as u64, slope: self.slope }
     }
-}
-
-/// How far from the rate of an estimate the next probes are, in ln(rate).
-fn probe_spacing(estimate: &RateEstimate) -> f64 {
-    (0.5 * (estimate.high / estimate.low).ln()).clamp(ASIDE.0, ASIDE.1)
-}
-
-/// Where the line is looked for first: ln(rate).
-fn center(probes: &[ProbeOutcome], missed: &ProbeOutcome, held: f64) -> f64 {
-    let near = probes.iter().filter(|probe| probe.whole.abs() < 0.95 * LARGEST_MARGIN);
-    if let Some(nearest) = near.min_by(|a, b| a.whole.abs().total_cmp(&b.whole.abs())) {
-        return nearest.rate.ln() - nearest.whole / PRIOR_SLOPE;
-    }
-    match missed.capacity {
-        Some(capacity) => (OF_CAPACITY * capacity).max(held * 1.02).ln(),
-        None => f64::midpoint(held.ln(), missed.rate.ln()),
-    }
-}
-
-/// The root of the line, looked for from ln(rate) = `center` on. `None`: no probe is near.
-fn estimate(probes: &[ProbeOutcome], center: f64) -> Option<RateEstimate> {
-    let (mut center, mut found) = (center, None);
-    for _ in 0..5 {
-        let near: Vec<&ProbeOutcome> = probes.iter().filter(|probe| (probe.rate.ln() - center).abs() < NEAR).collect();
-        if near.is_empty() {
-            break;
-        }
-        let (root, estimate) = fitted(&near);
-        found = Some(estimate);
-        // The set of near probes changes with the root, so it moves in steps.
-        let next = root.clamp(center - 0.2, center + 0.2);
-        if (next - center).abs() < 1e-6 {
-            break;
-        }
-        center = next;
-    }
-    found
-}
-
-/// The line through these, and its root in ln(rate).
-fn fitted(near: &[&ProbeOutcome]) -> (f64, RateEstimate) {
-    let n = near.len() as f64;
-    let margin = |probe: &ProbeOutcome| probe.whole.clamp(-LARGEST_MARGIN, LARGEST_MARGIN);
-    let mean = |value: &dyn Fn(&ProbeOutcome) -> f64| near.iter().map(|probe| value(probe)).sum::<f64>() / n;
-    let (x, y) = (mean(&|probe| probe.rate.ln()), mean(&margin));
-    let (mut xx, mut xy) = (0.0, 0.0);
-    for probe in near {
-        let dx = probe.rate.ln() - x;
-        xx += dx * dx;
-        xy += dx * (margin(probe) - y);
-    }
-    let slope = ((xy + PRIOR_WEIGHT * PRIOR_SLOPE) / (xx + PRIOR_WEIGHT)).clamp(SLOPES.0, SLOPES.1);
-    let longer = |probe: &ProbeOutcome| margin(probe) - probe.first_half.clamp(-LARGEST_MARGIN, LARGEST_MARGIN);
-    let growth = {
-        let found = mean(&longer).max(0.0);
-        let spread = near.iter().map(|probe| (longer(probe) - mean(&longer)).powi(2)).sum::<f64>();
-        let variance = if near.len() > 1 { spread / ((n - 1.0) * n) } else { LONGER_VARIANCE };
-        found.powi(3) / (found.powi(2) + variance).max(f64::MIN_POSITIVE)
-    };
-    let root = x - (y + CORRECTION * growth) / slope;
-    let corrected =
-        |probe: &ProbeOutcome| margin(probe) - y - slope * (probe.rate.ln() - x) + CORRECTION * longer(probe);
-    let center = mean(&corrected);
-    let spread = near.iter().map(|probe| (corrected(probe) - center).powi(2)).sum::<f64>();
-    let variance = if near.len() > 1 { spread / (n - 1.0) } else { 1.0 }.max(LEAST_VARIANCE);
-    let slope_variance = MARGIN_VARIANCE / (xx + PRIOR_WEIGHT);
-    // A tail wait like 1 / (1 − ρ) bends by about its squared slope.
-    let bend = BEND * slope * slope * xx / n;
-    let error = (variance / n + growth * growth + bend * bend + (root - x).powi(2) * slope_variance).sqrt() / slope;
-    let half_width = error * STUDENT[near.len().saturating_sub(2).min(STUDENT.len() - 1)];
-    let estimate = RateEstimate {
-        rate: root.exp(),
-        low: (root - half_width).exp(),
-        high: (root + half_width).exp(),
-        probes: near.len() as u64,
-        slope,
-    };
-    (root, estimate)
 }
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use rand::{RngExt, SeedableRng};
-    use rand_pcg::Pcg64;
 
     use super::*;
 
@@ -301,7 +386,8 @@ mod tests {
         // 1 / (1 − ρ) is 10 at ρ = 0.9.
         let (step, probes) = search(|rate, _| exact(rate, 128.0, 10.0));
         let RateStep::Estimated(found) = step else { panic!("{step:?}") };
-        assert!((found.rate / 115.2 - 1.0).abs() < 0.015, "{found:?} {probes:?}");
+        // The curve of a queue is no line.
+        assert!((found.rate / 115.2 - 1.0).abs() < 0.03, "{found:?} {probes:?}");
         assert!(found.low < 115.2 && 115.2 < found.high, "{found:?}");
     }
 
@@ -339,10 +425,10 @@ mod tests {
                 (found.rate / 115.2 - 1.0).abs()
             };
             // A line through the curve of a queue is off by a few percent, from wherever the search begins.
-            let cold = search(&wide);
+            assert!(search(&wide) < 0.06);
             for factor in [1.0 / 3.0, 0.8, 1.25, 3.0] {
-                let warm = search(&wide.near(&earlier(115.2 * factor)));
-                assert!(warm <= cold, "{factor}: off by {warm}, without the earlier estimate by {cold}");
+                let error = search(&wide.near(&earlier(115.2 * factor)));
+                assert!(error < 0.06, "{factor}: off by {error}");
             }
         }
     }
@@ -354,7 +440,7 @@ mod tests {
         assert_eq!((step, probes.len()), (RateStep::HeldAtHighest, 2));
         let (step, _) = search_by(&SEARCH.near(&earlier(2.0)), |rate, _| exact(rate, 128.0, 10.0));
         let RateStep::Estimated(found) = step else { panic!("{step:?}") };
-        assert!((found.rate / 115.2 - 1.0).abs() < 0.02, "{found:?}");
+        assert!((found.rate / 115.2 - 1.0).abs() < 0.03, "{found:?}");
     }
 
     #[test]
@@ -370,58 +456,51 @@ mod tests {
         let slow = RateSearcher { low: 1.0, high: 200.0, start: 1.0, ..SEARCH };
         let far = |rate: f64, whole: f64| ProbeOutcome { rate, whole, first_half: whole, capacity: None };
         // Each holds, and is near enough for small steps: eleven of them do not reach the highest rate.
-        let (step, probes) = search_by(&slow, |rate, _| far(rate, -0.5));
+        let (step, probes) = search_by(&slow, |rate, _| far(rate, -0.3));
         assert_eq!((probes.len(), step), (11, RateStep::Bracketed { low: probes[10].rate, high: None }));
-        assert!(probes[10].rate < 14.0, "{probes:?}");
+        assert!(probes[10].rate < 40.0, "{probes:?}");
         // The last of them misses, far above the others.
         let mut probes: Vec<ProbeOutcome> = (1..=10).map(|rate| far(f64::from(rate), -3.0)).collect();
         probes.push(far(40.0, 3.0));
         assert_eq!(slow.next(&probes), RateStep::Bracketed { low: 10.0, high: Some(40.0) });
     }
 
-    /// FCFS servers with equal service times of 1 s and Poisson arrivals: TTFT − 1 s.
-    fn waits(servers: usize, rate: f64, requests: usize, seed: u64) -> (Vec<f64>, f64) {
-        let mut random = Pcg64::seed_from_u64(seed);
-        let mut free = vec![0.0f64; servers];
-        let (mut at, mut ends) = (0.0, Vec::with_capacity(requests));
-        let waits = (0..requests)
-            .map(|request| {
-                at -= (1.0 - random.random::<f64>()).ln() / rate;
-                // Equal service times end in the order in which they began.
-                let server = &mut free[request % servers];
-                let start = server.max(at);
-                *server = start + 1.0;
-                ends.push(start + 1.0);
-                start - at
-            })
-            .collect();
-        (waits, ends.iter().filter(|end| **end <= at).count() as f64 / at)
-    }
-
-    fn p99(values: &[f64]) -> f64 {
-        let mut sorted = values.to_vec();
-        sorted.sort_by(f64::total_cmp);
-        sorted[(sorted.len() as f64 * 0.99) as usize]
+    /// A server that holds up to a step: even arrivals wait only beyond what it does, and then longer and longer.
+    fn step(rate: f64, capacity: f64, allowed: f64, requests: f64) -> ProbeOutcome {
+        let margin = |requests: f64| {
+            let wait = 0.99 * requests * (1.0 / capacity - 1.0 / rate);
+            if wait > 0.0 { (wait / allowed).ln().clamp(-3.0, 3.0) } else { -3.0 }
+        };
+        let least = if rate > 1.03 * capacity { 1.5 } else { -3.0 };
+        let (whole, first_half) = (margin(requests).max(least), margin(requests / 2.0));
+        let capacity = (rate > capacity / 0.95).then_some(capacity);
+        ProbeOutcome { rate, whole, first_half, capacity }
     }
 
     #[test]
-    fn intervals_hold_the_true_rate_of_a_queue() {
-        // The allowed wait is the p99 of four million requests of M/D/8 at ρ = 0.9 (seed 99 of this file's generator): 2.59 s.
-        const ALLOWED: f64 = 2.59;
-        const TRUE_RATE: f64 = 7.2;
-        let mut held = 0;
-        for seed in 0..40 {
-            let scale = TRUE_RATE / 115.2;
-            let (step, _) = search(|rate, number| {
-                let (waits, completed) = waits(8, rate * scale, 300, seed * 1_000 + number as u64);
-                let margin = |waits: &[f64]| (p99(waits) / ALLOWED).max(1e-3).ln();
-                let capacity = (completed < 0.95 * rate * scale).then_some(completed / scale);
-                ProbeOutcome { rate, whole: margin(&waits), first_half: margin(&waits[..150]), capacity }
-            });
-            let RateStep::Estimated(found) = step else { panic!("{step:?}") };
-            held += u64::from((found.low..=found.high).contains(&115.2));
+    fn a_server_that_holds_up_to_a_step_is_found_between_two_probes() {
+        for (allowed, requests) in [(0.4, 300.0), (0.05, 1_000.0), (1.0, 1_000.0)] {
+            let (end, probes) = search(|rate, _| step(rate, 116.0, allowed, requests));
+            let (low, high) = match end {
+                RateStep::Estimated(estimate) => (estimate.low, estimate.high),
+                RateStep::Bracketed { low, high: Some(high) } => (low, high),
+                end => panic!("{end:?} {probes:?}"),
+            };
+            // The queue of a short probe is within the limit a little beyond the step.
+            assert!(low < 116.0 * 1.03 && 116.0 < high && high < 1.25 * low, "{end:?} {probes:?}");
         }
-        assert!(held >= 36, "{held} of 40 intervals hold the true rate");
+    }
+
+    #[test]
+    fn probes_that_contradict_each_other_only_bracket() {
+        let at = |rate, whole| ProbeOutcome { rate, whole, first_half: whole, capacity: None };
+        // A higher rate held clearly, and lower ones were missed.
+        let mut probes: Vec<ProbeOutcome> = (20..30).map(|rate| at(f64::from(rate), 1.9)).collect();
+        probes.push(at(31.0, -1.9));
+        assert_eq!(SEARCH.next(&probes), RateStep::Bracketed { low: 10.0, high: Some(160.0) });
+        probes[0] = at(15.0, -1.0);
+        probes[1] = at(32.0, 0.5);
+        assert_eq!(SEARCH.next(&probes), RateStep::Bracketed { low: 15.0, high: Some(32.0) });
     }
 
     proptest! {
@@ -434,8 +513,18 @@ mod tests {
                 ProbeOutcome { rate, whole, first_half, capacity: None }
             });
             prop_assert!(probes.len() <= SEARCH.most);
-            if let RateStep::Estimated(found) = step {
-                prop_assert!(found.low <= found.rate && found.rate <= found.high && found.slope > 0.0, "{found:?}");
+            for probe in &probes {
+                prop_assert!(tries(&probes, probe.rate) <= 2, "{probes:?}");
+            }
+            match step {
+                RateStep::Estimated(found) => {
+                    prop_assert!(found.low <= found.rate && found.rate <= found.high && found.slope > 0.0, "{found:?}");
+                    prop_assert!(found.high <= 2.0 * found.low, "{found:?}");
+                    let (held, missed) = (highest_held(&probes).unwrap().rate, lowest_missed(&probes).unwrap().rate);
+                    prop_assert!((held.min(missed)..=held.max(missed)).contains(&found.rate), "{found:?} {probes:?}");
+                }
+                RateStep::Bracketed { low, high: Some(high) } => prop_assert!(low < high, "{low} {high} {probes:?}"),
+                _ => {}
             }
         }
 

@@ -4,7 +4,7 @@
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
-use crate::queue::{ServerPool, Visit};
+use super::queue::{ServerPool, Visit};
 
 /// What serves, and how requests come.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -13,6 +13,10 @@ pub enum Kind {
     Lognormal,
     /// Poisson arrivals; what waits is served at once, up to 16, in half a service time and up to half more with the number.
     Batches,
+    /// Poisson arrivals, four servers; one service in ten takes nine times as long on average as the others, which are exponential.
+    TwoKinds,
+    /// Poisson arrivals; 16 slots that advance in common steps, longer with each slot in use: an engine that batches in flight.
+    Steps,
     /// Four servers with exponential services; arrivals come at 1.5 and at 0.5 times their mean rate, ten service times each on average.
     Bursts,
 }
@@ -29,12 +33,14 @@ const BATCH: usize = 16;
 const MEAN_BURST: f64 = 10.0;
 
 impl Kind {
-    pub const ALL: [Self; 3] = [Self::Lognormal, Self::Batches, Self::Bursts];
+    pub const ALL: [Self; 5] = [Self::Lognormal, Self::Batches, Self::TwoKinds, Self::Steps, Self::Bursts];
 
     pub const fn name(self) -> &'static str {
         match self {
             Self::Lognormal => "M/G/4",
             Self::Batches => "batches",
+            Self::TwoKinds => "M/H2/4",
+            Self::Steps => "steps",
             Self::Bursts => "bursts",
         }
     }
@@ -47,7 +53,10 @@ impl System {
         let all = settling + requests;
         let mut visits = match self.kind {
             Kind::Batches => batches(&self.arrivals(all, BATCH, &mut random)),
-            Kind::Lognormal | Kind::Bursts => self.servers(&self.arrivals(all, SERVERS, &mut random), &mut random),
+            Kind::Steps => steps(&self.arrivals(all, BATCH, &mut random), &mut random),
+            Kind::Lognormal | Kind::TwoKinds | Kind::Bursts => {
+                self.servers(&self.arrivals(all, SERVERS, &mut random), &mut random)
+            }
         };
         visits.split_off(settling)
     }
@@ -80,7 +89,12 @@ impl System {
     fn servers(&self, arrivals: &[f64], random: &mut Pcg64) -> Vec<Visit> {
         let mut pool = ServerPool::new(SERVERS);
         let mut serve = |arrival: f64| {
-            let service = if self.kind == Kind::Lognormal { lognormal(random) } else { exponential(random) };
+            let service = match self.kind {
+                Kind::Lognormal => lognormal(random),
+                // With mean 1.
+                Kind::TwoKinds => exponential(random) * if random.random::<f64>() < 0.9 { 5.0 / 9.0 } else { 5.0 },
+                _ => exponential(random),
+            };
             pool.serve(arrival, service)
         };
         arrivals.iter().map(|arrival| serve(*arrival)).collect()
@@ -96,6 +110,29 @@ fn batches(arrivals: &[f64]) -> Vec<Visit> {
         free = start + 0.5 + 0.5 * size as f64 / BATCH as f64;
         visits.extend(rest[..size].iter().map(|arrival| Visit { arrival: *arrival, start, end: free }));
         rest = &rest[size..];
+    }
+    visits
+}
+
+/// 20 steps for an answer on average; with all slots in use they take one service time.
+fn steps(arrivals: &[f64], random: &mut Pcg64) -> Vec<Visit> {
+    const MEAN_STEPS: f64 = 20.0;
+    let (mut visits, mut active): (Vec<Visit>, Vec<(usize, u32)>) = (Vec::with_capacity(arrivals.len()), Vec::new());
+    let mut now = 0.0_f64;
+    while visits.len() < arrivals.len() || !active.is_empty() {
+        if active.is_empty() {
+            now = now.max(arrivals[visits.len()]);
+        }
+        while let Some(arrival) = arrivals.get(visits.len()).filter(|due| active.len() < BATCH && **due <= now) {
+            active.push((visits.len(), 1 + (exponential(random) * (MEAN_STEPS - 0.5)) as u32));
+            visits.push(Visit { arrival: *arrival, start: now, end: now });
+        }
+        now += (0.5 + 0.5 * active.len() as f64 / BATCH as f64) / MEAN_STEPS;
+        active.retain_mut(|(request, remaining)| {
+            *remaining -= 1;
+            visits[*request].end = now;
+            *remaining > 0
+        });
     }
     visits
 }

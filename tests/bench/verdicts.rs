@@ -13,10 +13,12 @@
 #[path = "../../src/stats/queue.rs"]
 #[allow(dead_code, reason = "tests of the library and another benchmark use the rest")]
 mod queue;
+mod searches;
 mod systems;
 
 use queue::{ServiceTime, SimulatedQueue, Visit};
-use regatta::stats::{Growth, LevelChange, Observation, ProbeOutcome, RateSearcher, RateStep, separated_floors};
+use regatta::stats::{Growth, LevelChange, Observation, separated_floors};
+use searches::{SearchTally, searched_systems};
 use systems::{Kind, System};
 
 /// Mean service time 1 s.
@@ -41,7 +43,7 @@ fn run(queue: Queue, rate: f64, requests: usize, seed: u64) -> Vec<Visit> {
 fn main() {
     let runs = std::env::args().skip(1).find_map(|word| word.parse().ok()).unwrap_or(400);
     courses(runs);
-    searches((runs / 2).max(1));
+    searches((runs as usize / 2).max(1));
 }
 
 /// (arrival, end) of each request, for a load, a number of requests and a seed.
@@ -143,71 +145,16 @@ fn drifted_earlier(visits: &[(f64, f64)]) -> bool {
     difference > 4.0 * (error(first) + error(second)).sqrt() && mean(second) > 1.2 * mean(first)
 }
 
-fn p99(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    sorted[((sorted.len() as f64 * 0.99) as usize).min(sorted.len() - 1)]
-}
-
-/// The limit is the p99 of the waits of a million requests at the load named: that load is the true answer.
-fn searches(runs: u64) {
-    println!(
-        "\n95 % intervals of {runs} searches from 0.09 to 1.44 times the true rate, to 2 %; `start` is the first rate, of the true one"
-    );
-    println!("queue    ρ     start  requests  cover %  width % (median)  bias %  probes");
-    for (queue, load) in
-        [(QUEUES[1], 0.5), (QUEUES[1], 0.7), (QUEUES[1], 0.9), (QUEUES[2], 0.7), (QUEUES[2], 0.9), (QUEUES[0], 0.8)]
-    {
-        let truth = load * queue.servers as f64;
-        let waits =
-            |rate, requests, seed| -> Vec<f64> { run(queue, rate, requests, seed).iter().map(Visit::wait).collect() };
-        let allowed = p99(&waits(truth, 1_000_000, 99));
-        for (start, requests) in [0.09, 0.9].into_iter().flat_map(|start| [300, 1_000, 3_000].map(|n| (start, n))) {
-            let search = RateSearcher {
-                low: 0.09 * truth,
-                high: 1.44 * truth,
-                start: start * truth,
-                second: None,
-                precision: 0.02,
-                most: 11,
-            };
-            let (mut covered, mut probes_made, mut bias, mut widths) = (0u64, 0, 0.0, Vec::new());
-            for seed in 0..runs {
-                let mut probes: Vec<ProbeOutcome> = Vec::new();
-                let found = loop {
-                    match search.next(&probes) {
-                        RateStep::Probe(rate) => {
-                            let visits = run(queue, rate, requests, seed * 1_000 + probes.len() as u64);
-                            let waits: Vec<f64> = visits.iter().map(Visit::wait).collect();
-                            let margin = |waits: &[f64]| (p99(waits) / allowed).max(1e-3).ln();
-                            let last = visits.last().map_or(0.0, |visit| visit.arrival);
-                            let done = visits.iter().filter(|visit| visit.end <= last).count() as f64 / last;
-                            probes.push(ProbeOutcome {
-                                rate,
-                                whole: margin(&waits),
-                                first_half: margin(&waits[..requests / 2]),
-                                capacity: (done < 0.95 * rate).then_some(done),
-                            });
-                        }
-                        RateStep::Estimated(estimate) => break Some(estimate),
-                        RateStep::Bracketed { .. } | RateStep::HeldAtHighest | RateStep::MissedAtLowest => break None,
-                    }
-                };
-                probes_made += probes.len();
-                let Some(found) = found else { continue };
-                covered += u64::from((found.low..=found.high).contains(&truth));
-                bias += (found.rate / truth).ln();
-                widths.push((found.high - found.low) / found.rate);
+fn searches(runs: usize) {
+    for start in [0.09, 0.9] {
+        println!(
+            "\n95 % intervals of {runs} searches from 0.09 to 1.44 times the true rate, to 2 %, beginning at {start} times it\n{}",
+            SearchTally::HEAD
+        );
+        for system in searched_systems() {
+            for requests in [300, 1_000, 3_000] {
+                println!("{}", system.search(start, requests, runs).row(&system.name, requests));
             }
-            widths.sort_by(f64::total_cmp);
-            println!(
-                "{:<8} {load:<5} {start:<6} {requests:>8} {:>8.0} {:>17.1} {:>7.1} {:>7.1}",
-                queue.name,
-                covered as f64 * 100.0 / runs as f64,
-                widths.get(widths.len() / 2).copied().unwrap_or(f64::NAN) * 100.0,
-                bias * 100.0 / runs as f64,
-                probes_made as f64 / runs as f64,
-            );
         }
     }
 }

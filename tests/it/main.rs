@@ -69,6 +69,7 @@ mod processes;
 mod provenance;
 mod python_packages;
 mod querying;
+mod rate_search;
 mod ratios;
 mod reconnecting;
 mod reference;

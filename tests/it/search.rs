@@ -4,12 +4,14 @@ use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use crate::campaign::no_process_left;
+use crate::openai::script::{DONE, Do, END, HEAD, Scripted, chunk, role, token, usage};
 use crate::world::{Ended, World, signal, until, until_within};
 
 /// A simulated server that answers one request at a time, 5 ms a step: four tokens take 20 ms, so it can do about 50/s.
@@ -237,6 +239,69 @@ fn a_search_begins_at_an_earlier_one_and_its_content_is_part_of_the_key() {
         again.shows("input bench.search.start_from changed");
         Attempt::Tested
     });
+}
+
+/// One answer at a time, of one token after 8.62 ms: 116 requests a second, and no wait at all below that. The queue is kept in
+/// numbers, so that a busy machine does not change what it can do.
+fn one_at_a_time() -> Scripted {
+    const SERVICE: Duration = Duration::from_micros(8_620);
+    let free_at = Mutex::new(Instant::now());
+    let answer: String = [role(), token("a"), usage(1), DONE.to_owned()].iter().map(|event| chunk(event)).collect();
+    Scripted::start(move |_| {
+        let mut free_at = free_at.lock().unwrap();
+        let now = Instant::now();
+        *free_at = now.max(*free_at) + SERVICE;
+        vec![Do::Wait(*free_at - now), Do::Send([HEAD, &answer, END].concat())]
+    })
+}
+
+#[test]
+fn a_server_that_holds_up_to_a_step_is_estimated_between_its_probes_or_bracketed() {
+    let server = one_at_a_time();
+    let manifest = format!(
+        "
+stages:
+  find:
+    bench:
+      target: openai://{}
+      model: queue
+      scenario: server
+      arrivals: constant
+      search: {{ low: 10, high: 160, start: 40 }}
+      limits: {{ ttft_p99: 1s }}
+      stop: {{ requests: 120 }}
+      input_tokens: {{ fixed: 16 }}
+      output_tokens: {{ fixed: 1 }}
+",
+        server.address
+    );
+    tested("a search on a server that holds up to a step", &manifest, |world| {
+        let ended = world.regatta(&["run", "m"]);
+        if is_client_disturbed(&ended) {
+            return Attempt::ClientDisturbed;
+        }
+        let search: Value = serde_json::from_str(&world.read("latest/find/search.json")).unwrap();
+        let probes: Vec<(f64, bool)> = search["probes"].as_array().unwrap().iter().map(rate_and_whether_met).collect();
+        for (rate, _) in &probes {
+            assert!(probes.iter().filter(|(other, _)| other.total_cmp(rate).is_eq()).count() <= 2, "{search:#}");
+        }
+        let held = probes.iter().filter(|(_, met)| *met).map(|(rate, _)| *rate).fold(0.0, f64::max);
+        let missed = probes.iter().filter(|(_, met)| !met).map(|(rate, _)| *rate).fold(f64::INFINITY, f64::min);
+        assert!(held > 0.0 && missed.is_finite(), "{search:#}");
+        if search["estimate"].is_null() {
+            ended.shows("bracketed, not estimated: between ");
+            return Attempt::Tested;
+        }
+        let [rate, low, high] = ["rate", "low", "high"].map(|key| search["estimate"][key].as_f64().unwrap());
+        assert!((held.min(missed)..=held.max(missed)).contains(&rate), "{search:#}");
+        assert!(high <= 2.0 * low, "{search:#}");
+        ended.shows(" req/s at TTFT p99 ≤ 1s").shows("95 % interval ");
+        Attempt::Tested
+    });
+}
+
+fn rate_and_whether_met(probe: &Value) -> (f64, bool) {
+    (probe["rate"].as_f64().unwrap(), probe["met"].as_bool().unwrap())
 }
 
 #[test]

@@ -2,12 +2,14 @@
 
 use crate::harness::measure::metric::percentile;
 use crate::harness::measure::request_times::{e2e, max_stall, tpot, ttft};
-use crate::harness::{BenchSpec, Measured, RequestRecord, VerdictCheck};
+use crate::harness::{BenchSpec, Measured, Reason, ReasonSeverity, RequestRecord, VerdictCheck};
 use crate::spec::{GoodputLimit, LatencyLimit, LimitedMetric};
 use crate::stats::ProbeOutcome;
 
 /// Far beyond any limit, either way.
 const LARGEST_MARGIN: f64 = 3.0;
+/// The queue grew all the time: the limit was missed clearly, since it held only because the probe was short.
+const OVERLOADED: f64 = 1.5;
 /// Barely held, or barely missed.
 const NEAR: f64 = 0.01;
 
@@ -37,23 +39,21 @@ impl Measured {
             whole = f64::max(whole, of.clamp(-LARGEST_MARGIN, LARGEST_MARGIN));
             half = f64::max(half, of.clamp(-LARGEST_MARGIN, LARGEST_MARGIN));
         }
+        if self.is_overloaded() {
+            whole = whole.max(OVERLOADED);
+        }
         // Problems that no limit measures: failures beyond their budget, a lost server.
         if whole < 0.0 && !self.result.verdict().is_valid() {
-            if self.is_overload_only() {
-                // The queue grew all the time: the limit held only because the probe was short.
-                whole = NEAR;
-            } else {
-                (whole, half) = (LARGEST_MARGIN, LARGEST_MARGIN);
-            }
+            (whole, half) = (LARGEST_MARGIN, LARGEST_MARGIN);
         }
         ProbeOutcome { rate, whole, first_half: half, capacity: self.result.stability.capacity_per_s() }
     }
 
-    /// Whether the only reason for INVALID is that more requests arrived than were served.
-    fn is_overload_only(&self) -> bool {
-        let invalid =
-            self.result.reasons().iter().filter(|reason| reason.severity != crate::harness::ReasonSeverity::Warning);
-        invalid.into_iter().all(|reason| reason.check == VerdictCheck::Overload)
+    /// Whether more requests arrived than were served, and this makes the run INVALID.
+    fn is_overloaded(&self) -> bool {
+        let is_overload =
+            |reason: &Reason| reason.check == VerdictCheck::Overload && reason.severity != ReasonSeverity::Warning;
+        self.result.reasons().iter().any(is_overload)
     }
 }
 

@@ -1,6 +1,6 @@
 //! A search for the highest rate, as a table of its probes and a picture: each probe's p99 against its rate, the limit, and
 //! the interval that was found. By the limits of the stage it is the 95 % interval of an estimate, or lies between probes where
-//! none was near the limits; by LoadGen's rules it lies between a test that was VALID and one that was not.
+//! they do not show the rate well enough for one; by LoadGen's rules it lies between a test that was VALID and one that was not.
 
 use super::block::Block;
 use super::svg::{Anchor, SvgCanvas, number, steps};
@@ -108,7 +108,7 @@ pub(super) fn head(report: &SearchReport) -> FoundHead {
             (estimated(estimate, report, " req/s"), format!("95 % interval {ends}"))
         }
         SearchRules::Limits(_) if found.below.is_some() => {
-            (format!("{ends} req/s"), "between two rates, without an estimate".to_owned())
+            (format!("{ends} req/s"), "bracketed, not estimated".to_owned())
         }
         SearchRules::Limits(_) => {
             (format!("{} req/s or more", number(found.at_least)), "the highest rate that was tried".to_owned())
@@ -162,7 +162,7 @@ fn about_limits(estimate: Option<&RateEstimate>, report: &SearchReport) -> Strin
             "estimated as {}, with a 95 % interval; the last probe, at its lower end, {came}.",
             estimated(estimate, report, " req/s")
         ),
-        (None, Some(_)) => format!("an interval, without an estimate; the last probe, at its lower end, {came}."),
+        (None, Some(_)) => format!("bracketed, not estimated; the last probe, at the lower end, {came}."),
         (None, None) if found.at_least < bounds.high || came == "missed" => {
             format!(
                 "not reached: nothing above {} req/s was tried; the last probe, at this rate, {came}.",

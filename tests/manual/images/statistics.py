@@ -89,9 +89,10 @@ def percentile(values, p):
 
 HELPER = """
 #![allow(dead_code)]
-mod libm { extern "C" { #[link_name = "lgamma"] fn c_lgamma(x: f64) -> f64; } pub fn lgamma(x: f64) -> f64 { unsafe { c_lgamma(x) } } }
-mod student; mod within_run; mod rate_search; mod growth;
-use rate_search::{Margin, RateSearcher, RateStep};
+mod libm { unsafe extern "C" { #[link_name = "lgamma"] fn c_lgamma(x: f64) -> f64; } pub fn lgamma(x: f64) -> f64 { unsafe { c_lgamma(x) } } }
+mod units { pub fn four_digits(rate: f64) -> f64 { let scale = 10f64.powi(3 - rate.abs().log10().floor() as i32); (rate * scale).round() / scale } }
+mod student; mod within_run; mod rate_search; mod growth; mod latency_trend; mod visits;
+use rate_search::{ProbeOutcome, RateSearcher, RateStep};
 fn main() {
     for line in std::io::stdin().lines() {
         let line = line.unwrap();
@@ -109,8 +110,8 @@ fn main() {
             }
             "search" => {
                 let [low, high, start, precision, most] = values[..5] else { panic!() };
-                let searcher = RateSearcher { low, high, start, precision, most: most as usize };
-                let probes: Vec<Margin> = values[5..].chunks_exact(4).map(|probe| Margin {
+                let searcher = RateSearcher { low, high, start, second: None, precision, most: most as usize };
+                let probes: Vec<ProbeOutcome> = values[5..].chunks_exact(4).map(|probe| ProbeOutcome {
                     rate: probe[0], whole: probe[1], first_half: probe[2], capacity: (probe[3] > 0.0).then_some(probe[3]),
                 }).collect();
                 match searcher.next(&probes) {
@@ -127,15 +128,16 @@ fn main() {
 
 
 def build_helper(folder):
-    for name in ("student", "within_run", "rate_search", "growth"):
-        text = (STATS / f"{name}.rs").read_text()
-        text = re.sub(r"^use (schemars|serde)::.*\n", "", text, flags=re.M).replace("libm::", "crate::libm::")
-        text = text.replace(", Serialize, Deserialize, JsonSchema", "")
-        (folder / f"{name}.rs").write_text(text)
+    names = ("student", "within_run", "rate_search", "growth", "latency_trend", "visits")
+    for path in [path for path in STATS.rglob("*.rs") if path.relative_to(STATS).parts[0].removesuffix(".rs") in names]:
+        text = re.sub(r"^use (schemars|serde)::.*\n", "", path.read_text(), flags=re.M).replace("libm::", "crate::libm::")
+        text = re.sub(r"^ *#\[serde\(.*\n", "", text.replace(", Serialize, Deserialize, JsonSchema", ""), flags=re.M)
+        (folder / path.relative_to(STATS)).parent.mkdir(exist_ok=True)
+        (folder / path.relative_to(STATS)).write_text(text)
     (folder / "main.rs").write_text(HELPER)
     program = folder / "helper"
     subprocess.run(
-        ["rustc", "--edition", "2021", "-O", "-A", "warnings", str(folder / "main.rs"), "-o", str(program), "-l", "m"], check=True
+        ["rustc", "--edition", "2024", "-O", "-A", "warnings", str(folder / "main.rs"), "-o", str(program), "-l", "m"], check=True
     )
     return subprocess.Popen([str(program)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
@@ -423,6 +425,8 @@ def search(helper):
             done = sum(arrival + wait + service <= last for arrival, wait, service in visits) / last * per_s
             margin = lambda values: math.log(max(percentile(values, 0.99) / allowed, 1e-3))
             probes.append((rate, margin(values), margin(values[: n // 2]), done if done < 0.95 * rate else 0))
+        if answer[0] == "none":
+            continue
         found = [float(value) for value in answer[1:]]
         held += found[1] <= truth <= found[2]
         widths.append((found[2] - found[1]) / found[0])
@@ -430,7 +434,7 @@ def search(helper):
             first = (probes, found)
     probes, (rate, low, high, slope) = first
     print(f"search: true {truth:.1f}, limit {allowed:.2f} s of wait; this one {rate:.1f}, {low:.1f} … {high:.1f}, {len(probes)} probes; "
-          f"{held} of {count} intervals hold it, median width {100 * percentile(widths, 0.5):.0f} %")
+          f"{held} of {len(widths)} intervals hold it ({count} searches), median width {100 * percentile(widths, 0.5):.0f} %")
 
     picture = Picture(760, 450, "The probes of a search, the line through them, the limit and the rate with its interval")
     x, y = scale(0, 170, 70, 740), scale(math.log(0.05), math.log(20), 380, 40)

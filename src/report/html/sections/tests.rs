@@ -71,9 +71,7 @@ fn a_search_is_an_interval_with_all_its_probes() {
         assert!(picture.contains(wanted), "{wanted}");
     }
     assert!(
-        block
-            .about
-            .starts_with("Highest rate with TTFT p99 ≤ 400 ms: an interval, without an estimate; the last probe"),
+        block.about.starts_with("Highest rate with TTFT p99 ≤ 400 ms: bracketed, not estimated; the last probe"),
         "{}",
         block.about
     );

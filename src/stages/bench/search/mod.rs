@@ -1,6 +1,7 @@
 //! `bench.search:` — the highest rate at which all limits hold, estimated from all probes. Every probe is a whole measurement
 //! with arrivals of its own, kept in `probes/<n>-<rate>` with its margin; one that was finished is not measured again when the
-//! search was cut off. The last probe is at the lower end of the interval, and its files are the result of the stage.
+//! search was cut off. The last probe is at the lower end of the interval, unless that rate was tried twice before; the files of the
+//! last probe there are the result of the stage.
 
 pub mod loadgen;
 mod output;
@@ -22,7 +23,7 @@ use crate::manifest::model::{self, Telemetry};
 use crate::runner::store::WithPath as _;
 use crate::spec::TimeSpan;
 use crate::stages::task_context::TaskContext;
-use crate::stats::{ProbeOutcome, RateEstimate, RateSearcher, RateStep};
+use crate::stats::{MOST_TRIES, ProbeOutcome, RateEstimate, RateSearcher, RateStep};
 use crate::units::{counted, digits_of_interval, four_digit_scale};
 use output::{FILE, PROBES, with_identity};
 use probe::{LimitProbe, Prober, measured_again};
@@ -71,7 +72,8 @@ pub async fn perform(
     };
     let (found, estimate) = found_at(end, &bounds);
     let mut warnings = Vec::new();
-    if end != RateStep::HeldAtHighest {
+    let is_there = |probe: &&LimitProbe| probe.probe.rate.total_cmp(&found.at_least).is_eq();
+    if tried.iter().filter(is_there).count() < MOST_TRIES {
         let last = Box::pin(prober.probe(found.at_least, tried.len())).await?;
         if !last.probe.met {
             let why = last.why.as_deref().unwrap_or("a limit was missed");
@@ -186,7 +188,8 @@ fn headline(
     let Some(estimate) = estimate else {
         return if let Some(below) = below {
             format!(
-                "between {at_least} and {below} req/s at {limits}  (no probe near enough to the limits for an estimate, {probes})"
+                "bracketed, not estimated: between {at_least} and {below} req/s at {limits}  (an interval would be wider than a \
+                 factor of 2, {probes})"
             )
         } else {
             let which = if *at_least < bounds.high { "was" } else { "may be" };
@@ -234,7 +237,7 @@ mod tests {
         );
         assert_eq!(
             line(RateStep::Bracketed { low: 40.0, high: Some(80.0) }),
-            "between 40 and 80 req/s at TTFT p99 ≤ 400ms  (no probe near enough to the limits for an estimate, 7 probes)"
+            "bracketed, not estimated: between 40 and 80 req/s at TTFT p99 ≤ 400ms  (an interval would be wider than a factor of 2, 7 probes)"
         );
         assert!(
             headline(
