@@ -24,7 +24,8 @@
 //!   slope is not significant it has no end, rightly: such probes do not show a rate.
 //!
 //! Two probes bound it, too: the interval does not reach below a rate whose limit held clearly, or above one that missed clearly
-//! (by about three standard deviations of a probe). Of a server that holds up to a step, these are all that is known.
+//! (by about three standard deviations of a probe). Of a server that holds up to a step, these are all that is known. And its lower
+//! end is not above what the server completed per second in an overload: a short probe can hold beyond that, and nothing in the long run.
 //!
 //! The estimate itself is never outside the highest rate that held and the lowest that missed. Where probes are short for their
 //! queue, most of them hold a little above r, so this makes the estimate a few percent too high; the interval reaches below.
@@ -203,7 +204,7 @@ impl RateSearcher {
                     return None;
                 }
                 let aside = probe_spacing(low, high);
-                let rate = line.root.exp() * if line.near % 2 == 0 { aside.exp() } else { (-aside).exp() };
+                let rate = line.root.exp() * if line.near.is_multiple_of(2) { aside.exp() } else { (-aside).exp() };
                 let rate = rate.max(line.bracket.0 / 1.2).min(line.bracket.1 * 1.2);
                 // Within clear ends, and a little inside: there is nothing to be learnt at them.
                 let (low, high) = line.clear;
@@ -321,9 +322,11 @@ impl Line {
         let missed = rates(&|probe| probe.whole > CLEAR).into_iter().fold(f64::INFINITY, f64::min);
         let clear = if held < missed { (held, missed) } else { (0.0, f64::INFINITY) };
         let within = |end: f64| end.max(clear.0.ln()).min(clear.1.ln());
+        let capacity = probes.iter().filter_map(|probe| probe.capacity).fold(f64::INFINITY, f64::min);
         Self {
             root: within(x - center / slope),
-            ends: (within(ends.0), within(ends.1)),
+            // In the long run nothing holds above what the server completes, though a short probe may.
+            ends: (within(ends.0).min(capacity.ln()), within(ends.1)),
             slope,
             near: near.len(),
             bracket: (low, high),

@@ -50,7 +50,7 @@ impl SearchTally {
 
     /// Of all searches.
     pub fn share_wider_than(&self, factor: f64) -> f64 {
-        self.widths.iter().filter(|width| !(**width <= factor)).count() as f64 / self.searches as f64
+        self.widths.iter().filter(|width| **width > factor).count() as f64 / self.searches as f64
     }
 
     pub fn median_width(&self) -> f64 {
