@@ -14,7 +14,7 @@ mod whole_json;
 
 pub use absence::{is_absence, metadata_if_there};
 pub use digest::{Digest, Hasher};
-pub use regular_file::{open_regular, read_bytes, read_bytes_up_to, read_text, read_text_up_to};
+pub use regular_file::{open_regular, open_text, read_bytes, read_bytes_up_to, read_text, read_text_up_to, text_of};
 pub use sha256::{Sha256Of, sha256_of_file};
 pub use system_folders::SYSTEM_FOLDERS;
 pub use thread_pool::{cores, shared_pool};

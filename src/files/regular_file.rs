@@ -1,11 +1,15 @@
 //! Reads whole files of which nothing is known: bounded in size, and only what has an end.
 
 use std::fs::{File, Metadata, OpenOptions};
-use std::io::{self, Read as _};
+use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
+use std::string::FromUtf8Error;
 
 use crate::units::size;
+
+/// Windows' editors and spreadsheets begin a text with it. It is no part of the text.
+const BYTE_ORDER_MARK: &str = "\u{feff}";
 
 /// Bytes of the largest file that is read whole where no smaller limit is known.
 const MOST: u64 = 1 << 30;
@@ -41,13 +45,36 @@ pub fn open_regular(path: &Path) -> io::Result<(File, Metadata)> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, what))
 }
 
-/// The text of a regular file that has at most `most` bytes.
+/// Opens a regular file of text to read it piece by piece, from behind its byte order mark.
+///
+/// # Errors
+/// Those of [`open_regular`] and of reading.
+pub fn open_text(path: &Path) -> io::Result<BufReader<File>> {
+    let mut reader = BufReader::with_capacity(1 << 20, open_regular(path)?.0);
+    if reader.fill_buf()?.starts_with(BYTE_ORDER_MARK.as_bytes()) {
+        reader.consume(BYTE_ORDER_MARK.len());
+    }
+    Ok(reader)
+}
+
+/// The text of a file's bytes, without its byte order mark.
+///
+/// # Errors
+/// They are not UTF-8; the error has all of them.
+pub fn text_of(bytes: Vec<u8>) -> Result<String, FromUtf8Error> {
+    let mut text = String::from_utf8(bytes)?;
+    if text.starts_with(BYTE_ORDER_MARK) {
+        text.drain(..BYTE_ORDER_MARK.len());
+    }
+    Ok(text)
+}
+
+/// The text of a regular file that has at most `most` bytes, without its byte order mark.
 ///
 /// # Errors
 /// Those of [`read_bytes_up_to`], and that it is no text.
 pub fn read_text_up_to(path: impl AsRef<Path>, most: u64) -> io::Result<String> {
-    String::from_utf8(read_bytes_up_to(path, most)?)
-        .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8"))
+    text_of(read_bytes_up_to(path, most)?).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8"))
 }
 
 /// The bytes of a regular file that has at most `most`.
@@ -81,6 +108,15 @@ mod tests {
             assert!(open_regular(path).unwrap_err().to_string().starts_with("it is a "));
             assert!(read_text_up_to(path, 9).unwrap_err().to_string().starts_with("it is a "));
         }
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_no_part_of_a_text() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all("\u{feff}\u{feff}a".as_bytes()).unwrap();
+        let mut piecewise = String::new();
+        open_text(file.path()).unwrap().read_to_string(&mut piecewise).unwrap();
+        assert_eq!([read_text(file.path()).unwrap(), piecewise], ["\u{feff}a", "\u{feff}a"]);
     }
 
     #[test]

@@ -21,7 +21,7 @@ use super::value_shape::{self, ValueShape};
 use super::yaml_node::{Map, MapEntry, Node, NodeValue};
 use super::{GivenValues, Manifest, ManifestLibrary, override_usage, overrides, param, read, vars};
 use crate::diag::{Diagnostic, Diagnostics, SourceText, Span, did_you_mean};
-use crate::files::Digest;
+use crate::files::{Digest, text_of};
 use crate::units::is_identifier;
 
 /// How many files one manifest may be made of.
@@ -249,7 +249,7 @@ impl Loader {
         if !self.by_name.contains_key(&read.name) {
             self.sources.push((read.name.clone(), Digest::of(&read.bytes)));
         }
-        let mut text = match String::from_utf8(read.bytes) {
+        let text = match text_of(read.bytes) {
             Ok(text) => text,
             Err(error) => {
                 self.found.push(chain_of(not_utf8(&read.name, &error), chain));
@@ -258,9 +258,6 @@ impl Loader {
                 return None;
             }
         };
-        if text.starts_with(read::BYTE_ORDER_MARK) {
-            text.drain(..read::BYTE_ORDER_MARK.len_utf8());
-        }
         let source = SourceText::new(&read.name, text);
         self.by_name.insert(read.name, file.clone());
         let node = self.parsed(&source, file, chain);

@@ -12,7 +12,7 @@ use super::param::ResolvedParam;
 use super::yaml_node::{Map, Node, NodeValue};
 use super::{load, read};
 use crate::diag::{Diagnostic, Diagnostics, SourceText};
-use crate::files::Digest;
+use crate::files::{Digest, text_of};
 use crate::units::unquoted;
 
 /// A manifest: parameters chosen, vars computed, stages still with expressions. Without errors in its structure, except in its
@@ -116,15 +116,11 @@ pub fn list_manifests(library: &ManifestLibrary) -> std::io::Result<Vec<ListedMa
     let listed = names
         .map(|(name, file, shipped)| {
             let location = if shipped { "shipped".to_owned() } else { file.rel.clone() };
-            let text =
-                file.read().and_then(|read| String::from_utf8(read.bytes).map_err(|_| ManifestFileError::NotText));
+            let text = file.read().and_then(|read| text_of(read.bytes).map_err(|_| ManifestFileError::NotText));
             let (about, broken) = match text {
                 Err(error) => (None, Some(error.to_string())),
                 Ok(text) => {
-                    match read::read(&SourceText::new(
-                        &file.rel,
-                        text.strip_prefix(read::BYTE_ORDER_MARK).unwrap_or(&text),
-                    )) {
+                    match read::read(&SourceText::new(&file.rel, text)) {
                         Err(found) => (None, first(&found)),
                         Ok(node) => {
                             let about = node.get("about").and_then(|entry| entry.node.text()).map(str::to_owned);

@@ -19,8 +19,6 @@ use crate::diag::{Diagnostic, Diagnostics, SourceText, Span};
 pub const MAX_DEPTH: usize = 64;
 /// What plans use to mark references; no manifest may hold them.
 pub const RESERVED: [char; 2] = ['⟦', '⟧'];
-/// Some editors begin a file with it.
-pub const BYTE_ORDER_MARK: char = '\u{feff}';
 /// How many nodes all aliases of a file may stand for.
 const ALIAS_BUDGET: usize = 10_000;
 

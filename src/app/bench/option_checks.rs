@@ -1,7 +1,6 @@
 //! What a `regatta bench` line names has to be there before anything starts.
 
-use std::fs::File;
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::io::{BufRead as _, Read as _};
 use std::path::Path;
 
 use serde_json::Value;
@@ -10,6 +9,7 @@ use super::manifest;
 use crate::app::error::CommandError;
 use crate::cli::{BenchLoad, BenchRequest};
 use crate::event::EndpointError;
+use crate::files::open_text;
 use crate::harness::api_key_in;
 use crate::manifest::targets;
 use crate::runner::store::is_there;
@@ -70,9 +70,7 @@ pub(super) fn unused_time_stamps(request: &BenchRequest) -> Option<&Path> {
 
 /// Whether the first record has one. What cannot be read is reported when all of it is read.
 fn has_time_stamp(file: &Path) -> Option<bool> {
-    // Data that come from a pipe can be read once only.
-    let file = File::open(file).ok().filter(|file| file.metadata().is_ok_and(|data| data.is_file()))?;
-    let mut first = String::new();
-    BufReader::new(file.take(LONGEST_LINE)).read_line(&mut first).ok()?;
+    let mut lines = open_text(file).ok()?.take(LONGEST_LINE).lines().map_while(Result::ok);
+    let first = lines.find(|line| !line.trim().is_empty())?;
     Some(serde_json::from_str::<Value>(&first).ok()?.get("timestamp").is_some())
 }

@@ -210,7 +210,7 @@ fn of_files(name: &str, RunFiles { numbers, mut requests }: RunFiles) -> Result<
 }
 
 fn read(source: &ImportSource) -> Result<Vec<DetectedFormat>, ImportError> {
-    let text = source.text.trim_start_matches('\u{feff}').trim();
+    let text = source.text.trim();
     if text.contains(trtllm_bench::import::OVERVIEW)
         && let Some(numbers) = trtllm_bench::import::overview(text)
     {

@@ -1,14 +1,14 @@
 //! One command: which program it calls, and what that means here.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, Read};
 use std::path::Path;
 
 use super::no_meaning::no_meaning;
 use super::prefix::{keep, need_own_line};
 use super::script::read_commands;
 use crate::diag::did_you_mean;
-use crate::files::{open_regular, read_text_up_to};
+use crate::files::{open_text, read_text_up_to};
 use crate::interop::command_line::program::{Env, Program, program};
 use crate::interop::command_line::translation::{Translation, TranslationBuilder, TranslationKind};
 use crate::interop::command_line::translation_error::{ProblemKind, TranslationError};
@@ -98,8 +98,8 @@ impl Surroundings {
         if let Some(written) = self.written.get(name) {
             return written.lines().map(str::to_owned).find(has_text);
         }
-        let (file, _) = open_regular(Path::new(&self.path(file))).ok()?;
-        BufReader::new(file.take(MOST_BYTES)).lines().map_while(Result::ok).find(has_text)
+        let text = open_text(Path::new(&self.path(file))).ok()?;
+        text.take(MOST_BYTES).lines().map_while(Result::ok).find(has_text)
     }
 
     /// Those of a command whose output goes to this file.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::files::read_bytes;
+use crate::files::read_text;
 use serde_json::{Map, Value};
 
 /// Options of one combination, by their names without dashes in front.
@@ -24,7 +24,7 @@ pub(super) enum ParamsError {
 
 /// The combinations of a file: a list of objects, or objects by name.
 pub(super) fn read(path: &Path) -> Result<Vec<Combination>, ParamsError> {
-    let all: Vec<Value> = match serde_json::from_slice(&read_bytes(path)?)? {
+    let all: Vec<Value> = match serde_json::from_str(&read_text(path)?)? {
         Value::Array(all) => all,
         Value::Object(named) => named.into_iter().map(|(_, one)| one).collect(),
         _ => return Err(ParamsError::Form),

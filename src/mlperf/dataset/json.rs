@@ -1,8 +1,7 @@
 //! JSON: an array of records, or a record a line. One record in memory at a time.
 
 use std::cell::Cell;
-use std::fs::File;
-use std::io::{BufReader, Read};
+use std::io::BufRead;
 use std::path::Path;
 
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -11,22 +10,19 @@ use super::columns::Columns;
 use super::error::{ColumnError, SampleFileError};
 use super::row::RowSink;
 use super::row::{DatasetRow, RowValue};
+use crate::files::open_text;
 
 /// Gives each record to `sink`. Err: what is wrong, with line and column.
 pub fn read(file: &Path, columns: &Columns, sink: &mut RowSink<'_>) -> Result<(), SampleFileError> {
     let unreadable = |source| SampleFileError::Io { path: file.to_owned(), source };
-    let open = || File::open(file).map(|file| BufReader::with_capacity(1 << 20, file)).map_err(unreadable);
-    let mut first = [b' '];
-    let mut head = open()?;
-    while first[0].is_ascii_whitespace() {
-        if head.read(&mut first).map_err(unreadable)? == 0 {
-            return Err(SampleFileError::Empty { path: file.to_owned() });
-        }
-    }
-    let mut json = serde_json::Deserializer::from_reader(open()?);
+    let mut text = open_text(file).map_err(unreadable)?;
+    // Lines of blanks may come first; a record is in the first piece.
+    let begin = text.fill_buf().map_err(unreadable)?.trim_ascii_start().first().copied();
+    let Some(begin) = begin else { return Err(SampleFileError::Empty { path: file.to_owned() }) };
+    let mut json = serde_json::Deserializer::from_reader(text);
     let fault = Cell::new(None);
     let record = Record { columns, fault: &fault };
-    let read = if first[0] == b'[' {
+    let read = if begin == b'[' {
         Records { record, sink }.deserialize(&mut json).and_then(|()| json.end())
     } else {
         // A record a line: an end where the next would begin is the end.

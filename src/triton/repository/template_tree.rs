@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use super::substitute::{Placeholder, substitute};
 use crate::diag::{Diagnostic, Diagnostics, SourceText, did_you_mean};
-use crate::files::read_bytes;
+use crate::files::{read_bytes, text_of};
 use crate::triton::pbtxt::{PbtxtDocument, PbtxtPlace, place_in};
 
 /// What `fill_template.py` fills by default.
@@ -69,7 +69,7 @@ pub fn fill_tree(templates: &Path, out: &Path, values: &Values) -> Result<Vec<Fi
         if entry.file_name() == "config.pbtxt" && entry.file_type().is_file() {
             let bytes = read_bytes(entry.path()).map_err(io(entry.path()))?;
             let shown = templates.join(&relative);
-            let Ok(text) = String::from_utf8(bytes) else {
+            let Ok(text) = text_of(bytes) else {
                 errors.push(Diagnostic::error(format!("{} is not UTF-8", shown.display())));
                 continue;
             };

@@ -1,6 +1,7 @@
 //! Manifests of the project with the same `name:`: they share an entry of the lock file.
 
 use crate::app::project::Project;
+use crate::files::text_of;
 use crate::plan::Plan;
 
 /// The files of the others, relative to the project.
@@ -10,7 +11,7 @@ pub(super) fn namesakes(project: &Project, plan: &Plan) -> Vec<String> {
     let others = all.filter(|(_, file, is_shipped)| !is_shipped && Some(file) != own.as_ref());
     others
         .filter(|(file_name, file, _)| {
-            let text = file.read().ok().and_then(|read| String::from_utf8(read.bytes).ok()).unwrap_or_default();
+            let text = file.read().ok().and_then(|read| text_of(read.bytes).ok()).unwrap_or_default();
             let fallback = file_name.rsplit('/').next().unwrap_or(file_name);
             name_in(&text).unwrap_or(fallback) == plan.name
         })

@@ -17,7 +17,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::diag::{Diagnostic, Diagnostics, SourceText};
-use crate::files::read_bytes_up_to;
+use crate::files::{read_bytes_up_to, text_of};
 use crate::triton::pbtxt::PbtxtDocument;
 use crate::triton::{EngineConfig, LARGEST_CONFIG};
 use folders::{folders, name_of};
@@ -98,7 +98,7 @@ fn read(folder: &Path, found: &mut Diagnostics) -> io::Result<Option<Model>> {
         }
         Err(error) => return Err(io::Error::new(error.kind(), format!("cannot read {shown}: {error}"))),
     };
-    let text = match String::from_utf8(bytes) {
+    let text = match text_of(bytes) {
         Ok(text) => text,
         Err(error) => {
             let at = error.utf8_error().valid_up_to();
