@@ -65,7 +65,7 @@ pub use measure::steady::{Steady, TtftDrift};
 pub use measure::verdict_check::VerdictCheck;
 pub use measure::verdict_reason::{Reason, ReasonSeverity};
 pub use record::{FailedAttempt, FailureClass, RecordReader, RequestEnd, RequestRecord, RequestRecords, ServerStamps};
-pub use schedule::data::{DataSummary, NpyError, NpyIntegers, PreviousAnswers, Prompt};
+pub use schedule::data::{ChatMessage, DataSummary, NpyError, NpyIntegers, PreviousAnswers, Prompt};
 pub use schedule::plan::{
     ExternalSample, PlannedReader, PlannedRequest, PlannedRequests, RequestSchedule, RequestTrigger, plan,
 };

@@ -72,6 +72,7 @@ mod querying;
 mod rate_search;
 mod ratios;
 mod reconnecting;
+mod records;
 mod reference;
 mod rehearsal;
 mod repeat;

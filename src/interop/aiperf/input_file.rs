@@ -57,7 +57,9 @@ impl InputFile {
         if has("turns") {
             return Err(not_read(file, "multi_turn"));
         }
-        let is_trace = has("input_length") || has("hash_ids") || has("text_input") && has("timestamp");
+        let is_trace = has("input_length")
+            || has("hash_ids")
+            || has("timestamp") && ["text_input", "messages", "payload"].into_iter().any(has);
         Ok(match (is_trace, has("timestamp")) {
             (true, true) => Self::Trace,
             (true, false) => Self::Lengths,

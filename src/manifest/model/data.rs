@@ -9,10 +9,10 @@ use crate::spec::{DelayPlace, LONGEST_LENGTH, MOST_REQUESTS, RecordOrder};
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Data {
-    /// One JSON object a line, or a JSON list of them: `input`, `instruction` and `output` of benchmark_core_model.py, or perf_analyzer's `{"data": […]}`, or `prompt` or `text` or `input_ids` (or only `input_length`); if there are, `output_length`, `timestamp` (ms), `session_id`, `delay` (ms).
+    /// One JSON object a line, or a JSON list of them: `prompt` or `text` or `input_ids` (or only `input_length`), over `openai-chat` also `messages`, or `input`, `instruction` and `output` of benchmark_core_model.py; if there are, `output_length` or `max_tokens`, `timestamp` (ms), `session_id`, `delay` (ms). A key that may change a request and is not sent is an error. Also perf_analyzer's `{"data": […]}`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jsonl: Option<String>,
-    /// A list of conversations, as in ShareGPT_V3_unfiltered_cleaned_split.json.
+    /// A list of conversations, as in ShareGPT_V3_unfiltered_cleaned_split.json, or one a line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sharegpt: Option<String>,
     /// A trace, one JSON object a line: `input_length`, with `hash_ids` if there are (equal ids are equal tokens), or `text_input`; `output_length` and `timestamp` (ms).

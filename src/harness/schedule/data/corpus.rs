@@ -8,8 +8,9 @@ use rand::seq::SliceRandom;
 
 use super::corpus_record::{CorpusRecord, CorpusTurn, DataSummary, MemoryBudget};
 use super::errors::fault;
+use super::record_keys::RecordRules;
 use super::tokenizer::PromptTokenizer;
-use super::{jsonl, padded_ids, sharegpt};
+use super::{jsonl, padded_ids};
 use crate::files::{Digest, open_regular};
 use crate::harness::HarnessError;
 use crate::harness::schedule::random_draws::generator;
@@ -23,15 +24,18 @@ pub(in crate::harness) struct Corpus {
 }
 
 impl Corpus {
-    pub fn load(data: &PromptFile, prompt_tokenizer: Option<&PromptTokenizer>) -> Result<Self, HarnessError> {
+    pub fn load(
+        data: &PromptFile,
+        prompt_tokenizer: Option<&PromptTokenizer>,
+        rules: &RecordRules,
+    ) -> Result<Self, HarnessError> {
         let file = data.file.as_path();
         refuse_pickle(file)?;
         let room = MemoryBudget::of(file);
         let (mut entries, mut skipped) = match data.kind {
-            DataKind::Sharegpt => sharegpt::read(data, prompt_tokenizer, room)?,
             DataKind::InputIds if has_end(file, "npy") => (padded_ids::read(data, room)?, Vec::new()),
-            DataKind::Jsonl | DataKind::Mooncake | DataKind::InputIds => {
-                (jsonl::read(data, prompt_tokenizer, room)?, Vec::new())
+            DataKind::Jsonl | DataKind::Sharegpt | DataKind::Mooncake | DataKind::InputIds => {
+                jsonl::read(data, prompt_tokenizer, rules, room)?
             }
             DataKind::Plan => return Err(fault(file, "a plan is no data")),
         };
@@ -177,12 +181,16 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("open_orca.bin");
         std::fs::write(&file, [0x80, 4, 0x95, 0]).unwrap();
-        let why = Corpus::load(&PromptFile { file: file.clone(), ..data(RecordOrder::Given, false) }, None)
-            .unwrap_err()
-            .to_string();
+        let why = Corpus::load(
+            &PromptFile { file: file.clone(), ..data(RecordOrder::Given, false) },
+            None,
+            &RecordRules::default(),
+        )
+        .unwrap_err()
+        .to_string();
         assert!(why.contains("Python pickle") && why.contains("pandas.read_pickle("), "{why}");
         let gone = PromptFile { file: folder.path().join("gone.jsonl"), ..data(RecordOrder::Given, false) };
-        assert!(Corpus::load(&gone, None).unwrap_err().to_string().contains("No such file"));
+        assert!(Corpus::load(&gone, None, &RecordRules::default()).unwrap_err().to_string().contains("No such file"));
     }
 
     #[test]
@@ -194,7 +202,7 @@ mod tests {
         let load = |most| {
             let data =
                 PromptFile { file: file.clone(), max_input_tokens: Some(most), ..data(RecordOrder::Given, false) };
-            Corpus::load(&data, None)
+            Corpus::load(&data, None, &RecordRules::default())
         };
         let kept = load(3).unwrap();
         assert_eq!((kept.entries.len(), kept.summary.records), (2, 3));

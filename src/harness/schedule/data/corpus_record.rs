@@ -19,6 +19,8 @@ pub(in crate::harness) struct CorpusRecord {
     /// Time stamp, ns; counted from the first record's.
     pub at_ns: Option<u64>,
     pub turns: Vec<CorpusTurn>,
+    /// Its turns are one conversation: the first one is sent, unless sessions are requested.
+    pub is_conversation: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]

@@ -1,8 +1,30 @@
 //! All errors of a file at once, each with its line.
 
+use std::fmt;
 use std::path::Path;
 
 use crate::harness::HarnessError;
+
+/// Where a record is in its file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::harness) enum RecordPlace {
+    /// From 1.
+    Line(usize),
+    /// An element of a list, from 1.
+    Element(usize),
+    /// Of the file of perf_analyzer's `--input-data`, from 1.
+    Entry(usize),
+}
+
+impl fmt::Display for RecordPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Line(number) => write!(f, "line {number}"),
+            Self::Element(number) => write!(f, "record {number}"),
+            Self::Entry(number) => write!(f, "entry {number}"),
+        }
+    }
+}
 
 /// How many errors are shown; the rest is counted.
 const SHOWN: usize = 20;
@@ -19,8 +41,8 @@ impl<'a> DataErrors<'a> {
         Self { file, found: Vec::new(), unlisted: 0 }
     }
 
-    pub fn at(&mut self, line: usize, what: impl std::fmt::Display) {
-        self.push_error(format!("line {line}: {what}"));
+    pub fn at(&mut self, place: RecordPlace, what: impl fmt::Display) {
+        self.push_error(format!("{place}: {what}"));
     }
 
     pub fn push_error(&mut self, what: String) {
@@ -36,14 +58,20 @@ impl<'a> DataErrors<'a> {
         self.unlisted > 1_000
     }
 
-    pub fn end(mut self) -> Result<(), HarnessError> {
-        if self.found.is_empty() {
+    pub fn end(self) -> Result<(), HarnessError> {
+        self.end_after(Vec::new())
+    }
+
+    /// With these in front, which are few.
+    pub fn end_after(mut self, mut faults: Vec<String>) -> Result<(), HarnessError> {
+        faults.append(&mut self.found);
+        if faults.is_empty() {
             return Ok(());
         }
         if self.unlisted > 0 {
-            self.found.push(format!("… and {} more", self.unlisted));
+            faults.push(format!("… and {} more", self.unlisted));
         }
-        Err(HarnessError::Data { file: self.file.to_owned(), faults: self.found })
+        Err(HarnessError::Data { file: self.file.to_owned(), faults })
     }
 }
 

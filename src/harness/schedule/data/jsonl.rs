@@ -1,138 +1,93 @@
-//! One JSON object a line: prompts (text or ids), or only lengths; time stamps, sessions, hash ids.
+//! Files of records in JSON: prompts (text, ids or messages), conversations, or only lengths; time stamps, sessions, hash ids. The keys
+//! are those of [`super::record_keys`].
 //!
-//! | key | or | |
-//! |---|---|---|
-//! | `prompt` | `text`, `text_input` | a text, or a list of ids |
-//! | `input_ids` | `prompt_token_ids`, `token_ids`, `tok_input` | ids |
-//! | `input_length` | `input_tokens` | a prompt of this many tokens is drawn |
-//! | `hash_ids` | | equal ids are equal blocks of tokens (Mooncake); needs `input_length` |
-//! | `output_length` | `output_tokens`, `max_tokens` | |
-//! | `timestamp` | | ms; a later turn of a session waits for it, and for the answer before |
-//! | `session_id` | `session` | lines of one session are its turns, in order |
-//! | `delay` | | ms after the answer before, or of its own turn: `data.delay` |
+//! A session's records are its turns, in order: a later turn waits for its time stamp and for the answer before. `delay` is in ms, after
+//! the answer before or of its own turn: `data.delay`.
 //!
-//! Other keys are ignored.
-//!
-//! A file that is one JSON list is read, too: of such objects, or of those of NVIDIA's `benchmark_core_model.py`, which have `input`,
-//! `instruction` and `output`. Their prompt is `input`, a blank and `instruction`; the output length is 1.3 for each word of `output`. Where
-//! they have `tok_input`, as those of MLPerf's converter for Llama-3.1-8B, these ids are the prompt. So is the file of perf_analyzer's
-//! `--input-data` read.
+//! Records of NVIDIA's `benchmark_core_model.py` have `input`, `instruction` and `output`. Their prompt is `input`, a blank and
+//! `instruction`; the output length is 1.3 for each word of `output`. Where they have `tok_input`, as those of MLPerf's converter for
+//! Llama-3.1-8B, these ids are the prompt.
 
 use std::collections::HashMap;
-use std::io::{BufRead, BufReader, Cursor, Read};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::corpus_record::{CorpusRecord, CorpusTurn, MemoryBudget};
-use super::errors::{DataErrors, fault};
-use super::perf_analyzer;
+use super::errors::{DataErrors, RecordPlace};
+use super::messages::{MessageError, answered_turns, count, message_parts, messages};
 use super::prompt::{PromptPart, RandomStream};
-use super::prompt_renderer::words_of;
+use super::record_keys::{RecordRules, UnsentKeys};
+use super::record_reader::for_each_record;
+use super::row::{Given, Row};
 use super::tokenizer::PromptTokenizer;
-use crate::files::open_regular;
 use crate::harness::{DataKind, HarnessError, PromptFile};
 use crate::spec::{DelayPlace, LONGEST_LENGTH};
 
 /// `--op-tokens-per-word` of `benchmark_core_model.py`.
 const TOKENS_PER_WORD: f64 = 1.3;
-/// A longer line is an error.
-const LONGEST_LINE: u64 = 256 << 20;
 
-#[derive(Deserialize)]
-struct Row {
-    #[serde(alias = "text", alias = "text_input")]
-    prompt: Option<Given>,
-    #[serde(alias = "prompt_token_ids", alias = "token_ids", alias = "tok_input")]
-    input_ids: Option<Vec<i32>>,
-    #[serde(alias = "input_tokens")]
-    input_length: Option<u32>,
-    #[serde(alias = "output_tokens", alias = "max_tokens")]
-    output_length: Option<u32>,
-    hash_ids: Option<Vec<u64>>,
-    timestamp: Option<f64>,
-    delay: Option<f64>,
-    #[serde(alias = "session")]
-    session_id: Option<serde_json::Value>,
-}
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Given {
-    Text(String),
-    Ids(Vec<i32>),
-}
-
+/// The records, and which were left out and why.
 pub(super) fn read(
     data: &PromptFile,
     tokenizer: Option<&PromptTokenizer>,
+    rules: &RecordRules,
     mut room: MemoryBudget<'_>,
-) -> Result<Vec<CorpusRecord>, HarnessError> {
-    let file = data.file.as_path();
-    let (opened, _) = open_regular(file).map_err(|error| fault(file, error.to_string()))?;
-    let mut reader: Box<dyn BufRead> = Box::new(BufReader::with_capacity(1 << 20, opened));
-    let mut delay = data.delay;
-    if let Some(list) = list_as_lines(&mut reader, data)? {
-        reader = Box::new(Cursor::new(list.lines));
-        delay = list.delay;
-    }
-    let mut errors = DataErrors::of(file);
+) -> Result<(Vec<CorpusRecord>, Vec<String>), HarnessError> {
+    let mut errors = DataErrors::of(&data.file);
+    let mut unsent = UnsentKeys::new(rules);
     let mut entries: Vec<CorpusRecord> = Vec::new();
     let mut sessions: HashMap<String, usize> = HashMap::new();
-    let mut line = Vec::new();
-    for number in 1.. {
-        line.clear();
-        let mut limited = (&mut reader).take(LONGEST_LINE);
-        let length = limited.read_until(b'\n', &mut line).map_err(|error| fault(file, error.to_string()))?;
-        if length == 0 || errors.has_too_many_errors() {
-            break;
+    let mut unanswered = 0u64;
+    let mut delay = data.delay;
+    for_each_record(&data.file, |place, text| {
+        if errors.has_too_many_errors() {
+            return Ok(ControlFlow::Break(()));
         }
-        if length as u64 == LONGEST_LINE {
-            return Err(fault(file, format!("line {number} is longer than 256 MiB; one record a line is expected")));
+        if let RecordPlace::Entry(_) = place {
+            delay = DelayPlace::AfterAnswer;
         }
-        if line.trim_ascii().is_empty() {
-            continue;
-        }
-        let row = match row(&line, data.kind) {
+        let mut row = match row(text, data.kind) {
             Ok(row) => row,
             Err(error) => {
-                errors.at(number, error);
-                continue;
+                errors.at(place, error);
+                return Ok(ControlFlow::Continue(()));
             }
         };
-        let session = row.session_id.as_ref().map(ToString::to_string);
+        let is_conversation = row.conversation.is_some();
+        let session = row.session.as_ref().filter(|_| !is_conversation).map(ToString::to_string);
         let known = session.as_ref().and_then(|session| sessions.get(session).copied());
         if known.is_none() && data.first.is_some_and(|first| entries.len() as u64 == first) {
             // Later turns of a session that is taken may still come.
-            if sessions.is_empty() {
-                break;
-            }
-            continue;
+            return Ok(if sessions.is_empty() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) });
         }
-        let at_ns = match row.timestamp.map(ns) {
-            Some(None) => {
-                errors.at(number, "`timestamp` must be ms, 0 or more");
-                continue;
-            }
-            stamp => stamp.flatten(),
-        };
-        match turn(row, data, tokenizer) {
-            Ok(turn) => {
-                room.take(size_in_memory(&turn))?;
+        let mut fields = row.take_unsent();
+        if row.messages.is_some() {
+            unsent.check_messages(place);
+        }
+        let turns = at_ns(row.timestamp.as_ref(), rules.is_trace)
+            .and_then(|at_ns| Ok((at_ns, turns(row, data, tokenizer, &mut fields)?)));
+        unsent.check(place, fields);
+        match turns {
+            Ok((_, turns)) if turns.is_empty() => unanswered += 1,
+            Ok((at_ns, mut turns)) => {
+                room.take(turns.iter().map(size_in_memory).sum())?;
                 if let Some(at) = known {
-                    entries[at].turns.push(CorpusTurn { at_ns, ..turn });
+                    turns.iter_mut().for_each(|turn| turn.at_ns = at_ns);
+                    entries[at].turns.append(&mut turns);
                 } else {
                     if let Some(session) = session {
                         sessions.insert(session, entries.len());
                     }
-                    entries.push(CorpusRecord { at_ns, turns: vec![turn] });
+                    entries.push(CorpusRecord { at_ns, turns, is_conversation });
                 }
             }
-            Err(error) => errors.at(number, error),
+            Err(error) => errors.at(place, error),
         }
-    }
-    errors.end()?;
+        Ok(ControlFlow::Continue(()))
+    })?;
+    errors.end_after(unsent.faults())?;
     if delay == DelayPlace::AfterAnswer {
         for entry in &mut entries {
             let mut before = None;
@@ -141,59 +96,11 @@ pub(super) fn read(
             }
         }
     }
-    Ok(entries)
-}
-
-/// A file that is one JSON list.
-struct RecordList {
-    /// Its elements, a line each.
-    lines: Vec<u8>,
-    delay: DelayPlace,
-}
-
-/// `None`: it is no JSON list, and nothing of it was taken.
-fn list_as_lines(reader: &mut Box<dyn BufRead>, data: &PromptFile) -> Result<Option<RecordList>, HarnessError> {
-    let file = data.file.as_path();
-    let unreadable = |error: &dyn std::fmt::Display| fault(file, error.to_string());
-    let begin = reader.fill_buf().map_err(|error| unreadable(&error))?.trim_ascii_start();
-    // A line of ids begins with a bracket, too; a list of records has an object behind it.
-    if data.kind == DataKind::Jsonl && perf_analyzer::is_begun(begin) {
-        let whole = serde_json::from_reader(reader).map_err(|error| unreadable(&error))?;
-        let records = perf_analyzer::records(whole).map_err(|error| unreadable(&error))?;
-        let lines = as_lines(records.into_iter().map(Value::Object)).map_err(|error| unreadable(&error))?;
-        return Ok(Some(RecordList { lines, delay: DelayPlace::AfterAnswer }));
-    }
-    let is_list = begin.strip_prefix(b"[").is_some_and(|rest| rest.trim_ascii_start().first() == Some(&b'{'));
-    if data.kind != DataKind::Jsonl || !is_list {
-        return Ok(None);
-    }
-    let items: Vec<serde_json::Map<String, Value>> =
-        serde_json::from_reader(reader).map_err(|error| unreadable(&error))?;
-    let records = items.into_iter().map(|item| {
-        let text = |key: &str| item.get(key).and_then(Value::as_str);
-        let tokens_of = |output: &str| (output.split(' ').count() as f64 * TOKENS_PER_WORD) as u64;
-        match (text("input"), text("instruction"), text("output")) {
-            (_, _, Some(output)) if item.get("tok_input").is_some_and(Value::is_array) => {
-                json!({ "input_ids": item["tok_input"], "output_length": tokens_of(output) })
-            }
-            (Some(input), instruction, Some(output)) => {
-                let tokens = tokens_of(output);
-                json!({ "prompt": format!("{input} {}", instruction.unwrap_or_default()).trim_end(), "output_length": tokens })
-            }
-            _ => Value::Object(item),
-        }
-    });
-    let lines = as_lines(records).map_err(|error| unreadable(&error))?;
-    Ok(Some(RecordList { lines, delay: data.delay }))
-}
-
-fn as_lines(records: impl Iterator<Item = Value>) -> Result<Vec<u8>, serde_json::Error> {
-    let mut lines = Vec::new();
-    for record in records {
-        serde_json::to_writer(&mut lines, &record)?;
-        lines.push(b'\n');
-    }
-    Ok(lines)
+    let skipped = (unanswered > 0)
+        .then(|| format!("{unanswered} conversations do not begin with a question and its answer"))
+        .into_iter()
+        .collect();
+    Ok((entries, skipped))
 }
 
 /// Why a line is no prompt.
@@ -209,6 +116,14 @@ enum RowError {
     TooLong(u32),
     #[error("`delay` must be ms, 0 or more")]
     Delay,
+    #[error("`delay` is a pause between the turns of a session: it needs a `session_id`")]
+    DelayWithoutSession,
+    #[error("`timestamp` must be ms, 0 or more")]
+    Timestamp,
+    #[error("`input` must be a text, and so must `instruction`, which needs an `input`")]
+    NoTask,
+    #[error("{0}")]
+    Message(#[from] MessageError),
     #[error("the prompt is empty")]
     EmptyPrompt,
     #[error("{0}")]
@@ -217,9 +132,9 @@ enum RowError {
     NotToken(i32),
     #[error("`hash_ids` needs an `input_length`")]
     HashesWithoutLength,
-    #[error("it has none of `prompt`, `text`, `input_ids`, `input_length`")]
+    #[error("it has none of `prompt`, `text`, `messages`, `conversations`, `input_ids`, `input_length`")]
     NoPrompt,
-    #[error("it has more than one of `prompt`, `input_ids`, `hash_ids`")]
+    #[error("it has more than one of `prompt`, `input`, `messages`, `conversations`, `input_ids`, `hash_ids`")]
     SeveralPrompts,
     #[error(
         "{hashes} hash ids of {block} tokens do not make an input of {length}: {} would (is `block_tokens` right?)",
@@ -228,21 +143,12 @@ enum RowError {
     Blocks { hashes: usize, block: u32, length: u32 },
 }
 
-fn row(line: &[u8], kind: DataKind) -> Result<Row, RowError> {
-    if kind == DataKind::InputIds && line.trim_ascii_start().first() == Some(&b'[') {
-        let ids: Vec<i32> = serde_json::from_slice(line).map_err(RowError::Json)?;
-        return Ok(Row {
-            prompt: None,
-            input_ids: Some(ids),
-            input_length: None,
-            output_length: None,
-            hash_ids: None,
-            timestamp: None,
-            delay: None,
-            session_id: None,
-        });
+fn row(text: &[u8], kind: DataKind) -> Result<Row, RowError> {
+    if kind == DataKind::InputIds && text.starts_with(b"[") {
+        let ids = serde_json::from_slice(text).map_err(RowError::Json)?;
+        return Ok(Row { input_ids: Some(ids), ..Row::default() });
     }
-    serde_json::from_slice(line).map_err(RowError::Json)
+    Row::read(text).map_err(RowError::Json)
 }
 
 /// Without serde's own line number, which is always 1.
@@ -256,8 +162,30 @@ fn ns(ms: f64) -> Option<u64> {
     (ms.is_finite() && ms >= 0.0).then(|| (ms * 1e6).round() as u64)
 }
 
-fn turn(row: Row, data: &PromptFile, prompt_tokenizer: Option<&PromptTokenizer>) -> Result<CorpusTurn, RowError> {
-    let Row { prompt, input_ids, input_length, output_length, hash_ids, timestamp, delay, .. } = row;
+/// When a record comes, ns. Where requests are not sent at time stamps, a time may be in any form.
+fn at_ns(stamp: Option<&Value>, is_trace: bool) -> Result<Option<u64>, RowError> {
+    match stamp.filter(|_| is_trace) {
+        Some(stamp) => stamp.as_f64().and_then(ns).map(Some).ok_or(RowError::Timestamp),
+        None => Ok(None),
+    }
+}
+
+/// The turn of a record, or those of its conversation: none of one without an answered question. Fields of messages that are not sent
+/// are added to `unsent`.
+fn turns(
+    row: Row,
+    data: &PromptFile,
+    tokenizer: Option<&PromptTokenizer>,
+    unsent: &mut Vec<(String, Value)>,
+) -> Result<Vec<CorpusTurn>, RowError> {
+    let Row {
+        prompt, input_ids, messages: given, conversation, input_length, hash_ids, timestamp, delay, session, ..
+    } = row;
+    let words = words_of_task(row.input, row.instruction, input_ids.is_some())?;
+    let is_answered = input_ids.is_some() || words.is_some();
+    let answer = row.output.as_ref().and_then(Value::as_str).filter(|_| is_answered);
+    let answer_tokens = answer.map(|answer| (answer.split(' ').count() as f64 * TOKENS_PER_WORD) as u32);
+    let output_length = row.output_length.or(answer_tokens);
     if output_length == Some(0) {
         return Err(RowError::OutputLength);
     }
@@ -269,20 +197,35 @@ fn turn(row: Row, data: &PromptFile, prompt_tokenizer: Option<&PromptTokenizer>)
         Some(None) => return Err(RowError::Delay),
         pause => pause.flatten(),
     };
-    let is_whole = hash_ids.is_some();
-    let (parts, tokens): (Vec<PromptPart>, Option<u32>) = match (prompt, input_ids, input_length, hash_ids) {
-        (Some(Given::Text(text)), None, _, None) => {
+    if pause_ns.is_some_and(|pause| pause > 0) && session.is_none() {
+        return Err(RowError::DelayWithoutSession);
+    }
+    let is_whole = hash_ids.is_some() || given.is_some();
+    let given_prompts =
+        [prompt.is_some(), words.is_some(), input_ids.is_some(), given.is_some(), conversation.is_some()];
+    if given_prompts.into_iter().filter(|is_given| *is_given).count() + usize::from(hash_ids.is_some()) > 1 {
+        return Err(RowError::SeveralPrompts);
+    }
+    if let Some(conversation) = conversation {
+        let conversation = messages(conversation, unsent)?;
+        return answered_turns(conversation, output_length, tokenizer).map_err(RowError::Tokenizer);
+    }
+    let prompt = prompt.or(words.map(Given::Text)).or(input_ids.map(Given::Ids));
+    let (parts, tokens): (Vec<PromptPart>, Option<u32>) = match (prompt, given, input_length, hash_ids) {
+        (Some(Given::Text(text)), ..) => {
             if text.trim().is_empty() {
                 return Err(RowError::EmptyPrompt);
             }
-            let tokens = match prompt_tokenizer {
-                Some(tokenizer) => tokenizer.count(&text).map_err(RowError::Tokenizer)?,
-                None => words_of(&text),
-            };
+            let tokens = count(&text, tokenizer).map_err(RowError::Tokenizer)?;
             (vec![PromptPart::Text(text.into())], Some(tokens))
         }
-        (Some(Given::Ids(ids)), None, _, None) | (None, Some(ids), _, None) => {
-            (vec![ids_part(&ids)?], Some(ids.len() as u32))
+        (Some(Given::Ids(ids)), ..) => (vec![ids_part(&ids)?], Some(ids.len() as u32)),
+        (None, Some(given), ..) => {
+            let (parts, tokens) = message_parts(messages(given, unsent)?, tokenizer).map_err(RowError::Tokenizer)?;
+            if tokens == 0 && unsent.is_empty() {
+                return Err(RowError::EmptyPrompt);
+            }
+            (parts, Some(tokens))
         }
         (None, None, Some(0), _) => return Err(RowError::InputLength),
         (None, None, Some(length), None) => (Vec::new(), Some(length)),
@@ -294,9 +237,8 @@ fn turn(row: Row, data: &PromptFile, prompt_tokenizer: Option<&PromptTokenizer>)
             (Vec::new(), None)
         }
         (None, None, None, None) => return Err(RowError::NoPrompt),
-        _ => return Err(RowError::SeveralPrompts),
     };
-    Ok(CorpusTurn {
+    Ok(vec![CorpusTurn {
         parts: parts.into(),
         tokens,
         output_tokens: output_length,
@@ -304,7 +246,20 @@ fn turn(row: Row, data: &PromptFile, prompt_tokenizer: Option<&PromptTokenizer>)
         pause_ns,
         at_ns: None,
         is_whole,
-    })
+    }])
+}
+
+/// The prompt of a record of `benchmark_core_model.py`. Beside token ids its texts are those that the ids were made from.
+fn words_of_task(input: Option<Value>, instruction: Option<Value>, has_ids: bool) -> Result<Option<String>, RowError> {
+    match (input, instruction) {
+        _ if has_ids => Ok(None),
+        (None, None) => Ok(None),
+        (Some(Value::String(input)), None) => Ok(Some(input)),
+        (Some(Value::String(input)), Some(Value::String(instruction))) => {
+            Ok(Some(format!("{input} {instruction}").trim_end().to_owned()))
+        }
+        _ => Err(RowError::NoTask),
+    }
 }
 
 fn ids_part(ids: &[i32]) -> Result<PromptPart, RowError> {
@@ -333,8 +288,9 @@ fn blocks_of(blocks: &[u64], length: u32, block: u32) -> Result<Vec<PromptPart>,
 fn size_in_memory(turn: &CorpusTurn) -> usize {
     let parts = turn.parts.iter().map(|part| match part {
         PromptPart::Ids(ids) => ids.len() * 4,
-        PromptPart::Text(text) | PromptPart::RecordedAnswer(text) => text.len(),
+        PromptPart::Text(text) | PromptPart::RecordedAnswer(text) | PromptPart::Message { text, .. } => text.len(),
         PromptPart::Drawn { .. } | PromptPart::PreviousAnswer { .. } => 0,
     });
-    size_of::<CorpusTurn>() + turn.parts.len() * size_of::<PromptPart>() + parts.sum::<usize>()
+    let answer = turn.answer.as_ref().map_or(0, |answer| answer.len());
+    size_of::<CorpusTurn>() + turn.parts.len() * size_of::<PromptPart>() + parts.sum::<usize>() + answer
 }

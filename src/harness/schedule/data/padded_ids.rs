@@ -59,7 +59,7 @@ pub(super) fn read(data: &PromptFile, mut room: MemoryBudget<'_>) -> Result<Vec<
             at_ns: None,
             is_whole: true,
         };
-        entries.push(CorpusRecord { at_ns: None, turns: vec![turn] });
+        entries.push(CorpusRecord { turns: vec![turn], ..CorpusRecord::default() });
     }
     errors.end()?;
     Ok(entries)

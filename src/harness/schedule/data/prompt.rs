@@ -17,8 +17,14 @@ pub struct PreviousAnswers {
 pub enum Prompt {
     Ids(Vec<i32>),
     Text(String),
-    /// Texts of the user and of the assistant in turn, the user's first and last.
-    Chat(Vec<String>),
+    Chat(Vec<ChatMessage>),
+}
+
+/// A message of a chat, as OpenAI's interfaces take it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ChatMessage {
+    pub role: Arc<str>,
+    pub content: String,
 }
 
 impl Prompt {
@@ -27,7 +33,7 @@ impl Prompt {
         match self {
             Self::Ids(ids) => ids.len(),
             Self::Text(text) => text.len(),
-            Self::Chat(texts) => texts.iter().map(String::len).sum(),
+            Self::Chat(messages) => messages.iter().map(|message| message.content.len()).sum(),
         }
     }
 
@@ -51,10 +57,7 @@ impl Prompt {
         match self {
             Self::Ids(ids) => ids.as_slice().into(),
             Self::Text(text) => text.as_str().into(),
-            Self::Chat(texts) => {
-                let roles = ["user", "assistant"].into_iter().cycle();
-                texts.iter().zip(roles).map(|(text, role)| json!({"role": role, "content": text})).collect()
-            }
+            Self::Chat(messages) => json!(messages),
         }
     }
 }
@@ -70,6 +73,11 @@ pub(in crate::harness) enum PromptPart {
     },
     Ids(Arc<[i32]>),
     Text(Arc<str>),
+    /// A message of the data, with its own role.
+    Message {
+        role: Arc<str>,
+        text: Arc<str>,
+    },
     /// An answer that the data have.
     RecordedAnswer(Arc<str>),
     /// The answer to this turn of the session, as it came.

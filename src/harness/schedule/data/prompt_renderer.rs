@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rand::RngExt;
 
-use super::prompt::{PreviousAnswers, Prompt, PromptPart, RandomStream};
+use super::prompt::{ChatMessage, PreviousAnswers, Prompt, PromptPart, RandomStream};
 use super::tokenizer::PromptTokenizer;
 use crate::harness::schedule::random_draws;
 use crate::harness::schedule::random_draws::generator;
@@ -40,9 +40,7 @@ impl PromptRenderer {
     /// For a target that takes token ids.
     pub fn ids(&self, parts: &[PromptPart], previous: &PreviousAnswers) -> Result<Vec<i32>, HarnessError> {
         if self.tokenizer.is_some()
-            && parts.iter().any(|part| {
-                matches!(part, PromptPart::Drawn { .. } | PromptPart::Text(_) | PromptPart::RecordedAnswer(_))
-            })
+            && parts.iter().any(|part| !matches!(part, PromptPart::Ids(_) | PromptPart::PreviousAnswer { .. }))
         {
             // One source for both kinds of target: the ids are those of the text.
             let text = self.text(parts, previous)?;
@@ -62,7 +60,7 @@ impl PromptRenderer {
                     ));
                 }
                 PromptPart::Ids(given) => ids.extend_from_slice(given),
-                PromptPart::Text(text) | PromptPart::RecordedAnswer(text) => {
+                PromptPart::Text(text) | PromptPart::Message { text, .. } | PromptPart::RecordedAnswer(text) => {
                     ids.extend(self.tokenizer()?.encode(text)?);
                 }
                 PromptPart::PreviousAnswer { turn } => {
@@ -92,7 +90,9 @@ impl PromptRenderer {
                     (piece, true)
                 }
                 PromptPart::Ids(given) => (self.tokenizer()?.decode(given)?, false),
-                PromptPart::Text(given) | PromptPart::RecordedAnswer(given) => ((**given).to_owned(), false),
+                PromptPart::Text(given)
+                | PromptPart::Message { text: given, .. }
+                | PromptPart::RecordedAnswer(given) => ((**given).to_owned(), false),
                 PromptPart::PreviousAnswer { turn } => {
                     match previous.answers.get(*turn as usize).and_then(Option::as_ref) {
                         Some(Prompt::Ids(answer)) => (self.tokenizer()?.decode(answer)?, false),
@@ -110,17 +110,25 @@ impl PromptRenderer {
         Ok(text)
     }
 
-    /// For a chat: texts of the user and of the assistant in turn, the user's first and last.
-    pub fn chat(&self, parts: &[PromptPart], previous: &PreviousAnswers) -> Result<Vec<String>, HarnessError> {
-        let mut texts = Vec::new();
+    /// For a chat: messages of the data as they are, with a prefix in front of the first one's text; else those of the user and of the
+    /// assistant in turn, the user's first and last.
+    pub fn chat(&self, parts: &[PromptPart], previous: &PreviousAnswers) -> Result<Vec<ChatMessage>, HarnessError> {
+        let message =
+            |role: &str, parts| self.text(parts, previous).map(|content| ChatMessage { role: role.into(), content });
+        let mut messages = Vec::new();
         let mut rest = parts;
-        while let Some(at) = rest.iter().position(|part| is_answer(part, previous)) {
-            texts.push(self.text(&rest[..at], previous)?);
-            texts.push(self.text(&rest[at..=at], previous)?);
+        let is_end = |part: &PromptPart| matches!(part, PromptPart::Message { .. }) || is_answer(part, previous);
+        while let Some(at) = rest.iter().position(is_end) {
+            match &rest[at] {
+                PromptPart::Message { role, .. } => messages.push(message(role, &rest[..=at])?),
+                _ => messages.extend([message("user", &rest[..at])?, message("assistant", &rest[at..=at])?]),
+            }
             rest = &rest[at + 1..];
         }
-        texts.push(self.text(rest, previous)?);
-        Ok(texts)
+        if !rest.is_empty() || !matches!(parts.last(), Some(PromptPart::Message { .. })) {
+            messages.push(message("user", rest)?);
+        }
+        Ok(messages)
     }
 
     fn tokenizer(&self) -> Result<&PromptTokenizer, HarnessError> {
@@ -136,7 +144,7 @@ fn is_answer(part: &PromptPart, previous: &PreviousAnswers) -> bool {
         PromptPart::PreviousAnswer { turn } => {
             previous.answers.get(*turn as usize).is_some_and(|answer| answer.as_ref().is_some_and(|it| it.len() > 0))
         }
-        PromptPart::Ids(_) | PromptPart::Text(_) => false,
+        PromptPart::Ids(_) | PromptPart::Text(_) | PromptPart::Message { .. } => false,
     }
 }
 

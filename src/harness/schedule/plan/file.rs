@@ -7,7 +7,8 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::io::{BufWriter, Write};
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -16,8 +17,10 @@ use serde::{Deserialize, Serialize};
 use super::planned_request::{PlannedRequest, RequestTrigger};
 use super::planned_requests::PlannedRequests;
 use super::schedule::RequestSchedule;
-use crate::files::{Digest, open_regular};
-use crate::harness::schedule::data::{DataErrors, DataSummary, PromptPart, PromptRenderer, fault, file_digest};
+use crate::files::Digest;
+use crate::harness::schedule::data::{
+    DataErrors, DataSummary, PromptPart, PromptRenderer, RecordRules, fault, file_digest, for_each_record,
+};
 use crate::harness::schedule::random_draws::GENERATOR;
 use crate::harness::{BenchSpec, HarnessError, LoadPattern, PromptFile};
 use crate::spec::LONGEST_LENGTH;
@@ -28,6 +31,7 @@ pub(in crate::harness) const PLAN: &str = "plan.jsonl";
 const VERSION: u32 = 1;
 
 #[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct PlanFileHeader {
     /// The version of this format.
     regatta_plan: u32,
@@ -130,6 +134,7 @@ fn prompt(line: &Line, before: &[PlannedRequest]) -> Result<Option<Arc<[PromptPa
         PromptPart::Drawn { tokens, .. } => u64::from(*tokens),
         PromptPart::Ids(_)
         | PromptPart::Text(_)
+        | PromptPart::Message { .. }
         | PromptPart::RecordedAnswer(_)
         | PromptPart::PreviousAnswer { .. } => 0,
     });
@@ -148,19 +153,9 @@ fn prompt(line: &Line, before: &[PlannedRequest]) -> Result<Option<Arc<[PromptPa
     }
 }
 
-/// Reads a plan to send it again. Everything that would make it another plan is refused.
-pub(super) fn read(
-    data: &PromptFile,
-    spec: &BenchSpec,
-    prompt_renderer: &PromptRenderer,
-) -> Result<RequestSchedule, HarnessError> {
-    let file = data.file.as_path();
-    let (opened, _) = open_regular(file).map_err(|error| fault(file, error.to_string()))?;
-    let mut lines = BufReader::with_capacity(1 << 20, opened).lines();
-    let first = lines.next().ok_or_else(|| fault(file, "it is empty"))?;
-    let first = first.map_err(|error| fault(file, error.to_string()))?;
-    let head: PlanFileHeader = serde_json::from_str(&first)
-        .map_err(|error| fault(file, format!("line 1 is not the head of a plan.jsonl: {error}")))?;
+fn read_head(file: &Path, text: &[u8]) -> Result<PlanFileHeader, HarnessError> {
+    let head: PlanFileHeader = serde_json::from_slice(text)
+        .map_err(|error| fault(file, format!("it does not begin with the head of a plan.jsonl: {error}")))?;
     if head.regatta_plan != VERSION || head.generator != GENERATOR {
         let why = format!(
             "it is of version {} and drawn by {}; known are {VERSION} and {GENERATOR}",
@@ -168,21 +163,25 @@ pub(super) fn read(
         );
         return Err(fault(file, why));
     }
-    let tokenizer = prompt_renderer.tokenizer.as_ref().map(|tokenizer| tokenizer.digest);
-    if head.tokenizer.is_some() && tokenizer != head.tokenizer {
-        return Err(fault(file, "its prompts are drawn with a tokenizer, and `tokenizer` must name the same one"));
-    }
-    let renderer = Arc::new(PromptRenderer {
-        seed: head.seed,
-        vocab_size: head.vocab_size,
-        end_id: head.end_id,
-        tokenizer: prompt_renderer.tokenizer.clone(),
-    });
+    Ok(head)
+}
+
+/// Reads a plan to send it again. Everything that would make it another plan is refused.
+pub(super) fn read(
+    data: &PromptFile,
+    spec: &BenchSpec,
+    prompt_renderer: &PromptRenderer,
+) -> Result<RequestSchedule, HarnessError> {
+    let file = data.file.as_path();
+    let mut head = None;
     let mut errors = DataErrors::of(file);
     let mut requests: Vec<PlannedRequest> = Vec::new();
-    for (number, line) in (2..).zip(lines) {
-        let line = line.map_err(|error| fault(file, error.to_string()))?;
-        match serde_json::from_str::<Line>(&line) {
+    for_each_record(file, |place, text| {
+        if head.is_none() {
+            head = Some(read_head(file, text)?);
+            return Ok(ControlFlow::Continue(()));
+        }
+        match serde_json::from_slice::<Line>(text) {
             Ok(line) => match prompt(&line, &requests) {
                 Ok(parts) => requests.push(PlannedRequest {
                     at_ns: line.at_ns,
@@ -194,15 +193,32 @@ pub(super) fn read(
                     turn: line.turn,
                     parts,
                 }),
-                Err(why) => errors.at(number, why),
+                Err(why) => errors.at(place, why),
             },
-            Err(error) => errors.at(number, error),
+            Err(error) => errors.at(place, error),
         }
-        if errors.has_too_many_errors() {
-            break;
-        }
-    }
+        Ok(if errors.has_too_many_errors() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+    })?;
+    let head = head.ok_or_else(|| fault(file, "it is empty"))?;
     errors.end()?;
+    let tokenizer = prompt_renderer.tokenizer.as_ref().map(|tokenizer| tokenizer.digest);
+    if head.tokenizer.is_some() && tokenizer != head.tokenizer {
+        return Err(fault(file, "its prompts are drawn with a tokenizer, and `tokenizer` must name the same one"));
+    }
+    let renderer = Arc::new(PromptRenderer {
+        seed: head.seed,
+        vocab_size: head.vocab_size,
+        end_id: head.end_id,
+        tokenizer: prompt_renderer.tokenizer.clone(),
+    });
+    let has_messages = |request: &PlannedRequest| {
+        request.parts.iter().flat_map(|parts| parts.iter()).any(|part| matches!(part, PromptPart::Message { .. }))
+    };
+    if let Some(why) = RecordRules::of(spec).messages_fault()
+        && requests.iter().any(has_messages)
+    {
+        return Err(fault(file, why));
+    }
     let is_closed = matches!(spec.scenario, LoadPattern::Concurrency { .. });
     if requests.iter().any(|request| request.turn == 0 && (request.due == RequestTrigger::User) != is_closed) {
         let was = if is_closed { "times and no users" } else { "users and no times" };

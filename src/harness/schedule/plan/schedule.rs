@@ -7,7 +7,7 @@ use super::planned_requests::PlannedRequests;
 use crate::files::{Digest, Hasher};
 use crate::harness::HarnessError;
 use crate::harness::schedule::data::{
-    DataSummary, PreviousAnswers, Prompt, PromptPart, PromptRenderer, RandomStream, words_of,
+    ChatMessage, DataSummary, PreviousAnswers, Prompt, PromptPart, PromptRenderer, RandomStream, words_of,
 };
 use crate::harness::schedule::random_draws::GENERATOR;
 
@@ -54,23 +54,23 @@ impl RequestSchedule {
         self.renderer.text(&planned.recipe(index), previous_answers)
     }
 
-    /// The same prompt for a chat: texts of the user and of the assistant in turn, the user's first and last.
+    /// The same prompt for a chat.
     pub fn chat(
         &self,
         index: u64,
         planned: &PlannedRequest,
         previous_answers: &PreviousAnswers,
-    ) -> Result<Vec<String>, HarnessError> {
+    ) -> Result<Vec<ChatMessage>, HarnessError> {
         self.renderer.chat(&planned.recipe(index), previous_answers)
     }
 
     /// Tokens of a prompt as it is sent; without a tokenizer, the words of a text.
     pub(in crate::harness) fn length_of(&self, prompt: &Prompt) -> u32 {
-        let length_of = |text: &String| self.count(text).unwrap_or_else(|| words_of(text));
+        let length_of = |text: &str| self.count(text).unwrap_or_else(|| words_of(text));
         match prompt {
             Prompt::Ids(ids) => ids.len() as u32,
             Prompt::Text(text) => length_of(text),
-            Prompt::Chat(texts) => texts.iter().map(length_of).sum(),
+            Prompt::Chat(messages) => messages.iter().map(|message| length_of(&message.content)).sum(),
         }
     }
 
@@ -176,6 +176,9 @@ fn digest_part(part: &PromptPart, hasher: &mut Hasher) {
         }
         PromptPart::Text(text) => {
             hasher.field(b"text").field(text.as_bytes());
+        }
+        PromptPart::Message { role, text } => {
+            hasher.field(b"message").field(role.as_bytes()).field(text.as_bytes());
         }
         PromptPart::RecordedAnswer(text) => {
             hasher.field(b"recorded answer").field(text.as_bytes());

@@ -8,10 +8,11 @@ use rand_distr::{Distribution, Zipf};
 use super::planned_request::{PlannedRequest, RequestTrigger};
 use crate::harness::schedule::arrivals::ArrivalTimes;
 use crate::harness::schedule::data::{
-    Corpus, CorpusOrder, CorpusRecord, CorpusTurn, DataSummary, PromptPart, PromptRenderer, RandomStream, fault,
+    Corpus, CorpusOrder, CorpusRecord, CorpusTurn, DataSummary, PromptPart, PromptRenderer, RandomStream, RecordRules,
+    fault,
 };
 use crate::harness::schedule::random_draws::{self, generator};
-use crate::harness::{BenchSpec, DataKind, HarnessError, LoadPattern, PromptFile, ScheduleError};
+use crate::harness::{BenchSpec, HarnessError, LoadPattern, PromptFile, ScheduleError};
 use crate::spec::{History, Prefixes, RecordOrder};
 
 /// Why no more requests could be drawn.
@@ -70,7 +71,8 @@ impl SessionDrawer {
     pub fn new(spec: &BenchSpec, prompt_renderer: &PromptRenderer) -> Result<Self, HarnessError> {
         let records = match &spec.content.data {
             Some(data) => {
-                let mut corpus = Corpus::load(data, prompt_renderer.tokenizer.as_deref())?;
+                let rules = RecordRules::of(spec);
+                let mut corpus = Corpus::load(data, prompt_renderer.tokenizer.as_deref(), &rules)?;
                 if let LoadPattern::Trace { .. } = spec.scenario {
                     in_time(&mut corpus, data)?;
                 }
@@ -158,11 +160,11 @@ impl SessionDrawer {
         let BenchSpec { seed, content, pace, .. } = &*self.spec;
         let sessions = content.sessions.as_ref();
         let turns = sessions.and_then(|sessions| random_draws::length(&sessions.turns, "turns", *seed, number));
-        let count = match (entry, &content.data) {
-            // A ShareGPT conversation is a question and its answer, unless sessions are requested.
-            (Some(_), Some(PromptFile { kind: DataKind::Sharegpt, .. })) if sessions.is_none() => 1,
-            (Some(entry), _) => turns.map_or(entry.turns.len(), |turns| entry.turns.len().min(turns as usize)),
-            (None, _) => turns.unwrap_or(1) as usize,
+        let count = match entry {
+            // A conversation is a question and its answer, unless sessions are requested.
+            Some(entry) if entry.is_conversation && sessions.is_none() => 1,
+            Some(entry) => turns.map_or(entry.turns.len(), |turns| entry.turns.len().min(turns as usize)),
+            None => turns.unwrap_or(1) as usize,
         };
         let mut history = SessionHistory::begin(content.prefixes.as_ref(), *seed, number);
         let mode = sessions.map_or(History::None, |sessions| sessions.history);
@@ -309,7 +311,10 @@ fn tokens_of(part: &PromptPart) -> u32 {
     match part {
         PromptPart::Drawn { tokens, .. } => *tokens,
         PromptPart::Ids(ids) => ids.len() as u32,
-        PromptPart::Text(_) | PromptPart::RecordedAnswer(_) | PromptPart::PreviousAnswer { .. } => 0,
+        PromptPart::Text(_)
+        | PromptPart::Message { .. }
+        | PromptPart::RecordedAnswer(_)
+        | PromptPart::PreviousAnswer { .. } => 0,
     }
 }
 

@@ -9,7 +9,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::harness::measure::arrival_law;
 use crate::harness::{
-    LoadLevel, LoadSegment, Pause, PreviousAnswers, Prompt, PromptFile, PromptSource, SendingSpec, Slo, Transport,
+    ChatMessage, LoadLevel, LoadSegment, Pause, PreviousAnswers, Prompt, PromptFile, PromptSource, SendingSpec, Slo,
+    Transport,
 };
 use crate::spec::{
     Arrivals, DelayPlace, History, Length, Limits, Prefixes, RecordOrder, Request, Sessions, StopAfter, ThinkTime,
@@ -264,10 +265,11 @@ fn a_chat_has_the_answers_before_as_messages_of_their_own() {
         let plan = plan_of(&turns);
         let answer = answered.then(|| Prompt::Text("yes".to_owned()));
         let previous = PreviousAnswers { answers: vec![answer, Some(Prompt::Text("no".to_owned()))] };
-        let texts = plan.chat(2, &plan.requests.get(2).unwrap(), &previous).unwrap();
+        let chat = plan.chat(2, &plan.requests.get(2).unwrap(), &previous).unwrap();
+        let texts: Vec<String> = chat.iter().map(|message| message.content.clone()).collect();
         // A turn without an answer is in one message with the next one.
         assert_eq!(texts.len(), if answered { 5 } else { 3 }, "{texts:?}");
-        let messages = Prompt::Chat(texts.clone()).to_json();
+        let messages = Prompt::Chat(chat).to_json();
         let roles: Vec<&str> = messages.as_array().unwrap().iter().filter_map(|one| one["role"].as_str()).collect();
         assert_eq!(roles[..3], ["user", "assistant", "user"]);
         assert_eq!(messages[0]["content"], texts[0].as_str());
@@ -286,8 +288,8 @@ fn a_chat_has_the_answers_before_as_messages_of_their_own() {
     recorded.output_len = Length::Fixed(4);
     recorded.content.sessions = Some(Sessions { turns: Length::Given, history: History::Planned, turn_delay: None });
     let plan = plan_of(&recorded);
-    let texts = plan.chat(1, &plan.requests.get(1).unwrap(), &PreviousAnswers::default()).unwrap();
-    assert_eq!(texts, ["a", "b", "c"]);
+    let chat = plan.chat(1, &plan.requests.get(1).unwrap(), &PreviousAnswers::default()).unwrap();
+    assert_eq!(chat.iter().map(|message| message.content.as_str()).collect::<Vec<_>>(), ["a", "b", "c"]);
 }
 
 #[test]
@@ -295,8 +297,9 @@ fn a_prompt_as_it_is_sent_is_counted_in_ids_or_in_words() {
     let plan = plan(&spec(server(1.0), Arrivals::Constant, requests(1), 1)).unwrap();
     assert_eq!(plan.length_of(&Prompt::Ids(vec![4, 5, 6])), 3);
     assert_eq!(plan.length_of(&Prompt::Text("one two\nthree four".to_owned())), 4);
-    let texts = ["one two", "three", "four"].map(str::to_owned);
-    assert_eq!(plan.length_of(&Prompt::Chat(texts.to_vec())), 4);
+    let messages =
+        ["one two", "three", "four"].map(|text| ChatMessage { role: "user".into(), content: text.to_owned() });
+    assert_eq!(plan.length_of(&Prompt::Chat(messages.to_vec())), 4);
 }
 
 #[test]
@@ -420,7 +423,7 @@ fn every_mistake_of_a_file_has_its_line() {
         (2, "EOF"),
         (4, "output length must be at least 1"),
         (5, "-4 is no token id"),
-        (6, "it has none of `prompt`"),
+        (6, "`color` may change what is requested"),
         (7, "more than one of"),
         (8, "4294967295 tokens are more than any model takes: at most 16777216"),
     ] {

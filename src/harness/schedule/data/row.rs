@@ -1,0 +1,116 @@
+//! One record of a file of prompts, by the table of keys.
+
+use serde::Deserialize;
+use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
+use serde_json::Value;
+
+use super::messages::MessageFields;
+use super::record_keys::{RecordKey, record_key};
+
+/// A record as it is written.
+#[derive(Debug, Default)]
+pub(super) struct Row {
+    pub prompt: Option<Given>,
+    pub input_ids: Option<Vec<i32>>,
+    pub input: Option<Value>,
+    pub instruction: Option<Value>,
+    pub output: Option<Value>,
+    pub messages: Option<Vec<MessageFields>>,
+    pub conversation: Option<Vec<MessageFields>>,
+    pub input_length: Option<u32>,
+    pub output_length: Option<u32>,
+    pub hash_ids: Option<Vec<u64>>,
+    /// Tools write times in many forms; in a trace it is a number.
+    pub timestamp: Option<Value>,
+    pub delay: Option<f64>,
+    pub session: Option<Value>,
+    /// Keys that are not part of its request, or only of some records'.
+    pub others: Vec<(Option<RecordKey>, String, Value)>,
+}
+
+#[derive(Debug, Deserialize, PartialEq)]
+#[serde(untagged, expecting = "a text or a list of token ids is expected")]
+pub(super) enum Given {
+    Text(String),
+    Ids(Vec<i32>),
+}
+
+impl Row {
+    /// Reads a JSON object.
+    pub fn read(text: &[u8]) -> Result<Self, serde_json::Error> {
+        let mut row = Self::default();
+        let mut json = serde_json::Deserializer::from_slice(text);
+        DeserializeSeed::deserialize(&mut row, &mut json).and_then(|()| json.end())?;
+        Ok(row)
+    }
+
+    /// Fields that are not part of its request.
+    pub fn take_unsent(&mut self) -> Vec<(String, Value)> {
+        let (has_ids, is_conversation) = (self.input_ids.is_some(), self.conversation.is_some());
+        let is_unsent = |key: Option<RecordKey>| match key {
+            Some(RecordKey::IdsText) => !has_ids,
+            Some(RecordKey::ConversationMetadata) => !is_conversation,
+            _ => true,
+        };
+        let others = std::mem::take(&mut self.others).into_iter();
+        others.filter(|(key, ..)| is_unsent(*key)).map(|(_, name, value)| (name, value)).collect()
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for &mut Row {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for &mut Row {
+    type Value = ();
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while let Some(name) = map.next_key::<String>()? {
+            let map = &mut map;
+            match record_key(&name) {
+                Some(RecordKey::Prompt) => set(&mut self.prompt, &name, map)?,
+                Some(RecordKey::Ids) => set(&mut self.input_ids, &name, map)?,
+                Some(RecordKey::Input) => set(&mut self.input, &name, map)?,
+                Some(RecordKey::Instruction) => set(&mut self.instruction, &name, map)?,
+                Some(RecordKey::Output) => set(&mut self.output, &name, map)?,
+                Some(RecordKey::Messages) => set(&mut self.messages, &name, map)?,
+                Some(RecordKey::Conversation) => set(&mut self.conversation, &name, map)?,
+                Some(RecordKey::InputLength) => set(&mut self.input_length, &name, map)?,
+                Some(RecordKey::OutputLength) => set(&mut self.output_length, &name, map)?,
+                Some(RecordKey::HashIds) => set(&mut self.hash_ids, &name, map)?,
+                Some(RecordKey::Timestamp) => set(&mut self.timestamp, &name, map)?,
+                Some(RecordKey::Delay) => set(&mut self.delay, &name, map)?,
+                Some(RecordKey::Session) => set(&mut self.session, &name, map)?,
+                Some(RecordKey::Body) => map.next_value_seed(&mut *self)?,
+                Some(RecordKey::Metadata) => _ = map.next_value::<IgnoredAny>()?,
+                key @ (Some(RecordKey::IdsText | RecordKey::ConversationMetadata) | None) => {
+                    let value = map.next_value()?;
+                    self.others.push((key, name, value));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Several names of a key may be in a record, with one value.
+fn set<'de, T: Deserialize<'de> + PartialEq, A: MapAccess<'de>>(
+    slot: &mut Option<T>,
+    name: &str,
+    map: &mut A,
+) -> Result<(), A::Error> {
+    let value: Option<T> = map.next_value()?;
+    if value.is_some() && slot.is_some() && value != *slot {
+        return Err(A::Error::custom(format!("`{name}` differs from another key of the same meaning")));
+    }
+    *slot = value.or(slot.take());
+    Ok(())
+}
