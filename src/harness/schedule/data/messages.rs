@@ -37,7 +37,7 @@ pub(super) fn messages(
     all: Vec<MessageFields>,
     unsent: &mut Vec<(String, Value)>,
 ) -> Result<Vec<Message>, MessageError> {
-    let one = |(number, mut fields): (usize, MessageFields)| {
+    let message = |(number, mut fields): (usize, MessageFields)| {
         let mut value = |names: [&str; 2]| names.into_iter().find_map(|name| fields.shift_remove(name));
         let (role, content) = (value(["role", "from"]), value(["content", "value"]));
         fields.retain(|name, _| !MESSAGE_METADATA.contains(&name.as_str()));
@@ -52,7 +52,7 @@ pub(super) fn messages(
             _ => Err(MessageError::NoText { number }),
         }
     };
-    (1..).zip(all).map(one).collect()
+    (1..).zip(all).map(message).collect()
 }
 
 /// `image_url`, `text`.

@@ -115,7 +115,7 @@ pub(in crate::harness) struct RecordRules {
 }
 
 impl RecordRules {
-    pub fn of(spec: &BenchSpec) -> Self {
+    pub fn new(spec: &BenchSpec) -> Self {
         let mut fields = match serde_json::to_value(&spec.request) {
             Ok(Value::Object(fields)) => fields,
             _ => Map::new(),

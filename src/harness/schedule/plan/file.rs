@@ -214,7 +214,7 @@ pub(super) fn read(
     let has_messages = |request: &PlannedRequest| {
         request.parts.iter().flat_map(|parts| parts.iter()).any(|part| matches!(part, PromptPart::Message { .. }))
     };
-    if let Some(why) = RecordRules::of(spec).messages_fault()
+    if let Some(why) = RecordRules::new(spec).messages_fault()
         && requests.iter().any(has_messages)
     {
         return Err(fault(file, why));

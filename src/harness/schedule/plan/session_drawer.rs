@@ -71,7 +71,7 @@ impl SessionDrawer {
     pub fn new(spec: &BenchSpec, prompt_renderer: &PromptRenderer) -> Result<Self, HarnessError> {
         let records = match &spec.content.data {
             Some(data) => {
-                let rules = RecordRules::of(spec);
+                let rules = RecordRules::new(spec);
                 let mut corpus = Corpus::load(data, prompt_renderer.tokenizer.as_deref(), &rules)?;
                 if let LoadPattern::Trace { .. } = spec.scenario {
                     in_time(&mut corpus, data)?;
