@@ -11,7 +11,7 @@ use regatta::spec::{History, Length, Prefixes, Sessions, StopAfter};
 use serde_json::{Value, json};
 
 use crate::arrivals::{from, measured, paced};
-use crate::openai::script::{DONE, Do, END, HEAD, Scripted, role, token, usage};
+use crate::openai::script::{DONE, Do, END, HEAD, Scripted, chunk, role, token, usage};
 use crate::openai::{chat, measure, spec_of_chat};
 use crate::world::World;
 
@@ -45,6 +45,13 @@ fn bodies(server: &Scripted) -> Vec<Value> {
     requests.iter().map(body).collect()
 }
 
+/// An answer of so many tokens.
+fn answer(tokens: u64) -> Vec<Do> {
+    let text: String = (0..tokens).map(|_| token("a")).collect();
+    let events = [role(), text, usage(tokens), DONE.to_owned()].concat();
+    vec![Do::Send([HEAD, &chunk(&events), END].concat())]
+}
+
 #[test]
 fn messages_are_sent_with_their_roles_and_the_length_of_their_record() {
     let row = |name: &str, tokens: u32| {
@@ -54,11 +61,7 @@ fn messages_are_sent_with_their_roles_and_the_length_of_their_record() {
     };
     let rows = [row("max_tokens", 1), row("max_completion_tokens", 2)];
     let text = format!("{}\n{}\n", rows[0], rows[1]);
-    let server = Scripted::start(|number| {
-        let tokens = number + 1;
-        let answer: String = (0..tokens).map(|_| token("a")).collect();
-        vec![Do::Send([HEAD, &role(), &answer, &usage(tokens), DONE, END].concat())]
-    });
+    let server = Scripted::start(|number| answer(number + 1));
     let (_folder, with_data) = with_records(DataKind::Jsonl, &text);
     let mut spec = BenchSpec { scenario: LoadPattern::Concurrency { users: 1.0.into() }, ..chat(&server, 2) };
     spec.content = with_data.content;
@@ -90,7 +93,7 @@ fn messages_keep_a_shared_prefix_in_front_and_are_their_own_history() {
     assert!(system.ends_with(" s") && system.split(' ').count() == 3 && first[1]["content"] == "a", "{first}");
 
     // A plan with messages is sent again as it is, and over no protocol that would lose them.
-    let server = Scripted::start(|_| vec![Do::Send([HEAD, &role(), &token("a"), &usage(1), DONE, END].concat())]);
+    let server = Scripted::start(|_| answer(1));
     let mut first = chat(&server, 0);
     (first.stop, first.content, first.output_len) = (StopAfter::default(), spec.content, Length::Given);
     let measured = measure(&first);
