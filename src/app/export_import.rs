@@ -84,13 +84,21 @@ pub(super) fn import(global: &Global, request: &ImportRequest) -> Result<CliExit
     {
         return translate::script(global, script);
     }
-    if let [config] = request.paths.as_slice()
-        && let Some(tool) = config_tool(config)
+    if let [file] = request.paths.as_slice()
+        && let Some(text) = short_yaml(file)
     {
-        return Err(CommandError::Usage(format!(
-            "{} is a config of {tool}, which is not read: give its settings as options of {tool}'s command line, and import that: `regatta import -- LINE`",
-            config.display()
-        )));
+        if let Some(tool) = interop::tool_of_config(&text) {
+            return Err(CommandError::Usage(format!(
+                "{} is a config of {tool}, which is not read: give its settings as options of {tool}'s command line, and import that: `regatta import -- LINE`",
+                file.display()
+            )));
+        }
+        if let Some((kind, place)) = interop::command_file(&text) {
+            return Err(CommandError::Usage(format!(
+                "{} is {kind}, which is not read\n  hint: paste the command lines in its {place}, one at a time: `regatta import -- vllm bench serve …`, `regatta import -- vllm serve …`",
+                file.display()
+            )));
+        }
     }
     if !request.pick.is_empty() {
         return Err(CommandError::Usage("--pick is for configs of NVIDIA's MLPerf code, which end in .py".to_owned()));
@@ -153,13 +161,12 @@ fn is_script(path: &Path) -> bool {
     ["sh", "bash", "sub", "sbatch", "slurm"].contains(&suffix) || path.is_file() && begins() && first == *b"#!"
 }
 
-/// The load tool whose config a file is.
-fn config_tool(path: &Path) -> Option<&'static str> {
-    /// No config is longer.
+/// The text of a YAML file that is no longer than any config.
+fn short_yaml(path: &Path) -> Option<String> {
     const MOST_BYTES: u64 = 1 << 20;
     let is_yaml = path.extension().is_some_and(|suffix| suffix == "yaml" || suffix == "yml");
     let is_small = fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() <= MOST_BYTES);
-    interop::tool_of_config(&(is_yaml && is_small).then(|| read_text(path).ok()).flatten()?)
+    (is_yaml && is_small).then(|| read_text(path).ok()).flatten()
 }
 
 fn put(folder: &Path, name: &str, bytes: &[u8]) -> Result<(), CommandError> {

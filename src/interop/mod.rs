@@ -3,7 +3,7 @@
 //! What tools share is beside them: `command_line` (arguments, and what each of them means here), `results` (numbers that
 //! were read, a file to write) and `metrics` (what each tool's metrics mean; [`compat()`] computes them from the same requests). What
 //! knows all tools stands above them: `translate` ([`read_line()`], [`read_script()`]: from a program's name to its tool) and `formats`
-//! ([`import()`], [`export()`]: recognizes and writes files).
+//! ([`import_runs()`], [`export()`]: recognizes and writes files).
 //!
 //! A part uses only those to the left of it (above, on the lines before); `tests/it/circles.rs` checks it:
 //!
@@ -52,7 +52,7 @@ pub use command_line::{
 };
 pub use formats::{
     COLUMNS as REQUEST_COLUMNS, Column, ExportError, ExportFormat, ImportError, ImportSource, Imported, ImportedSweep,
-    LocatedRun, export, import, import_runs, import_sweep, requests_schema,
+    LocatedRun, export, import_runs, import_sweep, requests_schema,
 };
 pub use loadgen::LOG_FILES as LOADGEN_LOG_FILES;
 pub use metrics::{
@@ -62,6 +62,6 @@ pub use metrics::{
     TracedChunks, UnknownTool, compat, vector,
 };
 pub use nvidia_harness::{gpu_name, read_config};
-pub use results::{ExportFile, Exported};
-pub use tool_configs::tool_of_config;
+pub use results::{ExportFile, Exported, ImportIdentity};
+pub use tool_configs::{command_file, tool_of_config};
 pub use translate::{read_line, read_script};

@@ -142,7 +142,9 @@ fn read_numbers(bench: &TrtllmBench, report: &Path, printed: &[u8]) -> Result<Im
             ImportSource { name: format!("{}.out", bench.name), text: String::from_utf8_lossy(printed).into_owned() }
         }
     };
-    interop::import(&bench.name, &[source]).map_err(|_| NoBenchResult::NoOverview)
+    // The last overview is that of the whole run.
+    let mut runs = interop::import_runs(&bench.name, &[source]).map_err(|_| NoBenchResult::NoOverview)?;
+    runs.pop().map(|(_, run)| run).ok_or(NoBenchResult::NoOverview)
 }
 
 /// A report of no requests or no tokens is not a measurement.

@@ -87,6 +87,7 @@ mod tritonserver;
 
 mod frozen_server;
 mod imported_lines;
+mod imported_runs;
 mod imported_sweeps;
 mod incomplete_outputs;
 mod injected_faults;

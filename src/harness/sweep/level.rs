@@ -13,6 +13,8 @@ pub enum SweepLevel {
     Users(u32),
     /// Open loop: requests per second.
     Rate(f64),
+    /// Open loop without pauses, and without a limit on requests in flight: more than any rate.
+    AllAtOnce,
     InputTokens(u32),
     OutputTokens(u32),
     /// The value of a `foreach` variable, where the points are tasks of their own.
@@ -45,9 +47,15 @@ impl PointRole {
 }
 
 impl SweepLevel {
-    /// Its number; none where a value is a name.
+    /// Whether it is how much load a server has, and not what a request or a setting is.
+    pub const fn is_load(&self) -> bool {
+        matches!(self, Self::Users(_) | Self::Rate(_) | Self::AllAtOnce)
+    }
+
+    /// Its number; none where a value is a name, and of all at once.
     pub fn number(&self) -> Option<f64> {
         match self {
+            Self::AllAtOnce => None,
             Self::Users(count) | Self::InputTokens(count) | Self::OutputTokens(count) => Some(f64::from(*count)),
             Self::Rate(rate) => Some(*rate),
             Self::Value { value, .. } => value.parse().ok().filter(|number: &f64| number.is_finite()),
@@ -59,6 +67,7 @@ impl SweepLevel {
         match self {
             Self::Users(users) => format!("c{users}"),
             Self::Rate(rate) => format!("r{rate}"),
+            Self::AllAtOnce => "all-at-once".to_owned(),
             Self::InputTokens(tokens) => format!("in{tokens}"),
             Self::OutputTokens(tokens) => format!("out{tokens}"),
             Self::Value { value, .. } => value.clone(),
@@ -69,7 +78,7 @@ impl SweepLevel {
     pub fn unit(&self) -> &str {
         match self {
             Self::Users(_) => "users",
-            Self::Rate(_) => "req/s",
+            Self::Rate(_) | Self::AllAtOnce => "req/s",
             Self::InputTokens(_) => "input tokens",
             Self::OutputTokens(_) => "output tokens",
             Self::Value { name, .. } => name,
@@ -79,16 +88,17 @@ impl SweepLevel {
     /// What heads a column of levels: `users`, `rate`.
     pub fn heading(&self) -> &str {
         match self {
-            Self::Rate(_) => "rate",
+            Self::Rate(_) | Self::AllAtOnce => "rate",
             other => other.unit(),
         }
     }
 
-    /// Its number alone, as text.
+    /// Its value without the unit, as text.
     pub fn amount(&self) -> String {
         match self {
             Self::Users(count) | Self::InputTokens(count) | Self::OutputTokens(count) => count.to_string(),
             Self::Rate(rate) => rate.to_string(),
+            Self::AllAtOnce => "all at once".to_owned(),
             Self::Value { value, .. } => value.clone(),
         }
     }
@@ -98,6 +108,7 @@ impl fmt::Display for SweepLevel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Users(1) => f.write_str("1 user"),
+            Self::AllAtOnce => f.write_str(&self.amount()),
             Self::Value { name, value } => write!(f, "{name}={value}"),
             other => write!(f, "{} {}", other.amount(), other.unit()),
         }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::front;
 use super::knee::{self, Knee};
-use super::level::{PointRole, SweepLevel};
+use super::level::PointRole;
 use super::point::SweepPoint;
 use crate::event::Verdict;
 use crate::files::read_bytes;
@@ -136,7 +136,7 @@ impl SweepReport {
             }
         }
         front::mark(&mut points);
-        let is_load = points.iter().all(|point| matches!(point.level, SweepLevel::Users(_) | SweepLevel::Rate(_)));
+        let is_load = points.iter().all(|point| point.level.is_load());
         let knee = if is_load { knee::find(&points) } else { None };
         Self {
             schema: SCHEMA,
@@ -283,7 +283,7 @@ pub fn sweep_schema() -> serde_json::Value {
 mod tests {
     use super::*;
     use crate::harness::gpu::{HOST_GPUS, LEASED_GPUS, REPORTED_GPUS};
-    use crate::harness::{EngineIdentity, GpuIdentity};
+    use crate::harness::{EngineIdentity, GpuIdentity, SweepLevel};
 
     /// `UPDATE=1 cargo test` writes it anew.
     #[test]

@@ -24,6 +24,7 @@ pub(in crate::interop) fn import_numbers(value: &Value) -> ImportedNumbers {
         StatsLayout { value: aggregate, factor, n: "count", mean: "mean", percentile: "p#" }.read(&place)
     };
     let mut requested = Map::new();
+    put(&mut requested, "model", value.pointer("/scenario/stack/0/standardized/model/name").cloned());
     put(&mut requested, "request_rate", load.get("rate_qps").cloned());
     put(&mut requested, "concurrency", load.get("concurrency").cloned());
     put(&mut requested, "input_seq_len", load.get("input_seq_len").cloned());
@@ -40,16 +41,14 @@ pub(in crate::interop) fn import_numbers(value: &Value) -> ImportedNumbers {
         failed,
         input_tokens: at(aggregate, "/requests/input_length/mean").zip(ok).map(|(mean, n)| mean * n),
         output_tokens: at(aggregate, "/requests/output_length/mean").zip(ok).map(|(mean, n)| mean * n),
-        window_s: None,
         requests_per_s: at(aggregate, "/throughput/request_rate/mean"),
         tokens_per_s: at(aggregate, "/throughput/output_token_rate/mean"),
-        counted: None,
-        extra_rates: Vec::new(),
         stats: vec![
             (MetricConcept::Ttft, read("time_to_first_token")),
             (MetricConcept::Tpot, read("time_per_output_token")),
             (MetricConcept::Itl, read("inter_token_latency")),
             (MetricConcept::E2e, read("request_latency")),
         ],
+        ..ImportedNumbers::default()
     }
 }

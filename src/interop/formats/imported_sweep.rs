@@ -1,10 +1,9 @@
 //! Several runs of another tool as the points of one sweep: the level of each, runs at one level as repeats of a point, and its
 //! numbers with the tool's own definitions.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-
-use serde_json::{Map, Value};
 
 use super::read::{ImportError, Imported};
 use crate::harness::{
@@ -12,6 +11,8 @@ use crate::harness::{
     SweepReport, repeat_folder,
 };
 use crate::interop::metrics::{ImportedMetric, ImportedResult, MetricConcept, Tool};
+use crate::interop::results::ImportIdentity;
+use crate::interop::results::import_identity::{RunDifference, differences};
 
 /// One run, and where its files are: what they are called tells the level where the files do not.
 #[derive(Clone, Debug)]
@@ -28,37 +29,36 @@ pub struct ImportedSweep {
     pub results: Vec<(PathBuf, Imported)>,
 }
 
-/// The runs as points, by rate or users where the files have them, else by what they are called.
+/// The runs as points, by what tells them apart: runs of the same identity are repeats of a point, one property that differs is the
+/// axis, and where several differ each point is named by them. The names of files count where the files state no load.
 ///
 /// # Errors
-/// They are of several tools, or runs in different folders have the same level.
+/// They are of several tools, or runs in different folders have the same identity.
 pub fn import_sweep(name: &str, runs: Vec<LocatedRun>) -> Result<ImportedSweep, ImportError> {
     let Some(first) = runs.first() else { return Err(ImportError::Unknown { name: name.to_owned() }) };
     let tool = first.run.tool;
     if let Some(other) = runs.iter().find(|other| other.run.tool != tool) {
-        return Err(ImportError::SeveralTools {
-            name: name.to_owned(),
-            first: shown(&first.place),
-            second: shown(&other.place),
-        });
+        let of_tool = |run: &LocatedRun| format!("{} (by {})", shown(&run.place), run.run.tool.name());
+        let (first, second) = (of_tool(first), of_tool(other));
+        return Err(ImportError::SeveralTools { name: name.to_owned(), first, second });
     }
     let levels = levels(&runs);
-    let axis = axis(&levels);
+    let axis = axis(&levels).to_owned();
     let has_idle_and_saturation =
         ["synchronous", "throughput"].iter().all(|kind| runs.iter().any(|run| strategy(run) == Some(kind)));
     let origin = origin(tool, &runs);
-    let mut points: Vec<(SweepLevel, Vec<LocatedRun>)> = Vec::new();
+    let mut points: Vec<(RunLevel, Vec<LocatedRun>)> = Vec::new();
     for (level, run) in levels.into_iter().zip(runs) {
-        match points.iter_mut().find(|(known, runs)| *known == level && strategy(&runs[0]) == strategy(&run)) {
+        match points.iter_mut().find(|(known, _)| known.level == level.level) {
             Some((_, runs)) => runs.push(run),
             None => points.push((level, vec![run])),
         }
     }
-    points.sort_by(|(a, _), (b, _)| order(a).total_cmp(&order(b)));
+    points.sort_by(|(a, _), (b, _)| a.order.partial_cmp(&b.order).unwrap_or(Ordering::Equal));
     let mut report = Vec::new();
     let mut results = Vec::new();
-    for (number, (level, runs)) in (1..).zip(points) {
-        if let Some(other) = runs.iter().find(|run| parent(&run.place) != parent(&runs[0].place)) {
+    for (number, (RunLevel { level, load, .. }, runs)) in (1..).zip(points) {
+        if let Some(other) = runs.iter().find(|run| group_folder(&run.place) != group_folder(&runs[0].place)) {
             return Err(ImportError::SameLevel {
                 level: level.to_string(),
                 first: shown(&runs[0].place),
@@ -71,26 +71,35 @@ pub fn import_sweep(name: &str, runs: Vec<LocatedRun>) -> Result<ImportedSweep, 
             "throughput" => PointRole::Saturation,
             _ => PointRole::Between,
         });
-        report.push(point(level, role, folder.clone(), tool, &runs));
+        report.push(SweepPoint {
+            offered_per_s: match load {
+                Some(SweepLevel::Rate(rate)) => Some(rate),
+                _ => None,
+            },
+            ..point(level, role, folder.clone(), tool, &runs)
+        });
         if runs.len() > 1 {
             results.extend((1..).zip(&runs).map(|(n, run)| (folder.join(repeat_folder(n)), run.run.clone())));
         }
         results.extend(runs.into_iter().next().map(|run| (folder, run.run)));
     }
-    Ok(ImportedSweep { report: SweepReport::imported(axis, report, origin), results })
+    Ok(ImportedSweep { report: SweepReport::imported(&axis, report, origin), results })
 }
 
 fn shown(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// Runs in one folder, or in one file, belong together.
-fn parent(place: &Path) -> Option<&Path> {
-    place.parent()
-}
-
-fn order(level: &SweepLevel) -> f64 {
-    level.number().unwrap_or(f64::INFINITY)
+/// Runs in one folder, or in one file, belong together, and those of folders that number them: `run_1`, `20260101-120000`.
+fn group_folder(place: &Path) -> Option<&Path> {
+    let is_number = |folder: &Path| {
+        let name = folder.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+        let number = ["run", "repeat", "rep", "trial", "seed"].iter().find_map(|word| name.strip_prefix(word));
+        let number = number.unwrap_or(&name);
+        number.contains(|c: char| c.is_ascii_digit())
+            && number.chars().all(|c| c.is_ascii_digit() || "_-=.:t".contains(c))
+    };
+    place.parent()?.ancestors().find(|folder| !is_number(folder))
 }
 
 /// As a part of a path.
@@ -104,28 +113,44 @@ fn strategy(run: &LocatedRun) -> Option<&str> {
     run.run.result.requested.get("strategy")?.as_str()
 }
 
-/// The level that the settings of a run state: a finite rate, else a number of users.
-pub(super) fn stated_level(requested: &Map<String, Value>) -> Option<SweepLevel> {
-    let number = |key: &str| requested.get(key)?.as_f64().filter(|number| number.is_finite() && *number > 0.0);
-    let rate = number("request_rate").or_else(|| number("target_qps"));
-    rate.map(SweepLevel::Rate).or_else(|| number("concurrency").map(|users| SweepLevel::Users(users as u32)))
+/// Where a run is in the sweep.
+struct RunLevel {
+    level: SweepLevel,
+    /// By number, else by text, of each property in which runs differ.
+    order: Vec<(f64, String)>,
+    load: Option<SweepLevel>,
 }
 
-/// The level of each run. What is the same for all is none: then what their files are called tells them apart.
-fn levels(runs: &[LocatedRun]) -> Vec<SweepLevel> {
-    let differ = |levels: &[SweepLevel]| levels.iter().any(|level| *level != levels[0]);
-    let stated = |of: fn(&LocatedRun) -> Option<SweepLevel>| -> Option<Vec<SweepLevel>> {
-        let all: Option<Vec<SweepLevel>> = runs.iter().map(of).collect();
-        all.filter(|levels| differ(levels))
+/// The level of each run, by the properties in which they differ.
+fn levels(runs: &[LocatedRun]) -> Vec<RunLevel> {
+    let identity = |run: &LocatedRun| run.run.identity.clone().or_load(|| named_level(&run.place));
+    let identities: Vec<ImportIdentity> = runs.iter().map(identity).collect();
+    let mut differences = differences(&identities);
+    let names: RunDifference = runs.iter().map(|run| Some(by_name(&run.place))).collect();
+    // Without a load in the file, runs that differ in nothing else may be at different ones.
+    let key = |n: usize| format!("{:?}", differences.iter().map(|values| &values[n]).collect::<Vec<_>>());
+    let mut alike: BTreeMap<String, usize> = BTreeMap::new();
+    let mut without_load = (0..runs.len()).filter(|n| identities[*n].load().is_none());
+    let mut is_unknown = |n: usize| names[*alike.entry(key(n)).or_insert(n)] != names[n];
+    if without_load.any(&mut is_unknown) {
+        differences.insert(0, names.clone());
+    }
+    let level = |n: usize| {
+        let values: Vec<&SweepLevel> = differences.iter().filter_map(|values| values[n].as_ref()).collect();
+        let load = identities[n].load().cloned();
+        let level = match (differences.len(), values.as_slice()) {
+            (0, _) => load.clone().or_else(|| names[n].clone()).unwrap_or(SweepLevel::AllAtOnce),
+            (1, [only]) => (*only).clone(),
+            _ => {
+                let texts: Vec<String> = values.iter().map(ToString::to_string).collect();
+                let value = if texts.is_empty() { "without answers".to_owned() } else { texts.join(", ") };
+                SweepLevel::Value { name: "run".to_owned(), value }
+            }
+        };
+        let order = |value: &SweepLevel| (value.number().unwrap_or(f64::INFINITY), value.to_string());
+        RunLevel { level, order: values.into_iter().map(order).collect(), load }
     };
-    let users = |run: &LocatedRun| {
-        let users = run.run.result.requested.get("concurrency")?.as_f64().filter(|users| *users >= 1.0)?;
-        Some(SweepLevel::Users(users as u32))
-    };
-    stated(|run| stated_level(&run.run.result.requested))
-        .or_else(|| stated(users))
-        .or_else(|| stated(|run| named_level(&run.place)))
-        .unwrap_or_else(|| runs.iter().map(|run| by_name(&run.place)).collect())
+    (0..runs.len()).map(level).collect()
 }
 
 /// A level in the name of a file or its folder: `concurrency_8/report.json`, `c8.json`, `rate-2.5`.
@@ -156,40 +181,43 @@ fn by_name(place: &Path) -> SweepLevel {
     SweepLevel::Value { name: "run".to_owned(), value }
 }
 
-fn axis(levels: &[SweepLevel]) -> &'static str {
-    let all = |is: fn(&SweepLevel) -> bool| levels.iter().all(is);
-    if all(|level| matches!(level, SweepLevel::Users(_))) {
-        "concurrency"
-    } else if all(|level| matches!(level, SweepLevel::Rate(_))) {
-        "rate"
-    } else if all(|level| matches!(level, SweepLevel::Value { .. })) {
-        "value"
-    } else {
-        "auto"
+/// What the levels are of; `auto` where they are of several kinds.
+fn axis(levels: &[RunLevel]) -> &str {
+    const fn name(level: &RunLevel) -> &str {
+        match &level.level {
+            SweepLevel::Users(_) => "concurrency",
+            SweepLevel::Rate(_) | SweepLevel::AllAtOnce => "rate",
+            SweepLevel::InputTokens(_) => "input_tokens",
+            SweepLevel::OutputTokens(_) => "output_tokens",
+            SweepLevel::Value { name, .. } => name.as_str(),
+        }
     }
+    let first = levels.first().map_or("auto", name);
+    if levels.iter().all(|level| name(level) == first) { first } else { "auto" }
 }
 
 fn origin(tool: Tool, runs: &[LocatedRun]) -> SweepOrigin {
-    let first = &runs[0].run.result;
+    let results = || runs.iter().map(|run| &run.run.result);
     let mut definitions = BTreeMap::new();
     let terms =
         [("ttft", Some(MetricConcept::Ttft)), ("tpot", tool.time_per_token()), ("e2e", Some(MetricConcept::E2e))];
     for (name, concept) in terms {
-        let found = concept.and_then(|concept| first.latency.get(concept.name()).map(|metric| (concept, metric)));
+        let metric = |concept: MetricConcept| results().find_map(|result| result.latency.get(concept.name()));
+        let found = concept.and_then(|concept| Some((concept, metric(concept)?)));
         if let Some((concept, metric)) = found {
             let own_name =
                 if concept.name() == name { String::new() } else { format!(", which it calls {}", concept.title()) };
             definitions.insert(name.to_owned(), format!("{}{own_name}", metric.definition));
         }
     }
-    let versions: BTreeSet<&String> =
-        runs.iter().filter_map(|run| run.run.result.imported.tool_version.as_ref()).collect();
+    let versions: BTreeSet<&String> = results().filter_map(|result| result.imported.tool_version.as_ref()).collect();
+    let titles: BTreeSet<&str> = results().map(|result| result.imported.definitions.as_str()).collect();
     SweepOrigin {
         tool: tool.name().to_owned(),
         tool_version: (!versions.is_empty()).then(|| versions.into_iter().cloned().collect::<Vec<_>>().join(", ")),
-        title: tool.title().to_owned(),
+        title: titles.into_iter().collect::<Vec<_>>().join("; "),
         definitions,
-        token_source: first.tokens.source.clone(),
+        token_source: runs[0].run.result.tokens.source.clone(),
     }
 }
 
@@ -207,10 +235,6 @@ fn point(level: SweepLevel, role: Option<PointRole>, folder: PathBuf, tool: Tool
         ok,
         failed,
         window_s: first.rates.get("window_s").copied().unwrap_or_default(),
-        offered_per_s: match level {
-            SweepLevel::Rate(rate) => Some(rate),
-            _ => None,
-        },
         requests_per_s: first.rates.get("requests_full").copied(),
         output_tokens_per_s: first.rates.get("output_tokens").copied(),
         tokens_per_s_per_user: tpot.and_then(|tpot| tpot.p50).filter(|tpot| *tpot > 0.0).map(|tpot| 1e3 / tpot),

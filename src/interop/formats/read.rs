@@ -6,14 +6,14 @@
 
 use std::borrow::Cow;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use super::imported_sweep::stated_level;
-use crate::interop::loadgen::ReadLog;
+use crate::interop::loadgen::{LOG_FILES, ReadLog};
 use crate::interop::metrics::{
     ImportOrigin, ImportedCounts, ImportedMetric, ImportedResult, ImportedTokens, ImportedVerdict, MeasuredResult,
     MeasuredRun, MetricConcept, MetricMeaning, MetricStats, RequestTrace, Tool,
 };
+use crate::interop::results::ImportIdentity;
 use crate::interop::results::imported::{ImportedNumbers, ImportedRequests, SERVER};
 use crate::interop::{aiperf, benchmark_report, genai_perf, guidellm, loadgen, perf_analyzer, trtllm_bench, vllm};
 
@@ -22,6 +22,8 @@ use crate::interop::{aiperf, benchmark_report, genai_perf, guidellm, loadgen, pe
 pub struct Imported {
     pub tool: Tool,
     pub name: String,
+    /// What tells it apart from other runs.
+    pub identity: ImportIdentity,
     pub result: ImportedResult,
     /// Its requests, where the tool's files have them one by one.
     pub seen: Vec<RequestTrace>,
@@ -43,9 +45,13 @@ pub struct ImportSource {
 /// Why files are not imported. `name` is what the user calls them.
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
-    #[error("{name} holds results of several tools: {first} and {second}\n  hint: name the file")]
+    #[error("{name} holds results of several tools or formats: {first} and {second}\n  hint: name the files of one")]
     SeveralTools { name: String, first: String, second: String },
-    #[error("{name} is no result that is known here\n  hint: known are {}", FORMATS.join("; "))]
+    #[error(
+        "{name} is no result that is known here\n  hint: known are {}; a command line in it is translated by \
+         `regatta import -- LINE`",
+        FORMATS.join("; ")
+    )]
     Unknown { name: String },
     #[error(
         "{name} holds {count} runs\n  hint: `regatta import {name}` makes a sweep of them, whose points are results"
@@ -64,9 +70,6 @@ pub enum ImportError {
     AccuracyRun { file: String },
     #[error("{file} cannot be read: {source}")]
     Json { file: String, source: serde_json::Error },
-    /// Of a file with a record on each line; from 1.
-    #[error("{file} cannot be read: line {line}: {source}")]
-    Line { file: String, line: usize, source: serde_json::Error },
 }
 
 /// What a file is known to be.
@@ -96,7 +99,7 @@ struct RunFiles {
 }
 
 /// The formats that are known, for help and errors.
-const FORMATS: [&str; 11] = [
+const FORMATS: [&str; 12] = [
     "GenAI-Perf profile_export_genai_perf.json",
     "perf_analyzer profile_export.json (raw)",
     "AIPerf profile_export_aiperf.json",
@@ -108,19 +111,8 @@ const FORMATS: [&str; 11] = [
     "LoadGen's log folder (mlperf_log_summary.txt, mlperf_log_detail.txt)",
     "trtllm-bench report JSON",
     "what trtllm-bench printed, with its PERFORMANCE OVERVIEW",
+    "what vLLM and SGLang printed, with its Serving Benchmark Result (`--save-result` writes the JSON)",
 ];
-
-/// Reads the files of one run of a tool: its numbers, its raw records, or both.
-///
-/// # Errors
-/// They cannot be read, are of several tools, or hold several runs.
-pub fn import(name: &str, sources: &[ImportSource]) -> Result<Imported, ImportError> {
-    let mut runs = import_runs(name, sources)?;
-    match (runs.pop(), runs.len()) {
-        (Some((_, run)), 0) => Ok(run),
-        (_, others) => Err(ImportError::SeveralRuns { name: name.to_owned(), count: others + 1 }),
-    }
-}
 
 /// Reads the files of a folder, or those that were named together: every run in them, with the file that it is from. At least one.
 ///
@@ -129,8 +121,14 @@ pub fn import(name: &str, sources: &[ImportSource]) -> Result<Imported, ImportEr
 pub fn import_runs(name: &str, sources: &[ImportSource]) -> Result<Vec<(String, Imported)>, ImportError> {
     let mut runs: Vec<RunFiles> = Vec::new();
     let mut records: Vec<(String, ImportedRequests)> = Vec::new();
-    for source in sources {
+    let (lists, files): (Vec<&ImportSource>, Vec<&ImportSource>) =
+        sources.iter().partition(|source| source.text.trim().starts_with('['));
+    for source in files.into_iter().chain(lists) {
         let file = || source.name.clone();
+        // The summary of `vllm bench sweep`, a list of the runs that are beside it.
+        if source.text.trim().starts_with('[') && source.text.contains("\"run_number\"") && !runs.is_empty() {
+            continue;
+        }
         for known in read(source)? {
             let (numbers, requests) = match known {
                 DetectedFormat::Numbers(numbers) => (numbers, None),
@@ -142,11 +140,18 @@ pub fn import_runs(name: &str, sources: &[ImportSource]) -> Result<Vec<(String, 
             };
             if let Some((other, before)) = runs.first().and_then(|run| run.numbers.as_ref()) {
                 if before.tool != numbers.tool || before.format != numbers.format {
-                    let (name, first, second) = (name.to_owned(), other.clone(), file());
-                    return Err(ImportError::SeveralTools { name, first, second });
+                    let of_format = |file: &str, numbers: &ImportedNumbers| {
+                        let tool = numbers.tool.map(|tool| format!(" by {}", tool.name())).unwrap_or_default();
+                        format!("{file} ({}{tool})", numbers.format)
+                    };
+                    let (first, second) = (of_format(other, before), of_format(&source.name, &numbers));
+                    return Err(ImportError::SeveralTools { name: name.to_owned(), first, second });
                 }
                 // Both logs of a folder have the same numbers.
-                if numbers.tool == Some(Tool::LoadGen) {
+                if LOG_FILES.contains(&source.name.as_str())
+                    && LOG_FILES.contains(&other.as_str())
+                    && *other != source.name
+                {
                     continue;
                 }
             }
@@ -160,20 +165,28 @@ pub fn import_runs(name: &str, sources: &[ImportSource]) -> Result<Vec<(String, 
     runs.into_iter().map(|run| of_files(name, run)).collect()
 }
 
-/// Records without numbers belong to the only run, or to the one whose file is called like theirs: `c8.json` and `c8_genai_perf.json`.
+/// Records without numbers belong to the run whose file is called like theirs, `c8.json` and `c8_genai_perf.json`, or to the only
+/// one of their tool; others are a run of their own.
 fn attach(runs: &mut Vec<RunFiles>, records: Vec<(String, ImportedRequests)>) {
     let stem = |name: &str| name.split('.').next().unwrap_or_default().to_owned();
-    let is_alone = runs.len() == 1;
-    let are_runs = runs.is_empty();
+    let is_alone = runs.len() == 1 && records.len() == 1;
     for (file, requests) in records {
-        let is_like = |run: &&mut RunFiles| {
-            let own = run.numbers.as_ref().is_some_and(|(numbers, _)| stem(numbers).starts_with(&stem(&file)));
-            run.requests.is_none() && (is_alone || own)
+        // By how much the name of its file is longer.
+        let distance = |run: &RunFiles| {
+            let (name, numbers) = run.numbers.as_ref()?;
+            if run.requests.is_some() || numbers.tool != Some(requests.tool) {
+                return None;
+            }
+            match stem(name).strip_prefix(&stem(&file)) {
+                Some(rest) if rest.is_empty() || rest.starts_with(['_', '-']) => Some(rest.len()),
+                _ => is_alone.then_some(usize::MAX),
+            }
         };
-        if are_runs {
-            runs.push(RunFiles { numbers: None, requests: Some((file, requests)) });
-        } else if let Some(run) = runs.iter_mut().find(is_like) {
-            run.requests = Some((file, requests));
+        let nearest =
+            runs.iter_mut().filter_map(|run| Some((distance(run)?, run))).min_by_key(|(distance, _)| *distance);
+        match nearest {
+            Some((_, run)) => run.requests = Some((file, requests)),
+            None => runs.push(RunFiles { numbers: None, requests: Some((file, requests)) }),
         }
     }
 }
@@ -204,66 +217,47 @@ fn of_files(name: &str, RunFiles { numbers, mut requests }: RunFiles) -> Result<
     };
     let tool = numbers.tool.ok_or_else(|| ImportError::NoTool { name: name.to_owned() })?;
     let file = from.first().cloned().unwrap_or_default();
+    let identity = ImportIdentity::of(&numbers);
     let mut result = result(tool, numbers, from);
     result.imported.requests_counted = recounted.map(str::to_owned);
-    Ok((file, Imported { tool, name: name.to_owned(), result, seen }))
+    Ok((file, Imported { tool, name: name.to_owned(), identity, result, seen }))
 }
 
 fn read(source: &ImportSource) -> Result<Vec<DetectedFormat>, ImportError> {
     let text = source.text.trim();
-    if text.contains(trtllm_bench::import::OVERVIEW)
-        && let Some(numbers) = trtllm_bench::import::overview(text)
-    {
-        return Ok(vec![DetectedFormat::Numbers(numbers)]);
-    }
     let file = || source.name.clone();
+    // Lines of a log begin with `[`, too.
+    let is_json = text.trim_start_matches(['[', ' ', '\n', '\r', '\t']).starts_with('{');
+    if !is_json && text.contains(trtllm_bench::import::OVERVIEW) {
+        return Ok(trtllm_bench::import::overviews(text).into_iter().map(DetectedFormat::Numbers).collect());
+    }
+    if !is_json && text.contains(vllm::printed::TITLE) {
+        let tables = vllm::printed::tables(text);
+        return Ok(tables.iter().map(|table| DetectedFormat::Numbers(vllm::import::printed_numbers(table))).collect());
+    }
     match loadgen::read(text) {
         Some(ReadLog::Performance(numbers)) => return Ok(vec![DetectedFormat::Numbers(*numbers)]),
         Some(ReadLog::Accuracy) => return Err(ImportError::AccuracyRun { file: file() }),
         None => {}
     }
     let text = strict_json(text);
-    match serde_json::from_str::<Value>(&text) {
-        Ok(value) => Ok(detect_formats(&value)),
-        // Several documents: records, one on each line.
-        Err(_)
-            if source.name.ends_with("jsonl")
-                || text.lines().count() > 1 && text.lines().all(|line| line.starts_with('{')) =>
+    // Several documents are records, or the runs to which a tool adds one each, as SGLang and vLLM do.
+    match serde_json::Deserializer::from_str(&text).into_iter::<Value>().collect::<Result<Vec<Value>, _>>() {
+        Ok(values)
+            if values
+                .first()
+                .is_some_and(|first| first.get("metadata").is_some() && first.get("metrics").is_some()) =>
         {
-            let lines: Vec<Value> = text
-                .lines()
-                .enumerate()
-                .map(|(at, line)| {
-                    let wrong = |source| ImportError::Line { file: file(), line: at + 1, source };
-                    serde_json::from_str(line).map_err(wrong)
-                })
-                .collect::<Result<_, _>>()?;
-            if lines.first().is_some_and(|line| line.get("metadata").is_some() && line.get("metrics").is_some()) {
-                return Ok(vec![DetectedFormat::Requests(aiperf::import::requests(&lines))]);
-            }
-            Ok(of_lines(lines.iter().flat_map(detect_formats).collect()))
+            Ok(vec![DetectedFormat::Requests(aiperf::import::requests(&values))])
         }
-        Err(error) => match serde_yaml::from_str::<Value>(&text) {
-            Ok(value) if value.is_object() => Ok(detect_formats(&value)),
-            _ => Err(ImportError::Json { file: file(), source: error }),
-        },
+        Ok(values) => Ok(values.iter().flat_map(detect_formats).collect()),
+        Err(source) if is_json => Err(ImportError::Json { file: file(), source }),
+        Err(_) if !source.name.ends_with(".yaml") && !source.name.ends_with(".yml") => Ok(Vec::new()),
+        Err(_) => Ok(serde_yaml::from_str::<Value>(&text).map(|value| detect_formats(&value)).unwrap_or_default()),
     }
 }
 
-/// The runs of a file to which a tool adds a line for each, as SGLang and vLLM do. At one level only the last, newest, counts.
-fn of_lines(mut runs: Vec<DetectedFormat>) -> Vec<DetectedFormat> {
-    let level = |run: &DetectedFormat| match run {
-        DetectedFormat::Numbers(numbers) | DetectedFormat::Run(numbers, _) => stated_level(&numbers.requested),
-        DetectedFormat::Requests(_) => None,
-    };
-    let first = runs.first().and_then(level);
-    if runs.iter().all(|run| level(run) == first) {
-        runs.drain(..runs.len().saturating_sub(1));
-    }
-    runs
-}
-
-/// Python's `json` writes `Infinity` and `NaN`, which are no JSON: SGLang's file has the first as the rate of a closed loop.
+/// Python's `json` writes `Infinity` and `NaN`, which are no JSON. SGLang's file has the first as its rate, where vLLM's has `"inf"`.
 fn strict_json(text: &str) -> Cow<'_, str> {
     if !["Infinity", "NaN"].iter().any(|word| text.contains(word)) {
         return Cow::Borrowed(text);
@@ -285,13 +279,16 @@ fn strict_json(text: &str) -> Cow<'_, str> {
 }
 
 fn without_words(part: &str) -> String {
-    part.replace("-Infinity", "null").replace("Infinity", "null").replace("NaN", "null")
+    part.replace("-Infinity", "null").replace("Infinity", "\"inf\"").replace("NaN", "null")
 }
 
 fn detect_formats(value: &Value) -> Vec<DetectedFormat> {
     let has = |key: &str| value.get(key).is_some();
+    if let Some(list) = value.as_array() {
+        return list.iter().filter(|item| item.is_object()).flat_map(detect_formats).collect();
+    }
     if value.pointer("/experiments/0/requests").is_some() {
-        return vec![DetectedFormat::Requests(perf_analyzer::import::requests(value))];
+        return perf_analyzer::import::experiments(value).into_iter().map(DetectedFormat::Requests).collect();
     }
     if value.pointer("/metadata/guidellm_version").is_some() && has("benchmarks") {
         let all = guidellm::import::runs(value).into_iter();
@@ -345,8 +342,16 @@ fn computed(requests: ImportedRequests) -> ImportedNumbers {
         requests_per_s,
         tokens_per_s: output_tokens.zip(window_s).map(|(tokens, seconds)| tokens / seconds),
         counted,
-        extra_rates: Vec::new(),
         stats,
+        ..ImportedNumbers::default()
+    }
+}
+
+/// Whose definitions the numbers have. LoadGen's rate is another one in each scenario.
+fn definitions(tool: Tool, requested: &Map<String, Value>) -> String {
+    match requested.get("scenario").and_then(Value::as_str) {
+        Some(scenario) if tool == Tool::LoadGen => format!("MLPerf LoadGen, {scenario}"),
+        _ => tool.title().to_owned(),
     }
 }
 
@@ -394,7 +399,7 @@ fn result(tool: Tool, numbers: ImportedNumbers, from: Vec<String>) -> ImportedRe
             tool: tool.name().to_owned(),
             tool_version: numbers.version,
             format: numbers.format.to_owned(),
-            definitions: tool.title().to_owned(),
+            definitions: definitions(tool, &numbers.requested),
             requests_counted: None,
         },
         requested: numbers.requested,

@@ -22,12 +22,25 @@ pub(in crate::interop) fn import_numbers(value: &Value) -> ImportedNumbers {
     let phase = value.pointer("/input_config/phases").and_then(Value::as_array).and_then(|all| all.last());
     put(&mut requested, "model", model.map(Value::from));
     put(&mut requested, "endpoints", url.map(|url| json!([url])));
-    for key in ["concurrency", "request_rate"] {
-        put(
-            &mut requested,
-            key,
-            stimulus.and_then(|it| it.get(key)).or_else(|| phase.and_then(|it| it.get(key))).cloned(),
-        );
+    // A phase of AIPerf has its rate as `rate`.
+    for (key, of_phase) in
+        [("concurrency", "concurrency"), ("session_concurrency", "session_concurrency"), ("request_rate", "rate")]
+    {
+        let phase = || phase.and_then(|it| it.get(key).or_else(|| it.get(of_phase)));
+        put(&mut requested, key, stimulus.and_then(|it| it.get(key)).or_else(phase).cloned());
+    }
+    for (key, place) in [
+        ("backend", "/input_config/endpoint/backend"),
+        ("endpoint_type", "/input_config/endpoint/type"),
+        ("streaming", "/input_config/endpoint/streaming"),
+        ("input_tokens", "/input_config/input/synthetic_tokens/mean"),
+        ("input_tokens", "/input_config/datasets/0/prompts/isl/mean"),
+        ("output_tokens", "/input_config/input/output_tokens/mean"),
+        ("output_tokens", "/input_config/datasets/0/prompts/osl/mean"),
+    ] {
+        // A mean of -1 is that of no request.
+        let stated = value.pointer(place).filter(|stated| stated.as_f64().is_none_or(|number| number > 0.0));
+        put(&mut requested, key, stated.cloned());
     }
     let ok = at(value, "/request_count/avg");
     let requests_per_s = at(value, "/request_throughput/avg");
@@ -48,12 +61,12 @@ pub(in crate::interop) fn import_numbers(value: &Value) -> ImportedNumbers {
         requests_per_s,
         tokens_per_s: at(value, "/output_token_throughput/avg"),
         counted: (is_aiperf && has_server_counts(value)).then_some(SERVER),
-        extra_rates: Vec::new(),
         stats: vec![
             (MetricConcept::Ttft, layout.read("/time_to_first_token")),
             (MetricConcept::Itl, layout.read("/inter_token_latency")),
             (MetricConcept::E2e, layout.read("/request_latency")),
         ],
+        ..ImportedNumbers::default()
     }
 }
 

@@ -31,13 +31,22 @@ fn import_numbers(value: &Value, benchmark: &Value) -> ImportedNumbers {
     let strategy = text_at(benchmark, "/config/strategy/type_");
     let streams = match strategy.as_deref() {
         Some("synchronous") => Some(json!(1)),
-        // As many at once as may be.
+        // As many at once as may be; without a limit all.
         Some("throughput") => benchmark.pointer("/config/strategy/max_concurrency").cloned(),
         _ => benchmark.pointer("/config/strategy/streams").cloned(),
     };
+    let is_unlimited = strategy.as_deref() == Some("throughput") && streams.as_ref().is_none_or(Value::is_null);
+    let rate = benchmark.pointer("/config/strategy/rate").cloned();
     put(&mut requested, "strategy", strategy.map(Value::from));
     put(&mut requested, "concurrency", streams);
-    put(&mut requested, "request_rate", benchmark.pointer("/config/strategy/rate").cloned());
+    put(&mut requested, "request_rate", if is_unlimited { Some(json!("inf")) } else { rate });
+    for (key, place) in [
+        ("endpoint_type", "/backend/request_format"),
+        ("input_tokens", "/data/0/prompt_tokens"),
+        ("output_tokens", "/data/0/output_tokens"),
+    ] {
+        put(&mut requested, key, spec.and_then(|it| it.pointer(place)).cloned());
+    }
     ImportedNumbers {
         tool: Some(Tool::GuideLlm),
         format: "GuideLLM benchmarks.json",
@@ -50,14 +59,13 @@ fn import_numbers(value: &Value, benchmark: &Value) -> ImportedNumbers {
         window_s: at(benchmark, "/duration"),
         requests_per_s: at(metrics, "/requests_per_second/successful/mean"),
         tokens_per_s: at(metrics, "/output_tokens_per_second/successful/mean"),
-        counted: None,
-        extra_rates: Vec::new(),
         stats: vec![
             (MetricConcept::Ttft, read("/time_to_first_token_ms", 1.0)),
             (MetricConcept::Tpot, read("/time_per_output_token_ms", 1.0)),
             (MetricConcept::Itl, read("/inter_token_latency_ms", 1.0)),
             (MetricConcept::E2e, read("/request_latency", 1e3)),
         ],
+        ..ImportedNumbers::default()
     }
 }
 

@@ -5,10 +5,16 @@ use serde_json::{Map, Value};
 use crate::interop::metrics::{ChunkKind, RequestTrace, Tool, TracedChunk, TracedChunks};
 use crate::interop::results::imported::{ImportedRequests, text_at};
 
+/// Each level of a range is an experiment of its own.
+pub(in crate::interop) fn experiments(value: &Value) -> Vec<ImportedRequests> {
+    let version = text_at(value, "/version").filter(|version| !version.is_empty());
+    let all = value.get("experiments").and_then(Value::as_array).into_iter().flatten();
+    all.map(|experiment| ImportedRequests { version: version.clone(), ..requests(experiment) }).collect()
+}
+
 /// A response is a chunk; stamps become ms from the first request.
-pub(in crate::interop) fn requests(value: &Value) -> ImportedRequests {
-    let experiments = value.get("experiments").and_then(Value::as_array).cloned().unwrap_or_default();
-    let all = || experiments.iter().filter_map(|one| one.get("requests")?.as_array()).flatten();
+fn requests(experiment: &Value) -> ImportedRequests {
+    let all = || experiment.get("requests").and_then(Value::as_array).into_iter().flatten();
     let start = all().filter_map(|one| one.get("timestamp")?.as_u64()).min().unwrap_or(0);
     let ms = |at: u64| at.saturating_sub(start) as f64 / 1e6;
     let seen = all()
@@ -44,14 +50,14 @@ pub(in crate::interop) fn requests(value: &Value) -> ImportedRequests {
         .collect();
     let mut requested = Map::new();
     if let (Some(mode), Some(value)) =
-        (text_at(value, "/experiments/0/experiment/mode"), value.pointer("/experiments/0/experiment/value"))
+        (text_at(experiment, "/experiment/mode"), experiment.pointer("/experiment/value"))
     {
         requested.insert(mode, value.clone());
     }
     ImportedRequests {
         tool: Tool::GenAiPerf,
         format: "perf_analyzer profile_export.json",
-        version: text_at(value, "/version").filter(|version| !version.is_empty()),
+        version: None,
         requested,
         counted: Some("responses, each counted as one token"),
         request_traces: seen,

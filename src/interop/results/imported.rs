@@ -18,6 +18,8 @@ pub(in crate::interop) struct ImportedNumbers {
     pub input_tokens: Option<f64>,
     pub output_tokens: Option<f64>,
     pub window_s: Option<f64>,
+    /// Mean number of requests in flight, of a tool that measures it.
+    pub in_flight: Option<f64>,
     pub requests_per_s: Option<f64>,
     pub tokens_per_s: Option<f64>,
     /// The source of output token counts, where it is not this tool's usual one.

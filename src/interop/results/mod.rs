@@ -2,6 +2,8 @@
 
 pub(super) mod exported;
 pub(super) mod identity;
+pub(super) mod import_identity;
 pub(super) mod imported;
 
 pub use exported::{ExportFile, Exported};
+pub use import_identity::ImportIdentity;

@@ -49,13 +49,12 @@ pub(in crate::interop) fn report(value: &Value) -> ImportedNumbers {
         version: text_at(value, "/engine/version"),
         requested,
         ok: n,
-        failed: None,
+        in_flight: at(value, "/request_info/avg_num_concurrent_requests"),
         input_tokens: tokens("/request_info/avg_input_length"),
         output_tokens: tokens("/request_info/avg_output_length"),
         window_s: rate("total_latency_ms").map(|ms| ms / 1e3),
         requests_per_s: rate("request_throughput_req_s"),
         tokens_per_s: rate("system_output_throughput_tok_s"),
-        counted: None,
         extra_rates: vec![
             ("total_tokens", rate("system_total_throughput_tok_s")),
             ("output_tokens_per_gpu", rate("output_throughput_per_gpu_tok_s")),
@@ -67,20 +66,24 @@ pub(in crate::interop) fn report(value: &Value) -> ImportedNumbers {
             (MetricConcept::Tpot, spread("/streaming_metrics/tpot_percentiles")),
             (MetricConcept::E2e, spread("/performance/request_latency_percentiles_ms")),
         ],
+        ..ImportedNumbers::default()
     }
 }
 
-/// What it printed, with anything before and after it. Lines may begin with the logger's prefix. The last overview counts.
-pub(in crate::interop) fn overview(text: &str) -> Option<ImportedNumbers> {
-    let begin = text.rfind(OVERVIEW)?;
-    // Its settings are above.
-    let (above, below) = text.split_at(begin);
+/// Each overview in what it printed, with anything before and after it. Lines may begin with the logger's prefix.
+pub(in crate::interop) fn overviews(text: &str) -> Vec<ImportedNumbers> {
+    // The settings of an overview are above it, behind the numbers of the one before.
+    let parts: Vec<&str> = text.split(OVERVIEW).collect();
+    parts.windows(2).map(|parts| overview(parts[0], parts[1])).collect()
+}
+
+fn overview(above: &str, below: &str) -> ImportedNumbers {
     let value = |label: &str| {
         let line = below.lines().find(|line| line.contains(label))?;
         number(line.get(line.find(label)? + label.len()..)?)
     };
     let info = |label: &str| {
-        let line = above.lines().chain(below.lines()).rfind(|line| line.contains(label))?;
+        let line = above.lines().rfind(|line| line.contains(label))?;
         Some(line.get(line.find(label)? + label.len()..)?.trim().to_owned())
             .filter(|text| !["", "None"].contains(&text.as_str()))
     };
@@ -123,19 +126,18 @@ pub(in crate::interop) fn overview(text: &str) -> Option<ImportedNumbers> {
         }
     }
     let tokens = |label: &str| figure(label).zip(n).map(|(mean, n)| (mean * n).round());
-    Some(ImportedNumbers {
+    ImportedNumbers {
         tool: Some(Tool::TrtllmBench),
         format: "trtllm-bench PERFORMANCE OVERVIEW",
         version: info("TensorRT LLM Version:").or_else(|| info("TensorRT-LLM Version:")),
         requested,
         ok: n,
-        failed: None,
+        in_flight: figure("Number of concurrent requests:"),
         input_tokens: tokens("Average Input Length (tokens):"),
         output_tokens: tokens("Average Output Length (tokens):"),
         window_s: value("Total Latency (ms):").map(|ms| ms / 1e3),
         requests_per_s: value("Request Throughput (req/sec):"),
         tokens_per_s: either(["Total Output Throughput (tokens/sec):", "Token Throughput (tokens/sec):"]),
-        counted: None,
         extra_rates: vec![
             ("total_tokens", value("Total Token Throughput (tokens/sec):")),
             (
@@ -159,7 +161,8 @@ pub(in crate::interop) fn overview(text: &str) -> Option<ImportedNumbers> {
             (MetricConcept::Tpot, spread("TPOT", value("Average time-per-output-token [TPOT] (ms):"))),
             (MetricConcept::E2e, spread("Latency", value("Average request latency (ms):"))),
         ],
-    })
+        ..ImportedNumbers::default()
+    }
 }
 
 /// The first field as a number.
@@ -223,8 +226,10 @@ Per User Output Speed (tps/user):                 75.7500
 ";
 
     #[test]
-    fn the_last_overview_is_read_with_everything_in_it() {
-        let numbers = overview(PRINTED).expect("an overview");
+    fn every_overview_is_read_with_everything_in_it() {
+        let [first, numbers]: [ImportedNumbers; 2] = overviews(PRINTED).try_into().ok().expect("two overviews");
+        assert_eq!((first.requests_per_s, first.tokens_per_s, first.ok), (Some(1.0), None, None));
+        assert_eq!(numbers.in_flight, Some(612.5));
         assert_eq!(
             (numbers.ok, numbers.requests_per_s, numbers.tokens_per_s),
             (Some(4000.0), Some(43.25), Some(43271.625))
@@ -251,6 +256,7 @@ Per User Output Speed (tps/user):                 75.7500
     #[test]
     fn words_of_other_releases_are_known_and_other_texts_are_none() {
         let older = "Number of requests:\t\t3000\n= PERFORMANCE OVERVIEW \nToken Throughput (tokens/sec):\t5530.7382\nPer GPU Output Throughput (tokens/sec/gpu):       5530.7382\n";
+        let overview = |text: &str| overviews(text).pop();
         let none = overview("Quantization:           None\n= PERFORMANCE OVERVIEW\n").expect("an overview");
         assert!(none.requested.is_empty(), "Python's word for nothing is no value: {:?}", none.requested);
         let numbers = overview(older).expect("an overview");

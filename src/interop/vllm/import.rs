@@ -33,9 +33,24 @@ pub(in crate::interop) fn import_numbers(value: &Value) -> ImportedNumbers {
         ("burstiness", "/burstiness"),
         ("concurrency", "/max_concurrency"),
         ("requests", "/num_prompts"),
+        ("backend", "/backend"),
+        ("label", "/label"),
+        ("tag", "/tag"),
+        ("dataset", "/dataset_name"),
+        ("ramp", "/ramp_up_strategy"),
     ] {
         put(&mut requested, key, value.pointer(place).cloned());
     }
+    if is_sglang {
+        // Lengths of other data sets have these options, too, and do not follow them.
+        if text_at(value, "/dataset_name").is_some_and(|name| name.starts_with("random")) {
+            put(&mut requested, "input_tokens", value.get("random_input_len").cloned());
+            put(&mut requested, "output_tokens", value.get("random_output_len").cloned());
+        }
+        put(&mut requested, "model", value.pointer("/server_info/model_path").cloned());
+        put(&mut requested, "tp", value.pointer("/server_info/tp_size").cloned());
+    }
+    requested.extend(metadata(value));
     // Beside a limit on requests in flight an infinite rate is as many users.
     if requested.contains_key("concurrency") && requested.get("request_rate").is_some_and(|rate| rate == "inf") {
         requested.shift_remove("request_rate");
@@ -43,7 +58,6 @@ pub(in crate::interop) fn import_numbers(value: &Value) -> ImportedNumbers {
     ImportedNumbers {
         tool: Some(tool),
         format,
-        version: None,
         requested,
         ok: completed,
         failed: at(value, "/failed").or_else(|| failed_of(value)),
@@ -52,15 +66,44 @@ pub(in crate::interop) fn import_numbers(value: &Value) -> ImportedNumbers {
         window_s: at(value, "/duration"),
         requests_per_s: at(value, "/request_throughput"),
         tokens_per_s: at(value, "/output_throughput"),
-        counted: None,
-        extra_rates: Vec::new(),
         stats: vec![
             (MetricConcept::Ttft, MetricStats { n: completed.map_or(0, |n| n as u64), ..stat("ttft") }),
             (MetricConcept::Tpot, stat("tpot")),
             (MetricConcept::Itl, stat("itl")),
             (MetricConcept::E2e, MetricStats { n: completed.map_or(0, |n| n as u64), ..stat(e2e) }),
         ],
+        ..ImportedNumbers::default()
     }
+}
+
+/// What `--metadata KEY=VALUE` added: texts of other names than the tools' own.
+fn metadata(value: &Value) -> impl Iterator<Item = (String, Value)> {
+    const OWN: [&str; 10] = [
+        "backend",
+        "dataset_name",
+        "date",
+        "endpoint_type",
+        "label",
+        "model_id",
+        "ramp_up_strategy",
+        "request_rate",
+        "tag",
+        "tokenizer_id",
+    ];
+    // Times differ from run to run, and what `regatta export` adds is in its own result.
+    let is_added = |key: &str| {
+        !OWN.contains(&key) && !key.starts_with("regatta_") && !["date", "time"].iter().any(|word| key.contains(word))
+    };
+    let texts = value.as_object().into_iter().flatten().filter(|(_, value)| value.is_string());
+    texts.filter(move |(key, _)| is_added(key)).map(|(key, value)| (key.clone(), value.clone()))
+}
+
+/// Of a table that was printed, which has the names of the object.
+pub(in crate::interop) fn printed_numbers(table: &Value) -> ImportedNumbers {
+    let numbers = import_numbers(table);
+    let is_vllm = numbers.tool == Some(Tool::Vllm);
+    let format = if is_vllm { "vLLM bench serve, printed" } else { "SGLang bench_serving, printed" };
+    ImportedNumbers { format, ..numbers }
 }
 
 /// SGLang counts no failures; its details have an error, or an empty text, for each request.

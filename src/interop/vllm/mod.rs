@@ -11,3 +11,4 @@ mod sweep_params;
 pub(super) mod command_line;
 pub(super) mod export;
 pub(super) mod import;
+pub(super) mod printed;

@@ -10,7 +10,10 @@ use crate::harness::gpu::GpusUsage;
 use crate::harness::{
     Adjusted, LimitSearch, LoadPattern, RunIdentity, RunResult, SearchReport, SearchRules, marked_verdict,
 };
-use crate::interop::{ImportedResult, MeasuredRun, MetricConcept, MetricMeaning, SortedValues, StatedMetric, Tool};
+use crate::interop::{
+    ImportIdentity, ImportedResult, MeasuredResult, MeasuredRun, MetricConcept, MetricMeaning, SortedValues,
+    StatedMetric, Tool,
+};
 use crate::report::explain;
 use crate::units::four_digits;
 
@@ -147,7 +150,7 @@ pub const FOUND_RATE: &str = "found_rate";
 const STATS: [&str; 5] = ["mean", "p50", "p90", "p95", "p99"];
 
 /// Requested settings that are not part of the load: endpoints, seeds, limits, sampling.
-const NO_LOAD: [&str; 18] = [
+const NO_LOAD: [&str; 17] = [
     "endpoints",
     "model",
     "seed",
@@ -162,7 +165,6 @@ const NO_LOAD: [&str; 18] = [
     "vocab_size",
     "end_id",
     "requests",
-    "strategy",
     "stop_requests",
     "stop_duration_ms",
     "timelines",
@@ -280,7 +282,11 @@ impl ComparedResult {
             }
             let value = &value;
             if !is_nothing(value) {
-                let of = if NO_LOAD.contains(&key.as_str()) { &mut settings } else { &mut load };
+                let is_load = match result {
+                    MeasuredResult::Regatta(_) => !NO_LOAD.contains(&key.as_str()),
+                    MeasuredResult::Imported(_) => ImportIdentity::is_load(key, &requested),
+                };
+                let of = if is_load { &mut load } else { &mut settings };
                 of.insert(key.clone(), value_text(value));
             }
         }

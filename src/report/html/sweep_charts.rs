@@ -14,14 +14,10 @@ pub(super) struct NamedSweep<'a> {
 
 /// Pictures in reading order; the first is the one that a reader takes along.
 pub(super) fn draw(sweeps: &[NamedSweep<'_>]) -> Vec<String> {
-    let is_load = sweeps.iter().all(|sweep| sweep.report.points.iter().all(|point| is_load(&point.level)));
+    let is_load = sweeps.iter().all(|sweep| sweep.report.points.iter().all(|point| point.level.is_load()));
     let latencies = latencies(sweeps, is_load);
     let all = std::iter::once(front(sweeps)).chain(latencies).chain([throughput(sweeps), goodput(sweeps, is_load)]);
     all.flatten().collect()
-}
-
-const fn is_load(level: &SweepLevel) -> bool {
-    matches!(level, SweepLevel::Users(_) | SweepLevel::Rate(_))
 }
 
 /// What one user sees against what the GPUs do.

@@ -85,8 +85,8 @@ fn spec_at(spec: &BenchSpec, step: &SweepStep, number: usize, runs: u32) -> Benc
         SweepLevel::Rate(rate) => spec.scenario = LoadPattern::Server { rate: (*rate).into() },
         SweepLevel::InputTokens(tokens) => spec.input_len = Length::Fixed(*tokens),
         SweepLevel::OutputTokens(tokens) => spec.output_len = Length::Fixed(*tokens),
-        // Those are tasks of their own.
-        SweepLevel::Value { .. } => {}
+        // The first are tasks of their own, and no sweep of this stage has the second.
+        SweepLevel::Value { .. } | SweepLevel::AllAtOnce => {}
     }
     if let (Some(PointRole::Saturation), SweepLevel::Users(users), Some(requests)) =
         (step.role, &step.level, &mut spec.stop.requests)
