@@ -511,6 +511,8 @@ fn a_file_files_and_a_folder_are_the_same_runs() {
         assert_eq!(imported(&world, paths), points(1), "{paths:?}");
         assert_eq!(figures(&world.path("o")), [1.0, 3.5, 9.0], "{paths:?}");
     }
+    let knee = SweepReport::read(&world.path("o/sweep.json")).unwrap().knee;
+    assert!(knee.is_some(), "all at once is a load");
     assert_eq!(imported(&world, &["folders"]), points(2), "folders that are numbered hold repeats");
     // A file that is no result is named, and the others are imported.
     world.file("files/notes.json", "{\"by\": \"hand\"}");
@@ -540,6 +542,12 @@ fn scenarios_of_loadgen_are_no_curve_and_targets_of_offline_are_no_load() {
     let sweep: Value = serde_json::from_str(&world.read("o/sweep.json")).unwrap();
     assert_eq!(sweep["imported"]["title"], "MLPerf LoadGen, Offline; MLPerf LoadGen, Server");
     assert_eq!(sweep["points"][0]["offered_per_s"], Value::Null, "Offline has no arrival rate: {sweep}");
+    // The logs do not name the benchmark; the folders of a submission do.
+    for (benchmark, rate) in [("llama2-70b-99", 99.0), ("mixtral-8x7b", 50.0)] {
+        log(&world, &format!("two/{benchmark}/Server/performance/run_1"), Run { load: Load::Rate(rate), ..BASE });
+    }
+    let levels: Vec<String> = imported(&world, &["two"]).into_iter().map(|(level, _)| level).collect();
+    assert_eq!(levels, ["run=benchmark=llama2-70b-99, 99 req/s", "run=benchmark=mixtral-8x7b, 50 req/s"]);
     // Named files of several folders are several runs, both logs of a folder one.
     let summaries =
         ["Offline", "Server"].map(|scenario| format!("sys/{scenario}/performance/run_1/mlperf_log_summary.txt"));

@@ -143,11 +143,15 @@ fn lines_of_sglang_are_points() {
     assert_eq!(levels(&report), ["1 user", "8 users", "32 users"]);
     assert_eq!(report.points[2].output_tokens_per_s, Some(450.0));
     assert_eq!(report.knee.map(|knee| knee.level.to_string()).as_deref(), Some("32 users"));
-    // The same run made again: the last line counts.
+    // The same run made again is a repeat.
     world.file("t.jsonl", &[line(8, 6.0), line(8, 7.0)].concat());
-    world.good(&["import", "t.jsonl", "--out", "t"]);
-    let result: Value = serde_json::from_str(&world.read("t/result.json")).unwrap();
-    assert_eq!(result["rates"]["requests_full"], 7.0);
+    let report = imported(&world, &["t.jsonl"], "t");
+    assert_eq!((levels(&report), report.points[0].runs), (vec!["8 users".to_owned()], 2));
+    for (run, rate) in [("01", 6.0), ("02", 7.0)] {
+        let result: Value =
+            serde_json::from_str(&world.read(format!("t/points/01-c8/repeats/{run}/result.json"))).unwrap();
+        assert_eq!(result["rates"]["requests_full"], rate);
+    }
 }
 
 /// What SGLang's and vLLM's own clients wrote, and the structure of TensorRT-LLM's report.

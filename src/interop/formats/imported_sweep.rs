@@ -49,7 +49,7 @@ pub fn import_sweep(name: &str, runs: Vec<LocatedRun>) -> Result<ImportedSweep, 
     let origin = origin(tool, &runs);
     let mut points: Vec<(RunLevel, Vec<LocatedRun>)> = Vec::new();
     for (level, run) in levels.into_iter().zip(runs) {
-        match points.iter_mut().find(|(known, _)| known.level == level.level) {
+        match points.iter_mut().find(|(known, _)| known.order == level.order) {
             Some((_, runs)) => runs.push(run),
             None => points.push((level, vec![run])),
         }
@@ -116,14 +116,26 @@ fn strategy(run: &LocatedRun) -> Option<&str> {
 /// Where a run is in the sweep.
 struct RunLevel {
     level: SweepLevel,
-    /// By number, else by text, of each property in which runs differ.
+    /// Each property in which runs differ, by number, else by text; of the runs of a point it is the same.
     order: Vec<(f64, String)>,
     load: Option<SweepLevel>,
 }
 
+/// What a run is, by its file, and by the names of folders where the file does not state it.
+fn identity(LocatedRun { place, run }: &LocatedRun) -> ImportIdentity {
+    let mut identity = run.identity.clone().or_load(|| named_level(place));
+    let folders = place.ancestors().skip(1).filter_map(|folder| folder.file_name()?.to_str());
+    // A submission has a log at SYSTEM/BENCHMARK/SCENARIO/performance/run_1.
+    if let [_, "performance", _, names @ ..] = folders.collect::<Vec<_>>().as_slice()
+        && run.tool == Tool::LoadGen
+    {
+        ["benchmark", "system"].iter().zip(names).for_each(|(key, name)| identity.set(key, name));
+    }
+    identity
+}
+
 /// The level of each run, by the properties in which they differ.
 fn levels(runs: &[LocatedRun]) -> Vec<RunLevel> {
-    let identity = |run: &LocatedRun| run.run.identity.clone().or_load(|| named_level(&run.place));
     let identities: Vec<ImportIdentity> = runs.iter().map(identity).collect();
     let mut differences = differences(&identities);
     let names: RunDifference = runs.iter().map(|run| Some(by_name(&run.place))).collect();

@@ -103,6 +103,10 @@ impl ImportIdentity {
         Self { load: self.load.or_else(named), ..self }
     }
 
+    pub(in crate::interop) fn set(&mut self, key: &str, setting: &str) {
+        self.settings.insert(key.to_owned(), setting.to_owned());
+    }
+
     /// Whether a requested setting of an imported result is load: what makes numbers unlike where it differs.
     pub fn is_load(key: &str, requested: &Map<String, Value>) -> bool {
         (LEVELS.contains(&key) || OTHER_LOAD.contains(&key)) && !(key == "target_qps" && is_offline(requested))
