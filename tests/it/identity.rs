@@ -471,6 +471,32 @@ fn a_simulated_result_is_loud_on_every_surface() {
     }
 }
 
+/// A gateway that passes on the list of models, and nothing else of the server.
+#[test]
+fn a_simulator_behind_a_gateway_is_as_loud() {
+    for (speed, expected) in [(None, 1.0), (Some(20.0), 20.0)] {
+        let model = "meta-llama/Llama-3.1-8B-Instruct";
+        let mut card = json!({"id": model, "object": "model", "owned_by": "regatta-simulator"});
+        if let Some(speed) = speed {
+            card["speed"] = json!(speed);
+        }
+        let server = Described::start(&[("/v1/models", Body::Json(json!({"object": "list", "data": [card]})))]);
+        let world = World::new();
+        let ended = bench(&world, &server);
+        ended.shows("SIMULATED");
+        let identity = &result_of(&world)["identity"];
+        assert_eq!(identity["simulated"], true);
+        assert_eq!(identity["servers"][0]["simulation"]["speed"], expected);
+        assert!(world.read("latest/report.html").contains("SIMULATED, no GPU: regatta-simulator"));
+        assert_eq!(
+            ended.stdout.contains("speed: the simulator runs at `speed: 20`"),
+            expected > 1.0,
+            "{}",
+            ended.stdout
+        );
+    }
+}
+
 #[test]
 fn figures_of_a_simulator_that_does_not_run_with_the_clock_are_refused() {
     let files = Files::new(true, &json!({}));

@@ -91,11 +91,16 @@ fn server_is<'a>(
 ) {
     if let Some(version) = version.strip_prefix(SIMULATOR) {
         let speed = extensions.find_map(|it| it.strip_prefix(SPEED)?.strip_suffix(')')?.parse::<f64>().ok());
-        identity.kind = Some(SIMULATOR_KIND.to_owned());
+        mark_simulated(speed, identity);
         identity.version = bounded(version);
-        identity.simulation = Some(Simulation { speed: speed.filter(|it| it.is_finite() && *it > 0.0).unwrap_or(1.0) });
     } else {
         identity.kind = bounded(name);
         identity.version = bounded(version);
     }
+}
+
+/// It is the built-in simulator, whose time runs with the clock unless it reports another speed.
+pub(super) fn mark_simulated(speed: Option<f64>, identity: &mut ServerIdentity) {
+    identity.kind = Some(SIMULATOR_KIND.to_owned());
+    identity.simulation = Some(Simulation { speed: speed.filter(|it| it.is_finite() && *it > 0.0).unwrap_or(1.0) });
 }

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::ServerIdentity;
 use super::bounded_text::{bounded, bounded_value};
 use super::http::{IdentityClient, IdentityReply};
-use super::kserve::{SIMULATOR_KIND, server_by_http};
+use super::kserve::{SIMULATOR_KIND, mark_simulated, server_by_http};
 use crate::files::Digest;
 
 /// `owned_by` in the servers' own source → kind.
@@ -73,6 +73,8 @@ fn model_is(listed: &Value, model: &str, identity: &mut ServerIdentity) {
     identity.model = entry["id"].as_str().and_then(bounded);
     let owner = entry["owned_by"].as_str().unwrap_or_default();
     match OWNERS.iter().find(|(name, _)| *name == owner) {
+        // A gateway may pass on nothing else of it.
+        Some((_, kind)) if *kind == SIMULATOR_KIND => mark_simulated(entry["speed"].as_f64(), identity),
         Some((_, kind)) => identity.kind = Some((*kind).to_owned()),
         None => {
             // Reported by a proxy or an unknown server.

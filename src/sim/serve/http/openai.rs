@@ -32,19 +32,21 @@ pub(super) enum Kind {
 
 pub(super) fn models(inner: &ServiceInner) -> Answer {
     let served = inner.models.values().filter(|model| inner.engine_under(model).is_some());
-    let data: Vec<Value> = served.map(|model| card(&model.name)).collect();
+    let data: Vec<Value> = served.map(|model| card(inner, &model.name)).collect();
     json_reply(StatusCode::OK, &json!({"object": "list", "data": data}))
 }
 
 pub(super) fn model(inner: &ServiceInner, name: &str) -> Answer {
     match inner.models.get(name).filter(|model| inner.engine_under(model).is_some()) {
-        Some(model) => json_reply(StatusCode::OK, &card(&model.name)),
+        Some(model) => json_reply(StatusCode::OK, &card(inner, &model.name)),
         None => error(StatusCode::NOT_FOUND, &does_not_exist(name)),
     }
 }
 
-fn card(name: &str) -> Value {
-    json!({"id": name, "object": "model", "created": 0, "owned_by": "regatta-simulator"})
+/// With the speed of its time: a gateway may pass on nothing else of this server.
+fn card(inner: &ServiceInner, name: &str) -> Value {
+    let speed = inner.clock.speed();
+    json!({"id": name, "object": "model", "created": 0, "owned_by": "regatta-simulator", "speed": speed})
 }
 
 fn does_not_exist(name: &str) -> String {
