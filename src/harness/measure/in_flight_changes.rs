@@ -36,4 +36,9 @@ impl<'s> Before<'s> {
         }
         self.count
     }
+
+    /// The first one that was not counted.
+    pub fn next(&mut self) -> Option<u64> {
+        self.rest.peek().copied()
+    }
 }

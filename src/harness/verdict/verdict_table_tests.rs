@@ -159,6 +159,12 @@ fn bad() -> Vec<Case> {
             answered_after(1_000, |index| if (400..600).contains(&index) { (600 - index) * 10 + 30 } else { 30 }),
             |_| (),
         ),
+        case(
+            "a freeze of 2 s that begins with nothing in flight",
+            1_000,
+            answered_after(1_000, |index| if (400..600).contains(&index) { (600 - index) * 10 + 3 } else { 3 }),
+            |_| (),
+        ),
         case("10 prompts sent again and again", 1_000, answered_after(1_000, |_| 30), |spec| {
             spec.content.distinct = Some(10);
         }),

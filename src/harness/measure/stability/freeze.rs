@@ -1,4 +1,4 @@
-//! A time in which no answer moved although several were in flight: a pause of the server, or of the network.
+//! A time in which no answer moved although several requests waited: a pause of the server, or of the network.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,7 @@ use crate::harness::{RequestRecord, RequestRecords};
 
 /// Shorter silences are a server's usual work.
 const LEAST_NS: u64 = 500_000_000;
-/// This many times the mean gap between events of answers while others were in flight, as of so many as are in flight. Exponential gaps exceed it
+/// This many times the mean gap between events of answers while requests were in flight, as of so many as are in flight. Exponential gaps exceed it
 /// once in 10¹³.
 const TIMES_GAP: f64 = 30.0;
 /// This many times the median TTFT of requests that were not in flight during it is a request held up.
@@ -42,9 +42,12 @@ impl ServerFreeze {
         let (mut started_later, mut ended_later) = (Before::new(&starts), Before::new(&ends));
         for (from, to) in events.iter().zip(events.iter().skip(1)) {
             let in_flight = started.count(from + 1) - ended.count(from + 1);
-            if in_flight == 0 {
-                continue;
-            }
+            // A silence with nothing in flight begins when a request waits in it.
+            let (from, in_flight) = match started.next() {
+                _ if in_flight > 0 => (from, in_flight),
+                Some(issue) if issue < to => (issue, 1),
+                _ => continue,
+            };
             gaps += 1;
             total += (to - from) as f64;
             total_of_requests += (to - from) as f64 * in_flight as f64;

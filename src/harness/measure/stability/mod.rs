@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `overload` | open loops at a constant rate | more arrives than is served: `stats::Growth`, or `stats::LatencyTrend` where a run is too short for it |
 //! | `cold_start` | open and closed loops | nine of ten requests of the beginning are slower than the median of the rest, and the headline shows it |
-//! | `freeze` | all | no answer began, went on or ended for at least half a second while several were in flight |
+//! | `freeze` | all | no answer began, went on or ended for at least half a second while several requests waited |
 //! | `concurrency` | closed loops | fewer requests than users, or most users idle for much of the window |
 //! | `ramp` | Offline, closed loops | tokens per second of the whole window are far below those of its middle |
 //!
