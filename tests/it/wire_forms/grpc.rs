@@ -38,6 +38,17 @@ fn output(response: &mut ModelInferResponse) -> &mut InferOutputTensor {
     &mut response.outputs[0]
 }
 
+fn length(response: &mut ModelInferResponse, length: i32) {
+    response.raw_output_contents[1] = length.to_le_bytes().to_vec().into();
+}
+
+/// A token and three end tokens behind it, which are beyond `sequence_length`.
+fn padded(response: &mut ModelInferResponse) {
+    output(response).shape = vec![1, 1, 4];
+    response.raw_output_contents[0] =
+        [70_i32, 2, 2, 2].iter().flat_map(|id| id.to_le_bytes()).collect::<Vec<u8>>().into();
+}
+
 /// Only the first request is answered otherwise; what comes after its end is read before the second one's answer.
 fn is_first(request: &ModelInferRequest) -> bool {
     request.id == "0"
@@ -92,6 +103,18 @@ pub fn forms() -> Vec<Form> {
                     Some(InferTensorContents { int_contents: vec![70_000], ..InferTensorContents::default() });
                 response.raw_output_contents.clear();
             })
+        }),
+        alone("grpc: padded to 4 ids", SIX, |request| changed(request, |response| padded(response))),
+        alone("grpc: sequence_length of -5", SIX, |request| changed(request, |response| length(response, -5))),
+        alone("grpc: sequence_length of 2^31 - 1", SIX, |request| {
+            changed(request, |response| length(response, i32::MAX))
+        }),
+        alone("grpc: sequence_length of all so far", SIX, |request| {
+            let mut messages = good(request);
+            for (before, message) in (1..).zip(&mut messages) {
+                message.infer_response.iter_mut().for_each(|response| length(response, before));
+            }
+            messages
         }),
         alone("grpc: final response after 3 tokens", FAILED, |request| {
             [ones(request, 2), vec![tokens(request, 1, true)]].concat()

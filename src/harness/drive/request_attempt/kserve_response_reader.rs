@@ -21,6 +21,7 @@ use crate::harness::transport::kserve::infer_request::InferRequestTemplate;
 use crate::harness::transport::kserve::rpc::{self, RpcResponse, check_status};
 use crate::harness::transport::limits::LONGEST_NAME;
 use crate::spec::{CancelBy, CancelPolicy};
+use crate::units::counted;
 
 pub(super) struct KserveResponseReader<'a> {
     pub attempt: &'a RequestAttempt<'a>,
@@ -227,6 +228,10 @@ impl<'a> KserveResponseReader<'a> {
             part.take(WireEvent::Violation(Violation::WrongContent, example), t_read);
         } else if let Some(id) = seen.not_an_id {
             let example = format!("`{answer}` has the token id {id}");
+            part.take(WireEvent::Violation(Violation::WrongContent, example), t_read);
+        } else if let Some(length) = seen.not_a_length {
+            let ids = counted(seen.tokens, "element");
+            let example = format!("`sequence_length` is {length}, and `{answer}` has {ids}");
             part.take(WireEvent::Violation(Violation::WrongContent, example), t_read);
         }
     }

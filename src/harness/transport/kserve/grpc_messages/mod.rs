@@ -155,6 +155,8 @@ pub(in crate::harness) struct ScannedResponse<'a> {
     pub datatype: Option<&'a [u8]>,
     /// The lowest number in place of a token id.
     pub not_an_id: Option<i64>,
+    /// A `sequence_length` beyond the elements of its row.
+    pub not_a_length: Option<i64>,
 }
 
 /// A tensor with more or fewer bytes or elements than its shape has.
@@ -228,7 +230,9 @@ pub(in crate::harness) fn scan_response<'m>(
     let (mut outputs, mut raws) = (0usize, 0usize);
     let mut ids_at = None;
     let mut row_at = None;
+    let mut lengths_at = None;
     let mut answer: Option<Tensor<'_>> = None;
+    let mut lengths: Option<Tensor<'_>> = None;
     let mut raw_ids: Option<&[u8]> = None;
     // Raw contents come after all outputs in field order, so the positions of tensors are known by then.
     each_field(message, |field, value| {
@@ -245,6 +249,9 @@ pub(in crate::harness) fn scan_response<'m>(
                 if tensor.name == look.answer.as_bytes() {
                     ids_at = Some(outputs);
                     answer = Some(tensor);
+                } else if !look.is_text && tensor.name == b"sequence_length" {
+                    lengths_at = Some(outputs);
+                    lengths = Some(tensor);
                 } else if look.is_batched && tensor.name == b"batch_index" {
                     row_at = Some(outputs);
                 }
@@ -253,6 +260,9 @@ pub(in crate::harness) fn scan_response<'m>(
             (6, Value::Bytes(raw)) => {
                 if ids_at == Some(raws) {
                     raw_ids = Some(raw);
+                } else if let (true, Some(lengths)) = (lengths_at == Some(raws), &mut lengths) {
+                    lengths.contents = (raw.len() / lengths.width()) as u64;
+                    lengths.range = range_in(raw, lengths.datatype);
                 } else if row_at == Some(raws)
                     && let Some(row) = raw.first_chunk::<4>()
                 {
@@ -284,10 +294,26 @@ pub(in crate::harness) fn scan_response<'m>(
         seen.tokens = u32::from(elements > 0 || bytes > 0);
         seen.is_empty = raw_ids.map_or(elements == 0, |raw| raw.len() <= 4);
     } else {
+        let mut elements = elements;
+        // TensorRT-LLM gives the length of each beam of this response. What a row has beyond it is no token.
+        if let Some(lengths) = lengths.filter(|lengths| lengths.contents > 0 && seen.misshapen.is_none())
+            && let Some((least, most)) = lengths.range
+        {
+            let row = elements / lengths.contents;
+            let is_within = |length: i64| u64::try_from(length).is_ok_and(|length| length <= row);
+            if !is_within(least) || !is_within(most) {
+                seen.not_a_length = Some(if is_within(least) { most } else { least });
+            } else {
+                elements = most.unsigned_abs() * lengths.contents;
+                if lengths.contents == 1 {
+                    seen.raw = &seen.raw[..seen.raw.len().min(elements as usize * answer.width())];
+                }
+            }
+        }
         seen.tokens = u32::try_from(elements).unwrap_or(u32::MAX);
         seen.is_empty = elements == 0;
-        let lowest = raw_ids.map_or(answer.lowest, |raw| lowest_in(raw, answer.datatype));
-        seen.not_an_id = lowest.filter(|id| *id < if look.has_beams { -1 } else { 0 });
+        let range = raw_ids.map_or(answer.range, |_| range_in(seen.raw, answer.datatype));
+        seen.not_an_id = range.map(|(least, _)| least).filter(|id| *id < if look.has_beams { -1 } else { 0 });
         seen.last_token = match answer.width() {
             8 => seen.raw.last_chunk::<8>().and_then(|bytes| i32::try_from(i64::from_le_bytes(*bytes)).ok()),
             _ => seen.raw.last_chunk::<4>().map(|bytes| i32::from_le_bytes(*bytes)),
@@ -296,15 +322,21 @@ pub(in crate::harness) fn scan_response<'m>(
     Ok(seen)
 }
 
-/// The lowest number of a tensor whose data type has negative ones.
-fn lowest_in(raw: &[u8], datatype: &[u8]) -> Option<i64> {
+/// The lowest and the highest number of a tensor whose data type has negative ones.
+fn range_in(raw: &[u8], datatype: &[u8]) -> Option<(i64, i64)> {
+    let range = |numbers: &mut dyn Iterator<Item = i64>| numbers.fold(None, widened);
     match datatype {
-        b"INT64" => raw.as_chunks::<8>().0.iter().map(|id| i64::from_le_bytes(*id)).min(),
-        b"INT32" => raw.as_chunks::<4>().0.iter().map(|id| i64::from(i32::from_le_bytes(*id))).min(),
-        b"INT16" => raw.as_chunks::<2>().0.iter().map(|id| i64::from(i16::from_le_bytes(*id))).min(),
-        b"INT8" => raw.iter().map(|id| i64::from(id.cast_signed())).min(),
+        b"INT64" => range(&mut raw.as_chunks::<8>().0.iter().map(|id| i64::from_le_bytes(*id))),
+        b"INT32" => range(&mut raw.as_chunks::<4>().0.iter().map(|id| i64::from(i32::from_le_bytes(*id)))),
+        b"INT16" => range(&mut raw.as_chunks::<2>().0.iter().map(|id| i64::from(i16::from_le_bytes(*id)))),
+        b"INT8" => range(&mut raw.iter().map(|id| i64::from(id.cast_signed()))),
         _ => None,
     }
+}
+
+/// A range of numbers that has this one, too.
+fn widened(range: Option<(i64, i64)>, number: i64) -> Option<(i64, i64)> {
+    Some(range.map_or((number, number), |(least, most)| (least.min(number), most.max(number))))
 }
 
 /// Elements of a `BYTES` tensor: each has its length in front. What does not fit is one more.
@@ -349,8 +381,8 @@ struct Tensor<'a> {
     shape: u64,
     /// Elements that are not raw.
     contents: u64,
-    /// The lowest number of these.
-    lowest: Option<i64>,
+    /// The lowest and the highest number of these.
+    range: Option<(i64, i64)>,
 }
 
 impl Tensor<'_> {
@@ -366,7 +398,7 @@ impl Tensor<'_> {
 }
 
 fn head_of(tensor: &[u8]) -> Result<Tensor<'_>, WireError> {
-    let mut found = Tensor { name: &[], datatype: &[], shape: 1, contents: 0, lowest: None };
+    let mut found = Tensor { name: &[], datatype: &[], shape: 1, contents: 0, range: None };
     each_field(tensor, |field, value| {
         match (field, value) {
             (1, Value::Bytes(name)) => found.name = name,
@@ -378,7 +410,7 @@ fn head_of(tensor: &[u8]) -> Result<Tensor<'_>, WireError> {
                     found.shape = found.shape.saturating_mul(dim);
                 }
             }
-            (5, Value::Bytes(contents)) => (found.contents, found.lowest) = elements_of(contents)?,
+            (5, Value::Bytes(contents)) => (found.contents, found.range) = elements_of(contents)?,
             _ => {}
         }
         Ok(())
@@ -386,10 +418,10 @@ fn head_of(tensor: &[u8]) -> Result<Tensor<'_>, WireError> {
     Ok(found)
 }
 
-/// From an `InferTensorContents`: how many whole numbers or texts it has, and the lowest of the numbers with a sign.
-fn elements_of(contents: &[u8]) -> Result<(u64, Option<i64>), WireError> {
-    let (mut count, mut lowest) = (0, None::<i64>);
-    let mut signed = |number: u64| lowest = Some(lowest.map_or(number as i64, |lowest| lowest.min(number as i64)));
+/// From an `InferTensorContents`: how many whole numbers or texts it has, and the lowest and the highest of the numbers with a sign.
+fn elements_of(contents: &[u8]) -> Result<(u64, Option<(i64, i64)>), WireError> {
+    let (mut count, mut range) = (0, None);
+    let mut signed = |number: u64| range = widened(range, number as i64);
     each_field(contents, |field, value| {
         match (field, &value) {
             (2 | 3, Value::Bytes(packed)) => {
@@ -409,7 +441,7 @@ fn elements_of(contents: &[u8]) -> Result<(u64, Option<i64>), WireError> {
         };
         Ok(())
     })?;
-    Ok((count, lowest))
+    Ok((count, range))
 }
 
 enum Value<'a> {

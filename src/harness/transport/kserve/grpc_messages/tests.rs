@@ -57,6 +57,7 @@ proptest! {
             misshapen: None,
             datatype: Some(b"INT32"),
             not_an_id: tokens.iter().min().filter(|id| **id < 0).map(|id| i64::from(*id)),
+            not_a_length: None,
         };
         let ids: Vec<u8> = tokens.iter().flat_map(|token| token.to_le_bytes()).collect();
         prop_assert_eq!(seen.raw, &ids[..]);
@@ -103,6 +104,46 @@ fn an_empty_final_has_no_token() {
         scan_stream(&bytes, &IDS).unwrap(),
         ScannedResponse { is_final: true, has_response: true, ..ScannedResponse::default() }
     );
+}
+
+#[test]
+fn ids_beyond_their_sequence_length_are_no_tokens() {
+    let of = |beams: usize, ids: &[i32], lengths: &[i32], is_raw: bool| {
+        let tensor = |name: &str, numbers: &[i32], shape: Vec<i64>| InferOutputTensor {
+            name: name.to_owned(),
+            datatype: "INT32".to_owned(),
+            shape,
+            contents: (!is_raw)
+                .then(|| InferTensorContents { int_contents: numbers.to_vec(), ..InferTensorContents::default() }),
+            ..InferOutputTensor::default()
+        };
+        let raw = |numbers: &[i32]| -> Bytes { numbers.iter().flat_map(|number| number.to_le_bytes()).collect() };
+        let row = (ids.len() / beams) as i64;
+        let message = ModelInferResponse {
+            outputs: vec![
+                tensor("sequence_length", lengths, vec![1, lengths.len() as i64]),
+                tensor("output_ids", ids, vec![1, beams as i64, row]),
+            ],
+            raw_output_contents: if is_raw { vec![raw(lengths), raw(ids)] } else { Vec::new() },
+            ..ModelInferResponse::default()
+        };
+        let bytes = message.encode_to_vec();
+        let seen = scan_response(&bytes, &IDS).unwrap();
+        (seen.tokens, seen.last_token.filter(|_| is_raw), seen.not_a_length, seen.not_an_id)
+    };
+    for is_raw in [true, false] {
+        let last = |id: i32| Some(id).filter(|_| is_raw);
+        assert_eq!(of(1, &[5, 6, 2, 2], &[2], is_raw), (2, last(6), None, None));
+        assert_eq!(of(1, &[5, 6], &[2], is_raw), (2, last(6), None, None));
+        assert_eq!(of(1, &[5, 6], &[0], is_raw), (0, None, None, None));
+        // The longest beam counts, once for each: the reader divides by their number.
+        assert_eq!(of(2, &[5, 6, 2, 7, 2, 2], &[2, 1], is_raw), (4, last(2), None, None));
+        assert_eq!(of(1, &[5, 6], &[-5], is_raw), (2, last(6), Some(-5), None));
+        assert_eq!(of(1, &[5, 6], &[i32::MAX], is_raw), (2, last(6), Some(i64::from(i32::MAX)), None));
+        assert_eq!(of(2, &[5, 6, 7, 8], &[2, 3], is_raw), (4, last(8), Some(3), None));
+    }
+    // What pads is no id.
+    assert_eq!(of(1, &[5, -1, -1], &[1], true), (1, Some(5), None, None));
 }
 
 /// Tensors with contradictory shape, data type and bytes.
