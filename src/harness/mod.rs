@@ -44,6 +44,7 @@ pub use measure::adjusted::Adjusted;
 pub use measure::by_host::{HostShare, host_of};
 pub use measure::cached_input::CachedInput;
 pub use measure::consistency::{Mismatch, SelfCheck};
+pub use measure::cut_input::CutInput;
 pub use measure::goodput::Goodput;
 pub use measure::headline::marked_verdict;
 pub use measure::load_conditions::LoadConditions;

@@ -16,7 +16,7 @@ use regatta::spec::{Arrivals, GoodputLimit, Length, Limits, Retries, RetryOn};
 use regex::Regex;
 use serde_json::json;
 
-use crate::openai::script::{DONE, Do, END, HEAD, Scripted, chunk, role, token};
+use crate::openai::script::{DONE, Do, END, HEAD, Scripted, chunk, role, token, usage};
 use crate::openai::{measure, spec};
 use crate::world::World;
 
@@ -129,12 +129,12 @@ fn one_after_the_other(service: Duration) -> Script {
     })
 }
 
-/// Answers after 20 ms, but no answer leaves it between these times of its life.
-fn frozen(from: Duration, to: Duration) -> Script {
+/// Answers after so long, but no answer leaves it between these times of its life.
+fn frozen(service: Duration, from: Duration, to: Duration) -> Script {
     let begun: Mutex<Option<Instant>> = Mutex::new(None);
     Box::new(move |_| {
         let begun = *begun.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(Instant::now);
-        let end = begun.elapsed() + ms(20);
+        let end = begun.elapsed() + service;
         let end = if end >= from && end < to { to } else { end };
         PLAIN.after(end.saturating_sub(begun.elapsed()))
     })
@@ -175,6 +175,19 @@ fn sound() -> Vec<Case> {
                 spec.content.distinct = Some(10);
             },
             |_| Answer { cached: Some(0), ..PLAIN }.after(ms(10)),
+        ),
+        exact(
+            "(sound) tokens in pairs",
+            "writes two events at once, 20 ms after the two before",
+            |spec| {
+                users(spec, 8, 150);
+                spec.output_len = Length::Fixed(6);
+            },
+            |_| {
+                let pair = [Do::Wait(ms(20)), Do::Send(chunk(&[token("a"), token("b")].concat()))];
+                let end = Do::Send([chunk(&usage(6)), chunk(DONE), END.to_owned()].concat());
+                [vec![Do::Send(HEAD.to_owned() + &chunk(&role()))], vec![pair; 3].concat(), vec![end]].concat()
+            },
         ),
     ]
 }
@@ -253,8 +266,17 @@ fn unsteady() -> Vec<Case> {
             name: "a freeze in the middle",
             server: "answers after 20 ms, but nothing from 0.8 s to 1.6 s",
             is_exact: false,
-            script: frozen(ms(800), ms(1600)),
+            script: frozen(ms(20), ms(800), ms(1600)),
             change: rate,
+        },
+        Case {
+            name: "a freeze that begins with nothing in flight",
+            server: "answers after 5 ms, but nothing from 1 s to 3 s",
+            is_exact: false,
+            script: frozen(ms(5), ms(1000), ms(3000)),
+            change: |spec| {
+                spec.scenario = LoadPattern::Server { rate: LoadLevel::Fixed(40.0) };
+            },
         },
         case(
             "a server that slows down",
@@ -344,6 +366,30 @@ fn miscounted() -> Vec<Case> {
         exact("answers without their end", "sends no [DONE]", tokens, |_| {
             Answer { tokens: 4, counted: Some(4), is_ended: false, ..PLAIN }.steps()
         }),
+        exact("a total of nothing", "sends no choice, and counts 8 tokens", tokens, |_| {
+            vec![Do::Send([HEAD.to_owned(), chunk(&usage(8)), chunk(DONE), END.to_owned()].concat())]
+        }),
+        exact("a count that is none", "counts -1 tokens", tokens, |_| {
+            let events = [
+                role(),
+                token("a"),
+                token("b"),
+                token("c"),
+                token("d"),
+                usage(4).replace(":4", ":-1"),
+                DONE.to_owned(),
+            ];
+            vec![Do::Send([HEAD.to_owned(), chunk(&events.concat()), END.to_owned()].concat())]
+        }),
+        exact(
+            "prompts cut to a quarter",
+            "counts 8 tokens of prompts of 32 words",
+            |spec| {
+                users(spec, 4, 120);
+                spec.input_len = Length::Fixed(32);
+            },
+            |_| PLAIN.after(ms(5)),
+        ),
     ]
 }
 

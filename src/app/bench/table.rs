@@ -102,7 +102,7 @@ fn totals(result: &RunResult, text: &mut String) {
         line(
             "Coalesced chunks",
             format!("{:.1} %", share * 100.0),
-            "came in one read with the chunk before: their gap reads 0",
+            "came in one read with the chunk before, and are one arrival with it",
         );
     }
     if !counts.finish_reasons.is_empty() {

@@ -125,8 +125,9 @@ impl InFlightRequest {
                 chunk.t_read = from_start(chunk.t_read);
             }
             self.live.correct(part.live_tokens, u64::from(counted.tokens));
-            let spread =
-                counted.chunks.first().zip(counted.chunks.last()).map(|(first, last)| last.t_read - first.t_read);
+            // Tokens of one read took no time that was measured.
+            let spread = counted.chunks.first().zip(counted.chunks.last());
+            let spread = spread.map(|(first, last)| last.t_read - first.t_read).filter(|ns| *ns > 0);
             let tpot =
                 spread.zip(u64::from(counted.tokens).checked_sub(1)).and_then(|(ns, tokens)| ns.checked_div(tokens));
             self.live.end(matches!(ended, RequestEnd::Failed { .. }), tpot);

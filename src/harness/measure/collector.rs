@@ -11,9 +11,9 @@ const SECOND: u64 = 1_000_000_000;
 #[derive(Debug)]
 pub(in crate::harness) struct Collector<R = RecordWriter> {
     pub records: R,
-    /// Each gap over the tokens of the later chunk, that many times; successful requests.
+    /// Each gap between reads over the tokens of the later one, that many times; successful requests.
     pub itl_token: ValueHistogram,
-    /// Gaps between chunks; successful requests.
+    /// Gaps between reads with chunks; successful requests.
     pub icl: ValueHistogram,
     /// Time from the socket read to its processing.
     pub backlog: ValueHistogram,
@@ -21,7 +21,7 @@ pub(in crate::harness) struct Collector<R = RecordWriter> {
     pub tokens_by_second: Vec<u64>,
     /// Those of successful requests, which rates are of.
     pub ok_tokens_by_second: Vec<u64>,
-    /// Chunks that shared a socket read with the one before them.
+    /// Chunks of successful requests that shared a socket read with the one before them.
     pub coalesced: u64,
     pub chunks: u64,
     /// Outputs besides tokens.
@@ -37,15 +37,6 @@ pub(in crate::harness) struct Collector<R = RecordWriter> {
     pub chunk_tokens: u64,
     /// Successful answers over HTTP that came in one piece.
     pub whole_answers: u64,
-}
-
-/// Gaps of one length before chunks of one size.
-#[derive(Default)]
-struct Gaps {
-    /// ns
-    gap: u64,
-    tokens: u32,
-    times: u64,
 }
 
 fn add_at(by_second: &mut Vec<u64>, second: usize, tokens: u64) {
@@ -118,35 +109,31 @@ impl Collector {
             }
         }
         self.chunks += chunks.len() as u64;
-        // Chunks of one socket read follow each other without a gap: equal gaps are counted together.
-        let mut run = Gaps::default();
-        for pair in chunks.windows(2) {
-            let gap = pair[1].t_read.saturating_sub(pair[0].t_read);
-            record.max_gap = record.max_gap.max(gap);
-            self.coalesced += u64::from(gap == 0);
-            if (gap, pair[1].tokens) == (run.gap, run.tokens) {
-                run.times += 1;
-            } else {
-                self.add(&run, &record);
-                run = Gaps { gap, tokens: pair[1].tokens, times: 1 };
+        // The time between chunks of one socket read was not measured: they are one arrival with the tokens of all.
+        let mut last_read = None;
+        for read in chunks.chunk_by(|one, next| one.t_read == next.t_read) {
+            if let Some(before) = last_read.replace(read[0].t_read) {
+                let gap = read[0].t_read.saturating_sub(before);
+                record.max_gap = record.max_gap.max(gap);
+                self.add(gap, read.iter().map(|chunk| u64::from(chunk.tokens)).sum(), &record);
             }
+            self.coalesced += if record.is_ok() { read.len() as u64 - 1 } else { 0 };
         }
-        self.add(&run, &record);
         if self.keeps_timelines {
             record.timeline = chunks.iter().map(|chunk| (chunk.t_read, chunk.tokens)).collect();
         }
         self.records.push(record);
     }
 
-    fn add(&mut self, gaps: &Gaps, record: &RequestRecord) {
-        let Gaps { gap, tokens, times } = *gaps;
-        if times == 0 || record.ended != RequestEnd::Ok {
+    /// A read with so many tokens, `gap` ns after the one before.
+    fn add(&mut self, gap: u64, tokens: u64, record: &RequestRecord) {
+        if !record.is_ok() {
             return;
         }
-        self.icl.add(gap as f64, times);
+        self.icl.add(gap as f64, 1);
         // A gap is spread over tokens only where their number is known.
         if !record.chunk_tokens_unknown {
-            self.itl_token.add(gap as f64 / f64::from(tokens), times * u64::from(tokens));
+            self.itl_token.add(gap as f64 / tokens as f64, tokens);
         }
     }
 

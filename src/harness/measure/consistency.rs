@@ -2,9 +2,10 @@
 //!
 //! | one way | the other way |
 //! |---|---|
-//! | values of ITL | tokens − tokens of the first chunk, over requests |
-//! | values of ICL | chunks − 1, over requests |
-//! | sum of all gaps | last − first chunk, over requests |
+//! | values of ITL | tokens − tokens of the first read, over requests |
+//! | sum of ITL | TPOT × these tokens, over requests |
+//! | values of ICL, and chunks that shared a read | chunks − 1, over requests |
+//! | sum of ICL | last − first chunk, over requests |
 //! | tokens of chunks | tokens of each second of the run |
 //! | tokens of chunks of a request | its tokens |
 //! | records | issued requests |
@@ -13,6 +14,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::collector::Collector;
+use super::request_times::{later_tokens, tpot};
 use crate::harness::{Counts, RequestRecord, RequestRecords};
 
 /// Sums of gaps are of floating point.
@@ -50,25 +52,30 @@ impl SelfCheck {
 pub(in crate::harness) fn check(all: &Collector<RequestRecords>, counts: &Counts) -> SelfCheck {
     let mut checked = SelfCheck::default();
     let per_token = |record: &RequestRecord| !record.chunk_tokens_unknown && !record.retokenized;
-    let (mut later_tokens, mut spans_per_token, mut later_chunks, mut spans) = (0, 0, 0, 0);
-    let mut is_retokenized = false;
+    let (mut tokens_after_first, mut times_of_tokens, mut later_chunks, mut spans) = (0, 0.0, 0, 0);
+    let mut is_per_token = true;
     for record in all.records.ok() {
-        let span = record.t_last.zip(record.t_first).map_or(0, |(last, first)| last.saturating_sub(first));
-        spans += span;
+        spans += record.t_last.zip(record.t_first).map_or(0, |(last, first)| last.saturating_sub(first));
         later_chunks += u64::from(record.chunks.saturating_sub(1));
         if per_token(&record) {
-            spans_per_token += span;
-            later_tokens += u64::from(record.tokens.saturating_sub(record.first_tokens));
+            let later = later_tokens(&record);
+            tokens_after_first += u64::from(later);
+            times_of_tokens += tpot(&record).map_or(0.0, |tpot| tpot * f64::from(later));
         }
-        is_retokenized |= record.retokenized;
+        // Tokens that are retokenized after the run counted as chunks during the run; tokens of several answers have no TPOT.
+        is_per_token &= !record.retokenized && !record.interleaved;
     }
-    // Tokens that are retokenized after the run counted as chunks during the run.
-    if !is_retokenized {
+    if is_per_token {
         let values = all.itl_token.count() as f64;
-        checked.equal("values of ITL / tokens after the first chunks", values, later_tokens as f64);
-        checked.equal("sum of ITL / last − first chunk, ns", all.itl_token.sum(), spans_per_token as f64);
+        checked.equal("values of ITL / tokens after the first reads", values, tokens_after_first as f64);
+        checked.equal("sum of ITL / TPOT × tokens after the first reads, ns", all.itl_token.sum(), times_of_tokens);
     }
-    checked.equal("values of ICL / chunks after the first ones", all.icl.count() as f64, later_chunks as f64);
+    let gaps = (all.icl.count() + all.coalesced) as f64;
+    checked.equal(
+        "values of ICL and chunks that shared a read / chunks after the first ones",
+        gaps,
+        later_chunks as f64,
+    );
     checked.equal("sum of ICL / last − first chunk, ns", all.icl.sum(), spans as f64);
     let by_second = all.tokens_by_second.iter().sum::<u64>() as f64;
     checked.equal("tokens by second / tokens of chunks", by_second, all.chunk_tokens as f64);

@@ -27,7 +27,7 @@ pub(super) fn latencies(
     let (mut requests, mut single) = (0, 0);
     for record in records.ok() {
         requests += 1;
-        single += u64::from(record.chunks < 2);
+        single += u64::from(record.max_gap == 0);
     }
     let unanswered = scheduled.saturating_sub(requests);
     let token_source = tokens.source.as_str();
@@ -41,11 +41,15 @@ pub(super) fn latencies(
     };
     let (ttft, ttft_adjusted) = with_curve("ttft", &ttft);
     let (e2e, e2e_adjusted) = with_curve("e2e", &e2e);
-    let unknown = UnknownChunks::of(records, tokens);
+    let unknown = UnknownChunks::of(records);
+    let unless = |why: Option<String>, label: &MetricLabel<'_>, metric: Metric| match why {
+        Some(why) => Metric::absent(label, &metric.percentile_rule, requests, why),
+        None => metric,
+    };
     let tpots = label("successful requests with more tokens than their first chunk has", "first_chunk");
     let with_any = values.metric(&tpots, &tpot);
     curves.insert("tpot".to_owned(), curve(&values.ns));
-    let tpot = unknown.unless_without_first_chunk(&tpots, requests, || with_any);
+    let tpot = unless(unknown.without_first_chunk(), &tpots, with_any);
     let itls = MetricLabel {
         token_source: tokens.chunk_source.as_deref().unwrap_or(token_source),
         ..label("tokens after the first chunk of successful requests", "previous_chunk")
@@ -59,13 +63,13 @@ pub(super) fn latencies(
         ttft_sent: values
             .metric(&label(SUCCESSFUL, "issue"), &|record| Some(record.t_first?.saturating_sub(record.t_issue) as f64)),
         tpot,
-        itl_token: unknown.unless_per_token(&itls, requests, || Metric::pooled(&itls, &all.itl_token, single)),
-        icl: unknown.unless_coalesced(&icls, requests, || Metric::pooled(&icls, &all.icl, single)),
+        itl_token: unless(unknown.without_tokens(), &itls, Metric::pooled(&itls, &all.itl_token, single)),
+        icl: unless(unknown.without_gaps(), &icls, Metric::pooled(&icls, &all.icl, single)),
         e2e,
         e2e_adjusted,
         e2e_sent: values
             .metric(&label(SUCCESSFUL, "issue"), &|record| Some(record.t_last?.saturating_sub(record.t_issue) as f64)),
-        max_stall: unknown.unless_in_one_read(&stalls, requests, || longest_gaps),
+        max_stall: unless(unknown.without_gaps(), &stalls, longest_gaps),
         queue_client: values.lag_metric(&label("issued requests, with any outcome", zero)),
     };
     (latency, curves)

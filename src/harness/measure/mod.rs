@@ -12,6 +12,7 @@ pub(super) mod cached_input;
 pub(super) mod collector;
 pub(super) mod consistency;
 pub(super) mod counted_prompts;
+pub(super) mod cut_input;
 pub(super) mod goodput;
 pub(super) mod headline;
 pub(super) mod histogram;

@@ -9,14 +9,17 @@ pub(in crate::harness) fn ttft(record: &RequestRecord) -> Option<f64> {
     Some(record.t_first?.saturating_sub(record.t_sched) as f64)
 }
 
-/// None where a total is known, and the tokens of the first chunk are not; or where no times between tokens were measured. Tokens that came in one
-/// read with the first chunk took no time of their own.
+/// Tokens after the first read: those that came with the first chunk took no time of their own.
+pub(in crate::harness) fn later_tokens(record: &RequestRecord) -> u32 {
+    record.tokens.saturating_sub(record.first_tokens.max(record.first_read_tokens))
+}
+
+/// None where a total is known, and the tokens of the first chunk are not; or where no times between tokens were measured.
 pub(in crate::harness) fn tpot(record: &RequestRecord) -> Option<f64> {
     if !record.has_token_times() || record.chunk_tokens_unknown && record.token_source == TokenSource::Usage {
         return None;
     }
-    let first = record.first_tokens.max(record.first_read_tokens);
-    let later = record.tokens.checked_sub(first).filter(|later| *later > 0)?;
+    let later = Some(later_tokens(record)).filter(|later| *later > 0)?;
     Some(record.t_last?.saturating_sub(record.t_first?) as f64 / f64::from(later))
 }
 

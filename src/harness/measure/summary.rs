@@ -21,7 +21,7 @@ use crate::harness::schedule::random_draws;
 use crate::harness::tokens::{CHUNKS, TokenSource};
 use crate::harness::transport::call::{CallKind, TokenCounting};
 use crate::harness::{
-    BenchSpec, CachedInput, FailureClass, Goodput, LoadConditions, LoadPattern, RequestEnd, RequestRecord,
+    BenchSpec, CachedInput, CutInput, FailureClass, Goodput, LoadConditions, LoadPattern, RequestEnd, RequestRecord,
     RequestRecords, RequestSchedule, ServerFreeze, Stability, Steady, Transport,
 };
 use crate::spec::StreamMode;
@@ -74,8 +74,8 @@ pub(in crate::harness) fn summarize(
     // No task waits for the end of a request that the client cancelled.
     let cancelled_early = records.iter().filter(|record| record.ended == RequestEnd::CancelledEarly).count() as u64;
     let to_answer = schedule.requests.len() as u64 - cancelled_early;
-    let tokens = tokens(&all, count);
     let stability = Stability::of(spec, records);
+    let tokens = tokens(&all, count, stability.freeze.as_ref());
     let (latency, curves) = latency::latencies(&all, to_answer, &tokens, spec.scenario.zero_point());
     let mut counts = counts(schedule.requests.len() as u64, issued, not_sent, in_flight, records);
     for (class, count, example) in all.violations.each() {
@@ -136,6 +136,8 @@ pub(in crate::harness) fn summarize(
         let distance = arrival_law::distance(&rate.scaled(1.0 / batch as f64), spec.arrivals, at.iter(), at.len());
         (result.client.ks_distance, result.client.ks_critical) = distance.unzip();
     }
+    let has_ids = matches!(&spec.protocol, Transport::Http(http) if http.prompt_ids);
+    result.tokens.input_cut = CutInput::of(&all.records, schedule.has_tokenizer() || has_ids);
     if schedule.has_tokenizer() && !matches!(count, TokenCounting::Ids { .. }) {
         "tokens of the tokenizer given".clone_into(&mut result.tokens.input_source);
     }
@@ -185,7 +187,7 @@ fn counts(scheduled: u64, issued: u64, not_sent: u64, in_flight_at_end: u64, rec
     counts
 }
 
-fn tokens(all: &Collector<RequestRecords>, count: TokenCounting) -> TokenCounts {
+fn tokens(all: &Collector<RequestRecords>, count: TokenCounting, freeze: Option<&ServerFreeze>) -> TokenCounts {
     let input_source = match count {
         TokenCounting::Ids { .. } => "input_ids",
         TokenCounting::Responses { .. } | TokenCounting::Requested => "words of text_input",
@@ -193,11 +195,12 @@ fn tokens(all: &Collector<RequestRecords>, count: TokenCounting) -> TokenCounts 
     };
     let mut tokens =
         TokenCounts { source: count.source(), input_source: input_source.to_owned(), ..TokenCounts::default() };
-    let (mut requests, mut first, mut is_known) = (0u64, 0u64, true);
+    let (mut requests, mut chunks, mut first, mut is_known) = (0u64, 0u64, 0u64, true);
     let mut prompts = Some(0_u64);
     let mut answers = BTreeMap::<TokenSource, u64>::new();
     for record in all.records.ok() {
         requests += 1;
+        chunks += u64::from(record.chunks);
         first += u64::from(record.first_tokens);
         is_known &= record.known_first_tokens().is_some();
         tokens.input += u64::from(record.input_tokens);
@@ -225,8 +228,8 @@ fn tokens(all: &Collector<RequestRecords>, count: TokenCounting) -> TokenCounts 
     tokens.input_server = prompts.filter(|_| requests > 0);
     tokens.input_cached = CachedInput::of(&all.records);
     tokens.mean_first_chunk = (requests > 0 && is_known).then(|| first as f64 / requests as f64);
-    tokens.one_read_share = one_read_share(&all.records);
-    tokens.coalesced_share = (all.chunks > 0).then(|| all.coalesced as f64 / all.chunks as f64);
+    tokens.one_read_share = one_read_share(&all.records, freeze);
+    tokens.coalesced_share = (chunks > 0).then(|| all.coalesced as f64 / chunks as f64);
     tokens
 }
 

@@ -41,6 +41,7 @@ pub enum VerdictCheck {
     Coalesced,
     Outputs,
     RepeatedPrompts,
+    CutPrompts,
     Loadgen,
     OtherLoad,
     Lowered,
@@ -53,7 +54,7 @@ pub enum VerdictCheck {
 }
 
 impl VerdictCheck {
-    const ALL: [Self; 37] = [
+    const ALL: [Self; 38] = [
         Self::Server,
         Self::Failures,
         Self::Retries,
@@ -85,6 +86,7 @@ impl VerdictCheck {
         Self::Coalesced,
         Self::Outputs,
         Self::RepeatedPrompts,
+        Self::CutPrompts,
         Self::Loadgen,
         Self::OtherLoad,
         Self::Lowered,
@@ -127,6 +129,7 @@ impl VerdictCheck {
             Self::Coalesced => "coalesced",
             Self::Outputs => "outputs",
             Self::RepeatedPrompts => "repeated_prompts",
+            Self::CutPrompts => "cut_prompts",
             Self::Loadgen => "loadgen",
             Self::OtherLoad => "other_load",
             Self::Lowered => "lowered",

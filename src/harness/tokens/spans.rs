@@ -48,15 +48,27 @@ pub(super) fn resolve(chunks: &[ChunkTokens], marks: &[UsageMark]) -> ResolvedCh
             None => {
                 resolved.is_known = false;
                 resolved.is_below_chunks |= is_last && tokens < certain(span);
-                resolved.tokens.extend(span.iter().copied().map(assumed));
+                resolved.tokens.extend(assumed_each(span));
             }
         }
         (from, counted) = (from + span.len(), mark.tokens);
     }
     let rest = &chunks[from..];
     resolved.is_known &= !rest.iter().any(|chunk| matches!(chunk, ChunkTokens::Text | ChunkTokens::Empty));
-    resolved.tokens.extend(rest.iter().copied().map(assumed));
+    resolved.tokens.extend(assumed_each(rest));
     resolved
+}
+
+/// How many chunks there are up to the last one with text; all where none has any.
+fn until_last_text(span: &[ChunkTokens]) -> usize {
+    let is_textless = |chunk: &ChunkTokens| matches!(chunk, ChunkTokens::Empty | ChunkTokens::Closing);
+    span.iter().rposition(|chunk| !is_textless(chunk)).map_or(span.len(), |last| last + 1)
+}
+
+/// Without a count: one token for each chunk up to the last text. What comes after it may be late, and nothing says that it is a token.
+fn assumed_each(span: &[ChunkTokens]) -> impl Iterator<Item = u32> {
+    let texts = until_last_text(span);
+    span.iter().enumerate().map(move |(at, chunk)| if at < texts { assumed(*chunk) } else { 0 })
 }
 
 /// Whether each chunk has a count of its own. Two counts may be of the begin and of the end alone.
@@ -84,7 +96,8 @@ pub(super) fn certain(span: &[ChunkTokens]) -> u64 {
     span.iter().map(least).sum()
 }
 
-/// The tokens of each chunk of a span with this total; None where several distributions are possible.
+/// The tokens of each chunk of a span with this total; None where several distributions are possible. Events without text after the last text
+/// are no tokens, however late they come: an end token that the total counts is one of the last text.
 fn span_tokens(span: &[ChunkTokens], tokens: u64) -> Option<Vec<u32>> {
     if let [ChunkTokens::Exact(_)] = span {
         let ChunkTokens::Exact(own) = span[0] else { return None };
@@ -98,20 +111,28 @@ fn span_tokens(span: &[ChunkTokens], tokens: u64) -> Option<Vec<u32>> {
         };
         return is_possible.then(|| u32::try_from(tokens).ok()).flatten().map(|tokens| vec![tokens]);
     }
-    // One token for each text; then also for each chunk without text; then also for the end.
-    let steps: [fn(ChunkTokens) -> u32; 4] = [
+    let texts = until_last_text(span);
+    // One token for each text; then also for each chunk without text.
+    let steps: [fn(ChunkTokens) -> u32; 3] = [
         |chunk| if chunk == ChunkTokens::Empty { 0 } else { assumed(chunk) },
         assumed,
-        |chunk| match chunk {
-            ChunkTokens::Empty => 0,
-            ChunkTokens::Closing => 1,
-            other => assumed(other),
-        },
         |chunk| if chunk == ChunkTokens::Closing { 1 } else { assumed(chunk) },
     ];
-    let each = |step: fn(ChunkTokens) -> u32| span.iter().copied().map(step);
-    let fits = |step: &fn(ChunkTokens) -> u32| each(*step).map(u64::from).sum::<u64>() == tokens;
-    steps.into_iter().find(fits).map(|step| each(step).collect())
+    for most in [0, (span.len() - texts) as u64] {
+        for step in steps {
+            let mut each: Vec<u32> = span[..texts].iter().copied().map(step).collect();
+            let sum: u64 = each.iter().copied().map(u64::from).sum();
+            let more = tokens.checked_sub(sum).filter(|more| *more <= most);
+            if let Some(more) = more {
+                if let Some(last) = each.last_mut() {
+                    *last += more as u32;
+                }
+                each.resize(span.len(), 0);
+                return Some(each);
+            }
+        }
+    }
+    None
 }
 
 #[cfg(test)]
@@ -138,12 +159,21 @@ mod tests {
     }
 
     #[test]
-    fn an_end_without_text_is_a_token_where_the_total_says_so() {
+    fn a_token_without_text_that_a_total_counts_at_the_end_is_one_of_the_last_text() {
         assert_eq!(of(&[Text, Text, Closing], &[(3, 2)]), (vec![1, 1, 0], true));
-        assert_eq!(of(&[Text, Text, Closing], &[(3, 3)]), (vec![1, 1, 1], true));
+        assert_eq!(of(&[Text, Text, Closing], &[(3, 3)]), (vec![1, 2, 0], true));
+        assert_eq!(of(&[Text, Text, Empty], &[(3, 3)]), (vec![1, 2, 0], true));
+        assert_eq!(of(&[Text, Text, Empty, Closing], &[(4, 4)]), (vec![1, 3, 0, 0], true));
+        assert_eq!(of(&[Text, Text, Empty, Closing], &[(4, 5)]), (vec![1, 1, 0, 0], false));
+        assert_eq!(of(&[Text, Text, Empty, Closing], &[]), (vec![1, 1, 0, 0], false));
         assert_eq!(of(&[Text, Empty, Text, Closing], &[(4, 3)]), (vec![1, 1, 1, 0], true));
         assert_eq!(of(&[Text, Empty, Text, Closing], &[(4, 2)]), (vec![1, 0, 1, 0], true));
+        assert_eq!(of(&[Text, Empty, Text, Closing], &[(4, 4)]), (vec![1, 1, 2, 0], true));
+        // A count beside it says that it is one.
         assert_eq!(of(&[Text, Closing], &[(1, 1), (2, 2)]), (vec![1, 1], true));
+        // Nothing but tokens without text.
+        assert_eq!(of(&[Empty, Closing], &[(2, 1)]), (vec![1, 0], true));
+        assert_eq!(of(&[Empty, Closing], &[(2, 2)]), (vec![1, 1], true));
     }
 
     #[test]
@@ -159,7 +189,7 @@ mod tests {
 
     #[test]
     fn running_counts_say_what_each_chunk_has() {
-        // The end of an answer of vLLM under load: three tokens in one message, and no text.
+        // The total is repeated at the end. The end of an answer of vLLM under load: three tokens in one message, and no text.
         assert_eq!(of(&[Text, Text, Closing], &[(1, 1), (2, 3), (3, 6), (3, 6)]), (vec![1, 2, 3], true));
         assert_eq!(of(&[Text, Text, Text], &[(0, 0), (1, 3), (2, 6), (3, 8), (3, 8)]), (vec![3, 3, 2], true));
         // Reasoning and text of one step come as two chunks with one count.

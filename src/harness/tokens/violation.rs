@@ -22,12 +22,15 @@ pub enum Violation {
     WrongModel,
     /// Shape × data type of the output tensor is not the number of its bytes.
     WrongShape,
-    /// The output tensor has another data type than the server reports of the model, or no token ids: no whole numbers, or negative ones.
+    /// The output tensor has another data type than the server reports of the model, or no token ids: no whole numbers, or negative ones; or
+    /// `sequence_length` is negative, or more than it has.
     WrongContent,
     /// More tokens than were requested, by ids or by `usage`. Such a `usage` is not counted.
     AboveRequested,
     /// `usage` decreases, does not grow while text arrives, is less than the number of chunks with text, or counts several tokens where no text arrives.
     UsageMismatch,
+    /// `usage` is there and has no counts: a negative number, a fraction, a text.
+    MalformedUsage,
     /// A stream of events whose `content-type` is not `text/event-stream`.
     ContentType,
 }
@@ -44,6 +47,7 @@ impl Violation {
             Self::WrongContent => "wrong_content",
             Self::AboveRequested => "above_requested",
             Self::UsageMismatch => "usage_mismatch",
+            Self::MalformedUsage => "malformed_usage",
             Self::ContentType => "content_type",
         }
     }

@@ -27,8 +27,8 @@ pub(in crate::harness) enum ChunkTokens {
     Text,
     /// A text without characters: the token's text arrives later.
     Empty,
-    /// The end of the answer without text: no token, unless the server's count includes one (an end token). Where it includes more, these came in no
-    /// form that is understood, or were held back.
+    /// The end of the answer without text: no token, unless a count beside it includes one (an end token), or there is no text at all. Where it
+    /// includes more, these came in no form that is understood, or were held back.
     Closing,
     /// A whole answer as one text: this many tokens were requested.
     Requested(u32),

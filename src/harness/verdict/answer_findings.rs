@@ -48,44 +48,43 @@ pub(super) fn violations(result: &RunResult, found: &mut VerdictReasons) {
 fn severity_of(class: Violation, protocol: &Transport) -> ReasonSeverity {
     match (class, protocol) {
         // Over HTTP a connection has one request at a time, so the names are not needed; and servers have aliases.
-        (Violation::MissingEnd | Violation::UsageMismatch | Violation::ContentType, _)
+        (Violation::MissingEnd | Violation::UsageMismatch | Violation::MalformedUsage | Violation::ContentType, _)
         | (Violation::WrongId | Violation::WrongModel, Transport::Http(_)) => ReasonSeverity::Warning,
         _ => ReasonSeverity::InvalidServer,
     }
 }
 
-/// Chunks that came together leave out figures that people expect.
+/// Chunks that came together leave out figures that people expect, or blur them.
 fn coalesced(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
-    const OF_OTHERS: &str = "TPOT and the longest gap are those of the other answers";
-    const FIRST_READ: &str = "TTFT is the time of the first read, which may have later tokens, too";
-    const WHOLE: &str = "TTFT of such an answer is the time of all of it";
+    let absent = result.latency.max_stall.absent.as_ref();
     if spec.answers_to_a_prompt() > 1 {
-        if let Some(why) = &result.latency.max_stall.absent {
+        if let Some(why) = absent {
             let text = format!("{why}: TPOT, ITL, ICL and the longest gap are left out");
             found.add(VerdictCheck::Tokens, ReasonSeverity::Warning, text);
         }
         return;
     }
     let share = result.tokens.coalesced_share.filter(|share| *share > COALESCED);
-    // Of answers in one read, TPOT is left out as the longest gap is.
+    let share =
+        share.map(|share| format!("{:.0} % of the chunks came in one read with the chunk before", share * 100.0));
     let one_read = result.tokens.one_read_share.filter(|share| *share > NEGLIGIBLE);
-    let of_chunks = |share: f64| format!("{:.0} % of the chunks came in one read with the chunk before", share * 100.0);
-    let (what, so) = match (share, &result.latency.max_stall.absent, one_read) {
-        (Some(share), Some(_), _) => {
-            (of_chunks(share), format!("TPOT, ITL, ICL and the longest gap are left out, and {FIRST_READ}"))
-        }
-        (Some(share), None, Some(one_read)) => {
-            let what = format!("{}, and {}", of_chunks(share), in_one_read(one_read));
-            (what, format!("ITL and ICL are left out, {OF_OTHERS}, and {FIRST_READ}"))
-        }
-        (Some(share), None, None) => (of_chunks(share), format!("ITL and ICL are left out, and {FIRST_READ}")),
-        (None, Some(why), _) => (why.clone(), format!("TPOT and the longest gap are left out, and {WHOLE}")),
-        (None, None, Some(one_read)) => (in_one_read(one_read), format!("{OF_OTHERS}, and {WHOLE}")),
-        (None, None, None) => return,
+    let mut so = Vec::new();
+    if absent.is_some() {
+        so.push("TPOT, ITL, ICL and the longest gap are left out");
+    } else {
+        so.extend(share.as_ref().map(|_| "TPOT and ITL spread the time of a read over its tokens"));
+        so.extend(one_read.map(|_| "TPOT, ITL, ICL and the longest gap are those of the other answers"));
+    }
+    let parts: Vec<String> = share.into_iter().chain(one_read.map(in_one_read)).collect();
+    let what = match (parts.is_empty(), absent) {
+        (true, Some(why)) => why.clone(),
+        (true, None) => return,
+        _ => parts.join(", and "),
     };
     let text = format!(
         "{what}: the server or a proxy in front of it writes several at once (nginx: set `proxy_buffering off`; HAProxy: `option \
-         http-no-delay`), or the client was late; {so}"
+         http-no-delay`), or the client was late; {}, and TTFT is the time of the first read, which may have later tokens, too",
+        so.join(", ")
     );
     found.add(VerdictCheck::Coalesced, ReasonSeverity::Warning, text);
 }
@@ -159,6 +158,8 @@ pub(super) fn answers(spec: &BenchSpec, result: &RunResult, found: &mut VerdictR
         } else if result.counts.violations.contains_key(&Violation::UsageMismatch) {
             "the server's `usage` contradicts its answers, so it is not used, and chunks stand in; name a `tokenizer`"
                 .to_owned()
+        } else if result.counts.violations.contains_key(&Violation::MalformedUsage) {
+            "the server's `usage` is malformed, and chunks stand in; name a `tokenizer`".to_owned()
         } else if requests_usage(spec) {
             format!(
                 "{sends_none}, although each request has `stream_options.include_usage`, and chunks stand in; name a `tokenizer`"

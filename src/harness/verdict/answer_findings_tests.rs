@@ -144,9 +144,9 @@ fn times_between_chunks_of_one_read_are_left_out_and_keep_no_limit() {
     assert_eq!(unknown.goodput.as_ref().unwrap().attainment, None);
     let texts: Vec<&str> = unknown.reasons().iter().map(|reason| reason.text.as_str()).collect();
     insta::assert_snapshot!(texts.join("\n"), @r"
-    there is no TPOT p99 to check against the limit tpot_p99 of 5.0 ms: 100 % of the gaps between chunks are in answers that came in one read, so most times between tokens were not measured
+    there is no TPOT p99 to check against the limit tpot_p99 of 5.0 ms: 100 % of the tokens after the first chunk came in one read with it, so most times between tokens were not measured
     there is no TPOT to check against `slo`, and so no goodput to check against its limit
-    88 % of the chunks came in one read with the chunk before: the server or a proxy in front of it writes several at once (nginx: set `proxy_buffering off`; HAProxy: `option http-no-delay`), or the client was late; TPOT, ITL, ICL and the longest gap are left out, and TTFT is the time of the first read, which may have later tokens, too
+    88 % of the chunks came in one read with the chunk before, and 100 % of the gaps between chunks are in answers that came in one read: the server or a proxy in front of it writes several at once (nginx: set `proxy_buffering off`; HAProxy: `option http-no-delay`), or the client was late; TPOT, ITL, ICL and the longest gap are left out, and TTFT is the time of the first read, which may have later tokens, too
     ");
     // The whole answer took 10 ms for each token after the first, so no token took more.
     assert_eq!(result(10.0).goodput.unwrap().attainment, Some(1.0));
@@ -175,7 +175,7 @@ fn answers_of_one_read_weigh_as_many_gaps_as_they_have() {
     assert_eq!(found(25, 2), (Some(10.0), Some(10.0), String::new()));
     let (tpot, stall, texts) = found(2, 2);
     assert_eq!((tpot, stall), (Some(10.0), Some(10.0)));
-    insta::assert_snapshot!(texts, @"11 % of the gaps between chunks are in answers that came in one read: the server or a proxy in front of it writes several at once (nginx: set `proxy_buffering off`; HAProxy: `option http-no-delay`), or the client was late; TPOT and the longest gap are those of the other answers, and TTFT of such an answer is the time of all of it");
+    insta::assert_snapshot!(texts, @"11 % of the gaps between chunks are in answers that came in one read: the server or a proxy in front of it writes several at once (nginx: set `proxy_buffering off`; HAProxy: `option http-no-delay`), or the client was late; TPOT, ITL, ICL and the longest gap are those of the other answers, and TTFT is the time of the first read, which may have later tokens, too");
     let (tpot, stall, texts) = found(2, 10);
     assert_eq!((tpot, stall), (None, None));
     assert!(texts.contains("53 % of the gaps between chunks are in answers that came in one read"), "{texts}");
@@ -195,7 +195,87 @@ fn tokens_of_the_first_read_are_those_of_the_first_chunk() {
         (result.latency.tpot.p50, result.latency.max_stall.p50, result.goodput.unwrap().good)
     };
     let apart = |first: usize| [vec![(100, 1); first], vec![(140, 1); 8 - first]].concat();
-    assert_eq!(tpot(&apart(7)), (Some(40.0), Some(40.0), 0));
+    // Of most tokens no time is known.
+    assert_eq!(tpot(&apart(7)), (None, None, 0));
     assert_eq!(tpot(&apart(4)), (Some(10.0), Some(40.0), 0));
     assert_eq!(tpot(&apart(1)), (Some(40.0 / 7.0), Some(40.0), 2));
+}
+
+/// The metrics of answers that are all like this: TPOT, ITL and ICL as p50, the share of chunks that shared a read, and what speaks against them.
+fn of_answers(chunks: &[(u64, u32)]) -> ([Option<f64>; 3], Option<f64>, String) {
+    let mut all = Collector::new();
+    let tokens: u32 = chunks.iter().map(|(_, tokens)| tokens).sum();
+    for index in 0..200 {
+        let at = index * 10;
+        let chunks: Vec<(u64, u32)> = chunks.iter().map(|(after, tokens)| (at + after, *tokens)).collect();
+        ended(&mut all, index, (at, at, chunks[chunks.len() - 1].0), tokens, &chunks, RequestEnd::Ok);
+    }
+    let result = summarized(&spec(200), all).result;
+    assert!(result.self_check.mismatches.is_empty(), "{:?}", result.self_check);
+    let LatencyMetrics { tpot, itl_token, icl, .. } = &result.latency;
+    let texts: Vec<String> = result.reasons().iter().map(|reason| reason.text.clone()).collect();
+    let rounded = |ms: Option<f64>| ms.map(|ms| (ms * 10.0).round() / 10.0);
+    ([tpot.p50, itl_token.mean, icl.mean].map(rounded), result.tokens.coalesced_share, texts.join("\n"))
+}
+
+/// Tokens 20 ms apart, each sent when so many have gathered.
+fn gathered(tokens: u64, each: u64) -> Vec<(u64, u32)> {
+    (1..=tokens).map(|token| (token.div_ceil(each) * each * 20, 1)).collect()
+}
+
+#[test]
+fn chunks_of_one_read_are_one_arrival_of_all_their_tokens() {
+    let apart = of_answers(&gathered(16, 1));
+    assert_eq!(apart, ([Some(20.0); 3], Some(0.0), String::new()));
+    let pairs = of_answers(&gathered(16, 2));
+    assert_eq!(pairs, ([Some(20.0), Some(20.0), Some(40.0)], Some(0.5), String::new()));
+    // Every third token waits for the next one.
+    let joined: Vec<(u64, u32)> = (1..=15).map(|token| ((token + u64::from(token % 3 == 0)) * 20, 1)).collect();
+    let (metrics, share, texts) = of_answers(&joined[..14]);
+    assert_eq!((metrics, texts.as_str()), ([Some(20.0), Some(20.0), Some(28.9)], ""));
+    assert_eq!(share, Some(4.0 / 14.0));
+    // Both at once: two tokens to a chunk, and two chunks to a read.
+    let both: Vec<(u64, u32)> = gathered(16, 2).into_iter().map(|(at, _)| (at, 2)).collect();
+    assert_eq!(of_answers(&both).0, [Some(10.0), Some(10.0), Some(40.0)]);
+}
+
+/// A relay that passes on every 200 ms what has come.
+#[test]
+fn where_most_tokens_come_with_the_first_no_time_between_them_is_known() {
+    let relayed = |tokens: u64| (1..=tokens).map(|token| ((token * 5).div_ceil(200) * 200, 1)).collect::<Vec<_>>();
+    let (metrics, share, texts) = of_answers(&relayed(64));
+    assert_eq!((metrics, share), ([None; 3], Some(62.0 / 64.0)));
+    insta::assert_snapshot!(texts, @"97 % of the chunks came in one read with the chunk before: the server or a proxy in front of it writes several at once (nginx: set `proxy_buffering off`; HAProxy: `option http-no-delay`), or the client was late; TPOT, ITL, ICL and the longest gap are left out, and TTFT is the time of the first read, which may have later tokens, too");
+    let (metrics, share, texts) = of_answers(&relayed(400));
+    assert_eq!((metrics, share), ([Some(5.0), Some(5.0), Some(200.0)], Some(390.0 / 400.0)));
+    assert!(texts.contains("98 % of the chunks came in one read with the chunk before"), "{texts}");
+    assert!(texts.contains("TPOT and ITL spread the time of a read over its tokens"), "{texts}");
+}
+
+/// Prompts of `sent` words or tokens, by the server's own count, with what its cache has apart.
+#[test]
+fn a_server_that_counts_far_fewer_prompt_tokens_than_were_sent_cuts_prompts() {
+    let cut = |sent: u32, prompt: Option<u64>, cached: Option<u64>, is_exact: bool| {
+        let mut all = Collector::new();
+        ended(&mut all, 0, (0, 0, 30), 1, &[(30, 1)], RequestEnd::Ok);
+        let (records, _) = all.split();
+        let usage = Usage { prompt, cached, ..Usage::default() };
+        let record = |record| RequestRecord { input_tokens: sent, usage: Some(Box::new(usage)), ..record };
+        let records: RequestRecords = records.iter().map(record).collect();
+        CutInput::of(&records, is_exact).map(|cut| (cut.sent, cut.counted))
+    };
+    let words = |sent, counted| cut(sent, Some(counted), None, false);
+    assert_eq!(words(8_000, 2_048), Some((8_000, 2_048)));
+    assert_eq!(words(8_000, 0), Some((8_000, 0)));
+    // Words that a tokenizer merges, a template around them, a text of one word without blanks, and a few words.
+    for (sent, counted) in [(8_000, 4_100), (8_000, 8_020), (1, 4_000), (8, 2)] {
+        assert_eq!(words(sent, counted), None, "{sent} {counted}");
+    }
+    let tokens = |sent, counted| cut(sent, Some(counted), None, true);
+    assert_eq!(tokens(8_000, 7_500), Some((8_000, 7_500)));
+    for (sent, counted) in [(8_000, 7_998), (8_000, 8_020), (8, 7), (20, 16)] {
+        assert_eq!(tokens(sent, counted), None, "{sent} {counted}");
+    }
+    assert_eq!(cut(8_000, Some(100), Some(7_900), true), None);
+    assert_eq!(cut(8_000, None, None, true), None);
 }

@@ -360,7 +360,7 @@ fn a_value_that_was_counted_once_too_often_is_noticed_with_both_numbers() {
     let result = summarized(&spec(1), all).result;
     assert_eq!(result.verdict(), crate::event::Verdict::InvalidClient);
     let reason = result.reasons().iter().find(|reason| reason.check == VerdictCheck::SelfCheck).unwrap();
-    assert_eq!(reason.text, "the run's own sums disagree: values of ITL / tokens after the first chunks: 4 and 3");
+    assert_eq!(reason.text, "the run's own sums disagree: values of ITL / tokens after the first reads: 4 and 3");
 }
 
 /// Answers with a total and several tokens in a chunk: nothing is computed per token.

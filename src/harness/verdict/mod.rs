@@ -16,13 +16,14 @@
 //! | one state of the server all the time (`stability`, `steady`) | no overload, cold start, freeze, drift, ramp | warning; certain overload INVALID(load) |
 //! | users of a closed loop | as many requests as users; all busy for 65 % of the window | INVALID(load); warning |
 //! | prompts that were sent before, prompt tokens from a cache | 5 % | warning |
+//! | prompts that the server counts as far shorter than they were sent (`CutInput`) | 1 % of the answers | warning |
 //! | requests that the server counted | as many as were sent | warning |
 //! | preflight (`preflight`) | the bounds of lag and CPU | a warning; far beyond INVALID(client) |
 //! | a server that was lost (`server_findings`); what LoadGen reports (`loadgen_findings`) | | INVALID(server); INVALID(load) |
 //! | one identity all the time, a simulator at the clock's speed (`identity_findings`) | | INVALID(server), INVALID(load) |
 //! | violations of the protocol | by class: those that make tokens or owners doubtful | INVALID(server); others: warning |
 //! | self check: sums computed in different ways | equal | INVALID(client) |
-//! | gaps that were not measured (`coalesced`) | half of the chunks; 1 % of the gaps in answers of one read | warning |
+//! | times between tokens that were not measured (`coalesced`) | half of the chunks; 1 % of the gaps in answers of one read | warning |
 //! | tokens not counted, outputs that do not come or do not fit | | warning |
 //!
 //! Every number that counts from the schedule includes the lag, so a little of it makes them worse, never better: lag
@@ -379,6 +380,7 @@ fn stability(result: &RunResult, found: &mut VerdictReasons) {
 /// The server's report of its prefix cache counts more than which prompts were sent: it may have no cache. Sessions and shared
 /// prefixes are meant to be cached. LoadGen sends each sample again and again by its own rules.
 fn prompts(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
+    server_findings::cut_prompts(result, found);
     let (repeated, scheduled) = (result.load.prompts_repeated, result.counts.scheduled);
     let is_wanted = spec.content.sessions.is_some() || spec.content.prefixes.is_some();
     let cached = result.tokens.input_cached.filter(|_| !is_wanted);

@@ -3,6 +3,7 @@
 use super::evidence::Evidence;
 use crate::harness::measure::counted_prompts::CountedPrompts;
 use crate::harness::measure::result::RunResult;
+use crate::harness::measure::unknown_chunks::NEGLIGIBLE;
 use crate::harness::measure::verdict_check::VerdictCheck;
 use crate::harness::measure::verdict_reason::{ReasonSeverity, VerdictReasons};
 
@@ -42,6 +43,18 @@ pub(super) fn other_load(result: &RunResult, found: &mut VerdictReasons) {
         result.requested.model
     );
     found.add(VerdictCheck::OtherLoad, ReasonSeverity::Warning, text);
+}
+
+/// Prompts that the server did not read to their end.
+pub(super) fn cut_prompts(result: &RunResult, found: &mut VerdictReasons) {
+    let ok = result.counts.ok;
+    let Some(cut) = result.tokens.input_cut.filter(|cut| cut.requests as f64 > NEGLIGIBLE * ok as f64) else { return };
+    let text = format!(
+        "the `usage` of {} of {ok} answers counts {} prompt tokens, and {} were sent ({}): the server may cut prompts at its context length, so that \
+         TTFT and throughput are those of shorter ones; raise that length, or send shorter prompts",
+        cut.requests, cut.counted, cut.sent, result.tokens.input_source
+    );
+    found.add(VerdictCheck::CutPrompts, ReasonSeverity::Warning, text);
 }
 
 /// A share of prompt tokens above `most` that the engine did not compute, as vLLM counts it in its `/metrics`. Also where this run has sent

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use pretty_assertions::assert_eq;
 use regatta::harness::{Api, BenchSpec, FailureClass, Http, Transport, VerdictCheck, Violation};
+use regatta::spec::Length;
 use serde_json::json;
 
-use super::script::{Do, END, Scripted, good};
+use super::script::{DONE, Do, END, HEAD, Scripted, chunk, good, role, token, usage};
 use super::{all_ok, chat, failure, measure, one_user, spec};
 
 #[test]
@@ -107,4 +108,46 @@ fn a_refusal_is_read_while_the_request_is_still_being_written() {
     large.stall_timeout = Duration::from_secs(20);
     let (class, why) = failure(&measure(&large));
     assert_eq!((class, why.as_str()), (FailureClass::Server, "HTTP status 413: too big"));
+}
+
+/// 40 ms between pairs of tokens, each pair in one write: 20 ms a token. A busy machine makes gaps longer, and never zero.
+#[test]
+fn tokens_in_pairs_have_half_the_gap_of_their_writes() {
+    let server = Scripted::start(|_| {
+        let pair = [Do::Wait(Duration::from_millis(40)), Do::Send(chunk(&[token("a"), token("b")].concat()))];
+        let end = Do::Send([chunk(&usage(8)), chunk(DONE), END.to_owned()].concat());
+        [vec![Do::Send(HEAD.to_owned() + &chunk(&role()))], vec![pair; 4].concat(), vec![end]].concat()
+    });
+    let measured = measure(&one_user(BenchSpec { output_len: Length::Fixed(8), ..chat(&server, 5) }));
+    all_ok(&measured);
+    let result = &measured.result;
+    assert_eq!(result.tokens.coalesced_share, Some(0.5));
+    assert!(result.self_check.mismatches.is_empty(), "{:?}", result.self_check);
+    let latency = &result.latency;
+    let p50 = |metric: &regatta::harness::Metric| metric.p50.unwrap();
+    assert!(p50(&latency.itl_token) > 15.0 && p50(&latency.icl) > 30.0, "{latency:?}");
+    // One population: TPOT is of 6 tokens of each answer, as ITL is.
+    let (tpot, itl) = (latency.tpot.mean.unwrap(), latency.itl_token.mean.unwrap());
+    assert!((tpot - itl).abs() < 1e-6 && latency.itl_token.n == 30, "{tpot} {itl}");
+}
+
+/// The total counts an end token, and its event comes long after the last text.
+#[test]
+fn an_answer_ends_with_its_last_text_and_not_with_an_event_without_any() {
+    const LATE: Duration = Duration::from_millis(300);
+    for last in ["\"delta\":{},\"finish_reason\":\"stop\"", "\"delta\":{\"content\":\"\"},\"finish_reason\":null"] {
+        let event = format!("data: {{\"choices\":[{{\"index\":0,{last}}}]}}\n\n");
+        let server = Scripted::start(move |_| {
+            let each = [Do::Wait(Duration::from_millis(5)), Do::Send(chunk(&token("a")))];
+            let end = Do::Send([chunk(&event), chunk(&usage(4)), chunk(DONE), END.to_owned()].concat());
+            [vec![Do::Send(HEAD.to_owned())], vec![each; 3].concat(), vec![Do::Wait(LATE), end]].concat()
+        });
+        let measured = measure(&one_user(chat(&server, 3)));
+        all_ok(&measured);
+        assert_eq!(measured.result.tokens.output, 12);
+        for record in &measured.requests {
+            assert!(record.t_end - record.t_last.unwrap() > LATE.as_nanos() as u64 / 2, "{record:?}");
+        }
+        assert!(measured.result.latency.tpot.n == 3, "{:?}", measured.result.latency.tpot);
+    }
 }

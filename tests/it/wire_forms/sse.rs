@@ -45,6 +45,11 @@ fn total(tokens: u64) -> String {
     event(&format!("\"choices\":[]{}", usage(tokens)))
 }
 
+/// A total that is no count.
+fn malformed(tokens: &str) -> String {
+    event(&format!("\"choices\":[],\"usage\":{{\"prompt_tokens\":8,\"completion_tokens\":{tokens}}}"))
+}
+
 fn done() -> String {
     DONE.to_owned()
 }
@@ -128,7 +133,7 @@ pub fn forms() -> Vec<Form> {
         ),
         chat(
             "vllm chat: ends with an end token without text",
-            SIX,
+            Truth { chunks: 5, ..SIX },
             vec![vec![role()], contents(5), vec![delta("\"content\":\"\"", "\"stop\"", ""), total(6), done()]],
         ),
         completions(
@@ -304,6 +309,17 @@ pub fn forms() -> Vec<Form> {
             SIX,
             vec![vec![role()], contents(6), vec![total(10_000_000_000_000_000_000), done()]],
         ),
+        chat("usage of -1 tokens", SIX, vec![vec![role()], contents(6), vec![malformed("-1"), done()]]),
+        chat("usage of 1.5 tokens", SIX, vec![vec![role()], contents(6), vec![malformed("1.5"), done()]]),
+        chat("usage of many tokens", SIX, vec![vec![role()], contents(6), vec![malformed("\"many\""), done()]]),
+        chat(
+            "usage that is a text",
+            SIX,
+            vec![vec![role()], contents(6), vec![event("\"choices\":[],\"usage\":\"many\""), done()]],
+        ),
+        chat("no choices, and usage", failed, vec![vec![total(6), done()]]),
+        chat("no choices, no usage", failed, vec![vec![event("\"choices\":[]"), done()]]),
+        chat("a role, and usage", failed, vec![vec![role(), total(6), done()]]),
         chat("usage above the requested", SIX, vec![vec![role()], contents(6), vec![total(7), done()]]),
         chat("usage below the chunks", SIX, vec![vec![role()], contents(6), vec![total(4), done()]]),
         chat(
@@ -494,6 +510,6 @@ fn cuts() -> Vec<Form> {
         }),
         rewritten("blanks around [DONE]", |event| event.replace("data: [DONE]", "data:  [DONE] ")),
         form("a byte order mark before the first token", Api::OpenaiChat, SIX, paced(&marked)),
-        form("three events in one write", Api::OpenaiChat, SIX, three_in_one),
+        form("three events in one write", Api::OpenaiChat, Truth { first: 3, ..SIX }, three_in_one),
     ]
 }

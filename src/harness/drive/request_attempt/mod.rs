@@ -250,8 +250,9 @@ impl RequestAttempt<'_> {
             // Over HTTP an answer that was not whole has failed by now.
             RequestEncoder::Http(_) => true,
         };
-        if tokens == 0 {
-            fail("the answer has no token".to_owned())
+        if part.counted.chunks.is_empty() {
+            let claim = if tokens == 0 { String::new() } else { format!(", and `usage` counts {tokens}") };
+            fail(format!("the answer has no token{claim}"))
         } else if tokens < requested && !is_whole {
             fail(format!("the stream ended after {tokens} of {requested} tokens"))
         } else if let RequestEncoder::Kserve(template) = self.encoder

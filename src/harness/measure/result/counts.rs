@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::harness::{CachedInput, FailureClass, FinishReason, Violation};
+use crate::harness::{CachedInput, CutInput, FailureClass, FinishReason, Violation};
 
 /// `scheduled = ok + failed + cancelled + cancelled_early + in_flight_at_end + not_sent`, exactly, or the run is invalid.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -82,6 +82,9 @@ pub struct TokenCounts {
     /// What of the prompts came from the server's prefix cache, where it reports that. Null: no answer does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input_cached: Option<CachedInput>,
+    /// Prompts that the server counts as far shorter than they were sent. Null: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input_cut: Option<CutInput>,
     pub output: u64,
     /// The part of it that `usage` counts as reasoning, where it reports that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -95,9 +98,11 @@ pub struct TokenCounts {
     pub longer: u64,
     /// Mean tokens of the first chunk that had any.
     pub mean_first_chunk: Option<f64>,
-    /// Share of chunks that came in one socket read with the one before.
+    /// Share of chunks that came in one socket read with the one before: they count as one arrival, and ITL and TPOT spread its time over its
+    /// tokens.
     pub coalesced_share: Option<f64>,
-    /// Share of the gaps between chunks of one answer that are in answers that came in one socket read as a whole.
+    /// Share of the gaps between chunks of one answer that are in answers that came in one socket read as a whole, without those that a freeze held
+    /// up.
     #[serde(default, skip_serializing_if = "super::is_usual")]
     pub one_read_share: Option<f64>,
     /// Successful answers over HTTP that came in one piece, and not as a stream of events.

@@ -32,12 +32,12 @@ pub struct LatencyMetrics {
     pub ttft: Metric,
     /// First token − issue.
     pub ttft_sent: Metric,
-    /// (last − first token chunk) / (tokens − tokens of the first chunk). Absent where a total is known and the tokens of the first
+    /// (last − first token chunk) / (tokens − tokens of the first read). Absent where a total is known and the tokens of the first
     /// chunk are not.
     pub tpot: Metric,
-    /// Gap between chunks over tokens of the later one, that many times. Absent where the tokens of single chunks are not known.
+    /// Gap between reads over tokens of the later one, that many times. Absent where the tokens of single chunks are not known.
     pub itl_token: Metric,
-    /// Gap between chunks.
+    /// Gap between reads with chunks.
     pub icl: Metric,
     /// Last token − intended arrival.
     pub e2e: Metric,

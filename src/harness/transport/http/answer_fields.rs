@@ -20,6 +20,10 @@ pub(super) struct ScannedEvent<'a> {
     /// Why a choice has ended.
     pub finish: Option<FinishReason>,
     pub usage: Option<Usage>,
+    /// The first field of `usage` that has no count, and what it has, as written in JSON.
+    pub malformed_usage: Option<(&'static str, &'a [u8])>,
+    /// A `sequence_length` beyond the elements of its row.
+    pub not_a_length: Option<i64>,
     /// How many choices the event has. 0: it carries only usage.
     pub choices: u32,
     /// `id` and `model` as written in JSON.
@@ -61,33 +65,7 @@ pub(super) fn openai(text: &[u8]) -> Result<ScannedEvent<'_>, NotJson> {
             seen.choices += 1;
             choice(it, &mut seen)
         }),
-        b"usage" if it.peek() == Some(b'{') => {
-            let mut usage = Usage::default();
-            it.object(|key, it| {
-                match key {
-                    b"prompt_tokens" => usage.prompt = it.number()?,
-                    b"completion_tokens" => usage.completion = it.number()?,
-                    b"prompt_tokens_details" if it.peek() == Some(b'{') => it.object(|key, it| {
-                        match key {
-                            b"cached_tokens" => usage.cached = it.number()?,
-                            _ => it.skip()?,
-                        }
-                        Ok(())
-                    })?,
-                    b"completion_tokens_details" if it.peek() == Some(b'{') => it.object(|key, it| {
-                        match key {
-                            b"reasoning_tokens" => usage.reasoning = it.number()?,
-                            _ => it.skip()?,
-                        }
-                        Ok(())
-                    })?,
-                    _ => it.skip()?,
-                }
-                Ok(())
-            })?;
-            seen.usage = Some(usage);
-            Ok(())
-        }
+        b"usage" => usage(it, &mut seen),
         b"error" => error(it, &mut seen),
         b"id" => it.text().map(|id| seen.id = id),
         b"model" => it.text().map(|model| seen.model = model),
@@ -109,6 +87,56 @@ pub(super) fn openai(text: &[u8]) -> Result<ScannedEvent<'_>, NotJson> {
         seen.notice = notice;
     }
     Ok(seen)
+}
+
+fn usage<'a>(it: &mut Json<'a>, seen: &mut ScannedEvent<'a>) -> Result<(), NotJson> {
+    let malformed = &mut seen.malformed_usage;
+    if it.peek() != Some(b'{') {
+        return counts("usage", it, malformed).map(drop);
+    }
+    let mut usage = Usage::default();
+    it.object(|key, it| {
+        match key {
+            b"prompt_tokens" => usage.prompt = counts("usage.prompt_tokens", it, malformed)?,
+            b"completion_tokens" => usage.completion = counts("usage.completion_tokens", it, malformed)?,
+            b"prompt_tokens_details" if it.peek() == Some(b'{') => it.object(|key, it| {
+                match key {
+                    b"cached_tokens" => usage.cached = counts("cached_tokens of usage", it, malformed)?,
+                    _ => it.skip()?,
+                }
+                Ok(())
+            })?,
+            b"completion_tokens_details" if it.peek() == Some(b'{') => it.object(|key, it| {
+                match key {
+                    b"reasoning_tokens" => usage.reasoning = counts("reasoning_tokens of usage", it, malformed)?,
+                    _ => it.skip()?,
+                }
+                Ok(())
+            })?,
+            _ => it.skip()?,
+        }
+        Ok(())
+    })?;
+    seen.usage = Some(usage);
+    Ok(())
+}
+
+/// A count of this name. `malformed`: the first that is there and is none.
+fn counts<'a>(
+    name: &'static str,
+    it: &mut Json<'a>,
+    malformed: &mut Option<(&'static str, &'a [u8])>,
+) -> Result<Option<u64>, NotJson> {
+    it.peek();
+    let mut value = it.clone();
+    let count = it.number()?;
+    if count.is_none() {
+        let value = value.raw()?;
+        if value != b"null" {
+            malformed.get_or_insert((name, value));
+        }
+    }
+    Ok(count)
 }
 
 fn choice<'a>(it: &mut Json<'a>, seen: &mut ScannedEvent<'a>) -> Result<(), NotJson> {
@@ -194,12 +222,23 @@ fn output(it: &mut Json<'_>, has_text: &mut bool, has_empty: &mut bool) -> Resul
 pub(super) fn generate(text: &[u8]) -> Result<ScannedEvent<'_>, NotJson> {
     let mut seen = ScannedEvent::default();
     let (mut has_ids, mut ids) = (false, 0);
+    // How many rows have a length, the least and the greatest one.
+    let (mut rows, mut least, mut most) = (0, i64::MAX, i64::MIN);
     let mut json = Json::new(text);
     json.object(|key, it| match key {
         b"output_ids" => {
             has_ids = true;
-            leaves(it, &mut ids)
+            leaves(it, &mut |it| {
+                ids += 1;
+                it.skip()
+            })
         }
+        b"sequence_length" => leaves(it, &mut |it| {
+            // What is no number is more than any row has.
+            let length = std::str::from_utf8(it.raw()?).ok().and_then(|text| text.parse().ok()).unwrap_or(i64::MAX);
+            (rows, least, most) = (rows + 1, least.min(length), most.max(length));
+            Ok(())
+        }),
         b"text_output" => {
             seen.choices = 1;
             if matches!(it.raw()?, b"\"\"" | b"[]" | b"[\"\"]") {
@@ -217,18 +256,22 @@ pub(super) fn generate(text: &[u8]) -> Result<ScannedEvent<'_>, NotJson> {
     json.end()?;
     if has_ids {
         seen.choices = 1;
+        if rows > 0 {
+            let is_within = |length: i64| u32::try_from(length).is_ok_and(|length| length <= ids / rows);
+            if is_within(least) && is_within(most) {
+                ids = most as u32 * rows;
+            } else {
+                seen.not_a_length = Some(if is_within(least) { most } else { least });
+            }
+        }
         seen.chunks = ScannedChunks { exact: Some(ids), ..ScannedChunks::default() };
     }
     Ok(seen)
 }
 
-/// Numbers in lists of lists.
-fn leaves(it: &mut Json<'_>, count: &mut u32) -> Result<(), NotJson> {
-    if it.peek() == Some(b'[') {
-        return it.array(|it| leaves(it, count));
-    }
-    *count += 1;
-    it.skip()
+/// Values in lists of lists.
+fn leaves<'a>(it: &mut Json<'a>, visit: &mut impl FnMut(&mut Json<'a>) -> Result<(), NotJson>) -> Result<(), NotJson> {
+    if it.peek() == Some(b'[') { it.array(|it| leaves(it, visit)) } else { visit(it) }
 }
 
 /// `"error": "text"` or `"error": {"message": "text", …}`; null is no error.
@@ -346,6 +389,19 @@ mod tests {
             openai(br#"{"usage":{"completion_tokens":8,"completion_tokens_details":{"reasoning_tokens":4}}}"#);
         assert_eq!(reasoning.unwrap().usage.unwrap().reasoning, Some(4));
         assert_eq!(seen.choices, 0);
+        for (value, shown) in [("-1", "-1"), ("1.5", "1.5"), ("\"many\"", "\"many\""), ("1e30", "1e30"), ("[3]", "[3]")]
+        {
+            let text = format!(r#"{{"choices":[],"usage":{{"prompt_tokens":7,"completion_tokens":{value}}}}}"#);
+            let seen = openai(text.as_bytes()).unwrap();
+            assert_eq!(seen.malformed_usage, Some(("usage.completion_tokens", shown.as_bytes())), "{text}");
+            assert_eq!(seen.usage, Some(Usage { prompt: Some(7), ..Usage::default() }), "{text}");
+        }
+        let text =
+            |usage: &str| openai(format!(r#"{{"usage":{usage}}}"#).as_bytes()).unwrap().malformed_usage.is_some();
+        assert!(text("\"many\"") && text("-1") && text("[]") && text(r#"{"prompt_tokens":-8}"#));
+        assert!(
+            !text("null") && !text("{}") && !text(r#"{"completion_tokens":null}"#) && !text(r#"{"prompt_tokens":"8"}"#)
+        );
         let huge = openai(br#"{"choices":[],"usage":{"completion_tokens":99999999999999999999999}}"#).unwrap();
         assert_eq!(huge.usage.unwrap().completion, Some(u64::MAX));
         let error = |text: &str| openai(text.as_bytes()).unwrap().error.map(decode_json_string);
@@ -373,6 +429,13 @@ mod tests {
         assert_eq!(of(r#"{"model_name":"ensemble","text_output":" a"}"#), [Text]);
         assert_eq!(of(r#"{"text_output":""}"#), [Empty]);
         assert_eq!(of(r#"{"output_ids":[[5,6]],"sequence_length":2}"#), [Exact(2)]);
+        assert_eq!(of(r#"{"output_ids":[5,6,2,2],"sequence_length":[2]}"#), [Exact(2)]);
+        assert_eq!(of(r#"{"sequence_length":[[1,2]],"output_ids":[[5,2,2],[6,7,2]]}"#), [Exact(4)]);
+        for (text, length) in [("-5", -5), ("2147483647", 2_147_483_647), ("1.5", i64::MAX), ("\"a\"", i64::MAX)] {
+            let text = format!(r#"{{"output_ids":[5,6],"sequence_length":{text}}}"#);
+            let seen = generate(text.as_bytes()).unwrap();
+            assert_eq!((seen.chunks.exact, seen.not_a_length), (Some(2), Some(length)), "{text}");
+        }
         assert_eq!(of(r#"{"output_ids":5,"text_output":"x"}"#), [Exact(1)]);
         assert_eq!(generate(br#"{"error":"no"}"#).unwrap().error, Some(&b"no"[..]));
     }

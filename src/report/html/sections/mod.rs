@@ -267,7 +267,7 @@ fn tokens(result: &RunResult) -> Option<Block> {
     block.fact(
         "coalesced chunks",
         tokens.coalesced_share.map(percent),
-        "came in one socket read with the chunk before: their gap reads 0",
+        "came in one socket read with the chunk before, and are one arrival with it",
     );
     block.count("without a final marker", tokens.without_final_marker, "successful streams");
     Some(block)

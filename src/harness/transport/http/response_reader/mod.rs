@@ -10,6 +10,7 @@ use crate::harness::tokens::{Accounting, ChunkTokens, Violation, WireEvent};
 use crate::harness::transport::held_bytes::HeldBytes;
 use crate::harness::transport::limits::LONGEST_NAME;
 use crate::triton::{SseEvent, SseParser};
+use crate::units::counted;
 
 /// The limit of an answer with an error status.
 const LONGEST_ERROR: usize = 8 << 10;
@@ -238,7 +239,7 @@ impl<'h> HttpResponseReader<'h> {
         if let Some(notice) = seen.notice {
             self.notice = Some(answer_fields::decode_json_string(notice));
         }
-        self.check_names(&seen, t_read);
+        self.check(&seen, t_read);
         self.take_ids(event.data, &seen, t_read)?;
         self.apply_event(&seen, t_read)
     }
@@ -254,7 +255,7 @@ impl<'h> HttpResponseReader<'h> {
         self.keep_event(whole);
         self.held.set(whole.len() + self.kept_bytes(), &self.expected.limits)?;
         let seen = self.scan(whole)?;
-        self.check_names(&seen, t_read);
+        self.check(&seen, t_read);
         if let Some(error) = seen.error {
             return Err((FailureClass::Server, answer_fields::decode_json_string(error)));
         }
@@ -268,13 +269,13 @@ impl<'h> HttpResponseReader<'h> {
         self.take_ids(whole, &seen, t_read)?;
         if let Some(tokens) = seen.chunks.exact {
             self.take(WireEvent::Chunk(ChunkTokens::Exact(tokens)), t_read);
-        } else if seen.chunks.texts > 0
-            || seen.has_other
-            || seen.usage.is_some_and(|usage| usage.completion.is_some_and(|tokens| tokens > 0))
-        {
+        } else if seen.chunks.texts > 0 || seen.has_other {
             // Texts carry no token count.
             let tokens = self.expected.tokens.saturating_mul(seen.chunks.texts.max(1));
             self.take(WireEvent::Chunk(ChunkTokens::Requested(tokens)), t_read);
+        } else {
+            // Its tokens are those that `usage` claims.
+            self.take(WireEvent::Chunk(ChunkTokens::Closing), t_read);
         }
         self.totals(&seen, t_read);
         self.take(WireEvent::End, t_read);
@@ -316,8 +317,8 @@ impl<'h> HttpResponseReader<'h> {
         seen.map_err(|error| (FailureClass::Stream, format!("{error}: {}", beginning(text, text.len(), LONGEST_EVENT))))
     }
 
-    /// Every event of an answer has the same id, and names the model of the request, or a version of it.
-    fn check_names(&mut self, seen: &ScannedEvent<'_>, t_read: u64) {
+    /// Every event of an answer has the same id, and names the model of the request, or a version of it; its counts are counts.
+    fn check(&mut self, seen: &ScannedEvent<'_>, t_read: u64) {
         // The key is taken out of each piece, and not of the whole text: the end of a piece may have a part of it.
         let ExpectedAnswer { model, key, .. } = self.expected;
         let shown = |raw: &[u8], length: usize| without_key(beginning(raw, length, LONGEST_NAME), key);
@@ -331,6 +332,15 @@ impl<'h> HttpResponseReader<'h> {
                 let example = format!("the answer names the model {found}, and {model} was requested");
                 self.take(WireEvent::Violation(Violation::WrongModel, example), t_read);
             }
+        }
+        if let Some((name, value)) = seen.malformed_usage {
+            let example = format!("{name} is {}", shown(value, value.len()));
+            self.take(WireEvent::Violation(Violation::MalformedUsage, example), t_read);
+        }
+        if let Some(length) = seen.not_a_length {
+            let ids = counted(seen.chunks.exact.unwrap_or(0), "element");
+            let example = format!("`sequence_length` is {length}, and `output_ids` has {ids}");
+            self.take(WireEvent::Violation(Violation::WrongContent, example), t_read);
         }
         // An event that is about the request, and not of the answer, may have an empty one.
         match (seen.id.filter(|id| !id.is_empty()), &self.id) {
