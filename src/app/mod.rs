@@ -51,7 +51,6 @@ mod store;
 mod system_choice;
 mod translate;
 mod triton;
-mod unknown_numbers;
 mod welcome;
 mod what_if;
 

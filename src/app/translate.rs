@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
-use super::unknown_numbers::UnknownNumbers;
 use super::{bench, imported_run};
 use crate::app::console::{print, print_error};
 use crate::app::error::CommandError;
@@ -225,22 +224,15 @@ fn measured(
     translation: &mut Translation,
 ) -> Result<(Map<String, Value>, Vec<String>), CommandError> {
     let words = bench_words(line);
-    let mut numbered = words.clone();
-    let numbers = UnknownNumbers::replace(&mut numbered, translation);
-    let invocation = cli::parse(numbered).map_err(|refused| {
-        CommandError::Usage(format!("{} becomes `{}`, which is refused:\n{refused}", translation.tool, shell(&words)))
+    let invocation = cli::parse(words.clone()).map_err(|refused| {
+        let text = format!("{} becomes `{}`, which is refused:\n{refused}", translation.tool, shell(&words));
+        CommandError::Usage(translation.as_written(&text))
     })?;
     let CliRequest::Bench(request) = invocation.request else {
         return Err(CommandError::Usage(format!("`{}` is no measurement", shell(&words))));
     };
     translation.notes.extend(request.notices.iter().cloned());
     let mut manifest = bench::manifest::manifest(&request)?;
-    numbers.put_back(&mut manifest).map_err(|value| {
-        CommandError::Usage(format!(
-            "{} has no value for {}, of which others are computed: write a number in its place",
-            translation.tool, value.written
-        ))
-    })?;
     manifest.insert("about".to_owned(), json!(origin(translation.tool)));
     let mut same = vec![format!("in one line: {}", line_of(translation, &words))];
     if let Some(stage) = manifest.get_mut("stages").and_then(|stages| stages.get_mut("bench")) {

@@ -10,7 +10,7 @@ use super::bench_args::{ArrivalsWord, BenchArgs, DataWord, ServedWord, StreamWor
 use super::bench_notices::notices;
 use super::bench_target::{check_tls_target, protocol, target, tls};
 use super::gpu_selection::{GpuSelection, gpus};
-use crate::spec::{BenchSweep, SweepLevels};
+use crate::spec::{BenchSweep, Quantity, SweepLevels};
 
 /// One benchmark of one target, without a manifest.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,33 +26,33 @@ pub struct BenchRequest {
     pub api_key_env: Option<String>,
     /// Each key of the manifest's `bench.tls` that was given.
     pub tls: Map<String, Value>,
-    pub connections: u32,
+    pub connections: Quantity<u32>,
     pub load: BenchLoad,
     /// Equal gaps instead of exponential ones.
     pub is_constant: bool,
-    pub requests: Option<u64>,
+    pub requests: Option<Quantity<u64>>,
     pub duration: Option<String>,
     /// Runs of the measurement.
     pub repeat: u32,
-    pub warmup: u32,
+    pub warmup: Quantity<u32>,
     /// A key of the manifest's `bench.data`, and the file.
     pub data: Option<(&'static str, PathBuf)>,
     /// The data begin again at their end.
     pub repeat_data: bool,
     /// Records of the data with a longer prompt are left out.
-    pub max_input_len: Option<u32>,
+    pub max_input_len: Option<Quantity<u32>>,
     /// A path, or the name of one that is elsewhere.
     pub tokenizer: Option<String>,
     /// `None`: as the data are.
     pub input: Option<TokenLength>,
     pub output: Option<TokenLength>,
     pub ignore_eos: bool,
-    pub min_tokens: Option<u32>,
-    pub temperature: Option<f64>,
+    pub min_tokens: Option<Quantity<u32>>,
+    pub temperature: Option<Quantity<f64>>,
     /// `None`: as the server and the target have it.
     pub streaming: Option<bool>,
     pub extra: Map<String, Value>,
-    pub seed: u64,
+    pub seed: Quantity<u64>,
     pub end_id: i32,
     pub vocab_size: u32,
     /// Keys of `limits` with their values.
@@ -60,7 +60,7 @@ pub struct BenchRequest {
     pub ttft_p99: Option<String>,
     pub tpot_p99: Option<String>,
     /// Each key of the manifest's `bench.slo`, with its milliseconds.
-    pub slo: Vec<(&'static str, f64)>,
+    pub slo: Vec<(&'static str, Quantity<f64>)>,
     pub is_shared: bool,
     pub stall_timeout: String,
     pub out: Option<PathBuf>,
@@ -93,9 +93,9 @@ pub struct BenchServer {
 #[derive(Clone, Debug, PartialEq)]
 pub enum BenchLoad {
     /// Closed loop: users.
-    Concurrency(u32),
+    Concurrency(Quantity<u32>),
     /// Open loop: requests per second.
-    Rate(f64),
+    Rate(Quantity<f64>),
     Offline,
     /// Several levels, one after the other.
     Sweep(BenchSweep),
@@ -104,11 +104,11 @@ pub enum BenchLoad {
 }
 
 /// A length in tokens.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct TokenLength {
-    pub mean: u32,
-    pub stddev: f64,
-    pub max: Option<u32>,
+    pub mean: Quantity<u32>,
+    pub stddev: Quantity<f64>,
+    pub max: Option<Quantity<u32>>,
 }
 
 /// `--program`, split as a shell splits it.
@@ -138,7 +138,7 @@ pub(super) fn into_request(mut args: BenchArgs) -> Result<BenchRequest, Argument
     let data = data(&args)?;
     let kind = data.as_ref().map(|(kind, _)| *kind);
     let is_first_try = is_first_try(&args, &target);
-    let load = if is_first_try { BenchLoad::Concurrency(16) } else { load(&args, kind)? };
+    let load = if is_first_try { BenchLoad::Concurrency(Quantity::Known(16)) } else { load(&args, kind)? };
     let (requests, duration) = end(&args, &load, is_first_try);
     let (input, output) = lengths(&args)?;
     if args.repeat_data && matches!(load, BenchLoad::Trace(_)) {
@@ -149,6 +149,7 @@ pub(super) fn into_request(mut args: BenchArgs) -> Result<BenchRequest, Argument
     let limits = args.limit.iter().map(|text| limit(text)).collect::<Result<Vec<_>, _>>()?;
     check_limits(&args, &limits)?;
     Ok(BenchRequest {
+        notices: notices(&args, &load, kind),
         target,
         serve,
         model: args.model.clone(),
@@ -157,7 +158,6 @@ pub(super) fn into_request(mut args: BenchArgs) -> Result<BenchRequest, Argument
         api_key_env: args.api_key_env.clone(),
         tls,
         connections: args.connections,
-        notices: notices(&args, &load, kind),
         load,
         is_constant: args.arrivals == Some(ArrivalsWord::Constant),
         requests,
@@ -165,7 +165,7 @@ pub(super) fn into_request(mut args: BenchArgs) -> Result<BenchRequest, Argument
         repeat: args.repeat,
         warmup: args.warmup,
         repeat_data: args.repeat_data,
-        max_input_len: args.max_input_len.filter(|_| data.is_some()),
+        max_input_len: args.max_input_len.clone().filter(|_| data.is_some()),
         data,
         tokenizer: args.tokenizer.clone(),
         input,
@@ -231,33 +231,36 @@ fn is_first_try(args: &BenchArgs, target: &str) -> bool {
 }
 
 /// The number of requests and the duration, as given or as the load needs them.
-fn end(args: &BenchArgs, load: &BenchLoad, is_first_try: bool) -> (Option<u64>, Option<String>) {
+fn end(args: &BenchArgs, load: &BenchLoad, is_first_try: bool) -> (Option<Quantity<u64>>, Option<String>) {
     let has_data = args.data.is_some();
-    let duration = args.duration.clone().or_else(|| args.measurement_interval.map(|ms| format!("{ms}ms")));
+    let duration = args.duration.clone().or_else(|| args.measurement_interval.as_ref().map(|ms| format!("{ms}ms")));
     // The same time for each level: a count that suits one level does not suit another.
     let needs_time = matches!(load, BenchLoad::Sweep(_)) && args.requests.is_none() && !has_data;
     let duration = duration.or_else(|| needs_time.then(|| "30s".to_owned()));
     let needs_count = !has_data && (duration.is_none() || *load == BenchLoad::Offline);
     let usual = if is_first_try { 32 } else { 100 };
-    (args.requests.or_else(|| needs_count.then_some(usual)), duration)
+    (args.requests.clone().or_else(|| needs_count.then_some(Quantity::Known(usual))), duration)
 }
 
 /// The lengths of prompts and of answers; `None`: as the data are.
 fn lengths(args: &BenchArgs) -> Result<(Option<TokenLength>, Option<TokenLength>), ArgumentError> {
     let has_data = args.data.is_some();
-    let length = |mean: Option<u32>, usual: u32, stddev: f64, max: Option<u32>| {
-        let mean = mean.or_else(|| (!has_data).then_some(usual))?;
-        Some(TokenLength { mean, stddev, max })
+    let length = |mean: &Option<Quantity<u32>>, usual: u32, stddev: &Quantity<f64>, max: Option<Quantity<u32>>| {
+        let mean = mean.clone().or_else(|| (!has_data).then_some(Quantity::Known(usual)))?;
+        Some(TokenLength { mean, stddev: stddev.clone(), max })
     };
-    let input = length(args.input_tokens, 550, args.input_tokens_stddev, args.max_input_len);
-    let output = length(args.output_tokens, 128, args.output_tokens_stddev, None);
-    for (name, stddev) in [("input", args.input_tokens_stddev), ("output", args.output_tokens_stddev)] {
-        if !(stddev.is_finite() && stddev >= 0.0) {
+    let input = length(&args.input_tokens, 550, &args.input_tokens_stddev, args.max_input_len.clone());
+    let output = length(&args.output_tokens, 128, &args.output_tokens_stddev, None);
+    for (name, stddev) in [("input", &args.input_tokens_stddev), ("output", &args.output_tokens_stddev)] {
+        if stddev.known().is_some_and(|stddev| !stddev.is_finite() || *stddev < 0.0) {
             return invalid_value(format!("`--{name}-tokens-stddev {stddev}` must be 0 or more"));
         }
     }
     // A limit of data leaves records out.
-    if !has_data && input.is_some_and(|input| input.max.is_some_and(|most| most < input.mean)) {
+    let is_below = |TokenLength { mean, max, .. }: &TokenLength| {
+        max.as_ref().and_then(Quantity::known).zip(mean.known()).is_some_and(|(most, mean)| most < mean)
+    };
+    if !has_data && input.as_ref().is_some_and(is_below) {
         return invalid_value("`--max-input-len` is below the mean `--input-tokens`");
     }
     Ok((input, output))
@@ -289,28 +292,34 @@ fn load(args: &BenchArgs, data: Option<&str>) -> Result<BenchLoad, ArgumentError
     let checked = |levels: &SweepLevels, is_whole: bool, option: &str| {
         levels.ascending(is_whole).or_else(|error| invalid_value(format!("`{option}`: {error}")))
     };
-    if let Some(users) = &args.concurrency {
-        return Ok(match checked(users, true, "--concurrency")?.as_slice() {
-            [one] => BenchLoad::Concurrency(*one as u32),
-            _ => BenchLoad::Sweep(BenchSweep::Concurrency(users.clone())),
-        });
+    match &args.concurrency {
+        Some(Quantity::Unknown(users)) => return Ok(BenchLoad::Concurrency(Quantity::Unknown(users.clone()))),
+        Some(Quantity::Known(users)) => {
+            return Ok(match checked(users, true, "--concurrency")?.as_slice() {
+                [one] => BenchLoad::Concurrency((*one as u32).into()),
+                _ => BenchLoad::Sweep(BenchSweep::Concurrency(users.clone())),
+            });
+        }
+        None => {}
     }
     match &args.rate {
-        Some(SweepLevels::List(all)) if matches!(all.as_slice(), [rate] if (rate + 1.0).abs() < f64::EPSILON) => {
+        Some(Quantity::Unknown(rate)) => Ok(BenchLoad::Rate(Quantity::Unknown(rate.clone()))),
+        Some(Quantity::Known(SweepLevels::List(all))) if matches!(all.as_slice(), [rate] if (rate + 1.0).abs() < f64::EPSILON) => {
             Ok(BenchLoad::Offline)
         }
-        Some(SweepLevels::List(all)) if matches!(all.as_slice(), [rate] if !rate.is_finite() || *rate <= 0.0) => {
+        Some(Quantity::Known(SweepLevels::List(all))) if matches!(all.as_slice(), [rate] if !rate.is_finite() || *rate <= 0.0) =>
+        {
             let rate = all.first().copied().unwrap_or_default();
             invalid_value(format!("`--rate {rate}`: requests per second must be above 0; -1 is all at once"))
         }
-        Some(rates) => Ok(match checked(rates, false, "--rate")?.as_slice() {
-            [one] => BenchLoad::Rate(*one),
+        Some(Quantity::Known(rates)) => Ok(match checked(rates, false, "--rate")?.as_slice() {
+            [one] => BenchLoad::Rate((*one).into()),
             _ => BenchLoad::Sweep(BenchSweep::Rate(rates.clone())),
         }),
         None if args.offline => Ok(BenchLoad::Offline),
         None if data == Some("mooncake") => Ok(BenchLoad::Trace(1.0)),
         // As GenAI-Perf has it.
-        None => Ok(BenchLoad::Concurrency(1)),
+        None => Ok(BenchLoad::Concurrency(Quantity::Known(1))),
     }
 }
 
@@ -376,14 +385,15 @@ fn limit(text: &str) -> Result<(String, String), ArgumentError> {
     }
 }
 
-fn parse_goodput_limit(word: &str) -> Result<(&'static str, f64), ArgumentError> {
+fn parse_goodput_limit(word: &str) -> Result<(&'static str, Quantity<f64>), ArgumentError> {
     let Some((name, ms)) = word.split_once(':') else {
         return invalid_value(format!("`--goodput {word}` is not METRIC:MS"));
     };
     let Some(key) = metric(name) else {
         return invalid_value(format!("`--goodput {name}`: the metrics are ttft, tpot and e2e"));
     };
-    match ms.parse::<f64>().ok().filter(|ms| ms.is_finite() && *ms > 0.0) {
+    let is_limit = |ms: &Quantity<f64>| ms.known().is_none_or(|ms| ms.is_finite() && *ms > 0.0);
+    match ms.parse::<Quantity<f64>>().ok().filter(is_limit) {
         Some(ms) => Ok((key, ms)),
         None => invalid_value(format!("`--goodput {word}`: `{ms}` is no number of milliseconds")),
     }
@@ -450,11 +460,11 @@ mod tests {
         );
         assert_eq!(
             (bench.load, bench.duration.as_deref(), bench.requests),
-            (BenchLoad::Concurrency(1), Some("4000ms"), None)
+            (BenchLoad::Concurrency(Quantity::Known(1)), Some("4000ms"), None)
         );
         assert_eq!(
             (bench.input.unwrap().mean, bench.output.unwrap().mean, bench.seed, bench.ignore_eos),
-            (200, 100, 123, true)
+            (Quantity::Known(200), Quantity::Known(100), Quantity::Known(123), true)
         );
         assert_eq!(bench.notices.len(), 1, "{:?}", bench.notices);
     }
@@ -463,16 +473,16 @@ mod tests {
     fn an_openai_line_gets_its_scheme() {
         let bench = read("-m m --service-kind openai --endpoint-type chat --request-rate 5 -u host:8000 --extra-inputs max_new:3 --extra-inputs a:b").unwrap();
         assert_eq!((bench.target.as_str(), bench.protocol), ("http://host:8000", Some("openai-chat")));
-        assert_eq!((bench.load, bench.requests), (BenchLoad::Rate(5.0), Some(100)));
+        assert_eq!((bench.load, bench.requests), (BenchLoad::Rate(Quantity::Known(5.0)), Some(Quantity::Known(100))));
         assert_eq!(Value::Object(bench.extra), serde_json::json!({"max_new": 3, "a": "b"}));
     }
 
     #[test]
     fn benchmark_core_models_words_are_understood() {
         let bench = read("h:8001 --request-rate -1 --num-requests 30 --input-mean 128 --input-stdev 5 --output-mean 20 --output-stdev 2 --max-input-len 300 --decoupled").unwrap();
-        assert_eq!((bench.load, bench.requests), (BenchLoad::Offline, Some(30)));
+        assert_eq!((bench.load, bench.requests), (BenchLoad::Offline, Some(Quantity::Known(30))));
         let input = bench.input.unwrap();
-        assert_eq!((input.stddev, input.max), (5.0, Some(300)));
+        assert_eq!((input.stddev, input.max), (Quantity::Known(5.0), Some(Quantity::Known(300))));
         let law = |line: &str| read(line).map(|bench| bench.notices.iter().any(|notice| notice.contains("Poisson")));
         assert!(law("h:1 --backend tensorrtllm --request-rate 2").unwrap());
         assert!(!law("h:1 --backend tensorrtllm --request-rate 2 --arrivals poisson").unwrap());
@@ -484,15 +494,15 @@ mod tests {
     fn several_levels_are_a_sweep() {
         let sweep = |line: &str| match read(line).map(|bench| (bench.load, bench.requests, bench.duration)) {
             Ok((BenchLoad::Sweep(sweep), requests, duration)) => {
-                format!("{} {requests:?} {duration:?}", serde_json::json!(sweep))
+                format!("{} {} {duration:?}", serde_json::json!(sweep), serde_json::json!(requests))
             }
             other => panic!("{line}: {other:?}"),
         };
-        assert_eq!(sweep("h:1 -c 1,4,2"), r#"{"concurrency":[1,4,2]} None Some("30s")"#);
-        assert_eq!(sweep("h:1 --rate 2..64 -n 50"), r#"{"rate":"2..64"} Some(50) None"#);
-        assert_eq!(sweep("h:1 --sweep"), r#"{"auto":8} None Some("30s")"#);
-        assert_eq!(sweep("--sweep=3 sim: --duration 5s"), r#"{"auto":3} None Some("5s")"#);
-        assert_eq!(read("h:1 -c 8").unwrap().load, BenchLoad::Concurrency(8));
+        assert_eq!(sweep("h:1 -c 1,4,2"), r#"{"concurrency":[1,4,2]} null Some("30s")"#);
+        assert_eq!(sweep("h:1 --rate 2..64 -n 50"), r#"{"rate":"2..64"} 50 None"#);
+        assert_eq!(sweep("h:1 --sweep"), r#"{"auto":8} null Some("30s")"#);
+        assert_eq!(sweep("--sweep=3 sim: --duration 5s"), r#"{"auto":3} null Some("5s")"#);
+        assert_eq!(read("h:1 -c 8").unwrap().load, BenchLoad::Concurrency(Quantity::Known(8)));
         let why = |line: &str| read(line).unwrap_err().to_string();
         assert!(why("h:1 -c 0").contains("must be above 0") && why("h:1 -c 1,1.5").contains("whole numbers"));
         assert!(why("h:1 --rate 1,-1").contains("must be above 0"));
@@ -505,7 +515,10 @@ mod tests {
         let bench = read("h:1 --input-file prompts.jsonl").unwrap();
         assert_eq!((bench.data, bench.input, bench.requests), (Some(("jsonl", "prompts.jsonl".into())), None, None));
         assert!(read("h:1 --data x.txt").unwrap_err().to_string().contains("--data-kind"));
-        assert_eq!(read("h:1 --data x.txt --data-kind mooncake --osl 5").unwrap().output.unwrap().mean, 5);
+        assert_eq!(
+            read("h:1 --data x.txt --data-kind mooncake --osl 5").unwrap().output.unwrap().mean,
+            Quantity::Known(5)
+        );
     }
 
     #[test]
@@ -514,9 +527,9 @@ mod tests {
         assert_eq!(load("--data-kind mooncake").unwrap(), BenchLoad::Trace(1.0));
         assert_eq!(load("--trace=2").unwrap(), BenchLoad::Trace(2.0));
         assert_eq!(load("--fixed-schedule").unwrap(), BenchLoad::Trace(1.0));
-        assert_eq!(load("--data-kind mooncake -c 4").unwrap(), BenchLoad::Concurrency(4));
+        assert_eq!(load("--data-kind mooncake -c 4").unwrap(), BenchLoad::Concurrency(Quantity::Known(4)));
         assert_eq!(load("--data-kind mooncake --offline").unwrap(), BenchLoad::Offline);
-        assert_eq!(load("").unwrap(), BenchLoad::Concurrency(1));
+        assert_eq!(load("").unwrap(), BenchLoad::Concurrency(Quantity::Known(1)));
         let why = |line: &str| load(line).unwrap_err().to_string();
         assert!(why("--trace=0").contains("above 0") && why("--trace --rate 2").contains("cannot be used with"));
         assert!(why("--trace --repeat-data").contains("sent once"));
@@ -548,7 +561,10 @@ mod tests {
     #[test]
     fn a_target_behind_the_slos_is_the_target() {
         let bench = read("--goodput ttft:150 tpot:40 sim:").unwrap();
-        assert_eq!((bench.target.as_str(), bench.slo), ("sim:", vec![("ttft", 150.0), ("tpot", 40.0)]));
+        assert_eq!(
+            (bench.target.as_str(), bench.slo),
+            ("sim:", vec![("ttft", Quantity::Known(150.0)), ("tpot", Quantity::Known(40.0))])
+        );
         assert!(read("--goodput ttft:150 tpot:40").unwrap_err().to_string().contains("no TARGET"));
     }
 

@@ -1,11 +1,13 @@
 //! The options of `regatta bench`: its own names, with GenAI-Perf's and `benchmark_core_model`'s as aliases.
 
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::{ArgAction, Args, ValueEnum, ValueHint, value_parser};
 
 use super::common_args::host_and_port;
-use crate::spec::SweepLevels;
+use super::quantity_arg::{any, whole};
+use crate::spec::{Quantity, SweepLevels};
 
 const WHERE: &str = "Target";
 const SERVED: &str = "A server for the measurement";
@@ -49,8 +51,8 @@ pub(crate) struct BenchArgs {
     #[arg(help_heading = WHERE, long, value_name = "FILE", requires = "cert", value_hint = ValueHint::FilePath)]
     pub key: Option<PathBuf>,
     /// Connections to each server over gRPC; over HTTP every request in flight has its own.
-    #[arg(help_heading = WHERE, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
-    pub connections: u32,
+    #[arg(help_heading = WHERE, long, value_name = "N", default_value = "1", value_parser = whole(value_parser!(u32).range(1..)))]
+    pub connections: Quantity<u32>,
     /// Over gRPC: a stream for each request, or one for all requests of a connection, as NVIDIA's harness and tritonclient have it.
     #[arg(help_heading = WHERE, long, value_name = "MODE", default_value = "per-request")]
     pub stream: StreamWord,
@@ -77,11 +79,11 @@ pub(crate) struct BenchArgs {
 
     /// Closed loop: N users, each sends its next request when its last one has been answered [default: 1, unless
     /// there is a rate]. Several levels are a sweep: `1,2,4,8`, `1..64` (doubling), `1..64:5` (5 levels with equal ratios).
-    #[arg(help_heading = LOAD, short, long, value_name = "N|LEVELS", value_parser = value_parser!(SweepLevels), group = "load")]
-    pub concurrency: Option<SweepLevels>,
+    #[arg(help_heading = LOAD, short, long, value_name = "N|LEVELS", value_parser = whole(SweepLevels::from_str), group = "load")]
+    pub concurrency: Option<Quantity<SweepLevels>>,
     /// Open loop: requests per second; latency counts from the intended time. -1 is all at once. Several levels are a sweep.
-    #[arg(help_heading = LOAD, long, visible_alias = "request-rate", value_name = "N|LEVELS", allow_hyphen_values = true, value_parser = value_parser!(SweepLevels), group = "load")]
-    pub rate: Option<SweepLevels>,
+    #[arg(help_heading = LOAD, long, visible_alias = "request-rate", value_name = "N|LEVELS", allow_hyphen_values = true, value_parser = any(SweepLevels::from_str), group = "load")]
+    pub rate: Option<Quantity<SweepLevels>>,
     /// A sweep that finds its levels: one user alone, users until the throughput stops growing, and N rates between the two [default: 8].
     #[arg(help_heading = LOAD, long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "8", value_parser = value_parser!(u32).range(1..=200), group = "load")]
     pub sweep: Option<u32>,
@@ -95,21 +97,21 @@ pub(crate) struct BenchArgs {
     #[arg(help_heading = LOAD, long, visible_aliases = ["request-distribution", "time-delay-dist"], value_name = "LAW")]
     pub arrivals: Option<ArrivalsWord>,
     /// How many requests, at each level of a sweep [default: 100, unless there are a duration or data].
-    #[arg(help_heading = LOAD, short = 'n', long, visible_aliases = ["request-count", "num-requests"], value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    pub requests: Option<u64>,
+    #[arg(help_heading = LOAD, short = 'n', long, visible_aliases = ["request-count", "num-requests"], value_name = "N", value_parser = whole(value_parser!(u64).range(1..)))]
+    pub requests: Option<Quantity<u64>>,
     /// For how long requests arrive: `30s`, `5m`. With --requests, whichever is longer [default for each level of a sweep: 30s].
     #[arg(help_heading = LOAD, long, value_name = "TIME")]
     pub duration: Option<String>,
     /// For how long requests arrive, in milliseconds.
-    #[arg(help_heading = LOAD, short = 'p', long, value_name = "MS", conflicts_with = "duration", value_parser = clap::value_parser!(u64).range(1..))]
-    pub measurement_interval: Option<u64>,
+    #[arg(help_heading = LOAD, short = 'p', long, value_name = "MS", conflicts_with = "duration", value_parser = whole(value_parser!(u64).range(1..)))]
+    pub measurement_interval: Option<Quantity<u64>>,
     /// Measure N times, each point of a sweep N times, with seeds that count up, and print means and intervals over the runs. `regatta
     /// compare` needs it for a judgement.
     #[arg(help_heading = LOAD, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeat: u32,
     /// Requests before the measured ones, which come as those do: as many at once, or at the same rate.
-    #[arg(help_heading = LOAD, long, visible_alias = "warmup-request-count", value_name = "N", default_value_t = 1)]
-    pub warmup: u32,
+    #[arg(help_heading = LOAD, long, visible_alias = "warmup-request-count", value_name = "N", default_value = "1", value_parser = whole(value_parser!(u32)))]
+    pub warmup: Quantity<u32>,
 
     /// Prompts from a file in place of made-up ones: `.jsonl` (a prompt, or a Mooncake trace), `.npy` (token ids), `.json` (ShareGPT).
     #[arg(help_heading = WHAT, long, visible_aliases = ["input-file", "dataset"], value_name = "FILE", value_hint = ValueHint::FilePath)]
@@ -124,29 +126,29 @@ pub(crate) struct BenchArgs {
     #[arg(help_heading = WHAT, long, visible_alias = "tokenizer-dir", value_name = "PATH", value_hint = ValueHint::AnyPath)]
     pub tokenizer: Option<String>,
     /// Tokens of a made-up prompt: their mean [default: 550].
-    #[arg(help_heading = WHAT, long, visible_aliases = ["synthetic-input-tokens-mean", "isl", "input-mean"], value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub input_tokens: Option<u32>,
+    #[arg(help_heading = WHAT, long, visible_aliases = ["synthetic-input-tokens-mean", "isl", "input-mean"], value_name = "N", value_parser = whole(value_parser!(u32).range(1..)))]
+    pub input_tokens: Option<Quantity<u32>>,
     /// Their standard deviation; 0 makes all prompts equally long.
-    #[arg(help_heading = WHAT, long, visible_aliases = ["synthetic-input-tokens-stddev", "isl-stddev", "input-stdev"], value_name = "N", default_value_t = 0.0)]
-    pub input_tokens_stddev: f64,
+    #[arg(help_heading = WHAT, long, visible_aliases = ["synthetic-input-tokens-stddev", "isl-stddev", "input-stdev"], value_name = "N", default_value = "0", value_parser = any(f64::from_str))]
+    pub input_tokens_stddev: Quantity<f64>,
     /// No prompt is longer than this. Longer ones of --data are left out; without a tokenizer their words are counted.
-    #[arg(help_heading = WHAT, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub max_input_len: Option<u32>,
+    #[arg(help_heading = WHAT, long, value_name = "N", value_parser = whole(value_parser!(u32).range(1..)))]
+    pub max_input_len: Option<Quantity<u32>>,
     /// Tokens of an answer: their mean [default: 128, or as the data are].
-    #[arg(help_heading = WHAT, long, visible_aliases = ["output-tokens-mean", "osl", "output-mean"], value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub output_tokens: Option<u32>,
+    #[arg(help_heading = WHAT, long, visible_aliases = ["output-tokens-mean", "osl", "output-mean"], value_name = "N", value_parser = whole(value_parser!(u32).range(1..)))]
+    pub output_tokens: Option<Quantity<u32>>,
     /// Their standard deviation.
-    #[arg(help_heading = WHAT, long, visible_aliases = ["osl-stddev", "output-stdev"], value_name = "N", default_value_t = 0.0)]
-    pub output_tokens_stddev: f64,
+    #[arg(help_heading = WHAT, long, visible_aliases = ["osl-stddev", "output-stdev"], value_name = "N", default_value = "0", value_parser = any(f64::from_str))]
+    pub output_tokens_stddev: Quantity<f64>,
     /// Answers have exactly the requested length: the end token does not end them.
     #[arg(help_heading = WHAT, long, visible_alias = "output-tokens-mean-deterministic")]
     pub ignore_eos: bool,
     /// Tokens before which the end token does not count.
-    #[arg(help_heading = WHAT, long, value_name = "N")]
-    pub min_tokens: Option<u32>,
+    #[arg(help_heading = WHAT, long, value_name = "N", value_parser = whole(value_parser!(u32)))]
+    pub min_tokens: Option<Quantity<u32>>,
     /// Of sampling; 0 always takes the likeliest token [default: the server's].
-    #[arg(help_heading = WHAT, long, value_name = "X")]
-    pub temperature: Option<f64>,
+    #[arg(help_heading = WHAT, long, value_name = "X", value_parser = any(f64::from_str))]
+    pub temperature: Option<Quantity<f64>>,
     /// One chunk for each token. This is the default where the model can; other tools need the option.
     #[arg(help_heading = WHAT, long, conflicts_with = "no_streaming")]
     pub streaming: bool,
@@ -157,8 +159,8 @@ pub(crate) struct BenchArgs {
     #[arg(help_heading = WHAT, long, visible_alias = "extra-inputs", value_name = "NAME:VALUE")]
     pub extra: Vec<String>,
     /// Seed of arrivals, lengths and prompts: the same seed gives the same requests at the same times.
-    #[arg(help_heading = WHAT, long, visible_alias = "random-seed", value_name = "N", default_value_t = 0)]
-    pub seed: u64,
+    #[arg(help_heading = WHAT, long, visible_alias = "random-seed", value_name = "N", default_value = "0", value_parser = whole(value_parser!(u64)))]
+    pub seed: Quantity<u64>,
     /// End-of-sequence token of models that take token ids.
     #[arg(help_heading = WHAT, long, value_name = "ID", default_value_t = 2, allow_negative_numbers = true)]
     pub end_id: i32,

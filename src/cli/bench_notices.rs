@@ -2,7 +2,7 @@
 
 use super::bench::BenchLoad;
 use super::bench_args::{BackendWord, BenchArgs};
-use crate::spec::BenchSweep;
+use crate::spec::{BenchSweep, Quantity};
 
 /// `data`: what kind of data there are.
 pub(super) fn notices(args: &BenchArgs, load: &BenchLoad, data: Option<&str>) -> Vec<String> {
@@ -27,6 +27,7 @@ pub(super) fn notices(args: &BenchArgs, load: &BenchLoad, data: Option<&str>) ->
         is_genai_perfs && matches!(load, BenchLoad::Rate(_)) && args.arrivals.is_none(),
         "arrivals at a rate are Poisson here and equally spaced in GenAI-Perf: `--arrivals constant` is its law",
     );
+    let is_spread = |stddev: &Quantity<f64>| *stddev != Quantity::Known(0.0);
     let (has_data, is_replay) = (data.is_some(), data == Some("plan"));
     let has_rate = match load {
         BenchLoad::Rate(_) => true,
@@ -35,11 +36,11 @@ pub(super) fn notices(args: &BenchArgs, load: &BenchLoad, data: Option<&str>) ->
     };
     let has_duration = args.duration.is_some() || args.measurement_interval.is_some();
     note(
-        has_data && (args.input_tokens.is_some() || args.input_tokens_stddev > 0.0),
+        has_data && (args.input_tokens.is_some() || is_spread(&args.input_tokens_stddev)),
         "--input-tokens and its deviation are not used: prompts come from --data, as long as they are there",
     );
     note(
-        has_data && args.output_tokens.is_none() && args.output_tokens_stddev > 0.0,
+        has_data && args.output_tokens.is_none() && is_spread(&args.output_tokens_stddev),
         "--output-tokens-stddev is not used: without --output-tokens answers are as long as the data have it",
     );
     note(has_data && args.prompt_source.is_some(), "--prompt-source is not used: prompts come from --data");

@@ -24,6 +24,7 @@ mod lock;
 mod mlperf;
 mod on_args;
 mod parse;
+mod quantity_arg;
 mod request;
 mod result_args;
 mod run_mode;

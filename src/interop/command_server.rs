@@ -3,12 +3,13 @@
 
 use serde_json::{Map, Value, json};
 
-use super::command_line::options::{Opt, ParsedLine, one, read_known};
+use super::command_line::options::{Opt, one, read_known};
 use super::command_line::program::Env;
 use super::command_line::translation::{Translation, TranslationBuilder, manifest};
 use super::command_line::translation_error::TranslationError;
 use super::command_line::visible_gpus::visible;
 use super::typed_server::TypedServer;
+use crate::spec::Quantity;
 
 /// A program that serves a model.
 pub(in crate::interop) struct ServerProgram {
@@ -37,7 +38,7 @@ pub(in crate::interop) struct CommandStage {
     has_free_port: bool,
     inputs: Map<String, Value>,
     secrets: Vec<String>,
-    gpus: u64,
+    gpus: Quantity<u64>,
 }
 
 impl ServerProgram {
@@ -63,7 +64,7 @@ impl ServerProgram {
             has_free_port: false,
             inputs: Map::new(),
             secrets: Vec::new(),
-            gpus: product(&ranks),
+            gpus: ranks.product(&self.ranks.iter().map(|option| option.names[0]).collect::<Vec<_>>()),
         };
         for given in &line.given {
             match given.name {
@@ -71,7 +72,7 @@ impl ServerProgram {
                     server.has_free_port = true;
                     builder.note(format!(
                         "the server listens on a free port: `{}` has no value in the text",
-                        given.value().trim_matches(['{', '}']).to_uppercase()
+                        given.value()
                     ));
                 }
                 name if name == self.port => match given.value().parse() {
@@ -160,14 +161,6 @@ impl CommandStage {
         stage.insert("serve".to_owned(), json!({ action: server }));
         Value::Object(stage)
     }
-}
-
-fn product(ranks: &ParsedLine) -> u64 {
-    let mut names: Vec<&str> = ranks.given.iter().map(|given| given.name).collect();
-    names.sort_unstable();
-    names.dedup();
-    // The last one counts, as it does there.
-    names.iter().filter_map(|name| ranks.value(name)?.parse::<u64>().ok()).fold(1, u64::saturating_mul).max(1)
 }
 
 /// Engines without parallelism over several hosts.

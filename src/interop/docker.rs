@@ -9,6 +9,7 @@ use crate::interop::command_line::program::{base, is_secret};
 use crate::interop::command_line::stage_container::{put_container, put_secret};
 use crate::interop::command_line::translation::{TranslateInner, Translation, TranslationBuilder, TranslationKind};
 use crate::interop::command_line::translation_error::TranslationError;
+use crate::spec::Quantity;
 
 #[rustfmt::skip]
 static TABLE: &[Opt] = &[
@@ -127,7 +128,10 @@ pub(in crate::interop) fn translate(
 fn see_gpus(stage: &mut Map<String, Value>, value: &str, builder: &mut TranslationBuilder) {
     let has_own = stage.contains_key("gpus");
     let listed = value.trim_matches(['"', '\'']).strip_prefix("device=");
-    let count = listed.map(|ids| ids.split(',').count() as u64).or_else(|| value.parse().ok());
+    let count = match listed {
+        Some(ids) => (!ids.contains("{{")).then(|| Quantity::Known(ids.split(',').count() as u64)),
+        None => value.parse::<Quantity<u64>>().ok(),
+    };
     match count {
         Some(count) if !has_own => {
             stage.insert("gpus".to_owned(), json!(count));

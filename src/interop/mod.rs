@@ -47,8 +47,7 @@ mod vllm;
 
 pub use command_line::{
     GpuScale, ProblemKind, RunLine, RunSetting, ScriptBench, Sweep, SystemNeed, TranslatedBench, TranslatedScript,
-    Translation, TranslationError, TranslationKind, TranslationProblem, UnknownNumber, UnknownValue,
-    UntranslatedOption, origin,
+    Translation, TranslationError, TranslationKind, TranslationProblem, UnknownValue, UntranslatedOption, origin,
 };
 pub use formats::{
     COLUMNS as REQUEST_COLUMNS, Column, ExportError, ExportFormat, ImportError, ImportSource, Imported, ImportedSweep,

@@ -2,11 +2,13 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::interop::command_line::json_number::quantity;
 use crate::interop::command_line::options::{Opt, ParsedLine, flag, one, read, read_front};
 use crate::interop::command_line::program::assignment;
 use crate::interop::command_line::stage_container::put_container;
 use crate::interop::command_line::translation::{TranslateRanks, Translation, TranslationBuilder, TranslationKind};
 use crate::interop::command_line::translation_error::TranslationError;
+use crate::spec::Quantity;
 
 #[rustfmt::skip]
 static TABLE: &[Opt] = &[
@@ -75,10 +77,12 @@ pub(in crate::interop) fn srun(words: &[String], inner: TranslateRanks<'_>) -> R
         builder.push_error("`srun` needs a command");
         return builder.finish("srun", TranslationKind::Nothing(String::new()));
     }
-    let number = |name: &str| line.value(name).and_then(|value| value.parse::<u64>().ok());
-    let nodes = number("--nodes").unwrap_or(1).max(1);
-    let tasks = number("--ntasks").or_else(|| Some(nodes * number("--ntasks-per-node")?)).unwrap_or(nodes).max(1);
-    let step = if tasks > 1 { step(&line) } else { Vec::new() };
+    let nodes = line.product(&["--nodes"]);
+    let per_node = || Some(nodes.clone().times(line.number::<u64>("--ntasks-per-node")?));
+    let tasks = line.number::<u64>("--ntasks").or_else(per_node).unwrap_or_else(|| nodes.clone());
+    let tasks = tasks.map(|tasks| tasks.max(1));
+    let (is_one, is_on_one) = (tasks == Quantity::Known(1), nodes == Quantity::Known(1));
+    let step = if is_one { Vec::new() } else { step(&line) };
     let mut translation = inner(&step, &line.behind)?;
     let container = container(&line);
     let mut is_step = false;
@@ -91,16 +95,20 @@ pub(in crate::interop) fn srun(words: &[String], inner: TranslateRanks<'_>) -> R
         };
         if has_own_line(stage) {
             is_step = true;
-        } else if triton_step(stage, &line, nodes, tasks) {
-            is_step = tasks > 1;
+        } else if triton_step(stage, &line, &nodes, &tasks) {
+            is_step = !is_one;
         } else if !container.is_empty() {
             put_container(stage, &container);
         }
-        if is_step && let Some(gpus) = stage.get("gpus").and_then(Value::as_u64) {
-            stage.insert("gpus".to_owned(), json!(gpus.div_ceil(nodes)));
+        if is_step
+            && !is_on_one
+            && let Some(gpus) = stage.get("gpus").and_then(quantity)
+        {
+            let sum = gpus.combine("+", nodes.clone(), u64::saturating_add).combine("-", 1_u64, u64::saturating_sub);
+            stage.insert("gpus".to_owned(), json!(sum.combine("//", nodes.clone(), |sum, nodes| sum / nodes)));
         }
     }
-    if is_step && nodes > 1 {
+    if is_step && !is_on_one {
         builder.note(format!("`gpus` are those of one of the {nodes} nodes: a stage leases on the node that it runs on, and its step takes all nodes of the job"));
     }
     let settings = settings(&line);
@@ -137,16 +145,22 @@ fn container(line: &ParsedLine) -> Map<String, Value> {
 }
 
 /// Ranks of Triton are one step of the job, in their container by pyxis. Whether the stage is Triton's.
-fn triton_step(stage: &mut Map<String, Value>, line: &ParsedLine, nodes: u64, tasks: u64) -> bool {
+fn triton_step(
+    stage: &mut Map<String, Value>,
+    line: &ParsedLine,
+    nodes: &Quantity<u64>,
+    tasks: &Quantity<u64>,
+) -> bool {
+    let is_one = *tasks == Quantity::Known(1);
     let Some(server) = stage.get_mut("serve").and_then(|serve| serve.get_mut("triton")).and_then(Value::as_object_mut)
     else {
         return false;
     };
-    if !line.has("--mpi") && tasks == 1 {
+    if !line.has("--mpi") && is_one {
         return false;
     }
     server.insert("launcher".to_owned(), json!("srun"));
-    if tasks > 1 {
+    if !is_one {
         server.insert("mode".to_owned(), json!("leader"));
         server.insert("world_size".to_owned(), json!(tasks));
     }
@@ -160,7 +174,7 @@ fn triton_step(stage: &mut Map<String, Value>, line: &ParsedLine, nodes: u64, ta
         })
         .collect();
     let mut step = Map::new();
-    if nodes > 1 {
+    if *nodes != Quantity::Known(1) {
         step.insert("nodes".to_owned(), json!(nodes));
     }
     if !args.is_empty() {
@@ -169,7 +183,7 @@ fn triton_step(stage: &mut Map<String, Value>, line: &ParsedLine, nodes: u64, ta
     if !step.is_empty() {
         server.insert("srun".to_owned(), Value::Object(step));
     }
-    if tasks > 1 {
+    if !is_one {
         stage.insert("gpus".to_owned(), json!(tasks));
     }
     true

@@ -1,5 +1,6 @@
 //! `triton import`, `triton start`, `triton profile` … of triton_cli.
 
+use crate::interop::command_line::load::host_and_port;
 use crate::interop::command_line::options::{Opt, flag, one, read};
 use crate::interop::command_line::translation::{
     RunLine, RunSetting, Translation, TranslationBuilder, TranslationKind,
@@ -30,7 +31,7 @@ pub(in crate::interop) fn translate(words: &[String]) -> Result<Translation, Tra
     }
     let triton_command = |what: &str| {
         let port = line.value("--port").unwrap_or("8001");
-        let server = format!("{}:{port}", line.value("--url").unwrap_or("localhost"));
+        let server = host_and_port(line.value("--url").unwrap_or("localhost"), port);
         let mut command = vec!["regatta".to_owned(), "triton".to_owned(), what.to_owned(), server];
         command.extend(line.value("--model").map(str::to_owned));
         if let Some(prompt) = line.value("--prompt") {

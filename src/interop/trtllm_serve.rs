@@ -2,12 +2,14 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::interop::command_line::json_number::quantity;
 use crate::interop::command_line::options::{Opt, flag, one, read};
 use crate::interop::command_line::program::Env;
 use crate::interop::command_line::translation::{Translation, TranslationBuilder, manifest};
 use crate::interop::command_line::translation_error::TranslationError;
 use crate::interop::command_line::visible_gpus::visible;
 use crate::interop::command_server::ServerProgram;
+use crate::spec::Quantity;
 
 const SERVE: &str = "trtllm-serve";
 #[rustfmt::skip]
@@ -125,7 +127,7 @@ impl ServeStage {
             }
         };
         let text = values.first().map_or("", String::as_str);
-        let value = match (key, text.parse::<u32>()) {
+        let value = match (key, text.parse::<Quantity<u32>>()) {
             ("tokenizer" | "host" | "backend", _) => json!(text),
             (_, Ok(number)) => json!(number),
             _ => return builder.push_error(format!("`{option} {text}` is no whole number")),
@@ -134,8 +136,9 @@ impl ServeStage {
     }
 
     pub fn stage(mut self, env: &Env) -> Value {
-        let ranks = |key: &str| self.keys.get(key).and_then(Value::as_u64).unwrap_or(1).max(1);
-        let gpus = ranks("tensor_parallelism").saturating_mul(ranks("pipeline_parallelism"));
+        let ranks =
+            |key: &str| self.keys.get(key).and_then(quantity).map_or(Quantity::Known(1), |n| n.map(|n| n.max(1)));
+        let gpus = ranks("tensor_parallelism").times(ranks("pipeline_parallelism"));
         if !self.args.is_empty() {
             self.keys.insert("args".to_owned(), json!(self.args));
         }

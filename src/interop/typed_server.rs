@@ -60,6 +60,11 @@ fn key(given: &GivenOption) -> String {
     name.strip_prefix("no-").unwrap_or(name).replace('-', "_")
 }
 
+/// A number from 0 to 1.
+fn is_share(option: &str) -> bool {
+    option.ends_with("-utilization")
+}
+
 /// What the value of an option is.
 #[derive(Clone, Copy)]
 enum Kind {
@@ -75,8 +80,8 @@ impl Kind {
             // One name; of several the program serves under each.
             Self::Text => (given.values.len() == 1).then(|| json!(given.value())),
             Self::Number => {
-                let text = given.value();
-                text.parse::<u32>().map(Value::from).or_else(|_| text.parse::<f64>().map(Value::from)).ok()
+                let whole = given.number::<u32>().filter(|number| number.known().is_some() || !is_share(given.name));
+                whole.map(|number| json!(number)).or_else(|| given.number::<f64>().map(|number| json!(number)))
             }
             Self::Switch => Some(json!(!given.name.starts_with("--no-"))),
         }

@@ -22,7 +22,7 @@ use super::yaml_node::{Map, MapEntry, Node, NodeValue};
 use super::{GivenValues, Manifest, ManifestLibrary, override_usage, overrides, param, read, vars};
 use crate::diag::{Diagnostic, Diagnostics, SourceText, Span, did_you_mean};
 use crate::files::{Digest, text_of};
-use crate::units::is_identifier;
+use crate::units::{is_identifier, is_reserved_name};
 
 /// How many files one manifest may be made of.
 const MAX_FILES: usize = 512;
@@ -465,24 +465,7 @@ impl Loader {
             self.found.push(
                 found.hint(format!("for example `{}`", suggestion.trim_start_matches(|c: char| c.is_ascii_digit()))),
             );
-        } else if what != "stage"
-            && matches!(
-                name,
-                "stages"
-                    | "inputs"
-                    | "true"
-                    | "false"
-                    | "none"
-                    | "not"
-                    | "and"
-                    | "or"
-                    | "if"
-                    | "else"
-                    | "in"
-                    | "is"
-                    | "loop"
-            )
-        {
+        } else if what != "stage" && is_reserved_name(name) {
             let found = Diagnostic::error(format!("`{name}` cannot be the name of a {what}"));
             self.found.push(found.at(key.clone(), "a reserved word of the language"));
         }

@@ -23,7 +23,7 @@ pub use distinct_decimals::distinct_decimals;
 pub use duration::{DurationError, parse_duration};
 pub use folder_in_text::replace_folder;
 pub use four_digits::{four_digit_scale, four_digits};
-pub use identifier::is_identifier;
+pub use identifier::{is_identifier, is_reserved_name};
 pub use plain_path::plain_path;
 pub use shell::shell_word;
 pub use three_digits::three_digits;

@@ -115,6 +115,7 @@ mod tls;
 mod translate;
 mod triton;
 mod triton_cpu;
+mod unknown_values;
 mod untrusted;
 mod vllm;
 mod vllm_triton;

@@ -181,11 +181,11 @@ fn numbers_that_a_line_does_not_have_are_parameters() {
     world.file("manifests/m.yaml", &printed);
     world.good(&["plan", "m", "conc=4", "n=10", "isl=100"]);
     assert_ne!(world.regatta(&["plan", "m", "conc=many", "n=10", "isl=100"]).code, 0);
-    // The bounds of a deviation are computed from the mean.
+    // The bounds of a deviation follow from the mean.
     let line = "genai-perf profile -m m --endpoint-type chat --synthetic-input-tokens-mean $ISL --synthetic-input-tokens-stddev 5";
-    let ended = world.regatta(&["import", "--", line]);
-    assert_eq!((ended.code, ended.stdout.as_str()), (2, ""));
-    assert!(ended.stderr.contains("has no value for ${ISL}, of which others are computed"), "{}", ended.stderr);
+    let bench = manifest(&import(&world, line).stdout)["stages"]["bench"]["bench"].clone();
+    let normal = "{mean: '{{ isl }}', stddev: 5.0, min: '{{ [isl - 20, 1] | max }}', max: '{{ isl + 20 }}'}";
+    assert_eq!(bench["input_tokens"]["normal"], serde_yaml::from_str::<Value>(normal).expect("YAML"));
 }
 
 #[test]
@@ -511,7 +511,8 @@ fn what_a_line_contradicts_or_misspells_is_an_error() {
         "guidellm benchmark --target http://h:8000 --profile constnat --rate 1 --data prompt_tokens=8,output_tokens=8",
         "did you mean `constant`?",
     );
-    refused("vllm bench serve --model m --random-input-len $ISL", "write `ISL=…` in front of the line");
+    refused("aiperf profile -m m --conversation-num $N", "write `N=…` in front of the line");
+    refused("vllm bench serve --model m --request-rate-x $(a | b)", "is no option of vllm bench serve");
     World::new()
         .good(&["import", "--", "vllm serve m --tensor-paralel-size 2"])
         .shows("did you mean `--tensor-parallel-size`?");

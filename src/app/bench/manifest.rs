@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use crate::app::error::CommandError;
 use crate::cli::{BenchLoad, BenchRequest, BenchServer, TokenLength};
 use crate::manifest::{Targets, shipped, targets};
-use crate::spec::BenchSweep;
+use crate::spec::{BenchSweep, Quantity};
 
 /// The stage that measures.
 pub(super) const STAGE: &str = "bench";
@@ -140,7 +140,7 @@ fn measurement(request: &BenchRequest, target: &str) -> Result<Value, CommandErr
         if request.repeat_data {
             data.insert("repeat".to_owned(), json!(true));
         }
-        if let Some(most) = request.max_input_len {
+        if let Some(most) = &request.max_input_len {
             data.insert("max_input_tokens".to_owned(), json!(most));
         }
         put("data", Value::Object(data));
@@ -153,7 +153,7 @@ fn measurement(request: &BenchRequest, target: &str) -> Result<Value, CommandErr
         put("repeat", json!(request.repeat));
     }
     put("warmup", json!(request.warmup));
-    if request.connections > 1 {
+    if request.connections != Quantity::Known(1) {
         put("triton_num_clients_per_frontend", json!(request.connections));
     }
     if request.timelines {
@@ -218,7 +218,7 @@ fn load(request: &BenchRequest) -> Map<String, Value> {
 /// When the measurement ends.
 fn stop(request: &BenchRequest) -> Map<String, Value> {
     let mut stop = Map::new();
-    if let Some(requests) = request.requests {
+    if let Some(requests) = &request.requests {
         stop.insert("requests".to_owned(), json!(requests));
     }
     if let Some(duration) = request.duration.as_ref().filter(|_| request.load != BenchLoad::Offline) {
@@ -245,10 +245,10 @@ fn request_fields(request: &BenchRequest, is_openai: bool) -> Map<String, Value>
     if let Some(streaming) = request.streaming.filter(|streaming| !streaming || is_openai) {
         fields.insert("streaming".to_owned(), json!(streaming));
     }
-    if let Some(temperature) = request.temperature {
+    if let Some(temperature) = &request.temperature {
         fields.insert("temperature".to_owned(), json!(temperature));
     }
-    if let Some(tokens) = request.min_tokens {
+    if let Some(tokens) = &request.min_tokens {
         fields.insert("min_length".to_owned(), json!(tokens));
     }
     // An end token that does not exist ends nothing.
@@ -266,18 +266,26 @@ pub fn tokenizer(path: &str) -> Option<PathBuf> {
 
 /// Within four deviations: one request in sixteen thousand is beyond.
 fn length(tokens: &TokenLength) -> Value {
-    let TokenLength { mean, stddev, max } = *tokens;
-    if stddev == 0.0 {
+    let TokenLength { mean, stddev, max } = tokens;
+    if *stddev == Quantity::Known(0.0) {
         return json!({"fixed": mean});
     }
-    let reach = (stddev * 4.0).ceil() as u32;
-    let most = mean.saturating_add(reach).min(max.unwrap_or(u32::MAX));
-    json!({"normal": {"mean": mean, "stddev": stddev, "min": mean.saturating_sub(reach).max(1), "max": most}})
+    let reach = stddev.clone().combine("*", 4.0, |stddev, times| stddev * times).ceiling();
+    let least = mean.clone().combine("-", reach.clone(), u32::saturating_sub).at_least(1_u32);
+    let most = mean.clone().combine("+", reach, u32::saturating_add);
+    let most = match max {
+        Some(max) => most.at_most(max.clone()),
+        None => most,
+    };
+    json!({"normal": {"mean": mean, "stddev": stddev, "min": least, "max": most}})
 }
 
+/// Of a length that is known.
 fn longest(tokens: &TokenLength) -> u64 {
-    let most = u64::from(tokens.mean) + (tokens.stddev * 4.0).ceil() as u64;
-    tokens.max.map_or(most, |max| most.min(u64::from(max)))
+    let (mean, stddev) = (tokens.mean.known().copied(), tokens.stddev.known().copied());
+    let most = u64::from(mean.unwrap_or_default()) + (stddev.unwrap_or_default() * 4.0).ceil() as u64;
+    let max = tokens.max.as_ref().and_then(Quantity::known);
+    max.map_or(most, |max| most.min(u64::from(*max)))
 }
 
 /// The stage that starts a server for the measurement.

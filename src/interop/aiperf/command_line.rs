@@ -14,6 +14,7 @@ use crate::interop::command_line::load::{
 use crate::interop::command_line::options::{GivenOption, ParsedLine, read};
 use crate::interop::command_line::translation::{Translation, TranslationBuilder};
 use crate::interop::command_line::translation_error::TranslationError;
+use crate::spec::Quantity;
 
 const TOOL: &str = "aiperf profile";
 
@@ -190,8 +191,8 @@ fn option(given: &GivenOption, line: &ParsedLine, load: &mut TranslatedLoad, bui
         "--num-profile-runs" => load.put("--repeat", value),
         // Read together, above.
         "--warmup-duration" | "--warmup-request-count" | "--num-warmup-sessions" | "--input-file" => {}
-        "--shared-system-prompt-length" => match value.parse::<u32>() {
-            Ok(tokens) if tokens > 0 => {
+        "--shared-system-prompt-length" => match given.number::<u32>() {
+            Some(tokens) if tokens != Quantity::Known(0) => {
                 load.keys.insert("prefixes".to_owned(), json!({"count": 1, "tokens": tokens}));
             }
             _ => builder.push_error(format!("`{}`: a whole number from 1 on", given.as_written())),
@@ -262,19 +263,27 @@ fn levels(given: &GivenOption, load: &mut TranslatedLoad, builder: &mut Translat
 
 /// Lengths evenly around their means, or up to them, by the tool whose style it is.
 fn around(given: &GivenOption, line: &ParsedLine, load: &mut TranslatedLoad, builder: &mut TranslationBuilder) {
-    let Some(ratio) = given.value().parse::<f64>().ok().filter(|ratio| (0.0..=1.0).contains(ratio)) else {
+    let is_share = |ratio: &Quantity<f64>| ratio.known().is_none_or(|ratio| (0.0..=1.0).contains(ratio));
+    let Some(ratio) = given.number::<f64>().filter(is_share) else {
         return builder.push_untranslated(given.as_written(), "a ratio from 0 to 1 is read");
     };
     let is_sglang = line.value("--random-corpus-style").is_some_and(|style| style.starts_with("sglang"));
     for (name, key) in [("--synthetic-input-tokens-mean", "input_tokens"), ("--output-tokens-mean", "output_tokens")] {
-        let Some(mean) = line.value(name).and_then(|text| text.parse::<f64>().ok()) else { continue };
-        let (low, high) = if is_sglang { (mean * ratio, mean) } else { (mean * (1.0 - ratio), mean * (1.0 + ratio)) };
-        load.length_between(key, (low as u32).max(1), (high as u32).max(1));
+        let Some(mean) = line.number::<f64>(name) else { continue };
+        let beside = |sign: &str, known: fn(f64, f64) -> f64| Quantity::Known(1.0).combine(sign, ratio.clone(), known);
+        let share = |share: Quantity<f64>| mean.clone().combine("*", share, |one, other| one * other);
+        let (low, high) = if is_sglang {
+            (share(ratio.clone()), mean.clone())
+        } else {
+            (share(beside("-", |one, ratio| one - ratio)), share(beside("+", |one, ratio| one + ratio)))
+        };
+        let [low, high] = [low, high].map(|length| length.whole().map(|length| length.max(1)));
+        load.length_between(key, low, high);
     }
 }
 
 fn pool(given: &GivenOption, line: &ParsedLine, load: &mut TranslatedLoad) {
-    let number = |name: &str| line.value(name).and_then(|n| n.parse::<u32>().ok()).filter(|n| *n > 0);
+    let number = |name: &str| line.number::<u32>(name).filter(|number| *number != Quantity::Known(0));
     if given.name == "--num-dataset-entries" {
         if let Some(entries) = number("--num-dataset-entries") {
             load.keys.insert("distinct_prompts".to_owned(), json!(entries));
@@ -290,8 +299,8 @@ fn defaults(line: &ParsedLine, file: Option<InputFile>, load: &mut TranslatedLoa
         load.put("--concurrency", "1");
     }
     if !load.has("--requests") && !load.has("--duration") && !load.has("--data") {
-        let users = load.highest("--concurrency").or_else(|| line.value("--concurrency")?.parse().ok()).unwrap_or(1.0);
-        let requests = (users as u64).saturating_mul(2).max(10);
+        let users = load.highest("--concurrency").or_else(|| line.number("--concurrency"));
+        let requests = users.unwrap_or(Quantity::Known(1)).times(2_u64).at_least(10_u64);
         load.put("--requests", requests.to_string());
         builder.note(if load.is_swept() { format!("neither a number of requests nor a duration is given: {requests} requests at each level; there 10, or twice the users of the level") } else { format!("neither a number of requests nor a duration is given: {requests} requests, as AIPerf has it") });
     }

@@ -99,12 +99,7 @@ pub(in crate::interop) fn rate_of_conversations(
     let turns = load.keys.get("sessions").and_then(|sessions| sessions.get("turns"));
     let mean = turns.and_then(|turns| turns.get("fixed").or(turns.pointer("/normal/mean"))?.as_f64());
     let Some(mean) = mean.filter(|mean| *mean > 1.0 && load.has("--rate")) else { return };
-    if !load.divide_rate(mean) {
-        return builder.push_error(format!(
-            "`{written}` has no value in the text: it is a rate of requests, and of conversations it is {} times lower",
-            number(mean)
-        ));
-    }
+    load.divide_rate(mean);
     builder.note(format!("{written}: there every arrival of the rate is a turn, the next one of a conversation or the first one of another; here conversations begin at that rate divided by their {} turns, so the mean rate of requests is the same, but a later turn is sent when the answer before it has come", number(mean)));
 }
 

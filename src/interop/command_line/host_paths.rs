@@ -1,5 +1,7 @@
 //! Paths inside a container → paths on the host: through its mounts; where there is none, a parameter.
 
+use std::path::Path;
+
 use serde_json::{Map, Value};
 
 use super::connections::replace_path;
@@ -42,7 +44,7 @@ fn read_mounts<'a>(mounts: impl Iterator<Item = &'a str>) -> Vec<(String, String
             let (host, inside) = (parts.next()?, parts.next()?);
             Some((host.trim_end_matches('/').to_owned(), inside.trim_end_matches('/').to_owned()))
         })
-        .filter(|(host, inside)| host != inside && inside.starts_with('/'))
+        .filter(|(_, inside)| inside.starts_with('/'))
         .collect();
     all.sort_by_key(|(_, inside)| std::cmp::Reverse(inside.len()));
     all
@@ -70,7 +72,7 @@ pub(in crate::interop) fn on_the_host(translation: &mut Translation) {
             let (action, rest) = place.split_once('/').unwrap_or((place, ""));
             let path = stage.get_mut(action).and_then(|keys| keys.pointer_mut(&format!("/{rest}")));
             let Some(Value::String(path)) = path else { continue };
-            let is_mounted = mounts.iter().any(|(host, _)| path.starts_with(host.as_str()));
+            let is_mounted = mounts.iter().any(|(host, _)| Path::new(path.as_str()).starts_with(host));
             if path.starts_with('/') && !is_mounted {
                 let value = UnknownValue::of_path(path);
                 *path = value.marker();

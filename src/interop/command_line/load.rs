@@ -1,5 +1,7 @@
 //! A line of `regatta bench` in the making, out of another load tool's options.
 
+use std::net::Ipv6Addr;
+
 use serde_json::{Map, Value, json};
 
 use super::json_number::number;
@@ -7,6 +9,7 @@ use super::options::GivenOption;
 use super::translated_bench::{Sweep, TranslatedBench};
 use super::translation::{TranslationBuilder, TranslationKind};
 
+use crate::spec::{Formula, NumberKind, Quantity};
 use crate::units::unquoted;
 
 /// In the order in which they are written.
@@ -118,31 +121,38 @@ impl TranslatedLoad {
         self.put("--sweep", rates.to_string());
     }
 
-    /// The highest of its levels, where that is a number.
-    pub fn highest(&self, option: &str) -> Option<f64> {
+    /// The highest of its levels.
+    pub fn highest(&self, option: &str) -> Option<Quantity<u64>> {
         match self.sweep.as_ref().filter(|sweep| sweep.option == Some(option)) {
-            Some(sweep) => sweep.values.iter().filter_map(Value::as_f64).reduce(f64::max),
+            Some(sweep) => {
+                sweep.values.iter().filter_map(Value::as_f64).reduce(f64::max).map(|users| (users as u64).into())
+            }
             None => self.get(option)?.parse().ok(),
         }
     }
 
-    /// Divides its rate, and every rate of its sweep. False: its rate has no value yet.
-    pub fn divide_rate(&mut self, by: f64) -> bool {
+    /// Divides its rate, and every rate of its sweep.
+    pub fn divide_rate(&mut self, by: f64) {
         let divided = |rate: f64| number((rate / by * 1e6).round() / 1e6);
-        if let Some(rate) = self.get("--rate") {
-            let Ok(rate) = rate.parse::<f64>() else { return false };
-            self.put("--rate", divided(rate).to_string());
+        match self.get("--rate").and_then(|rate| rate.parse::<Quantity<f64>>().ok()) {
+            Some(Quantity::Known(rate)) => self.put("--rate", divided(rate).to_string()),
+            Some(rate) => self.put("--rate", rate.combine("/", by, |rate, by| rate / by).to_string()),
+            None => {}
         }
         if let Some(sweep) = self.sweep.as_mut().filter(|sweep| sweep.option == Some("--rate")) {
             sweep.values = sweep.values.iter().filter_map(Value::as_f64).map(divided).collect();
         }
-        true
     }
 
     /// A length from `min` to `max`, both included. The line, which has no option for that, is given the mean.
-    pub fn length_between(&mut self, key: &'static str, min: u32, max: u32) {
+    pub fn length_between(&mut self, key: &'static str, min: Quantity<u32>, max: Quantity<u32>) {
         let option = if key == "input_tokens" { "--input-tokens" } else { "--output-tokens" };
-        self.put(option, (u64::from(min) + u64::from(max)).div_ceil(2).to_string());
+        let mean = match (&min, &max) {
+            (Quantity::Known(min), Quantity::Known(max)) => Quantity::Known(min.midpoint(*max) + (min ^ max) % 2),
+            _ if min == max => max.clone(),
+            _ => min.clone().combine("+", max.clone(), |min, _| min).combine("//", 2_u32, |sum, _| sum),
+        };
+        self.put(option, mean.to_string());
         if min != max {
             self.keys.insert(key.to_owned(), json!({"uniform": {"min": min, "max": max}}));
         }
@@ -273,16 +283,29 @@ pub(in crate::interop) fn extra(
     }
 }
 
+/// A field of requests over OpenAI's interfaces that is a number, where the text does not have it.
+fn number_field(name: &str, value: &str) -> Option<Formula> {
+    let kind = match name {
+        "top_k" | "min_tokens" | "seed" => NumberKind::Whole,
+        "top_p" | "min_p" | "frequency_penalty" | "presence_penalty" | "repetition_penalty" => NumberKind::Any,
+        _ => return None,
+    };
+    Formula::read(value, kind)
+}
+
 fn extra_field(load: &mut TranslatedLoad, builder: &mut TranslationBuilder, name: &str, value: &str, is_http: bool) {
     match (name, value) {
         ("ignore_eos", "true" | "True" | "1") => load.flag("--ignore-eos"),
         ("ignore_eos", "false" | "False" | "0") => drop(load.remove("--ignore-eos")),
-        ("temperature", value) if value.parse::<f64>().is_ok() => load.put("--temperature", value),
-        ("min_tokens" | "min_length", value) if !is_http && value.parse::<u32>().is_ok() => {
+        ("temperature", value) if value.parse::<Quantity<f64>>().is_ok() => load.put("--temperature", value),
+        ("min_tokens" | "min_length", value) if !is_http && value.parse::<Quantity<u32>>().is_ok() => {
             load.put("--min-tokens", value);
         }
-        ("max_tokens" | "max_completion_tokens", value) if value.parse::<u32>().is_ok() => {
+        ("max_tokens" | "max_completion_tokens", value) if value.parse::<Quantity<u32>>().is_ok() => {
             load.put("--output-tokens", value);
+        }
+        (name, value) if let Some(formula) = number_field(name, value).filter(|_| is_http) => {
+            load.keys.entry("extra").or_insert_with(|| json!({}))[name] = json!(formula.to_string());
         }
         _ if value.contains("{{") => {
             let is_unset = value.starts_with("{{") && value.ends_with("}}") && !value.contains([' ', '"']);
@@ -374,12 +397,8 @@ pub(in crate::interop) fn whole(
     builder: &mut TranslationBuilder,
     key: &str,
 ) {
-    match given.value().parse::<u32>() {
-        // A value that the text does not have.
-        _ if given.value().starts_with("{{") => {
-            load.keys.insert(key.to_owned(), json!(given.value()));
-        }
-        Ok(number) if number > 0 => {
+    match given.number::<u32>() {
+        Some(number) if number != Quantity::Known(0) => {
             load.keys.insert(key.to_owned(), json!(number));
         }
         _ => builder.push_error(format!("`{}`: a whole number from 1 on", given.as_written())),
@@ -409,13 +428,26 @@ pub(in crate::interop) fn rate_and_limit(
 
 /// Gaps of a gamma distribution. `burstiness` is its shape: 1 is Poisson, above it is more even.
 pub(in crate::interop) fn burstiness(given: &GivenOption, load: &mut TranslatedLoad, builder: &mut TranslationBuilder) {
-    match given.value().parse::<f64>() {
-        Ok(shape) if (shape - 1.0).abs() < f64::EPSILON => {}
-        Ok(shape) if shape > 0.0 && shape.is_finite() => {
+    match given.number::<f64>() {
+        Some(Quantity::Known(shape)) if (shape - 1.0).abs() < f64::EPSILON => {}
+        Some(Quantity::Known(shape)) if shape > 0.0 && shape.is_finite() => {
             let cv = (1e4 / shape.sqrt()).round() / 1e4;
             load.keys.insert("arrivals".to_owned(), json!({"gamma": {"cv": number(cv)}}));
         }
+        Some(shape @ Quantity::Unknown(_)) => {
+            let cv = shape.combine("**", -0.5, f64::powf);
+            load.keys.insert("arrivals".to_owned(), json!({"gamma": {"cv": cv}}));
+        }
         _ => builder.push_error(format!("`{}`: a number above 0", given.as_written())),
+    }
+}
+
+/// A server by its host and port. An IPv6 address has brackets in a URL; one that stands for all addresses of a machine is its own.
+pub(in crate::interop) fn host_and_port(host: &str, port: &str) -> String {
+    match host {
+        "::" => format!("[::1]:{port}"),
+        _ if host.parse::<Ipv6Addr>().is_ok() => format!("[{host}]:{port}"),
+        _ => format!("{host}:{port}"),
     }
 }
 

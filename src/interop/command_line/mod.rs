@@ -19,7 +19,7 @@ pub(super) mod translation;
 pub(super) mod translation_error;
 pub(super) mod visible_gpus;
 
-pub use shell::{UnknownNumber, UnknownValue};
+pub use shell::UnknownValue;
 pub use translated_bench::{Sweep, TranslatedBench};
 pub use translation::{
     GpuScale, RunLine, RunSetting, ScriptBench, SystemNeed, TranslatedScript, Translation, TranslationKind,

@@ -3,8 +3,11 @@
 //! `--x v`, `--x=v`, `-x v` and `-xv`; a beginning that only one option has stands for it. `_` and `-` are the same in a
 //! name: NVIDIA's pages write both. An option that is not in the table is an error, with the nearest that is.
 
+use std::str::FromStr;
+
 use super::translation::TranslationBuilder;
 use crate::diag::did_you_mean;
+use crate::spec::{Numeric, Quantity};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::interop) enum Takes {
@@ -55,6 +58,11 @@ impl GivenOption {
         self.values.first().map_or("", String::as_str)
     }
 
+    /// The number that it is; none where it is no number.
+    pub fn number<T: Numeric + FromStr>(&self) -> Option<Quantity<T>> {
+        self.value().trim().parse().ok()
+    }
+
     /// As it was written.
     pub fn as_written(&self) -> String {
         std::iter::once(self.written.as_str())
@@ -77,6 +85,17 @@ pub(in crate::interop) struct ParsedLine {
 impl ParsedLine {
     pub fn has(&self, name: &str) -> bool {
         self.given.iter().any(|given| given.name == name)
+    }
+
+    /// The number of an option; none where it is not given, or where it is no number.
+    pub fn number<T: Numeric + FromStr>(&self, name: &str) -> Option<Quantity<T>> {
+        self.value(name)?.trim().parse().ok()
+    }
+
+    /// The product of the numbers of these options, at least 1. Where one of them is not known, it is a formula.
+    pub fn product(&self, names: &[&str]) -> Quantity<u64> {
+        let numbers = names.iter().filter_map(|name| self.number::<u64>(name));
+        numbers.fold(Quantity::Known(1), |product, number| product.times(number.map(|number| number.max(1))))
     }
 
     /// The last one counts, as it does there.

@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 use super::options::{Opt, flag, many, one, read_front};
 use super::translation::TranslationBuilder;
 use super::translation_error::{ProblemKind, TranslationError};
+use crate::units::is_identifier;
 
 /// Variables that were set in front of the command.
 #[derive(Clone, Debug, Default)]
@@ -18,6 +19,13 @@ impl Env {
     /// How many GPUs CUDA_VISIBLE_DEVICES names.
     pub fn gpus(&self, builder: &mut TranslationBuilder) -> Option<u64> {
         let (_, list) = self.0.iter().find(|(name, _)| name == "CUDA_VISIBLE_DEVICES")?;
+        if list.contains("{{") {
+            builder.push_untranslated(
+                format!("CUDA_VISIBLE_DEVICES={list}"),
+                "as many GPUs are leased as the other options need; `regatta run … --gpus` selects them",
+            );
+            return None;
+        }
         let count = list.split(',').filter(|id| !id.trim().is_empty()).count() as u64;
         builder.note(format!(
             "CUDA_VISIBLE_DEVICES={list}: {} leased; `regatta run … --gpus {list}` selects them",
@@ -198,12 +206,10 @@ pub(in crate::interop) fn is_secret(name: &str) -> bool {
     ["TOKEN", "KEY", "SECRET", "PASSWORD", "CREDENTIAL"].iter().any(|word| name.to_uppercase().ends_with(word))
 }
 
-/// `NAME=VALUE`
+/// `NAME=VALUE`, and `NAME+=VALUE` with the `+` as a part of the name.
 pub(in crate::interop) fn assignment(word: &str) -> Option<(&str, &str)> {
     let (name, value) = word.split_once('=')?;
-    let is_name = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
-        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-    is_name.then_some((name, value))
+    is_identifier(name.strip_suffix('+').unwrap_or(name)).then_some((name, value))
 }
 
 pub(in crate::interop) fn base(program: &str) -> &str {

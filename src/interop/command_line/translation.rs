@@ -222,7 +222,7 @@ impl TranslationBuilder {
 
     /// Like `require`, for what `written` says of it.
     pub fn require_written(&mut self, name: &str, written: String) -> String {
-        let value = UnknownValue { name: name.to_owned(), written, env: None, number: None };
+        let value = UnknownValue { name: name.to_owned(), written, env: None };
         let marker = value.marker();
         self.unknown.push(value);
         marker

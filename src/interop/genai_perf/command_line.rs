@@ -10,6 +10,7 @@ use crate::interop::command_line::options::{GivenOption, Opt, ParsedLine, flag, 
 use crate::interop::command_line::translation::{Translation, TranslationBuilder};
 use crate::interop::command_line::translation_error::TranslationError;
 use crate::interop::perf_analyzer::command_line as perf_analyzer;
+use crate::spec::Quantity;
 
 #[rustfmt::skip]
 static TABLE: &[Opt] = &[
@@ -195,7 +196,7 @@ fn option(
         "--tokenizer" => load.put("--tokenizer", value),
         "--batch-size-text" if value == "1" => {}
         "--batch-size-text" if !is_http => {
-            if let Ok(rows) = value.parse::<u32>() {
+            if let Some(rows) = given.number::<u32>() {
                 load.keys.insert("request".to_owned(), json!({"batch": rows}));
             }
             builder.note(format!("{value} prompts in one message: here each is a request and measured separately"));
@@ -228,9 +229,9 @@ fn option(
 }
 
 fn prefixes(line: &ParsedLine, load: &mut TranslatedLoad) {
-    let count = line.value("--num-prefix-prompts").and_then(|n| n.parse::<u32>().ok()).unwrap_or(0);
-    let tokens = line.value("--prefix-prompt-length").and_then(|n| n.parse::<u32>().ok()).unwrap_or(100);
-    if count > 0 {
+    let count = line.number::<u32>("--num-prefix-prompts").unwrap_or(Quantity::Known(0));
+    let tokens = line.number::<u32>("--prefix-prompt-length").unwrap_or(Quantity::Known(100));
+    if count != Quantity::Known(0) {
         load.keys.insert("prefixes".to_owned(), json!({"count": count, "tokens": tokens}));
     }
 }
@@ -334,8 +335,8 @@ fn defaults(line: &ParsedLine, load: &mut TranslatedLoad, builder: &mut Translat
     }
     let has_data = load.has("--data");
     if !load.has("--requests") && !load.has("--measurement-interval") && !has_data {
-        let users = load.highest("--concurrency").map_or(1, |users| users as u64);
-        let requests = users.saturating_mul(2).max(10);
+        let users = load.highest("--concurrency").unwrap_or(Quantity::Known(1));
+        let requests = users.times(2_u64).at_least(10_u64);
         load.put("--requests", requests.to_string());
         builder.note(if load.is_swept() { format!("neither a number of requests nor a duration is given: {requests} requests at each level; there 10, or twice the users of the level") } else { format!("neither a number of requests nor a duration is given: {requests} requests, as GenAI-Perf has it") });
     }

@@ -4,8 +4,10 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
+use crate::interop::command_line::json_number::quantity;
 use crate::interop::command_line::load::TranslatedLoad;
 use crate::interop::command_line::translation::{NoMeaning, TranslationBuilder};
+use crate::spec::Quantity;
 use crate::units::unquoted;
 
 /// What GuideLLM sends.
@@ -46,8 +48,9 @@ pub(super) fn pairs(text: &str) -> Map<String, Value> {
 }
 
 /// A number, which may stand in quotes.
-pub(super) fn numeric(value: &Value) -> Option<f64> {
-    value.as_f64().or_else(|| value.as_str()?.trim().parse().ok()).filter(|number: &f64| number.is_finite())
+pub(super) fn numeric(value: &Value) -> Option<Quantity<f64>> {
+    let number = value.as_f64().map(Quantity::Known).or_else(|| value.as_str()?.trim().parse().ok());
+    number.filter(|number: &Quantity<f64>| number.known().is_none_or(|number| number.is_finite()))
 }
 
 impl GuideLlmData {
@@ -99,7 +102,11 @@ impl GuideLlmData {
 
     /// Prompts and answers of a load; how many requests there are, where the data say so. An error is the sentence on data that
     /// are not read.
-    pub fn put(&self, load: &mut TranslatedLoad, builder: &mut TranslationBuilder) -> Result<Option<u64>, NoMeaning> {
+    pub fn put(
+        &self,
+        load: &mut TranslatedLoad,
+        builder: &mut TranslationBuilder,
+    ) -> Result<Option<Quantity<u64>>, NoMeaning> {
         match self {
             Self::Synthetic(all) => {
                 length(all, "prompt_tokens", "input_tokens", load);
@@ -116,7 +123,7 @@ impl GuideLlmData {
             }
             Self::Mooncake(all) => {
                 trace(all, "mooncake", load)?;
-                if let Some(tokens) = all.get("hash_id_block_size").and_then(Value::as_u64) {
+                if let Some(tokens) = all.get("hash_id_block_size").and_then(quantity) {
                     load.put_data_key("block_tokens", json!(tokens));
                 }
                 Ok(None)
@@ -165,11 +172,11 @@ fn trace(all: &Map<String, Value>, kind: &str, load: &mut TranslatedLoad) -> Res
 
 /// A mean, and the other properties of a length.
 fn length(all: &Map<String, Value>, from: &str, key: &'static str, load: &mut TranslatedLoad) {
-    let number = |suffix: &str| all.get(&format!("{from}{suffix}")).and_then(Value::as_u64);
+    let number = |suffix: &str| all.get(&format!("{from}{suffix}")).and_then(quantity);
     let Some(mean) = number("") else { return };
     let (least, most) = (number("_min"), number("_max"));
     let option = if key == "input_tokens" { "--input-tokens" } else { "--output-tokens" };
-    match (number("_stdev").filter(|stdev| *stdev > 0), least, most) {
+    match (number("_stdev").filter(|stdev| *stdev != Quantity::Known(0)), least, most) {
         (None, None, None) => load.put(option, mean.to_string()),
         (Some(stdev), None, None) => {
             load.put(option, mean.to_string());
@@ -178,19 +185,27 @@ fn length(all: &Map<String, Value>, from: &str, key: &'static str, load: &mut Tr
         }
         (Some(stdev), least, most) => {
             load.put(option, mean.to_string());
-            let most = most.unwrap_or_else(|| mean.saturating_add(stdev.saturating_mul(5)));
-            let normal = json!({"mean": mean, "stddev": stdev, "min": least.unwrap_or(1), "max": most});
+            let reach = || mean.clone().combine("+", stdev.clone().times(5_u64), u64::saturating_add);
+            let most = most.unwrap_or_else(reach);
+            let normal =
+                json!({"mean": mean, "stddev": stdev, "min": least.unwrap_or(Quantity::Known(1)), "max": most});
             load.keys.insert(key.to_owned(), json!({"normal": normal}));
         }
         (None, least, most) => {
-            let whole = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
-            load.length_between(key, whole(least.unwrap_or(mean)), whole(most.unwrap_or(mean)));
+            let [least, most] = [least, most].map(|bound| {
+                bound.unwrap_or_else(|| mean.clone()).map(|tokens| u32::try_from(tokens).unwrap_or(u32::MAX))
+            });
+            load.length_between(key, least, most);
         }
     }
 }
 
 /// Shared beginnings and conversations; everything else is named.
-fn shape(all: &Map<String, Value>, load: &mut TranslatedLoad, builder: &mut TranslationBuilder) -> Option<u64> {
+fn shape(
+    all: &Map<String, Value>,
+    load: &mut TranslatedLoad,
+    builder: &mut TranslationBuilder,
+) -> Option<Quantity<u64>> {
     const LENGTHS: [&str; 8] = [
         "prompt_tokens",
         "prompt_tokens_stdev",
@@ -201,18 +216,19 @@ fn shape(all: &Map<String, Value>, load: &mut TranslatedLoad, builder: &mut Tran
         "output_tokens_min",
         "output_tokens_max",
     ];
-    let number = |name: &str| all.get(name).and_then(Value::as_u64);
+    let number = |name: &str| all.get(name).and_then(quantity);
     for (name, value) in all {
         match name.as_str() {
             name if LENGTHS.contains(&name) => {}
             "kind" | "samples" | "prefix_count" => {}
             "prefix_tokens" => {
-                if let Some(tokens) = value.as_u64().filter(|tokens| *tokens > 0) {
-                    let count = number("prefix_count").unwrap_or(1);
+                if let Some(tokens) = quantity(value).filter(|tokens| *tokens != Quantity::Known(0)) {
+                    let count = number("prefix_count").unwrap_or(Quantity::Known(1));
                     load.keys.insert("prefixes".to_owned(), json!({"count": count, "tokens": tokens}));
                 }
             }
             "turns" if value.as_u64() == Some(1) => {}
+            "turns" if value.is_string() => builder.push_error(format!("`turns={}` is no number", unquoted(value))),
             "turns" => {
                 load.keys.insert("sessions".to_owned(), json!({"turns": {"fixed": value}, "history": "answers"}));
             }

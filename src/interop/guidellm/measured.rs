@@ -12,6 +12,7 @@ use crate::interop::command_line::load::{
 };
 use crate::interop::command_line::translation::{NoMeaning, Translation, TranslationBuilder, TranslationKind};
 use crate::interop::command_line::translation_error::TranslationError;
+use crate::spec::Quantity;
 
 const TOOL: &str = "guidellm";
 /// Requests in flight at most, where nothing else is set.
@@ -36,15 +37,15 @@ pub(super) struct GuideLlmRun {
     /// `sweep`, `constant`, …
     pub profile: Option<String>,
     /// Rates or numbers of users, one measurement each.
-    pub levels: Vec<f64>,
-    pub most_in_flight: Option<u64>,
-    pub seconds: Option<f64>,
-    pub requests: Option<u64>,
+    pub levels: Vec<Quantity<f64>>,
+    pub most_in_flight: Option<Quantity<u64>>,
+    pub seconds: Option<Quantity<f64>>,
+    pub requests: Option<Quantity<u64>>,
     pub data: Vec<GuideLlmData>,
     /// The first data set has the first turns, the second one the second turns.
     pub pivots_turns: bool,
     /// Only this many records.
-    pub samples: Option<u64>,
+    pub samples: Option<Quantity<u64>>,
     pub tokenizer: Option<String>,
     pub seed: Option<String>,
     pub warmup: Option<WarmUp>,
@@ -66,7 +67,7 @@ impl GuideLlmRun {
                 None
             }
             [data] => match data.put(&mut load, &mut builder) {
-                Ok(samples) => self.samples.or(samples),
+                Ok(samples) => self.samples.clone().or(samples),
                 Err(why) => return TranslationBuilder::nothing(TOOL, why),
             },
             several => return TranslationBuilder::nothing(TOOL, self.combined(several)),
@@ -76,7 +77,13 @@ impl GuideLlmRun {
         let requests = self.end(samples, &mut load, &mut builder);
         load.put("--warmup", "0");
         if let Some(warm_up) = &self.warmup {
-            warm_up.put(requests, self.seconds, &mut load, &mut builder);
+            for limit in
+                [requests.clone(), self.seconds.clone()].into_iter().flatten().filter(|it| it.known().is_none())
+            {
+                builder.push_error(format!("`{limit}`: a warm-up that is a part of the run is computed from it"));
+            }
+            let known = |limit: Option<Quantity<f64>>| limit.and_then(|limit| limit.known().copied());
+            warm_up.put(known(requests), known(self.seconds.clone()), &mut load, &mut builder);
         }
         load.put("--seed", self.seed.as_deref().unwrap_or("42"));
         let kind = self.load(load, &mut builder);
@@ -137,20 +144,25 @@ impl GuideLlmRun {
     }
 
     /// When it ends. Returns the number of requests, where there is one.
-    fn end(&self, samples: Option<u64>, load: &mut TranslatedLoad, builder: &mut TranslationBuilder) -> Option<f64> {
+    fn end(
+        &self,
+        samples: Option<Quantity<u64>>,
+        load: &mut TranslatedLoad,
+        builder: &mut TranslationBuilder,
+    ) -> Option<Quantity<f64>> {
         // It ends with the records that it has loaded, too.
-        let mut requests = self.requests.into_iter().chain(samples).min();
-        match (requests, self.seconds) {
+        let mut requests = self.requests.clone().into_iter().chain(samples).reduce(Quantity::at_most);
+        match (&requests, &self.seconds) {
             (Some(_), Some(seconds)) => duration_beside_requests(format!("{seconds} seconds"), builder),
             (Some(_), None) => {}
             (None, Some(seconds)) => load.put("--duration", format!("{seconds}s")),
             (None, None) if load.has("--data") => {}
             (None, None) => {
-                requests = Some(1000);
+                requests = Some(Quantity::Known(1000));
                 builder.note("neither a number of requests nor a duration is given: there it goes on until it is stopped, here it is 1000 requests");
             }
         }
-        match requests {
+        match &requests {
             // The data are sent once, from their beginning.
             Some(requests) if load.has("--data") => load.put_data_key("first", json!(requests)),
             Some(requests) => load.put("--requests", requests.to_string()),
@@ -160,7 +172,7 @@ impl GuideLlmRun {
             }
             None => {}
         }
-        requests.map(|requests| requests as f64)
+        requests.map(|requests| requests.map(|requests| requests as f64))
     }
 
     fn replays(&self) -> bool {
@@ -169,7 +181,8 @@ impl GuideLlmRun {
 
     /// Its profile.
     fn load(&self, mut load: TranslatedLoad, builder: &mut TranslationBuilder) -> TranslationKind {
-        let levels: Vec<Value> = self.levels.iter().map(|level| number(*level)).collect();
+        let level = |level: &Quantity<f64>| level.known().map_or_else(|| json!(level), |level| number(*level));
+        let levels: Vec<Value> = self.levels.iter().map(level).collect();
         let profile = self.profile.as_deref().unwrap_or("sweep");
         match profile {
             "synchronous" => {
@@ -187,7 +200,7 @@ impl GuideLlmRun {
             "constant" | "async" | "poisson" => {
                 load.sweep(Some("--rate"), "rate", levels, builder);
                 load.put("--arrivals", if profile == "poisson" { "poisson" } else { "constant" });
-                if let Some(most) = self.most_in_flight {
+                if let Some(most) = &self.most_in_flight {
                     load.keys.insert("max_in_flight".to_owned(), json!(most));
                 }
             }
@@ -195,7 +208,8 @@ impl GuideLlmRun {
                 if !load.has("--data") {
                     builder.push_error("`replay` sends a trace: --data kind=trace_synthetic,path=FILE.jsonl");
                 }
-                let scale = self.time_scale.or(self.levels.first().copied()).unwrap_or(1.0);
+                let level = self.levels.first().and_then(Quantity::known);
+                let scale = self.time_scale.or(level.copied()).unwrap_or(1.0);
                 // Time stamps are in seconds there and in milliseconds here.
                 load.trace(1e-3 / scale);
                 builder.note("there the time stamps of a trace are seconds, here `timestamp` is in milliseconds: `speed` makes up for it; for time stamps in milliseconds take it out");
@@ -214,12 +228,13 @@ impl GuideLlmRun {
 
     /// As many in flight as the line limits it to; without a limit all requests at once.
     fn throughput(&self, load: &mut TranslatedLoad, builder: &mut TranslationBuilder) {
-        let level = self.levels.first().filter(|level| **level >= 1.0).map(|level| *level as u64);
-        match self.most_in_flight.or(level) {
+        let level = self.levels.first().filter(|level| level.known().is_none_or(|level| *level >= 1.0));
+        let level = level.map(|level| level.clone().map(|level| level as u64));
+        match self.most_in_flight.clone().or(level) {
             Some(most) => keep_in_flight(most, load),
             None if load.has("--requests") || load.has("--data") && !load.has("--duration") => load.flag("--offline"),
             None => {
-                keep_in_flight(MOST_IN_FLIGHT, load);
+                keep_in_flight(MOST_IN_FLIGHT.into(), load);
                 builder.note(format!(
                     "there the number of requests in flight has no limit; here it is {MOST_IN_FLIGHT}, because a duration alone says nothing of how many requests there are"
                 ));
@@ -230,13 +245,13 @@ impl GuideLlmRun {
     /// One user, saturation, and rates evenly between the two, the highest of which is that of saturation.
     fn whole_sweep(&self, load: &mut TranslatedLoad, builder: &mut TranslationBuilder) {
         const STEPS: u32 = 10;
-        let steps = self.levels.first().map_or(STEPS, |steps| *steps as u32);
+        let steps = self.levels.first().and_then(Quantity::known).map_or(STEPS, |steps| *steps as u32);
         load.sweep_to_saturation(steps.saturating_sub(2).clamp(1, 200));
         load.put("--arrivals", if self.sweeps_poisson { "poisson" } else { "constant" });
-        if let Some(most) = self.most_in_flight {
+        if let Some(most) = &self.most_in_flight {
             load.keys.insert("max_in_flight".to_owned(), json!(most));
         }
-        let most = self.most_in_flight.unwrap_or(MOST_IN_FLIGHT);
+        let most = self.most_in_flight.clone().unwrap_or(MOST_IN_FLIGHT.into());
         builder.note(format!(
             "there saturation is {most} requests in flight; here users are added until the throughput stops growing"
         ));
@@ -244,7 +259,11 @@ impl GuideLlmRun {
 }
 
 /// No more users than requests.
-fn keep_in_flight(most: u64, load: &mut TranslatedLoad) {
-    let requests = load.get("--requests").and_then(|count| count.parse().ok()).unwrap_or(u64::MAX);
-    load.put("--concurrency", most.min(requests).max(1).to_string());
+fn keep_in_flight(most: Quantity<u64>, load: &mut TranslatedLoad) {
+    let requests = load.get("--requests").and_then(|count| count.parse::<Quantity<u64>>().ok());
+    let most = match requests {
+        Some(requests) => most.at_most(requests),
+        None => most,
+    };
+    load.put("--concurrency", most.map(|most| most.max(1)).to_string());
 }

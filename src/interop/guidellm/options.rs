@@ -8,6 +8,7 @@ use super::warm_up::WarmUp;
 use crate::interop::command_line::options::{GivenOption, Opt, flag, many, one, read};
 use crate::interop::command_line::translation::{Translation, TranslationBuilder};
 use crate::interop::command_line::translation_error::TranslationError;
+use crate::spec::Quantity;
 
 const TOOL: &str = "guidellm benchmark";
 
@@ -76,15 +77,19 @@ fn option(given: &GivenOption, run: &mut GuideLlmRun, builder: &mut TranslationB
         "--rate" => run.levels.extend(levels(given, builder)),
         "--data" => run.data.push(GuideLlmData::read(value)),
         "--data-samples" => {
-            if let Some(samples) = value.parse::<u64>().ok().filter(|samples| *samples > 0) {
+            if let Some(samples) = given.number::<u64>().filter(|samples| *samples != Quantity::Known(0)) {
                 run.samples = Some(samples);
             }
         }
         "--processor" => run.tokenizer = text(),
         "--random-seed" => run.seed = text(),
         "--max-seconds" => run.seconds = number(given, builder),
-        "--max-requests" => run.requests = number(given, builder).map(|count| count as u64),
-        "--warmup" => run.warmup = number(given, builder).map(WarmUp::of),
+        "--max-requests" => run.requests = number(given, builder).map(|count| count.map(|count| count as u64)),
+        "--warmup" => match number(given, builder) {
+            Some(Quantity::Known(amount)) => run.warmup = Some(WarmUp::of(amount)),
+            Some(Quantity::Unknown(_)) => builder.push_error(format!("`{}` is no number", given.as_written())),
+            None => {}
+        },
         name => {
             let why = UNTRANSLATED
                 .iter()
@@ -139,8 +144,9 @@ pub(super) fn backend(text: &str, run: &mut GuideLlmRun, builder: &mut Translati
     }
 }
 
-fn number(given: &GivenOption, builder: &mut TranslationBuilder) -> Option<f64> {
-    let number = given.value().parse::<f64>().ok().filter(|number| number.is_finite() && *number >= 0.0);
+fn number(given: &GivenOption, builder: &mut TranslationBuilder) -> Option<Quantity<f64>> {
+    let is_limit = |number: &Quantity<f64>| number.known().is_none_or(|number| number.is_finite() && *number >= 0.0);
+    let number = given.number::<f64>().filter(is_limit);
     if number.is_none() {
         builder.push_error(format!("`{}` is no number", given.as_written()));
     }
@@ -148,12 +154,14 @@ fn number(given: &GivenOption, builder: &mut TranslationBuilder) -> Option<f64> 
 }
 
 /// `10`, `1,2,4` or `[1, 2, 4]`
-fn levels(given: &GivenOption, builder: &mut TranslationBuilder) -> Vec<f64> {
+fn levels(given: &GivenOption, builder: &mut TranslationBuilder) -> Vec<Quantity<f64>> {
+    if let Some(level @ Quantity::Unknown(_)) = given.number() {
+        return vec![level];
+    }
+
     let text = given.value().trim_matches(['[', ']']);
-    let all: Option<Vec<f64>> = text
-        .split(',')
-        .map(|part| part.trim().parse().ok().filter(|level: &f64| level.is_finite() && *level > 0.0))
-        .collect();
+    let is_level = |level: &Quantity<f64>| level.known().is_none_or(|level| level.is_finite() && *level > 0.0);
+    let all: Option<Vec<_>> = text.split(',').map(|part| part.trim().parse().ok().filter(is_level)).collect();
     all.unwrap_or_else(|| {
         builder.push_error(format!("`{}`: numbers above 0 with commas between them", given.as_written()));
         Vec::new()

@@ -7,9 +7,11 @@ use super::measured::GuideLlmRun;
 use super::options::backend;
 use super::warm_up::WarmUp;
 use crate::diag::{did_you_mean, nearest};
+use crate::interop::command_line::json_number::quantity;
 use crate::interop::command_line::options::{GivenOption, Opt, flag, many, one, read};
 use crate::interop::command_line::translation::{Translation, TranslationBuilder};
 use crate::interop::command_line::translation_error::TranslationError;
+use crate::spec::Quantity;
 use crate::units::unquoted;
 
 const TOOL: &str = "guidellm run";
@@ -61,8 +63,8 @@ fn option(given: &GivenOption, run: &mut GuideLlmRun, builder: &mut TranslationB
         "--data" => run.data.extend(GuideLlmData::of_option(value)),
         "--seed" => run.seed = fields.get("value").or(fields.get("seed")).map(ToString::to_string),
         "--data-preprocessor" if kind == "turn_pivot" => run.pivots_turns = true,
-        "--data-loader" if fields.get("samples").and_then(Value::as_u64).is_some_and(|samples| samples > 0) => {
-            run.samples = fields.get("samples").and_then(Value::as_u64);
+        "--data-loader" if fields.get("samples").and_then(quantity).is_some_and(|it| it != Quantity::Known(0)) => {
+            run.samples = fields.get("samples").and_then(quantity);
         }
         "--label" | "--output" | "--metrics" => {
             builder.push_untranslated(
@@ -107,7 +109,7 @@ fn profile(fields: &Map<String, Value>, run: &mut GuideLlmRun, builder: &mut Tra
         match name.as_str() {
             "kind" => run.profile = value.as_str().map(str::to_owned),
             "rate" | "streams" | "sweep_size" => run.levels = numbers(value),
-            "max_concurrency" => run.most_in_flight = value.as_u64(),
+            "max_concurrency" => run.most_in_flight = quantity(value),
             "warmup" => run.warmup = WarmUp::read(value, builder),
             "time_scale" => run.time_scale = value.as_f64().filter(|scale| *scale > 0.0),
             "strategy_type" if value == "poisson" => run.sweeps_poisson = true,
@@ -140,13 +142,14 @@ fn constraint(
     match kind {
         "max_duration" | "max_requests" => {
             let name = if kind == "max_duration" { "seconds" } else { "count" };
-            let Some(limit) = fields.get(name).and_then(numeric).filter(|limit| *limit > 0.0) else {
+            let is_limit = |limit: &Quantity<f64>| limit.known().is_none_or(|limit| *limit > 0.0);
+            let Some(limit) = fields.get(name).and_then(numeric).filter(is_limit) else {
                 return builder.push_error(format!("`{}`: its `{name}` is a number above 0", given.as_written()));
             };
             if kind == "max_duration" {
                 run.seconds = Some(limit);
             } else {
-                run.requests = Some(limit as u64);
+                run.requests = Some(limit.map(|limit| limit as u64));
             }
         }
         "min_requests" => builder.push_untranslated(given.as_written(), "a run has a number of requests or a duration"),
@@ -180,7 +183,7 @@ fn overrides(given: &GivenOption, run: &mut GuideLlmRun, builder: &mut Translati
 }
 
 /// One number or a list of them.
-fn numbers(value: &Value) -> Vec<f64> {
+fn numbers(value: &Value) -> Vec<Quantity<f64>> {
     match value {
         Value::Array(all) => all.iter().filter_map(numeric).collect(),
         one => numeric(one).into_iter().collect(),

@@ -33,7 +33,7 @@ impl WarmUp {
 
     /// A number, or an object with `percent` or `value`, and `mode`.
     pub fn read(value: &Value, builder: &mut TranslationBuilder) -> Option<Self> {
-        let Some(fields) = value.as_object() else { return numeric(value).map(Self::of) };
+        let Some(fields) = value.as_object() else { return known(value, builder).map(Self::of) };
         let mode = match fields.get("mode").and_then(Value::as_str) {
             None | Some("prefer_duration") => Mode::default(),
             Some("prefer_requests") => Mode::PreferRequests,
@@ -47,7 +47,8 @@ impl WarmUp {
                 Mode::default()
             }
         };
-        let amount = fields.get("percent").or(fields.get("value")).and_then(numeric)?;
+        let amount = fields.get("percent").or(fields.get("value"))?;
+        let amount = known(amount, builder)?;
         Some(Self { amount, mode })
     }
 
@@ -87,6 +88,15 @@ impl WarmUp {
         }
         builder.note("there the warm-up is a part of the run; here it is in front of it");
     }
+}
+
+/// Only a warm-up of a known length can be compared with the run.
+fn known(value: &Value, builder: &mut TranslationBuilder) -> Option<f64> {
+    let number = numeric(value)?;
+    if number.known().is_none() {
+        builder.push_error(format!("`warmup={number}` is no number"));
+    }
+    number.known().copied()
 }
 
 #[cfg(test)]

@@ -212,7 +212,7 @@ fn option(
         "--request-distribution" => load.put("--arrivals", value),
         "-b" if value == "1" => {}
         "-b" if !is_openai => {
-            if let Ok(rows) = value.parse::<u32>() {
+            if let Some(rows) = given.number::<u32>() {
                 load.keys.insert("request".to_owned(), serde_json::json!({"batch": rows}));
             }
         }

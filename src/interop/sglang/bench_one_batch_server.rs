@@ -11,6 +11,7 @@ use crate::interop::command_line::translation::{
     ScriptBench, TranslatedScript, Translation, TranslationBuilder, TranslationKind,
 };
 use crate::interop::command_line::translation_error::TranslationError;
+use crate::spec::Quantity;
 
 const TOOL: &str = "sglang.bench_one_batch_server";
 
@@ -40,9 +41,9 @@ pub(super) fn translate(env: &Env, words: &[String]) -> Result<Translation, Tran
         }
     }
     let name = script.stages.keys().next().cloned();
-    for batch in numbers(&line, "--batch-size", "1", &mut builder) {
-        for input in numbers(&line, "--input-len", "1024", &mut builder) {
-            for output in numbers(&line, "--output-len", "16", &mut builder) {
+    for batch in &numbers(&line, "--batch-size", "1", &mut builder) {
+        for input in &numbers(&line, "--input-len", "1024", &mut builder) {
+            for output in &numbers(&line, "--output-len", "16", &mut builder) {
                 let bench = bench(base.unwrap_or("http://127.0.0.1:30000"), [batch, input, output], &line);
                 script.benches.push(ScriptBench { server: name.clone(), bench });
             }
@@ -65,7 +66,7 @@ pub(super) fn translate(env: &Env, words: &[String]) -> Result<Translation, Tran
     }
 }
 
-fn bench(base: &str, [batch, input, output]: [u32; 3], line: &ParsedLine) -> TranslatedBench {
+fn bench(base: &str, [batch, input, output]: [&Quantity<u32>; 3], line: &ParsedLine) -> TranslatedBench {
     let mut load = TranslatedLoad::default();
     let (protocol, path) = COMPLETIONS;
     address(base, path, path, &mut load);
@@ -82,10 +83,11 @@ fn bench(base: &str, [batch, input, output]: [u32; 3], line: &ParsedLine) -> Tra
     load.bench()
 }
 
-fn numbers(line: &ParsedLine, name: &'static str, usual: &str, builder: &mut TranslationBuilder) -> Vec<u32> {
+fn numbers(line: &ParsedLine, name: &'static str, usual: &str, builder: &mut TranslationBuilder) -> Vec<Quantity<u32>> {
     let given = line.given.iter().rev().find(|given| given.name == name);
     let texts = given.map_or_else(|| vec![usual.to_owned()], |given| given.values.clone());
-    let all: Option<Vec<u32>> = texts.iter().map(|text| text.parse().ok().filter(|n| *n > 0)).collect();
+    let is_level = |level: &Quantity<u32>| *level != Quantity::Known(0);
+    let all: Option<Vec<Quantity<u32>>> = texts.iter().map(|text| text.parse().ok().filter(is_level)).collect();
     all.unwrap_or_else(|| {
         builder.push_error(format!("`{name} {}`: whole numbers from 1 on", texts.join(" ")));
         Vec::new()

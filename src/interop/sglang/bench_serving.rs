@@ -3,13 +3,14 @@
 use serde_json::json;
 
 use crate::interop::command_line::load::{
-    CHAT, COMPLETIONS, SHAREGPT_FILE, TranslatedLoad, address, extra, header, needs_tokenizer, rate_and_limit,
-    tokenizer,
+    CHAT, COMPLETIONS, SHAREGPT_FILE, TranslatedLoad, address, extra, header, host_and_port, needs_tokenizer,
+    rate_and_limit, tokenizer,
 };
 use crate::interop::command_line::options::{GivenOption, Opt, ParsedLine, flag, many, one, read};
 use crate::interop::command_line::program::Env;
 use crate::interop::command_line::translation::{NoMeaning, Translation, TranslationBuilder};
 use crate::interop::command_line::translation_error::TranslationError;
+use crate::spec::Quantity;
 
 const TOOL: &str = "sglang.bench_serving";
 
@@ -132,7 +133,7 @@ fn interface(line: &ParsedLine, load: &mut TranslatedLoad, builder: &mut Transla
     let of_host = || match host.rsplit_once(':') {
         // A whole URL, with its port or without.
         Some((_, behind)) if host.contains("://") && behind.parse::<u16>().is_ok() => host.to_owned(),
-        _ => format!("{host}:{}", line.value("--port").unwrap_or(port)),
+        _ => host_and_port(host, line.value("--port").unwrap_or(port)),
     };
     let base = line.value("--base-url").map_or_else(of_host, str::to_owned);
     address(&base, path, usual, load);
@@ -146,24 +147,33 @@ fn dataset(
     builder: &mut TranslationBuilder,
 ) -> Result<&'static str, NoMeaning> {
     for given in line.given.iter().filter(|given| given.name.ends_with("-len") || given.name == "--num-prompts") {
-        if given.value().parse::<u32>().is_err() {
+        if given.number::<u32>().is_none() {
             builder.push_error(format!("`{}` is no whole number", given.as_written()));
         }
     }
-    let number = |name: &str, usual: u32| line.value(name).and_then(|text| text.parse::<u32>().ok()).unwrap_or(usual);
+    let number = |name: &str, usual: u32| line.number::<u32>(name).unwrap_or(Quantity::Known(usual));
     let ratio = |name: &str, usual: f64| {
-        line.value(name).and_then(|text| text.parse::<f64>().ok()).filter(|n| (0.0..=1.0).contains(n)).unwrap_or(usual)
+        let is_share = |ratio: &Quantity<f64>| ratio.known().is_none_or(|ratio| (0.0..=1.0).contains(ratio));
+        line.number::<f64>(name).filter(is_share).unwrap_or(Quantity::Known(usual))
     };
     let file = line.value("--dataset-path").filter(|file| !file.is_empty());
-    let up_to = |longest: u32, ratio: f64| ((f64::from(longest) * ratio) as u32).max(1);
+    let positive = |tokens: Quantity<u32>| tokens.map(|tokens| tokens.max(1));
+    let up_to = |longest: &Quantity<u32>, ratio: &Quantity<f64>| match ratio {
+        // A share of nothing is 1 token, and the whole is the length itself.
+        Quantity::Known(0.0) => Quantity::Known(1),
+        Quantity::Known(1.0) => positive(longest.clone()),
+        ratio => {
+            longest.clone().map(f64::from).combine("*", ratio.clone(), |one, other| one * other).whole().at_least(1_u32)
+        }
+    };
     load.put("--requests", number("--num-prompts", 1000).to_string());
     match line.value("--dataset-name").unwrap_or("sharegpt") {
         set @ ("random" | "random-ids") => {
             // From this share of the length up to it.
             let share = ratio("--random-range-ratio", 0.0);
             let (input, output) = (number("--random-input-len", 1024), number("--random-output-len", 1024));
-            load.length_between("input_tokens", up_to(input, share), input.max(1));
-            load.length_between("output_tokens", up_to(output, share), output.max(1));
+            load.length_between("input_tokens", up_to(&input, &share), positive(input));
+            load.length_between("output_tokens", up_to(&output, &share), positive(output));
             if set == "random" {
                 builder.note("its prompts are cut from ShareGPT's texts; here they are made up");
             }
@@ -173,11 +183,11 @@ fn dataset(
             let (groups, each) = (number("--gsp-num-groups", 64), number("--gsp-prompts-per-group", 16));
             let share = ratio("--gsp-range-ratio", 1.0);
             let (input, output) = (number("--gsp-question-len", 128), number("--gsp-output-len", 256));
-            load.put("--requests", u64::from(groups).saturating_mul(each.into()).to_string());
-            load.length_between("input_tokens", up_to(input, share), input.max(1));
-            load.length_between("output_tokens", up_to(output, share), output.max(1));
+            load.put("--requests", groups.clone().map(u64::from).times(each.map(u64::from)).to_string());
+            load.length_between("input_tokens", up_to(&input, &share), positive(input));
+            load.length_between("output_tokens", up_to(&output, &share), positive(output));
             let tokens = number("--gsp-system-prompt-len", 2048);
-            load.keys.insert("prefixes".to_owned(), json!({"count": groups.max(1), "tokens": tokens.max(1)}));
+            load.keys.insert("prefixes".to_owned(), json!({"count": positive(groups), "tokens": positive(tokens)}));
             Ok("generated-shared-prefix")
         }
         "sharegpt" => {

@@ -25,7 +25,7 @@ pub(in crate::interop) fn translate(
         writes: "--output_dir",
     };
     // Quantization runs the model; a conversion only reads and writes it.
-    let gpus = if is_quantize { line.product(&["--tp_size", "--pp_size"]) } else { 0 };
+    let gpus = if is_quantize { line.product(&["--tp_size", "--pp_size"]) } else { 0.into() };
     let stage = line.stage(name, gpus, env, path, &mut builder);
     if !script.starts_with(['/', '{']) {
         builder.note(format!(

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::command_line::program::Env;
 use super::command_line::translation::TranslationBuilder;
+use crate::spec::Quantity;
 
 /// A program's line as a `shell` stage. What it reads are inputs, so that the stage runs again when they change; the folder
 /// that it writes is the stage's. All other options are the program's own, and stay as they are.
@@ -34,16 +35,16 @@ impl ProgramLine<'_> {
     }
 
     /// The product of numbers that options give, 1 for each that is not given.
-    fn product(&self, options: &[&str]) -> u64 {
-        let numbers = options.iter().filter_map(|option| self.value(option)?.parse::<u64>().ok());
-        numbers.fold(1, |product, number| product.saturating_mul(number.max(1)))
+    fn product(&self, options: &[&str]) -> Quantity<u64> {
+        let numbers = options.iter().filter_map(|option| self.value(option)?.parse::<Quantity<u64>>().ok());
+        numbers.fold(Quantity::Known(1), |product, number| product.times(number.map(|number| number.max(1))))
     }
 
     /// `path` makes a path absolute that is relative to the folder of the line.
     fn stage(
         &self,
         name: &str,
-        gpus: u64,
+        gpus: Quantity<u64>,
         env: &Env,
         path: &dyn Fn(&str) -> String,
         builder: &mut TranslationBuilder,
@@ -81,7 +82,7 @@ impl ProgramLine<'_> {
             None => words.extend([self.writes.to_owned(), ".".to_owned()]),
         }
         let mut stage = Map::new();
-        if gpus > 0 {
+        if gpus != Quantity::Known(0) {
             stage.insert("gpus".to_owned(), json!(gpus));
         }
         if !inputs.is_empty() {

@@ -1,6 +1,6 @@
 //! Loops of a shell: over values that the text has, and those that only wait.
 
-use crate::interop::command_line::shell::WrittenCommand;
+use crate::interop::command_line::shell::{WrittenCommand, sequence};
 
 /// The variable and the values of `for NAME in VALUE…`, where they are all in the text.
 pub(super) fn for_loop(text: &str) -> Option<(String, Vec<String>)> {
@@ -12,27 +12,12 @@ pub(super) fn for_loop(text: &str) -> Option<(String, Vec<String>)> {
         return None;
     }
     let joined = values.join(" ");
-    let values = match joined.strip_prefix("$(seq ").and_then(|rest| rest.strip_suffix(')')) {
-        Some(numbers) => sequence(numbers)?,
-        None => match braces(values) {
-            Some(numbers) => numbers,
-            None if joined.contains(['$', '`', '*', '{']) => return None,
-            None => values.to_vec(),
-        },
+    let values = match braces(values) {
+        Some(numbers) => numbers,
+        None if joined.contains(['$', '`', '*', '{']) => return None,
+        None => values.to_vec(),
     };
     (values.len() <= MOST_VALUES).then(|| (name.clone(), values))
-}
-
-/// `LAST`, `FIRST LAST` and `FIRST STEP LAST`, as `seq` counts.
-fn sequence(text: &str) -> Option<Vec<String>> {
-    let numbers: Vec<usize> = text.split_whitespace().map(|word| word.parse().ok()).collect::<Option<_>>()?;
-    let (first, step, last) = match numbers.as_slice() {
-        [last] => (1, 1, *last),
-        [first, last] => (*first, 1, *last),
-        [first, step, last] if *step > 0 => (*first, *step, *last),
-        _ => return None,
-    };
-    Some((first..=last).step_by(step).take(1000).map(|number| number.to_string()).collect())
 }
 
 /// `{1..8}`, `{1..9..2}` and `{1,8,64}`.
@@ -90,7 +75,6 @@ mod tests {
         let values = |text: &str| for_loop(text).map(|(_, values)| values.join(" "));
         for (text, expected) in [
             ("for c in 1 8 64", Some("1 8 64")),
-            ("for c in $(seq 2 2 6)", Some("2 4 6")),
             ("for c in {1..3}", Some("1 2 3")),
             ("for c in {1..7..3}", Some("1 4 7")),
             ("for c in {1,8}", Some("1 8")),

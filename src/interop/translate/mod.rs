@@ -9,6 +9,7 @@ mod no_meaning;
 mod prefix;
 mod script;
 mod stage_names;
+mod unknown_values;
 
 pub use line::read_line;
 pub use script::read_script;

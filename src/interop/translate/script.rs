@@ -9,21 +9,23 @@ use super::command::{NOT_RUN, Surroundings, TOOLS, translate};
 use super::loops::{end_of_loop, for_loop, waiting_loop};
 use super::no_meaning::no_meaning;
 use super::stage_names::{unique, with_unique_names};
+use super::unknown_values::{with_every_value, with_variables_named};
 use crate::interop::command_line::connections::{StartedServer, TargetMatch, match_target, read_outputs};
 use crate::interop::command_line::host_paths::on_the_host;
-use crate::interop::command_line::program::{assignment, program};
+use crate::interop::command_line::program::{assignment, base, program};
 use crate::interop::command_line::shell::{
-    UnknownValue, Variables, WrittenCommand, as_written, split, without_prompts,
+    Variables, WrittenCommand, as_written, split, without_prompts,
 };
 use crate::interop::command_line::stage_container::put_container;
 use crate::interop::command_line::translation::{
     RunLine, RunSetting, ScriptBench, TranslatedScript, Translation, TranslationBuilder, TranslationKind,
     UntranslatedOption,
 };
-use crate::interop::command_line::translation_error::{ProblemKind, TranslationError, TranslationProblem};
+use crate::interop::command_line::translation_error::{ProblemKind, TranslationError};
 use crate::interop::nvidia_smi;
 use crate::interop::slurm::directives;
 use crate::interop::triton_backend::fill_template::{self, FilledFile};
+use crate::units::is_identifier;
 
 const TOOL: &str = "a script";
 /// A text with more commands than this is no page's.
@@ -147,7 +149,7 @@ impl Script {
         let place = self.place(command);
         let text = self.variables.expand(&command.text);
         if let Some((name, values)) = array(&text) {
-            return self.variables.set(name, &values);
+            return self.set(name, &values, " ");
         }
         let Some(mut words) = shlex::split(&text) else {
             return self.problems(&place, TranslationError::new(ProblemKind::OpenQuote));
@@ -160,8 +162,8 @@ impl Script {
         if set.iter().all(|word| is_setting || assignment(word).is_some()) && !is_run_args(&words) {
             for word in set.iter().filter(|word| !word.starts_with('-')) {
                 let name = assignment(word).map_or(word.as_str(), |(name, value)| {
-                    self.variables.set(name, value);
-                    name
+                    self.set(name, value, "");
+                    name.trim_end_matches('+')
                 });
                 if is_exported {
                     self.variables.export(name);
@@ -174,6 +176,14 @@ impl Script {
             return self.nothing(&place, &words);
         }
         self.program(&place, command, words);
+    }
+
+    /// Sets a variable; `NAME+` gets more, with `between` in front.
+    fn set(&mut self, name: &str, value: &str, between: &str) {
+        match name.strip_suffix('+') {
+            Some(name) => self.variables.append(name, between, value),
+            None => self.variables.set(name, value),
+        }
     }
 
     /// Words of the shell in front of a command: what is behind them is read, once.
@@ -250,12 +260,18 @@ impl Script {
         let written_to = command.written_to.as_deref().map(|file| self.variables.expand(file));
         if let Some(file) = written_to.as_deref().filter(|_| name == "cat" && command.has_here_document) {
             let name = file.strip_prefix("./").unwrap_or(file).to_owned();
-            self.surroundings.written.insert(name, command.here_document.clone());
+            let content = self.here_document(command);
+            self.surroundings.written.insert(name, content);
             let file = as_written(file, &self.variables.unknown);
             let why = format!("the text writes `{file}`, and that is not done here: write the file before the run");
             return self.builder.push_untranslated(format!("{place}: cat > {file}"), why);
         }
-        match translate(&all, &self.surroundings.with_output(written_to)) {
+        // `bash << EOF`: the text is its script.
+        if command.has_here_document && all.last().is_some_and(|word| ["bash", "sh"].contains(&base(word))) {
+            all.extend(["-c".to_owned(), self.here_document(command)]);
+        }
+        let translation = translate(&all, &self.surroundings.with_output(written_to));
+        match translation.and_then(|it| with_every_value(&all, it, &self.variables.unknown)) {
             Ok(mut translation) => {
                 self.place_exported(&name, &exported, &mut translation);
                 // What was read of a file that the text writes is in the stage.
@@ -278,6 +294,11 @@ impl Script {
             }
             Err(error) => self.problems(place, error),
         }
+    }
+
+    fn here_document(&mut self, command: &WrittenCommand) -> String {
+        let text = &command.here_document;
+        if command.is_literal { text.clone() } else { self.variables.expand_text(text) }
     }
 
     /// The exported variables that a program gets, where it does not set them itself. Those that the text itself uses are for the
@@ -558,29 +579,10 @@ fn array(text: &str) -> Option<(&str, String)> {
         .find_map(|word| text.strip_prefix(word))
         .unwrap_or(text);
     let (name, rest) = text.split_once("=(")?;
-    let is_name = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    let is_name = is_identifier(name.trim_end_matches('+'));
     let values = shlex::split(rest.strip_suffix(')')?)?;
     // A value with a blank in it would become two.
     (is_name && !values.iter().any(|value| value.contains(char::is_whitespace))).then(|| (name, values.join(" ")))
-}
-
-/// Problems in the user's words, with what to do where a variable has no value in the text.
-fn with_variables_named(problems: Vec<TranslationProblem>, unknown: &[UnknownValue]) -> TranslationError {
-    let named = |mut problem: TranslationProblem| {
-        if let ProblemKind::Arguments(sentence) = &mut problem.kind {
-            let variables = unknown.iter().filter(|value| sentence.contains(&value.marker()));
-            let names: Vec<&str> = variables.filter_map(|value| value.env.as_deref()).collect();
-            let written = as_written(sentence, unknown);
-            *sentence = match names.first() {
-                Some(name) => {
-                    format!("{written}: the text does not set `{name}`; write `{name}=…` in front of the line")
-                }
-                None => written,
-            };
-        }
-        problem
-    };
-    TranslationError { problems: problems.into_iter().map(named).collect() }
 }
 
 /// Their variables select what they do, so exported ones are theirs.

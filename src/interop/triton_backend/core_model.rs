@@ -10,6 +10,7 @@ use crate::interop::command_line::translation::{
     ScriptBench, TranslatedScript, Translation, TranslationBuilder, TranslationKind,
 };
 use crate::interop::command_line::translation_error::TranslationError;
+use crate::spec::Quantity;
 
 const TOOL: &str = "benchmark_core_model.py";
 
@@ -25,12 +26,9 @@ static TABLE: &[Opt] = &[
 
 /// `--max-input-len` of a data set: records with longer prompts are left out.
 pub(super) fn leave_longer_prompts(given: &GivenOption, load: &mut TranslatedLoad, builder: &mut TranslationBuilder) {
-    match given.value().parse::<u32>() {
-        Ok(most) if most > 0 => {
+    match given.number::<u32>() {
+        Some(most) if most != Quantity::Known(0) => {
             load.keys.insert("data".to_owned(), json!({ "max_input_tokens": most }));
-        }
-        _ if given.value().starts_with("{{") => {
-            load.keys.insert("data".to_owned(), json!({ "max_input_tokens": given.value() }));
         }
         _ => builder.push_error(format!("`{}`: a whole number from 1 on", given.as_written())),
     }

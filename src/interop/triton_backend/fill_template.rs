@@ -107,6 +107,9 @@ pub(in crate::interop) fn repository(files: &[FilledFile], builder: &mut Transla
                 "tokenizer_dir" => {
                     stage.insert("tokenizer".to_owned(), json!(value));
                 }
+                "decoupled_mode" if value.contains("{{") => {
+                    builder.push_error(format!("`decoupled_mode:{value}`: true or false"));
+                }
                 "decoupled_mode" => {
                     stage.insert("streaming".to_owned(), json!(is_true(value)));
                 }

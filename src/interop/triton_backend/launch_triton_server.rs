@@ -6,6 +6,7 @@ use crate::interop::command_line::options::{Opt, ParsedLine, flag, one, read};
 use crate::interop::command_line::program::Env;
 use crate::interop::command_line::translation::{Translation, TranslationBuilder, manifest};
 use crate::interop::command_line::translation_error::TranslationError;
+use crate::spec::Quantity;
 
 const TOOL: &str = "launch_triton_server.py";
 
@@ -50,9 +51,9 @@ pub(in crate::interop) fn stage(env: &Env, words: &[String], builder: &mut Trans
     if let Some(program) = line.value("--tritonserver") {
         server.insert("program".to_owned(), json!(program));
     }
-    let world = number(&line, "--world_size", builder).unwrap_or(1);
+    let world = number(&line, "--world_size", builder).unwrap_or(Quantity::Known(1));
     let is_multi = line.has("--multi-model");
-    match (is_multi, world) {
+    match (is_multi, &world) {
         (true, _) => {
             server.insert("mode".to_owned(), json!("orchestrator"));
             if line.has("--disable-spawn-processes") {
@@ -60,17 +61,17 @@ pub(in crate::interop) fn stage(env: &Env, words: &[String], builder: &mut Trans
                 server.insert("world_size".to_owned(), json!(world));
             }
         }
-        (false, 2..) => {
+        (false, Quantity::Known(0 | 1)) => {}
+        (false, _) => {
             server.insert("mode".to_owned(), json!("leader"));
             server.insert("world_size".to_owned(), json!(world));
         }
-        (false, _) => {}
     }
     if line.has("--no-mpi") {
         server.insert("launcher".to_owned(), json!("none"));
     }
     for (option, key, usual) in NUMBERS {
-        if let Some(value) = number(&line, option, builder).or(usual) {
+        if let Some(value) = number(&line, option, builder).or(usual.map(Quantity::Known)) {
             server.insert(key.to_owned(), json!(value));
         }
     }
@@ -96,9 +97,13 @@ pub(in crate::interop) fn stage(env: &Env, words: &[String], builder: &mut Trans
             "without --log the script does not use it; the log is that of the task",
         );
     }
-    let gpus = if is_multi && line.has("--disable-spawn-processes") { world.saturating_sub(1) } else { world };
+    let gpus = if is_multi && line.has("--disable-spawn-processes") {
+        world.combine("-", 1_u64, u64::saturating_sub)
+    } else {
+        world
+    };
     let mut stage = Map::new();
-    let gpus = env.gpus(builder).unwrap_or(gpus);
+    let gpus = env.gpus(builder).map_or(gpus, Quantity::Known);
     // An orchestrator's models set how many it takes.
     if !is_multi || line.has("--disable-spawn-processes") || env.has("CUDA_VISIBLE_DEVICES") {
         stage.insert("gpus".to_owned(), json!(gpus));
@@ -108,9 +113,9 @@ pub(in crate::interop) fn stage(env: &Env, words: &[String], builder: &mut Trans
     Value::Object(stage)
 }
 
-fn number(line: &ParsedLine, option: &str, builder: &mut TranslationBuilder) -> Option<u64> {
+fn number(line: &ParsedLine, option: &str, builder: &mut TranslationBuilder) -> Option<Quantity<u64>> {
     let text = line.value(option)?;
-    let number = text.parse::<u64>().ok();
+    let number = line.number::<u64>(option);
     if number.is_none() {
         builder.push_error(format!("`{option} {text}` is no whole number"));
     }

@@ -8,6 +8,7 @@ use crate::interop::command_line::options::{GivenOption, Opt, ParsedLine, flag, 
 use crate::interop::command_line::program::{Env, program};
 use crate::interop::command_line::translation::{Translation, TranslationBuilder, manifest};
 use crate::interop::command_line::translation_error::TranslationError;
+use crate::spec::Quantity;
 
 const TOOL: &str = "tritonserver";
 
@@ -40,10 +41,10 @@ fn own_backend_configs(line: &ParsedLine) -> Vec<String> {
 }
 
 /// How many ranks MPI starts of a command behind these words.
-fn ranks(around: &[Vec<String>]) -> u64 {
+fn ranks(around: &[Vec<String>]) -> Quantity<u64> {
     let is_count = |word: &String| ["-n", "-np", "--np", "-c"].contains(&word.as_str());
     let count = |words: &Vec<String>| words.get(words.iter().position(is_count)? + 1)?.parse().ok();
-    around.iter().find_map(count).unwrap_or(1)
+    around.iter().find_map(count).unwrap_or(Quantity::Known(1))
 }
 
 /// `around` stands in front of the first rank, which is the program at `path` with the arguments `first`; each of `others` begins with
@@ -70,7 +71,7 @@ pub(super) fn translate(
                 ),
             );
         }
-        world = world.saturating_add(ranks(&rank.around));
+        world = world.combine("+", ranks(&rank.around), u64::saturating_add);
         let (line, unread) = read_known(TOOL, READ, rank.arguments, &mut builder);
         for word in unread.into_iter().chain(own_backend_configs(&line)) {
             builder.push_untranslated(word, "of one of the further ranks: all ranks of a stage have the same options");
@@ -98,7 +99,7 @@ pub(super) fn translate(
     }
     let mut stage = launch_triton_server::stage(env, &launched, &mut builder);
     if let Some(Value::Object(server)) = stage.pointer_mut("/serve/triton") {
-        if let Some(level) = line.value("--log-verbose").and_then(|level| level.parse::<u64>().ok()) {
+        if let Some(level) = line.number::<u64>("--log-verbose") {
             server.insert("log_verbose".to_owned(), json!(level));
         }
         if let Some(file) = line.value("--log-file") {

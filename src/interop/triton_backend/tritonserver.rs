@@ -7,6 +7,7 @@ use crate::interop::command_line::options::{Opt, one, read_known};
 use crate::interop::command_line::program::Env;
 use crate::interop::command_line::translation::{Translation, TranslationBuilder, manifest};
 use crate::interop::command_line::translation_error::TranslationError;
+use crate::spec::Quantity;
 
 const TOOL: &str = "tritonserver";
 
@@ -64,11 +65,11 @@ pub(in crate::interop) fn translate(
         ("--http-port", "http_port", 8000),
         ("--metrics-port", "metrics_port", 8002),
     ] {
-        let port = line.value(option).map(str::parse::<u16>);
-        if let Some(Err(_)) = port {
+        let port = line.number::<u16>(option);
+        if port.is_none() && line.has(option) {
             builder.push_error(format!("`{option} {}` is no port", line.value(option).unwrap_or_default()));
         }
-        server.insert(key.to_owned(), json!(port.and_then(Result::ok).unwrap_or(usual)));
+        server.insert(key.to_owned(), json!(port.unwrap_or(Quantity::Known(usual))));
     }
     let mut stage = Map::new();
     if let Some(gpus) = env.gpus(&mut builder) {

@@ -9,6 +9,7 @@ use crate::interop::command_line::translation::{Translation, TranslationBuilder,
 use crate::interop::command_line::translation_error::TranslationError;
 use crate::interop::command_line::visible_gpus::visible;
 use crate::interop::trtllm_serve::ServeStage;
+use crate::spec::Quantity;
 
 const BENCH: &str = "trtllm-bench";
 
@@ -24,10 +25,6 @@ static BENCHES: &[Opt] = &[
     one(&["--custom_module_dirs"]), one(&["--sampler_options"]), one(&["--image_data_format"]), one(&["--data_device"]), flag(&["--no_skip_tokenizer_init"]), one(&["--random_seed"]),
     flag(&["--telemetry"]), flag(&["--no-telemetry"]), one(&["--max_beam_width"]), one(&["--kv_cache_dtype"]),
 ];
-
-fn product(line: &ParsedLine, names: &[&str]) -> u64 {
-    names.iter().filter_map(|name| line.value(name)?.parse::<u64>().ok()).fold(1, u64::saturating_mul).max(1)
-}
 
 /// `trtllm-bench … throughput` is a stage; `latency` is the same engine behind trtllm-serve with one user.
 /// `content` is that of a file.
@@ -84,27 +81,27 @@ pub(in crate::interop) fn translate(
 
 /// Its users, one where the line does not say, token by token.
 fn load(line: &ParsedLine, bench: &mut Map<String, Value>, builder: &mut TranslationBuilder) {
-    match line.value("--concurrency").map_or(Ok(1), str::parse::<i64>) {
-        Ok(users @ 1..) => {
+    let users = if line.has("--concurrency") { line.number::<i64>("--concurrency") } else { Some(Quantity::Known(1)) };
+    match users {
+        Some(users @ (Quantity::Known(1..) | Quantity::Unknown(_))) => {
             bench.insert("scenario".to_owned(), json!("concurrency"));
             bench.insert("concurrency".to_owned(), json!(users));
         }
         // Without a limit.
-        Ok(_) => {
+        Some(_) => {
             bench.insert("scenario".to_owned(), json!("offline"));
         }
-        Err(_) => builder.push_error(format!(
+        None => builder.push_error(format!(
             "`--concurrency {}` is no whole number",
             line.value("--concurrency").unwrap_or_default()
         )),
     }
     bench.insert("request".to_owned(), json!({"streaming": true}));
-    let number = |name: &str| line.value(name).and_then(|n| n.parse::<u64>().ok());
-    let requests = number("--num_requests").filter(|n| *n > 0);
+    let requests = line.number::<u64>("--num_requests").filter(|n| *n != Quantity::Known(0));
     if let Some(requests) = requests {
         bench.insert("stop".to_owned(), json!({"requests": requests}));
     }
-    bench.insert("warmup".to_owned(), json!(number("--warmup").unwrap_or(2)));
+    bench.insert("warmup".to_owned(), json!(line.number::<u64>("--warmup").unwrap_or(Quantity::Known(2))));
     match line.value("--dataset") {
         Some(file) => {
             bench.insert("data".to_owned(), json!({"jsonl": file}));
@@ -227,7 +224,7 @@ fn build(
     builder.note("the engine is in the stage's output folder, below <model>/tp_<x>_pp_<y>; `engine:` builds with trtllm-build, where the model's shape is written down");
     let stages = Map::from_iter([(
         "generate_engines".to_owned(),
-        json!({"gpus": product(line, &["--tp", "--pp"]), "shell": command}),
+        json!({"gpus": line.product(&["--tp", "--pp"]), "shell": command}),
     )]);
     builder.finish(BENCH, manifest("trtllm-bench", BENCH, stages))
 }

@@ -7,6 +7,7 @@ use crate::interop::command_line::program::Env;
 use crate::interop::command_line::translation::{Translation, TranslationBuilder, manifest};
 use crate::interop::command_line::translation_error::TranslationError;
 use crate::interop::command_line::visible_gpus::visible;
+use crate::spec::{Formula, NumberKind};
 
 const BENCH: &str = "trtllm-bench";
 
@@ -63,14 +64,13 @@ pub(super) fn throughput(
                 Ok(number @ Value::Number(_)) => {
                     keys.insert(name.to_owned(), number);
                 }
-                _ if text.starts_with("{{") => {
-                    let why = format!(
-                        "the line has no meaning here: `{} {text}` has no number, by which its GPUs are counted; set it in front of the line: `NAME=8; trtllm-bench …`",
-                        given.written
-                    );
-                    return TranslationBuilder::nothing(BENCH, why);
+                _ => {
+                    let kind = if name.ends_with("fraction") { NumberKind::Any } else { NumberKind::Whole };
+                    match Formula::read(text, kind) {
+                        Some(formula) => drop(keys.insert(name.to_owned(), json!(formula.to_string()))),
+                        None => builder.push_error(format!("`{} {text}` is no number", given.written)),
+                    }
                 }
-                _ => builder.push_error(format!("`{} {text}` is no number", given.written)),
             },
             "--streaming" => {
                 keys.insert(name.to_owned(), json!(true));
@@ -109,8 +109,7 @@ pub(super) fn throughput(
     if !flags.is_empty() {
         keys.insert("flags".to_owned(), Value::Object(flags));
     }
-    let ranks = |key: &str| keys.get(key).and_then(Value::as_u64).unwrap_or(1).max(1);
-    let mut stage = Map::from_iter([("gpus".to_owned(), json!(ranks("tp").saturating_mul(ranks("pp"))))]);
+    let mut stage = Map::from_iter([("gpus".to_owned(), json!(line.product(&["--tp", "--pp"])))]);
     visible(env, &mut builder);
     env.put_into(&mut stage);
     stage.insert("trtllm_bench".to_owned(), Value::Object(keys));

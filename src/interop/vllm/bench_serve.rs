@@ -5,7 +5,8 @@ use serde_json::json;
 use super::dataset::{self, RangeRatio};
 use super::ramp::ramp;
 use crate::interop::command_line::load::{
-    CHAT, COMPLETIONS, TranslatedLoad, address, burstiness, extra, goodput, header, rate_and_limit, tokenizer,
+    CHAT, COMPLETIONS, TranslatedLoad, address, burstiness, extra, goodput, header, host_and_port, rate_and_limit,
+    tokenizer,
 };
 use crate::interop::command_line::options::{GivenOption, Opt, ParsedLine, flag, many, one, read};
 use crate::interop::command_line::program::Env;
@@ -202,7 +203,7 @@ fn interface(line: &ParsedLine, load: &mut TranslatedLoad, builder: &mut Transla
         ));
     }
     let base = line.value("--base-url").map_or_else(
-        || format!("{}:{}", line.value("--host").unwrap_or("localhost"), line.value("--port").unwrap_or("8000")),
+        || host_and_port(line.value("--host").unwrap_or("localhost"), line.value("--port").unwrap_or("8000")),
         str::to_owned,
     );
     address(&base, path, usual, load);

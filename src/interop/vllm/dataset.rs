@@ -5,6 +5,7 @@ use serde_json::json;
 use crate::interop::command_line::load::{SHAREGPT_FILE, TranslatedLoad, needs_tokenizer};
 use crate::interop::command_line::options::{GivenOption, ParsedLine};
 use crate::interop::command_line::translation::{NoMeaning, TranslationBuilder};
+use crate::spec::Quantity;
 
 /// Options of each data set; the first are those of all.
 #[rustfmt::skip]
@@ -31,11 +32,16 @@ pub(super) enum RangeRatio {
 
 impl RangeRatio {
     /// The shortest and the longest length.
-    fn of(self, length: u32, ratio: f64) -> (u32, u32) {
-        let share = |share: f64| f64::from(length) * share;
+    fn of(self, length: &Quantity<u32>, ratio: &Quantity<f64>) -> (Quantity<u32>, Quantity<u32>) {
+        let times = |one: f64, other: f64| one * other;
+        let share = |share: Quantity<f64>| length.clone().map(f64::from).combine("*", share, times);
+        let beside = |sign: &str, known: fn(f64, f64) -> f64| Quantity::Known(1.0).combine(sign, ratio.clone(), known);
         match self {
-            Self::Around | Self::Unknown => (share(1.0 - ratio) as u32, share(1.0 + ratio).ceil() as u32),
-            Self::UpTo => (share(ratio) as u32, length),
+            Self::Around | Self::Unknown => (
+                share(beside("-", |one, ratio| one - ratio)).whole(),
+                share(beside("+", |one, ratio| one + ratio)).ceiling(),
+            ),
+            Self::UpTo => (share(ratio.clone()).whole(), length.clone()),
         }
     }
 }
@@ -67,13 +73,14 @@ pub(super) fn put(
     builder: &mut TranslationBuilder,
 ) -> Result<(), NoMeaning> {
     for given in line.given.iter().filter(|given| is_option(given.name) && given.name.ends_with("-len")) {
-        if given.value().parse::<i64>().is_err() {
+        if given.number::<i64>().is_none() {
             builder.push_error(format!("`{}` is no whole number", given.as_written()));
         }
     }
     let number = |names: &[&str], usual: u32| {
-        names.iter().find_map(|name| line.value(name)?.parse::<u32>().ok()).unwrap_or(usual)
+        names.iter().find_map(|name| line.number::<u32>(name)).unwrap_or(Quantity::Known(usual))
     };
+    let positive = |tokens: Quantity<u32>| tokens.map(|tokens| tokens.max(1));
     let file = line.value("--dataset-path");
     let prompts = line.value("--num-prompts").unwrap_or("1000");
     let is_all = prompts.parse::<i64>().is_ok_and(|count| count < 1);
@@ -92,14 +99,17 @@ pub(super) fn put(
             );
             let ratio = given.and_then(|given| ratio(given, builder));
             // Without one all have the same length, by either law.
-            let lengths = |length: u32| ratio.map_or((length, length), |ratio| range_ratio.of(length, ratio));
-            for (key, (low, high)) in [("input_tokens", lengths(input)), ("output_tokens", lengths(output))] {
-                load.length_between(key, low.max(1), high.max(1));
+            let lengths = |length: &Quantity<u32>| match &ratio {
+                Some(ratio) => range_ratio.of(length, ratio),
+                None => (length.clone(), length.clone()),
+            };
+            for (key, (low, high)) in [("input_tokens", lengths(&input)), ("output_tokens", lengths(&output))] {
+                load.length_between(key, positive(low), positive(high));
             }
-            if let (RangeRatio::Unknown, Some(given), Some(ratio)) = (range_ratio, given, ratio) {
-                builder.note(other_lengths(&given.as_written(), input, output, ratio));
+            if let (RangeRatio::Unknown, Some(given), Some(ratio)) = (range_ratio, given, &ratio) {
+                builder.note(other_lengths(&given.as_written(), &input, &output, ratio));
             }
-            prefix(load, 1, number(&["--random-prefix-len", "--prefix-len"], 0));
+            prefix(load, 1_u32, number(&["--random-prefix-len", "--prefix-len"], 0));
         }
         "prefix_repetition" => {
             load.put("--input-tokens", number(&["--prefix-repetition-suffix-len"], 256).to_string());
@@ -110,9 +120,10 @@ pub(super) fn put(
         "sonnet" => {
             let shared = number(&["--sonnet-prefix-len", "--prefix-len"], 200);
             let whole = number(&["--input-len", "--sonnet-input-len"], 550);
-            load.put("--input-tokens", whole.saturating_sub(shared).max(1).to_string());
+            let own = positive(whole.combine("-", shared.clone(), u32::saturating_sub));
+            load.put("--input-tokens", own.to_string());
             load.put("--output-tokens", number(&["--output-len", "--sonnet-output-len"], 150).to_string());
-            prefix(load, 1, shared);
+            prefix(load, 1_u32, shared);
             builder.push_untranslated(
                 format!("--dataset-path {}", file.unwrap_or("sonnet.txt")),
                 "its verses are not read: prompts are made up, with the same lengths and the same shared beginning",
@@ -156,14 +167,13 @@ pub(super) fn put(
 }
 
 /// What the lengths would be by the other law.
-fn other_lengths(written: &str, input: u32, output: u32, ratio: f64) -> String {
-    let [input, output] = [input, output].map(|length| RangeRatio::UpTo.of(length, ratio));
+fn other_lengths(written: &str, input: &Quantity<u32>, output: &Quantity<u32>, ratio: &Quantity<f64>) -> String {
+    let [input, output] = [input, output]
+        .map(|length| RangeRatio::UpTo.of(length, ratio))
+        .map(|(min, max)| (min.map(|min| min.max(1)), max.map(|max| max.max(1))));
     format!(
         "{written}: programs of this name read it in two ways. Here lengths are that share below and above their mean, as today's of vLLM and TensorRT-LLM's have them; InferenceMAX's and vLLM's older one have lengths from that share up to the length itself: `input_tokens: {{ uniform: {{ min: {}, max: {} }} }}` and `output_tokens: {{ uniform: {{ min: {}, max: {} }} }}`",
-        input.0.max(1),
-        input.1.max(1),
-        output.0.max(1),
-        output.1.max(1)
+        input.0, input.1, output.0, output.1
     )
 }
 
@@ -207,11 +217,11 @@ fn trace(line: &ParsedLine, file: Option<&str>, load: &mut TranslatedLoad) {
     load.flag("--ignore-eos");
     let mut data = serde_json::Map::new();
     // This many from the top, each once.
-    if let Some(count) = load.remove("--requests").and_then(|count| count.parse::<u64>().ok()) {
+    if let Some(count) = load.remove("--requests").and_then(|count| count.parse::<Quantity<u64>>().ok()) {
         data.insert("first".to_owned(), json!(count));
     }
-    let block_tokens = line.value("--timed-trace-chunk-hash-size").and_then(|text| text.parse().ok());
-    data.insert("block_tokens".to_owned(), json!(block_tokens.unwrap_or(TRACE_BLOCK_TOKENS)));
+    let block_tokens = line.number::<u32>("--timed-trace-chunk-hash-size");
+    data.insert("block_tokens".to_owned(), json!(block_tokens.unwrap_or(Quantity::Known(TRACE_BLOCK_TOKENS))));
     load.keys.insert("data".to_owned(), json!(data));
     if !line.has("--no-self-timed") {
         let unit = line.value("--timed-trace-sec-multiplier").and_then(|text| text.parse::<f64>().ok());
@@ -219,14 +229,16 @@ fn trace(line: &ParsedLine, file: Option<&str>, load: &mut TranslatedLoad) {
     }
 }
 
-fn prefix(load: &mut TranslatedLoad, count: u32, tokens: u32) {
-    if tokens > 0 {
+fn prefix(load: &mut TranslatedLoad, count: impl Into<Quantity<u32>>, tokens: Quantity<u32>) {
+    let count = count.into();
+    if tokens != Quantity::Known(0) {
         load.keys.insert("prefixes".to_owned(), json!({"count": count, "tokens": tokens}));
     }
 }
 
-fn ratio(given: &GivenOption, builder: &mut TranslationBuilder) -> Option<f64> {
-    let ratio = given.value().parse::<f64>().ok().filter(|ratio| (0.0..=1.0).contains(ratio));
+fn ratio(given: &GivenOption, builder: &mut TranslationBuilder) -> Option<Quantity<f64>> {
+    let is_share = |ratio: &Quantity<f64>| ratio.known().is_none_or(|ratio| (0.0..=1.0).contains(ratio));
+    let ratio = given.number::<f64>().filter(is_share);
     if ratio.is_none() {
         builder.push_untranslated(
             given.as_written(),

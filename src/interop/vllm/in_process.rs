@@ -12,6 +12,7 @@ use crate::interop::command_line::translation::{
 };
 use crate::interop::command_line::translation_error::TranslationError;
 use crate::interop::command_line::visible_gpus::visible;
+use crate::spec::Quantity;
 
 /// Options of the benchmarks; all others are the engine's, which `vllm serve` takes, too.
 #[rustfmt::skip]
@@ -52,12 +53,12 @@ pub(super) fn latency(env: &Env, words: &[String]) -> Result<Translation, Transl
     const TOOL: &str = "vllm bench latency";
     let mut builder = TranslationBuilder::default();
     let (line, engine) = read_known(TOOL, OWN, words, &mut builder);
-    let number = |name: &str, usual: u64| line.value(name).and_then(|text| text.parse::<u64>().ok()).unwrap_or(usual);
-    let batch = number("--batch-size", 8).max(1);
+    let number = |name: &str, usual: u64| line.number::<u64>(name).unwrap_or(Quantity::Known(usual));
+    let batch = number("--batch-size", 8).map(|batch| batch.max(1));
     let mut load = TranslatedLoad::default();
     load.put("--concurrency", batch.to_string());
-    load.put("--requests", batch.saturating_mul(number("--num-iters", 30)).to_string());
-    load.put("--warmup", batch.saturating_mul(number("--num-iters-warmup", 10)).to_string());
+    load.put("--requests", batch.clone().times(number("--num-iters", 30)).to_string());
+    load.put("--warmup", batch.clone().times(number("--num-iters-warmup", 10)).to_string());
     load.put("--input-tokens", number("--input-len", 32).to_string());
     load.put("--output-tokens", number("--output-len", 128).to_string());
     builder.note(format!(

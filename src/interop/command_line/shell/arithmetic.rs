@@ -1,101 +1,119 @@
-//! `$(( … ))`: whole numbers, `+ - * / %`, `**` and parentheses over values that the text has.
+//! `$(( … ))`: whole numbers, `+ - * / %`, `**` and parentheses. Of a value that the text does not have it is a formula.
 
-/// The value; none where a name has no number, or where it is no arithmetic that is read here.
-pub(super) fn evaluate(text: &str, value: &dyn Fn(&str) -> Option<String>) -> Option<i64> {
-    let mut expression = Expression { chars: text.chars().filter(|c| !c.is_whitespace()).collect(), at: 0, value };
+use crate::spec::Quantity;
+
+/// The value; none where it is no arithmetic that is read here. `value` is that of a name, or what stands for it.
+pub(super) fn evaluate(text: &str, value: &mut dyn FnMut(&str) -> String) -> Option<Quantity<i64>> {
+    let mut expression = Expression { chars: text.chars().collect(), at: 0, value };
     let result = expression.sum(0)?;
-    (expression.at == expression.chars.len()).then_some(result)
+    expression.peek().is_none().then_some(result)
+}
+
+/// `LAST`, `FIRST LAST` and `FIRST STEP LAST`, as `seq` counts.
+pub(in crate::interop) fn sequence(text: &str) -> Option<Vec<String>> {
+    let numbers: Vec<usize> = text.split_whitespace().map(|word| word.parse().ok()).collect::<Option<_>>()?;
+    let (first, step, last) = match numbers.as_slice() {
+        [last] => (1, 1, *last),
+        [first, last] => (*first, 1, *last),
+        [first, step, last] if *step > 0 => (*first, *step, *last),
+        _ => return None,
+    };
+    Some((first..=last).step_by(step).take(1000).map(|number| number.to_string()).collect())
 }
 
 struct Expression<'a> {
     chars: Vec<char>,
     at: usize,
-    value: &'a dyn Fn(&str) -> Option<String>,
+    value: &'a mut dyn FnMut(&str) -> String,
 }
 
 impl Expression<'_> {
     /// Parentheses in parentheses of more than these are not read.
     const DEEPEST: usize = 32;
 
-    fn peek(&self) -> Option<char> {
+    /// The next character that is no blank.
+    fn peek(&mut self) -> Option<char> {
+        self.at += self.chars[self.at..].iter().take_while(|c| c.is_whitespace()).count();
         self.chars.get(self.at).copied()
     }
 
     fn takes(&mut self, text: &str) -> bool {
-        let is_next = self.chars[self.at..].starts_with(&text.chars().collect::<Vec<_>>());
+        let is_next = self.peek().is_some() && self.chars[self.at..].starts_with(&text.chars().collect::<Vec<_>>());
         self.at += if is_next { text.len() } else { 0 };
         is_next
     }
 
-    fn sum(&mut self, depth: usize) -> Option<i64> {
+    fn sum(&mut self, depth: usize) -> Option<Quantity<i64>> {
         let mut total = self.product(depth)?;
         loop {
             total = match self.peek() {
-                Some('+') => {
-                    self.at += 1;
-                    total.checked_add(self.product(depth)?)?
-                }
-                Some('-') => {
-                    self.at += 1;
-                    total.checked_sub(self.product(depth)?)?
-                }
+                Some('+') => self.behind(total, "+", i64::checked_add, |it| it.product(depth))?,
+                Some('-') => self.behind(total, "-", i64::checked_sub, |it| it.product(depth))?,
                 _ => return Some(total),
             };
         }
     }
 
-    fn product(&mut self, depth: usize) -> Option<i64> {
+    fn product(&mut self, depth: usize) -> Option<Quantity<i64>> {
         let mut total = self.power(depth)?;
         loop {
             total = match self.peek() {
-                Some('*') => {
-                    self.at += 1;
-                    total.checked_mul(self.power(depth)?)?
-                }
-                Some('/') => {
-                    self.at += 1;
-                    total.checked_div(self.power(depth)?)?
-                }
-                Some('%') => {
-                    self.at += 1;
-                    total.checked_rem(self.power(depth)?)?
-                }
+                Some('*') => self.behind(total, "*", i64::checked_mul, |it| it.power(depth))?,
+                Some('/') => self.behind(total, "//", i64::checked_div, |it| it.power(depth))?,
+                Some('%') => self.behind(total, "%", i64::checked_rem, |it| it.power(depth))?,
                 _ => return Some(total),
             };
         }
     }
 
-    fn power(&mut self, depth: usize) -> Option<i64> {
+    fn power(&mut self, depth: usize) -> Option<Quantity<i64>> {
         let base = self.operand(depth)?;
         if !self.takes("**") {
             return Some(base);
         }
-        let exponent = u32::try_from(self.operand(depth)?).ok()?;
-        base.checked_pow(exponent)
+        self.at -= 1;
+        let power = |base: i64, exponent: i64| base.checked_pow(u32::try_from(exponent).ok()?);
+        self.behind(base, "**", power, |it| it.operand(depth))
     }
 
-    fn operand(&mut self, depth: usize) -> Option<i64> {
+    /// `one` and the operand behind the operator that is next. `operator` is what it is in a manifest.
+    fn behind(
+        &mut self,
+        one: Quantity<i64>,
+        operator: &str,
+        known: impl Fn(i64, i64) -> Option<i64>,
+        operand: impl Fn(&mut Self) -> Option<Quantity<i64>>,
+    ) -> Option<Quantity<i64>> {
+        self.at += 1;
+        match (one, operand(self)?) {
+            (Quantity::Known(one), Quantity::Known(other)) => known(one, other).map(Quantity::Known),
+            // The operands are not both numbers.
+            (one, other) => Some(one.combine(operator, other, |one, _| one)),
+        }
+    }
+
+    fn operand(&mut self, depth: usize) -> Option<Quantity<i64>> {
         if depth > Self::DEEPEST {
             return None;
         }
-        if self.takes("-") {
-            return self.operand(depth + 1)?.checked_neg();
+        if self.peek() == Some('-') {
+            return self.behind(Quantity::Known(0), "-", i64::checked_sub, |it| it.operand(depth + 1));
         }
         if self.takes("(") {
             let inner = self.sum(depth + 1)?;
             return self.takes(")").then_some(inner);
         }
-        let is_in_braces = self.takes("${");
-        let is_name = is_in_braces || self.takes("$") || self.peek()?.is_ascii_alphabetic() || self.peek()? == '_';
-        let begin = self.at;
-        while self.peek().is_some_and(|c| c.is_ascii_alphanumeric() || c == '_') {
-            self.at += 1;
+        let rest = &self.chars[self.at..];
+        if rest.starts_with(&['{', '{']) {
+            let length = rest.windows(2).position(|pair| pair == ['}', '}'])? + 2;
+            self.at += length;
+            return rest[..length].iter().collect::<String>().parse().ok();
         }
-        let word: String = self.chars[begin..self.at].iter().collect();
-        if is_in_braces && !self.takes("}") {
-            return None;
-        }
-        let number = if is_name { (self.value)(&word)?.trim().to_owned() } else { word };
+        let length = rest.iter().take_while(|c| c.is_ascii_alphanumeric() || **c == '_').count();
+        let word: String = rest[..length].iter().collect();
+        self.at += length;
+        let is_name = word.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+        let number = if is_name { (self.value)(&word).trim().to_owned() } else { word };
         // The shell reads 010 as 8.
         let is_octal = number.len() > 1 && number.starts_with('0');
         if is_octal { None } else { number.parse().ok() }
@@ -108,21 +126,24 @@ mod tests {
 
     #[test]
     fn shell_arithmetic_has_the_shells_precedence() {
-        let value = |name: &str| (name == "N").then(|| "4".to_owned());
+        let mut value = |name: &str| if name == "N" { "4".to_owned() } else { "{{u}}".to_owned() };
         for (text, result) in [
-            ("N*10", Some(40)),
-            ("$N * 2 + ${N}", Some(12)),
-            ("2 + 3 * (N - 1)", Some(11)),
-            ("2**10 / 3 % 100", Some(41)),
-            ("-N", Some(-4)),
-            ("M + 1", None),
+            ("N*10", Some("40")),
+            ("4 * 2 + N", Some("12")),
+            ("2 + 3 * (N - 1)", Some("11")),
+            ("2**10 / 3 % 100", Some("41")),
+            ("-N", Some("-4")),
+            ("U * 2", Some("{{u:int·*·2}}")),
+            ("N * (U / 2 - 1)", Some("{{4·*·((u:int·//·2)·-·1)}}")),
+            ("{{u:int·*·2}} + 1", Some("{{(u:int·*·2)·+·1}}")),
+            ("1 2", None),
             ("1 / 0", None),
             ("010 + 1", None),
             ("(1", None),
             ("", None),
             ("9223372036854775807 + 1", None),
         ] {
-            assert_eq!(evaluate(text, &value), result, "{text}");
+            assert_eq!(evaluate(text, &mut value).map(|result| result.to_string()).as_deref(), result, "{text}");
         }
     }
 }

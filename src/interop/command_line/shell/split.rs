@@ -1,5 +1,8 @@
 //! Text → commands: what stands between `&&`, `||`, `;`, `|`, `&` and the ends of lines.
 
+use super::substitution::{quoted, substitution};
+use crate::units::is_identifier;
+
 /// A command as it was written, without comments and redirections, its continued lines joined.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::interop) struct WrittenCommand {
@@ -12,6 +15,8 @@ pub(in crate::interop) struct WrittenCommand {
     pub has_here_document: bool,
     /// That text, as it stands.
     pub here_document: String,
+    /// Its variables stay as they are: `<< 'EOF'`.
+    pub is_literal: bool,
 }
 
 /// The commands of a text; on error the line in which a quote begins that is not closed.
@@ -77,8 +82,12 @@ impl Splitter {
         match c {
             '\\' if self.end_of_blanks(self.at + 1).is_some() => self.continued_line(),
             '\\' => self.take(2),
-            '\'' | '"' | '`' => return self.quoted(c),
-            '$' if self.peek(1) == Some('(') => return self.unquoted_substitution(),
+            '\'' | '"' | '`' => return self.part(quoted(&self.chars[self.at..])),
+            '$' if self.peek(1) == Some('(') => return self.part(substitution(&self.chars[self.at..])),
+            '$' if self.peek(1) == Some('{') => {
+                let length = substitution(&self.chars[self.at..]);
+                self.take(length.unwrap_or(1));
+            }
             '#' if self.is_word_start() => {
                 while self.peek(0).is_some_and(|c| c != '\n') {
                     self.at += 1;
@@ -141,63 +150,17 @@ impl Splitter {
         (begin(next) == Some('-')).then_some(comment.len())
     }
 
-    /// A quoted part, with its quotes.
-    fn quoted(&mut self, quote: char) -> Result<(), usize> {
-        let begun = self.line;
-        self.take(1);
-        loop {
-            match self.peek(0) {
-                None => return Err(begun),
-                Some('\\') if quote != '\'' => self.take(2),
-                Some(c) => {
-                    self.take(1);
-                    if c == quote {
-                        return Ok(());
-                    }
-                }
-            }
-        }
-    }
-
-    /// `$( … )` in front of which no quote is open, as one word: its blanks separate nothing. Arithmetic is read as it stands.
-    fn unquoted_substitution(&mut self) -> Result<(), usize> {
-        let begun = self.current.text.len();
-        let is_arithmetic = self.peek(2) == Some('(');
-        self.substitution()?;
-        let text = self.current.text.split_off(begun);
-        match shlex::try_quote(&text) {
-            Ok(quoted) if !is_arithmetic && text.contains(char::is_whitespace) => self.current.text.push_str(&quoted),
-            _ => self.current.text.push_str(&text),
-        }
+    /// Takes a part whose length is known; none: it is not closed.
+    fn part(&mut self, length: Option<usize>) -> Result<(), usize> {
+        self.take(length.ok_or(self.line)?);
         Ok(())
-    }
-
-    /// `$( … )`, with what is nested in it.
-    fn substitution(&mut self) -> Result<(), usize> {
-        let begun = self.line;
-        let mut depth = 0_usize;
-        loop {
-            match self.peek(0) {
-                None => return Err(begun),
-                Some(quote @ ('\'' | '"')) => self.quoted(quote)?,
-                Some(c) => {
-                    self.take(1);
-                    match c {
-                        '(' => depth += 1,
-                        ')' if depth <= 1 => return Ok(()),
-                        ')' => depth -= 1,
-                        _ => {}
-                    }
-                }
-            }
-        }
     }
 
     /// Whether `NAME=` is in front.
     fn is_array(&self) -> bool {
         let word = self.current.text.rsplit(char::is_whitespace).next().unwrap_or_default();
         let name = word.strip_suffix('=').unwrap_or_default();
-        !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+        is_identifier(name.strip_suffix('+').unwrap_or(name))
     }
 
     /// `( … )` of an array, over several lines, too.
@@ -207,8 +170,8 @@ impl Splitter {
         loop {
             match self.peek(0) {
                 None => return Err(begun),
-                Some(quote @ ('\'' | '"' | '`')) => self.quoted(quote)?,
-                Some('$') if self.peek(1) == Some('(') => self.substitution()?,
+                Some('\'' | '"' | '`') => self.part(quoted(&self.chars[self.at..]))?,
+                Some('$') if self.peek(1) == Some('(') => self.part(substitution(&self.chars[self.at..]))?,
                 Some(c) => {
                     self.take(1);
                     if c == ')' {
@@ -238,15 +201,19 @@ impl Splitter {
             self.at += 1;
         }
         let begun = self.at;
-        while self.peek(0).is_some_and(|c| !c.is_whitespace() && !";&|()<>".contains(c)) {
-            self.at += 1;
+        while let Some(c) = self.peek(0).filter(|c| !c.is_whitespace() && !";&|()<>".contains(*c)) {
+            let rest = &self.chars[self.at..];
+            let length = if matches!(c, '\'' | '"' | '`') { quoted(rest) } else { substitution(rest) };
+            self.at += length.unwrap_or(1);
         }
+        self.at = self.at.min(self.chars.len());
         if is_output && begun < self.at {
             let word: String = self.chars[begun..self.at].iter().filter(|c| !"'\"".contains(**c)).collect();
             self.current.written_to = Some(word);
         }
         if is_here {
             let word: String = self.chars[begun..self.at].iter().filter(|c| !"'\"\\".contains(**c)).collect();
+            self.current.is_literal = word.chars().count() < self.at - begun;
             self.here_documents.push(word);
             self.current.has_here_document = true;
         }

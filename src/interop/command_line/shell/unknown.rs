@@ -1,6 +1,11 @@
 //! Values that a text does not have: variables that it does not set, and placeholders of a page.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde_json::{Map, Value, json};
+
+use crate::spec::{BLANK, NumberKind};
+use crate::units::is_identifier;
 
 /// A value that must come from the user. In the words of a command it is `{{name}}`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,32 +16,36 @@ pub struct UnknownValue {
     pub written: String,
     /// The environment variable that it is, if it is one.
     pub env: Option<String>,
-    /// The kind of number that it must be; none: any text.
-    pub number: Option<UnknownNumber>,
-}
-
-/// Which numbers an unknown value may be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum UnknownNumber {
-    Whole,
-    Any,
-}
-
-impl UnknownNumber {
-    /// Where both are requested.
-    #[must_use]
-    pub const fn and(self, other: Self) -> Self {
-        match (self, other) {
-            (Self::Any, Self::Any) => Self::Any,
-            _ => Self::Whole,
-        }
-    }
 }
 
 impl UnknownValue {
+    /// Also of an argument of the script, `$1`, and of what the shell itself sets.
     pub(super) fn of_variable(variable: &str) -> Self {
-        let name = variable.to_lowercase();
-        Self { name, written: format!("${{{variable}}}"), env: Some(variable.to_owned()), number: None }
+        let of_shell = match variable {
+            "@" | "*" => Some("arguments".to_owned()),
+            "#" => Some("argument_count".to_owned()),
+            "?" => Some("exit_status".to_owned()),
+            "$" | "!" => Some("process_id".to_owned()),
+            digits => digits.parse::<u32>().ok().map(|number| format!("argument_{number}")),
+        };
+        let env = if of_shell.is_some() { None } else { Some(variable.to_owned()) };
+        let name = of_shell.unwrap_or_else(|| variable.to_lowercase());
+        Self { name, written: format!("${{{variable}}}"), env }
+    }
+
+    /// All values of an array that the text does not set.
+    pub(super) fn of_list(variable: &str) -> Self {
+        Self { name: variable.to_lowercase(), written: format!("${{{variable}[@]}}"), env: None }
+    }
+
+    /// What a command would print. `before` is the word in front of it: the variable that is set, or the option that is given.
+    pub(super) fn of_command(written: &str, before: &str) -> Self {
+        const LONGEST: usize = 40;
+        let word = before.trim_start_matches(['"', '\'']).trim_end_matches(['"', '(']);
+        let name = word.strip_suffix('=').filter(|name| is_identifier(name.trim_start_matches('-')));
+        let option = Some(word).filter(|word| word.starts_with('-') && !word.contains('='));
+        let short: String = written.chars().take(LONGEST).collect();
+        Self::named(name.or(option).unwrap_or(&short), written)
     }
 
     /// `option` is the word in front of it, which names one that is empty: `--tokenizer_dir <>`.
@@ -45,7 +54,7 @@ impl UnknownValue {
         Self::named(if inner.is_empty() { option } else { inner }, written)
     }
 
-    /// `$(( … ))` over values that the text does not have.
+    /// A substitution that is not read.
     pub(super) fn of_expression(written: &str) -> Self {
         Self::named(written, written)
     }
@@ -71,7 +80,7 @@ impl UnknownValue {
         }
         let name = name.trim_end_matches('_');
         let name = if name.starts_with(|c: char| c.is_ascii_alphabetic()) { name } else { "value" };
-        Self { name: name.to_owned(), written: written.to_owned(), env: None, number: None }
+        Self { name: name.to_owned(), written: written.to_owned(), env: None }
     }
 
     fn is_path(&self) -> bool {
@@ -85,64 +94,130 @@ impl UnknownValue {
     }
 }
 
-/// A text with its unknown values as they were written.
-pub(in crate::interop) fn as_written(text: &str, unknown: &[UnknownValue]) -> String {
+/// A text with `replace` in place of each `{{…}}` that stands for unknown values; it is given what is between the braces.
+fn with_formulas(text: &str, mut replace: impl FnMut(&str) -> Option<String>) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find("{{") {
         // Of more braces the innermost are the marker's.
         let at = at + rest[at..].bytes().take_while(|byte| *byte == b'{').count() - 2;
         let inner = &rest[at + 2..];
-        let marked = inner.find("}}").and_then(|end| {
-            let value = unknown.iter().find(|value| value.name == inner[..end])?;
-            Some((value, &inner[end + 2..]))
-        });
+        // A manifest's own expressions have a blank there.
+        let end = inner.find("}}").filter(|_| !inner.starts_with(' '));
         out.push_str(&rest[..at]);
-        rest = if let Some((value, behind)) = marked {
-            out.push_str(&value.written);
-            behind
-        } else {
-            out.push_str("{{");
-            inner
+        rest = match end.and_then(|end| Some((replace(&inner[..end])?, &inner[end + 2..]))) {
+            Some((replaced, behind)) => {
+                out.push_str(&replaced);
+                behind
+            }
+            None => {
+                out.push_str("{{");
+                inner
+            }
         };
     }
     out + rest
 }
 
+/// A formula with each parameter as `replace` has it; it is given the name, and the kind of number that it must be. None where a name is
+/// that of no parameter.
+fn with_parameters(
+    formula: &str,
+    unknown: &[UnknownValue],
+    mut replace: impl FnMut(&UnknownValue, Option<NumberKind>) -> String,
+) -> Option<String> {
+    let mut parameter = |name: &str, kind| Some(replace(unknown.iter().find(|value| value.name == name)?, kind));
+    if is_identifier(formula) {
+        return parameter(formula, None);
+    }
+    let mut out = String::new();
+    let mut rest = formula;
+    while let Some(at) = rest.find(':') {
+        let kind =
+            [NumberKind::Whole, NumberKind::Any].into_iter().find(|kind| rest[at..].starts_with(kind.suffix()))?;
+        let begin = rest[..at].rfind(|c: char| !c.is_ascii_alphanumeric() && c != '_').map_or(0, |before| before + 1);
+        out.push_str(&rest[..begin]);
+        out.push_str(&parameter(&rest[begin..at], Some(kind))?);
+        rest = &rest[at + kind.suffix().len()..];
+    }
+    (!out.is_empty()).then(|| (out + rest).replace(BLANK, " "))
+}
+
+/// A text with its unknown values as they were written.
+pub(in crate::interop) fn as_written(text: &str, unknown: &[UnknownValue]) -> String {
+    with_formulas(text, |formula| {
+        let written = with_parameters(formula, unknown, |value, _| value.written.clone())?;
+        let is_alone = formula.split(':').next().is_some_and(is_identifier) && !formula.contains(BLANK);
+        Some(match (is_alone, formula.contains('|')) {
+            (true, _) => written,
+            (false, false) => format!("$(({}))", written.replace("//", "/")),
+            // A shell does not compute it.
+            (false, true) => format!("<{written}>"),
+        })
+    })
+}
+
+/// Those of the unknown values in `words` that are nowhere in `translated`.
+pub(in crate::interop) fn unmentioned<'a>(
+    words: &[String],
+    translated: &str,
+    unknown: &'a [UnknownValue],
+) -> Vec<&'a UnknownValue> {
+    let names = |text: &str| {
+        let mut names = BTreeSet::new();
+        with_formulas(text, |formula| {
+            with_parameters(formula, unknown, |value, _| {
+                names.insert(value.name.clone());
+                String::new()
+            })
+        });
+        names
+    };
+    let mentioned = names(translated);
+    let given: BTreeSet<String> = words.iter().flat_map(|word| names(word)).collect();
+    unknown.iter().filter(|value| given.contains(&value.name) && !mentioned.contains(&value.name)).collect()
+}
+
 /// Parameters for the unknown values that a manifest's stages use, and the stages with their expressions as people write
 /// them.
 pub(in crate::interop) fn parameters(stages: &mut Value, unknown: &[UnknownValue]) -> Map<String, Value> {
-    let mut params = Map::new();
-    for value in unknown {
-        if replace(stages, &value.marker(), &format!("{{{{ {} }}}}", value.name)) {
-            let about = format!("In place of {}", value.written);
-            let mut param = Map::from_iter([("about".to_owned(), json!(about))]);
-            let (kind, of) = match value.number {
-                Some(UnknownNumber::Whole) => ("int", json!({})),
-                Some(UnknownNumber::Any) => ("number", json!({})),
-                None if value.is_path() => ("path", json!("required")),
-                None => ("text", json!({})),
-            };
-            param.insert(kind.to_owned(), of);
-            if let Some(env) = &value.env {
-                param.insert("env".to_owned(), json!(env));
-            }
-            params.insert(value.name.clone(), Value::Object(param));
+    let mut used = BTreeMap::new();
+    write_expressions(stages, unknown, &mut used);
+    let params = unknown.iter().filter_map(|value| {
+        let number = *used.get(&value.name)?;
+        let about = format!("In place of {}", value.written);
+        let mut param = Map::from_iter([("about".to_owned(), json!(about))]);
+        let (kind, rule) = match number {
+            Some(NumberKind::Whole) => ("int", json!({})),
+            Some(NumberKind::Any) => ("number", json!({})),
+            None if value.is_path() => ("path", json!("required")),
+            None => ("text", json!({})),
+        };
+        param.insert(kind.to_owned(), rule);
+        if let Some(env) = &value.env {
+            param.insert("env".to_owned(), json!(env));
         }
-    }
-    params
+        Some((value.name.clone(), Value::Object(param)))
+    });
+    params.collect()
 }
 
-/// Whether the marker was anywhere in it.
-fn replace(value: &mut Value, marker: &str, with: &str) -> bool {
+/// Each formula as an expression. `used` gets the parameters, and the kind of number that each must be.
+fn write_expressions(value: &mut Value, unknown: &[UnknownValue], used: &mut BTreeMap<String, Option<NumberKind>>) {
     match value {
-        Value::String(text) if text.contains(marker) => {
-            *text = text.replace(marker, with);
-            true
+        Value::String(text) => {
+            *text = with_formulas(text, |formula| {
+                let expression = with_parameters(formula, unknown, |value, kind| {
+                    let strictest = used.entry(value.name.clone()).or_default();
+                    *strictest = (*strictest).max(kind);
+                    value.name.clone()
+                })?;
+                Some(format!("{{{{ {expression} }}}}"))
+            });
         }
-        Value::Array(all) => all.iter_mut().fold(false, |found, one| replace(one, marker, with) | found),
-        Value::Object(all) => all.values_mut().fold(false, |found, one| replace(one, marker, with) | found),
-        _ => false,
+        Value::Array(all) => all.iter_mut().for_each(|one| write_expressions(one, unknown, used)),
+        Value::Object(all) => all.values_mut().for_each(|one| write_expressions(one, unknown, used)),
+        _ => {}
     }
 }
 
@@ -158,9 +233,25 @@ mod tests {
             ("{{{a}}}", "{${A}}"),
             ("{{other}} {{a", "{{other}} {{a"),
             ("{{x {{a}}", "{{x ${A}"),
+            ("--n={{a:int}} {{a:int·*·2·//·3}}", "--n=${A} $((${A} * 2 / 3))"),
+            ("{{[a:int·*·2,·10]·|·max}}", "<[${A} * 2, 10] | max>"),
             ("", ""),
         ] {
             assert_eq!(as_written(text, &unknown), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn a_parameter_is_the_strictest_number_that_its_places_need() {
+        let unknown = ["A", "B", "C", "D"].map(UnknownValue::of_variable);
+        let mut stages =
+            json!({"x": ["{{a:float}}", "{{b}}/{{ stages.c }}"], "y": "{{a:int·*·b:float}}", "z": "{{d}}"});
+        let params = parameters(&mut stages, &unknown);
+        assert_eq!(stages, json!({"x": ["{{ a }}", "{{ b }}/{{ stages.c }}"], "y": "{{ a * b }}", "z": "{{ d }}"}));
+        let kind = |name: &str| params.get(name).map(|param| param.as_object().unwrap().keys().nth(1).unwrap().clone());
+        assert_eq!(
+            ["a", "b", "c", "d"].map(kind),
+            ["int", "number", "", "text"].map(|kind| (!kind.is_empty()).then(|| kind.to_owned()))
+        );
     }
 }

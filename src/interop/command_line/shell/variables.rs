@@ -1,10 +1,13 @@
-//! Variables that a text sets, and their values in its commands.
+//! Variables that a text sets, and their values in its commands. What a text does not have becomes a parameter.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::arithmetic;
+use super::arithmetic::{evaluate, sequence};
+use super::parameter::{Operation, ParameterExpansion};
 use super::split::placeholder;
+use super::substitution::substitution;
 use super::unknown::UnknownValue;
+use crate::units::is_reserved_name;
 
 /// A text with more values than this in one of its variables is cut: a variable that doubles itself grows without bound.
 const LONGEST_VALUE: usize = 64 * 1024;
@@ -17,14 +20,31 @@ pub(in crate::interop) struct Variables {
     used: BTreeSet<String>,
     /// In the order in which they were met.
     pub unknown: Vec<UnknownValue>,
-    /// Their names.
-    known: BTreeSet<String>,
+    /// What stands for each of them, by what was written and the name that was proposed.
+    markers: BTreeMap<(String, String), String>,
+}
+
+/// How a text is read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reading {
+    /// A command, whose quotes stay for the one who splits it.
+    Command,
+    /// The text itself, as in a here-document: quotes are characters of it.
+    Text,
 }
 
 impl Variables {
     pub fn set(&mut self, name: &str, value: &str) {
         let end = value.char_indices().map(|(at, c)| at + c.len_utf8()).take_while(|end| *end <= LONGEST_VALUE).last();
         self.values.insert(name.to_owned(), value[..end.unwrap_or(0)].to_owned());
+    }
+
+    pub fn append(&mut self, name: &str, between: &str, more: &str) {
+        let value = match self.values.get(name) {
+            Some(before) if !before.is_empty() => format!("{before}{between}{more}"),
+            _ => more.to_owned(),
+        };
+        self.set(name, &value);
     }
 
     pub fn export(&mut self, name: &str) {
@@ -45,27 +65,36 @@ impl Variables {
 
     /// The text of a command with its variables' values; what has none becomes `{{name}}`.
     pub fn expand(&mut self, text: &str) -> String {
-        // Both print what the variable has.
-        let text = text.replace("$(pwd)", "${PWD}").replace("`pwd`", "${PWD}");
+        self.read(text, Reading::Command)
+    }
+
+    /// The same for a text in which quotes are nothing special.
+    pub fn expand_text(&mut self, text: &str) -> String {
+        self.read(text, Reading::Text)
+    }
+
+    fn read(&mut self, text: &str, reading: Reading) -> String {
         let chars: Vec<char> = text.chars().collect();
         let mut out = String::with_capacity(text.len());
         let mut quote = None;
         let mut at = 0;
         while let Some(&c) = chars.get(at) {
+            let is_command = reading == Reading::Command;
             match (quote, c) {
                 (_, '<') if placeholder(&chars[at..]).is_some() => {
                     let length = placeholder(&chars[at..]).unwrap_or(1);
                     let written: String = chars[at..at + length].iter().collect();
                     let value = UnknownValue::of_placeholder(&written, last_word(&out));
-                    out.push_str(&value.marker());
-                    self.know(value);
+                    out.push_str(&self.marker(value));
                     at += length;
                     continue;
                 }
                 (Some(open), c) if open == c => quote = None,
                 (Some('\''), _) => {}
                 (_, '\\') => {
-                    out.push(c);
+                    if is_command || !matches!(chars.get(at + 1), Some('$' | '`' | '\\')) {
+                        out.push(c);
+                    }
                     at += 1;
                     if let Some(&next) = chars.get(at) {
                         out.push(next);
@@ -73,26 +102,18 @@ impl Variables {
                     }
                     continue;
                 }
-                (None, '\'' | '"') => quote = Some(c),
+                (None, '\'' | '"') if is_command => quote = Some(c),
                 // `$'…'` is a text as it stands, but for its escapes.
-                (None, '$') if chars.get(at + 1) == Some(&'\'') => {
+                (None, '$') if is_command && chars.get(at + 1) == Some(&'\'') => {
                     at += 1;
                     continue;
                 }
-                (_, '$') if let Some(length) = arithmetic(&chars[at..]) => {
-                    let written: String = chars[at..at + length].iter().collect();
-                    out.push_str(&self.result(&written));
-                    at += length;
-                    continue;
-                }
-                (_, '$') => {
-                    if let Some((reference, length)) = Reference::read(&chars[at..]) {
-                        let is_array = reference.is_array;
-                        let value = self.value(reference);
-                        if is_array {
-                            push_values(&mut out, &value, quote.is_some());
-                        } else {
-                            push_value(&mut out, &value, quote.is_some());
+                (_, '$' | '`') => {
+                    if let Some((value, length)) = self.substituted(&chars[at..], &out) {
+                        match (is_command, value) {
+                            (false, value) => out.push_str(&value.text()),
+                            (true, Substituted::Value(value)) => push_value(&mut out, &value, quote.is_some()),
+                            (true, Substituted::List(values)) => push_values(&mut out, &values, quote.is_some()),
                         }
                         at += length;
                         continue;
@@ -106,39 +127,169 @@ impl Variables {
         out
     }
 
-    fn value(&mut self, reference: Reference) -> String {
-        self.used.insert(reference.name.clone());
-        if let Some(value) = self.values.get(&reference.name) {
-            return value.clone();
-        }
-        if let Some(default) = reference.default {
-            return default;
-        }
-        let value = UnknownValue::of_variable(&reference.name);
-        let marker = value.marker();
-        self.know(value);
-        marker
+    /// The value of what begins here with a `$` or a backquote, and how many characters that has; none where it is a character alone.
+    /// `before` is the text in front of it, after which an unknown value is named.
+    fn substituted(&mut self, text: &[char], before: &str) -> Option<(Substituted, usize)> {
+        let length = substitution(text);
+        let inner = |begin: usize, end: usize| text[begin..end].iter().collect::<String>();
+        let value = match (text, length) {
+            (['$', '(', '(', ..], Some(length)) if text[..length].ends_with(&[')', ')']) => {
+                Substituted::Value(self.result(&inner(3, length - 2)))
+            }
+            (['$', '(', ..], Some(length)) => {
+                Substituted::Value(self.output(&inner(2, length - 1), &inner(0, length), before))
+            }
+            (['`', ..], Some(length)) => {
+                Substituted::Value(self.output(&inner(1, length - 1), &inner(0, length), before))
+            }
+            (['$', '{', ..], Some(length)) => self.parameter(&inner(2, length - 1)),
+            (['$', first, ..], None) => {
+                let is_name = first.is_ascii_alphabetic() || *first == '_';
+                let rest = text[1..].iter().take_while(|c| c.is_ascii_alphanumeric() || **c == '_').count();
+                let name_length = if is_name { rest } else { 1 };
+                if !is_name && !first.is_ascii_digit() && !"@*#?$!".contains(*first) {
+                    return None;
+                }
+                return Some((self.parameter(&inner(1, 1 + name_length)), 1 + name_length));
+            }
+            _ => return None,
+        };
+        Some((value, length?))
     }
 
-    /// Of `$(( … ))`. What has no value in the text becomes `{{name}}`.
+    /// What stands between the braces of `${ … }`.
+    fn parameter(&mut self, inner: &str) -> Substituted {
+        let written = format!("${{{inner}}}");
+        let Some(expansion) = ParameterExpansion::read(inner) else {
+            return Substituted::Value(self.marker(UnknownValue::of_expression(&written)));
+        };
+        let name = expansion.name;
+        self.used.insert(name.to_owned());
+        let value = self.values.get(name).cloned();
+        if expansion.is_list && matches!(expansion.operation, Operation::Value) {
+            let value = value.unwrap_or_else(|| self.marker(UnknownValue::of_list(name)));
+            return Substituted::List(value);
+        }
+        let is_unknown_list = value.as_deref().is_none_or(|values| is_one_marker(values));
+        let value = match (expansion.index, value) {
+            (Some(_), _) if is_unknown_list => None,
+            (Some(index), Some(values)) => self.element(&values, index),
+            (None, value) => value,
+            (Some(_), None) => None,
+        };
+        let plain = expansion.index.is_none() && !expansion.is_list;
+        let value = match expansion.operation {
+            Operation::Value => value,
+            Operation::Default(text) | Operation::Assign(text) if value.as_deref().is_none_or(str::is_empty) => {
+                let default = self.expand(text);
+                let default = shlex::split(&default).map_or(default, |words| words.join(" "));
+                if let Operation::Assign(_) = expansion.operation {
+                    self.set(name, &default);
+                }
+                Some(default)
+            }
+            Operation::Default(_) | Operation::Assign(_) => value,
+            Operation::Alternative(text) => {
+                let is_set = value.is_some_and(|value| !value.is_empty());
+                Some(if is_set { self.expand_text(text) } else { String::new() })
+            }
+            Operation::Changed(ref change) => {
+                let changed = value.as_deref().filter(|value| !value.contains("{{")).and_then(|value| change.of(value));
+                return Substituted::Value(
+                    changed.unwrap_or_else(|| self.marker(UnknownValue::of_expression(&written))),
+                );
+            }
+            Operation::Count => {
+                let count =
+                    value.as_deref().filter(|value| !value.contains("{{")).map(|value| match expansion.is_list {
+                        true => value.split_whitespace().count(),
+                        false => value.chars().count(),
+                    });
+                return Substituted::Value(
+                    count.map_or_else(|| self.marker(UnknownValue::of_expression(&written)), |count| count.to_string()),
+                );
+            }
+        };
+        let unknown = || if plain { UnknownValue::of_variable(name) } else { UnknownValue::of_expression(&written) };
+        Substituted::Value(value.unwrap_or_else(|| self.marker(unknown())))
+    }
+
+    /// The element of an array whose index may be a variable.
+    fn element(&mut self, values: &str, index: &str) -> Option<String> {
+        let at = self.result(index).parse::<usize>().ok()?;
+        Some(values.split_whitespace().nth(at).unwrap_or_default().to_owned())
+    }
+
+    /// What a command would print, where that is known without running it. Otherwise it is a parameter, named after the variable that is set
+    /// or the option that is given.
+    fn output(&mut self, command: &str, written: &str, before: &str) -> String {
+        let known =
+            if command.contains(['|', ';', '&', '<', '>', '\n']) { None } else { shlex::split(&self.expand(command)) };
+        let known = known.and_then(|words| match words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+            ["pwd"] => Some(self.value("PWD")),
+            ["seq", numbers @ ..] => Some(sequence(&numbers.join(" "))?.join(" ")),
+            ["echo", first, rest @ ..] if !first.starts_with('-') => Some([&[*first], rest].concat().join(" ")),
+            _ => None,
+        });
+        known.unwrap_or_else(|| {
+            let value = UnknownValue::of_command(written, last_word(before));
+            self.marker(value)
+        })
+    }
+
+    /// Of a variable, or what stands for it.
+    fn value(&mut self, name: &str) -> String {
+        self.used.insert(name.to_owned());
+        let value = self.values.get(name).cloned();
+        value.unwrap_or_else(|| self.marker(UnknownValue::of_variable(name)))
+    }
+
+    /// Of `$(( … ))`, a number or a formula. What is no arithmetic that is read here becomes a parameter itself.
     fn result(&mut self, written: &str) -> String {
-        let inner = &written[3..written.len() - 2];
-        let names = inner.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-        self.used.extend(names.filter(|name| self.values.contains_key(*name)).map(str::to_owned));
-        if let Some(result) = arithmetic::evaluate(inner, &|name| self.values.get(name).cloned()) {
-            return result.to_string();
+        let text = self.expand_text(written);
+        match evaluate(&text, &mut |name| self.value(name)) {
+            Some(result) => result.to_string(),
+            None => self.marker(UnknownValue::of_expression(&format!("$(({written}))"))),
         }
-        let value = UnknownValue::of_expression(written);
-        let marker = value.marker();
-        self.know(value);
-        marker
     }
 
-    fn know(&mut self, value: UnknownValue) {
-        if self.known.insert(value.name.clone()) {
-            self.unknown.push(value);
+    /// What stands for the value in arguments and keys. Different values have different names.
+    fn marker(&mut self, mut value: UnknownValue) -> String {
+        let written = (value.written.clone(), value.name.clone());
+        if let Some(marker) = self.markers.get(&written) {
+            return marker.clone();
+        }
+        if is_reserved_name(&value.name) {
+            value.name.push_str("_value");
+        }
+        let numbered = (2..).map(|number| format!("{}_{number}", value.name));
+        let is_free = |name: &String| self.unknown.iter().all(|other| other.name != *name);
+        value.name = std::iter::once(value.name.clone()).chain(numbered).find(is_free).unwrap_or_default();
+        let marker = value.marker();
+        self.markers.insert(written, marker.clone());
+        self.unknown.push(value);
+        marker
+    }
+}
+
+/// What a substitution becomes.
+enum Substituted {
+    Value(String),
+    /// The values of an array.
+    List(String),
+}
+
+impl Substituted {
+    fn text(self) -> String {
+        match self {
+            Self::Value(text) | Self::List(text) => text,
         }
     }
+}
+
+/// Whether a text is what stands for one unknown value, and nothing else. Of an array that is a list of unknown length.
+fn is_one_marker(text: &str) -> bool {
+    text.starts_with("{{") && text.ends_with("}}") && text.matches("{{").count() == 1
 }
 
 /// The last word of a text, or its end where that is longer than the name of any option: each placeholder looks at it.
@@ -170,53 +321,6 @@ fn push_values(out: &mut String, values: &str, is_quoted: bool) {
     }
 }
 
-/// How many characters `$(( … ))` has; none where it is none.
-fn arithmetic(text: &[char]) -> Option<usize> {
-    if !text.starts_with(&['$', '(', '(']) {
-        return None;
-    }
-    let mut open = 0_usize;
-    for (at, c) in text.iter().enumerate() {
-        match c {
-            '(' => open += 1,
-            ')' if open == 1 => return (text.get(at - 1) == Some(&')')).then_some(at + 1),
-            ')' => open -= 1,
-            _ => {}
-        }
-    }
-    None
-}
-
-/// `$NAME`, `${NAME}`, `${NAME:-default}`, `${NAME[@]}`
-struct Reference {
-    name: String,
-    /// All values of an array.
-    is_array: bool,
-    default: Option<String>,
-}
-
-impl Reference {
-    /// With the number of its characters.
-    fn read(text: &[char]) -> Option<(Self, usize)> {
-        let is_in_braces = text.get(1) == Some(&'{');
-        let begin = if is_in_braces { 2 } else { 1 };
-        let is_first = |c: &char| c.is_ascii_alphabetic() || *c == '_';
-        text.get(begin).filter(|c| is_first(c))?;
-        let rest = &text[begin..];
-        let length = rest.iter().position(|c| !is_first(c) && !c.is_ascii_digit()).unwrap_or(rest.len());
-        let name: String = rest[..length].iter().collect();
-        if !is_in_braces {
-            return Some((Self { name, is_array: false, default: None }, begin + length));
-        }
-        let end = rest.iter().position(|c| *c == '}')?;
-        let behind: String = rest[length..end].iter().collect();
-        let default = behind.strip_prefix(":-").or_else(|| behind.strip_prefix('-')).map(str::to_owned);
-        let is_array = behind == "[@]" || behind == "[*]";
-        let is_read = behind.is_empty() || is_array || default.is_some();
-        is_read.then_some((Self { name, is_array, default }, begin + end + 1))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -240,10 +344,11 @@ mod tests {
         let mut variables = Variables::default();
         variables.set("N", "4");
         assert_eq!(
-            variables.expand("a $((N*10)) \"$(( $N + 1 ))\" '$((N))' $((M * 2))"),
-            "a 40 \"5\" '$((N))' {{m_2}}"
+            variables.expand("a $((N*10)) \"$(( $N + 1 ))\" '$((N))' $((M * 2)) \"$((M * N))\" $((M << 2))"),
+            "a 40 \"5\" '$((N))' {{m:int·*·2}} \"{{m:int·*·4}}\" {{m_2}}"
         );
-        assert_eq!(variables.unknown[0].written, "$((M * 2))");
+        let written: Vec<&str> = variables.unknown.iter().map(|value| value.written.as_str()).collect();
+        assert_eq!(written, ["${M}", "$((M << 2))"]);
         assert_eq!(variables.unused().count(), 0);
     }
 
@@ -275,5 +380,42 @@ mod tests {
             variables.set("A", &value);
         }
         assert_eq!(variables.expand("$A").len(), LONGEST_VALUE);
+    }
+
+    #[test]
+    fn what_a_command_would_print_is_a_parameter_named_after_what_it_is_for() {
+        let mut variables = Variables::default();
+        for (text, expected) in [
+            ("A=$(scontrol show hostnames $NODES | head -n1)", "A={{a}}"),
+            ("B=(`hostname -i | awk '{print $1}'`)", "B=({{b}})"),
+            ("p --host $(hostname -s) --name=\"$(id -un)\"", "p --host {{host}} --name=\"{{name}}\""),
+            ("p $(cat \"x $(echo y)\")", "p {{cat_x_echo_y}}"),
+            ("for i in $(seq 2 2 6)", "for i in 2 4 6"),
+            ("p $(pwd)/x $(echo a b) '$(date)'", "p {{pwd}}/x a b '$(date)'"),
+            ("A=${TP} p $TP ${tp} $1 \"$@\" $", "A={{tp}} p {{tp}} {{tp_2}} {{argument_1}} \"{{arguments}}\" $"),
+            ("p ${IN} \\$X", "p {{in_value}} \\$X"),
+        ] {
+            assert_eq!(variables.expand(text), expected, "{text}");
+        }
+        assert_eq!(variables.unknown[0].written, "$(scontrol show hostnames $NODES | head -n1)");
+        assert_eq!(variables.expand_text("it's \"$TP\" \\$X"), "it's \"{{tp}}\" $X");
+    }
+
+    #[test]
+    fn parameters_are_expanded_where_their_values_are_known() {
+        let mut variables = Variables::default();
+        variables.set("F", "/a/model.tar.gz");
+        variables.set("L", "one two three");
+        variables.set("H", "{{hosts}}");
+        for (text, expected) in [
+            ("${F##*/} ${F%.gz} ${F%%.*} ${F#/a/}", "model.tar.gz /a/model.tar /a/model model.tar.gz"),
+            ("${F/model/x} ${F//a/b} ${#F} ${L^^}", "/a/x.tar.gz /b/model.tbr.gz 15 ONE TWO THREE"),
+            ("${L[1]} ${#L[@]} ${L[$((1+1))]} ${L[9]}", "two 3 three "),
+            ("${H[0]} ${H%x}", "{{h_0}} {{h_x}}"),
+            ("${U:-a b} ${U-\"$F\"} ${U:-${F%%/*}x} ${U:+x} ${F:+y}", "a b /a/model.tar.gz x  y"),
+            ("${V:=7} $V ${W:?why} ${N##*/} ${X[2]}", "7 7 {{w}} {{n}} {{x_2}}"),
+        ] {
+            assert_eq!(variables.expand(text), expected, "{text}");
+        }
     }
 }

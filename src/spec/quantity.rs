@@ -1,0 +1,239 @@
+//! A number of another tool's line or script: one that it has, or a formula over the parameters that stand for those it does not have.
+//!
+//! In arguments and keys a formula is `{{tp:int·*·pp:int}}`. The kind behind a name is that of its parameter, and a [`BLANK`] is no blank, so
+//! that a shell's words stay whole. The manifest that is printed has `{{ tp * pp }}`, and a parameter for each name.
+
+use std::fmt::{self, Display};
+use std::str::FromStr;
+
+use serde::{Serialize, Serializer};
+
+/// A number, or what it is computed from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Quantity<T> {
+    Known(T),
+    Unknown(Formula),
+}
+
+/// Stands in a formula where the expression has a blank.
+pub const BLANK: char = '·';
+
+/// An expression of a manifest over parameters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Formula(String);
+
+/// Which numbers a parameter may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum NumberKind {
+    Any,
+    Whole,
+}
+
+impl NumberKind {
+    /// Behind the name of a parameter in a formula.
+    #[must_use]
+    pub const fn suffix(self) -> &'static str {
+        match self {
+            Self::Any => ":float",
+            Self::Whole => ":int",
+        }
+    }
+}
+
+/// A type of numbers.
+pub trait Numeric: Copy + Display + PartialOrd {
+    const KIND: NumberKind;
+}
+
+impl Numeric for u16 {
+    const KIND: NumberKind = NumberKind::Whole;
+}
+impl Numeric for u32 {
+    const KIND: NumberKind = NumberKind::Whole;
+}
+impl Numeric for u64 {
+    const KIND: NumberKind = NumberKind::Whole;
+}
+impl Numeric for i64 {
+    const KIND: NumberKind = NumberKind::Whole;
+}
+impl Numeric for f64 {
+    const KIND: NumberKind = NumberKind::Any;
+}
+
+impl Formula {
+    /// Of a text that is one expression and nothing else. A name alone becomes a parameter of this kind.
+    #[must_use]
+    pub fn read(text: &str, kind: NumberKind) -> Option<Self> {
+        let inner = text.trim().strip_prefix("{{")?.strip_suffix("}}")?.trim();
+        let is_name = inner.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        let suffix = if is_name { kind.suffix() } else { "" };
+        (!inner.is_empty() && !inner.contains(['{', '}'])).then(|| Self(format!("{inner}{suffix}")))
+    }
+
+    /// As a part of a larger one.
+    fn operand(&self) -> String {
+        if self.0.contains(BLANK) { format!("({})", self.0) } else { self.0.clone() }
+    }
+}
+
+impl Display for Formula {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{{{{{}}}}}", self.0)
+    }
+}
+
+impl<T> Quantity<T> {
+    pub const fn known(&self) -> Option<&T> {
+        match self {
+            Self::Known(number) => Some(number),
+            Self::Unknown(_) => None,
+        }
+    }
+
+    /// The same number as another type.
+    pub fn map<U>(self, convert: impl FnOnce(T) -> U) -> Quantity<U> {
+        match self {
+            Self::Known(number) => Quantity::Known(convert(number)),
+            Self::Unknown(formula) => Quantity::Unknown(formula),
+        }
+    }
+}
+
+impl<T: Numeric> Quantity<T> {
+    /// Both with an operator between them; of numbers, what `known` makes of them.
+    #[must_use]
+    pub fn combine(self, operator: &str, other: impl Into<Self>, known: impl FnOnce(T, T) -> T) -> Self {
+        let operand = |quantity: &Self| match quantity {
+            Self::Known(number) => number.to_string(),
+            Self::Unknown(formula) => formula.operand(),
+        };
+        match (self, other.into()) {
+            (Self::Known(one), Self::Known(other)) => Self::Known(known(one, other)),
+            (one, other) => {
+                Self::Unknown(Formula(format!("{}{BLANK}{operator}{BLANK}{}", operand(&one), operand(&other))))
+            }
+        }
+    }
+
+    /// It, or `least` if that is greater.
+    #[must_use]
+    pub fn at_least(self, least: impl Into<Self>) -> Self {
+        self.bounded(least.into(), "max", |number, least| number < least)
+    }
+
+    /// It, or `most` if that is less.
+    #[must_use]
+    pub fn at_most(self, most: impl Into<Self>) -> Self {
+        self.bounded(most.into(), "min", |number, most| number > most)
+    }
+
+    fn bounded(self, bound: Self, filter: &str, is_beyond: impl FnOnce(T, T) -> bool) -> Self {
+        match (self, bound) {
+            (Self::Known(number), Self::Known(bound)) => {
+                Self::Known(if is_beyond(number, bound) { bound } else { number })
+            }
+            (number, bound) => {
+                Self::Unknown(Formula(format!("[{},{BLANK}{}]{BLANK}|{BLANK}{filter}", number.inner(), bound.inner())))
+            }
+        }
+    }
+
+    /// Without the braces of a formula.
+    fn inner(&self) -> String {
+        match self {
+            Self::Known(number) => number.to_string(),
+            Self::Unknown(formula) => formula.0.clone(),
+        }
+    }
+}
+
+impl Quantity<u64> {
+    /// A product that ends at the greatest number.
+    #[must_use]
+    pub fn times(self, other: impl Into<Self>) -> Self {
+        match (self, other.into()) {
+            (Self::Known(1), other) => other,
+            (one, Self::Known(1)) => one,
+            (one, other) => one.combine("*", other, u64::saturating_mul),
+        }
+    }
+}
+
+impl Quantity<f64> {
+    /// The next whole number from it on.
+    #[must_use]
+    pub fn ceiling(self) -> Quantity<u32> {
+        match self {
+            Self::Known(number) => Quantity::Known(number.ceil() as u32),
+            unknown => unknown.combine("+", 0.999_999, |number, _| number).whole(),
+        }
+    }
+
+    /// Without its fraction.
+    #[must_use]
+    pub fn whole(self) -> Quantity<u32> {
+        match self {
+            Self::Known(number) => Quantity::Known(number as u32),
+            Self::Unknown(formula) => Quantity::Unknown(Formula(format!("{}{BLANK}|{BLANK}int", formula.operand()))),
+        }
+    }
+}
+
+impl<T> From<T> for Quantity<T> {
+    fn from(number: T) -> Self {
+        Self::Known(number)
+    }
+}
+
+impl<T: Numeric + FromStr> FromStr for Quantity<T> {
+    type Err = T::Err;
+
+    fn from_str(text: &str) -> Result<Self, T::Err> {
+        match Formula::read(text, T::KIND) {
+            Some(formula) => Ok(Self::Unknown(formula)),
+            None => text.parse().map(Self::Known),
+        }
+    }
+}
+
+impl<T: Display> Display for Quantity<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Known(number) => number.fmt(f),
+            Self::Unknown(formula) => formula.fmt(f),
+        }
+    }
+}
+
+impl<T: Serialize> Serialize for Quantity<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Known(number) => number.serialize(serializer),
+            Self::Unknown(formula) => serializer.collect_str(formula),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read<T: Numeric + FromStr>(text: &str) -> Quantity<T>
+    where
+        T::Err: fmt::Debug,
+    {
+        text.parse().expect("a number or a formula")
+    }
+
+    #[test]
+    fn what_is_computed_from_an_unknown_number_is_a_formula() {
+        let gpus = read::<u64>("{{tp}}").times(read::<u64>("2")).times(read::<u64>("{{pp}}")).times(1);
+        assert_eq!(gpus.to_string(), "{{(tp:int·*·2)·*·pp:int}}");
+        assert_eq!(read::<u64>("4").times(read::<u64>("2")), Quantity::Known(8));
+        assert_eq!(read::<u64>("{{users}}").times(2).at_least(10).to_string(), "{{[users:int·*·2,·10]·|·max}}");
+        let share = read::<f64>("{{isl:int}}").combine("*", read::<f64>("{{ratio}}"), |one, other| one * other);
+        assert_eq!(share.whole().to_string(), "{{(isl:int·*·ratio:float)·|·int}}");
+        assert!("x".parse::<Quantity<u32>>().is_err() && "{{a}}{{b}}".parse::<Quantity<u32>>().is_err());
+    }
+}
