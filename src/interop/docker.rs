@@ -147,6 +147,9 @@ fn see_gpus(stage: &mut Map<String, Value>, value: &str, builder: &mut Translati
                 "--gpus all: the container sees every GPU, and none is leased; `gpus: N` of the stage leases N of them",
             );
         }
+        Some(Quantity::Unknown(_)) => {
+            builder.note(format!("--gpus {value}: as many are leased as the server's own options need"));
+        }
         _ => {}
     }
     if let Some(ids) = listed {

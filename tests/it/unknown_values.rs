@@ -102,7 +102,7 @@ const TEXTS: [(&str, &str); 5] = [
 ];
 
 /// Lines that start a server.
-const SERVERS: [(&str, &str); 13] = [
+const SERVERS: [(&str, &str); 12] = [
     ("vllm serve m", "--tensor-parallel-size @"),
     ("vllm serve m", "-tp @ --pipeline-parallel-size 2 -dp 3"),
     ("vllm serve m", "--max-model-len @"),
@@ -115,7 +115,6 @@ const SERVERS: [(&str, &str); 13] = [
     ("trtllm-bench --model m/x latency --dataset /d", "--concurrency @"),
     ("srun --mpi=pmix -n @ launch_triton_server.py", "--model_repo=/r"),
     ("launch_triton_server.py --model_repo=/r", "--world_size=@"),
-    ("docker run --gpus @ vllm/vllm-openai", "--model m"),
 ];
 
 /// One value of a script.

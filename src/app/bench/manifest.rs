@@ -71,8 +71,9 @@ pub fn manifest(request: &BenchRequest) -> Result<Map<String, Value>, CommandErr
 fn measurement(request: &BenchRequest, target: &str) -> Result<Value, CommandError> {
     let is_served = request.serve.is_some();
     let is_simulated = !is_served && request.target.starts_with(SIM);
-    let parsed =
-        if is_simulated || is_served { Targets::default() } else { targets(target).map_err(CommandError::usage)? };
+    // An address with a parameter in it is read when the parameter has a value.
+    let is_open = is_simulated || is_served || target.contains("{{");
+    let parsed = if is_open { Targets::default() } else { targets(target).map_err(CommandError::usage)? };
     let mut bench = Map::new();
     let mut put = |key: &str, value: Value| {
         bench.insert(key.to_owned(), value);

@@ -58,7 +58,7 @@ impl TranslatedLoad {
     pub fn target(&mut self, target: impl Into<String>) {
         self.target = target.into();
         // Whether it has a scheme is not known before it has a value.
-        if self.target.starts_with("{{") {
+        if Formula::read(&self.target, NumberKind::Any).is_some() {
             self.keys.insert("target".to_owned(), json!(self.target));
         }
     }

@@ -17,9 +17,15 @@ pub(super) fn with_every_value(
     }
     // Variables in front of it are for the program, which may have no place for them here.
     let begin = words.iter().take_while(|word| assignment(word).is_some()).count();
+    // A secret is never written down.
+    let is_hidden = |option: &str, word: &str| {
+        is_secret(option) || is_secret(word.split('=').next().unwrap_or(word)) || word.starts_with("Authorization")
+    };
+    let options = [String::new()].into_iter().chain(words[begin..].iter().cloned());
+    let shown = options.zip(&words[begin..]).filter(|(option, word)| !is_hidden(option, word));
+    let shown: Vec<String> = shown.map(|(_, word)| word.clone()).collect();
     let mut builder = TranslationBuilder::default();
-    for value in unmentioned(&words[begin..], &format!("{translation:?}"), unknown) {
-        // A secret is never written down.
+    for value in unmentioned(&shown, &format!("{translation:?}"), unknown) {
         if !value.env.as_deref().is_some_and(is_secret) {
             builder.push_error(format!("`{}`: others are computed from this value", value.marker()));
         }
@@ -30,6 +36,9 @@ pub(super) fn with_every_value(
 /// Problems in the user's words, with what to do where a variable has no value in the text.
 pub(super) fn with_variables_named(problems: Vec<TranslationProblem>, unknown: &[UnknownValue]) -> TranslationError {
     let named = |mut problem: TranslationProblem| {
+        if let ProblemKind::NoKnownCommand { programs } = &mut problem.kind {
+            programs.iter_mut().for_each(|program| *program = as_written(program, unknown));
+        }
         if let ProblemKind::Arguments(sentence) = &mut problem.kind {
             let variables = unknown.iter().filter(|value| sentence.contains(&value.marker()));
             let cures: Vec<String> = variables

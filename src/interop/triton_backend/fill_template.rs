@@ -108,7 +108,11 @@ pub(in crate::interop) fn repository(files: &[FilledFile], builder: &mut Transla
                     stage.insert("tokenizer".to_owned(), json!(value));
                 }
                 "decoupled_mode" if value.contains("{{") => {
-                    builder.push_error(format!("`decoupled_mode:{value}`: true or false"));
+                    builder.push_untranslated(
+                        format!("decoupled_mode:{value}"),
+                        "the text does not set that value, and `streaming` of the stage is false: set that",
+                    );
+                    stage.insert("streaming".to_owned(), json!(false));
                 }
                 "decoupled_mode" => {
                     stage.insert("streaming".to_owned(), json!(is_true(value)));

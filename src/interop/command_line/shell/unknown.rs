@@ -28,9 +28,14 @@ impl UnknownValue {
             "$" | "!" => Some("process_id".to_owned()),
             digits => digits.parse::<u32>().ok().map(|number| format!("argument_{number}")),
         };
-        let env = if of_shell.is_some() { None } else { Some(variable.to_owned()) };
-        let name = of_shell.unwrap_or_else(|| variable.to_lowercase());
-        Self { name, written: format!("${{{variable}}}"), env }
+        match of_shell {
+            Some(name) => Self { name, written: format!("${variable}"), env: None },
+            None => Self {
+                name: variable.to_lowercase(),
+                written: format!("${{{variable}}}"),
+                env: Some(variable.to_owned()),
+            },
+        }
     }
 
     /// All values of an array that the text does not set.
@@ -135,9 +140,10 @@ fn with_parameters(
     while let Some(at) = rest.find(':') {
         let kind =
             [NumberKind::Whole, NumberKind::Any].into_iter().find(|kind| rest[at..].starts_with(kind.suffix()))?;
-        let begin = rest[..at].rfind(|c: char| !c.is_ascii_alphanumeric() && c != '_').map_or(0, |before| before + 1);
+        let name = rest[..at].rsplit(|c: char| !c.is_ascii_alphanumeric() && c != '_').next().unwrap_or_default();
+        let begin = at - name.len();
         out.push_str(&rest[..begin]);
-        out.push_str(&parameter(&rest[begin..at], Some(kind))?);
+        out.push_str(&parameter(name, Some(kind))?);
         rest = &rest[at + kind.suffix().len()..];
     }
     (!out.is_empty()).then(|| (out + rest).replace(BLANK, " "))
@@ -184,7 +190,8 @@ pub(in crate::interop) fn parameters(stages: &mut Value, unknown: &[UnknownValue
     let mut used = BTreeMap::new();
     write_expressions(stages, unknown, &mut used);
     let params = unknown.iter().filter_map(|value| {
-        let number = *used.get(&value.name)?;
+        // The first one of a name counts.
+        let number = used.remove(&value.name)?;
         let about = format!("In place of {}", value.written);
         let mut param = Map::from_iter([("about".to_owned(), json!(about))]);
         let (kind, rule) = match number {
