@@ -101,15 +101,15 @@ impl<T> Quantity<T> {
 }
 
 impl<T: Numeric> Quantity<T> {
-    /// Both with an operator between them; of numbers, what `known` makes of them.
+    /// Both with an operator between them; of numbers, what `compute` makes of them.
     #[must_use]
-    pub fn combine(self, operator: &str, other: impl Into<Self>, known: impl FnOnce(T, T) -> T) -> Self {
+    pub fn combine(self, operator: &str, other: impl Into<Self>, compute: impl FnOnce(T, T) -> T) -> Self {
         let operand = |quantity: &Self| match quantity {
             Self::Known(number) => number.to_string(),
             Self::Unknown(formula) => formula.operand(),
         };
         match (self, other.into()) {
-            (Self::Known(one), Self::Known(other)) => Self::Known(known(one, other)),
+            (Self::Known(one), Self::Known(other)) => Self::Known(compute(one, other)),
             (one, other) => {
                 Self::Unknown(Formula(format!("{}{BLANK}{operator}{BLANK}{}", operand(&one), operand(&other))))
             }
@@ -228,10 +228,10 @@ mod tests {
 
     #[test]
     fn what_is_computed_from_an_unknown_number_is_a_formula() {
-        let gpus = read::<u64>("{{tp}}").times(read::<u64>("2")).times(read::<u64>("{{pp}}")).times(1);
+        let gpus = read::<u64>("{{tp}}").times(read::<u64>("2")).times(read::<u64>("{{pp}}")).times(1_u64);
         assert_eq!(gpus.to_string(), "{{(tp:int·*·2)·*·pp:int}}");
         assert_eq!(read::<u64>("4").times(read::<u64>("2")), Quantity::Known(8));
-        assert_eq!(read::<u64>("{{users}}").times(2).at_least(10).to_string(), "{{[users:int·*·2,·10]·|·max}}");
+        assert_eq!(read::<u64>("{{users}}").times(2_u64).at_least(10_u64).to_string(), "{{[users:int·*·2,·10]·|·max}}");
         let share = read::<f64>("{{isl:int}}").combine("*", read::<f64>("{{ratio}}"), |one, other| one * other);
         assert_eq!(share.whole().to_string(), "{{(isl:int·*·ratio:float)·|·int}}");
         assert!("x".parse::<Quantity<u32>>().is_err() && "{{a}}{{b}}".parse::<Quantity<u32>>().is_err());

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::world::World;
 
-/// How a script may write a value. `VALUE` is the number, `HALF` its half, `NAME` a variable of its own.
+/// How a script may write a value. `VALUE` is the value itself, `NAME` a variable of its own.
 const FORMS: [&str; 9] = [
     "$NAME",
     "${NAME}",
@@ -147,9 +147,9 @@ fn planned(text: &str, values: &BTreeMap<String, String>) -> Vec<Value> {
     world.file("s.sh", text);
     let printed = world.good(&["import", "s.sh"]).stdout;
     let manifest = printed.lines().filter(|line| !line.starts_with('#')).collect::<Vec<_>>().join("\n");
-    let all: Value = serde_yaml::from_str(&manifest).expect("a manifest");
+    let keys: Value = serde_yaml::from_str(&manifest).expect("a manifest");
     let mut given = GivenValues::default();
-    for (name, param) in all["params"].as_object().into_iter().flatten() {
+    for (name, param) in keys["params"].as_object().into_iter().flatten() {
         let about = param["about"].as_str().expect("about");
         let value = values.iter().find(|(variable, _)| about.contains(variable.as_str()));
         given.params.push((name.clone(), value.unwrap_or_else(|| panic!("{about}\n{text}")).1.clone()));
@@ -172,8 +172,8 @@ fn planned(text: &str, values: &BTreeMap<String, String>) -> Vec<Value> {
 fn round(value: &mut Value) {
     match value {
         Value::Number(number) => *value = json!((number.as_f64().unwrap_or_default() * 1e3).round() / 1e3),
-        Value::Array(all) => all.iter_mut().for_each(round),
-        Value::Object(all) => all.values_mut().for_each(round),
+        Value::Array(values) => values.iter_mut().for_each(round),
+        Value::Object(values) => values.values_mut().for_each(round),
         _ => {}
     }
 }
@@ -232,16 +232,16 @@ fn what_a_command_would_print_is_a_parameter_of_the_target() {
         ("FULL=gpu7.cluster.local\nIP=${FULL%%.*}", "http://gpu7:8000"),
         ("local IP=$(hostname -s)\nexport IP", "http://{{ ip }}:8000"),
     ] {
-        let all = imported(&format!("{set}\n{BENCH} --host $IP\n"));
-        let stages = all["stages"].as_object().expect("stages");
+        let manifest = imported(&format!("{set}\n{BENCH} --host $IP\n"));
+        let stages = manifest["stages"].as_object().expect("stages");
         let bench = stages.values().find(|stage| stage["bench"].is_object()).expect(set);
         assert_eq!(bench["bench"]["target"], target, "{set}");
-        let params = all["params"].as_object().map_or(0, serde_json::Map::len);
-        assert_eq!(params, usize::from(target.contains("{{")), "{set}: {all}");
+        let params = manifest["params"].as_object().map_or(0, serde_json::Map::len);
+        assert_eq!(params, usize::from(target.contains("{{")), "{set}: {manifest}");
     }
     // Only what the script takes from the environment is read from there.
-    let all = imported(&format!("IP=$(hostname -i)\n{BENCH} --host $IP --seed $SEED\n"));
-    assert_eq!((&all["params"]["ip"]["env"], &all["params"]["seed"]["env"]), (&Value::Null, &json!("SEED")));
+    let manifest = imported(&format!("IP=$(hostname -i)\n{BENCH} --host $IP --seed $SEED\n"));
+    assert_eq!((&manifest["params"]["ip"]["env"], &manifest["params"]["seed"]["env"]), (&Value::Null, &json!("SEED")));
 }
 
 #[test]
@@ -250,21 +250,21 @@ fn a_step_with_a_command_in_its_options_is_no_reason_to_drop_its_benchmark() {
         "HEAD=$(scontrol show hostnames $LIST | head -n1)\nfor C in 1 8; do\n  srun --overlap -N1 -n1 -w $HEAD {} --host $HEAD\ndone\n",
         BENCH.replace("--max-concurrency 4", "--max-concurrency $C")
     );
-    let all = imported(&text);
+    let manifest = imported(&text);
     let levels: Vec<&Value> =
-        all["stages"].as_object().expect("stages").values().map(|stage| &stage["bench"]["concurrency"]).collect();
+        manifest["stages"].as_object().expect("stages").values().map(|stage| &stage["bench"]["concurrency"]).collect();
     assert_eq!(levels, [&json!(1), &json!(8)]);
 }
 
 #[test]
 fn the_gpus_of_a_server_are_those_that_its_variables_need() {
-    let all = imported("vllm serve m --tensor-parallel-size $TP --pipeline-parallel-size $PP --port 8000 &\n");
-    let stage = &all["stages"]["server"];
+    let manifest = imported("vllm serve m --tensor-parallel-size $TP --pipeline-parallel-size $PP --port 8000 &\n");
+    let stage = &manifest["stages"]["server"];
     assert_eq!(
         (&stage["gpus"], &stage["serve"]["vllm"]["tensor_parallel_size"]),
         (&json!("{{ tp * pp }}"), &json!("{{ tp }}"))
     );
-    assert!(all["params"]["tp"]["int"].is_object() && all["params"]["tp"]["env"] == "TP", "{all}");
+    assert!(manifest["params"]["tp"]["int"].is_object() && manifest["params"]["tp"]["env"] == "TP", "{manifest}");
 }
 
 #[test]
@@ -290,12 +290,15 @@ fn a_value_that_cannot_be_a_formula_is_an_error_with_its_name() {
 
 #[test]
 fn variables_with_names_of_one_spelling_are_two_parameters() {
-    let all = imported(&format!("{BENCH} --seed $SEED --random-input-len $seed --random-output-len $IN\n"));
-    let stages = all["stages"].as_object().expect("stages");
+    let manifest = imported(&format!("{BENCH} --seed $SEED --random-input-len $seed --random-output-len $IN\n"));
+    let stages = manifest["stages"].as_object().expect("stages");
     let bench = &stages.values().next().expect("a stage")["bench"];
     let seen = [&bench["seed"], &bench["input_tokens"]["fixed"], &bench["output_tokens"]["fixed"]];
     assert_eq!(seen, ["{{ seed }}", "{{ seed_2 }}", "{{ in_value }}"]);
-    assert_eq!((&all["params"]["seed"]["env"], &all["params"]["seed_2"]["env"]), (&json!("SEED"), &json!("seed")));
+    assert_eq!(
+        (&manifest["params"]["seed"]["env"], &manifest["params"]["seed_2"]["env"]),
+        (&json!("SEED"), &json!("seed"))
+    );
 }
 
 #[test]
@@ -304,25 +307,25 @@ fn a_here_document_of_a_shell_is_its_script() {
         format!("srun -N1 bash << EOF\n{BENCH} --seed $SEED\nEOF\n"),
         format!("bash -s <<'EOF'\n{BENCH} --seed $SEED\nEOF\n").replace("-s ", ""),
     ] {
-        let all = imported(&text);
+        let manifest = imported(&text);
         let seeds: Vec<&Value> =
-            all["stages"].as_object().expect("stages").values().map(|stage| &stage["bench"]["seed"]).collect();
+            manifest["stages"].as_object().expect("stages").values().map(|stage| &stage["bench"]["seed"]).collect();
         assert_eq!(seeds, ["{{ seed }}"], "{text}");
     }
     // Known values are in the settings that the text writes.
     let text = "TP=4\ncat > o.yml << EOF\nkv_cache_config: {free_gpu_memory_fraction: 0.$TP}\nEOF\ntrtllm-bench --model m/x throughput --dataset /d --extra_llm_api_options o.yml\n";
-    let all = imported(text);
-    let options = &all["stages"]["throughput"]["trtllm_bench"]["options"];
+    let manifest = imported(text);
+    let options = &manifest["stages"]["throughput"]["trtllm_bench"]["options"];
     assert_eq!(options["kv_cache_config"]["free_gpu_memory_fraction"], 0.4);
 }
 
 #[test]
 fn a_mount_with_equal_sides_is_a_mount() {
     let line = "srun --container-image=nvcr.io#nvidia/x --container-mounts=/lustre:/lustre vllm serve /lustre/models/m --port 8000\n";
-    let all = imported(line);
-    let stage = &all["stages"]["server"];
+    let manifest = imported(line);
+    let stage = &manifest["stages"]["server"];
     assert_eq!(stage["container"]["mounts"], json!(["/lustre:/lustre"]));
-    assert_eq!((&stage["serve"]["vllm"]["model"], all.get("params")), (&json!("/lustre/models/m"), None));
+    assert_eq!((&stage["serve"]["vllm"]["model"], manifest.get("params")), (&json!("/lustre/models/m"), None));
 }
 
 #[test]
@@ -331,10 +334,10 @@ fn an_ipv6_host_has_brackets_in_its_target() {
         for (host, target) in
             [("::1", "[::1]"), ("fe80::2", "[fe80::2]"), ("[::1]", "[::1]"), ("::", "[::1]"), ("h", "h")]
         {
-            let all = imported(&format!(
+            let manifest = imported(&format!(
                 "{tool} {extra} --model m --dataset-name random --num-prompts 3 --host {host} --port 8000\n"
             ));
-            let stages = all["stages"].as_object().expect("stages");
+            let stages = manifest["stages"].as_object().expect("stages");
             assert_eq!(
                 stages.values().next().expect("a stage")["bench"]["target"],
                 format!("http://{target}:8000"),

@@ -82,8 +82,8 @@ impl GuideLlmRun {
             {
                 builder.push_error(format!("`{limit}`: a warm-up that is a part of the run is computed from it"));
             }
-            let known = |limit: Option<Quantity<f64>>| limit.and_then(|limit| limit.known().copied());
-            warm_up.put(known(requests), known(self.seconds.clone()), &mut load, &mut builder);
+            let number = |limit: Option<Quantity<f64>>| limit.and_then(|limit| limit.known().copied());
+            warm_up.put(number(requests), number(self.seconds.clone()), &mut load, &mut builder);
         }
         load.put("--seed", self.seed.as_deref().unwrap_or("42"));
         let kind = self.load(load, &mut builder);

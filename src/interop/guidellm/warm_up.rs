@@ -33,7 +33,7 @@ impl WarmUp {
 
     /// A number, or an object with `percent` or `value`, and `mode`.
     pub fn read(value: &Value, builder: &mut TranslationBuilder) -> Option<Self> {
-        let Some(fields) = value.as_object() else { return known(value, builder).map(Self::of) };
+        let Some(fields) = value.as_object() else { return known_number(value, builder).map(Self::of) };
         let mode = match fields.get("mode").and_then(Value::as_str) {
             None | Some("prefer_duration") => Mode::default(),
             Some("prefer_requests") => Mode::PreferRequests,
@@ -48,7 +48,7 @@ impl WarmUp {
             }
         };
         let amount = fields.get("percent").or(fields.get("value"))?;
-        let amount = known(amount, builder)?;
+        let amount = known_number(amount, builder)?;
         Some(Self { amount, mode })
     }
 
@@ -91,7 +91,7 @@ impl WarmUp {
 }
 
 /// Only a warm-up of a known length can be compared with the run.
-fn known(value: &Value, builder: &mut TranslationBuilder) -> Option<f64> {
+fn known_number(value: &Value, builder: &mut TranslationBuilder) -> Option<f64> {
     let number = numeric(value)?;
     if number.known().is_none() {
         builder.push_error(format!("`warmup={number}` is no number"));

@@ -13,9 +13,7 @@ use super::unknown_values::{with_every_value, with_variables_named};
 use crate::interop::command_line::connections::{StartedServer, TargetMatch, match_target, read_outputs};
 use crate::interop::command_line::host_paths::on_the_host;
 use crate::interop::command_line::program::{assignment, base, program};
-use crate::interop::command_line::shell::{
-    Variables, WrittenCommand, as_written, split, without_prompts,
-};
+use crate::interop::command_line::shell::{Variables, WrittenCommand, as_written, split, without_prompts};
 use crate::interop::command_line::stage_container::put_container;
 use crate::interop::command_line::translation::{
     RunLine, RunSetting, ScriptBench, TranslatedScript, Translation, TranslationBuilder, TranslationKind,

@@ -81,12 +81,12 @@ impl Expression<'_> {
         &mut self,
         one: Quantity<i64>,
         operator: &str,
-        known: impl Fn(i64, i64) -> Option<i64>,
+        compute: impl Fn(i64, i64) -> Option<i64>,
         operand: impl Fn(&mut Self) -> Option<Quantity<i64>>,
     ) -> Option<Quantity<i64>> {
         self.at += 1;
         match (one, operand(self)?) {
-            (Quantity::Known(one), Quantity::Known(other)) => known(one, other).map(Quantity::Known),
+            (Quantity::Known(one), Quantity::Known(other)) => compute(one, other).map(Quantity::Known),
             // The operands are not both numbers.
             (one, other) => Some(one.combine(operator, other, |one, _| one)),
         }

@@ -101,7 +101,7 @@ const LONGEST_CUT: usize = 4096;
 
 impl Change<'_> {
     /// None where its pattern is of a kind that is not read.
-    pub fn of(&self, value: &str) -> Option<String> {
+    pub fn apply(&self, value: &str) -> Option<String> {
         let is_read = |text: &str| !text.contains(['$', '`', '[', '\\', '"', '\'']);
         match self {
             Self::UpperCase => Some(value.to_uppercase()),

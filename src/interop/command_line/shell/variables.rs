@@ -194,7 +194,8 @@ impl Variables {
                 Some(if is_set { self.expand_text(text) } else { String::new() })
             }
             Operation::Changed(ref change) => {
-                let changed = value.as_deref().filter(|value| !value.contains("{{")).and_then(|value| change.of(value));
+                let changed =
+                    value.as_deref().filter(|value| !value.contains("{{")).and_then(|value| change.apply(value));
                 return Substituted::Value(
                     changed.unwrap_or_else(|| self.marker(UnknownValue::of_expression(&written))),
                 );
@@ -225,13 +226,13 @@ impl Variables {
     fn output(&mut self, command: &str, written: &str, before: &str) -> String {
         let known =
             if command.contains(['|', ';', '&', '<', '>', '\n']) { None } else { shlex::split(&self.expand(command)) };
-        let known = known.and_then(|words| match words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        let printed = printed.and_then(|words| match words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
             ["pwd"] => Some(self.value("PWD")),
             ["seq", numbers @ ..] => Some(sequence(&numbers.join(" "))?.join(" ")),
             ["echo", first, rest @ ..] if !first.starts_with('-') => Some([&[*first], rest].concat().join(" ")),
             _ => None,
         });
-        known.unwrap_or_else(|| {
+        printed.unwrap_or_else(|| {
             let value = UnknownValue::of_command(written, last_word(before));
             self.marker(value)
         })
