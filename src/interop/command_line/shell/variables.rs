@@ -224,9 +224,9 @@ impl Variables {
     /// What a command would print, where that is known without running it. Otherwise it is a parameter, named after the variable that is set
     /// or the option that is given.
     fn output(&mut self, command: &str, written: &str, before: &str) -> String {
-        let known =
-            if command.contains(['|', ';', '&', '<', '>', '\n']) { None } else { shlex::split(&self.expand(command)) };
-        let printed = printed.and_then(|words| match words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        let is_plain = !command.contains(['|', ';', '&', '<', '>', '\n']);
+        let words = if is_plain { shlex::split(&self.expand(command)) } else { None };
+        let printed = words.and_then(|words| match words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
             ["pwd"] => Some(self.value("PWD")),
             ["seq", numbers @ ..] => Some(sequence(&numbers.join(" "))?.join(" ")),
             ["echo", first, rest @ ..] if !first.starts_with('-') => Some([&[*first], rest].concat().join(" ")),
