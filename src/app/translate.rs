@@ -187,7 +187,11 @@ fn line_of(translation: &Translation, words: &[String]) -> String {
     let words = words.iter().map(|word| {
         let written = translation.as_written(word);
         // A variable is for the shell to fill in.
-        if written != *word && ["${", "$(", "`"].iter().any(|begin| written.contains(begin)) { format!("\"{written}\"") } else { shell_word(&written) }
+        if written != *word && ["${", "$(", "`"].iter().any(|begin| written.contains(begin)) {
+            format!("\"{written}\"")
+        } else {
+            shell_word(&written)
+        }
     });
     words.collect::<Vec<_>>().join(" ")
 }

@@ -192,7 +192,7 @@ pub(in crate::interop) fn parameters(stages: &mut Value, unknown: &[UnknownValue
     let params = unknown.iter().filter_map(|value| {
         // The first one of a name counts.
         let number = used.remove(&value.name)?;
-        let about = format!("In place of {}", value.written);
+        let about = format!("In place of {}", as_written(&value.written, unknown));
         let mut param = Map::from_iter([("about".to_owned(), json!(about))]);
         let (kind, rule) = match number {
             Some(NumberKind::Whole) => ("int", json!({})),
